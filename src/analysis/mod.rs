@@ -1,0 +1,1 @@
+//! From records to a timeline: steps, graphs, operators, lanes. Pure; knows only [`crate::trace`] and roles.

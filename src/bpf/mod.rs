@@ -1,0 +1,1 @@
+//! clang, object cache, load, attach; verifier log to diagnostics.

@@ -1,0 +1,93 @@
+//! The command line: the only place that prints or decides an exit code. One file a subcommand.
+
+mod build;
+mod check;
+#[cfg(feature = "record")]
+mod doctor;
+mod dump;
+mod r#gen;
+mod info;
+#[cfg(feature = "record")]
+mod record;
+mod report;
+mod terminal;
+
+use crate::diag::Diagnostics;
+use clap::{CommandFactory, Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Exit code: done.
+pub(crate) const DONE: u8 = 0;
+/// Exit code: recorded, but incomplete.
+pub(crate) const INCOMPLETE: u8 = 4;
+
+/// Profiles inference engines from outside: no rebuild, no link, one YAML file an engine.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Record a trace of a command, or of a running process
+    #[cfg(feature = "record")]
+    Record(record::Arguments),
+    /// Say where the time of a trace went
+    Report(report::Arguments),
+    /// Print a trace, one record a line, as JSON
+    Dump(dump::Arguments),
+    /// Say what a trace is: its schema, probeset, machine, modules, losses
+    Info(info::Arguments),
+    /// Resolve a probeset against a target: every probe, site and path
+    Check(check::Arguments),
+    /// Print the C that a probeset is compiled to
+    Gen(r#gen::Arguments),
+    /// Compile a probeset to a BPF object
+    Build(build::Arguments),
+    /// Say what this machine can do, and the command that mends what it cannot
+    #[cfg(feature = "record")]
+    Doctor(doctor::Arguments),
+    /// Print completions for a shell
+    #[command(hide = true)]
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a folder
+    #[command(hide = true)]
+    Man {
+        /// The folder
+        folder: std::path::PathBuf,
+    },
+}
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let outcome = match arguments.command {
+        #[cfg(feature = "record")]
+        Command::Record(arguments) => record::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
+        Command::Dump(arguments) => dump::run(&arguments),
+        Command::Info(arguments) => info::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Gen(arguments) => r#gen::run(&arguments),
+        Command::Build(arguments) => build::run(&arguments),
+        #[cfg(feature = "record")]
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Arguments::command(), "profinfer", &mut std::io::stdout());
+            Ok(DONE)
+        }
+        Command::Man { folder } => terminal::write_manual(Arguments::command(), &folder),
+    };
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(problems) => ExitCode::from(terminal::report_problems(&problems)),
+    }
+}
+
+/// What a subcommand comes to: an exit code, or problems to print.
+pub(crate) type Outcome = Result<u8, Diagnostics>;

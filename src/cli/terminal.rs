@@ -1,0 +1,28 @@
+//! What every subcommand shares of the terminal: problems on standard error, the exit code they mean, manual pages.
+
+use super::{DONE, Outcome};
+use crate::diag::{self, Class, Code, Diagnostic, Diagnostics, Severity};
+use std::io::IsTerminal;
+use std::path::Path;
+
+/// Prints problems to standard error, in colour on a terminal that wants it, and gives the exit code they mean.
+pub(crate) fn report_problems(problems: &Diagnostics) -> u8 {
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    if !problems.0.is_empty() {
+        anstream::eprintln!("{}", diag::render(problems, colour));
+    }
+    let of_the_machine = |d: &Diagnostic| d.severity == Severity::Error && d.code.class() == Class::Machine;
+    if problems.0.iter().any(of_the_machine) { 3 } else { 1 }
+}
+
+/// Writes `profinfer.1` and a page for each subcommand.
+pub(crate) fn write_manual(command: clap::Command, folder: &Path) -> Outcome {
+    let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(command, folder));
+    match written {
+        Ok(()) => Ok(DONE),
+        Err(error) => {
+            let message = format!("cannot write manual pages to {}: {error}", folder.display());
+            Err(Diagnostic::error(Code::CannotWrite, message).into())
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The table of diagnostic codes. A code is for ever: it may be retired, never given another meaning.
+//! `docs/diagnostics.md` has a section for each, and a test keeps the two equal.
+
+/// What kind of fault a code stands for, which decides the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// The input (spec, target, trace, argument) is at fault: exit code 1.
+    Input,
+    /// This machine is at fault (kernel, privilege, missing program): exit code 3.
+    Machine,
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $text:literal, $class:ident;)*) => {
+        /// A stable name for one kind of problem.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum Code { $($(#[$doc])* $name,)* }
+
+        impl Code {
+            /// Every code, in the order of the documentation.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The code as it is printed, such as `S004`.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            /// What is at fault.
+            pub fn class(self) -> Class {
+                match self { $(Self::$name => Class::$class,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// A probeset file cannot be read.
+    SpecUnreadable = "S001", Input;
+    /// The YAML itself is malformed, or too large or deep.
+    YamlSyntax = "S002", Input;
+    /// A value has the wrong YAML shape (a list where a text is expected…).
+    WrongShape = "S003", Input;
+    /// A key that the language does not have.
+    UnknownKey = "S004", Input;
+    /// A required key is missing.
+    MissingKey = "S005", Input;
+    /// The language version is not one this program reads.
+    UnknownVersion = "S006", Input;
+    /// Something that is not an identifier where one is needed.
+    BadIdentifier = "S007", Input;
+    /// A name defined twice with different meanings (also across includes).
+    Duplicate = "S008", Input;
+    /// An include leaves the probeset's folders, does not exist, or comes round to itself.
+    BadInclude = "S009", Input;
+    /// A name that refers to nothing (module, type, object, probe, counter).
+    UnknownName = "S010", Input;
+    /// A number, size or count outside its range.
+    OutOfRange = "S011", Input;
+    /// A malformed or too costly glob or regular expression.
+    BadPattern = "S012", Input;
+    /// A role's required field is missing, or a reserved field is given to a role that has no use for it.
+    RoleField = "S013", Input;
+    /// Part of the language that this version parses but does not carry out yet.
+    NotSupportedYet = "S014", Input;
+    /// Probes that refer to one another in a circle, or `until` something that never ends.
+    BadSpanEnd = "S015", Input;
+    /// A path, type, attach point or expression that does not parse.
+    PathSyntax = "P001", Input;
+    /// A name in an expression that is no argument, enum constant or field.
+    PathUnknownName = "P002", Input;
+    /// A view has no such member.
+    UnknownMember = "P003", Input;
+    /// An operation the types do not allow (`.` on a pointer, index of an integer…).
+    TypeMismatch = "P004", Input;
+    /// An index or slice beyond the end of its array.
+    IndexOutOfBounds = "P005", Input;
+    /// A value that cannot be a field (a whole view, a `void`).
+    NotAField = "P006", Input;
+    /// A slice without a bound, or with one too large.
+    Unbounded = "P007", Input;
+    /// A constant expression that is refuted by its types (always true, always false, division by zero).
+    ConstantCondition = "P008", Input;
+    /// The target does not exist, or is no process, program, library or folder.
+    TargetNotFound = "T001", Input;
+    /// The target is not an ELF file this program can read.
+    BadBinary = "T002", Input;
+    /// No mapped file is this module.
+    ModuleNotFound = "T003", Input;
+    /// Two files could be this module.
+    ModuleAmbiguous = "T004", Input;
+    /// No function of that name in the module.
+    FunctionNotFound = "T005", Input;
+    /// A glob matches more functions than may be probed.
+    TooManySites = "T006", Input;
+    /// The target's type has no such member.
+    TargetMemberMissing = "T007", Input;
+    /// A member has another type in the target than the spec expects.
+    TargetTypeDiffers = "T008", Input;
+    /// An offset or size is in neither the debug information nor the spec.
+    LayoutUnknown = "T009", Input;
+    /// No probe of a required group has a site.
+    GroupNotAttached = "T010", Input;
+    /// A site is dear on this machine, or another one could not be used.
+    CostlySite = "T011", Input;
+    /// The target's architecture is not supported or not the one asked for.
+    WrongArchitecture = "T012", Input;
+    /// Two mapped builds of one module differ in a layout that one program must serve.
+    LayoutsDiffer = "T013", Input;
+    /// The place of an argument cannot be known (a class by value of unknown size, too many arguments).
+    ArgumentPlace = "T014", Input;
+    /// clang is missing or too old.
+    NoCompiler = "B001", Machine;
+    /// The generated program does not compile; a fault of profinfer.
+    CompileFailed = "B002", Machine;
+    /// The kernel refused the program.
+    VerifierRefused = "B003", Machine;
+    /// The kernel lacks a feature that the recording needs.
+    KernelFeature = "B004", Machine;
+    /// A privilege is missing.
+    Privilege = "B005", Machine;
+    /// A site could not be attached.
+    AttachFailed = "B006", Machine;
+    /// The command to launch cannot be run.
+    LaunchFailed = "R001", Input;
+    /// No process of that number.
+    NoSuchProcess = "R002", Input;
+    /// The trace file cannot be written (any more).
+    CannotWrite = "R003", Machine;
+    /// The target ended before any probe of a step was hit.
+    NothingRecorded = "R004", Input;
+    /// The file cannot be read.
+    TraceUnreadable = "F001", Input;
+    /// The file is not a trace.
+    NotATrace = "F002", Input;
+    /// The trace is of a newer format than this program reads.
+    TraceTooNew = "F003", Input;
+    /// The trace ends within a frame: everything before it was read.
+    TraceCut = "F004", Input;
+    /// A frame's checksum or contents are wrong: it was left out.
+    TraceCorrupt = "F005", Input;
+    /// The trace has nothing of what the command is about.
+    TraceLacks = "F006", Input;
+    /// An argument of the command line asks for something that is not there.
+    BadArgument = "U001", Input;
+    /// A fault of profinfer itself.
+    Bug = "X001", Machine;
+}

@@ -1,0 +1,328 @@
+//! The syntax trees. Nothing here is checked beyond its grammar.
+
+use crate::diag::{Span, Spanned};
+
+/// A type as a probeset writes it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// `void`; only behind a pointer, or as a function's result.
+    Void,
+    /// `u8` … `i64`: size in bytes (1, 2, 4, 8) and signedness.
+    Int {
+        /// 1, 2, 4 or 8.
+        size: u32,
+        /// Two's complement or unsigned.
+        signed: bool,
+    },
+    /// `f32` (4) or `f64` (8).
+    Float {
+        /// 4 or 8.
+        size: u32,
+    },
+    /// `bool`, one byte.
+    Bool,
+    /// `T*`, and `T&`, which the ABIs pass alike.
+    Pointer(Box<Type>),
+    /// `T[n]`.
+    Array(Box<Type>, u64),
+    /// `enum E`: a C enumeration, `int`-sized unless the target says otherwise.
+    Enum(String),
+    /// The name of a view (a struct or class whose members the spec lists).
+    View(String),
+    /// `char[n]`: text up to the first NUL, at most `n` bytes, held in place.
+    Chars(u64),
+    /// `cstr(n)`: a pointer to NUL-terminated text of which at most `n` bytes are read.
+    CStr(u64),
+    /// `hex(n)`: `n` bytes shown in hexadecimal.
+    Hex(u64),
+    /// `std::string(n)`: at most `n` bytes.
+    StdString(u64),
+    /// `std::vector<T>`.
+    StdVector(Box<Type>),
+    /// `object O`: an address that stands for a described object.
+    Object(String),
+}
+
+/// An expression and the place it was written at.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expr {
+    /// What it is.
+    pub kind: ExprKind,
+    /// Where it was written.
+    pub span: Span,
+}
+
+/// The kinds of expression. A path is an expression made of names, members, indices, slices and casts.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ExprKind {
+    /// A number; `0x` and character constants included.
+    Int(i64),
+    /// A number with a fraction (analysis only).
+    Float(f64),
+    /// A text in double quotes (analysis only).
+    Text(String),
+    /// An argument, enum constant or (in the analysis) field.
+    Name(String),
+    /// The function's result; read when it returns.
+    Return,
+    /// The thread's number.
+    Tid,
+    /// The processor's number.
+    Cpu,
+    /// The text under the n-th `*` of the attach point's pattern, from 1.
+    Match(u32),
+    /// `base.name` or `base->name`.
+    Member {
+        /// The struct, or the pointer to it.
+        base: Box<Expr>,
+        /// The member.
+        name: Spanned<String>,
+        /// Written `->`.
+        arrow: bool,
+    },
+    /// `base[index]`.
+    Index {
+        /// An array or pointer.
+        base: Box<Expr>,
+        /// Which element.
+        index: Box<Expr>,
+    },
+    /// `base[*]`: every element (analysis only).
+    All {
+        /// A list.
+        base: Box<Expr>,
+    },
+    /// `base[a..b]`, `base[..n] max m`, `base[..] until null`.
+    Slice {
+        /// An array or pointer.
+        base: Box<Expr>,
+        /// First element, 0 where left out.
+        from: Option<Box<Expr>>,
+        /// One past the last element.
+        to: Option<Box<Expr>>,
+        /// No more elements than this are read.
+        max: Option<Spanned<u64>>,
+        /// Ends at the first null element.
+        until_null: bool,
+    },
+    /// `base as TYPE`; `ids as i32[.. n] max m` is a slice of a cast.
+    Cast {
+        /// What is seen as another type.
+        base: Box<Expr>,
+        /// The type it is seen as.
+        ty: Spanned<Type>,
+    },
+    /// `!x`, `-x`, `~x`.
+    Unary {
+        /// The operator.
+        op: UnaryOp,
+        /// What it is applied to.
+        operand: Box<Expr>,
+    },
+    /// `a op b`.
+    Binary {
+        /// The operator.
+        op: BinaryOp,
+        /// Left side.
+        left: Box<Expr>,
+        /// Right side.
+        right: Box<Expr>,
+    },
+    /// `a ? b : c`.
+    Conditional {
+        /// The condition.
+        condition: Box<Expr>,
+        /// Where it holds.
+        then: Box<Expr>,
+        /// Where it does not.
+        otherwise: Box<Expr>,
+    },
+    /// `text ~ "regex"`: the first group of the first match, else the whole match (analysis only).
+    Matches {
+        /// The text.
+        base: Box<Expr>,
+        /// The regular expression.
+        pattern: Spanned<String>,
+    },
+}
+
+/// Prefix operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnaryOp {
+    /// `!`
+    Not,
+    /// `-`
+    Negate,
+    /// `~`
+    Complement,
+}
+
+/// Infix operators, with C's precedence and meaning on 64-bit integers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum BinaryOp {
+    Mul,
+    Div,
+    Rem,
+    Add,
+    Sub,
+    Shl,
+    Shr,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    Eq,
+    Ne,
+    BitAnd,
+    BitXor,
+    BitOr,
+    And,
+    Or,
+}
+
+/// Where a probe goes: one alternative of a probe's `at`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttachPoint {
+    /// The place.
+    pub place: Place,
+    /// `until [X, Y]`: entry only; the span ends at the thread's next entry of one of these probes.
+    pub until: Vec<Spanned<String>>,
+    /// `waiting from Z`: the last entry of Z before the end splits work from waiting.
+    pub waiting_from: Option<Spanned<String>>,
+    /// The whole text.
+    pub span: Span,
+}
+
+/// The kinds of place.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Place {
+    /// `module:function(TYPE name, …) -> type` and `module:function+offset`.
+    Function {
+        /// A module of the probeset.
+        module: Spanned<String>,
+        /// The symbol: a C name, a demangled C++ name without its parameters, or a glob of either.
+        pattern: Spanned<NamePattern>,
+        /// What it is called with.
+        signature: Signature,
+        /// Bytes beyond the function's first instruction.
+        offset: u64,
+    },
+    /// `virtual module:Base[slot](this, …)`.
+    Virtual {
+        /// A module of the probeset.
+        module: Spanned<String>,
+        /// The class whose overrides are meant.
+        base: Spanned<String>,
+        /// Index into its virtual table.
+        slot: u32,
+        /// What the method is called with.
+        signature: Signature,
+    },
+    /// `usdt module:provider:name`.
+    Usdt {
+        /// A module of the probeset.
+        module: Spanned<String>,
+        /// The provider.
+        provider: Spanned<String>,
+        /// The probe's name.
+        name: Spanned<String>,
+    },
+    /// `tracepoint category:name`.
+    Tracepoint {
+        /// The category, such as `sched`.
+        category: Spanned<String>,
+        /// The event.
+        name: Spanned<String>,
+    },
+    /// `probe X`: wherever that one is, in the same program.
+    Probe(Spanned<String>),
+}
+
+/// A function's arguments and result as far as the spec reads them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Signature {
+    /// The arguments in order; `this` is a `void*` named `this` unless a type is given.
+    pub params: Vec<Param>,
+    /// `…`: there are more that the spec does not read.
+    pub variadic: bool,
+    /// What it returns; `None` where the spec does not say.
+    pub returns: Option<Spanned<Type>>,
+}
+
+/// One argument.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Param {
+    /// The name used in paths; `None` where it is only there to hold its place.
+    pub name: Option<Spanned<String>>,
+    /// Its type.
+    pub ty: Spanned<Type>,
+}
+
+/// A symbol name in which `*` stands for any text, `?` for one character and `{a,b}` for either; each `*` and `{}` is
+/// captured as `match[n]`, from 1.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct NamePattern(pub String);
+
+impl NamePattern {
+    /// Whether it can match more than one name.
+    pub fn is_glob(&self) -> bool {
+        self.0.contains(['*', '?', '{'])
+    }
+
+    /// How many captures it has.
+    pub fn captures(&self) -> usize {
+        self.0.matches(['*', '{']).count()
+    }
+
+    /// The anchored regular expression it stands for, with one group a capture.
+    pub fn to_regex(&self) -> String {
+        let mut regex = String::from("^");
+        let mut in_braces = false;
+        for c in self.0.chars() {
+            match c {
+                '*' => regex.push_str("(.*)"),
+                '?' => regex.push('.'),
+                '{' => {
+                    in_braces = true;
+                    regex.push('(');
+                }
+                '}' => {
+                    in_braces = false;
+                    regex.push(')');
+                }
+                ',' if in_braces => regex.push('|'),
+                c => regex.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+            }
+        }
+        regex.push('$');
+        regex
+    }
+}
+
+impl std::fmt::Display for NamePattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::fmt::Display for Type {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Void => f.write_str("void"),
+            Self::Int { size, signed } => write!(f, "{}{}", if *signed { 'i' } else { 'u' }, size * 8),
+            Self::Float { size } => write!(f, "f{}", size * 8),
+            Self::Bool => f.write_str("bool"),
+            Self::Pointer(to) => write!(f, "{to}*"),
+            Self::Array(of, n) => write!(f, "{of}[{n}]"),
+            Self::Enum(name) => write!(f, "enum {name}"),
+            Self::View(name) => f.write_str(name),
+            Self::Chars(n) => write!(f, "char[{n}]"),
+            Self::CStr(n) => write!(f, "cstr({n})"),
+            Self::Hex(n) => write!(f, "hex({n})"),
+            Self::StdString(n) => write!(f, "std::string({n})"),
+            Self::StdVector(of) => write!(f, "std::vector<{of}>"),
+            Self::Object(name) => write!(f, "object {name}"),
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The language inside a probeset's strings: types, attach points, paths and expressions. One pest grammar
+//! (`grammar/probeset.pest`) and one type checker, with two back ends: C for the kernel, a value for the analysis.
+//! It knows nothing of YAML, targets or traces.
+
+mod ast;
+mod parse;
+
+pub use ast::*;
+pub use parse::{parse_attach, parse_expr, parse_type};

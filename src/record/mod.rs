@@ -1,0 +1,1 @@
+//! Launch or attach, consume the ring, account for losses, write the trace.

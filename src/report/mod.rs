@@ -1,0 +1,1 @@
+//! Timelines as text.

@@ -1,0 +1,127 @@
+//! What is known of a target: its mapped files, functions, types, and bytes. The rest of profinfer sees only the
+//! [`Target`] trait, so that a fake makes it testable without a binary or root.
+
+use crate::path::NamePattern;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// An instruction set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Arch {
+    /// x86-64, System V ABI.
+    X86_64,
+    /// arm64, AAPCS64.
+    Aarch64,
+}
+
+/// One ELF file of a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetFile {
+    /// Path by which the recorder can open it (`/proc/PID/root/…` for a process in another root).
+    pub path: PathBuf,
+    /// Its file name, which module globs are matched against.
+    pub name: String,
+    /// Lower-case hexadecimal.
+    pub build_id: Option<String>,
+    /// Bytes.
+    pub size: u64,
+    /// Instruction set.
+    pub arch: Arch,
+}
+
+/// A function found in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Function {
+    /// Name as in the symbol table.
+    pub symbol: String,
+    /// Demangled, without parameters and clone suffixes (`.isra.0`, `.constprop.0`); equal to the symbol for C.
+    pub name: String,
+    /// Bytes from the start of the file to its first instruction.
+    pub file_offset: u64,
+    /// Bytes; 0 where unknown.
+    pub size: u64,
+    /// What the pattern's wildcards stood for.
+    pub captures: Vec<String>,
+}
+
+/// A type as the target's debug information has it, as far as it is compared with a view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TargetType {
+    /// An integer, character or bool.
+    Int {
+        /// Bytes.
+        size: u64,
+        /// Signedness.
+        signed: bool,
+    },
+    /// A floating-point number.
+    Float {
+        /// Bytes.
+        size: u64,
+    },
+    /// A boolean.
+    Bool,
+    /// A pointer or reference; `None` is `void*` or a pointer to a function.
+    Pointer(Option<Box<TargetType>>),
+    /// An array; `None` where it has no length.
+    Array(Box<TargetType>, Option<u64>),
+    /// An enumeration by name and size in bytes.
+    Enum(String, u64),
+    /// A struct, class or union by (qualified) name and size in bytes.
+    Struct(String, u64),
+    /// Anything else, by its name.
+    Other(String),
+}
+
+/// The layout of a struct, class or union.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Layout {
+    /// Bytes.
+    pub size: u64,
+    /// Members by name: offset in bytes and type. Members of base classes and anonymous members are included.
+    pub members: BTreeMap<String, (u64, TargetType)>,
+}
+
+/// What can be asked of a target. Files are numbered as in [`Target::files`].
+pub trait Target {
+    /// The files that are mapped (a process), or given (a file, a folder).
+    fn files(&self) -> &[TargetFile];
+
+    /// Functions of a file whose symbol, or demangled name without parameters, matches; `.cold` parts left out,
+    /// several symbols of one address given once. Sorted by file offset. An unreadable file has none.
+    fn functions(&self, file: usize, pattern: &NamePattern) -> Vec<Function>;
+
+    /// The layout of a named type in a file's debug information: a C struct tag, typedef, or qualified C++ class.
+    fn layout(&self, file: usize, type_name: &str) -> Option<Layout>;
+
+    /// The constants of a named enumeration.
+    fn enumeration(&self, file: usize, name: &str) -> Option<BTreeMap<i64, String>>;
+
+    /// Up to `len` bytes of the file from an offset; fewer at its end, empty where it cannot be read.
+    fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8>;
+}
+
+impl std::fmt::Display for Arch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::X86_64 => "x86_64",
+            Self::Aarch64 => "aarch64",
+        })
+    }
+}
+
+impl std::fmt::Display for TargetType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Int { size, signed } => write!(f, "{}{}", if *signed { 'i' } else { 'u' }, size * 8),
+            Self::Float { size } => write!(f, "f{}", size * 8),
+            Self::Bool => f.write_str("bool"),
+            Self::Pointer(None) => f.write_str("void*"),
+            Self::Pointer(Some(to)) => write!(f, "{to}*"),
+            Self::Array(of, Some(n)) => write!(f, "{of}[{n}]"),
+            Self::Array(of, None) => write!(f, "{of}[]"),
+            Self::Enum(name, _) => write!(f, "enum {name}"),
+            Self::Struct(name, _) | Self::Other(name) => f.write_str(name),
+        }
+    }
+}

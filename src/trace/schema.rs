@@ -1,0 +1,292 @@
+//! What a trace says about itself: record types with their fields, sites, modules, host, losses. All of it is plain
+//! data, written into the trace as JSON and used by the decoder; [`crate::plan`] makes it, once, and the generated C
+//! asserts the same offsets.
+
+use crate::spec::Role;
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Bytes of the header that every record starts with:
+///
+/// ```text
+///  0  u16 type      index into Schema::records
+///  2  u16 site      index into the trace's sites; 0xffff where there is none
+///  4  u16 cpu       at the end of the span
+///  6  u16 missing   bit i: field i could not be read
+///  8  u32 tid       thread number in the kernel; the `thread` record has the namespace's
+/// 12  u32 seq       the thread's own count of records, lost ones included
+/// 16  u64 start     ns, CLOCK_MONOTONIC
+/// 24  u64 duration  ns; 0 for instants
+/// ```
+pub const HEADER_SIZE: u32 = 32;
+
+/// A record has at most this many fields (the width of `missing`).
+pub const MAX_FIELDS: usize = 16;
+
+/// Site number of records that have none.
+pub const NO_SITE: u16 = 0xffff;
+
+/// The record types of a trace and the enumerations their fields use.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Schema {
+    /// Record types; a record's `type` is the index. The first [`BUILTIN`] are the same in every trace.
+    pub records: Vec<RecordType>,
+    /// Constants by enumeration: value → name.
+    pub enums: IndexMap<String, BTreeMap<i64, String>>,
+}
+
+/// Number of built-in record types: `thread`, `thread_exit`, `switch`, `wakeup`, `fork`, `exec`.
+pub const BUILTIN: usize = 6;
+
+/// What a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordKind {
+    /// A thread was seen for the first time: fields `pid` (kernel's tgid), `ns_tid`, `ns_pid`, `comm`.
+    Thread,
+    /// A thread ended.
+    ThreadExit,
+    /// The thread left its cpu: fields `state` (0: still runnable), `next_tid`, `next_pid`, `next_comm`.
+    Switch,
+    /// The thread became runnable: fields `waker_tid`.
+    Wakeup,
+    /// The process made a child process: fields `child_tid`, `child_pid`.
+    Fork,
+    /// The process runs another program now.
+    Exec,
+    /// A description of an object: first field `address`.
+    Object,
+    /// A span of a probe.
+    Span,
+    /// An instant of a probe.
+    Mark,
+}
+
+/// The layout of one type of record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecordType {
+    /// The probe's or object's name, or the built-in's.
+    pub name: String,
+    /// What it is.
+    pub kind: RecordKind,
+    /// The probe's role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    /// Bytes of the fixed part, header included, a multiple of 8.
+    pub size: u32,
+    /// Fields in order; bit i of `missing` is field i.
+    pub fields: Vec<FieldLayout>,
+}
+
+/// One field of a record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FieldLayout {
+    /// Its name in the probeset.
+    pub name: String,
+    /// Bytes from the start of the record (of the `u32` length, for a `List`).
+    pub offset: u32,
+    /// How the bytes are read.
+    pub ty: FieldType,
+}
+
+/// How a field's bytes are read, all little-endian.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FieldType {
+    /// Signed integer of 1, 2, 4 or 8 bytes.
+    Int(u32),
+    /// Unsigned integer of 1, 2, 4 or 8 bytes.
+    Uint(u32),
+    /// IEEE 754, 4 or 8 bytes.
+    Float(u32),
+    /// One byte, 0 or not.
+    Bool,
+    /// An address, 8 bytes.
+    Pointer,
+    /// A 4-byte constant of an enumeration.
+    Enum(String),
+    /// Text in that many bytes, up to the first NUL.
+    Text(u32),
+    /// That many bytes, shown in hexadecimal.
+    Hex(u32),
+    /// The address, 8 bytes, of an object of this name.
+    Object(String),
+    /// A fixed number of elements, one after the other. Null pointers and objects at the end are padding.
+    Array(Box<FieldType>, u32),
+    /// A `u32` count in the fixed part, then that many elements in the record's tail; at most `max`. The `u32` after
+    /// the count is how many there were before the bound was applied. Only the last field may be one.
+    List(Box<FieldType>, u32),
+    /// No bytes: the n-th capture of the record's site, from 1.
+    Match(u32),
+    /// Nanoseconds, unsigned, 8 bytes.
+    Duration,
+}
+
+impl FieldType {
+    /// Bytes in the fixed part.
+    pub fn size(&self) -> u32 {
+        match self {
+            Self::Int(n) | Self::Uint(n) | Self::Float(n) | Self::Text(n) | Self::Hex(n) => *n,
+            Self::Bool => 1,
+            Self::Enum(_) => 4,
+            Self::Pointer | Self::Object(_) | Self::List(..) | Self::Duration => 8,
+            Self::Array(of, n) => of.size().saturating_mul(*n),
+            Self::Match(_) => 0,
+        }
+    }
+
+    /// The alignment in the fixed part.
+    pub fn align(&self) -> u32 {
+        match self {
+            Self::Int(n) | Self::Uint(n) | Self::Float(n) => *n,
+            Self::Bool | Self::Text(_) | Self::Hex(_) | Self::Match(_) => 1,
+            Self::Enum(_) => 4,
+            Self::Pointer | Self::Object(_) | Self::Duration | Self::List(..) => 8,
+            Self::Array(of, _) => of.align(),
+        }
+    }
+}
+
+/// A probe's resolved place in a binary, as the trace keeps it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Site {
+    /// The site's number, as in records.
+    pub id: u16,
+    /// Every probe that runs there.
+    pub probes: Vec<String>,
+    /// Which alternative of `at`, from 0.
+    pub alternative: usize,
+    /// Index into the trace's modules.
+    pub module: usize,
+    /// The function's name, demangled.
+    pub function: String,
+    /// Bytes from the start of the file.
+    pub file_offset: u64,
+    /// Bytes from the function's first instruction.
+    pub function_offset: u64,
+    /// The instruction under the probe.
+    pub instruction: String,
+    /// The texts under the pattern's wildcards.
+    pub captures: Vec<String>,
+}
+
+/// A binary that was probed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModuleInfo {
+    /// The probeset's name for it.
+    pub name: String,
+    /// The file.
+    pub path: String,
+    /// In lower-case hexadecimal; `None` where the file has none.
+    pub build_id: Option<String>,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// Where a trace comes from: the first frame.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Origin {
+    /// `profinfer 0.1.0`.
+    pub recorder: String,
+    /// The probeset's name and engine.
+    pub probeset: String,
+    /// The engine it is for.
+    pub engine: String,
+    /// The probeset's files, name and text, the main one first.
+    pub sources: Vec<(String, String)>,
+    /// What was launched, or the command line of the process attached to.
+    pub command: Vec<String>,
+    /// The target's process number.
+    pub pid: u32,
+    /// Launched (`true`) or attached to.
+    pub launched: bool,
+    /// Levels, steps, probes asked for, as the command line said it.
+    pub options: Vec<String>,
+    /// UNIX time of the start, ns.
+    pub wall_clock_ns: u64,
+    /// CLOCK_MONOTONIC at that instant, ns: records' times minus this is time since the start.
+    pub monotonic_ns: u64,
+    /// The machine.
+    pub host: Host,
+}
+
+/// The machine a trace was recorded on.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Host {
+    /// `uname -n`.
+    pub name: String,
+    /// `uname -r`.
+    pub kernel: String,
+    /// `x86_64` or `aarch64`.
+    pub arch: String,
+    /// As `/proc/cpuinfo` names it.
+    pub cpu_model: String,
+    /// Processors online.
+    pub cpus: u32,
+    /// Bytes of memory.
+    pub memory: u64,
+}
+
+/// Why something is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossKind {
+    /// The ring was full: a record is lost.
+    RingFull,
+    /// A field could not be read: the record is there, the field is missing.
+    ReadFailed,
+    /// A return without its entry: the span is lost.
+    MissingEntry,
+    /// An entry whose return never came (longjmp, exception, thread killed): the span is lost.
+    MissingReturn,
+    /// The kernel skipped the program because it was running already on that cpu.
+    Recursion,
+    /// More nested calls than are kept: the span is lost.
+    TooDeep,
+    /// No memory for a thread's state: its records are lost.
+    NoThreadState,
+    /// More objects than are kept: descriptions may repeat.
+    ObjectTableFull,
+    /// A list was longer than its bound: the record is there, cut.
+    Truncated,
+    /// A site that did not attach.
+    NotAttached,
+    /// A span still open when the recording ended.
+    StillOpen,
+}
+
+/// Losses so far, summed over cpus.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// The record type's name.
+    pub record: String,
+    /// Why.
+    pub kind: LossKind,
+    /// How many since the start.
+    pub count: u64,
+}
+
+/// A state of the recording that changed, at a time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Notice {
+    /// ns, CLOCK_MONOTONIC.
+    pub time: u64,
+    /// One sentence: a module was attached, recording reached its last step…
+    pub text: String,
+}
+
+/// How a recording ended: the last frame. A trace without it was cut off.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct End {
+    /// ns, CLOCK_MONOTONIC.
+    pub time: u64,
+    /// One sentence: the target ended, interrupted, the steps asked for were recorded…
+    pub reason: String,
+    /// The target's exit status, where it was launched and ended by itself.
+    pub exit_code: Option<i32>,
+    /// The signal that killed it.
+    pub signal: Option<i32>,
+    /// Records written.
+    pub records: u64,
+}
