@@ -1,31 +1,693 @@
-//! Text to syntax trees.
+//! Text to syntax trees, by the pest grammar. Hostile text is bounded before the parser, which recurses, sees it.
 
-use super::ast::{AttachPoint, Expr, Type};
-use crate::diag::{Code, Diagnostic, Span};
+use super::ast::{AttachPoint, BinaryOp, Expr, ExprKind, NamePattern, Param, Place, Signature, Type, UnaryOp};
+use crate::diag::{Code, Diagnostic, Span, Spanned};
+use pest::Parser as _;
+use pest::error::{ErrorVariant, InputLocation};
+use pest::iterators::Pair;
+use pest::pratt_parser::{Assoc, Op, PrattParser};
+use std::sync::LazyLock;
+
+/// The parser that pest derives; private, so that its rules stay behind this file.
+mod grammar {
+    #![allow(missing_docs, unreachable_pub)]
+
+    #[derive(Debug, pest_derive::Parser)]
+    #[grammar = "grammar/probeset.pest"]
+    pub struct Grammar;
+}
+use grammar::{Grammar, Rule};
+
+/// Longest text of one type, attach point or expression, in bytes.
+const MAX_LENGTH: usize = 2048;
+/// Deepest nesting of brackets.
+const MAX_DEPTH: usize = 32;
+/// Most `?` in one expression, which nest to the right.
+const MAX_CONDITIONS: usize = 16;
+
+type Parsed<T> = Result<T, Diagnostic>;
 
 /// Parses a type such as `ggml_tensor*[10]`; `span` is the whole text's place.
 ///
 /// # Errors
 /// `P001`, pointing at the first character that does not fit.
-pub fn parse_type(text: &str, span: &Span) -> Result<Type, Diagnostic> {
-    let _ = text;
-    Err(Diagnostic::error(Code::Bug, "types are not parsed yet").at(span))
+pub fn parse_type(text: &str, span: &Span) -> Parsed<Type> {
+    let pair = parse(Rule::type_only, text, span, "a type")?;
+    Tree { span }.ty(pair).map(|ty| ty.value)
 }
 
 /// Parses an attach point such as `llama:llama_decode(void* ctx, llama_batch batch) -> i32`.
 ///
 /// # Errors
 /// `P001`, pointing at the first character that does not fit.
-pub fn parse_attach(text: &str, span: &Span) -> Result<AttachPoint, Diagnostic> {
-    let _ = text;
-    Err(Diagnostic::error(Code::Bug, "attach points are not parsed yet").at(span))
+pub fn parse_attach(text: &str, span: &Span) -> Parsed<AttachPoint> {
+    let pair = parse(Rule::attach_only, text, span, "an attach point")?;
+    Tree { span }.attach(pair)
 }
 
 /// Parses an expression such as `tensor->src[2]->ne[0] * 2`.
 ///
 /// # Errors
 /// `P001`, pointing at the first character that does not fit.
-pub fn parse_expr(text: &str, span: &Span) -> Result<Expr, Diagnostic> {
-    let _ = text;
-    Err(Diagnostic::error(Code::Bug, "expressions are not parsed yet").at(span))
+pub fn parse_expr(text: &str, span: &Span) -> Parsed<Expr> {
+    let pair = parse(Rule::expression_only, text, span, "an expression")?;
+    Tree { span }.expression(pair)
+}
+
+fn parse<'t>(rule: Rule, text: &'t str, span: &Span, what: &str) -> Parsed<Pair<'t, Rule>> {
+    within_bounds(text, span, what)?;
+    let mut pairs = Grammar::parse(rule, text).map_err(|error| syntax_error(&error, text, span, what))?;
+    pairs.next().ok_or_else(|| Diagnostic::error(Code::Bug, format!("{what} without a tree")).at(span))
+}
+
+/// The parser recurses with the text's nesting, so both are bounded first.
+fn within_bounds(text: &str, span: &Span, what: &str) -> Parsed<()> {
+    if text.len() > MAX_LENGTH {
+        let message = format!("{what} of {} bytes; at most {MAX_LENGTH} are read", text.len());
+        return Err(Diagnostic::error(Code::PathSyntax, message).at(span));
+    }
+    let (mut depth, mut deepest) = (0_usize, 0);
+    for byte in text.bytes() {
+        match byte {
+            b'(' | b'[' | b'<' => depth += 1,
+            b')' | b']' | b'>' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    if deepest > MAX_DEPTH || text.matches('?').count() > MAX_CONDITIONS {
+        let message = format!("{what} nested more than {MAX_DEPTH} deep");
+        return Err(Diagnostic::error(Code::PathSyntax, message).at(span));
+    }
+    Ok(())
+}
+
+fn syntax_error(error: &pest::error::Error<Rule>, text: &str, span: &Span, what: &str) -> Diagnostic {
+    let start = match error.location {
+        InputLocation::Pos(at) | InputLocation::Span((at, _)) => at.min(text.len()),
+    };
+    let end = text[start..].chars().next().map_or(start, |c| start + c.len_utf8());
+    let found = if start == text.len() { "it ends here".to_owned() } else { format!("found `{}`", &text[start..end]) };
+    let mut diagnostic =
+        Diagnostic::error(Code::PathSyntax, format!("this is not {what}: {found}")).at(&span.slice(start..end));
+    if let ErrorVariant::ParsingError { positives, .. } = &error.variant {
+        let mut expected: Vec<&str> = positives.iter().filter_map(|rule| rule_name(*rule)).collect();
+        expected.sort_unstable();
+        expected.dedup();
+        if !expected.is_empty() {
+            diagnostic = diagnostic.hint(format!("expected {}", expected.join(", ")));
+        }
+    }
+    diagnostic
+}
+
+/// What a rule is called in a message; rules that say nothing to a person have none.
+fn rule_name(rule: Rule) -> Option<&'static str> {
+    Some(match rule {
+        Rule::identifier | Rule::qualified => "a name",
+        Rule::integer | Rule::real => "a number",
+        Rule::text | Rule::text_inner => "a text in quotes",
+        Rule::r#type | Rule::type_base | Rule::scalar => "a type",
+        Rule::type_suffix | Rule::pointer | Rule::reference | Rule::array => "`*` or `[n]`",
+        Rule::place | Rule::function_place => "`module:function(…)`",
+        Rule::name_pattern => "a function's name",
+        Rule::signature => "`(arguments)`",
+        Rule::param => "an argument",
+        Rule::until | Rule::word_until => "`until`",
+        Rule::waiting | Rule::word_waiting => "`waiting from PROBE`",
+        Rule::expression | Rule::binary | Rule::operand | Rule::postfix | Rule::primary => "an expression",
+        Rule::step | Rule::arrow | Rule::dot | Rule::index | Rule::slice | Rule::all => {
+            "`->member`, `.member` or `[…]`"
+        }
+        Rule::cast | Rule::word_as => "`as TYPE`",
+        Rule::maximum | Rule::word_max => "`max N`",
+        Rule::until_null => "`until null`",
+        Rule::EOI => "the end",
+        Rule::add | Rule::subtract | Rule::multiply | Rule::equal | Rule::and => "an operator",
+        _ => return None,
+    })
+}
+
+/// The parts of a pair that carry meaning: keywords only have to be there.
+trait Parts<'t> {
+    fn parts(self) -> std::vec::IntoIter<Pair<'t, Rule>>;
+}
+
+impl<'t> Parts<'t> for Pair<'t, Rule> {
+    fn parts(self) -> std::vec::IntoIter<Pair<'t, Rule>> {
+        let carries_meaning = |part: &Pair<'_, Rule>| !is_keyword(part.as_rule());
+        self.into_inner().filter(carries_meaning).collect::<Vec<_>>().into_iter()
+    }
+}
+
+fn is_keyword(rule: Rule) -> bool {
+    matches!(
+        rule,
+        Rule::constant
+            | Rule::word_enum
+            | Rule::word_struct
+            | Rule::word_object
+            | Rule::word_probe
+            | Rule::word_tracepoint
+            | Rule::word_usdt
+            | Rule::word_virtual
+            | Rule::word_until
+            | Rule::word_waiting
+            | Rule::word_from
+            | Rule::word_max
+            | Rule::word_null
+            | Rule::word_as
+    )
+}
+
+/// Builds trees; `span` is the place of the whole text, which pairs' offsets are relative to.
+struct Tree<'s> {
+    span: &'s Span,
+}
+
+impl Tree<'_> {
+    fn place_of(&self, pair: &Pair<'_, Rule>) -> Span {
+        let at = pair.as_span();
+        // An implicit-whitespace rule may end in blanks; the place people see does not.
+        self.span.slice(at.start()..at.start() + at.as_str().trim_end().len())
+    }
+
+    fn named(&self, pair: &Pair<'_, Rule>) -> Spanned<String> {
+        Spanned::new(pair.as_str().trim().to_owned(), self.place_of(pair))
+    }
+
+    fn number(&self, pair: &Pair<'_, Rule>) -> Parsed<u64> {
+        let digits = pair.as_str();
+        let value = match digits.strip_prefix("0x") {
+            Some(hex) => u64::from_str_radix(hex, 16),
+            None => digits.parse(),
+        };
+        let too_large = |_| Diagnostic::error(Code::OutOfRange, format!("{digits} does not fit in 64 bits"));
+        value.map_err(|error| too_large(error).at(&self.place_of(pair)))
+    }
+
+    /// The first inner pair; a grammar rule that has none here is a fault of this file.
+    fn inner<'t>(&self, pair: Pair<'t, Rule>) -> Parsed<Pair<'t, Rule>> {
+        let place = self.place_of(&pair);
+        pair.parts().next().ok_or_else(|| self.unexpected(&place))
+    }
+
+    fn unexpected(&self, place: &Span) -> Diagnostic {
+        Diagnostic::error(Code::Bug, "the grammar and the tree builder disagree").at(place)
+    }
+
+    fn next<'t>(&self, pairs: &mut impl Iterator<Item = Pair<'t, Rule>>) -> Parsed<Pair<'t, Rule>> {
+        pairs.next().ok_or_else(|| self.unexpected(self.span))
+    }
+
+    // ---- types ---------------------------------------------------------------------------------------------------
+
+    fn ty(&self, pair: Pair<'_, Rule>) -> Parsed<Spanned<Type>> {
+        let place = self.place_of(&pair);
+        let mut pairs = pair.parts();
+        let base = self.inner(self.next(&mut pairs)?)?;
+        let plain_char = base.as_rule() == Rule::scalar && base.as_str().trim() == "char";
+        let mut ty = self.type_base(base)?;
+        for (position, suffix) in pairs.enumerate() {
+            let suffix = self.inner(suffix)?;
+            ty = match suffix.as_rule() {
+                Rule::array => {
+                    let length = self.number(&self.inner(suffix)?)?;
+                    if plain_char && position == 0 { Type::Chars(length) } else { Type::Array(Box::new(ty), length) }
+                }
+                _ => Type::Pointer(Box::new(ty)),
+            };
+        }
+        Ok(Spanned::new(ty, place))
+    }
+
+    fn type_base(&self, pair: Pair<'_, Rule>) -> Parsed<Type> {
+        let rule = pair.as_rule();
+        Ok(match rule {
+            Rule::enumeration => Type::Enum(self.inner(pair)?.as_str().to_owned()),
+            Rule::structure => Type::View(self.inner(pair)?.as_str().to_owned()),
+            Rule::object_ref => Type::Object(self.inner(pair)?.as_str().to_owned()),
+            Rule::bounded_text => {
+                let mut pairs = pair.parts();
+                let kind = self.next(&mut pairs)?;
+                let bound = self.number(&self.next(&mut pairs)?)?;
+                if kind.as_str() == "hex" { Type::Hex(bound) } else { Type::CStr(bound) }
+            }
+            Rule::string => match pair.parts().next() {
+                Some(bound) => Type::StdString(self.number(&bound)?),
+                None => Type::StdString(DEFAULT_STRING),
+            },
+            Rule::vector => Type::StdVector(Box::new(self.ty(self.inner(pair)?)?.value)),
+            _ => scalar_or_view(pair.as_str().trim()),
+        })
+    }
+
+    // ---- attach points -------------------------------------------------------------------------------------------
+
+    fn attach(&self, pair: Pair<'_, Rule>) -> Parsed<AttachPoint> {
+        let span = self.place_of(&pair);
+        let mut pairs = pair.parts();
+        let place = self.place(self.inner(self.next(&mut pairs)?)?)?;
+        let mut attach = AttachPoint { place, until: Vec::new(), waiting_from: None, span };
+        for clause in pairs {
+            match clause.as_rule() {
+                Rule::until => attach.until = clause.parts().map(|name| self.named(&name)).collect(),
+                Rule::waiting => attach.waiting_from = Some(self.named(&self.inner(clause)?)),
+                _ => {}
+            }
+        }
+        Ok(attach)
+    }
+
+    fn place(&self, pair: Pair<'_, Rule>) -> Parsed<Place> {
+        let rule = pair.as_rule();
+        let mut pairs = pair.parts();
+        let first = self.named(&self.next(&mut pairs)?);
+        Ok(match rule {
+            Rule::probe_place => Place::Probe(first),
+            Rule::tracepoint_place => Place::Tracepoint { category: first, name: self.named(&self.next(&mut pairs)?) },
+            Rule::usdt_place => Place::Usdt {
+                module: first,
+                provider: self.named(&self.next(&mut pairs)?),
+                name: self.named(&self.next(&mut pairs)?),
+            },
+            Rule::virtual_place => {
+                let base = self.named(&self.next(&mut pairs)?);
+                let slot = self.next(&mut pairs)?;
+                let slot = u32::try_from(self.number(&slot)?).map_err(|_| {
+                    Diagnostic::error(Code::OutOfRange, "no virtual table is that long").at(&self.place_of(&slot))
+                })?;
+                let signature = pairs.next().map_or_else(|| Ok(Signature::default()), |s| self.signature(s))?;
+                Place::Virtual { module: first, base, slot, signature }
+            }
+            _ => {
+                let name = self.named(&self.next(&mut pairs)?);
+                let pattern = Spanned::new(NamePattern(name.value), name.span);
+                let (mut offset, mut signature) = (0, Signature { variadic: true, ..Signature::default() });
+                if let Some(rest) = pairs.next() {
+                    match rest.as_rule() {
+                        Rule::function_offset => offset = self.number(&self.inner(rest)?)?,
+                        _ => signature = self.signature(rest)?,
+                    }
+                }
+                Place::Function { module: first, pattern, signature, offset }
+            }
+        })
+    }
+
+    fn signature(&self, pair: Pair<'_, Rule>) -> Parsed<Signature> {
+        let mut signature = Signature::default();
+        for part in pair.parts() {
+            if part.as_rule() == Rule::r#type {
+                signature.returns = Some(self.ty(part)?);
+                continue;
+            }
+            let place = self.place_of(&part);
+            let mut pairs = part.parts();
+            let first = self.next(&mut pairs)?;
+            match first.as_rule() {
+                Rule::ellipsis => signature.variadic = true,
+                Rule::this => signature.params.push(Param {
+                    name: Some(Spanned::new("this".to_owned(), place.clone())),
+                    ty: Spanned::new(Type::Pointer(Box::new(Type::Void)), place),
+                }),
+                _ => {
+                    let ty = self.ty(first)?;
+                    signature.params.push(Param { ty, name: pairs.next().map(|name| self.named(&name)) });
+                }
+            }
+        }
+        Ok(signature)
+    }
+
+    // ---- expressions ---------------------------------------------------------------------------------------------
+
+    fn expression(&self, pair: Pair<'_, Rule>) -> Parsed<Expr> {
+        let span = self.place_of(&pair);
+        let mut pairs = pair.parts();
+        let condition = self.binary(self.next(&mut pairs)?)?;
+        let Some(then) = pairs.next() else { return Ok(condition) };
+        let otherwise = self.next(&mut pairs)?;
+        let kind = ExprKind::Conditional {
+            condition: Box::new(condition),
+            then: Box::new(self.expression(then)?),
+            otherwise: Box::new(self.expression(otherwise)?),
+        };
+        Ok(Expr { kind, span })
+    }
+
+    fn binary(&self, pair: Pair<'_, Rule>) -> Parsed<Expr> {
+        PRECEDENCE
+            .map_primary(|operand| self.operand(operand))
+            .map_infix(|left, op, right| {
+                let (left, right) = (left?, right?);
+                let span = left.span.to(&right.span);
+                let op = binary_op(op.as_rule()).ok_or_else(|| self.unexpected(&span))?;
+                Ok(Expr { kind: ExprKind::Binary { op, left: Box::new(left), right: Box::new(right) }, span })
+            })
+            .parse(pair.parts())
+    }
+
+    fn operand(&self, pair: Pair<'_, Rule>) -> Parsed<Expr> {
+        let whole = self.place_of(&pair);
+        let mut prefixes = Vec::new();
+        let mut result: Option<Expr> = None;
+        for part in pair.parts() {
+            match part.as_rule() {
+                Rule::prefix => {
+                    let place = self.place_of(&part);
+                    let op = match self.inner(part)?.as_rule() {
+                        Rule::not => UnaryOp::Not,
+                        Rule::negate => UnaryOp::Negate,
+                        _ => UnaryOp::Complement,
+                    };
+                    prefixes.push((op, place));
+                }
+                Rule::text => {
+                    let base = Box::new(result.take().ok_or_else(|| self.unexpected(&whole))?);
+                    let pattern = self.named(&self.inner(part)?);
+                    result = Some(Expr { kind: ExprKind::Matches { base, pattern }, span: whole.clone() });
+                }
+                _ => result = Some(self.postfix(part)?),
+            }
+        }
+        let mut result = result.ok_or_else(|| self.unexpected(&whole))?;
+        for (op, place) in prefixes.into_iter().rev() {
+            let span = place.to(&result.span);
+            result = Expr { kind: ExprKind::Unary { op, operand: Box::new(result) }, span };
+        }
+        Ok(result)
+    }
+
+    fn postfix(&self, pair: Pair<'_, Rule>) -> Parsed<Expr> {
+        let mut pairs = pair.parts();
+        let mut expr = self.primary(self.next(&mut pairs)?)?;
+        for part in pairs {
+            let span = expr.span.to(&self.place_of(&part));
+            expr = match part.as_rule() {
+                Rule::cast => self.cast(expr, part, span)?,
+                _ => self.step(expr, self.inner(part)?, span)?,
+            };
+        }
+        Ok(expr)
+    }
+
+    fn cast(&self, base: Expr, pair: Pair<'_, Rule>, span: Span) -> Parsed<Expr> {
+        let mut pairs = pair.parts();
+        let ty = self.ty(self.next(&mut pairs)?)?;
+        let cast_span = base.span.to(&ty.span);
+        let slice = pairs.next();
+        let cast = Expr { kind: ExprKind::Cast { base: Box::new(base), ty }, span: cast_span };
+        slice.map_or(Ok(cast.clone()), |slice| self.slice(cast, slice, span))
+    }
+
+    fn step(&self, base: Expr, pair: Pair<'_, Rule>, span: Span) -> Parsed<Expr> {
+        let base_box = Box::new(base.clone());
+        let rule = pair.as_rule();
+        let kind = match rule {
+            Rule::arrow | Rule::dot => {
+                let name = self.named(&self.inner(pair)?);
+                ExprKind::Member { base: base_box, name, arrow: rule == Rule::arrow }
+            }
+            Rule::index => ExprKind::Index { base: base_box, index: Box::new(self.expression(self.inner(pair)?)?) },
+            Rule::slice => return self.slice(base, pair, span),
+            _ => ExprKind::All { base: base_box },
+        };
+        Ok(Expr { kind, span })
+    }
+
+    fn slice(&self, base: Expr, pair: Pair<'_, Rule>, span: Span) -> Parsed<Expr> {
+        let (mut from, mut to, mut max, mut until_null) = (None, None, None, false);
+        for part in pair.parts() {
+            match part.as_rule() {
+                Rule::slice_from => from = Some(Box::new(self.expression(self.inner(part)?)?)),
+                Rule::slice_to => to = Some(Box::new(self.expression(self.inner(part)?)?)),
+                Rule::maximum => {
+                    let number = self.inner(part)?;
+                    max = Some(Spanned::new(self.number(&number)?, self.place_of(&number)));
+                }
+                _ => until_null = true,
+            }
+        }
+        Ok(Expr { kind: ExprKind::Slice { base: Box::new(base), from, to, max, until_null }, span })
+    }
+
+    fn primary(&self, pair: Pair<'_, Rule>) -> Parsed<Expr> {
+        let span = self.place_of(&pair);
+        let inner = self.inner(pair)?;
+        let kind = match inner.as_rule() {
+            Rule::integer => {
+                let value = self.number(&inner)?;
+                ExprKind::Int(i64::try_from(value).map_err(|_| {
+                    Diagnostic::error(Code::OutOfRange, format!("{value} does not fit in a signed 64-bit number"))
+                        .at(&span)
+                })?)
+            }
+            Rule::real => ExprKind::Float(inner.as_str().parse().map_err(|_| self.unexpected(&span))?),
+            Rule::text => ExprKind::Text(self.inner(inner)?.as_str().to_owned()),
+            Rule::result => ExprKind::Return,
+            Rule::thread => ExprKind::Tid,
+            Rule::processor => ExprKind::Cpu,
+            Rule::capture => {
+                let number = self.inner(inner)?;
+                let capture = self.number(&number)?;
+                let out_of_range = || Diagnostic::error(Code::OutOfRange, "captures are counted from 1 to 9");
+                match u32::try_from(capture) {
+                    Ok(n @ 1..=9) => ExprKind::Match(n),
+                    _ => return Err(out_of_range().at(&self.place_of(&number))),
+                }
+            }
+            Rule::expression => {
+                // The place of a bracketed expression is the bracket's, so that a hint never cuts it open.
+                return Ok(Expr { span, ..self.expression(inner)? });
+            }
+            _ => ExprKind::Name(inner.as_str().trim().to_owned()),
+        };
+        Ok(Expr { kind, span })
+    }
+}
+
+/// Bytes read of a `std::string` without a bound.
+const DEFAULT_STRING: u64 = 64;
+
+/// A scalar type by profinfer's, C's or `stdint.h`'s name; any other name is a view's.
+fn scalar_or_view(name: &str) -> Type {
+    let int = |size, signed| Type::Int { size, signed };
+    match name {
+        "void" => Type::Void,
+        "bool" | "_Bool" => Type::Bool,
+        "i8" | "int8_t" | "char" => int(1, true),
+        "u8" | "uint8_t" => int(1, false),
+        "i16" | "int16_t" | "short" => int(2, true),
+        "u16" | "uint16_t" => int(2, false),
+        "i32" | "int32_t" | "int" => int(4, true),
+        "u32" | "uint32_t" | "unsigned" => int(4, false),
+        "i64" | "int64_t" | "long" | "ptrdiff_t" | "ssize_t" => int(8, true),
+        "u64" | "uint64_t" | "size_t" | "uintptr_t" => int(8, false),
+        "f32" | "float" => Type::Float { size: 4 },
+        "f64" | "double" => Type::Float { size: 8 },
+        _ => Type::View(name.to_owned()),
+    }
+}
+
+static PRECEDENCE: LazyLock<PrattParser<Rule>> = LazyLock::new(|| {
+    let left = |rule| Op::infix(rule, Assoc::Left);
+    PrattParser::new()
+        .op(left(Rule::or))
+        .op(left(Rule::and))
+        .op(left(Rule::bit_or))
+        .op(left(Rule::bit_xor))
+        .op(left(Rule::bit_and))
+        .op(left(Rule::equal) | left(Rule::not_equal))
+        .op(left(Rule::less) | left(Rule::less_equal) | left(Rule::greater) | left(Rule::greater_equal))
+        .op(left(Rule::shift_left) | left(Rule::shift_right))
+        .op(left(Rule::add) | left(Rule::subtract))
+        .op(left(Rule::multiply) | left(Rule::divide) | left(Rule::remainder))
+});
+
+fn binary_op(rule: Rule) -> Option<BinaryOp> {
+    Some(match rule {
+        Rule::multiply => BinaryOp::Mul,
+        Rule::divide => BinaryOp::Div,
+        Rule::remainder => BinaryOp::Rem,
+        Rule::add => BinaryOp::Add,
+        Rule::subtract => BinaryOp::Sub,
+        Rule::shift_left => BinaryOp::Shl,
+        Rule::shift_right => BinaryOp::Shr,
+        Rule::less => BinaryOp::Lt,
+        Rule::less_equal => BinaryOp::Le,
+        Rule::greater => BinaryOp::Gt,
+        Rule::greater_equal => BinaryOp::Ge,
+        Rule::equal => BinaryOp::Eq,
+        Rule::not_equal => BinaryOp::Ne,
+        Rule::bit_and => BinaryOp::BitAnd,
+        Rule::bit_xor => BinaryOp::BitXor,
+        Rule::bit_or => BinaryOp::BitOr,
+        Rule::and => BinaryOp::And,
+        Rule::or => BinaryOp::Or,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diag::Source;
+    use std::sync::Arc;
+
+    fn span(text: &str) -> Span {
+        Span::new(&Arc::new(Source { name: "test.yaml".into(), text: text.into() }), 0..text.len())
+    }
+
+    fn ty(text: &str) -> Result<Type, Diagnostic> {
+        parse_type(text, &span(text))
+    }
+
+    fn expr(text: &str) -> Result<Expr, Diagnostic> {
+        parse_expr(text, &span(text))
+    }
+
+    #[test]
+    fn types_print_as_they_are_written() {
+        let texts = [
+            "i32",
+            "u64",
+            "f32",
+            "bool",
+            "void*",
+            "tensor*[10]",
+            "i64[4]",
+            "char[64]",
+            "enum op",
+            "object node",
+            "cstr(32)",
+            "hex(16)",
+            "std::string(64)",
+            "std::vector<i64>",
+            "ns::Thing*",
+        ];
+        for text in texts {
+            assert_eq!(ty(text).map(|t| t.to_string()), Ok(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn c_spellings_are_understood() {
+        assert_eq!(ty("const struct tensor *"), ty("tensor*"));
+        assert_eq!(ty("size_t"), ty("u64"));
+        assert_eq!(ty("char*").unwrap(), Type::Pointer(Box::new(Type::Int { size: 1, signed: true })));
+    }
+
+    /// The expression with every operator's operands in brackets.
+    fn shape(e: &Expr) -> String {
+        match &e.kind {
+            ExprKind::Binary { op, left, right } => format!("({} {op:?} {})", shape(left), shape(right)),
+            ExprKind::Unary { op, operand } => format!("({op:?} {})", shape(operand)),
+            ExprKind::Conditional { condition, then, otherwise } => {
+                format!("({} ? {} : {})", shape(condition), shape(then), shape(otherwise))
+            }
+            ExprKind::Member { base, name, arrow } => {
+                format!("{}{}{}", shape(base), if *arrow { "->" } else { "." }, name.value)
+            }
+            ExprKind::Index { base, index } => format!("{}[{}]", shape(base), shape(index)),
+            ExprKind::All { base } => format!("{}[*]", shape(base)),
+            ExprKind::Slice { base, from, to, max, until_null } => format!(
+                "{}[{}..{}]{}{}",
+                shape(base),
+                from.as_ref().map_or(String::new(), |e| shape(e)),
+                to.as_ref().map_or(String::new(), |e| shape(e)),
+                max.as_ref().map_or(String::new(), |m| format!(" max {}", m.value)),
+                if *until_null { " until null" } else { "" }
+            ),
+            ExprKind::Cast { base, ty } => format!("<{}>{}", ty.value, shape(base)),
+            ExprKind::Matches { base, pattern } => format!("{} ~ {:?}", shape(base), pattern.value),
+            ExprKind::Int(n) => n.to_string(),
+            ExprKind::Float(x) => x.to_string(),
+            ExprKind::Text(t) => format!("{t:?}"),
+            ExprKind::Name(n) => n.clone(),
+            ExprKind::Return => "return".into(),
+            ExprKind::Tid => "tid".into(),
+            ExprKind::Cpu => "cpu".into(),
+            ExprKind::Match(n) => format!("match[{n}]"),
+        }
+    }
+
+    #[test]
+    fn expressions_have_the_structure_of_c() {
+        let cases = [
+            ("a + b * c - d", "((a Add (b Mul c)) Sub d)"),
+            ("a == 0 && b != 1 || !c", "(((a Eq 0) And (b Ne 1)) Or (Not c))"),
+            ("a & 1 << 2", "(a BitAnd (1 Shl 2))"),
+            ("a ? b : c ? d : e", "(a ? b : (c ? d : e))"),
+            ("tensor->src[2]->ne[0] * 2", "(tensor->src[2]->ne[0] Mul 2)"),
+            ("t->data as i32[.. t->n * 2] max 512", "<i32>t->data[..(t->n Mul 2)] max 512"),
+            ("t->src[..] until null", "t->src[..] until null"),
+            ("t->src[1..3]", "t->src[1..3]"),
+            ("tensor as object tensor", "<object tensor>tensor"),
+            ("name ~ \"-(\\d+)$\"", "name ~ \"-(\\\\d+)$\""),
+            ("inputs[*].bytes + bytes", "(inputs[*].bytes Add bytes)"),
+            ("-(a) - -1", "((Negate a) Sub (Negate 1))"),
+            ("18 / 32.5", "(18 Div 32.5)"),
+            ("match[1]", "match[1]"),
+            ("returned + tidy", "(returned Add tidy)"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(expr(text).map(|e| shape(&e)).as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn attach_points_keep_every_part() {
+        let text = "cpu:compute(params* p, tensor* t) -> i32 until [operator, graph] waiting from barrier";
+        let attach = parse_attach(text, &span(text)).unwrap();
+        let Place::Function { module, pattern, signature, offset } = &attach.place else { panic!("{attach:?}") };
+        assert_eq!((module.as_str(), pattern.0.as_str(), *offset), ("cpu", "compute", 0));
+        assert_eq!(signature.params.len(), 2);
+        assert_eq!(signature.returns.as_ref().map(|t| t.value.to_string()).as_deref(), Some("i32"));
+        assert_eq!(attach.until.iter().map(|u| u.as_str()).collect::<Vec<_>>(), ["operator", "graph"]);
+        assert_eq!(attach.waiting_from.as_ref().map(|w| w.as_str()), Some("barrier"));
+    }
+
+    #[test]
+    fn attach_points_of_every_kind() {
+        let kinds = [
+            "m:ns::Class*::onExecute(this, …)",
+            "m:backend_{cpu,blas}_compute(void* b, graph* g)",
+            "m:f+0x10",
+            "virtual m:ns::Layer[6](this, ...)",
+            "usdt m:provider:name",
+            "tracepoint sched:sched_switch",
+            "probe operator",
+            "m:f(Foo& foo, u32)",
+        ];
+        for text in kinds {
+            assert!(parse_attach(text, &span(text)).is_ok(), "{text}: {:?}", parse_attach(text, &span(text)));
+        }
+        let text = "m:ns::Class*::onExecute(this, …)";
+        let Place::Function { signature, .. } = parse_attach(text, &span(text)).unwrap().place else { panic!() };
+        assert!(signature.variadic);
+        assert_eq!(signature.params[0].name.as_ref().map(|n| n.as_str()), Some("this"));
+    }
+
+    #[test]
+    fn an_error_points_at_the_character_and_says_what_fits() {
+        let error = expr("tensor->[0]").unwrap_err();
+        assert_eq!(error.code, Code::PathSyntax);
+        assert_eq!(error.span.as_ref().unwrap().line_column(), (1, 9));
+        assert!(error.hint.unwrap().contains("a name"));
+    }
+
+    #[test]
+    fn hostile_texts_are_refused_quickly() {
+        for text in ["(".repeat(2000), "a?".repeat(800), "-".repeat(3000), "[".repeat(100), "9".repeat(40)] {
+            assert!(expr(&text).is_err());
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_ends_in_a_tree_or_a_diagnostic(text in "[a-z0-9\\[\\]()<>.*&|!~?:, \"=+-]{0,80}") {
+            let _ = (ty(&text), expr(&text), parse_attach(&text, &span(&text)));
+        }
+    }
 }
