@@ -74,6 +74,7 @@ static long (*const bpf_ringbuf_output)(void *ring, void *data, __u64 size, __u6
 static void *(*const bpf_task_storage_get)(void *map, struct task_struct *task, void *value, __u64 flags) = (void *)156;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 static __u64 (*const bpf_get_attach_cookie)(void *context) = (void *)174;
+static long (*const bpf_loop)(__u32 times, void *callback, void *context, __u64 flags) = (void *)181;
 
 /* Kernel 6.13 and later: whether a session program runs at the function's return. */
 extern _Bool bpf_session_is_return(void) __ksym __weak;

@@ -112,3 +112,23 @@ static __always_inline void pf_step_ends(__u32 tid)
 		pf_control(PF_LAST_STEP, tid, 0);
 	}
 }
+
+/* Calls that a probe with `nested: all` keeps open on one thread. */
+#define PF_NESTED 8
+
+/* Frames of a probe: `depth` calls are open; each frame is its stack pointer and the record in the making. */
+#define PF_FRAMES(name, limit)                                                                                         \
+	struct {                                                                                                       \
+		__u64 depth;                                                                                           \
+		struct {                                                                                               \
+			__u64 sp;                                                                                      \
+			struct name##_record record;                                                                   \
+		} frame[limit];                                                                                        \
+	} name
+
+/* A span that is ended by another probe's entry: at most one is open on a thread. */
+#define PF_OPEN(name)                                                                                                  \
+	struct {                                                                                                       \
+		__u64 open;                                                                                            \
+		struct name##_record record;                                                                           \
+	} name##_open

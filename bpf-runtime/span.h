@@ -6,26 +6,6 @@
 #pragma once
 #include "call.h"
 
-/* Calls that a probe with `nested: all` keeps open on one thread. */
-#define PF_NESTED 8
-
-/* Frames of a probe: `depth` calls are open; each frame is its stack pointer and the record in the making. */
-#define PF_FRAMES(name, limit)                                                                                         \
-	struct {                                                                                                       \
-		__u64 depth;                                                                                           \
-		struct {                                                                                               \
-			__u64 sp;                                                                                      \
-			struct name##_record record;                                                                   \
-		} frame[limit];                                                                                        \
-	} name
-
-/* A span that is ended by another probe's entry: at most one is open on a thread. */
-#define PF_OPEN(name)                                                                                                  \
-	struct {                                                                                                       \
-		__u64 open;                                                                                            \
-		struct name##_record record;                                                                           \
-	} name
-
 /* Drops frames whose stack is gone: those below `sp`, and with `also_at` the one at it. */
 static __always_inline void pf_drop_abandoned(__u64 *depth, void *frames, __u32 stride, __u32 limit, __u64 sp,
 					      _Bool also_at, __u16 type)

@@ -10,6 +10,8 @@
 #define PF_BLOCK 1024
 /* Objects that wait to be looked at while one is described. A power of two. */
 #define PF_WORK 64
+/* Objects that one description may lead to. */
+#define PF_MOST_OBJECTS 4096
 
 enum pf_owner { PF_UNKNOWN, PF_MINE, PF_OTHERS };
 

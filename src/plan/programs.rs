@@ -5,7 +5,9 @@ use super::model::{
 };
 use super::record_layout::{WAITING, builtin, field_type, lay_out};
 use crate::diag::{Code, Diagnostic, Diagnostics, Span};
-use crate::path::{AttachPoint, Base, Checked, Memory, Node, Place, Scope, Signature, Term, Type, check};
+use crate::path::{
+    AttachPoint, Base, Checked, Expr, ExprKind, Memory, Node, Place, Scope, Signature, Term, Type, check,
+};
 use crate::spec::{Nested, Probe, Probeset, Role};
 use crate::target::Arch;
 use crate::trace::{BUILTIN, FieldType, RecordKind, RecordType, Schema};
@@ -206,9 +208,7 @@ impl<'p> Planner<'p> {
         let name = root.name.value.clone();
         self.program_names.push(format!("{name}__{alternative}"));
         let actions: Vec<Action> = riders.iter().filter_map(|probe| self.action(root, probe, at, tracepoint)).collect();
-        let is_call = |action: &Action| {
-            matches!(action.shape, Shape::Call { .. }) || action.fields.iter().any(|field| field.at_return)
-        };
+        let is_call = |action: &Action| matches!(action.shape, Shape::Call { .. });
         let kind = match tracepoint {
             true => ProgramKind::Tracepoint,
             false if actions.iter().any(is_call) => ProgramKind::Span,
@@ -269,7 +269,8 @@ impl<'p> Planner<'p> {
         let rides = probe.name.value != root.name.value;
         let shape = match role {
             _ if tracepoint => Shape::Instant,
-            Role::Mark | Role::Experts => Shape::Instant,
+            // What a function returns is known only when it does: such a mark is the call's span.
+            Role::Mark | Role::Experts if !reads_result(probe) => Shape::Instant,
             _ if !at.until.is_empty() && !rides => Shape::Until {
                 waiting_from: at
                     .waiting_from
@@ -477,6 +478,24 @@ fn any(checked: &Checked, test: &dyn Fn(&Node) -> bool) -> bool {
 
 fn uses_result(checked: &Checked) -> bool {
     any(checked, &|node| matches!(node, Node::Return))
+}
+
+fn reads_result(probe: &Probe) -> bool {
+    fn within(expr: &Expr) -> bool {
+        match &expr.kind {
+            ExprKind::Return => true,
+            ExprKind::Member { base, .. } | ExprKind::All { base } | ExprKind::Matches { base, .. } => within(base),
+            ExprKind::Cast { base, .. } | ExprKind::Slice { base, .. } => within(base),
+            ExprKind::Index { base, index } => within(base) || within(index),
+            ExprKind::Unary { operand, .. } => within(operand),
+            ExprKind::Binary { left, right, .. } => within(left) || within(right),
+            ExprKind::Conditional { condition, then, otherwise } => {
+                [condition, then, otherwise].iter().any(|e| within(e))
+            }
+            _ => false,
+        }
+    }
+    probe.fields.values().any(|field| within(&field.value))
 }
 
 fn mixes_entry_and_return(checked: &Checked) -> bool {

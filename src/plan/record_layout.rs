@@ -104,7 +104,11 @@ fn stored(ty: &Type, definitions: &dyn Definitions) -> Result<FieldType, Diagnos
 ///
 /// # Errors
 /// `S011` for too many fields, `P007` for a list that is not the last field.
-pub(super) fn lay_out(name: &str, kind: RecordKind, fields: Vec<(String, FieldType)>) -> Result<RecordType, Diagnostic> {
+pub(super) fn lay_out(
+    name: &str,
+    kind: RecordKind,
+    fields: Vec<(String, FieldType)>,
+) -> Result<RecordType, Diagnostic> {
     if fields.len() > MAX_FIELDS {
         let message = format!("{name} has {} fields; a record holds {MAX_FIELDS}", fields.len());
         return Err(Diagnostic::error(Code::OutOfRange, message));
