@@ -12,5 +12,6 @@ mod relocate;
 mod site;
 
 pub use model::*;
+pub use place::{place, survey};
 pub use programs::plan;
 pub use record_layout::WAITING;

@@ -78,8 +78,8 @@ impl Image {
 
     /// Reads the headers of mapped bytes.
     pub(crate) fn new(map: Mmap) -> Result<Self, Unusable> {
-        let header = elf::FileHeader64::<Endianness>::parse(&*map)
-            .map_err(|_| Unusable::NotElf("is not a 64-bit ELF file"))?;
+        let header =
+            elf::FileHeader64::<Endianness>::parse(&*map).map_err(|_| Unusable::NotElf("is not a 64-bit ELF file"))?;
         let endian = header.endian().map_err(|_| Unusable::NotElf("has a malformed ELF header"))?;
         if endian != Endianness::Little {
             return Err(Unusable::NotElf("is for a big-endian machine"));

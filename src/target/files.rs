@@ -135,5 +135,7 @@ impl Target for Files {
 }
 impl Files {
     #[doc(hidden)]
-    pub fn add_for_bench(&mut self, path: &Path) -> usize { self.add(path, "x").unwrap() }
+    pub fn add_for_bench(&mut self, path: &Path) -> usize {
+        self.add(path, "x").unwrap()
+    }
 }

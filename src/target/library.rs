@@ -26,7 +26,8 @@ impl LibrarySearch {
     /// As this machine and our environment have it.
     pub(crate) fn of_this_machine() -> Self {
         let environment = std::env::var_os("LD_LIBRARY_PATH");
-        let environment = environment.iter().flat_map(std::env::split_paths).filter(|path| path.is_absolute()).collect();
+        let environment =
+            environment.iter().flat_map(std::env::split_paths).filter(|path| path.is_absolute()).collect();
         let cache = read_cache(Path::new("/etc/ld.so.cache")).map(|bytes| parse_cache(&bytes)).unwrap_or_default();
         Self { environment, cache }
     }

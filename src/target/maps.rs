@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn what_is_no_file_is_left_out() {
-        let text = b"1-2 rw-p 0 00:00 0 \n1-2 r-xp 0 00:00 0 [vdso]\n1-2 rw-s 0 0:e 7 anon_inode:[perf_event]\nnonsense\n";
+        let text =
+            b"1-2 rw-p 0 00:00 0 \n1-2 r-xp 0 00:00 0 [vdso]\n1-2 rw-s 0 0:e 7 anon_inode:[perf_event]\nnonsense\n";
         assert_eq!(parse(text).count(), 0);
     }
 

@@ -22,11 +22,50 @@ const THUNKS: [&str; 5] = ["_ZTh", "_ZTv", "_ZTc", "_ZTW", "_ZTH"];
 
 /// Words of demangled names that stand in the mangled name as an abbreviation, or not at all.
 const UNSPELLED: [&str; 44] = [
-    "std", "allocator", "basic_string", "string", "basic_istream", "basic_ostream", "basic_iostream", "istream",
-    "ostream", "iostream", "char_traits", "operator", "anonymous", "namespace", "lambda", "unnamed", "type", "auto",
-    "decltype", "nullptr_t", "new", "delete", "unsigned", "signed", "char8_t", "char16_t", "char32_t", "wchar_t",
-    "short", "int", "long", "__int128", "float", "double", "bool", "void", "const", "volatile",
-    "true", "false", "sizeof", "alignof", "noexcept", "__float128",
+    "std",
+    "allocator",
+    "basic_string",
+    "string",
+    "basic_istream",
+    "basic_ostream",
+    "basic_iostream",
+    "istream",
+    "ostream",
+    "iostream",
+    "char_traits",
+    "operator",
+    "anonymous",
+    "namespace",
+    "lambda",
+    "unnamed",
+    "type",
+    "auto",
+    "decltype",
+    "nullptr_t",
+    "new",
+    "delete",
+    "unsigned",
+    "signed",
+    "char8_t",
+    "char16_t",
+    "char32_t",
+    "wchar_t",
+    "short",
+    "int",
+    "long",
+    "__int128",
+    "float",
+    "double",
+    "bool",
+    "void",
+    "const",
+    "volatile",
+    "true",
+    "false",
+    "sizeof",
+    "alignof",
+    "noexcept",
+    "__float128",
 ];
 
 /// What a symbol's suffixes say of it.
@@ -211,7 +250,14 @@ mod tests {
     #[test]
     fn a_c_name_means_itself_and_its_clones() {
         assert_eq!(matches("run", "run"), plain("run"));
-        for clone in ["run.isra.0", "run.constprop.1", "run.lto_priv.3", "run.isra.0.constprop.2", "run.llvm.1234abcd", "run.avx2.0"] {
+        for clone in [
+            "run.isra.0",
+            "run.constprop.1",
+            "run.lto_priv.3",
+            "run.isra.0.constprop.2",
+            "run.llvm.1234abcd",
+            "run.avx2.0",
+        ] {
             assert_eq!(matches("run", clone), plain("run"), "{clone}");
         }
         assert_eq!(matches("run", "running"), None);
@@ -255,7 +301,10 @@ mod tests {
 
     #[test]
     fn globs_give_what_their_wildcards_stood_for() {
-        assert_eq!(matches("kernel_*_fused", "kernel_add_fused"), Some(("kernel_add_fused".into(), vec!["add".into()])));
+        assert_eq!(
+            matches("kernel_*_fused", "kernel_add_fused"),
+            Some(("kernel_add_fused".into(), vec!["add".into()]))
+        );
         assert_eq!(
             matches("Eng::CPU*::on{Execute,Resize}", "_ZN3Eng7CPUConv9onExecuteEv"),
             Some(("Eng::CPUConv::onExecute".into(), vec!["Conv".into(), "Execute".into()]))
@@ -273,7 +322,10 @@ mod tests {
         assert_eq!(literal("*tring::size"), Some("size".into()));
         assert_eq!(literal("*"), None);
         assert_eq!(literal("std::vector<int, std::allocator<int> >::push_back"), Some("push_back".into()));
-        assert!(matches("std::string::c_str", "_ZNKSs5c_strEv").is_some() || matches("std::*::c_str", "_ZNKSs5c_strEv").is_some());
+        assert!(
+            matches("std::string::c_str", "_ZNKSs5c_strEv").is_some()
+                || matches("std::*::c_str", "_ZNKSs5c_strEv").is_some()
+        );
         assert!(matches("*operator()*", "_ZN3BoxclEv").is_some());
     }
 

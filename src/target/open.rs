@@ -172,10 +172,8 @@ fn in_search_path(name: &Path) -> Option<PathBuf> {
 fn refused(path: &Path, fault: &Unusable) -> Diagnostic {
     let text = path_text(path);
     match fault {
-        Unusable::Unreadable(error) => {
-            Diagnostic::error(Code::BadBinary, format!("`{text}` cannot be read: {error}"))
-                .hint("check the file's permissions")
-        }
+        Unusable::Unreadable(error) => Diagnostic::error(Code::BadBinary, format!("`{text}` cannot be read: {error}"))
+            .hint("check the file's permissions"),
         Unusable::OtherArch(machine) => Diagnostic::error(
             Code::WrongArchitecture,
             format!("`{text}` is for an instruction set that is not supported (ELF machine {machine})"),

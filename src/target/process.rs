@@ -265,7 +265,8 @@ fn shares_our_files(pid: u32) -> bool {
     let own = std::fs::read_link("/proc/self/ns/mnt");
     let namespace = std::fs::read_link(proc_file(pid, "ns/mnt"));
     let root = std::fs::read_link(proc_file(pid, "root"));
-    matches!((own, namespace), (Ok(own), Ok(other)) if own == other) && matches!(root, Ok(root) if root == Path::new("/"))
+    matches!((own, namespace), (Ok(own), Ok(other)) if own == other)
+        && matches!(root, Ok(root) if root == Path::new("/"))
 }
 
 /// Whether a path leads to the very file that is mapped.

@@ -75,11 +75,7 @@ fn terminated(name: &str) -> Option<Regex> {
 
 /// Looks for definitions, unit by unit in the order of the file, and hands each (or a typedef that may lead to one) to
 /// `take`, which says whether it will do. Ends when everything was found. The outcome does not depend on how the units are spread over threads.
-pub(super) fn scan<'a>(
-    debug: &'a Debug<'a>,
-    wanted: &[Wanted<'_>],
-    mut take: impl FnMut(usize, Place) -> bool,
-) {
+pub(super) fn scan<'a>(debug: &'a Debug<'a>, wanted: &[Wanted<'_>], mut take: impl FnMut(usize, Place) -> bool) {
     let mut open: HashSet<usize> = (0..wanted.len()).collect();
     let numbers: Vec<usize> = (0..debug.headers.len()).collect();
     for wave in numbers.chunks(WAVE) {
@@ -270,7 +266,10 @@ pub(super) fn is_scope(tag: DwTag) -> bool {
 pub(super) fn is_record(tag: DwTag) -> bool {
     matches!(
         tag,
-        gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type | gimli::DW_TAG_interface_type
+        gimli::DW_TAG_structure_type
+            | gimli::DW_TAG_class_type
+            | gimli::DW_TAG_union_type
+            | gimli::DW_TAG_interface_type
     )
 }
 

@@ -73,8 +73,8 @@ impl<'a> Sections<'a> {
 fn section<'a>(headers: &Headers<'a>, name: &str) -> Cow<'a, [u8]> {
     let load = || {
         let data = headers.section_by_name(name)?.compressed_data().ok()?;
-        let plausible = data.uncompressed_size <= MAX_DECOMPRESSED
-            && data.uncompressed_size / MAX_RATIO <= data.data.len() as u64;
+        let plausible =
+            data.uncompressed_size <= MAX_DECOMPRESSED && data.uncompressed_size / MAX_RATIO <= data.data.len() as u64;
         if plausible { data.decompress().ok() } else { None }
     };
     load().unwrap_or_default()

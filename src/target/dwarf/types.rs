@@ -81,7 +81,14 @@ impl<'a> Types<'a> {
 
     /// Adds the members of a record that begins `base` bytes into the layout. `None` where something lies outside of
     /// the whole, or there is no end of it.
-    fn collect(&self, record: &Type<'a>, base: u64, depth: usize, budget: &mut usize, layout: &mut Layout) -> Option<()> {
+    fn collect(
+        &self,
+        record: &Type<'a>,
+        base: u64,
+        depth: usize,
+        budget: &mut usize,
+        layout: &mut Layout,
+    ) -> Option<()> {
         if depth > MAX_INHERITANCE {
             return None;
         }
