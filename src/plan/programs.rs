@@ -60,6 +60,8 @@ impl<'p> Planner<'p> {
         let wanted = |probe: &&Probe| {
             let level = match probe.role.value {
                 Role::Step => Level::Step,
+                // Where a step's own arguments do not say how many tokens it has, such a region does.
+                Role::Region if probe.fields.contains_key("tokens") => Level::Step,
                 Role::Graph => Level::Graph,
                 _ => Level::Operator,
             };
@@ -463,8 +465,9 @@ fn glob_matches(glob: &str, name: &str) -> bool {
 }
 
 fn tail_bytes(record: &RecordType) -> u64 {
+    // Twice: a list that is read by rows has room for one more than fits.
     let bytes = |ty: &FieldType| match ty {
-        FieldType::List(of, max) => u64::from(of.size()) * u64::from(*max),
+        FieldType::List(of, max) => 2 * u64::from(of.size()) * u64::from(*max),
         _ => 0,
     };
     record.fields.iter().map(|field| bytes(&field.ty)).sum()
@@ -481,21 +484,14 @@ fn uses_result(checked: &Checked) -> bool {
 }
 
 fn reads_result(probe: &Probe) -> bool {
-    fn within(expr: &Expr) -> bool {
-        match &expr.kind {
-            ExprKind::Return => true,
-            ExprKind::Member { base, .. } | ExprKind::All { base } | ExprKind::Matches { base, .. } => within(base),
-            ExprKind::Cast { base, .. } | ExprKind::Slice { base, .. } => within(base),
-            ExprKind::Index { base, index } => within(base) || within(index),
-            ExprKind::Unary { operand, .. } => within(operand),
-            ExprKind::Binary { left, right, .. } => within(left) || within(right),
-            ExprKind::Conditional { condition, then, otherwise } => {
-                [condition, then, otherwise].iter().any(|e| within(e))
-            }
-            _ => false,
+    let mut stack: Vec<&Expr> = probe.fields.values().map(|field| &field.value).collect();
+    while let Some(expr) = stack.pop() {
+        if expr.kind == ExprKind::Return {
+            return true;
         }
+        stack.extend(expr.children());
     }
-    probe.fields.values().any(|field| within(&field.value))
+    false
 }
 
 fn mixes_entry_and_return(checked: &Checked) -> bool {

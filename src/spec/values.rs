@@ -172,7 +172,7 @@ impl Context<'_> {
                 ExprKind::Matches { pattern, .. } => self.regex(pattern),
                 _ => {}
             }
-            stack.extend(children(expr));
+            stack.extend(expr.children());
         }
     }
 
@@ -204,30 +204,5 @@ fn compile(regex: &str) -> Result<(), String> {
             let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
             Err(format!("is malformed: {}", shown(reason)))
         }
-    }
-}
-
-/// The expressions that an expression consists of.
-fn children(expr: &Expr) -> Vec<&Expr> {
-    match &expr.kind {
-        ExprKind::Member { base, .. }
-        | ExprKind::All { base }
-        | ExprKind::Cast { base, .. }
-        | ExprKind::Matches { base, .. }
-        | ExprKind::Unary { operand: base, .. } => vec![base],
-        ExprKind::Index { base, index } => vec![base, index],
-        ExprKind::Slice { base, from, to, .. } => {
-            [Some(base), from.as_ref(), to.as_ref()].into_iter().flatten().map(AsRef::as_ref).collect()
-        }
-        ExprKind::Binary { left, right, .. } => vec![left, right],
-        ExprKind::Conditional { condition, then, otherwise } => vec![condition, then, otherwise],
-        ExprKind::Int(_)
-        | ExprKind::Float(_)
-        | ExprKind::Text(_)
-        | ExprKind::Name(_)
-        | ExprKind::Return
-        | ExprKind::Tid
-        | ExprKind::Cpu
-        | ExprKind::Match(_) => Vec::new(),
     }
 }
