@@ -187,7 +187,7 @@ fn place(probe: &Probe, problems: &mut Problems) {
                 problems.push(error(message).hint(format!("write `at: tracepoint sched:{wanted}`")));
             }
             (None, Some(_)) if role != Role::Mark => {
-                let message = format!("a tracepoint is an instant, and `{}` a span", name_of(role));
+                let message = format!("role `{}` cannot be at a tracepoint", name_of(role));
                 problems.push(error(message).hint("give the probe `role: mark`, or attach it to a function"));
             }
             _ => {}
