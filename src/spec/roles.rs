@@ -100,6 +100,7 @@ const ONLY_IN: &[(&str, &[Role])] = &[
     ("shape", &[Role::Operator]),
     ("dtype", &[Role::Operator]),
     ("inputs", &[Role::Operator]),
+    ("covers", &[Role::Operator]),
     ("ids", &[Role::Experts]),
 ];
 
@@ -151,6 +152,12 @@ fn lacks(probe: &Probe, severity: Severity, missing: &[&Use]) -> Diagnostic {
         diagnostic = diagnostic.with_note(format!("without {} {}", reader::list(use_.fields), use_.without));
     }
     diagnostic
+}
+
+/// Whether spans inside a step say how many tokens it has.
+fn tokens_are_within(probeset: &Probeset) -> bool {
+    let inner = |probe: &&Probe| matches!(probe.role.value, Role::Graph | Role::Region);
+    probeset.probes.values().filter(inner).any(|probe| probe.fields.contains_key("tokens"))
 }
 
 /// The fields of a probe, and those of the object that its `node` is.
