@@ -112,10 +112,11 @@ pub(super) fn check(probe: &Probe, probeset: &Probeset, problems: &mut Problems)
         return;
     }
     let known = known_fields(probe, probeset);
-    let missing: Vec<&Use> = USES
-        .iter()
-        .filter(|use_| use_.role == role && !use_.fields.iter().any(|field| known.contains(field)))
-        .collect();
+    let is_missing = |use_: &&Use| {
+        let elsewhere = use_.fields == ["tokens"] && tokens_are_within(probeset);
+        use_.role == role && !elsewhere && !use_.fields.iter().any(|field| known.contains(field))
+    };
+    let missing: Vec<&Use> = USES.iter().filter(is_missing).collect();
     let hint = match role {
         Role::Operator => "add it to `fields`, or to the object that `node` is",
         _ => "add it to `fields`",
