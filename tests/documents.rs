@@ -91,3 +91,23 @@ fn examples_have_their_section_s_problem_and_are_mended_by_what_follows() {
         }
     }
 }
+
+#[test]
+fn every_shipped_probeset_loads() {
+    for name in Library::SHIPPED.names() {
+        let (file, text) = Library::SHIPPED.get(name).expect("names are of files");
+        match spec::load_text(&format!("builtin:{file}"), text, &Library::SHIPPED) {
+            Ok((probeset, problems)) => {
+                assert!(problems.0.is_empty(), "{name}\n{}", render(&problems, false));
+                let planned = plan::plan(&probeset, &Selection::default(), Arch::X86_64);
+                assert!(planned.is_ok(), "{name}\n{}", render(&planned.err().unwrap_or_default(), false));
+            }
+            // A file of types that others include.
+            Err(problems) => {
+                let codes: Vec<Code> = problems.0.iter().map(|problem| problem.code).collect();
+                assert_eq!(codes, [Code::MissingKey], "{name}\n{}", render(&problems, false));
+                assert!(!text.contains("\nprobes:"), "{name}");
+            }
+        }
+    }
+}
