@@ -7,7 +7,9 @@ use super::problems::{Problems, shown};
 use super::yaml::{Node, Scalar};
 use super::{limits, names, reader};
 use crate::diag::{Code, Diagnostic, Span, Spanned};
-use crate::path::{AttachPoint, Expr, ExprKind, Place, Signature, Type, parse_attach, parse_expr, parse_type};
+use crate::path::{
+    AttachPoint, Expr, ExprKind, MAX_ELEMENTS, Place, Signature, Type, parse_attach, parse_expr, parse_type,
+};
 
 /// What reading a value takes: the names that there are, and where problems go.
 pub(super) struct Context<'a> {
@@ -167,7 +169,8 @@ impl Context<'_> {
             match &expr.kind {
                 ExprKind::Cast { ty, .. } => self.check_type(ty),
                 ExprKind::Slice { max: Some(max), .. } => {
-                    self.range(i128::from(max.value), &max.span, "`max`", 1, limits::ELEMENTS);
+                    let most = i64::try_from(MAX_ELEMENTS).unwrap_or(i64::MAX);
+                    self.range(i128::from(max.value), &max.span, "`max`", 1, most);
                 }
                 ExprKind::Matches { pattern, .. } => self.regex(pattern),
                 _ => {}
