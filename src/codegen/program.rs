@@ -55,6 +55,7 @@ struct FieldData {
     body: String,
     index: usize,
     member: String,
+    list: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -358,6 +359,7 @@ fn field_data(
         function,
         index: field.index,
         member: layout.name.clone(),
+        list: matches!(layout.ty, FieldType::List(..)),
     }
 }
 

@@ -286,7 +286,7 @@ impl<'p> Planner<'p> {
             Place::Function { signature, .. } => signature.clone(),
             _ => Signature::default(),
         };
-        let checked = self.checked_fields(probe, at, &signature, &shape)?;
+        let checked = self.checked_fields(probe, root, &signature, &shape)?;
         let mut layout: Vec<(String, FieldType)> = checked.iter().map(|(n, ty, _)| (n.clone(), ty.clone())).collect();
         if probe.at.iter().any(|at| at.waiting_from.is_some()) {
             layout.push((WAITING.to_owned(), FieldType::Duration));
@@ -303,7 +303,7 @@ impl<'p> Planner<'p> {
         }
         let kind = if shape == Shape::Instant { RecordKind::Mark } else { RecordKind::Span };
         let record = self.record(&probe.name, &probe.name.span, kind, Some(role), layout)?;
-        let before = Scope { returns: None, ..scope_of(self.probeset, at, &signature) };
+        let before = Scope { returns: None, ..scope_of(self.probeset, root, &signature) };
         let when = probe.when.as_ref().map(|when| check(when, &before).map_err(Diagnostics::from));
         let when = when.and_then(|when| self.problems.keep(when));
         let describe = probe.describe.as_ref().map(|describe| check(describe, &before).map_err(Diagnostics::from));
@@ -343,13 +343,13 @@ impl<'p> Planner<'p> {
     fn checked_fields(
         &mut self,
         probe: &Probe,
-        at: &AttachPoint,
+        root: &Probe,
         signature: &Signature,
         shape: &Shape,
     ) -> Option<Vec<(String, FieldType, Checked)>> {
         let mut found = Vec::new();
         let mut problems = Diagnostics::new();
-        let mut scope = scope_of(self.probeset, at, signature);
+        let mut scope = scope_of(self.probeset, root, signature);
         if matches!(shape, Shape::Until { .. }) {
             scope.returns = None;
         }
@@ -427,13 +427,15 @@ impl<'p> Planner<'p> {
     }
 }
 
-/// What the fields of a probe at this attach point may use.
-fn scope_of<'s>(probeset: &'s Probeset, at: &AttachPoint, signature: &Signature) -> Scope<'s> {
-    let captures = match &at.place {
+/// What the fields of a probe at a place of `root` may use. Where one of its alternatives has fewer captures than
+/// another, the field is missing there.
+fn scope_of<'s>(probeset: &'s Probeset, root: &Probe, signature: &Signature) -> Scope<'s> {
+    let captures_of = |at: &AttachPoint| match &at.place {
         Place::Function { pattern, .. } => pattern.captures(),
         Place::Virtual { .. } => 1,
         _ => 0,
     };
+    let captures = root.at.iter().map(captures_of).max().unwrap_or_default();
     let argument = |p: &crate::path::Param| (p.name.as_ref().map(|n| n.value.clone()), p.ty.value.clone());
     Scope {
         definitions: probeset,
