@@ -32,6 +32,7 @@ pub struct ProcessTarget {
     files: Files,
     /// The number of each file that was looked at; `None` for one that is no ELF file we can read.
     known: HashMap<FileId, Option<usize>>,
+    unreadable: Vec<PathBuf>,
 }
 
 /// The pid namespace of a process, as BPF programs ask for it.
@@ -84,7 +85,7 @@ impl ProcessTarget {
                 .hint("its parent has not collected it yet; start it again"));
         }
         // A thread's number leads to its process.
-        let mut process = Self { pid: status.tgid, files, known: HashMap::new() };
+        let mut process = Self { pid: status.tgid, files, known: HashMap::new(), unreadable: Vec::new() };
         process.refresh()?;
         if process.known.is_empty() {
             let what = format!("process {pid} ({}) has no program mapped", status.name);
@@ -113,10 +114,18 @@ impl ProcessTarget {
                 continue;
             }
             let surroundings = *surroundings.get_or_insert_with(|| shares_our_files(self.pid));
-            let added = self.add(&mapping, surroundings).ok();
-            self.known.insert(id, added);
+            let added = self.add(&mapping, surroundings);
+            if let Err(Unusable::Unreadable(_)) = added {
+                self.unreadable.push(mapping.path);
+            }
+            self.known.insert(id, added.ok());
         }
         Ok((before..self.files.files().len()).collect())
+    }
+
+    /// Mapped files that could not be opened, by the process's own names: a module may be among them.
+    pub fn unreadable(&self) -> &[PathBuf] {
+        &self.unreadable
     }
 
     /// The number of the dynamic linker's file; `None` for a static program.
