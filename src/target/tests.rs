@@ -17,7 +17,8 @@ pub(super) fn compile(compiler: &str, name: &str, source: &str, options: &[&str]
     (folder, path)
 }
 
-fn compile_in(folder: &Path, compiler: &str, name: &str, source: &str, options: &[&str]) -> PathBuf {
+/// Compiles a source to `name` in a folder.
+pub(super) fn compile_in(folder: &Path, compiler: &str, name: &str, source: &str, options: &[&str]) -> PathBuf {
     let language = if compiler.ends_with("++") { "cpp" } else { "c" };
     let file = folder.join(format!("{name}.{language}"));
     std::fs::write(&file, source).unwrap();
@@ -29,7 +30,8 @@ fn compile_in(folder: &Path, compiler: &str, name: &str, source: &str, options: 
 }
 
 pub(super) fn library(compiler: &str, source: &str, options: &[&str]) -> (TempDir, Files) {
-    let all: Vec<&str> = ["-shared", "-fPIC", "-nostdlib", "-Wl,--build-id=sha1"].iter().chain(options).copied().collect();
+    let all: Vec<&str> =
+        ["-shared", "-fPIC", "-nostdlib", "-Wl,--build-id=sha1"].iter().chain(options).copied().collect();
     let (folder, path) = compile(compiler, "libengine.so", source, &all);
     let mut files = Files::new(Some(folder.path().join("cache")));
     files.add(&path, "libengine.so").unwrap();
@@ -121,7 +123,8 @@ fn cpp_functions_are_found_by_their_demangled_names() {
     assert_eq!(names(&files, "eng::Conv::run"), [pair("_ZNK3eng4Conv3runEi", "eng::Conv::run")]);
     assert_eq!(names(&files, "_ZNK3eng4Conv3runEi"), [pair("_ZNK3eng4Conv3runEi", "eng::Conv::run")]);
     assert_eq!(names(&files, "eng::add<int>").len(), 1);
-    let captures: Vec<_> = files.functions(0, &NamePattern("eng::*::run".into())).into_iter().map(|f| f.captures).collect();
+    let captures: Vec<_> =
+        files.functions(0, &NamePattern("eng::*::run".into())).into_iter().map(|f| f.captures).collect();
     assert_eq!(captures, [["Layer"], ["Conv"]]);
 }
 
@@ -131,7 +134,8 @@ fn what_the_file_is_stands_in_the_list() {
     let file = &files.files()[0];
     assert_eq!(file.build_id.as_ref().map(String::len), Some(40));
     assert_eq!(file.size, std::fs::metadata(&file.path).unwrap().len());
-    let without = compile_in(folder.path(), "gcc", "plain.so", "int x;", &["-shared", "-nostdlib", "-Wl,--build-id=none"]);
+    let without =
+        compile_in(folder.path(), "gcc", "plain.so", "int x;", &["-shared", "-nostdlib", "-Wl,--build-id=none"]);
     assert_eq!(Image::open(&without).unwrap().build_id(), None);
 }
 
