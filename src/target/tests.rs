@@ -241,42 +241,59 @@ fn ask_everything(path: &Path) {
     files.image(0).unwrap().dynamic();
 }
 
-/// A small library with debug information of many kinds, compiled once.
-fn sample() -> &'static [u8] {
-    static SAMPLE: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
+/// Forms of the library that is damaged.
+const SAMPLES: [(&str, &[&str]); 4] = [
+    ("g++", &["-gdwarf-5"]),
+    ("g++", &["-gdwarf-4", "-fdebug-types-section"]),
+    ("g++", &["-g", "-gz=zlib"]),
+    ("clang++", &["-gdwarf-5"]),
+];
+
+/// Small libraries with debug information of many kinds, compiled once.
+fn samples() -> &'static [Vec<u8>] {
+    static SAMPLE: std::sync::OnceLock<Vec<Vec<u8>>> = std::sync::OnceLock::new();
+    let source = r"
+        enum op { NONE, ADD = -3 };
+        struct tensor { op o; long ne[4]; tensor *src[10]; union { float f; int i; }; const char *name; };
+        typedef struct { int n; } batch;
+        namespace eng {
+        enum class Mode : char { slow };
+        struct Base { int id; };
+        struct Conv : Base { struct Inner; Inner *inner; tensor *t; Mode m; int run(int) { return id; } };
+        struct Conv::Inner { int a; Conv *back; };
+        }
+        tensor t; batch b; eng::Conv c; eng::Conv::Inner i; eng::Mode m;
+        int run(int x) { return c.run(x); }
+    ";
     SAMPLE.get_or_init(|| {
-        let source = r"
-            enum op { NONE, ADD = -3 };
-            struct tensor { op o; long ne[4]; tensor *src[10]; union { float f; int i; }; const char *name; };
-            typedef struct { int n; } batch;
-            namespace eng {
-            enum class Mode : char { slow };
-            struct Base { int id; };
-            struct Conv : Base { struct Inner; Inner *inner; tensor *t; Mode m; int run(int) { return id; } };
-            struct Conv::Inner { int a; Conv *back; };
-            }
-            tensor t; batch b; eng::Conv c; eng::Conv::Inner i; eng::Mode m;
-            int run(int x) { return c.run(x); }
-        ";
-        let (_folder, path) = compile("g++", "x.so", source, &["-shared", "-fPIC", "-nostdlib", "-g"]);
-        std::fs::read(path).unwrap()
+        let compiled = SAMPLES.iter().map(|(compiler, form)| {
+            let options: Vec<&str> = ["-shared", "-fPIC", "-nostdlib"].iter().chain(*form).copied().collect();
+            let (_folder, path) = compile(compiler, "x.so", source, &options);
+            std::fs::read(path).unwrap()
+        });
+        compiled.collect()
     })
 }
 
-proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(300))]
+/// Every second damage is to the sections after the code: symbols, debug information, the section headers.
+fn place_of_damage(bytes: &[u8], at: usize) -> usize {
+    let symbols_and_debug = bytes.len() / 2;
+    if at.is_multiple_of(2) { at % bytes.len() } else { symbols_and_debug + at % (bytes.len() - symbols_and_debug) }
+}
 
+proptest::proptest! {
     #[test]
     fn a_damaged_file_is_survived(
-        damage in proptest::collection::vec((0.0f64..1.0, proptest::num::u8::ANY), 1..40),
-        length in 0.0f64..1.5,
+        sample in 0..SAMPLES.len(),
+        damage in proptest::collection::vec((proptest::num::usize::ANY, proptest::num::u8::ANY), 1..30),
+        kept in proptest::option::weighted(0.2, 0usize..20_000),
     ) {
-        let mut bytes = sample().to_vec();
-        for (place, byte) in damage {
-            let at = (place * bytes.len() as f64) as usize;
-            bytes[at] = byte;
+        let mut bytes = samples()[sample].clone();
+        for (at, byte) in damage {
+            let place = place_of_damage(&bytes, at);
+            bytes[place] = byte;
         }
-        bytes.truncate((length * bytes.len() as f64) as usize);
+        bytes.truncate(kept.unwrap_or(bytes.len()));
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), bytes).unwrap();
         ask_everything(file.path());

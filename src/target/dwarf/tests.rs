@@ -2,14 +2,18 @@ use crate::target::tests::{library, offset_of, type_of};
 use crate::target::{Files, Target};
 
 /// Forms of debug information that compilers write.
-const FORMS: [(&str, &[&str]); 7] = [
+const FORMS: [(&str, &[&str]); 10] = [
     ("gcc", &["-gdwarf-5"]),
     ("gcc", &["-gdwarf-4", "-O2"]),
     ("gcc", &["-gdwarf-2", "-gstrict-dwarf"]),
     ("gcc", &["-g", "-gz=zlib"]),
     ("gcc", &["-gdwarf-4", "-fdebug-types-section"]),
     ("gcc", &["-gdwarf-5", "-fdebug-types-section"]),
+    ("gcc", &["-gdwarf-5", "-gdwarf64"]),
+    // Types are in a unit of their own, referred to from another.
+    ("gcc", &["-g", "-flto", "-O1"]),
     ("clang", &["-gdwarf-5"]),
+    ("clang", &["-gdwarf-4", "-gz"]),
 ];
 
 fn in_every_form(source: &str, cpp: bool, check: impl Fn(&Files)) {
