@@ -12,6 +12,7 @@ mod probeset;
 mod record;
 mod report;
 mod terminal;
+mod trace_file;
 
 use crate::diag::Diagnostics;
 use clap::{CommandFactory, Parser, Subcommand};
