@@ -13,6 +13,7 @@ mod record;
 mod report;
 mod table;
 mod terminal;
+mod trace_file;
 
 use crate::diag::Diagnostics;
 use clap::{CommandFactory, Parser, Subcommand};
