@@ -4,6 +4,8 @@
 
 mod ast;
 mod parse;
+mod value;
 
 pub use ast::*;
 pub use parse::{parse_attach, parse_expr, parse_type};
+pub use value::{Environment, Formula, Value};
