@@ -1,6 +1,28 @@
 //! The trace file: the only thing that recording and analysis share. `docs/trace-format.md` specifies it. Nothing in
 //! here knows of BPF, targets or the file system beyond `Read` and `Write`.
+//!
+//! ```text
+//! ring record ─ TraceWriter ─ block ─ column ─▶ frames ─▶ file ─▶ frames ─ column ─ block ─ TraceReader ─▶ RecordView
+//! ```
 
+mod block;
+mod column;
+mod format;
+mod frames;
+mod intern;
+mod layout;
+mod meta;
+mod reader;
+mod record;
 mod schema;
+#[cfg(test)]
+mod tests;
+mod value;
+mod writer;
 
+pub use meta::Meta;
+pub use reader::{Item, TraceReader};
+pub use record::{RecordHeader, RecordView};
 pub use schema::*;
+pub use value::Value;
+pub use writer::{PushError, TraceWriter};

@@ -1,0 +1,241 @@
+//! From bytes to whole, undamaged, decompressed frames. Damaged ones are left out, each with a problem that says where.
+
+use super::format::{
+    COMPRESSED, FILE_HEADER_SIZE, FRAME_HEADER_SIZE, FrameHeader, FrameKind, MAGIC, MARK, MAX_METADATA, MAY_SKIP,
+    VERSION,
+};
+use super::meta::Meta;
+use crate::diag::{Code, Diagnostic};
+use std::io::{BufReader, ErrorKind, Read};
+
+/// A frame whose payload is in [`Frames::payload`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Frame {
+    pub(super) kind: FrameKind,
+    /// Bytes from the start of the file.
+    offset: u64,
+}
+
+impl Frame {
+    /// A problem with its contents.
+    pub(super) fn problem(&self, what: &str) -> Diagnostic {
+        damaged(self.kind.name(), self.offset, what)
+    }
+}
+
+fn damaged(name: &str, offset: u64, what: &str) -> Diagnostic {
+    let message = format!("the {name} frame at byte {offset} is damaged and was left out: {what}");
+    Diagnostic::error(Code::TraceCorrupt, message)
+        .hint("the rest of the trace was read; copy the file again if it was copied")
+}
+
+/// The frames of a file.
+pub(super) struct Frames<R> {
+    input: BufReader<R>,
+    /// Bytes read so far.
+    offset: u64,
+    stored: Vec<u8>,
+    raw: Vec<u8>,
+    /// The payload is in `raw`, not in `stored`.
+    in_raw: bool,
+    decompressor: Option<zstd::bulk::Decompressor<'static>>,
+    /// There is no more to read.
+    done: bool,
+    /// It was said why the trace ends where it does.
+    said_why: bool,
+}
+
+impl<R: Read> Frames<R> {
+    /// Reads the file header; gives the version as well.
+    pub(super) fn new(input: R) -> Result<(Self, u32), Diagnostic> {
+        let mut input = BufReader::with_capacity(1 << 16, input);
+        let mut header = [0; FILE_HEADER_SIZE];
+        let length = fill(&mut input, &mut header).map_err(|error| unreadable(&error))?;
+        if length < FILE_HEADER_SIZE || header[..8] != MAGIC {
+            return Err(not_a_trace(&header[..length]));
+        }
+        let version = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
+        if version != VERSION {
+            let message = format!("the trace has format version {version}; this profinfer reads version {VERSION}");
+            return Err(Diagnostic::error(Code::TraceTooNew, message)
+                .hint("use the profinfer that recorded it, or a newer one"));
+        }
+        let frames = Self {
+            input,
+            offset: FILE_HEADER_SIZE as u64,
+            stored: Vec::new(),
+            raw: Vec::new(),
+            in_raw: false,
+            decompressor: None,
+            done: false,
+            said_why: false,
+        };
+        Ok((frames, version))
+    }
+
+    /// The payload of the frame that [`Self::next`] gave last.
+    pub(super) fn payload(&self) -> &[u8] {
+        if self.in_raw { &self.raw } else { &self.stored }
+    }
+
+    /// Whether a problem says why the trace ends where it does.
+    pub(super) fn said_why(&self) -> bool {
+        self.said_why
+    }
+
+    /// Says why the trace ends where it does.
+    pub(super) fn say(&mut self, meta: &mut Meta, why: Diagnostic) {
+        self.done = true;
+        self.said_why = true;
+        meta.problem(why);
+    }
+
+    /// The next frame that is whole and known; `None` where there are no more.
+    pub(super) fn next(&mut self, meta: &mut Meta) -> Option<Frame> {
+        while !self.done {
+            let (header, offset) = self.header(meta)?;
+            self.read_payload(&header, offset, meta)?;
+            let Some(kind) = header.known_kind() else {
+                if header.flags & MAY_SKIP == 0 {
+                    let message = format!("the trace has a frame of unknown kind {} at byte {offset}", header.kind);
+                    let why = Diagnostic::error(Code::TraceTooNew, message);
+                    self.say(meta, why.hint("everything before it was read; a newer profinfer reads all of it"));
+                }
+                continue;
+            };
+            let frame = Frame { kind, offset };
+            match self.check_payload(&header, kind) {
+                Ok(()) => return Some(frame),
+                Err(what) => meta.problem(frame.problem(&what)),
+            }
+        }
+        None
+    }
+
+    /// The next frame header and where it is, after whatever is none.
+    fn header(&mut self, meta: &mut Meta) -> Option<(FrameHeader, u64)> {
+        let offset = self.offset;
+        let mut bytes = [0; FRAME_HEADER_SIZE];
+        let length = self.read(&mut bytes, meta)?;
+        if length == 0 {
+            self.done = true;
+            return None;
+        }
+        if length < bytes.len() {
+            self.say(meta, cut(offset));
+            return None;
+        }
+        if let Some(header) = FrameHeader::from_bytes(&bytes) {
+            return Some((header, offset));
+        }
+        let found = self.find_header(&mut bytes, meta);
+        let skipped = found.map_or(self.offset, |(_, at)| at) - offset;
+        let message = format!("{skipped} bytes at byte {offset} are no frame and were left out");
+        meta.problem(Diagnostic::error(Code::TraceCorrupt, message));
+        found
+    }
+
+    /// Moves on byte by byte until the window holds a header.
+    fn find_header(&mut self, window: &mut [u8; FRAME_HEADER_SIZE], meta: &mut Meta) -> Option<(FrameHeader, u64)> {
+        loop {
+            let next = (1..FRAME_HEADER_SIZE).find(|at| MARK.starts_with(&window[*at..FRAME_HEADER_SIZE.min(at + 4)]));
+            let keep = FRAME_HEADER_SIZE - next.unwrap_or(FRAME_HEADER_SIZE);
+            window.copy_within(FRAME_HEADER_SIZE - keep.., 0);
+            if self.read(&mut window[keep..], meta)? < FRAME_HEADER_SIZE - keep {
+                self.done = true;
+                return None;
+            }
+            if let Some(header) = FrameHeader::from_bytes(window) {
+                return Some((header, self.offset - FRAME_HEADER_SIZE as u64));
+            }
+        }
+    }
+
+    /// Reads the payload as stored; `None` where the file ends within it.
+    fn read_payload(&mut self, header: &FrameHeader, offset: u64, meta: &mut Meta) -> Option<()> {
+        let mut stored = std::mem::take(&mut self.stored);
+        stored.resize(header.stored as usize, 0);
+        let length = self.read(&mut stored, meta);
+        self.stored = stored;
+        if length? < header.stored as usize {
+            self.say(meta, cut(offset));
+            return None;
+        }
+        Some(())
+    }
+
+    /// Checks and decompresses the payload.
+    fn check_payload(&mut self, header: &FrameHeader, kind: FrameKind) -> Result<(), String> {
+        if crc32fast::hash(&self.stored) != header.checksum {
+            return Err("its checksum is wrong".into());
+        }
+        let raw = header.raw as usize;
+        if raw > kind.max_raw() {
+            return Err(format!("it is longer than {} bytes", kind.max_raw()));
+        }
+        self.in_raw = header.flags & COMPRESSED != 0;
+        if self.in_raw {
+            self.decompress(raw).map_err(|error| format!("it does not decompress: {error}"))?;
+        }
+        if self.payload().len() == raw { Ok(()) } else { Err("its length is wrong".into()) }
+    }
+
+    fn decompress(&mut self, raw: usize) -> std::io::Result<()> {
+        let decompressor = match &mut self.decompressor {
+            Some(decompressor) => decompressor,
+            none => none.insert(zstd::bulk::Decompressor::new()?),
+        };
+        self.raw.resize(raw.min(MAX_METADATA), 0);
+        let length = decompressor.decompress_to_buffer(&self.stored, &mut self.raw[..])?;
+        self.raw.truncate(length);
+        Ok(())
+    }
+
+    /// Reads until `bytes` are full or the input ends; `None` where it cannot be read.
+    fn read(&mut self, bytes: &mut [u8], meta: &mut Meta) -> Option<usize> {
+        match fill(&mut self.input, bytes) {
+            Ok(length) => {
+                self.offset += length as u64;
+                Some(length)
+            }
+            Err(error) => {
+                self.say(meta, unreadable(&error));
+                None
+            }
+        }
+    }
+}
+
+fn fill(input: &mut impl Read, bytes: &mut [u8]) -> std::io::Result<usize> {
+    let mut length = 0;
+    while length < bytes.len() {
+        match input.read(&mut bytes[length..]) {
+            Ok(0) => break,
+            Ok(n) => length += n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(length)
+}
+
+fn unreadable(error: &std::io::Error) -> Diagnostic {
+    Diagnostic::error(Code::TraceUnreadable, format!("the trace cannot be read: {error}"))
+}
+
+fn cut(offset: u64) -> Diagnostic {
+    let message = format!("the trace ends within the frame at byte {offset}: everything before it was read");
+    Diagnostic::warning(Code::TraceCut, message)
+}
+
+fn not_a_trace(start: &[u8]) -> Diagnostic {
+    let diagnostic = Diagnostic::error(Code::NotATrace, "the file is not a profinfer trace");
+    if start.is_empty() {
+        return diagnostic.with_note("it is empty");
+    }
+    // A transfer as text changes line ends, or drops the eighth bit.
+    if start.get(1..4) == Some(b"PFI") {
+        return diagnostic.hint("it was one, but was changed as if it were text: copy it again as binary");
+    }
+    diagnostic.hint("`profinfer record` writes traces; their names end in .pfi by custom")
+}

@@ -1,0 +1,232 @@
+//! Reads a trace as a stream, in constant memory. Whatever the bytes are, it gives what could be read and says what
+//! could not; it never panics, and needs no more memory than the bounds of `format` allow.
+
+use super::block::{Block, BlockDecoder};
+use super::format::FrameKind;
+use super::frames::{Frame, Frames};
+use super::layout::{Layout, layouts};
+use super::meta::{Meta, SitesFrame};
+use super::record::RecordView;
+use super::schema::{End, Loss, ModuleInfo, Notice, Site};
+use crate::diag::{Code, Diagnostic, Diagnostics};
+use serde::de::DeserializeOwned;
+use std::io::Read;
+
+/// What comes next in a trace.
+#[derive(Debug, Clone, Copy)]
+pub enum Item<'a> {
+    /// A record.
+    Record(RecordView<'a>),
+    /// Modules and sites that became known here; [`Meta`] has all so far.
+    Sites {
+        /// The modules that are new.
+        modules: &'a [ModuleInfo],
+        /// The sites that are new.
+        sites: &'a [Site],
+    },
+    /// The losses since the start, as they stand here.
+    Losses(&'a [Loss]),
+    /// A state of the recording changed.
+    Notice(&'a Notice),
+    /// The recording ended.
+    End(&'a End),
+}
+
+/// What a metadata frame brought, for the item that shows it.
+enum News {
+    Sites(usize, usize),
+    Losses,
+    Notice,
+    End,
+}
+
+/// Reads a trace from `R`, which need not be buffered.
+///
+/// ```
+/// use profinfer::trace::{End, Item, Origin, Schema, TraceReader, TraceWriter};
+///
+/// let writer = TraceWriter::new(Vec::new(), &Origin::default(), &Schema::default())?;
+/// let file = writer.finish(&End { reason: "interrupted".into(), ..End::default() })?;
+///
+/// let mut reader = TraceReader::new(&file[..]).map_err(|problems| format!("{problems:?}"))?;
+/// while let Some(item) = reader.next() {
+///     match item {
+///         Item::Record(record) => println!("{} {}", record.kind().name, record.field(0)),
+///         Item::End(end) => assert_eq!(end.reason, "interrupted"),
+///         _ => {}
+///     }
+/// }
+/// assert!(reader.meta().problems.0.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct TraceReader<R> {
+    frames: Frames<R>,
+    layouts: Vec<Layout>,
+    decoder: BlockDecoder,
+    block: Block,
+    /// The next record of the block, and where it starts.
+    next: usize,
+    at: usize,
+    meta: Meta,
+    has_schema: bool,
+}
+
+impl<R> std::fmt::Debug for TraceReader<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TraceReader").field("records", &self.meta.records).finish_non_exhaustive()
+    }
+}
+
+impl<R: Read> TraceReader<R> {
+    /// Reads up to the schema.
+    ///
+    /// # Errors
+    /// The input is not a trace, too new, or has no readable schema: nothing of it can be read.
+    pub fn new(input: R) -> Result<Self, Diagnostics> {
+        let (frames, version) = Frames::new(input)?;
+        let meta = Meta::of_version(version);
+        let (decoder, block) = (BlockDecoder::default(), Block::default());
+        let mut reader = Self { frames, layouts: Vec::new(), decoder, block, next: 0, at: 0, meta, has_schema: false };
+        while !reader.has_schema {
+            match reader.frames.next(&mut reader.meta) {
+                Some(frame) if frame.kind != FrameKind::Events => {
+                    reader.take_metadata(frame);
+                }
+                _ => return Err(reader.without_schema()),
+            }
+        }
+        Ok(reader)
+    }
+
+    /// The next item; `None` at the end of the trace, or where no more of it can be read. The item borrows from the
+    /// reader: take what you need of it before you ask for the next.
+    #[allow(clippy::should_implement_trait)] // An `Iterator`'s items cannot borrow from it.
+    pub fn next(&mut self) -> Option<Item<'_>> {
+        while self.next >= self.block.ends.len() {
+            let Some(frame) = self.frames.next(&mut self.meta) else {
+                self.finish();
+                return None;
+            };
+            if frame.kind == FrameKind::Events {
+                self.take_events(frame);
+            } else if let Some(news) = self.take_metadata(frame) {
+                return Some(self.item(&news));
+            }
+        }
+        let (start, end) = (self.at, self.block.ends[self.next]);
+        self.next += 1;
+        self.at = end;
+        self.meta.records += 1;
+        let bytes = &self.block.bytes[start..end];
+        let kind = &self.meta.schema.records[usize::from(u16::from_le_bytes([bytes[0], bytes[1]]))];
+        Some(Item::Record(RecordView::new(bytes, kind, &self.meta)))
+    }
+
+    /// Reads to the end, giving each record to `visit`; stops early where that says `false`.
+    pub fn for_each_record(&mut self, mut visit: impl FnMut(RecordView<'_>) -> bool) {
+        while let Some(item) = self.next() {
+            if let Item::Record(record) = item
+                && !visit(record)
+            {
+                return;
+            }
+        }
+    }
+
+    /// What the trace says beside its records, as far as it has been read.
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// The same, for keeping.
+    pub fn into_meta(self) -> Meta {
+        self.meta
+    }
+
+    fn take_events(&mut self, frame: Frame) {
+        (self.next, self.at) = (0, 0);
+        let payload = self.frames.payload();
+        if let Err(what) = self.decoder.decode(payload, &self.layouts, &mut self.block) {
+            self.meta.problem(frame.problem(what));
+        }
+    }
+
+    /// Keeps what a metadata frame says; `None` where that is nothing new, or wrong.
+    fn take_metadata(&mut self, frame: Frame) -> Option<News> {
+        match self.read_metadata(frame.kind) {
+            Ok(news) => news,
+            Err(what) => {
+                self.meta.problem(frame.problem(&what));
+                None
+            }
+        }
+    }
+
+    fn read_metadata(&mut self, kind: FrameKind) -> Result<Option<News>, String> {
+        let payload = self.frames.payload();
+        Ok(Some(match kind {
+            FrameKind::Origin => {
+                self.meta.origin = json(payload)?;
+                return Ok(None);
+            }
+            FrameKind::Schema if self.has_schema => return Err("the trace has its schema already".into()),
+            FrameKind::Schema => {
+                let schema = json(payload)?;
+                self.layouts = layouts(&schema)?;
+                self.meta.schema = schema;
+                self.has_schema = true;
+                return Ok(None);
+            }
+            FrameKind::Sites => {
+                let (modules, sites) = self.meta.add_sites(json::<SitesFrame>(payload)?)?;
+                News::Sites(modules, sites)
+            }
+            FrameKind::Losses => {
+                self.meta.losses = json(payload)?;
+                News::Losses
+            }
+            FrameKind::Notice => {
+                self.meta.add_notice(json(payload)?)?;
+                News::Notice
+            }
+            FrameKind::End => {
+                self.meta.end = Some(json(payload)?);
+                News::End
+            }
+            FrameKind::Events => return Err("it is no metadata".into()),
+        }))
+    }
+
+    fn item(&self, news: &News) -> Item<'_> {
+        const NO_NOTICE: &Notice = &Notice { time: 0, text: String::new() };
+        const NO_END: &End = &End { time: 0, reason: String::new(), exit_code: None, signal: None, records: 0 };
+        match news {
+            News::Sites(modules, sites) => Item::Sites {
+                modules: self.meta.modules.get(*modules..).unwrap_or_default(),
+                sites: self.meta.sites.get(*sites..).unwrap_or_default(),
+            },
+            News::Losses => Item::Losses(&self.meta.losses),
+            News::Notice => Item::Notice(self.meta.notices.last().unwrap_or(NO_NOTICE)),
+            News::End => Item::End(self.meta.end.as_ref().unwrap_or(NO_END)),
+        }
+    }
+
+    /// Says that the trace is cut, where it is.
+    fn finish(&mut self) {
+        if self.meta.end.is_none() && !self.frames.said_why() {
+            let message = "the trace does not say how the recording ended: it was cut off";
+            self.frames.say(&mut self.meta, Diagnostic::warning(Code::TraceCut, message));
+        }
+    }
+
+    fn without_schema(mut self) -> Diagnostics {
+        let message = "the trace's schema cannot be read, and without it no record can";
+        let code = if self.meta.problems.0.is_empty() { Code::TraceCut } else { Code::TraceCorrupt };
+        self.meta.problem(Diagnostic::error(code, message).hint("record again; nothing of this file can be used"));
+        self.meta.problems
+    }
+}
+
+fn json<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(payload).map_err(|error| error.to_string())
+}
