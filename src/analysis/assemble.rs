@@ -156,7 +156,7 @@ impl Assembler {
         self.out.in_graphs = 0;
         for graph in &self.out.graphs {
             let end = graph.end.min(self.out.end);
-            self.out.in_graphs += end.saturating_sub(graph.start.max(until));
+            self.out.in_graphs = self.out.in_graphs.saturating_add(end.saturating_sub(graph.start.max(until)));
             until = until.max(end);
         }
     }
@@ -309,8 +309,8 @@ impl Assembler {
             let Share { start, end, waiting, nested } = self.shares[i];
             let span = LaneSpan { lane, tid, start, end, waiting, nested, record: raw.bytes };
             let joined = &mut self.out.operators[operator as usize];
-            joined.work += span.work();
-            joined.waiting += span.waiting;
+            joined.work = joined.work.saturating_add(span.work());
+            joined.waiting = joined.waiting.saturating_add(span.waiting);
             lanes[next[operator as usize] as usize] = span;
             next[operator as usize] += 1;
             if numbers.last() != Some(&lane) {

@@ -23,7 +23,7 @@ const MAX_FORKS: usize = 8;
 pub struct Kind {
     /// Its name; its type, where it has no name.
     pub name: Arc<str>,
-    /// The name with each run of digits as `*`.
+    /// The name without its numbers: see [`collapse_digits`].
     pub pattern: Arc<str>,
     /// Its type; the probe's name, where nothing says it.
     pub op: Arc<str>,
@@ -267,13 +267,14 @@ impl Catalogue {
         let said = |of: fn(&Description) -> Option<Arc<str>>| of(&inline).or_else(|| of(&object));
         let op = said(|d| d.op.clone());
         let name = said(|d| d.name.clone());
+        let layer = said(|d| d.layer.clone());
         let described = op.is_some() || name.is_some();
         let op = op.unwrap_or_else(|| Arc::clone(probe));
         let name = name.unwrap_or_else(|| Arc::clone(&op));
         let kind = Kind {
-            pattern: self.shared(&collapse_digits(&name)),
+            pattern: self.shared(&collapse_digits(&name, layer.as_deref())),
             dtype: said(|d| d.dtype.clone()),
-            layer: said(|d| d.layer.clone()),
+            layer,
             shape: inline.shape.or(object.shape).unwrap_or_default(),
             name,
             op,
@@ -334,17 +335,31 @@ fn shape_of(value: &Value) -> Arc<[i64]> {
     }
 }
 
-/// A name with each run of digits as `*`, so that the same operator of every layer has one name.
-pub fn collapse_digits(name: &str) -> String {
+/// A name that the same operator of every layer has: each run of digits that is the layer's number becomes `*`; where
+/// none is, or there is no layer, every run of digits does.
+pub fn collapse_digits(name: &str, layer: Option<&str>) -> String {
+    let of_layer = |run: &str| layer.is_some_and(|layer| layer == run);
+    let collapsed = collapse_runs(name, of_layer);
+    collapsed.unwrap_or_else(|| collapse_runs(name, |_| true).unwrap_or_else(|| name.to_owned()))
+}
+
+/// `None` where no run was replaced.
+fn collapse_runs(name: &str, replaced: impl Fn(&str) -> bool) -> Option<String> {
     let mut pattern = String::with_capacity(name.len());
-    for c in name.chars() {
-        match c {
-            '0'..='9' if pattern.ends_with('*') => {}
-            '0'..='9' => pattern.push('*'),
-            c => pattern.push(c),
-        }
+    let mut any = false;
+    let mut rest = name;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, from) = rest.split_at(start);
+        let end = from.find(|c: char| !c.is_ascii_digit()).unwrap_or(from.len());
+        let (run, after) = from.split_at(end);
+        pattern.push_str(before);
+        let replace = replaced(run);
+        pattern.push_str(if replace { "*" } else { run });
+        any |= replace;
+        rest = after;
     }
-    pattern
+    pattern.push_str(rest);
+    any.then_some(pattern)
 }
 
 #[cfg(test)]
@@ -353,9 +368,16 @@ mod tests {
 
     #[test]
     fn digits_collapse() {
-        assert_eq!(collapse_digits("blk.12.ffn_up-3"), "blk.*.ffn_up-*");
-        assert_eq!(collapse_digits("/model/layers.10/Add_1"), "/model/layers.*/Add_*");
-        assert_eq!(collapse_digits("norm"), "norm");
-        assert_eq!(collapse_digits(""), "");
+        assert_eq!(collapse_digits("blk.12.ffn_up-3", None), "blk.*.ffn_up-*");
+        assert_eq!(collapse_digits("/model/layers.10/Add_1", None), "/model/layers.*/Add_*");
+        assert_eq!(collapse_digits("norm", None), "norm");
+        assert_eq!(collapse_digits("", None), "");
+    }
+
+    #[test]
+    fn only_the_layers_own_digits_collapse_where_they_are_there() {
+        assert_eq!(collapse_digits("ffn_2-12", Some("12")), "ffn_2-*");
+        assert_eq!(collapse_digits("h.2.fc2", Some("2")), "h.*.fc*");
+        assert_eq!(collapse_digits("node_31", Some("7")), "node_*");
     }
 }

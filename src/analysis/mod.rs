@@ -4,17 +4,25 @@
 
 mod assemble;
 mod catalogue;
+mod completeness;
+mod distribution;
 mod fields;
+mod generations;
 mod hash;
 mod nesting;
 mod rules;
+mod statistics;
 mod step;
 mod threads;
 mod timeline;
 mod window;
 
 pub use catalogue::{Catalogue, Kind, KindId, ObjectId, TextId, collapse_digits};
+pub use completeness::{Completeness, Lost};
+pub use distribution::Distribution;
 pub use fields::{Decoder, Header};
+pub use generations::{Generations, generations};
 pub use rules::Rules;
+pub use statistics::{ExpertTotals, LaneTotals, OperatorTotals, PhaseTotals, SpanTotals, Statistics, StepRow};
 pub use step::{Experts, Graph, LaneSpan, OffCpu, Operator, Phase, Region, Step};
 pub use timeline::{Findings, Timeline, Visitor};

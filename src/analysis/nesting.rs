@@ -128,7 +128,7 @@ pub(super) fn nest(shares: &mut [Share], stack: &mut Vec<usize>) {
                 shares[top].clip(start);
                 stack.pop();
             } else {
-                shares[top].nested += end - start;
+                shares[top].nested = shares[top].nested.saturating_add(end.saturating_sub(start));
                 break;
             }
         }
