@@ -20,7 +20,10 @@ const CHUNK: usize = 10_000;
 fn main() {
     let sizes: Vec<usize> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
     let sizes = if sizes.is_empty() { vec![1_000_000, 10_000_000] } else { sizes };
-    println!("{:>10} {:>14} {:>14} {:>13} {:>13} {:>9}", "records", "written/s", "read/s", "bytes/record", "raw", "peak MB");
+    println!(
+        "{:>10} {:>14} {:>14} {:>13} {:>13} {:>9}",
+        "records", "written/s", "read/s", "bytes/record", "raw", "peak MB"
+    );
     for records in sizes {
         let mut file = tempfile::tempfile().unwrap();
         let (written, raw) = write(&mut file, records);
@@ -86,16 +89,25 @@ fn schema() -> Schema {
     let text = FieldType::Text(16);
     Schema {
         records: vec![
-            record("operator", RecordKind::Span, Some(Role::Operator), 48, vec![
-                field("lane", 32, FieldType::Int(4)),
-                field("node", 40, object()),
-            ]),
+            record(
+                "operator",
+                RecordKind::Span,
+                Some(Role::Operator),
+                48,
+                vec![field("lane", 32, FieldType::Int(4)), field("node", 40, object())],
+            ),
             record("graph", RecordKind::Span, Some(Role::Graph), 40, vec![field("nodes", 32, FieldType::Int(4))]),
-            record("switch", RecordKind::Switch, Some(Role::SchedSwitch), 64, vec![
-                field("state", 32, FieldType::Uint(8)),
-                field("next_tid", 40, FieldType::Uint(4)),
-                field("next_comm", 44, text),
-            ]),
+            record(
+                "switch",
+                RecordKind::Switch,
+                Some(Role::SchedSwitch),
+                64,
+                vec![
+                    field("state", 32, FieldType::Uint(8)),
+                    field("next_tid", 40, FieldType::Uint(4)),
+                    field("next_comm", 44, text),
+                ],
+            ),
         ],
         ..Schema::default()
     }
@@ -112,8 +124,13 @@ struct Model {
 
 impl Model {
     fn new() -> Self {
-        let mut model =
-            Self { random: 88_172_645_463_325_252, objects: Vec::new(), clocks: [7_000_000_000_000; 2], seqs: [0; 2], next: 0 };
+        let mut model = Self {
+            random: 88_172_645_463_325_252,
+            objects: Vec::new(),
+            clocks: [7_000_000_000_000; 2],
+            seqs: [0; 2],
+            next: 0,
+        };
         let mut address = 0x7f3a_4000_1000;
         for _ in 0..OPERATORS {
             address += 0x150 + model.below(8) * 0x10;
