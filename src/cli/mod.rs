@@ -11,6 +11,7 @@ mod info;
 mod record;
 mod report;
 mod terminal;
+mod trace_file;
 
 use crate::diag::Diagnostics;
 use clap::{CommandFactory, Parser, Subcommand};

@@ -1,1 +1,41 @@
-//! From a plan to C, through the templates in `templates/` and the fixed runtime in `bpf-runtime/`.
+//! From a plan to C, through the template in `templates/` and the fixed runtime in `bpf-runtime/`. Most logic is in
+//! the runtime; what is generated are tables, record layouts, and a small function for each expression.
+
+mod expression;
+mod program;
+mod source;
+
+use crate::diag::{Code, Diagnostic};
+use crate::plan::{Placement, ProbePlan};
+use crate::spec::Probeset;
+use crate::target::Arch;
+use handlebars::Handlebars;
+
+/// A whole C program: what the compiler gets and what `gen` prints. It includes nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CSource {
+    /// The file name that its own lines are known by.
+    pub name: String,
+    /// The text.
+    pub text: String,
+    /// What it is compiled for.
+    pub arch: Arch,
+}
+
+/// Writes the program of a plan; with a placement, its constants have the target's values.
+///
+/// # Errors
+/// `X001` where template and data do not fit: a fault of profinfer.
+pub fn generate(plan: &ProbePlan, probeset: &Probeset, placement: Option<&Placement>) -> Result<CSource, Diagnostic> {
+    let name = format!("{}.bpf.c", probeset.name);
+    let bug = |error: &dyn std::fmt::Display| Diagnostic::error(Code::Bug, format!("the C template: {error}"));
+    let mut handlebars = Handlebars::new();
+    handlebars.set_strict_mode(true);
+    handlebars.register_escape_fn(handlebars::no_escape);
+    handlebars
+        .register_template_string("program", include_str!("../../templates/program.c.hbs"))
+        .map_err(|error| bug(&error))?;
+    let data = program::data(plan, probeset, placement);
+    let text = handlebars.render("program", &data).map_err(|error| bug(&error))?;
+    Ok(CSource { text: source::number_lines(&text, &name), name, arch: plan.arch })
+}

@@ -65,6 +65,8 @@ codes! {
     NotSupportedYet = "S014", Input;
     /// Probes that refer to one another in a circle, or `until` something that never ends.
     BadSpanEnd = "S015", Input;
+    /// A role that cannot be where the probe is: a span at a tracepoint, a scheduler role at a function.
+    RolePlace = "S016", Input;
     /// A path, type, attach point or expression that does not parse.
     PathSyntax = "P001", Input;
     /// A name in an expression that is no argument, enum constant or field.

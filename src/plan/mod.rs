@@ -1,6 +1,17 @@
 //! From a probeset to programs, record layouts and relocations ([`plan`]), and from those and a target to sites and
 //! values ([`place`]). Pure: a target is seen through [`crate::target::Target`] only.
 
+mod abi;
+mod definitions;
 mod model;
+mod module;
+mod place;
+mod programs;
+mod record_layout;
+mod relocate;
+mod site;
 
 pub use model::*;
+pub use place::{place, survey};
+pub use programs::plan;
+pub use record_layout::WAITING;

@@ -1,9 +1,12 @@
 //! What the plan consists of. A [`ProbePlan`] has no unresolved path: whatever does not type-check is a diagnostic.
 
-use crate::path::Place;
+use crate::diag::{Diagnostic, Span};
+use crate::path::{Checked, Place, Signature};
 use crate::spec::Role;
 use crate::target::Arch;
 use crate::trace::{ModuleInfo, Schema, Site};
+use indexmap::IndexMap;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// How much is recorded: each level includes the ones before it.
@@ -54,6 +57,88 @@ pub struct Program {
     pub kind: ProgramKind,
     /// Where.
     pub place: Place,
+    /// The attach point in the YAML.
+    pub span: Span,
+    /// What each of its probes records.
+    pub actions: Vec<Action>,
+    /// Probes whose open span ends at this program's entry.
+    pub ends: Vec<String>,
+    /// Some span measures its waiting from this program's last entry.
+    pub notes_entry: bool,
+    /// Indices into the plan's relocations that this program's values are needed for.
+    pub relocations: Vec<usize>,
+}
+
+impl Program {
+    /// The function's arguments, where the program is at one.
+    pub fn signature(&self) -> Option<&Signature> {
+        match &self.place {
+            Place::Function { signature, .. } | Place::Virtual { signature, .. } => Some(signature),
+            _ => None,
+        }
+    }
+}
+
+/// What one probe does at one program.
+#[derive(Debug, Clone)]
+pub struct Action {
+    /// The probe.
+    pub probe: String,
+    /// What the probe's events are.
+    pub role: Role,
+    /// Its record type.
+    pub record: usize,
+    /// When a record is made.
+    pub shape: Shape,
+    /// What is recorded.
+    pub fields: Vec<FieldPlan>,
+    /// Events for which this is zero are not recorded.
+    pub when: Option<Checked>,
+    /// Whether objects are looked at.
+    pub describe: Option<Checked>,
+}
+
+/// How a record comes to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shape {
+    /// At the return; that many calls may be open on a thread.
+    Call {
+        /// 1, or [`crate::spec::Nested::All`]'s depth.
+        frames: u32,
+    },
+    /// At the next entry of another probe.
+    Until {
+        /// The probe whose last entry splits work from waiting.
+        waiting_from: Option<String>,
+    },
+    /// At once.
+    Instant,
+}
+
+/// One field of a record, or of an object's description.
+#[derive(Debug, Clone)]
+pub struct FieldPlan {
+    /// Index into the record type's fields.
+    pub index: usize,
+    /// What is read.
+    pub value: Checked,
+    /// Read when the function returns, not when it is entered.
+    pub at_return: bool,
+}
+
+/// How an object is described.
+#[derive(Debug, Clone)]
+pub struct ObjectPlan {
+    /// The object.
+    pub name: String,
+    /// The view it is.
+    pub view: String,
+    /// Its record type.
+    pub record: usize,
+    /// What is read.
+    pub fields: Vec<FieldPlan>,
+    /// Indices into the plan's relocations.
+    pub relocations: Vec<usize>,
 }
 
 /// A named constant of the generated program whose value comes from the target. Each is a `const volatile __u64` in
@@ -64,10 +149,12 @@ pub struct Relocation {
     pub symbol: String,
     /// What it stands for.
     pub what: RelocationKind,
+    /// The first place in the YAML that needs it.
+    pub span: Span,
 }
 
 /// What a relocation stands for.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RelocationKind {
     /// Bytes from the start of a view to a member.
     Offset {
@@ -88,12 +175,22 @@ pub enum RelocationKind {
         /// The constant's name.
         name: String,
     },
-    /// Where an argument is, packed: `kind | register << 8 | stack offset << 16`. See `bpf-runtime/arguments.h`.
+    /// Where an argument is, packed as `bpf-runtime/call.h` says.
     Argument {
         /// Index into the plan's programs.
         program: usize,
         /// Index of the argument.
         argument: usize,
+    },
+    /// First byte of an object that its description reads.
+    BlockStart {
+        /// The object.
+        object: String,
+    },
+    /// Bytes from there to the last one.
+    BlockLength {
+        /// The object.
+        object: String,
     },
 }
 
@@ -131,8 +228,19 @@ pub struct PlacedSite {
     /// The BPF cookie: site number in bits 0–15, bytes that the stack pointer is below its value at the entry in
     /// bits 16–31.
     pub cookie: u64,
-    /// Expected nanoseconds a hit of the entry, by the cost table.
-    pub cost_ns: u32,
+    /// Expected nanoseconds a hit of the entry, by the cost table; `None` where there is no table.
+    pub cost_ns: Option<u32>,
+}
+
+/// A probe without a site.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unplaced {
+    /// The probe.
+    pub probe: String,
+    /// It is not `optional: true`.
+    pub required: bool,
+    /// Why.
+    pub problem: Diagnostic,
 }
 
 /// A plan's sites and values on one target.
@@ -144,8 +252,10 @@ pub struct Placement {
     pub sites: Vec<PlacedSite>,
     /// A value for every relocation that a program with a site uses.
     pub values: Vec<RelocationValue>,
+    /// Constants of the enumerations that fields use, where the target or the spec names them.
+    pub enums: IndexMap<String, BTreeMap<i64, String>>,
     /// Probes that have no site on this target (yet), optional ones included.
-    pub unplaced: Vec<String>,
+    pub unplaced: Vec<Unplaced>,
 }
 
 /// Programs, layouts and relocations of a probeset: all that the generated C needs.
@@ -155,10 +265,22 @@ pub struct ProbePlan {
     pub arch: Arch,
     /// The programs.
     pub programs: Vec<Program>,
-    /// The roles of the selected probes, by name.
-    pub roles: Vec<(String, Role)>,
-    /// Record types, as the trace will say them.
+    /// The objects that may be described.
+    pub objects: Vec<ObjectPlan>,
+    /// Record types, as the trace will say them; its enumerations are the target's, see [`ProbePlan::schema_with`].
     pub schema: Schema,
     /// Constants to fill in.
     pub relocations: Vec<Relocation>,
+}
+
+impl ProbePlan {
+    /// The schema with the names of a target's enumeration constants.
+    pub fn schema_with(&self, placement: &Placement) -> Schema {
+        Schema { records: self.schema.records.clone(), enums: placement.enums.clone() }
+    }
+
+    /// The C variable of a relocation.
+    pub fn symbol(&self, what: &RelocationKind) -> Option<&str> {
+        self.relocations.iter().find(|r| r.what == *what).map(|r| r.symbol.as_str())
+    }
 }

@@ -1,9 +1,33 @@
 //! What is known of a target: its mapped files, functions, types, and bytes. The rest of profinfer sees only the
 //! [`Target`] trait, so that a fake makes it testable without a binary or root.
 
+mod cache;
+mod dwarf;
+mod elf;
+mod fake;
+mod files;
+mod library;
+#[cfg(target_os = "linux")]
+mod maps;
+mod names;
+mod open;
+#[cfg(target_os = "linux")]
+mod process;
+mod symbols;
+
+#[cfg(test)]
+mod tests;
+
 use crate::path::NamePattern;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+
+pub use cache::cache_folder;
+pub use fake::FakeTarget;
+pub use files::Files;
+pub use open::{open, open_path};
+#[cfg(target_os = "linux")]
+pub use process::{PidNamespace, ProcessStatus, ProcessTarget, command_line};
 
 /// An instruction set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,7 +69,7 @@ pub struct Function {
 }
 
 /// A type as the target's debug information has it, as far as it is compared with a view.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum TargetType {
     /// An integer, character or bool.
     Int {
@@ -67,14 +91,14 @@ pub enum TargetType {
     Array(Box<TargetType>, Option<u64>),
     /// An enumeration by name and size in bytes.
     Enum(String, u64),
-    /// A struct, class or union by (qualified) name and size in bytes.
+    /// A struct, class or union by (qualified) name and size in bytes; 0 where it is only declared.
     Struct(String, u64),
     /// Anything else, by its name.
     Other(String),
 }
 
 /// The layout of a struct, class or union.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Layout {
     /// Bytes.
     pub size: u64,
@@ -96,6 +120,12 @@ pub trait Target {
 
     /// The constants of a named enumeration.
     fn enumeration(&self, file: usize, name: &str) -> Option<BTreeMap<i64, String>>;
+
+    /// Says which types and enumerations of a file will be asked for, so that one pass over its debug information
+    /// answers them all. Only a matter of speed.
+    fn prepare(&self, file: usize, types: &[&str], enums: &[&str]) {
+        let _ = (file, types, enums);
+    }
 
     /// Up to `len` bytes of the file from an offset; fewer at its end, empty where it cannot be read.
     fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8>;

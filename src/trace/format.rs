@@ -57,6 +57,9 @@ pub(super) const MAX_BLOCK: usize = 4 << 20;
 /// Bytes of any other payload.
 pub(super) const MAX_METADATA: usize = 16 << 20;
 
+/// Bytes of all sites and notices payloads together, decompressed: a reader keeps them.
+pub(super) const MAX_KEPT: usize = 32 << 20;
+
 /// Bytes of a record, tail included.
 pub(super) const MAX_RECORD: usize = 256 << 10;
 
@@ -65,9 +68,6 @@ pub(super) const MAX_TYPES: usize = 4096;
 
 /// Modules of a trace.
 pub(super) const MAX_MODULES: usize = 4096;
-
-/// Notices of a trace that a reader keeps.
-pub(super) const MAX_NOTICES: usize = 4096;
 
 /// What a frame holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

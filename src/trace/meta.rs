@@ -1,6 +1,6 @@
 //! What a trace says beside its records, gathered while it is read.
 
-use super::format::{MAX_MODULES, MAX_NOTICES};
+use super::format::{MAX_KEPT, MAX_MODULES};
 use super::schema::{End, Loss, ModuleInfo, NO_SITE, Notice, Origin, Schema, Site};
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,8 @@ pub struct Meta {
     pub problems: Diagnostics,
     /// Where each site is in `sites`, by its number.
     site_index: HashMap<u16, usize>,
+    /// Bytes of the payloads of which everything is kept.
+    kept: usize,
     /// Problems beyond those kept.
     unkept: usize,
 }
@@ -110,12 +112,13 @@ impl Meta {
         Ok(before)
     }
 
-    /// Keeps a notice, within bounds.
-    pub(super) fn add_notice(&mut self, notice: Notice) -> Result<(), String> {
-        if self.notices.len() >= MAX_NOTICES {
-            return Err(format!("there are more than {MAX_NOTICES} notices"));
+    /// Counts what is kept of a payload; small compressed frames can be large ones.
+    pub(super) fn keep(&mut self, bytes: usize) -> Result<(), String> {
+        self.kept += bytes;
+        if self.kept > MAX_KEPT {
+            Err(format!("there are more than {MAX_KEPT} bytes of sites and notices"))
+        } else {
+            Ok(())
         }
-        self.notices.push(notice);
-        Ok(())
     }
 }

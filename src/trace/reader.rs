@@ -178,6 +178,7 @@ impl<R: Read> TraceReader<R> {
                 return Ok(None);
             }
             FrameKind::Sites => {
+                self.meta.keep(payload.len())?;
                 let (modules, sites) = self.meta.add_sites(json::<SitesFrame>(payload)?)?;
                 News::Sites(modules, sites)
             }
@@ -186,7 +187,8 @@ impl<R: Read> TraceReader<R> {
                 News::Losses
             }
             FrameKind::Notice => {
-                self.meta.add_notice(json(payload)?)?;
+                self.meta.keep(payload.len())?;
+                self.meta.notices.push(json(payload)?);
                 News::Notice
             }
             FrameKind::End => {

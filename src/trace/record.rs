@@ -126,11 +126,20 @@ impl<'a> RecordView<'a> {
         self.u64_at(index).map(|value| value as i64)
     }
 
+    /// How many elements a list has; `None` for other fields and missing ones.
+    pub fn list_count(&self, index: usize) -> Option<u32> {
+        self.list_number(index, 0)
+    }
+
     /// How many elements a list had before its bound was applied; `None` for other fields and missing ones.
     pub fn list_total(&self, index: usize) -> Option<u32> {
+        self.list_number(index, 4)
+    }
+
+    fn list_number(&self, index: usize, within: usize) -> Option<u32> {
         match self.kind.fields.get(index) {
             Some(FieldLayout { offset, ty: FieldType::List(..), .. }) if !self.missing(index) => {
-                Some(self.number(*offset as usize + 4, 4) as u32)
+                Some(self.number(*offset as usize + within, 4) as u32)
             }
             _ => None,
         }

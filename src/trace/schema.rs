@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 ///  4  u16 cpu       at the end of the span
 ///  6  u16 missing   bit i: field i could not be read
 ///  8  u32 tid       thread number in the kernel; the `thread` record has the namespace's
-/// 12  u32 seq       the thread's own count of records, lost ones included
+/// 12  u32 seq       the thread's own count of records from 1, lost ones included; 0: not counted
 /// 16  u64 start     ns, CLOCK_MONOTONIC
 /// 24  u64 duration  ns; 0 for instants
 /// ```
@@ -47,9 +47,10 @@ pub enum RecordKind {
     Thread,
     /// A thread ended.
     ThreadExit,
-    /// The thread left its cpu: fields `state` (0: still runnable), `next_tid`, `next_pid`, `next_comm`.
+    /// The thread left its cpu: fields `prev_pid`, `prev_state` (0: it could go on), `next_tid`, `next_pid`,
+    /// `prev_comm`, `next_comm`.
     Switch,
-    /// The thread became runnable: fields `waker_tid`.
+    /// The thread became runnable: fields `waker_tid`, `waker_pid`.
     Wakeup,
     /// The process made a child process: fields `child_tid`, `child_pid`.
     Fork,

@@ -370,6 +370,17 @@ fn modules_keep_their_numbers_when_a_sites_frame_is_damaged() {
     assert_eq!(meta.site(0), None);
 }
 
+#[test]
+fn metadata_that_grows_without_bound_is_not_kept() {
+    let mut writer = new_writer();
+    let notice = Notice { time: 0, text: "x".repeat(8 << 20) };
+    (0..6).for_each(|_| writer.notice(&notice).unwrap());
+    writer.push(&exit(1, 0)).unwrap();
+    let (records, meta) = read(&writer.finish(&End::default()).unwrap());
+    assert_eq!((records.len(), meta.notices.len()), (1, 3));
+    assert_eq!(codes(&meta), [Code::TraceCorrupt; 3]);
+}
+
 /// Any record of the schema: every byte arbitrary but the type and a list's count.
 fn any_record() -> impl Strategy<Value = Vec<u8>> {
     let fixed = |ty: u16, size: usize| {

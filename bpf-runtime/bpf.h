@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
+/*
+ * The kernel's BPF interface, as far as profinfer uses it: integer types, map kinds, helper numbers, kernel types.
+ * All of it is the kernel's stable interface, written down here so that compiling needs no header of the system.
+ */
+#pragma once
+
+typedef unsigned char __u8;
+typedef signed char __s8;
+typedef unsigned short __u16;
+typedef signed short __s16;
+typedef unsigned int __u32;
+typedef signed int __s32;
+typedef unsigned long long __u64;
+typedef signed long long __s64;
+typedef __u64 size_t;
+
+#define NULL ((void *)0)
+#define offsetof(type, member) __builtin_offsetof(type, member)
+#define SEC(name) __attribute__((section(name), used))
+#define __always_inline inline __attribute__((always_inline))
+#define __noinline __attribute__((noinline))
+#define __ksym __attribute__((section(".ksyms")))
+#define __weak __attribute__((weak))
+#define __kernel_type __attribute__((preserve_access_index))
+
+/* The way BTF map definitions say numbers and types. */
+#define __uint(name, value) int(*name)[value]
+#define __type(name, value) typeof(value) *name
+
+#define BPF_MAP_TYPE_PERCPU_ARRAY 6
+#define BPF_MAP_TYPE_LRU_HASH 9
+#define BPF_MAP_TYPE_RINGBUF 27
+#define BPF_MAP_TYPE_TASK_STORAGE 29
+#define BPF_F_NO_PREALLOC 1
+#define BPF_LOCAL_STORAGE_GET_F_CREATE 1
+#define BPF_RB_NO_WAKEUP 1
+#define BPF_RB_FORCE_WAKEUP 2
+#define BPF_ANY 0
+
+struct bpf_pidns_info {
+	__u32 pid;
+	__u32 tgid;
+};
+
+/* Kernel types: only what is read, found by BTF at load whatever the kernel's layout. */
+struct upid {
+	int nr;
+} __kernel_type;
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[];
+} __kernel_type;
+
+struct task_struct {
+	int pid;
+	int tgid;
+	char comm[16];
+	struct pid *thread_pid;
+	struct task_struct *group_leader;
+} __kernel_type;
+
+static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;
+static __u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
+static __u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
+static long (*const bpf_send_signal)(__u32 signal) = (void *)109;
+static long (*const bpf_probe_read_user)(void *into, __u32 size, const void *from) = (void *)112;
+static long (*const bpf_probe_read_kernel)(void *into, __u32 size, const void *from) = (void *)113;
+static long (*const bpf_probe_read_user_str)(void *into, __u32 size, const void *from) = (void *)114;
+static long (*const bpf_get_ns_current_pid_tgid)(__u64 dev, __u64 ino, struct bpf_pidns_info *into, __u32 size) = (void *)120;
+static long (*const bpf_ringbuf_output)(void *ring, void *data, __u64 size, __u64 flags) = (void *)130;
+static void *(*const bpf_task_storage_get)(void *map, struct task_struct *task, void *value, __u64 flags) = (void *)156;
+static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
+static __u64 (*const bpf_get_attach_cookie)(void *context) = (void *)174;
+static long (*const bpf_loop)(__u32 times, void *callback, void *context, __u64 flags) = (void *)181;
+
+/* Kernel 6.13 and later: whether a session program runs at the function's return. */
+extern _Bool bpf_session_is_return(void) __ksym __weak;
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

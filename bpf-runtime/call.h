@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
+/* One hit of a probe: where its arguments are, and reads of the target's memory. */
+#pragma once
+#include "registers.h"
+#include "thread.h"
+
+struct pf_call {
+	struct pt_regs *regs;
+	struct pf_thread *thread;
+	__u64 now;
+	__u64 sp; /* the stack pointer at the function's first instruction */
+	__u64 object; /* address of the object that is being described */
+	__u64 block_start; /* bytes from the object's start to the first byte in thread->block */
+	__u16 site;
+};
+
+/*
+ * Where an argument is, packed into one constant:
+ *   bits 0-7   what: see below
+ *   bits 8-15  register, as DWARF numbers it; the first of two
+ *   bits 16-23 the second register
+ *   bits 32-63 bytes from the stack pointer at the function's first instruction
+ */
+enum pf_place {
+	PF_IN_REGISTER = 1,
+	PF_ON_STACK = 2,
+	PF_STRUCT_ON_STACK = 3,
+	PF_STRUCT_BY_REFERENCE = 4,
+	PF_STRUCT_IN_REGISTERS = 5,
+};
+
+#define PF_PLACE_KIND(place) ((place) & 0xff)
+#define PF_PLACE_REGISTER(place) (((place) >> 8) & 0xff)
+#define PF_PLACE_SECOND(place) (((place) >> 16) & 0xff)
+#define PF_PLACE_OFFSET(place) ((__u32)((place) >> 32))
+
+static __always_inline long pf_read(void *into, __u32 size, __u64 address)
+{
+	return bpf_probe_read_user(into, size, (void *)address);
+}
+
+static __always_inline long pf_read_text(void *into, __u32 size, __u64 address)
+{
+	return bpf_probe_read_user_str(into, size, (void *)address) < 0 ? -1 : 0;
+}
+
+static __always_inline __u64 pf_argument(struct pf_call *call, __u64 place)
+{
+	__u64 value = 0;
+
+	if (PF_PLACE_KIND(place) == PF_IN_REGISTER)
+		return pf_register(call->regs, PF_PLACE_REGISTER(place));
+	pf_read(&value, sizeof(value), call->sp + PF_PLACE_OFFSET(place));
+	return value;
+}
+
+/* Where a struct that was passed by value lies in memory; 0 where it is in registers. */
+static __always_inline __u64 pf_argument_address(struct pf_call *call, __u64 place)
+{
+	if (PF_PLACE_KIND(place) == PF_STRUCT_ON_STACK)
+		return call->sp + PF_PLACE_OFFSET(place);
+	if (PF_PLACE_KIND(place) == PF_STRUCT_BY_REFERENCE)
+		return pf_register(call->regs, PF_PLACE_REGISTER(place));
+	return 0;
+}
+
+/* Part of a struct that was passed by value. */
+static __always_inline long pf_argument_read(struct pf_call *call, __u64 place, __u64 offset, void *into, __u32 size)
+{
+	__u64 halves[3] = {};
+
+	if (PF_PLACE_KIND(place) != PF_STRUCT_IN_REGISTERS)
+		return pf_read(into, size, pf_argument_address(call, place) + offset);
+	if (offset + size > 16)
+		return -1;
+	halves[0] = pf_register(call->regs, PF_PLACE_REGISTER(place));
+	halves[1] = pf_register(call->regs, PF_PLACE_SECOND(place));
+	return bpf_probe_read_kernel(into, size, (void *)halves + (offset & 15));
+}
+
+static __always_inline __u64 pf_result(struct pf_call *call)
+{
+	return pf_register(call->regs, PF_RESULT);
+}
+
+/* Division as C has it; by zero gives zero, and the processor has no signed one before version 4. */
+static __always_inline __s64 pf_divide(__s64 left, __s64 right)
+{
+	__u64 a = left < 0 ? -left : left, b = right < 0 ? -right : right;
+	__u64 quotient = b ? a / b : 0;
+
+	return (left < 0) != (right < 0) ? -quotient : quotient;
+}
+
+static __always_inline __s64 pf_remainder(__s64 left, __s64 right)
+{
+	return right ? left - pf_divide(left, right) * right : 0;
+}
+
+/* A field of variable length; its elements follow the record's fixed part. */
+struct pf_list {
+	__u32 count; /* elements that follow */
+	__u32 total; /* elements there were */
+};
+
+static __always_inline long pf_read_list(void *field, void *elements, __u32 size, __u32 max, __s64 count, __u64 address)
+{
+	struct pf_list *list = field;
+	__u32 wanted;
+
+	list->count = 0;
+	if (count < 0)
+		count = 0;
+	list->total = count > 0xffffffffLL ? 0xffffffff : count;
+	wanted = list->total;
+	if (wanted > max)
+		wanted = max;
+	if (pf_read(elements, wanted * size, address))
+		return -1;
+	list->count = wanted;
+	return 0;
+}
+
+static __always_inline long pf_read_list_until_null(void *field, __u64 *elements, __u32 max, __u64 address)
+{
+	struct pf_list *list = field;
+	__u32 count;
+
+	list->count = 0;
+	for (count = 0; count < max; count++) {
+		if (pf_read(&elements[count], sizeof(*elements), address + count * sizeof(*elements)))
+			return -1;
+		if (!elements[count])
+			break;
+	}
+	list->count = count;
+	list->total = count;
+	return 0;
+}
+
+/* Begins a hit at a function's entry. */
+static __always_inline _Bool pf_enter(struct pf_call *call, struct pt_regs *regs)
+{
+	__u64 cookie;
+
+	if (!pf_enabled)
+		return 0;
+	call->thread = pf_current();
+	if (!call->thread)
+		return 0;
+	cookie = bpf_get_attach_cookie(regs);
+	call->regs = regs;
+	call->now = bpf_ktime_get_ns();
+	call->site = cookie;
+	call->sp = pf_register(regs, PF_STACK_POINTER) + ((cookie >> 16) & 0xffff);
+	call->object = 0;
+	call->block_start = 0;
+	return 1;
+}
+
+/* Begins a hit at a function's return. */
+static __always_inline _Bool pf_leave(struct pf_call *call, struct pt_regs *regs)
+{
+	if (!pf_enabled)
+		return 0;
+	call->thread = pf_current();
+	if (!call->thread)
+		return 0;
+	call->regs = regs;
+	call->now = bpf_ktime_get_ns();
+	call->site = bpf_get_attach_cookie(regs);
+	call->sp = pf_register(regs, PF_STACK_POINTER) - PF_RETURN_ADDRESS;
+	call->object = 0;
+	call->block_start = 0;
+	return 1;
+}
+
+/* Notes that a field could not be read. */
+static __always_inline void pf_missing(void *record, __u32 field)
+{
+	struct pf_header *header = record;
+
+	header->missing |= 1 << field;
+	pf_lose(header->type, PF_READ_FAILED);
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
+/* Records: their header, the ring they leave through, and the accounts of those that could not. */
+#pragma once
+#include "bpf.h"
+
+/* Every record starts with this; docs/trace-format.md says the same. */
+struct pf_header {
+	__u16 type;
+	__u16 site;
+	__u16 cpu;
+	__u16 missing; /* bit i: field i could not be read */
+	__u32 tid;
+	__u32 seq; /* the thread's own count from 1, lost records included; 0: not counted */
+	__u64 start; /* ns, CLOCK_MONOTONIC */
+	__u64 duration; /* ns */
+};
+_Static_assert(sizeof(struct pf_header) == 32, "the header's size is part of the trace format");
+
+/* Record types that every program has, then the spec's objects and probes. */
+enum pf_type {
+	PF_THREAD,
+	PF_THREAD_EXIT,
+	PF_SWITCH,
+	PF_WAKEUP,
+	PF_FORK,
+	PF_EXEC,
+	PF_FIRST_OF_SPEC,
+};
+
+/* Records that are for the recorder and never reach a trace. */
+enum pf_control {
+	PF_MAPPED = 0xff00,
+	PF_EXECUTED = 0xff01,
+	PF_LAST_STEP = 0xff02,
+};
+
+#define PF_NO_SITE 0xffff
+
+/* Ways to lose something, counted for each type of record. The order is that of LossKind in the trace's schema. */
+enum pf_loss {
+	PF_RING_FULL,
+	PF_READ_FAILED,
+	PF_MISSING_ENTRY,
+	PF_MISSING_RETURN,
+	PF_RECURSION,
+	PF_TOO_DEEP,
+	PF_NO_THREAD_STATE,
+	PF_OBJECT_TABLE_FULL,
+	PF_TRUNCATED,
+};
+#define PF_LOSSES_PER_TYPE 16
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 * 1024 * 1024); /* the recorder sets what it wants */
+} pf_ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, PF_LOSSES_PER_TYPE * PF_TYPES);
+	__type(key, __u32);
+	__type(value, __u64);
+} pf_losses SEC(".maps");
+
+/* Set by the recorder. */
+__u64 pf_enabled; /* 1 once everything is attached */
+const volatile __u64 pf_first_step; /* steps are counted from 1; both ends are recorded */
+const volatile __u64 pf_last_step;
+
+/* Set here. */
+__u64 pf_steps; /* steps begun */
+__u64 pf_in_window; /* the step that runs is one of those to record */
+
+static __always_inline void pf_lose(__u16 type, enum pf_loss kind)
+{
+	__u32 index = type * PF_LOSSES_PER_TYPE + kind;
+	__u64 *count = bpf_map_lookup_elem(&pf_losses, &index);
+
+	if (count)
+		__sync_fetch_and_add(count, 1);
+}
+
+/* Whether events are wanted now. */
+static __always_inline _Bool pf_wanted(void)
+{
+	return pf_enabled && (pf_first_step == 0 || pf_in_window);
+}
+
+static __always_inline void pf_control(enum pf_control type, __u32 tid, __u32 pid)
+{
+	struct {
+		struct pf_header header;
+		__u64 pid;
+	} record = { .header = { .type = type, .site = PF_NO_SITE, .tid = tid, .start = bpf_ktime_get_ns() }, .pid = pid };
+
+	bpf_ringbuf_output(&pf_ring, &record, sizeof(record), BPF_RB_FORCE_WAKEUP);
+}
+
+/* A step begins: counts it, and opens the window that --steps asked for. */
+static __always_inline void pf_step_begins(void)
+{
+	__u64 step = __sync_fetch_and_add(&pf_steps, 1) + 1;
+
+	if (pf_first_step)
+		pf_in_window = step >= pf_first_step && step <= pf_last_step;
+}
+
+static __always_inline void pf_step_ends(__u32 tid)
+{
+	if (pf_first_step && pf_steps >= pf_last_step && pf_in_window) {
+		pf_in_window = 0;
+		pf_control(PF_LAST_STEP, tid, 0);
+	}
+}
+
+/* Calls that a probe with `nested: all` keeps open on one thread. */
+#define PF_NESTED 8
+
+/* Frames of a probe: `depth` calls are open; each frame is its stack pointer and the record in the making. */
+#define PF_FRAMES(name, limit)                                                                                         \
+	struct {                                                                                                       \
+		__u64 depth;                                                                                           \
+		struct {                                                                                               \
+			__u64 sp;                                                                                      \
+			struct name##_record record;                                                                   \
+		} frame[limit];                                                                                        \
+	} name
+
+/* A span that is ended by another probe's entry: at most one is open on a thread. */
+#define PF_OPEN(name)                                                                                                  \
+	struct {                                                                                                       \
+		__u64 open;                                                                                            \
+		struct name##_record record;                                                                           \
+	} name##_open

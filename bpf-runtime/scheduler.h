@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
+/* Threads that come and go, programs that are replaced, and the scheduler's events. */
+#pragma once
+#include "span.h"
+
+struct pf_switch_record {
+	struct pf_header header; /* tid: the thread that leaves */
+	__u32 prev_pid;
+	__u32 prev_state; /* 0: it would have gone on */
+	__u32 next_tid;
+	__u32 next_pid;
+	char prev_comm[16];
+	char next_comm[16];
+};
+
+struct pf_wakeup_record {
+	struct pf_header header; /* tid: the thread that may run now */
+	__u32 waker_tid;
+	__u32 waker_pid;
+};
+
+struct pf_fork_record {
+	struct pf_header header;
+	__u32 child_tid;
+	__u32 child_pid;
+};
+
+struct pf_plain_record {
+	struct pf_header header;
+};
+
+/* Sends a record that is not one of a thread's own events, so has no number. */
+static __always_inline void pf_send_unnumbered(void *record, __u64 size)
+{
+	struct pf_header *header = record;
+
+	header->cpu = bpf_get_smp_processor_id();
+	if (bpf_ringbuf_output(&pf_ring, record, size, BPF_RB_NO_WAKEUP))
+		pf_lose(header->type, PF_RING_FULL);
+}
+
+/* Generated: ends what is open on a thread that ends. */
+static __always_inline void pf_thread_ends(struct pf_thread *thread, __u64 now);
+
+static __always_inline _Bool pf_is_mine(struct task_struct *task)
+{
+	struct pf_thread *thread = bpf_task_storage_get(&pf_threads, task, NULL, 0);
+
+	return thread && thread->owner == PF_MINE;
+}
+
+SEC("tp_btf/sched_process_exit") int pf_thread_exit(__u64 *arguments)
+{
+	struct pf_thread *thread = bpf_task_storage_get(&pf_threads, bpf_get_current_task_btf(), NULL, 0);
+	struct pf_plain_record record;
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!thread || thread->owner != PF_MINE)
+		return 0;
+	pf_thread_ends(thread, now);
+	pf_start(&record, PF_THREAD_EXIT, PF_NO_SITE, thread->tid, now);
+	pf_send(thread, &record, sizeof(record));
+	return 0;
+}
+
+SEC("tp_btf/sched_process_fork") int pf_fork(__u64 *arguments)
+{
+	struct task_struct *child = (void *)arguments[1];
+	struct pf_thread *parent = pf_current_anywhere();
+	struct pf_fork_record record;
+
+	if (!parent)
+		return 0;
+	if ((__u32)child->tgid != parent->pid) {
+		pf_start(&record, PF_FORK, PF_NO_SITE, parent->tid, bpf_ktime_get_ns());
+		record.child_tid = child->pid;
+		record.child_pid = child->tgid;
+		pf_send(parent, &record, sizeof(record));
+		if (!pf_follow_forks)
+			return 0;
+	}
+	pf_adopt(child);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec") int pf_exec(__u64 *arguments)
+{
+	struct pf_thread *thread = pf_current_anywhere();
+	struct pf_plain_record record;
+
+	if (!thread)
+		return 0;
+	pf_start(&record, PF_EXEC, PF_NO_SITE, thread->tid, bpf_ktime_get_ns());
+	pf_send(thread, &record, sizeof(record));
+	return 0;
+}
+
+static __always_inline int pf_record_switch(__u64 *arguments)
+{
+	struct task_struct *prev = (void *)arguments[1];
+	struct task_struct *next = (void *)arguments[2];
+	struct pf_switch_record record;
+
+	if (!pf_wanted())
+		return 0;
+	if (!pf_current_anywhere() && !pf_is_mine(next))
+		return 0;
+	pf_start(&record, PF_SWITCH, PF_NO_SITE, prev->pid, bpf_ktime_get_ns());
+	record.prev_pid = prev->tgid;
+	record.prev_state = arguments[3];
+	record.next_tid = next->pid;
+	record.next_pid = next->tgid;
+	bpf_probe_read_kernel(record.prev_comm, sizeof(record.prev_comm), prev->comm);
+	bpf_probe_read_kernel(record.next_comm, sizeof(record.next_comm), next->comm);
+	pf_send_unnumbered(&record, sizeof(record));
+	return 0;
+}
+
+static __always_inline int pf_record_wakeup(__u64 *arguments)
+{
+	struct task_struct *woken = (void *)arguments[0];
+	struct task_struct *waker = bpf_get_current_task_btf();
+	struct pf_wakeup_record record;
+
+	if (!pf_wanted() || !pf_is_mine(woken))
+		return 0;
+	pf_start(&record, PF_WAKEUP, PF_NO_SITE, woken->pid, bpf_ktime_get_ns());
+	record.waker_tid = waker->pid;
+	record.waker_pid = waker->tgid;
+	pf_send_unnumbered(&record, sizeof(record));
+	return 0;
+}

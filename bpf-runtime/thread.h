@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
+/*
+ * What is kept for each thread: its count of records, its open spans, and room to build records in. Room on the
+ * thread, not on the cpu: a probe may be preempted, and another thread's would then write over it.
+ */
+#pragma once
+#include "record.h"
+
+/* Bytes of an object that are read at once. */
+#define PF_BLOCK 1024
+/* Objects that wait to be looked at while one is described. A power of two. */
+#define PF_WORK 64
+/* Objects that one description may lead to. */
+#define PF_MOST_OBJECTS 4096
+
+enum pf_owner { PF_UNKNOWN, PF_MINE, PF_OTHERS };
+
+struct pf_thread {
+	__u32 seq;
+	__u32 tid;
+	__u32 pid;
+	__u32 owner;
+	__u64 work[PF_WORK];
+	__u8 block[PF_BLOCK] __attribute__((aligned(8)));
+	struct pf_spans spans; /* generated: open spans and records in the making */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct pf_thread);
+} pf_threads SEC(".maps");
+
+/* The target's process as its own pid namespace numbers it: the only way that holds in every namespace. */
+const volatile __u64 pf_ns_dev;
+const volatile __u64 pf_ns_ino;
+const volatile __u64 pf_ns_pid;
+/* Children of the target are recorded too; the probes then fire in every process, and this file picks. */
+const volatile __u64 pf_follow_forks;
+
+struct pf_thread_record {
+	struct pf_header header;
+	__u32 pid; /* thread group, as the kernel numbers it */
+	__u32 ns_tid; /* both as the thread's own pid namespace numbers them */
+	__u32 ns_pid;
+	__u32 reserved;
+	char comm[16];
+};
+
+/* Gives a record its number and sends it. */
+static __always_inline void pf_send(struct pf_thread *thread, void *record, __u64 size)
+{
+	struct pf_header *header = record;
+
+	header->seq = ++thread->seq;
+	header->cpu = bpf_get_smp_processor_id();
+	if (bpf_ringbuf_output(&pf_ring, record, size, BPF_RB_NO_WAKEUP))
+		pf_lose(header->type, PF_RING_FULL);
+}
+
+static __always_inline void pf_start(void *record, __u16 type, __u16 site, __u32 tid, __u64 now)
+{
+	struct pf_header *header = record;
+
+	header->type = type;
+	header->site = site;
+	header->cpu = 0;
+	header->missing = 0;
+	header->tid = tid;
+	header->seq = 0;
+	header->start = now;
+	header->duration = 0;
+}
+
+/* A thread's number in the innermost pid namespace it is in. */
+static __always_inline __u32 pf_ns_number(struct task_struct *task)
+{
+	struct pid *pid = task->thread_pid;
+	unsigned int level = 0;
+	int number = 0;
+
+	if (!pid)
+		return 0;
+	bpf_probe_read_kernel(&level, sizeof(level), &pid->level);
+	bpf_probe_read_kernel(&number, sizeof(number), &pid->numbers[level & 31].nr);
+	return number;
+}
+
+static __always_inline _Bool pf_is_target_process(void)
+{
+	struct bpf_pidns_info numbers = {};
+
+	if (bpf_get_ns_current_pid_tgid(pf_ns_dev, pf_ns_ino, &numbers, sizeof(numbers)))
+		return 0;
+	return numbers.tgid == pf_ns_pid;
+}
+
+/* Makes the state of a thread of the target and says so in the trace. */
+static __noinline struct pf_thread *pf_adopt(struct task_struct *task)
+{
+	struct pf_thread *thread;
+	struct pf_thread_record record = {};
+
+	thread = bpf_task_storage_get(&pf_threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!thread) {
+		pf_lose(PF_THREAD, PF_NO_THREAD_STATE);
+		return NULL;
+	}
+	thread->owner = PF_MINE;
+	thread->tid = task->pid;
+	thread->pid = task->tgid;
+	pf_start(&record, PF_THREAD, PF_NO_SITE, task->pid, bpf_ktime_get_ns());
+	record.pid = task->tgid;
+	record.ns_tid = pf_ns_number(task);
+	record.ns_pid = pf_ns_number(task->group_leader);
+	bpf_probe_read_kernel(record.comm, sizeof(record.comm), task->comm);
+	pf_send(thread, &record, sizeof(record));
+	return thread;
+}
+
+/* The state of the thread that runs, if it is the target's. */
+static __always_inline struct pf_thread *pf_current(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct pf_thread *thread = bpf_task_storage_get(&pf_threads, task, NULL, 0);
+
+	if (thread && thread->owner == PF_MINE)
+		return thread;
+	if (thread && thread->owner == PF_OTHERS)
+		return NULL;
+	/* Without children to follow, the kernel fires probes in the target only. */
+	if (!pf_follow_forks || pf_is_target_process())
+		return pf_adopt(task);
+	thread = bpf_task_storage_get(&pf_threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (thread)
+		thread->owner = PF_OTHERS;
+	return NULL;
+}
+
+/* The same where any thread of the machine may run: at a tracepoint. */
+static __always_inline struct pf_thread *pf_current_anywhere(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct pf_thread *thread = bpf_task_storage_get(&pf_threads, task, NULL, 0);
+
+	if (thread)
+		return thread->owner == PF_MINE ? thread : NULL;
+	return pf_is_target_process() ? pf_adopt(task) : NULL;
+}

@@ -1,0 +1,437 @@
+//! What the template is filled with.
+
+use super::expression::{condition_function, field_function, member};
+use super::source::{comment, place, runtime_after_records, runtime_before_records};
+use crate::path::Place;
+use crate::plan::{
+    Action, FieldPlan, ObjectPlan, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, Shape,
+    WAITING,
+};
+use crate::spec::{Probeset, Role};
+use crate::target::Arch;
+use crate::trace::{BUILTIN, FieldType, RecordKind, RecordType};
+use serde::Serialize;
+
+/// Everything in the generated file that differs from probeset to probeset.
+#[derive(Debug, Serialize)]
+pub(super) struct Data {
+    version: &'static str,
+    probeset: String,
+    engine: String,
+    arch: String,
+    target_macro: &'static str,
+    types: usize,
+    runtime_before_records: String,
+    runtime_after_records: String,
+    constants: Vec<Constant>,
+    records: Vec<Record>,
+    spans: Vec<String>,
+    objects: Vec<ObjectData>,
+    closers: Vec<Closer>,
+    frames: Vec<Frames>,
+    programs: Vec<ProgramData>,
+}
+
+#[derive(Debug, Serialize)]
+struct Constant {
+    symbol: String,
+    comment: String,
+    value: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Record {
+    structure: String,
+    type_name: String,
+    number: usize,
+    members: Vec<String>,
+    assertions: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct FieldData {
+    function: String,
+    body: String,
+    index: usize,
+    member: String,
+}
+
+#[derive(Debug, Serialize)]
+struct ObjectData {
+    name: String,
+    structure: String,
+    type_name: String,
+    first_byte: String,
+    bytes: String,
+    fields: Vec<FieldData>,
+    references: Vec<Reference>,
+}
+
+/// A field that refers to objects: one, or several.
+#[derive(Debug, Serialize)]
+struct Reference {
+    object: String,
+    member: String,
+    count: Option<u32>,
+}
+
+/// The end of an `until` span.
+#[derive(Debug, Serialize)]
+struct Closer {
+    probe: String,
+    waiting: bool,
+    waiting_from: Option<String>,
+}
+
+/// The open calls of a probe.
+#[derive(Debug, Serialize)]
+struct Frames {
+    probe: String,
+    limit: u32,
+    type_name: String,
+}
+
+#[derive(Debug, Serialize)]
+struct ProgramData {
+    name: String,
+    comment: String,
+    function: bool,
+    span: bool,
+    switch: bool,
+    wakeup: bool,
+    raw_tracepoint: Option<String>,
+    ends: Vec<String>,
+    notes_entry: Option<String>,
+    step_frames: Vec<String>,
+    counts_steps: bool,
+    actions: Vec<ActionData>,
+    functions: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct ActionData {
+    probe: String,
+    structure: String,
+    type_name: String,
+    call: bool,
+    limit: u32,
+    until: bool,
+    instant: bool,
+    step: bool,
+    when: Option<String>,
+    describe: Option<String>,
+    entry_fields: Vec<FieldData>,
+    return_fields: Vec<FieldData>,
+    references: Vec<Reference>,
+    list: Option<List>,
+    unused_waiting: Option<usize>,
+}
+
+#[derive(Debug, Serialize)]
+struct List {
+    member: String,
+    max: u32,
+    element_size: u32,
+}
+
+/// Fills the template's data from a plan.
+pub(super) fn data(plan: &ProbePlan, probeset: &Probeset, placement: Option<&Placement>) -> Data {
+    let records = || plan.schema.records.iter().enumerate().skip(BUILTIN);
+    Data {
+        version: env!("CARGO_PKG_VERSION"),
+        probeset: comment(&probeset.name),
+        engine: comment(&probeset.engine),
+        arch: plan.arch.to_string(),
+        target_macro: target_macro(plan.arch),
+        types: plan.schema.records.len(),
+        runtime_before_records: runtime_before_records(),
+        runtime_after_records: runtime_after_records(),
+        constants: constants(plan, probeset, placement),
+        records: records().map(|(number, record)| record_data(number, record)).collect(),
+        spans: spans(plan),
+        objects: plan.objects.iter().map(|object| object_data(plan, object)).collect(),
+        closers: closers(plan),
+        frames: frames(plan),
+        programs: plan.programs.iter().enumerate().map(|(index, program)| program_data(plan, index, program)).collect(),
+    }
+}
+
+/// The macro that picks the registers' header.
+fn target_macro(arch: Arch) -> &'static str {
+    match arch {
+        Arch::X86_64 => "__TARGET_ARCH_x86",
+        Arch::Aarch64 => "__TARGET_ARCH_arm64",
+    }
+}
+
+fn constants(plan: &ProbePlan, probeset: &Probeset, placement: Option<&Placement>) -> Vec<Constant> {
+    let describe = |what: &RelocationKind| match what {
+        RelocationKind::Offset { view, member } => {
+            let declared = probeset.types.get(view).and_then(|v| v.members.get(member));
+            let ty = declared.map_or_else(String::new, |m| format!(": {}", m.ty.value));
+            let at = declared.map_or_else(String::new, |m| format!(", {}", place(&m.name.span)));
+            format!("{view}.{member}{ty}{at}")
+        }
+        RelocationKind::Size { view } => format!("size of {view}"),
+        RelocationKind::Constant { enumeration, name } => format!("enum {enumeration}: {name}"),
+        RelocationKind::Argument { program, argument } => {
+            let program = plan.programs.get(*program);
+            let name = program
+                .and_then(|p| p.signature()?.params.get(*argument)?.name.clone())
+                .map_or_else(|| argument.to_string(), |name| name.value);
+            format!("argument {name} of {}", program.map_or("", |p| p.name.as_str()))
+        }
+        RelocationKind::BlockStart { object } => format!("first byte of {object} that is read"),
+        RelocationKind::BlockLength { object } => format!("bytes of {object} that are read"),
+    };
+    let value = |symbol: &str| placement?.values.iter().find(|value| value.symbol == symbol);
+    plan.relocations
+        .iter()
+        .map(|relocation| {
+            let value = value(&relocation.symbol);
+            let origin = match value.map(|v| v.provenance) {
+                Some(Provenance::Dwarf) => " (debug information)",
+                Some(Provenance::ByHand) => " (probeset)",
+                Some(Provenance::Abi) => " (calling convention)",
+                None => "",
+            };
+            Constant {
+                symbol: relocation.symbol.clone(),
+                comment: comment(&format!(
+                    "{}; used at {}{origin}",
+                    describe(&relocation.what),
+                    place(&relocation.span)
+                )),
+                value: value.map(|v| v.value.to_string()),
+            }
+        })
+        .collect()
+}
+
+fn structure_of(record: &RecordType) -> String {
+    let kind = if record.kind == RecordKind::Object { "object" } else { "record" };
+    format!("{}_{kind}", record.name)
+}
+
+fn type_name_of(record: &RecordType) -> String {
+    format!("TYPE_{}", structure_of(record))
+}
+
+fn record_data(number: usize, record: &RecordType) -> Record {
+    let structure = structure_of(record);
+    let stored = || record.fields.iter().filter(|f| !matches!(f.ty, FieldType::Match(_)));
+    let mut assertions: Vec<String> = stored()
+        .map(|f| format!("_Static_assert(offsetof(struct {structure}, {}) == {}, \"{}\");", f.name, f.offset, f.name))
+        .collect();
+    let list = record.fields.last().filter(|f| matches!(f.ty, FieldType::List(..)));
+    assertions.push(match list {
+        Some(list) => format!(
+            "_Static_assert(offsetof(struct {structure}, {}.elements) == {}, \"elements follow the fixed part\");",
+            list.name, record.size
+        ),
+        None => format!("_Static_assert(sizeof(struct {structure}) == {}, \"size\");", record.size),
+    });
+    Record {
+        type_name: type_name_of(record),
+        structure,
+        number,
+        members: stored().map(|f| member(&f.name, &f.ty)).collect(),
+        assertions,
+    }
+}
+
+/// Members of the thread's state: open calls, open `until` spans, records in the making, last entries.
+fn spans(plan: &ProbePlan) -> Vec<String> {
+    let mut members: Vec<String> = Vec::new();
+    members.extend(frames(plan).iter().map(|f| format!("PF_FRAMES({}, {})", f.probe, f.limit)));
+    members.extend(closers(plan).iter().map(|c| format!("PF_OPEN({})", c.probe)));
+    members.extend(
+        actions(plan, |a| a.shape == Shape::Instant && !is_scheduler(a))
+            .iter()
+            .map(|a| format!("struct {0}_record {0}_instant", a.probe)),
+    );
+    members.extend(plan.objects.iter().map(|o| format!("struct {0}_object {0}_description", o.name)));
+    members.extend(plan.programs.iter().filter(|p| p.notes_entry).map(|p| format!("__u64 {}_last", root(p))));
+    if members.is_empty() {
+        // C has no empty structs.
+        members.push("__u64 unused".to_owned());
+    }
+    members
+}
+
+fn root(program: &Program) -> &str {
+    program.probes.first().map_or("", String::as_str)
+}
+
+fn is_scheduler(action: &Action) -> bool {
+    matches!(action.role, Role::SchedSwitch | Role::SchedWakeup)
+}
+
+/// One action for each probe that has one that passes: alternatives share their probe's state.
+fn actions(plan: &ProbePlan, wanted: impl Fn(&Action) -> bool) -> Vec<&Action> {
+    let mut found: Vec<&Action> = Vec::new();
+    for action in plan.programs.iter().flat_map(|p| &p.actions).filter(|a| wanted(a)) {
+        if !found.iter().any(|a| a.probe == action.probe) {
+            found.push(action);
+        }
+    }
+    found
+}
+
+fn frames(plan: &ProbePlan) -> Vec<Frames> {
+    actions(plan, |a| matches!(a.shape, Shape::Call { .. }))
+        .into_iter()
+        .map(|action| Frames {
+            probe: action.probe.clone(),
+            limit: if let Shape::Call { frames } = action.shape { frames } else { 1 },
+            type_name: type_name_of(&plan.schema.records[action.record]),
+        })
+        .collect()
+}
+
+fn closers(plan: &ProbePlan) -> Vec<Closer> {
+    actions(plan, |a| matches!(a.shape, Shape::Until { .. }))
+        .into_iter()
+        .map(|action| {
+            let waiting_from = match &action.shape {
+                Shape::Until { waiting_from } => waiting_from.clone(),
+                _ => None,
+            };
+            let waiting = plan.schema.records[action.record].fields.iter().any(|f| f.name == WAITING);
+            Closer { probe: action.probe.clone(), waiting, waiting_from }
+        })
+        .collect()
+}
+
+fn object_data(plan: &ProbePlan, object: &ObjectPlan) -> ObjectData {
+    let record = &plan.schema.records[object.record];
+    let symbol = |kind: RelocationKind| plan.symbol(&kind).unwrap_or("missing_constant").to_owned();
+    ObjectData {
+        name: object.name.clone(),
+        structure: structure_of(record),
+        type_name: type_name_of(record),
+        first_byte: symbol(RelocationKind::BlockStart { object: object.name.clone() }),
+        bytes: symbol(RelocationKind::BlockLength { object: object.name.clone() }),
+        fields: object.fields.iter().map(|f| field_data(plan, None, &structure_of(record), record, f)).collect(),
+        references: references(record, |name| name == object.name),
+    }
+}
+
+fn references(record: &RecordType, wanted: impl Fn(&str) -> bool) -> Vec<Reference> {
+    let reference = |field: &crate::trace::FieldLayout| {
+        let (object, count) = match &field.ty {
+            FieldType::Object(object) => (object, None),
+            FieldType::Array(of, n) => match &**of {
+                FieldType::Object(object) => (object, Some(*n)),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        wanted(object).then(|| Reference { object: object.clone(), member: field.name.clone(), count })
+    };
+    record.fields.iter().filter_map(reference).collect()
+}
+
+fn field_data(
+    plan: &ProbePlan,
+    program: Option<usize>,
+    prefix: &str,
+    record: &RecordType,
+    field: &FieldPlan,
+) -> FieldData {
+    let layout = &record.fields[field.index];
+    let function = format!("{prefix}__{}", layout.name);
+    FieldData {
+        body: field_function(&function, &field.value, &layout.ty, plan, program),
+        function,
+        index: field.index,
+        member: layout.name.clone(),
+    }
+}
+
+fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramData {
+    let tracepoint = match &program.place {
+        Place::Tracepoint { name, .. } => Some(name.value.clone()),
+        _ => None,
+    };
+    let has_role = |role: Role| program.actions.iter().any(|a| a.role == role);
+    let scheduler = has_role(Role::SchedSwitch) || has_role(Role::SchedWakeup);
+    let mut functions = Vec::new();
+    let actions: Vec<ActionData> = program
+        .actions
+        .iter()
+        .filter(|a| !is_scheduler(a))
+        .map(|action| action_data(plan, index, program, action, &mut functions))
+        .collect();
+    let is_step = |a: &&Action| a.role == Role::Step && matches!(a.shape, Shape::Call { .. });
+    ProgramData {
+        name: program.name.clone(),
+        comment: comment(&format!("{}, {}", program.span.text(), place(&program.span))),
+        function: tracepoint.is_none(),
+        span: program.kind == ProgramKind::Span,
+        switch: has_role(Role::SchedSwitch),
+        wakeup: has_role(Role::SchedWakeup),
+        raw_tracepoint: tracepoint.filter(|_| !scheduler),
+        ends: program.ends.iter().filter(|p| closers(plan).iter().any(|c| c.probe == **p)).cloned().collect(),
+        notes_entry: program.notes_entry.then(|| root(program).to_owned()),
+        step_frames: actions_named(plan, is_step),
+        counts_steps: program.actions.iter().any(|a| is_step(&a)),
+        actions,
+        functions,
+    }
+}
+
+fn actions_named(plan: &ProbePlan, wanted: impl Fn(&&Action) -> bool) -> Vec<String> {
+    actions(plan, |a| wanted(&a)).into_iter().map(|a| a.probe.clone()).collect()
+}
+
+fn action_data(
+    plan: &ProbePlan,
+    index: usize,
+    program: &Program,
+    action: &Action,
+    functions: &mut Vec<String>,
+) -> ActionData {
+    let record = &plan.schema.records[action.record];
+    let prefix = format!("{}__{}", program.name, action.probe);
+    let condition = |name: &str, value: &Option<crate::path::Checked>, functions: &mut Vec<String>| {
+        value.as_ref().map(|value| {
+            let function = format!("{prefix}__{name}");
+            functions.push(condition_function(&function, value, plan, Some(index)));
+            function
+        })
+    };
+    let when = condition("when", &action.when, functions);
+    let references = references(record, |_| true);
+    let describe = if references.is_empty() { None } else { condition("describe", &action.describe, functions) };
+    let read = |f: &&FieldPlan| !matches!(record.fields[f.index].ty, FieldType::Match(_));
+    let (at_return, at_entry): (Vec<&FieldPlan>, Vec<&FieldPlan>) =
+        action.fields.iter().filter(read).partition(|f| f.at_return);
+    let fields = |plans: Vec<&FieldPlan>| -> Vec<FieldData> {
+        plans.into_iter().map(|f| field_data(plan, Some(index), &prefix, record, f)).collect()
+    };
+    let waiting = record.fields.iter().position(|f| f.name == WAITING);
+    let list = record.fields.iter().find_map(|f| match &f.ty {
+        FieldType::List(of, max) => Some(List { member: f.name.clone(), max: *max, element_size: of.size() }),
+        _ => None,
+    });
+    let (entry_fields, return_fields) = (fields(at_entry), fields(at_return));
+    functions.extend(entry_fields.iter().chain(&return_fields).map(|f| f.body.clone()));
+    ActionData {
+        probe: action.probe.clone(),
+        structure: structure_of(record),
+        type_name: type_name_of(record),
+        call: matches!(action.shape, Shape::Call { .. }),
+        limit: if let Shape::Call { frames } = action.shape { frames } else { 1 },
+        until: matches!(action.shape, Shape::Until { .. }),
+        instant: action.shape == Shape::Instant,
+        step: action.role == Role::Step,
+        when,
+        describe,
+        entry_fields,
+        return_fields,
+        references,
+        list,
+        unused_waiting: waiting.filter(|_| !matches!(action.shape, Shape::Until { .. })),
+    }
+}

@@ -1,0 +1,260 @@
+//! Checked expressions to C for the kernel. Every expression becomes the body of a small function of its own, which
+//! returns 0, or -1 where the target's memory cannot be read; the calls it makes are those of `bpf-runtime/`.
+
+use super::ast::{BinaryOp, Type, UnaryOp};
+use super::check::{Base, Checked, Memory, Node, Term, fixed_size};
+
+/// Names of the constants that are filled in when the object is loaded.
+pub trait Symbols {
+    /// Bytes from the start of a view to its member.
+    fn offset(&mut self, view: &str, member: &str) -> String;
+    /// Bytes of a view.
+    fn size(&mut self, view: &str) -> String;
+    /// An enumeration's constant.
+    fn constant(&mut self, enumeration: &str, name: &str) -> String;
+    /// Where an argument is.
+    fn argument(&mut self, index: usize) -> String;
+}
+
+/// The body of a function that stores the expression's value in `*field`.
+pub fn store(checked: &Checked, symbols: &mut dyn Symbols) -> Vec<String> {
+    let mut body = Body::new(symbols);
+    body.store(checked);
+    body.lines
+}
+
+/// The body of a function that returns 1 where the expression is not zero, else 0.
+pub fn condition(checked: &Checked, symbols: &mut dyn Symbols) -> Vec<String> {
+    let mut body = Body::new(symbols);
+    let value = body.value(checked);
+    body.line(format!("return {value} != 0;"));
+    body.lines
+}
+
+/// The C type of a value in a record.
+pub fn c_type(ty: &Type) -> &'static str {
+    match ty {
+        Type::Int { size: 1, signed: true } => "__s8",
+        Type::Int { size: 1, signed: false } | Type::Bool => "__u8",
+        Type::Int { size: 2, signed: true } => "__s16",
+        Type::Int { size: 2, signed: false } => "__u16",
+        Type::Int { size: 4, signed: true } | Type::Enum(_) => "__s32",
+        Type::Int { size: 4, signed: false } | Type::Float { size: 4 } => "__u32",
+        Type::Int { signed: true, .. } => "__s64",
+        _ => "__u64",
+    }
+}
+
+struct Body<'s> {
+    symbols: &'s mut dyn Symbols,
+    lines: Vec<String>,
+    depth: usize,
+    temporaries: usize,
+}
+
+impl<'s> Body<'s> {
+    fn new(symbols: &'s mut dyn Symbols) -> Self {
+        Self { symbols, lines: Vec::new(), depth: 0, temporaries: 0 }
+    }
+
+    fn line(&mut self, text: impl AsRef<str>) {
+        self.lines.push(format!("{}{}", "\t".repeat(self.depth), text.as_ref()));
+    }
+
+    fn temporary(&mut self) -> String {
+        self.temporaries += 1;
+        format!("v{}", self.temporaries)
+    }
+
+    fn store(&mut self, checked: &Checked) {
+        match (&checked.node, &checked.ty) {
+            (Node::Slice { start, count, max }, element) => self.store_list(start, count.as_deref(), *max, element),
+            (_, Type::CStr(bound)) => {
+                let pointer = self.value(checked);
+                self.line(format!("return pf_read_text(field, {bound}, (__u64){pointer});"));
+            }
+            (Node::Memory(memory), _) => {
+                let call = self.read(memory, "field", "sizeof(*field)");
+                self.line(format!("return {call};"));
+            }
+            (_, ty) => {
+                let value = self.value(checked);
+                self.line(format!("*field = ({}){value};", c_type(ty)));
+                self.line("return 0;");
+            }
+        }
+    }
+
+    /// Elements into the record's tail; `field` has `count`, `total` and `elements`.
+    fn store_list(&mut self, start: &Memory, count: Option<&Checked>, max: u64, element: &Type) {
+        let size = fixed_size(element).unwrap_or(8);
+        let address = self.address(start);
+        match count {
+            Some(count) => {
+                let count = self.value(count);
+                self.line(format!("return pf_read_list(field, field->elements, {size}, {max}, {count}, {address});"));
+            }
+            None => self.line(format!("return pf_read_list_until_null(field, field->elements, {max}, {address});")),
+        }
+    }
+
+    /// A call that reads a place of memory into `into`.
+    fn read(&mut self, memory: &Memory, into: &str, size: &str) -> String {
+        match &memory.base {
+            Base::Argument(index) => {
+                let place = self.symbols.argument(*index);
+                let offset = self.offset(&memory.terms);
+                format!("pf_argument_read(call, {place}, {offset}, {into}, {size})")
+            }
+            Base::Object => {
+                let offset = self.offset(&memory.terms);
+                format!("pf_object_read(call, {offset}, {into}, {size})")
+            }
+            Base::Pointer(_) => {
+                let address = self.address(memory);
+                format!("pf_read({into}, {size}, {address})")
+            }
+        }
+    }
+
+    /// The address of a place behind a pointer. Places within an argument or the object have none of their own: they
+    /// are reached through the address that those were read from.
+    fn address(&mut self, memory: &Memory) -> String {
+        let base = match &memory.base {
+            Base::Pointer(pointer) => format!("(__u64){}", self.value(pointer)),
+            Base::Argument(index) => {
+                let place = self.symbols.argument(*index);
+                format!("pf_argument_address(call, {place})")
+            }
+            Base::Object => "call->object".to_owned(),
+        };
+        match self.offset(&memory.terms).as_str() {
+            "0" => base,
+            offset => format!("{base} + {offset}"),
+        }
+    }
+
+    fn offset(&mut self, terms: &[Term]) -> String {
+        let mut parts = Vec::new();
+        for term in terms {
+            match term {
+                Term::Member { view, member } => parts.push(self.symbols.offset(view, member)),
+                Term::Element { index, .. } if index.node == Node::Int(0) => {}
+                Term::Element { of, index, bound } => {
+                    let stride = self.size(of);
+                    let at = self.value(index);
+                    if let Some(bound) = bound {
+                        self.line(format!("if ((__u64){at} >= {bound})"));
+                        self.line("\treturn -1;");
+                    }
+                    parts.push(format!("{at} * {stride}"));
+                }
+            }
+        }
+        if parts.is_empty() { "0".to_owned() } else { parts.join(" + ") }
+    }
+
+    fn size(&mut self, ty: &Type) -> String {
+        match ty {
+            Type::View(view) => self.symbols.size(view),
+            Type::Array(of, n) => format!("{n} * {}", self.size(of)),
+            ty => fixed_size(ty).unwrap_or(1).to_string(),
+        }
+    }
+
+    /// A C expression of type `__s64` without side effects.
+    fn value(&mut self, checked: &Checked) -> String {
+        match &checked.node {
+            Node::Int(value) if *value < 0 => format!("({value}LL)"),
+            Node::Int(value) => value.to_string(),
+            Node::Constant { enumeration, name } => format!("(__s64){}", self.symbols.constant(enumeration, name)),
+            Node::Argument(index) => {
+                let place = self.symbols.argument(*index);
+                format!("(__s64)({})pf_argument(call, {place})", c_type(&checked.ty))
+            }
+            Node::Return => format!("(__s64)({})pf_result(call)", c_type(&checked.ty)),
+            Node::Tid => "(__s64)call->thread->tid".to_owned(),
+            Node::Cpu => "(__s64)bpf_get_smp_processor_id()".to_owned(),
+            Node::Memory(memory) => {
+                let temporary = self.temporary();
+                self.line(format!("{} {temporary};", c_type(&checked.ty)));
+                let call = self.read(memory, &format!("&{temporary}"), &format!("sizeof({temporary})"));
+                self.line(format!("if ({call})"));
+                self.line("\treturn -1;");
+                format!("(__s64){temporary}")
+            }
+            Node::Unary(op, operand) => {
+                let operand = self.value(operand);
+                match op {
+                    UnaryOp::Not => format!("(__s64)!({operand})"),
+                    UnaryOp::Negate => format!("(-({operand}))"),
+                    UnaryOp::Complement => format!("(~({operand}))"),
+                }
+            }
+            Node::Binary(op @ (BinaryOp::And | BinaryOp::Or), left, right) => self.short_circuit(*op, left, right),
+            Node::Binary(op, left, right) => {
+                let (left, right) = (self.value(left), self.value(right));
+                binary(*op, &left, &right)
+            }
+            Node::Conditional(condition, then, otherwise) => {
+                let result = self.temporary();
+                self.line(format!("__s64 {result};"));
+                let condition = self.value(condition);
+                self.line(format!("if ({condition}) {{"));
+                self.assign_in_block(&result, then);
+                self.line("} else {");
+                self.assign_in_block(&result, otherwise);
+                self.line("}");
+                result
+            }
+            // A list or a capture is no number; the type checker has refused it.
+            Node::Slice { .. } | Node::Match(_) => "0".to_owned(),
+        }
+    }
+
+    fn assign_in_block(&mut self, result: &str, value: &Checked) {
+        self.depth += 1;
+        let value = self.value(value);
+        self.line(format!("{result} = {value};"));
+        self.depth -= 1;
+    }
+
+    /// The right side is read only where the left side leaves it open: it may be behind a null pointer otherwise.
+    fn short_circuit(&mut self, op: BinaryOp, left: &Checked, right: &Checked) -> String {
+        let result = self.temporary();
+        let left = self.value(left);
+        self.line(format!("__s64 {result} = {left} != 0;"));
+        self.line(if op == BinaryOp::And { format!("if ({result}) {{") } else { format!("if (!{result}) {{") });
+        self.depth += 1;
+        let right = self.value(right);
+        self.line(format!("{result} = {right} != 0;"));
+        self.depth -= 1;
+        self.line("}");
+        result
+    }
+}
+
+fn binary(op: BinaryOp, left: &str, right: &str) -> String {
+    let operator = match op {
+        BinaryOp::Div => return format!("pf_divide({left}, {right})"),
+        BinaryOp::Rem => return format!("pf_remainder({left}, {right})"),
+        BinaryOp::Mul => "*",
+        BinaryOp::Add => "+",
+        BinaryOp::Sub => "-",
+        // A shift by 64 or more has no meaning in C; the processor's is to use the low six bits.
+        BinaryOp::Shl => return format!("(__s64)((__u64)({left}) << (({right}) & 63))"),
+        BinaryOp::Shr => return format!("(({left}) >> (({right}) & 63))"),
+        BinaryOp::Lt => "<",
+        BinaryOp::Le => "<=",
+        BinaryOp::Gt => ">",
+        BinaryOp::Ge => ">=",
+        BinaryOp::Eq => "==",
+        BinaryOp::Ne => "!=",
+        BinaryOp::BitAnd => "&",
+        BinaryOp::BitXor => "^",
+        BinaryOp::BitOr => "|",
+        BinaryOp::And => "&&",
+        BinaryOp::Or => "||",
+    };
+    format!("(({left}) {operator} ({right}))")
+}

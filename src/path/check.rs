@@ -1,0 +1,614 @@
+//! Types of paths and expressions that run in the kernel: names resolved, members found in their views, indices within
+//! their arrays. What comes out has no unresolved name; [`super::c`] turns it into C without asking anything again.
+
+use super::ast::{BinaryOp, Expr, ExprKind, Type, UnaryOp};
+use crate::diag::{Code, Diagnostic, Span, Spanned, did_you_mean};
+
+/// What names outside an expression mean. The probeset implements it.
+pub trait Definitions {
+    /// The type of a view's member; `None` where the view has no such member.
+    fn member(&self, view: &str, member: &str) -> Option<Type>;
+    /// A view's members, for hints; `None` where there is no such view.
+    fn members(&self, view: &str) -> Option<Vec<&str>>;
+    /// The view that an object is.
+    fn view_of_object(&self, object: &str) -> Option<&str>;
+    /// The only object that is of this view.
+    fn object_of_view(&self, view: &str) -> Option<&str>;
+}
+
+/// What an expression may use.
+pub struct Scope<'a> {
+    /// Views and objects.
+    pub definitions: &'a dyn Definitions,
+    /// Arguments by position; unnamed ones hold their place.
+    pub arguments: Vec<(Option<String>, Type)>,
+    /// The result's type, where `return` may be used.
+    pub returns: Option<Type>,
+    /// The view whose members are names here (an object's fields).
+    pub object: Option<&'a str>,
+    /// Number of captures of the attach point.
+    pub captures: usize,
+}
+
+impl std::fmt::Debug for Scope<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scope")
+            .field("arguments", &self.arguments)
+            .field("object", &self.object)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An expression with its type. A value of up to eight bytes, or a stretch of memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Checked {
+    /// What it is.
+    pub node: Node,
+    /// Its type.
+    pub ty: Type,
+    /// Where it was written.
+    pub span: Span,
+}
+
+/// The kinds of checked expression.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Node {
+    /// A number.
+    Int(i64),
+    /// A constant of an enumeration, whose value the target knows.
+    Constant {
+        /// The enumeration.
+        enumeration: String,
+        /// The constant.
+        name: String,
+    },
+    /// An argument that is a number or pointer.
+    Argument(usize),
+    /// The function's result.
+    Return,
+    /// The thread's number.
+    Tid,
+    /// The processor's number.
+    Cpu,
+    /// A capture of the attach point: known from the site, costs nothing in the kernel.
+    Match(u32),
+    /// What is stored at a place, of the size that the type has.
+    Memory(Memory),
+    /// A stretch of elements whose number is known when it is read.
+    Slice {
+        /// The first element.
+        start: Memory,
+        /// How many there are; `None` with `until null`.
+        count: Option<Box<Checked>>,
+        /// How many are read at most.
+        max: u64,
+    },
+    /// Prefix operator.
+    Unary(UnaryOp, Box<Checked>),
+    /// Infix operator.
+    Binary(BinaryOp, Box<Checked>, Box<Checked>),
+    /// `a ? b : c`.
+    Conditional(Box<Checked>, Box<Checked>, Box<Checked>),
+}
+
+impl Checked {
+    /// Calls `each` with this expression and every one inside it.
+    pub fn visit(&self, each: &mut dyn FnMut(&Self)) {
+        each(self);
+        match &self.node {
+            Node::Memory(memory) => memory.visit(each),
+            Node::Slice { start, count, .. } => {
+                start.visit(each);
+                if let Some(count) = count {
+                    count.visit(each);
+                }
+            }
+            Node::Unary(_, operand) => operand.visit(each),
+            Node::Binary(_, left, right) => {
+                left.visit(each);
+                right.visit(each);
+            }
+            Node::Conditional(condition, then, otherwise) => {
+                condition.visit(each);
+                then.visit(each);
+                otherwise.visit(each);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Memory {
+    fn visit(&self, each: &mut dyn FnMut(&Checked)) {
+        if let Base::Pointer(pointer) = &self.base {
+            pointer.visit(each);
+        }
+        for term in &self.terms {
+            if let Term::Element { index, .. } = term {
+                index.visit(each);
+            }
+        }
+    }
+}
+
+/// A place in the target's memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Memory {
+    /// Where it starts.
+    pub base: Base,
+    /// What is added.
+    pub terms: Vec<Term>,
+}
+
+/// What a place is relative to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Base {
+    /// An argument passed by value.
+    Argument(usize),
+    /// An address.
+    Pointer(Box<Checked>),
+    /// The object that is being described.
+    Object,
+}
+
+/// A number of bytes added to a place.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Term {
+    /// The member's offset in the view.
+    Member {
+        /// The view.
+        view: String,
+        /// The member.
+        member: String,
+    },
+    /// An index times the size of an element.
+    Element {
+        /// The element's type.
+        of: Type,
+        /// Which one.
+        index: Box<Checked>,
+        /// The array's length, where the index is not known to be within it.
+        bound: Option<u64>,
+    },
+}
+
+/// Most elements that one field may hold.
+pub const MAX_ELEMENTS: u64 = 4096;
+
+/// Checks an expression that runs in the kernel.
+///
+/// # Errors
+/// The first problem: `P002` unknown name, `P003` no such member, `P004` an operation the types do not allow, `P005` an
+/// index beyond its array, `P007` no bound, `P008` a comparison that the types decide.
+pub fn check(expr: &Expr, scope: &Scope<'_>) -> Result<Checked, Diagnostic> {
+    Checker { scope }.expr(expr)
+}
+
+/// Bytes of a value of this type where it does not depend on the target.
+pub fn fixed_size(ty: &Type) -> Option<u64> {
+    match ty {
+        Type::Int { size, .. } | Type::Float { size } => Some(u64::from(*size)),
+        Type::Bool => Some(1),
+        Type::Enum(_) => Some(4),
+        Type::Pointer(_) | Type::CStr(_) | Type::Object(_) => Some(8),
+        Type::Chars(n) | Type::Hex(n) => Some(*n),
+        Type::Array(of, n) => fixed_size(of)?.checked_mul(*n),
+        Type::Void | Type::View(_) | Type::StdString(_) | Type::StdVector(_) => None,
+    }
+}
+
+fn is_integer(ty: &Type) -> bool {
+    matches!(ty, Type::Int { .. } | Type::Bool | Type::Enum(_))
+}
+
+fn is_address(ty: &Type) -> bool {
+    matches!(ty, Type::Pointer(_) | Type::Object(_) | Type::CStr(_))
+}
+
+const NUMBER: Type = Type::Int { size: 8, signed: true };
+
+struct Checker<'s, 'a> {
+    scope: &'s Scope<'a>,
+}
+
+type Result1<T> = Result<T, Diagnostic>;
+
+impl Checker<'_, '_> {
+    fn expr(&self, expr: &Expr) -> Result1<Checked> {
+        let span = expr.span.clone();
+        let is = |node, ty| Ok(Checked { node, ty, span: span.clone() });
+        match &expr.kind {
+            ExprKind::Int(value) => is(Node::Int(*value), NUMBER),
+            ExprKind::Tid => is(Node::Tid, Type::Int { size: 4, signed: false }),
+            ExprKind::Cpu => is(Node::Cpu, Type::Int { size: 4, signed: false }),
+            ExprKind::Match(n) => self.capture(*n, &span),
+            ExprKind::Return => match &self.scope.returns {
+                Some(ty) => is(Node::Return, ty.clone()),
+                None => Err(Diagnostic::error(Code::PathUnknownName, "there is no result here").at(&span).hint(
+                    "give the attach point a result type (`-> i32`); `until` probes and conditions have no result",
+                )),
+            },
+            ExprKind::Name(name) => self.name(name, &span),
+            ExprKind::Member { base, name, arrow } => self.member(base, name, *arrow, &span),
+            ExprKind::Index { base, index } => self.index(base, index, &span),
+            ExprKind::Slice { base, from, to, max, until_null } => {
+                let bounds =
+                    Bounds { from: from.as_deref(), to: to.as_deref(), max: max.as_ref(), until_null: *until_null };
+                self.slice(base, &bounds, &span)
+            }
+            ExprKind::Cast { base, ty } => self.cast(base, ty, &span),
+            ExprKind::Unary { op, operand } => {
+                let operand = self.number(operand)?;
+                is(Node::Unary(*op, Box::new(operand)), NUMBER)
+            }
+            ExprKind::Binary { op, left, right } => self.binary(*op, left, right, &span),
+            ExprKind::Conditional { condition, then, otherwise } => {
+                let condition = Box::new(self.number(condition)?);
+                let then = Box::new(self.number(then)?);
+                let otherwise = Box::new(self.number(otherwise)?);
+                let ty = if then.ty == otherwise.ty { then.ty.clone() } else { NUMBER };
+                is(Node::Conditional(condition, then, otherwise), ty)
+            }
+            ExprKind::Float(_) | ExprKind::Text(_) | ExprKind::All { .. } | ExprKind::Matches { .. } => {
+                Err(Diagnostic::error(Code::TypeMismatch, "this can only be used under `analysis:`").at(&span).hint(
+                    "the kernel has neither fractions nor regular expressions; record the value, analyse it later",
+                ))
+            }
+        }
+    }
+
+    fn capture(&self, n: u32, span: &Span) -> Result1<Checked> {
+        if n as usize > self.scope.captures {
+            let message = format!("the attach point has {} captures, there is no match[{n}]", self.scope.captures);
+            return Err(Diagnostic::error(Code::IndexOutOfBounds, message)
+                .at(span)
+                .hint("each `*` and each `{a,b}` of the function's name is one, counted from 1"));
+        }
+        Ok(Checked { node: Node::Match(n), ty: Type::Chars(0), span: span.clone() })
+    }
+
+    fn name(&self, name: &str, span: &Span) -> Result1<Checked> {
+        let memory = |base, terms, ty| Checked { node: Node::Memory(Memory { base, terms }), ty, span: span.clone() };
+        if let Some(view) = self.scope.object {
+            if let Some(ty) = self.scope.definitions.member(view, name) {
+                let member = Term::Member { view: view.to_owned(), member: name.to_owned() };
+                return Ok(memory(Base::Object, vec![member], ty));
+            }
+        }
+        let named = |(_, (n, _)): &(usize, &(Option<String>, Type))| n.as_deref() == Some(name);
+        if let Some((index, (_, ty))) = self.scope.arguments.iter().enumerate().find(named) {
+            return Ok(match ty {
+                Type::View(_) => memory(Base::Argument(index), Vec::new(), ty.clone()),
+                Type::Float { .. } => {
+                    return Err(Diagnostic::error(Code::ArgumentPlace, "a floating-point argument cannot be read")
+                        .at(span)
+                        .hint("the kernel does not show vector registers to probes"));
+                }
+                _ => Checked { node: Node::Argument(index), ty: ty.clone(), span: span.clone() },
+            });
+        }
+        let mut known: Vec<&str> = self.scope.arguments.iter().filter_map(|(n, _)| n.as_deref()).collect();
+        known.extend(self.scope.object.and_then(|view| self.scope.definitions.members(view)).unwrap_or_default());
+        known.extend(["tid", "cpu", "return"]);
+        let hint = did_you_mean(name, known.iter().copied()).unwrap_or_else(|| {
+            format!("known here: {}; enum constants only beside a value of their enum", known.join(", "))
+        });
+        Err(Diagnostic::error(Code::PathUnknownName, format!("nothing here is called `{name}`")).at(span).hint(hint))
+    }
+
+    fn member(&self, base: &Expr, name: &Spanned<String>, arrow: bool, span: &Span) -> Result1<Checked> {
+        let base = self.expr(base)?;
+        let (mut memory, view) = match (base.ty.clone(), arrow) {
+            (Type::View(view), false) => (self.place(base)?, view),
+            (Type::Pointer(to), true) if matches!(*to, Type::View(_)) => {
+                let Type::View(view) = *to else { return Err(bug(span)) };
+                (Memory { base: Base::Pointer(Box::new(base)), terms: Vec::new() }, view)
+            }
+            (Type::Object(object), true) => match self.scope.definitions.view_of_object(&object) {
+                Some(view) => (Memory { base: Base::Pointer(Box::new(base)), terms: Vec::new() }, view.to_owned()),
+                None => return Err(bug(span)),
+            },
+            (ty, _) => {
+                let hint = match &ty {
+                    Type::Pointer(to) if matches!(**to, Type::View(_)) => "it is a pointer: write `->`".to_owned(),
+                    Type::View(_) => "it is not a pointer: write `.`".to_owned(),
+                    Type::Pointer(_) => "say what it points to with `as TYPE*`".to_owned(),
+                    _ => "only views, and pointers to them, have members".to_owned(),
+                };
+                let message = format!("`{}` of type {ty} has no member to take this way", base.span.text());
+                return Err(Diagnostic::error(Code::TypeMismatch, message).at(&name.span).hint(hint));
+            }
+        };
+        let Some(ty) = self.scope.definitions.member(&view, name) else {
+            let members = self.scope.definitions.members(&view);
+            let message = format!("no member `{}` in {view}", name.value);
+            let problem = Diagnostic::error(Code::UnknownMember, message).at(&name.span);
+            return Err(match members {
+                Some(members) => {
+                    let hint = did_you_mean(name, members.iter().copied());
+                    problem.hint(hint.unwrap_or_else(|| format!("the view has {}", members.join(", "))))
+                }
+                None => problem.hint(format!("describe it under `types: {view}:`")),
+            });
+        };
+        memory.terms.push(Term::Member { view, member: name.value.clone() });
+        Ok(Checked { node: Node::Memory(memory), ty, span: span.clone() })
+    }
+
+    fn index(&self, base: &Expr, index: &Expr, span: &Span) -> Result1<Checked> {
+        let base = self.expr(base)?;
+        let index = self.number(index)?;
+        let (memory, of) = self.element(base, index, span)?;
+        Ok(Checked { node: Node::Memory(memory), ty: of, span: span.clone() })
+    }
+
+    /// The place of `base[index]`.
+    fn element(&self, base: Checked, index: Checked, span: &Span) -> Result1<(Memory, Type)> {
+        let (mut memory, of, length) = match base.ty.clone() {
+            Type::Array(of, length) => (self.place(base)?, *of, Some(length)),
+            Type::Chars(length) | Type::Hex(length) => {
+                (self.place(base)?, Type::Int { size: 1, signed: false }, Some(length))
+            }
+            Type::Pointer(of) if *of != Type::Void => {
+                (Memory { base: Base::Pointer(Box::new(base)), terms: Vec::new() }, *of, None)
+            }
+            ty => {
+                let message = format!("`{}` of type {ty} cannot be indexed", base.span.text());
+                return Err(Diagnostic::error(Code::TypeMismatch, message)
+                    .at(span)
+                    .hint("only arrays and typed pointers have elements; `as TYPE[…]` gives a pointer a type"));
+            }
+        };
+        let mut bound = length;
+        if let (Node::Int(at), Some(length)) = (&index.node, length) {
+            if u64::try_from(*at).map_or(true, |at| at >= length) {
+                let message = format!("index {at} is outside the {length} elements of `{of}[{length}]`");
+                return Err(Diagnostic::error(Code::IndexOutOfBounds, message).at(&index.span));
+            }
+            bound = None;
+        }
+        memory.terms.push(Term::Element { of: of.clone(), index: Box::new(index), bound });
+        Ok((memory, of))
+    }
+
+    fn slice(&self, base: &Expr, bounds: &Bounds<'_>, span: &Span) -> Result1<Checked> {
+        // `pointer as i32[.. n]`: elements of that type behind the pointer.
+        let base = match &base.kind {
+            ExprKind::Cast { base: inner, ty } if fixed_size(ty).is_some() || matches!(**ty, Type::Pointer(_)) => {
+                let inner = self.expr(inner)?;
+                let pointer = Type::Pointer(Box::new(ty.value.clone()));
+                if is_address(&inner.ty) { Checked { ty: pointer, ..inner } } else { self.expr(base)? }
+            }
+            _ => self.expr(base)?,
+        };
+        let length = match &base.ty {
+            Type::Array(_, length) => Some(*length),
+            _ => None,
+        };
+        let from = match bounds.from {
+            Some(from) => self.number(from)?,
+            None => Checked { node: Node::Int(0), ty: NUMBER, span: span.clone() },
+        };
+        let first = match from.node {
+            Node::Int(first) => u64::try_from(first).ok(),
+            _ => None,
+        };
+        let to = bounds.to.map(|to| self.number(to)).transpose()?;
+        let start_index = from.clone();
+        let (start, of) = self.element(base, start_index, span)?;
+        if fixed_size(&of).is_none() {
+            let message = format!("a slice of {of} cannot be recorded");
+            return Err(Diagnostic::error(Code::NotAField, message).at(span).hint("take a member of its elements"));
+        }
+        // Both ends known: an array of fixed length.
+        let last = match (&to, length) {
+            (Some(Checked { node: Node::Int(last), .. }), _) => u64::try_from(*last).ok(),
+            (None, Some(length)) if !bounds.until_null => Some(length),
+            _ => None,
+        };
+        if let (Some(first), Some(last), None) = (first, last, bounds.max) {
+            return fixed_slice(start, of, first..last, length, span);
+        }
+        let Some(max) = bounds.max.map(|max| max.value).or_else(|| Some(length?.saturating_sub(first.unwrap_or(0))))
+        else {
+            return Err(Diagnostic::error(Code::Unbounded, "the number of elements has no bound")
+                .at(span)
+                .hint("add `max N`: no more than N elements are then read"));
+        };
+        within_limit(max, bounds.max.map_or(span, |max| &max.span))?;
+        let count = match (to, bounds.until_null) {
+            (_, true) => None,
+            (Some(to), false) => Some(Box::new(difference(to, from))),
+            (None, false) => {
+                Some(Box::new(Checked { node: Node::Int(max.cast_signed()), ty: NUMBER, span: span.clone() }))
+            }
+        };
+        Ok(Checked { node: Node::Slice { start, count, max }, ty: of, span: span.clone() })
+    }
+
+    fn cast(&self, base: &Expr, ty: &Spanned<Type>, span: &Span) -> Result1<Checked> {
+        let base = self.expr(base)?;
+        let aggregate = matches!(ty.value, Type::Array(..) | Type::View(_) | Type::Chars(_) | Type::Hex(_));
+        let scalar = |t: &Type| is_integer(t) || is_address(t);
+        if aggregate && is_address(&base.ty) {
+            let memory = Memory { base: Base::Pointer(Box::new(base)), terms: Vec::new() };
+            return Ok(Checked { node: Node::Memory(memory), ty: ty.value.clone(), span: span.clone() });
+        }
+        if aggregate && matches!(base.node, Node::Memory(_)) && !scalar(&base.ty) {
+            return Ok(Checked { ty: ty.value.clone(), span: span.clone(), ..base });
+        }
+        let fits = match &ty.value {
+            Type::Object(_) | Type::Pointer(_) | Type::CStr(_) => {
+                is_address(&base.ty) || matches!(base.ty, Type::Int { size: 8, .. })
+            }
+            to => is_integer(to) && scalar(&base.ty),
+        };
+        if !fits {
+            let message = format!("`{}` of type {} cannot be seen as {}", base.span.text(), base.ty, ty.value);
+            return Err(Diagnostic::error(Code::TypeMismatch, message).at(span));
+        }
+        // A value keeps its bits; what is stored narrower than it is seen as is read first.
+        let narrower = fixed_size(&base.ty) < fixed_size(&ty.value);
+        let node = match base.node {
+            node @ (Node::Memory(_) | Node::Slice { .. }) if narrower => {
+                let read = Checked { node, ty: base.ty, span: base.span };
+                Node::Unary(
+                    UnaryOp::Negate,
+                    Box::new(Checked {
+                        node: Node::Unary(UnaryOp::Negate, Box::new(read)),
+                        ty: NUMBER,
+                        span: span.clone(),
+                    }),
+                )
+            }
+            node => node,
+        };
+        Ok(Checked { node, ty: ty.value.clone(), span: span.clone() })
+    }
+
+    fn binary(&self, op: BinaryOp, left: &Expr, right: &Expr, span: &Span) -> Result1<Checked> {
+        let (left, right) = self.sides(left, right)?;
+        let addresses = is_address(&left.ty) || is_address(&right.ty);
+        if addresses && !is_comparison(op) && !matches!(op, BinaryOp::And | BinaryOp::Or) {
+            return Err(Diagnostic::error(Code::TypeMismatch, "addresses can only be compared")
+                .at(span)
+                .hint("write `pointer[n]` for the n-th element; cast with `as u64` to reckon with the bits"));
+        }
+        if matches!(op, BinaryOp::Div | BinaryOp::Rem) && right.node == Node::Int(0) {
+            return Err(Diagnostic::error(Code::ConstantCondition, "division by zero").at(span));
+        }
+        if let Some(always) = decided(op, &left, &right) {
+            let message = format!("this is always {always}, whatever the target does");
+            return Err(Diagnostic::error(Code::ConstantCondition, message)
+                .at(span)
+                .hint(format!("the left side is of type {}, the right side of type {}", left.ty, right.ty)));
+        }
+        Ok(Checked { node: Node::Binary(op, Box::new(left), Box::new(right)), ty: NUMBER, span: span.clone() })
+    }
+
+    /// Both sides; a bare name beside a value of an enumeration is one of its constants.
+    fn sides(&self, left: &Expr, right: &Expr) -> Result1<(Checked, Checked)> {
+        let bare = |e: &Expr| match &e.kind {
+            ExprKind::Name(name) => Some(name.clone()),
+            _ => None,
+        };
+        let constant = |of: &Checked, e: &Expr| match (&of.ty, bare(e)) {
+            (Type::Enum(enumeration), Some(name)) => Some(Checked {
+                node: Node::Constant { enumeration: enumeration.clone(), name },
+                ty: of.ty.clone(),
+                span: e.span.clone(),
+            }),
+            _ => None,
+        };
+        match (self.number(left), self.number(right)) {
+            (Ok(left), Ok(right)) => Ok((left, right)),
+            (Ok(left), Err(problem)) => {
+                let right = constant(&left, right).ok_or(problem)?;
+                Ok((left, right))
+            }
+            (Err(problem), Ok(right)) => {
+                let left = constant(&right, left).ok_or(problem)?;
+                Ok((left, right))
+            }
+            (Err(problem), Err(_)) => Err(problem),
+        }
+    }
+
+    /// An expression whose value fits in a register.
+    fn number(&self, expr: &Expr) -> Result1<Checked> {
+        let checked = self.expr(expr)?;
+        let is_value = is_integer(&checked.ty) || is_address(&checked.ty);
+        if !is_value || matches!(checked.node, Node::Slice { .. } | Node::Match(_)) {
+            let message = format!("`{}` of type {} is not a number", expr.span.text(), checked.ty);
+            return Err(Diagnostic::error(Code::TypeMismatch, message).at(&expr.span));
+        }
+        Ok(checked)
+    }
+
+    /// The place that an aggregate is stored at.
+    fn place(&self, checked: Checked) -> Result1<Memory> {
+        match checked.node {
+            Node::Memory(memory) => Ok(memory),
+            _ => Err(bug(&checked.span)),
+        }
+    }
+}
+
+struct Bounds<'e> {
+    from: Option<&'e Expr>,
+    to: Option<&'e Expr>,
+    max: Option<&'e Spanned<u64>>,
+    until_null: bool,
+}
+
+fn bug(span: &Span) -> Diagnostic {
+    Diagnostic::error(Code::Bug, "the type checker lost track of this").at(span)
+}
+
+fn within_limit(elements: u64, span: &Span) -> Result1<()> {
+    if (1..=MAX_ELEMENTS).contains(&elements) {
+        return Ok(());
+    }
+    let message = format!("{elements} elements; a field holds from 1 to {MAX_ELEMENTS}");
+    Err(Diagnostic::error(Code::Unbounded, message).at(span))
+}
+
+fn fixed_slice(
+    start: Memory,
+    of: Type,
+    range: std::ops::Range<u64>,
+    length: Option<u64>,
+    span: &Span,
+) -> Result1<Checked> {
+    if range.start >= range.end || length.is_some_and(|length| range.end > length) {
+        let whole = length.map_or_else(|| of.to_string(), |n| format!("{of}[{n}]"));
+        let message = format!("{}..{} is not a stretch of {whole}", range.start, range.end);
+        return Err(Diagnostic::error(Code::IndexOutOfBounds, message).at(span));
+    }
+    let count = range.end - range.start;
+    within_limit(count, span)?;
+    Ok(Checked { node: Node::Memory(start), ty: Type::Array(Box::new(of), count), span: span.clone() })
+}
+
+fn difference(to: Checked, from: Checked) -> Checked {
+    if from.node == Node::Int(0) {
+        return to;
+    }
+    let span = from.span.to(&to.span);
+    Checked { node: Node::Binary(BinaryOp::Sub, Box::new(to), Box::new(from)), ty: NUMBER, span }
+}
+
+fn is_comparison(op: BinaryOp) -> bool {
+    matches!(op, BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge | BinaryOp::Eq | BinaryOp::Ne)
+}
+
+/// The values an expression can take, by its type.
+fn range(checked: &Checked) -> Option<(i128, i128)> {
+    match (&checked.node, &checked.ty) {
+        (Node::Int(value), _) => Some((i128::from(*value), i128::from(*value))),
+        (Node::Memory(_) | Node::Argument(_) | Node::Return | Node::Tid | Node::Cpu, ty) => match ty {
+            Type::Int { size, signed: true } => Some((-(1 << (size * 8 - 1)), (1 << (size * 8 - 1)) - 1)),
+            Type::Int { size, signed: false } if *size < 8 => Some((0, (1 << (size * 8)) - 1)),
+            Type::Bool => Some((0, 1)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether the types alone decide a comparison.
+fn decided(op: BinaryOp, left: &Checked, right: &Checked) -> Option<bool> {
+    let ((a, b), (c, d)) = (range(left)?, range(right)?);
+    let (always_less, never_less) = (b < c, a >= d);
+    match op {
+        BinaryOp::Lt => always_less.then_some(true).or(never_less.then_some(false)),
+        BinaryOp::Ge => always_less.then_some(false).or(never_less.then_some(true)),
+        BinaryOp::Le => (b <= c).then_some(true).or((a > d).then_some(false)),
+        BinaryOp::Gt => (b <= c).then_some(false).or((a > d).then_some(true)),
+        BinaryOp::Eq | BinaryOp::Ne => {
+            let equal = if b < c || d < a { Some(false) } else { (a == b && (a, b) == (c, d)).then_some(true) };
+            equal.map(|equal| equal == (op == BinaryOp::Eq))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,204 @@
+//! Where a function's arguments are at its first instruction: System V x86-64 and AAPCS64.
+//! Sources: "System V Application Binary Interface, AMD64", 3.2.3; "Procedure Call Standard for the Arm 64-bit
+//! Architecture", 6.8.2.
+
+use crate::path::{Signature, Type};
+use crate::target::Arch;
+
+/// A place, packed as `bpf-runtime/call.h` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ArgumentPlace(pub(super) u64);
+
+const IN_REGISTER: u64 = 1;
+const ON_STACK: u64 = 2;
+const STRUCT_ON_STACK: u64 = 3;
+const STRUCT_BY_REFERENCE: u64 = 4;
+const STRUCT_IN_REGISTERS: u64 = 5;
+
+impl ArgumentPlace {
+    fn new(kind: u64, register: u64, second: u64, offset: u64) -> Self {
+        Self(kind | register << 8 | second << 16 | offset << 32)
+    }
+
+    /// The registers it is read from, as DWARF numbers them.
+    pub(super) fn registers(self) -> Vec<u16> {
+        let (first, second) = ((self.0 >> 8 & 0xff) as u16, (self.0 >> 16 & 0xff) as u16);
+        match self.0 & 0xff {
+            IN_REGISTER | STRUCT_BY_REFERENCE => vec![first],
+            STRUCT_IN_REGISTERS => vec![first, second],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Why an argument's place cannot be known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NoPlace {
+    /// The size of this view, passed by value, is in neither the target nor the spec.
+    SizeUnknown(String),
+    /// It is in a vector register, which the kernel does not show.
+    VectorRegister,
+}
+
+/// Integer argument registers, as DWARF numbers them: rdi, rsi, rdx, rcx, r8, r9.
+const X86_64_REGISTERS: &[u64] = &[5, 4, 1, 2, 8, 9];
+const AARCH64_REGISTERS: &[u64] = &[0, 1, 2, 3, 4, 5, 6, 7];
+/// Vector registers for arguments, in both.
+const VECTOR_REGISTERS: usize = 8;
+/// Structs above this size are passed in memory, in both.
+const LARGEST_IN_REGISTERS: u64 = 16;
+
+/// The place of the argument at `index`. `size_of` gives a view's bytes.
+///
+/// # Errors
+/// See [`NoPlace`]; an unknown size matters from the first argument that has it.
+pub(super) fn argument_place(
+    arch: Arch,
+    signature: &Signature,
+    index: usize,
+    size_of: &dyn Fn(&str) -> Option<u64>,
+) -> Result<ArgumentPlace, NoPlace> {
+    let mut registers = match arch {
+        Arch::X86_64 => X86_64_REGISTERS.iter().copied(),
+        Arch::Aarch64 => AARCH64_REGISTERS.iter().copied(),
+    };
+    // A class returned in memory: x86-64 passes its address as a hidden first argument, AAPCS64 in x8.
+    if let (Arch::X86_64, Some(Type::View(view))) = (arch, signature.returns.as_ref().map(|ty| &ty.value)) {
+        if size_of(view).ok_or_else(|| NoPlace::SizeUnknown(view.clone()))? > LARGEST_IN_REGISTERS {
+            registers.next();
+        }
+    }
+    let mut vectors = 0;
+    // Above the return address, where the architecture keeps it on the stack.
+    let mut stack = if arch == Arch::X86_64 { 8 } else { 0 };
+    let mut place = ArgumentPlace(0);
+    for (position, param) in signature.params.iter().enumerate().take(index + 1) {
+        place = match &param.ty.value {
+            Type::Float { .. } => {
+                vectors += 1;
+                if vectors > VECTOR_REGISTERS {
+                    stack += 8;
+                }
+                if position == index {
+                    return Err(NoPlace::VectorRegister);
+                }
+                continue;
+            }
+            Type::View(view) => {
+                let size = size_of(view).ok_or_else(|| NoPlace::SizeUnknown(view.clone()))?;
+                struct_place(arch, size, &mut registers, &mut stack)
+            }
+            _ => match registers.next() {
+                Some(register) => ArgumentPlace::new(IN_REGISTER, register, 0, 0),
+                None => ArgumentPlace::new(ON_STACK, 0, 0, take(&mut stack, 8)),
+            },
+        };
+    }
+    Ok(place)
+}
+
+fn take(stack: &mut u64, bytes: u64) -> u64 {
+    let at = *stack;
+    *stack += bytes.next_multiple_of(8);
+    at
+}
+
+fn struct_place(
+    arch: Arch,
+    size: u64,
+    registers: &mut (impl Iterator<Item = u64> + Clone),
+    stack: &mut u64,
+) -> ArgumentPlace {
+    if size > LARGEST_IN_REGISTERS {
+        if arch == Arch::X86_64 {
+            return ArgumentPlace::new(STRUCT_ON_STACK, 0, 0, take(stack, size));
+        }
+        return match registers.next() {
+            Some(register) => ArgumentPlace::new(STRUCT_BY_REFERENCE, register, 0, 0),
+            None => ArgumentPlace::new(ON_STACK, 0, 0, take(stack, 8)),
+        };
+    }
+    // All of it in registers, or all of it on the stack.
+    let mut ahead = registers.clone();
+    let second = if size > 8 { 2 } else { 1 };
+    let taken: Vec<u64> = ahead.by_ref().take(second).collect();
+    if taken.len() < second {
+        return ArgumentPlace::new(STRUCT_ON_STACK, 0, 0, take(stack, size));
+    }
+    *registers = ahead;
+    ArgumentPlace::new(STRUCT_IN_REGISTERS, taken[0], taken.get(1).copied().unwrap_or(taken[0]), 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diag::{Source, Span};
+    use crate::path::{Place, parse_attach};
+    use std::sync::Arc;
+
+    fn place(arch: Arch, text: &str, index: usize) -> Result<ArgumentPlace, NoPlace> {
+        let span = Span::new(&Arc::new(Source { name: "t".into(), text: text.into() }), 0..text.len());
+        let Place::Function { signature, .. } = parse_attach(text, &span).unwrap().place else { panic!() };
+        let size = |view: &str| match view {
+            "batch" => Some(56),
+            "pair" => Some(16),
+            "tiny" => Some(8),
+            _ => None,
+        };
+        argument_place(arch, &signature, index, &size)
+    }
+
+    #[test]
+    fn integers_come_in_registers_then_on_the_stack() {
+        let text = "m:f(void* a, i32 b, i64 c, u8 d, void* e, void* f, void* g, void* h)";
+        let x86: Vec<_> = (0..8).map(|i| place(Arch::X86_64, text, i).unwrap()).collect();
+        let registers: Vec<_> = x86[..6].iter().flat_map(|p| p.registers()).collect();
+        assert_eq!(registers, [5, 4, 1, 2, 8, 9]);
+        assert_eq!((x86[6].0, x86[7].0), (ON_STACK | 8 << 32, ON_STACK | 16 << 32));
+        assert_eq!(place(Arch::Aarch64, text, 7).unwrap().registers(), [7]);
+    }
+
+    #[test]
+    fn large_structs_are_on_the_stack_or_by_reference() {
+        let text = "m:f(void* ctx, batch b, i32 after)";
+        assert_eq!(place(Arch::X86_64, text, 1).unwrap().0, STRUCT_ON_STACK | 8 << 32);
+        assert_eq!(place(Arch::X86_64, text, 2).unwrap().registers(), [4]);
+        assert_eq!(place(Arch::Aarch64, text, 1).unwrap().0, STRUCT_BY_REFERENCE | 1 << 8);
+        assert_eq!(place(Arch::Aarch64, text, 2).unwrap().registers(), [2]);
+    }
+
+    #[test]
+    fn small_structs_take_one_or_two_registers() {
+        assert_eq!(place(Arch::X86_64, "m:f(pair p, i32 after)", 0).unwrap().registers(), [5, 4]);
+        assert_eq!(place(Arch::X86_64, "m:f(pair p, i32 after)", 1).unwrap().registers(), [1]);
+        assert_eq!(place(Arch::Aarch64, "m:f(tiny p, i32 after)", 1).unwrap().registers(), [1]);
+    }
+
+    #[test]
+    fn a_struct_that_finds_one_register_left_goes_to_the_stack_whole() {
+        let text = "m:f(i32 a, i32 b, i32 c, i32 d, i32 e, pair p, i32 last)";
+        assert_eq!(place(Arch::X86_64, text, 5).unwrap().0, STRUCT_ON_STACK | 8 << 32);
+        assert_eq!(place(Arch::X86_64, text, 6).unwrap().registers(), [9]);
+    }
+
+    #[test]
+    fn a_result_in_memory_shifts_the_arguments_on_x86_64_only() {
+        assert_eq!(place(Arch::X86_64, "m:f(this) -> batch", 0).unwrap().registers(), [4]);
+        assert_eq!(place(Arch::Aarch64, "m:f(this) -> batch", 0).unwrap().registers(), [0]);
+    }
+
+    #[test]
+    fn vector_registers_are_counted_apart_and_cannot_be_read() {
+        assert_eq!(place(Arch::X86_64, "m:f(f32 x, void* p)", 1).unwrap().registers(), [5]);
+        assert_eq!(place(Arch::X86_64, "m:f(f32 x, void* p)", 0), Err(NoPlace::VectorRegister));
+    }
+
+    #[test]
+    fn an_unknown_size_is_an_error_from_there_on() {
+        assert_eq!(
+            place(Arch::X86_64, "m:f(void* a, mystery m, i32 b)", 2),
+            Err(NoPlace::SizeUnknown("mystery".into()))
+        );
+        assert!(place(Arch::X86_64, "m:f(void* a, mystery m, i32 b)", 0).is_ok());
+    }
+}

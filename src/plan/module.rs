@@ -1,0 +1,57 @@
+//! Which of a target's files a module is.
+
+use crate::path::{NamePattern, Place};
+use crate::spec::Probeset;
+use crate::target::Target;
+
+/// What a module's name stands for on a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ModuleFiles {
+    /// These files.
+    Found(Vec<usize>),
+    /// No file matches, none defines its functions.
+    NotFound,
+    /// No file matches, and several define its functions.
+    Ambiguous(Vec<usize>),
+}
+
+/// Finds a module: the files that the first fruitful glob matches; else the only file that defines its functions.
+pub(super) fn find(probeset: &Probeset, module: &str, target: &dyn Target) -> ModuleFiles {
+    let globs = probeset.modules.get(module).map_or(&[][..], |m| &m.globs);
+    for glob in globs {
+        let found = matching(&glob.value, target);
+        if !found.is_empty() {
+            return ModuleFiles::Found(found);
+        }
+    }
+    let functions = named_functions(probeset, module);
+    let defines = |file: &usize| functions.iter().any(|pattern| !target.functions(*file, pattern).is_empty());
+    let candidates: Vec<usize> = (0..target.files().len()).filter(defines).collect();
+    match candidates.len() {
+        0 => ModuleFiles::NotFound,
+        1 => ModuleFiles::Found(candidates),
+        _ => ModuleFiles::Ambiguous(candidates),
+    }
+}
+
+fn matching(glob: &str, target: &dyn Target) -> Vec<usize> {
+    let pattern = NamePattern(glob.to_owned()).to_regex();
+    let Ok(regex) = regex::Regex::new(&pattern) else { return Vec::new() };
+    let files = target.files().iter().enumerate();
+    files.filter(|(_, file)| regex.is_match(&file.name)).map(|(index, _)| index).collect()
+}
+
+/// The functions of a module that attach points name outright: a glob could match anything anywhere.
+fn named_functions(probeset: &Probeset, module: &str) -> Vec<NamePattern> {
+    let points = probeset.probes.values().flat_map(|probe| &probe.at);
+    let mut patterns: Vec<NamePattern> = points
+        .filter_map(|at| match &at.place {
+            Place::Function { module: of, pattern, .. } if of.value == module && !pattern.is_glob() => {
+                Some(pattern.value.clone())
+            }
+            _ => None,
+        })
+        .collect();
+    patterns.dedup();
+    patterns
+}

@@ -1,0 +1,350 @@
+//! A plan on a target: the sites of its programs and the values of its constants.
+
+use super::abi::argument_place;
+use super::model::{PlacedSite, Placement, ProbePlan, Program, ProgramKind, RelocationKind, Unplaced};
+use super::module::{ModuleFiles, find};
+use super::relocate::Relocator;
+use super::site::{self, Needs};
+use crate::diag::{Code, Diagnostic, Diagnostics, did_you_mean};
+use crate::path::{NamePattern, Place};
+use crate::spec::{Probeset, Role};
+use crate::target::{Function, Target};
+use crate::trace::{FieldType, ModuleInfo, Site};
+use indexmap::IndexMap;
+
+/// Most functions that one probe may be at.
+const MAX_SITES_PER_PROBE: usize = 2048;
+
+/// Places a plan: for each probe the first of its alternatives that the target has.
+///
+/// # Errors
+/// Every problem, where one is an error: a member the target has not got, or of another type, an ambiguous module, too
+/// many functions. A probe without a site is no error here: its file may be mapped later; see [`Placement::unplaced`].
+pub fn place(
+    plan: &ProbePlan,
+    probeset: &Probeset,
+    target: &dyn Target,
+) -> Result<(Placement, Diagnostics), Diagnostics> {
+    let (placement, problems) = survey(plan, probeset, target);
+    problems.finish(placement)
+}
+
+/// The same for those who want to see what could be placed beside what could not.
+pub fn survey(plan: &ProbePlan, probeset: &Probeset, target: &dyn Target) -> (Placement, Diagnostics) {
+    let mut placer = Placer {
+        plan,
+        probeset,
+        target,
+        modules: IndexMap::new(),
+        placement: Placement::default(),
+        files: Vec::new(),
+        problems: Diagnostics::new(),
+    };
+    let mut roots: IndexMap<&str, Vec<usize>> = IndexMap::new();
+    for (index, program) in plan.programs.iter().enumerate() {
+        roots.entry(program.probes.first().map_or("", String::as_str)).or_default().push(index);
+    }
+    for (root, alternatives) in roots {
+        placer.probe(root, &alternatives);
+    }
+    placer.step_group();
+    placer.values();
+    (placer.placement, placer.problems)
+}
+
+struct Placer<'a> {
+    plan: &'a ProbePlan,
+    probeset: &'a Probeset,
+    target: &'a dyn Target,
+    modules: IndexMap<String, ModuleFiles>,
+    placement: Placement,
+    /// Files with a site, each as the placement's modules number them.
+    files: Vec<usize>,
+    problems: Diagnostics,
+}
+
+impl<'a> Placer<'a> {
+    /// Places the first alternative that has a function.
+    fn probe(&mut self, root: &str, alternatives: &[usize]) {
+        let mut reasons: Vec<Diagnostic> = Vec::new();
+        for index in alternatives {
+            let program = &self.plan.programs[*index];
+            if program.kind == ProgramKind::Tracepoint {
+                return;
+            }
+            match self.alternative(*index, program) {
+                Ok(0) => {}
+                Ok(_) => return,
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        let optional = self.probeset.probes.get(root).is_some_and(|probe| probe.optional);
+        let problem = reasons
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| Diagnostic::error(Code::FunctionNotFound, format!("`{root}` has no attach point")));
+        self.placement.unplaced.push(Unplaced { probe: root.to_owned(), required: !optional, problem });
+    }
+
+    /// The number of sites found; why there is none.
+    fn alternative(&mut self, index: usize, program: &'a Program) -> Result<usize, Diagnostic> {
+        let Place::Function { module, pattern, .. } = &program.place else {
+            return Err(Diagnostic::error(Code::NotSupportedYet, "this kind of attach point has no sites yet")
+                .at(&program.span));
+        };
+        let files = self.module(module).clone();
+        let files = match files {
+            ModuleFiles::Found(files) => files,
+            ModuleFiles::NotFound => return Err(self.module_not_found(module, program)),
+            ModuleFiles::Ambiguous(files) => {
+                let problem = self.module_ambiguous(module, &files, program);
+                self.problems.push(problem.clone());
+                return Err(problem);
+            }
+        };
+        let found: Vec<(usize, Function)> = files
+            .iter()
+            .flat_map(|file| self.target.functions(*file, pattern).into_iter().map(|function| (*file, function)))
+            .collect();
+        if found.is_empty() {
+            return Err(self.function_not_found(pattern, &files, program));
+        }
+        if found.len() > MAX_SITES_PER_PROBE {
+            let message = format!(
+                "`{}` is {} functions; a probe is at {MAX_SITES_PER_PROBE} at most",
+                pattern.value,
+                found.len()
+            );
+            let problem =
+                Diagnostic::error(Code::TooManySites, message).at(&program.span).hint("make the pattern narrower");
+            self.problems.push(problem.clone());
+            return Err(problem);
+        }
+        if let Some(file) = files.iter().find_map(|f| self.target.files().get(*f).filter(|f| f.arch != self.plan.arch))
+        {
+            let message = format!("{} is for {}, the program for {}", file.path.display(), file.arch, self.plan.arch);
+            let problem = Diagnostic::error(Code::WrongArchitecture, message).hint("give `--arch`, or another target");
+            self.problems.push(problem.clone());
+            return Err(problem);
+        }
+        let needs = self.needs(index, program, &files)?;
+        let count = found.len();
+        for (file, function) in found {
+            self.site(index, program, file, function, &needs);
+        }
+        Ok(count)
+    }
+
+    fn module(&mut self, name: &str) -> &ModuleFiles {
+        let (probeset, target) = (self.probeset, self.target);
+        self.modules.entry(name.to_owned()).or_insert_with(|| find(probeset, name, target))
+    }
+
+    /// The registers that the program's expressions read, so that the site can be chosen before they change.
+    fn needs(&self, index: usize, program: &Program, files: &[usize]) -> Result<Needs, Diagnostic> {
+        let relocator = Relocator::new(self.plan, self.probeset, self.target, files.to_vec());
+        let mut needs = Needs { registers: Vec::new(), returns: program.kind == ProgramKind::Span };
+        let Some(signature) = program.signature() else { return Ok(needs) };
+        let size_of = |view: &str| relocator.size_of(view);
+        for relocation in program.relocations.iter().filter_map(|r| self.plan.relocations.get(*r)) {
+            let RelocationKind::Argument { program: of, argument } = relocation.what else { continue };
+            if of == index {
+                // The same problem is said, with its hint, when the value is filled in.
+                if let Ok(place) = argument_place(self.plan.arch, signature, argument, &size_of) {
+                    needs.registers.extend(place.registers());
+                }
+            }
+        }
+        Ok(needs)
+    }
+
+    fn site(&mut self, index: usize, program: &Program, file: usize, function: Function, needs: &Needs) {
+        let Ok(id) = u16::try_from(self.placement.sites.len()) else { return };
+        let Some(of) = self.target.files().get(file) else { return };
+        let length = usize::try_from(function.size).unwrap_or(usize::MAX).clamp(16, site::MAX_CODE);
+        let code = self.target.code(file, function.file_offset, length);
+        let extra = match &program.place {
+            Place::Function { offset, .. } => *offset,
+            _ => 0,
+        };
+        let chosen = site::choose(self.plan.arch, &code, needs);
+        // A place that the spec gives by itself is taken as it is.
+        let chosen = if extra > 0 { site::Chosen { offset: extra, stack_moved: 0, ..chosen } } else { chosen };
+        if chosen.cost_ns.is_some_and(|cost| cost > site::DEAR_NS) {
+            let message = format!(
+                "`{}` is probed at `{}`, some {} µs a hit: nothing cheaper comes before its arguments move",
+                function.name,
+                chosen.instruction,
+                chosen.cost_ns.unwrap_or_default() / 1000
+            );
+            self.problems.push(Diagnostic::note(Code::CostlySite, message).at(&program.span));
+        }
+        let module = self.module_number(file, program);
+        self.placement.sites.push(PlacedSite {
+            site: Site {
+                id,
+                probes: program.probes.clone(),
+                alternative: program.alternative,
+                module,
+                function: function.name,
+                file_offset: function.file_offset + chosen.offset,
+                function_offset: chosen.offset,
+                instruction: chosen.instruction,
+                captures: function.captures,
+            },
+            program: index,
+            path: of.path.clone(),
+            cookie: u64::from(id) | u64::from(chosen.stack_moved) << 16,
+            cost_ns: chosen.cost_ns,
+        });
+    }
+
+    fn module_number(&mut self, file: usize, program: &Program) -> usize {
+        if let Some(number) = self.files.iter().position(|f| *f == file) {
+            return number;
+        }
+        let name = match &program.place {
+            Place::Function { module, .. } => module.value.clone(),
+            _ => String::new(),
+        };
+        if let Some(file) = self.target.files().get(file) {
+            self.placement.modules.push(ModuleInfo {
+                name,
+                path: file.path.display().to_string(),
+                build_id: file.build_id.clone(),
+                size: file.size,
+            });
+        }
+        self.files.push(file);
+        self.files.len() - 1
+    }
+
+    /// Steps are what everything is counted by: without any of their probes a recording says nothing.
+    fn step_group(&mut self) {
+        let is_step = |probe: &str| self.probeset.probes.get(probe).is_some_and(|p| p.role.value == Role::Step);
+        let placed = self.placement.sites.iter().flat_map(|s| &s.site.probes).any(|probe| is_step(probe));
+        if placed {
+            return;
+        }
+        for unplaced in self.placement.unplaced.iter_mut().filter(|u| is_step(&u.probe)) {
+            unplaced.required = true;
+            let reason = std::mem::replace(
+                &mut unplaced.problem,
+                Diagnostic::error(Code::GroupNotAttached, "no probe of role `step` has a site on this target"),
+            );
+            unplaced.problem.span = reason.span;
+            unplaced.problem.hint = reason.hint;
+            unplaced.problem.notes.push(reason.message);
+        }
+    }
+
+    /// Values of what the placed programs use, and names of the enumerations that records carry.
+    fn values(&mut self) {
+        let mut files = self.files.clone();
+        // Types are described in any file of the modules, not only in those with a site.
+        for (_, module) in &self.modules {
+            if let ModuleFiles::Found(found) = module {
+                files.extend(found.iter().filter(|f| !self.files.contains(f)));
+            }
+        }
+        files.dedup();
+        let relocator = Relocator::new(self.plan, self.probeset, self.target, files);
+        let mut wanted: Vec<usize> = self
+            .placement
+            .sites
+            .iter()
+            .filter_map(|site| self.plan.programs.get(site.program))
+            .flat_map(|program| program.relocations.iter().copied())
+            .collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        for relocation in wanted.into_iter().filter_map(|index| self.plan.relocations.get(index)) {
+            match relocator.value(relocation) {
+                Ok(value) => self.placement.values.push(value),
+                Err(problem) if self.problems.0.contains(&problem) => {}
+                Err(problem) => self.problems.push(problem),
+            }
+        }
+        if self.placement.sites.is_empty() {
+            return;
+        }
+        for name in enumerations(self.plan) {
+            match relocator.enumeration(&name) {
+                Some((constants, _)) => {
+                    self.placement.enums.insert(name, constants);
+                }
+                None => self.problems.push(
+                    Diagnostic::warning(
+                        Code::LayoutUnknown,
+                        format!("the constants of enum {name} have no names here"),
+                    )
+                    .hint("they are shown as numbers; write them under `enums:` to name them"),
+                ),
+            }
+        }
+    }
+
+    // ---- why not -------------------------------------------------------------------------------------------------
+
+    fn module_not_found(&self, module: &str, program: &Program) -> Diagnostic {
+        let globs = self
+            .probeset
+            .modules
+            .get(module)
+            .map_or_else(Vec::new, |m| m.globs.iter().map(|glob| glob.value.clone()).collect::<Vec<_>>());
+        let message = format!("no file of the target is the module `{module}` ({})", globs.join(", "));
+        Diagnostic::error(Code::ModuleNotFound, message)
+            .at(&program.span)
+            .hint("give the target that has the engine, or add its file name under `modules:`")
+    }
+
+    fn module_ambiguous(&self, module: &str, files: &[usize], program: &Program) -> Diagnostic {
+        let message = format!("{} files define the functions of module `{module}`", files.len());
+        let problem = Diagnostic::error(Code::ModuleAmbiguous, message)
+            .at(&program.span)
+            .hint("name the one that is meant under `modules:`");
+        files
+            .iter()
+            .filter_map(|f| self.target.files().get(*f))
+            .fold(problem, |problem, file| problem.with_note(file.path.display().to_string()))
+    }
+
+    fn function_not_found(&self, pattern: &NamePattern, files: &[usize], program: &Program) -> Diagnostic {
+        let names: Vec<&str> =
+            files.iter().filter_map(|f| self.target.files().get(*f)).map(|f| f.name.as_str()).collect();
+        let message = format!("no function `{pattern}` in {}", names.join(", "));
+        let problem = Diagnostic::error(Code::FunctionNotFound, message).at(&program.span);
+        match self.like(pattern, files) {
+            Some(hint) => problem.hint(hint),
+            None => problem.hint("it may be inlined or stripped; add an alternative to the list under `at:`"),
+        }
+    }
+
+    /// A function with a name near the one that is not there.
+    fn like(&self, pattern: &NamePattern, files: &[usize]) -> Option<String> {
+        if pattern.is_glob() || pattern.0.len() < 4 {
+            return None;
+        }
+        let start: String = pattern.0.chars().take(pattern.0.chars().count() / 2).collect();
+        let near = NamePattern(format!("{start}*"));
+        let functions: Vec<Function> =
+            files.iter().flat_map(|file| self.target.functions(*file, &near)).take(4096).collect();
+        did_you_mean(&pattern.0, functions.iter().map(|f| f.name.as_str()))
+    }
+}
+
+/// The enumerations that records and objects carry values of.
+fn enumerations(plan: &ProbePlan) -> Vec<String> {
+    fn of(ty: &FieldType, into: &mut Vec<String>) {
+        match ty {
+            FieldType::Enum(name) if !into.contains(name) => into.push(name.clone()),
+            FieldType::Array(element, _) | FieldType::List(element, _) => of(element, into),
+            _ => {}
+        }
+    }
+    let mut names = Vec::new();
+    for field in plan.schema.records.iter().flat_map(|r| &r.fields) {
+        of(&field.ty, &mut names);
+    }
+    names
+}

@@ -1,0 +1,568 @@
+//! From a probeset to programs: which probes share one, what each records, and every constant the code will need.
+
+use super::model::{
+    Action, FieldPlan, Level, ObjectPlan, ProbePlan, Program, ProgramKind, Relocation, RelocationKind, Selection, Shape,
+};
+use super::record_layout::{WAITING, builtin, field_type, lay_out};
+use crate::diag::{Code, Diagnostic, Diagnostics, Span};
+use crate::path::{
+    AttachPoint, Base, Checked, Expr, ExprKind, Memory, Node, Place, Scope, Signature, Term, Type, check,
+};
+use crate::spec::{Nested, Probe, Probeset, Role};
+use crate::target::Arch;
+use crate::trace::{BUILTIN, FieldType, RecordKind, RecordType, Schema};
+use indexmap::IndexMap;
+
+/// Frames of a probe with `nested: all`; the same number stands in `bpf-runtime/span.h`.
+const NESTED_FRAMES: u32 = 8;
+
+/// Bytes of a thread's state that spans and records in the making may take: what the kernel grants, less the fixed part.
+const MAX_SPAN_BYTES: u64 = 6 * 1024;
+
+/// Plans the probes that are selected. Every problem of every path is found in one run.
+///
+/// # Errors
+/// Whatever does not type-check, and selections that leave nothing.
+pub fn plan(probeset: &Probeset, selection: &Selection, arch: Arch) -> Result<(ProbePlan, Diagnostics), Diagnostics> {
+    let mut planner = Planner {
+        probeset,
+        selected: Vec::new(),
+        problems: Diagnostics::new(),
+        relocations: IndexMap::new(),
+        program_names: Vec::new(),
+        plan: ProbePlan {
+            arch,
+            programs: Vec::new(),
+            objects: Vec::new(),
+            schema: Schema { records: builtin(), enums: IndexMap::new() },
+            relocations: Vec::new(),
+        },
+    };
+    planner.select(selection);
+    planner.objects();
+    planner.programs();
+    planner.thread_state_fits();
+    planner.finish()
+}
+
+struct Planner<'p> {
+    probeset: &'p Probeset,
+    selected: Vec<&'p Probe>,
+    problems: Diagnostics,
+    relocations: IndexMap<RelocationKind, (String, Span)>,
+    program_names: Vec<String>,
+    plan: ProbePlan,
+}
+
+impl<'p> Planner<'p> {
+    fn select(&mut self, selection: &Selection) {
+        let matches = |globs: &[String], name: &str| globs.iter().any(|glob| glob_matches(glob, name));
+        let wanted = |probe: &&Probe| {
+            let level = match probe.role.value {
+                Role::Step => Level::Step,
+                Role::Graph => Level::Graph,
+                _ => Level::Operator,
+            };
+            level <= selection.level
+                && (selection.only.is_empty() || matches(&selection.only, &probe.name))
+                && !matches(&selection.without, &probe.name)
+        };
+        self.selected = self.probeset.probes.values().filter(wanted).collect();
+        for glob in selection.only.iter().chain(&selection.without) {
+            if !self.probeset.probes.keys().any(|name| glob_matches(glob, name)) {
+                let names: Vec<&str> = self.probeset.probes.keys().map(String::as_str).collect();
+                self.problems.push(
+                    Diagnostic::error(Code::BadArgument, format!("the probeset has no probe `{glob}`"))
+                        .hint(format!("it has {}", names.join(", "))),
+                );
+            }
+        }
+        if self.selected.is_empty() {
+            self.problems.push(Diagnostic::error(Code::BadArgument, "no probe is selected"));
+        }
+    }
+
+    fn is_selected(&self, probe: &str) -> bool {
+        self.selected.iter().any(|p| p.name.value == probe)
+    }
+
+    // ---- objects -------------------------------------------------------------------------------------------------
+
+    fn objects(&mut self) {
+        let probeset = self.probeset;
+        for object in probeset.objects.values() {
+            let scope = Scope {
+                definitions: probeset,
+                arguments: Vec::new(),
+                returns: None,
+                object: Some(object.of.as_str()),
+                captures: 0,
+            };
+            let mut checked = Vec::new();
+            for field in object.fields.values() {
+                let value = check(&field.value, &scope).map_err(Diagnostics::from);
+                let Some(value) = self.problems.keep(value) else { continue };
+                let ty = field_type(&value, probeset).map_err(Diagnostics::from);
+                let Some(ty) = self.problems.keep(ty) else { continue };
+                if matches!(ty, FieldType::List(..)) {
+                    let message = "a list of variable length cannot be part of an object yet";
+                    self.problems.push(
+                        Diagnostic::error(Code::NotSupportedYet, message)
+                            .at(&value.span)
+                            .hint("give both ends, such as `[0..4]`"),
+                    );
+                    continue;
+                }
+                checked.push((field.name.value.clone(), ty, value));
+            }
+            let mut layout = vec![("address".to_owned(), FieldType::Pointer)];
+            layout.extend(checked.iter().map(|(name, ty, _)| (name.clone(), ty.clone())));
+            let Some(record) = self.record(&object.name, &object.name.span, RecordKind::Object, None, layout) else {
+                continue;
+            };
+            let name = object.name.value.clone();
+            let fields = self.field_plans(record, checked);
+            let mut relocations = Vec::new();
+            for field in &fields {
+                self.needs(&field.value, None, &mut relocations);
+            }
+            for kind in [
+                RelocationKind::BlockStart { object: name.clone() },
+                RelocationKind::BlockLength { object: name.clone() },
+            ] {
+                relocations.push(self.relocation(kind, &object.name.span));
+            }
+            self.plan.objects.push(ObjectPlan { name, view: object.of.value.clone(), record, fields, relocations });
+        }
+    }
+
+    fn field_plans(&self, record: usize, checked: Vec<(String, FieldType, Checked)>) -> Vec<FieldPlan> {
+        let layout = &self.plan.schema.records[record];
+        let index = |name: &str| layout.fields.iter().position(|f| f.name == name).unwrap_or_default();
+        checked
+            .into_iter()
+            .map(|(name, _, value)| FieldPlan { index: index(&name), at_return: uses_result(&value), value })
+            .collect()
+    }
+
+    /// Adds a record type, or finds the one that another program's alternative of the same probe has made.
+    fn record(
+        &mut self,
+        name: &str,
+        span: &Span,
+        kind: RecordKind,
+        role: Option<Role>,
+        fields: Vec<(String, FieldType)>,
+    ) -> Option<usize> {
+        let laid_out = lay_out(name, kind, fields).map_err(|problem| Diagnostics::from(problem.at(span)));
+        let record = RecordType { role, ..self.problems.keep(laid_out)? };
+        let is_object = kind == RecordKind::Object;
+        let same = |r: &RecordType| r.name == record.name && (r.kind == RecordKind::Object) == is_object;
+        let spec_records = &self.plan.schema.records[BUILTIN..];
+        if let Some(found) = spec_records.iter().position(same) {
+            if spec_records[found] != record {
+                let message = format!("the alternatives of `{name}` record fields of different types");
+                self.problems.push(
+                    Diagnostic::error(Code::TypeMismatch, message)
+                        .at(span)
+                        .hint("give the arguments that a field reads the same types in each alternative"),
+                );
+                return None;
+            }
+            return Some(BUILTIN + found);
+        }
+        self.plan.schema.records.push(record);
+        Some(self.plan.schema.records.len() - 1)
+    }
+
+    // ---- programs ------------------------------------------------------------------------------------------------
+
+    fn programs(&mut self) {
+        let probeset = self.probeset;
+        for root in probeset.probes.values() {
+            if root.at.iter().any(|at| matches!(at.place, Place::Probe(_))) {
+                continue;
+            }
+            let riders: Vec<&Probe> = self
+                .selected
+                .iter()
+                .copied()
+                .filter(|p| p.name.value == root.name.value || rides(probeset, p, root))
+                .collect();
+            if riders.is_empty() {
+                continue;
+            }
+            for (alternative, at) in root.at.iter().enumerate() {
+                self.program(root, alternative, at, &riders);
+            }
+        }
+    }
+
+    fn program(&mut self, root: &'p Probe, alternative: usize, at: &'p AttachPoint, riders: &[&'p Probe]) {
+        let index = self.plan.programs.len();
+        let tracepoint = matches!(at.place, Place::Tracepoint { .. });
+        if !tracepoint && !matches!(at.place, Place::Function { .. }) {
+            // Said by the spec's checks already; the other alternatives still stand.
+            return;
+        }
+        let name = root.name.value.clone();
+        self.program_names.push(format!("{name}__{alternative}"));
+        let actions: Vec<Action> = riders.iter().filter_map(|probe| self.action(root, probe, at, tracepoint)).collect();
+        let is_call = |action: &Action| matches!(action.shape, Shape::Call { .. });
+        let kind = match tracepoint {
+            true => ProgramKind::Tracepoint,
+            false if actions.iter().any(is_call) => ProgramKind::Span,
+            false => ProgramKind::Entry,
+        };
+        let mut relocations = Vec::new();
+        for action in &actions {
+            let expressions = action.fields.iter().map(|f| &f.value).chain(&action.when).chain(&action.describe);
+            for expression in expressions {
+                self.needs(expression, Some(index), &mut relocations);
+            }
+            for object in self.objects_of(action.record) {
+                relocations.extend_from_slice(&self.plan.objects[object].relocations);
+            }
+        }
+        relocations.sort_unstable();
+        relocations.dedup();
+        self.plan.programs.push(Program {
+            name: format!("{name}__{alternative}"),
+            probes: std::iter::once(name.clone())
+                .chain(riders.iter().map(|p| p.name.value.clone()).filter(|p| *p != name))
+                .collect(),
+            alternative,
+            kind,
+            place: at.place.clone(),
+            span: at.span.clone(),
+            actions,
+            ends: self.ended_by(&name),
+            notes_entry: self.is_waited_from(&name),
+            relocations,
+        });
+    }
+
+    /// Selected probes with an alternative whose spans end at `probe`'s entry.
+    fn ended_by(&self, probe: &str) -> Vec<String> {
+        let ends = |p: &&&Probe| p.at.iter().any(|at| at.until.iter().any(|until| until.value == probe));
+        self.selected.iter().filter(ends).map(|p| p.name.value.clone()).collect()
+    }
+
+    fn is_waited_from(&self, probe: &str) -> bool {
+        let waits = |at: &AttachPoint| at.waiting_from.as_ref().is_some_and(|from| from.value == probe);
+        self.selected.iter().any(|p| p.at.iter().any(waits))
+    }
+
+    /// The objects that a record's fields refer to.
+    fn objects_of(&self, record: usize) -> Vec<usize> {
+        let refers = |object: &ObjectPlan| {
+            self.plan.schema.records[record].fields.iter().any(|f| f.ty == FieldType::Object(object.name.clone()))
+        };
+        (0..self.plan.objects.len()).filter(|i| refers(&self.plan.objects[*i])).collect()
+    }
+
+    fn action(&mut self, root: &Probe, probe: &'p Probe, at: &AttachPoint, tracepoint: bool) -> Option<Action> {
+        let role = probe.role.value;
+        if matches!(role, Role::SchedSwitch | Role::SchedWakeup) {
+            return self.scheduler_action(probe, at, role);
+        }
+        let rides = probe.name.value != root.name.value;
+        let shape = match role {
+            _ if tracepoint => Shape::Instant,
+            // What a function returns is known only when it does: such a mark is the call's span.
+            Role::Mark | Role::Experts if !reads_result(probe) => Shape::Instant,
+            _ if !at.until.is_empty() && !rides => Shape::Until {
+                waiting_from: at
+                    .waiting_from
+                    .as_ref()
+                    .map(|from| from.value.clone())
+                    .filter(|from| self.is_selected(from)),
+            },
+            _ => Shape::Call { frames: if probe.nested == Nested::All { NESTED_FRAMES } else { 1 } },
+        };
+        let signature = match &at.place {
+            Place::Function { signature, .. } => signature.clone(),
+            _ => Signature::default(),
+        };
+        let checked = self.checked_fields(probe, at, &signature, &shape)?;
+        let mut layout: Vec<(String, FieldType)> = checked.iter().map(|(n, ty, _)| (n.clone(), ty.clone())).collect();
+        if probe.at.iter().any(|at| at.waiting_from.is_some()) {
+            layout.push((WAITING.to_owned(), FieldType::Duration));
+        }
+        let has_list = layout.iter().any(|(_, ty)| matches!(ty, FieldType::List(..)));
+        if has_list && shape != Shape::Instant {
+            let message = format!("a list can only be recorded at an instant; `{}` is a span", probe.name.value);
+            self.problems.push(
+                Diagnostic::error(Code::NotSupportedYet, message)
+                    .at(&probe.name.span)
+                    .hint("give the list to a probe of role `mark` or `experts` at `probe X`"),
+            );
+            return None;
+        }
+        let kind = if shape == Shape::Instant { RecordKind::Mark } else { RecordKind::Span };
+        let record = self.record(&probe.name, &probe.name.span, kind, Some(role), layout)?;
+        let before = Scope { returns: None, ..scope_of(self.probeset, at, &signature) };
+        let when = probe.when.as_ref().map(|when| check(when, &before).map_err(Diagnostics::from));
+        let when = when.and_then(|when| self.problems.keep(when));
+        let describe = probe.describe.as_ref().map(|describe| check(describe, &before).map_err(Diagnostics::from));
+        let describe = describe.and_then(|describe| self.problems.keep(describe));
+        let fields = self.field_plans(record, checked);
+        Some(Action { probe: probe.name.value.clone(), role, record, shape, fields, when, describe })
+    }
+
+    fn scheduler_action(&mut self, probe: &Probe, at: &AttachPoint, role: Role) -> Option<Action> {
+        let (event, record) = match role {
+            Role::SchedSwitch => ("sched_switch", 2),
+            _ => ("sched_wakeup", 3),
+        };
+        let fits = matches!(&at.place, Place::Tracepoint { category, name }
+            if category.value == "sched" && name.value == event);
+        if !fits {
+            let message = format!("role {event} needs `at: tracepoint sched:{event}`");
+            self.problems.push(Diagnostic::error(Code::RoleField, message).at(&at.span));
+            return None;
+        }
+        if let Some(field) = probe.fields.values().next() {
+            let message = "the scheduler's events have fields of their own; none can be added yet";
+            self.problems.push(Diagnostic::error(Code::NotSupportedYet, message).at(&field.name.span));
+        }
+        let (when, describe) = (None, None);
+        Some(Action {
+            probe: probe.name.value.clone(),
+            role,
+            record,
+            shape: Shape::Instant,
+            fields: Vec::new(),
+            when,
+            describe,
+        })
+    }
+
+    fn checked_fields(
+        &mut self,
+        probe: &Probe,
+        at: &AttachPoint,
+        signature: &Signature,
+        shape: &Shape,
+    ) -> Option<Vec<(String, FieldType, Checked)>> {
+        let mut found = Vec::new();
+        let mut problems = Diagnostics::new();
+        let mut scope = scope_of(self.probeset, at, signature);
+        if matches!(shape, Shape::Until { .. }) {
+            scope.returns = None;
+        }
+        for field in probe.fields.values() {
+            let value = check(&field.value, &scope)
+                .and_then(|value| if mixes_entry_and_return(&value) { Err(mixed(&value)) } else { Ok(value) })
+                .map_err(Diagnostics::from);
+            let Some(value) = problems.keep(value) else { continue };
+            let ty = field_type(&value, self.probeset).map_err(Diagnostics::from);
+            let Some(ty) = problems.keep(ty) else { continue };
+            found.push((field.name.value.clone(), ty, value));
+        }
+        let failed = problems.has_errors();
+        self.problems.0.extend(problems.0);
+        (!failed).then_some(found)
+    }
+
+    // ---- relocations ---------------------------------------------------------------------------------------------
+
+    fn relocation(&mut self, kind: RelocationKind, span: &Span) -> usize {
+        if let Some(index) = self.relocations.get_index_of(&kind) {
+            return index;
+        }
+        let mut symbol = symbol_of(&kind, |program| self.program_names.get(program).cloned().unwrap_or_default());
+        // Two names may become one when their punctuation is replaced.
+        while self.relocations.values().any(|(other, _)| *other == symbol) {
+            symbol.push('_');
+        }
+        self.relocations.insert(kind, (symbol, span.clone()));
+        self.relocations.len() - 1
+    }
+
+    /// Collects the relocations that an expression's code will use.
+    fn needs(&mut self, checked: &Checked, program: Option<usize>, into: &mut Vec<usize>) {
+        let mut kinds: Vec<(RelocationKind, Span)> = Vec::new();
+        collect(checked, program, &mut kinds);
+        for (kind, span) in kinds {
+            into.push(self.relocation(kind, &span));
+        }
+    }
+
+    // ---- the end -------------------------------------------------------------------------------------------------
+
+    /// All open spans and records in the making live in one thread's state, which the kernel bounds.
+    fn thread_state_fits(&mut self) {
+        let mut bytes = 0_u64;
+        for (index, record) in self.plan.schema.records.iter().enumerate().skip(BUILTIN) {
+            let shapes = self.plan.programs.iter().flat_map(|p| &p.actions).filter(|a| a.record == index);
+            let copies = shapes.map(|a| if let Shape::Call { frames } = a.shape { u64::from(frames) } else { 1 }).max();
+            bytes += (8 + u64::from(record.size) + tail_bytes(record)) * copies.unwrap_or(1);
+        }
+        if bytes > MAX_SPAN_BYTES {
+            let message =
+                format!("the records in the making take {bytes} bytes a thread; the kernel grants {MAX_SPAN_BYTES}");
+            self.problems.push(
+                Diagnostic::error(Code::OutOfRange, message)
+                    .hint("make lists, texts and `nested: all` probes smaller or fewer"),
+            );
+        }
+    }
+
+    fn finish(mut self) -> Result<(ProbePlan, Diagnostics), Diagnostics> {
+        // Alternatives repeat a field's problem; a person wants it once.
+        let mut seen = Vec::new();
+        self.problems.0.retain(|problem| {
+            let new = !seen.contains(problem);
+            if new {
+                seen.push(problem.clone());
+            }
+            new
+        });
+        self.plan.relocations =
+            self.relocations.into_iter().map(|(what, (symbol, span))| Relocation { symbol, what, span }).collect();
+        self.problems.finish(self.plan)
+    }
+}
+
+/// What the fields of a probe at this attach point may use.
+fn scope_of<'s>(probeset: &'s Probeset, at: &AttachPoint, signature: &Signature) -> Scope<'s> {
+    let captures = match &at.place {
+        Place::Function { pattern, .. } => pattern.captures(),
+        Place::Virtual { .. } => 1,
+        _ => 0,
+    };
+    let argument = |p: &crate::path::Param| (p.name.as_ref().map(|n| n.value.clone()), p.ty.value.clone());
+    Scope {
+        definitions: probeset,
+        arguments: signature.params.iter().map(argument).collect(),
+        returns: signature.returns.as_ref().map(|ty| ty.value.clone()),
+        object: None,
+        captures,
+    }
+}
+
+/// Whether `probe` is at `probe X` (of `probe X`…) of `root`.
+fn rides(probeset: &Probeset, probe: &Probe, root: &Probe) -> bool {
+    let mut at = probe;
+    // The spec's checks refuse circles; the bound is for those who call without them.
+    for _ in 0..probeset.probes.len() {
+        let Some(AttachPoint { place: Place::Probe(next), .. }) = at.at.first() else { return false };
+        if next.value == root.name.value {
+            return true;
+        }
+        let Some(next) = probeset.probes.get(&next.value) else { return false };
+        at = next;
+    }
+    false
+}
+
+fn glob_matches(glob: &str, name: &str) -> bool {
+    let pattern = crate::path::NamePattern(glob.to_owned());
+    regex::Regex::new(&pattern.to_regex()).is_ok_and(|regex| regex.is_match(name))
+}
+
+fn tail_bytes(record: &RecordType) -> u64 {
+    let bytes = |ty: &FieldType| match ty {
+        FieldType::List(of, max) => u64::from(of.size()) * u64::from(*max),
+        _ => 0,
+    };
+    record.fields.iter().map(|field| bytes(&field.ty)).sum()
+}
+
+fn any(checked: &Checked, test: &dyn Fn(&Node) -> bool) -> bool {
+    let mut found = false;
+    checked.visit(&mut |part| found |= test(&part.node));
+    found
+}
+
+fn uses_result(checked: &Checked) -> bool {
+    any(checked, &|node| matches!(node, Node::Return))
+}
+
+fn reads_result(probe: &Probe) -> bool {
+    fn within(expr: &Expr) -> bool {
+        match &expr.kind {
+            ExprKind::Return => true,
+            ExprKind::Member { base, .. } | ExprKind::All { base } | ExprKind::Matches { base, .. } => within(base),
+            ExprKind::Cast { base, .. } | ExprKind::Slice { base, .. } => within(base),
+            ExprKind::Index { base, index } => within(base) || within(index),
+            ExprKind::Unary { operand, .. } => within(operand),
+            ExprKind::Binary { left, right, .. } => within(left) || within(right),
+            ExprKind::Conditional { condition, then, otherwise } => {
+                [condition, then, otherwise].iter().any(|e| within(e))
+            }
+            _ => false,
+        }
+    }
+    probe.fields.values().any(|field| within(&field.value))
+}
+
+fn mixes_entry_and_return(checked: &Checked) -> bool {
+    let entry = |node: &Node| matches!(node, Node::Argument(_) | Node::Memory(Memory { base: Base::Argument(_), .. }));
+    uses_result(checked) && any(checked, &entry)
+}
+
+fn mixed(checked: &Checked) -> Diagnostic {
+    Diagnostic::error(Code::NotSupportedYet, "arguments and the result cannot be used together yet")
+        .at(&checked.span)
+        .hint("the arguments' registers are gone when the function returns; record both as fields of their own")
+}
+
+fn collect(checked: &Checked, program: Option<usize>, into: &mut Vec<(RelocationKind, Span)>) {
+    checked.visit(&mut |part| {
+        let span = part.span.clone();
+        let argument = |argument: usize| program.map(|program| RelocationKind::Argument { program, argument });
+        match &part.node {
+            Node::Constant { enumeration, name } => {
+                let kind = RelocationKind::Constant { enumeration: enumeration.clone(), name: name.clone() };
+                into.push((kind, span));
+            }
+            Node::Argument(index) => into.extend(argument(*index).map(|kind| (kind, span))),
+            Node::Memory(memory) | Node::Slice { start: memory, .. } => {
+                if let Base::Argument(index) = memory.base {
+                    into.extend(argument(index).map(|kind| (kind, span.clone())));
+                }
+                for term in &memory.terms {
+                    match term {
+                        Term::Member { view, member } => {
+                            let kind = RelocationKind::Offset { view: view.clone(), member: member.clone() };
+                            into.push((kind, span.clone()));
+                        }
+                        Term::Element { of, .. } => {
+                            into.extend(view_within(of).map(|view| (RelocationKind::Size { view }, span.clone())));
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    });
+}
+
+/// The view whose size an element's size depends on.
+fn view_within(ty: &Type) -> Option<String> {
+    match ty {
+        Type::View(view) => Some(view.clone()),
+        Type::Array(of, _) => view_within(of),
+        _ => None,
+    }
+}
+
+/// A name that tells a reader of the C what the constant is; an argument's carries its program's name.
+fn symbol_of(kind: &RelocationKind, program_name: impl Fn(usize) -> String) -> String {
+    let identifier =
+        |name: &str| name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>();
+    match kind {
+        RelocationKind::Offset { view, member } => format!("offset_of_{}__{}", identifier(view), identifier(member)),
+        RelocationKind::Size { view } => format!("size_of_{}", identifier(view)),
+        RelocationKind::Constant { enumeration, name } => {
+            format!("constant_{}__{}", identifier(enumeration), identifier(name))
+        }
+        RelocationKind::Argument { program, argument } => {
+            format!("place_of_{}__argument_{argument}", program_name(*program))
+        }
+        RelocationKind::BlockStart { object } => format!("first_byte_of_{object}"),
+        RelocationKind::BlockLength { object } => format!("bytes_of_{object}"),
+    }
+}

@@ -1,0 +1,133 @@
+//! Layouts of records: computed here once; the generated C asserts them, the trace's schema carries them, the decoder
+//! reads by them.
+
+use crate::diag::{Code, Diagnostic};
+use crate::path::{Checked, Definitions, Node, Type};
+use crate::trace::{FieldLayout, FieldType, HEADER_SIZE, MAX_FIELDS, RecordKind, RecordType};
+
+/// The name of the field that `waiting from` adds: nanoseconds of the span after that probe's last entry.
+pub const WAITING: &str = "waiting";
+
+/// The record types that every trace has, as `bpf-runtime/thread.h` and `scheduler.h` lay them out.
+pub(super) fn builtin() -> Vec<RecordType> {
+    let record = |name: &str, kind, fields: &[(&str, u32, FieldType)], size| RecordType {
+        name: name.to_owned(),
+        kind,
+        role: None,
+        size,
+        fields: fields
+            .iter()
+            .map(|(name, offset, ty)| FieldLayout { name: (*name).to_owned(), offset: *offset, ty: ty.clone() })
+            .collect(),
+    };
+    let number = || FieldType::Uint(4);
+    vec![
+        record(
+            "thread",
+            RecordKind::Thread,
+            &[
+                ("pid", 32, number()),
+                ("ns_tid", 36, number()),
+                ("ns_pid", 40, number()),
+                ("comm", 48, FieldType::Text(16)),
+            ],
+            64,
+        ),
+        record("thread_exit", RecordKind::ThreadExit, &[], 32),
+        record(
+            "switch",
+            RecordKind::Switch,
+            &[
+                ("prev_pid", 32, number()),
+                ("prev_state", 36, number()),
+                ("next_tid", 40, number()),
+                ("next_pid", 44, number()),
+                ("prev_comm", 48, FieldType::Text(16)),
+                ("next_comm", 64, FieldType::Text(16)),
+            ],
+            80,
+        ),
+        record("wakeup", RecordKind::Wakeup, &[("waker_tid", 32, number()), ("waker_pid", 36, number())], 40),
+        record("fork", RecordKind::Fork, &[("child_tid", 32, number()), ("child_pid", 36, number())], 40),
+        record("exec", RecordKind::Exec, &[], 32),
+    ]
+}
+
+/// How a value is stored in a record.
+///
+/// # Errors
+/// `P006` for what cannot be a field, `S014` for what this version cannot record yet.
+pub(super) fn field_type(value: &Checked, definitions: &dyn Definitions) -> Result<FieldType, Diagnostic> {
+    let element = |ty: &Type| stored(ty, definitions);
+    match &value.node {
+        Node::Match(n) => Ok(FieldType::Match(*n)),
+        Node::Slice { max, .. } => {
+            element(&value.ty).map(|of| FieldType::List(Box::new(of), u32::try_from(*max).unwrap_or(u32::MAX)))
+        }
+        _ => element(&value.ty),
+    }
+    .map_err(|problem| problem.at(&value.span))
+}
+
+fn stored(ty: &Type, definitions: &dyn Definitions) -> Result<FieldType, Diagnostic> {
+    let length = |n: u64| u32::try_from(n).map_err(|_| Diagnostic::error(Code::OutOfRange, format!("{n} bytes")));
+    Ok(match ty {
+        Type::Int { size, signed: true } => FieldType::Int(*size),
+        Type::Int { size, signed: false } => FieldType::Uint(*size),
+        Type::Float { size } => FieldType::Float(*size),
+        Type::Bool => FieldType::Bool,
+        Type::Enum(name) => FieldType::Enum(name.clone()),
+        Type::Object(name) => FieldType::Object(name.clone()),
+        Type::Chars(n) | Type::CStr(n) => FieldType::Text(length(*n)?),
+        Type::Hex(n) => FieldType::Hex(length(*n)?),
+        Type::Array(of, n) => FieldType::Array(Box::new(stored(of, definitions)?), length(*n)?),
+        // A pointer to what an object is, is a reference to that object.
+        Type::Pointer(to) => match &**to {
+            Type::View(view) => match definitions.object_of_view(view) {
+                Some(object) => FieldType::Object(object.to_owned()),
+                None => FieldType::Pointer,
+            },
+            _ => FieldType::Pointer,
+        },
+        Type::View(name) => {
+            return Err(Diagnostic::error(Code::NotAField, format!("a whole {name} cannot be recorded"))
+                .hint("take one of its members, or make it an object and refer to it by address"));
+        }
+        Type::Void => return Err(Diagnostic::error(Code::NotAField, "void cannot be recorded")),
+        Type::StdString(_) | Type::StdVector(_) => {
+            return Err(Diagnostic::error(Code::NotSupportedYet, format!("{ty} cannot be read yet")));
+        }
+    })
+}
+
+/// Lays out fields one after the other, each on its own alignment; the whole is a multiple of eight bytes.
+///
+/// # Errors
+/// `S011` for too many fields, `P007` for a list that is not the last field.
+pub(super) fn lay_out(
+    name: &str,
+    kind: RecordKind,
+    fields: Vec<(String, FieldType)>,
+) -> Result<RecordType, Diagnostic> {
+    if fields.len() > MAX_FIELDS {
+        let message = format!("{name} has {} fields; a record holds {MAX_FIELDS}", fields.len());
+        return Err(Diagnostic::error(Code::OutOfRange, message));
+    }
+    let (lists, mut ordered): (Vec<_>, Vec<_>) =
+        fields.into_iter().partition(|(_, ty)| matches!(ty, FieldType::List(..)));
+    if lists.len() > 1 {
+        let message = format!("{name} has {} lists; a record holds one", lists.len());
+        return Err(Diagnostic::error(Code::Unbounded, message).hint("record the others by a probe of their own"));
+    }
+    // The list's elements follow the fixed part, so it comes last.
+    ordered.extend(lists);
+    let mut offset = HEADER_SIZE;
+    let mut laid_out = Vec::with_capacity(ordered.len());
+    for (name, ty) in ordered {
+        offset = offset.next_multiple_of(ty.align());
+        let size = ty.size();
+        laid_out.push(FieldLayout { name, offset, ty });
+        offset = offset.saturating_add(size);
+    }
+    Ok(RecordType { name: name.to_owned(), kind, role: None, size: offset.next_multiple_of(8), fields: laid_out })
+}

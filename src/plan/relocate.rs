@@ -1,0 +1,278 @@
+//! Values of relocations on one target: from its debug information, else from the spec. A type that is not what the
+//! spec expects is refused with both shown.
+
+use super::abi::{NoPlace, argument_place};
+use super::model::{ObjectPlan, ProbePlan, Provenance, Relocation, RelocationKind, RelocationValue};
+use crate::diag::{Code, Diagnostic, Span, did_you_mean};
+use crate::path::{Base, Memory, Node, Term, Type, fixed_size};
+use crate::spec::{Probeset, View};
+use crate::target::{Layout, Target, TargetType};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+
+/// Bytes of an object that one description may span; the same number stands in `bpf-runtime/thread.h`.
+const MAX_BLOCK: u64 = 1024;
+
+/// Looks values up in the files that a plan's programs were placed in.
+pub(super) struct Relocator<'a> {
+    plan: &'a ProbePlan,
+    probeset: &'a Probeset,
+    target: &'a dyn Target,
+    /// Files to ask, in order of preference.
+    files: Vec<usize>,
+    layouts: RefCell<HashMap<String, Option<Layout>>>,
+}
+
+type Found = Result<(u64, Provenance), Diagnostic>;
+
+impl<'a> Relocator<'a> {
+    pub(super) fn new(plan: &'a ProbePlan, probeset: &'a Probeset, target: &'a dyn Target, files: Vec<usize>) -> Self {
+        Self { plan, probeset, target, files, layouts: RefCell::default() }
+    }
+
+    /// The value of one relocation.
+    pub(super) fn value(&self, relocation: &Relocation) -> Result<RelocationValue, Diagnostic> {
+        let span = &relocation.span;
+        let (value, provenance) = match &relocation.what {
+            RelocationKind::Offset { view, member } => self.offset(view, member, span),
+            RelocationKind::Size { view } => self.size(view).ok_or_else(|| self.size_unknown(view, span)),
+            RelocationKind::Constant { enumeration, name } => self.constant(enumeration, name, span),
+            RelocationKind::Argument { program, argument } => self.argument(*program, *argument, span),
+            RelocationKind::BlockStart { object } => self.block(object, span).map(|(start, _, p)| (start, p)),
+            RelocationKind::BlockLength { object } => self.block(object, span).map(|(_, length, p)| (length, p)),
+        }?;
+        Ok(RelocationValue { symbol: relocation.symbol.clone(), value, provenance })
+    }
+
+    /// Constants of an enumeration: the target's, else the spec's.
+    pub(super) fn enumeration(&self, name: &str) -> Option<(BTreeMap<i64, String>, Provenance)> {
+        let of_target = self.files.iter().find_map(|file| self.target.enumeration(*file, name));
+        match of_target {
+            Some(constants) if !constants.is_empty() => Some((constants, Provenance::Dwarf)),
+            _ => Some((self.probeset.enums.get(name)?.clone(), Provenance::ByHand)),
+        }
+    }
+
+    fn layout(&self, view: &str) -> Option<Layout> {
+        let mut layouts = self.layouts.borrow_mut();
+        let find = || self.files.iter().find_map(|file| self.target.layout(*file, view));
+        layouts.entry(view.to_owned()).or_insert_with(find).clone()
+    }
+
+    fn view(&self, name: &str, span: &Span) -> Result<&'a View, Diagnostic> {
+        let unknown = || Diagnostic::error(Code::Bug, format!("the plan uses the unknown view {name}")).at(span);
+        self.probeset.types.get(name).ok_or_else(unknown)
+    }
+
+    fn offset(&self, view: &str, member: &str, span: &Span) -> Found {
+        let declared = self.view(view, span)?.members.get(member);
+        let declared = declared
+            .ok_or_else(|| Diagnostic::error(Code::Bug, format!("{view}.{member} is not declared")).at(span))?;
+        let Some(layout) = self.layout(view) else {
+            let by_hand = declared.offset.map(|offset| (offset, Provenance::ByHand));
+            return by_hand.ok_or_else(|| {
+                let message = format!("where `{member}` is in {view} is not known on this target");
+                self.with_files(Diagnostic::error(Code::LayoutUnknown, message).at(&declared.name.span)).hint(format!(
+                    "its files have no debug information for {view}; write the offset in bytes: `{member}: {} @ N`",
+                    declared.ty.value
+                ))
+            });
+        };
+        let Some((offset, ty)) = layout.members.get(member) else {
+            let message = format!("the target's {view} has no member `{member}`");
+            let near = did_you_mean(member, layout.members.keys().map(String::as_str));
+            let all: Vec<&str> = layout.members.keys().map(String::as_str).take(40).collect();
+            return Err(self
+                .with_files(Diagnostic::error(Code::TargetMemberMissing, message).at(&declared.name.span))
+                .hint(near.unwrap_or_else(|| format!("it has {}", all.join(", ")))));
+        };
+        if !fits(&declared.ty.value, ty) {
+            let message =
+                format!("`{view}.{member}` is {ty} in the target; the probeset expects {}", declared.ty.value);
+            return Err(self
+                .with_files(Diagnostic::error(Code::TargetTypeDiffers, message).at(&declared.ty.span))
+                .hint("the engine has changed: look at what the member means now, then change the probeset's type"));
+        }
+        Ok((*offset, Provenance::Dwarf))
+    }
+
+    /// Says which files were asked, by name and build-id.
+    fn with_files(&self, diagnostic: Diagnostic) -> Diagnostic {
+        self.files.iter().filter_map(|file| self.target.files().get(*file)).fold(diagnostic, |diagnostic, file| {
+            let build_id = file.build_id.as_deref().unwrap_or("none");
+            diagnostic.with_note(format!("looked in {}, build-id {build_id}", file.path.display()))
+        })
+    }
+
+    fn size(&self, view: &str) -> Option<(u64, Provenance)> {
+        match self.layout(view) {
+            Some(layout) => Some((layout.size, Provenance::Dwarf)),
+            None => Some((self.probeset.types.get(view)?.size?, Provenance::ByHand)),
+        }
+    }
+
+    /// Bytes of a view, where the target or the spec says so.
+    pub(super) fn size_of(&self, view: &str) -> Option<u64> {
+        self.size(view).map(|(size, _)| size)
+    }
+
+    fn size_unknown(&self, view: &str, span: &Span) -> Diagnostic {
+        let message = format!("the size of {view} is not known on this target");
+        self.with_files(Diagnostic::error(Code::LayoutUnknown, message).at(span))
+            .hint(format!("write it under `types: {view}:` as `size: N`, in bytes"))
+    }
+
+    fn constant(&self, enumeration: &str, name: &str, span: &Span) -> Found {
+        let Some((constants, provenance)) = self.enumeration(enumeration) else {
+            let message = format!("the value of {name} is not known on this target");
+            return Err(self
+                .with_files(Diagnostic::error(Code::LayoutUnknown, message).at(span))
+                .hint(format!("there is no debug information for enum {enumeration}; write it under `enums:`")));
+        };
+        // Engines prefix their constants; the spec may leave the prefix out.
+        let exact = constants.iter().find(|(_, n)| n.as_str() == name);
+        let suffix = format!("_{name}");
+        let found = exact.or_else(|| constants.iter().find(|(_, n)| n.ends_with(&suffix)));
+        match found {
+            Some((value, _)) => Ok((value.cast_unsigned(), provenance)),
+            None => {
+                let message = format!("enum {enumeration} has no constant `{name}` in the target");
+                let near = did_you_mean(name, constants.values().map(String::as_str));
+                Err(self.with_files(Diagnostic::error(Code::TargetMemberMissing, message).at(span)).hint(
+                    near.unwrap_or_else(|| {
+                        "constants are written as in the engine's source, with or without prefix".into()
+                    }),
+                ))
+            }
+        }
+    }
+
+    fn argument(&self, program: usize, argument: usize, span: &Span) -> Found {
+        let signature = self.plan.programs.get(program).and_then(|p| p.signature());
+        let Some(signature) = signature else {
+            return Err(Diagnostic::error(Code::Bug, "an argument of a program without a signature").at(span));
+        };
+        let size_of = |view: &str| self.size_of(view);
+        match argument_place(self.plan.arch, signature, argument, &size_of) {
+            Ok(place) => Ok((place.0, Provenance::Abi)),
+            Err(NoPlace::SizeUnknown(view)) => Err(self.size_unknown(&view, span)),
+            Err(NoPlace::VectorRegister) => {
+                Err(Diagnostic::error(Code::ArgumentPlace, "a floating-point argument cannot be read").at(span))
+            }
+        }
+    }
+
+    /// First byte, number of bytes and provenance of what a description reads of its object at once.
+    fn block(&self, object: &str, span: &Span) -> Result<(u64, u64, Provenance), Diagnostic> {
+        let object = self.plan.objects.iter().find(|o| o.name == object);
+        let object = object.ok_or_else(|| Diagnostic::error(Code::Bug, "a block of an unknown object").at(span))?;
+        let (mut start, mut end, mut provenance) = (u64::MAX, 0, Provenance::Dwarf);
+        for (offset, size, from) in self.pieces(object, span)? {
+            start = start.min(offset);
+            end = end.max(offset.saturating_add(size));
+            if from == Provenance::ByHand {
+                provenance = from;
+            }
+        }
+        // Whole words are copied from whole words.
+        let start = if start == u64::MAX { 0 } else { start & !7 };
+        let length = end.saturating_sub(start).max(1);
+        if length > MAX_BLOCK {
+            let message = format!("the members of `{}` lie {length} bytes apart; {MAX_BLOCK} are read", object.name);
+            return Err(Diagnostic::error(Code::OutOfRange, message).at(span).hint("leave out the farthest member"));
+        }
+        Ok((start, length, provenance))
+    }
+
+    /// Offset and size of each piece of the object itself that its fields read.
+    fn pieces(&self, object: &ObjectPlan, span: &Span) -> Result<Vec<(u64, u64, Provenance)>, Diagnostic> {
+        let mut memories: Vec<(Memory, Type)> = Vec::new();
+        for field in &object.fields {
+            field.value.visit(&mut |part| {
+                if let Node::Memory(memory @ Memory { base: Base::Object, .. }) = &part.node {
+                    memories.push((memory.clone(), part.ty.clone()));
+                }
+            });
+        }
+        memories.iter().map(|(memory, ty)| self.piece(memory, ty, span)).collect()
+    }
+
+    fn piece(&self, memory: &Memory, ty: &Type, span: &Span) -> Result<(u64, u64, Provenance), Diagnostic> {
+        let (mut offset, mut from, mut size) = (0_u64, Provenance::Dwarf, self.bytes(ty));
+        for term in &memory.terms {
+            match term {
+                Term::Member { view, member } => {
+                    let (at, provenance) = self.offset(view, member, span)?;
+                    offset = offset.saturating_add(at);
+                    if provenance == Provenance::ByHand {
+                        from = provenance;
+                    }
+                }
+                Term::Element { of, index, bound } => match (&index.node, bound) {
+                    (Node::Int(at), _) => {
+                        offset = offset.saturating_add(self.bytes(of).saturating_mul(at.unsigned_abs()));
+                    }
+                    // Any element of the array may be read.
+                    (_, Some(length)) => size = self.bytes(of).saturating_mul(*length),
+                    (_, None) => {}
+                },
+            }
+        }
+        Ok((offset, size, from))
+    }
+
+    fn bytes(&self, ty: &Type) -> u64 {
+        match ty {
+            Type::View(view) => self.size(view).map_or(0, |(size, _)| size),
+            Type::Array(of, n) => self.bytes(of).saturating_mul(*n),
+            ty => fixed_size(ty).unwrap_or(0),
+        }
+    }
+}
+
+/// Whether a member of the target can be read as the spec declares it.
+fn fits(declared: &Type, target: &TargetType) -> bool {
+    match (declared, target) {
+        (Type::Int { size, signed }, TargetType::Int { size: of, signed: is }) => {
+            u64::from(*size) == *of && signed == is
+        }
+        (Type::Int { size, .. }, TargetType::Enum(_, of)) => u64::from(*size) == *of,
+        (Type::Int { size: 1, .. } | Type::Bool, TargetType::Bool) => true,
+        (Type::Bool, TargetType::Int { size: 1, .. }) => true,
+        (Type::Float { size }, TargetType::Float { size: of }) => u64::from(*size) == *of,
+        (Type::Enum(name), TargetType::Enum(of, 4)) => same_name(name, of),
+        (Type::Pointer(to), TargetType::Pointer(of)) => match (&**to, of.as_deref()) {
+            (Type::Void, _) | (_, None) => true,
+            (Type::View(name), Some(TargetType::Struct(of, _) | TargetType::Other(of))) => same_name(name, of),
+            (to, Some(of)) => fits(to, of),
+        },
+        (Type::CStr(_), TargetType::Pointer(to)) => {
+            to.as_deref().is_none_or(|to| matches!(to, TargetType::Int { size: 1, .. }))
+        }
+        (Type::Object(_), TargetType::Pointer(_)) => true,
+        (Type::Array(of, n), TargetType::Array(is, Some(length))) => n == length && fits(of, is),
+        (Type::Chars(n), TargetType::Array(is, Some(length))) => {
+            n == length && matches!(**is, TargetType::Int { size: 1, .. })
+        }
+        (Type::Hex(n), target) => bytes_of(target).is_none_or(|bytes| bytes >= *n),
+        (Type::View(name), TargetType::Struct(of, _)) => same_name(name, of),
+        _ => false,
+    }
+}
+
+fn bytes_of(target: &TargetType) -> Option<u64> {
+    match target {
+        TargetType::Int { size, .. } | TargetType::Float { size } => Some(*size),
+        TargetType::Enum(_, size) | TargetType::Struct(_, size) => Some(*size),
+        TargetType::Bool => Some(1),
+        TargetType::Pointer(_) => Some(8),
+        TargetType::Array(of, length) => bytes_of(of)?.checked_mul((*length)?),
+        TargetType::Other(_) => None,
+    }
+}
+
+/// Equal, or equal up to the namespaces that one of them leaves out.
+fn same_name(one: &str, other: &str) -> bool {
+    let qualifies = |long: &str, short: &str| long.strip_suffix(short).is_some_and(|rest| rest.ends_with("::"));
+    one == other || qualifies(one, other) || qualifies(other, one)
+}

@@ -1,0 +1,92 @@
+//! What can only be said of a probeset as a whole: that it has probes, that their spans end, that none is at itself,
+//! and that each has what its role needs.
+
+use super::merge::Sections;
+use super::model::{Probe, Probeset, Role};
+use super::problems::Problems;
+use super::roles;
+use crate::diag::{Code, Diagnostic, Span};
+use crate::path::{AttachPoint, Place};
+
+/// Checks what could be read of a probeset.
+pub(super) fn check(probeset: &Probeset, sections: &Sections, problems: &mut Problems) {
+    if sections.get("probes").is_none_or(|probes| probes.entries.is_empty()) {
+        let hint = "write a `probes:` section; a file without one can only be included";
+        problems.error_hint(Code::MissingKey, sections.start(), "the probeset has no probes", hint);
+    }
+    for probe in probeset.probes.values() {
+        for at in &probe.at {
+            span_end(at, probe, probeset, problems);
+        }
+        circle(probe, probeset, problems);
+        roles::check(probe, probeset, problems);
+    }
+}
+
+/// `until` and `waiting from`.
+fn span_end(at: &AttachPoint, probe: &Probe, probeset: &Probeset, problems: &mut Problems) {
+    let bad = |span: &Span, message: &str| Diagnostic::error(Code::BadSpanEnd, message).at(span);
+    for end in at.until.iter().chain(&at.waiting_from) {
+        let is_tracepoint = |at: &AttachPoint| matches!(at.place, Place::Tracepoint { .. });
+        if probeset.probes.get(&end.value).is_some_and(|end| end.at.iter().any(is_tracepoint)) {
+            let message = format!("`{}` is a tracepoint: a span ends at the entry of a function", end.value);
+            problems.push(bad(&end.span, &message).hint("name a probe of a function"));
+        }
+    }
+    if let Some(barrier) = &at.waiting_from {
+        if at.until.is_empty() {
+            let message = "`waiting from` without `until`: a call has no waiting part";
+            problems.push(bad(&barrier.span, message).hint("write `until PROBE waiting from PROBE`"));
+        } else if barrier.value == probe.name.value {
+            let message = format!("`{}` cannot wait from itself", probe.name.value);
+            problems.push(bad(&barrier.span, &message).hint("name the probe at which the waiting begins"));
+        }
+    }
+    let Some(end) = at.until.first() else { return };
+    let (message, hint) = match &at.place {
+        Place::Probe(other) => (
+            format!("`probe {}` has that probe's span, and no `until` of its own", other.value),
+            format!("write the `until` at `{}`", other.value),
+        ),
+        Place::Tracepoint { .. } => {
+            ("a tracepoint is an instant: it has no end".to_owned(), "remove the `until`".to_owned())
+        }
+        _ if probe.role.value == Role::Mark => {
+            ("a mark is an instant: it has no end".to_owned(), "remove the `until`, or use `role: region`".to_owned())
+        }
+        _ => return,
+    };
+    problems.push(bad(&end.span, &message).hint(hint));
+}
+
+/// `probe X` that comes round to itself, or is one alternative of several.
+fn circle(probe: &Probe, probeset: &Probeset, problems: &mut Problems) {
+    let Some((span, _)) = shared(probe) else { return };
+    if probe.at.len() > 1 {
+        let message = "`probe X` cannot be one of several alternatives";
+        let hint = "give the alternatives to the other probe: this one is wherever that one is";
+        problems.error_hint(Code::BadSpanEnd, span, message, hint);
+        return;
+    }
+    let mut at = probe;
+    for _ in 0..=probeset.probes.len() {
+        match shared(at).and_then(|(_, name)| probeset.probes.get(name)) {
+            Some(next) => at = next,
+            None => return,
+        }
+        if at.name.value == probe.name.value {
+            let message = format!("probe `{}` is at itself", probe.name.value);
+            let hint = "one probe of the circle must be at a function";
+            problems.error_hint(Code::BadSpanEnd, span, message, hint);
+            return;
+        }
+    }
+}
+
+/// The probe whose site a probe shares.
+fn shared(probe: &Probe) -> Option<(&Span, &str)> {
+    probe.at.iter().find_map(|at| match &at.place {
+        Place::Probe(name) => Some((&at.span, name.value.as_str())),
+        _ => None,
+    })
+}

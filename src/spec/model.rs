@@ -1,0 +1,160 @@
+//! What a probeset consists of. A [`Probeset`] has no dangling name: whatever it refers to is defined in it.
+
+use crate::diag::{Source, Spanned};
+use crate::path::{AttachPoint, Expr, Type};
+use indexmap::IndexMap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A whole probeset, includes merged, names resolved: every name used in it is defined in it.
+#[derive(Debug, Clone)]
+pub struct Probeset {
+    /// The file's name without folder and extension, such as `llama`.
+    pub name: String,
+    /// The engine it is for, such as `llama.cpp`; shown to people only.
+    pub engine: Spanned<String>,
+    /// One sentence.
+    pub summary: String,
+    /// Mapped files by the name that attach points use.
+    pub modules: IndexMap<String, Module>,
+    /// Views of the engine's types.
+    pub types: IndexMap<String, View>,
+    /// Enumerations for binaries whose debug information has none.
+    pub enums: IndexMap<String, BTreeMap<i64, String>>,
+    /// Things with an identity.
+    pub objects: IndexMap<String, Object>,
+    /// Counters by name, in perf's event syntax.
+    pub counters: IndexMap<String, Spanned<String>>,
+    /// Probes in the order of the file.
+    pub probes: IndexMap<String, Probe>,
+    /// What the analysis is told.
+    pub analysis: Analysis,
+    /// Every file that was read, the probeset first: a trace carries them all.
+    pub sources: Vec<Arc<Source>>,
+}
+
+/// A mapped file, or several.
+#[derive(Debug, Clone)]
+pub struct Module {
+    /// File-name globs in order of preference; every mapped file that matches the first fruitful one is the module.
+    pub globs: Vec<Spanned<String>>,
+}
+
+/// The members of a struct or class that the probeset reads.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// Where its name stands.
+    pub name: Spanned<String>,
+    /// The whole size in bytes, where the spec gives it.
+    pub size: Option<u64>,
+    /// The members by name.
+    pub members: IndexMap<String, Member>,
+}
+
+/// One member of a view.
+#[derive(Debug, Clone)]
+pub struct Member {
+    /// Where its name stands.
+    pub name: Spanned<String>,
+    /// The type the spec expects.
+    pub ty: Spanned<Type>,
+    /// `@ offset`: bytes from the start of the struct, used where there is no debug information.
+    pub offset: Option<u64>,
+}
+
+/// A thing with an identity: described once, referred to by its address afterwards.
+#[derive(Debug, Clone)]
+pub struct Object {
+    /// Where its name stands.
+    pub name: Spanned<String>,
+    /// The view it is.
+    pub of: Spanned<String>,
+    /// What is read of it. Names in the expressions are members of the view.
+    pub fields: IndexMap<String, Field>,
+}
+
+/// A named value.
+#[derive(Debug, Clone)]
+pub struct Field {
+    /// Where its name stands.
+    pub name: Spanned<String>,
+    /// How it is read.
+    pub value: Expr,
+}
+
+/// What the analysis takes an event for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// One decode or prefill call.
+    Step,
+    /// One computation of a graph on one backend.
+    Graph,
+    /// One operator (on one thread: a lane).
+    Operator,
+    /// The ids of the experts that an operator used.
+    Experts,
+    /// Any other span: a barrier, a copy, a load.
+    Region,
+    /// A thread left a processor for another.
+    SchedSwitch,
+    /// A thread became runnable.
+    SchedWakeup,
+    /// An instant.
+    Mark,
+}
+
+/// How calls of a probe inside a call of the same probe on the same thread are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Nested {
+    /// Only the outermost is recorded.
+    #[default]
+    Outermost,
+    /// Each is.
+    All,
+}
+
+/// One probe.
+#[derive(Debug, Clone)]
+pub struct Probe {
+    /// Where its name stands.
+    pub name: Spanned<String>,
+    /// Alternatives in order of preference, at least one.
+    pub at: Vec<AttachPoint>,
+    /// What its events are.
+    pub role: Spanned<Role>,
+    /// What is recorded with each event.
+    pub fields: IndexMap<String, Field>,
+    /// Events for which this is zero are not recorded.
+    pub when: Option<Expr>,
+    /// Who looks whether the objects in the fields must be described (again); always, where left out.
+    pub describe: Option<Expr>,
+    /// Counters whose difference over the span is recorded.
+    pub counters: Vec<Spanned<String>>,
+    /// The probe may be without a site.
+    pub optional: bool,
+    /// Nested calls.
+    pub nested: Nested,
+}
+
+/// What the analysis is told about an engine, over decoded fields.
+#[derive(Debug, Clone, Default)]
+pub struct Analysis {
+    /// The model layer an operator belongs to, from its object's fields.
+    pub layer: Option<Expr>,
+    /// Whether a step is a prefill, from its fields (`tokens`).
+    pub prefill: Option<Expr>,
+    /// Bytes of one element by dtype name.
+    pub dtypes: IndexMap<String, Expr>,
+    /// Work by operator type.
+    pub costs: IndexMap<String, Cost>,
+}
+
+/// What one operator of a type costs.
+#[derive(Debug, Clone)]
+pub struct Cost {
+    /// Floating-point operations.
+    pub flops: Option<Expr>,
+    /// Bytes moved.
+    pub bytes: Option<Expr>,
+}

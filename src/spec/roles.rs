@@ -1,0 +1,202 @@
+//! What each role needs and what each reserved field means, as tables.
+
+use super::model::{Object, Probe, Probeset, Role};
+use super::problems::Problems;
+use super::reader;
+use crate::diag::{Code, Diagnostic, Severity};
+use crate::path::{ExprKind, Place, Type};
+use std::collections::BTreeSet;
+
+/// The roles as the language writes them.
+pub(super) const NAMES: [&str; 8] =
+    ["step", "graph", "operator", "experts", "region", "sched_switch", "sched_wakeup", "mark"];
+
+/// The role of a name.
+pub(super) fn by_name(name: &str) -> Option<Role> {
+    Some(match name {
+        "step" => Role::Step,
+        "graph" => Role::Graph,
+        "operator" => Role::Operator,
+        "experts" => Role::Experts,
+        "region" => Role::Region,
+        "sched_switch" => Role::SchedSwitch,
+        "sched_wakeup" => Role::SchedWakeup,
+        "mark" => Role::Mark,
+        _ => return None,
+    })
+}
+
+/// A role's name.
+fn name_of(role: Role) -> &'static str {
+    NAMES.into_iter().find(|name| by_name(name) == Some(role)).unwrap_or_default()
+}
+
+/// A field that a role should have: any of `fields` will do.
+struct Use {
+    role: Role,
+    fields: &'static [&'static str],
+    /// How bad it is to be without.
+    severity: Severity,
+    /// What is lost without.
+    without: &'static str,
+}
+
+const USES: &[Use] = &[
+    Use {
+        role: Role::Step,
+        fields: &["tokens"],
+        severity: Severity::Warning,
+        without: "there are no tokens per second, and prefill cannot be told from decode",
+    },
+    Use {
+        role: Role::Graph,
+        fields: &["backend"],
+        severity: Severity::Note,
+        without: "graphs are not split by backend",
+    },
+    Use {
+        role: Role::Operator,
+        fields: &["node", "op", "name"],
+        severity: Severity::Error,
+        without: "no operator could be told from another",
+    },
+    Use {
+        role: Role::Operator,
+        fields: &["lane"],
+        severity: Severity::Note,
+        without: "an operator's threads cannot be put together",
+    },
+    Use {
+        role: Role::Operator,
+        fields: &["op"],
+        severity: Severity::Note,
+        without: "there is no table by operator type",
+    },
+    Use {
+        role: Role::Operator,
+        fields: &["name"],
+        severity: Severity::Note,
+        without: "operators have no names, and no layers if those are read from names",
+    },
+    Use { role: Role::Operator, fields: &["shape"], severity: Severity::Note, without: "no cost can be worked out" },
+    Use { role: Role::Operator, fields: &["dtype"], severity: Severity::Note, without: "bytes cannot be worked out" },
+    Use { role: Role::Operator, fields: &["inputs"], severity: Severity::Note, without: "the graph has no edges" },
+    Use { role: Role::Experts, fields: &["ids"], severity: Severity::Error, without: "there is nothing to count" },
+    Use {
+        role: Role::Experts,
+        fields: &["node"],
+        severity: Severity::Warning,
+        without: "experts cannot be joined to their operator",
+    },
+];
+
+/// The reserved fields that mean something in some roles only. The others (`name`, `backend`, `tokens`) are as good
+/// anywhere.
+const ONLY_IN: &[(&str, &[Role])] = &[
+    ("sequence", &[Role::Step, Role::Graph]),
+    ("lane", &[Role::Operator, Role::Experts]),
+    ("node", &[Role::Operator, Role::Experts]),
+    ("op", &[Role::Operator]),
+    ("shape", &[Role::Operator]),
+    ("dtype", &[Role::Operator]),
+    ("inputs", &[Role::Operator]),
+    ("ids", &[Role::Experts]),
+];
+
+/// Says what a probe's role lacks, or has no use for.
+pub(super) fn check(probe: &Probe, probeset: &Probeset, problems: &mut Problems) {
+    place(probe, problems);
+    let role = probe.role.value;
+    if matches!(role, Role::SchedSwitch | Role::SchedWakeup) {
+        return;
+    }
+    let known = known_fields(probe, probeset);
+    let missing: Vec<&Use> = USES
+        .iter()
+        .filter(|use_| use_.role == role && !use_.fields.iter().any(|field| known.contains(field)))
+        .collect();
+    let hint = match role {
+        Role::Operator => "add it to `fields`, or to the object that `node` is",
+        _ => "add it to `fields`",
+    };
+    // Where nothing can be made of the probe, the rest is noise; what is only a pity is said in one go.
+    if let Some(fatal) = missing.iter().find(|use_| use_.severity == Severity::Error) {
+        problems.push(lacks(probe, fatal.severity, &[fatal]).hint(hint));
+        return;
+    }
+    let (notes, warnings): (Vec<&Use>, Vec<&Use>) = missing.iter().partition(|use_| use_.severity == Severity::Note);
+    for use_ in warnings {
+        problems.push(lacks(probe, use_.severity, &[use_]).hint(hint));
+    }
+    if !notes.is_empty() {
+        problems.push(lacks(probe, Severity::Note, &notes).hint(hint));
+    }
+    for (field, roles) in ONLY_IN {
+        if let Some(field) = probe.fields.get(*field).filter(|_| !roles.contains(&role)) {
+            let names: Vec<&str> = roles.iter().map(|role| name_of(*role)).collect();
+            let message =
+                format!("`{}` has a meaning in {} only: here it is just shown", field.name.value, reader::list(&names));
+            problems.push(Diagnostic::note(Code::RoleField, message).at(&field.name.span));
+        }
+    }
+}
+
+/// `probe X has no …`, with what each of the missing fields would give.
+fn lacks(probe: &Probe, severity: Severity, missing: &[&Use]) -> Diagnostic {
+    let fields: Vec<&str> = missing.iter().flat_map(|use_| use_.fields.iter().copied()).collect();
+    let none = if fields.len() == 1 { "no" } else { "none of" };
+    let message = format!("probe `{}` has {none} {}", probe.name.value, reader::list(&fields));
+    let mut diagnostic = Diagnostic { severity, ..Diagnostic::error(Code::RoleField, message) }.at(&probe.name.span);
+    for use_ in missing {
+        diagnostic = diagnostic.with_note(format!("without {} {}", reader::list(use_.fields), use_.without));
+    }
+    diagnostic
+}
+
+/// The fields of a probe, and those of the object that its `node` is.
+fn known_fields<'a>(probe: &'a Probe, probeset: &'a Probeset) -> BTreeSet<&'a str> {
+    let object: Option<&Object> = probe.fields.get("node").and_then(|node| match &node.value.kind {
+        ExprKind::Cast { ty, .. } => match &ty.value {
+            Type::Object(name) => probeset.objects.get(name),
+            _ => None,
+        },
+        _ => None,
+    });
+    let described = object.into_iter().flat_map(|object| object.fields.keys());
+    probe.fields.keys().chain(described).map(String::as_str).collect()
+}
+
+/// Whether the role can be where the probe is.
+fn place(probe: &Probe, problems: &mut Problems) {
+    let role = probe.role.value;
+    let wanted = match role {
+        Role::SchedSwitch => Some("sched_switch"),
+        Role::SchedWakeup => Some("sched_wakeup"),
+        _ => None,
+    };
+    for at in &probe.at {
+        let tracepoint = match &at.place {
+            Place::Tracepoint { category, name } => Some((category.as_str(), name.as_str())),
+            Place::Probe(_) => continue,
+            _ => None,
+        };
+        let error = |message: String| Diagnostic::error(Code::RolePlace, message).at(&at.span);
+        match (wanted, tracepoint) {
+            (Some(wanted), found) if found != Some(("sched", wanted)) => {
+                let message = format!("role `{}` is not at its tracepoint", name_of(role));
+                problems.push(error(message).hint(format!("write `at: tracepoint sched:{wanted}`")));
+            }
+            (None, Some(_)) if role != Role::Mark => {
+                let message = format!("a tracepoint is an instant, and `{}` a span", name_of(role));
+                problems.push(error(message).hint("give the probe `role: mark`, or attach it to a function"));
+            }
+            _ => {}
+        }
+    }
+    if wanted.is_some()
+        && let Some(field) = probe.fields.values().next()
+    {
+        let message = format!("role `{}` has fields of its own and takes no others", name_of(role));
+        problems.error_hint(Code::RoleField, &field.name.span, message, "remove `fields`");
+    }
+}

@@ -1,0 +1,249 @@
+//! The merged sections as a [`Probeset`]: everything but the probes, which have a file of their own.
+
+use super::model::{Analysis, Cost, Field, Member, Module, Object, Probeset, View};
+use super::problems::shown;
+use super::values::Context;
+use super::yaml::{Entry, Map, Node, Scalar};
+use super::{limits, names, probes, reader};
+use crate::diag::{Code, Diagnostic, Source, Spanned};
+use crate::path::Expr;
+use crate::trace::MAX_FIELDS;
+use indexmap::IndexMap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Reads all sections; `root` is the main file, whose `engine` and `summary` are the probeset's.
+pub(super) fn read(name: String, root: &Map, sources: Vec<Arc<Source>>, cx: &mut Context<'_>) -> Probeset {
+    let summary = root.entries.get("summary").and_then(|e| reader::prose(&e.value, "`summary`", cx.problems));
+    Probeset {
+        name,
+        engine: engine(root, cx),
+        summary: summary.unwrap_or_default(),
+        modules: each("modules", module, cx),
+        types: each("types", view, cx),
+        enums: each("enums", enumeration, cx),
+        objects: each("objects", object, cx),
+        counters: each("counters", counter, cx),
+        probes: each("probes", probes::probe, cx),
+        analysis: analysis(cx),
+        sources,
+    }
+}
+
+/// The entries of a section that can be read, by name.
+fn each<T>(
+    section: &str,
+    read: fn(&Entry, &mut Context<'_>) -> Option<T>,
+    cx: &mut Context<'_>,
+) -> IndexMap<String, T> {
+    let entries = cx.sections.get(section).into_iter().flat_map(|map| map.entries.values());
+    entries.filter_map(|entry| Some((entry.key.text.clone(), read(entry, cx)?))).collect()
+}
+
+fn engine(root: &Map, cx: &mut Context<'_>) -> Spanned<String> {
+    let start = cx.sections.start();
+    let hint = "write `engine: NAME`: reports show it";
+    let text = reader::required(root, "engine", ("the probeset", start), hint, cx.problems)
+        .and_then(|entry| Some((reader::prose(&entry.value, "`engine`", cx.problems)?, entry.value.span().clone())));
+    let (text, span) = text.unwrap_or_else(|| (String::new(), start.clone()));
+    Spanned::new(text, span)
+}
+
+fn module(entry: &Entry, cx: &mut Context<'_>) -> Option<Module> {
+    cx.problems.keep(names::name(&entry.key, "a module"));
+    let what = format!("module `{}`", shown(&entry.key.text));
+    let texts = reader::texts(&entry.value, &what, limits::ALTERNATIVES, cx.problems);
+    let globs: Vec<_> = texts.into_iter().filter_map(|scalar| cx.problems.keep(glob(scalar))).collect();
+    (!globs.is_empty()).then_some(Module { globs })
+}
+
+/// A file-name glob: `*` and `?`, no folder, not so wide that it takes in everything.
+fn glob(scalar: &Scalar) -> Result<Spanned<String>, Diagnostic> {
+    let text = scalar.text.as_str();
+    let error = |why: String| Diagnostic::error(Code::BadPattern, format!("`{}` {why}", shown(text))).at(&scalar.span);
+    let example = "such as `libengine.so*`";
+    if text.contains(['/', '\\']) {
+        return Err(error("has a folder in it".into())
+            .hint(format!("modules are found by their file's name alone: give only that, {example}")));
+    }
+    if text.is_empty() || text.len() > limits::GLOB_BYTES || text.contains(char::is_control) {
+        return Err(error("is not a file's name".into()).hint(format!("give a file's name, {example}")));
+    }
+    if text.matches(['*', '?']).count() > limits::WILDCARDS {
+        return Err(
+            error(format!("has more than {} wildcards", limits::WILDCARDS)).hint(format!("give fewer, {example}"))
+        );
+    }
+    if text.chars().all(|c| matches!(c, '*' | '?' | '.')) {
+        return Err(error("matches any file".into()).hint(format!("give a part of the file's name, {example}")));
+    }
+    Ok(Spanned::new(text.to_owned(), scalar.span.clone()))
+}
+
+fn view(entry: &Entry, cx: &mut Context<'_>) -> Option<View> {
+    let name = cx.problems.keep(names::qualified(&entry.key, "a view"));
+    let what = format!("view `{}`", shown(&entry.key.text));
+    let map = reader::map(&entry.value, &what, limits::ENTRIES, cx.problems)?;
+    let (mut size, mut members) = (None, IndexMap::new());
+    for entry in map.entries.values() {
+        let Some(scalar) = reader::text(&entry.value, &format!("a member of {what}"), cx.problems) else { continue };
+        // `size: 336` is the view's own size; `size: u64` is a member that happens to be called so.
+        if entry.key.text == "size" && reader::parse_integer(&scalar.text).is_some() {
+            let range = 1..=limits::VIEW_BYTES;
+            let bytes = reader::number(&scalar.text, &scalar.span, "a view's size", range, cx.problems);
+            size = bytes.and_then(|bytes| u64::try_from(bytes).ok());
+        } else if let Some(member) = member(&entry.key, scalar, cx) {
+            members.insert(entry.key.text.clone(), member);
+        }
+    }
+    for member in members.values() {
+        if let (Some(size), Some(offset)) = (size, member.offset)
+            && offset >= size
+        {
+            let message = format!("`{}` is at {offset}, beyond the {size} bytes of {what}", member.name.value);
+            cx.problems.error(Code::OutOfRange, &member.ty.span, message);
+        }
+    }
+    Some(View { name: name?, size, members })
+}
+
+/// `TYPE` or `TYPE @ offset`.
+fn member(key: &Scalar, value: &Scalar, cx: &mut Context<'_>) -> Option<Member> {
+    let name = cx.problems.keep(names::name(key, "a member"));
+    let span = reader::language(value, "a type", cx.problems)?;
+    let (ty_span, offset) = match span.text().rsplit_once('@') {
+        None => (span, None),
+        Some((before, after)) => {
+            let place = span.slice(before.len() + 1..span.text().len());
+            let what = "an offset after `@`";
+            let range = 0..=limits::VIEW_BYTES;
+            let offset = reader::number(after.trim(), &place, what, range, cx.problems)?;
+            (span.slice(0..before.trim_end().len()), u64::try_from(offset).ok())
+        }
+    };
+    let ty = cx.type_(ty_span)?;
+    Some(Member { name: name?, ty, offset })
+}
+
+fn enumeration(entry: &Entry, cx: &mut Context<'_>) -> Option<BTreeMap<i64, String>> {
+    cx.problems.keep(names::qualified(&entry.key, "an enumeration"));
+    let what = format!("enumeration `{}`", shown(&entry.key.text));
+    let map = reader::map(&entry.value, &what, limits::CONSTANTS, cx.problems)?;
+    let mut constants = BTreeMap::new();
+    for entry in map.entries.values() {
+        let range = i64::from(i32::MIN)..=i64::from(u32::MAX);
+        let value = reader::number(&entry.key.text, &entry.key.span, "a constant's value", range, cx.problems);
+        let name = reader::text(&entry.value, "a constant", cx.problems)
+            .and_then(|scalar| cx.problems.keep(names::name(scalar, "a constant")));
+        let (Some(value), Some(name)) = (value, name) else { continue };
+        // Two spellings of one number, such as 16 and 0x10, are two keys for YAML.
+        if constants.insert(value, name.value).is_some() {
+            let problem = Diagnostic::error(Code::Duplicate, format!("{value} is given twice")).at(&entry.key.span);
+            cx.problems.push(problem.hint("remove one"));
+        }
+    }
+    Some(constants)
+}
+
+fn object(entry: &Entry, cx: &mut Context<'_>) -> Option<Object> {
+    let name = cx.problems.keep(names::name(&entry.key, "an object"));
+    let what = format!("object `{}`", shown(&entry.key.text));
+    let owner = (what.as_str(), &entry.key.span);
+    let map = reader::map(&entry.value, &what, limits::ENTRIES, cx.problems)?;
+    reader::known_keys(map, "an object", &["of", "fields"], cx.problems);
+    let hint = "write `of: VIEW`: the type whose members the fields are";
+    let of = reader::required(map, "of", owner, hint, cx.problems)
+        .and_then(|entry| reader::text(&entry.value, "`of`", cx.problems))
+        .and_then(|scalar| cx.problems.keep(names::qualified(scalar, "a view")));
+    if let Some(of) = &of {
+        cx.refers("types", "type", of, "add it to `types`");
+    }
+    // The record of an object starts with its address.
+    let fields = reader::required(map, "fields", owner, "write what is read of it", cx.problems)
+        .and_then(|entry| fields(&entry.value, &what, MAX_FIELDS - 1, cx))?;
+    if let Some(field) = fields.get("address") {
+        let message = "`address` cannot be a field of an object: each object has it already";
+        cx.problems.error_hint(Code::BadIdentifier, &field.name.span, message, "remove it");
+    }
+    Some(Object { name: name?, of: of?, fields })
+}
+
+/// Named values, at most `most`.
+pub(super) fn fields(node: &Node, owner: &str, most: usize, cx: &mut Context<'_>) -> Option<IndexMap<String, Field>> {
+    let map = reader::map(node, &format!("`fields` of {owner}"), limits::ENTRIES, cx.problems)?;
+    if let Some(entry) = map.entries.values().nth(most) {
+        let message = format!("{owner} has {} fields; {most} are the most", map.entries.len());
+        cx.problems.error_hint(Code::OutOfRange, &entry.key.span, message, "leave out what no report needs");
+    }
+    let mut fields = IndexMap::new();
+    for entry in map.entries.values() {
+        let name = cx.problems.keep(names::variable(&entry.key, "a field"));
+        let value = cx.expr(&entry.value, &format!("field `{}`", shown(&entry.key.text)));
+        if let (Some(name), Some(value)) = (name, value) {
+            fields.insert(entry.key.text.clone(), Field { name, value });
+        }
+    }
+    Some(fields)
+}
+
+/// An event in perf's syntax. It is never given to a shell, but is kept to the characters perf has.
+fn counter(entry: &Entry, cx: &mut Context<'_>) -> Option<Spanned<String>> {
+    cx.problems.keep(names::name(&entry.key, "a counter"));
+    let what = format!("counter `{}`", shown(&entry.key.text));
+    let event = reader::text(&entry.value, &what, cx.problems)?;
+    let fits = |c: char| c.is_ascii_alphanumeric() || "_-/=,:.@".contains(c);
+    if event.text.is_empty() || event.text.len() > limits::GLOB_BYTES || !event.text.chars().all(fits) {
+        let message = format!("`{}` is not the name of an event", shown(&event.text));
+        let hint = "write it as `perf list` does, such as `cycles` or `armv8_pmuv3/l3d_cache_refill/`";
+        cx.problems.error_hint(Code::BadPattern, &event.span, message, hint);
+        return None;
+    }
+    Some(Spanned::new(event.text.clone(), event.span.clone()))
+}
+
+fn analysis(cx: &mut Context<'_>) -> Analysis {
+    let Some(map) = cx.sections.get("analysis") else { return Analysis::default() };
+    reader::known_keys(map, "`analysis`", &["layer", "prefill", "dtypes", "costs"], cx.problems);
+    let mut analysis =
+        Analysis { layer: value(map, "layer", cx), prefill: value(map, "prefill", cx), ..Analysis::default() };
+    for (key, node) in table(map, "dtypes", cx) {
+        if let Some(bytes) = cx.expr(node, &format!("the size of `{}`", shown(key))) {
+            analysis.dtypes.insert(key.to_owned(), bytes);
+        }
+    }
+    for (key, node) in table(map, "costs", cx) {
+        if let Some(cost) = cost(key, node, cx) {
+            analysis.costs.insert(key.to_owned(), cost);
+        }
+    }
+    analysis
+}
+
+/// The expression that a key has, if it is given.
+fn value(map: &Map, key: &str, cx: &mut Context<'_>) -> Option<Expr> {
+    cx.expr(&map.entries.get(key)?.value, &format!("`{key}`"))
+}
+
+/// A table of the analysis. Its keys are an engine's own words (operator types, element types): any text will do.
+fn table<'n>(map: &'n Map, key: &str, cx: &mut Context<'_>) -> Vec<(&'n str, &'n Node)> {
+    let Some(entry) = map.entries.get(key) else { return Vec::new() };
+    let Some(table) = reader::map(&entry.value, &format!("`{key}`"), limits::ENTRIES, cx.problems) else {
+        return Vec::new();
+    };
+    let fits = |entry: &&Entry| {
+        let text = &entry.key.text;
+        let fits = !text.is_empty() && text.len() <= limits::NAME_BYTES && !text.contains(char::is_control);
+        if !fits {
+            let message = format!("`{}` cannot be a name in `{key}`", shown(text));
+            cx.problems.error(Code::BadIdentifier, &entry.key.span, message);
+        }
+        fits
+    };
+    table.entries.values().filter(fits).map(|entry| (entry.key.text.as_str(), &entry.value)).collect()
+}
+
+fn cost(key: &str, node: &Node, cx: &mut Context<'_>) -> Option<Cost> {
+    let map = reader::map(node, &format!("the cost of `{}`", shown(key)), limits::ENTRIES, cx.problems)?;
+    reader::known_keys(map, "a cost", &["flops", "bytes"], cx.problems);
+    Some(Cost { flops: value(map, "flops", cx), bytes: value(map, "bytes", cx) })
+}

@@ -1,0 +1,71 @@
+//! Layouts and enumerations from an image's debug information (DWARF 2 to 5, C and C++). All that is asked at once is
+//! answered in one pass, which ends when the last name was found.
+
+mod scan;
+mod sections;
+mod types;
+mod unit;
+
+#[cfg(test)]
+mod tests;
+
+use super::Layout;
+use super::elf::Image;
+use scan::{Kind, Wanted};
+use sections::Sections;
+use std::collections::BTreeMap;
+use types::Types;
+use unit::Debug;
+
+/// The constants of an enumeration by number.
+pub(crate) type Constants = BTreeMap<i64, String>;
+
+/// What was asked of one image, and what its debug information says of it: `None` is that it has no such type.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Answers {
+    /// Structs, classes and unions by the name that was asked.
+    pub(crate) types: BTreeMap<String, Option<Layout>>,
+    /// Enumerations by the name that was asked.
+    pub(crate) enums: BTreeMap<String, Option<Constants>>,
+}
+
+/// Bytes of debug information in the file; 0 where there is none, and every answer is no.
+pub(crate) fn size(image: &Image) -> u64 {
+    sections::size_in_file(image)
+}
+
+/// Answers for every name.
+pub(crate) fn answer(image: &Image, types: &[&str], enums: &[&str]) -> Answers {
+    let mut answers = Answers {
+        types: types.iter().map(|name| ((*name).to_owned(), None)).collect(),
+        enums: enums.iter().map(|name| ((*name).to_owned(), None)).collect(),
+    };
+    let Some(sections) = Sections::load(image) else { return answers };
+    let types = types.iter().map(|name| (Wanted::new(Kind::Type, name), *name));
+    let enums = enums.iter().map(|name| (Wanted::new(Kind::Enum, name), *name));
+    let (mut wanted, mut names): (Vec<_>, Vec<_>) = types.chain(enums).unzip();
+    let mentioned = scan::mentioned(&sections, &wanted);
+    retain(&mut wanted, &mentioned);
+    retain(&mut names, &mentioned);
+
+    let debug = Debug::new(&sections);
+    let types = Types::new(&debug);
+    scan::scan(&debug, &wanted, |index, place| match wanted[index].kind {
+        Kind::Type => keep(&mut answers.types, names[index], types.layout(place)),
+        Kind::Enum => keep(&mut answers.enums, names[index], types.enumeration(place)),
+    });
+    answers
+}
+
+fn retain<T>(items: &mut Vec<T>, kept: &[bool]) {
+    let mut kept = kept.iter();
+    items.retain(|_| kept.next().copied().unwrap_or(false));
+}
+
+fn keep<T>(answers: &mut BTreeMap<String, Option<T>>, name: &str, answer: Option<T>) -> bool {
+    let good = answer.is_some();
+    if good {
+        answers.insert(name.to_owned(), answer);
+    }
+    good
+}

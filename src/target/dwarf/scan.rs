@@ -1,0 +1,296 @@
+//! One pass over the units that finds where named types are defined. Functions, which most of the debug information
+//! is about, are stepped over; only the namespaces and classes that a wanted name begins with are entered.
+
+use super::sections::{Reader, Sections};
+use super::unit::{Debug, Place, Unit};
+use gimli::{AttributeValue, DwTag, EntriesRaw, UnitOffset};
+use rayon::prelude::*;
+use regex::bytes::{Regex, RegexBuilder};
+use std::collections::HashSet;
+
+/// Nested scopes: more than any program has.
+const MAX_DEPTH: usize = 64;
+/// Units that are read at once before it is looked whether everything was found.
+const WAVE: usize = 32;
+
+/// What kind of thing a wanted name is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    /// A struct, class or union.
+    Type,
+    /// An enumeration.
+    Enum,
+}
+
+/// A name that is looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wanted<'w> {
+    pub(super) kind: Kind,
+    /// `["A", "B"]` for `A::B`.
+    pub(super) path: Vec<&'w str>,
+}
+
+impl<'w> Wanted<'w> {
+    pub(super) fn new(kind: Kind, name: &'w str) -> Self {
+        Self { kind, path: split_path(name) }
+    }
+}
+
+/// Splits at `::` outside of template arguments.
+fn split_path(name: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut start, mut depth) = (0, 0_usize);
+    let bytes = name.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'<' | b'(' => depth += 1,
+            b'>' | b')' => depth = depth.saturating_sub(1),
+            b':' if depth == 0 && bytes.get(at + 1) == Some(&b':') => {
+                parts.push(&name[start..at]);
+                at += 1;
+                start = at + 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    parts.push(&name[start..]);
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// Which of the names stand anywhere in the debug information: the others need no pass over it.
+pub(super) fn mentioned(sections: &Sections<'_>, wanted: &[Wanted<'_>]) -> Vec<bool> {
+    let stands = |name: &str| -> bool {
+        let Some(regex) = terminated(name) else { return true };
+        sections.texts().iter().any(|text| regex.is_match(text))
+    };
+    wanted.par_iter().map(|wanted| wanted.path.last().is_some_and(|name| stands(name))).collect()
+}
+
+fn terminated(name: &str) -> Option<Regex> {
+    RegexBuilder::new(&format!("{}\\x00", regex::escape(name))).unicode(false).build().ok()
+}
+
+/// Looks for definitions, unit by unit in the order of the file, and hands each (or a typedef that may lead to one) to
+/// `take`, which says whether it will do. Ends when everything was found. The outcome does not depend on how the units are spread over threads.
+pub(super) fn scan<'a>(debug: &'a Debug<'a>, wanted: &[Wanted<'_>], mut take: impl FnMut(usize, Place) -> bool) {
+    let mut open: HashSet<usize> = (0..wanted.len()).collect();
+    let numbers: Vec<usize> = (0..debug.headers.len()).collect();
+    for wave in numbers.chunks(WAVE) {
+        if open.is_empty() {
+            return;
+        }
+        let active: Vec<usize> = (0..wanted.len()).filter(|index| open.contains(index)).collect();
+        let found: Vec<Vec<(usize, Place)>> =
+            wave.par_iter().map(|number| scan_unit(debug, *number, wanted, &active)).collect();
+        for (index, found) in found.into_iter().flatten() {
+            if open.contains(&index) && take(index, found) {
+                open.remove(&index);
+            }
+        }
+    }
+}
+
+fn scan_unit<'a>(debug: &'a Debug<'a>, number: usize, wanted: &[Wanted<'_>], active: &[usize]) -> Vec<(usize, Place)> {
+    let mut found = Vec::new();
+    let Some(unit) = debug.unit(number) else { return found };
+    let Ok(mut entries) = unit.header.entries_raw(&unit.abbreviations, None) else { return found };
+    let mut scan = Scan { unit: &unit, wanted, declared: Vec::new(), found: Vec::new() };
+    let scope: Vec<(usize, usize)> = active.iter().map(|index| (*index, 0)).collect();
+    // Malformed information ends the unit; what was found before is good.
+    let _ = scan.root(&mut entries, &scope);
+    found.extend(scan.found.into_iter().map(|(index, offset)| (index, Place { unit: number, offset })));
+    found
+}
+
+struct Scan<'s, 'a> {
+    unit: &'s Unit<'a>,
+    wanted: &'s [Wanted<'s>],
+    /// Declarations of wanted types inside of classes, which may be defined outside.
+    declared: Vec<(usize, UnitOffset)>,
+    found: Vec<(usize, UnitOffset)>,
+}
+
+/// What is read of every entry.
+#[derive(Debug, Default)]
+struct Head<'a> {
+    name: Option<&'a [u8]>,
+    declaration: bool,
+    inline: bool,
+    sibling: Option<UnitOffset>,
+    specification: Option<UnitOffset>,
+}
+
+/// Wanted names of which the scope's own name is a beginning: index, and how many parts were matched.
+type Scope = [(usize, usize)];
+
+impl<'s, 'a> Scan<'s, 'a> {
+    fn root(&mut self, entries: &mut EntriesRaw<'s, Reader<'a>>, scope: &Scope) -> gimli::Result<()> {
+        let Some(root) = entries.read_abbreviation()? else { return Ok(()) };
+        entries.skip_attributes(root.attributes())?;
+        if root.has_children() { self.siblings(entries, scope, 0) } else { Ok(()) }
+    }
+
+    /// Reads entries up to the end of their list.
+    fn siblings(&mut self, entries: &mut EntriesRaw<'s, Reader<'a>>, scope: &Scope, depth: usize) -> gimli::Result<()> {
+        while !entries.is_empty() {
+            let offset = entries.next_offset();
+            let Some(abbreviation) = entries.read_abbreviation()? else { return Ok(()) };
+            let tag = abbreviation.tag();
+            let interesting = is_scope(tag) || tag == gimli::DW_TAG_typedef || tag == gimli::DW_TAG_enumeration_type;
+            if !interesting && !abbreviation.has_children() {
+                entries.skip_attributes(abbreviation.attributes())?;
+                continue;
+            }
+            let head = self.head(entries, abbreviation.attributes(), interesting)?;
+            let inner = if interesting { self.consider(tag, offset, &head, scope) } else { Vec::new() };
+            if !abbreviation.has_children() {
+                continue;
+            }
+            if inner.is_empty() || depth >= MAX_DEPTH {
+                self.step_over(entries, head.sibling)?;
+            } else {
+                self.siblings(entries, &inner, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn head(
+        &self,
+        entries: &mut EntriesRaw<'s, Reader<'a>>,
+        attributes: &[gimli::AttributeSpecification],
+        interesting: bool,
+    ) -> gimli::Result<Head<'a>> {
+        let mut head = Head::default();
+        for attribute in attributes {
+            let read = match attribute.name() {
+                gimli::DW_AT_sibling => true,
+                gimli::DW_AT_name
+                | gimli::DW_AT_declaration
+                | gimli::DW_AT_export_symbols
+                | gimli::DW_AT_specification => interesting,
+                _ => false,
+            };
+            if !read {
+                entries.skip_attributes(std::slice::from_ref(attribute))?;
+                continue;
+            }
+            let value = entries.read_attribute(*attribute)?.value();
+            match (attribute.name(), value) {
+                (gimli::DW_AT_sibling, AttributeValue::UnitRef(offset)) => head.sibling = Some(offset),
+                (gimli::DW_AT_specification, AttributeValue::UnitRef(offset)) => head.specification = Some(offset),
+                (gimli::DW_AT_declaration, AttributeValue::Flag(flag)) => head.declaration = flag,
+                (gimli::DW_AT_export_symbols, AttributeValue::Flag(flag)) => head.inline = flag,
+                (gimli::DW_AT_name, value) => head.name = self.unit.text(value),
+                _ => {}
+            }
+        }
+        Ok(head)
+    }
+
+    /// Notes what an entry is of the wanted, and says which names go on inside of it.
+    fn consider(&mut self, tag: DwTag, offset: UnitOffset, head: &Head<'a>, scope: &Scope) -> Vec<(usize, usize)> {
+        let Some(name) = head.name else {
+            if let Some(declaration) = head.specification {
+                let known: Vec<usize> =
+                    self.declared.iter().filter(|(_, at)| *at == declaration).map(|(index, _)| *index).collect();
+                self.found.extend(known.into_iter().map(|index| (index, offset)));
+            }
+            // Names in an unnamed namespace are used as if they stood outside of it.
+            return if tag == gimli::DW_TAG_namespace { scope.to_vec() } else { Vec::new() };
+        };
+        if tag == gimli::DW_TAG_namespace && head.inline {
+            let mut inner = scope.to_vec();
+            inner.extend(self.enter(tag, offset, name, head, scope));
+            return inner;
+        }
+        self.enter(tag, offset, name, head, scope)
+    }
+
+    fn enter(
+        &mut self,
+        tag: DwTag,
+        offset: UnitOffset,
+        name: &[u8],
+        head: &Head<'a>,
+        scope: &Scope,
+    ) -> Vec<(usize, usize)> {
+        let mut inner = Vec::new();
+        for (index, matched) in scope {
+            let wanted = &self.wanted[*index];
+            if wanted.path.get(*matched).is_none_or(|part| part.as_bytes() != name) {
+                continue;
+            }
+            if matched + 1 < wanted.path.len() {
+                if is_scope(tag) {
+                    inner.push((*index, matched + 1));
+                }
+            } else if defines(tag, wanted.kind) {
+                if head.declaration {
+                    self.declared.push((*index, offset));
+                } else {
+                    self.found.push((*index, offset));
+                }
+            }
+        }
+        inner
+    }
+
+    fn step_over(&self, entries: &mut EntriesRaw<'s, Reader<'a>>, sibling: Option<UnitOffset>) -> gimli::Result<()> {
+        // Only forwards: a forged sibling must not send us round in a circle.
+        if let Some(sibling) = sibling.filter(|sibling| *sibling > entries.next_offset()) {
+            *entries = self.unit.header.entries_raw(&self.unit.abbreviations, Some(sibling))?;
+            return Ok(());
+        }
+        let mut depth = 1_usize;
+        while depth > 0 && !entries.is_empty() {
+            match entries.read_abbreviation()? {
+                Some(abbreviation) => {
+                    entries.skip_attributes(abbreviation.attributes())?;
+                    depth += usize::from(abbreviation.has_children());
+                }
+                None => depth -= 1,
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn is_scope(tag: DwTag) -> bool {
+    tag == gimli::DW_TAG_namespace || is_record(tag)
+}
+
+pub(super) fn is_record(tag: DwTag) -> bool {
+    matches!(
+        tag,
+        gimli::DW_TAG_structure_type
+            | gimli::DW_TAG_class_type
+            | gimli::DW_TAG_union_type
+            | gimli::DW_TAG_interface_type
+    )
+}
+
+fn defines(tag: DwTag, kind: Kind) -> bool {
+    let by_kind = match kind {
+        Kind::Type => is_record(tag),
+        Kind::Enum => tag == gimli::DW_TAG_enumeration_type,
+    };
+    by_kind || tag == gimli::DW_TAG_typedef
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_path;
+
+    #[test]
+    fn a_qualified_name_is_split_outside_of_its_template_arguments() {
+        assert_eq!(split_path("tensor"), ["tensor"]);
+        assert_eq!(split_path("A::B<C::D>::E"), ["A", "B<C::D>", "E"]);
+        assert_eq!(split_path("::A::B"), ["A", "B"]);
+        assert_eq!(split_path(""), Vec::<&str>::new());
+        assert_eq!(split_path(":::"), [":"]);
+    }
+}

@@ -1,0 +1,193 @@
+//! One ELF file, mapped into memory: what it is, what it needs, where its addresses lie in the file. The bytes are
+//! not trusted: every offset in them is checked where it is used.
+
+use super::Arch;
+use memmap2::Mmap;
+use object::elf;
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{Endianness, Object};
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+
+/// The parsed headers of an image: cheap to make again for each question.
+pub(crate) type Headers<'a> = ElfFile64<'a, Endianness>;
+
+/// Build-ids are 16 to 20 bytes; longer ones are forged.
+const MAX_BUILD_ID: usize = 64;
+/// Names and search paths of libraries.
+const MAX_DYNAMIC_STRINGS: usize = 4096;
+
+/// Why a file is no use as a target, in words that follow its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    /// It cannot be opened or mapped.
+    Unreadable(String),
+    /// It is something else than a 64-bit little-endian ELF program or library.
+    NotElf(&'static str),
+    /// It is for another instruction set.
+    OtherArch(u16),
+}
+
+/// A part of the file that is mapped, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Segment {
+    address: u64,
+    file: Range<u64>,
+    executable: bool,
+}
+
+/// What the dynamic section says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Dynamic {
+    /// `DT_NEEDED`, in order.
+    pub(crate) needed: Vec<String>,
+    /// `DT_RPATH`, split; ignored by the dynamic linker where there is a run path.
+    pub(crate) rpath: Vec<String>,
+    /// `DT_RUNPATH`, split.
+    pub(crate) runpath: Vec<String>,
+}
+
+/// A mapped ELF program or library.
+#[derive(Debug)]
+pub(crate) struct Image {
+    map: Mmap,
+    arch: Arch,
+    build_id: Option<String>,
+    segments: Vec<Segment>,
+}
+
+impl Image {
+    /// Maps a file and reads its headers, nothing else.
+    pub(crate) fn open(path: &Path) -> Result<Self, Unusable> {
+        let unreadable = |e: std::io::Error| Unusable::Unreadable(e.to_string());
+        // Opening a pipe would wait for its other end.
+        let metadata = std::fs::metadata(path).map_err(unreadable)?;
+        if !metadata.is_file() {
+            return Err(Unusable::NotElf("is not a regular file"));
+        }
+        if metadata.len() < size_of::<elf::FileHeader64<Endianness>>() as u64 {
+            return Err(Unusable::NotElf("is too short for an ELF file"));
+        }
+        let file = File::open(path).map_err(unreadable)?;
+        // SAFETY: the map is private and only read, as plain bytes that are checked at each use. A file that is cut
+        // short while we read it ends this process with SIGBUS; the engines' files are not written in place.
+        let map = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
+        Self::new(map)
+    }
+
+    /// Reads the headers of mapped bytes.
+    pub(crate) fn new(map: Mmap) -> Result<Self, Unusable> {
+        let header =
+            elf::FileHeader64::<Endianness>::parse(&*map).map_err(|_| Unusable::NotElf("is not a 64-bit ELF file"))?;
+        let endian = header.endian().map_err(|_| Unusable::NotElf("has a malformed ELF header"))?;
+        if endian != Endianness::Little {
+            return Err(Unusable::NotElf("is for a big-endian machine"));
+        }
+        let arch = match header.e_machine(endian) {
+            elf::EM_X86_64 => Arch::X86_64,
+            elf::EM_AARCH64 => Arch::Aarch64,
+            other => return Err(Unusable::OtherArch(other.0)),
+        };
+        match header.e_type(endian) {
+            elf::ET_EXEC | elf::ET_DYN => {}
+            elf::ET_REL => return Err(Unusable::NotElf("is an object file that is not linked yet")),
+            elf::ET_CORE => return Err(Unusable::NotElf("is a core dump")),
+            _ => return Err(Unusable::NotElf("is neither a program nor a library")),
+        }
+        let segments = header
+            .program_headers(endian, &*map)
+            .map_err(|_| Unusable::NotElf("has malformed program headers"))?
+            .iter()
+            .filter(|segment| segment.p_type(endian) == elf::PT_LOAD)
+            .map(|segment| {
+                let start = segment.p_offset(endian);
+                Segment {
+                    address: segment.p_vaddr(endian),
+                    file: start..start.saturating_add(segment.p_filesz(endian)),
+                    executable: segment.p_flags(endian).contains(elf::PF_X),
+                }
+            })
+            .collect();
+        let build_id = build_id(header, endian, &map);
+        Ok(Self { map, arch, build_id, segments })
+    }
+
+    /// The instruction set.
+    pub(crate) fn arch(&self) -> Arch {
+        self.arch
+    }
+
+    /// Lower-case hexadecimal.
+    pub(crate) fn build_id(&self) -> Option<&str> {
+        self.build_id.as_deref()
+    }
+
+    /// The whole file.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.map
+    }
+
+    /// Sections and symbol tables; `None` where they are malformed.
+    pub(crate) fn headers(&self) -> Option<Headers<'_>> {
+        Headers::parse(&*self.map).ok()
+    }
+
+    /// Where the instruction at an address is in the file; `None` where it is not in executable bytes of it.
+    pub(crate) fn code_offset(&self, address: u64) -> Option<u64> {
+        self.segments.iter().filter(|segment| segment.executable).find_map(|segment| {
+            let offset = segment.file.start.checked_add(address.checked_sub(segment.address)?)?;
+            (segment.file.contains(&offset) && offset < self.map.len() as u64).then_some(offset)
+        })
+    }
+
+    /// Up to `len` bytes from an offset.
+    pub(crate) fn slice(&self, offset: u64, len: usize) -> &[u8] {
+        let start = usize::try_from(offset).map_or(self.map.len(), |start| start.min(self.map.len()));
+        self.map.get(start..start.saturating_add(len).min(self.map.len())).unwrap_or_default()
+    }
+
+    /// The libraries it needs and where it wants them searched.
+    pub(crate) fn dynamic(&self) -> Dynamic {
+        let mut dynamic = Dynamic::default();
+        let Some(headers) = self.headers() else { return dynamic };
+        let Ok(table) = headers.elf_dynamic_table() else { return dynamic };
+        for entry in table.iter().take(MAX_DYNAMIC_STRINGS) {
+            let list = match entry.tag {
+                elf::DT_NEEDED => &mut dynamic.needed,
+                elf::DT_RPATH => &mut dynamic.rpath,
+                elf::DT_RUNPATH => &mut dynamic.runpath,
+                _ => continue,
+            };
+            let Ok(text) = table.string(entry) else { continue };
+            let Ok(text) = std::str::from_utf8(text) else { continue };
+            if entry.tag == elf::DT_NEEDED {
+                list.push(text.to_owned());
+            } else {
+                list.extend(text.split(':').filter(|folder| !folder.is_empty()).map(str::to_owned));
+            }
+        }
+        dynamic
+    }
+}
+
+fn build_id(header: &elf::FileHeader64<Endianness>, endian: Endianness, bytes: &[u8]) -> Option<String> {
+    // By segment first: it is there when the section headers are stripped, and needs no more pages of the file.
+    let from_segments = header.program_headers(endian, bytes).ok()?.iter().find_map(|segment| {
+        let mut notes = segment.notes(endian, bytes).ok()??;
+        while let Ok(Some(note)) = notes.next() {
+            if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
+                return Some(note.desc());
+            }
+        }
+        None
+    });
+    let id = match from_segments {
+        Some(id) => id,
+        None => Headers::parse(bytes).ok()?.build_id().ok()??,
+    };
+    if id.is_empty() || id.len() > MAX_BUILD_ID {
+        return None;
+    }
+    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
+}

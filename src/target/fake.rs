@@ -1,0 +1,132 @@
+//! A target made of nothing but what a test says of it: plans and programs can be checked without a binary or root.
+
+use super::names::Matcher;
+use super::{Arch, Function, Layout, Target, TargetFile, TargetType};
+use crate::path::NamePattern;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// A target in memory. What is added after [`FakeTarget::file`] is in that file.
+///
+/// ```
+/// use profinfer::path::NamePattern;
+/// use profinfer::target::{Arch, FakeTarget, Target, TargetType};
+///
+/// let target = FakeTarget::new(Arch::X86_64)
+///     .file("libengine.so")
+///     .function("engine_run", 0x1000, &[0x55, 0xc3])
+///     .layout("tensor", 16, &[("op", 0, TargetType::Enum("op".into(), 4))])
+///     .enumeration("op", &[(0, "NONE"), (1, "ADD")]);
+///
+/// assert_eq!(target.functions(0, &NamePattern("engine_*".into()))[0].captures, ["run"]);
+/// assert_eq!(target.code(0, 0x1001, 8), [0xc3]);
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct FakeTarget {
+    arch: Option<Arch>,
+    listed: Vec<TargetFile>,
+    contents: Vec<Contents>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Contents {
+    functions: Vec<(String, u64, Vec<u8>)>,
+    layouts: BTreeMap<String, Layout>,
+    enums: BTreeMap<String, BTreeMap<i64, String>>,
+}
+
+impl FakeTarget {
+    /// A target without files.
+    pub fn new(arch: Arch) -> Self {
+        Self { arch: Some(arch), ..Self::default() }
+    }
+
+    /// Adds a file, whose build-id is made of its number.
+    #[must_use]
+    pub fn file(mut self, name: &str) -> Self {
+        let number = self.listed.len();
+        self.listed.push(TargetFile {
+            path: PathBuf::from(format!("/fake/{name}")),
+            name: name.to_owned(),
+            build_id: Some(format!("{:040x}", number + 1)),
+            size: 1 << 20,
+            arch: self.arch.unwrap_or(Arch::X86_64),
+        });
+        self.contents.push(Contents::default());
+        self
+    }
+
+    /// Adds a function with its machine code; its size is that of the code.
+    #[must_use]
+    pub fn function(mut self, symbol: &str, file_offset: u64, code: &[u8]) -> Self {
+        self.last().functions.push((symbol.to_owned(), file_offset, code.to_vec()));
+        self
+    }
+
+    /// Adds a struct of `size` bytes with members by name, offset in bytes, and type.
+    #[must_use]
+    pub fn layout(mut self, name: &str, size: u64, members: &[(&str, u64, TargetType)]) -> Self {
+        let members = members.iter().map(|(name, offset, ty)| ((*name).to_owned(), (*offset, ty.clone()))).collect();
+        self.last().layouts.insert(name.to_owned(), Layout { size, members });
+        self
+    }
+
+    /// Adds an enumeration.
+    #[must_use]
+    pub fn enumeration(mut self, name: &str, constants: &[(i64, &str)]) -> Self {
+        let constants = constants.iter().map(|(value, name)| (*value, (*name).to_owned())).collect();
+        self.last().enums.insert(name.to_owned(), constants);
+        self
+    }
+
+    fn last(&mut self) -> &mut Contents {
+        if self.contents.is_empty() {
+            *self = std::mem::take(self).file("a.out");
+        }
+        let last = self.contents.len() - 1;
+        &mut self.contents[last]
+    }
+}
+
+impl Target for FakeTarget {
+    fn files(&self) -> &[TargetFile] {
+        &self.listed
+    }
+
+    fn functions(&self, file: usize, pattern: &NamePattern) -> Vec<Function> {
+        let (Some(contents), Some(matcher)) = (self.contents.get(file), Matcher::new(pattern)) else {
+            return Vec::new();
+        };
+        let found = contents.functions.iter().filter_map(|(symbol, offset, code)| {
+            let matched = matcher.matches(symbol)?;
+            let function = Function {
+                symbol: symbol.clone(),
+                name: matched.name,
+                file_offset: *offset,
+                size: code.len() as u64,
+                captures: matched.captures,
+            };
+            Some((*offset, function))
+        });
+        // By offset, and one an address.
+        found.collect::<BTreeMap<u64, Function>>().into_values().collect()
+    }
+
+    fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {
+        self.contents.get(file)?.layouts.get(type_name).cloned()
+    }
+
+    fn enumeration(&self, file: usize, name: &str) -> Option<BTreeMap<i64, String>> {
+        self.contents.get(file)?.enums.get(name).cloned()
+    }
+
+    fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8> {
+        let code = self.contents.get(file).into_iter().flat_map(|contents| &contents.functions).find_map(|function| {
+            let (_, start, code) = function;
+            let skip = usize::try_from(file_offset.checked_sub(*start)?).ok()?;
+            let rest = code.get(skip..).filter(|rest| !rest.is_empty())?;
+            Some(rest.get(..len).unwrap_or(rest).to_vec())
+        });
+        code.unwrap_or_default()
+    }
+}

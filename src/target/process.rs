@@ -1,0 +1,299 @@
+//! A running process as a target: the ELF files that it has mapped, and what the recorder must know of it. Everything
+//! is read from `/proc`, whose answers are bounded because the process may be hostile.
+
+use super::elf::Unusable;
+use super::files::Files;
+use super::maps::{self, Mapping};
+use super::{Function, Layout, Target, TargetFile};
+use crate::diag::{Code, Diagnostic};
+use crate::path::NamePattern;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of `/proc/PID/maps`: some 400,000 mappings.
+const MAX_MAPS: u64 = 64 << 20;
+/// Bytes of the other files in `/proc/PID`.
+const MAX_PROC_FILE: u64 = 1 << 20;
+/// Mapped ELF files of one process.
+const MAX_FILES: usize = 8192;
+/// Key of the dynamic linker's address in `/proc/PID/auxv`.
+const AT_BASE: u64 = 7;
+
+/// What identifies a mapped file.
+type FileId = ((u32, u32), u64);
+
+/// A running process.
+#[derive(Debug)]
+pub struct ProcessTarget {
+    pid: u32,
+    files: Files,
+    /// The number of each file that was looked at; `None` for one that is no ELF file we can read.
+    known: HashMap<FileId, Option<usize>>,
+}
+
+/// The pid namespace of a process, as BPF programs ask for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PidNamespace {
+    /// Device number as the kernel keeps it (`major << 20 | minor`), which `bpf_get_ns_current_pid_tgid` compares.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// The process's number in that namespace.
+    pub pid: u32,
+}
+
+/// What `/proc/PID/status` says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProcessStatus {
+    /// The name, at most 15 bytes.
+    pub name: String,
+    /// One letter: `R`, `S`, `D`, `T`, `Z`…
+    pub state: char,
+    /// The process's number, also where a thread's was asked for.
+    pub tgid: u32,
+    /// The parent's number.
+    pub parent: u32,
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+    /// Its number in each pid namespace from ours inwards; the last is its own.
+    pub ns_pids: Vec<u32>,
+}
+
+impl ProcessTarget {
+    /// Looks at what a process has mapped.
+    ///
+    /// # Errors
+    /// `R002` where there is no such process (any more), `B005` where it may not be looked at.
+    pub fn open(pid: u32) -> Result<Self, Diagnostic> {
+        Self::open_with(pid, Files::with_user_cache())
+    }
+
+    /// As [`Self::open`], with a list of files that has none yet: it says where layouts are cached.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(pid: u32, files: Files) -> Result<Self, Diagnostic> {
+        let status = ProcessStatus::read(pid).map_err(|e| unreadable(pid, &e))?;
+        if status.state == 'Z' {
+            return Err(Diagnostic::error(Code::NoSuchProcess, format!("process {pid} ({}) has ended", status.name))
+                .hint("its parent has not collected it yet; start it again"));
+        }
+        // A thread's number leads to its process.
+        let mut process = Self { pid: status.tgid, files, known: HashMap::new() };
+        process.refresh()?;
+        if process.known.is_empty() {
+            let what = format!("process {pid} ({}) has no program mapped", status.name);
+            return Err(Diagnostic::error(Code::NoSuchProcess, what).hint("it is a kernel thread, or is just ending"));
+        }
+        Ok(process)
+    }
+
+    /// The process's number.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Reads again what is mapped, and lists the files that are new; gives their numbers. Their headers are read,
+    /// their symbols and debug information only when they are asked about.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn refresh(&mut self) -> Result<Vec<usize>, Diagnostic> {
+        let text = self.read_maps()?;
+        let before = self.files.files().len();
+        let mut surroundings = None;
+        for mapping in maps::parse(&text).filter(|mapping| mapping.executable) {
+            let id = (mapping.device, mapping.inode);
+            if self.known.contains_key(&id) || self.known.len() >= MAX_FILES {
+                continue;
+            }
+            let surroundings = *surroundings.get_or_insert_with(|| shares_our_files(self.pid));
+            let added = self.add(&mapping, surroundings).ok();
+            self.known.insert(id, added);
+        }
+        Ok((before..self.files.files().len()).collect())
+    }
+
+    /// The number of the dynamic linker's file; `None` for a static program.
+    pub fn dynamic_linker(&self) -> Option<usize> {
+        let auxv = read_bounded(&proc_file(self.pid, "auxv"), MAX_PROC_FILE).ok()?;
+        let word = |bytes: &[u8]| bytes.try_into().map(u64::from_ne_bytes).unwrap_or(0);
+        let base = auxv.chunks_exact(16).find(|pair| word(&pair[..8]) == AT_BASE).map(|pair| word(&pair[8..]))?;
+        let text = self.read_maps().ok()?;
+        let linker = maps::parse(&text).find(|mapping| (mapping.start..mapping.end).contains(&base))?;
+        self.known.get(&(linker.device, linker.inode)).copied().flatten()
+    }
+
+    fn read_maps(&self) -> Result<Vec<u8>, Diagnostic> {
+        read_bounded(&proc_file(self.pid, "maps"), MAX_MAPS).map_err(|e| unreadable(self.pid, &e))
+    }
+
+    fn add(&mut self, mapping: &Mapping, shares_our_files: bool) -> Result<usize, Unusable> {
+        let path = self.path_to(mapping, shares_our_files);
+        let name = mapping.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        self.files.add(&path, &name)
+    }
+
+    /// A path by which we can open a mapped file: as the process knows it, if that is the same file for us; through
+    /// its root; or, where the name is gone or leads elsewhere now, through the mapping itself.
+    fn path_to(&self, mapping: &Mapping, shares_our_files: bool) -> PathBuf {
+        let through_root = below(&proc_file(self.pid, "root"), &mapping.path);
+        let range = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);
+        let through_mapping = proc_file(self.pid, &range);
+        let named = [&mapping.path, &through_root];
+        if let Some(path) = named.into_iter().find(|path| is_file(path, mapping)) {
+            return path.clone();
+        }
+        // Some file systems (overlayfs, btrfs) show other numbers in the maps than to stat.
+        let by_name = if shares_our_files { &mapping.path } else { &through_root };
+        if !mapping.deleted && by_name.exists() && !same_device_is_known(by_name, mapping) {
+            return by_name.clone();
+        }
+        if through_mapping.exists() { through_mapping } else { by_name.clone() }
+    }
+}
+
+impl Target for ProcessTarget {
+    fn files(&self) -> &[TargetFile] {
+        self.files.files()
+    }
+
+    fn functions(&self, file: usize, pattern: &NamePattern) -> Vec<Function> {
+        self.files.functions(file, pattern)
+    }
+
+    fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {
+        self.files.layout(file, type_name)
+    }
+
+    fn enumeration(&self, file: usize, name: &str) -> Option<BTreeMap<i64, String>> {
+        self.files.enumeration(file, name)
+    }
+
+    fn prepare(&self, file: usize, types: &[&str], enums: &[&str]) {
+        self.files.prepare(file, types, enums);
+    }
+
+    fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8> {
+        self.files.code(file, file_offset, len)
+    }
+}
+
+impl PidNamespace {
+    /// The pid namespace of a process.
+    ///
+    /// # Errors
+    /// That of reading `/proc/PID/ns/pid` and `/proc/PID/status`.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        let namespace = std::fs::metadata(proc_file(pid, "ns/pid"))?;
+        let status = ProcessStatus::read(pid)?;
+        let (major, minor) = device_numbers(namespace.dev());
+        Ok(Self {
+            device: u64::from(major) << 20 | u64::from(minor),
+            inode: namespace.ino(),
+            pid: status.ns_pids.last().copied().unwrap_or(status.tgid),
+        })
+    }
+}
+
+impl ProcessStatus {
+    /// Reads the status of a process or thread.
+    ///
+    /// # Errors
+    /// That of reading `/proc/PID/status`.
+    pub fn read(pid: u32) -> io::Result<Self> {
+        let text = read_bounded(&proc_file(pid, "status"), MAX_PROC_FILE)?;
+        Ok(Self::parse(&String::from_utf8_lossy(&text), pid))
+    }
+
+    fn parse(text: &str, pid: u32) -> Self {
+        let mut status = Self { state: '?', tgid: pid, ..Self::default() };
+        for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
+            let mut numbers = value.split_whitespace().map_while(|word| word.parse::<u32>().ok());
+            match key {
+                "Name" => status.name = value.trim().to_owned(),
+                "State" => status.state = value.trim().chars().next().unwrap_or('?'),
+                "Tgid" => status.tgid = numbers.next().unwrap_or(pid),
+                "PPid" => status.parent = numbers.next().unwrap_or(0),
+                // Real, effective, saved, of the file system.
+                "Uid" => status.uid = numbers.nth(1).unwrap_or(u32::MAX),
+                "Gid" => status.gid = numbers.nth(1).unwrap_or(u32::MAX),
+                // The thread's own number is `NSpid`, the process's `NStgid`.
+                "NStgid" => status.ns_pids = numbers.take(64).collect(),
+                _ => {}
+            }
+        }
+        status
+    }
+}
+
+/// The words of a process's command line, without those past the first megabyte.
+///
+/// # Errors
+/// That of reading `/proc/PID/cmdline`.
+pub fn command_line(pid: u32) -> io::Result<Vec<String>> {
+    let text = read_bounded(&proc_file(pid, "cmdline"), MAX_PROC_FILE)?;
+    let text = text.strip_suffix(b"\0").unwrap_or(&text);
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(text.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect())
+}
+
+fn proc_file(pid: u32, name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/{name}"))
+}
+
+fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// `/proc/7/root` and `/usr/lib` to `/proc/7/root/usr/lib`.
+fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// Whether paths mean the same to the process as to us.
+fn shares_our_files(pid: u32) -> bool {
+    let own = std::fs::read_link("/proc/self/ns/mnt");
+    let namespace = std::fs::read_link(proc_file(pid, "ns/mnt"));
+    let root = std::fs::read_link(proc_file(pid, "root"));
+    matches!((own, namespace), (Ok(own), Ok(other)) if own == other)
+        && matches!(root, Ok(root) if root == Path::new("/"))
+}
+
+/// Whether a path leads to the very file that is mapped.
+fn is_file(path: &Path, mapping: &Mapping) -> bool {
+    std::fs::metadata(path)
+        .is_ok_and(|file| file.ino() == mapping.inode && device_numbers(file.dev()) == mapping.device)
+}
+
+/// Whether the file is on the mapping's device, so that another inode number means another file.
+fn same_device_is_known(path: &Path, mapping: &Mapping) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| device_numbers(file.dev()) == mapping.device)
+}
+
+/// Major and minor of a device number as `stat` gives it.
+fn device_numbers(device: u64) -> (u32, u32) {
+    let major = (device >> 8 & 0xfff) | (device >> 32 & 0xffff_f000);
+    let minor = (device & 0xff) | (device >> 12 & 0xffff_ff00);
+    let low = |number: u64| u32::try_from(number & 0xffff_ffff).unwrap_or(u32::MAX);
+    (low(major), low(minor))
+}
+
+fn unreadable(pid: u32, error: &io::Error) -> Diagnostic {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        return Diagnostic::error(Code::Privilege, format!("process {pid} may not be looked at: {error}"))
+            .hint("run profinfer as the user of that process, or as root (CAP_SYS_PTRACE)");
+    }
+    // A process that ends while it is read gives ESRCH.
+    Diagnostic::error(Code::NoSuchProcess, format!("there is no process {pid}"))
+        .hint("`pgrep -a NAME` lists the processes of a name")
+}

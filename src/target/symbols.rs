@@ -1,0 +1,149 @@
+//! The functions of an image by name. The names are searched as one text, so that a question costs a pass over the
+//! string tables, and only the few names that can match are looked at one by one.
+
+use super::Function;
+use super::elf::Image;
+use super::names::{MAX_SYMBOL, Match, Matcher};
+use object::elf;
+use object::read::elf::{Sym, SymbolTable as RawTable};
+use object::{Endianness, Object, ObjectSection};
+use regex::bytes::Regex;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Bytes of names that one question may look at one by one; real files have some 100 MB at most.
+const MAX_NAME_BYTES: usize = 256 << 20;
+
+type Raw<'a> = RawTable<'a, elf::FileHeader64<Endianness>>;
+
+/// A defined function.
+#[derive(Debug, Clone, Copy)]
+struct Symbol {
+    /// Bytes from the start of the table's strings.
+    name: usize,
+    file_offset: u64,
+    size: u64,
+    local: bool,
+}
+
+/// One symbol table: its strings' place in the file, its functions sorted by the place of their names.
+#[derive(Debug)]
+struct Table {
+    strings: Range<usize>,
+    symbols: Vec<Symbol>,
+}
+
+/// The functions of `.symtab` and `.dynsym`. Undefined ones are left out, and those whose address is chosen at
+/// run time (`STT_GNU_IFUNC`): what stands at theirs is the code that chooses.
+#[derive(Debug, Default)]
+pub(crate) struct Symbols {
+    tables: Vec<Table>,
+}
+
+impl Symbols {
+    /// Reads both tables; empty where they are malformed.
+    pub(crate) fn read(image: &Image) -> Self {
+        let Some(headers) = image.headers() else { return Self::default() };
+        let tables = [headers.elf_symbol_table(), headers.elf_dynamic_symbol_table()]
+            .into_iter()
+            .filter(|table| !table.is_empty())
+            .filter_map(|table| {
+                let strings = headers.section_by_index(table.string_section()).ok()?.file_range()?;
+                Table::read(image, table, strings)
+            })
+            .collect();
+        Self { tables }
+    }
+
+    /// Every function that the matcher's pattern means, one an address, by file offset.
+    pub(crate) fn find(&self, image: &Image, matcher: &Matcher) -> Vec<Function> {
+        let mut found: BTreeMap<u64, (Symbol, Function)> = BTreeMap::new();
+        let mut budget = MAX_NAME_BYTES;
+        for table in &self.tables {
+            for symbol in table.candidates(image.bytes(), matcher) {
+                let name = table.name(image.bytes(), symbol);
+                // A name that is no name was searched for its end as far as a name may go.
+                let cost = if name.is_empty() { MAX_SYMBOL } else { name.len() };
+                let Some(left) = budget.checked_sub(cost) else { break };
+                budget = left;
+                let Some(matched) = matcher.matches(name) else { continue };
+                let function = function(symbol, name, matched);
+                match found.get_mut(&symbol.file_offset) {
+                    Some(known) if preference(&known.0, &known.1) <= preference(symbol, &function) => {}
+                    Some(known) => *known = (*symbol, function),
+                    None => drop(found.insert(symbol.file_offset, (*symbol, function))),
+                }
+            }
+        }
+        found.into_values().map(|(_, function)| function).collect()
+    }
+}
+
+/// Which of several symbols of one address is given: the least.
+fn preference<'a>(symbol: &Symbol, function: &'a Function) -> (bool, usize, &'a str) {
+    (symbol.local, function.symbol.len(), &function.symbol)
+}
+
+fn function(symbol: &Symbol, name: &str, matched: Match) -> Function {
+    Function {
+        symbol: name.to_owned(),
+        name: matched.name,
+        file_offset: symbol.file_offset,
+        size: symbol.size,
+        captures: matched.captures,
+    }
+}
+
+impl Table {
+    fn read(image: &Image, table: &Raw<'_>, strings: (u64, u64)) -> Option<Self> {
+        let start = usize::try_from(strings.0).ok()?;
+        let end = start.checked_add(usize::try_from(strings.1).ok()?)?.min(image.bytes().len());
+        let endian = Endianness::Little;
+        let mut symbols: Vec<Symbol> = table
+            .iter()
+            .filter(|symbol| symbol.st_type() == elf::STT_FUNC && !symbol.is_undefined(endian))
+            .filter_map(|symbol| {
+                Some(Symbol {
+                    name: symbol.st_name(endian) as usize,
+                    file_offset: image.code_offset(symbol.st_value(endian))?,
+                    size: symbol.st_size(endian),
+                    local: symbol.is_local(),
+                })
+            })
+            .collect();
+        symbols.sort_unstable_by_key(|symbol| symbol.name);
+        (start <= end).then_some(Self { strings: start..end, symbols })
+    }
+
+    fn strings<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        bytes.get(self.strings.clone()).unwrap_or_default()
+    }
+
+    /// The name of a symbol; empty where it is too long or not text.
+    fn name<'a>(&self, bytes: &'a [u8], symbol: &Symbol) -> &'a str {
+        let rest = self.strings(bytes).get(symbol.name..).unwrap_or_default();
+        let rest = rest.get(..MAX_SYMBOL).unwrap_or(rest);
+        let length = rest.iter().position(|byte| *byte == 0).unwrap_or(0);
+        rest.get(..length).and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default()
+    }
+
+    /// The symbols whose names have the matcher's literal in them.
+    fn candidates(&self, bytes: &[u8], matcher: &Matcher) -> Vec<&Symbol> {
+        let Some(literal) = matcher.literal().and_then(|literal| Regex::new(&regex::escape(literal)).ok()) else {
+            return self.symbols.iter().collect();
+        };
+        let strings = self.strings(bytes);
+        let mut candidates = Vec::new();
+        let mut from = 0;
+        while let Some(hit) = literal.find_at(strings, from) {
+            // Names may share their ends: every symbol that begins in this string before the hit is meant.
+            let begin = strings[..hit.start()].iter().rposition(|byte| *byte == 0).map_or(0, |nul| nul + 1);
+            let end = strings[hit.end()..].iter().position(|byte| *byte == 0).map_or(strings.len(), |n| hit.end() + n);
+            let first = self.symbols.partition_point(|symbol| symbol.name < begin);
+            let last = self.symbols.partition_point(|symbol| symbol.name < end);
+            candidates.extend(self.symbols.get(first..last).unwrap_or_default());
+            from = end;
+        }
+        candidates
+    }
+}

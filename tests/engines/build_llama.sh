@@ -1,0 +1,162 @@
+#!/usr/bin/env bash
+# Builds llama.cpp from its PyPI source package, with full DWARF, into a cache
+# outside the clone, and prints that folder (lib/ and include/) on stdout.
+#
+#   shared   shared libraries, RelWithDebInfo, no OpenMP: ggml starts the worker
+#            threads of each graph anew.
+#   symbols  the same, but ggml-cpu keeps functions that are called only once, so
+#            that `ggml_compute_forward` is a symbol of its own. Nothing but
+#            libggml-cpu differs: the rest is taken from `shared`.
+set -euo pipefail
+
+readonly package=llama-cpp-python version=0.3.36
+readonly sdist_sha256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
+readonly -a options=(
+    -DCMAKE_BUILD_TYPE=RelWithDebInfo
+    -DBUILD_SHARED_LIBS=ON
+    # The libraries find each other beside themselves, wherever the folder goes.
+    -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON
+    # Other distributions' linkers write no build-id unless they are asked to.
+    '-DCMAKE_SHARED_LINKER_FLAGS=-Wl,--build-id'
+    -DGGML_OPENMP=OFF
+    # The same instructions on every machine (ggml then takes AVX2 on x86-64), so
+    # that the same kernels run: with AMX, Q4_0 weights would not be repacked.
+    -DGGML_NATIVE=OFF
+    -DGGML_CCACHE=OFF
+    -DLLAMA_BUILD_COMMON=OFF
+    -DLLAMA_BUILD_TESTS=OFF
+    -DLLAMA_BUILD_TOOLS=OFF
+    -DLLAMA_BUILD_EXAMPLES=OFF
+    -DLLAMA_BUILD_SERVER=OFF
+    -DLLAMA_BUILD_APP=OFF
+)
+
+usage() {
+    cat <<'USAGE'
+usage: build_llama.sh shared|symbols
+
+Prints the folder of the finished engine; instant when it is built already.
+  PROFINFER_CACHE  where to keep it (default: ~/.cache/profinfer, by XDG_CACHE_HOME)
+  JOBS             compilers to run at once (default: one per processor)
+USAGE
+}
+say() { printf 'build_llama: %s\n' "$*" >&2; }
+die() { say "$@"; exit 1; }
+
+case "${1-}" in
+    -h | --help) usage; exit 0 ;;
+    shared) config=shared keep_functions='' ;;
+    symbols) config=symbols keep_functions=' -fno-inline-functions-called-once' ;;
+    *) usage >&2; exit 2 ;;
+esac
+[ $# -eq 1 ] || { usage >&2; exit 2; }
+
+cache="${PROFINFER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/profinfer}"
+mkdir -p "$cache/engines" "$cache/downloads"
+cache=$(cd "$cache" && pwd)
+jobs="${JOBS:-$(nproc)}"
+readonly cache jobs
+for tool in cc c++ python3 flock sha256sum; do
+    command -v "$tool" >/dev/null ||
+        die "'$tool' is missing; on Debian: apt install gcc g++ python3 python3-venv util-linux coreutils"
+done
+
+key=$({
+    printf '%s\n' "$version" "$sdist_sha256" "${options[@]}" "$keep_functions"
+    cc --version
+    c++ --version
+    uname -m
+} | sha256sum | cut -c 1-12)
+readonly engine="$cache/engines/llama.cpp-$version-$config-$key"
+if [ -e "$engine/.finished" ]; then
+    printf '%s\n' "$engine"
+    exit 0
+fi
+
+exec 9>"$cache/engines/.lock-$config"
+if ! flock --nonblock 9; then
+    say "waiting for another build of '$config'"
+    flock 9
+    if [ -e "$engine/.finished" ]; then # the other one was ours, too
+        printf '%s\n' "$engine"
+        exit 0
+    fi
+fi
+
+# What `shared` has is built before the temporary folder is made: it is a build of its own.
+if [ "$config" = symbols ]; then
+    shared=$("$0" shared 9>&-)
+fi
+work=$(mktemp -d "$cache/engines/.build-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+readonly started=$SECONDS
+
+# A private environment for what this machine does not have itself.
+private_tools() {
+    local venv="$cache/build-tools"
+    if [ ! -e "$venv/.finished" ]; then
+        say "installing cmake and ninja into $venv"
+        rm -rf "$venv"
+        python3 -m venv "$venv" >&2 || die "'python3 -m venv' failed; on Debian: apt install python3-venv"
+        "$venv/bin/pip" install --quiet cmake ninja >&2 || die "pip could not install cmake and ninja from PyPI"
+        touch "$venv/.finished"
+    fi
+    PATH="$venv/bin:$PATH"
+}
+if ! command -v cmake >/dev/null || ! command -v ninja >/dev/null || ! python3 -m pip --version >/dev/null 2>&1; then
+    (flock 8 && private_tools) 8>"$cache/engines/.lock-tools"
+    private_tools
+fi
+
+readonly sdist="$cache/downloads/llama_cpp_python-$version.tar.gz"
+checked() { printf '%s  %s\n' "$sdist_sha256" "$1" | sha256sum --check --status 2>/dev/null; }
+if ! checked "$sdist"; then
+    say "downloading $package $version (77 MB) from PyPI"
+    # The source as it was published; nothing is built of it. (--no-binary for all
+    # packages would build from source what pip needs to read this one's metadata.)
+    python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-binary "$package" \
+        --dest "$work/sdist" "$package==$version" >&2 ||
+        die "pip could not download $package==$version; is PyPI (or PIP_INDEX_URL) reachable?"
+    checked "$work/sdist/${sdist##*/}" || die "$package $version has another checksum than expected: $sdist_sha256"
+    mv "$work/sdist/${sdist##*/}" "$sdist"
+fi
+say "unpacking"
+mkdir "$work/source"
+tar -xzf "$sdist" -C "$work/source" --strip-components=3 "llama_cpp_python-$version/vendor/llama.cpp"
+
+case "$config" in
+    shared) target=llama ;;
+    symbols) target=ggml-cpu ;;
+esac
+# The temporary folder's name must not get into the debug information: the same
+# source gives the same build-id.
+flags="-ffile-prefix-map=$work=/llama.cpp$keep_functions"
+say "compiling '$target' for '$config' with $jobs jobs (minutes)"
+{
+    # GIT_DIR: ggml asks git for its commit, and must not be given that of a
+    # repository that the cache happens to lie in.
+    GIT_DIR=/dev/null cmake -S "$work/source" -B "$work/build" -G Ninja "${options[@]}" \
+        -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" &&
+        nice -n 5 cmake --build "$work/build" --parallel "$jobs" --target "$target"
+} >"$work/log" 2>&1 9>&- || {
+    tail -n 30 "$work/log" >&2
+    cp "$work/log" "$cache/engines/failed-$config.log"
+    die "the build failed; the whole log: $cache/engines/failed-$config.log"
+}
+
+# Only what is used at run time and to compile against: object files are pruned.
+mkdir -p "$work/engine/lib"
+if [ "$config" = symbols ]; then
+    cp -a "$shared/lib/." "$work/engine/lib/"
+    rm "$work"/engine/lib/libggml-cpu.so*
+    cp -a "$work"/build/bin/libggml-cpu.so* "$work/engine/lib/"
+else
+    cp -a "$work"/build/bin/*.so* "$work/engine/lib/"
+fi
+cp -r "$work/source/include" "$work/engine/include"
+cp -r "$work/source/ggml/include/." "$work/engine/include/"
+rm -rf "$engine"
+mv "$work/engine" "$engine"
+touch "$engine/.finished"
+say "built in $((SECONDS - started)) s, $(du -sh "$engine" | cut -f 1)"
+printf '%s\n' "$engine"

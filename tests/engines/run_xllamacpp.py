@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Runs a model on the llama.cpp in the PyPI wheel `xllamacpp`.
+
+One completion, greedily, in this process; then one JSON line on stdout with
+what was done and the engine's own timings. The prompt is given as token ids and
+the run never ends early, so that equal arguments give equal work, 1 + K steps
+(calls of `llama_process`): one of two tokens, by which the engine tries its own
+cache while it loads the model; one of the prompt's P tokens, which also gives
+the first generated token; and K - 1 of one token each.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+# Syllables of make_models.py's vocabulary; reference.cpp makes the same prompt.
+FIRST_SYLLABLE, SYLLABLES = 259, 200
+
+
+def arguments(about: str) -> argparse.ArgumentParser:
+    """What this script and the one that traces it have in common."""
+
+    def positive(text: str) -> int:
+        if not text.isdecimal() or int(text) < 1:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
+        return int(text)
+
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--model", type=Path, required=True, help="a GGUF file")
+    parser.add_argument("--threads", type=positive, default=1, metavar="N", help="threads that compute (default 1)")
+    parser.add_argument("--prompt-tokens", type=positive, default=8, metavar="P", help="(default 8)")
+    parser.add_argument("--tokens", type=positive, default=16, metavar="K", help="tokens to generate (default 16)")
+    return parser
+
+
+def main() -> None:
+    options = arguments(__doc__).parse_args()
+    if not options.model.is_file():
+        sys.exit(f"run_xllamacpp: there is no model {options.model}; make_models.py writes some")
+    try:
+        import xllamacpp
+    except ImportError as missing:
+        sys.exit(f"run_xllamacpp: {missing}; run: pip install xllamacpp")
+
+    params = xllamacpp.CommonParams()
+    params.model.path = str(options.model)
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options.threads
+    params.n_gpu_layers = 0
+    # All of the prompt in one batch and one graph.
+    params.n_batch = params.n_ubatch = max(512, options.prompt_tokens)
+    params.n_ctx = max(512, options.prompt_tokens + options.tokens)
+    # One request and nothing beside it: no run to warm up, no trial load to fit
+    # the memory, nothing kept from or for other requests.
+    params.n_parallel = 1
+    params.warmup = False
+    params.fit_params = False
+    params.cache_prompt = False
+    params.cache_idle_slots = False
+    params.cache_ram_mib = 0
+    params.n_ctx_checkpoints = 0
+    params.ui = False
+    params.n_threads_http = 1
+    params.verbosity = 1  # errors
+
+    try:
+        server = xllamacpp.Server(params)
+    except RuntimeError as error:
+        sys.exit(f"run_xllamacpp: the engine does not load {options.model}: {error}")
+    answer = server.handle_completions(
+        {
+            "prompt": [FIRST_SYLLABLE + 37 * i % SYLLABLES for i in range(options.prompt_tokens)],
+            "n_predict": options.tokens,
+            "temperature": 0,
+            "ignore_eos": True,
+            "cache_prompt": False,
+        }
+    )
+    if "usage" not in answer:
+        sys.exit(f"run_xllamacpp: the engine answered {json.dumps(answer)}")
+    usage, timings = answer["usage"], answer["timings"]
+    print(
+        json.dumps(
+            {
+                "engine": "xllamacpp",
+                "version": xllamacpp.__version__,
+                "threads": options.threads,
+                "prompt_tokens": usage["prompt_tokens"],
+                "generated_tokens": usage["completion_tokens"],
+                "steps": 1 + usage["completion_tokens"],
+                "prefill_ms": timings["prompt_ms"],
+                "decode_ms": timings["predicted_ms"],
+                "text": answer["choices"][0]["text"],
+            }
+        ),
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()
