@@ -82,7 +82,7 @@ impl Completeness {
             missing.push("the trace was cut off before its end".to_owned());
         }
         for lost in self.lost.iter().filter(|l| l.harmful) {
-            missing.push(sentence(lost));
+            missing.push(lost.sentence());
         }
         let counted_by_recorder = self.lost.iter().any(|l| l.harmful);
         if findings.missing_records > 0 && !counted_by_recorder {
@@ -100,21 +100,23 @@ fn lost(loss: &crate::trace::Loss) -> Lost {
     Lost { record: loss.record.clone(), kind: loss.kind, count: loss.count, harmful }
 }
 
-/// The reason as a person says it.
-fn sentence(lost: &Lost) -> String {
-    let (count, record) = (group_digits(lost.count), &lost.record);
-    match lost.kind {
-        LossKind::RingFull => format!("{count} `{record}` lost because the ring was full"),
-        LossKind::ReadFailed => format!("{count} `{record}` with a field that could not be read"),
-        LossKind::MissingEntry => format!("{count} `{record}` returned without an entry"),
-        LossKind::MissingReturn => format!("{count} `{record}` never returned"),
-        LossKind::Recursion => format!("{count} `{record}` skipped by the kernel"),
-        LossKind::TooDeep => format!("{count} `{record}` nested too deep"),
-        LossKind::NoThreadState => format!("{count} `{record}` lost for want of memory"),
-        LossKind::ObjectTableFull => format!("{count} `{record}` described again"),
-        LossKind::Truncated => format!("{count} `{record}` with a list longer than its bound"),
-        LossKind::NotAttached => format!("{count} sites of `{record}` not attached"),
-        LossKind::StillOpen => format!("{count} `{record}` still open when the recording ended"),
+impl Lost {
+    /// As a person says it, without a full stop.
+    pub fn sentence(&self) -> String {
+        let (count, record) = (group_digits(self.count), &self.record);
+        match self.kind {
+            LossKind::RingFull => format!("{count} `{record}` lost because the ring was full"),
+            LossKind::ReadFailed => format!("{count} `{record}` with a field that could not be read"),
+            LossKind::MissingEntry => format!("{count} `{record}` returned without an entry"),
+            LossKind::MissingReturn => format!("{count} `{record}` never returned"),
+            LossKind::Recursion => format!("{count} `{record}` skipped by the kernel"),
+            LossKind::TooDeep => format!("{count} `{record}` nested too deep"),
+            LossKind::NoThreadState => format!("{count} `{record}` lost for want of memory"),
+            LossKind::ObjectTableFull => format!("{count} `{record}` described again"),
+            LossKind::Truncated => format!("{count} `{record}` with a list longer than its bound"),
+            LossKind::NotAttached => format!("{count} sites of `{record}` not attached"),
+            LossKind::StillOpen => format!("{count} `{record}` still open when the recording ended"),
+        }
     }
 }
 

@@ -19,6 +19,7 @@ mod window;
 
 pub use catalogue::{Catalogue, Kind, KindId, ObjectId, TextId, collapse_digits};
 pub use completeness::{Completeness, Lost};
+pub(crate) use completeness::{counted, group_digits};
 pub use distribution::Distribution;
 pub use fields::{Decoder, Header};
 pub use generations::{Generations, generations};

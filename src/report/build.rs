@@ -34,7 +34,8 @@ pub fn build(
     let phases = table_phases(statistics, options.phase);
     let totals = || phases.iter().filter_map(|p| statistics.phase(*p));
     let sum = |of: fn(&PhaseTotals) -> u64| totals().map(of).fold(0, u64::saturating_add);
-    let scope = Scope { statistics, catalogue, phases: &phases, lane_time: sum(|p| p.lane_time), time: sum(|p| p.time) };
+    let scope =
+        Scope { statistics, catalogue, phases: &phases, lane_time: sum(|p| p.lane_time), time: sum(|p| p.time) };
     let generations = generations(&statistics.steps());
     let table = if matches!(options.by, By::Lane | By::Expert) { By::Name } else { options.by };
     let mut operators = scope.operators(table);
