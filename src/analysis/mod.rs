@@ -27,3 +27,8 @@ pub use rules::Rules;
 pub use statistics::{ExpertTotals, LaneTotals, OperatorTotals, PhaseTotals, SpanTotals, Statistics, StepRow};
 pub use step::{Experts, Graph, LaneSpan, OffCpu, Operator, Phase, Region, Step};
 pub use timeline::{Findings, Timeline, Visitor};
+
+#[doc(hidden)]
+pub mod testing;
+#[cfg(test)]
+mod tests;
