@@ -121,6 +121,22 @@ static __always_inline long pf_read_list(void *field, void *elements, __u32 size
 	return 0;
 }
 
+/* Notes which rows a list consists of; they are read when the list is sent, in as many records as they fill. */
+static __always_inline long pf_rows(struct pf_call *call, void *field, __s64 width, __s64 count, __s64 stride,
+				    __u64 address)
+{
+	struct pf_list *list = field;
+	struct pf_rows *rows = &call->thread->rows;
+
+	list->count = 0;
+	list->total = 0;
+	rows->address = address;
+	rows->stride = stride;
+	rows->width = width < 0 ? 0 : width > 0xffff ? 0xffff : width;
+	rows->count = count < 0 ? 0 : count > 0xffff ? 0xffff : count;
+	return 0;
+}
+
 static __always_inline long pf_read_list_until_null(void *field, __u64 *elements, __u32 max, __u64 address)
 {
 	struct pf_list *list = field;

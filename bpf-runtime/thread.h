@@ -15,11 +15,20 @@
 
 enum pf_owner { PF_UNKNOWN, PF_MINE, PF_OTHERS };
 
+/* Rows of elements that a list is read from: `[.. width] rows count stride stride`. */
+struct pf_rows {
+	__u64 address;
+	__u64 stride; /* bytes */
+	__u32 width; /* elements of a row */
+	__u32 count;
+};
+
 struct pf_thread {
 	__u32 seq;
 	__u32 tid;
 	__u32 pid;
 	__u32 owner;
+	struct pf_rows rows;
 	__u64 work[PF_WORK];
 	__u8 block[PF_BLOCK] __attribute__((aligned(8)));
 	struct pf_spans spans; /* generated: open spans and records in the making */

@@ -7,6 +7,7 @@ mod doctor;
 mod dump;
 mod r#gen;
 mod info;
+mod probeset;
 #[cfg(feature = "record")]
 mod record;
 mod report;

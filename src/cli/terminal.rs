@@ -2,7 +2,7 @@
 
 use super::{DONE, Outcome};
 use crate::diag::{self, Class, Code, Diagnostic, Diagnostics, Severity};
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
 /// Prints problems to standard error, in colour on a terminal that wants it, and gives the exit code they mean.
@@ -13,6 +13,17 @@ pub(crate) fn report_problems(problems: &Diagnostics) -> u8 {
     }
     let of_the_machine = |d: &Diagnostic| d.severity == Severity::Error && d.code.class() == Class::Machine;
     if problems.0.iter().any(of_the_machine) { 3 } else { 1 }
+}
+
+/// Prints a text to standard output; a reader that has seen enough is no error.
+pub(crate) fn write_out(text: &str) -> Result<(), Diagnostics> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Diagnostic::error(Code::CannotWrite, format!("cannot write to standard output: {error}")).into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Writes `profinfer.1` and a page for each subcommand.

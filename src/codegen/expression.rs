@@ -78,7 +78,7 @@ pub(super) fn member(name: &str, ty: &FieldType) -> String {
         FieldType::Array(of, n) => format!("{}[{n}]", member(name, of)),
         FieldType::List(of, max) => {
             format!(
-                "struct {{\n\t\t__u32 count;\n\t\t__u32 total;\n\t\t{}[{max}];\n\t}} {name}",
+                "struct {{\n\t\t__u32 count;\n\t\t__u32 total;\n\t\t{}[{max}];\n\t}} {name} __attribute__((aligned(8)))",
                 member("elements", of)
             )
         }

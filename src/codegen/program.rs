@@ -2,7 +2,7 @@
 
 use super::expression::{condition_function, field_function, member};
 use super::source::{comment, place, runtime_after_records, runtime_before_records};
-use crate::path::Place;
+use crate::path::{Node, Place};
 use crate::plan::{
     Action, FieldPlan, ObjectPlan, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, Shape,
     WAITING,
@@ -28,6 +28,7 @@ pub(super) struct Data {
     spans: Vec<String>,
     objects: Vec<ObjectData>,
     closers: Vec<Closer>,
+    row_lists: Vec<RowList>,
     frames: Vec<Frames>,
     programs: Vec<ProgramData>,
 }
@@ -54,6 +55,7 @@ struct FieldData {
     body: String,
     index: usize,
     member: String,
+    list: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -124,7 +126,17 @@ struct ActionData {
     return_fields: Vec<FieldData>,
     references: Vec<Reference>,
     list: Option<List>,
+    rows: bool,
     unused_waiting: Option<usize>,
+}
+
+/// A list that is read row by row, in as many records as the rows fill.
+#[derive(Debug, Serialize)]
+struct RowList {
+    probe: String,
+    structure: String,
+    type_name: String,
+    list: List,
 }
 
 #[derive(Debug, Serialize)]
@@ -147,10 +159,11 @@ pub(super) fn data(plan: &ProbePlan, probeset: &Probeset, placement: Option<&Pla
         runtime_before_records: runtime_before_records(),
         runtime_after_records: runtime_after_records(),
         constants: constants(plan, probeset, placement),
-        records: records().map(|(number, record)| record_data(number, record)).collect(),
+        records: records().map(|(number, record)| record_data(plan, number, record)).collect(),
         spans: spans(plan),
         objects: plan.objects.iter().map(|object| object_data(plan, object)).collect(),
         closers: closers(plan),
+        row_lists: row_lists(plan),
         frames: frames(plan),
         programs: plan.programs.iter().enumerate().map(|(index, program)| program_data(plan, index, program)).collect(),
     }
@@ -217,7 +230,7 @@ fn type_name_of(record: &RecordType) -> String {
     format!("TYPE_{}", structure_of(record))
 }
 
-fn record_data(number: usize, record: &RecordType) -> Record {
+fn record_data(plan: &ProbePlan, number: usize, record: &RecordType) -> Record {
     let structure = structure_of(record);
     let stored = || record.fields.iter().filter(|f| !matches!(f.ty, FieldType::Match(_)));
     let mut assertions: Vec<String> = stored()
@@ -235,7 +248,7 @@ fn record_data(number: usize, record: &RecordType) -> Record {
         type_name: type_name_of(record),
         structure,
         number,
-        members: stored().map(|f| member(&f.name, &f.ty)).collect(),
+        members: stored().map(|f| member(&f.name, &with_room(plan, number, &f.ty))).collect(),
         assertions,
     }
 }
@@ -346,7 +359,37 @@ fn field_data(
         function,
         index: field.index,
         member: layout.name.clone(),
+        list: matches!(layout.ty, FieldType::List(..)),
     }
+}
+
+/// A row is read behind what is there already before it is known whether it fits: room for twice the list.
+fn with_room(plan: &ProbePlan, record: usize, ty: &FieldType) -> FieldType {
+    let by_rows = || plan.programs.iter().flat_map(|p| &p.actions).any(|a| a.record == record && has_rows(a));
+    match ty {
+        FieldType::List(of, max) if by_rows() => FieldType::List(of.clone(), max.saturating_mul(2)),
+        ty => ty.clone(),
+    }
+}
+
+fn list_of(record: &RecordType) -> Option<List> {
+    record.fields.iter().find_map(|f| match &f.ty {
+        FieldType::List(of, max) => Some(List { member: f.name.clone(), max: *max, element_size: of.size() }),
+        _ => None,
+    })
+}
+
+fn has_rows(action: &Action) -> bool {
+    action.fields.iter().any(|field| matches!(field.value.node, Node::Slice { rows: Some(_), .. }))
+}
+
+fn row_lists(plan: &ProbePlan) -> Vec<RowList> {
+    let row_list = |action: &Action| {
+        let record = &plan.schema.records[action.record];
+        let (structure, type_name) = (structure_of(record), type_name_of(record));
+        Some(RowList { probe: action.probe.clone(), structure, type_name, list: list_of(record)? })
+    };
+    actions(plan, has_rows).into_iter().filter_map(row_list).collect()
 }
 
 fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramData {
@@ -411,10 +454,7 @@ fn action_data(
         plans.into_iter().map(|f| field_data(plan, Some(index), &prefix, record, f)).collect()
     };
     let waiting = record.fields.iter().position(|f| f.name == WAITING);
-    let list = record.fields.iter().find_map(|f| match &f.ty {
-        FieldType::List(of, max) => Some(List { member: f.name.clone(), max: *max, element_size: of.size() }),
-        _ => None,
-    });
+    let list = list_of(record);
     let (entry_fields, return_fields) = (fields(at_entry), fields(at_return));
     functions.extend(entry_fields.iter().chain(&return_fields).map(|f| f.body.clone()));
     ActionData {
@@ -432,6 +472,7 @@ fn action_data(
         return_fields,
         references,
         list,
+        rows: has_rows(action),
         unused_waiting: waiting.filter(|_| !matches!(action.shape, Shape::Until { .. })),
     }
 }

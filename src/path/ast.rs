@@ -52,6 +52,34 @@ pub struct Expr {
     pub span: Span,
 }
 
+impl Expr {
+    /// The expressions that an expression consists of.
+    pub fn children(&self) -> Vec<&Self> {
+        match &self.kind {
+            ExprKind::Member { base, .. }
+            | ExprKind::All { base }
+            | ExprKind::Cast { base, .. }
+            | ExprKind::Matches { base, .. }
+            | ExprKind::Unary { operand: base, .. } => vec![base],
+            ExprKind::Index { base, index } => vec![base, index],
+            ExprKind::Slice { base, from, to, rows, .. } => {
+                let ends = [Some(base), from.as_ref(), to.as_ref()].into_iter().flatten().map(AsRef::as_ref);
+                ends.chain(rows.iter().flat_map(|rows| [&rows.count, &rows.stride])).collect()
+            }
+            ExprKind::Binary { left, right, .. } => vec![left, right],
+            ExprKind::Conditional { condition, then, otherwise } => vec![condition, then, otherwise],
+            ExprKind::Int(_)
+            | ExprKind::Float(_)
+            | ExprKind::Text(_)
+            | ExprKind::Name(_)
+            | ExprKind::Return
+            | ExprKind::Tid
+            | ExprKind::Cpu
+            | ExprKind::Match(_) => Vec::new(),
+        }
+    }
+}
+
 /// The kinds of expression. A path is an expression made of names, members, indices, slices and casts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExprKind {
@@ -100,6 +128,8 @@ pub enum ExprKind {
         from: Option<Box<Expr>>,
         /// One past the last element.
         to: Option<Box<Expr>>,
+        /// `rows n stride s`: that many rows of such elements, each starting that many bytes after the one before.
+        rows: Option<Box<Rows>>,
         /// No more elements than this are read.
         max: Option<Spanned<u64>>,
         /// Ends at the first null element.
@@ -144,6 +174,15 @@ pub enum ExprKind {
         /// The regular expression.
         pattern: Spanned<String>,
     },
+}
+
+/// The outer dimension of a slice: `rows n stride s`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rows {
+    /// How many rows.
+    pub count: Expr,
+    /// Bytes from the start of one row to the start of the next.
+    pub stride: Expr,
 }
 
 /// Prefix operators.

@@ -68,7 +68,10 @@ impl<'s> Body<'s> {
 
     fn store(&mut self, checked: &Checked) {
         match (&checked.node, &checked.ty) {
-            (Node::Slice { start, count, max }, element) => self.store_list(start, count.as_deref(), *max, element),
+            (Node::Slice { start, count, rows, max }, element) => {
+                let rows = rows.as_ref().map(|(count, stride)| (&**count, &**stride));
+                self.store_list(start, count.as_deref(), rows, *max, element);
+            }
             (_, Type::CStr(bound)) => {
                 let pointer = self.value(checked);
                 self.line(format!("return pf_read_text(field, {bound}, (__u64){pointer});"));
@@ -86,15 +89,28 @@ impl<'s> Body<'s> {
     }
 
     /// Elements into the record's tail; `field` has `count`, `total` and `elements`.
-    fn store_list(&mut self, start: &Memory, count: Option<&Checked>, max: u64, element: &Type) {
+    fn store_list(
+        &mut self,
+        start: &Memory,
+        count: Option<&Checked>,
+        rows: Option<(&Checked, &Checked)>,
+        max: u64,
+        element: &Type,
+    ) {
         let size = fixed_size(element).unwrap_or(8);
         let address = self.address(start);
-        match count {
-            Some(count) => {
+        match (count, rows) {
+            (Some(count), Some((rows, stride))) => {
+                let (count, rows, stride) = (self.value(count), self.value(rows), self.value(stride));
+                self.line(format!("return pf_rows(call, field, {count}, {rows}, {stride}, {address});"));
+            }
+            (Some(count), None) => {
                 let count = self.value(count);
                 self.line(format!("return pf_read_list(field, field->elements, {size}, {max}, {count}, {address});"));
             }
-            None => self.line(format!("return pf_read_list_until_null(field, field->elements, {max}, {address});")),
+            (None, _) => {
+                self.line(format!("return pf_read_list_until_null(field, field->elements, {max}, {address});"))
+            }
         }
     }
 

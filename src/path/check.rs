@@ -1,7 +1,7 @@
 //! Types of paths and expressions that run in the kernel: names resolved, members found in their views, indices within
 //! their arrays. What comes out has no unresolved name; [`super::c`] turns it into C without asking anything again.
 
-use super::ast::{BinaryOp, Expr, ExprKind, Type, UnaryOp};
+use super::ast::{BinaryOp, Expr, ExprKind, Rows, Type, UnaryOp};
 use crate::diag::{Code, Diagnostic, Span, Spanned, did_you_mean};
 
 /// What names outside an expression mean. The probeset implements it.
@@ -80,7 +80,9 @@ pub enum Node {
         start: Memory,
         /// How many there are; `None` with `until null`.
         count: Option<Box<Checked>>,
-        /// How many are read at most.
+        /// How many rows of so many there are, and the bytes from one to the next.
+        rows: Option<(Box<Checked>, Box<Checked>)>,
+        /// How many are read at most, of one row or of all.
         max: u64,
     },
     /// Prefix operator.
@@ -97,10 +99,10 @@ impl Checked {
         each(self);
         match &self.node {
             Node::Memory(memory) => memory.visit(each),
-            Node::Slice { start, count, .. } => {
+            Node::Slice { start, count, rows, .. } => {
                 start.visit(each);
-                if let Some(count) = count {
-                    count.visit(each);
+                for part in count.iter().chain(rows.iter().flat_map(|(count, stride)| [count, stride])) {
+                    part.visit(each);
                 }
             }
             Node::Unary(_, operand) => operand.visit(each),
@@ -231,9 +233,14 @@ impl Checker<'_, '_> {
             ExprKind::Name(name) => self.name(name, &span),
             ExprKind::Member { base, name, arrow } => self.member(base, name, *arrow, &span),
             ExprKind::Index { base, index } => self.index(base, index, &span),
-            ExprKind::Slice { base, from, to, max, until_null } => {
-                let bounds =
-                    Bounds { from: from.as_deref(), to: to.as_deref(), max: max.as_ref(), until_null: *until_null };
+            ExprKind::Slice { base, from, to, rows, max, until_null } => {
+                let bounds = Bounds {
+                    from: from.as_deref(),
+                    to: to.as_deref(),
+                    rows: rows.as_deref(),
+                    max: max.as_ref(),
+                    until_null: *until_null,
+                };
                 self.slice(base, &bounds, &span)
             }
             ExprKind::Cast { base, ty } => self.cast(base, ty, &span),
@@ -406,7 +413,15 @@ impl Checker<'_, '_> {
             (None, Some(length)) if !bounds.until_null => Some(length),
             _ => None,
         };
-        if let (Some(first), Some(last), None) = (first, last, bounds.max) {
+        let rows = match bounds.rows {
+            Some(Rows { stride, .. }) if bounds.until_null => {
+                let message = "rows have a length: `until null` cannot be combined with them";
+                return Err(Diagnostic::error(Code::TypeMismatch, message).at(&stride.span));
+            }
+            Some(Rows { count, stride }) => Some((Box::new(self.number(count)?), Box::new(self.number(stride)?))),
+            None => None,
+        };
+        if let (Some(first), Some(last), None, None) = (first, last, bounds.max, &rows) {
             return fixed_slice(start, of, first..last, length, span);
         }
         let Some(max) = bounds.max.map(|max| max.value).or_else(|| Some(length?.saturating_sub(first.unwrap_or(0))))
@@ -423,7 +438,7 @@ impl Checker<'_, '_> {
                 Some(Box::new(Checked { node: Node::Int(max.cast_signed()), ty: NUMBER, span: span.clone() }))
             }
         };
-        Ok(Checked { node: Node::Slice { start, count, max }, ty: of, span: span.clone() })
+        Ok(Checked { node: Node::Slice { start, count, rows, max }, ty: of, span: span.clone() })
     }
 
     fn cast(&self, base: &Expr, ty: &Spanned<Type>, span: &Span) -> Result1<Checked> {
@@ -537,6 +552,7 @@ impl Checker<'_, '_> {
 struct Bounds<'e> {
     from: Option<&'e Expr>,
     to: Option<&'e Expr>,
+    rows: Option<&'e Rows>,
     max: Option<&'e Spanned<u64>>,
     until_null: bool,
 }

@@ -1,6 +1,6 @@
 //! Text to syntax trees, by the pest grammar. Hostile text is bounded before the parser, which recurses, sees it.
 
-use super::ast::{AttachPoint, BinaryOp, Expr, ExprKind, NamePattern, Param, Place, Signature, Type, UnaryOp};
+use super::ast::{AttachPoint, BinaryOp, Expr, ExprKind, NamePattern, Param, Place, Rows, Signature, Type, UnaryOp};
 use crate::diag::{Code, Diagnostic, Span, Spanned};
 use pest::Parser as _;
 use pest::error::{ErrorVariant, InputLocation};
@@ -157,6 +157,8 @@ fn is_keyword(rule: Rule) -> bool {
             | Rule::word_max
             | Rule::word_null
             | Rule::word_as
+            | Rule::word_rows
+            | Rule::word_stride
     )
 }
 
@@ -417,11 +419,17 @@ impl Tree<'_> {
     }
 
     fn slice(&self, base: Expr, pair: Pair<'_, Rule>, span: Span) -> Parsed<Expr> {
-        let (mut from, mut to, mut max, mut until_null) = (None, None, None, false);
+        let (mut from, mut to, mut rows, mut max, mut until_null) = (None, None, None, None, false);
         for part in pair.parts() {
             match part.as_rule() {
                 Rule::slice_from => from = Some(Box::new(self.expression(self.inner(part)?)?)),
                 Rule::slice_to => to = Some(Box::new(self.expression(self.inner(part)?)?)),
+                Rule::rows => {
+                    let mut parts = part.parts();
+                    let count = self.expression(self.next(&mut parts)?)?;
+                    let stride = self.expression(self.next(&mut parts)?)?;
+                    rows = Some(Box::new(Rows { count, stride }));
+                }
                 Rule::maximum => {
                     let number = self.inner(part)?;
                     max = Some(Spanned::new(self.number(&number)?, self.place_of(&number)));
@@ -429,7 +437,7 @@ impl Tree<'_> {
                 _ => until_null = true,
             }
         }
-        Ok(Expr { kind: ExprKind::Slice { base: Box::new(base), from, to, max, until_null }, span })
+        Ok(Expr { kind: ExprKind::Slice { base: Box::new(base), from, to, rows, max, until_null }, span })
     }
 
     fn primary(&self, pair: Pair<'_, Rule>) -> Parsed<Expr> {
@@ -591,11 +599,16 @@ mod tests {
             }
             ExprKind::Index { base, index } => format!("{}[{}]", shape(base), shape(index)),
             ExprKind::All { base } => format!("{}[*]", shape(base)),
-            ExprKind::Slice { base, from, to, max, until_null } => format!(
-                "{}[{}..{}]{}{}",
+            ExprKind::Slice { base, from, to, rows, max, until_null } => format!(
+                "{}[{}..{}]{}{}{}",
                 shape(base),
                 from.as_ref().map_or(String::new(), |e| shape(e)),
                 to.as_ref().map_or(String::new(), |e| shape(e)),
+                rows.as_ref().map_or(String::new(), |r| format!(
+                    " rows {} stride {}",
+                    shape(&r.count),
+                    shape(&r.stride)
+                )),
                 max.as_ref().map_or(String::new(), |m| format!(" max {}", m.value)),
                 if *until_null { " until null" } else { "" }
             ),
@@ -621,6 +634,7 @@ mod tests {
             ("a ? b : c ? d : e", "(a ? b : (c ? d : e))"),
             ("tensor->src[2]->ne[0] * 2", "(tensor->src[2]->ne[0] Mul 2)"),
             ("t->data as i32[.. t->n * 2] max 512", "<i32>t->data[..(t->n Mul 2)] max 512"),
+            ("t->data as i32[..k] rows n stride s[1] max 9", "<i32>t->data[..k] rows n stride s[1] max 9"),
             ("t->src[..] until null", "t->src[..] until null"),
             ("t->src[1..3]", "t->src[1..3]"),
             ("tensor as object tensor", "<object tensor>tensor"),

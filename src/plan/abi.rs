@@ -20,6 +20,11 @@ impl ArgumentPlace {
         Self(kind | register << 8 | second << 16 | offset << 32)
     }
 
+    /// Whether it is read from the stack.
+    pub(super) fn on_stack(self) -> bool {
+        matches!(self.0 & 0xff, ON_STACK | STRUCT_ON_STACK)
+    }
+
     /// The registers it is read from, as DWARF numbers them.
     pub(super) fn registers(self) -> Vec<u16> {
         let (first, second) = ((self.0 >> 8 & 0xff) as u16, (self.0 >> 16 & 0xff) as u16);

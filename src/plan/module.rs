@@ -41,12 +41,12 @@ fn matching(glob: &str, target: &dyn Target) -> Vec<usize> {
     files.filter(|(_, file)| regex.is_match(&file.name)).map(|(index, _)| index).collect()
 }
 
-/// The functions of a module that attach points name outright: a glob could match anything anywhere.
+/// The functions of a module that attach points name, as such or in a choice: `*` could match anything anywhere.
 fn named_functions(probeset: &Probeset, module: &str) -> Vec<NamePattern> {
     let points = probeset.probes.values().flat_map(|probe| &probe.at);
     let mut patterns: Vec<NamePattern> = points
         .filter_map(|at| match &at.place {
-            Place::Function { module: of, pattern, .. } if of.value == module && !pattern.is_glob() => {
+            Place::Function { module: of, pattern, .. } if of.value == module && !pattern.0.contains(['*', '?']) => {
                 Some(pattern.value.clone())
             }
             _ => None,

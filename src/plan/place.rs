@@ -143,7 +143,7 @@ impl<'a> Placer<'a> {
     /// The registers that the program's expressions read, so that the site can be chosen before they change.
     fn needs(&self, index: usize, program: &Program, files: &[usize]) -> Result<Needs, Diagnostic> {
         let relocator = Relocator::new(self.plan, self.probeset, self.target, files.to_vec());
-        let mut needs = Needs { registers: Vec::new(), returns: program.kind == ProgramKind::Span };
+        let mut needs = Needs { returns: program.kind == ProgramKind::Span, ..Needs::default() };
         let Some(signature) = program.signature() else { return Ok(needs) };
         let size_of = |view: &str| relocator.size_of(view);
         for relocation in program.relocations.iter().filter_map(|r| self.plan.relocations.get(*r)) {
@@ -152,6 +152,7 @@ impl<'a> Placer<'a> {
                 // The same problem is said, with its hint, when the value is filled in.
                 if let Ok(place) = argument_place(self.plan.arch, signature, argument, &size_of) {
                     needs.registers.extend(place.registers());
+                    needs.stack |= place.on_stack();
                 }
             }
         }

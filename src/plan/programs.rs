@@ -60,6 +60,8 @@ impl<'p> Planner<'p> {
         let wanted = |probe: &&Probe| {
             let level = match probe.role.value {
                 Role::Step => Level::Step,
+                // Where a step's own arguments do not say how many tokens it has, such a region does.
+                Role::Region if probe.fields.contains_key("tokens") => Level::Step,
                 Role::Graph => Level::Graph,
                 _ => Level::Operator,
             };
@@ -284,7 +286,7 @@ impl<'p> Planner<'p> {
             Place::Function { signature, .. } => signature.clone(),
             _ => Signature::default(),
         };
-        let checked = self.checked_fields(probe, at, &signature, &shape)?;
+        let checked = self.checked_fields(probe, root, &signature, &shape)?;
         let mut layout: Vec<(String, FieldType)> = checked.iter().map(|(n, ty, _)| (n.clone(), ty.clone())).collect();
         if probe.at.iter().any(|at| at.waiting_from.is_some()) {
             layout.push((WAITING.to_owned(), FieldType::Duration));
@@ -301,7 +303,7 @@ impl<'p> Planner<'p> {
         }
         let kind = if shape == Shape::Instant { RecordKind::Mark } else { RecordKind::Span };
         let record = self.record(&probe.name, &probe.name.span, kind, Some(role), layout)?;
-        let before = Scope { returns: None, ..scope_of(self.probeset, at, &signature) };
+        let before = Scope { returns: None, ..scope_of(self.probeset, root, &signature) };
         let when = probe.when.as_ref().map(|when| check(when, &before).map_err(Diagnostics::from));
         let when = when.and_then(|when| self.problems.keep(when));
         let describe = probe.describe.as_ref().map(|describe| check(describe, &before).map_err(Diagnostics::from));
@@ -341,13 +343,13 @@ impl<'p> Planner<'p> {
     fn checked_fields(
         &mut self,
         probe: &Probe,
-        at: &AttachPoint,
+        root: &Probe,
         signature: &Signature,
         shape: &Shape,
     ) -> Option<Vec<(String, FieldType, Checked)>> {
         let mut found = Vec::new();
         let mut problems = Diagnostics::new();
-        let mut scope = scope_of(self.probeset, at, signature);
+        let mut scope = scope_of(self.probeset, root, signature);
         if matches!(shape, Shape::Until { .. }) {
             scope.returns = None;
         }
@@ -425,13 +427,15 @@ impl<'p> Planner<'p> {
     }
 }
 
-/// What the fields of a probe at this attach point may use.
-fn scope_of<'s>(probeset: &'s Probeset, at: &AttachPoint, signature: &Signature) -> Scope<'s> {
-    let captures = match &at.place {
+/// What the fields of a probe at a place of `root` may use. Where one of its alternatives has fewer captures than
+/// another, the field is missing there.
+fn scope_of<'s>(probeset: &'s Probeset, root: &Probe, signature: &Signature) -> Scope<'s> {
+    let captures_of = |at: &AttachPoint| match &at.place {
         Place::Function { pattern, .. } => pattern.captures(),
         Place::Virtual { .. } => 1,
         _ => 0,
     };
+    let captures = root.at.iter().map(captures_of).max().unwrap_or_default();
     let argument = |p: &crate::path::Param| (p.name.as_ref().map(|n| n.value.clone()), p.ty.value.clone());
     Scope {
         definitions: probeset,
@@ -463,8 +467,9 @@ fn glob_matches(glob: &str, name: &str) -> bool {
 }
 
 fn tail_bytes(record: &RecordType) -> u64 {
+    // Twice: a list that is read by rows has room for one more than fits.
     let bytes = |ty: &FieldType| match ty {
-        FieldType::List(of, max) => u64::from(of.size()) * u64::from(*max),
+        FieldType::List(of, max) => 2 * u64::from(of.size()) * u64::from(*max),
         _ => 0,
     };
     record.fields.iter().map(|field| bytes(&field.ty)).sum()
@@ -481,21 +486,14 @@ fn uses_result(checked: &Checked) -> bool {
 }
 
 fn reads_result(probe: &Probe) -> bool {
-    fn within(expr: &Expr) -> bool {
-        match &expr.kind {
-            ExprKind::Return => true,
-            ExprKind::Member { base, .. } | ExprKind::All { base } | ExprKind::Matches { base, .. } => within(base),
-            ExprKind::Cast { base, .. } | ExprKind::Slice { base, .. } => within(base),
-            ExprKind::Index { base, index } => within(base) || within(index),
-            ExprKind::Unary { operand, .. } => within(operand),
-            ExprKind::Binary { left, right, .. } => within(left) || within(right),
-            ExprKind::Conditional { condition, then, otherwise } => {
-                [condition, then, otherwise].iter().any(|e| within(e))
-            }
-            _ => false,
+    let mut stack: Vec<&Expr> = probe.fields.values().map(|field| &field.value).collect();
+    while let Some(expr) = stack.pop() {
+        if expr.kind == ExprKind::Return {
+            return true;
         }
+        stack.extend(expr.children());
     }
-    probe.fields.values().any(|field| within(&field.value))
+    false
 }
 
 fn mixes_entry_and_return(checked: &Checked) -> bool {

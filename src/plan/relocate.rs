@@ -48,7 +48,7 @@ impl<'a> Relocator<'a> {
     pub(super) fn enumeration(&self, name: &str) -> Option<(BTreeMap<i64, String>, Provenance)> {
         let of_target = self.files.iter().find_map(|file| self.target.enumeration(*file, name));
         match of_target {
-            Some(constants) if !constants.is_empty() => Some((constants, Provenance::Dwarf)),
+            Some(constants) if !constants.is_empty() => Some((without_prefix(constants), Provenance::Dwarf)),
             _ => Some((self.probeset.enums.get(name)?.clone(), Provenance::ByHand)),
         }
     }
@@ -129,10 +129,10 @@ impl<'a> Relocator<'a> {
                 .with_files(Diagnostic::error(Code::LayoutUnknown, message).at(span))
                 .hint(format!("there is no debug information for enum {enumeration}; write it under `enums:`")));
         };
-        // Engines prefix their constants; the spec may leave the prefix out.
-        let exact = constants.iter().find(|(_, n)| n.as_str() == name);
-        let suffix = format!("_{name}");
-        let found = exact.or_else(|| constants.iter().find(|(_, n)| n.ends_with(&suffix)));
+        // A spec may write the constant with its prefix or without.
+        let found = constants.iter().find(|(_, n)| {
+            n.as_str() == name || name.strip_suffix(n.as_str()).is_some_and(|prefix| prefix.ends_with('_'))
+        });
         match found {
             Some((value, _)) => Ok((value.cast_unsigned(), provenance)),
             None => {
@@ -269,6 +269,20 @@ fn bytes_of(target: &TargetType) -> Option<u64> {
         TargetType::Array(of, length) => bytes_of(of)?.checked_mul((*length)?),
         TargetType::Other(_) => None,
     }
+}
+
+/// Constants without the prefix up to `_` that all of them have: `ENGINE_OP_ADD` is `ADD`.
+fn without_prefix(constants: BTreeMap<i64, String>) -> BTreeMap<i64, String> {
+    let Some(first) = constants.values().next() else { return constants };
+    let common = constants.values().skip(1).fold(first.as_str(), |common, name| {
+        let equal = common.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
+        common.get(..equal).unwrap_or_default()
+    });
+    let length = common.rfind('_').map_or(0, |at| at + 1);
+    if constants.len() < 2 || constants.values().any(|name| name.len() == length) {
+        return constants;
+    }
+    constants.iter().map(|(value, name)| (*value, name.get(length..).unwrap_or(name).to_owned())).collect()
 }
 
 /// Equal, or equal up to the namespaces that one of them leaves out.

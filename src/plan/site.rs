@@ -14,6 +14,8 @@ pub(super) struct Needs {
     pub(super) registers: Vec<u16>,
     /// The return address must be at the stack pointer: the return is probed too.
     pub(super) returns: bool,
+    /// Arguments are read from the stack: the stack pointer's movement must be known.
+    pub(super) stack: bool,
 }
 
 /// A chosen instruction.
@@ -73,8 +75,7 @@ fn choose_x86(code: &[u8], needs: &Needs) -> Option<Chosen> {
         if instruction.ip() > 0 && targets.iter().any(|t| *t > 0 && *t <= instruction.ip()) {
             break;
         }
-        let stack_ok = u16::try_from(moved).is_ok() && (!needs.returns || moved == 0);
-        if !stack_ok {
+        if needs.returns && moved != 0 || needs.stack && u16::try_from(moved).is_err() {
             break;
         }
         let cost = cost_of(instruction);
@@ -86,7 +87,9 @@ fn choose_x86(code: &[u8], needs: &Needs) -> Option<Chosen> {
         }
         match stack_movement(instruction, &mut info) {
             Some(down) => moved = moved.saturating_add(down),
-            None => break,
+            None if needs.returns || needs.stack => break,
+            // Nobody asks where the stack pointer was.
+            None => {}
         }
     }
     let (cost, instruction, stack_moved) = best?;
@@ -202,7 +205,7 @@ mod tests {
     use super::*;
 
     fn chosen(code: &[u8], registers: &[u16], returns: bool) -> (u64, u16, String) {
-        let needs = Needs { registers: registers.to_vec(), returns };
+        let needs = Needs { registers: registers.to_vec(), returns, stack: true };
         let chosen = choose(Arch::X86_64, code, &needs);
         (chosen.offset, chosen.stack_moved, chosen.instruction)
     }
@@ -249,12 +252,14 @@ mod tests {
         // lea r10, [rsp+8]; and rsp, -32; push [r10-8]; push rbp
         let code = [0x4c, 0x8d, 0x54, 0x24, 0x08, 0x48, 0x83, 0xe4, 0xe0, 0x41, 0xff, 0x72, 0xf8, 0x55];
         assert_eq!(chosen(&code, &[5], false).0, 0);
+        let needs = Needs { registers: vec![5], returns: false, stack: false };
+        assert_eq!(choose(Arch::X86_64, &code, &needs).instruction, "push rbp");
     }
 
     proptest::proptest! {
         #[test]
         fn any_bytes_have_a_site(code in proptest::collection::vec(0_u8.., 0..200)) {
-            let chosen = choose(Arch::X86_64, &code, &Needs { registers: vec![5, 4], returns: true });
+            let chosen = choose(Arch::X86_64, &code, &Needs { registers: vec![5, 4], returns: true, stack: false });
             proptest::prop_assert!(chosen.offset as usize <= code.len());
         }
     }

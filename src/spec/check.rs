@@ -51,9 +51,10 @@ fn span_end(at: &AttachPoint, probe: &Probe, probeset: &Probeset, problems: &mut
         Place::Tracepoint { .. } => {
             ("a tracepoint is an instant: it has no end".to_owned(), "remove the `until`".to_owned())
         }
-        _ if probe.role.value == Role::Mark => {
-            ("a mark is an instant: it has no end".to_owned(), "remove the `until`, or use `role: region`".to_owned())
-        }
+        _ if matches!(probe.role.value, Role::Mark | Role::Experts) => (
+            format!("`{}` is an instant: it has no end", probe.name.value),
+            "remove the `until`, or use `role: region`".to_owned(),
+        ),
         _ => return,
     };
     problems.push(bad(&end.span, &message).hint(hint));

@@ -35,7 +35,7 @@ pub(super) const CONSTANTS: usize = 16_384;
 pub(super) const ALTERNATIVES: usize = 16;
 /// Bytes of a view, and of an offset into it or into a function.
 pub(super) const VIEW_BYTES: i64 = 1 << 20;
-/// Elements of an array, and of a slice (`max`).
+/// Elements of an array.
 pub(super) const ELEMENTS: i64 = 65_536;
 /// Bytes of a text or a dump: `char[n]`, `cstr(n)`, `hex(n)`.
 pub(super) const CHARS: i64 = 4096;

@@ -23,8 +23,13 @@ pub(super) fn probe(entry: &Entry, cx: &mut Context<'_>) -> Option<Probe> {
     let role = role(map, &what, &entry.key.span, cx);
     let get = |key: &str| map.entries.get(key).map(|entry| &entry.value);
     // The part of a span that was waiting is a field of its record.
-    let most = MAX_FIELDS - usize::from(at.iter().any(|at| at.waiting_from.is_some()));
+    let waits = at.iter().any(|at| at.waiting_from.is_some());
+    let most = MAX_FIELDS - usize::from(waits);
     let fields = get("fields").and_then(|node| sections::fields(node, &what, most, cx));
+    if let Some(field) = fields.as_ref().and_then(|fields| fields.get("waiting")).filter(|_| waits) {
+        let message = "`waiting` cannot be a field here: `waiting from` makes one of that name";
+        cx.problems.error_hint(Code::BadIdentifier, &field.name.span, message, "choose another name");
+    }
     let when = get("when").and_then(|node| cx.expr(node, "`when`"));
     let describe = get("describe").and_then(|node| cx.expr(node, "`describe`"));
     if let Some(describes) = map.entries.get("describes") {

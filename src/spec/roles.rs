@@ -100,6 +100,7 @@ const ONLY_IN: &[(&str, &[Role])] = &[
     ("shape", &[Role::Operator]),
     ("dtype", &[Role::Operator]),
     ("inputs", &[Role::Operator]),
+    ("covers", &[Role::Operator]),
     ("ids", &[Role::Experts]),
 ];
 
@@ -111,10 +112,11 @@ pub(super) fn check(probe: &Probe, probeset: &Probeset, problems: &mut Problems)
         return;
     }
     let known = known_fields(probe, probeset);
-    let missing: Vec<&Use> = USES
-        .iter()
-        .filter(|use_| use_.role == role && !use_.fields.iter().any(|field| known.contains(field)))
-        .collect();
+    let is_missing = |use_: &&Use| {
+        let elsewhere = use_.fields == ["tokens"] && tokens_are_within(probeset);
+        use_.role == role && !elsewhere && !use_.fields.iter().any(|field| known.contains(field))
+    };
+    let missing: Vec<&Use> = USES.iter().filter(is_missing).collect();
     let hint = match role {
         Role::Operator => "add it to `fields`, or to the object that `node` is",
         _ => "add it to `fields`",
@@ -153,6 +155,12 @@ fn lacks(probe: &Probe, severity: Severity, missing: &[&Use]) -> Diagnostic {
     diagnostic
 }
 
+/// Whether spans inside a step say how many tokens it has.
+fn tokens_are_within(probeset: &Probeset) -> bool {
+    let inner = |probe: &&Probe| matches!(probe.role.value, Role::Graph | Role::Region);
+    probeset.probes.values().filter(inner).any(|probe| probe.fields.contains_key("tokens"))
+}
+
 /// The fields of a probe, and those of the object that its `node` is.
 fn known_fields<'a>(probe: &'a Probe, probeset: &'a Probeset) -> BTreeSet<&'a str> {
     let object: Option<&Object> = probe.fields.get("node").and_then(|node| match &node.value.kind {
@@ -187,7 +195,7 @@ fn place(probe: &Probe, problems: &mut Problems) {
                 problems.push(error(message).hint(format!("write `at: tracepoint sched:{wanted}`")));
             }
             (None, Some(_)) if role != Role::Mark => {
-                let message = format!("a tracepoint is an instant, and `{}` a span", name_of(role));
+                let message = format!("role `{}` cannot be at a tracepoint", name_of(role));
                 problems.push(error(message).hint("give the probe `role: mark`, or attach it to a function"));
             }
             _ => {}

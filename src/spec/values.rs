@@ -7,7 +7,9 @@ use super::problems::{Problems, shown};
 use super::yaml::{Node, Scalar};
 use super::{limits, names, reader};
 use crate::diag::{Code, Diagnostic, Span, Spanned};
-use crate::path::{AttachPoint, Expr, ExprKind, Place, Signature, Type, parse_attach, parse_expr, parse_type};
+use crate::path::{
+    AttachPoint, Expr, ExprKind, MAX_ELEMENTS, Place, Signature, Type, parse_attach, parse_expr, parse_type,
+};
 
 /// What reading a value takes: the names that there are, and where problems go.
 pub(super) struct Context<'a> {
@@ -167,12 +169,13 @@ impl Context<'_> {
             match &expr.kind {
                 ExprKind::Cast { ty, .. } => self.check_type(ty),
                 ExprKind::Slice { max: Some(max), .. } => {
-                    self.range(i128::from(max.value), &max.span, "`max`", 1, limits::ELEMENTS);
+                    let most = i64::try_from(MAX_ELEMENTS).unwrap_or(i64::MAX);
+                    self.range(i128::from(max.value), &max.span, "`max`", 1, most);
                 }
                 ExprKind::Matches { pattern, .. } => self.regex(pattern),
                 _ => {}
             }
-            stack.extend(children(expr));
+            stack.extend(expr.children());
         }
     }
 
@@ -204,30 +207,5 @@ fn compile(regex: &str) -> Result<(), String> {
             let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
             Err(format!("is malformed: {}", shown(reason)))
         }
-    }
-}
-
-/// The expressions that an expression consists of.
-fn children(expr: &Expr) -> Vec<&Expr> {
-    match &expr.kind {
-        ExprKind::Member { base, .. }
-        | ExprKind::All { base }
-        | ExprKind::Cast { base, .. }
-        | ExprKind::Matches { base, .. }
-        | ExprKind::Unary { operand: base, .. } => vec![base],
-        ExprKind::Index { base, index } => vec![base, index],
-        ExprKind::Slice { base, from, to, .. } => {
-            [Some(base), from.as_ref(), to.as_ref()].into_iter().flatten().map(AsRef::as_ref).collect()
-        }
-        ExprKind::Binary { left, right, .. } => vec![left, right],
-        ExprKind::Conditional { condition, then, otherwise } => vec![condition, then, otherwise],
-        ExprKind::Int(_)
-        | ExprKind::Float(_)
-        | ExprKind::Text(_)
-        | ExprKind::Name(_)
-        | ExprKind::Return
-        | ExprKind::Tid
-        | ExprKind::Cpu
-        | ExprKind::Match(_) => Vec::new(),
     }
 }

@@ -13,12 +13,11 @@ const MAX_FILE: u64 = 16 << 20;
 
 /// What a cache file holds.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
-struct Stored {
+struct Stored<A> {
     format: u32,
     /// Bytes of debug information in the file it was read from: a stripped copy has the same build-id.
     debug_bytes: u64,
-    #[serde(flatten)]
-    answers: Answers,
+    answers: A,
 }
 
 /// The cached answers of one build.
@@ -55,7 +54,7 @@ impl LayoutCache {
         if text.len() as u64 > MAX_FILE {
             return None;
         }
-        let stored: Stored = serde_json::from_slice(&text).ok()?;
+        let stored: Stored<Answers> = serde_json::from_slice(&text).ok()?;
         (stored.format == FORMAT && stored.debug_bytes == self.debug_bytes).then_some(stored.answers)
     }
 
@@ -64,7 +63,7 @@ impl LayoutCache {
         let Some(folder) = self.path.parent() else { return Ok(()) };
         std::fs::create_dir_all(folder)?;
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        let stored = Stored { format: FORMAT, debug_bytes: self.debug_bytes, answers: answers.clone() };
+        let stored = Stored { format: FORMAT, debug_bytes: self.debug_bytes, answers };
         serde_json::to_writer(std::io::BufWriter::new(&mut file), &stored)?;
         file.persist(&self.path)?;
         Ok(())

@@ -133,9 +133,3 @@ impl Target for Files {
         self.read.get(file).map_or_else(Vec::new, |lazy| lazy.image.slice(file_offset, len).to_vec())
     }
 }
-impl Files {
-    #[doc(hidden)]
-    pub fn add_for_bench(&mut self, path: &Path) -> usize {
-        self.add(path, "x").unwrap()
-    }
-}

@@ -111,14 +111,17 @@ pub trait Target {
     /// The files that are mapped (a process), or given (a file, a folder).
     fn files(&self) -> &[TargetFile];
 
-    /// Functions of a file whose symbol, or demangled name without parameters, matches; `.cold` parts left out,
-    /// several symbols of one address given once. Sorted by file offset. An unreadable file has none.
+    /// Functions of a file whose symbol, or demangled name without parameters, matches; copies that the compiler made
+    /// (`.isra.0`) included, several symbols of one address given once. Left out are pieces (`.cold`, `.part.0`) unless
+    /// the pattern is the whole symbol, thunks, and functions chosen at run time (`STT_GNU_IFUNC`), whose address is that
+    /// of the choice. Sorted by file offset. An unreadable file has none.
     fn functions(&self, file: usize, pattern: &NamePattern) -> Vec<Function>;
 
-    /// The layout of a named type in a file's debug information: a C struct tag, typedef, or qualified C++ class.
+    /// The layout of a named type in a file's debug information: a C struct tag, typedef, or qualified C++ class. Where
+    /// several units define the name, the first does.
     fn layout(&self, file: usize, type_name: &str) -> Option<Layout>;
 
-    /// The constants of a named enumeration.
+    /// The constants of a named enumeration; of several names of one number the first.
     fn enumeration(&self, file: usize, name: &str) -> Option<BTreeMap<i64, String>>;
 
     /// Says which types and enumerations of a file will be asked for, so that one pass over its debug information

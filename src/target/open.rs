@@ -73,10 +73,10 @@ fn add_program(files: &mut Files, path: &Path) -> Result<(), Diagnostic> {
             if seen.len() > MAX_LIBRARIES {
                 break;
             }
-            if let Some((path, image)) = search.find(name, &origin, arch, &dynamic) {
-                if seen.insert(identity(&path)) {
-                    add(files, image, &path);
-                }
+            if let Some((path, image)) = search.find(name, &origin, arch, &dynamic)
+                && seen.insert(identity(&path))
+            {
+                add(files, image, &path);
             }
         }
         next += 1;
@@ -92,10 +92,10 @@ fn add_folder(files: &mut Files, folder: &Path) -> Result<(), Diagnostic> {
             break;
         }
         // Most files of a folder are no ELF files, and links lead to files that are there anyway.
-        if let Ok(image) = Image::open(&path) {
-            if seen.insert(identity(&path)) {
-                add(files, image, &path);
-            }
+        if let Ok(image) = Image::open(&path)
+            && seen.insert(identity(&path))
+        {
+            add(files, image, &path);
         }
     }
     if files.files().is_empty() {

@@ -32,6 +32,7 @@ pub struct ProcessTarget {
     files: Files,
     /// The number of each file that was looked at; `None` for one that is no ELF file we can read.
     known: HashMap<FileId, Option<usize>>,
+    unreadable: Vec<PathBuf>,
 }
 
 /// The pid namespace of a process, as BPF programs ask for it.
@@ -84,7 +85,7 @@ impl ProcessTarget {
                 .hint("its parent has not collected it yet; start it again"));
         }
         // A thread's number leads to its process.
-        let mut process = Self { pid: status.tgid, files, known: HashMap::new() };
+        let mut process = Self { pid: status.tgid, files, known: HashMap::new(), unreadable: Vec::new() };
         process.refresh()?;
         if process.known.is_empty() {
             let what = format!("process {pid} ({}) has no program mapped", status.name);
@@ -113,10 +114,18 @@ impl ProcessTarget {
                 continue;
             }
             let surroundings = *surroundings.get_or_insert_with(|| shares_our_files(self.pid));
-            let added = self.add(&mapping, surroundings).ok();
-            self.known.insert(id, added);
+            let added = self.add(&mapping, surroundings);
+            if let Err(Unusable::Unreadable(_)) = added {
+                self.unreadable.push(mapping.path);
+            }
+            self.known.insert(id, added.ok());
         }
         Ok((before..self.files.files().len()).collect())
+    }
+
+    /// Mapped files that could not be opened, by the process's own names: a module may be among them.
+    pub fn unreadable(&self) -> &[PathBuf] {
+        &self.unreadable
     }
 
     /// The number of the dynamic linker's file; `None` for a static program.
@@ -255,7 +264,8 @@ fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// `/proc/7/root` and `/usr/lib` to `/proc/7/root/usr/lib`.
+/// `/proc/7/root` and `/usr/lib` to `/proc/7/root/usr/lib`. The paths of the maps begin at the root of the process's mount
+/// namespace, or at ours where they can be reached from it, as with `chroot`.
 fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
@@ -296,4 +306,190 @@ fn unreadable(pid: u32, error: &io::Error) -> Diagnostic {
     // A process that ends while it is read gives ESRCH.
     Diagnostic::error(Code::NoSuchProcess, format!("there is no process {pid}"))
         .hint("`pgrep -a NAME` lists the processes of a name")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::open;
+    use crate::target::tests::{compile, compile_in};
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Child, Command, Stdio};
+
+    fn own_pid() -> u32 {
+        std::process::id()
+    }
+
+    fn names(process: &ProcessTarget) -> Vec<&str> {
+        process.files().iter().map(|file| file.name.as_str()).collect()
+    }
+
+    /// A program that opens each library whose path it is sent, and says so.
+    struct Opener(Child);
+
+    impl Opener {
+        fn start(folder: &Path) -> Self {
+            let source = r#"
+                #include <dlfcn.h>
+                #include <stdio.h>
+                #include <string.h>
+                int main(void) {
+                    char line[4096];
+                    puts("ready");
+                    fflush(stdout);
+                    while (fgets(line, sizeof line, stdin)) {
+                        line[strcspn(line, "\n")] = 0;
+                        puts(dlopen(line, RTLD_NOW) ? "opened" : dlerror());
+                        fflush(stdout);
+                    }
+                }
+            "#;
+            let program = compile_in(folder, "gcc", "opener", source, &["-ldl"]);
+            let child = Command::new(program).arg("two words").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+            let mut opener = Self(child.unwrap());
+            opener.expect("ready");
+            opener
+        }
+
+        fn open(&mut self, library: &Path) {
+            writeln!(self.0.stdin.as_mut().unwrap(), "{}", library.display()).unwrap();
+            self.expect("opened");
+        }
+
+        fn expect(&mut self, answer: &str) {
+            let mut line = String::new();
+            // One line at a time is written, so that no more than it is buffered here.
+            BufReader::new(self.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+            assert_eq!(line.trim(), answer);
+        }
+    }
+
+    impl Drop for Opener {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn this_process_has_its_program_and_libraries() {
+        let mut own = ProcessTarget::open_with(own_pid(), Files::new(None)).unwrap();
+        let program = std::env::current_exe().unwrap();
+        let file = own.files().iter().position(|file| file.path == program).unwrap();
+        assert_eq!(own.functions(file, &NamePattern("main".into())).len(), 1);
+        assert!(own.dynamic_linker().is_some_and(|file| names(&own)[file].starts_with("ld")));
+        assert!(names(&own).contains(&"libc.so.6"));
+        assert!(own.refresh().unwrap().is_empty());
+        assert!(own.unreadable().is_empty());
+    }
+
+    #[test]
+    fn a_library_that_is_opened_later_is_new_once() {
+        let (folder, library) = compile("gcc", "late.so", "int late(void) { return 1; }", &["-shared", "-fPIC"]);
+        let mut opener = Opener::start(folder.path());
+        let mut process = ProcessTarget::open_with(opener.0.id(), Files::new(None)).unwrap();
+        assert!(process.refresh().unwrap().is_empty());
+
+        opener.open(&library);
+        let new = process.refresh().unwrap();
+        assert_eq!(new.iter().map(|file| names(&process)[*file]).collect::<Vec<_>>(), ["late.so"]);
+        assert_eq!(process.functions(new[0], &NamePattern("late".into())).len(), 1);
+        assert!(process.refresh().unwrap().is_empty());
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn a_deleted_library_is_read_through_its_mapping() {
+        let (folder, library) = compile("gcc", "gone.so", "int gone(void) { return 1; }", &["-shared", "-fPIC"]);
+        let mut opener = Opener::start(folder.path());
+        opener.open(&library);
+        std::fs::remove_file(&library).unwrap();
+        // Another file of the same name must not be taken for it.
+        compile_in(folder.path(), "gcc", "gone.so", "int other(void) { return 2; }", &["-shared", "-fPIC"]);
+
+        let process = ProcessTarget::open_with(opener.0.id(), Files::new(None)).unwrap();
+        let file = process.files().iter().position(|file| file.name == "gone.so").unwrap();
+        assert_eq!(process.functions(file, &NamePattern("gone".into())).len(), 1);
+        assert!(process.functions(file, &NamePattern("other".into())).is_empty());
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn a_process_with_other_mounts_is_read_through_its_root() {
+        let folder = tempfile::tempdir().unwrap();
+        let mounted = folder.path().join("mounted");
+        std::fs::create_dir(&mounted).unwrap();
+        let main = "int main(void) { pause(); return 0; }";
+        let source = format!("#include <unistd.h>\nint inside(void) {{ return 1; }} {main}");
+        compile_in(folder.path(), "gcc", "program", &source, &[]);
+        // What we see by the same path is another program.
+        compile_in(&mounted, "gcc", "program", &format!("#include <unistd.h>\n{main}"), &[]);
+        let script = "mount -t tmpfs none mounted && cp program mounted && exec \"$PWD/mounted/program\"";
+        let unshare = Command::new("unshare").args(["--mount", "sh", "-c", script]).current_dir(&folder).spawn();
+        let mut child = unshare.unwrap();
+        let pid = child.id();
+        let found = (0..500).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            let process = ProcessTarget::open_with(pid, Files::new(None)).ok()?;
+            let file = process.files().iter().position(|file| file.name == "program")?;
+            Some((process.files()[file].path.clone(), process.functions(file, &NamePattern("inside".into())).len()))
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let through_root = below(&proc_file(pid, "root"), &mounted.join("program"));
+        assert_eq!(found, Some((through_root, 1)));
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_refused() {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        for pid in [0, u32::MAX, child.id()] {
+            let fault = ProcessTarget::open_with(pid, Files::new(None)).unwrap_err();
+            assert_eq!(fault.code, Code::NoSuchProcess);
+            assert!(fault.hint.is_some());
+        }
+        assert_eq!(open("99999999999999999999").err().map(|fault| fault.code), Some(Code::NoSuchProcess));
+    }
+
+    #[test]
+    fn a_process_that_waits_to_be_collected_has_ended() {
+        let mut child = Command::new("true").spawn().unwrap();
+        while ProcessStatus::read(child.id()).unwrap().state != 'Z' {
+            std::thread::yield_now();
+        }
+        let fault = ProcessTarget::open_with(child.id(), Files::new(None)).unwrap_err();
+        child.wait().unwrap();
+        assert_eq!(fault.code, Code::NoSuchProcess);
+        assert!(fault.message.contains("has ended"));
+    }
+
+    #[test]
+    fn a_process_s_namespace_owner_and_command_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let opener = Opener::start(folder.path());
+        let pid = opener.0.id();
+        let status = ProcessStatus::read(pid).unwrap();
+        assert_eq!((status.name.as_str(), status.tgid, status.parent), ("opener", pid, own_pid()));
+        let own = std::fs::metadata("/proc/self").unwrap();
+        assert_eq!((status.uid, status.gid), (own.uid(), own.gid()));
+        let namespace = PidNamespace::of(pid).unwrap();
+        let link = std::fs::read_link("/proc/self/ns/pid").unwrap();
+        assert_eq!(link.to_string_lossy(), format!("pid:[{}]", namespace.inode));
+        assert_eq!(namespace.pid, *status.ns_pids.last().unwrap());
+        assert_eq!(command_line(pid).unwrap()[1..], ["two words"]);
+    }
+
+    #[test]
+    fn device_numbers_are_those_of_the_maps() {
+        assert_eq!(device_numbers(0x803), (8, 3));
+        assert_eq!(device_numbers(0x0000_0000_0010_0d23), (13, 0x123));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_status_is_read(text in "([A-Za-z]{0,8}:?[ \t0-9]{0,30}\n?){0,10}") {
+            let _ = ProcessStatus::parse(&text, 1);
+        }
+    }
 }

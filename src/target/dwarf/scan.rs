@@ -98,7 +98,7 @@ fn scan_unit<'a>(debug: &'a Debug<'a>, number: usize, wanted: &[Wanted<'_>], act
     let Some(unit) = debug.unit(number) else { return found };
     let Ok(mut entries) = unit.header.entries_raw(&unit.abbreviations, None) else { return found };
     let mut scan = Scan { unit: &unit, wanted, declared: Vec::new(), found: Vec::new() };
-    let scope: Vec<(usize, usize)> = active.iter().map(|index| (*index, 0)).collect();
+    let scope: Vec<Match> = active.iter().map(|index| (*index, 0)).collect();
     // Malformed information ends the unit; what was found before is good.
     let _ = scan.root(&mut entries, &scope);
     found.extend(scan.found.into_iter().map(|(index, offset)| (index, Place { unit: number, offset })));
@@ -108,8 +108,8 @@ fn scan_unit<'a>(debug: &'a Debug<'a>, number: usize, wanted: &[Wanted<'_>], act
 struct Scan<'s, 'a> {
     unit: &'s Unit<'a>,
     wanted: &'s [Wanted<'s>],
-    /// Declarations of wanted types inside of classes, which may be defined outside.
-    declared: Vec<(usize, UnitOffset)>,
+    /// Declarations inside of scopes of what is defined outside: of wanted types, and of classes around them.
+    declared: Vec<(UnitOffset, Match)>,
     found: Vec<(usize, UnitOffset)>,
 }
 
@@ -123,8 +123,11 @@ struct Head<'a> {
     specification: Option<UnitOffset>,
 }
 
-/// Wanted names of which the scope's own name is a beginning: index, and how many parts were matched.
-type Scope = [(usize, usize)];
+/// A wanted name's index, and how many of its parts were matched.
+type Match = (usize, usize);
+
+/// Wanted names of which the scope's own name is a beginning.
+type Scope = [Match];
 
 impl<'s, 'a> Scan<'s, 'a> {
     fn root(&mut self, entries: &mut EntriesRaw<'s, Reader<'a>>, scope: &Scope) -> gimli::Result<()> {
@@ -192,48 +195,36 @@ impl<'s, 'a> Scan<'s, 'a> {
     }
 
     /// Notes what an entry is of the wanted, and says which names go on inside of it.
-    fn consider(&mut self, tag: DwTag, offset: UnitOffset, head: &Head<'a>, scope: &Scope) -> Vec<(usize, usize)> {
-        let Some(name) = head.name else {
-            if let Some(declaration) = head.specification {
-                let known: Vec<usize> =
-                    self.declared.iter().filter(|(_, at)| *at == declaration).map(|(index, _)| *index).collect();
-                self.found.extend(known.into_iter().map(|index| (index, offset)));
-            }
-            // Names in an unnamed namespace are used as if they stood outside of it.
-            return if tag == gimli::DW_TAG_namespace { scope.to_vec() } else { Vec::new() };
-        };
-        if tag == gimli::DW_TAG_namespace && head.inline {
-            let mut inner = scope.to_vec();
-            inner.extend(self.enter(tag, offset, name, head, scope));
-            return inner;
+    fn consider(&mut self, tag: DwTag, offset: UnitOffset, head: &Head<'a>, scope: &Scope) -> Vec<Match> {
+        // A definition outside of the scope that it belongs to: its name was matched at its declaration.
+        if let Some(declaration) = head.specification {
+            let known = self.declared.iter().filter(|(at, _)| *at == declaration).map(|(_, name)| *name).collect();
+            return self.matched(tag, offset, head, known);
         }
-        self.enter(tag, offset, name, head, scope)
+        // Names in an unnamed or inline namespace are also used as if they stood outside of it.
+        let transparent = tag == gimli::DW_TAG_namespace && (head.inline || head.name.is_none());
+        let mut inner = if transparent { scope.to_vec() } else { Vec::new() };
+        if let Some(name) = head.name {
+            let part = |(index, matched): &Match| self.wanted[*index].path.get(*matched).copied().map(str::as_bytes);
+            let longer = scope.iter().filter(|name_so_far| part(name_so_far) == Some(name));
+            let longer = longer.map(|(index, matched)| (*index, matched + 1)).collect();
+            inner.extend(self.matched(tag, offset, head, longer));
+        }
+        inner
     }
 
-    fn enter(
-        &mut self,
-        tag: DwTag,
-        offset: UnitOffset,
-        name: &[u8],
-        head: &Head<'a>,
-        scope: &Scope,
-    ) -> Vec<(usize, usize)> {
+    /// Takes the names that end with this entry for found, and gives those that go on.
+    fn matched(&mut self, tag: DwTag, offset: UnitOffset, head: &Head<'a>, names: Vec<Match>) -> Vec<Match> {
         let mut inner = Vec::new();
-        for (index, matched) in scope {
-            let wanted = &self.wanted[*index];
-            if wanted.path.get(*matched).is_none_or(|part| part.as_bytes() != name) {
-                continue;
+        for (index, matched) in names {
+            let whole = matched == self.wanted[index].path.len();
+            if head.declaration && tag != gimli::DW_TAG_namespace {
+                self.declared.push((offset, (index, matched)));
             }
-            if matched + 1 < wanted.path.len() {
-                if is_scope(tag) {
-                    inner.push((*index, matched + 1));
-                }
-            } else if defines(tag, wanted.kind) {
-                if head.declaration {
-                    self.declared.push((*index, offset));
-                } else {
-                    self.found.push((*index, offset));
-                }
+            if !whole && is_scope(tag) {
+                inner.push((index, matched));
+            } else if whole && !head.declaration && defines(tag, self.wanted[index].kind) {
+                self.found.push((index, offset));
             }
         }
         inner

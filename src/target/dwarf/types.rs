@@ -6,7 +6,7 @@ use super::sections::Reader;
 use super::unit::{Debug, Entry, Place, Unit};
 use crate::target::{Layout, TargetType};
 use gimli::{AttributeValue, Operation};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
@@ -16,8 +16,12 @@ const MAX_CHAIN: usize = 64;
 const MAX_NESTING: usize = 16;
 /// Base classes and anonymous members inside one another.
 const MAX_INHERITANCE: usize = 32;
-/// Entries that one layout or enumeration may consist of.
+/// Members of one record, or constants of one enumeration.
 const MAX_ENTRIES: usize = 1 << 16;
+/// Members and constants that are read for all the names asked at once.
+const MAX_READ: usize = 1 << 22;
+/// Types whose qualified names are searched for, each at the cost of a walk over its unit.
+const MAX_NAMES: usize = 1 << 10;
 /// Bytes of a struct.
 const MAX_SIZE: u64 = 1 << 32;
 /// Elements of an array.
@@ -31,6 +35,8 @@ pub(super) struct Types<'a> {
     debug: &'a Debug<'a>,
     units: RefCell<HashMap<usize, Option<Rc<Unit<'a>>>>>,
     names: RefCell<HashMap<Place, String>>,
+    /// Entries that may still be read.
+    fuel: Cell<usize>,
 }
 
 /// An entry, the unit it is in, and the last typedef's name on the way to it.
@@ -42,7 +48,7 @@ struct Type<'a> {
 
 impl<'a> Types<'a> {
     pub(super) fn new(debug: &'a Debug<'a>) -> Self {
-        Self { debug, units: RefCell::default(), names: RefCell::default() }
+        Self { debug, units: RefCell::default(), names: RefCell::default(), fuel: Cell::new(MAX_READ) }
     }
 
     /// The layout of the struct, class or union at a place, or that the typedef there leads to; `None` where that is
@@ -54,8 +60,7 @@ impl<'a> Types<'a> {
         }
         let size = number(&record.entry, gimli::DW_AT_byte_size).filter(|size| *size <= MAX_SIZE)?;
         let mut layout = Layout { size, members: BTreeMap::new() };
-        let mut budget = MAX_ENTRIES;
-        self.collect(&record, 0, 0, &mut budget, &mut layout)?;
+        self.collect(&record, 0, 0, &mut layout)?;
         Some(layout)
     }
 
@@ -67,7 +72,7 @@ impl<'a> Types<'a> {
             return None;
         }
         let mut constants = BTreeMap::new();
-        for child in found.unit.children(found.entry.offset(), MAX_ENTRIES) {
+        for child in self.children(&found)? {
             if child.tag() != gimli::DW_TAG_enumerator {
                 continue;
             }
@@ -81,24 +86,16 @@ impl<'a> Types<'a> {
 
     /// Adds the members of a record that begins `base` bytes into the layout. `None` where something lies outside of
     /// the whole, or there is no end of it.
-    fn collect(
-        &self,
-        record: &Type<'a>,
-        base: u64,
-        depth: usize,
-        budget: &mut usize,
-        layout: &mut Layout,
-    ) -> Option<()> {
+    fn collect(&self, record: &Type<'a>, base: u64, depth: usize, layout: &mut Layout) -> Option<()> {
         if depth > MAX_INHERITANCE {
             return None;
         }
-        let children = record.unit.children(record.entry.offset(), *budget);
-        *budget = budget.checked_sub(children.len()).filter(|left| *left > 0)?;
+        let children = self.children(record)?;
         let mut bases = Vec::new();
         for child in &children {
             match child.tag() {
                 gimli::DW_TAG_inheritance => bases.push(child),
-                gimli::DW_TAG_member => self.member(record, child, base, depth, budget, layout)?,
+                gimli::DW_TAG_member => self.member(record, child, base, depth, layout)?,
                 _ => {}
             }
         }
@@ -107,7 +104,7 @@ impl<'a> Types<'a> {
             let Some(offset) = member_offset(child) else { continue };
             let Some(of) = self.type_of(&record.unit, child) else { continue };
             let at = within(base.checked_add(offset)?, layout)?;
-            self.collect(&of, at, depth + 1, budget, layout)?;
+            self.collect(&of, at, depth + 1, layout)?;
         }
         Some(())
     }
@@ -118,7 +115,6 @@ impl<'a> Types<'a> {
         member: &Entry<'a>,
         base: u64,
         depth: usize,
-        budget: &mut usize,
         layout: &mut Layout,
     ) -> Option<()> {
         // A static member is declared here and lives elsewhere.
@@ -130,7 +126,7 @@ impl<'a> Types<'a> {
         let at = within(base.checked_add(offset)?, layout)?;
         let Some(name) = record.unit.name(member) else {
             return match self.type_of(&record.unit, member) {
-                Some(of) if is_record(of.entry.tag()) => self.collect(&of, at, depth + 1, budget, layout),
+                Some(of) if is_record(of.entry.tag()) => self.collect(&of, at, depth + 1, layout),
                 _ => Some(()),
             };
         };
@@ -142,6 +138,13 @@ impl<'a> Types<'a> {
         }
         layout.members.entry(name).or_insert((at, ty));
         Some(())
+    }
+
+    /// The entries under a type; `None` where there are too many for them to be true.
+    fn children(&self, of: &Type<'a>) -> Option<Vec<Entry<'a>>> {
+        let children = of.unit.children(of.entry.offset(), MAX_ENTRIES);
+        self.fuel.set(self.fuel.get().checked_sub(children.len() + 1)?);
+        (children.len() < MAX_ENTRIES).then_some(children)
     }
 
     /// What a view is compared with; `None` is `void`.
@@ -173,9 +176,9 @@ impl<'a> Types<'a> {
 
     fn array(&self, array: &Type<'a>, depth: usize) -> TargetType {
         let element = self.target_type(self.inner(array), depth + 1).unwrap_or_else(unknown);
-        let dimensions = array.unit.children(array.entry.offset(), MAX_NESTING);
+        let dimensions = self.children(array).unwrap_or_default();
         let dimensions = dimensions.iter().filter(|child| child.tag() == gimli::DW_TAG_subrange_type);
-        let counts: Vec<Option<u64>> = dimensions.map(count).collect();
+        let counts: Vec<Option<u64>> = dimensions.map(count).take(MAX_NESTING).collect();
         if counts.is_empty() {
             return TargetType::Array(Box::new(element), None);
         }
@@ -199,6 +202,11 @@ impl<'a> Types<'a> {
                     | gimli::DW_TAG_immutable_type
                     | gimli::DW_TAG_template_alias
             );
+            // A stub that says in which type unit the definition is.
+            if let Some(definition) = entry.attr_value(gimli::DW_AT_signature).and_then(|value| unit.place(value)) {
+                place = definition;
+                continue;
+            }
             if !through {
                 return Some(Type { unit, entry, alias });
             }
@@ -235,7 +243,7 @@ impl<'a> Types<'a> {
             return found.alias.clone().unwrap_or_else(|| "(anonymous)".to_owned());
         };
         let mut path = match self.unit(named_at.unit) {
-            Some(unit) if unit.has_scopes() => unit.scopes(named_at.offset),
+            Some(unit) if unit.has_scopes() && self.names.borrow().len() < MAX_NAMES => unit.scopes(named_at.offset),
             _ => Vec::new(),
         };
         path.push(name);

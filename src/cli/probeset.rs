@@ -1,0 +1,112 @@
+//! The arguments that every command with a probeset takes, and how they become a plan.
+
+use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::plan::{Level, ProbePlan, Selection, plan};
+use crate::spec::{self, Library, Probeset};
+use crate::target::{self, Arch, Target};
+use std::path::PathBuf;
+
+/// A probeset and which of its probes are wanted.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ProbesetArguments {
+    /// A probeset file, or the name of a shipped probeset such as `llama`
+    pub(crate) spec: PathBuf,
+    /// How much is recorded
+    #[arg(long, value_enum, default_value_t = LevelArgument::Operator)]
+    level: LevelArgument,
+    /// Only these probes (a name or glob; may be given several times)
+    #[arg(long = "probe", value_name = "NAME")]
+    only: Vec<String>,
+    /// Not these probes (a name or glob; may be given several times)
+    #[arg(long = "no-probe", value_name = "NAME")]
+    without: Vec<String>,
+}
+
+/// The levels, each of which includes those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum LevelArgument {
+    /// Steps (one decode or prefill call each)
+    Step,
+    /// Steps and graphs
+    Graph,
+    /// Everything
+    Operator,
+}
+
+/// An instruction set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ArchArgument {
+    /// x86-64
+    #[value(name = "x86_64")]
+    X86_64,
+    /// arm64
+    #[value(name = "aarch64")]
+    Aarch64,
+}
+
+impl From<ArchArgument> for Arch {
+    fn from(arch: ArchArgument) -> Self {
+        match arch {
+            ArchArgument::X86_64 => Self::X86_64,
+            ArchArgument::Aarch64 => Self::Aarch64,
+        }
+    }
+}
+
+impl ProbesetArguments {
+    /// Reads the probeset.
+    pub(crate) fn load(&self) -> Result<(Probeset, Diagnostics), Diagnostics> {
+        spec::load(&self.spec, &Library::SHIPPED)
+    }
+
+    /// The probes that are wanted.
+    pub(crate) fn selection(&self) -> Selection {
+        let level = match self.level {
+            LevelArgument::Step => Level::Step,
+            LevelArgument::Graph => Level::Graph,
+            LevelArgument::Operator => Level::Operator,
+        };
+        Selection { level, only: self.only.clone(), without: self.without.clone() }
+    }
+
+    /// Reads the probeset and plans it; the problems of both are given together.
+    pub(crate) fn plan(&self, arch: Arch) -> Result<(Probeset, ProbePlan, Diagnostics), Diagnostics> {
+        let (probeset, mut problems) = self.load()?;
+        match plan(&probeset, &self.selection(), arch) {
+            Ok((plan, more)) => {
+                problems.0.extend(more.0);
+                Ok((probeset, plan, problems))
+            }
+            Err(more) => {
+                problems.0.extend(more.0);
+                Err(problems)
+            }
+        }
+    }
+}
+
+/// The instruction set of this machine, where it is one that is supported.
+pub(crate) fn native_arch() -> Arch {
+    if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 }
+}
+
+/// What was asked for, else what the target is, else what this machine is.
+pub(crate) fn arch_of(asked: Option<ArchArgument>, target: Option<&dyn Target>) -> Arch {
+    let of_target = || target.and_then(|t| t.files().first()).map(|file| file.arch);
+    asked.map(Arch::from).or_else(of_target).unwrap_or_else(native_arch)
+}
+
+/// Opens the target that `--target` or `-p` names.
+pub(crate) fn open_target(target: Option<&str>, pid: Option<u32>) -> Result<Option<Box<dyn Target>>, Diagnostics> {
+    let name = match (target, pid) {
+        (Some(target), _) => target.to_owned(),
+        (None, Some(pid)) => pid.to_string(),
+        (None, None) => return Ok(None),
+    };
+    target::open(&name).map(Some).map_err(Diagnostics::from)
+}
+
+/// The problem of a file that cannot be written.
+pub(crate) fn cannot_write(path: &std::path::Path, error: &std::io::Error) -> Diagnostics {
+    Diagnostic::error(Code::CannotWrite, format!("cannot write {}: {error}", path.display())).into()
+}
