@@ -1,1 +1,34 @@
-//! From records to a timeline: steps, graphs, operators, lanes. Pure; knows only [`crate::trace`] and roles.
+//! From records to what happened: steps with their graphs, operators and lanes ([`Timeline`]), and what they come to
+//! ([`Statistics`]). It knows roles and times, no engine; it reads records by the trace's schema and never fails: what
+//! a trace lacks, or has too much of, is counted.
+
+mod assemble;
+mod catalogue;
+mod completeness;
+mod distribution;
+mod fields;
+mod generations;
+mod hash;
+mod nesting;
+mod rules;
+mod statistics;
+mod step;
+mod threads;
+mod timeline;
+mod window;
+
+pub use catalogue::{Catalogue, Kind, KindId, ObjectId, TextId, collapse_digits};
+pub use completeness::{Completeness, Lost};
+pub(crate) use completeness::{counted, group_digits};
+pub use distribution::Distribution;
+pub use fields::{Decoder, Header};
+pub use generations::{Generations, generations};
+pub use rules::Rules;
+pub use statistics::{ExpertTotals, LaneTotals, OperatorTotals, PhaseTotals, SpanTotals, Statistics, StepRow};
+pub use step::{Experts, Graph, LaneSpan, OffCpu, Operator, Phase, Region, Step};
+pub use timeline::{Findings, Timeline, Visitor};
+
+#[doc(hidden)]
+pub mod testing;
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,9 @@ mod ast;
 pub mod c;
 mod check;
 mod parse;
+mod value;
 
 pub use ast::*;
 pub use check::{Base, Checked, Definitions, MAX_ELEMENTS, Memory, Node, Scope, Term, check, fixed_size};
 pub use parse::{parse_attach, parse_expr, parse_type};
+pub use value::{Environment, Formula, Value};

@@ -1,1 +1,14 @@
-//! Timelines as text.
+//! Reports: what the analysis found, put into tables ([`Report`], [`StepReport`]), as JSON through serde or as text.
+//! Nothing here prints, reads a file, or knows an engine.
+
+mod build;
+mod model;
+mod step;
+mod table;
+mod text;
+mod units;
+
+pub use build::{Options, build};
+pub use model::{By, ExpertLayerRow, LaneRow, OperatorRow, PhaseReport, RegionRow, Report, TraceFacts};
+pub use step::{StepFinder, StepReport};
+pub use text::{Look, report_text, step_text};

@@ -1,0 +1,156 @@
+//! Is the trace complete, and if not, what is missing: what the recorder counted, what the numbering of threads shows,
+//! and what is wrong with the file.
+
+use super::statistics::Statistics;
+use super::timeline::Findings;
+use crate::trace::{LossKind, Meta};
+use serde::Serialize;
+
+/// Records of one type that are lost or damaged for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Lost {
+    /// The probe, object or built-in record type.
+    pub record: String,
+    /// Why.
+    pub kind: LossKind,
+    /// How many.
+    pub count: u64,
+    /// Something is missing; without it the entry is only worth knowing.
+    pub harmful: bool,
+}
+
+/// The verdict on a trace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Completeness {
+    /// Nothing is missing.
+    pub complete: bool,
+    /// The verdict in one sentence.
+    pub verdict: String,
+    /// Steps that were finished, those left out included.
+    pub steps: u64,
+    /// Steps with lost records, which no statistics contain.
+    pub steps_left_out: u64,
+    /// Records that are in the trace.
+    pub records: u64,
+    /// Records that a thread numbered and that are not in the trace.
+    pub missing_records: u64,
+    /// The end of the trace is missing.
+    pub cut: bool,
+    /// What the recorder counted.
+    pub lost: Vec<Lost>,
+    /// Further sentences, worth knowing.
+    pub notes: Vec<String>,
+}
+
+impl Completeness {
+    /// Judges a trace that was read to its end.
+    pub fn judge(meta: &Meta, findings: &Findings, statistics: &Statistics) -> Self {
+        let lost: Vec<Lost> = meta.losses.iter().filter(|l| l.count > 0).map(lost).collect();
+        let steps = statistics.steps().len() as u64;
+        let mut judged = Self {
+            complete: true,
+            verdict: String::new(),
+            steps,
+            steps_left_out: statistics.left_out(),
+            records: findings.records,
+            missing_records: findings.missing_records,
+            cut: meta.end.is_none(),
+            lost,
+            notes: notes(findings, statistics),
+        };
+        let missing = judged.what_is_missing(meta, findings);
+        judged.complete = missing.is_empty();
+        let steps = counted(steps, "step");
+        judged.verdict = if judged.complete {
+            format!("Complete: {steps}, {}, nothing lost.", counted(judged.records, "record"))
+        } else {
+            let left_out = match judged.steps_left_out {
+                0 => String::new(),
+                n => format!(" {} of {steps} left out.", group_digits(n)),
+            };
+            format!("Incomplete: {}.{left_out}", missing.join("; "))
+        };
+        judged
+    }
+
+    fn what_is_missing(&self, meta: &Meta, findings: &Findings) -> Vec<String> {
+        let mut missing = Vec::new();
+        let damaged = meta.problems.has_errors();
+        if damaged {
+            missing.push("parts of the file are damaged".to_owned());
+        } else if self.cut {
+            missing.push("the trace was cut off before its end".to_owned());
+        }
+        for lost in self.lost.iter().filter(|l| l.harmful) {
+            missing.push(lost.sentence());
+        }
+        let counted_by_recorder = self.lost.iter().any(|l| l.harmful);
+        if findings.missing_records > 0 && !counted_by_recorder {
+            missing.push(format!("{} missing from the numbering", counted(findings.missing_records, "record")));
+        }
+        if findings.malformed > 0 {
+            missing.push(format!("{} not as the schema says", counted(findings.malformed, "record")));
+        }
+        missing
+    }
+}
+
+fn lost(loss: &crate::trace::Loss) -> Lost {
+    let harmful = !matches!(loss.kind, LossKind::ObjectTableFull | LossKind::StillOpen);
+    Lost { record: loss.record.clone(), kind: loss.kind, count: loss.count, harmful }
+}
+
+impl Lost {
+    /// As a person says it, without a full stop.
+    pub fn sentence(&self) -> String {
+        let (count, record) = (group_digits(self.count), &self.record);
+        match self.kind {
+            LossKind::RingFull => format!("{count} `{record}` lost because the ring was full"),
+            LossKind::ReadFailed => format!("{count} `{record}` with a field that could not be read"),
+            LossKind::MissingEntry => format!("{count} `{record}` returned without an entry"),
+            LossKind::MissingReturn => format!("{count} `{record}` never returned"),
+            LossKind::Recursion => format!("{count} `{record}` skipped by the kernel"),
+            LossKind::TooDeep => format!("{count} `{record}` nested too deep"),
+            LossKind::NoThreadState => format!("{count} `{record}` lost for want of memory"),
+            LossKind::ObjectTableFull => format!("{count} `{record}` described again"),
+            LossKind::Truncated => format!("{count} `{record}` with a list longer than its bound"),
+            LossKind::NotAttached => format!("{count} sites of `{record}` not attached"),
+            LossKind::StillOpen => format!("{count} `{record}` still open when the recording ended"),
+        }
+    }
+}
+
+fn notes(findings: &Findings, statistics: &Statistics) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut note = |count: u64, text: &dyn Fn(&str) -> String| {
+        if count > 0 {
+            notes.push(text(&group_digits(count)));
+        }
+    };
+    note(findings.ambiguous, &|n| format!("{n} operators could be of several graphs; they are counted with one."));
+    note(findings.forced, &|n| format!("{n} steps were finished while a thread's last operator was still open."));
+    note(findings.loops, &|n| format!("{n} step spans contain other steps and were left out."));
+    note(statistics.loose_left_out(), &|n| format!("{n} parts without steps were left out: records were lost there."));
+    note(statistics.experts_left_out(), &|n| {
+        format!("{n} activations of experts are in no table: there are too many.")
+    });
+    notes
+}
+
+/// `1 step`, `1,234 steps`.
+pub(crate) fn counted(n: u64, thing: &str) -> String {
+    format!("{} {thing}{}", group_digits(n), if n == 1 { "" } else { "s" })
+}
+
+/// `1,234,567`.
+pub(crate) fn group_digits(n: u64) -> String {
+    let digits = n.to_string();
+    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}

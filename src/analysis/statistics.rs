@@ -1,0 +1,359 @@
+//! What a trace's steps come to: a visitor of the timeline that adds up. Steps with lost records are counted and kept
+//! out of everything else. All times are ns.
+
+use super::catalogue::{Catalogue, KindId, TextId};
+use super::distribution::Distribution;
+use super::fields::Decoder;
+use super::hash::FastMap;
+use super::step::{Phase, Step};
+use super::timeline::Visitor;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Distinct pairs of layer and expert that are counted apart.
+const MAX_EXPERTS: usize = 1 << 20;
+
+/// One step as the statistics keep it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepRow {
+    /// Its number.
+    pub number: u64,
+    /// What it was.
+    pub phase: Phase,
+    /// The process.
+    pub pid: u32,
+    /// The thread that ran it.
+    pub tid: u32,
+    /// When it began.
+    pub start: u64,
+    /// When it ended.
+    pub end: u64,
+    /// Tokens it took in.
+    pub tokens: Option<u64>,
+    /// No record was lost during it.
+    pub complete: bool,
+}
+
+impl StepRow {
+    /// ns.
+    pub fn duration(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+}
+
+/// Operators, added up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OperatorTotals {
+    /// How many were computed.
+    pub count: u64,
+    /// Work, all lanes together.
+    pub work: u64,
+    /// Waiting, all lanes together.
+    pub waiting: u64,
+    /// From the first lane's start to the last lane's end of work, summed.
+    pub elapsed: u64,
+    /// The shortest of them.
+    pub min: u64,
+    /// The longest of them.
+    pub max: u64,
+}
+
+impl OperatorTotals {
+    fn add(&mut self, work: u64, waiting: u64, elapsed: u64) {
+        self.merge(&Self { count: 1, work, waiting, elapsed, min: elapsed, max: elapsed });
+    }
+
+    /// Adds others.
+    pub fn merge(&mut self, other: &Self) {
+        self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
+        self.max = self.max.max(other.max);
+        self.count = self.count.saturating_add(other.count);
+        self.work = self.work.saturating_add(other.work);
+        self.waiting = self.waiting.saturating_add(other.waiting);
+        self.elapsed = self.elapsed.saturating_add(other.elapsed);
+    }
+}
+
+/// Spans, added up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SpanTotals {
+    /// How many.
+    pub count: u64,
+    /// Their sum.
+    pub total: u64,
+    /// Of it, within operators.
+    pub in_operators: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+impl SpanTotals {
+    fn add(&mut self, duration: u64, in_operator: bool) {
+        self.count += 1;
+        self.total = self.total.saturating_add(duration);
+        self.max = self.max.max(duration);
+        if in_operator {
+            self.in_operators = self.in_operators.saturating_add(duration);
+        }
+    }
+}
+
+/// One lane, added up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LaneTotals {
+    /// Time of the steps that it took part in.
+    pub step_time: u64,
+    /// Work.
+    pub work: u64,
+    /// Waiting.
+    pub waiting: u64,
+    /// Operators that it computed a share of.
+    pub shares: u64,
+    /// Operators, of those with several lanes, in which it worked longest.
+    pub slowest: u64,
+}
+
+/// A phase, added up. *Lane time* is each step's duration times its number of lanes.
+#[derive(Debug, Clone, Default)]
+pub struct PhaseTotals {
+    /// Steps in it.
+    pub steps: u64,
+    /// Tokens of the steps that say so.
+    pub tokens: u64,
+    /// Steps that say how many tokens they have.
+    pub steps_with_tokens: u64,
+    /// The steps' time.
+    pub time: u64,
+    /// The steps' time on all of their lanes.
+    pub lane_time: u64,
+    /// The most lanes that a step had.
+    pub lanes: u64,
+    /// Work of operators.
+    pub work: u64,
+    /// Waiting of operators.
+    pub waiting: u64,
+    /// Lane time in which no graph was computed.
+    pub outside_graphs: u64,
+    /// Lane time in graphs, in no operator.
+    pub outside_operators: u64,
+    /// Operators computed.
+    pub operators: u64,
+    /// Graphs computed.
+    pub graphs: u64,
+    /// Time that threads of the steps were off their cpus, blocked.
+    pub blocked: u64,
+    /// Time that they were off their cpus, able to run.
+    pub runnable: u64,
+    /// Times that they left their cpus.
+    pub switches: u64,
+    /// Operators whose shares are on several lanes.
+    pub shared_operators: u64,
+}
+
+/// Activations of experts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExpertTotals {
+    /// How often it was chosen for a token.
+    pub activations: u64,
+}
+
+/// The statistics of a trace.
+#[derive(Debug, Default)]
+pub struct Statistics {
+    steps: Vec<StepRow>,
+    phases: BTreeMap<Phase, PhaseTotals>,
+    operators: FastMap<(KindId, Option<TextId>, Phase), OperatorTotals>,
+    graphs: FastMap<(TextId, Phase), SpanTotals>,
+    lanes: BTreeMap<(Phase, u32), LaneTotals>,
+    regions: BTreeMap<(u16, Phase), SpanTotals>,
+    experts: FastMap<(Option<Arc<str>>, u32, Phase), ExpertTotals>,
+    experts_left_out: u64,
+    saw_graphs: bool,
+    saw_switches: bool,
+    incomplete_loose: u64,
+}
+
+impl Visitor for Statistics {
+    fn step(&mut self, step: &Step, catalogue: &Catalogue, _: &Decoder) {
+        let phase = step.phase.unwrap_or(Phase::Outside);
+        if phase != Phase::Outside {
+            let Step { number, pid, tid, start, end, tokens, complete, .. } = *step;
+            self.steps.push(StepRow { number, phase, pid, tid, start, end, tokens, complete });
+        }
+        self.saw_graphs |= !step.graphs.is_empty();
+        if !step.complete {
+            self.incomplete_loose += u64::from(phase == Phase::Outside);
+            return;
+        }
+        self.add_operators(step, phase);
+        self.add_lanes(step, phase);
+        self.add_phase(step, phase);
+        for graph in &step.graphs {
+            let duration = graph.end.saturating_sub(graph.start);
+            self.graphs.entry((graph.backend, phase)).or_default().add(duration, false);
+        }
+        for region in &step.regions {
+            let duration = region.end.saturating_sub(region.start);
+            self.regions.entry((region.probe, phase)).or_default().add(duration, region.operator.is_some());
+        }
+        for experts in &step.experts {
+            let layer = &catalogue.kind(experts.kind).layer;
+            for id in &experts.ids {
+                self.add_expert(layer.clone(), *id, phase);
+            }
+        }
+    }
+}
+
+impl Statistics {
+    fn add_operators(&mut self, step: &Step, phase: Phase) {
+        for operator in &step.operators {
+            let backend = operator.graph.and_then(|g| step.graphs.get(g as usize)).map(|g| g.backend);
+            let totals = self.operators.entry((operator.kind, backend, phase)).or_default();
+            totals.add(operator.work, operator.waiting, operator.end.saturating_sub(operator.start));
+        }
+    }
+
+    fn add_lanes(&mut self, step: &Step, phase: Phase) {
+        let totals = self.phases.entry(phase).or_default();
+        // Lanes are few: a sorted list beats a map.
+        let mut lanes: Vec<LaneTotals> = vec![LaneTotals::default(); step.lane_numbers.len()];
+        let at = |lane: u32| step.lane_numbers.binary_search(&lane).unwrap_or(0);
+        for operator in &step.operators {
+            let shares = step.lanes_of(operator);
+            for span in shares {
+                let lane = &mut lanes[at(span.lane)];
+                lane.work = lane.work.saturating_add(span.work());
+                lane.waiting = lane.waiting.saturating_add(span.waiting);
+                lane.shares += 1;
+            }
+            if let [_, _, ..] = shares
+                && let Some(slowest) = shares.iter().max_by_key(|s| (s.work(), std::cmp::Reverse(s.lane)))
+            {
+                lanes[at(slowest.lane)].slowest += 1;
+                totals.shared_operators += 1;
+            }
+        }
+        for (number, lane) in step.lane_numbers.iter().zip(lanes) {
+            let total = self.lanes.entry((phase, *number)).or_default();
+            total.step_time = total.step_time.saturating_add(step.duration());
+            total.work = total.work.saturating_add(lane.work);
+            total.waiting = total.waiting.saturating_add(lane.waiting);
+            total.shares += lane.shares;
+            total.slowest += lane.slowest;
+        }
+    }
+
+    fn add_phase(&mut self, step: &Step, phase: Phase) {
+        let totals = self.phases.entry(phase).or_default();
+        let lanes = step.lane_numbers.len().max(1) as u64;
+        let sum = |of: fn(&super::step::Operator) -> u64| step.operators.iter().map(of).fold(0, u64::saturating_add);
+        let (work, waiting) = (sum(|o| o.work), sum(|o| o.waiting));
+        let busy = work.saturating_add(waiting);
+        // What lies between loose events says nothing: only graphs, or operators, are their time.
+        let time = match (phase, step.in_graphs) {
+            (Phase::Outside, 0) => busy / lanes,
+            (Phase::Outside, in_graphs) => in_graphs,
+            _ => step.duration(),
+        };
+        let lane_time = time.saturating_mul(lanes);
+        let outside_graphs =
+            if self.saw_graphs { time.saturating_sub(step.in_graphs).saturating_mul(lanes) } else { 0 };
+        totals.steps += u64::from(phase != Phase::Outside);
+        totals.tokens = totals.tokens.saturating_add(step.tokens.unwrap_or(0));
+        totals.steps_with_tokens += u64::from(step.tokens.is_some());
+        totals.time = totals.time.saturating_add(time);
+        totals.lane_time = totals.lane_time.saturating_add(lane_time);
+        totals.lanes = totals.lanes.max(lanes);
+        totals.work = totals.work.saturating_add(work);
+        totals.waiting = totals.waiting.saturating_add(waiting);
+        totals.outside_graphs = totals.outside_graphs.saturating_add(outside_graphs);
+        let rest = lane_time.saturating_sub(busy).saturating_sub(outside_graphs);
+        totals.outside_operators = totals.outside_operators.saturating_add(rest);
+        totals.operators += step.operators.len() as u64;
+        totals.graphs += step.graphs.len() as u64;
+        totals.switches += step.off_cpu.len() as u64;
+        self.saw_switches |= !step.off_cpu.is_empty();
+        for off in &step.off_cpu {
+            totals.blocked = totals.blocked.saturating_add(off.runnable.saturating_sub(off.start));
+            totals.runnable = totals.runnable.saturating_add(off.end.saturating_sub(off.runnable));
+        }
+    }
+
+    fn add_expert(&mut self, layer: Option<Arc<str>>, expert: u32, phase: Phase) {
+        let key = (layer, expert, phase);
+        if self.experts.len() >= MAX_EXPERTS && !self.experts.contains_key(&key) {
+            self.experts_left_out += 1;
+        } else {
+            self.experts.entry(key).or_default().activations += 1;
+        }
+    }
+
+    /// Every step, by number; those with lost records too.
+    pub fn steps(&self) -> Vec<StepRow> {
+        let mut steps = self.steps.clone();
+        steps.sort_by_key(|s| s.number);
+        steps
+    }
+
+    /// Steps with lost records, which are in no other number.
+    pub fn left_out(&self) -> u64 {
+        self.steps.iter().filter(|s| !s.complete).count() as u64
+    }
+
+    /// Parts of the trace without steps that were left out because records were lost.
+    pub fn loose_left_out(&self) -> u64 {
+        self.incomplete_loose
+    }
+
+    /// A phase's totals.
+    pub fn phase(&self, phase: Phase) -> Option<&PhaseTotals> {
+        self.phases.get(&phase)
+    }
+
+    /// Operators by kind, backend and phase.
+    pub fn operators(&self) -> impl Iterator<Item = (KindId, Option<TextId>, Phase, &OperatorTotals)> {
+        self.operators.iter().map(|((kind, backend, phase), totals)| (*kind, *backend, *phase, totals))
+    }
+
+    /// Graphs by backend and phase.
+    pub fn graphs(&self) -> impl Iterator<Item = (TextId, Phase, &SpanTotals)> {
+        self.graphs.iter().map(|((backend, phase), totals)| (*backend, *phase, totals))
+    }
+
+    /// Lanes by phase and number.
+    pub fn lanes(&self) -> impl Iterator<Item = (Phase, u32, &LaneTotals)> {
+        self.lanes.iter().map(|((phase, lane), totals)| (*phase, *lane, totals))
+    }
+
+    /// Regions by record type and phase.
+    pub fn regions(&self) -> impl Iterator<Item = (u16, Phase, &SpanTotals)> {
+        self.regions.iter().map(|((probe, phase), totals)| (*probe, *phase, totals))
+    }
+
+    /// Experts by layer, number and phase.
+    pub fn experts(&self) -> impl Iterator<Item = (Option<&Arc<str>>, u32, Phase, ExpertTotals)> {
+        self.experts.iter().map(|((layer, expert, phase), totals)| (layer.as_ref(), *expert, *phase, *totals))
+    }
+
+    /// Activations beyond the pairs that are counted apart.
+    pub fn experts_left_out(&self) -> u64 {
+        self.experts_left_out
+    }
+
+    /// Graphs were seen, so that time outside of them means something.
+    pub fn saw_graphs(&self) -> bool {
+        self.saw_graphs
+    }
+
+    /// Threads were seen to leave their cpus.
+    pub fn saw_switches(&self) -> bool {
+        self.saw_switches
+    }
+
+    /// Durations of a phase's complete steps.
+    pub fn step_times(&self, phase: Phase) -> Distribution {
+        let complete = self.steps.iter().filter(|s| s.complete && s.phase == phase);
+        Distribution::of(complete.map(StepRow::duration).collect())
+    }
+}

@@ -1,0 +1,190 @@
+//! What the timeline gives out: one finished step with everything that happened in it. All lists are flat, so that a
+//! step is a few allocations whatever it holds.
+
+use super::catalogue::{KindId, ObjectId, TextId};
+use std::ops::Range;
+
+/// What a step was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Phase {
+    /// It took in a prompt.
+    Prefill,
+    /// It made the next token.
+    Decode,
+    /// No step: graphs and operators that no step contains, some at a time.
+    Outside,
+}
+
+impl Phase {
+    /// Every phase.
+    pub const ALL: [Self; 3] = [Self::Prefill, Self::Decode, Self::Outside];
+
+    /// `prefill`, `decode`, `outside`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Prefill => "prefill",
+            Self::Decode => "decode",
+            Self::Outside => "outside",
+        }
+    }
+}
+
+/// A finished step. Times are ns of CLOCK_MONOTONIC.
+#[derive(Debug, Clone, Default)]
+pub struct Step {
+    /// In the order of their ends, from 1; 0 for [`Phase::Outside`].
+    pub number: u64,
+    /// What it was; `None` only before it is known.
+    pub phase: Option<Phase>,
+    /// The process's number in the kernel.
+    pub pid: u32,
+    /// The thread that ran it.
+    pub tid: u32,
+    /// When it began.
+    pub start: u64,
+    /// When it ended.
+    pub end: u64,
+    /// Tokens it took in.
+    pub tokens: Option<u64>,
+    /// No record of its process was lost during it.
+    pub complete: bool,
+    /// Its record, by [`super::Decoder::fields`]; empty for [`Phase::Outside`].
+    pub record: Box<[u8]>,
+    /// By start.
+    pub graphs: Vec<Graph>,
+    /// By start: the order of execution.
+    pub operators: Vec<Operator>,
+    /// Grouped by operator; see [`Operator::lanes`].
+    pub lanes: Vec<LaneSpan>,
+    /// By thread, then start.
+    pub regions: Vec<Region>,
+    /// Experts that were used.
+    pub experts: Vec<Experts>,
+    /// Times that its threads were not running, by thread, clipped to the step.
+    pub off_cpu: Vec<OffCpu>,
+    /// The distinct lanes of its operators, by number.
+    pub lane_numbers: Vec<u32>,
+    /// Nanoseconds in which a graph was being computed: graphs that overlap count once.
+    pub in_graphs: u64,
+    /// Operators whose graph could not be told: several of their process were open.
+    pub ambiguous: u64,
+}
+
+impl Step {
+    /// Nanoseconds.
+    pub fn duration(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// The lane spans of an operator.
+    pub fn lanes_of(&self, operator: &Operator) -> &[LaneSpan] {
+        self.lanes.get(operator.lanes.start as usize..operator.lanes.end as usize).unwrap_or(&[])
+    }
+}
+
+/// One computation of a graph.
+#[derive(Debug, Clone)]
+pub struct Graph {
+    /// The thread that ran it.
+    pub tid: u32,
+    /// ns.
+    pub start: u64,
+    /// ns.
+    pub end: u64,
+    /// The backend, where the probeset says it; the probe's name otherwise.
+    pub backend: TextId,
+    /// Index of the graph that contains it.
+    pub parent: Option<u32>,
+    /// Tokens, where the probeset says them.
+    pub tokens: Option<u64>,
+    /// Its record.
+    pub record: Box<[u8]>,
+}
+
+/// One operator of one graph, over its lanes.
+#[derive(Debug, Clone)]
+pub struct Operator {
+    /// What it is.
+    pub kind: KindId,
+    /// The node it computes, where the probeset says it.
+    pub object: Option<ObjectId>,
+    /// Index into [`Step::graphs`]; `None` outside graphs.
+    pub graph: Option<u32>,
+    /// The earliest lane's start, ns.
+    pub start: u64,
+    /// The latest end of a lane's work, ns; waiting left out.
+    pub end: u64,
+    /// ns of work, all lanes together; operators called by it left out.
+    pub work: u64,
+    /// ns of waiting, all lanes together.
+    pub waiting: u64,
+    /// Range in [`Step::lanes`].
+    pub lanes: Range<u32>,
+}
+
+/// One thread's share of an operator.
+#[derive(Debug, Clone, Default)]
+pub struct LaneSpan {
+    /// The lane's number, by the field `lane`; else the rank of its thread in the step, the step's own first.
+    pub lane: u32,
+    /// The thread.
+    pub tid: u32,
+    /// ns.
+    pub start: u64,
+    /// ns; clipped to the graph.
+    pub end: u64,
+    /// ns of waiting at its end.
+    pub waiting: u64,
+    /// ns of operators that it called, on this thread.
+    pub nested: u64,
+    /// Its record, where it has fields that no rule uses.
+    pub record: Option<Box<[u8]>>,
+}
+
+impl LaneSpan {
+    /// ns of work.
+    pub fn work(&self) -> u64 {
+        self.end.saturating_sub(self.start).saturating_sub(self.waiting).saturating_sub(self.nested)
+    }
+}
+
+/// A span that is neither step, graph nor operator: a barrier, a copy, a load.
+#[derive(Debug, Clone)]
+pub struct Region {
+    /// Index of the probe's record type.
+    pub probe: u16,
+    /// The thread.
+    pub tid: u32,
+    /// ns.
+    pub start: u64,
+    /// ns.
+    pub end: u64,
+    /// It lies within a span of this operator on its thread (index into [`Step::operators`]).
+    pub operator: Option<u32>,
+    /// Its record, where it has fields that no rule uses.
+    pub record: Option<Box<[u8]>>,
+}
+
+/// The experts that an operator used.
+#[derive(Debug, Clone)]
+pub struct Experts {
+    /// What the operator is.
+    pub kind: KindId,
+    /// Index into [`Step::operators`], where the operator itself was seen.
+    pub operator: Option<u32>,
+    /// One for each token and choice.
+    pub ids: Vec<u32>,
+}
+
+/// A time that a thread was not running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OffCpu {
+    /// The thread.
+    pub tid: u32,
+    /// ns.
+    pub start: u64,
+    /// When it could have run again, ns: a wakeup, or the start for a thread that was preempted.
+    pub runnable: u64,
+    /// ns.
+    pub end: u64,
+}

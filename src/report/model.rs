@@ -1,0 +1,291 @@
+//! The report as data. Its JSON is this, field by field; `docs/report.md` documents every key. Keys are only ever
+//! added. Times are ns, shares are from 0 to 1.
+
+use crate::analysis::{Completeness, Distribution};
+use crate::trace::{Meta, Origin};
+use serde::Serialize;
+
+/// What the main table is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum By {
+    /// Operators of the same name, whatever their layer
+    #[default]
+    Name,
+    /// Operator types
+    Op,
+    /// Layers of the model
+    Layer,
+    /// Backends
+    Backend,
+    /// Lanes: the threads that share operators
+    Lane,
+    /// Experts of each layer
+    Expert,
+    /// Operator types and shapes
+    Shape,
+}
+
+/// A whole report.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// `profinfer-report`.
+    pub format: &'static str,
+    /// Raised when a key changes its meaning.
+    pub version: u32,
+    /// Is something missing?
+    pub completeness: Completeness,
+    /// Where the trace comes from.
+    pub trace: TraceFacts,
+    /// Prefill, decode, and what no step contains; only those that occur.
+    pub phases: Vec<PhaseReport>,
+    /// Time to first token, over generations.
+    pub ttft: Distribution,
+    /// Time per output token, over decode steps.
+    pub tpot: Distribution,
+    /// Phases that the tables are of.
+    pub table_phases: Vec<&'static str>,
+    /// The steps' time on all lanes, in those phases: what shares are shares of.
+    pub lane_time_ns: u64,
+    /// The most lanes that a step had.
+    pub lanes: u64,
+    /// What `table` is by.
+    pub by: By,
+    /// The operators that took most time, grouped by `by` (by name, where that is `lane` or `expert`).
+    pub operators: Vec<OperatorRow>,
+    /// Rows that `operators` would have without `--top`.
+    pub operators_total: u64,
+    /// By operator type.
+    pub operator_types: Vec<OperatorRow>,
+    /// By layer, in the order of the model.
+    pub layers: Vec<OperatorRow>,
+    /// By backend: its graphs.
+    pub backends: Vec<BackendRow>,
+    /// By lane.
+    pub lane_rows: Vec<LaneRow>,
+    /// Barriers and other regions.
+    pub regions: Vec<RegionRow>,
+    /// Experts, summed up by layer.
+    pub expert_layers: Vec<ExpertLayerRow>,
+    /// Experts, one by one.
+    pub experts: Vec<ExpertRow>,
+}
+
+/// Where a trace comes from.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TraceFacts {
+    /// The engine, as the probeset calls it.
+    pub engine: String,
+    /// The probeset.
+    pub probeset: String,
+    /// What was launched or attached to.
+    pub command: Vec<String>,
+    /// The target's process.
+    pub pid: u32,
+    /// The machine.
+    pub cpu_model: String,
+    /// Its processors.
+    pub cpus: u32,
+    /// Its kernel.
+    pub kernel: String,
+    /// Its architecture.
+    pub arch: String,
+    /// Which profinfer recorded it.
+    pub recorder: String,
+    /// UNIX time of the start, ns.
+    pub wall_clock_ns: u64,
+    /// From the start of the recording to its end, ns.
+    pub duration_ns: Option<u64>,
+    /// Why the recording ended.
+    pub ended: Option<String>,
+}
+
+impl TraceFacts {
+    /// Of a trace that was read to its end.
+    pub fn new(meta: &Meta) -> Self {
+        let Origin { engine, probeset, command, pid, host, recorder, wall_clock_ns, monotonic_ns, .. } =
+            meta.origin.clone();
+        Self {
+            engine,
+            probeset,
+            command,
+            pid,
+            cpu_model: host.cpu_model,
+            cpus: host.cpus,
+            kernel: host.kernel,
+            arch: host.arch,
+            recorder,
+            wall_clock_ns,
+            duration_ns: meta.end.as_ref().map(|end| end.time.saturating_sub(monotonic_ns)),
+            ended: meta.end.as_ref().map(|end| end.reason.clone()),
+        }
+    }
+}
+
+/// A phase.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PhaseReport {
+    /// `prefill`, `decode`, `outside`.
+    pub phase: &'static str,
+    /// Steps, those with lost records left out.
+    pub steps: u64,
+    /// Their tokens; `None` where the trace does not say.
+    pub tokens: Option<u64>,
+    /// Prefill: tokens by the steps' time. Decode: tokens by the time from step to step, sampling included.
+    pub tokens_per_s: Option<f64>,
+    /// Durations of the steps.
+    pub step: Distribution,
+    /// The steps' time on all of their lanes.
+    pub lane_time_ns: u64,
+    /// Of it: work of operators.
+    pub work_ns: u64,
+    /// Of it: waiting of operators' lanes.
+    pub waiting_ns: u64,
+    /// Of it: outside graphs; `None` where no graphs were recorded.
+    pub outside_graphs_ns: Option<u64>,
+    /// Of it: within graphs, outside operators; `None` where no operators were recorded.
+    pub outside_operators_ns: Option<u64>,
+    /// Operators computed.
+    pub operators: u64,
+    /// Graphs computed.
+    pub graphs: u64,
+    /// Off the cpu; `None` where it was not recorded.
+    pub off_cpu: Option<OffCpuReport>,
+}
+
+/// Time that the steps' threads were off their cpus.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct OffCpuReport {
+    /// Times that they left.
+    pub switches: u64,
+    /// Blocked, all threads together.
+    pub blocked_ns: u64,
+    /// Able to run while others ran, all threads together.
+    pub runnable_ns: u64,
+}
+
+/// Operators that are one row of a table. What the table is not by is `None`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct OperatorRow {
+    /// Name, numbers as `*`.
+    pub name: Option<String>,
+    /// Type.
+    pub op: Option<String>,
+    /// What was computed along with it.
+    pub covers: Option<String>,
+    /// Layer of the model; `None` for operators of none.
+    pub layer: Option<String>,
+    /// Backend.
+    pub backend: Option<String>,
+    /// Shape.
+    pub shape: Option<Vec<i64>>,
+    /// Element type, where all have the same.
+    pub dtype: Option<String>,
+    /// Distinct layers.
+    pub layers: u64,
+    /// How many were computed.
+    pub count: u64,
+    /// Work, all lanes together.
+    pub total_ns: u64,
+    /// Waiting, all lanes together.
+    pub waiting_ns: u64,
+    /// `total_ns` by `lane_time_ns`.
+    pub share: f64,
+    /// Mean time from the first lane's start to the last lane's end of work.
+    pub mean_ns: f64,
+    /// The shortest.
+    pub min_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+/// Graphs of a backend.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BackendRow {
+    /// The backend.
+    pub backend: String,
+    /// Graphs computed.
+    pub graphs: u64,
+    /// Their time.
+    pub total_ns: u64,
+    /// Mean.
+    pub mean_ns: f64,
+    /// The longest.
+    pub max_ns: u64,
+    /// `total_ns` by the steps' time.
+    pub share: f64,
+    /// Operators computed.
+    pub operators: u64,
+    /// Their work, all lanes together.
+    pub operators_ns: u64,
+}
+
+/// A lane.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LaneRow {
+    /// Its number.
+    pub lane: u32,
+    /// Operators that it computed a share of.
+    pub shares: u64,
+    /// Work.
+    pub work_ns: u64,
+    /// Waiting.
+    pub waiting_ns: u64,
+    /// Time of the steps that it took part in.
+    pub step_time_ns: u64,
+    /// Work by that time.
+    pub busy: f64,
+    /// Waiting by that time.
+    pub waiting: f64,
+    /// Of the operators with several lanes: share of those in which it worked longest.
+    pub slowest: f64,
+}
+
+/// Regions of one probe.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RegionRow {
+    /// The probe.
+    pub region: String,
+    /// How many.
+    pub count: u64,
+    /// Their time, all threads together.
+    pub total_ns: u64,
+    /// Of it: within operators.
+    pub in_operators_ns: u64,
+    /// Mean.
+    pub mean_ns: f64,
+    /// The longest.
+    pub max_ns: u64,
+    /// `total_ns` by `lane_time_ns`.
+    pub share: f64,
+}
+
+/// The experts of one layer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ExpertLayerRow {
+    /// The layer; `None` where it is not known.
+    pub layer: Option<String>,
+    /// Choices of an expert for a token.
+    pub activations: u64,
+    /// Distinct experts that were chosen.
+    pub experts: u64,
+    /// The most chosen one.
+    pub busiest: u32,
+    /// Its share of the activations.
+    pub busiest_share: f64,
+    /// Activations of the busiest by the mean over experts: 1 is even.
+    pub imbalance: f64,
+}
+
+/// One expert of one layer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ExpertRow {
+    /// The layer; `None` where it is not known.
+    pub layer: Option<String>,
+    /// Its number.
+    pub expert: u32,
+    /// Choices of it for a token.
+    pub activations: u64,
+    /// By the layer's activations.
+    pub share: f64,
+}
