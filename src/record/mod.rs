@@ -1,1 +1,2 @@
 //! Launch or attach, consume the ring, account for losses, write the trace.
+pub mod host;
