@@ -2,7 +2,7 @@
 
 use crate::diag::{Code, Diagnostic};
 use libbpf_rs::libbpf_sys as sys;
-use libbpf_rs::{MapType, ProgramType};
+use libbpf_rs::MapType;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// How uprobe programs are attached, the best first.
@@ -78,7 +78,7 @@ impl Features {
             btf: std::path::Path::new("/sys/kernel/btf/vmlinux").exists(),
             ring_buffer: supported(MapType::RingBuf.is_supported()),
             task_storage: supported(MapType::TaskStorage.is_supported()),
-            typed_tracepoints: supported(ProgramType::Tracing.is_supported()),
+            typed_tracepoints: typed_tracepoints_work(),
             uprobe_multi,
             uprobe_session: uprobe_multi && uprobe_links_work(sys::BPF_TRACE_UPROBE_SESSION)?,
         };
@@ -142,7 +142,7 @@ fn empty_program() -> [sys::bpf_insn; 2] {
 /// Whether links of a type can be made: making one at `/`, which is no file, fails with EBADF where the kernel has
 /// them. A process filter of -1 is refused with EINVAL only by kernels whose filter takes a process and not a thread.
 fn uprobe_links_work(attach_type: sys::bpf_attach_type) -> Result<bool, Diagnostic> {
-    let program = match load_empty(attach_type) {
+    let program = match load_empty(sys::BPF_PROG_TYPE_KPROBE, attach_type, 0) {
         Ok(program) => program,
         Err(nix::Error::EPERM) => return Err(missing_privilege("loading a BPF program")),
         Err(_) => return Ok(false),
@@ -151,17 +151,29 @@ fn uprobe_links_work(attach_type: sys::bpf_attach_type) -> Result<bool, Diagnost
     Ok(attempt(0) == Some(nix::Error::EBADF) && attempt(u32::MAX) == Some(nix::Error::EINVAL))
 }
 
-fn load_empty(attach_type: sys::bpf_attach_type) -> nix::Result<OwnedFd> {
+/// Whether a program can be loaded for a tracepoint that recording needs.
+fn typed_tracepoints_work() -> bool {
+    // SAFETY: the name is a valid C string; the call only reads it.
+    let id = unsafe { sys::libbpf_find_vmlinux_btf_id(c"sched_process_exit".as_ptr(), sys::BPF_TRACE_RAW_TP) };
+    u32::try_from(id).is_ok_and(|id| load_empty(sys::BPF_PROG_TYPE_TRACING, sys::BPF_TRACE_RAW_TP, id).is_ok())
+}
+
+fn load_empty(
+    program_type: sys::bpf_prog_type,
+    attach_type: sys::bpf_attach_type,
+    kernel_type_id: u32,
+) -> nix::Result<OwnedFd> {
     let instructions = empty_program();
     let options = sys::bpf_prog_load_opts {
         sz: size_of::<sys::bpf_prog_load_opts>() as sys::size_t,
         expected_attach_type: attach_type,
+        attach_btf_id: kernel_type_id,
         ..Default::default()
     };
     // SAFETY: every pointer is to a live value of the type that libbpf declares; the count is the array's.
     let fd = unsafe {
         sys::bpf_prog_load(
-            sys::BPF_PROG_TYPE_KPROBE,
+            program_type,
             std::ptr::null(),
             c"GPL".as_ptr(),
             instructions.as_ptr(),
@@ -227,6 +239,6 @@ mod tests {
         let (major, minor) = crate::record::host::kernel_version();
         assert_eq!(features.uprobe_multi, (major, minor) >= (6, 10), "{major}.{minor}: {features:?}");
         assert_eq!(features.uprobe_session, (major, minor) >= (6, 13), "{major}.{minor}: {features:?}");
-        assert!(features.require().is_ok());
+        assert_eq!(features.require(), Ok(()), "{features:?}");
     }
 }

@@ -408,3 +408,162 @@ fn recursion_misses(program: &ProgramMut<'_>) -> u64 {
         unsafe { sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &raw mut info, &raw mut len) };
     if result == 0 { info.recursion_misses } else { 0 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bpf::{Compiler, Features, Translation};
+    use crate::diag::{Span, Spanned};
+    use crate::path::Place;
+    use object::{Object as _, ObjectSection, ObjectSymbol};
+
+    /// The functions that are probed: in this very program.
+    #[unsafe(no_mangle)]
+    #[inline(never)]
+    extern "C" fn profinfer_probed_one(n: u64) -> u64 {
+        std::hint::black_box(n) + 1
+    }
+
+    #[unsafe(no_mangle)]
+    #[inline(never)]
+    extern "C" fn profinfer_probed_two(n: u64) -> u64 {
+        std::hint::black_box(n) * 3
+    }
+
+    /// Tests of one process would count one another's calls.
+    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+    fn alone() -> std::sync::MutexGuard<'static, ()> {
+        ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn calls() {
+        for n in 0..5 {
+            std::hint::black_box(profinfer_probed_one(n));
+        }
+        for n in 0..7 {
+            std::hint::black_box(profinfer_probed_two(n));
+        }
+    }
+
+    fn file_offset(function: &str) -> u64 {
+        let bytes = std::fs::read("/proc/self/exe").unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let symbol = file.symbols().find(|symbol| symbol.name() == Ok(function)).unwrap();
+        let section = file.section_by_index(symbol.section_index().unwrap()).unwrap();
+        symbol.address() - section.address() + section.file_range().unwrap().0
+    }
+
+    fn program(name: &str, kind: ProgramKind) -> Program {
+        let source = Arc::new(Source { name: String::new(), text: String::new() });
+        let place = Place::Probe(Spanned::new(name.into(), Span::new(&source, 0..0)));
+        Program { name: name.into(), probes: vec![name.into()], alternative: 0, kind, place }
+    }
+
+    fn programs() -> [Program; 3] {
+        let kinds = [("call", ProgramKind::Span), ("once", ProgramKind::Entry), ("refused", ProgramKind::Entry)];
+        kinds.map(|(name, kind)| program(name, kind))
+    }
+
+    fn compiled() -> (Vec<u8>, [Arc<Source>; 1]) {
+        let sources = [Arc::new(Source { name: "toy.yaml".into(), text: "a: 1\nb: 2\nprobes: bad\n".into() })];
+        let text = include_str!("../../tests/programs/contract.bpf.c");
+        let arch = crate::target::Arch::X86_64;
+        let translation = Translation { text, headers: &[], sources: &sources, arch };
+        (Compiler::find().unwrap().compile(&translation).unwrap(), sources)
+    }
+    fn setup<'a>(object: &'a [u8], sources: &'a [Arc<Source>], programs: &'a [Program]) -> Setup<'a> {
+        let mode = Features::probe().expect("privileges").attach_mode();
+        Setup { object, sources, programs, record_types: 4, ring_bytes: 5000, constants: BTreeMap::new(), mode }
+    }
+
+    fn values(weight: u64) -> BTreeMap<String, u64> {
+        BTreeMap::from([("pf_weight".to_owned(), weight)])
+    }
+
+    fn site(function: &str, cookie: u64) -> FileSite {
+        FileSite { file_offset: file_offset(function), cookie }
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn every_way_of_attaching_counts_what_happened() {
+        let _alone = alone();
+        let (object, sources) = compiled();
+        let programs = programs();
+        for mode in [AttachMode::Session, AttachMode::Multi, AttachMode::Single] {
+            let mut session = Session::open(Setup { mode, ..setup(&object, &sources, &programs) }).unwrap();
+            let this_process = i32::try_from(std::process::id()).ok();
+            session.load(&BTreeSet::from([0, 1]), &values(1)).unwrap();
+            let sites = [site("profinfer_probed_one", 2), site("profinfer_probed_two", 4)];
+            let exe = Path::new("/proc/self/exe");
+            assert_eq!(session.attach(0, &values(1), exe, this_process, &sites), [], "{mode:?}");
+            let once = [site("profinfer_probed_one", 10)];
+            assert_eq!(session.attach(1, &values(1), exe, this_process, &once), [], "{mode:?}");
+            calls();
+            assert_eq!(session.steps(), 0, "{mode:?}: not enabled yet");
+            session.enable();
+            calls();
+            session.detach();
+            calls();
+            let losses = session.losses();
+            let counted = [2, 3, 4, 5, 10].map(|entry| losses[entry]);
+            assert_eq!(counted, [5, 5, 7, 7, 5], "{mode:?}: entries and returns of each function");
+            assert_eq!((losses.len(), session.steps()), (64, 29), "{mode:?}");
+            assert_eq!(session.recursions().values().sum::<u64>(), 0);
+        }
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn generations_share_maps_but_not_constants() {
+        let _alone = alone();
+        let (object, sources) = compiled();
+        let programs = programs();
+        let mut session = Session::open(setup(&object, &sources, &programs)).unwrap();
+        session.load(&BTreeSet::from([0]), &values(1)).unwrap();
+        session.enable();
+        let exe = Path::new("/proc/self/exe");
+        assert_eq!(session.attach(0, &values(1), exe, None, &[site("profinfer_probed_one", 2)]), []);
+        session.load(&BTreeSet::from([0]), &values(1)).unwrap();
+        assert_eq!(session.generations.len(), 2, "nothing new to load");
+        session.load(&BTreeSet::from([0]), &values(100)).unwrap();
+        assert_eq!(session.attach(0, &values(100), exe, None, &[site("profinfer_probed_two", 4)]), []);
+        calls();
+        let losses = session.losses();
+        assert_eq!([2, 3, 4, 5].map(|entry| losses[entry]), [5, 5, 700, 700]);
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn only_the_places_at_fault_fail() {
+        let _alone = alone();
+        let (object, sources) = compiled();
+        let programs = programs();
+        let mut session = Session::open(setup(&object, &sources, &programs)).unwrap();
+        session.load(&BTreeSet::from([0]), &values(1)).unwrap();
+        session.enable();
+        let beyond = FileSite { file_offset: 1 << 40, cookie: 6 };
+        let sites = [site("profinfer_probed_one", 2), beyond, site("profinfer_probed_two", 4)];
+        let failed = session.attach(0, &values(1), Path::new("/proc/self/exe"), None, &sites);
+        assert_eq!(failed.iter().map(|failure| failure.site).collect::<Vec<_>>(), [beyond]);
+        calls();
+        let losses = session.losses();
+        assert_eq!([2, 4, 6].map(|entry| losses[entry]), [5, 7, 0]);
+        let missing = session.attach(0, &values(1), Path::new("/no/such/file"), None, &sites);
+        assert_eq!(missing.len(), 3);
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn the_verifiers_refusal_names_the_line_of_the_yaml() {
+        let _alone = alone();
+        let (object, sources) = compiled();
+        let programs = programs();
+        let mut session = Session::open(setup(&object, &sources, &programs)).unwrap();
+        let problem = session.load(&BTreeSet::from([2]), &values(1)).unwrap_err().0.remove(0);
+        assert_eq!(problem.code, Code::VerifierRefused);
+        assert!(problem.message.contains("refused_entry"), "{}", problem.message);
+        assert_eq!(problem.span.expect("a place").text(), "probes: bad");
+    }
+}
