@@ -1,8 +1,8 @@
 //! What this kernel can do and what this process may do, found by trying: version numbers lie where vendors backport.
 
 use crate::diag::{Code, Diagnostic};
-use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::MapType;
+use libbpf_rs::libbpf_sys as sys;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// How uprobe programs are attached, the best first.
@@ -118,17 +118,17 @@ impl Features {
 
 /// The diagnostic for a refused operation, with the command that mends it.
 pub fn missing_privilege(what: &str) -> Diagnostic {
-    let missing: Vec<&str> =
-        [CAP_BPF, CAP_PERFMON].into_iter().filter(|cap| !cap.held()).map(|cap| cap.name).collect();
+    let missing: Vec<&str> = [CAP_BPF, CAP_PERFMON].into_iter().filter(|cap| !cap.held()).map(|cap| cap.name).collect();
     let mut problem = Diagnostic::error(Code::Privilege, format!("not permitted: {what}"));
     if missing.is_empty() {
-        problem = problem
-            .with_note("the capabilities are there; a security module, seccomp, kernel lockdown or a container forbids it");
+        problem = problem.with_note(
+            "the capabilities are there; a security module, seccomp, kernel lockdown or a container forbids it",
+        );
         return problem.hint("see `profinfer doctor`; in a container, run with --privileged or --cap-add");
     }
-    problem
-        .with_note(format!("missing: {}", missing.join(", ")))
-        .hint("`sudo profinfer …`, or once: `sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace+ep $(command -v profinfer)`")
+    problem.with_note(format!("missing: {}", missing.join(", "))).hint(
+        "`sudo profinfer …`, or once: `sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace+ep $(command -v profinfer)`",
+    )
 }
 
 /// `return 0`, which every kernel accepts.
@@ -191,10 +191,8 @@ fn load_empty(
 /// The error of an attempt to make a link at `/`; `None` if it succeeded, which no kernel does.
 fn link_to_root_folder(program: &OwnedFd, attach_type: sys::bpf_attach_type, process: u32) -> Option<nix::Error> {
     let offset: std::ffi::c_ulong = 0;
-    let mut options = sys::bpf_link_create_opts {
-        sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t,
-        ..Default::default()
-    };
+    let mut options =
+        sys::bpf_link_create_opts { sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t, ..Default::default() };
     options.__bindgen_anon_1.uprobe_multi.path = c"/".as_ptr();
     options.__bindgen_anon_1.uprobe_multi.offsets = &raw const offset;
     options.__bindgen_anon_1.uprobe_multi.cnt = 1;

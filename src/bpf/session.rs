@@ -148,7 +148,8 @@ impl<'a> Session<'a> {
         for mut program in open.progs_mut() {
             program.set_autoload(names.contains(&*program.name().to_string_lossy()));
             let section = program.section().to_string_lossy();
-            if self.setup.mode == AttachMode::Single && (section.contains("probe.multi") || section.contains("session")) {
+            if self.setup.mode == AttachMode::Single && (section.contains("probe.multi") || section.contains("session"))
+            {
                 program.set_attach_type(ProgramAttachType::CgroupInetIngress); // 0: none in particular
             }
         }
@@ -389,7 +390,8 @@ fn attach_problem(program: &ProgramMut<'_>, error: &libbpf_rs::Error, messages: 
     if messages.contains("-EPERM") || messages.contains("Operation not permitted") {
         return missing_privilege(&format!("attaching `{name}`"));
     }
-    Diagnostic::error(Code::AttachFailed, format!("`{name}` cannot be attached: {error}")).hint("see `profinfer doctor`")
+    Diagnostic::error(Code::AttachFailed, format!("`{name}` cannot be attached: {error}"))
+        .hint("see `profinfer doctor`")
 }
 
 /// The memory of a loaded map of global variables, shared with the kernel.
@@ -404,8 +406,7 @@ fn recursion_misses(program: &ProgramMut<'_>) -> u64 {
     let mut info = sys::bpf_prog_info::default();
     let mut len = u32::try_from(size_of::<sys::bpf_prog_info>()).unwrap_or(0);
     // SAFETY: `info` is a live, zeroed value of `len` bytes; the descriptor is the loaded program's.
-    let result =
-        unsafe { sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &raw mut info, &raw mut len) };
+    let result = unsafe { sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &raw mut info, &raw mut len) };
     if result == 0 { info.recursion_misses } else { 0 }
 }
 
