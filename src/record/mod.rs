@@ -1,6 +1,8 @@
 //! Launch or attach, consume the ring, account for losses, write the trace.
 
 mod attach;
+mod clock;
+mod consumer;
 pub mod host;
 mod launch;
 pub mod machine;
