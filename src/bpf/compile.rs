@@ -1,5 +1,6 @@
 //! clang: found, checked, and run within bounds on a private copy of the source. No shell sees anything of it.
 
+use crate::codegen::CSource;
 use crate::diag::{Code, Diagnostic, Diagnostics, Source, Span};
 use crate::target::Arch;
 use nix::sys::resource::{Resource, setrlimit};
@@ -29,14 +30,10 @@ const ERRORS_SHOWN: usize = 5;
 /// A generated program and what compiling it takes.
 #[derive(Debug, Clone, Copy)]
 pub struct Translation<'a> {
-    /// The program.
-    pub text: &'a str,
-    /// Headers it includes: relative name and text.
-    pub headers: &'a [(&'a str, &'a str)],
+    /// The program; it includes nothing.
+    pub source: &'a CSource,
     /// The probeset's files, which the program's `#line`s name.
     pub sources: &'a [Arc<Source>],
-    /// The instruction set of the machine it will run on.
-    pub arch: Arch,
 }
 
 /// A clang that can compile BPF.
@@ -92,12 +89,9 @@ impl Compiler {
             hash.update(bytes);
         };
         part(self.version.as_bytes());
-        flags(translation.arch).iter().for_each(|flag| part(flag.as_bytes()));
-        part(translation.text.as_bytes());
-        for (name, text) in translation.headers {
-            part(name.as_bytes());
-            part(text.as_bytes());
-        }
+        flags(translation.source.arch).iter().for_each(|flag| part(flag.as_bytes()));
+        part(translation.source.name.as_bytes());
+        part(translation.source.text.as_bytes());
         // The verifier's log quotes them: they are in the object.
         for source in translation.sources {
             part(source.name.as_bytes());
@@ -116,14 +110,14 @@ impl Compiler {
                 .hint("make room in the folder for temporary files, or set TMPDIR to another one")
         })?;
         let mut command = Command::new(&self.path);
-        command.args(flags(translation.arch)).args(["-c", "program.bpf.c", "-o", "program.o"]);
+        command.args(flags(translation.source.arch)).args(["-c", file_name(translation.source), "-o", OBJECT]);
         command.current_dir(folder.path());
         let finished = run_bounded(command, TIME_LIMIT)
             .map_err(|error| no_compiler(format!("{} does not run: {error}", self.path.display())))?;
         if !finished.success {
             return Err(compile_problems(&finished, translation.sources));
         }
-        std::fs::read(folder.path().join("program.o")).map_err(|error| {
+        std::fs::read(folder.path().join(OBJECT)).map_err(|error| {
             let message = format!("bug: clang said that it compiled, but left no object: {error}");
             Diagnostic::error(Code::CompileFailed, message).into()
         })
@@ -172,19 +166,28 @@ fn flags(arch: Arch) -> Vec<&'static str> {
     common.into_iter().chain([define, "-Wno-unknown-attributes", "-fno-color-diagnostics"]).collect()
 }
 
-/// Writes the program, its headers and copies of the probeset's files (clang quotes them in the debug information)
+/// The compiler's output.
+const OBJECT: &str = "program.o";
+
+/// The program's own name, where it is no more than a name.
+fn file_name(source: &CSource) -> &str {
+    let plain = stays_inside(&source.name) && source.name.ends_with(".c") && !source.name.contains(['/', '-']);
+    if plain { &source.name } else { "program.bpf.c" }
+}
+
+/// Writes the program and copies of the probeset's files (clang quotes them in the debug information)
 /// to a folder that only this user can enter.
 fn lay_out(translation: &Translation<'_>) -> std::io::Result<tempfile::TempDir> {
     let folder = tempfile::Builder::new().prefix("profinfer-").tempdir()?;
     let quoted = translation.sources.iter().map(|source| (source.name.as_str(), source.text.as_str()));
-    for (name, text) in quoted.chain(translation.headers.iter().copied()) {
+    for (name, text) in quoted {
         if stays_inside(name) {
             let path = folder.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap_or(folder.path()))?;
             std::fs::write(path, text)?;
         }
     }
-    std::fs::write(folder.path().join("program.bpf.c"), translation.text)?;
+    std::fs::write(folder.path().join(file_name(translation.source)), &translation.source.text)?;
     Ok(folder)
 }
 
@@ -313,9 +316,13 @@ mod tests {
         Arc::new(Source { name: "toy.yaml".into(), text: "profinfer: 1\nprobes:\n  step:\n    at: nowhere\n".into() })
     }
 
+    fn program(text: &str) -> CSource {
+        CSource { name: "toy.bpf.c".into(), text: text.into(), arch: Arch::X86_64 }
+    }
+
     fn translate(text: &str) -> Result<Vec<u8>, Diagnostics> {
         let sources = [source()];
-        let translation = Translation { text, headers: &[], sources: &sources, arch: Arch::X86_64 };
+        let translation = Translation { source: &program(text), sources: &sources };
         Compiler::find().expect("clang").compile(&translation)
     }
 
@@ -371,12 +378,14 @@ mod tests {
     fn the_key_changes_with_what_it_depends_on() {
         let compiler = Compiler { path: "clang".into(), major: 14, version: "clang version 14.0.6".into() };
         let sources = [source()];
-        let one = Translation { text: "a", headers: &[], sources: &sources, arch: Arch::X86_64 };
+        let source = program("a");
+        let one = Translation { source: &source, sources: &sources };
         let keys = [
             compiler.key(&one),
-            compiler.key(&Translation { text: "b", ..one }),
-            compiler.key(&Translation { arch: Arch::Aarch64, ..one }),
-            compiler.key(&Translation { headers: &[("h", "")], ..one }),
+            compiler.key(&Translation { source: &program("b"), ..one }),
+            compiler.key(&Translation { source: &CSource { arch: Arch::Aarch64, ..source.clone() }, ..one }),
+            compiler.key(&Translation { source: &CSource { name: "t.bpf.c".into(), ..source.clone() }, ..one }),
+            compiler.key(&Translation { sources: &[], ..one }),
             Compiler { version: "clang version 15.0.0".into(), ..compiler.clone() }.key(&one),
         ];
         let distinct: std::collections::BTreeSet<_> = keys.iter().collect();

@@ -414,6 +414,7 @@ fn recursion_misses(program: &ProgramMut<'_>) -> u64 {
 mod tests {
     use super::*;
     use crate::bpf::{Compiler, Features, Translation};
+    use crate::codegen::CSource;
     use crate::diag::{Span, Spanned};
     use crate::path::Place;
     use object::{Object as _, ObjectSection, ObjectSymbol};
@@ -457,8 +458,19 @@ mod tests {
 
     fn program(name: &str, kind: ProgramKind) -> Program {
         let source = Arc::new(Source { name: String::new(), text: String::new() });
-        let place = Place::Probe(Spanned::new(name.into(), Span::new(&source, 0..0)));
-        Program { name: name.into(), probes: vec![name.into()], alternative: 0, kind, place }
+        let span = Span::new(&source, 0..0);
+        Program {
+            name: name.into(),
+            probes: vec![name.into()],
+            alternative: 0,
+            kind,
+            place: Place::Probe(Spanned::new(name.into(), span.clone())),
+            span,
+            actions: Vec::new(),
+            ends: Vec::new(),
+            notes_entry: false,
+            relocations: Vec::new(),
+        }
     }
 
     fn programs() -> [Program; 3] {
@@ -468,9 +480,9 @@ mod tests {
 
     fn compiled() -> (Vec<u8>, [Arc<Source>; 1]) {
         let sources = [Arc::new(Source { name: "toy.yaml".into(), text: "a: 1\nb: 2\nprobes: bad\n".into() })];
-        let text = include_str!("../../tests/programs/contract.bpf.c");
-        let arch = crate::target::Arch::X86_64;
-        let translation = Translation { text, headers: &[], sources: &sources, arch };
+        let text = include_str!("../../tests/programs/contract.bpf.c").into();
+        let source = CSource { name: "contract.bpf.c".into(), text, arch: crate::target::Arch::X86_64 };
+        let translation = Translation { source: &source, sources: &sources };
         (Compiler::find().unwrap().compile(&translation).unwrap(), sources)
     }
     fn setup<'a>(object: &'a [u8], sources: &'a [Arc<Source>], programs: &'a [Program]) -> Setup<'a> {

@@ -2,7 +2,9 @@
 
 use crate::diag::{Code, Diagnostic};
 use crate::spec::Role;
-use crate::trace::{FieldType, HEADER_SIZE, Loss, LossKind, ModuleInfo, Notice, PushError, Schema, Site, TraceWriter};
+use crate::trace::{
+    BUILTIN, FieldType, HEADER_SIZE, Loss, LossKind, ModuleInfo, Notice, Origin, PushError, Schema, Site, TraceWriter,
+};
 use libbpf_rs::{MapHandle, RingBufferBuilder};
 use std::fs::File;
 use std::io;
@@ -69,22 +71,68 @@ struct Tokens {
     size: usize,
 }
 
+/// Threads come and go long before the first probe is hit: this many bytes of their records wait for the schema.
+const EARLY: usize = 1 << 20;
+
+/// A trace that is not begun yet: its schema, which names the target's constants, grows as the target maps its
+/// libraries.
+#[derive(Debug)]
+struct Prospect {
+    file: File,
+    origin: Origin,
+    schema: Schema,
+    /// Records that came before, each after its length.
+    early: Vec<u8>,
+    sites: (Vec<ModuleInfo>, Vec<Site>),
+}
+
 /// What the trace file is written through, by the consuming thread and the recorder.
 #[derive(Debug)]
 struct Sink {
-    writer: TraceWriter<File>,
+    prospect: Option<Box<Prospect>>,
+    writer: Option<TraceWriter<File>>,
     error: Option<io::Error>,
 }
 
 impl Sink {
-    /// After the first failure nothing more is tried: the file stays readable up to there.
+    /// Writes, beginning the trace if it is not. After the first failure nothing more is tried: the file stays
+    /// readable up to there.
     fn attempt(&mut self, write: impl FnOnce(&mut TraceWriter<File>) -> io::Result<()>) -> bool {
-        if self.error.is_none()
-            && let Err(error) = write(&mut self.writer)
-        {
-            self.error = Some(error);
+        if self.error.is_none() {
+            self.error = self.begin().and_then(|()| self.writer.as_mut().map_or(Ok(()), write)).err();
         }
         self.error.is_none()
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        let Some(prospect) = self.prospect.take() else { return Ok(()) };
+        let Prospect { file, origin, schema, early, sites } = *prospect;
+        file.set_len(0)?;
+        let mut writer = TraceWriter::new(file, &origin, &schema)?;
+        if !sites.1.is_empty() {
+            writer.add_sites(&sites.0, &sites.1)?;
+        }
+        let mut rest = early.as_slice();
+        while let Some((length, after)) = rest.split_first_chunk() {
+            let Some((record, after)) = after.split_at_checked(u64::from_ne_bytes(*length) as usize) else { break };
+            match writer.push(record) {
+                Err(PushError::Write(error)) => return Err(error),
+                Ok(()) | Err(PushError::Malformed(_)) => rest = after,
+            }
+        }
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    /// Whether a record can wait for the trace to begin; keeps it then.
+    fn defer(&mut self, number: u16, record: &[u8]) -> bool {
+        let Some(prospect) = &mut self.prospect else { return false };
+        let waits = usize::from(number) < BUILTIN && prospect.early.len() + record.len() < EARLY;
+        if waits {
+            prospect.early.extend((record.len() as u64).to_ne_bytes());
+            prospect.early.extend(record);
+        }
+        waits
     }
 }
 
@@ -100,8 +148,10 @@ pub(super) struct Consumer {
 
 impl Consumer {
     /// Starts reading a ring into a trace.
-    pub(super) fn start(ring: MapHandle, writer: TraceWriter<File>, schema: &Schema) -> Result<Self, Diagnostic> {
-        let sink = Arc::new(Mutex::new(Sink { writer, error: None }));
+    pub(super) fn start(ring: MapHandle, file: File, origin: Origin, schema: &Schema) -> Result<Self, Diagnostic> {
+        let (early, sites) = (Vec::new(), (Vec::new(), Vec::new()));
+        let prospect = Some(Box::new(Prospect { file, origin, schema: schema.clone(), early, sites }));
+        let sink = Arc::new(Mutex::new(Sink { prospect, writer: None, error: None }));
         let (counts, stop) = (Arc::new(Counts::default()), Arc::new(AtomicBool::new(false)));
         let (send, controls) = channel();
         let mut intake = Intake {
@@ -148,23 +198,45 @@ impl Consumer {
         self.sink.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Names more of the target's constants. What is recorded already keeps its numbers.
+    pub(super) fn set_schema(&self, schema: &Schema) {
+        if let Some(prospect) = &mut self.sink().prospect {
+            prospect.schema.clone_from(schema);
+        }
+    }
+
     /// Adds sites before their first record.
     pub(super) fn add_sites(&self, modules: &[ModuleInfo], sites: &[Site]) {
-        self.sink().attempt(|writer| writer.add_sites(modules, sites));
+        let mut sink = self.sink();
+        match &mut sink.prospect {
+            Some(prospect) => {
+                prospect.sites.0.extend_from_slice(modules);
+                prospect.sites.1.extend_from_slice(sites);
+            }
+            None => {
+                sink.attempt(|writer| writer.add_sites(modules, sites));
+            }
+        }
     }
 
-    /// Writes a sentence into the trace.
+    /// Writes a sentence into the trace, once it is begun.
     pub(super) fn notice(&self, text: impl Into<String>) {
         let notice = Notice { time: super::clock::monotonic_ns(), text: text.into() };
-        self.sink().attempt(|writer| writer.notice(&notice));
+        let mut sink = self.sink();
+        if sink.prospect.is_none() {
+            sink.attempt(|writer| writer.notice(&notice));
+        }
     }
 
-    /// Writes the losses so far and all records that were gathered; `false` once the trace cannot be written.
+    /// Writes the losses so far and all records that were gathered, once the trace is begun; `false` when it cannot be
+    /// written.
     pub(super) fn flush(&self, losses: &[Loss]) -> bool {
-        self.sink().attempt(|writer| {
-            writer.flush()?;
-            writer.losses(losses)
-        })
+        let mut sink = self.sink();
+        sink.prospect.is_some()
+            || sink.attempt(|writer| {
+                writer.flush()?;
+                writer.losses(losses)
+            })
     }
 
     /// Reads what is left in the ring and ends the thread. The programs must be detached.
@@ -196,10 +268,12 @@ impl Finished {
     pub(super) fn finish(self, losses: &[Loss], end: &crate::trace::End) -> io::Result<File> {
         let poisoned = || io::Error::other("the consuming thread is still there");
         let sink = Arc::into_inner(self.sink).ok_or_else(poisoned)?;
-        let Sink { mut writer, error } = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Some(error) = error {
+        let mut sink = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = sink.error {
             return Err(error);
         }
+        sink.begin()?;
+        let Some(mut writer) = sink.writer else { return Err(poisoned()) };
         writer.flush()?;
         writer.losses(losses)?;
         writer.finish(end)
@@ -230,14 +304,25 @@ impl Intake {
         if sink.error.is_some() {
             return 0;
         }
-        match sink.writer.push(record) {
-            Ok(()) => self.count(number, record),
-            Err(PushError::Malformed(_)) => {
-                self.counts.malformed.fetch_add(1, Ordering::Relaxed);
+        if sink.defer(number, record) {
+            self.count(number, record);
+            return 0;
+        }
+        let mut pushed = Ok(());
+        let written = sink.attempt(|writer| match writer.push(record) {
+            Err(PushError::Write(error)) => Err(error),
+            other => {
+                pushed = other;
+                Ok(())
             }
-            Err(PushError::Write(error)) => {
-                sink.error = Some(error);
+        });
+        match pushed {
+            _ if !written => {
                 let _ = self.controls.send(Control::WriteFailed);
+            }
+            Ok(()) => self.count(number, record),
+            Err(_) => {
+                self.counts.malformed.fetch_add(1, Ordering::Relaxed);
             }
         }
         0

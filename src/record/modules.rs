@@ -118,7 +118,12 @@ impl<'a> Modules<'a> {
         session.attach_linker(&file.path, self.process, function.file_offset).map_err(|reason| failed(&reason))
     }
 
-    fn attach(&mut self, placement: &Placement, session: &mut Session<'_>, consumer: &Consumer) -> Result<(), Diagnostics> {
+    fn attach(
+        &mut self,
+        placement: &Placement,
+        session: &mut Session<'_>,
+        consumer: &Consumer,
+    ) -> Result<(), Diagnostics> {
         let new = self.new_sites(placement);
         if new.is_empty() {
             return Ok(());
@@ -196,7 +201,11 @@ impl<'a> Modules<'a> {
 
     /// Sites that could not be attached, by record.
     pub(super) fn losses(&self) -> impl Iterator<Item = Loss> {
-        let loss = |(record, count): (&String, &u64)| Loss { record: record.clone(), kind: LossKind::NotAttached, count: *count };
+        let loss = |(record, count): (&String, &u64)| Loss {
+            record: record.clone(),
+            kind: LossKind::NotAttached,
+            count: *count,
+        };
         self.not_attached.iter().map(loss)
     }
 
