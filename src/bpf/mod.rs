@@ -10,7 +10,7 @@ mod verifier;
 
 pub use compile::{Compiler, Translation};
 pub use features::{AttachMode, Features};
-pub use session::{FailedSite, FileSite, Session, Setup};
+pub use session::{FailedSite, FileSite, LOSS_KINDS, Session, Setup};
 
 use crate::diag::Diagnostics;
 

@@ -23,7 +23,7 @@ const TRACKERS: [&str; 3] = ["pf_thread_exit", "pf_fork", "pf_exec"];
 /// The program at the dynamic linker's notice of a mapped library.
 const LINKER: &str = "pf_mapped";
 /// Entries of `pf_losses` for one type of record.
-pub(super) const LOSS_KINDS: u32 = 16;
+pub const LOSS_KINDS: u32 = 16;
 /// A ring buffer is a power of two of at least this many bytes (a page).
 const SMALLEST_RING: u32 = 4096;
 

@@ -142,8 +142,18 @@ pub(super) struct Consumer {
     sink: Arc<Mutex<Sink>>,
     counts: Arc<Counts>,
     controls: Receiver<Control>,
-    stop: Arc<AtomicBool>,
+    stop: StopFlag,
     thread: JoinHandle<()>,
+}
+
+/// Ends the thread when it is dropped, on whatever way.
+#[derive(Debug)]
+struct StopFlag(Arc<AtomicBool>);
+
+impl Drop for StopFlag {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 impl Consumer {
@@ -182,7 +192,7 @@ impl Consumer {
         };
         let thread = std::thread::Builder::new().name("profinfer-ring".into()).spawn(consume);
         let thread = thread.map_err(|error| failed(&error))?;
-        Ok(Self { sink, counts, controls, stop, thread })
+        Ok(Self { sink, counts, controls, stop: StopFlag(stop), thread })
     }
 
     /// What the programs said; waits for it up to a time.
@@ -241,7 +251,7 @@ impl Consumer {
 
     /// Reads what is left in the ring and ends the thread. The programs must be detached.
     pub(super) fn stop(self) -> Finished {
-        self.stop.store(true, Ordering::SeqCst);
+        drop(self.stop);
         let _ = self.thread.join();
         Finished { sink: self.sink, counts: self.counts, controls: self.controls }
     }

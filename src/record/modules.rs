@@ -4,7 +4,7 @@
 use super::consumer::Consumer;
 use crate::bpf::{FailedSite, FileSite, Session};
 use crate::diag::{Code, Diagnostic, Diagnostics, Severity};
-use crate::path::NamePattern;
+use crate::path::{NamePattern, Place};
 use crate::plan::{PlacedSite, Placement, ProbePlan, Unplaced};
 use crate::target::{ProcessTarget, Target};
 use crate::trace::{Loss, LossKind, ModuleInfo, NO_SITE, Schema, Site};
@@ -37,6 +37,8 @@ pub(super) struct Modules<'a> {
     schema: Schema,
     not_attached: BTreeMap<String, u64>,
     unplaced: Vec<Unplaced>,
+    /// What placing said of each process the last time.
+    said: HashMap<i32, Diagnostics>,
     problems: Diagnostics,
 }
 
@@ -54,6 +56,7 @@ impl<'a> Modules<'a> {
             schema: plan.schema.clone(),
             not_attached: BTreeMap::new(),
             unplaced: Vec::new(),
+            said: HashMap::new(),
             problems: Diagnostics::new(),
         }
     }
@@ -76,8 +79,8 @@ impl<'a> Modules<'a> {
         let placed = (self.place)(&target);
         self.targets.insert(pid, target);
         let (placement, said) = placed?;
-        self.keep_new_problems(said);
-        if let Some(refusal) = refusal(&placement.unplaced) {
+        self.said.insert(pid, said);
+        if let Some(refusal) = self.refusal(&placement) {
             return Err(refusal);
         }
         self.schema.enums.extend(placement.enums.clone());
@@ -190,13 +193,30 @@ impl<'a> Modules<'a> {
         }
     }
 
-    /// A library brings the same warnings again that the ones before it had.
-    fn keep_new_problems(&mut self, said: Diagnostics) {
-        for problem in said.0 {
-            if !self.problems.0.contains(&problem) {
-                self.problems.push(problem);
-            }
-        }
+    /// Why the recording cannot go on: a probe that must have a site has none, though its module is mapped.
+    fn refusal(&self, placement: &Placement) -> Option<Diagnostics> {
+        let is_mapped = |probe: &str| {
+            let programs = self.plan.programs.iter().filter(|program| program.probes.iter().any(|name| name == probe));
+            let mut modules = programs.filter_map(|program| match &program.place {
+                Place::Function { module, .. } => Some(&module.value),
+                _ => None,
+            });
+            modules.any(|name| placement.modules.iter().any(|module| module.name == *name))
+        };
+        let for_good = |probe: &&Unplaced| match probe.problem.code {
+            _ if !probe.required || probe.problem.severity != Severity::Error => false,
+            Code::ModuleNotFound => false,
+            Code::GroupNotAttached => is_mapped(&probe.probe),
+            _ => true,
+        };
+        let problems = placement.unplaced.iter().filter(for_good).map(|probe| probe.problem.clone());
+        let problems = Diagnostics(problems.collect());
+        problems.has_errors().then_some(problems)
+    }
+
+    /// Keeps what went wrong without ending the recording.
+    pub(super) fn add_problems(&mut self, problems: Diagnostics) {
+        self.problems.0.extend(problems.0);
     }
 
     /// Sites that could not be attached, by record.
@@ -226,7 +246,13 @@ impl<'a> Modules<'a> {
 
     /// Everything that went wrong without ending the recording.
     pub(super) fn take_problems(&mut self) -> Diagnostics {
-        std::mem::take(&mut self.problems)
+        let mut problems = std::mem::take(&mut self.problems);
+        for problem in self.said.drain().flat_map(|(_, said)| said.0) {
+            if !problems.0.contains(&problem) {
+                problems.push(problem);
+            }
+        }
+        problems
     }
 }
 
@@ -238,14 +264,4 @@ struct NewSite<'p> {
 fn file_id(path: &Path) -> Option<FileId> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.dev(), metadata.ino()))
-}
-
-/// Why the recording cannot go on: a probe that must have a site has none, and it is not for a module that may yet be
-/// mapped.
-fn refusal(unplaced: &[Unplaced]) -> Option<Diagnostics> {
-    let for_good = |probe: &&Unplaced| {
-        probe.required && probe.problem.severity == Severity::Error && probe.problem.code != Code::ModuleNotFound
-    };
-    let problems: Vec<Diagnostic> = unplaced.iter().filter(for_good).map(|probe| probe.problem.clone()).collect();
-    (!problems.is_empty()).then_some(Diagnostics(problems))
 }

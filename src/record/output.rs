@@ -54,8 +54,8 @@ impl Drop for Output {
     }
 }
 
-/// The diagnostic for a trace that cannot be written.
-pub(super) fn cannot_write(path: &Path, error: &io::Error) -> Diagnostic {
+/// The diagnostic for a file that cannot be written.
+pub fn cannot_write(path: &Path, error: &io::Error) -> Diagnostic {
     let hint = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room, or write elsewhere with `-o FILE`",
         _ => "choose another file with `-o FILE`",

@@ -69,6 +69,10 @@ impl Recording<'_> {
     }
 
     fn watch(&mut self, observe: &mut dyn FnMut(&Live)) -> Result<(Reason, Option<Ending>), Diagnostics> {
+        if !self.process.launched() {
+            // It runs already, and nothing else will say so.
+            self.modules.look(self.process.pid(), true, &mut self.session, &self.consumer)?;
+        }
         let (mut flushed, mut shown) = (Instant::now(), Instant::now());
         loop {
             let mut said = self.consumer.control(TICK);
@@ -119,6 +123,10 @@ impl Recording<'_> {
                 Ok(()) => {}
                 // It ended while it was looked at: nothing of it can be missed any more.
                 Err(problems) if state(stopped.pid()).is_none_or(|state| state == 'Z') => drop(problems),
+                // What was recorded so far is worth more than what a late library could add.
+                Err(problems) if self.consumer.counts().steps.load(Ordering::Relaxed) > 0 => {
+                    self.modules.add_problems(problems);
+                }
                 Err(problems) => return Err(problems),
             }
             let new = self.modules.site_count() - sites;
@@ -179,7 +187,7 @@ impl Recording<'_> {
         release_all(finished.unanswered(), &self.process, self.options.follow_forks);
         let mut problems = self.modules.take_problems();
         let counts = std::sync::Arc::clone(&finished.counts);
-        if reason == Reason::Refused && counts.steps.load(Ordering::Relaxed) == 0 {
+        if reason == Reason::Refused {
             if self.process.launched() {
                 self.process.signal(Signal::SIGKILL);
                 let _ = self.process.ending(GRACE);
@@ -190,7 +198,8 @@ impl Recording<'_> {
         let ending = ending.or_else(|| self.process.ending(Duration::ZERO));
         let end = End { time, reason: said(reason, ending), records: 0, ..coded(ending) };
         if let Err(error) = finished.finish(&losses, &end) {
-            problems.push(cannot_write(self.output.path(), &error).with_note("what was written until then can be read"));
+            problems
+                .push(cannot_write(self.output.path(), &error).with_note("what was written until then can be read"));
         }
         let steps = counts.steps.load(Ordering::Relaxed);
         if steps == 0 {
@@ -241,7 +250,7 @@ fn said(reason: Reason, ending: Option<Ending>) -> String {
         (Reason::Duration, _) => "the duration asked for is over".into(),
         (Reason::LastStep, _) => "the steps asked for were recorded".into(),
         (Reason::WriteFailed, _) => "the trace could not be written any more".into(),
-        (Reason::Refused, _) => "the target cannot be recorded any more".into(),
+        (Reason::Refused, _) => "the target cannot be recorded".into(),
     }
 }
 

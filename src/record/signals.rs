@@ -56,7 +56,7 @@ mod tests {
     fn a_signal_is_taken_and_not_died_of() {
         let signals = Signals::hold().unwrap();
         assert_eq!(signals.next(), None);
-        nix::sys::pthread::pthread_kill(nix::sys::pthread::pthread_self(), Signal::SIGHUP).unwrap();
+        nix::sys::signal::raise(Signal::SIGHUP).unwrap();
         assert_eq!(signals.next(), Some(Arrived { signal: Signal::SIGHUP, to_all: false }));
         assert_eq!(signals.next(), None);
     }
