@@ -127,7 +127,13 @@ impl Recording<'_> {
                 Err(problems) if self.consumer.counts().steps.load(Ordering::Relaxed) > 0 => {
                     self.modules.add_problems(problems);
                 }
-                Err(problems) => return Err(problems),
+                Err(problems) => {
+                    if self.process.launched() {
+                        // Before it runs on: its user wanted it recorded, not run.
+                        self.process.signal(Signal::SIGKILL);
+                    }
+                    return Err(problems);
+                }
             }
             let new = self.modules.site_count() - sites;
             if new > 0 {
@@ -188,10 +194,7 @@ impl Recording<'_> {
         let mut problems = self.modules.take_problems();
         let counts = std::sync::Arc::clone(&finished.counts);
         if reason == Reason::Refused {
-            if self.process.launched() {
-                self.process.signal(Signal::SIGKILL);
-                let _ = self.process.ending(GRACE);
-            }
+            let _ = self.process.launched().then(|| self.process.ending(GRACE));
             return Err(problems); // and the file, which nothing came of, goes
         }
         self.output.keep();
