@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 /// A table of text columns; a column whose header starts with `>` is aligned to the right.
 pub(crate) fn columns(headers: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(headers.iter().map(|header| header.trim_start_matches('>')));
     table.add_rows(rows);
     for (index, header) in headers.iter().enumerate() {
