@@ -154,7 +154,9 @@ fn slices_are_bounded_by_the_list() {
     let slice = |from, to, max: Option<u64>, until_null| {
         let base = name("shape");
         let (from, to) = (Some(int(from)), Some(int(to)));
-        let Some(Value::List(items)) = eval(e(ExprKind::Slice { base, from, to, max: max.map(at), until_null })) else {
+        let Some(Value::List(items)) =
+            eval(e(ExprKind::Slice { base, from, to, rows: None, max: max.map(at), until_null }))
+        else {
             return None;
         };
         Some(items.len())
@@ -231,6 +233,7 @@ fn any_expr() -> impl Strategy<Value = Box<Expr>> {
                 base,
                 from: None,
                 to: Some(to),
+                rows: None,
                 max: None,
                 until_null: true
             })),
