@@ -218,7 +218,11 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
         .filter(|(distance, candidate)| *distance <= 1 + candidate.len().min(word.len()) / 4)
-        .min_by_key(|(distance, _)| *distance)
+        // Equally far: the one that shares more of its start and order is the likelier.
+        .min_by(|(one, a), (other, b)| {
+            let alike = |candidate: &str| strsim::jaro_winkler(word, candidate);
+            one.cmp(other).then_with(|| alike(b).total_cmp(&alike(a)))
+        })
         .map(|(_, candidate)| candidate)
 }
 
