@@ -214,7 +214,10 @@ fn a_running_process_is_attached_to() {
 
 fn linker_is_traced(recorder: &Child) -> bool {
     let links = std::fs::read_dir(format!("/proc/{}/fdinfo", recorder.id())).into_iter().flatten().flatten();
-    links.filter(|fd| std::fs::read_to_string(fd.path()).is_ok_and(|text| text.contains("link_type:\tuprobe_multi"))).count() >= 1
+    links
+        .filter(|fd| std::fs::read_to_string(fd.path()).is_ok_and(|text| text.contains("link_type:\tuprobe_multi")))
+        .count()
+        >= 1
 }
 
 #[test]
@@ -402,7 +405,8 @@ fn pid_namespaces_are_no_obstacle() {
     let run = Run::new();
     let mut command = Command::new("unshare");
     command.args(["-p", "-f", "--mount-proc", env!("CARGO_BIN_EXE_profinfer"), "record", PROBESET, "-o"]);
-    let output = command.arg(run.trace()).args(["--", &toys().late(), "10", "4", "2", &toys().load()]).output().unwrap();
+    let output =
+        command.arg(run.trace()).args(["--", &toys().late(), "10", "4", "2", &toys().load()]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(run.read().work(), [10, 10, 80]);
     run.read().assert_whole();
