@@ -4,6 +4,7 @@
 pub mod cache;
 pub mod compile;
 pub mod features;
+mod open_spans;
 mod session;
 mod variables;
 mod verifier;

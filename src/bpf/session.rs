@@ -3,6 +3,7 @@
 //! nothing that was recorded or remembered before is lost by it.
 
 use super::features::{AttachMode, missing_privilege};
+use super::open_spans::OpenSpans;
 use super::variables::{Variable, variables};
 use super::verifier::{LibbpfMessages, load_problems};
 use crate::diag::{Code, Diagnostic, Diagnostics, Source};
@@ -80,6 +81,7 @@ pub struct Session<'a> {
     generations: Vec<Generation>,
     setup: Setup<'a>,
     variables: HashMap<String, Variable>,
+    open_spans: OpenSpans,
     loss_entries: u32,
 }
 
@@ -94,6 +96,7 @@ impl<'a> Session<'a> {
             links: Vec::new(),
             generations: Vec::new(),
             variables: variables(setup.object),
+            open_spans: OpenSpans::default(),
             loss_entries: u32::try_from(setup.record_types).unwrap_or(u32::MAX).saturating_mul(LOSS_KINDS),
             setup,
         };
@@ -107,6 +110,7 @@ impl<'a> Session<'a> {
             let messages = LibbpfMessages::capture();
             session.links.push(program.attach().map_err(|error| attach_problem(&program, &error, &messages.text()))?);
         }
+        session.open_spans = object.btf().ok().flatten().map(|btf| OpenSpans::of(&btf)).unwrap_or_default();
         session.generations.push(Generation { object, programs: BTreeSet::new(), values: BTreeMap::new() });
         Ok(session)
     }
@@ -291,6 +295,12 @@ impl<'a> Session<'a> {
             counts.fold(0_u64, u64::saturating_add)
         };
         (0..self.loss_entries).map(sum).collect()
+    }
+
+    /// Spans that are open on threads now, by record.
+    pub fn open_spans(&self, threads: &[i32]) -> BTreeMap<String, u64> {
+        let storage = self.map("pf_threads").and_then(|map| MapHandle::try_from(&map).ok());
+        storage.map_or_else(BTreeMap::new, |storage| self.open_spans.count(&storage, threads))
     }
 
     /// How often the kernel skipped each program (index into the plan's) because one ran already on that cpu.

@@ -30,10 +30,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(if able { DONE } else { CANNOT_RECORD })
 }
 
-fn table(findings: &[Finding]) -> Table {
+/// A row a finding; under what is not there, what that costs and what mends it.
+fn table(findings: &[Finding]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["", "", "found", "without it", "what mends it"]);
     for finding in findings {
         let mark = match finding.state {
             State::Present => "ok",
@@ -41,8 +41,11 @@ fn table(findings: &[Finding]) -> Table {
             State::Missing => "NO",
             State::Unknown => "?",
         };
-        let mend = finding.mend.as_deref().unwrap_or_default();
-        table.add_row([mark, finding.name, &finding.found, finding.cost.unwrap_or_default(), mend]);
+        let mut found = finding.found.clone();
+        for (label, text) in [("costs: ", finding.cost), ("mend:  ", finding.mend.as_deref())] {
+            found.extend(text.map(|text| format!("\n{label}{text}")));
+        }
+        table.add_row([mark, finding.name, &found]);
     }
-    table
+    table.trim_fmt()
 }

@@ -4,6 +4,7 @@
 mod attach;
 mod clock;
 mod consumer;
+mod guardian;
 pub mod host;
 mod launch;
 pub mod machine;
@@ -24,6 +25,7 @@ use crate::spec::Probeset;
 use crate::target::{Arch, PidNamespace};
 use crate::trace::{Loss, Origin};
 use consumer::Consumer;
+use guardian::Guardian;
 use launch::{Caller, Held};
 use modules::Modules;
 use output::Output;
@@ -168,8 +170,10 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
     let modules = Modules::new(&plan, &place, (!options.follow_forks).then_some(pid));
     let started = Instant::now();
     let process = found.start()?;
+    let guardian = Guardian::of(&process);
+    let plan = &plan;
     let recording =
-        Recording { options, schema: &plan.schema, output, signals, process, modules, consumer, session, started };
+        Recording { options, plan, output, signals, process, guardian, modules, consumer, session, started };
     let mut summary = recording.run(observe)?;
     summary.problems.0.splice(..0, warnings.0);
     Ok(summary)

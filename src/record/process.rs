@@ -127,13 +127,19 @@ pub(super) fn family(pid: i32) -> Vec<i32> {
     let mut next = 0;
     while let Some(parent) = family.get(next).copied().filter(|_| family.len() < MOST) {
         next += 1;
-        let threads = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
-        for thread in threads {
-            let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        for thread in threads(parent) {
+            let children = std::fs::read_to_string(format!("/proc/{parent}/task/{thread}/children"));
+            let children = children.unwrap_or_default();
             family.extend(children.split_whitespace().filter_map(|text| text.parse::<i32>().ok()));
         }
     }
     family
+}
+
+/// The threads of a process.
+pub(super) fn threads(pid: i32) -> Vec<i32> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 #[cfg(test)]

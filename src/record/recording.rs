@@ -2,14 +2,16 @@
 //! other, until one of them ends it. Whatever happens, the target runs on and the trace is closed.
 
 use super::consumer::{Consumer, Control, name_losses};
+use super::guardian::Guardian;
 use super::modules::Modules;
 use super::output::{Output, cannot_write};
-use super::process::{Ending, Stopped, TargetProcess, family, state};
+use super::process::{Ending, Stopped, TargetProcess, family, state, threads};
 use super::signals::Signals;
 use super::{Live, Options, Summary, clock};
 use crate::bpf::{LOSS_KINDS, Session};
 use crate::diag::{Code, Diagnostic, Diagnostics};
-use crate::trace::{End, Loss, Schema};
+use crate::plan::ProbePlan;
+use crate::trace::{End, Loss, LossKind};
 use nix::sys::signal::Signal;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -39,10 +41,11 @@ enum Reason {
 /// All that a recording consists of.
 pub(super) struct Recording<'a> {
     pub(super) options: &'a Options,
-    pub(super) schema: &'a Schema,
+    pub(super) plan: &'a ProbePlan,
     pub(super) output: Output,
     pub(super) signals: Signals,
     pub(super) process: TargetProcess,
+    pub(super) guardian: Option<Guardian>,
     pub(super) modules: Modules<'a>,
     pub(super) consumer: Consumer,
     pub(super) session: Session<'a>,
@@ -166,9 +169,23 @@ impl Recording<'_> {
     }
 
     fn losses(&self) -> Vec<Loss> {
-        let mut losses = name_losses(&self.session.losses(), LOSS_KINDS as usize, self.schema);
+        let mut losses = name_losses(&self.session.losses(), LOSS_KINDS as usize, &self.plan.schema);
         losses.extend(self.modules.losses());
+        let skipped = self.session.recursions().into_iter().filter(|(_, count)| *count > 0);
+        let skipped = skipped.filter_map(|(program, count)| {
+            let record = self.plan.programs.get(program)?.probes.first()?.clone();
+            Some(Loss { record, kind: LossKind::Recursion, count })
+        });
+        losses.extend(skipped);
         losses
+    }
+
+    /// Calls that have begun and not ended: they are not in the trace, and that is as it should be.
+    fn still_open(&self) -> Vec<Loss> {
+        let pid = self.process.pid();
+        let processes = if self.options.follow_forks { family(pid) } else { vec![pid] };
+        let open = self.session.open_spans(&processes.into_iter().flat_map(threads).collect::<Vec<_>>());
+        open.into_iter().map(|(record, count)| Loss { record, kind: LossKind::StillOpen, count }).collect()
     }
 
     fn live(&self) -> Live {
@@ -187,10 +204,12 @@ impl Recording<'_> {
     fn close(mut self, reason: Reason, ending: Option<Ending>) -> Result<Summary, Diagnostics> {
         self.session.disable();
         let time = clock::monotonic_ns();
+        let mut losses = self.still_open();
         self.session.detach();
-        let losses = self.losses();
+        losses.extend(self.losses());
         let finished = self.consumer.stop();
         release_all(finished.unanswered(), &self.process, self.options.follow_forks);
+        drop(self.guardian);
         let mut problems = self.modules.take_problems();
         let counts = std::sync::Arc::clone(&finished.counts);
         if reason == Reason::Refused {
