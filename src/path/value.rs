@@ -201,7 +201,9 @@ impl Evaluation<'_> {
                 list @ Value::List(_) => Some(list),
                 _ => None,
             },
-            ExprKind::Slice { base, from, to, max, until_null } => {
+            // Rows are of memory, which is gone.
+            ExprKind::Slice { rows: Some(_), .. } => None,
+            ExprKind::Slice { base, from, to, max, until_null, rows: None } => {
                 let bounds = (from.as_deref(), to.as_deref());
                 self.slice(base, bounds, max.as_ref().map(|m| m.value), *until_null, depth)
             }

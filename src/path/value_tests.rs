@@ -154,7 +154,9 @@ fn slices_are_bounded_by_the_list() {
     let slice = |from, to, max: Option<u64>, until_null| {
         let base = name("shape");
         let (from, to) = (Some(int(from)), Some(int(to)));
-        let Some(Value::List(items)) = eval(e(ExprKind::Slice { base, from, to, max: max.map(at), until_null })) else {
+        let Some(Value::List(items)) =
+            eval(e(ExprKind::Slice { base, from, to, max: max.map(at), until_null, rows: None }))
+        else {
             return None;
         };
         Some(items.len())
@@ -232,7 +234,8 @@ fn any_expr() -> impl Strategy<Value = Box<Expr>> {
                 from: None,
                 to: Some(to),
                 max: None,
-                until_null: true
+                until_null: true,
+                rows: None
             })),
         ]
     })
