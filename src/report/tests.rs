@@ -89,13 +89,60 @@ fn reports(bytes: &[u8], options: &Options, number: u64) -> (Report, Option<Step
 fn the_text_opens_with_the_verdict_and_adds_up() {
     let (report, _) = reports(&trace(&records(), &[], true), &Options::default(), 0);
     let text = report_text(&report, &Look::default());
-    insta::assert_snapshot!(text, @"");
+    insta::assert_snapshot!(text, @r"
+    Complete: 3 steps, 25 records, nothing lost.
+    engine · serve -m model · Some CPU · 2 cpus · Linux 6.18
+
+    Steps
+               steps  tokens  tokens/s     mean      p50      p90      p99  longest
+      prefill      1       8      8000  1.00 ms  1.00 ms  1.00 ms  1.00 ms  1.00 ms
+      decode       2       2      1538   100 µs   100 µs   100 µs   100 µs   100 µs
+      Time to first token: 1.00 ms.
+      Time per output token: mean 650 µs, p50 200 µs, p90 1.10 ms, p99 1.10 ms, of 2 steps, sampling included.
+
+    Where the time went (share of the time of 2 lanes)
+               operators  waiting  outside operators  outside graphs
+      prefill     47.5 %    2.5 %             10.0 %          40.0 %
+      decode      47.5 %    2.5 %             10.0 %          40.0 %
+
+    Operators (prefill and decode, total and share: work of 2 lanes, mean: elapsed)
+       share    total  waiting  count    mean     max  op       dtype  name
+      47.5 %  1.14 ms  60.0 µs      6  100 µs  300 µs  MUL_MAT  f32    up-*
+
+    Operator types
+       share    total  waiting  count    mean     max  op       dtype
+      47.5 %  1.14 ms  60.0 µs      6  100 µs  300 µs  MUL_MAT  f32
+
+    Graphs by backend
+       share   total  graphs    mean     max  operators  backend
+      60.0 %  720 µs       3  240 µs  600 µs          6  CPU
+
+    Lanes
+      lane    busy  waiting    work  operators  slowest in
+         0  50.0 %           600 µs          6     100.0 %
+         1  45.0 %    5.0 %  540 µs          6
+
+    Regions
+      share    total  count     mean      max  region
+      1.0 %  24.0 µs      3  8.00 µs  20.0 µs  barrier
+    ");
 }
 
 #[test]
 fn one_step_is_shown_in_the_order_of_execution() {
     let (_, step) = reports(&trace(&records(), &[], true), &Options::default(), 2);
-    insta::assert_snapshot!(step_text(&step.unwrap(), &Look::default()), @"");
+    insta::assert_snapshot!(step_text(&step.unwrap(), &Look::default()), @r"
+    Complete: 3 steps, 25 records, nothing lost.
+    engine · serve -m model · Some CPU · 2 cpus · Linux 6.18
+
+    Step 2: decode, 1 token, 100 µs
+      graph on CPU at 5.00 µs, 60.0 µs
+
+    Operators in the order of execution
+           at  elapsed   lane 0   lane 1  waiting  op       dtype  shape  name
+      10.0 µs  30.0 µs  30.0 µs  30.0 µs           MUL_MAT  f32    64×2   up-0
+      40.0 µs  20.0 µs  20.0 µs  15.0 µs  5.00 µs  MUL_MAT  f32    64×2   up-1
+    ");
 }
 
 #[test]
