@@ -317,6 +317,12 @@ impl Assembler {
                 numbers.push(lane);
             }
         }
+        for operator in &self.out.operators {
+            let range = operator.lanes.start as usize..operator.lanes.end as usize;
+            if let Some(shares @ [_, _, ..]) = lanes.get_mut(range) {
+                shares.sort_by_key(|s| (s.lane, s.start));
+            }
+        }
         numbers.sort_unstable();
         numbers.dedup();
         (self.out.lanes, self.out.lane_numbers) = (lanes, numbers);

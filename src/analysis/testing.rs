@@ -22,7 +22,7 @@ pub struct Records {
     pub schema: Schema,
     /// In the order of their arrival.
     pub records: Vec<Vec<u8>>,
-    /// The next number of each thread.
+    /// The latest number of each thread.
     pub seq: HashMap<u32, u32>,
 }
 
@@ -47,7 +47,12 @@ pub fn schema() -> Schema {
     let records = vec![
         record("thread", RecordKind::Thread, None, &pid_fields),
         record("thread_exit", RecordKind::ThreadExit, None, &[]),
-        record("switch", RecordKind::Switch, Some(Role::SchedSwitch), &[("state", Uint(4)), ("next_tid", Uint(4))]),
+        record(
+            "switch",
+            RecordKind::Switch,
+            Some(Role::SchedSwitch),
+            &[("prev_state", Uint(4)), ("next_tid", Uint(4))],
+        ),
         record("wakeup", RecordKind::Wakeup, Some(Role::SchedWakeup), &[("waker_tid", Uint(4))]),
         record("fork", RecordKind::Fork, None, &[("child_tid", Uint(4)), ("child_pid", Uint(4))]),
         record("exec", RecordKind::Exec, None, &[]),
@@ -113,17 +118,19 @@ impl Records {
         (start, end): (u64, u64),
         fields: &[(&str, Put<'_>)],
     ) -> &mut Self {
+        let counted = !matches!(name, "switch" | "wakeup");
         let seq = self.seq.entry(tid).or_default();
+        *seq += u32::from(counted);
+        let number = if counted { *seq } else { 0 };
         let index = self.schema.records.iter().position(|r| r.name == name).unwrap_or(usize::MAX);
         let Some(ty) = self.schema.records.get(index) else { return self };
         let mut bytes = vec![0; ty.size as usize];
         bytes[0..2].copy_from_slice(&u16::try_from(index).unwrap_or(0).to_le_bytes());
         bytes[2..4].copy_from_slice(&site.to_le_bytes());
         bytes[8..12].copy_from_slice(&tid.to_le_bytes());
-        bytes[12..16].copy_from_slice(&seq.to_le_bytes());
+        bytes[12..16].copy_from_slice(&number.to_le_bytes());
         bytes[16..24].copy_from_slice(&start.to_le_bytes());
         bytes[24..32].copy_from_slice(&end.saturating_sub(start).to_le_bytes());
-        *seq += 1;
         for (name, value) in fields {
             if let Some(layout) = ty.fields.iter().find(|f| f.name == *name) {
                 put(&mut bytes, layout, value);

@@ -138,8 +138,10 @@ impl Threads {
     /// Takes a record's number; gives the gap before it.
     pub(super) fn count(&mut self, index: u32, header: &Header) -> Option<Gap> {
         let thread = &mut self.list[index as usize];
-        // A thread's first record has number 0 or 1; higher ones mean that earlier ones are lost.
-        let expected = thread.next_seq.unwrap_or(header.seq.min(1));
+        if header.seq == 0 {
+            return None; // Not a record of the thread's own.
+        }
+        let expected = thread.next_seq.unwrap_or(1);
         let records = header.seq.wrapping_sub(expected);
         let reordered = records >= REORDERED;
         let gap = Gap { from: thread.last_end, to: header.end, records };

@@ -119,7 +119,7 @@ impl Timeline {
             RecordKind::Switch => self.switch(&header, record),
             RecordKind::Wakeup => self.wakeup(&header),
             kind => {
-                if kind == RecordKind::Thread && header.seq <= 1 && self.threads.known(header.tid).is_some() {
+                if kind == RecordKind::Thread && header.seq == 1 && self.threads.known(header.tid).is_some() {
                     // The number is used again, and the end of the thread that had it was not seen.
                     let old = self.threads.of(header.tid, |_| 0);
                     self.exit(old);
@@ -412,7 +412,7 @@ impl Timeline {
 
     fn switch(&mut self, header: &Header, record: &[u8]) {
         let fields = &self.decoder.records[usize::from(header.record)];
-        let state = fields.number("state", record, header.missing);
+        let state = fields.number("prev_state", record, header.missing);
         let next = fields.number_u32("next_tid", record, header.missing);
         if self.threads.known(header.tid).is_some() {
             let thread = self.thread_of(header);

@@ -4,6 +4,7 @@ use super::{DONE, INCOMPLETE, Outcome, trace_file};
 use crate::analysis::{Completeness, Phase, Rules, Statistics, Timeline, Visitor};
 use crate::diag::{Code, Diagnostic, Diagnostics, Severity};
 use crate::report::{self, By, Look, Options, StepFinder};
+use crate::spec;
 use crate::trace::{Item, Meta, Origin};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -104,8 +105,9 @@ fn rules_of(origin: &Origin) -> (Rules, Diagnostics) {
     }
 }
 
-fn probeset_rules(_origin: &Origin) -> Result<Rules, Diagnostics> {
-    Ok(Rules::default())
+fn probeset_rules(origin: &Origin) -> Result<Rules, Diagnostics> {
+    let (probeset, _) = spec::from_sources(&origin.sources)?;
+    Rules::new(&probeset.analysis)
 }
 
 fn whole(

@@ -201,7 +201,9 @@ impl Evaluation<'_> {
                 list @ Value::List(_) => Some(list),
                 _ => None,
             },
-            ExprKind::Slice { base, from, to, max, until_null, .. } => {
+            // Rows are of memory, which is gone.
+            ExprKind::Slice { rows: Some(_), .. } => None,
+            ExprKind::Slice { base, from, to, max, until_null, rows: None } => {
                 let bounds = (from.as_deref(), to.as_deref());
                 self.slice(base, bounds, max.as_ref().map(|m| m.value), *until_null, depth)
             }
@@ -399,25 +401,8 @@ fn collect_patterns(expr: &Expr, patterns: &mut HashMap<String, Regex>, problems
             }
         }
     }
-    for part in parts(&expr.kind) {
+    for part in expr.children() {
         collect_patterns(part, patterns, problems, depth + 1);
-    }
-}
-
-fn parts(kind: &ExprKind) -> Vec<&Expr> {
-    match kind {
-        ExprKind::Member { base, .. }
-        | ExprKind::All { base }
-        | ExprKind::Cast { base, .. }
-        | ExprKind::Matches { base, .. } => vec![base],
-        ExprKind::Index { base, index } => vec![base, index],
-        ExprKind::Slice { base, from, to, .. } => {
-            std::iter::once(base).chain(from).chain(to).map(AsRef::as_ref).collect()
-        }
-        ExprKind::Unary { operand, .. } => vec![operand],
-        ExprKind::Binary { left, right, .. } => vec![left, right],
-        ExprKind::Conditional { condition, then, otherwise } => vec![condition, then, otherwise],
-        _ => Vec::new(),
     }
 }
 

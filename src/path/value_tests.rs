@@ -155,7 +155,7 @@ fn slices_are_bounded_by_the_list() {
         let base = name("shape");
         let (from, to) = (Some(int(from)), Some(int(to)));
         let Some(Value::List(items)) =
-            eval(e(ExprKind::Slice { base, from, to, rows: None, max: max.map(at), until_null }))
+            eval(e(ExprKind::Slice { base, from, to, max: max.map(at), until_null, rows: None }))
         else {
             return None;
         };
@@ -233,9 +233,9 @@ fn any_expr() -> impl Strategy<Value = Box<Expr>> {
                 base,
                 from: None,
                 to: Some(to),
-                rows: None,
                 max: None,
-                until_null: true
+                until_null: true,
+                rows: None
             })),
         ]
     })

@@ -12,3 +12,6 @@ pub use build::{Options, build};
 pub use model::{By, ExpertLayerRow, LaneRow, OperatorRow, PhaseReport, RegionRow, Report, TraceFacts};
 pub use step::{StepFinder, StepReport};
 pub use text::{Look, report_text, step_text};
+
+#[cfg(test)]
+mod tests;

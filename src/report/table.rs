@@ -122,7 +122,7 @@ mod tests {
         let mut table = Table::new(&[("name", Align::Flexible), ("n", Align::Right)]);
         table.row(vec!["a_very_long_name_of_an_operator".into(), "1".into()]);
         let text = table.render(Some(22), plain);
-        assert_eq!(text.lines().nth(1), Some("  a_very_long_nam…  1"));
+        assert_eq!(text.lines().nth(1), Some("  a_very_long_name…  1"));
         assert!(text.lines().all(|l| l.chars().count() <= 22));
     }
 

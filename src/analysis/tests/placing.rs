@@ -130,9 +130,9 @@ fn threads_without_a_lane_field_are_lanes_by_number() {
     step(&mut r, 5, (0, 40), 1);
     let (kept, timeline) = run(&r);
     let step = &kept.steps[0];
-    assert_eq!(operators(step, &timeline), [("softmax".into(), 10, 20, 30, 0, vec![1, 0, 2])]);
+    assert_eq!(operators(step, &timeline), [("softmax".into(), 10, 20, 30, 0, vec![0, 1, 2])]);
     let by_tid: Vec<_> = step.lanes.iter().map(|l| (l.tid, l.lane)).collect();
-    assert_eq!(by_tid, [(3, 1), (5, 0), (7, 2)], "the step's own thread is lane 0");
+    assert_eq!(by_tid, [(5, 0), (3, 1), (7, 2)], "the step's own thread is lane 0");
 }
 
 #[test]
@@ -314,10 +314,10 @@ fn off_cpu_times_are_cut_to_the_step() {
     let mut r = Records::default();
     thread(&mut r, 1, 0, 100);
     // Blocked 20..30, then runnable until 35; preempted 60..65.
-    r.push("switch", 1, (20, 20), &[("state", Put::Int(1)), ("next_tid", Put::Int(77))]);
+    r.push("switch", 1, (20, 20), &[("prev_state", Put::Int(1)), ("next_tid", Put::Int(77))]);
     r.push("wakeup", 1, (30, 30), &[]);
-    r.push("switch", 77, (35, 35), &[("state", Put::Int(0)), ("next_tid", Put::Int(1))]);
-    r.push("switch", 1, (60, 60), &[("state", Put::Int(0)), ("next_tid", Put::Int(77))]);
+    r.push("switch", 77, (35, 35), &[("prev_state", Put::Int(0)), ("next_tid", Put::Int(1))]);
+    r.push("switch", 1, (60, 60), &[("prev_state", Put::Int(0)), ("next_tid", Put::Int(77))]);
     r.push("switch", 77, (65, 65), &[("next_tid", Put::Int(1))]);
     step(&mut r, 1, (10, 70), 1);
     let (kept, _) = run(&r);

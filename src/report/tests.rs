@@ -1,0 +1,228 @@
+//! Whole traces through the writer and the reader to a report.
+
+use super::*;
+use crate::analysis::testing::{Put, Records};
+use crate::analysis::{Completeness, Rules, Statistics, Timeline, Visitor};
+use crate::trace::{End, Host, Item, Loss, LossKind, Origin, TraceReader, TraceWriter};
+
+/// A prefill and two decode steps on two lanes, in ns; the second operator of each step waits.
+fn records() -> Records {
+    let mut r = Records::default();
+    for tid in [1, 2] {
+        r.push("thread", tid, (0, 0), &[("pid", Put::Int(100))]);
+    }
+    for (address, name) in [(0xa, "up-0"), (0xb, "up-1")] {
+        let fields = [
+            ("address", Put::Int(address)),
+            ("op", Put::Text("MUL_MAT")),
+            ("name", Put::Text(name)),
+            ("dtype", Put::Text("f32")),
+            ("shape", Put::List(&[64, 2, 1, 1])),
+        ];
+        r.push("tensor", 1, (1, 1), &fields);
+    }
+    for (at, tokens, scale) in [(0, 8, 10_000), (2_000_000, 1, 1000), (2_200_000, 1, 1000)] {
+        let s = |n: u64| at + n * scale;
+        for (tid, lane) in [(1, 0), (2, 1)] {
+            for (node, from, to, waiting) in [(0xa, 10, 40, 0), (0xb, 40, 60, lane * 5)] {
+                let fields =
+                    [("lane", Put::Int(lane)), ("node", Put::Int(node)), ("waiting", Put::Int(waiting * scale))];
+                r.push("operator", tid, (s(from), s(to)), &fields);
+            }
+        }
+        r.push("barrier", 1, (s(62), s(64)), &[]);
+        r.push("graph", 1, (s(5), s(65)), &[("backend", Put::Text("CPU"))]);
+        r.push("step", 1, (at, s(100)), &[("tokens", Put::Int(tokens))]);
+    }
+    r
+}
+
+struct Both(Statistics, StepFinder);
+
+impl Visitor for Both {
+    fn step(
+        &mut self,
+        step: &crate::analysis::Step,
+        catalogue: &crate::analysis::Catalogue,
+        decoder: &crate::analysis::Decoder,
+    ) {
+        self.0.step(step, catalogue, decoder);
+        self.1.step(step, catalogue, decoder);
+    }
+}
+
+fn trace(records: &Records, losses: &[Loss], end: bool) -> Vec<u8> {
+    let host = Host { cpu_model: "Some CPU".into(), cpus: 2, kernel: "6.18".into(), ..Host::default() };
+    let command = vec!["serve".to_owned(), "-m".to_owned(), "model".to_owned()];
+    let origin = Origin { engine: "engine".into(), command, host, ..Origin::default() };
+    let mut bytes = Vec::new();
+    let mut writer = TraceWriter::new(&mut bytes, &origin, &records.schema).unwrap();
+    for record in &records.records {
+        writer.push(record).unwrap();
+    }
+    writer.losses(losses).unwrap();
+    if end {
+        writer.finish(&End { time: 3_000_000, reason: "the target ended".into(), ..End::default() }).unwrap();
+    } else {
+        writer.flush().unwrap();
+    }
+    bytes
+}
+
+fn reports(bytes: &[u8], options: &Options, number: u64) -> (Report, Option<StepReport>) {
+    let mut reader = TraceReader::new(bytes).unwrap();
+    let mut timeline = Timeline::new(&reader.meta().schema, Rules::default(), 100);
+    let mut both = Both(Statistics::default(), StepFinder::new(number));
+    while let Some(item) = reader.next() {
+        if let Item::Record(record) = item {
+            timeline.record(record.bytes(), &mut both);
+        }
+    }
+    timeline.finish(&mut both);
+    let meta = reader.into_meta();
+    let judged = Completeness::judge(&meta, timeline.findings(), &both.0);
+    let found = (timeline.catalogue(), timeline.decoder());
+    (build(&meta, judged.clone(), &both.0, found, options), both.1.finish(&meta, judged))
+}
+
+#[test]
+fn the_text_opens_with_the_verdict_and_adds_up() {
+    let (report, _) = reports(&trace(&records(), &[], true), &Options::default(), 0);
+    let text = report_text(&report, &Look::default());
+    insta::assert_snapshot!(text, @r"
+    Complete: 3 steps, 25 records, nothing lost.
+    engine · serve -m model · Some CPU · 2 cpus · Linux 6.18
+
+    Steps
+               steps  tokens  tokens/s     mean      p50      p90      p99  longest
+      prefill      1       8      8000  1.00 ms  1.00 ms  1.00 ms  1.00 ms  1.00 ms
+      decode       2       2      1538   100 µs   100 µs   100 µs   100 µs   100 µs
+      Time to first token: 1.00 ms.
+      Time per output token: mean 650 µs, p50 200 µs, p90 1.10 ms, p99 1.10 ms, of 2 steps, sampling included.
+
+    Where the time went (share of the time of 2 lanes)
+               operators  waiting  outside operators  outside graphs
+      prefill     47.5 %    2.5 %             10.0 %          40.0 %
+      decode      47.5 %    2.5 %             10.0 %          40.0 %
+
+    Operators (prefill and decode, total and share: work of 2 lanes, mean: elapsed)
+       share    total  waiting  count    mean     max  op       dtype  name
+      47.5 %  1.14 ms  60.0 µs      6  100 µs  300 µs  MUL_MAT  f32    up-*
+
+    Operator types
+       share    total  waiting  count    mean     max  op       dtype
+      47.5 %  1.14 ms  60.0 µs      6  100 µs  300 µs  MUL_MAT  f32
+
+    Graphs by backend
+       share   total  graphs    mean     max  operators  backend
+      60.0 %  720 µs       3  240 µs  600 µs          6  CPU
+
+    Lanes
+      lane    busy  waiting    work  operators  slowest in
+         0  50.0 %           600 µs          6     100.0 %
+         1  45.0 %    5.0 %  540 µs          6
+
+    Regions
+      share    total  count     mean      max  region
+      1.0 %  24.0 µs      3  8.00 µs  20.0 µs  barrier
+    ");
+}
+
+#[test]
+fn one_step_is_shown_in_the_order_of_execution() {
+    let (_, step) = reports(&trace(&records(), &[], true), &Options::default(), 2);
+    insta::assert_snapshot!(step_text(&step.unwrap(), &Look::default()), @r"
+    Complete: 3 steps, 25 records, nothing lost.
+    engine · serve -m model · Some CPU · 2 cpus · Linux 6.18
+
+    Step 2: decode, 1 token, 100 µs
+      graph on CPU at 5.00 µs, 60.0 µs
+
+    Operators in the order of execution
+           at  elapsed   lane 0   lane 1  waiting  op       dtype  shape  name
+      10.0 µs  30.0 µs  30.0 µs  30.0 µs           MUL_MAT  f32    64×2   up-0
+      40.0 µs  20.0 µs  20.0 µs  15.0 µs  5.00 µs  MUL_MAT  f32    64×2   up-1
+    ");
+}
+
+#[test]
+fn a_step_that_is_not_there_has_no_report() {
+    let (_, step) = reports(&trace(&records(), &[], true), &Options::default(), 4);
+    assert_eq!(step, None);
+}
+
+#[test]
+fn losses_and_a_cut_make_it_incomplete() {
+    let losses = [
+        Loss { record: "operator".into(), kind: LossKind::RingFull, count: 1200 },
+        Loss { record: "operator".into(), kind: LossKind::StillOpen, count: 1 },
+    ];
+    let mut lossy = records();
+    lossy.lose(2, 1);
+    lossy.push("operator", 2, (2_500_000, 2_500_010), &[]);
+    let (report, _) = reports(&trace(&lossy, &losses, false), &Options::default(), 0);
+    assert!(!report.completeness.complete);
+    assert_eq!(
+        report.completeness.verdict,
+        "Incomplete: the trace was cut off before its end; 1,200 `operator` lost because the ring was full. \
+         1 of 3 steps left out."
+    );
+    let text = report_text(&report, &Look::default());
+    assert!(text.starts_with("Incomplete: "));
+    assert!(text.contains("\n  1 `operator` still open when the recording ended\n"));
+}
+
+#[test]
+fn tables_are_of_the_phase_and_by_what_is_asked_for() {
+    let bytes = trace(&records(), &[], true);
+    let options = Options { by: By::Shape, phase: Some(crate::analysis::Phase::Decode), ..Options::default() };
+    let (report, _) = reports(&bytes, &options, 0);
+    assert_eq!(
+        (report.table_phases.as_slice(), report.lane_time_ns, report.lanes),
+        (["decode"].as_slice(), 400_000, 2)
+    );
+    let [row] = report.operators.as_slice() else { panic!("{:?}", report.operators) };
+    assert_eq!((row.op.as_deref(), row.shape.as_deref()), (Some("MUL_MAT"), Some([64, 2, 1, 1].as_slice())));
+    assert_eq!((row.count, row.total_ns, row.waiting_ns), (4, 2 * 95_000, 2 * 5000));
+    assert!((row.share - 190.0 / 400.0).abs() < 1e-9);
+    let options = Options { top: Some(1), by: By::Name, ..Options::default() };
+    let (report, _) = reports(&bytes, &options, 0);
+    assert_eq!((report.operators.len(), report.operators_total), (1, 1));
+    assert_eq!(report.operators[0].name.as_deref(), Some("up-*"));
+}
+
+#[test]
+fn json_has_every_documented_key() {
+    let (report, step) = reports(&trace(&records(), &[], true), &Options::default(), 1);
+    let documented = include_str!("../../docs/report.md");
+    let mut missing = Vec::new();
+    for value in [serde_json::to_value(&report).unwrap(), serde_json::to_value(step.unwrap()).unwrap()] {
+        keys(&value, &mut |key| {
+            if !documented.contains(&format!("`{key}`")) {
+                missing.push(key.to_owned());
+            }
+        });
+    }
+    assert_eq!(missing, Vec::<String>::new(), "not in docs/report.md");
+}
+
+fn keys(value: &serde_json::Value, take: &mut impl FnMut(&str)) {
+    match value {
+        serde_json::Value::Object(object) => {
+            for (key, value) in object {
+                take(key);
+                keys(value, take);
+            }
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| keys(item, take)),
+        _ => {}
+    }
+}
+
+#[test]
+fn an_empty_trace_has_a_report() {
+    let (report, _) = reports(&trace(&Records::default(), &[], true), &Options::default(), 0);
+    let text = report_text(&report, &Look { width: Some(20), colour: true, ..Look::default() });
+    assert!(text.contains("Complete: 0 steps, 0 records, nothing lost."));
+    assert!(text.contains("No steps."));
+}
