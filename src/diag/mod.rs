@@ -14,7 +14,7 @@ pub use render::render;
 /// A text that diagnostics point into: a probeset file, or one on standard input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// The name as a person wrote it (a path, or `builtin:llama.yaml`).
+    /// The name as a person wrote it (a path, or `builtin:engine.yaml`).
     pub name: String,
     /// The whole text.
     pub text: String,

@@ -27,7 +27,7 @@ const MAX_CONDITIONS: usize = 16;
 
 type Parsed<T> = Result<T, Diagnostic>;
 
-/// Parses a type such as `ggml_tensor*[10]`; `span` is the whole text's place.
+/// Parses a type such as `tensor*[10]`; `span` is the whole text's place.
 ///
 /// # Errors
 /// `P001`, pointing at the first character that does not fit.
@@ -36,7 +36,7 @@ pub fn parse_type(text: &str, span: &Span) -> Parsed<Type> {
     Tree { span }.ty(pair).map(|ty| ty.value)
 }
 
-/// Parses an attach point such as `llama:llama_decode(void* ctx, llama_batch batch) -> i32`.
+/// Parses an attach point such as `core:engine_decode(void* ctx, batch_t batch) -> i32`.
 ///
 /// # Errors
 /// `P001`, pointing at the first character that does not fit.
