@@ -380,15 +380,7 @@ impl Checker<'_, '_> {
     }
 
     fn slice(&self, base: &Expr, bounds: &Bounds<'_>, span: &Span) -> Result1<Checked> {
-        // `pointer as i32[.. n]`: elements of that type behind the pointer.
-        let base = match &base.kind {
-            ExprKind::Cast { base: inner, ty } if fixed_size(ty).is_some() || matches!(**ty, Type::Pointer(_)) => {
-                let inner = self.expr(inner)?;
-                let pointer = Type::Pointer(Box::new(ty.value.clone()));
-                if is_address(&inner.ty) { Checked { ty: pointer, ..inner } } else { self.expr(base)? }
-            }
-            _ => self.expr(base)?,
-        };
+        let base = self.expr(base)?;
         let length = match &base.ty {
             Type::Array(_, length) => Some(*length),
             _ => None,

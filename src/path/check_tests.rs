@@ -113,6 +113,7 @@ fn slips_are_named_with_the_nearest_thing() {
 
 #[test]
 fn what_the_types_do_not_allow_is_refused() {
+    assert_eq!(code_of("(n->data as box*)[..2]"), Code::NotAField);
     assert_eq!(code_of("count->ne"), Code::TypeMismatch);
     assert_eq!(code_of("count[0]"), Code::TypeMismatch);
     assert_eq!(code_of("n->data[0]"), Code::TypeMismatch);
@@ -131,7 +132,6 @@ fn indices_and_slices_stay_within_their_arrays() {
     assert_eq!(code_of("n->ne[2..2]"), Code::IndexOutOfBounds);
     assert_eq!(code_of("n->data as i32[.. count]"), Code::Unbounded);
     assert_eq!(code_of("n->data as i32[.. count] max 100000"), Code::Unbounded);
-    assert_eq!(code_of("(n->data as box*)[..2]"), Code::NotAField);
     assert_eq!(type_of("n->data as i32[.. count] max 64"), "i32");
     assert_eq!(type_of("n->data as i32[.. count] rows 4 stride 32 max 64"), "i32");
 }

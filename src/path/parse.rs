@@ -398,9 +398,13 @@ impl Tree<'_> {
         let mut pairs = pair.parts();
         let ty = self.ty(self.next(&mut pairs)?)?;
         let cast_span = base.span.to(&ty.span);
-        let slice = pairs.next();
-        let cast = Expr { kind: ExprKind::Cast { base: Box::new(base), ty }, span: cast_span };
-        slice.map_or(Ok(cast.clone()), |slice| self.slice(cast, slice, span))
+        let Some(slice) = pairs.next() else {
+            return Ok(Expr { kind: ExprKind::Cast { base: Box::new(base), ty }, span: cast_span });
+        };
+        // `pointer as i32[.. n]` is a slice of what the pointer leads to, seen as that type.
+        let pointer = Spanned::new(Type::Pointer(Box::new(ty.value)), ty.span);
+        let cast = Expr { kind: ExprKind::Cast { base: Box::new(base), ty: pointer }, span: cast_span };
+        self.slice(cast, slice, span)
     }
 
     fn step(&self, base: Expr, pair: Pair<'_, Rule>, span: Span) -> Parsed<Expr> {
