@@ -201,7 +201,7 @@ impl<'a> Modules<'a> {
                 Place::Function { module, .. } => Some(&module.value),
                 _ => None,
             });
-            modules.any(|name| placement.modules.iter().any(|module| module.name == *name))
+            modules.any(|name| placement.modules.iter().any(|module| module.name.split(", ").any(|one| one == name)))
         };
         let for_good = |probe: &&Unplaced| match probe.problem.code {
             _ if !probe.required || probe.problem.severity != Severity::Error => false,
