@@ -86,12 +86,15 @@ static __always_inline _Bool pf_wanted(void)
 	return pf_enabled && (pf_first_step == 0 || pf_in_window);
 }
 
+struct pf_control_record {
+	struct pf_header header;
+	__u64 pid; /* as the initial namespace numbers it */
+};
+
 static __always_inline void pf_control(enum pf_control type, __u32 tid, __u32 pid)
 {
-	struct {
-		struct pf_header header;
-		__u64 pid;
-	} record = { .header = { .type = type, .site = PF_NO_SITE, .tid = tid, .start = bpf_ktime_get_ns() }, .pid = pid };
+	struct pf_control_record record = { .header = { .type = type, .site = PF_NO_SITE, .tid = tid,
+					      .start = bpf_ktime_get_ns() }, .pid = pid };
 
 	bpf_ringbuf_output(&pf_ring, &record, sizeof(record), BPF_RB_FORCE_WAKEUP);
 }

@@ -3,6 +3,17 @@
 #pragma once
 #include "bpf.h"
 
+/*
+ * In assembly, so that each load keeps its own constant offset: the compiler would merge them into one at a computed
+ * offset, which the verifier refuses.
+ */
+#define PF_CASE(number, field)                                                                                         \
+	case number:                                                                                                   \
+		asm volatile("%0 = *(u64 *)(%1 + %2)"                                                                  \
+			     : "=r"(value)                                                                             \
+			     : "r"(regs), "i"(offsetof(struct pt_regs, field)));                                       \
+		break
+
 #if defined(__TARGET_ARCH_x86)
 
 struct pt_regs {
@@ -11,25 +22,27 @@ struct pt_regs {
 
 static __always_inline __u64 pf_register(struct pt_regs *regs, __u32 number)
 {
+	__u64 value = 0;
+
 	switch (number) {
-	case 0: return regs->ax;
-	case 1: return regs->dx;
-	case 2: return regs->cx;
-	case 3: return regs->bx;
-	case 4: return regs->si;
-	case 5: return regs->di;
-	case 6: return regs->bp;
-	case 7: return regs->sp;
-	case 8: return regs->r8;
-	case 9: return regs->r9;
-	case 10: return regs->r10;
-	case 11: return regs->r11;
-	case 12: return regs->r12;
-	case 13: return regs->r13;
-	case 14: return regs->r14;
-	case 15: return regs->r15;
+	PF_CASE(0, ax);
+	PF_CASE(1, dx);
+	PF_CASE(2, cx);
+	PF_CASE(3, bx);
+	PF_CASE(4, si);
+	PF_CASE(5, di);
+	PF_CASE(6, bp);
+	PF_CASE(7, sp);
+	PF_CASE(8, r8);
+	PF_CASE(9, r9);
+	PF_CASE(10, r10);
+	PF_CASE(11, r11);
+	PF_CASE(12, r12);
+	PF_CASE(13, r13);
+	PF_CASE(14, r14);
+	PF_CASE(15, r15);
 	}
-	return 0;
+	return value;
 }
 
 #define PF_STACK_POINTER 7
@@ -43,18 +56,18 @@ struct pt_regs {
 	unsigned long regs[31], sp, pc, pstate;
 };
 
-#define PF_CASE(n) case n: return regs->regs[n]
-
 static __always_inline __u64 pf_register(struct pt_regs *regs, __u32 number)
 {
+	__u64 value = 0;
+
 	switch (number) {
-	PF_CASE(0); PF_CASE(1); PF_CASE(2); PF_CASE(3); PF_CASE(4); PF_CASE(5); PF_CASE(6); PF_CASE(7);
-	PF_CASE(8); PF_CASE(9); PF_CASE(10); PF_CASE(11); PF_CASE(12); PF_CASE(13); PF_CASE(14); PF_CASE(15);
-	PF_CASE(16); PF_CASE(17); PF_CASE(18); PF_CASE(19); PF_CASE(20); PF_CASE(21); PF_CASE(22); PF_CASE(23);
-	PF_CASE(24); PF_CASE(25); PF_CASE(26); PF_CASE(27); PF_CASE(28); PF_CASE(29); PF_CASE(30);
-	case 31: return regs->sp;
+	PF_CASE(0, regs[0]); PF_CASE(1, regs[1]); PF_CASE(2, regs[2]); PF_CASE(3, regs[3]); PF_CASE(4, regs[4]); PF_CASE(5, regs[5]); PF_CASE(6, regs[6]); PF_CASE(7, regs[7]);
+	PF_CASE(8, regs[8]); PF_CASE(9, regs[9]); PF_CASE(10, regs[10]); PF_CASE(11, regs[11]); PF_CASE(12, regs[12]); PF_CASE(13, regs[13]); PF_CASE(14, regs[14]); PF_CASE(15, regs[15]);
+	PF_CASE(16, regs[16]); PF_CASE(17, regs[17]); PF_CASE(18, regs[18]); PF_CASE(19, regs[19]); PF_CASE(20, regs[20]); PF_CASE(21, regs[21]); PF_CASE(22, regs[22]); PF_CASE(23, regs[23]);
+	PF_CASE(24, regs[24]); PF_CASE(25, regs[25]); PF_CASE(26, regs[26]); PF_CASE(27, regs[27]); PF_CASE(28, regs[28]); PF_CASE(29, regs[29]); PF_CASE(30, regs[30]);
+	PF_CASE(31, sp);
 	}
-	return 0;
+	return value;
 }
 
 #define PF_STACK_POINTER 31

@@ -83,6 +83,36 @@ SEC("tp_btf/sched_process_fork") int pf_fork(__u64 *arguments)
 	return 0;
 }
 
+#define PF_SIGSTOP 19
+
+/*
+ * Stops the process until the recorder has looked at what it has mapped. The thread itself gets the signal, so that
+ * it does not run on until another one has taken it; and it gets it before the recorder can answer.
+ */
+static __always_inline void pf_stop(struct pf_thread *thread, enum pf_control type)
+{
+	struct pf_control_record *record = bpf_ringbuf_reserve(&pf_ring, sizeof(*record), 0);
+
+	if (!record) {
+		pf_lose(PF_THREAD, PF_RING_FULL);
+		return; /* nobody would let it run on */
+	}
+	pf_start(record, type, PF_NO_SITE, thread->tid, bpf_ktime_get_ns());
+	record->pid = thread->pid;
+	bpf_send_signal_thread(PF_SIGSTOP);
+	bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
+}
+
+/* In the dynamic linker, where debuggers are told that it has mapped a library, or is about to. */
+SEC("uprobe.multi") int pf_mapped(struct pt_regs *regs)
+{
+	struct pf_thread *thread = pf_current();
+
+	if (thread)
+		pf_stop(thread, PF_MAPPED);
+	return 0;
+}
+
 SEC("tp_btf/sched_process_exec") int pf_exec(__u64 *arguments)
 {
 	struct pf_thread *thread = pf_current_anywhere();
@@ -92,6 +122,7 @@ SEC("tp_btf/sched_process_exec") int pf_exec(__u64 *arguments)
 		return 0;
 	pf_start(&record, PF_EXEC, PF_NO_SITE, thread->tid, bpf_ktime_get_ns());
 	pf_send(thread, &record, sizeof(record));
+	pf_stop(thread, PF_EXECUTED);
 	return 0;
 }
 

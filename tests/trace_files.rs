@@ -5,13 +5,15 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use profinfer::spec::Role;
+use profinfer::plan::{self, Selection};
+use profinfer::spec::{self, Library, Role};
+use profinfer::target::Arch;
 use profinfer::trace::{
     End, FieldLayout, FieldType, Host, Loss, LossKind, ModuleInfo, NO_SITE, Notice, Origin, RecordKind, RecordType,
     Schema, Site, TraceWriter,
 };
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 fn stored(name: &str) -> PathBuf {
@@ -121,6 +123,19 @@ fn what_is_no_trace_is_refused() {
             let output = profinfer(&[command, path]);
             assert_eq!(output.status.code(), Some(1));
             assert!(String::from_utf8_lossy(&output.stderr).contains(code), "{output:?}");
+        }
+    }
+}
+
+#[test]
+fn the_schema_of_every_shipped_probeset_can_be_written() {
+    // A file without probes is there to be included.
+    let has_probes = |name: &&str| Library::SHIPPED.get(name).is_some_and(|(_, text)| text.contains("\nprobes:"));
+    for name in Library::SHIPPED.names().filter(has_probes) {
+        let (probeset, _) = spec::load(Path::new(name), &Library::SHIPPED).unwrap();
+        for arch in [Arch::X86_64, Arch::Aarch64] {
+            let (plan, _) = plan::plan(&probeset, &Selection::default(), arch).unwrap();
+            TraceWriter::new(Vec::new(), &Origin::default(), &plan.schema).unwrap();
         }
     }
 }

@@ -175,6 +175,7 @@ class Trace:
                 value = json.loads(payload)
                 if kind == SITES:
                     self.sites.update((site["id"], site) for site in value["sites"])
+                    self.schema["enums"].update(value.get("enums", {}))
                 else:
                     setattr(self, JSON_KINDS[kind], value)
 

@@ -1,1 +1,43 @@
-//! clang, object cache, load, attach; verifier log to diagnostics.
+//! From C to programs that run in the kernel: the compiler and its cache, what the kernel can do, loading, attaching,
+//! and what the verifier says in the words of the probeset. It knows nothing of targets and traces.
+
+pub mod cache;
+pub mod compile;
+pub mod features;
+mod open_spans;
+mod session;
+mod variables;
+mod verifier;
+
+pub use compile::{Compiler, Translation};
+pub use features::{AttachMode, Features};
+pub use session::{FailedSite, FileSite, LOSS_KINDS, Session, Setup};
+
+use crate::diag::Diagnostics;
+
+/// A compiled BPF object: an ELF file in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BpfObject {
+    /// The file's bytes.
+    pub bytes: Vec<u8>,
+    /// It was in the cache.
+    pub cached: bool,
+}
+
+/// Compiles a generated program, or finds it in the cache.
+///
+/// # Errors
+/// No usable clang (B001), or a program that does not compile (B002).
+pub fn build(translation: &Translation<'_>) -> Result<BpfObject, Diagnostics> {
+    let compiler = Compiler::find()?;
+    let key = compiler.key(translation);
+    let cache = cache::ObjectCache::default_folder();
+    if let Some(bytes) = cache.as_ref().and_then(|cache| cache.get(&key)) {
+        return Ok(BpfObject { bytes, cached: true });
+    }
+    let bytes = compiler.compile(translation)?;
+    if let Some(cache) = &cache {
+        cache.put(&key, &bytes);
+    }
+    Ok(BpfObject { bytes, cached: false })
+}

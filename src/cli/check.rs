@@ -1,13 +1,304 @@
-//! Not written yet.
+//! `profinfer check`: every probe, site and path of a probeset, resolved against a real binary.
 
-use super::Outcome;
-use crate::diag::{Code, Diagnostic};
+use super::probeset::{ArchArgument, ProbesetArguments, arch_of, open_target};
+use super::table::columns;
+use super::terminal::{report_problems, write_out};
+use super::{DONE, Outcome};
+use crate::diag::{Diagnostics, Severity};
+use crate::path::Checked;
+use crate::plan::{
+    PlacedSite, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, relocations_of, survey,
+};
+use crate::trace::FieldType;
+use serde_json::json;
 
 /// The subcommand's arguments.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {}
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    probeset: ProbesetArguments,
+    /// Resolve against this: a program, library, folder or process number
+    #[arg(long, value_name = "FILE|DIR|PID")]
+    target: Option<String>,
+    /// Resolve against this running process
+    #[arg(short, long, value_name = "PID", conflicts_with = "target")]
+    pid: Option<u32>,
+    /// The instruction set (default: the target's, else this machine's)
+    #[arg(long, value_enum)]
+    arch: Option<ArchArgument>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
 
 /// Runs the subcommand.
-pub(crate) fn run(_arguments: &Arguments) -> Outcome {
-    Err(Diagnostic::error(Code::NotSupportedYet, "this command does not work yet").into())
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let target = open_target(arguments.target.as_deref(), arguments.pid)?;
+    let arch = arch_of(arguments.arch, target.as_deref());
+    let (probeset, plan, mut problems) = arguments.probeset.plan(arch)?;
+    let placement = target.as_ref().map(|target| {
+        let (placement, more) = survey(&plan, &probeset, target.as_ref());
+        problems.0.extend(more.0);
+        problems.0.extend(placement.unplaced.iter().filter(|u| u.required).map(|u| u.problem.clone()));
+        placement
+    });
+    let paths = paths(&plan, placement.as_ref());
+    if arguments.json {
+        write_out(&format!("{:#}\n", as_json(&plan, placement.as_ref(), &paths, &problems)))?;
+    } else {
+        write_out(&as_text(&plan, placement.as_ref(), &paths))?;
+        report_problems(&problems);
+    }
+    if problems.has_errors() { Ok(1) } else { Ok(DONE) }
+}
+
+/// One path of the probeset as it is read on the target.
+struct Path {
+    owner: String,
+    field: String,
+    text: String,
+    ty: String,
+    /// Members with their offsets, in the order they are read.
+    layout: Vec<(String, Option<u64>)>,
+    provenance: Option<Provenance>,
+}
+
+fn paths(plan: &ProbePlan, placement: Option<&Placement>) -> Vec<Path> {
+    let mut paths = Vec::new();
+    for (index, program) in plan.programs.iter().enumerate().filter(|(index, _)| is_used(*index, plan, placement)) {
+        for action in &program.actions {
+            let owner = || action.probe.clone();
+            let conditions = [("when", &action.when), ("describe", &action.describe)];
+            for (name, value) in conditions.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))) {
+                paths.push(path(plan, placement, Some(index), owner(), name, value, "condition".to_owned()));
+            }
+            for field in &action.fields {
+                let layout = &plan.schema.records[action.record].fields[field.index];
+                paths.push(path(
+                    plan,
+                    placement,
+                    Some(index),
+                    owner(),
+                    &layout.name,
+                    &field.value,
+                    type_name(&layout.ty),
+                ));
+            }
+        }
+    }
+    for object in &plan.objects {
+        for field in &object.fields {
+            let layout = &plan.schema.records[object.record].fields[field.index];
+            let owner = format!("object {}", object.name);
+            paths.push(path(plan, placement, None, owner, &layout.name, &field.value, type_name(&layout.ty)));
+        }
+    }
+    paths
+}
+
+/// Without a target every alternative is shown; with one, those that have a site.
+fn is_used(program: usize, plan: &ProbePlan, placement: Option<&Placement>) -> bool {
+    let tracepoint = plan.programs[program].kind == ProgramKind::Tracepoint;
+    placement.is_none_or(|placement| tracepoint || placement.sites.iter().any(|site| site.program == program))
+}
+
+fn path(
+    plan: &ProbePlan,
+    placement: Option<&Placement>,
+    program: Option<usize>,
+    owner: String,
+    field: &str,
+    value: &Checked,
+    ty: String,
+) -> Path {
+    let mut layout = Vec::new();
+    let mut provenance = None;
+    for kind in relocations_of(value, program) {
+        let label = match &kind {
+            RelocationKind::Offset { view, member } => format!("{view}.{member}"),
+            RelocationKind::Size { view } => format!("sizeof {view}"),
+            RelocationKind::Constant { name, .. } => name.clone(),
+            _ => continue,
+        };
+        let symbol = plan.symbol(&kind);
+        let found = placement.and_then(|p| p.values.iter().find(|v| Some(v.symbol.as_str()) == symbol));
+        // One member by hand makes the whole path as good as that.
+        if let Some(found) = found {
+            provenance = match provenance {
+                Some(Provenance::ByHand) => Some(Provenance::ByHand),
+                _ => Some(found.provenance),
+            };
+        }
+        layout.push((label, found.map(|v| v.value)));
+    }
+    Path { owner, field: field.to_owned(), text: value.span.text().to_owned(), ty, layout, provenance }
+}
+
+fn type_name(ty: &FieldType) -> String {
+    match ty {
+        FieldType::Int(n) => format!("i{}", n * 8),
+        FieldType::Uint(n) => format!("u{}", n * 8),
+        FieldType::Float(n) => format!("f{}", n * 8),
+        FieldType::Bool => "bool".to_owned(),
+        FieldType::Pointer => "address".to_owned(),
+        FieldType::Enum(name) => format!("enum {name}"),
+        FieldType::Text(n) => format!("text of {n}"),
+        FieldType::Hex(n) => format!("hex of {n}"),
+        FieldType::Object(name) => format!("object {name}"),
+        FieldType::Array(of, n) => format!("{}[{n}]", type_name(of)),
+        FieldType::List(of, max) => format!("{}[≤ {max}]", type_name(of)),
+        FieldType::Match(n) => format!("capture {n}"),
+        FieldType::Duration => "duration".to_owned(),
+    }
+}
+
+fn provenance_name(provenance: Provenance) -> &'static str {
+    match provenance {
+        Provenance::Dwarf => "DWARF",
+        Provenance::ByHand => "by hand",
+        Provenance::Abi => "convention",
+    }
+}
+
+// ---- text --------------------------------------------------------------------------------------------------------
+
+fn as_text(plan: &ProbePlan, placement: Option<&Placement>, paths: &[Path]) -> String {
+    let mut text = String::from("PROBES\n");
+    text.push_str(&match placement {
+        Some(placement) => sites_table(plan, placement),
+        None => programs_table(plan),
+    });
+    text.push_str("\nPATHS\n");
+    let headers = ["PROBE", "FIELD", "PATH", "TYPE", "LAYOUT", "FROM"];
+    text.push_str(&columns(
+        &headers,
+        paths.iter().map(|path| {
+            let layout = path.layout.iter().map(|(label, value)| match value {
+                Some(value) => format!("{label} {value}"),
+                None => label.clone(),
+            });
+            let from = path.provenance.map_or("", provenance_name).to_owned();
+            let layout = layout.collect::<Vec<_>>().join(", ");
+            vec![path.owner.clone(), path.field.clone(), path.text.clone(), path.ty.clone(), layout, from]
+        }),
+    ));
+    if let Some(placement) = placement {
+        text.push_str(&missing_text(placement));
+    } else {
+        text.push_str("\nNo target given: `--target FILE|DIR|PID` shows sites and offsets.\n");
+    }
+    text
+}
+
+fn sites_table(plan: &ProbePlan, placement: &Placement) -> String {
+    let headers = ["PROBE", "ROLE", "FUNCTION", "FILE", ">OFFSET", "INSTRUCTION", ">NS A HIT"];
+    let placed = placement.sites.iter().map(|site| {
+        let program = &plan.programs[site.program];
+        let module = placement.modules.get(site.site.module);
+        let file = module.and_then(|m| m.path.rsplit('/').next()).unwrap_or("?").to_owned();
+        let function = match site.site.function_offset {
+            0 => site.site.function.clone(),
+            offset => format!("{}+{offset}", site.site.function),
+        };
+        let (offset, cost) = (format!("{:#x}", site.site.file_offset), cost_text(program, site));
+        vec![names(program), role(program), function, file, offset, site.site.instruction.clone(), cost]
+    });
+    let tracepoints = plan.programs.iter().filter(|p| p.kind == ProgramKind::Tracepoint).map(|program| {
+        let blank = String::new;
+        vec![names(program), role(program), program.span.text().to_owned(), blank(), blank(), blank(), blank()]
+    });
+    columns(&headers, placed.chain(tracepoints))
+}
+
+/// Expected cost of a hit of the trap alone; a return is a second one, about as dear as an emulated instruction.
+fn cost_text(program: &Program, site: &PlacedSite) -> String {
+    match (site.cost_ns, program.kind) {
+        (Some(cost), ProgramKind::Span) => format!("{cost} + return"),
+        (Some(cost), _) => cost.to_string(),
+        (None, _) => "unknown".to_owned(),
+    }
+}
+
+fn names(program: &Program) -> String {
+    program.probes.join(", ")
+}
+
+fn role(program: &Program) -> String {
+    let role = program.actions.first().and_then(|action| serde_json::to_value(action.role).ok());
+    role.and_then(|role| role.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn programs_table(plan: &ProbePlan) -> String {
+    columns(
+        &["PROBE", "ROLE", "ATTACH POINT"],
+        plan.programs.iter().map(|program| vec![names(program), role(program), program.span.text().to_owned()]),
+    )
+}
+
+fn missing_text(placement: &Placement) -> String {
+    let missing: Vec<String> = placement
+        .unplaced
+        .iter()
+        .map(|u| format!("{}{}: {}", u.probe, if u.required { "" } else { " (optional)" }, u.problem.message))
+        .collect();
+    if missing.is_empty() { String::new() } else { format!("\nMISSING\n{}\n", missing.join("\n")) }
+}
+
+// ---- JSON --------------------------------------------------------------------------------------------------------
+
+fn as_json(
+    plan: &ProbePlan,
+    placement: Option<&Placement>,
+    paths: &[Path],
+    problems: &Diagnostics,
+) -> serde_json::Value {
+    let site = |site: &PlacedSite| {
+        json!({
+            "probes": site.site.probes,
+            "role": role(&plan.programs[site.program]),
+            "alternative": site.site.alternative,
+            "file": site.path,
+            "function": site.site.function,
+            "file_offset": site.site.file_offset,
+            "function_offset": site.site.function_offset,
+            "instruction": site.site.instruction,
+            "captures": site.site.captures,
+            "expected_ns": site.cost_ns,
+            "return": plan.programs[site.program].kind == ProgramKind::Span,
+        })
+    };
+    let path = |path: &Path| {
+        let layout: Vec<_> =
+            path.layout.iter().map(|(label, value)| json!({ "what": label, "value": value })).collect();
+        json!({
+            "probe": path.owner,
+            "field": path.field,
+            "path": path.text,
+            "type": path.ty,
+            "layout": layout,
+            "from": path.provenance.map(provenance_name),
+        })
+    };
+    let problem = |d: &crate::diag::Diagnostic| {
+        let severity = match d.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Note => "note",
+        };
+        let place = d.span.as_ref().map(|span| {
+            let (line, column) = span.line_column();
+            json!({ "file": span.source.name, "line": line, "column": column })
+        });
+        json!({ "code": d.code.as_str(), "severity": severity, "message": d.message, "place": place, "hint": d.hint })
+    };
+    let unplaced =
+        |u: &crate::plan::Unplaced| json!({ "probe": u.probe, "required": u.required, "why": u.problem.message });
+    json!({
+        "arch": plan.arch.to_string(),
+        "modules": placement.map(|p| &p.modules),
+        "sites": placement.map(|p| p.sites.iter().map(site).collect::<Vec<_>>()),
+        "paths": paths.iter().map(path).collect::<Vec<_>>(),
+        "missing": placement.map(|p| p.unplaced.iter().map(unplaced).collect::<Vec<_>>()),
+        "problems": problems.0.iter().map(problem).collect::<Vec<_>>(),
+    })
 }

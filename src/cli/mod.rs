@@ -11,6 +11,7 @@ mod probeset;
 #[cfg(feature = "record")]
 mod record;
 mod report;
+mod table;
 mod terminal;
 mod trace_file;
 

@@ -1,13 +1,306 @@
-//! Not written yet.
+//! `profinfer record`: the arguments, the live line, the last line, and the exit code.
 
-use super::Outcome;
-use crate::diag::{Code, Diagnostic};
+use super::{DONE, INCOMPLETE, Outcome, terminal};
+use crate::plan::{Level, Selection};
+use crate::record::{self, Ending, Live, Options, Subject, Summary};
+use crate::spec::{self, Library};
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// The subcommand's arguments.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {}
+#[command(after_help = "The command's own exit status is passed on; 128 + N if signal N killed it. If it is 0: 4 if \
+    the trace is incomplete, 1 or 3 if nothing could be recorded.")]
+pub(crate) struct Arguments {
+    /// The probeset: a file, or the name of a shipped one
+    #[arg(value_name = "PROBESET")]
+    probeset: PathBuf,
+    /// Write the trace to this file [default: PROBESET-TIME.pfi]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Attach to a running process
+    #[arg(short, long, value_name = "PID", conflicts_with = "command", required_unless_present = "command")]
+    pid: Option<i32>,
+    /// How much to record; each level includes the ones before
+    #[arg(long, value_enum, default_value = "operator")]
+    level: LevelName,
+    /// Record only these steps, counted from 1, both included: 10..40, 10.., ..40 or 7
+    #[arg(long, value_name = "A..B", value_parser = steps)]
+    steps: Option<(u64, u64)>,
+    /// End after this time: 500ms, 10s, 5m, 1h
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    duration: Option<Duration>,
+    /// Record only the probes whose name matches; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    probe: Vec<String>,
+    /// Leave out the probes whose name matches; may be repeated
+    #[arg(long, value_name = "GLOB")]
+    no_probe: Vec<String>,
+    /// Record the target's child processes too
+    #[arg(long)]
+    follow_forks: bool,
+    /// Room for records that are not written yet: 512K, 16M, 1G
+    #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = bytes)]
+    ring_size: u32,
+    /// The command to launch and record
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum LevelName {
+    Step,
+    Graph,
+    Operator,
+}
 
 /// Runs the subcommand.
-pub(crate) fn run(_arguments: &Arguments) -> Outcome {
-    Err(Diagnostic::error(Code::NotSupportedYet, "this command does not work yet").into())
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let (probeset, warnings) = spec::load(&arguments.probeset, &Library::SHIPPED)?;
+    terminal::report_problems(&warnings);
+    let options = options(arguments, &probeset.name);
+    let mut line = LiveLine::new(&options.subject);
+    let mut summary = record::record(&options, &probeset, &mut |live| line.show(live))?;
+    line.clear();
+    let failed = terminal::report_problems(&summary.problems);
+    let failed = summary.problems.has_errors().then_some(failed);
+    anstream::eprintln!("{}", last_line(&summary));
+    if summary.ending.is_none() && summary.target.launched() {
+        anstream::eprintln!("the target runs on; waiting for it to end");
+    }
+    Ok(exit_code(summary.wait(), failed, summary.is_complete()))
+}
+
+fn options(arguments: &Arguments, name: &str) -> Options {
+    let level = match arguments.level {
+        LevelName::Step => Level::Step,
+        LevelName::Graph => Level::Graph,
+        LevelName::Operator => Level::Operator,
+    };
+    let selection = Selection { level, only: arguments.probe.clone(), without: arguments.no_probe.clone() };
+    let subject = arguments.pid.map_or_else(|| Subject::Command(arguments.command.clone()), Subject::Process);
+    Options {
+        subject,
+        output: arguments.output.clone().unwrap_or_else(|| record::default_path(name)),
+        selection,
+        steps: arguments.steps,
+        duration: arguments.duration,
+        follow_forks: arguments.follow_forks,
+        ring_bytes: arguments.ring_size,
+        described: described(arguments),
+    }
+}
+
+/// The options that differ from the defaults, as they are typed.
+fn described(arguments: &Arguments) -> Vec<String> {
+    let mut said = Vec::new();
+    match arguments.level {
+        LevelName::Step => said.push("--level step".to_owned()),
+        LevelName::Graph => said.push("--level graph".to_owned()),
+        LevelName::Operator => {}
+    }
+    said.extend(arguments.steps.map(|(first, last)| match last {
+        u64::MAX => format!("--steps {first}.."),
+        _ => format!("--steps {first}..{last}"),
+    }));
+    said.extend(arguments.duration.map(|duration| format!("--duration {}ms", duration.as_millis())));
+    said.extend(arguments.probe.iter().map(|glob| format!("--probe {glob}")));
+    said.extend(arguments.no_probe.iter().map(|glob| format!("--no-probe {glob}")));
+    if arguments.follow_forks {
+        said.push("--follow-forks".to_owned());
+    }
+    said
+}
+
+/// `10..40`, `10..`, `..40`, `7`: the first and last step.
+fn steps(text: &str) -> Result<(u64, u64), String> {
+    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| format!("`{text}` is no number"));
+    let (first, last) = match text.split_once("..") {
+        None => (number(text)?, number(text)?),
+        Some((first, last)) => {
+            let last = last.strip_prefix('=').unwrap_or(last);
+            let first = if first.is_empty() { 1 } else { number(first)? };
+            (first, if last.is_empty() { u64::MAX } else { number(last)? })
+        }
+    };
+    match (first, last) {
+        (0, _) => Err("steps are counted from 1".into()),
+        _ if last < first => Err("the last step is before the first".into()),
+        _ => Ok((first, last)),
+    }
+}
+
+/// `500ms`, `10s`, `5m`, `1h`; a bare number is seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("`{unit}` is no unit of time: ms, s, m or h")),
+    };
+    let number: f64 = number.parse().map_err(|_| format!("`{text}` is no time, such as 10s"))?;
+    let duration = Duration::try_from_secs_f64(number * seconds).map_err(|_| "it is too long".to_owned())?;
+    if duration.is_zero() { Err("it must be more than nothing".into()) } else { Ok(duration) }
+}
+
+/// `512K`, `16M`, `1G`; a bare number is bytes.
+fn bytes(text: &str) -> Result<u32, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        _ => return Err(format!("`{unit}` is no unit of memory: K, M or G")),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("`{text}` is no size, such as 16M"))?;
+    let size = number.saturating_mul(factor);
+    match u32::try_from(size) {
+        Ok(size) if (64 << 10..=1 << 30).contains(&size) => Ok(size),
+        _ => Err("it must be from 64K to 1G".into()),
+    }
+}
+
+/// One line on standard error that is written over and over.
+struct LiveLine {
+    on: bool,
+    shown: bool,
+    /// What rates are counted from: the state at most some seconds ago, and the one to take its place.
+    since: Option<(Live, Live)>,
+}
+
+impl LiveLine {
+    /// On a terminal, unless the target writes to the same: it would write over the target's own lines.
+    fn new(subject: &Subject) -> Self {
+        let shared = matches!(subject, Subject::Command(_)) && std::io::stdout().is_terminal();
+        Self { on: std::io::stderr().is_terminal() && !shared, shown: false, since: None }
+    }
+
+    fn show(&mut self, live: &Live) {
+        if !self.on {
+            return;
+        }
+        let (from, next) = *self.since.get_or_insert((*live, *live));
+        let line = live_line(live, &from);
+        if live.elapsed.saturating_sub(next.elapsed) >= Duration::from_secs(2) {
+            self.since = Some((next, *live));
+        }
+        self.shown = true;
+        let mut error = std::io::stderr();
+        let _ = write!(error, "\r\x1b[2K{line}").and_then(|()| error.flush());
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            let _ = write!(std::io::stderr(), "\r\x1b[2K");
+        }
+    }
+}
+
+impl Drop for LiveLine {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+fn live_line(live: &Live, from: &Live) -> String {
+    let seconds = live.elapsed.saturating_sub(from.elapsed).as_secs_f64();
+    let rate = |now: u64, then: u64| if seconds > 0.0 { now.saturating_sub(then) as f64 / seconds } else { 0.0 };
+    let mut parts = vec![format!("{:.0} s", live.elapsed.as_secs_f64())];
+    if !live.attached {
+        parts.push("waiting for the engine to be loaded".into());
+    }
+    parts.push(counted(live.steps, "step"));
+    if live.tokens > 0 {
+        parts.push(format!("{:.1} tokens/s", rate(live.tokens, from.tokens)));
+    }
+    parts.push(format!("{:.0} events/s", rate(live.events, from.events)));
+    parts.push(format!("{} lost", live.lost));
+    parts.join("  ")
+}
+
+fn last_line(summary: &Summary) -> String {
+    let file = summary.file.display();
+    format!(
+        "{file}: {}, {}, {} lost, {:.1} s: {}; next: profinfer report {file}",
+        counted(summary.steps, "step"),
+        counted(summary.events, "event"),
+        summary.lost(),
+        summary.elapsed.as_secs_f64(),
+        summary.reason,
+    )
+}
+
+fn counted(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// The target's own status, if it says something; else what came of the recording.
+fn exit_code(ending: Option<Ending>, failed: Option<u8>, complete: bool) -> u8 {
+    match ending {
+        Some(Ending::Exited(code)) if code != 0 => u8::try_from(code & 0xff).unwrap_or(1),
+        Some(Ending::Killed(signal)) => u8::try_from(128 + (signal & 0x7f)).unwrap_or(1),
+        _ => failed.unwrap_or(if complete { DONE } else { INCOMPLETE }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_a_range_with_both_ends() {
+        assert_eq!(steps("10..40"), Ok((10, 40)));
+        assert_eq!(steps("10..=40"), Ok((10, 40)));
+        assert_eq!(steps("10.."), Ok((10, u64::MAX)));
+        assert_eq!(steps("..40"), Ok((1, 40)));
+        assert_eq!(steps("7"), Ok((7, 7)));
+        for wrong in ["0..3", "4..3", "a..b", "", "-1"] {
+            assert!(steps(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_and_sizes_have_units() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        for wrong in ["", "s", "0s", "10 parsecs", "1e99h", "-1s"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!((bytes("512K"), bytes("16MiB"), bytes("1g")), (Ok(512 << 10), Ok(16 << 20), Ok(1 << 30)));
+        for wrong in ["", "16", "2G", "99999999999999999999", "16X"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_targets_status_comes_first() {
+        assert_eq!(exit_code(Some(Ending::Exited(0)), None, true), 0);
+        assert_eq!(exit_code(Some(Ending::Exited(0)), None, false), 4);
+        assert_eq!(exit_code(Some(Ending::Exited(7)), Some(1), false), 7);
+        assert_eq!(exit_code(Some(Ending::Killed(11)), None, true), 139);
+        assert_eq!(exit_code(None, Some(1), true), 1);
+        assert_eq!(exit_code(Some(Ending::Unknown), None, false), 4);
+    }
+
+    #[test]
+    fn the_live_line_counts_recent_rates() {
+        let at = |seconds, steps, tokens, events| Live {
+            elapsed: Duration::from_secs(seconds),
+            steps,
+            tokens,
+            events,
+            lost: 0,
+            attached: true,
+        };
+        let line = live_line(&at(12, 30, 130, 9000), &at(10, 10, 100, 1000));
+        assert_eq!(line, "12 s  30 steps  15.0 tokens/s  4000 events/s  0 lost");
+    }
 }

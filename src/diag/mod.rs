@@ -14,7 +14,7 @@ pub use render::render;
 /// A text that diagnostics point into: a probeset file, or one on standard input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// The name as a person wrote it (a path, or `builtin:llama.yaml`).
+    /// The name as a person wrote it (a path, or `builtin:engine.yaml`).
     pub name: String,
     /// The whole text.
     pub text: String,
@@ -218,7 +218,11 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
         .filter(|(distance, candidate)| *distance <= 1 + candidate.len().min(word.len()) / 4)
-        .min_by_key(|(distance, _)| *distance)
+        // Equally far: the one that shares more of its start and order is the likelier.
+        .min_by(|(one, a), (other, b)| {
+            let alike = |candidate: &str| strsim::jaro_winkler(word, candidate);
+            one.cmp(other).then_with(|| alike(b).total_cmp(&alike(a)))
+        })
         .map(|(_, candidate)| candidate)
 }
 

@@ -135,7 +135,7 @@ pub enum ExprKind {
         /// Ends at the first null element.
         until_null: bool,
     },
-    /// `base as TYPE`; `ids as i32[.. n] max m` is a slice of a cast.
+    /// `base as TYPE`; `p as i32[.. n] max m` is a slice of `p as i32*`.
     Cast {
         /// What is seen as another type.
         base: Box<Expr>,

@@ -2,6 +2,7 @@
 //! their arrays. What comes out has no unresolved name; [`super::c`] turns it into C without asking anything again.
 
 use super::ast::{BinaryOp, Expr, ExprKind, Rows, Type, UnaryOp};
+use super::interval::{decided, is_comparison};
 use crate::diag::{Code, Diagnostic, Span, Spanned, did_you_mean};
 
 /// What names outside an expression mean. The probeset implements it.
@@ -379,15 +380,7 @@ impl Checker<'_, '_> {
     }
 
     fn slice(&self, base: &Expr, bounds: &Bounds<'_>, span: &Span) -> Result1<Checked> {
-        // `pointer as i32[.. n]`: elements of that type behind the pointer.
-        let base = match &base.kind {
-            ExprKind::Cast { base: inner, ty } if fixed_size(ty).is_some() || matches!(**ty, Type::Pointer(_)) => {
-                let inner = self.expr(inner)?;
-                let pointer = Type::Pointer(Box::new(ty.value.clone()));
-                if is_address(&inner.ty) { Checked { ty: pointer, ..inner } } else { self.expr(base)? }
-            }
-            _ => self.expr(base)?,
-        };
+        let base = self.expr(base)?;
         let length = match &base.ty {
             Type::Array(_, length) => Some(*length),
             _ => None,
@@ -594,37 +587,6 @@ fn difference(to: Checked, from: Checked) -> Checked {
     Checked { node: Node::Binary(BinaryOp::Sub, Box::new(to), Box::new(from)), ty: NUMBER, span }
 }
 
-fn is_comparison(op: BinaryOp) -> bool {
-    matches!(op, BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge | BinaryOp::Eq | BinaryOp::Ne)
-}
-
-/// The values an expression can take, by its type.
-fn range(checked: &Checked) -> Option<(i128, i128)> {
-    match (&checked.node, &checked.ty) {
-        (Node::Int(value), _) => Some((i128::from(*value), i128::from(*value))),
-        (Node::Memory(_) | Node::Argument(_) | Node::Return | Node::Tid | Node::Cpu, ty) => match ty {
-            Type::Int { size, signed: true } => Some((-(1 << (size * 8 - 1)), (1 << (size * 8 - 1)) - 1)),
-            Type::Int { size, signed: false } if *size < 8 => Some((0, (1 << (size * 8)) - 1)),
-            Type::Bool => Some((0, 1)),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// Whether the types alone decide a comparison.
-fn decided(op: BinaryOp, left: &Checked, right: &Checked) -> Option<bool> {
-    let ((a, b), (c, d)) = (range(left)?, range(right)?);
-    let (always_less, never_less) = (b < c, a >= d);
-    match op {
-        BinaryOp::Lt => always_less.then_some(true).or(never_less.then_some(false)),
-        BinaryOp::Ge => always_less.then_some(false).or(never_less.then_some(true)),
-        BinaryOp::Le => (b <= c).then_some(true).or((a > d).then_some(false)),
-        BinaryOp::Gt => (b <= c).then_some(false).or((a > d).then_some(true)),
-        BinaryOp::Eq | BinaryOp::Ne => {
-            let equal = if b < c || d < a { Some(false) } else { (a == b && (a, b) == (c, d)).then_some(true) };
-            equal.map(|equal| equal == (op == BinaryOp::Eq))
-        }
-        _ => None,
-    }
-}
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

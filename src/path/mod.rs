@@ -5,6 +5,7 @@
 mod ast;
 pub mod c;
 mod check;
+mod interval;
 mod parse;
 mod value;
 

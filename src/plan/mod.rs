@@ -13,5 +13,5 @@ mod site;
 
 pub use model::*;
 pub use place::{place, survey};
-pub use programs::plan;
+pub use programs::{plan, relocations_of};
 pub use record_layout::WAITING;

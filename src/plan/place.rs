@@ -48,6 +48,7 @@ pub fn survey(plan: &ProbePlan, probeset: &Probeset, target: &dyn Target) -> (Pl
         placer.probe(root, &alternatives);
     }
     placer.step_group();
+    placer.name_modules();
     placer.values();
     (placer.placement, placer.problems)
 }
@@ -180,7 +181,7 @@ impl<'a> Placer<'a> {
             );
             self.problems.push(Diagnostic::note(Code::CostlySite, message).at(&program.span));
         }
-        let module = self.module_number(file, program);
+        let module = self.module_number(file);
         self.placement.sites.push(PlacedSite {
             site: Site {
                 id,
@@ -200,17 +201,13 @@ impl<'a> Placer<'a> {
         });
     }
 
-    fn module_number(&mut self, file: usize, program: &Program) -> usize {
+    fn module_number(&mut self, file: usize) -> usize {
         if let Some(number) = self.files.iter().position(|f| *f == file) {
             return number;
         }
-        let name = match &program.place {
-            Place::Function { module, .. } => module.value.clone(),
-            _ => String::new(),
-        };
         if let Some(file) = self.target.files().get(file) {
             self.placement.modules.push(ModuleInfo {
-                name,
+                name: String::new(),
                 path: file.path.display().to_string(),
                 build_id: file.build_id.clone(),
                 size: file.size,
@@ -218,6 +215,17 @@ impl<'a> Placer<'a> {
         }
         self.files.push(file);
         self.files.len() - 1
+    }
+
+    /// A file that is several modules bears all their names.
+    fn name_modules(&mut self) {
+        for (number, file) in self.files.iter().enumerate() {
+            let is_here = |files: &ModuleFiles| matches!(files, ModuleFiles::Found(found) if found.contains(file));
+            let mut names: Vec<&str> =
+                self.modules.iter().filter(|(_, files)| is_here(files)).map(|(name, _)| name.as_str()).collect();
+            names.sort_unstable();
+            self.placement.modules[number].name = names.join(", ");
+        }
     }
 
     /// Steps are what everything is counted by: without any of their probes a recording says nothing.

@@ -507,6 +507,14 @@ fn mixed(checked: &Checked) -> Diagnostic {
         .hint("the arguments' registers are gone when the function returns; record both as fields of their own")
 }
 
+/// The relocations that an expression of a program (or of an object, without one) needs, in the order it reads them.
+pub fn relocations_of(checked: &Checked, program: Option<usize>) -> Vec<RelocationKind> {
+    let mut kinds = Vec::new();
+    collect(checked, program, &mut kinds);
+    kinds.reverse();
+    kinds.into_iter().map(|(kind, _)| kind).collect()
+}
+
 fn collect(checked: &Checked, program: Option<usize>, into: &mut Vec<(RelocationKind, Span)>) {
     checked.visit(&mut |part| {
         let span = part.span.clone();

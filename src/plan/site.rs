@@ -194,8 +194,13 @@ fn dwarf_number(register: Register) -> Option<u16> {
 fn text(instruction: &Instruction) -> String {
     let mut text = String::new();
     let mut formatter = IntelFormatter::new();
-    formatter.options_mut().set_space_after_operand_separator(true);
-    formatter.options_mut().set_show_branch_size(false);
+    let options = formatter.options_mut();
+    options.set_space_after_operand_separator(true);
+    options.set_show_branch_size(false);
+    options.set_branch_leading_zeros(false);
+    options.set_uppercase_hex(false);
+    options.set_hex_prefix("0x");
+    options.set_hex_suffix("");
     formatter.format(instruction, &mut text);
     text
 }
@@ -237,7 +242,7 @@ mod tests {
         // sub rsp, 24; je +0
         let code = [0x48, 0x83, 0xec, 0x18, 0x74, 0x00, 0xc3];
         assert_eq!(chosen(&code, &[5], false), (4, 24, "je 6".into()));
-        assert_eq!(chosen(&code, &[5], true), (0, 0, "sub rsp, 18h".into()));
+        assert_eq!(chosen(&code, &[5], true), (0, 0, "sub rsp, 0x18".into()));
     }
 
     #[test]

@@ -1,1 +1,266 @@
-//! Launch or attach, consume the ring, account for losses, write the trace.
+//! Launch or attach, consume the ring, account for losses, write the trace. It knows of probes only what the plan says,
+//! and of the trace only how to write it.
+
+mod attach;
+mod clock;
+mod consumer;
+mod guardian;
+pub mod host;
+mod launch;
+pub mod machine;
+mod modules;
+mod output;
+mod process;
+mod recording;
+mod signals;
+
+pub use output::{cannot_write, default_path};
+pub use process::{Ending, TargetProcess};
+
+use crate::bpf::{self, Features, Session, Setup, Translation};
+use crate::codegen;
+use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::plan::{self, Selection};
+use crate::spec::Probeset;
+use crate::target::{Arch, PidNamespace};
+use crate::trace::{Loss, Origin};
+use consumer::Consumer;
+use guardian::Guardian;
+use launch::{Caller, Held};
+use modules::Modules;
+use output::Output;
+use recording::Recording;
+use signals::Signals;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// What is recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// A command, launched: its words.
+    Command(Vec<OsString>),
+    /// A running process.
+    Process(i32),
+}
+
+/// How it is recorded.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What.
+    pub subject: Subject,
+    /// The trace.
+    pub output: PathBuf,
+    /// Which probes.
+    pub selection: Selection,
+    /// The first and the last step to record, counted from 1; all, where left out.
+    pub steps: Option<(u64, u64)>,
+    /// When to end at the latest.
+    pub duration: Option<Duration>,
+    /// The target's children too.
+    pub follow_forks: bool,
+    /// Bytes of the ring buffer.
+    pub ring_bytes: u32,
+    /// What the command line said of all this, for the trace.
+    pub described: Vec<String>,
+}
+
+/// How a recording is going.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Live {
+    /// Since the start.
+    pub elapsed: Duration,
+    /// Steps recorded.
+    pub steps: u64,
+    /// Their tokens.
+    pub tokens: u64,
+    /// Records written.
+    pub events: u64,
+    /// Records lost.
+    pub lost: u64,
+    /// Some probe is attached.
+    pub attached: bool,
+}
+
+/// What came of a recording.
+#[derive(Debug)]
+pub struct Summary {
+    /// The trace.
+    pub file: PathBuf,
+    /// Why it ended.
+    pub reason: String,
+    /// Steps recorded.
+    pub steps: u64,
+    /// Records written.
+    pub events: u64,
+    /// What is missing.
+    pub losses: Vec<Loss>,
+    /// From the target's start, or its being attached to, to the end.
+    pub elapsed: Duration,
+    /// How the target ended, if it has.
+    pub ending: Option<Ending>,
+    /// What went wrong without ending the recording.
+    pub problems: Diagnostics,
+    /// The target, which may still run.
+    pub target: TargetProcess,
+}
+
+impl Summary {
+    /// Records that are missing altogether.
+    pub fn lost(&self) -> u64 {
+        recording::lost(&self.losses)
+    }
+
+    /// Whether everything that was asked for is in the trace.
+    pub fn is_complete(&self) -> bool {
+        !self.losses.iter().any(|loss| loss.kind.is_harmful())
+    }
+
+    /// Waits for a launched target to end, passing on the signals that this process gets. `None` for one that was
+    /// attached to: it is not ours to wait for.
+    pub fn wait(&mut self) -> Option<Ending> {
+        if self.ending.is_some() || !self.target.launched() {
+            return self.ending;
+        }
+        let signals = Signals::hold().ok();
+        loop {
+            if let Some(ending) = self.target.ending(Duration::from_millis(50)) {
+                self.ending = Some(ending);
+                return self.ending;
+            }
+            while let Some(arrived) = signals.as_ref().and_then(Signals::next) {
+                if !arrived.to_all {
+                    self.target.signal(arrived.signal);
+                }
+            }
+        }
+    }
+}
+
+/// Records a target by a probeset, until it ends or one of the options' ends comes. `observe` is told now and then how
+/// it goes.
+///
+/// # Errors
+/// The probeset does not suit the target, this machine cannot record, the target cannot be launched or found, or the
+/// trace cannot be created. Nothing is left behind then.
+pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&Live)) -> Result<Summary, Diagnostics> {
+    let features = Features::probe()?;
+    features.require()?;
+    let (plan, warnings) = plan::plan(probeset, &options.selection, host_arch()?)?;
+    let source = codegen::generate(&plan, probeset, None)?;
+    let object = bpf::build(&Translation { source: &source, sources: &probeset.sources })?;
+    let place = |target: &dyn crate::target::Target| plan::place(&plan, probeset, target);
+    let caller = Caller::through_sudo();
+    let (output, file) = Output::open(&options.output, caller.as_ref())?;
+    let signals = Signals::hold().map_err(|error| unexpected("holding back signals", &error))?;
+    let found = Found::find(&options.subject, caller.as_ref(), &signals)?;
+    let pid = found.pid();
+    let setup = Setup {
+        object: &object.bytes,
+        sources: &probeset.sources,
+        programs: &plan.programs,
+        record_types: plan.schema.records.len(),
+        ring_bytes: options.ring_bytes,
+        constants: constants(pid, options)?,
+        mode: features.attach_mode(),
+    };
+    let session = Session::open(setup)?;
+    let consumer = Consumer::start(session.ring()?, file, origin(options, probeset, &found), &plan.schema)?;
+    let modules = Modules::new(&plan, &place, (!options.follow_forks).then_some(pid));
+    let started = Instant::now();
+    let process = found.start()?;
+    let guardian = Guardian::of(&process);
+    let plan = &plan;
+    let recording =
+        Recording { options, plan, output, signals, process, guardian, modules, consumer, session, started };
+    let mut summary = recording.run(observe)?;
+    summary.problems.0.splice(..0, warnings.0);
+    Ok(summary)
+}
+
+/// The target before it is recorded.
+enum Found {
+    /// Launched, and held before its first instruction.
+    Held(Held),
+    /// It runs already.
+    Running(TargetProcess),
+}
+
+impl Found {
+    fn find(subject: &Subject, caller: Option<&Caller>, signals: &Signals) -> Result<Self, Diagnostic> {
+        match subject {
+            Subject::Command(words) => Held::new(words, caller, signals.before()).map(Self::Held),
+            Subject::Process(pid) => attach::attach(*pid).map(Self::Running),
+        }
+    }
+
+    fn pid(&self) -> i32 {
+        match self {
+            Self::Held(held) => held.pid(),
+            Self::Running(process) => process.pid(),
+        }
+    }
+
+    fn start(self) -> Result<TargetProcess, Diagnostic> {
+        match self {
+            Self::Held(held) => held.release(),
+            Self::Running(process) => Ok(process),
+        }
+    }
+}
+
+/// This machine's instruction set.
+///
+/// # Errors
+/// T012 where profinfer does not know it.
+pub fn host_arch() -> Result<Arch, Diagnostic> {
+    match std::env::consts::ARCH {
+        "x86_64" => Ok(Arch::X86_64),
+        "aarch64" => Ok(Arch::Aarch64),
+        other => Err(Diagnostic::error(Code::WrongArchitecture, format!("recording does not work on {other} yet"))
+            .hint("x86_64 and aarch64 do")),
+    }
+}
+
+/// The constants that are the recording's and not the target's.
+fn constants(pid: i32, options: &Options) -> Result<BTreeMap<String, u64>, Diagnostic> {
+    let namespace =
+        PidNamespace::of(pid.cast_unsigned()).map_err(|error| unexpected("reading its namespace", &error))?;
+    let (first, last) = options.steps.unwrap_or((0, u64::MAX));
+    let constants = [
+        ("pf_ns_dev", namespace.device),
+        ("pf_ns_ino", namespace.inode),
+        ("pf_ns_pid", u64::from(namespace.pid)),
+        ("pf_follow_forks", u64::from(options.follow_forks)),
+        ("pf_first_step", first),
+        ("pf_last_step", last),
+    ];
+    Ok(constants.map(|(name, value)| (name.to_owned(), value)).into())
+}
+
+fn origin(options: &Options, probeset: &Probeset, found: &Found) -> Origin {
+    let pid = found.pid().cast_unsigned();
+    let command = match &options.subject {
+        Subject::Command(words) => words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        Subject::Process(_) => crate::target::command_line(pid).unwrap_or_default(),
+    };
+    let sources = probeset.sources.iter().map(|source| (source.name.clone(), source.text.clone()));
+    Origin {
+        recorder: concat!("profinfer ", env!("CARGO_PKG_VERSION")).to_owned(),
+        probeset: probeset.name.clone(),
+        engine: probeset.engine.value.clone(),
+        sources: sources.collect(),
+        command,
+        pid,
+        launched: matches!(options.subject, Subject::Command(_)),
+        options: options.described.clone(),
+        wall_clock_ns: clock::wall_ns(),
+        monotonic_ns: clock::monotonic_ns(),
+        host: host::describe(),
+    }
+}
+
+fn unexpected(doing: &str, error: &dyn std::fmt::Display) -> Diagnostic {
+    Diagnostic::error(Code::Bug, format!("{doing} failed: {error}"))
+}

@@ -9,9 +9,9 @@ use std::sync::Arc;
 /// A whole probeset, includes merged, names resolved: every name used in it is defined in it.
 #[derive(Debug, Clone)]
 pub struct Probeset {
-    /// The file's name without folder and extension, such as `llama`.
+    /// The file's name without folder and extension, such as `toy`.
     pub name: String,
-    /// The engine it is for, such as `llama.cpp`; shown to people only.
+    /// The engine it is for, such as `Toy 2`; shown to people only.
     pub engine: Spanned<String>,
     /// One sentence.
     pub summary: String,

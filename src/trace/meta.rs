@@ -3,11 +3,15 @@
 use super::format::{MAX_KEPT, MAX_MODULES};
 use super::schema::{End, Loss, ModuleInfo, NO_SITE, Notice, Origin, Schema, Site};
 use crate::diag::{Code, Diagnostic, Diagnostics};
+use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Problems that are kept; a damaged trace may have one in every frame.
 const MAX_PROBLEMS: usize = 32;
+
+/// Constants by enumeration, as in [`Schema::enums`].
+type Enums = IndexMap<String, BTreeMap<i64, String>>;
 
 /// Modules and sites that became known together: the payload of a sites frame.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -18,6 +22,9 @@ pub(super) struct SitesFrame {
     pub(super) modules: Vec<ModuleInfo>,
     /// Further sites.
     pub(super) sites: Vec<Site>,
+    /// Enumerations that only these modules' debug information has.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub(super) enums: Enums,
 }
 
 /// What a trace says beside its records, as far as it has been read.
@@ -27,7 +34,7 @@ pub struct Meta {
     pub version: u32,
     /// Where the trace comes from.
     pub origin: Origin,
-    /// Its record types.
+    /// Its record types; enumerations of libraries that were mapped later are added as they come.
     pub schema: Schema,
     /// The binaries that were probed, numbered as in sites.
     pub modules: Vec<ModuleInfo>,
@@ -102,6 +109,7 @@ impl Meta {
         self.modules.resize(frame.first_module, unknown);
         let before = (self.modules.len(), self.sites.len());
         self.modules.extend(frame.modules);
+        self.schema.enums.extend(frame.enums);
         for site in frame.sites {
             if site.id == NO_SITE || self.site_index.contains_key(&site.id) {
                 return Err(format!("it gives site {} again", site.id));

@@ -17,7 +17,7 @@ use std::io::Read;
 pub enum Item<'a> {
     /// A record.
     Record(RecordView<'a>),
-    /// Modules and sites that became known here; [`Meta`] has all so far.
+    /// Modules and sites, or enumerations, became known here; [`Meta`] has all so far.
     Sites {
         /// The modules that are new.
         modules: &'a [ModuleInfo],

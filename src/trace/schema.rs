@@ -257,6 +257,26 @@ pub enum LossKind {
     StillOpen,
 }
 
+impl LossKind {
+    /// Whether a whole record is missing for each.
+    pub fn loses_records(self) -> bool {
+        match self {
+            Self::RingFull
+            | Self::MissingEntry
+            | Self::MissingReturn
+            | Self::Recursion
+            | Self::TooDeep
+            | Self::NoThreadState => true,
+            Self::ReadFailed | Self::ObjectTableFull | Self::Truncated | Self::NotAttached | Self::StillOpen => false,
+        }
+    }
+
+    /// Whether something that was asked for is not in the trace.
+    pub fn is_harmful(self) -> bool {
+        !matches!(self, Self::ObjectTableFull | Self::StillOpen)
+    }
+}
+
 /// Losses so far, summed over cpus.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {

@@ -371,6 +371,25 @@ fn modules_keep_their_numbers_when_a_sites_frame_is_damaged() {
 }
 
 #[test]
+fn enumerations_that_become_known_later_name_the_records_after() {
+    let mut writer = new_writer();
+    let mut tensor = header(1, 1, 0, 10, 0);
+    tensor.resize(128, 0);
+    tensor[40] = 30;
+    writer.push(&tensor).unwrap();
+    writer.add_enums(&[("op".to_owned(), [(30, "ADD".to_owned())].into())].into()).unwrap();
+    writer.push(&tensor).unwrap();
+    let file = writer.finish(&End::default()).unwrap();
+    let mut reader = TraceReader::new(&file[..]).unwrap();
+    let mut names = Vec::new();
+    reader.for_each_record(|record| {
+        names.push(record.field(1).to_string());
+        true
+    });
+    assert_eq!(names, ["30", "ADD"]);
+}
+
+#[test]
 fn metadata_that_grows_without_bound_is_not_kept() {
     let mut writer = new_writer();
     let notice = Notice { time: 0, text: "x".repeat(8 << 20) };

@@ -6,7 +6,9 @@ use super::format::{COMPRESSED, FrameHeader, FrameKind, MAX_BLOCK, MAX_METADATA,
 use super::layout::{Layout, layouts};
 use super::meta::SitesFrame;
 use super::schema::{End, HEADER_SIZE, Loss, ModuleInfo, Notice, Origin, Schema, Site};
+use indexmap::IndexMap;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// A block is closed once its records have this many bytes: more compress hardly better.
@@ -133,8 +135,19 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     /// The output's.
     pub fn add_sites(&mut self, modules: &[ModuleInfo], sites: &[Site]) -> io::Result<()> {
-        let frame = SitesFrame { first_module: self.modules, modules: modules.to_vec(), sites: sites.to_vec() };
+        let (first_module, enums) = (self.modules, IndexMap::new());
         self.modules += modules.len();
+        let frame = SitesFrame { first_module, modules: modules.to_vec(), sites: sites.to_vec(), enums };
+        self.json(FrameKind::Sites, &frame)
+    }
+
+    /// Adds enumerations, which became known with a library that was mapped later, to those of the schema; one of the
+    /// same name is replaced. Before the first record that uses them.
+    ///
+    /// # Errors
+    /// The output's.
+    pub fn add_enums(&mut self, enums: &IndexMap<String, BTreeMap<i64, String>>) -> io::Result<()> {
+        let frame = SitesFrame { first_module: self.modules, enums: enums.clone(), ..SitesFrame::default() };
         self.json(FrameKind::Sites, &frame)
     }
 

@@ -1,0 +1,242 @@
+//! What this kernel can do and what this process may do, found by trying: version numbers lie where vendors backport.
+
+use crate::diag::{Code, Diagnostic};
+use libbpf_rs::MapType;
+use libbpf_rs::libbpf_sys as sys;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// How uprobe programs are attached, the best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AttachMode {
+    /// One program for entry and return (`uprobe.session`, Linux 6.13).
+    Session,
+    /// A program for the entry and one for the return, all sites of a file at once (`uprobe.multi`, Linux 6.6).
+    Multi,
+    /// The same two programs, each site by itself (perf uprobes, Linux 5.15): slow to attach and to detach.
+    Single,
+}
+
+/// A capability that recording may need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capability {
+    /// Such as `CAP_BPF`.
+    pub name: &'static str,
+    bit: u32,
+}
+
+/// To load programs and make maps.
+pub const CAP_BPF: Capability = Capability { name: "CAP_BPF", bit: 39 };
+/// To attach programs to uprobes and tracepoints, and to read counters.
+pub const CAP_PERFMON: Capability = Capability { name: "CAP_PERFMON", bit: 38 };
+/// Stands for the two above, and is what single uprobes need.
+pub const CAP_SYS_ADMIN: Capability = Capability { name: "CAP_SYS_ADMIN", bit: 21 };
+/// To look at another user's process.
+pub const CAP_SYS_PTRACE: Capability = Capability { name: "CAP_SYS_PTRACE", bit: 19 };
+/// To send signals to another user's process.
+pub const CAP_KILL: Capability = Capability { name: "CAP_KILL", bit: 5 };
+
+impl Capability {
+    /// Whether this process has it, in effect.
+    pub fn held(self) -> bool {
+        effective_capabilities().is_some_and(|set| set >> self.bit & 1 == 1)
+    }
+}
+
+fn effective_capabilities() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+/// What the kernel has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Features {
+    /// Its type information, at `/sys/kernel/btf/vmlinux`.
+    pub btf: bool,
+    /// Ring buffers.
+    pub ring_buffer: bool,
+    /// Storage at each thread.
+    pub task_storage: bool,
+    /// Programs at tracepoints, with types (`tp_btf`).
+    pub typed_tracepoints: bool,
+    /// `uprobe.multi`, with a filter for a whole process.
+    pub uprobe_multi: bool,
+    /// `uprobe.session`.
+    pub uprobe_session: bool,
+}
+
+impl Features {
+    /// Tries each.
+    ///
+    /// # Errors
+    /// B005 where this process may not even load a program, so that nothing can be tried.
+    pub fn probe() -> Result<Self, Diagnostic> {
+        let quiet = super::verifier::LibbpfMessages::capture();
+        let supported = |result: libbpf_rs::Result<bool>| result.unwrap_or(false);
+        let uprobe_multi = uprobe_links_work(sys::BPF_TRACE_UPROBE_MULTI)?;
+        let features = Self {
+            btf: std::path::Path::new("/sys/kernel/btf/vmlinux").exists(),
+            ring_buffer: supported(MapType::RingBuf.is_supported()),
+            task_storage: supported(MapType::TaskStorage.is_supported()),
+            typed_tracepoints: typed_tracepoints_work(),
+            uprobe_multi,
+            uprobe_session: uprobe_multi && uprobe_links_work(sys::BPF_TRACE_UPROBE_SESSION)?,
+        };
+        drop(quiet);
+        Ok(features)
+    }
+
+    /// The best way that this kernel has to attach uprobes.
+    pub fn attach_mode(self) -> AttachMode {
+        match (self.uprobe_session, self.uprobe_multi) {
+            (true, _) => AttachMode::Session,
+            (false, true) => AttachMode::Multi,
+            (false, false) => AttachMode::Single,
+        }
+    }
+
+    /// What recording cannot do without and this kernel lacks.
+    ///
+    /// # Errors
+    /// B004, for the first that is missing.
+    pub fn require(self) -> Result<(), Diagnostic> {
+        let needed = [
+            (self.btf, "type information (BTF)", "use a kernel built with CONFIG_DEBUG_INFO_BTF=y"),
+            (self.ring_buffer, "BPF ring buffers", "use Linux 5.15 or later"),
+            (self.task_storage, "BPF task storage", "use Linux 5.15 or later"),
+            (self.typed_tracepoints, "BPF programs at tracepoints", "use a kernel with CONFIG_FTRACE and BTF"),
+        ];
+        match needed.into_iter().find(|(has, ..)| !has) {
+            None => Ok(()),
+            Some((_, what, hint)) => {
+                let message = format!("this kernel has no {what}");
+                Err(Diagnostic::error(Code::KernelFeature, message).hint(format!("{hint}; see `profinfer doctor`")))
+            }
+        }
+    }
+}
+
+/// The diagnostic for a refused operation, with the command that mends it.
+pub fn missing_privilege(what: &str) -> Diagnostic {
+    let missing: Vec<&str> = [CAP_BPF, CAP_PERFMON].into_iter().filter(|cap| !cap.held()).map(|cap| cap.name).collect();
+    let mut problem = Diagnostic::error(Code::Privilege, format!("not permitted: {what}"));
+    if missing.is_empty() {
+        problem = problem.with_note(
+            "the capabilities are there; a security module, seccomp, kernel lockdown or a container forbids it",
+        );
+        return problem.hint("see `profinfer doctor`; in a container, run with --privileged or --cap-add");
+    }
+    problem.with_note(format!("missing: {}", missing.join(", "))).hint(
+        "`sudo profinfer …`, or once: `sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace+ep $(command -v profinfer)`",
+    )
+}
+
+/// `return 0`, which every kernel accepts.
+fn empty_program() -> [sys::bpf_insn; 2] {
+    const MOV64_IMMEDIATE: u8 = 0xb7;
+    const EXIT: u8 = 0x95;
+    let instruction = |code| sys::bpf_insn { code, ..sys::bpf_insn::default() };
+    [instruction(MOV64_IMMEDIATE), instruction(EXIT)]
+}
+
+/// Whether links of a type can be made: making one at `/`, which is no file, fails with EBADF where the kernel has
+/// them. A process filter of -1 is refused with EINVAL only by kernels whose filter takes a process and not a thread.
+fn uprobe_links_work(attach_type: sys::bpf_attach_type) -> Result<bool, Diagnostic> {
+    let program = match load_empty(sys::BPF_PROG_TYPE_KPROBE, attach_type, 0) {
+        Ok(program) => program,
+        Err(nix::Error::EPERM) => return Err(missing_privilege("loading a BPF program")),
+        Err(_) => return Ok(false),
+    };
+    let attempt = |process| link_to_root_folder(&program, attach_type, process);
+    Ok(attempt(0) == Some(nix::Error::EBADF) && attempt(u32::MAX) == Some(nix::Error::EINVAL))
+}
+
+/// Whether a program can be loaded for a tracepoint that recording needs.
+fn typed_tracepoints_work() -> bool {
+    // SAFETY: the name is a valid C string; the call only reads it.
+    let id = unsafe { sys::libbpf_find_vmlinux_btf_id(c"sched_process_exit".as_ptr(), sys::BPF_TRACE_RAW_TP) };
+    u32::try_from(id).is_ok_and(|id| load_empty(sys::BPF_PROG_TYPE_TRACING, sys::BPF_TRACE_RAW_TP, id).is_ok())
+}
+
+fn load_empty(
+    program_type: sys::bpf_prog_type,
+    attach_type: sys::bpf_attach_type,
+    kernel_type_id: u32,
+) -> nix::Result<OwnedFd> {
+    let instructions = empty_program();
+    let options = sys::bpf_prog_load_opts {
+        sz: size_of::<sys::bpf_prog_load_opts>() as sys::size_t,
+        expected_attach_type: attach_type,
+        attach_btf_id: kernel_type_id,
+        ..Default::default()
+    };
+    // SAFETY: every pointer is to a live value of the type that libbpf declares; the count is the array's.
+    let fd = unsafe {
+        sys::bpf_prog_load(
+            program_type,
+            std::ptr::null(),
+            c"GPL".as_ptr(),
+            instructions.as_ptr(),
+            instructions.len() as sys::size_t,
+            std::ptr::from_ref(&options).cast_mut(),
+        )
+    };
+    if fd < 0 {
+        return Err(nix::Error::from_raw(-fd));
+    }
+    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The error of an attempt to make a link at `/`; `None` if it succeeded, which no kernel does.
+fn link_to_root_folder(program: &OwnedFd, attach_type: sys::bpf_attach_type, process: u32) -> Option<nix::Error> {
+    let offset: std::ffi::c_ulong = 0;
+    let mut options =
+        sys::bpf_link_create_opts { sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t, ..Default::default() };
+    options.__bindgen_anon_1.uprobe_multi.path = c"/".as_ptr();
+    options.__bindgen_anon_1.uprobe_multi.offsets = &raw const offset;
+    options.__bindgen_anon_1.uprobe_multi.cnt = 1;
+    options.__bindgen_anon_1.uprobe_multi.pid = process;
+    // SAFETY: the options are of the type that libbpf declares, and what they point to outlives the call.
+    let fd = unsafe { sys::bpf_link_create(program.as_raw_fd(), -1, attach_type, &raw const options) };
+    if fd < 0 {
+        return Some(nix::Error::from_raw(-fd));
+    }
+    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns; it is closed at once.
+    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_mode_is_taken() {
+        let all = Features {
+            btf: true,
+            ring_buffer: true,
+            task_storage: true,
+            typed_tracepoints: true,
+            uprobe_multi: true,
+            uprobe_session: true,
+        };
+        assert_eq!(all.attach_mode(), AttachMode::Session);
+        assert_eq!(Features { uprobe_session: false, ..all }.attach_mode(), AttachMode::Multi);
+        let old = Features { uprobe_session: false, uprobe_multi: false, ..all };
+        assert_eq!(old.attach_mode(), AttachMode::Single);
+        assert!(old.require().is_ok());
+        let bare = Features { btf: false, ..all };
+        assert_eq!(bare.require().unwrap_err().code, Code::KernelFeature);
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn finds_what_this_kernel_has() {
+        let features = Features::probe().expect("privileges");
+        let (major, minor) = crate::record::host::kernel_version();
+        assert_eq!(features.uprobe_multi, (major, minor) >= (6, 10), "{major}.{minor}: {features:?}");
+        assert_eq!(features.uprobe_session, (major, minor) >= (6, 13), "{major}.{minor}: {features:?}");
+        assert_eq!(features.require(), Ok(()), "{features:?}");
+    }
+}

@@ -1,0 +1,592 @@
+//! A generated program in the kernel. Its maps are made once; programs are loaded in *generations*, each with the
+//! constants that were known when it was needed, all on the same maps: a library mapped later brings a generation, and
+//! nothing that was recorded or remembered before is lost by it.
+
+use super::features::{AttachMode, missing_privilege};
+use super::open_spans::OpenSpans;
+use super::variables::{Variable, variables};
+use super::verifier::{LibbpfMessages, load_problems};
+use crate::diag::{Code, Diagnostic, Diagnostics, Source};
+use crate::plan::{Program, ProgramKind};
+use libbpf_rs::libbpf_sys as sys;
+use libbpf_rs::{
+    AsRawLibbpf, Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramAttachType,
+    ProgramMut, UprobeMultiOpts, UprobeOpts,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Programs that every object has, attached by themselves.
+const TRACKERS: [&str; 3] = ["pf_thread_exit", "pf_fork", "pf_exec"];
+/// The program at the dynamic linker's notice of a mapped library.
+const LINKER: &str = "pf_mapped";
+/// Entries of `pf_losses` for one type of record.
+pub const LOSS_KINDS: u32 = 16;
+/// A ring buffer is a power of two of at least this many bytes (a page).
+const SMALLEST_RING: u32 = 4096;
+
+/// What a session starts with.
+#[derive(Debug, Clone)]
+pub struct Setup<'a> {
+    /// The compiled program.
+    pub object: &'a [u8],
+    /// The probeset's files, for what the verifier says.
+    pub sources: &'a [Arc<Source>],
+    /// The plan's programs.
+    pub programs: &'a [Program],
+    /// Types of records in the schema.
+    pub record_types: usize,
+    /// Bytes of the ring buffer; made a power of two.
+    pub ring_bytes: u32,
+    /// Constants that no target decides.
+    pub constants: BTreeMap<String, u64>,
+    /// How uprobes are attached.
+    pub mode: AttachMode,
+}
+
+/// A place to attach at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileSite {
+    /// Bytes from the start of the file.
+    pub file_offset: u64,
+    /// What the program is told there.
+    pub cookie: u64,
+}
+
+/// A place where attaching failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedSite {
+    /// The place.
+    pub site: FileSite,
+    /// Why.
+    pub reason: String,
+}
+
+/// Programs of one load, with the constants they were loaded with.
+#[derive(Debug)]
+struct Generation {
+    object: Object,
+    programs: BTreeSet<usize>,
+    values: BTreeMap<String, u64>,
+}
+
+/// A generated program in the kernel. Dropping it detaches everything.
+#[derive(Debug)]
+pub struct Session<'a> {
+    // Dropped in this order: nothing may run any more when the maps go.
+    links: Vec<Link>,
+    generations: Vec<Generation>,
+    setup: Setup<'a>,
+    variables: HashMap<String, Variable>,
+    open_spans: OpenSpans,
+    loss_entries: u32,
+}
+
+impl<'a> Session<'a> {
+    /// Makes the maps, and loads and attaches what follows threads and processes and the probeset's tracepoints.
+    /// Nothing is recorded before [`Session::enable`].
+    ///
+    /// # Errors
+    /// B003 (verifier), B004 (kernel), B005 (privilege).
+    pub fn open(setup: Setup<'a>) -> Result<Self, Diagnostics> {
+        let mut session = Self {
+            links: Vec::new(),
+            generations: Vec::new(),
+            variables: variables(setup.object),
+            open_spans: OpenSpans::default(),
+            loss_entries: u32::try_from(setup.record_types).unwrap_or(u32::MAX).saturating_mul(LOSS_KINDS),
+            setup,
+        };
+        let tracepoints = session.setup.programs.iter().filter(|program| program.kind == ProgramKind::Tracepoint);
+        let mut names: BTreeSet<&str> = tracepoints.map(|program| program.name.as_str()).collect();
+        names.extend(TRACKERS);
+        let attached = names.clone();
+        names.insert(LINKER);
+        let object = session.load_object(&names, &BTreeMap::new())?;
+        for program in object.progs_mut().filter(|program| attached.contains(&*program.name().to_string_lossy())) {
+            let messages = LibbpfMessages::capture();
+            session.links.push(program.attach().map_err(|error| attach_problem(&program, &error, &messages.text()))?);
+        }
+        session.open_spans = object.btf().ok().flatten().map(|btf| OpenSpans::of(&btf)).unwrap_or_default();
+        session.generations.push(Generation { object, programs: BTreeSet::new(), values: BTreeMap::new() });
+        Ok(session)
+    }
+
+    /// Loads those programs (indices into the plan's) that are not loaded with these constants already.
+    ///
+    /// # Errors
+    /// B003 (verifier), B004 (kernel), B005 (privilege).
+    pub fn load(&mut self, programs: &BTreeSet<usize>, values: &BTreeMap<String, u64>) -> Result<(), Diagnostics> {
+        let missing: BTreeSet<usize> =
+            programs.iter().copied().filter(|program| self.generation_of(*program, values).is_none()).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<String> = missing
+            .iter()
+            .filter_map(|program| self.setup.programs.get(*program))
+            .flat_map(|program| self.parts(program))
+            .map(|part| part.name)
+            .collect();
+        let object = self.load_object(&names.iter().map(String::as_str).collect(), values)?;
+        self.generations.push(Generation { object, programs: missing, values: values.clone() });
+        Ok(())
+    }
+
+    /// The newest generation that has a program, with constants that do not contradict these.
+    fn generation_of(&self, program: usize, values: &BTreeMap<String, u64>) -> Option<&Generation> {
+        let agrees = |generation: &Generation| {
+            values.iter().all(|(name, value)| generation.values.get(name).is_none_or(|loaded| loaded == value))
+        };
+        self.generations.iter().rev().find(|generation| generation.programs.contains(&program) && agrees(generation))
+    }
+
+    fn load_object(&self, names: &BTreeSet<&str>, values: &BTreeMap<String, u64>) -> Result<Object, Diagnostics> {
+        let messages = LibbpfMessages::capture();
+        let problems = |error: &libbpf_rs::Error| load_problems(error, &messages.text(), self.setup.sources);
+        let mut open = ObjectBuilder::default().open_memory(self.setup.object).map_err(|error| problems(&error))?;
+        self.prepare_maps(&mut open, values).map_err(|error| problems(&error))?;
+        for mut program in open.progs_mut() {
+            program.set_autoload(names.contains(&*program.name().to_string_lossy()));
+            let section = program.section().to_string_lossy();
+            if self.setup.mode == AttachMode::Single && (section.contains("probe.multi") || section.contains("session"))
+            {
+                program.set_attach_type(ProgramAttachType::CgroupInetIngress); // 0: none in particular
+            }
+        }
+        open.load().map_err(|error| problems(&error))
+    }
+
+    /// Sizes and constants for the first generation; the first one's maps, but its own constants, for the others.
+    fn prepare_maps(&self, open: &mut OpenObject, values: &BTreeMap<String, u64>) -> libbpf_rs::Result<()> {
+        for mut map in open.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            if name.ends_with(".rodata") {
+                self.set_constants(map.initial_value_mut().unwrap_or_default(), values);
+            } else if let Some(first) = self.generations.first() {
+                if let Some(shared) = first.object.maps().find(|map| map.name().to_string_lossy() == name) {
+                    map.reuse_fd(shared.as_fd())?;
+                }
+            } else if name == "pf_ring" {
+                let bytes = self.setup.ring_bytes.clamp(SMALLEST_RING, 1 << 31).next_power_of_two();
+                map.set_max_entries(bytes)?;
+            } else if name == "pf_losses" {
+                map.set_max_entries(self.loss_entries.max(1))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_constants(&self, rodata: &mut [u8], values: &BTreeMap<String, u64>) {
+        for (name, value) in self.setup.constants.iter().chain(values) {
+            let place = self.variables.get(name).filter(|variable| variable.section == ".rodata" && variable.size == 8);
+            let bytes = place.and_then(|variable| rodata.get_mut(variable.offset..variable.offset.checked_add(8)?));
+            if let Some(bytes) = bytes {
+                bytes.copy_from_slice(&value.to_ne_bytes());
+            }
+        }
+    }
+
+    /// Attaches a loaded program at places in one file, in one process or (`None`) all; gives the places that failed.
+    pub fn attach(
+        &mut self,
+        program: usize,
+        values: &BTreeMap<String, u64>,
+        file: &Path,
+        process: Option<i32>,
+        sites: &[FileSite],
+    ) -> Vec<FailedSite> {
+        let all_failed =
+            |reason: &str| sites.iter().map(|site| FailedSite { site: *site, reason: reason.to_owned() }).collect();
+        let Some(planned) = self.setup.programs.get(program) else { return all_failed("no such program") };
+        let Some(generation) = self.generation_of(program, values) else { return all_failed("it is not loaded") };
+        let attacher = Attacher { object: &generation.object, mode: self.setup.mode, file, process };
+        let mut links = Vec::new();
+        let mut failed = Vec::new();
+        attacher.attach_most(&self.parts(planned), sites, &mut links, &mut failed);
+        self.links.append(&mut links);
+        failed
+    }
+
+    /// Attaches the program that stops the target when its dynamic linker has mapped a library.
+    ///
+    /// # Errors
+    /// Why not, in libbpf's words.
+    pub fn attach_linker(&mut self, file: &Path, process: Option<i32>, file_offset: u64) -> Result<(), String> {
+        let Some(first) = self.generations.first() else { return Err("nothing is loaded".to_owned()) };
+        let attacher = Attacher { object: &first.object, mode: self.setup.mode, file, process };
+        let part = Part { name: LINKER.to_owned(), at: At::Entry };
+        let links = attacher.attach_all(std::slice::from_ref(&part), &[FileSite { file_offset, cookie: 0 }])?;
+        self.links.extend(links);
+        Ok(())
+    }
+
+    /// The C functions of a program in this session's way of attaching.
+    fn parts(&self, program: &Program) -> Vec<Part> {
+        let part = |suffix: &str, at| Part { name: format!("{}{suffix}", program.name), at };
+        match (program.kind, self.setup.mode) {
+            (ProgramKind::Tracepoint, _) => Vec::new(),
+            (ProgramKind::Entry, _) => vec![part("_entry", At::Entry)],
+            (ProgramKind::Span, AttachMode::Session) => vec![part("", At::Both)],
+            (ProgramKind::Span, _) => vec![part("_return", At::Return), part("_entry", At::Entry)],
+        }
+    }
+
+    /// Detaches everything. Records may still be in the ring.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    /// Lets the programs record.
+    pub fn enable(&self) {
+        if let Some(enabled) = self.variable("pf_enabled") {
+            enabled.store(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Stops the programs recording, at once and without detaching them.
+    pub fn disable(&self) {
+        if let Some(enabled) = self.variable("pf_enabled") {
+            enabled.store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// Steps begun so far.
+    pub fn steps(&self) -> u64 {
+        self.variable("pf_steps").map_or(0, |steps| steps.load(Ordering::Relaxed))
+    }
+
+    /// A `u64` variable that the programs share with this process.
+    fn variable(&self, name: &str) -> Option<&AtomicU64> {
+        let variable = self.variables.get(name).filter(|variable| variable.section != ".rodata")?;
+        let first = self.generations.first()?;
+        let map = first.object.maps().find(|map| map.name().to_string_lossy().ends_with(&variable.section))?;
+        let (start, len) = mapped_value(&map)?;
+        if variable.offset % 8 != 0 || variable.offset.checked_add(8)? > len {
+            return None;
+        }
+        // SAFETY: the address is inside the map's shared memory and aligned; the memory stays mapped as long as the
+        // object, which `self` owns and the result borrows. The kernel side writes it with whole-word stores.
+        Some(unsafe { AtomicU64::from_ptr(start.byte_add(variable.offset)) })
+    }
+
+    /// The ring buffer.
+    ///
+    /// # Errors
+    /// X001 where the object has none.
+    pub fn ring(&self) -> Result<MapHandle, Diagnostic> {
+        let ring = self.map("pf_ring").and_then(|map| MapHandle::try_from(&map).ok());
+        ring.ok_or_else(|| Diagnostic::error(Code::Bug, "bug: the generated program has no ring buffer"))
+    }
+
+    fn map(&self, name: &str) -> Option<Map<'_>> {
+        self.generations.first()?.object.maps().find(|map| map.name().to_string_lossy() == name)
+    }
+
+    /// Losses so far, summed over cpus: index is record type × [`LOSS_KINDS`] + kind.
+    pub fn losses(&self) -> Vec<u64> {
+        let Some(map) = self.map("pf_losses") else { return Vec::new() };
+        let sum = |entry: u32| {
+            let values = map.lookup_percpu(&entry.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default();
+            let counts = values.iter().filter_map(|bytes| Some(u64::from_ne_bytes(*bytes.first_chunk()?)));
+            counts.fold(0_u64, u64::saturating_add)
+        };
+        (0..self.loss_entries).map(sum).collect()
+    }
+
+    /// Spans that are open on threads now, by record.
+    pub fn open_spans(&self, threads: &[i32]) -> BTreeMap<String, u64> {
+        let storage = self.map("pf_threads").and_then(|map| MapHandle::try_from(&map).ok());
+        storage.map_or_else(BTreeMap::new, |storage| self.open_spans.count(&storage, threads))
+    }
+
+    /// How often the kernel skipped each program (index into the plan's) because one ran already on that cpu.
+    pub fn recursions(&self) -> BTreeMap<usize, u64> {
+        let mut skipped = BTreeMap::new();
+        for generation in &self.generations {
+            for program in &generation.programs {
+                let Some(planned) = self.setup.programs.get(*program) else { continue };
+                let names: Vec<String> = self.parts(planned).into_iter().map(|part| part.name).collect();
+                let loaded = generation.object.progs_mut();
+                let ours = loaded.filter(|loaded| names.iter().any(|name| loaded.name() == name.as_str()));
+                *skipped.entry(*program).or_default() += ours.map(|program| recursion_misses(&program)).sum::<u64>();
+            }
+        }
+        skipped
+    }
+}
+
+/// Where in a call a C function runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Entry,
+    Return,
+    Both,
+}
+
+#[derive(Debug, Clone)]
+struct Part {
+    name: String,
+    at: At,
+}
+
+/// Attaches programs of one object to one file.
+struct Attacher<'s> {
+    object: &'s Object,
+    mode: AttachMode,
+    file: &'s Path,
+    process: Option<i32>,
+}
+
+impl Attacher<'_> {
+    /// Attaches what can be attached: a set that fails as a whole is tried in halves, down to the places at fault.
+    fn attach_most(&self, parts: &[Part], sites: &[FileSite], links: &mut Vec<Link>, failed: &mut Vec<FailedSite>) {
+        match (self.attach_all(parts, sites), sites) {
+            (Ok(attached), _) => links.extend(attached),
+            (Err(_), []) => {}
+            (Err(reason), [site]) => failed.push(FailedSite { site: *site, reason }),
+            (Err(_), _) => {
+                let (left, right) = sites.split_at(sites.len() / 2);
+                self.attach_most(parts, left, links, failed);
+                self.attach_most(parts, right, links, failed);
+            }
+        }
+    }
+
+    /// Attaches every part at every place, or nothing.
+    fn attach_all(&self, parts: &[Part], sites: &[FileSite]) -> Result<Vec<Link>, String> {
+        let mut links = Vec::new();
+        for part in parts {
+            let named = |program: &ProgramMut<'_>| program.name() == part.name.as_str();
+            let program = self.object.progs_mut().find(named).ok_or_else(|| format!("no program {}", part.name))?;
+            let quiet = LibbpfMessages::capture();
+            match self.mode {
+                AttachMode::Single => {
+                    for site in sites {
+                        links.push(self.attach_single(&program, part.at, *site).map_err(|error| error.to_string())?);
+                    }
+                }
+                _ => links.push(self.attach_multi(&program, part.at, sites).map_err(|error| error.to_string())?),
+            }
+            drop(quiet);
+        }
+        Ok(links)
+    }
+
+    fn attach_multi(&self, program: &ProgramMut<'_>, at: At, sites: &[FileSite]) -> libbpf_rs::Result<Link> {
+        let offsets: Option<Vec<usize>> = sites.iter().map(|site| usize::try_from(site.file_offset).ok()).collect();
+        let options = UprobeMultiOpts {
+            offsets: offsets.unwrap_or_default(),
+            cookies: sites.iter().map(|site| site.cookie).collect(),
+            retprobe: at == At::Return,
+            session: at == At::Both,
+            ..Default::default()
+        };
+        program.attach_uprobe_multi_with_opts(self.process.unwrap_or(-1), self.file, "", options)
+    }
+
+    fn attach_single(&self, program: &ProgramMut<'_>, at: At, site: FileSite) -> libbpf_rs::Result<Link> {
+        let options = UprobeOpts { cookie: site.cookie, retprobe: at == At::Return, ..Default::default() };
+        let offset = usize::try_from(site.file_offset).unwrap_or(usize::MAX);
+        program.attach_uprobe_with_opts(self.process.unwrap_or(-1), self.file, offset, options)
+    }
+}
+
+fn attach_problem(program: &ProgramMut<'_>, error: &libbpf_rs::Error, messages: &str) -> Diagnostic {
+    let name = program.name().to_string_lossy();
+    if messages.contains("-EPERM") || messages.contains("Operation not permitted") {
+        return missing_privilege(&format!("attaching `{name}`"));
+    }
+    Diagnostic::error(Code::AttachFailed, format!("`{name}` cannot be attached: {error}"))
+        .hint("see `profinfer doctor`")
+}
+
+/// The memory of a loaded map of global variables, shared with the kernel.
+fn mapped_value(map: &Map<'_>) -> Option<(*mut u64, usize)> {
+    let mut len: sys::size_t = 0;
+    // SAFETY: the map is alive, and `len` is a valid place for the result.
+    let start = unsafe { sys::bpf_map__initial_value(map.as_libbpf_object().as_ptr(), &raw mut len) };
+    (!start.is_null()).then_some((start.cast(), usize::try_from(len).ok()?))
+}
+
+fn recursion_misses(program: &ProgramMut<'_>) -> u64 {
+    let mut info = sys::bpf_prog_info::default();
+    let mut len = u32::try_from(size_of::<sys::bpf_prog_info>()).unwrap_or(0);
+    // SAFETY: `info` is a live, zeroed value of `len` bytes; the descriptor is the loaded program's.
+    let result = unsafe { sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &raw mut info, &raw mut len) };
+    if result == 0 { info.recursion_misses } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bpf::{Compiler, Features, Translation};
+    use crate::codegen::CSource;
+    use crate::diag::{Span, Spanned};
+    use crate::path::Place;
+    use object::{Object as _, ObjectSection, ObjectSymbol};
+
+    /// The functions that are probed: in this very program.
+    #[unsafe(no_mangle)]
+    #[inline(never)]
+    extern "C" fn profinfer_probed_one(n: u64) -> u64 {
+        std::hint::black_box(n) + 1
+    }
+
+    #[unsafe(no_mangle)]
+    #[inline(never)]
+    extern "C" fn profinfer_probed_two(n: u64) -> u64 {
+        std::hint::black_box(n) * 3
+    }
+
+    /// Tests of one process would count one another's calls.
+    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+    fn alone() -> std::sync::MutexGuard<'static, ()> {
+        ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn calls() {
+        for n in 0..5 {
+            std::hint::black_box(profinfer_probed_one(n));
+        }
+        for n in 0..7 {
+            std::hint::black_box(profinfer_probed_two(n));
+        }
+    }
+
+    fn file_offset(function: &str) -> u64 {
+        let bytes = std::fs::read("/proc/self/exe").unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let symbol = file.symbols().find(|symbol| symbol.name() == Ok(function)).unwrap();
+        let section = file.section_by_index(symbol.section_index().unwrap()).unwrap();
+        symbol.address() - section.address() + section.file_range().unwrap().0
+    }
+
+    fn program(name: &str, kind: ProgramKind) -> Program {
+        let source = Arc::new(Source { name: String::new(), text: String::new() });
+        let span = Span::new(&source, 0..0);
+        Program {
+            name: name.into(),
+            probes: vec![name.into()],
+            alternative: 0,
+            kind,
+            place: Place::Probe(Spanned::new(name.into(), span.clone())),
+            span,
+            actions: Vec::new(),
+            ends: Vec::new(),
+            notes_entry: false,
+            relocations: Vec::new(),
+        }
+    }
+
+    fn programs() -> [Program; 3] {
+        let kinds = [("call", ProgramKind::Span), ("once", ProgramKind::Entry), ("refused", ProgramKind::Entry)];
+        kinds.map(|(name, kind)| program(name, kind))
+    }
+
+    fn compiled() -> (Vec<u8>, [Arc<Source>; 1]) {
+        let sources = [Arc::new(Source { name: "toy.yaml".into(), text: "a: 1\nb: 2\nprobes: bad\n".into() })];
+        let text = include_str!("../../tests/programs/contract.bpf.c").into();
+        let source = CSource { name: "contract.bpf.c".into(), text, arch: crate::target::Arch::X86_64 };
+        let translation = Translation { source: &source, sources: &sources };
+        (Compiler::find().unwrap().compile(&translation).unwrap(), sources)
+    }
+    fn setup<'a>(object: &'a [u8], sources: &'a [Arc<Source>], programs: &'a [Program]) -> Setup<'a> {
+        let mode = Features::probe().expect("privileges").attach_mode();
+        Setup { object, sources, programs, record_types: 4, ring_bytes: 5000, constants: BTreeMap::new(), mode }
+    }
+
+    fn values(weight: u64) -> BTreeMap<String, u64> {
+        BTreeMap::from([("pf_weight".to_owned(), weight)])
+    }
+
+    fn site(function: &str, cookie: u64) -> FileSite {
+        FileSite { file_offset: file_offset(function), cookie }
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn every_way_of_attaching_counts_what_happened() {
+        let _alone = alone();
+        let (object, sources) = compiled();
+        let programs = programs();
+        for mode in [AttachMode::Session, AttachMode::Multi, AttachMode::Single] {
+            let mut session = Session::open(Setup { mode, ..setup(&object, &sources, &programs) }).unwrap();
+            let this_process = i32::try_from(std::process::id()).ok();
+            session.load(&BTreeSet::from([0, 1]), &values(1)).unwrap();
+            let sites = [site("profinfer_probed_one", 2), site("profinfer_probed_two", 4)];
+            let exe = Path::new("/proc/self/exe");
+            assert_eq!(session.attach(0, &values(1), exe, this_process, &sites), [], "{mode:?}");
+            let once = [site("profinfer_probed_one", 10)];
+            assert_eq!(session.attach(1, &values(1), exe, this_process, &once), [], "{mode:?}");
+            calls();
+            assert_eq!(session.steps(), 0, "{mode:?}: not enabled yet");
+            session.enable();
+            calls();
+            session.detach();
+            calls();
+            let losses = session.losses();
+            let counted = [2, 3, 4, 5, 10].map(|entry| losses[entry]);
+            assert_eq!(counted, [5, 5, 7, 7, 5], "{mode:?}: entries and returns of each function");
+            assert_eq!((losses.len(), session.steps()), (64, 29), "{mode:?}");
+            assert_eq!(session.recursions().values().sum::<u64>(), 0);
+        }
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn generations_share_maps_but_not_constants() {
+        let _alone = alone();
+        let (object, sources) = compiled();
+        let programs = programs();
+        let mut session = Session::open(setup(&object, &sources, &programs)).unwrap();
+        session.load(&BTreeSet::from([0]), &values(1)).unwrap();
+        session.enable();
+        let exe = Path::new("/proc/self/exe");
+        assert_eq!(session.attach(0, &values(1), exe, None, &[site("profinfer_probed_one", 2)]), []);
+        session.load(&BTreeSet::from([0]), &values(1)).unwrap();
+        assert_eq!(session.generations.len(), 2, "nothing new to load");
+        session.load(&BTreeSet::from([0]), &values(100)).unwrap();
+        assert_eq!(session.attach(0, &values(100), exe, None, &[site("profinfer_probed_two", 4)]), []);
+        calls();
+        let losses = session.losses();
+        assert_eq!([2, 3, 4, 5].map(|entry| losses[entry]), [5, 5, 700, 700]);
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn only_the_places_at_fault_fail() {
+        let _alone = alone();
+        let (object, sources) = compiled();
+        let programs = programs();
+        let mut session = Session::open(setup(&object, &sources, &programs)).unwrap();
+        session.load(&BTreeSet::from([0]), &values(1)).unwrap();
+        session.enable();
+        let beyond = FileSite { file_offset: 1 << 40, cookie: 6 };
+        let sites = [site("profinfer_probed_one", 2), beyond, site("profinfer_probed_two", 4)];
+        let failed = session.attach(0, &values(1), Path::new("/proc/self/exe"), None, &sites);
+        assert_eq!(failed.iter().map(|failure| failure.site).collect::<Vec<_>>(), [beyond]);
+        calls();
+        let losses = session.losses();
+        assert_eq!([2, 4, 6].map(|entry| losses[entry]), [5, 7, 0]);
+        let missing = session.attach(0, &values(1), Path::new("/no/such/file"), None, &sites);
+        assert_eq!(missing.len(), 3);
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn the_verifiers_refusal_names_the_line_of_the_yaml() {
+        let _alone = alone();
+        let (object, sources) = compiled();
+        let programs = programs();
+        let mut session = Session::open(setup(&object, &sources, &programs)).unwrap();
+        let problem = session.load(&BTreeSet::from([2]), &values(1)).unwrap_err().0.remove(0);
+        assert_eq!(problem.code, Code::VerifierRefused);
+        assert!(problem.message.contains("refused_entry"), "{}", problem.message);
+        assert_eq!(problem.span.expect("a place").text(), "probes: bad");
+    }
+}

@@ -1,0 +1,56 @@
+//! The clocks of a trace.
+
+use nix::time::{ClockId, clock_gettime};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// CLOCK_MONOTONIC, which the programs stamp records with, in ns.
+pub(super) fn monotonic_ns() -> u64 {
+    let Ok(time) = clock_gettime(ClockId::CLOCK_MONOTONIC) else { return 0 };
+    let part = |value: i64| u64::try_from(value).unwrap_or(0);
+    part(time.tv_sec()).saturating_mul(1_000_000_000).saturating_add(part(time.tv_nsec()))
+}
+
+/// UNIX time in ns.
+pub(super) fn wall_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// UTC as `20261121-015612`, for file names.
+pub(super) fn stamp(unix_seconds: u64) -> String {
+    let (days, seconds) = (unix_seconds / 86_400, unix_seconds % 86_400);
+    let (year, month, day) = civil(days);
+    format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// Year, month and day of a number of days since 1970 (Howard Hinnant's `civil_from_days`, for days that are not
+/// negative). The year begins in March in between, so that the leap day is its last.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_are_dates() {
+        assert_eq!(stamp(0), "19700101-000000");
+        assert_eq!(stamp(951_782_399), "20000228-235959");
+        assert_eq!(stamp(951_782_400), "20000229-000000");
+        assert_eq!(stamp(1_795_226_172), "20261121-015612");
+    }
+
+    #[test]
+    fn clocks_go_forward() {
+        let before = monotonic_ns();
+        assert!(before > 0 && monotonic_ns() >= before && wall_ns() > 1_700_000_000_000_000_000);
+    }
+}

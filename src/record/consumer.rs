@@ -1,0 +1,459 @@
+//! From the ring to the trace: a thread that reads records on a timer and hands what is meant for the recorder to it.
+
+use crate::diag::{Code, Diagnostic};
+use crate::spec::Role;
+use crate::trace::{
+    BUILTIN, FieldType, HEADER_SIZE, Loss, LossKind, ModuleInfo, Notice, Origin, PushError, Schema, Site, TraceWriter,
+};
+use libbpf_rs::{MapHandle, RingBufferBuilder};
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long the ring is left alone between two readings. The programs do not wake the reader for ordinary records:
+/// that would cost the target microseconds each.
+const INTERVAL: Duration = Duration::from_millis(8);
+
+/// Types of records from here on are for the recorder and never written.
+const CONTROL: u16 = 0xff00;
+
+/// What the programs tell the recorder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Control {
+    /// A process (number in the initial pid namespace) has mapped a library, and is stopped.
+    Mapped(u32),
+    /// A process runs a new program, and is stopped before its first instruction.
+    Executed(u32),
+    /// The last step that was asked for has ended.
+    LastStep,
+    /// The trace cannot be written any more.
+    WriteFailed,
+}
+
+impl Control {
+    /// Reads a control record: the type at byte 0, the process number after the header.
+    fn parse(record: &[u8]) -> Option<Self> {
+        let pid = || Some(u32::from_ne_bytes(*record.get(HEADER_SIZE as usize..)?.first_chunk()?));
+        match record_type(record)? {
+            0xff00 => Some(Self::Mapped(pid()?)),
+            0xff01 => Some(Self::Executed(pid()?)),
+            0xff02 => Some(Self::LastStep),
+            _ => None,
+        }
+    }
+}
+
+fn record_type(record: &[u8]) -> Option<u16> {
+    record.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
+}
+
+/// Counts for the live line and the summary.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Records written.
+    pub(super) events: AtomicU64,
+    /// Spans of steps written.
+    pub(super) steps: AtomicU64,
+    /// Sum of the steps' `tokens`.
+    pub(super) tokens: AtomicU64,
+    /// Records that were not what the schema says; a fault of profinfer.
+    pub(super) malformed: AtomicU64,
+}
+
+/// Where a step's record has its number of tokens.
+#[derive(Debug, Clone, Copy)]
+struct Tokens {
+    offset: usize,
+    size: usize,
+}
+
+/// Threads come and go long before the first probe is hit: this many bytes of their records wait for the schema.
+const EARLY: usize = 1 << 20;
+
+/// A trace that is not begun yet: its schema, which names the target's constants, grows as the target maps its
+/// libraries.
+#[derive(Debug)]
+struct Prospect {
+    file: File,
+    origin: Origin,
+    schema: Schema,
+    /// Records that came before, each after its length.
+    early: Vec<u8>,
+    sites: (Vec<ModuleInfo>, Vec<Site>),
+}
+
+/// What the trace file is written through, by the consuming thread and the recorder.
+#[derive(Debug)]
+struct Sink {
+    prospect: Option<Box<Prospect>>,
+    writer: Option<TraceWriter<File>>,
+    error: Option<io::Error>,
+}
+
+impl Sink {
+    /// Writes, beginning the trace if it is not. After the first failure nothing more is tried: the file stays
+    /// readable up to there.
+    fn attempt(&mut self, write: impl FnOnce(&mut TraceWriter<File>) -> io::Result<()>) -> bool {
+        if self.error.is_none() {
+            self.error = self.begin().and_then(|()| self.writer.as_mut().map_or(Ok(()), write)).err();
+        }
+        self.error.is_none()
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        let Some(prospect) = self.prospect.take() else { return Ok(()) };
+        let Prospect { file, origin, schema, early, sites } = *prospect;
+        file.set_len(0)?;
+        let mut writer = TraceWriter::new(file, &origin, &schema)?;
+        if !sites.1.is_empty() {
+            writer.add_sites(&sites.0, &sites.1)?;
+        }
+        let mut rest = early.as_slice();
+        while let Some((length, after)) = rest.split_first_chunk() {
+            let Some((record, after)) = after.split_at_checked(u64::from_ne_bytes(*length) as usize) else { break };
+            match writer.push(record) {
+                Err(PushError::Write(error)) => return Err(error),
+                Ok(()) | Err(PushError::Malformed(_)) => rest = after,
+            }
+        }
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    /// Whether a record can wait for the trace to begin; keeps it then.
+    fn defer(&mut self, number: u16, record: &[u8]) -> bool {
+        let Some(prospect) = &mut self.prospect else { return false };
+        let waits = usize::from(number) < BUILTIN && prospect.early.len() + record.len() < EARLY;
+        if waits {
+            prospect.early.extend((record.len() as u64).to_ne_bytes());
+            prospect.early.extend(record);
+        }
+        waits
+    }
+}
+
+/// The consuming thread and what it shares.
+#[derive(Debug)]
+pub(super) struct Consumer {
+    sink: Arc<Mutex<Sink>>,
+    counts: Arc<Counts>,
+    controls: Receiver<Control>,
+    stop: StopFlag,
+    thread: JoinHandle<()>,
+}
+
+/// Ends the thread when it is dropped, on whatever way.
+#[derive(Debug)]
+struct StopFlag(Arc<AtomicBool>);
+
+impl Drop for StopFlag {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Consumer {
+    /// Starts reading a ring into a trace.
+    pub(super) fn start(ring: MapHandle, file: File, origin: Origin, schema: &Schema) -> Result<Self, Diagnostic> {
+        let (early, sites) = (Vec::new(), (Vec::new(), Vec::new()));
+        let prospect = Some(Box::new(Prospect { file, origin, schema: schema.clone(), early, sites }));
+        let sink = Arc::new(Mutex::new(Sink { prospect, writer: None, error: None }));
+        let (counts, stop) = (Arc::new(Counts::default()), Arc::new(AtomicBool::new(false)));
+        let (send, controls) = channel();
+        let mut intake = Intake {
+            sink: Arc::clone(&sink),
+            counts: Arc::clone(&counts),
+            steps: step_records(schema),
+            controls: send,
+        };
+        let mut builder = RingBufferBuilder::new();
+        let failed = |error: &dyn std::fmt::Display| {
+            Diagnostic::error(Code::Bug, format!("bug: the ring buffer cannot be read: {error}"))
+        };
+        builder.add(&ring, move |record| intake.take(record)).map_err(|error| failed(&error))?;
+        let ring = builder.build().map_err(|error| failed(&error))?;
+        let stopping = Arc::clone(&stop);
+        let consume = move || {
+            loop {
+                // Seen before the last reading, so that everything submitted before it is read.
+                let last = stopping.load(Ordering::SeqCst);
+                if !last && ring.poll_raw(INTERVAL) < 0 {
+                    std::thread::sleep(INTERVAL);
+                }
+                ring.consume_raw();
+                if last {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("profinfer-ring".into()).spawn(consume);
+        let thread = thread.map_err(|error| failed(&error))?;
+        Ok(Self { sink, counts, controls, stop: StopFlag(stop), thread })
+    }
+
+    /// What the programs said; waits for it up to a time.
+    pub(super) fn control(&self, wait: Duration) -> Option<Control> {
+        self.controls.recv_timeout(wait).ok()
+    }
+
+    pub(super) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    fn sink(&self) -> MutexGuard<'_, Sink> {
+        self.sink.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Names more of the target's constants. What is recorded already keeps its numbers.
+    pub(super) fn set_schema(&self, schema: &Schema) {
+        if let Some(prospect) = &mut self.sink().prospect {
+            prospect.schema.clone_from(schema);
+        }
+    }
+
+    /// Adds sites before their first record.
+    pub(super) fn add_sites(&self, modules: &[ModuleInfo], sites: &[Site]) {
+        let mut sink = self.sink();
+        match &mut sink.prospect {
+            Some(prospect) => {
+                prospect.sites.0.extend_from_slice(modules);
+                prospect.sites.1.extend_from_slice(sites);
+            }
+            None => {
+                sink.attempt(|writer| writer.add_sites(modules, sites));
+            }
+        }
+    }
+
+    /// Writes a sentence into the trace, once it is begun.
+    pub(super) fn notice(&self, text: impl Into<String>) {
+        let notice = Notice { time: super::clock::monotonic_ns(), text: text.into() };
+        let mut sink = self.sink();
+        if sink.prospect.is_none() {
+            sink.attempt(|writer| writer.notice(&notice));
+        }
+    }
+
+    /// Writes the losses so far and all records that were gathered, once the trace is begun; `false` when it cannot be
+    /// written.
+    pub(super) fn flush(&self, losses: &[Loss]) -> bool {
+        let mut sink = self.sink();
+        sink.prospect.is_some()
+            || sink.attempt(|writer| {
+                writer.flush()?;
+                writer.losses(losses)
+            })
+    }
+
+    /// Reads what is left in the ring and ends the thread. The programs must be detached.
+    pub(super) fn stop(self) -> Finished {
+        drop(self.stop);
+        let _ = self.thread.join();
+        Finished { sink: self.sink, counts: self.counts, controls: self.controls }
+    }
+}
+
+/// A trace that no more records come into.
+#[derive(Debug)]
+pub(super) struct Finished {
+    sink: Arc<Mutex<Sink>>,
+    pub(super) counts: Arc<Counts>,
+    controls: Receiver<Control>,
+}
+
+impl Finished {
+    /// What the programs said and nobody has answered.
+    pub(super) fn unanswered(&self) -> impl Iterator<Item = Control> {
+        self.controls.try_iter()
+    }
+
+    /// Closes the trace.
+    ///
+    /// # Errors
+    /// The first error that writing it met.
+    pub(super) fn finish(self, losses: &[Loss], end: &crate::trace::End) -> io::Result<File> {
+        let poisoned = || io::Error::other("the consuming thread is still there");
+        let sink = Arc::into_inner(self.sink).ok_or_else(poisoned)?;
+        let mut sink = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = sink.error {
+            return Err(error);
+        }
+        sink.begin()?;
+        let Some(mut writer) = sink.writer else { return Err(poisoned()) };
+        writer.flush()?;
+        writer.losses(losses)?;
+        writer.finish(end)
+    }
+}
+
+/// The consuming thread's side.
+struct Intake {
+    sink: Arc<Mutex<Sink>>,
+    counts: Arc<Counts>,
+    /// By type of record: whether it is a step's, and where its tokens are.
+    steps: Vec<Option<Option<Tokens>>>,
+    controls: Sender<Control>,
+}
+
+impl Intake {
+    /// Takes one record. Always 0: reading goes on even if the trace cannot be written, so that the target, which may
+    /// be stopped, is answered.
+    fn take(&mut self, record: &[u8]) -> i32 {
+        let Some(number) = record_type(record) else { return 0 };
+        if number >= CONTROL {
+            if let Some(control) = Control::parse(record) {
+                let _ = self.controls.send(control);
+            }
+            return 0;
+        }
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        if sink.error.is_some() {
+            return 0;
+        }
+        if sink.defer(number, record) {
+            self.count(number, record);
+            return 0;
+        }
+        let mut pushed = Ok(());
+        let written = sink.attempt(|writer| match writer.push(record) {
+            Err(PushError::Write(error)) => Err(error),
+            other => {
+                pushed = other;
+                Ok(())
+            }
+        });
+        match pushed {
+            _ if !written => {
+                let _ = self.controls.send(Control::WriteFailed);
+            }
+            Ok(()) => self.count(number, record),
+            Err(_) => {
+                self.counts.malformed.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        0
+    }
+
+    fn count(&self, number: u16, record: &[u8]) {
+        self.counts.events.fetch_add(1, Ordering::Relaxed);
+        let Some(Some(tokens)) = self.steps.get(usize::from(number)) else { return };
+        self.counts.steps.fetch_add(1, Ordering::Relaxed);
+        let tokens = tokens.and_then(|tokens| tokens.read(record));
+        self.counts.tokens.fetch_add(tokens.unwrap_or(0), Ordering::Relaxed);
+    }
+}
+
+impl Tokens {
+    fn read(self, record: &[u8]) -> Option<u64> {
+        let bytes = record.get(self.offset..self.offset + self.size)?;
+        let mut word = [0; 8];
+        word.get_mut(..self.size)?.copy_from_slice(bytes);
+        let value = u64::from_le_bytes(word);
+        // A batch has fewer tokens than this; what has more is no number of tokens (a negative one, garbage).
+        (value < 1 << 31).then_some(value)
+    }
+}
+
+fn step_records(schema: &Schema) -> Vec<Option<Option<Tokens>>> {
+    let tokens = |record: &crate::trace::RecordType| {
+        let field = record.fields.iter().find(|field| field.name == "tokens")?;
+        let size = match field.ty {
+            FieldType::Int(size) | FieldType::Uint(size) if size <= 8 => size as usize,
+            _ => return None,
+        };
+        Some(Tokens { offset: field.offset as usize, size })
+    };
+    schema.records.iter().map(|record| (record.role == Some(Role::Step)).then(|| tokens(record))).collect()
+}
+
+/// The kinds of loss, as the programs number them.
+const KINDS: [LossKind; 11] = [
+    LossKind::RingFull,
+    LossKind::ReadFailed,
+    LossKind::MissingEntry,
+    LossKind::MissingReturn,
+    LossKind::Recursion,
+    LossKind::TooDeep,
+    LossKind::NoThreadState,
+    LossKind::ObjectTableFull,
+    LossKind::Truncated,
+    LossKind::NotAttached,
+    LossKind::StillOpen,
+];
+
+/// Names what the programs counted: entry = type of record × `width` + kind.
+pub(super) fn name_losses(counted: &[u64], width: usize, schema: &Schema) -> Vec<Loss> {
+    let kinds = counted.chunks(width.max(1)).zip(&schema.records);
+    let named = kinds.flat_map(|(counts, record)| {
+        let counts = counts.iter().zip(KINDS).filter(|(count, _)| **count > 0);
+        counts.map(|(count, kind)| Loss { record: record.name.clone(), kind, count: *count })
+    });
+    named.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{FieldLayout, RecordKind, RecordType};
+
+    fn schema() -> Schema {
+        let field = FieldLayout { name: "tokens".into(), offset: 32, ty: FieldType::Int(4) };
+        let step = RecordType {
+            name: "decode".into(),
+            kind: RecordKind::Span,
+            role: Some(Role::Step),
+            size: 40,
+            fields: vec![field],
+        };
+        let other =
+            RecordType { name: "copy".into(), role: Some(Role::Region), fields: vec![], size: 32, ..step.clone() };
+        Schema { records: vec![other, step], ..Schema::default() }
+    }
+
+    #[test]
+    fn kinds_are_numbered_in_the_order_of_their_declaration() {
+        for (number, kind) in KINDS.into_iter().enumerate() {
+            assert_eq!(kind as usize, number);
+        }
+        assert_eq!(LossKind::StillOpen as usize + 1, KINDS.len());
+    }
+
+    #[test]
+    fn losses_get_their_names() {
+        let mut counted = vec![0; 32];
+        counted[3] = 5;
+        counted[16] = 7;
+        let losses = name_losses(&counted, 16, &schema());
+        let expected = [("copy", LossKind::MissingReturn, 5), ("decode", LossKind::RingFull, 7)];
+        let expected = expected.map(|(record, kind, count)| Loss { record: record.into(), kind, count });
+        assert_eq!(losses, expected);
+    }
+
+    #[test]
+    fn control_records_are_told_apart_and_bounded() {
+        let mut record = vec![0; 36];
+        record[..2].copy_from_slice(&0xff01_u16.to_ne_bytes());
+        record[32..].copy_from_slice(&77_u32.to_ne_bytes());
+        assert_eq!(Control::parse(&record), Some(Control::Executed(77)));
+        assert_eq!(Control::parse(&record[..35]), None, "cut");
+        assert_eq!(Control::parse(&0xff02_u16.to_ne_bytes()), Some(Control::LastStep));
+        assert_eq!(Control::parse(&[1]), None);
+    }
+
+    #[test]
+    fn tokens_are_read_where_the_schema_says() {
+        let steps = step_records(&schema());
+        assert!(steps[0].is_none());
+        let tokens = steps[1].unwrap().unwrap();
+        let mut record = vec![0; 40];
+        record[32] = 17;
+        assert_eq!(tokens.read(&record), Some(17));
+        record[32..36].copy_from_slice(&(-1_i32).to_le_bytes());
+        assert_eq!(tokens.read(&record), None, "garbage is not counted");
+        assert_eq!(tokens.read(&record[..33]), None);
+    }
+}

@@ -1,0 +1,86 @@
+//! The machine that a trace is recorded on.
+
+use crate::trace::Host;
+use std::path::Path;
+
+/// Major and minor version of the running kernel; zeroes where it does not say.
+pub fn kernel_version() -> (u32, u32) {
+    let release = nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned());
+    parse_version(&release.unwrap_or_default())
+}
+
+fn parse_version(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|text| text.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// What a trace says of this machine.
+pub fn describe() -> Host {
+    let text = |path: &str| std::fs::read_to_string(Path::new(path)).unwrap_or_default();
+    let name = nix::sys::utsname::uname().ok();
+    let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+    Host {
+        name: part(name.as_ref().map(|name| name.nodename())),
+        kernel: part(name.as_ref().map(|name| name.release())),
+        arch: part(name.as_ref().map(|name| name.machine())),
+        cpu_model: cpu_model(&text("/proc/cpuinfo"), &text("/proc/device-tree/model")),
+        cpus: online_cpus(&text("/sys/devices/system/cpu/online")),
+        memory: total_memory(&text("/proc/meminfo")),
+    }
+}
+
+/// The model's name in `/proc/cpuinfo`; on arm64, which has none there, the board's, or the implementer and part.
+fn cpu_model(cpuinfo: &str, board: &str) -> String {
+    let value = |key: &str| {
+        let found = cpuinfo.lines().find_map(|line| line.split_once(':').filter(|(name, _)| name.trim() == key));
+        found.map(|(_, value)| value.trim().to_owned())
+    };
+    let board = board.trim_end_matches('\0').trim();
+    value("model name")
+        .or_else(|| (!board.is_empty()).then(|| board.to_owned()))
+        .or_else(|| Some(format!("implementer {} part {}", value("CPU implementer")?, value("CPU part")?)))
+        .unwrap_or_default()
+}
+
+/// How many processors a list such as `0-3,8` names.
+fn online_cpus(list: &str) -> u32 {
+    let count = |range: &str| {
+        let (from, to) = range.split_once('-').unwrap_or((range, range));
+        let (from, to): (u32, u32) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+        Some(to.checked_sub(from)?.saturating_add(1))
+    };
+    list.trim().split(',').filter_map(count).fold(0, u32::saturating_add)
+}
+
+/// Bytes.
+fn total_memory(meminfo: &str) -> u64 {
+    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kibibytes = total.and_then(|text| text.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kibibytes.unwrap_or(0).saturating_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_versions_as_distributions_write_them() {
+        assert_eq!(parse_version("6.18.44-fc-v657"), (6, 18));
+        assert_eq!(parse_version("5.15.0-91-generic"), (5, 15));
+        assert_eq!(parse_version("6.8"), (6, 8));
+        assert_eq!(parse_version(""), (0, 0));
+    }
+
+    #[test]
+    fn names_the_processor() {
+        assert_eq!(cpu_model("processor\t: 0\nmodel name\t: AMD EPYC 7R13\n", ""), "AMD EPYC 7R13");
+        assert_eq!(cpu_model("CPU implementer\t: 0x41\nCPU part\t: 0xd0c\n", "Board 5\0"), "Board 5");
+        assert_eq!(cpu_model("CPU implementer\t: 0x41\nCPU part\t: 0xd0c\n", ""), "implementer 0x41 part 0xd0c");
+    }
+
+    #[test]
+    fn counts_processors_and_memory() {
+        assert_eq!((online_cpus("0-3,8\n"), online_cpus("0"), online_cpus("")), (5, 1, 0));
+        assert_eq!(total_memory("MemTotal:       24000000 kB\nMemFree: 1 kB\n"), 24_576_000_000);
+    }
+}

@@ -1,0 +1,277 @@
+//! What this machine has of what recording needs, what each missing thing costs, and the command that mends it.
+
+use super::host::kernel_version;
+use crate::bpf::features::{CAP_BPF, CAP_KILL, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, Capability};
+use crate::bpf::{AttachMode, Compiler, Features};
+use libbpf_rs::libbpf_sys as sys;
+use nix::libc;
+use serde::Serialize;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// Whether something is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It is there.
+    Present,
+    /// It is not there, and recording works without it, at a cost.
+    Lacking,
+    /// It is not there, and nothing can be recorded.
+    Missing,
+    /// It could not be found out.
+    Unknown,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What it is.
+    pub name: &'static str,
+    /// Whether it is there.
+    pub state: State,
+    /// What was found.
+    pub found: String,
+    /// What its absence costs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<&'static str>,
+    /// The command, or the step, that mends it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mend: Option<String>,
+}
+
+impl Finding {
+    fn present(name: &'static str, found: impl Into<String>) -> Self {
+        Self { name, state: State::Present, found: found.into(), cost: None, mend: None }
+    }
+
+    fn absent(name: &'static str, state: State, found: &str, cost: &'static str, mend: &str) -> Self {
+        Self { name, state, found: found.into(), cost: Some(cost), mend: Some(mend.into()) }
+    }
+
+    fn needed(name: &'static str, there: bool, mend: &str) -> Self {
+        if there {
+            return Self::present(name, "yes");
+        }
+        Self::absent(name, State::Missing, "no", "nothing can be recorded", mend)
+    }
+}
+
+/// Looks at everything.
+pub fn examine() -> Vec<Finding> {
+    let mut findings = vec![kernel(), compiler()];
+    findings.extend(privileges());
+    match Features::probe() {
+        Ok(features) => findings.extend(kernel_features(features)),
+        Err(_) => findings.push(Finding::absent(
+            "BPF features",
+            State::Unknown,
+            "cannot be tried without privileges",
+            "what the kernel can do is not known",
+            "sudo profinfer doctor",
+        )),
+    }
+    findings.extend([jit(), fast_nop(), lockdown(), hardware_counters(), paranoid(), tracefs()]);
+    findings.extend(memory_limit());
+    findings
+}
+
+/// Whether recording is possible with these findings.
+pub fn can_record(findings: &[Finding]) -> bool {
+    findings.iter().all(|finding| finding.state != State::Missing)
+}
+
+fn read(path: impl AsRef<Path>) -> Option<String> {
+    Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+fn kernel() -> Finding {
+    let (major, minor) = kernel_version();
+    let release = super::host::describe().kernel;
+    if (major, minor) >= (5, 15) {
+        return Finding::present("kernel", release);
+    }
+    let cost = "nothing can be recorded: programs cannot tell their sites apart";
+    Finding::absent("kernel", State::Missing, &release, cost, "use Linux 5.15 or later; 6.13 or later is best")
+}
+
+fn compiler() -> Finding {
+    match Compiler::find() {
+        Ok(compiler) => Finding::present("clang", format!("{} ({})", compiler.version, compiler.path.display())),
+        Err(problem) => {
+            let cost = "only probesets whose object is in the cache can be recorded";
+            let found = problem.notes.first().cloned().unwrap_or(problem.message);
+            Finding::absent("clang", State::Missing, &found, cost, "apt install clang")
+        }
+    }
+}
+
+fn privileges() -> Vec<Finding> {
+    const SETCAP: &str =
+        "sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_kill+ep $(command -v profinfer), or use sudo";
+    let one = |capability: Capability, state, cost| {
+        if capability.held() || CAP_SYS_ADMIN.held() && [CAP_BPF, CAP_PERFMON].contains(&capability) {
+            Finding::present(capability.name, "held")
+        } else {
+            Finding::absent(capability.name, state, "not held", cost, SETCAP)
+        }
+    };
+    vec![
+        one(CAP_BPF, State::Missing, "nothing can be recorded: no program can be loaded"),
+        one(CAP_PERFMON, State::Missing, "nothing can be recorded: no program can be attached"),
+        one(CAP_SYS_PTRACE, State::Lacking, "only your own processes can be recorded"),
+        one(CAP_KILL, State::Lacking, "libraries that another user's process maps later are not probed"),
+    ]
+}
+
+fn kernel_features(features: Features) -> Vec<Finding> {
+    let mode = features.attach_mode();
+    let multi = if features.uprobe_multi {
+        Finding::present("uprobe.multi", "yes")
+    } else {
+        let cost = "attaching and detaching take some milliseconds a site, and CAP_SYS_ADMIN";
+        Finding::absent("uprobe.multi", State::Lacking, "no", cost, "use Linux 6.10 or later")
+    };
+    let session = if mode == AttachMode::Session {
+        Finding::present("uprobe.session", "yes")
+    } else {
+        let cost = "two programs a span instead of one: some 20 % more time a call";
+        Finding::absent("uprobe.session", State::Lacking, "no", cost, "use Linux 6.13 or later")
+    };
+    vec![
+        Finding::needed("kernel types (BTF)", features.btf, "use a kernel with CONFIG_DEBUG_INFO_BTF=y"),
+        Finding::needed("ring buffer", features.ring_buffer, "use Linux 5.15 or later"),
+        Finding::needed("task storage", features.task_storage, "use Linux 5.15 or later"),
+        Finding::needed(
+            "typed tracepoints (tp_btf)",
+            features.typed_tracepoints,
+            "use a kernel with BTF and CONFIG_FTRACE",
+        ),
+        multi,
+        session,
+    ]
+}
+
+fn jit() -> Finding {
+    match read("/proc/sys/net/core/bpf_jit_enable").as_deref() {
+        Some("0") => {
+            let cost = "each probe takes several times as long";
+            Finding::absent("BPF JIT", State::Lacking, "off", cost, "sudo sysctl net.core.bpf_jit_enable=1")
+        }
+        Some(_) => Finding::present("BPF JIT", "on"),
+        // The file is not there in containers, and not readable to other users.
+        None => Finding { state: State::Unknown, ..Finding::present("BPF JIT", "not readable here") },
+    }
+}
+
+fn fast_nop() -> Finding {
+    const NAME: &str = "probes without a trap (nop5)";
+    if kernel_version() >= (6, 18) && cfg!(target_arch = "x86_64") {
+        return Finding::present(NAME, "yes");
+    }
+    let cost = "a probe on a 5-byte nop costs as much as one on a push";
+    Finding::absent(NAME, State::Lacking, "no", cost, "x86-64 with Linux 6.18 or later has it")
+}
+
+fn lockdown() -> Finding {
+    let text = read("/sys/kernel/security/lockdown").unwrap_or_default();
+    let mode = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or("none", |(mode, _)| mode);
+    if mode == "confidentiality" {
+        let cost = "nothing can be recorded: programs may not read memory";
+        return Finding::absent("kernel lockdown", State::Missing, mode, cost, "boot without lockdown=confidentiality");
+    }
+    Finding::present("kernel lockdown", mode)
+}
+
+fn hardware_counters() -> Finding {
+    match open_cycles_counter() {
+        Ok(_) => Finding::present("hardware counters", "cycles can be counted"),
+        Err(error) => {
+            let found = match error {
+                nix::Error::ENOENT | nix::Error::EOPNOTSUPP | nix::Error::ENODEV => {
+                    "this processor, or virtual machine, has none".into()
+                }
+                other => format!("cycles cannot be counted: {other}"),
+            };
+            let mend = "use a machine or an instance type with a PMU";
+            Finding::absent("hardware counters", State::Lacking, &found, "no cycles, stalls or cache misses", mend)
+        }
+    }
+}
+
+/// Opens a counter of this thread's user-space cycles, as `perf stat -e cycles:u` does.
+fn open_cycles_counter() -> nix::Result<OwnedFd> {
+    let mut attributes = sys::perf_event_attr {
+        type_: sys::PERF_TYPE_HARDWARE,
+        size: u32::try_from(size_of::<sys::perf_event_attr>()).unwrap_or(0),
+        config: u64::from(sys::PERF_COUNT_HW_CPU_CYCLES),
+        ..Default::default()
+    };
+    attributes.set_disabled(1);
+    attributes.set_exclude_kernel(1);
+    const NO_FLAGS: libc::c_ulong = 0;
+    let (this_thread, any_cpu, no_group) = (0, -1, -1);
+    // SAFETY: the kernel reads the live value, whose size is in it, and may write that size back.
+    let fd = unsafe {
+        libc::syscall(libc::SYS_perf_event_open, &raw mut attributes, this_thread, any_cpu, no_group, NO_FLAGS)
+    };
+    let fd = i32::try_from(nix::Error::result(fd)?).map_err(|_| nix::Error::EBADF)?;
+    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn paranoid() -> Finding {
+    let level = read("/proc/sys/kernel/perf_event_paranoid").unwrap_or_else(|| "not readable".into());
+    let unprivileged = read("/proc/sys/kernel/unprivileged_bpf_disabled").unwrap_or_else(|| "not readable".into());
+    let found = format!("perf_event_paranoid {level}, unprivileged_bpf_disabled {unprivileged}");
+    Finding::present("kernel.* settings", format!("{found} (of no matter with the capabilities above)"))
+}
+
+fn tracefs() -> Finding {
+    let mounted =
+        ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"].iter().any(|p| Path::new(p).exists());
+    if mounted {
+        return Finding::present("tracefs", "mounted");
+    }
+    let mend = "sudo mount -t tracefs tracefs /sys/kernel/tracing";
+    Finding::absent("tracefs", State::Lacking, "not mounted", "nothing here; other tools need it", mend)
+}
+
+/// What this process's control group lets it have: BPF maps count.
+fn memory_limit() -> Option<Finding> {
+    let group = read("/proc/self/cgroup")?.lines().find_map(|line| line.strip_prefix("0::").map(str::to_owned))?;
+    let folder = PathBuf::from("/sys/fs/cgroup").join(group.trim_start_matches('/'));
+    let limit = read(folder.join("memory.max"))?;
+    let Ok(bytes) = limit.parse::<u64>() else {
+        return Some(Finding::present("memory of the control group", "no limit"));
+    };
+    let found = format!("{} MiB", bytes >> 20);
+    if bytes >= 256 << 20 {
+        return Some(Finding::present("memory of the control group", found));
+    }
+    let cost = "the ring buffer may have no room beside the rest";
+    let mend = "record with a smaller --ring-size, or raise memory.max";
+    Some(Finding::absent("memory of the control group", State::Lacking, &found, cost, mend))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_has_a_cost_and_a_mend() {
+        for finding in examine() {
+            let absent = matches!(finding.state, State::Lacking | State::Missing);
+            assert_eq!(absent, finding.cost.is_some() && finding.mend.is_some(), "{finding:?}");
+            assert!(!finding.found.is_empty(), "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn one_missing_thing_is_enough() {
+        let there = Finding::needed("ring buffer", true, "");
+        let gone = Finding::needed("ring buffer", false, "use Linux 5.15 or later");
+        assert!(can_record(std::slice::from_ref(&there)));
+        assert!(!can_record(&[there, gone]));
+    }
+}

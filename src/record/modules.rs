@@ -1,0 +1,267 @@
+//! What the target has mapped, and the probes attached to it: at the start, and each time a process of the target has
+//! mapped a library or runs another program.
+
+use super::consumer::Consumer;
+use crate::bpf::{FailedSite, FileSite, Session};
+use crate::diag::{Code, Diagnostic, Diagnostics, Severity};
+use crate::path::{NamePattern, Place};
+use crate::plan::{PlacedSite, Placement, ProbePlan, Unplaced};
+use crate::target::{ProcessTarget, Target};
+use crate::trace::{Loss, LossKind, ModuleInfo, NO_SITE, Schema, Site};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// The dynamic linker's function that is there for debuggers to stop in.
+const LINKER_NOTICE: &str = "_dl_debug_state";
+/// Places that failed are named one by one up to this many.
+const FAILURES_SHOWN: usize = 5;
+
+/// From a target to sites and values.
+pub(super) type Placer<'a> = dyn Fn(&dyn Target) -> Result<(Placement, Diagnostics), Diagnostics> + 'a;
+
+/// Device and inode: what the kernel attaches to.
+type FileId = (u64, u64);
+
+/// The probes of a recording on its target.
+pub(super) struct Modules<'a> {
+    plan: &'a ProbePlan,
+    place: &'a Placer<'a>,
+    /// The only process that probes fire in; `None` to have them fire in all, for the programs to pick.
+    process: Option<i32>,
+    targets: HashMap<i32, ProcessTarget>,
+    linkers: HashSet<FileId>,
+    attached: HashSet<(usize, FileId, u64)>,
+    files: Vec<ModuleInfo>,
+    sites: u16,
+    schema: Schema,
+    not_attached: BTreeMap<String, u64>,
+    unplaced: Vec<Unplaced>,
+    /// What placing said of each process the last time.
+    said: HashMap<i32, Diagnostics>,
+    problems: Diagnostics,
+}
+
+impl<'a> Modules<'a> {
+    pub(super) fn new(plan: &'a ProbePlan, place: &'a Placer<'a>, process: Option<i32>) -> Self {
+        Self {
+            plan,
+            place,
+            process,
+            targets: HashMap::new(),
+            linkers: HashSet::new(),
+            attached: HashSet::new(),
+            files: Vec::new(),
+            sites: 0,
+            schema: plan.schema.clone(),
+            not_attached: BTreeMap::new(),
+            unplaced: Vec::new(),
+            said: HashMap::new(),
+            problems: Diagnostics::new(),
+        }
+    }
+
+    /// Looks at what a process has mapped, and attaches what is not attached yet. `anew`: it runs another program.
+    ///
+    /// # Errors
+    /// The target is not what the probeset expects, or the kernel does not take the programs.
+    pub(super) fn look(
+        &mut self,
+        pid: i32,
+        anew: bool,
+        session: &mut Session<'_>,
+        consumer: &Consumer,
+    ) -> Result<(), Diagnostics> {
+        let Some(target) = self.refresh(pid, anew)? else { return Ok(()) };
+        if let Err(problem) = self.watch_linker(&target, session) {
+            self.problems.push(problem);
+        }
+        let placed = (self.place)(&target);
+        self.targets.insert(pid, target);
+        let (placement, said) = placed?;
+        self.said.insert(pid, said);
+        if let Some(refusal) = self.refusal(&placement) {
+            return Err(refusal);
+        }
+        self.schema.enums.extend(placement.enums.clone());
+        consumer.set_schema(&self.schema);
+        self.attach(&placement, session, consumer)?;
+        self.unplaced = placement.unplaced;
+        Ok(())
+    }
+
+    /// The target of a process, if it has files that were not there at the last look.
+    fn refresh(&mut self, pid: i32, anew: bool) -> Result<Option<ProcessTarget>, Diagnostic> {
+        match self.targets.remove(&pid).filter(|_| !anew) {
+            None => ProcessTarget::open(pid.cast_unsigned()).map(Some),
+            Some(mut target) => {
+                if target.refresh()?.is_empty() {
+                    self.targets.insert(pid, target);
+                    return Ok(None);
+                }
+                Ok(Some(target))
+            }
+        }
+    }
+
+    /// Has the dynamic linker tell when it has mapped something.
+    fn watch_linker(&mut self, target: &ProcessTarget, session: &mut Session<'_>) -> Result<(), Diagnostic> {
+        let Some(number) = target.dynamic_linker() else { return Ok(()) };
+        let Some(file) = target.files().get(number) else { return Ok(()) };
+        let unseen = file_id(&file.path).is_none_or(|id| self.linkers.insert(id));
+        if !unseen {
+            return Ok(());
+        }
+        let failed = |reason: &str| {
+            let message = format!("libraries mapped later will not be probed: {reason}");
+            Diagnostic::warning(Code::AttachFailed, message).with_note(file.path.display().to_string())
+        };
+        let found = target.functions(number, &NamePattern(LINKER_NOTICE.to_owned()));
+        let function = found.first().ok_or_else(|| failed("the dynamic linker has no `_dl_debug_state`"))?;
+        session.attach_linker(&file.path, self.process, function.file_offset).map_err(|reason| failed(&reason))
+    }
+
+    fn attach(
+        &mut self,
+        placement: &Placement,
+        session: &mut Session<'_>,
+        consumer: &Consumer,
+    ) -> Result<(), Diagnostics> {
+        let new = self.new_sites(placement);
+        if new.is_empty() {
+            return Ok(());
+        }
+        let values: BTreeMap<String, u64> =
+            placement.values.iter().map(|value| (value.symbol.clone(), value.value)).collect();
+        let programs: BTreeSet<usize> = new.iter().map(|site| site.placed.program).collect();
+        session.load(&programs, &values)?;
+        let known = self.files.len();
+        let sites: Vec<Site> = new.iter().filter_map(|site| self.number(site.placed, placement)).collect();
+        consumer.add_sites(self.files.get(known..).unwrap_or_default(), &sites);
+        let mut groups: BTreeMap<(usize, &Path), Vec<(&Site, FileSite)>> = BTreeMap::new();
+        for (site, new) in sites.iter().zip(&new) {
+            let cookie = new.placed.cookie & !0xffff | u64::from(site.id);
+            let place = FileSite { file_offset: site.file_offset, cookie };
+            groups.entry((new.placed.program, &new.placed.path)).or_default().push((site, place));
+            self.attached.insert((new.placed.program, new.file, site.file_offset));
+        }
+        for ((program, path), sites) in groups {
+            let places: Vec<FileSite> = sites.iter().map(|(_, place)| *place).collect();
+            let failed = session.attach(program, &values, path, self.process, &places);
+            self.account_failures(path, &sites, &failed);
+        }
+        session.enable();
+        Ok(())
+    }
+
+    /// Sites that are not attached yet.
+    fn new_sites<'p>(&self, placement: &'p Placement) -> Vec<NewSite<'p>> {
+        let room = usize::from(NO_SITE - self.sites);
+        let mut ids: HashMap<&Path, Option<FileId>> = HashMap::new();
+        let sites = placement.sites.iter().filter_map(|placed| {
+            let file = (*ids.entry(&placed.path).or_insert_with(|| file_id(&placed.path)))?;
+            let unseen = !self.attached.contains(&(placed.program, file, placed.site.file_offset));
+            unseen.then_some(NewSite { placed, file })
+        });
+        sites.take(room).collect()
+    }
+
+    /// A site as the whole recording numbers it and its module.
+    fn number(&mut self, placed: &PlacedSite, placement: &Placement) -> Option<Site> {
+        let module = placement.modules.get(placed.site.module)?;
+        let known = self.files.iter().position(|file| file == module);
+        let module = known.unwrap_or_else(|| {
+            self.files.push(module.clone());
+            self.files.len() - 1
+        });
+        let site = Site { id: self.sites, module, ..placed.site.clone() };
+        self.sites += 1;
+        Some(site)
+    }
+
+    fn account_failures(&mut self, path: &Path, sites: &[(&Site, FileSite)], failed: &[FailedSite]) {
+        for (shown, failure) in failed.iter().enumerate() {
+            let Some((site, _)) = sites.iter().find(|(_, place)| *place == failure.site) else { continue };
+            for probe in &site.probes {
+                *self.not_attached.entry(probe.clone()).or_default() += 1;
+            }
+            if shown < FAILURES_SHOWN {
+                let message = format!("`{}` could not be attached: {}", site.function, failure.reason);
+                let place = format!("{} at file offset {:#x}", path.display(), site.file_offset);
+                self.problems.push(Diagnostic::warning(Code::AttachFailed, message).with_note(place));
+            }
+        }
+    }
+
+    /// Why the recording cannot go on: a probe that must have a site has none, though its module is mapped.
+    fn refusal(&self, placement: &Placement) -> Option<Diagnostics> {
+        let is_mapped = |probe: &str| {
+            let programs = self.plan.programs.iter().filter(|program| program.probes.iter().any(|name| name == probe));
+            let mut modules = programs.filter_map(|program| match &program.place {
+                Place::Function { module, .. } => Some(&module.value),
+                _ => None,
+            });
+            modules.any(|name| placement.modules.iter().any(|module| module.name == *name))
+        };
+        let for_good = |probe: &&Unplaced| match probe.problem.code {
+            _ if !probe.required || probe.problem.severity != Severity::Error => false,
+            Code::ModuleNotFound => false,
+            Code::GroupNotAttached => is_mapped(&probe.probe),
+            _ => true,
+        };
+        let problems = placement.unplaced.iter().filter(for_good).map(|probe| probe.problem.clone());
+        let problems = Diagnostics(problems.collect());
+        problems.has_errors().then_some(problems)
+    }
+
+    /// Keeps what went wrong without ending the recording.
+    pub(super) fn add_problems(&mut self, problems: Diagnostics) {
+        self.problems.0.extend(problems.0);
+    }
+
+    /// Sites that could not be attached, by record.
+    pub(super) fn losses(&self) -> impl Iterator<Item = Loss> {
+        let loss = |(record, count): (&String, &u64)| Loss {
+            record: record.clone(),
+            kind: LossKind::NotAttached,
+            count: *count,
+        };
+        self.not_attached.iter().map(loss)
+    }
+
+    /// Whether any probe has a site.
+    pub(super) fn any_site(&self) -> bool {
+        self.sites > 0
+    }
+
+    /// Sites numbered so far.
+    pub(super) fn site_count(&self) -> u16 {
+        self.sites
+    }
+
+    /// What probes wait for: each problem of one that must have a site, and has none.
+    pub(super) fn waiting_for(&self) -> Diagnostics {
+        Diagnostics(self.unplaced.iter().filter(|probe| probe.required).map(|probe| probe.problem.clone()).collect())
+    }
+
+    /// Everything that went wrong without ending the recording.
+    pub(super) fn take_problems(&mut self) -> Diagnostics {
+        let mut problems = std::mem::take(&mut self.problems);
+        for problem in self.said.drain().flat_map(|(_, said)| said.0) {
+            if !problems.0.contains(&problem) {
+                problems.push(problem);
+            }
+        }
+        problems
+    }
+}
+
+struct NewSite<'p> {
+    placed: &'p PlacedSite,
+    file: FileId,
+}
+
+fn file_id(path: &Path) -> Option<FileId> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}

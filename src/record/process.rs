@@ -1,0 +1,191 @@
+//! The process that is recorded: its end, and its being stopped and continued. It is never left stopped.
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Child;
+use std::time::Duration;
+
+/// How a process ended, as far as its parent alone can know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// With an exit code.
+    Exited(i32),
+    /// By a signal.
+    Killed(i32),
+    /// It is not our child: nobody tells us.
+    Unknown,
+}
+
+/// The recorded process.
+#[derive(Debug)]
+pub struct TargetProcess {
+    pid: i32,
+    /// Readable when the process has ended; does not change its meaning when the number is used again.
+    handle: OwnedFd,
+    child: Option<Child>,
+}
+
+impl TargetProcess {
+    /// A process by its number.
+    ///
+    /// # Errors
+    /// `ESRCH` where there is none, `EINVAL` where it is a thread and no process.
+    pub(super) fn of(pid: i32, child: Option<Child>) -> nix::Result<Self> {
+        Ok(Self { pid, handle: open_pidfd(pid)?, child })
+    }
+
+    /// Its number in the recorder's pid namespace.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Whether it was launched by this program.
+    pub fn launched(&self) -> bool {
+        self.child.is_some()
+    }
+
+    pub(super) fn adopt(&mut self, child: Child) {
+        self.child = Some(child);
+    }
+
+    /// How it ended, if it has; waits for that up to a time.
+    pub fn ending(&mut self, wait: Duration) -> Option<Ending> {
+        if let Some(child) = &mut self.child {
+            let wait = PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX);
+            let _ = poll(&mut [PollFd::new(self.handle.as_fd(), PollFlags::POLLIN)], wait);
+            let status = child.try_wait().ok().flatten()?;
+            let killed = status.signal().map(Ending::Killed);
+            return killed.or_else(|| status.code().map(Ending::Exited)).or(Some(Ending::Unknown));
+        }
+        let wait = PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX);
+        let mut handles = [PollFd::new(self.handle.as_fd(), PollFlags::POLLIN)];
+        (poll(&mut handles, wait).unwrap_or(0) > 0).then_some(Ending::Unknown)
+    }
+
+    /// Sends a signal, if the process is still there.
+    pub(super) fn signal(&self, signal: Signal) {
+        // A pidfd reaches the very process, not one that got its number since.
+        use std::os::fd::AsRawFd;
+        // SAFETY: all arguments are plain numbers; no siginfo is given.
+        unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                self.handle.as_raw_fd(),
+                signal as i32,
+                std::ptr::null::<libc::siginfo_t>(),
+                0,
+            )
+        };
+    }
+}
+
+fn open_pidfd(pid: i32) -> nix::Result<OwnedFd> {
+    // SAFETY: all arguments are plain numbers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = i32::try_from(Errno::result(fd)?).map_err(|_| Errno::EBADF)?;
+    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A process that the generated program has stopped. Dropping this lets it run on.
+#[derive(Debug)]
+pub(super) struct Stopped {
+    pid: i32,
+}
+
+impl Stopped {
+    pub(super) fn new(pid: i32) -> Self {
+        Self { pid }
+    }
+
+    pub(super) fn pid(&self) -> i32 {
+        self.pid
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill(Pid::from_raw(self.pid), Signal::SIGCONT);
+    }
+}
+
+/// The state letter of a process in `/proc/PID/stat`: `T` is stopped, `Z` has ended.
+pub(super) fn state(pid: i32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// A process and all its descendants.
+pub(super) fn family(pid: i32) -> Vec<i32> {
+    const MOST: usize = 10_000;
+    let mut family = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = family.get(next).copied().filter(|_| family.len() < MOST) {
+        next += 1;
+        for thread in threads(parent) {
+            let children = std::fs::read_to_string(format!("/proc/{parent}/task/{thread}/children"));
+            let children = children.unwrap_or_default();
+            family.extend(children.split_whitespace().filter_map(|text| text.parse::<i32>().ok()));
+        }
+    }
+    family
+}
+
+/// The threads of a process.
+pub(super) fn threads(pid: i32) -> Vec<i32> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn launch(program: &str, arguments: &[&str]) -> TargetProcess {
+        let child = Command::new(program).args(arguments).spawn().unwrap();
+        TargetProcess::of(child.id().cast_signed(), Some(child)).unwrap()
+    }
+
+    #[test]
+    fn a_child_says_how_it_ended() {
+        let long = Duration::from_secs(10);
+        assert_eq!(launch("sh", &["-c", "exit 7"]).ending(long), Some(Ending::Exited(7)));
+        let mut asleep = launch("sleep", &["100"]);
+        assert_eq!(asleep.ending(Duration::from_millis(1)), None);
+        asleep.signal(Signal::SIGTERM);
+        assert_eq!(asleep.ending(long), Some(Ending::Killed(15)));
+    }
+
+    #[test]
+    fn another_process_only_ends() {
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        let mut process = TargetProcess::of(child.id().cast_signed(), None).unwrap();
+        assert_eq!(process.ending(Duration::ZERO), None);
+        child.kill().unwrap();
+        assert_eq!(process.ending(Duration::from_secs(10)), Some(Ending::Unknown));
+        child.wait().unwrap();
+        assert_eq!(TargetProcess::of(child.id().cast_signed(), None).unwrap_err(), Errno::ESRCH);
+    }
+
+    #[test]
+    fn what_was_stopped_runs_on() {
+        let child = launch("sleep", &["100"]);
+        let stopped = Stopped::new(child.pid());
+        child.signal(Signal::SIGSTOP);
+        while state(child.pid()) != Some('T') {
+            std::thread::yield_now();
+        }
+        drop(stopped);
+        while state(child.pid()) == Some('T') {
+            std::thread::yield_now();
+        }
+        assert!(family(std::process::id().cast_signed()).contains(&child.pid()));
+        child.signal(Signal::SIGKILL);
+    }
+}

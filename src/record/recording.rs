@@ -1,0 +1,296 @@
+//! A recording while it runs: what the programs, the target, the user and the clock say is answered here, one after the
+//! other, until one of them ends it. Whatever happens, the target runs on and the trace is closed.
+
+use super::consumer::{Consumer, Control, name_losses};
+use super::guardian::Guardian;
+use super::modules::Modules;
+use super::output::{Output, cannot_write};
+use super::process::{Ending, Stopped, TargetProcess, family, state, threads};
+use super::signals::Signals;
+use super::{Live, Options, Summary, clock};
+use crate::bpf::{LOSS_KINDS, Session};
+use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::plan::ProbePlan;
+use crate::trace::{End, Loss, LossKind};
+use nix::sys::signal::Signal;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long an answer to the target, the user or the clock may take.
+const TICK: Duration = Duration::from_millis(20);
+/// Time between two writings of what was gathered and lost.
+const FLUSH: Duration = Duration::from_secs(1);
+/// Time between two live lines.
+const LIVE: Duration = Duration::from_millis(250);
+/// How long a target that was interrupted has, to end within the trace.
+const GRACE: Duration = Duration::from_millis(500);
+/// The initial pid namespace's inode, which is fixed in the kernel.
+const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Why a recording ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    TargetEnded,
+    Interrupted(Signal),
+    Duration,
+    LastStep,
+    WriteFailed,
+    Refused,
+}
+
+/// All that a recording consists of.
+pub(super) struct Recording<'a> {
+    pub(super) options: &'a Options,
+    pub(super) plan: &'a ProbePlan,
+    pub(super) output: Output,
+    pub(super) signals: Signals,
+    pub(super) process: TargetProcess,
+    pub(super) guardian: Option<Guardian>,
+    pub(super) modules: Modules<'a>,
+    pub(super) consumer: Consumer,
+    pub(super) session: Session<'a>,
+    pub(super) started: Instant,
+}
+
+impl Recording<'_> {
+    /// Runs until something ends it, then closes the trace.
+    ///
+    /// # Errors
+    /// The target turned out not to be what the probeset expects. A launched one is ended then: its user asked for a
+    /// recording of it.
+    pub(super) fn run(mut self, observe: &mut dyn FnMut(&Live)) -> Result<Summary, Diagnostics> {
+        let mut refusal = Diagnostics::new();
+        let (reason, ending) = match self.watch(observe) {
+            Ok(ended) => ended,
+            Err(problems) => {
+                refusal = problems;
+                (Reason::Refused, None)
+            }
+        };
+        let summary = self.close(reason, ending);
+        if refusal.has_errors() { Err(refusal) } else { summary }
+    }
+
+    fn watch(&mut self, observe: &mut dyn FnMut(&Live)) -> Result<(Reason, Option<Ending>), Diagnostics> {
+        if !self.process.launched() {
+            // It runs already, and nothing else will say so.
+            self.modules.look(self.process.pid(), true, &mut self.session, &self.consumer)?;
+        }
+        let (mut flushed, mut shown) = (Instant::now(), Instant::now());
+        loop {
+            let mut said = self.consumer.control(TICK);
+            while let Some(control) = said {
+                if let Some(reason) = self.answer(control)? {
+                    return Ok((reason, None));
+                }
+                said = self.consumer.control(Duration::ZERO);
+            }
+            if let Some(signal) = self.take_signal() {
+                return Ok((Reason::Interrupted(signal), self.process.ending(GRACE)));
+            }
+            if let Some(ending) = self.process.ending(Duration::ZERO) {
+                return Ok((Reason::TargetEnded, Some(ending)));
+            }
+            if self.options.duration.is_some_and(|duration| self.started.elapsed() >= duration) {
+                return Ok((Reason::Duration, None));
+            }
+            if flushed.elapsed() >= FLUSH {
+                flushed = Instant::now();
+                if !self.consumer.flush(&self.losses()) {
+                    return Ok((Reason::WriteFailed, None));
+                }
+            }
+            if shown.elapsed() >= LIVE {
+                shown = Instant::now();
+                observe(&self.live());
+            }
+        }
+    }
+
+    /// Answers what the programs say; gives a reason to end.
+    fn answer(&mut self, control: Control) -> Result<Option<Reason>, Diagnostics> {
+        match control {
+            Control::LastStep => return Ok(Some(Reason::LastStep)),
+            Control::WriteFailed => return Ok(Some(Reason::WriteFailed)),
+            Control::Mapped(pid) => self.look_at_stopped(pid, false)?,
+            Control::Executed(pid) => self.look_at_stopped(pid, true)?,
+        }
+        Ok(None)
+    }
+
+    /// Attaches to what a stopped process has mapped, and lets it run on.
+    fn look_at_stopped(&mut self, said: u32, anew: bool) -> Result<(), Diagnostics> {
+        for stopped in self.stopped(said) {
+            let sites = self.modules.site_count();
+            match self.modules.look(stopped.pid(), anew, &mut self.session, &self.consumer) {
+                Ok(()) => {}
+                // It ended while it was looked at: nothing of it can be missed any more.
+                Err(problems) if state(stopped.pid()).is_none_or(|state| state == 'Z') => drop(problems),
+                // What was recorded so far is worth more than what a late library could add.
+                Err(problems) if self.consumer.counts().steps.load(Ordering::Relaxed) > 0 => {
+                    self.modules.add_problems(problems);
+                }
+                Err(problems) => {
+                    if self.process.launched() {
+                        // Before it runs on: its user wanted it recorded, not run.
+                        self.process.signal(Signal::SIGKILL);
+                    }
+                    return Err(problems);
+                }
+            }
+            let new = self.modules.site_count() - sites;
+            if new > 0 {
+                self.consumer.notice(format!("attached {new} more sites in process {}", stopped.pid()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The process that says it is stopped, by our number. The programs know the initial namespace's number only; where
+    /// we live in another, it is one of the family that is stopped.
+    fn stopped(&self, said: u32) -> Vec<Stopped> {
+        let process = self.process.pid();
+        if !self.options.follow_forks {
+            return vec![Stopped::new(process)];
+        }
+        let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        if namespace.as_os_str() == INITIAL_PID_NAMESPACE {
+            return vec![Stopped::new(said.cast_signed())];
+        }
+        family(process).into_iter().filter(|pid| state(*pid) == Some('T')).map(Stopped::new).collect()
+    }
+
+    fn take_signal(&self) -> Option<Signal> {
+        let arrived = self.signals.next()?;
+        if self.process.launched() && !arrived.to_all {
+            self.process.signal(arrived.signal);
+        }
+        Some(arrived.signal)
+    }
+
+    fn losses(&self) -> Vec<Loss> {
+        let mut losses = name_losses(&self.session.losses(), LOSS_KINDS as usize, &self.plan.schema);
+        losses.extend(self.modules.losses());
+        let skipped = self.session.recursions().into_iter().filter(|(_, count)| *count > 0);
+        let skipped = skipped.filter_map(|(program, count)| {
+            let record = self.plan.programs.get(program)?.probes.first()?.clone();
+            Some(Loss { record, kind: LossKind::Recursion, count })
+        });
+        losses.extend(skipped);
+        losses
+    }
+
+    /// Calls that have begun and not ended: they are not in the trace, and that is as it should be.
+    fn still_open(&self) -> Vec<Loss> {
+        let pid = self.process.pid();
+        let processes = if self.options.follow_forks { family(pid) } else { vec![pid] };
+        let open = self.session.open_spans(&processes.into_iter().flat_map(threads).collect::<Vec<_>>());
+        open.into_iter().map(|(record, count)| Loss { record, kind: LossKind::StillOpen, count }).collect()
+    }
+
+    fn live(&self) -> Live {
+        let counts = self.consumer.counts();
+        Live {
+            elapsed: self.started.elapsed(),
+            steps: counts.steps.load(Ordering::Relaxed),
+            tokens: counts.tokens.load(Ordering::Relaxed),
+            events: counts.events.load(Ordering::Relaxed),
+            lost: lost(&self.losses()),
+            attached: self.modules.any_site(),
+        }
+    }
+
+    /// Detaches, lets the target run, and closes the trace.
+    fn close(mut self, reason: Reason, ending: Option<Ending>) -> Result<Summary, Diagnostics> {
+        self.session.disable();
+        let time = clock::monotonic_ns();
+        let mut losses = self.still_open();
+        self.session.detach();
+        losses.extend(self.losses());
+        let finished = self.consumer.stop();
+        release_all(finished.unanswered(), &self.process, self.options.follow_forks);
+        drop(self.guardian);
+        let mut problems = self.modules.take_problems();
+        let counts = std::sync::Arc::clone(&finished.counts);
+        if reason == Reason::Refused {
+            let _ = self.process.launched().then(|| self.process.ending(GRACE));
+            return Err(problems); // and the file, which nothing came of, goes
+        }
+        self.output.keep();
+        let ending = ending.or_else(|| self.process.ending(Duration::ZERO));
+        let end = End { time, reason: said(reason, ending), records: 0, ..coded(ending) };
+        if let Err(error) = finished.finish(&losses, &end) {
+            problems
+                .push(cannot_write(self.output.path(), &error).with_note("what was written until then can be read"));
+        }
+        let steps = counts.steps.load(Ordering::Relaxed);
+        if steps == 0 {
+            problems.0.extend(nothing_recorded(&self.modules, reason));
+        }
+        let malformed = counts.malformed.load(Ordering::Relaxed);
+        if malformed > 0 {
+            let message = format!("bug: {malformed} records were not what the schema says, and were left out");
+            problems.push(Diagnostic::warning(Code::Bug, message));
+        }
+        Ok(Summary {
+            file: self.output.path().to_owned(),
+            reason: end.reason,
+            steps,
+            events: counts.events.load(Ordering::Relaxed),
+            losses,
+            elapsed: self.started.elapsed(),
+            ending,
+            problems,
+            target: self.process,
+        })
+    }
+}
+
+/// Continues every process that was stopped for an answer that will not come.
+fn release_all(unanswered: impl Iterator<Item = Control>, process: &TargetProcess, follow_forks: bool) {
+    let stopped = unanswered.filter(|control| matches!(control, Control::Mapped(_) | Control::Executed(_))).count();
+    if stopped > 0 {
+        let others = if follow_forks { family(process.pid()) } else { vec![process.pid()] };
+        others.into_iter().map(Stopped::new).for_each(drop);
+    }
+}
+
+/// Records that are missing altogether.
+pub(super) fn lost(losses: &[Loss]) -> u64 {
+    losses.iter().filter(|loss| loss.kind.loses_records()).map(|loss| loss.count).sum()
+}
+
+fn said(reason: Reason, ending: Option<Ending>) -> String {
+    match (reason, ending) {
+        (Reason::TargetEnded, Some(Ending::Killed(signal))) => {
+            let name = Signal::try_from(signal).map_or_else(|_| format!("signal {signal}"), |name| name.to_string());
+            format!("the target was killed by {name}")
+        }
+        (Reason::TargetEnded, Some(Ending::Exited(code))) => format!("the target ended with status {code}"),
+        (Reason::TargetEnded, _) => "the target ended".into(),
+        (Reason::Interrupted(signal), _) => format!("interrupted by {signal}"),
+        (Reason::Duration, _) => "the duration asked for is over".into(),
+        (Reason::LastStep, _) => "the steps asked for were recorded".into(),
+        (Reason::WriteFailed, _) => "the trace could not be written any more".into(),
+        (Reason::Refused, _) => "the target cannot be recorded".into(),
+    }
+}
+
+fn coded(ending: Option<Ending>) -> End {
+    match ending {
+        Some(Ending::Exited(code)) => End { exit_code: Some(code), ..End::default() },
+        Some(Ending::Killed(signal)) => End { signal: Some(signal), ..End::default() },
+        _ => End::default(),
+    }
+}
+
+/// Why there is no step in the trace.
+fn nothing_recorded(modules: &Modules<'_>, reason: Reason) -> Vec<Diagnostic> {
+    let waiting = modules.waiting_for();
+    if !waiting.0.is_empty() {
+        return waiting.0;
+    }
+    let what = if reason == Reason::TargetEnded { "the target ended" } else { "the recording ended" };
+    let message = format!("{what} before a step had ended: the trace has none");
+    vec![Diagnostic::error(Code::NothingRecorded, message).hint("`profinfer check` shows where the probes are")]
+}

@@ -1,0 +1,94 @@
+/*
+ * toy [STEPS [OPERATORS [LANES]]] [word…]: runs the engine, then says what it did. Words, in the order of their doing:
+ *   wait       sleep until there is a line (or an end) on standard input
+ *   load=FILE  take the engine from this library, mapped now; else it is linked in, where it is (-DLINKED)
+ *   fork       a child process runs as many steps too; the parent waits for it
+ *   exec       start again by execv, without this word
+ *   sleep=MS   this long between two steps
+ *   forever    steps without an end
+ *   crash      a segmentation fault after the steps
+ *   exit=CODE  exit status
+ */
+#include "toy_engine.h"
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef int (*step_function)(struct toy_batch, int, int);
+
+static int steps = 10, operators = 6, lanes = 2, sleep_ms, forever;
+
+static void run(step_function step, const char *who)
+{
+	int done = 0;
+
+	for (; done < steps || forever; done++) {
+		struct toy_batch batch = { .tokens = done ? 1 : 8 };
+
+		if (step(batch, operators, lanes))
+			exit(99);
+		if (sleep_ms)
+			usleep(sleep_ms * 1000);
+	}
+	printf("%s %d steps %d graphs %d operators\n", who, done, done, done * operators * lanes);
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	int *numbers[] = { &steps, &operators, &lanes };
+	int status = 0, crash = 0, forks = 0, at = 0;
+#ifdef LINKED
+	step_function step = toy_step;
+#else
+	step_function step = NULL;
+#endif
+
+	for (int i = 1; i < argc; i++) {
+		char *word = argv[i];
+
+		if (*word >= '0' && *word <= '9' && at < 3) {
+			*numbers[at++] = atoi(word);
+		} else if (!strcmp(word, "wait")) {
+			getchar();
+		} else if (!strncmp(word, "load=", 5)) {
+			void *library = dlopen(word + 5, RTLD_NOW);
+
+			step = library ? (step_function)dlsym(library, "toy_step") : NULL;
+		} else if (!strcmp(word, "fork")) {
+			forks = 1;
+		} else if (!strcmp(word, "exec")) {
+			memmove(&argv[i], &argv[i + 1], (argc - i) * sizeof(*argv));
+			execv("/proc/self/exe", argv);
+		} else if (!strncmp(word, "sleep=", 6)) {
+			sleep_ms = atoi(word + 6);
+		} else if (!strcmp(word, "forever")) {
+			forever = 1;
+		} else if (!strcmp(word, "crash")) {
+			crash = 1;
+		} else if (!strncmp(word, "exit=", 5)) {
+			status = atoi(word + 5);
+		}
+	}
+	if (!step) {
+		fprintf(stderr, "no engine: %s\n", dlerror());
+		return 98;
+	}
+	if (forks) {
+		pid_t child = fork();
+
+		if (!child) {
+			run(step, "child");
+			_exit(0);
+		}
+		waitpid(child, NULL, 0);
+	}
+	run(step, "parent");
+	if (crash)
+		raise(SIGSEGV);
+	return status;
+}
