@@ -24,7 +24,7 @@ fn main() {
     }
     let sizes: Vec<u64> = arguments.iter().filter_map(|argument| argument.parse().ok()).collect();
     let sizes = if sizes.is_empty() { vec![1_000_000, 10_000_000] } else { sizes };
-    println!("{:>10} {:>8} {:>12} {:>9}", "spans", "steps", "spans/s", "peak MB");
+    println!("{:>10} {:>8} {:>12} {:>12} {:>9}", "spans", "steps", "spans/s", "spans/cpu s", "peak MB");
     for spans in sizes {
         let file = tempfile::NamedTempFile::new().unwrap();
         write(file.as_file(), spans);
@@ -141,6 +141,12 @@ impl Model {
         ];
         records.push("operator", 4000 + thread, (start, now), &fields);
     }
+}
+
+/// The time this process had a processor, which other processes do not stretch; 0 where the system does not say.
+fn cpu_ns() -> u64 {
+    let schedstat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    schedstat.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
 }
 
 /// The most memory this process had so far; 0 where the system does not say.

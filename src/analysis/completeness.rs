@@ -122,18 +122,20 @@ impl Lost {
 
 fn notes(findings: &Findings, statistics: &Statistics) -> Vec<String> {
     let mut notes = Vec::new();
-    let mut note = |count: u64, text: &dyn Fn(&str) -> String| {
+    let mut note = |count: u64, thing: &str, text: &str| {
         if count > 0 {
-            notes.push(text(&group_digits(count)));
+            notes.push(format!("{} {text}", counted(count, thing)));
         }
     };
-    note(findings.ambiguous, &|n| format!("{n} operators could be of several graphs; they are counted with one."));
-    note(findings.forced, &|n| format!("{n} steps were finished while a thread's last operator was still open."));
-    note(findings.loops, &|n| format!("{n} step spans contain other steps and were left out."));
-    note(statistics.loose_left_out(), &|n| format!("{n} parts without steps were left out: records were lost there."));
-    note(statistics.experts_left_out(), &|n| {
-        format!("{n} activations of experts are in no table: there are too many.")
-    });
+    note(
+        findings.ambiguous,
+        "operator",
+        "whose graph could not be told, several being open: counted with one of them.",
+    );
+    note(findings.forced, "step", "finished while a thread's last operator was still open.");
+    note(findings.loops, "step span", "around many other steps: left out.");
+    note(statistics.loose_with_losses(), "part", "outside steps with lost records: numbers are too low there.");
+    note(statistics.experts_left_out(), "choice", "of experts in no table: there are too many experts.");
     notes
 }
 

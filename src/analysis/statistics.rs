@@ -181,10 +181,10 @@ impl Visitor for Statistics {
             self.steps.push(StepRow { number, phase, pid, tid, start, end, tokens, complete });
         }
         self.saw_graphs |= !step.graphs.is_empty();
-        if !step.complete {
-            self.incomplete_loose += u64::from(phase == Phase::Outside);
+        if !step.complete && phase != Phase::Outside {
             return;
         }
+        self.incomplete_loose += u64::from(!step.complete);
         self.add_operators(step, phase);
         self.add_lanes(step, phase);
         self.add_phase(step, phase);
@@ -236,7 +236,7 @@ impl Statistics {
         }
         for (number, lane) in step.lane_numbers.iter().zip(lanes) {
             let total = self.lanes.entry((phase, *number)).or_default();
-            total.step_time = total.step_time.saturating_add(step.duration());
+            total.step_time = total.step_time.saturating_add(time_of(step, phase));
             total.work = total.work.saturating_add(lane.work);
             total.waiting = total.waiting.saturating_add(lane.waiting);
             total.shares += lane.shares;
@@ -250,12 +250,7 @@ impl Statistics {
         let sum = |of: fn(&super::step::Operator) -> u64| step.operators.iter().map(of).fold(0, u64::saturating_add);
         let (work, waiting) = (sum(|o| o.work), sum(|o| o.waiting));
         let busy = work.saturating_add(waiting);
-        // What lies between loose events says nothing: only graphs, or operators, are their time.
-        let time = match (phase, step.in_graphs) {
-            (Phase::Outside, 0) => busy / lanes,
-            (Phase::Outside, in_graphs) => in_graphs,
-            _ => step.duration(),
-        };
+        let time = time_of(step, phase);
         let lane_time = time.saturating_mul(lanes);
         let outside_graphs =
             if self.saw_graphs { time.saturating_sub(step.in_graphs).saturating_mul(lanes) } else { 0 };
@@ -301,8 +296,9 @@ impl Statistics {
         self.steps.iter().filter(|s| !s.complete).count() as u64
     }
 
-    /// Parts of the trace without steps that were left out because records were lost.
-    pub fn loose_left_out(&self) -> u64 {
+    /// Parts of the trace without steps of which records were lost. There is no other part to take instead, so they
+    /// are counted.
+    pub fn loose_with_losses(&self) -> u64 {
         self.incomplete_loose
     }
 
@@ -355,5 +351,17 @@ impl Statistics {
     pub fn step_times(&self, phase: Phase) -> Distribution {
         let complete = self.steps.iter().filter(|s| s.complete && s.phase == phase);
         Distribution::of(complete.map(StepRow::duration).collect())
+    }
+}
+
+/// A step's duration. What lies between events outside steps says nothing: only graphs, or operators, are their time.
+fn time_of(step: &Step, phase: Phase) -> u64 {
+    match (phase, step.in_graphs) {
+        (Phase::Outside, 0) => {
+            let busy = step.operators.iter().map(|o| o.work.saturating_add(o.waiting)).fold(0, u64::saturating_add);
+            busy / step.lane_numbers.len().max(1) as u64
+        }
+        (Phase::Outside, in_graphs) => in_graphs,
+        _ => step.duration(),
     }
 }

@@ -63,6 +63,7 @@ fn matches(base: Box<Expr>, pattern: &str) -> Box<Expr> {
     e(ExprKind::Matches { base, pattern: at(pattern.into()) })
 }
 
+#[allow(clippy::boxed_local)] // The makers above give boxes.
 fn eval(expr: Box<Expr>) -> Option<Value> {
     Formula::new(*expr).unwrap().eval(&Fields)
 }
