@@ -119,7 +119,7 @@ fn module(file: &SourceFile) -> &str {
 fn crates_are_named_only_where_they_belong() {
     let mut rule = Rule::new();
     for (name, places) in CRATES {
-        let pattern = Regex::new(&format!(r"(^|[^:\w])(::)?{name}(::|;| as )|\bextern crate {name}\b")).unwrap();
+        let pattern = Regex::new(&format!(r"(^|[^:\w])(::)?{name}::|\b(use|extern crate) (::)?{name}\b")).unwrap();
         let elsewhere = |file: &&SourceFile| !is_in(file, places);
         for file in sources().iter().filter(elsewhere) {
             rule.must_not_match(file, &shipped_code(file), &pattern);

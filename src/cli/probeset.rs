@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// A probeset and which of its probes are wanted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProbesetArguments {
-    /// A probeset file, or the name of a shipped probeset such as `llama`
+    /// A probeset file, or the name of a shipped one
     pub(crate) spec: PathBuf,
     /// How much is recorded
     #[arg(long, value_enum, default_value_t = LevelArgument::Operator)]

@@ -63,7 +63,7 @@ pub fn cannot_write(path: &Path, error: &io::Error) -> Diagnostic {
     Diagnostic::error(Code::CannotWrite, format!("cannot write {}: {error}", path.display())).hint(hint)
 }
 
-/// `llama-20261121-015612.pfi`, in the current folder; the time is UTC.
+/// `toy-20261121-015612.pfi`, in the current folder; the time is UTC.
 pub fn default_path(probeset: &str) -> PathBuf {
     PathBuf::from(format!("{probeset}-{}.pfi", stamp(wall_ns() / 1_000_000_000)))
 }

@@ -1,0 +1,250 @@
+//! Every command that the documents show is run, as it stands there.
+//!
+//! A block that starts with ```` ```console ```` is one session of a shell: lines that start with `$ ` are commands,
+//! each of which must succeed; the lines after one are what it prints, of which numbers, units and spacing may differ,
+//! and `…` stands for any lines. A page's blocks run one after the other in one folder, which looks like a clone, and
+//! has `app.py`, a program that uses an engine, and `run.pfi`, a trace.
+//!
+//! ```` ```console root ```` needs root and the engine; ```` ```console no-run: REASON ```` is not run. Any other
+//! block, and text without a block, shows no commands: `commands_are_shown_in_blocks_that_are_run` keeps that.
+
+// The functions around the tests are tests too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod source;
+
+use regex::Regex;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+
+/// What a session of a shell needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    Root,
+    NotToRun,
+}
+
+/// One command, and the lines it is said to print.
+#[derive(Debug)]
+struct Shown {
+    command: String,
+    output: Vec<String>,
+}
+
+/// One block.
+#[derive(Debug)]
+struct Session {
+    page: String,
+    line: usize,
+    needs: Needs,
+    shown: Vec<Shown>,
+}
+
+/// Pages with commands: those of the package's folder and of `docs/`.
+fn pages() -> Vec<(String, String)> {
+    let mut paths: Vec<PathBuf> = ["", "docs", "docs/decisions"]
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(source::root().join(folder)).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect();
+    paths.sort();
+    let name = |path: &Path| path.strip_prefix(source::root()).unwrap().display().to_string();
+    paths.iter().map(|path| (name(path), std::fs::read_to_string(path).unwrap())).collect()
+}
+
+fn sessions(page: &str, text: &str) -> Vec<Session> {
+    let mut sessions = Vec::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((number, line)) = lines.next() {
+        let Some(marks) = line.strip_prefix("```") else { continue };
+        let block = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```");
+        let needs = match marks.split_once(' ').unwrap_or((marks, "")) {
+            ("console", "") => Needs::Nothing,
+            ("console", "root") => Needs::Root,
+            ("console", reason) if reason.starts_with("no-run: ") => Needs::NotToRun,
+            ("console", other) => panic!("{page}:{}: what is `{other}`?", number + 1),
+            _ => {
+                block.for_each(drop);
+                continue;
+            }
+        };
+        sessions.push(Session { page: page.to_owned(), line: number + 1, needs, shown: commands(block) });
+    }
+    sessions
+}
+
+fn commands<'a>(block: impl Iterator<Item = &'a str>) -> Vec<Shown> {
+    let mut shown: Vec<Shown> = Vec::new();
+    for line in block {
+        match (line.strip_prefix("$ "), shown.last_mut()) {
+            (Some(command), _) => shown.push(Shown { command: command.to_owned(), output: Vec::new() }),
+            (None, Some(last)) if last.command.ends_with('\\') => {
+                last.command.push('\n');
+                last.command.push_str(line);
+            }
+            (None, Some(last)) if !line.trim().is_empty() => last.output.push(line.to_owned()),
+            (None, _) => {}
+        }
+    }
+    shown
+}
+
+/// A line without what differs from run to run: numbers with their units, times of day, and the widths of columns.
+fn gist(line: &str) -> String {
+    static NUMBER: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"<?\b\d[\d.,:]*\s?(ns|µs|ms|s|min|h|%|[kMG]?B)?(\s|\b|$)").unwrap());
+    let line = NUMBER.replace_all(line, "# ");
+    line.split(|c: char| c.is_whitespace() || c == '#').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether the lines are in the output, in their order; one after another unless a line `…` is between them.
+fn contains(output: &str, lines: &[String]) -> Result<(), String> {
+    let output: Vec<String> = output.lines().map(gist).filter(|line| !line.is_empty()).collect();
+    let mut rest = output.as_slice();
+    let mut anywhere = true;
+    for line in lines {
+        if line.trim() == "…" {
+            anywhere = true;
+            continue;
+        }
+        let line = gist(line);
+        let found = rest.iter().position(|printed| *printed == line).filter(|at| anywhere || *at == 0);
+        rest = &rest[found.ok_or(line)? + 1..];
+        anywhere = false;
+    }
+    Ok(())
+}
+
+/// A folder that a page's sessions run in.
+struct Place {
+    folder: tempfile::TempDir,
+    path: String,
+}
+
+impl Place {
+    fn new(python: Option<&Path>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["scripts", "tests", "probesets", "docs"] {
+            symlink(source::root().join(name), folder.path().join(name)).unwrap();
+        }
+        std::fs::copy(source::root().join("tests/traces/v1/llama.pfi"), folder.path().join("run.pfi")).unwrap();
+        let programs = Path::new(env!("CARGO_BIN_EXE_profinfer")).parent();
+        let path = std::env::var("PATH").unwrap();
+        let folders = programs.into_iter().chain(python.and_then(Path::parent)).map(Path::to_path_buf);
+        let path = std::env::join_paths(folders.chain(std::env::split_paths(&path))).unwrap();
+        Self { folder, path: path.into_string().unwrap() }
+    }
+
+    /// The program that the pages profile: the engine on a small model.
+    fn with_app(self, cache: &Path) -> Self {
+        let run = source::root().join("tests/engines/run_xllamacpp.py");
+        let model = cache.join("models/tiny-dense.gguf");
+        let app = format!(
+            "import os, sys\nos.execv(sys.executable, [sys.executable, {run:?}, '--model', {model:?}, '--tokens', '2000'])\n"
+        );
+        std::fs::write(self.folder.path().join("app.py"), app).unwrap();
+        self
+    }
+
+    fn run(&self, session: &Session) -> Result<(), String> {
+        const MARK: &str = "<next command>";
+        let script: String = session.shown.iter().map(|shown| format!("echo '{MARK}'\n{}\n", shown.command)).collect();
+        let output = Command::new("bash")
+            .args(["-c", &format!("exec 2>&1\nset -e\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}")])
+            .current_dir(self.folder.path())
+            .env("PATH", &self.path)
+            .env("NO_COLOR", "1")
+            .env("COLUMNS", "120")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let place = format!("{}:{}", session.page, session.line);
+        if !output.status.success() {
+            return Err(format!("{place}: {}\n{text}", output.status));
+        }
+        for (shown, printed) in session.shown.iter().zip(text.split(MARK).skip(1)) {
+            contains(printed, &shown.output)
+                .map_err(|line| format!("{place}: `{}` does not print `{line}`, but\n{printed}", shown.command))?;
+        }
+        Ok(())
+    }
+}
+
+fn run_all(needs: Needs, place: impl Fn() -> Place) {
+    let mut failures = Vec::new();
+    for (page, text) in pages() {
+        let sessions: Vec<Session> =
+            sessions(&page, &text).into_iter().filter(|session| session.needs == needs).collect();
+        if !sessions.is_empty() {
+            let place = place();
+            failures.extend(sessions.iter().filter_map(|session| place.run(session).err()));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn what_the_pages_show_works() {
+    run_all(Needs::Nothing, || Place::new(None));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn what_the_pages_show_of_recording_works() {
+    let output = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).current_dir(source::root()).output().expect(program);
+        assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let python = PathBuf::from(output("tests/engines/install_wheel.sh", &[]));
+    // The cache is where the environment is: CACHE/engines/ENVIRONMENT/bin/python.
+    let cache = python.ancestors().nth(4).unwrap();
+    let models = cache.join("models");
+    output(python.to_str().unwrap(), &["tests/engines/make_models.py", models.to_str().unwrap(), "tiny-dense"]);
+    run_all(Needs::Root, || Place::new(Some(&python)).with_app(cache));
+}
+
+#[test]
+fn commands_are_shown_in_blocks_that_are_run() {
+    let stray = Regex::new(r"^\s*\$ ").unwrap();
+    for (page, text) in pages() {
+        let mut in_session = false;
+        for (number, line) in text.lines().enumerate() {
+            if let Some(marks) = line.strip_prefix("```") {
+                in_session = marks.starts_with("console");
+            }
+            assert!(in_session || !stray.is_match(line), "{page}:{}: a command outside of ```console", number + 1);
+        }
+    }
+}
+
+#[test]
+fn printed_lines_are_compared_without_their_numbers() {
+    let printed = "Complete: 65 steps, 24,063 records, nothing lost.\n\n  decode  63   361  2.64 ms  <0.1 %\nend\n";
+    let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+    assert_eq!(contains(printed, &lines(&["Complete: 2 steps, 7 records, nothing lost.", "…", "end"])), Ok(()));
+    assert_eq!(contains(printed, &lines(&["decode 1 1,000 3 s 1.5 %", "end"])), Ok(()));
+    assert!(contains(printed, &lines(&["Incomplete: 2 steps"])).is_err());
+    assert!(
+        contains(printed, &lines(&["Complete: 2 steps, 7 records, nothing lost.", "end"])).is_err(),
+        "not adjacent"
+    );
+}
+
+#[test]
+fn blocks_are_read_with_what_they_need() {
+    let text = "```console\n$ a \\\n  b\nout\n$ c\n```\n```yaml\n$ no\n```\n```console root\n$ d\n```\n```console no-run: why\n$ e\n```";
+    let found = sessions("page.md", text);
+    let needs: Vec<Needs> = found.iter().map(|session| session.needs).collect();
+    assert_eq!(needs, [Needs::Nothing, Needs::Root, Needs::NotToRun]);
+    assert_eq!(found[0].shown.len(), 2);
+    assert_eq!(
+        (found[0].shown[0].command.as_str(), found[0].shown[0].output.as_slice()),
+        ("a \\\n  b", &["out".to_owned()][..])
+    );
+}
