@@ -56,7 +56,12 @@ fn read(path: &Path) {
     let time = start.elapsed();
     let spans = timeline.findings().operator_spans;
     let steps = report.completeness.steps;
-    println!("{spans:>10} {steps:>8} {:>12.0} {:>9.1}", spans as f64 / time.as_secs_f64(), peak_bytes() as f64 / 1e6);
+    println!(
+        "{spans:>10} {steps:>8} {:>12.0} {:>12.0} {:>9.1}",
+        spans as f64 / time.as_secs_f64(),
+        spans as f64 * 1e9 / cpu_ns() as f64,
+        peak_bytes() as f64 / 1e6
+    );
     if std::env::var_os("SHOW").is_some() {
         println!("{text}");
     }
