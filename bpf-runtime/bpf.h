@@ -44,8 +44,18 @@ struct bpf_pidns_info {
 };
 
 /* Kernel types: only what is read, found by BTF at load whatever the kernel's layout. */
+struct ns_common {
+	unsigned int inum;
+} __kernel_type;
+
+struct pid_namespace {
+	struct ns_common ns;
+} __kernel_type;
+
+/* Whole: an array of it is stepped through with its size. */
 struct upid {
 	int nr;
+	struct pid_namespace *ns;
 } __kernel_type;
 
 struct pid {

@@ -88,7 +88,7 @@ static __always_inline _Bool pf_wanted(void)
 
 struct pf_control_record {
 	struct pf_header header;
-	__u64 pid; /* as the initial namespace numbers it */
+	__u64 pid; /* as the recorder's namespace numbers it */
 };
 
 static __always_inline void pf_control(enum pf_control type, __u32 tid, __u32 pid)

@@ -84,6 +84,29 @@ SEC("tp_btf/sched_process_fork") int pf_fork(__u64 *arguments)
 }
 
 #define PF_SIGSTOP 19
+/* Pid namespaces around a process that are looked through. */
+#define PF_NAMESPACES 8
+
+/* The recorder's own pid namespace. */
+const volatile __u64 pf_recorder_ino;
+
+/* A process's number as the recorder knows it; 0 where it knows none. */
+static __always_inline __u32 pf_number_for_recorder(struct task_struct *task)
+{
+	struct pid *pid = task->group_leader->thread_pid;
+	struct upid number;
+	unsigned int inode;
+
+	for (int level = 0; pid && level < PF_NAMESPACES; level++) {
+		if (bpf_probe_read_kernel(&number, sizeof(number), &pid->numbers[level]))
+			break;
+		if (bpf_probe_read_kernel(&inode, sizeof(inode), &number.ns->ns.inum))
+			break;
+		if (inode == pf_recorder_ino)
+			return number.nr;
+	}
+	return 0;
+}
 
 /*
  * Stops the process until the recorder has looked at what it has mapped. The thread itself gets the signal, so that
@@ -91,14 +114,18 @@ SEC("tp_btf/sched_process_fork") int pf_fork(__u64 *arguments)
  */
 static __always_inline void pf_stop(struct pf_thread *thread, enum pf_control type)
 {
-	struct pf_control_record *record = bpf_ringbuf_reserve(&pf_ring, sizeof(*record), 0);
+	__u32 number = pf_number_for_recorder(bpf_get_current_task_btf());
+	struct pf_control_record *record;
 
+	if (!number)
+		return; /* nobody would let it run on */
+	record = bpf_ringbuf_reserve(&pf_ring, sizeof(*record), 0);
 	if (!record) {
 		pf_lose(PF_THREAD, PF_RING_FULL);
-		return; /* nobody would let it run on */
+		return;
 	}
 	pf_start(record, type, PF_NO_SITE, thread->tid, bpf_ktime_get_ns());
-	record->pid = thread->pid;
+	record->pid = number;
 	bpf_send_signal_thread(PF_SIGSTOP);
 	bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
 }

@@ -355,6 +355,21 @@ fn a_killed_recorder_leaves_a_readable_trace_and_an_unharmed_target() {
 
 #[test]
 #[ignore = "needs root"]
+fn calls_that_are_open_at_the_end_are_counted() {
+    let run = Run::new();
+    let mut target = launch(&[&toys().linked(), "1", "60", "1", "forever"]);
+    let output = run.record(&["--duration", "300ms", "-p", &target.id().to_string()]);
+    target.kill().unwrap();
+    target.wait().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let trace = run.read();
+    assert!(trace.count("step") > 10);
+    let open = trace.meta.losses.iter().find(|loss| loss.record == "graph").expect("an open graph");
+    assert_eq!((open.kind, open.count), (LossKind::StillOpen, 1), "its time is nearly all in graphs");
+}
+
+#[test]
+#[ignore = "needs root"]
 fn a_full_ring_is_accounted_for() {
     let run = Run::new();
     let mut target = launch(&[&toys().linked(), "400", "60", "1", "wait"]);
@@ -410,6 +425,14 @@ fn pid_namespaces_are_no_obstacle() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(run.read().work(), [10, 10, 80]);
     run.read().assert_whole();
+    // Its children too: the programs say numbers that mean nothing here.
+    let run = Run::new();
+    let script = format!("{} 6 4 2 {} & wait", toys().late(), toys().load());
+    let mut command = Command::new("unshare");
+    command.args(["-p", "-f", "--mount-proc", env!("CARGO_BIN_EXE_profinfer"), "record", PROBESET, "-o"]);
+    let output = command.arg(run.trace()).args(["--follow-forks", "--", "sh", "-c", &script]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(run.read().work(), [6, 6, 48]);
     // The target alone, as process 1 of its namespace.
     let run = Run::new();
     let toy = [&toys().late(), "10", "4", "2", "wait", &toys().load()];

@@ -24,7 +24,7 @@ const CONTROL: u16 = 0xff00;
 /// What the programs tell the recorder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Control {
-    /// A process (number in the initial pid namespace) has mapped a library, and is stopped.
+    /// A process (its number in the recorder's pid namespace) has mapped a library, and is stopped.
     Mapped(u32),
     /// A process runs a new program, and is stopped before its first instruction.
     Executed(u32),

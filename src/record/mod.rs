@@ -56,7 +56,7 @@ pub struct Options {
     pub selection: Selection,
     /// The first and the last step to record, counted from 1; all, where left out.
     pub steps: Option<(u64, u64)>,
-    /// When to end at the latest.
+    /// When to end at the latest: from the command's start, or from when a running process is attached to.
     pub duration: Option<Duration>,
     /// The target's children too.
     pub follow_forks: bool,
@@ -227,11 +227,13 @@ pub fn host_arch() -> Result<Arch, Diagnostic> {
 fn constants(pid: i32, options: &Options) -> Result<BTreeMap<String, u64>, Diagnostic> {
     let namespace =
         PidNamespace::of(pid.cast_unsigned()).map_err(|error| unexpected("reading its namespace", &error))?;
+    let own = PidNamespace::of(std::process::id()).map_err(|error| unexpected("reading our own namespace", &error))?;
     let (first, last) = options.steps.unwrap_or((0, u64::MAX));
     let constants = [
         ("pf_ns_dev", namespace.device),
         ("pf_ns_ino", namespace.inode),
         ("pf_ns_pid", u64::from(namespace.pid)),
+        ("pf_recorder_ino", own.inode),
         ("pf_follow_forks", u64::from(options.follow_forks)),
         ("pf_first_step", first),
         ("pf_last_step", last),

@@ -110,7 +110,10 @@ impl Stopped {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        let _ = kill(Pid::from_raw(self.pid), Signal::SIGCONT);
+        // 0 and negative numbers would be whole groups.
+        if self.pid > 0 {
+            let _ = kill(Pid::from_raw(self.pid), Signal::SIGCONT);
+        }
     }
 }
 

@@ -24,8 +24,6 @@ const FLUSH: Duration = Duration::from_secs(1);
 const LIVE: Duration = Duration::from_millis(250);
 /// How long a target that was interrupted has, to end within the trace.
 const GRACE: Duration = Duration::from_millis(500);
-/// The initial pid namespace's inode, which is fixed in the kernel.
-const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// Why a recording ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +73,7 @@ impl Recording<'_> {
         if !self.process.launched() {
             // It runs already, and nothing else will say so.
             self.modules.look(self.process.pid(), true, &mut self.session, &self.consumer)?;
+            self.started = Instant::now();
         }
         let (mut flushed, mut shown) = (Instant::now(), Instant::now());
         loop {
@@ -112,52 +111,36 @@ impl Recording<'_> {
         match control {
             Control::LastStep => return Ok(Some(Reason::LastStep)),
             Control::WriteFailed => return Ok(Some(Reason::WriteFailed)),
-            Control::Mapped(pid) => self.look_at_stopped(pid, false)?,
-            Control::Executed(pid) => self.look_at_stopped(pid, true)?,
+            Control::Mapped(pid) => self.look_at(&Stopped::new(pid.cast_signed()), false)?,
+            Control::Executed(pid) => self.look_at(&Stopped::new(pid.cast_signed()), true)?,
         }
         Ok(None)
     }
 
     /// Attaches to what a stopped process has mapped, and lets it run on.
-    fn look_at_stopped(&mut self, said: u32, anew: bool) -> Result<(), Diagnostics> {
-        for stopped in self.stopped(said) {
-            let sites = self.modules.site_count();
-            match self.modules.look(stopped.pid(), anew, &mut self.session, &self.consumer) {
-                Ok(()) => {}
-                // It ended while it was looked at: nothing of it can be missed any more.
-                Err(problems) if state(stopped.pid()).is_none_or(|state| state == 'Z') => drop(problems),
-                // What was recorded so far is worth more than what a late library could add.
-                Err(problems) if self.consumer.counts().steps.load(Ordering::Relaxed) > 0 => {
-                    self.modules.add_problems(problems);
-                }
-                Err(problems) => {
-                    if self.process.launched() {
-                        // Before it runs on: its user wanted it recorded, not run.
-                        self.process.signal(Signal::SIGKILL);
-                    }
-                    return Err(problems);
-                }
+    fn look_at(&mut self, stopped: &Stopped, anew: bool) -> Result<(), Diagnostics> {
+        let sites = self.modules.site_count();
+        match self.modules.look(stopped.pid(), anew, &mut self.session, &self.consumer) {
+            Ok(()) => {}
+            // It ended while it was looked at: nothing of it can be missed any more.
+            Err(problems) if state(stopped.pid()).is_none_or(|state| state == 'Z') => drop(problems),
+            // What was recorded so far is worth more than what a late library could add.
+            Err(problems) if self.consumer.counts().steps.load(Ordering::Relaxed) > 0 => {
+                self.modules.add_problems(problems);
             }
-            let new = self.modules.site_count() - sites;
-            if new > 0 {
-                self.consumer.notice(format!("attached {new} more sites in process {}", stopped.pid()));
+            Err(problems) => {
+                if self.process.launched() {
+                    // Before it runs on: its user wanted it recorded, not run.
+                    self.process.signal(Signal::SIGKILL);
+                }
+                return Err(problems);
             }
+        }
+        let new = self.modules.site_count() - sites;
+        if new > 0 {
+            self.consumer.notice(format!("attached {new} more sites in process {}", stopped.pid()));
         }
         Ok(())
-    }
-
-    /// The process that says it is stopped, by our number. The programs know the initial namespace's number only; where
-    /// we live in another, it is one of the family that is stopped.
-    fn stopped(&self, said: u32) -> Vec<Stopped> {
-        let process = self.process.pid();
-        if !self.options.follow_forks {
-            return vec![Stopped::new(process)];
-        }
-        let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-        if namespace.as_os_str() == INITIAL_PID_NAMESPACE {
-            return vec![Stopped::new(said.cast_signed())];
-        }
-        family(process).into_iter().filter(|pid| state(*pid) == Some('T')).map(Stopped::new).collect()
     }
 
     fn take_signal(&self) -> Option<Signal> {
@@ -203,12 +186,12 @@ impl Recording<'_> {
     /// Detaches, lets the target run, and closes the trace.
     fn close(mut self, reason: Reason, ending: Option<Ending>) -> Result<Summary, Diagnostics> {
         self.session.disable();
-        let time = clock::monotonic_ns();
+        let (time, elapsed) = (clock::monotonic_ns(), self.started.elapsed());
         let mut losses = self.still_open();
         self.session.detach();
         losses.extend(self.losses());
         let finished = self.consumer.stop();
-        release_all(finished.unanswered(), &self.process, self.options.follow_forks);
+        release_all(finished.unanswered());
         drop(self.guardian);
         let mut problems = self.modules.take_problems();
         let counts = std::sync::Arc::clone(&finished.counts);
@@ -238,7 +221,7 @@ impl Recording<'_> {
             steps,
             events: counts.events.load(Ordering::Relaxed),
             losses,
-            elapsed: self.started.elapsed(),
+            elapsed,
             ending,
             problems,
             target: self.process,
@@ -247,11 +230,11 @@ impl Recording<'_> {
 }
 
 /// Continues every process that was stopped for an answer that will not come.
-fn release_all(unanswered: impl Iterator<Item = Control>, process: &TargetProcess, follow_forks: bool) {
-    let stopped = unanswered.filter(|control| matches!(control, Control::Mapped(_) | Control::Executed(_))).count();
-    if stopped > 0 {
-        let others = if follow_forks { family(process.pid()) } else { vec![process.pid()] };
-        others.into_iter().map(Stopped::new).for_each(drop);
+fn release_all(unanswered: impl Iterator<Item = Control>) {
+    for control in unanswered {
+        if let Control::Mapped(pid) | Control::Executed(pid) = control {
+            drop(Stopped::new(pid.cast_signed()));
+        }
     }
 }
 
