@@ -3,10 +3,12 @@
 //!
 //! `cargo bench --bench startup -- PYTHON`, where PYTHON is the interpreter of the wheel's environment.
 
+use profinfer::trace::TraceReader;
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const ROUNDS: usize = 9;
 
@@ -22,12 +24,14 @@ fn main() {
     let trace = trace.to_str().expect("a plain path");
     println!("{ROUNDS} rounds each; median [least, most]; {}", library.display());
     let library = library.to_str().expect("a plain path");
-    measure("gen, no target", Cache::Warm, &["gen", "llama", "-o", "/dev/null"]);
-    measure("check the wheel, caches empty", Cache::Cold, &["check", "llama", "--target", library]);
-    measure("check the wheel, caches filled", Cache::Warm, &["check", "llama", "--target", library]);
+    measure("gen, no target", Cache::Warm, &["gen", "llama", "-o", "/dev/null"], &|_| None);
+    measure("check the wheel, caches empty", Cache::Cold, &["check", "llama", "--target", library], &|_| None);
+    measure("check the wheel, caches filled", Cache::Warm, &["check", "llama", "--target", library], &|_| None);
     let record = ["record", "llama", "-p", &pid, "--duration", "1ms", "-o", trace];
-    measure("attach, detach, close; caches empty", Cache::Cold, &record);
-    measure("attach, detach, close; caches filled", Cache::Warm, &record);
+    for (what, cache) in [("empty", Cache::Cold), ("filled", Cache::Warm)] {
+        measure(&format!("record up to attached, caches {what}"), cache, &record, &|started| attached(trace, started));
+        measure(&format!("record up to the end, caches {what}"), cache, &record, &|_| None);
+    }
     let _ = std::fs::remove_file(trace);
 }
 
@@ -68,24 +72,37 @@ enum Cache {
     Warm,
 }
 
-fn measure(what: &str, cache: Cache, arguments: &[&str]) {
+/// From a command's start to the trace's word that the sites are attached.
+fn attached(trace: &str, started: SystemTime) -> Option<Duration> {
+    let mut reader = TraceReader::new(File::open(trace).ok()?).ok()?;
+    while reader.next().is_some() {}
+    let meta = reader.meta();
+    let notice = meta.notices.iter().find(|notice| notice.text.starts_with("attached"))?;
+    let since_origin = notice.time.checked_sub(meta.origin.monotonic_ns)?;
+    let began = u64::try_from(started.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok()?;
+    Some(Duration::from_nanos(meta.origin.wall_clock_ns.checked_sub(began)? + since_origin))
+}
+
+/// Times a command as a whole, or up to what `up_to` finds in what it left behind.
+fn measure(what: &str, cache: Cache, arguments: &[&str], up_to: &dyn Fn(SystemTime) -> Option<Duration>) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = || {
         if cache == Cache::Cold {
             let _ = std::fs::remove_dir_all(folder.path());
         }
-        let started = Instant::now();
-        let status = Command::new(env!("CARGO_BIN_EXE_profinfer"))
+        let (started, at) = (Instant::now(), SystemTime::now());
+        let _status = Command::new(env!("CARGO_BIN_EXE_profinfer"))
             .args(arguments)
             .env("PROFINFER_CACHE", folder.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status()
             .expect("profinfer runs");
-        (started.elapsed(), status)
+        let whole = started.elapsed();
+        up_to(at).unwrap_or(whole)
     };
     run();
-    let mut times: Vec<Duration> = (0..ROUNDS).map(|_| run().0).collect();
+    let mut times: Vec<Duration> = (0..ROUNDS).map(|_| run()).collect();
     times.sort_unstable();
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     println!("{what:<40} {:>7.0} ms [{:.0}, {:.0}]", ms(times[ROUNDS / 2]), ms(times[0]), ms(times[ROUNDS - 1]));

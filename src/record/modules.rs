@@ -151,6 +151,7 @@ impl<'a> Modules<'a> {
             self.account_failures(path, &sites, &failed);
         }
         session.enable();
+        consumer.notice(format!("attached {} sites", sites.len()));
         Ok(())
     }
 
@@ -232,11 +233,6 @@ impl<'a> Modules<'a> {
     /// Whether any probe has a site.
     pub(super) fn any_site(&self) -> bool {
         self.sites > 0
-    }
-
-    /// Sites numbered so far.
-    pub(super) fn site_count(&self) -> u16 {
-        self.sites
     }
 
     /// What probes wait for: each problem of one that must have a site, and has none.

@@ -119,7 +119,6 @@ impl Recording<'_> {
 
     /// Attaches to what a stopped process has mapped, and lets it run on.
     fn look_at(&mut self, stopped: &Stopped, anew: bool) -> Result<(), Diagnostics> {
-        let sites = self.modules.site_count();
         match self.modules.look(stopped.pid(), anew, &mut self.session, &self.consumer) {
             Ok(()) => {}
             // It ended while it was looked at: nothing of it can be missed any more.
@@ -135,10 +134,6 @@ impl Recording<'_> {
                 }
                 return Err(problems);
             }
-        }
-        let new = self.modules.site_count() - sites;
-        if new > 0 {
-            self.consumer.notice(format!("attached {new} more sites in process {}", stopped.pid()));
         }
         Ok(())
     }
