@@ -7,6 +7,8 @@
 #   symbols  the same, but ggml-cpu keeps functions that are called only once, so
 #            that `ggml_compute_forward` is a symbol of its own. Nothing but
 #            libggml-cpu differs: the rest is taken from `shared`.
+#   plugins  backends are loaded with dlopen when the program runs, as in the
+#            releases for many processors. Only libllama is taken from `shared`.
 set -euo pipefail
 
 readonly package=llama-cpp-python version=0.3.36
@@ -33,7 +35,7 @@ readonly -a options=(
 
 usage() {
     cat <<'USAGE'
-usage: build_llama.sh shared|symbols
+usage: build_llama.sh shared|symbols|plugins
 
 Prints the folder of the finished engine; instant when it is built already.
   PROFINFER_CACHE  where to keep it (default: ~/.cache/profinfer, by XDG_CACHE_HOME)
@@ -47,6 +49,7 @@ case "${1-}" in
     -h | --help) usage; exit 0 ;;
     shared) config=shared keep_functions='' ;;
     symbols) config=symbols keep_functions=' -fno-inline-functions-called-once' ;;
+    plugins) config=plugins keep_functions='' ;;
     *) usage >&2; exit 2 ;;
 esac
 [ $# -eq 1 ] || { usage >&2; exit 2; }
@@ -84,7 +87,7 @@ if ! flock --nonblock 9; then
 fi
 
 # What `shared` has is built before the temporary folder is made: it is a build of its own.
-if [ "$config" = symbols ]; then
+if [ "$config" != shared ]; then
     shared=$("$0" shared 9>&-)
 fi
 work=$(mktemp -d "$cache/engines/.build-XXXXXX")
@@ -125,19 +128,20 @@ mkdir "$work/source"
 tar -xzf "$sdist" -C "$work/source" --strip-components=3 "llama_cpp_python-$version/vendor/llama.cpp"
 
 case "$config" in
-    shared) target=llama ;;
-    symbols) target=ggml-cpu ;;
+    shared) targets=(llama) variant=() ;;
+    symbols) targets=(ggml-cpu) variant=() ;;
+    plugins) targets=(ggml ggml-cpu) variant=(-DGGML_BACKEND_DL=ON) ;;
 esac
 # The temporary folder's name must not get into the debug information: the same
 # source gives the same build-id.
 flags="-ffile-prefix-map=$work=/llama.cpp$keep_functions"
-say "compiling '$target' for '$config' with $jobs jobs (minutes)"
+say "compiling '${targets[*]}' for '$config' with $jobs jobs (minutes)"
 {
     # GIT_DIR: ggml asks git for its commit, and must not be given that of a
     # repository that the cache happens to lie in.
-    GIT_DIR=/dev/null cmake -S "$work/source" -B "$work/build" -G Ninja "${options[@]}" \
+    GIT_DIR=/dev/null cmake -S "$work/source" -B "$work/build" -G Ninja "${options[@]}" "${variant[@]}" \
         -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" &&
-        nice -n 5 cmake --build "$work/build" --parallel "$jobs" --target "$target"
+        nice -n 5 cmake --build "$work/build" --parallel "$jobs" --target "${targets[@]}"
 } >"$work/log" 2>&1 9>&- || {
     tail -n 30 "$work/log" >&2
     cp "$work/log" "$cache/engines/failed-$config.log"
@@ -146,13 +150,15 @@ say "compiling '$target' for '$config' with $jobs jobs (minutes)"
 
 # Only what is used at run time and to compile against: object files are pruned.
 mkdir -p "$work/engine/lib"
-if [ "$config" = symbols ]; then
-    cp -a "$shared/lib/." "$work/engine/lib/"
-    rm "$work"/engine/lib/libggml-cpu.so*
-    cp -a "$work"/build/bin/libggml-cpu.so* "$work/engine/lib/"
-else
-    cp -a "$work"/build/bin/*.so* "$work/engine/lib/"
-fi
+case "$config" in
+    shared) ;;
+    symbols) cp -a "$shared/lib/." "$work/engine/lib/" && rm "$work"/engine/lib/libggml-cpu.so* ;;
+    plugins) cp -a "$shared"/lib/libllama.so* "$work/engine/lib/" ;;
+esac
+for built in "$work"/build/bin/*.so*; do
+    # `symbols` has libggml-base built as well, but no more than libggml-cpu differs.
+    [ "$config" = symbols ] && [[ "$built" != */libggml-cpu.so* ]] || cp -a "$built" "$work/engine/lib/"
+done
 cp -r "$work/source/include" "$work/engine/include"
 cp -r "$work/source/ggml/include/." "$work/engine/include/"
 rm -rf "$engine"

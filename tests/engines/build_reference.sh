@@ -21,7 +21,7 @@ if [ ! -e "$program" ]; then
     # $ORIGIN is the dynamic linker's word, not the shell's.
     # shellcheck disable=SC2016
     g++ -std=c++17 -O2 -g -Wall -Wextra -I "$engine/include" "$here/reference.cpp" -o "$unfinished" \
-        -L "$engine/lib" -lllama -lggml -lggml-cpu -lggml-base -Wl,-rpath,'$ORIGIN/lib' -Wl,-rpath-link,"$engine/lib"
+        -L "$engine/lib" -lllama -lggml -lggml-base -Wl,-rpath,'$ORIGIN/lib' -Wl,-rpath-link,"$engine/lib"
     chmod 755 "$unfinished"
     mv "$unfinished" "$program"
 fi

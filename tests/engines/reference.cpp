@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <vector>
 
 #include "ggml-backend.h"
@@ -102,6 +103,16 @@ static bool on_node(ggml_tensor * t, bool ask, void * user) {
     return true;
 }
 
+// A function of the CPU backend, which may be a plug-in that this program is not linked with.
+template <typename Function>
+static Function of_cpu(ggml_backend_dev_t cpu, const char * name) {
+    auto function = (Function) ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(cpu), name);
+    if (function == nullptr) {
+        fail(std::string("the CPU backend has no ") + name);
+    }
+    return function;
+}
+
 int main(int argc, char ** argv) {
     const Options options = parse(argc, argv);
 
@@ -113,6 +124,15 @@ int main(int argc, char ** argv) {
         },
         nullptr);
     llama_backend_init();
+    if (ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) == nullptr) {
+        // A build with backends as plug-ins has none until they are loaded.
+        const auto libraries = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "lib";
+        ggml_backend_load_all_from_path(libraries.c_str());
+    }
+    ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    if (cpu == nullptr) {
+        fail("the engine has no CPU backend");
+    }
 
     llama_model_params model_params = llama_model_default_params();
     model_params.n_gpu_layers = 0;
@@ -125,8 +145,8 @@ int main(int argc, char ** argv) {
     Observer observer{ { [](const ggml_tensor * t) { return ggml_op_name(t->op); },
                          [](const ggml_tensor * t) { return ggml_type_name(t->type); } },
                        options.experts,
-                       // This program is linked with the CPU backend only.
-                       ggml_backend_dev_name(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)) };
+                       // There is no other backend.
+                       ggml_backend_dev_name(cpu) };
 
     llama_context_params params = llama_context_default_params();
     params.n_ctx = options.prompt + options.tokens;
@@ -147,7 +167,7 @@ int main(int argc, char ** argv) {
     ggml_threadpool * workers = nullptr;
     if (options.keep_workers) {
         ggml_threadpool_params pool = ggml_threadpool_params_default(options.threads);
-        workers = ggml_threadpool_new(&pool);
+        workers = of_cpu<decltype(&ggml_threadpool_new)>(cpu, "ggml_threadpool_new")(&pool);
         llama_attach_threadpool(context, workers, workers);
     }
 
@@ -193,7 +213,7 @@ int main(int argc, char ** argv) {
 
     llama_free(context);
     if (workers != nullptr) {
-        ggml_threadpool_free(workers);
+        of_cpu<decltype(&ggml_threadpool_free)>(cpu, "ggml_threadpool_free")(workers);
     }
     llama_model_free(model);
     llama_backend_free();
