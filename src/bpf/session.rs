@@ -2,6 +2,7 @@
 //! constants that were known when it was needed, all on the same maps: a library mapped later brings a generation, and
 //! nothing that was recorded or remembered before is lost by it.
 
+use super::attacher::{At, Attacher, FailedSite, FileSite, Part};
 use super::features::{AttachMode, missing_privilege};
 use super::open_spans::OpenSpans;
 use super::variables::{Variable, variables};
@@ -11,7 +12,7 @@ use crate::plan::{Program, ProgramKind};
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{
     AsRawLibbpf, Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramAttachType,
-    ProgramMut, UprobeMultiOpts, UprobeOpts,
+    ProgramMut,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::{AsFd, AsRawFd};
@@ -48,24 +49,6 @@ pub struct Setup<'a> {
     pub constants: BTreeMap<String, u64>,
     /// How uprobes are attached.
     pub mode: AttachMode,
-}
-
-/// A place to attach at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileSite {
-    /// Bytes from the start of the file.
-    pub file_offset: u64,
-    /// What the program is told there.
-    pub cookie: u64,
-}
-
-/// A place where attaching failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FailedSite {
-    /// The place.
-    pub site: FileSite,
-    /// Why.
-    pub reason: String,
 }
 
 /// Programs of one load, with the constants they were loaded with.
@@ -332,82 +315,6 @@ impl<'a> Session<'a> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         self.detach();
-    }
-}
-
-/// Where in a call a C function runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
-    Entry,
-    Return,
-    Both,
-}
-
-#[derive(Debug, Clone)]
-struct Part {
-    name: String,
-    at: At,
-}
-
-/// Attaches programs of one object to one file.
-struct Attacher<'s> {
-    object: &'s Object,
-    mode: AttachMode,
-    file: &'s Path,
-    process: Option<i32>,
-}
-
-impl Attacher<'_> {
-    /// Attaches what can be attached: a set that fails as a whole is tried in halves, down to the places at fault.
-    fn attach_most(&self, parts: &[Part], sites: &[FileSite], links: &mut Vec<Link>, failed: &mut Vec<FailedSite>) {
-        match (self.attach_all(parts, sites), sites) {
-            (Ok(attached), _) => links.extend(attached),
-            (Err(_), []) => {}
-            (Err(reason), [site]) => failed.push(FailedSite { site: *site, reason }),
-            (Err(_), _) => {
-                let (left, right) = sites.split_at(sites.len() / 2);
-                self.attach_most(parts, left, links, failed);
-                self.attach_most(parts, right, links, failed);
-            }
-        }
-    }
-
-    /// Attaches every part at every place, or nothing.
-    fn attach_all(&self, parts: &[Part], sites: &[FileSite]) -> Result<Vec<Link>, String> {
-        let mut links = Vec::new();
-        for part in parts {
-            let named = |program: &ProgramMut<'_>| program.name() == part.name.as_str();
-            let program = self.object.progs_mut().find(named).ok_or_else(|| format!("no program {}", part.name))?;
-            let quiet = LibbpfMessages::capture();
-            match self.mode {
-                AttachMode::Single => {
-                    for site in sites {
-                        links.push(self.attach_single(&program, part.at, *site).map_err(|error| error.to_string())?);
-                    }
-                }
-                _ => links.push(self.attach_multi(&program, part.at, sites).map_err(|error| error.to_string())?),
-            }
-            drop(quiet);
-        }
-        Ok(links)
-    }
-
-    fn attach_multi(&self, program: &ProgramMut<'_>, at: At, sites: &[FileSite]) -> libbpf_rs::Result<Link> {
-        let offsets: Option<Vec<usize>> = sites.iter().map(|site| usize::try_from(site.file_offset).ok()).collect();
-        let options = UprobeMultiOpts {
-            offsets: offsets.unwrap_or_default(),
-            cookies: sites.iter().map(|site| site.cookie).collect(),
-            retprobe: at == At::Return,
-            session: at == At::Both,
-            ..Default::default()
-        };
-        program.attach_uprobe_multi_with_opts(self.process.unwrap_or(-1), self.file, "", options)
-    }
-
-    fn attach_single(&self, program: &ProgramMut<'_>, at: At, site: FileSite) -> libbpf_rs::Result<Link> {
-        let options = UprobeOpts { cookie: site.cookie, retprobe: at == At::Return, ..Default::default() };
-        let offset = usize::try_from(site.file_offset).unwrap_or(usize::MAX);
-        program.attach_uprobe_with_opts(self.process.unwrap_or(-1), self.file, offset, options)
     }
 }
 
