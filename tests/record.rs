@@ -177,6 +177,19 @@ fn a_launched_target_is_recorded_from_its_first_call() {
 
 #[test]
 #[ignore = "needs root"]
+fn every_way_of_attaching_records_the_same() {
+    for way in ["session", "multi", "single"] {
+        let run = Run::new();
+        let words = [&toys().late(), "20", "6", "2", &toys().load()];
+        let output = run.record(&[&["--attach", way, "--"], &words[..]].concat());
+        assert_eq!(output.status.code(), Some(0), "{way}: {}", stderr(&output));
+        assert_eq!(run.read().work(), [20, 20, 240], "{way}");
+        run.read().assert_whole();
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
 fn a_library_mapped_later_is_recorded_from_its_first_call() {
     let run = Run::new();
     let output = run.record(&["--", &toys().late(), "20", "6", "2", &toys().load()]);

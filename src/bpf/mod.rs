@@ -1,6 +1,7 @@
 //! From C to programs that run in the kernel: the compiler and its cache, what the kernel can do, loading, attaching,
 //! and what the verifier says in the words of the probeset. It knows nothing of targets and traces.
 
+mod attacher;
 pub mod cache;
 pub mod compile;
 pub mod features;
@@ -9,9 +10,10 @@ mod session;
 mod variables;
 mod verifier;
 
+pub use attacher::{FailedSite, FileSite};
 pub use compile::{Compiler, Translation};
 pub use features::{AttachMode, Features};
-pub use session::{FailedSite, FileSite, LOSS_KINDS, Session, Setup};
+pub use session::{LOSS_KINDS, Session, Setup};
 
 use crate::diag::Diagnostics;
 

@@ -2,6 +2,7 @@
 //! constants that were known when it was needed, all on the same maps: a library mapped later brings a generation, and
 //! nothing that was recorded or remembered before is lost by it.
 
+use super::attacher::{At, Attacher, FailedSite, FileSite, Part};
 use super::features::{AttachMode, missing_privilege};
 use super::open_spans::OpenSpans;
 use super::variables::{Variable, variables};
@@ -11,7 +12,7 @@ use crate::plan::{Program, ProgramKind};
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{
     AsRawLibbpf, Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramAttachType,
-    ProgramMut, UprobeMultiOpts, UprobeOpts,
+    ProgramMut,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::{AsFd, AsRawFd};
@@ -27,6 +28,9 @@ const LINKER: &str = "pf_mapped";
 pub const LOSS_KINDS: u32 = 16;
 /// A ring buffer is a power of two of at least this many bytes (a page).
 const SMALLEST_RING: u32 = 4096;
+
+/// Links are closed by this many threads at most.
+const DETACHING_THREADS: usize = 32;
 
 /// What a session starts with.
 #[derive(Debug, Clone)]
@@ -47,24 +51,6 @@ pub struct Setup<'a> {
     pub mode: AttachMode,
 }
 
-/// A place to attach at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileSite {
-    /// Bytes from the start of the file.
-    pub file_offset: u64,
-    /// What the program is told there.
-    pub cookie: u64,
-}
-
-/// A place where attaching failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FailedSite {
-    /// The place.
-    pub site: FileSite,
-    /// Why.
-    pub reason: String,
-}
-
 /// Programs of one load, with the constants they were loaded with.
 #[derive(Debug)]
 struct Generation {
@@ -76,7 +62,6 @@ struct Generation {
 /// A generated program in the kernel. Dropping it detaches everything.
 #[derive(Debug)]
 pub struct Session<'a> {
-    // Dropped in this order: nothing may run any more when the maps go.
     links: Vec<Link>,
     generations: Vec<Generation>,
     setup: Setup<'a>,
@@ -237,7 +222,15 @@ impl<'a> Session<'a> {
 
     /// Detaches everything. Records may still be in the ring.
     pub fn detach(&mut self) {
-        self.links.clear();
+        // Closing a link waits until no processor is in its program any more, some 50 ms: better for all at once.
+        let mut links = std::mem::take(&mut self.links);
+        std::thread::scope(|threads| {
+            let share = links.len().div_ceil(DETACHING_THREADS).max(1);
+            while !links.is_empty() {
+                let links = links.split_off(links.len().saturating_sub(share));
+                threads.spawn(move || drop(links));
+            }
+        });
     }
 
     /// Lets the programs record.
@@ -319,79 +312,9 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Where in a call a C function runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
-    Entry,
-    Return,
-    Both,
-}
-
-#[derive(Debug, Clone)]
-struct Part {
-    name: String,
-    at: At,
-}
-
-/// Attaches programs of one object to one file.
-struct Attacher<'s> {
-    object: &'s Object,
-    mode: AttachMode,
-    file: &'s Path,
-    process: Option<i32>,
-}
-
-impl Attacher<'_> {
-    /// Attaches what can be attached: a set that fails as a whole is tried in halves, down to the places at fault.
-    fn attach_most(&self, parts: &[Part], sites: &[FileSite], links: &mut Vec<Link>, failed: &mut Vec<FailedSite>) {
-        match (self.attach_all(parts, sites), sites) {
-            (Ok(attached), _) => links.extend(attached),
-            (Err(_), []) => {}
-            (Err(reason), [site]) => failed.push(FailedSite { site: *site, reason }),
-            (Err(_), _) => {
-                let (left, right) = sites.split_at(sites.len() / 2);
-                self.attach_most(parts, left, links, failed);
-                self.attach_most(parts, right, links, failed);
-            }
-        }
-    }
-
-    /// Attaches every part at every place, or nothing.
-    fn attach_all(&self, parts: &[Part], sites: &[FileSite]) -> Result<Vec<Link>, String> {
-        let mut links = Vec::new();
-        for part in parts {
-            let named = |program: &ProgramMut<'_>| program.name() == part.name.as_str();
-            let program = self.object.progs_mut().find(named).ok_or_else(|| format!("no program {}", part.name))?;
-            let quiet = LibbpfMessages::capture();
-            match self.mode {
-                AttachMode::Single => {
-                    for site in sites {
-                        links.push(self.attach_single(&program, part.at, *site).map_err(|error| error.to_string())?);
-                    }
-                }
-                _ => links.push(self.attach_multi(&program, part.at, sites).map_err(|error| error.to_string())?),
-            }
-            drop(quiet);
-        }
-        Ok(links)
-    }
-
-    fn attach_multi(&self, program: &ProgramMut<'_>, at: At, sites: &[FileSite]) -> libbpf_rs::Result<Link> {
-        let offsets: Option<Vec<usize>> = sites.iter().map(|site| usize::try_from(site.file_offset).ok()).collect();
-        let options = UprobeMultiOpts {
-            offsets: offsets.unwrap_or_default(),
-            cookies: sites.iter().map(|site| site.cookie).collect(),
-            retprobe: at == At::Return,
-            session: at == At::Both,
-            ..Default::default()
-        };
-        program.attach_uprobe_multi_with_opts(self.process.unwrap_or(-1), self.file, "", options)
-    }
-
-    fn attach_single(&self, program: &ProgramMut<'_>, at: At, site: FileSite) -> libbpf_rs::Result<Link> {
-        let options = UprobeOpts { cookie: site.cookie, retprobe: at == At::Return, ..Default::default() };
-        let offset = usize::try_from(site.file_offset).unwrap_or(usize::MAX);
-        program.attach_uprobe_with_opts(self.process.unwrap_or(-1), self.file, offset, options)
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.detach();
     }
 }
 

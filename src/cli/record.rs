@@ -1,6 +1,7 @@
 //! `profinfer record`: the arguments, the live line, the last line, and the exit code.
 
 use super::{DONE, INCOMPLETE, Outcome, terminal};
+use crate::bpf::AttachMode;
 use crate::plan::{Level, Selection};
 use crate::record::{self, Ending, Live, Options, Subject, Summary};
 use crate::spec::{self, Library};
@@ -44,6 +45,9 @@ pub(crate) struct Arguments {
     /// Room for records that are not written yet: 512K, 16M, 1G
     #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = bytes)]
     ring_size: u32,
+    /// Attach in this way, though the kernel may have a better one
+    #[arg(long, value_enum, value_name = "WAY", hide_short_help = true)]
+    attach: Option<AttachName>,
     /// The command to launch and record
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -54,6 +58,16 @@ enum LevelName {
     Step,
     Graph,
     Operator,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum AttachName {
+    /// One program for entry and return (Linux 6.13)
+    Session,
+    /// Two programs, all sites of a file at once (Linux 6.6)
+    Multi,
+    /// Two programs, each site by itself (Linux 5.15)
+    Single,
 }
 
 /// Runs the subcommand.
@@ -88,6 +102,11 @@ fn options(arguments: &Arguments, name: &str) -> Options {
         steps: arguments.steps,
         duration: arguments.duration,
         follow_forks: arguments.follow_forks,
+        attach: arguments.attach.map(|name| match name {
+            AttachName::Session => AttachMode::Session,
+            AttachName::Multi => AttachMode::Multi,
+            AttachName::Single => AttachMode::Single,
+        }),
         ring_bytes: arguments.ring_size,
         described: described(arguments),
     }

@@ -17,7 +17,7 @@ mod signals;
 pub use output::{cannot_write, default_path};
 pub use process::{Ending, TargetProcess};
 
-use crate::bpf::{self, Features, Session, Setup, Translation};
+use crate::bpf::{self, AttachMode, Features, Session, Setup, Translation};
 use crate::codegen;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::{self, Selection};
@@ -60,6 +60,8 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// The target's children too.
     pub follow_forks: bool,
+    /// How probes are attached; the best way that the kernel has, where left out.
+    pub attach: Option<AttachMode>,
     /// Bytes of the ring buffer.
     pub ring_bytes: u32,
     /// What the command line said of all this, for the trace.
@@ -162,9 +164,10 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         programs: &plan.programs,
         record_types: plan.schema.records.len(),
         ring_bytes: options.ring_bytes,
-        constants: constants(pid, options)?,
-        mode: features.attach_mode(),
+        constants: constants(&found, options)?,
+        mode: options.attach.unwrap_or_else(|| features.attach_mode()),
     };
+    let unstoppable = (!found.may_signal()).then(libraries_missed);
     let session = Session::open(setup)?;
     let consumer = Consumer::start(session.ring()?, file, origin(options, probeset, &found), &plan.schema)?;
     let modules = Modules::new(&plan, &place, (!options.follow_forks).then_some(pid));
@@ -175,7 +178,7 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
     let recording =
         Recording { options, plan, output, signals, process, guardian, modules, consumer, session, started };
     let mut summary = recording.run(observe)?;
-    summary.problems.0.splice(..0, warnings.0);
+    summary.problems.0.splice(..0, warnings.0.into_iter().chain(unstoppable));
     Ok(summary)
 }
 
@@ -202,6 +205,13 @@ impl Found {
         }
     }
 
+    fn may_signal(&self) -> bool {
+        match self {
+            Self::Held(_) => true,
+            Self::Running(process) => process.may_signal(),
+        }
+    }
+
     fn start(self) -> Result<TargetProcess, Diagnostic> {
         match self {
             Self::Held(held) => held.release(),
@@ -224,16 +234,17 @@ pub fn host_arch() -> Result<Arch, Diagnostic> {
 }
 
 /// The constants that are the recording's and not the target's.
-fn constants(pid: i32, options: &Options) -> Result<BTreeMap<String, u64>, Diagnostic> {
+fn constants(found: &Found, options: &Options) -> Result<BTreeMap<String, u64>, Diagnostic> {
     let namespace =
-        PidNamespace::of(pid.cast_unsigned()).map_err(|error| unexpected("reading its namespace", &error))?;
+        PidNamespace::of(found.pid().cast_unsigned()).map_err(|error| unexpected("reading its namespace", &error))?;
     let own = PidNamespace::of(std::process::id()).map_err(|error| unexpected("reading our own namespace", &error))?;
     let (first, last) = options.steps.unwrap_or((0, u64::MAX));
     let constants = [
         ("pf_ns_dev", namespace.device),
         ("pf_ns_ino", namespace.inode),
         ("pf_ns_pid", u64::from(namespace.pid)),
-        ("pf_recorder_ino", own.inode),
+        // In no namespace, nothing is ever stopped.
+        ("pf_recorder_ino", if found.may_signal() { own.inode } else { 0 }),
         ("pf_follow_forks", u64::from(options.follow_forks)),
         ("pf_first_step", first),
         ("pf_last_step", last),
@@ -261,6 +272,11 @@ fn origin(options: &Options, probeset: &Probeset, found: &Found) -> Origin {
         monotonic_ns: clock::monotonic_ns(),
         host: host::describe(),
     }
+}
+
+fn libraries_missed() -> Diagnostic {
+    let message = "libraries that the target maps from now on are not probed: it may not be stopped for that";
+    Diagnostic::warning(Code::Privilege, message).with_note("missing: CAP_KILL").hint("`sudo profinfer …`")
 }
 
 fn unexpected(doing: &str, error: &dyn std::fmt::Display) -> Diagnostic {

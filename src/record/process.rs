@@ -5,7 +5,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::time::Duration;
@@ -69,18 +69,20 @@ impl TargetProcess {
 
     /// Sends a signal, if the process is still there.
     pub(super) fn signal(&self, signal: Signal) {
-        // A pidfd reaches the very process, not one that got its number since.
-        use std::os::fd::AsRawFd;
+        let _ = self.send(signal as i32);
+    }
+
+    /// Whether a signal can be sent to it: what may not be continued must not be stopped.
+    pub(super) fn may_signal(&self) -> bool {
+        self.send(0) != Err(Errno::EPERM)
+    }
+
+    /// A pidfd reaches the very process, not one that got its number since.
+    fn send(&self, signal: i32) -> nix::Result<()> {
+        let (process, no_info) = (self.handle.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
         // SAFETY: all arguments are plain numbers; no siginfo is given.
-        unsafe {
-            libc::syscall(
-                libc::SYS_pidfd_send_signal,
-                self.handle.as_raw_fd(),
-                signal as i32,
-                std::ptr::null::<libc::siginfo_t>(),
-                0,
-            )
-        };
+        let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process, signal, no_info, 0) };
+        Errno::result(result).map(drop)
     }
 }
 

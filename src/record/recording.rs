@@ -11,6 +11,7 @@ use super::{Live, Options, Summary, clock};
 use crate::bpf::{LOSS_KINDS, Session};
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::ProbePlan;
+use crate::spec::Role;
 use crate::trace::{End, Loss, LossKind};
 use nix::sys::signal::Signal;
 use std::sync::atomic::Ordering;
@@ -202,7 +203,7 @@ impl Recording<'_> {
                 .push(cannot_write(self.output.path(), &error).with_note("what was written until then can be read"));
         }
         let steps = counts.steps.load(Ordering::Relaxed);
-        if steps == 0 {
+        if steps == 0 && self.plan.schema.records.iter().any(|record| record.role == Some(Role::Step)) {
             problems.0.extend(nothing_recorded(&self.modules, reason));
         }
         let malformed = counts.malformed.load(Ordering::Relaxed);
