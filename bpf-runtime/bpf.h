@@ -79,7 +79,8 @@ static long (*const bpf_probe_read_user)(void *into, __u32 size, const void *fro
 static long (*const bpf_probe_read_kernel)(void *into, __u32 size, const void *from) = (void *)113;
 static long (*const bpf_probe_read_user_str)(void *into, __u32 size, const void *from) = (void *)114;
 static long (*const bpf_send_signal_thread)(__u32 signal) = (void *)117;
-static long (*const bpf_get_ns_current_pid_tgid)(__u64 dev, __u64 ino, struct bpf_pidns_info *into, __u32 size) = (void *)120;
+static long (*const bpf_get_ns_current_pid_tgid)(__u64 dev, __u64 ino, struct bpf_pidns_info *into,
+						 __u32 size) = (void *)120;
 static long (*const bpf_ringbuf_output)(void *ring, void *data, __u64 size, __u64 flags) = (void *)130;
 static void *(*const bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = (void *)131;
 static void (*const bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;

@@ -29,7 +29,7 @@ enum pf_place {
 	PF_STRUCT_IN_REGISTERS = 5,
 };
 
-#define PF_PLACE_KIND(place) ((place) & 0xff)
+#define PF_PLACE_KIND(place) (0xff & (place))
 #define PF_PLACE_REGISTER(place) (((place) >> 8) & 0xff)
 #define PF_PLACE_SECOND(place) (((place) >> 16) & 0xff)
 #define PF_PLACE_OFFSET(place) ((__u32)((place) >> 32))

@@ -49,6 +49,7 @@ enum pf_loss {
 	PF_TRUNCATED,
 };
 #define PF_LOSSES_PER_TYPE 16
+#define PF_LOSS_COUNTERS (PF_LOSSES_PER_TYPE * PF_TYPES)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -57,7 +58,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, PF_LOSSES_PER_TYPE * PF_TYPES);
+	__uint(max_entries, PF_LOSS_COUNTERS);
 	__type(key, __u32);
 	__type(value, __u64);
 } pf_losses SEC(".maps");
@@ -93,8 +94,9 @@ struct pf_control_record {
 
 static __always_inline void pf_control(enum pf_control type, __u32 tid, __u32 pid)
 {
-	struct pf_control_record record = { .header = { .type = type, .site = PF_NO_SITE, .tid = tid,
-					      .start = bpf_ktime_get_ns() }, .pid = pid };
+	struct pf_control_record record = {
+		.header = { .type = type, .site = PF_NO_SITE, .tid = tid, .start = bpf_ktime_get_ns() }, .pid = pid
+	};
 
 	bpf_ringbuf_output(&pf_ring, &record, sizeof(record), BPF_RB_FORCE_WAKEUP);
 }

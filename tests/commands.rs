@@ -11,13 +11,16 @@
 // The functions around the tests are tests too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod source;
-
 use regex::Regex;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
+
+/// The package's folder.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
 
 /// What a session of a shell needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,12 +50,12 @@ struct Session {
 fn pages() -> Vec<(String, String)> {
     let mut paths: Vec<PathBuf> = ["", "docs", "docs/decisions"]
         .iter()
-        .flat_map(|folder| std::fs::read_dir(source::root().join(folder)).unwrap())
+        .flat_map(|folder| std::fs::read_dir(root().join(folder)).unwrap())
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
         .collect();
     paths.sort();
-    let name = |path: &Path| path.strip_prefix(source::root()).unwrap().display().to_string();
+    let name = |path: &Path| path.strip_prefix(root()).unwrap().display().to_string();
     paths.iter().map(|path| (name(path), std::fs::read_to_string(path).unwrap())).collect()
 }
 
@@ -129,9 +132,9 @@ impl Place {
     fn new(python: Option<&Path>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in ["scripts", "tests", "probesets", "docs"] {
-            symlink(source::root().join(name), folder.path().join(name)).unwrap();
+            symlink(root().join(name), folder.path().join(name)).unwrap();
         }
-        std::fs::copy(source::root().join("tests/traces/v1/llama.pfi"), folder.path().join("run.pfi")).unwrap();
+        std::fs::copy(root().join("tests/traces/v1/llama.pfi"), folder.path().join("run.pfi")).unwrap();
         let programs = Path::new(env!("CARGO_BIN_EXE_profinfer")).parent();
         let path = std::env::var("PATH").unwrap();
         let folders = programs.into_iter().chain(python.and_then(Path::parent)).map(Path::to_path_buf);
@@ -141,7 +144,7 @@ impl Place {
 
     /// The program that the pages profile: the engine on a small model.
     fn with_app(self, cache: &Path) -> Self {
-        let run = source::root().join("tests/engines/run_xllamacpp.py");
+        let run = root().join("tests/engines/run_xllamacpp.py");
         let model = cache.join("models/tiny-dense.gguf");
         let app = format!(
             "import os, sys\nos.execv(sys.executable, [sys.executable, {run:?}, '--model', {model:?}, '--tokens', '2000'])\n"
@@ -197,7 +200,7 @@ fn what_the_pages_show_works() {
 #[ignore = "needs root"]
 fn what_the_pages_show_of_recording_works() {
     let output = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).current_dir(source::root()).output().expect(program);
+        let output = Command::new(program).args(arguments).current_dir(root()).output().expect(program);
         assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
