@@ -10,7 +10,7 @@ use crate::diag::{Code, Diagnostic, Diagnostics, Source};
 use crate::plan::{Program, ProgramKind};
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{
-    AsRawLibbpf, Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramAttachType,
+    AsRawLibbpf, Iter, Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramAttachType,
     ProgramMut, UprobeMultiOpts, UprobeOpts,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -23,6 +23,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const TRACKERS: [&str; 3] = ["pf_thread_exit", "pf_fork", "pf_exec"];
 /// The program at the dynamic linker's notice of a mapped library.
 const LINKER: &str = "pf_mapped";
+/// The program that ends, on every thread, the spans that only another probe's entry would end.
+const END: &str = "pf_end";
 /// Entries of `pf_losses` for one type of record.
 pub const LOSS_KINDS: u32 = 16;
 /// A ring buffer is a power of two of at least this many bytes (a page).
@@ -78,6 +80,7 @@ struct Generation {
 pub struct Session<'a> {
     // Dropped in this order: nothing may run any more when the maps go.
     links: Vec<Link>,
+    end: Option<Link>,
     generations: Vec<Generation>,
     setup: Setup<'a>,
     variables: HashMap<String, Variable>,
@@ -94,6 +97,7 @@ impl<'a> Session<'a> {
     pub fn open(setup: Setup<'a>) -> Result<Self, Diagnostics> {
         let mut session = Self {
             links: Vec::new(),
+            end: None,
             generations: Vec::new(),
             variables: variables(setup.object),
             open_spans: OpenSpans::default(),
@@ -104,12 +108,15 @@ impl<'a> Session<'a> {
         let mut names: BTreeSet<&str> = tracepoints.map(|program| program.name.as_str()).collect();
         names.extend(TRACKERS);
         let attached = names.clone();
-        names.insert(LINKER);
+        names.extend([LINKER, END]);
         let object = session.load_object(&names, &BTreeMap::new())?;
         for program in object.progs_mut().filter(|program| attached.contains(&*program.name().to_string_lossy())) {
             let messages = LibbpfMessages::capture();
             session.links.push(program.attach().map_err(|error| attach_problem(&program, &error, &messages.text()))?);
         }
+        // Nothing runs before it is read from.
+        let end = object.progs_mut().find(|program| program.name() == END);
+        session.end = end.and_then(|program| program.attach().ok());
         session.open_spans = object.btf().ok().flatten().map(|btf| OpenSpans::of(&btf)).unwrap_or_default();
         session.generations.push(Generation { object, programs: BTreeSet::new(), values: BTreeMap::new() });
         Ok(session)
@@ -251,6 +258,15 @@ impl<'a> Session<'a> {
     pub fn disable(&self) {
         if let Some(enabled) = self.variable("pf_enabled") {
             enabled.store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// Ends, now, the spans that only another probe's entry would end; to be called once nothing is recorded any more.
+    pub fn end_spans(&self) {
+        let walk = self.end.as_ref().and_then(|link| Iter::new(link).ok());
+        if let Some(mut walk) = walk {
+            // One program a thread; it writes records, but nothing to read here.
+            let _ = std::io::copy(&mut walk, &mut std::io::sink());
         }
     }
 

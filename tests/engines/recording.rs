@@ -4,7 +4,7 @@
 use crate::work::{Experts, Graph, Operator, Step, Tensor};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 /// The program.
@@ -104,10 +104,6 @@ impl Recording {
             }
         }
         Self { _folder: folder, path, output, records, objects }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// `profinfer report FILE --json …`, which must say that all is there.
