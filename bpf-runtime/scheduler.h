@@ -39,8 +39,10 @@ static __always_inline void pf_send_unnumbered(void *record, __u64 size)
 		pf_lose(header->type, PF_RING_FULL);
 }
 
-/* Generated: ends what is open on a thread that ends. */
-static __always_inline void pf_thread_ends(struct pf_thread *thread, __u64 now);
+/* Generated: ends the spans that wait for another probe's entry. */
+static __always_inline void pf_close_spans(struct pf_thread *thread, __u64 now);
+/* Generated: counts the calls of a thread that will never return. */
+static __always_inline void pf_count_calls(struct pf_thread *thread);
 
 static __always_inline _Bool pf_is_mine(struct task_struct *task)
 {
@@ -57,9 +59,24 @@ SEC("tp_btf/sched_process_exit") int pf_thread_exit(__u64 *arguments)
 
 	if (!thread || thread->owner != PF_MINE)
 		return 0;
-	pf_thread_ends(thread, now);
+	pf_close_spans(thread, now);
+	pf_count_calls(thread);
 	pf_start(&record, PF_THREAD_EXIT, PF_NO_SITE, thread->tid, now);
 	pf_send(thread, &record, sizeof(record));
+	return 0;
+}
+
+/* For each thread there is, when the recording has ended: no entry will end its spans any more. */
+SEC("iter/task") int pf_end(__u64 *arguments)
+{
+	struct task_struct *task = (void *)arguments[1];
+	struct pf_thread *thread;
+
+	if (!task)
+		return 0;
+	thread = bpf_task_storage_get(&pf_threads, task, NULL, 0);
+	if (thread && thread->owner == PF_MINE)
+		pf_close_spans(thread, bpf_ktime_get_ns());
 	return 0;
 }
 

@@ -11,7 +11,7 @@ use crate::diag::{Code, Diagnostic, Diagnostics, Source};
 use crate::plan::{Program, ProgramKind};
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{
-    AsRawLibbpf, Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramAttachType,
+    AsRawLibbpf, Iter, Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramAttachType,
     ProgramMut,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -24,6 +24,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const TRACKERS: [&str; 3] = ["pf_thread_exit", "pf_fork", "pf_exec"];
 /// The program at the dynamic linker's notice of a mapped library.
 const LINKER: &str = "pf_mapped";
+/// The program that ends, on every thread, the spans that only another probe's entry would end.
+const END: &str = "pf_end";
 /// Entries of `pf_losses` for one type of record.
 pub const LOSS_KINDS: u32 = 16;
 /// A ring buffer is a power of two of at least this many bytes (a page).
@@ -62,7 +64,9 @@ struct Generation {
 /// A generated program in the kernel. Dropping it detaches everything.
 #[derive(Debug)]
 pub struct Session<'a> {
-    links: Vec<Link>,
+    /// Each with the program (index into the plan's) that it attaches, where it is one of the plan's.
+    links: Vec<(Option<usize>, Link)>,
+    end: Option<Link>,
     generations: Vec<Generation>,
     setup: Setup<'a>,
     variables: HashMap<String, Variable>,
@@ -79,6 +83,7 @@ impl<'a> Session<'a> {
     pub fn open(setup: Setup<'a>) -> Result<Self, Diagnostics> {
         let mut session = Self {
             links: Vec::new(),
+            end: None,
             generations: Vec::new(),
             variables: variables(setup.object),
             open_spans: OpenSpans::default(),
@@ -89,12 +94,16 @@ impl<'a> Session<'a> {
         let mut names: BTreeSet<&str> = tracepoints.map(|program| program.name.as_str()).collect();
         names.extend(TRACKERS);
         let attached = names.clone();
-        names.insert(LINKER);
+        names.extend([LINKER, END]);
         let object = session.load_object(&names, &BTreeMap::new())?;
         for program in object.progs_mut().filter(|program| attached.contains(&*program.name().to_string_lossy())) {
             let messages = LibbpfMessages::capture();
-            session.links.push(program.attach().map_err(|error| attach_problem(&program, &error, &messages.text()))?);
+            let link = program.attach().map_err(|error| attach_problem(&program, &error, &messages.text()))?;
+            session.links.push((None, link));
         }
+        // Nothing runs before it is read from.
+        let end = object.progs_mut().find(|program| program.name() == END);
+        session.end = end.and_then(|program| program.attach().ok());
         session.open_spans = object.btf().ok().flatten().map(|btf| OpenSpans::of(&btf)).unwrap_or_default();
         session.generations.push(Generation { object, programs: BTreeSet::new(), values: BTreeMap::new() });
         Ok(session)
@@ -192,7 +201,7 @@ impl<'a> Session<'a> {
         let mut links = Vec::new();
         let mut failed = Vec::new();
         attacher.attach_most(&self.parts(planned), sites, &mut links, &mut failed);
-        self.links.append(&mut links);
+        self.links.extend(links.into_iter().map(|link| (Some(program), link)));
         failed
     }
 
@@ -205,7 +214,7 @@ impl<'a> Session<'a> {
         let attacher = Attacher { object: &first.object, mode: self.setup.mode, file, process };
         let part = Part { name: LINKER.to_owned(), at: At::Entry };
         let links = attacher.attach_all(std::slice::from_ref(&part), &[FileSite { file_offset, cookie: 0 }])?;
-        self.links.extend(links);
+        self.links.extend(links.into_iter().map(|link| (None, link)));
         Ok(())
     }
 
@@ -222,15 +231,13 @@ impl<'a> Session<'a> {
 
     /// Detaches everything. Records may still be in the ring.
     pub fn detach(&mut self) {
-        // Closing a link waits until no processor is in its program any more, some 50 ms: better for all at once.
-        let mut links = std::mem::take(&mut self.links);
-        std::thread::scope(|threads| {
-            let share = links.len().div_ceil(DETACHING_THREADS).max(1);
-            while !links.is_empty() {
-                let links = links.split_off(links.len().saturating_sub(share));
-                threads.spawn(move || drop(links));
-            }
-        });
+        close(self.links.drain(..).map(|(_, link)| link).collect());
+    }
+
+    /// Detaches these programs.
+    pub fn detach_programs(&mut self, programs: &BTreeSet<usize>) {
+        let replaced = |(program, _): &mut (Option<usize>, Link)| program.is_some_and(|p| programs.contains(&p));
+        close(self.links.extract_if(.., replaced).map(|(_, link)| link).collect());
     }
 
     /// Lets the programs record.
@@ -244,6 +251,15 @@ impl<'a> Session<'a> {
     pub fn disable(&self) {
         if let Some(enabled) = self.variable("pf_enabled") {
             enabled.store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// Ends, now, the spans that only another probe's entry would end; to be called once nothing is recorded any more.
+    pub fn end_spans(&self) {
+        let walk = self.end.as_ref().and_then(|link| Iter::new(link).ok());
+        if let Some(mut walk) = walk {
+            // One program a thread; it writes records, but nothing to read here.
+            let _ = std::io::copy(&mut walk, &mut std::io::sink());
         }
     }
 
@@ -341,6 +357,17 @@ fn recursion_misses(program: &ProgramMut<'_>) -> u64 {
     // SAFETY: `info` is a live, zeroed value of `len` bytes; the descriptor is the loaded program's.
     let result = unsafe { sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &raw mut info, &raw mut len) };
     if result == 0 { info.recursion_misses } else { 0 }
+}
+
+/// Closes links. Each waits until no processor is in its program any more, some 50 ms: better for all at once.
+fn close(mut links: Vec<Link>) {
+    std::thread::scope(|threads| {
+        let share = links.len().div_ceil(DETACHING_THREADS).max(1);
+        while !links.is_empty() {
+            let links = links.split_off(links.len().saturating_sub(share));
+            threads.spawn(move || drop(links));
+        }
+    });
 }
 
 #[cfg(test)]

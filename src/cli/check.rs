@@ -289,7 +289,14 @@ fn as_json(
             let (line, column) = span.line_column();
             json!({ "file": span.source.name, "line": line, "column": column })
         });
-        json!({ "code": d.code.as_str(), "severity": severity, "message": d.message, "place": place, "hint": d.hint })
+        json!({
+            "code": d.code.as_str(),
+            "severity": severity,
+            "message": d.message,
+            "notes": d.notes,
+            "place": place,
+            "hint": d.hint,
+        })
     };
     let unplaced =
         |u: &crate::plan::Unplaced| json!({ "probe": u.probe, "required": u.required, "why": u.problem.message });

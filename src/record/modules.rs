@@ -131,6 +131,7 @@ impl<'a> Modules<'a> {
         if new.is_empty() {
             return Ok(());
         }
+        self.detach_replaced(placement, session);
         let values: BTreeMap<String, u64> =
             placement.values.iter().map(|value| (value.symbol.clone(), value.value)).collect();
         let programs: BTreeSet<usize> = new.iter().map(|site| site.placed.program).collect();
@@ -153,6 +154,20 @@ impl<'a> Modules<'a> {
         session.enable();
         consumer.notice(format!("attached {} sites", sites.len()));
         Ok(())
+    }
+
+    /// A probe is at one of its alternatives: one that was attached for want of a better goes when that is mapped.
+    fn detach_replaced(&mut self, placement: &Placement, session: &mut Session<'_>) {
+        let root = |program: usize| self.plan.programs.get(program).and_then(|p| p.probes.first());
+        let placed: BTreeSet<usize> = placement.sites.iter().map(|site| site.program).collect();
+        let is_replaced =
+            |program: usize| !placed.contains(&program) && placed.iter().any(|other| root(*other) == root(program));
+        let replaced: BTreeSet<usize> =
+            self.attached.iter().map(|(program, ..)| *program).filter(|program| is_replaced(*program)).collect();
+        if !replaced.is_empty() {
+            session.detach_programs(&replaced);
+            self.attached.retain(|(program, ..)| !replaced.contains(program));
+        }
     }
 
     /// Sites that are not attached yet.

@@ -182,6 +182,7 @@ impl Recording<'_> {
     /// Detaches, lets the target run, and closes the trace.
     fn close(mut self, reason: Reason, ending: Option<Ending>) -> Result<Summary, Diagnostics> {
         self.session.disable();
+        self.session.end_spans();
         let (time, elapsed) = (clock::monotonic_ns(), self.started.elapsed());
         let mut losses = self.still_open();
         self.session.detach();

@@ -150,17 +150,17 @@ static __always_inline long node_object__name(struct pf_call *call, char (*field
 static __always_inline long node_object__next(struct pf_call *call, __u64 *field) { return pf_object_read(call, offset_of_node__next, field, sizeof(*field)); }
 #line … (this file)
 
-/* Describes one node, if there is news of it. */
+/* Describes one node, if there is news of it: 1. Below 0: there is no node that can be read. */
 static __noinline int node_look(struct pf_thread *thread, __u64 address, __u64 now)
 {
 	struct pf_call call = { .thread = thread, .now = now, .site = PF_NO_SITE };
 	struct node_object *record = &thread->spans.node_description;
 
 	if (!address)
-		return 0;
+		return -1;
 	if (pf_object_block(&call, address, first_byte_of_node, bytes_of_node)) {
 		pf_lose(TYPE_node_object, PF_READ_FAILED);
-		return 0;
+		return -1;
 	}
 	pf_start(record, TYPE_node_object, PF_NO_SITE, thread->tid, now);
 	record->address = address;
@@ -180,7 +180,7 @@ struct node_walk {
 	__u32 end;
 };
 
-/* Puts what the node that was just described refers to on the list of those to look at. */
+/* Puts what the node that was just looked at refers to on the list of those to look at. */
 static __always_inline void node_enqueue(struct node_walk *walk)
 {
 	struct pf_thread *thread = walk->thread;
@@ -199,17 +199,20 @@ static long node_visit(__u32 index, struct node_walk *walk)
 		pf_lose(TYPE_node_object, PF_TRUNCATED);
 		walk->next = walk->end - PF_WORK;
 	}
-	if (node_look(walk->thread, walk->thread->work[walk->next++ & (PF_WORK - 1)], walk->now))
+	if (node_look(walk->thread, walk->thread->work[walk->next++ & (PF_WORK - 1)], walk->now) > 0)
 		node_enqueue(walk);
 	return 0;
 }
 
-/* Describes a node and, where it is new, what it refers to. */
+/*
+ * Describes a node and what it refers to: that may have changed though the node itself has not. Further away,
+ * only what is new leads on.
+ */
 static __noinline int node_describe(struct pf_thread *thread, __u64 address, __u64 now)
 {
 	struct node_walk walk = { .thread = thread, .now = now };
 
-	if (!node_look(thread, address, now))
+	if (node_look(thread, address, now) < 0)
 		return 0;
 	node_enqueue(&walk);
 	bpf_loop(PF_MOST_OBJECTS, node_visit, &walk, 0);
@@ -232,9 +235,13 @@ static __always_inline void operator_close(struct pf_thread *thread, __u64 now)
 	pf_send(thread, record, sizeof(*record));
 }
 
-static __always_inline void pf_thread_ends(struct pf_thread *thread, __u64 now)
+static __always_inline void pf_close_spans(struct pf_thread *thread, __u64 now)
 {
 	operator_close(thread, now);
+}
+
+static __always_inline void pf_count_calls(struct pf_thread *thread)
+{
 	pf_count_open(thread->spans.step.depth, 1, TYPE_step_record);
 }
 

@@ -1,0 +1,162 @@
+//! What `check` says of real engines, and of probesets that do not fit them.
+
+use crate::engine::{Engine, alone};
+use crate::recording::{profinfer, run, stderr};
+use object::{Object, ObjectSegment, ObjectSymbol};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+fn check(probeset: &str, engine: Engine, status: i32) -> Value {
+    let target = engine.target();
+    let output = run(&mut profinfer(&["check", probeset, "--json", "--target", target.to_str().unwrap()]), status);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)))
+}
+
+/// The functions that must have been found, each once.
+fn functions(engine: Engine) -> BTreeMap<&'static str, &'static str> {
+    let operator = match engine {
+        Engine::Symbols => "ggml_compute_forward",
+        _ => "ggml_cpu_extra_compute_forward",
+    };
+    BTreeMap::from([
+        ("graph", "ggml_backend_cpu_graph_compute"),
+        ("operator", operator),
+        ("experts", operator),
+        ("fused", "ggml_compute_forward_rms_norm_mul_fused"),
+        ("barrier", "ggml_barrier"),
+        ("decode", "llama_decode"),
+        ("process", "llama_process"),
+        ("encode", "llama_encode"),
+        ("ubatch", "llama_context::process_ubatch"),
+    ])
+}
+
+#[test]
+#[ignore = "needs root"]
+fn every_probe_has_its_site_in_each_engine() {
+    let _alone = alone();
+    for engine in [Engine::Wheel, Engine::Shared, Engine::Symbols] {
+        let said = check("llama", engine, 0);
+        assert_eq!((&said["missing"], &said["problems"]), (&Value::Array(vec![]), &Value::Array(vec![])));
+        let mut found = BTreeMap::new();
+        for site in said["sites"].as_array().unwrap() {
+            assert!(!site["instruction"].as_str().unwrap().is_empty());
+            assert_is_in_file(site);
+            for probe in site["probes"].as_array().unwrap() {
+                let again = found.insert(probe.as_str().unwrap(), site["function"].as_str().unwrap());
+                assert_eq!(again, None, "{engine:?}: two sites of {probe}");
+            }
+        }
+        assert_eq!(found, functions(engine), "{engine:?}");
+    }
+}
+
+/// The site's file has a function of that name at that place. C++ has more to say than the name.
+fn assert_is_in_file(site: &Value) {
+    let name = site["function"].as_str().unwrap().rsplit("::").next().unwrap();
+    let bytes = std::fs::read(site["file"].as_str().unwrap()).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let offset = site["file_offset"].as_u64().unwrap() - site["function_offset"].as_u64().unwrap();
+    let segment = file.segments().find(|segment| {
+        let (start, size) = segment.file_range();
+        (start..start + size).contains(&offset)
+    });
+    let segment = segment.unwrap();
+    let address = segment.address() + (offset - segment.file_range().0);
+    let at =
+        |symbol: &object::Symbol<'_, '_>| symbol.address() == address && symbol.name().is_ok_and(|n| n.contains(name));
+    assert!(file.symbols().chain(file.dynamic_symbols()).any(|symbol| at(&symbol)), "{site}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn layouts_come_from_debug_information_or_from_hand() {
+    let _alone = alone();
+    for engine in [Engine::Wheel, Engine::Shared, Engine::Symbols] {
+        let said = check("llama", engine, 0);
+        for path in said["paths"].as_array().unwrap() {
+            let members = path["layout"].as_array().unwrap().iter().map(|member| member["what"].as_str().unwrap());
+            // The wheel's debug information has tensors and enumerations only.
+            let by_hand = |member: &str| member.contains('.') && !member.starts_with("ggml_tensor.");
+            let expected = match members.clone().count() {
+                0 => Value::Null,
+                _ if engine == Engine::Wheel && members.clone().any(by_hand) => "by hand".into(),
+                _ => "DWARF".into(),
+            };
+            assert_eq!(path["from"], expected, "{engine:?}: {path}");
+        }
+        let table = run(&mut profinfer(&["check", "llama", "--target", engine.target().to_str().unwrap()]), 0);
+        let table = String::from_utf8(table.stdout).unwrap();
+        let row = |start: &str| table.lines().find(|line| line.starts_with(start)).unwrap().trim_end().to_owned();
+        assert!(row("object tensor  shape").ends_with("DWARF"), "{table}");
+        let from = if engine == Engine::Wheel { "by hand" } else { "DWARF" };
+        assert!(row("decode         tokens").ends_with(from), "{table}");
+    }
+}
+
+/// The shipped probeset with a change in `ggml.yaml`; gives what `check` says then.
+fn check_changed(changes: &[(&str, &str)], engine: Engine) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("probesets");
+    std::fs::copy(shipped.join("llama.yaml"), folder.path().join("llama.yaml")).unwrap();
+    let mut text = std::fs::read_to_string(shipped.join("ggml.yaml")).unwrap();
+    for (from, to) in changes {
+        assert!(text.contains(from), "the shipped probeset has `{from}`");
+        text = text.replace(from, to);
+    }
+    std::fs::write(folder.path().join("ggml.yaml"), text).unwrap();
+    check(folder.path().join("llama.yaml").to_str().unwrap(), engine, 1)
+}
+
+/// The problem of that code.
+fn problem<'a>(said: &'a Value, code: &str) -> &'a Value {
+    let problems = said["problems"].as_array().unwrap();
+    problems.iter().find(|problem| problem["code"] == code).unwrap_or_else(|| panic!("no {code} in {problems:#?}"))
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_member_of_another_type_is_refused() {
+    let _alone = alone();
+    for engine in [Engine::Wheel, Engine::Shared] {
+        let said = check_changed(&[("ne: i64[4]", "ne: i32[4]")], engine);
+        let problem = problem(&said, "T008");
+        let message = problem["message"].as_str().unwrap();
+        assert!(message.contains("i32[4]") && message.contains("i64[4]"), "both types: {message}");
+        assert!(problem["place"]["file"].as_str().unwrap().ends_with("ggml.yaml"), "{problem}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_member_that_is_not_there_is_named() {
+    let _alone = alone();
+    for engine in [Engine::Wheel, Engine::Shared] {
+        let said = check_changed(
+            &[("    name: char[64]", "    nam: char[64]"), ("      name: name", "      name: nam")],
+            engine,
+        );
+        let problem = problem(&said, "T007");
+        assert!(problem["message"].as_str().unwrap().contains("`nam`"), "{problem}");
+        assert!(problem["hint"].as_str().unwrap().contains("`name`"), "{problem}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_layout_that_nothing_knows_is_asked_for() {
+    let _alone = alone();
+    let changes = [("    size: 40\n", ""), ("ith: i32 @ 0", "ith: i32"), ("nth: i32 @ 4", "nth: i32")];
+    let said = check_changed(&changes, Engine::Wheel);
+    let file = Engine::Wheel.target();
+    let bytes = std::fs::read(&file).unwrap();
+    let build_id = object::File::parse(&*bytes).unwrap().build_id().unwrap().unwrap().to_vec();
+    let build_id: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let problem = problem(&said, "T009");
+    let text = problem.to_string();
+    assert!(problem["message"].as_str().unwrap().contains("ith"), "the member: {text}");
+    assert!(text.contains(file.file_name().unwrap().to_str().unwrap()), "the module: {text}");
+    assert!(text.contains(&build_id), "its build-id {build_id}: {text}");
+    assert!(problem["hint"].as_str().unwrap().contains('@'), "what to write: {text}");
+}

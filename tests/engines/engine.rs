@@ -1,0 +1,158 @@
+//! The engines and models, made by the scripts of this folder when they are not in the cache, and how one is run.
+
+use crate::recording::run;
+use crate::truth::Truth;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// An engine, as its users have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Engine {
+    /// The wheel `xllamacpp` from PyPI: one shared object in a Python module, some debug information.
+    Wheel,
+    /// Built from source: shared libraries, all debug information, workers that live for a graph.
+    Shared,
+    /// The same, with functions that are called only once kept as such.
+    Symbols,
+}
+
+/// What an engine is to do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Workload {
+    pub(crate) model: &'static str,
+    pub(crate) threads: u64,
+    pub(crate) prompt: u64,
+    pub(crate) tokens: u64,
+    pub(crate) options: &'static [&'static str],
+    pub(crate) environment: &'static [(&'static str, &'static str)],
+}
+
+/// With two threads on two busy processors an engine's spinning barriers wait for the scheduler, milliseconds each:
+/// then few tokens must do.
+pub(crate) fn workload(model: &'static str, threads: u64) -> Workload {
+    let tokens = if threads == 1 { 16 } else { 4 };
+    Workload { model, threads, prompt: 8, tokens, options: &[], environment: &[] }
+}
+
+impl Workload {
+    fn arguments(&self, prompt: &str) -> Vec<String> {
+        let mut arguments = vec!["--model".to_owned(), model(self.model).display().to_string()];
+        for (name, value) in [("--threads", self.threads), (prompt, self.prompt), ("--tokens", self.tokens)] {
+            arguments.extend([name.to_owned(), value.to_string()]);
+        }
+        arguments.extend(self.options.iter().map(|&option| option.to_owned()));
+        arguments
+    }
+}
+
+impl Engine {
+    /// The command that does the work.
+    pub(crate) fn command(self, workload: &Workload) -> Vec<String> {
+        match self {
+            Self::Wheel => wheel("run_xllamacpp.py", workload),
+            _ => self.reference(workload),
+        }
+    }
+
+    /// Has the engine do the work and say what it does. `experts`: their ids too, for which it computes in pieces.
+    pub(crate) fn truth(self, workload: &Workload, experts: bool) -> Truth {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("truth.ndjson");
+        let mut words = match self {
+            Self::Wheel => wheel("reference_xllamacpp.py", workload),
+            _ => self.reference(workload),
+        };
+        words.extend(["--trace".to_owned(), path.display().to_string()]);
+        words.extend(experts.then(|| "--experts".to_owned()));
+        run(command(&words).envs(workload.environment.iter().copied()), 0);
+        Truth::read(&path)
+    }
+
+    /// The folder or file to give to `check --target`.
+    pub(crate) fn target(self) -> PathBuf {
+        match self {
+            Self::Wheel => {
+                let script = "import importlib.util; print(importlib.util.find_spec('xllamacpp.xllamacpp').origin)";
+                let said = run(&mut command(&[python().display().to_string(), "-c".to_owned(), script.to_owned()]), 0);
+                PathBuf::from(String::from_utf8(said.stdout).unwrap().trim())
+            }
+            _ => self.folder().join("lib"),
+        }
+    }
+
+    fn reference(self, workload: &Workload) -> Vec<String> {
+        static SHARED: OnceLock<PathBuf> = OnceLock::new();
+        static SYMBOLS: OnceLock<PathBuf> = OnceLock::new();
+        let program = match self {
+            Self::Symbols => &SYMBOLS,
+            _ => &SHARED,
+        };
+        let program = program.get_or_init(|| script("build_reference.sh", &[self.folder().to_str().unwrap()]));
+        let mut words = vec![program.display().to_string()];
+        words.extend(workload.arguments("--prompt"));
+        words
+    }
+
+    fn folder(self) -> &'static Path {
+        static SHARED: OnceLock<PathBuf> = OnceLock::new();
+        static SYMBOLS: OnceLock<PathBuf> = OnceLock::new();
+        match self {
+            Self::Symbols => SYMBOLS.get_or_init(|| script("build_llama.sh", &["symbols"])),
+            _ => SHARED.get_or_init(|| script("build_llama.sh", &["shared"])),
+        }
+    }
+}
+
+fn wheel(script: &str, workload: &Workload) -> Vec<String> {
+    let mut words = vec![python().display().to_string(), here().join(script).display().to_string()];
+    words.extend(workload.arguments("--prompt-tokens"));
+    words
+}
+
+/// Held by each test while it runs engines: two at once wait for each other.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn command(words: &[String]) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
+}
+
+/// The folder of the scripts.
+pub(crate) fn here() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engines")
+}
+
+/// A Python that has the engine, and what makes the models.
+pub(crate) fn python() -> &'static Path {
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(|| script("install_wheel.sh", &[]))
+}
+
+fn model(name: &str) -> PathBuf {
+    let folder = cache().join("models");
+    let path = folder.join(format!("{name}.gguf"));
+    if !path.exists() {
+        run(Command::new(python()).arg(here().join("make_models.py")).arg(folder).arg(name), 0);
+    }
+    path
+}
+
+/// Where the scripts keep what they make.
+fn cache() -> PathBuf {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    variable("PROFINFER_CACHE").unwrap_or_else(|| {
+        let caches = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+        caches.expect("HOME is set").join("profinfer")
+    })
+}
+
+/// Runs a script of this folder, which says what takes minutes; gives the path that it prints.
+fn script(name: &str, arguments: &[&str]) -> PathBuf {
+    let output = run(Command::new(here().join(name)).args(arguments).stderr(Stdio::inherit()), 0);
+    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+}

@@ -1,0 +1,348 @@
+//! Recordings of real engines, compared with what the engines themselves say of the same work: every step, graph and
+//! operator, its name, type, shape and inputs, on each thread. These need root (or CAP_BPF and CAP_PERFMON). README.md
+//! says what lies in this folder.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
+
+mod attach;
+mod check;
+mod engine;
+mod recording;
+mod truth;
+mod work;
+
+use engine::{Engine, Workload, alone, python, workload};
+use recording::Recording;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use work::{Experts, Step, assert_same, operator_types};
+
+/// Records an engine from its first instruction to its last.
+fn record(engine: Engine, workload: &Workload, arguments: &[&str]) -> Recording {
+    let words = engine.command(workload);
+    let set = |command: &mut std::process::Command| {
+        command.envs(workload.environment.iter().copied()).arg("--").args(&words);
+    };
+    Recording::new("llama", arguments, set, 0)
+}
+
+/// Records an engine, has it say what it does in another run, and compares all there is to compare.
+fn assert_true(engine: Engine, workload: &Workload) -> Recording {
+    let truth = engine.truth(workload, false).steps;
+    let recording = record(engine, workload, &[]);
+    let what = format!("{engine:?}, {workload:?}");
+    assert_same(&what, &recording.work(), &truth);
+    recording.assert_lanes(workload.threads);
+    recording.assert_complete();
+    assert_alternative(engine, &recording);
+    assert_report(&recording, &truth, workload);
+    assert_times(engine, &recording);
+    recording
+}
+
+/// The kernel dispatcher is the first choice; where the compiler has dissolved it, the function that it calls first.
+fn assert_alternative(engine: Engine, recording: &Recording) {
+    let expected = match engine {
+        Engine::Symbols => ("ggml_compute_forward", 0),
+        _ => ("ggml_cpu_extra_compute_forward", 1),
+    };
+    assert_eq!(recording.sites("operator"), BTreeMap::from([(expected.0.to_owned(), expected.1)]));
+    assert_eq!(recording.sites("graph"), BTreeMap::from([("ggml_backend_cpu_graph_compute".to_owned(), 0)]));
+}
+
+/// The report's numbers are the engine's own.
+fn assert_report(recording: &Recording, truth: &[Step], workload: &Workload) {
+    let report = recording.report(&[]);
+    assert_eq!(report["completeness"]["steps"], truth.len());
+    let mut computed = 0;
+    for (phase, is_prefill) in [("prefill", true), ("decode", false)] {
+        let steps: Vec<&Step> = truth.iter().filter(|step| (step.tokens > 1) == is_prefill).collect();
+        let row = find(&report["phases"], "phase", phase);
+        assert_eq!(row["steps"], steps.len());
+        assert_eq!(row["tokens"], steps.iter().map(|step| step.tokens).sum::<u64>());
+        assert_eq!(row["graphs"], steps.iter().map(|step| step.graphs.len()).sum::<usize>());
+        computed += row["operators"].as_u64().unwrap();
+    }
+    let mut types = operator_types(truth.iter().flat_map(Step::operators));
+    let (fused, parts) = recording.fused();
+    for (part, count) in parts {
+        *types.get_mut(&part).unwrap() -= count;
+    }
+    types.extend(fused);
+    types.retain(|_, count| *count > 0);
+    let said: BTreeMap<String, u64> = rows(&report["operator_types"])
+        .map(|row| (row["op"].as_str().unwrap().to_owned(), row["count"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(said, types, "operator types");
+    assert_eq!(computed, types.values().sum::<u64>(), "operators");
+    assert_eq!(report["lanes"], workload.threads);
+    let shares: Vec<u64> = rows(&report["lane_rows"]).map(|lane| lane["shares"].as_u64().unwrap()).collect();
+    assert_eq!(shares, vec![computed; usize::try_from(workload.threads).unwrap()], "each lane's share of operators");
+    assert_eq!(find(&report["backends"], "backend", "cpu")["operators"], computed);
+    for number in [1, truth.len()] {
+        assert_step_report(recording, &truth[number - 1], number, workload.threads);
+    }
+}
+
+fn assert_step_report(recording: &Recording, truth: &Step, number: usize, lanes: u64) {
+    let step = &recording.report(&["--step", &number.to_string()])["step"];
+    assert_eq!(step["tokens"], truth.tokens);
+    let mut parts = truth.operators();
+    for operator in rows(&step["operators"]) {
+        // A fused one is called after its last part.
+        let fused = operator["covers"].is_string();
+        let node = &parts.nth(usize::from(fused)).unwrap().result;
+        assert_eq!(operator["name"], node.name.as_str());
+        assert_eq!(operator["shape"], serde_json::json!(node.shape));
+        assert_eq!(operator["dtype"].as_str().unwrap().to_lowercase(), node.dtype);
+        assert!(fused || operator["op"] == node.op.as_str(), "{operator}");
+        assert_eq!(rows(&operator["lanes"]).count() as u64, lanes);
+    }
+    assert_eq!(parts.next(), None, "all of the step's operators are in its report");
+}
+
+/// Recorded times are those of the same clock: the engine's own are around the same calls.
+fn assert_times(engine: Engine, recording: &Recording) {
+    if engine == Engine::Wheel {
+        return; // which says nothing of the first step
+    }
+    let said: Value = serde_json::from_slice(&recording.output.stdout).unwrap();
+    let said = said["prefill_ms"].as_f64().unwrap() + said["decode_ms"].as_f64().unwrap();
+    let recorded = recording.step_durations().into_iter().sum::<i64>() as f64 / 1e6;
+    assert!(recorded < said && recorded > 0.3 * said, "{recorded} ms recorded, {said} ms said");
+}
+
+fn rows(table: &Value) -> impl Iterator<Item = &Value> {
+    table.as_array().unwrap().iter()
+}
+
+fn find<'a>(table: &'a Value, key: &str, value: &str) -> &'a Value {
+    rows(table).find(|row| row[key] == value).unwrap_or_else(|| panic!("no {key} {value} in {table:#}"))
+}
+
+/// The experts of every token are what the engine says, and the report has them.
+fn assert_experts(engine: Engine, workload: &Workload, recording: &Recording) {
+    let truth = engine.truth(workload, true).experts;
+    let recorded = recording.experts();
+    for (recorded, truth) in recorded.iter().zip(&truth) {
+        assert_eq!(recorded, truth, "recorded (left), the engine's word (right)");
+    }
+    assert_eq!(recorded.len(), truth.len());
+    let tokens = truth.iter().map(|experts| experts.ids.len()).max();
+    assert_eq!(tokens, Some(usize::try_from(workload.prompt).unwrap()), "of every token of the prompt");
+    let report = recording.report(&["--by", "expert"]);
+    for ((layer, expert), share) in shares_of_experts(&truth) {
+        let row = rows(&report["experts"]).find(|row| row["layer"] == layer.as_str() && row["expert"] == expert);
+        let said = row.unwrap_or_else(|| panic!("no expert {expert} of layer {layer}"))["share"].as_f64().unwrap();
+        assert!((said - share).abs() < 1e-9, "expert {expert} of layer {layer}: {said}, not {share}");
+    }
+}
+
+/// By layer and number: of the layer's choices, which part an expert has.
+fn shares_of_experts(all: &[Experts]) -> BTreeMap<(String, i64), f64> {
+    let mut counts: BTreeMap<(String, i64), f64> = BTreeMap::new();
+    let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+    for experts in all {
+        let layer = experts.node.rsplit_once('-').unwrap().1;
+        for id in experts.ids.iter().flatten() {
+            *counts.entry((layer.to_owned(), *id)).or_default() += 1.0;
+            *sums.entry(layer.to_owned()).or_default() += 1.0;
+        }
+    }
+    counts.into_iter().map(|((layer, id), count)| ((layer.clone(), id), count / sums[&layer])).collect()
+}
+
+fn assert_dense(engine: Engine) {
+    let _alone = alone();
+    for threads in [1, 2] {
+        let recording = assert_true(engine, &workload("tiny-dense", threads));
+        assert!(recording.count("fused") > 0, "this engine fuses operators");
+        assert_eq!(recording.count("experts"), 0);
+    }
+}
+
+fn assert_moe(engine: Engine) {
+    let _alone = alone();
+    for threads in [1, 2] {
+        let workload = workload("tiny-moe", threads);
+        let recording = assert_true(engine, &workload);
+        assert_experts(engine, &workload, &recording);
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_dense_model_on_the_wheel() {
+    assert_dense(Engine::Wheel);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_dense_model_on_shared_libraries() {
+    assert_dense(Engine::Shared);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_dense_model_on_an_engine_with_symbols() {
+    assert_dense(Engine::Symbols);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_mixture_of_experts_on_the_wheel() {
+    assert_moe(Engine::Wheel);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_mixture_of_experts_on_shared_libraries() {
+    assert_moe(Engine::Shared);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_mixture_of_experts_on_an_engine_with_symbols() {
+    assert_moe(Engine::Symbols);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn experts_of_a_long_prompt_are_all_there() {
+    let _alone = alone();
+    let workload = Workload { prompt: 300, tokens: 1, ..workload("tiny-moe", 1) };
+    let recording = record(Engine::Shared, &workload, &[]);
+    recording.assert_complete();
+    assert_experts(Engine::Shared, &workload, &recording);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn repacked_weights() {
+    let _alone = alone();
+    for engine in [Engine::Shared, Engine::Symbols] {
+        let workload = Workload { tokens: 4, ..workload("tiny-dense-q4_0", 1) };
+        let recording = assert_true(engine, &workload);
+        let quantised = |input: &work::Tensor| input.dtype == "q4_0" && input.name.ends_with(".weight");
+        let steps = recording.work();
+        assert!(steps[0].operators().flat_map(|operator| &operator.inputs).any(quantised));
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn operators_that_are_not_fused() {
+    let _alone = alone();
+    for engine in [Engine::Wheel, Engine::Shared] {
+        let environment = &[("GGML_CPU_DISABLE_FUSION", "1")];
+        let workload = Workload { environment, tokens: 4, ..workload("tiny-dense", 1) };
+        assert_eq!(assert_true(engine, &workload).count("fused"), 0);
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn workers_of_a_graph_and_of_the_whole_run() {
+    let _alone = alone();
+    let each_graph = workload("tiny-dense", 2);
+    let whole_run = Workload { options: &["--keep-workers"], ..each_graph };
+    for (workload, threads) in [(each_graph, 5), (whole_run, 1)] {
+        let recording = assert_true(Engine::Shared, &workload);
+        assert_eq!(recording.threads_of_lane(0).len(), 1);
+        assert_eq!(recording.threads_of_lane(1).len(), threads, "{workload:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn only_the_level_asked_for() {
+    let _alone = alone();
+    for (engine, step) in [(Engine::Wheel, "process"), (Engine::Shared, "decode")] {
+        let workload = Workload { tokens: 3, ..workload("tiny-moe", 1) };
+        let truth = engine.truth(&workload, false).steps;
+        for (level, graphs) in [("step", 0), ("graph", truth.len())] {
+            let recording = record(engine, &workload, &["--level", level]);
+            recording.assert_complete();
+            assert_eq!(recording.count(step), truth.len());
+            assert_eq!(recording.count("graph"), graphs);
+            let mut names = vec!["exec", "thread", "thread_exit", "ubatch", step];
+            names.extend((graphs > 0).then_some("graph"));
+            assert_eq!(recording.names(), names.into_iter().collect(), "and nothing else");
+            let tokens: Vec<u64> = recording.work().iter().map(|step| step.tokens).collect();
+            assert_eq!(tokens, truth.iter().map(|step| step.tokens).collect::<Vec<_>>());
+            let phases = &recording.report(&[])["phases"];
+            assert_eq!(
+                rows(phases).map(|phase| phase["tokens"].as_u64().unwrap()).sum::<u64>(),
+                tokens.iter().sum::<u64>()
+            );
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn only_the_steps_asked_for() {
+    let _alone = alone();
+    for (engine, threads) in [(Engine::Wheel, 1), (Engine::Shared, 2)] {
+        let workload = Workload { tokens: 6, ..workload("tiny-dense", threads) };
+        let truth = engine.truth(&workload, false).steps;
+        let recording = record(engine, &workload, &["--steps", "2..4"]);
+        assert_same("steps 2..4", &recording.work(), &truth[1..4]);
+        recording.assert_lanes(threads);
+        recording.assert_complete();
+        let said: Value = serde_json::from_slice(&recording.output.stdout).unwrap();
+        assert_eq!(said["steps"], truth.len(), "the engine went on to its end");
+    }
+}
+
+/// Runs the script that its arguments name, with the further ones, in a child process.
+const FORK: &str = "import os, runpy, sys
+sys.argv = sys.argv[1:]
+child = os.fork()
+if child == 0:
+    runpy.run_path(sys.argv[0], run_name='__main__')
+    sys.stdout.flush()
+    os._exit(40)
+sys.exit(2 + os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))";
+
+/// Runs it in this process, and then crashes.
+const CRASH: &str = "import os, runpy, sys
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name='__main__')
+os.abort()";
+
+/// Records a Python script of ours that runs the wheel.
+fn record_python(script: &str, workload: &Workload, arguments: &[&str], status: i32) -> Recording {
+    let words = Engine::Wheel.command(workload);
+    let set = |command: &mut std::process::Command| {
+        command.arg("--").arg(python()).args(["-c", script]).args(&words[1..]);
+    };
+    Recording::new("llama", arguments, set, status)
+}
+
+#[test]
+#[ignore = "needs root"]
+fn an_engine_in_a_forked_child() {
+    let _alone = alone();
+    let workload = Workload { tokens: 3, ..workload("tiny-dense", 1) };
+    let truth = Engine::Wheel.truth(&workload, false).steps;
+    let recording = record_python(FORK, &workload, &["--follow-forks"], 42);
+    assert_same("in a child", &recording.work(), &truth);
+    recording.assert_complete();
+    let parent = recording.info()["origin"]["pid"].as_u64().unwrap();
+    let processes = recording.processes("process");
+    assert!(processes.len() == 1 && !processes.contains(&parent), "{processes:?}, {parent}");
+    assert_eq!(recording.info()["end"]["exit_code"], 42, "the parent's own");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn an_engine_that_crashes() {
+    let _alone = alone();
+    let workload = Workload { tokens: 3, ..workload("tiny-dense", 1) };
+    let truth = Engine::Wheel.truth(&workload, false).steps;
+    let recording = record_python(CRASH, &workload, &[], 128 + 6);
+    assert_same("before the crash", &recording.work(), &truth);
+    recording.assert_complete();
+    assert_eq!(recording.info()["end"]["signal"], 6);
+}
