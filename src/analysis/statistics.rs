@@ -196,12 +196,7 @@ impl Visitor for Statistics {
             let duration = region.end.saturating_sub(region.start);
             self.regions.entry((region.probe, phase)).or_default().add(duration, region.operator.is_some());
         }
-        for experts in &step.experts {
-            let layer = &catalogue.kind(experts.kind).layer;
-            for id in &experts.ids {
-                self.add_expert(layer.clone(), *id, phase);
-            }
-        }
+        self.add_experts(step, catalogue, phase);
     }
 }
 
@@ -272,6 +267,18 @@ impl Statistics {
         for off in &step.off_cpu {
             totals.blocked = totals.blocked.saturating_add(off.runnable.saturating_sub(off.start));
             totals.runnable = totals.runnable.saturating_add(off.end.saturating_sub(off.runnable));
+        }
+    }
+
+    /// An expert is several matrices, chosen together: the first operator of a layer speaks for all of them.
+    fn add_experts(&mut self, step: &Step, catalogue: &Catalogue, phase: Phase) {
+        let mut speakers: FastMap<&Arc<str>, KindId> = FastMap::default();
+        for experts in &step.experts {
+            let layer = &catalogue.kind(experts.kind).layer;
+            let speaks = layer.as_ref().is_none_or(|l| *speakers.entry(l).or_insert(experts.kind) == experts.kind);
+            for id in experts.ids.iter().filter(|_| speaks) {
+                self.add_expert(layer.clone(), *id, phase);
+            }
         }
     }
 
