@@ -141,6 +141,10 @@ fn experts_are_counted_by_layer() {
     tensor(&mut r, 1, 1, 0xa, "MUL_MAT_ID", "moe-7");
     r.push("experts", 1, (10, 11), &[("node", Put::Int(0xa)), ("ids", Put::List(&[3, 1, 3, -1]))]);
     operator(&mut r, 1, (10, 20), 0, 0xa, 0);
+    // The same experts' other matrix: no choices of its own.
+    tensor(&mut r, 1, 1, 0xb, "MUL_MAT_ID", "moe_down-7");
+    r.push("experts", 1, (20, 21), &[("node", Put::Int(0xb)), ("ids", Put::List(&[3, 1, 3, -1]))]);
+    operator(&mut r, 1, (20, 25), 0, 0xb, 0);
     graph(&mut r, 1, (5, 30));
     step(&mut r, 1, (0, 40), 2);
     let (kept, timeline) = run_with(&r, Rules::new(&analysis).unwrap());
