@@ -1,6 +1,9 @@
 //! The generated C: golden for a small probeset, compiled for both architectures for every shipped one, and closed to
 //! whatever a hostile spec may say. `BLESS=1` rewrites the golden file.
 
+// The functions around the tests are tests too.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use profinfer::codegen::generate;
 use profinfer::plan::{Level, Selection, plan};
 use profinfer::spec::{Library, load_text};

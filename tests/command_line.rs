@@ -1,5 +1,8 @@
 //! What a shell and a manual reader get of the program.
 
+// The functions around the tests are tests too.
+#![allow(clippy::unwrap_used)]
+
 use std::process::Command;
 
 fn profinfer(arguments: &[&str]) -> std::process::Output {

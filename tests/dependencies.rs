@@ -27,7 +27,7 @@ const ALLOWED: &[&str] = &[
 ];
 
 /// Crates that are there in two versions, because others ask for different ones. None of them is ours to choose.
-const TWO_VERSIONS: &[&str] = &["object", "shlex", "similar", "syn"];
+const TWO_VERSIONS: &[&str] = &["object", "syn"];
 
 /// A dependency that `Cargo.toml` names.
 struct Dependency {

@@ -277,11 +277,11 @@ impl Checker<'_, '_> {
 
     fn name(&self, name: &str, span: &Span) -> Result1<Checked> {
         let memory = |base, terms, ty| Checked { node: Node::Memory(Memory { base, terms }), ty, span: span.clone() };
-        if let Some(view) = self.scope.object {
-            if let Some(ty) = self.scope.definitions.member(view, name) {
-                let member = Term::Member { view: view.to_owned(), member: name.to_owned() };
-                return Ok(memory(Base::Object, vec![member], ty));
-            }
+        if let Some(view) = self.scope.object
+            && let Some(ty) = self.scope.definitions.member(view, name)
+        {
+            let member = Term::Member { view: view.to_owned(), member: name.to_owned() };
+            return Ok(memory(Base::Object, vec![member], ty));
         }
         let named = |(_, (n, _)): &(usize, &(Option<String>, Type))| n.as_deref() == Some(name);
         if let Some((index, (_, ty))) = self.scope.arguments.iter().enumerate().find(named) {

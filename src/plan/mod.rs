@@ -1,5 +1,5 @@
 //! From a probeset to programs, record layouts and relocations ([`plan`]), and from those and a target to sites and
-//! values ([`place`]). Pure: a target is seen through [`crate::target::Target`] only.
+//! values ([`place()`]). Pure: a target is seen through [`crate::target::Target`] only.
 
 mod abi;
 mod definitions;

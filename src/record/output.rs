@@ -17,7 +17,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Opens a file for writing; an existing one keeps its contents until [`Output::begin`].
+    /// Opens a file for writing; an existing one keeps its contents until the trace begins.
     pub(super) fn open(path: &Path, caller: Option<&Caller>) -> Result<(Self, File), Diagnostic> {
         let mut options = OpenOptions::new();
         options.write(true);
