@@ -3,6 +3,9 @@
 //!
 //! `cargo bench --bench startup -- PYTHON`, where PYTHON is the interpreter of the wheel's environment.
 
+// What fails here ends the benchmark.
+#![allow(clippy::expect_used)]
+
 use profinfer::trace::TraceReader;
 use std::fs::File;
 use std::io::{BufRead, BufReader};

@@ -3,7 +3,7 @@
 //! A block that starts with ```` ```console ```` is one session of a shell: lines that start with `$ ` are commands,
 //! each of which must succeed; the lines after one are what it prints, of which numbers, units and spacing may differ,
 //! and `…` stands for any lines. A page's blocks run one after the other in one folder, which looks like a clone, and
-//! has `app.py`, a program that uses an engine, and `run.pfi`, a trace.
+//! has `app.py`, a program that uses an engine, `server.py`, one that does so for ever, and `run.pfi`, a trace.
 //!
 //! ```` ```console root ```` needs root and the engine; ```` ```console no-run: REASON ```` is not run. Any other
 //! block, and text without a block, shows no commands: `commands_are_shown_in_blocks_that_are_run` keeps that.
@@ -142,14 +142,17 @@ impl Place {
         Self { folder, path: path.into_string().unwrap() }
     }
 
-    /// The program that the pages profile: the engine on a small model.
+    /// The programs that the pages profile: the engine on a small model, once and for ever.
     fn with_app(self, cache: &Path) -> Self {
-        let run = root().join("tests/engines/run_xllamacpp.py");
+        let engines = root().join("tests/engines");
         let model = cache.join("models/tiny-dense.gguf");
-        let app = format!(
-            "import os, sys\nos.execv(sys.executable, [sys.executable, {run:?}, '--model', {model:?}, '--tokens', '2000'])\n"
+        let once = format!(
+            "import sys\nsys.path.insert(0, {engines:?})\nsys.dont_write_bytecode = True\nimport run_xllamacpp\n\
+             sys.argv[1:] = ['--model', {model:?}, '--tokens', '500']\n"
         );
-        std::fs::write(self.folder.path().join("app.py"), app).unwrap();
+        for (name, call) in [("app.py", "run_xllamacpp.main()"), ("server.py", "while True: run_xllamacpp.main()")] {
+            std::fs::write(self.folder.path().join(name), format!("{once}{call}\n")).unwrap();
+        }
         self
     }
 
