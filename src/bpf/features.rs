@@ -12,7 +12,7 @@ pub enum AttachMode {
     Session,
     /// A program for the entry and one for the return, all sites of a file at once (`uprobe.multi`, Linux 6.6).
     Multi,
-    /// The same two programs, each site by itself (perf uprobes, Linux 5.15): slow to attach and to detach.
+    /// The same two programs, each site by itself (perf uprobes, Linux 5.17): slow to attach and to detach.
     Single,
 }
 
@@ -102,8 +102,8 @@ impl Features {
     pub fn require(self) -> Result<(), Diagnostic> {
         let needed = [
             (self.btf, "type information (BTF)", "use a kernel built with CONFIG_DEBUG_INFO_BTF=y"),
-            (self.ring_buffer, "BPF ring buffers", "use Linux 5.15 or later"),
-            (self.task_storage, "BPF task storage", "use Linux 5.15 or later"),
+            (self.ring_buffer, "BPF ring buffers", "use Linux 5.17 or later"),
+            (self.task_storage, "BPF task storage", "use Linux 5.17 or later"),
             (self.typed_tracepoints, "BPF programs at tracepoints", "use a kernel with CONFIG_FTRACE and BTF"),
         ];
         match needed.into_iter().find(|(has, ..)| !has) {

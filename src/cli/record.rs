@@ -66,7 +66,7 @@ enum AttachName {
     Session,
     /// Two programs, all sites of a file at once (Linux 6.6)
     Multi,
-    /// Two programs, each site by itself (Linux 5.15)
+    /// Two programs, each site by itself (Linux 5.17)
     Single,
 }
 

@@ -92,7 +92,7 @@ fn kernel() -> Finding {
         return Finding::present("kernel", release);
     }
     let cost = "nothing can be recorded: programs cannot tell their sites apart";
-    Finding::absent("kernel", State::Missing, &release, cost, "use Linux 5.15 or later; 6.13 or later is best")
+    Finding::absent("kernel", State::Missing, &release, cost, "use Linux 5.17 or later; 6.13 or later is best")
 }
 
 fn compiler() -> Finding {
@@ -140,8 +140,8 @@ fn kernel_features(features: Features) -> Vec<Finding> {
     };
     vec![
         Finding::needed("kernel types (BTF)", features.btf, "use a kernel with CONFIG_DEBUG_INFO_BTF=y"),
-        Finding::needed("ring buffer", features.ring_buffer, "use Linux 5.15 or later"),
-        Finding::needed("task storage", features.task_storage, "use Linux 5.15 or later"),
+        Finding::needed("ring buffer", features.ring_buffer, "use Linux 5.17 or later"),
+        Finding::needed("task storage", features.task_storage, "use Linux 5.17 or later"),
         Finding::needed(
             "typed tracepoints (tp_btf)",
             features.typed_tracepoints,
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn one_missing_thing_is_enough() {
         let there = Finding::needed("ring buffer", true, "");
-        let gone = Finding::needed("ring buffer", false, "use Linux 5.15 or later");
+        let gone = Finding::needed("ring buffer", false, "use Linux 5.17 or later");
         assert!(can_record(std::slice::from_ref(&there)));
         assert!(!can_record(&[there, gone]));
     }
