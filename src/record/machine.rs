@@ -88,7 +88,7 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
 fn kernel() -> Finding {
     let (major, minor) = kernel_version();
     let release = super::host::describe().kernel;
-    if (major, minor) >= (5, 15) {
+    if (major, minor) >= (5, 17) {
         return Finding::present("kernel", release);
     }
     let cost = "nothing can be recorded: programs cannot tell their sites apart";
