@@ -235,15 +235,14 @@ impl<'a> Placer<'a> {
         if placed {
             return;
         }
-        for unplaced in self.placement.unplaced.iter_mut().filter(|u| is_step(&u.probe)) {
-            unplaced.required = true;
-            let reason = std::mem::replace(
-                &mut unplaced.problem,
-                Diagnostic::error(Code::GroupNotAttached, "no probe of role `step` has a site on this target"),
-            );
-            unplaced.problem.span = reason.span;
-            unplaced.problem.hint = reason.hint;
-            unplaced.problem.notes.push(reason.message);
+        // Each may be optional, but not all of them: the group's problem is said once, at the first.
+        if let Some(first) = self.placement.unplaced.iter_mut().find(|u| is_step(&u.probe)) {
+            first.required = true;
+            let message = "no probe of role `step` has a site on this target";
+            let reason = std::mem::replace(&mut first.problem, Diagnostic::error(Code::GroupNotAttached, message));
+            first.problem.span = reason.span;
+            first.problem.hint = reason.hint;
+            first.problem.notes.push(reason.message);
         }
     }
 
