@@ -1,7 +1,7 @@
 //! What `check` says of real engines, and of probesets that do not fit them.
 
 use crate::engine::{Engine, alone};
-use crate::recording::{profinfer, run, stderr};
+use crate::process::{profinfer, run, stderr};
 use object::{Object, ObjectSegment, ObjectSymbol};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! The engines and models, made by the scripts of this folder when they are not in the cache, and how one is run.
 
-use crate::recording::run;
+use crate::process::run;
 use crate::truth::Truth;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -31,7 +31,7 @@ pub(crate) struct Workload {
 /// With two threads on two busy processors an engine's spinning barriers wait for the scheduler, milliseconds each:
 /// then few tokens must do.
 pub(crate) fn workload(model: &'static str, threads: u64) -> Workload {
-    let tokens = if threads == 1 { 16 } else { 4 };
+    let tokens = if threads == 1 { 16 } else { 3 };
     Workload { model, threads, prompt: 8, tokens, options: &[], environment: &[] }
 }
 
@@ -153,6 +153,7 @@ fn cache() -> PathBuf {
 
 /// Runs a script of this folder, which says what takes minutes; gives the path that it prints.
 fn script(name: &str, arguments: &[&str]) -> PathBuf {
-    let output = run(Command::new(here().join(name)).args(arguments).stderr(Stdio::inherit()), 0);
+    let output = Command::new(here().join(name)).args(arguments).stderr(Stdio::inherit()).output().unwrap();
+    assert!(output.status.success(), "{name} failed: {}", output.status);
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
 }

@@ -7,6 +7,7 @@
 mod attach;
 mod check;
 mod engine;
+mod process;
 mod recording;
 mod truth;
 mod work;
@@ -14,8 +15,11 @@ mod work;
 use engine::{Engine, Workload, alone, python, workload};
 use recording::Recording;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use work::{Experts, Step, assert_same, operator_types};
+
+/// The reference program's option for one thread pool for the whole run.
+const KEEP_WORKERS: &str = "--keep-workers";
 
 /// Records an engine from its first instruction to its last.
 fn record(engine: Engine, workload: &Workload, arguments: &[&str]) -> Recording {
@@ -37,6 +41,7 @@ fn assert_true(engine: Engine, workload: &Workload) -> Recording {
     assert_alternative(engine, &recording);
     assert_report(&recording, &truth, workload);
     assert_times(engine, &recording);
+    assert_workers(engine, workload, &recording, truth.len());
     recording
 }
 
@@ -112,6 +117,15 @@ fn assert_times(engine: Engine, recording: &Recording) {
     assert!(recorded < said && recorded > 0.3 * said, "{recorded} ms recorded, {said} ms said");
 }
 
+/// The second lane is one thread where workers are kept, else one for each graph. The wheel decides for itself.
+fn assert_workers(engine: Engine, workload: &Workload, recording: &Recording, graphs: usize) {
+    if engine != Engine::Wheel && workload.threads > 1 {
+        let kept = workload.options.contains(&KEEP_WORKERS);
+        assert_eq!(recording.threads_of_lane(0).len(), 1);
+        assert_eq!(recording.threads_of_lane(1).len(), if kept { 1 } else { graphs });
+    }
+}
+
 fn rows(table: &Value) -> impl Iterator<Item = &Value> {
     table.as_array().unwrap().iter()
 }
@@ -131,25 +145,28 @@ fn assert_experts(engine: Engine, workload: &Workload, recording: &Recording) {
     let tokens = truth.iter().map(|experts| experts.ids.len()).max();
     assert_eq!(tokens, Some(usize::try_from(workload.prompt).unwrap()), "of every token of the prompt");
     let report = recording.report(&["--by", "expert"]);
-    for ((layer, expert), share) in shares_of_experts(&truth) {
-        let row = rows(&report["experts"]).find(|row| row["layer"] == layer.as_str() && row["expert"] == expert);
-        let said = row.unwrap_or_else(|| panic!("no expert {expert} of layer {layer}"))["share"].as_f64().unwrap();
-        assert!((said - share).abs() < 1e-9, "expert {expert} of layer {layer}: {said}, not {share}");
-    }
+    let said: BTreeMap<(String, u64), u64> = rows(&report["experts"])
+        .map(|row| {
+            let number = |key: &str| row[key].as_u64().unwrap();
+            ((row["layer"].as_str().unwrap().to_owned(), number("expert")), number("activations"))
+        })
+        .collect();
+    assert_eq!(said, choices(&truth));
 }
 
-/// By layer and number: of the layer's choices, which part an expert has.
-fn shares_of_experts(all: &[Experts]) -> BTreeMap<(String, i64), f64> {
-    let mut counts: BTreeMap<(String, i64), f64> = BTreeMap::new();
-    let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+/// How often the tokens of each layer chose each expert. A layer's matrices of an expert are chosen together.
+fn choices(all: &[Experts]) -> BTreeMap<(String, u64), u64> {
+    let mut counts = BTreeMap::new();
+    let mut seen = BTreeSet::new();
     for experts in all {
         let layer = experts.node.rsplit_once('-').unwrap().1;
-        for id in experts.ids.iter().flatten() {
-            *counts.entry((layer.to_owned(), *id)).or_default() += 1.0;
-            *sums.entry(layer.to_owned()).or_default() += 1.0;
+        if seen.insert((experts.step, layer)) {
+            for id in experts.ids.iter().flatten() {
+                *counts.entry((layer.to_owned(), id.unsigned_abs())).or_default() += 1;
+            }
         }
     }
-    counts.into_iter().map(|((layer, id), count)| ((layer.clone(), id), count / sums[&layer])).collect()
+    counts
 }
 
 fn assert_dense(engine: Engine) {
@@ -242,15 +259,9 @@ fn operators_that_are_not_fused() {
 
 #[test]
 #[ignore = "needs root"]
-fn workers_of_a_graph_and_of_the_whole_run() {
+fn workers_that_are_kept() {
     let _alone = alone();
-    let each_graph = workload("tiny-dense", 2);
-    let whole_run = Workload { options: &["--keep-workers"], ..each_graph };
-    for (workload, threads) in [(each_graph, 5), (whole_run, 1)] {
-        let recording = assert_true(Engine::Shared, &workload);
-        assert_eq!(recording.threads_of_lane(0).len(), 1);
-        assert_eq!(recording.threads_of_lane(1).len(), threads, "{workload:?}");
-    }
+    assert_true(Engine::Shared, &Workload { options: &[KEEP_WORKERS], ..workload("tiny-moe", 2) });
 }
 
 #[test]
@@ -283,8 +294,10 @@ fn only_the_level_asked_for() {
 #[ignore = "needs root"]
 fn only_the_steps_asked_for() {
     let _alone = alone();
-    for (engine, threads) in [(Engine::Wheel, 1), (Engine::Shared, 2)] {
-        let workload = Workload { tokens: 6, ..workload("tiny-dense", threads) };
+    let kept: &[&str] = &[KEEP_WORKERS];
+    for (engine, threads, options) in [(Engine::Wheel, 1, &[][..]), (Engine::Shared, 2, &[]), (Engine::Shared, 2, kept)]
+    {
+        let workload = Workload { tokens: 4, options, ..workload("tiny-dense", threads) };
         let truth = engine.truth(&workload, false).steps;
         let recording = record(engine, &workload, &["--steps", "2..4"]);
         assert_same("steps 2..4", &recording.work(), &truth[1..4]);

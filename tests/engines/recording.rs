@@ -1,29 +1,12 @@
 //! A recording, read as its user reads it: through `profinfer dump`, `info` and `report`, and put together to the work
 //! that the engine did. It takes nothing from the product's own analysis.
 
+use crate::process::{profinfer, run};
 use crate::work::{Experts, Graph, Operator, Step, Tensor};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::process::{Command, Output};
-
-/// The program.
-pub(crate) fn profinfer(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
-    command.args(arguments);
-    command
-}
-
-pub(crate) fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Runs it; it must end with this status.
-pub(crate) fn run(command: &mut Command, status: i32) -> Output {
-    let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(status), "{command:?}\n{}", stderr(&output));
-    output
-}
 
 /// A trace, and where it is.
 pub(crate) struct Recording {
