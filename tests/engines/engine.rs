@@ -15,6 +15,8 @@ pub(crate) enum Engine {
     Shared,
     /// The same, with functions that are called only once kept as such.
     Symbols,
+    /// Shared libraries of which the CPU backend is loaded with `dlopen` when the program runs.
+    Plugins,
 }
 
 /// What an engine is to do.
@@ -84,8 +86,10 @@ impl Engine {
     fn reference(self, workload: &Workload) -> Vec<String> {
         static SHARED: OnceLock<PathBuf> = OnceLock::new();
         static SYMBOLS: OnceLock<PathBuf> = OnceLock::new();
+        static PLUGINS: OnceLock<PathBuf> = OnceLock::new();
         let program = match self {
             Self::Symbols => &SYMBOLS,
+            Self::Plugins => &PLUGINS,
             _ => &SHARED,
         };
         let program = program.get_or_init(|| script("build_reference.sh", &[self.folder().to_str().unwrap()]));
@@ -97,7 +101,9 @@ impl Engine {
     fn folder(self) -> &'static Path {
         static SHARED: OnceLock<PathBuf> = OnceLock::new();
         static SYMBOLS: OnceLock<PathBuf> = OnceLock::new();
+        static PLUGINS: OnceLock<PathBuf> = OnceLock::new();
         match self {
+            Self::Plugins => PLUGINS.get_or_init(|| script("build_llama.sh", &["plugins"])),
             Self::Symbols => SYMBOLS.get_or_init(|| script("build_llama.sh", &["symbols"])),
             _ => SHARED.get_or_init(|| script("build_llama.sh", &["shared"])),
         }
