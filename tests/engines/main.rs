@@ -262,6 +262,23 @@ fn operators_that_are_not_fused() {
     }
 }
 
+/// As on older kernels, which have no other.
+#[test]
+#[ignore = "needs root"]
+fn older_ways_of_attaching() {
+    let _alone = alone();
+    for engine in [Engine::Wheel, Engine::Shared] {
+        let workload = Workload { tokens: 3, ..workload("tiny-moe", 1) };
+        let truth = engine.truth(&workload, false).steps;
+        for attach in ["multi", "single"] {
+            let recording = record(engine, &workload, &["--attach", attach]);
+            assert_same(attach, &recording.work(), &truth);
+            recording.assert_lanes(1);
+            recording.assert_complete();
+        }
+    }
+}
+
 #[test]
 #[ignore = "needs root"]
 fn a_backend_that_is_loaded_when_the_program_runs() {
