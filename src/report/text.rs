@@ -144,8 +144,10 @@ fn where_it_went(out: &mut String, report: &Report, look: &Look) {
         ("off cpu, blocked", Right),
         ("off cpu, runnable", Right),
     ]);
-    for phase in report.phases.iter().filter(|p| p.lane_time_ns > 0) {
-        table.row(where_row(phase));
+    // Where steps alone were recorded there is nothing to say of their insides.
+    let rows = report.phases.iter().filter(|p| p.lane_time_ns > 0).map(where_row);
+    for row in rows.filter(|row| row.iter().skip(1).any(|share| !share.is_empty())) {
+        table.row(row);
     }
     let of = if report.lanes > 1 { format!("share of the time of {} lanes", report.lanes) } else { "share".to_owned() };
     look.table(out, &format!("Where the time went ({of})"), &table, None);
