@@ -157,7 +157,9 @@ case "$config" in
 esac
 for built in "$work"/build/bin/*.so*; do
     # `symbols` has libggml-base built as well, but no more than libggml-cpu differs.
-    [ "$config" = symbols ] && [[ "$built" != */libggml-cpu.so* ]] || cp -a "$built" "$work/engine/lib/"
+    if [ "$config" != symbols ] || [[ "$built" == */libggml-cpu.so* ]]; then
+        cp -a "$built" "$work/engine/lib/"
+    fi
 done
 cp -r "$work/source/include" "$work/engine/include"
 cp -r "$work/source/ggml/include/." "$work/engine/include/"
