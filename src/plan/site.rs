@@ -32,7 +32,7 @@ pub(super) struct Chosen {
 }
 
 /// Nanoseconds of one hit by the kind of instruction under the probe, measured with an empty program on an x86-64
-/// virtual machine, kernel 6.18 (`docs/benchmarks.md`).
+/// virtual machine, kernel 6.18.
 mod cost {
     /// A five-byte nop, which the kernel turns into a call.
     pub(super) const CALLED: u32 = 475;
