@@ -3,6 +3,8 @@
 //!
 //! `cargo bench --bench overhead -- PYTHON MODEL [ROUNDS]`
 
+#![allow(clippy::expect_used, reason = "a benchmark that cannot run says so by panicking")]
+
 use std::path::Path;
 use std::process::{Command, Stdio};
 

@@ -1,28 +1,20 @@
 //! `profinfer build`: the BPF object of a probeset.
 
 use super::Outcome;
+use super::probeset::{ArchArgument, ProbesetArguments};
 use std::path::PathBuf;
 
 /// The subcommand's arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The probeset: a file, or the name of a shipped one
-    #[arg(value_name = "PROBESET")]
-    probeset: PathBuf,
+    #[command(flatten)]
+    probeset: ProbesetArguments,
     /// Write the object to this file [default: PROBESET.bpf.o]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The instruction set of the machine it will run on [default: this one's]
     #[arg(long, value_enum)]
-    arch: Option<ArchName>,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum ArchName {
-    #[value(name = "x86_64")]
-    X86_64,
-    #[value(name = "aarch64")]
-    Aarch64,
+    arch: Option<ArchArgument>,
 }
 
 /// Runs the subcommand.
@@ -30,14 +22,10 @@ enum ArchName {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     use super::{DONE, terminal};
     use crate::bpf::{self, Translation};
-    use crate::plan::{self, Selection};
-    use crate::spec::{self, Library};
     use crate::{codegen, record};
 
-    let (probeset, warnings) = spec::load(&arguments.probeset, &Library::SHIPPED)?;
-    terminal::report_problems(&warnings);
     let arch = arguments.arch.map_or_else(record::host_arch, |name| Ok(name.into()))?;
-    let (plan, warnings) = plan::plan(&probeset, &Selection::default(), arch)?;
+    let (probeset, plan, warnings) = arguments.probeset.plan(arch)?;
     terminal::report_problems(&warnings);
     let source = codegen::generate(&plan, &probeset, None)?;
     let object = bpf::build(&Translation { source: &source, sources: &probeset.sources })?;
@@ -53,17 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     use crate::diag::{Code, Diagnostic};
 
-    let message = format!("{}: this profinfer was built without recording", arguments.probeset.display());
+    let message = format!("{}: this profinfer was built without recording", arguments.probeset.name());
     let hint = "build it with the `record` feature; `profinfer gen` prints the C";
     Err(Diagnostic::error(Code::NotSupportedYet, message).hint(hint).into())
-}
-
-#[cfg(feature = "record")]
-impl From<ArchName> for crate::target::Arch {
-    fn from(name: ArchName) -> Self {
-        match name {
-            ArchName::X86_64 => Self::X86_64,
-            ArchName::Aarch64 => Self::Aarch64,
-        }
-    }
 }

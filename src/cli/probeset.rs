@@ -59,6 +59,12 @@ impl ProbesetArguments {
         spec::load(&self.spec, &Library::SHIPPED)
     }
 
+    /// What was asked for.
+    #[cfg(not(feature = "record"))]
+    pub(crate) fn name(&self) -> std::path::Display<'_> {
+        self.spec.display()
+    }
+
     /// The probes that are wanted.
     pub(crate) fn selection(&self) -> Selection {
         let level = match self.level {
@@ -67,6 +73,19 @@ impl ProbesetArguments {
             LevelArgument::Operator => Level::Operator,
         };
         Selection { level, only: self.only.clone(), without: self.without.clone() }
+    }
+
+    /// The choice of probes where it is not the default, as it is typed.
+    #[cfg(feature = "record")]
+    pub(crate) fn described(&self) -> Vec<String> {
+        let level = match self.level {
+            LevelArgument::Step => Some("--level step"),
+            LevelArgument::Graph => Some("--level graph"),
+            LevelArgument::Operator => None,
+        };
+        let only = self.only.iter().map(|glob| format!("--probe {glob}"));
+        let without = self.without.iter().map(|glob| format!("--no-probe {glob}"));
+        level.map(str::to_owned).into_iter().chain(only).chain(without).collect()
     }
 
     /// Reads the probeset and plans it; the problems of both are given together.

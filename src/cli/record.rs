@@ -1,10 +1,9 @@
 //! `profinfer record`: the arguments, the live line, the last line, and the exit code.
 
+use super::probeset::ProbesetArguments;
 use super::{DONE, INCOMPLETE, Outcome, terminal};
 use crate::bpf::AttachMode;
-use crate::plan::{Level, Selection};
 use crate::record::{self, Ending, Live, Options, Subject, Summary};
-use crate::spec::{self, Library};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -15,30 +14,20 @@ use std::time::Duration;
 #[command(after_help = "The command's own exit status is passed on; 128 + N if signal N killed it. If it is 0: 4 if \
     the trace is incomplete, 1 or 3 if nothing could be recorded.")]
 pub(crate) struct Arguments {
-    /// The probeset: a file, or the name of a shipped one
-    #[arg(value_name = "PROBESET")]
-    probeset: PathBuf,
+    #[command(flatten)]
+    probeset: ProbesetArguments,
     /// Write the trace to this file [default: PROBESET-TIME.pfi]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Attach to a running process
     #[arg(short, long, value_name = "PID", conflicts_with = "command", required_unless_present = "command")]
     pid: Option<i32>,
-    /// How much to record; each level includes the ones before
-    #[arg(long, value_enum, default_value = "operator")]
-    level: LevelName,
     /// Record only these steps, counted from 1, both included: 10..40, 10.., ..40 or 7
     #[arg(long, value_name = "A..B", value_parser = steps)]
     steps: Option<(u64, u64)>,
     /// End after this time: 500ms, 10s, 5m, 1h
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
-    /// Record only the probes whose name matches; may be repeated
-    #[arg(long, value_name = "GLOB")]
-    probe: Vec<String>,
-    /// Leave out the probes whose name matches; may be repeated
-    #[arg(long, value_name = "GLOB")]
-    no_probe: Vec<String>,
     /// Record the target's child processes too
     #[arg(long)]
     follow_forks: bool,
@@ -48,16 +37,19 @@ pub(crate) struct Arguments {
     /// Attach in this way, though the kernel may have a better one
     #[arg(long, value_enum, value_name = "WAY", hide_short_help = true)]
     attach: Option<AttachName>,
+    /// A line that says how it goes, on standard error. `auto`: on a terminal that the command does not write to
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    live: When,
     /// The command to launch and record
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum LevelName {
-    Step,
-    Graph,
-    Operator,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum When {
+    Auto,
+    Always,
+    Never,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -72,10 +64,10 @@ enum AttachName {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let (probeset, warnings) = spec::load(&arguments.probeset, &Library::SHIPPED)?;
+    let (probeset, warnings) = arguments.probeset.load()?;
     terminal::report_problems(&warnings);
     let options = options(arguments, &probeset.name);
-    let mut line = LiveLine::new(&options.subject);
+    let mut line = LiveLine::new(arguments.live, &options.subject);
     let mut summary = record::record(&options, &probeset, &mut |live| line.show(live))?;
     line.clear();
     let failed = terminal::report_problems(&summary.problems);
@@ -88,17 +80,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 fn options(arguments: &Arguments, name: &str) -> Options {
-    let level = match arguments.level {
-        LevelName::Step => Level::Step,
-        LevelName::Graph => Level::Graph,
-        LevelName::Operator => Level::Operator,
-    };
-    let selection = Selection { level, only: arguments.probe.clone(), without: arguments.no_probe.clone() };
     let subject = arguments.pid.map_or_else(|| Subject::Command(arguments.command.clone()), Subject::Process);
     Options {
         subject,
         output: arguments.output.clone().unwrap_or_else(|| record::default_path(name)),
-        selection,
+        selection: arguments.probeset.selection(),
         steps: arguments.steps,
         duration: arguments.duration,
         follow_forks: arguments.follow_forks,
@@ -114,19 +100,12 @@ fn options(arguments: &Arguments, name: &str) -> Options {
 
 /// The options that differ from the defaults, as they are typed.
 fn described(arguments: &Arguments) -> Vec<String> {
-    let mut said = Vec::new();
-    match arguments.level {
-        LevelName::Step => said.push("--level step".to_owned()),
-        LevelName::Graph => said.push("--level graph".to_owned()),
-        LevelName::Operator => {}
-    }
+    let mut said = arguments.probeset.described();
     said.extend(arguments.steps.map(|(first, last)| match last {
         u64::MAX => format!("--steps {first}.."),
         _ => format!("--steps {first}..{last}"),
     }));
     said.extend(arguments.duration.map(|duration| format!("--duration {}ms", duration.as_millis())));
-    said.extend(arguments.probe.iter().map(|glob| format!("--probe {glob}")));
-    said.extend(arguments.no_probe.iter().map(|glob| format!("--no-probe {glob}")));
     if arguments.follow_forks {
         said.push("--follow-forks".to_owned());
     }
@@ -196,9 +175,14 @@ struct LiveLine {
 
 impl LiveLine {
     /// On a terminal, unless the target writes to the same: it would write over the target's own lines.
-    fn new(subject: &Subject) -> Self {
+    fn new(when: When, subject: &Subject) -> Self {
         let shared = matches!(subject, Subject::Command(_)) && std::io::stdout().is_terminal();
-        Self { on: std::io::stderr().is_terminal() && !shared, shown: false, since: None }
+        let on = match when {
+            When::Auto => std::io::stderr().is_terminal() && !shared,
+            When::Always => true,
+            When::Never => false,
+        };
+        Self { on, shown: false, since: None }
     }
 
     fn show(&mut self, live: &Live) {
