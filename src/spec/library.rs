@@ -6,19 +6,13 @@ pub(super) const PREFIX: &str = "builtin:";
 /// Extension of a probeset.
 const EXTENSION: &str = ".yaml";
 
-macro_rules! shipped {
-    ($($file:literal),* $(,)?) => {
-        &[$(($file, include_str!(concat!("../../probesets/", $file)))),*]
-    };
-}
-
 /// Probesets found by name: file name and text of each.
 #[derive(Debug, Clone, Copy)]
 pub struct Library(&'static [(&'static str, &'static str)]);
 
 impl Library {
-    /// What the program was built with.
-    pub const SHIPPED: Self = Self(shipped!("ggml.yaml", "llama.yaml"));
+    /// What the program was built with: every file of `probesets/`, as `build.rs` lists them.
+    pub const SHIPPED: Self = Self(include!(concat!(env!("OUT_DIR"), "/probesets.rs")));
 
     /// A library of one's own: pairs of file name (`engine.yaml`) and text.
     pub const fn new(files: &'static [(&'static str, &'static str)]) -> Self {
