@@ -3,7 +3,7 @@
 
 use crate::path::Value;
 use crate::spec::Role;
-use crate::trace::{FieldLayout, FieldType, HEADER_SIZE, RecordKind, RecordType, Schema, Site};
+use crate::trace::{FieldLayout, FieldType, RecordHeader, RecordKind, RecordType, Schema, Site};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -40,19 +40,8 @@ pub struct Header {
 impl Header {
     /// Reads it from a record's bytes; `None` where they are too few.
     pub fn read(record: &[u8]) -> Option<Self> {
-        let bytes: &[u8; HEADER_SIZE as usize] = record.first_chunk()?;
-        let start = u64::from_le_bytes(*bytes[16..].first_chunk()?);
-        let duration = u64::from_le_bytes(*bytes[24..].first_chunk()?);
-        Some(Self {
-            record: u16::from_le_bytes([bytes[0], bytes[1]]),
-            site: u16::from_le_bytes([bytes[2], bytes[3]]),
-            cpu: u16::from_le_bytes([bytes[4], bytes[5]]),
-            missing: u16::from_le_bytes([bytes[6], bytes[7]]),
-            tid: u32::from_le_bytes(*bytes[8..].first_chunk()?),
-            seq: u32::from_le_bytes(*bytes[12..].first_chunk()?),
-            start,
-            end: start.saturating_add(duration),
-        })
+        let RecordHeader { ty, site, cpu, missing, tid, seq, start, duration } = RecordHeader::read(record)?;
+        Some(Self { record: ty, site, cpu, missing, tid, seq, start, end: start.saturating_add(duration) })
     }
 }
 

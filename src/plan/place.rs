@@ -99,8 +99,7 @@ impl<'a> Placer<'a> {
             ModuleFiles::NotFound => return Err(self.module_not_found(module, program)),
             ModuleFiles::Ambiguous(files) => {
                 let problem = self.module_ambiguous(module, &files, program);
-                self.problems.push(problem.clone());
-                return Err(problem);
+                return Err(self.refuse(problem));
             }
         };
         let found: Vec<(usize, Function)> = files
@@ -118,22 +117,26 @@ impl<'a> Placer<'a> {
             );
             let problem =
                 Diagnostic::error(Code::TooManySites, message).at(&program.span).hint("make the pattern narrower");
-            self.problems.push(problem.clone());
-            return Err(problem);
+            return Err(self.refuse(problem));
         }
         if let Some(file) = files.iter().find_map(|f| self.target.files().get(*f).filter(|f| f.arch != self.plan.arch))
         {
             let message = format!("{} is for {}, the program for {}", file.path.display(), file.arch, self.plan.arch);
             let problem = Diagnostic::error(Code::WrongArchitecture, message).hint("give `--arch`, or another target");
-            self.problems.push(problem.clone());
-            return Err(problem);
+            return Err(self.refuse(problem));
         }
-        let needs = self.needs(index, program, &files)?;
+        let needs = self.needs(index, program, &files);
         let count = found.len();
         for (file, function) in found {
             self.site(index, program, file, function, &needs);
         }
         Ok(count)
+    }
+
+    /// An error of the whole placement, not only the reason why one alternative has no site.
+    fn refuse(&mut self, problem: Diagnostic) -> Diagnostic {
+        self.problems.push(problem.clone());
+        problem
     }
 
     fn module(&mut self, name: &str) -> &ModuleFiles {
@@ -142,10 +145,10 @@ impl<'a> Placer<'a> {
     }
 
     /// The registers that the program's expressions read, so that the site can be chosen before they change.
-    fn needs(&self, index: usize, program: &Program, files: &[usize]) -> Result<Needs, Diagnostic> {
+    fn needs(&self, index: usize, program: &Program, files: &[usize]) -> Needs {
         let relocator = Relocator::new(self.plan, self.probeset, self.target, files.to_vec());
         let mut needs = Needs { returns: program.kind == ProgramKind::Span, ..Needs::default() };
-        let Some(signature) = program.signature() else { return Ok(needs) };
+        let Some(signature) = program.signature() else { return needs };
         let size_of = |view: &str| relocator.size_of(view);
         for relocation in program.relocations.iter().filter_map(|r| self.plan.relocations.get(*r)) {
             let RelocationKind::Argument { program: of, argument } = relocation.what else { continue };
@@ -157,7 +160,7 @@ impl<'a> Placer<'a> {
                 }
             }
         }
-        Ok(needs)
+        needs
     }
 
     fn site(&mut self, index: usize, program: &Program, file: usize, function: Function, needs: &Needs) {

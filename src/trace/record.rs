@@ -1,12 +1,12 @@
 //! One record as it stands in a trace, its fields decoded when they are asked for.
 
 use super::meta::Meta;
-use super::schema::{FieldLayout, FieldType, RecordType, Site};
+use super::schema::{FieldLayout, FieldType, HEADER_SIZE, RecordType, Site};
 use super::value::Value;
 use std::borrow::Cow;
 
 /// The header that every record starts with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RecordHeader {
     /// Index into the schema's record types.
     pub ty: u16,
@@ -24,6 +24,23 @@ pub struct RecordHeader {
     pub start: u64,
     /// ns; 0 for instants.
     pub duration: u64,
+}
+
+impl RecordHeader {
+    /// Reads it from a record's bytes; `None` where they are too few.
+    pub fn read(record: &[u8]) -> Option<Self> {
+        let bytes: &[u8; HEADER_SIZE as usize] = record.first_chunk()?;
+        Some(Self {
+            ty: u16::from_le_bytes([bytes[0], bytes[1]]),
+            site: u16::from_le_bytes([bytes[2], bytes[3]]),
+            cpu: u16::from_le_bytes([bytes[4], bytes[5]]),
+            missing: u16::from_le_bytes([bytes[6], bytes[7]]),
+            tid: u32::from_le_bytes(*bytes[8..].first_chunk()?),
+            seq: u32::from_le_bytes(*bytes[12..].first_chunk()?),
+            start: u64::from_le_bytes(*bytes[16..].first_chunk()?),
+            duration: u64::from_le_bytes(*bytes[24..].first_chunk()?),
+        })
+    }
 }
 
 /// A record. It borrows from its reader, and is cheap to copy.
@@ -52,16 +69,8 @@ impl<'a> RecordView<'a> {
 
     /// The header.
     pub fn header(&self) -> RecordHeader {
-        RecordHeader {
-            ty: self.number(0, 2) as u16,
-            site: self.number(2, 2) as u16,
-            cpu: self.number(4, 2) as u16,
-            missing: self.number(6, 2) as u16,
-            tid: self.number(8, 4) as u32,
-            seq: self.number(12, 4) as u32,
-            start: self.number(16, 8),
-            duration: self.number(24, 8),
-        }
+        // The block decoder has made sure of the length.
+        RecordHeader::read(self.bytes).unwrap_or_default()
     }
 
     /// The type's number: the index into the schema's record types.
