@@ -230,6 +230,9 @@ pub struct PlacedSite {
     pub cookie: u64,
     /// Expected nanoseconds a hit of the entry, by the cost table; `None` where there is no table.
     pub cost_ns: Option<u32>,
+    /// Constants that are otherwise here than in [`Placement::values`], by C variable: where an inlined copy has its
+    /// arguments. The program is loaded once for each set of them.
+    pub values: BTreeMap<String, u64>,
 }
 
 /// A probe without a site.

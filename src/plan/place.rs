@@ -11,6 +11,7 @@ use crate::spec::{Probeset, Role};
 use crate::target::{Function, Target};
 use crate::trace::{FieldType, ModuleInfo, Site};
 use indexmap::IndexMap;
+use std::collections::BTreeMap;
 
 /// Most functions that one probe may be at.
 const MAX_SITES_PER_PROBE: usize = 2048;
@@ -201,6 +202,7 @@ impl<'a> Placer<'a> {
             path: of.path.clone(),
             cookie: u64::from(id) | u64::from(chosen.stack_moved) << 16,
             cost_ns: chosen.cost_ns,
+            values: BTreeMap::new(),
         });
     }
 

@@ -134,26 +134,43 @@ impl<'a> Modules<'a> {
         self.detach_replaced(placement, session);
         let values: BTreeMap<String, u64> =
             placement.values.iter().map(|value| (value.symbol.clone(), value.value)).collect();
-        let programs: BTreeSet<usize> = new.iter().map(|site| site.placed.program).collect();
-        session.load(&programs, &values)?;
         let known = self.files.len();
         let sites: Vec<Site> = new.iter().filter_map(|site| self.number(site.placed, placement)).collect();
         consumer.add_sites(self.files.get(known..).unwrap_or_default(), &sites);
-        let mut groups: BTreeMap<(usize, &Path), Vec<(&Site, FileSite)>> = BTreeMap::new();
+        let mut by_values: BTreeMap<&BTreeMap<String, u64>, Vec<(&Site, &NewSite<'_>)>> = BTreeMap::new();
         for (site, new) in sites.iter().zip(&new) {
-            let cookie = new.placed.cookie & !0xffff | u64::from(site.id);
-            let place = FileSite { file_offset: site.file_offset, cookie };
-            groups.entry((new.placed.program, &new.placed.path)).or_default().push((site, place));
+            by_values.entry(&new.placed.values).or_default().push((site, new));
             self.attached.insert((new.placed.program, new.file, site.file_offset));
         }
-        for ((program, path), sites) in groups {
-            let places: Vec<FileSite> = sites.iter().map(|(_, place)| *place).collect();
-            let failed = session.attach(program, &values, path, self.process, &places);
-            self.account_failures(path, &sites, &failed);
+        for (own_values, sites) in by_values {
+            let mut values = values.clone();
+            values.extend(own_values.clone());
+            session.load(&sites.iter().map(|(_, new)| new.placed.program).collect(), &values)?;
+            self.attach_with(&values, &sites, session);
         }
         session.enable();
         consumer.notice(format!("attached {} sites", sites.len()));
         Ok(())
+    }
+
+    /// Attaches sites whose programs were loaded with these constants.
+    fn attach_with(
+        &mut self,
+        values: &BTreeMap<String, u64>,
+        sites: &[(&Site, &NewSite<'_>)],
+        session: &mut Session<'_>,
+    ) {
+        let mut groups: BTreeMap<(usize, &Path), Vec<(&Site, FileSite)>> = BTreeMap::new();
+        for (site, new) in sites {
+            let cookie = new.placed.cookie & !0xffff | u64::from(site.id);
+            let place = FileSite { file_offset: site.file_offset, cookie };
+            groups.entry((new.placed.program, &new.placed.path)).or_default().push((site, place));
+        }
+        for ((program, path), sites) in groups {
+            let places: Vec<FileSite> = sites.iter().map(|(_, place)| *place).collect();
+            let failed = session.attach(program, values, path, self.process, &places);
+            self.account_failures(path, &sites, &failed);
+        }
     }
 
     /// A probe is at one of its alternatives: one that was attached for want of a better goes when that is mapped.

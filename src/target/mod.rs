@@ -20,6 +20,7 @@ mod tests;
 
 use crate::path::NamePattern;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
 
 pub use cache::cache_folder;
@@ -106,6 +107,56 @@ pub struct Layout {
     pub members: BTreeMap<String, (u64, TargetType)>,
 }
 
+/// A copy of a function that the compiler put into another one.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct InlinedCopy {
+    /// The function, demangled, without parameters.
+    pub name: String,
+    /// The function it was put into, as in the symbol table.
+    pub within: String,
+    /// What the pattern's wildcards stood for.
+    pub captures: Vec<String>,
+    /// Bytes from the start of the file to the copy's first instruction that is executed.
+    pub entry: u64,
+    /// Its instructions, as bytes from the start of the file; the one with the entry first.
+    pub ranges: Vec<Range<u64>>,
+    /// Its parameters, in the declaration's order; those that the compiler dropped have no locations.
+    pub parameters: Vec<InlinedParameter>,
+}
+
+/// A parameter of an [`InlinedCopy`].
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct InlinedParameter {
+    /// As in the source; may be empty.
+    pub name: String,
+    /// Where it is while which instructions (bytes from the start of the file) are about to be executed. Sorted.
+    pub locations: Vec<(Range<u64>, Location)>,
+}
+
+/// Where a variable is, as registers are before an instruction. Registers as DWARF numbers them; what debug
+/// information says by frame base or canonical frame address is resolved to a register here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Location {
+    /// Its value is in a register.
+    Register(u16),
+    /// Its value is in memory, at a register's value and some bytes.
+    Memory {
+        /// The register.
+        register: u16,
+        /// Bytes.
+        offset: i64,
+    },
+    /// Its value is a register's and some bytes.
+    Sum {
+        /// The register.
+        register: u16,
+        /// Bytes.
+        offset: i64,
+    },
+    /// Its value is known.
+    Constant(i64),
+}
+
 /// What can be asked of a target. Files are numbered as in [`Target::files`].
 pub trait Target {
     /// The files that are mapped (a process), or given (a file, a folder).
@@ -116,6 +167,13 @@ pub trait Target {
     /// the pattern is the whole symbol, thunks, and functions chosen at run time (`STT_GNU_IFUNC`), whose address is that
     /// of the choice. Sorted by file offset. An unreadable file has none.
     fn functions(&self, file: usize, pattern: &NamePattern) -> Vec<Function>;
+
+    /// Copies of functions that the compiler put into others, whose name matches, from the file's debug information.
+    /// Sorted by entry.
+    fn inlined(&self, file: usize, pattern: &NamePattern) -> Vec<InlinedCopy> {
+        let _ = (file, pattern);
+        Vec::new()
+    }
 
     /// The layout of a named type in a file's debug information: a C struct tag, typedef, or qualified C++ class. Where
     /// several units define the name, the first does.
