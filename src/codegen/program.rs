@@ -81,7 +81,7 @@ struct Reference {
 #[derive(Debug, Serialize)]
 struct Closer {
     probe: String,
-    waiting: bool,
+    waiting: Option<usize>,
     waiting_from: Option<String>,
 }
 
@@ -310,7 +310,7 @@ fn closers(plan: &ProbePlan) -> Vec<Closer> {
                 Shape::Until { waiting_from } => waiting_from.clone(),
                 _ => None,
             };
-            let waiting = plan.schema.records[action.record].fields.iter().any(|f| f.name == WAITING);
+            let waiting = plan.schema.records[action.record].fields.iter().position(|f| f.name == WAITING);
             Closer { probe: action.probe.clone(), waiting, waiting_from }
         })
         .collect()
@@ -473,6 +473,6 @@ fn action_data(
         references,
         list,
         rows: has_rows(action),
-        unused_waiting: waiting.filter(|_| !matches!(action.shape, Shape::Until { .. })),
+        unused_waiting: waiting.filter(|_| !matches!(action.shape, Shape::Until { waiting_from: Some(_) })),
     }
 }

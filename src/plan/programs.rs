@@ -191,7 +191,10 @@ impl<'p> Planner<'p> {
                 .copied()
                 .filter(|p| p.name.value == root.name.value || rides(probeset, p, root))
                 .collect();
-            if riders.is_empty() {
+            let is_recorded = riders.iter().any(|probe| probe.role.value != Role::Boundary);
+            let is_boundary = || !self.ended_by(&root.name).is_empty() || self.is_waited_from(&root.name);
+            // A boundary of spans that are not selected has nothing to do.
+            if riders.is_empty() || !is_recorded && !is_boundary() {
                 continue;
             }
             for (alternative, at) in root.at.iter().enumerate() {
@@ -265,6 +268,9 @@ impl<'p> Planner<'p> {
 
     fn action(&mut self, root: &Probe, probe: &'p Probe, at: &AttachPoint, tracepoint: bool) -> Option<Action> {
         let role = probe.role.value;
+        if role == Role::Boundary {
+            return None; // it is in the program's `ends` and `notes_entry`
+        }
         if matches!(role, Role::SchedSwitch | Role::SchedWakeup) {
             return self.scheduler_action(probe, at, role);
         }

@@ -51,7 +51,7 @@ fn span_end(at: &AttachPoint, probe: &Probe, probeset: &Probeset, problems: &mut
         Place::Tracepoint { .. } => {
             ("a tracepoint is an instant: it has no end".to_owned(), "remove the `until`".to_owned())
         }
-        _ if matches!(probe.role.value, Role::Mark | Role::Experts) => (
+        _ if matches!(probe.role.value, Role::Mark | Role::Experts | Role::Boundary) => (
             format!("`{}` is an instant: it has no end", probe.name.value),
             "remove the `until`, or use `role: region`".to_owned(),
         ),

@@ -102,6 +102,8 @@ pub enum Role {
     SchedWakeup,
     /// An instant.
     Mark,
+    /// Where spans of other probes end, or their waiting begins; nothing is recorded.
+    Boundary,
 }
 
 /// How calls of a probe inside a call of the same probe on the same thread are taken.

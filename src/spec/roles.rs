@@ -4,12 +4,12 @@ use super::model::{Object, Probe, Probeset, Role};
 use super::problems::Problems;
 use super::reader;
 use crate::diag::{Code, Diagnostic, Severity};
-use crate::path::{ExprKind, Place, Type};
+use crate::path::{AttachPoint, ExprKind, Place, Type};
 use std::collections::BTreeSet;
 
 /// The roles as the language writes them.
-pub(super) const NAMES: [&str; 8] =
-    ["step", "graph", "operator", "experts", "region", "sched_switch", "sched_wakeup", "mark"];
+pub(super) const NAMES: [&str; 9] =
+    ["step", "graph", "operator", "experts", "region", "boundary", "sched_switch", "sched_wakeup", "mark"];
 
 /// The role of a name.
 pub(super) fn by_name(name: &str) -> Option<Role> {
@@ -22,6 +22,7 @@ pub(super) fn by_name(name: &str) -> Option<Role> {
         "sched_switch" => Role::SchedSwitch,
         "sched_wakeup" => Role::SchedWakeup,
         "mark" => Role::Mark,
+        "boundary" => Role::Boundary,
         _ => return None,
     })
 }
@@ -111,6 +112,10 @@ pub(super) fn check(probe: &Probe, probeset: &Probeset, problems: &mut Problems)
     if matches!(role, Role::SchedSwitch | Role::SchedWakeup) {
         return;
     }
+    if role == Role::Boundary {
+        boundary(probe, probeset, problems);
+        return;
+    }
     let known = known_fields(probe, probeset);
     let is_missing = |use_: &&Use| {
         let elsewhere = use_.fields == ["tokens"] && tokens_are_within(probeset);
@@ -140,6 +145,26 @@ pub(super) fn check(probe: &Probe, probeset: &Probeset, problems: &mut Problems)
                 format!("`{}` has a meaning in {} only: here it is just shown", field.name.value, reader::list(&names));
             problems.push(Diagnostic::note(Code::RoleField, message).at(&field.name.span));
         }
+    }
+}
+
+/// A boundary is noted, not recorded: it has nothing of a record, and something must end or begin at it.
+fn boundary(probe: &Probe, probeset: &Probeset, problems: &mut Problems) {
+    let hint = "remove it, or use `role: region` to record each call";
+    let field = probe.fields.values().next().map(|field| (&field.name.span, "fields"));
+    let when = probe.when.as_ref().map(|when| (&when.span, "`when`"));
+    let describe = probe.describe.as_ref().map(|describe| (&describe.span, "`describe`"));
+    let counters = probe.counters.first().map(|counter| (&counter.span, "counters"));
+    for (span, what) in [field, when, describe, counters].into_iter().flatten() {
+        let message = format!("role `boundary` is not recorded and takes no {what}");
+        problems.error_hint(Code::RoleField, span, message, hint);
+    }
+    let name = &probe.name.value;
+    let refers = |at: &AttachPoint| at.until.iter().chain(&at.waiting_from).any(|end| end.value == *name);
+    if !probeset.probes.values().flat_map(|probe| &probe.at).any(refers) {
+        let message = format!("no span ends at `{name}`, and none waits from it: it has no effect");
+        let hint = format!("name it in another probe's `until` or `waiting from`; or remove `{name}`");
+        problems.push(Diagnostic::warning(Code::RoleField, message).at(&probe.name.span).hint(hint));
     }
 }
 
@@ -185,6 +210,12 @@ fn place(probe: &Probe, problems: &mut Problems) {
     for at in &probe.at {
         let tracepoint = match &at.place {
             Place::Tracepoint { category, name } => Some((category.as_str(), name.as_str())),
+            Place::Probe(other) if role == Role::Boundary => {
+                let message = format!("role `boundary` cannot be at `probe {}`", other.value);
+                let hint = format!("name `{}` itself in `until` or `waiting from`", other.value);
+                problems.push(Diagnostic::error(Code::RolePlace, message).at(&at.span).hint(hint));
+                continue;
+            }
             Place::Probe(_) => continue,
             _ => None,
         };
@@ -196,7 +227,11 @@ fn place(probe: &Probe, problems: &mut Problems) {
             }
             (None, Some(_)) if role != Role::Mark => {
                 let message = format!("role `{}` cannot be at a tracepoint", name_of(role));
-                problems.push(error(message).hint("give the probe `role: mark`, or attach it to a function"));
+                let hint = match role {
+                    Role::Boundary => "attach the probe to a function",
+                    _ => "give the probe `role: mark`, or attach it to a function",
+                };
+                problems.push(error(message).hint(hint));
             }
             _ => {}
         }
