@@ -79,7 +79,11 @@ fn parts(rounds: usize) {
         let (ns, runs) = of_part.fold((0, 0), |sum, (_, run)| (sum.0 + run.ns, sum.1 + run.count));
         let runs = if *name == "call" { runs / 2 } else { runs };
         let own = ns as f64 / runs.max(1) as f64;
-        println!("{name:<12} {:>6.0}  {:<14} {own:>8.0}  {what}", median(added[part].clone()), format!("[{low:.0}, {high:.0}]"));
+        println!(
+            "{name:<12} {:>6.0}  {:<14} {own:>8.0}  {what}",
+            median(added[part].clone()),
+            format!("[{low:.0}, {high:.0}]")
+        );
     }
     let _ = Command::new("kill").args(["-INT", &recorder.id().to_string()]).status();
     let _ = recorder.wait();
@@ -128,9 +132,8 @@ fn wait_until_it_counts(target: &mut Target, recorder: &Child) -> bool {
             target.call(part, 1);
         }
         let programs = programs_of(recorder.id());
-        let runs = |part: &str| {
-            programs.iter().any(|(name, run)| name.starts_with(&format!("{part}__0")) && run.count > 3)
-        };
+        let runs =
+            |part: &str| programs.iter().any(|(name, run)| name.starts_with(&format!("{part}__0")) && run.count > 3);
         if PARTS.iter().all(|(part, _)| runs(part)) {
             return true;
         }

@@ -28,8 +28,8 @@ typedef __u64 size_t;
 #define __uint(name, value) int(*name)[value]
 #define __type(name, value) typeof(value) *name
 
+#define BPF_MAP_TYPE_ARRAY 2
 #define BPF_MAP_TYPE_PERCPU_ARRAY 6
-#define BPF_MAP_TYPE_LRU_HASH 9
 #define BPF_MAP_TYPE_RINGBUF 27
 #define BPF_MAP_TYPE_TASK_STORAGE 29
 #define BPF_F_NO_PREALLOC 1

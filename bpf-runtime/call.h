@@ -12,7 +12,26 @@ struct pf_call {
 	__u64 object; /* address of the object that is being described */
 	__u64 block_start; /* bytes from the object's start to the first byte in thread->block */
 	__u16 site;
+	__u32 tried; /* bit i: pieces[i] was read, or could not be */
+	__u32 failed;
+	__u64 pieces[PF_PIECES]; /* of the target's memory, that several expressions need */
 };
+
+/* The body of a function that reads a piece of memory into `field`, but once a hit whoever asks. */
+#define PF_ONCE(call, piece, read, field)                                                                              \
+	do {                                                                                                           \
+		typeof(field) kept = (void *)&(call)->pieces[piece];                                                   \
+                                                                                                                       \
+		if (!((call)->tried & (1 << (piece)))) {                                                               \
+			(call)->tried |= 1 << (piece);                                                                 \
+			if (read(call, kept))                                                                          \
+				(call)->failed |= 1 << (piece);                                                        \
+		}                                                                                                      \
+		if ((call)->failed & (1 << (piece)))                                                                   \
+			return -1;                                                                                     \
+		*(field) = *kept;                                                                                      \
+		return 0;                                                                                              \
+	} while (0)
 
 /*
  * Where an argument is, packed into one constant:
@@ -171,6 +190,10 @@ static __always_inline _Bool pf_enter(struct pf_call *call, struct pt_regs *regs
 	call->sp = pf_register(regs, PF_STACK_POINTER) + ((cookie >> 16) & 0xffff);
 	call->object = 0;
 	call->block_start = 0;
+	call->tried = 0;
+	call->failed = 0;
+	for (int i = 0; i < PF_PIECES; i++)
+		call->pieces[i] = 0;
 	return 1;
 }
 

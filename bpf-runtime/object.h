@@ -1,24 +1,72 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
 /*
  * Objects are described once and referred to by address. What was said of each is remembered as a fingerprint of its
- * described fields; the description is repeated when the fingerprint changes.
+ * described fields; the description is repeated when the fingerprint changes. Within one graph an object stays as it is:
+ * it is looked at once.
  */
 #pragma once
 #include "call.h"
 
-struct pf_object_key {
-	__u64 address;
-	__u32 pid;
-	__u32 type;
+/* A power of two. */
+#define PF_OBJECTS (1 << 17)
+
+/*
+ * What is known of an object. Its place in the table follows from its address; another that has the same place takes it
+ * over, and is told apart by the key that is mixed into both words. Each is written and compared whole, so that it is
+ * right or of no use whatever other threads write meanwhile.
+ */
+struct pf_object {
+	__u64 said; /* fingerprint of what was described last */
+	__u64 seen; /* the graph that it was looked at in */
 };
 
-/* Least recently used: an object that falls out is described again, which costs but loses nothing. */
+/* An array and not a hash table: the lookup is a few instructions of the program itself. */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 65536);
-	__type(key, struct pf_object_key);
-	__type(value, __u64);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PF_OBJECTS);
+	__type(key, __u32);
+	__type(value, struct pf_object);
 } pf_objects SEC(".maps");
+
+static __always_inline __u64 pf_mix(__u64 hash)
+{
+	hash *= 0xff51afd7ed558ccd;
+	hash ^= hash >> 32;
+	hash *= 0xc4ceb9fe1a85ec53;
+	return hash ^ hash >> 29;
+}
+
+/* An object of a process, in a number. */
+static __always_inline __u64 pf_object_key(struct pf_thread *thread, __u64 address, __u32 type)
+{
+	return pf_mix(address ^ ((__u64)thread->pid << 32 | type) * 0x9e3779b97f4a7c15);
+}
+
+static __always_inline struct pf_object *pf_object(__u64 key)
+{
+	__u32 place = key & (PF_OBJECTS - 1);
+
+	return bpf_map_lookup_elem(&pf_objects, &place);
+}
+
+/*
+ * What `seen` is of an object that was looked at in the graph that is open on the thread; with `around`, together with
+ * what it refers to. 0: no graph is open, so that nothing is known to stay as it is.
+ */
+static __always_inline __u64 pf_sight(struct pf_thread *thread, __u64 key, _Bool around)
+{
+	return thread->graph ? key ^ (thread->graph << 1 | around) : 0;
+}
+
+static __always_inline _Bool pf_has_seen(struct pf_thread *thread, const struct pf_object *known, __u64 key,
+					 _Bool around)
+{
+	__u64 seen = known->seen;
+
+	if (!thread->graph)
+		return 0;
+	return seen == pf_sight(thread, key, 1) || (!around && seen == pf_sight(thread, key, 0));
+}
 
 /* Reads the part of an object that its description needs, all at once: a read costs more than its bytes. */
 static __always_inline long pf_object_block(struct pf_call *call, __u64 address, __u64 start, __u64 length)
@@ -52,28 +100,25 @@ static __always_inline long pf_object_read(struct pf_call *call, __u64 offset, v
 	return 0;
 }
 
-/* A fingerprint of a record's fields: multiply and rotate over its words. */
-static __always_inline __u64 pf_fingerprint(const void *record, __u32 size)
+/* A fingerprint of a record's fields: multiply and rotate over its words, four at a time that need not wait. */
+static __always_inline __u64 pf_fingerprint(__u64 key, const void *record, __u32 size)
 {
 	const __u64 *word = record + sizeof(struct pf_header);
-	__u64 hash = 0x9e3779b97f4a7c15;
+	__u64 a = key, b = 0x9e3779b97f4a7c15, c = 0xbf58476d1ce4e5b9, d = 0x94d049bb133111eb;
+	__u32 words = (size - sizeof(struct pf_header)) / 8;
+	__u32 i = 0;
 
-	for (__u32 i = 0; i < (size - sizeof(struct pf_header)) / 8; i++) {
-		hash = (hash ^ word[i]) * 0xff51afd7ed558ccd;
-		hash ^= hash >> 32;
+	for (; i + 4 <= words; i += 4) {
+		a = (a ^ word[i]) * 0xff51afd7ed558ccd;
+		b = (b ^ word[i + 1]) * 0xff51afd7ed558ccd;
+		c = (c ^ word[i + 2]) * 0xff51afd7ed558ccd;
+		d = (d ^ word[i + 3]) * 0xff51afd7ed558ccd;
+		a ^= a >> 32;
+		b ^= b >> 32;
+		c ^= c >> 32;
+		d ^= d >> 32;
 	}
-	return hash;
-}
-
-/* Whether this has not been said of the object yet; remembers that it has now. */
-static __always_inline _Bool pf_is_news(struct pf_thread *thread, __u64 address, __u32 type, __u64 fingerprint)
-{
-	struct pf_object_key key = { .address = address, .pid = thread->pid, .type = type };
-	__u64 *known = bpf_map_lookup_elem(&pf_objects, &key);
-
-	if (known && *known == fingerprint)
-		return 0;
-	if (bpf_map_update_elem(&pf_objects, &key, &fingerprint, BPF_ANY))
-		pf_lose(type, PF_OBJECT_TABLE_FULL);
-	return 1;
+	for (; i < words; i++)
+		a = pf_mix(a ^ word[i]);
+	return pf_mix(pf_mix(pf_mix(a ^ b) ^ c) ^ d);
 }

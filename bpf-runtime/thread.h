@@ -28,6 +28,7 @@ struct pf_thread {
 	__u32 tid;
 	__u32 pid;
 	__u32 owner;
+	__u64 graph; /* when the graph began that is open on the thread, which tells it from every other; 0: none is */
 	struct pf_rows rows;
 	__u64 work[PF_WORK];
 	__u8 block[PF_BLOCK] __attribute__((aligned(8)));
@@ -57,15 +58,17 @@ struct pf_thread_record {
 	char comm[16];
 };
 
-/* Gives a record its number and sends it. */
-static __always_inline void pf_send(struct pf_thread *thread, void *record, __u64 size)
+/* Gives a record its number and sends it; whether it got away. */
+static __always_inline _Bool pf_send(struct pf_thread *thread, void *record, __u64 size)
 {
 	struct pf_header *header = record;
 
 	header->seq = ++thread->seq;
 	header->cpu = bpf_get_smp_processor_id();
-	if (bpf_ringbuf_output(&pf_ring, record, size, BPF_RB_NO_WAKEUP))
-		pf_lose(header->type, PF_RING_FULL);
+	if (!bpf_ringbuf_output(&pf_ring, record, size, BPF_RB_NO_WAKEUP))
+		return 1;
+	pf_lose(header->type, PF_RING_FULL);
+	return 0;
 }
 
 static __always_inline void pf_start(void *record, __u16 type, __u16 site, __u32 tid, __u64 now)

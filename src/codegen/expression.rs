@@ -1,6 +1,7 @@
 //! A small C function for each expression of the spec, so that the compiler's and the verifier's messages about it name
 //! its line in the YAML.
 
+use super::pieces::Pieces;
 use super::source::{LINE_HERE, comment, line_of};
 use crate::path::c::{Symbols, condition, store};
 use crate::path::{Checked, Type};
@@ -8,9 +9,11 @@ use crate::plan::{ProbePlan, RelocationKind};
 use crate::trace::FieldType;
 
 /// Names of constants, for the expressions of one program or object.
-struct Names<'p> {
-    plan: &'p ProbePlan,
-    program: Option<usize>,
+pub(super) struct Names<'p> {
+    pub(super) plan: &'p ProbePlan,
+    pub(super) program: Option<usize>,
+    /// What is read once a hit.
+    pub(super) pieces: Option<&'p Pieces>,
 }
 
 impl Names<'_> {
@@ -37,28 +40,26 @@ impl Symbols for Names<'_> {
     fn argument(&mut self, index: usize) -> String {
         self.symbol(&RelocationKind::Argument { program: self.program.unwrap_or_default(), argument: index })
     }
+
+    fn piece(&mut self, memory: &Checked) -> Option<String> {
+        self.pieces?.function(memory, self.plan, self.program)
+    }
 }
 
 /// A function that stores a field's value; 0, or -1 where it cannot be read.
-pub(super) fn field_function(
-    name: &str,
-    value: &Checked,
-    ty: &FieldType,
-    plan: &ProbePlan,
-    program: Option<usize>,
-) -> String {
-    let body = store(value, &mut Names { plan, program });
+pub(super) fn field_function(name: &str, value: &Checked, ty: &FieldType, mut names: Names<'_>) -> String {
+    let body = store(value, &mut names);
     let declared = pointer_to(ty, value);
     function(&format!("static __always_inline long {name}(struct pf_call *call, {declared})"), &body, value)
 }
 
 /// A function that tells whether a condition holds: 1 or 0, or -1 where it cannot be read.
-pub(super) fn condition_function(name: &str, value: &Checked, plan: &ProbePlan, program: Option<usize>) -> String {
-    let body = condition(value, &mut Names { plan, program });
+pub(super) fn condition_function(name: &str, value: &Checked, mut names: Names<'_>) -> String {
+    let body = condition(value, &mut names);
     function(&format!("static __always_inline long {name}(struct pf_call *call)"), &body, value)
 }
 
-fn function(head: &str, body: &[String], value: &Checked) -> String {
+pub(super) fn function(head: &str, body: &[String], value: &Checked) -> String {
     let line = line_of(&value.span);
     let text = comment(value.span.text());
     // Every line of the function is the expression's line in the YAML.

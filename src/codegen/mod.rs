@@ -2,6 +2,7 @@
 //! the runtime; what is generated are tables, record layouts, and a small function for each expression.
 
 mod expression;
+mod pieces;
 mod program;
 mod source;
 

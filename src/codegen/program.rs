@@ -1,8 +1,9 @@
 //! What the template is filled with.
 
-use super::expression::{condition_function, field_function, member};
+use super::expression::{Names, condition_function, field_function, member};
+use super::pieces::Pieces;
 use super::source::{comment, place, runtime_after_records, runtime_before_records};
-use crate::path::{Node, Place};
+use crate::path::{Checked, Node, Place};
 use crate::plan::{
     Action, FieldPlan, ObjectPlan, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, Shape,
     WAITING,
@@ -21,6 +22,7 @@ pub(super) struct Data {
     arch: String,
     target_macro: &'static str,
     types: usize,
+    pieces: usize,
     runtime_before_records: String,
     runtime_after_records: String,
     constants: Vec<Constant>,
@@ -83,6 +85,7 @@ struct Closer {
     probe: String,
     waiting: Option<usize>,
     waiting_from: Option<String>,
+    graph: bool,
 }
 
 /// The open calls of a probe.
@@ -108,6 +111,8 @@ struct ProgramData {
     counts_steps: bool,
     actions: Vec<ActionData>,
     functions: Vec<String>,
+    #[serde(skip)]
+    pieces: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -120,6 +125,7 @@ struct ActionData {
     until: bool,
     instant: bool,
     step: bool,
+    graph: bool,
     when: Option<String>,
     describe: Option<String>,
     entry_fields: Vec<FieldData>,
@@ -149,6 +155,8 @@ struct List {
 /// Fills the template's data from a plan.
 pub(super) fn data(plan: &ProbePlan, probeset: &Probeset, placement: Option<&Placement>) -> Data {
     let records = || plan.schema.records.iter().enumerate().skip(BUILTIN);
+    let programs: Vec<ProgramData> =
+        plan.programs.iter().enumerate().map(|(index, program)| program_data(plan, index, program)).collect();
     Data {
         version: env!("CARGO_PKG_VERSION"),
         probeset: comment(&probeset.name),
@@ -156,6 +164,8 @@ pub(super) fn data(plan: &ProbePlan, probeset: &Probeset, placement: Option<&Pla
         arch: plan.arch.to_string(),
         target_macro: target_macro(plan.arch),
         types: plan.schema.records.len(),
+        // C has no empty arrays.
+        pieces: programs.iter().map(|program| program.pieces).max().unwrap_or_default().max(1),
         runtime_before_records: runtime_before_records(),
         runtime_after_records: runtime_after_records(),
         constants: constants(plan, probeset, placement),
@@ -165,7 +175,7 @@ pub(super) fn data(plan: &ProbePlan, probeset: &Probeset, placement: Option<&Pla
         closers: closers(plan),
         row_lists: row_lists(plan),
         frames: frames(plan),
-        programs: plan.programs.iter().enumerate().map(|(index, program)| program_data(plan, index, program)).collect(),
+        programs,
     }
 }
 
@@ -311,13 +321,14 @@ fn closers(plan: &ProbePlan) -> Vec<Closer> {
                 _ => None,
             };
             let waiting = plan.schema.records[action.record].fields.iter().position(|f| f.name == WAITING);
-            Closer { probe: action.probe.clone(), waiting, waiting_from }
+            Closer { probe: action.probe.clone(), waiting, waiting_from, graph: action.role == Role::Graph }
         })
         .collect()
 }
 
 fn object_data(plan: &ProbePlan, object: &ObjectPlan) -> ObjectData {
     let record = &plan.schema.records[object.record];
+    let names = || Names { plan, program: None, pieces: None };
     let symbol = |kind: RelocationKind| plan.symbol(&kind).unwrap_or("missing_constant").to_owned();
     ObjectData {
         name: object.name.clone(),
@@ -325,7 +336,7 @@ fn object_data(plan: &ProbePlan, object: &ObjectPlan) -> ObjectData {
         type_name: type_name_of(record),
         first_byte: symbol(RelocationKind::BlockStart { object: object.name.clone() }),
         bytes: symbol(RelocationKind::BlockLength { object: object.name.clone() }),
-        fields: object.fields.iter().map(|f| field_data(plan, None, &structure_of(record), record, f)).collect(),
+        fields: object.fields.iter().map(|f| field_data(names(), &structure_of(record), record, f)).collect(),
         references: references(record, |name| name == object.name),
     }
 }
@@ -345,17 +356,11 @@ fn references(record: &RecordType, wanted: impl Fn(&str) -> bool) -> Vec<Referen
     record.fields.iter().filter_map(reference).collect()
 }
 
-fn field_data(
-    plan: &ProbePlan,
-    program: Option<usize>,
-    prefix: &str,
-    record: &RecordType,
-    field: &FieldPlan,
-) -> FieldData {
+fn field_data(names: Names<'_>, prefix: &str, record: &RecordType, field: &FieldPlan) -> FieldData {
     let layout = &record.fields[field.index];
     let function = format!("{prefix}__{}", layout.name);
     FieldData {
-        body: field_function(&function, &field.value, &layout.ty, plan, program),
+        body: field_function(&function, &field.value, &layout.ty, names),
         function,
         index: field.index,
         member: layout.name.clone(),
@@ -399,12 +404,13 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
     };
     let has_role = |role: Role| program.actions.iter().any(|a| a.role == role);
     let scheduler = has_role(Role::SchedSwitch) || has_role(Role::SchedWakeup);
-    let mut functions = Vec::new();
+    let (pieces, mut functions) = Pieces::of(&program.name, &entry_expressions(program), plan, index);
+    let names = || Names { plan, program: Some(index), pieces: Some(&pieces) };
     let actions: Vec<ActionData> = program
         .actions
         .iter()
         .filter(|a| !is_scheduler(a))
-        .map(|action| action_data(plan, index, program, action, &mut functions))
+        .map(|action| action_data(plan, &names, program, action, &mut functions))
         .collect();
     let is_step = |a: &&Action| a.role == Role::Step && matches!(a.shape, Shape::Call { .. });
     ProgramData {
@@ -421,26 +427,37 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         counts_steps: program.actions.iter().any(|a| is_step(&a)),
         actions,
         functions,
+        pieces: pieces.len(),
     }
+}
+
+/// What a program reads at a function's entry. At its return memory may be another.
+fn entry_expressions(program: &Program) -> Vec<&Checked> {
+    let mut expressions = Vec::new();
+    for action in &program.actions {
+        expressions.extend(action.when.iter().chain(&action.describe));
+        expressions.extend(action.fields.iter().filter(|field| !field.at_return).map(|field| &field.value));
+    }
+    expressions
 }
 
 fn actions_named(plan: &ProbePlan, wanted: impl Fn(&&Action) -> bool) -> Vec<String> {
     actions(plan, |a| wanted(&a)).into_iter().map(|a| a.probe.clone()).collect()
 }
 
-fn action_data(
-    plan: &ProbePlan,
-    index: usize,
+fn action_data<'p>(
+    plan: &'p ProbePlan,
+    names: &dyn Fn() -> Names<'p>,
     program: &Program,
     action: &Action,
     functions: &mut Vec<String>,
 ) -> ActionData {
     let record = &plan.schema.records[action.record];
     let prefix = format!("{}__{}", program.name, action.probe);
-    let condition = |name: &str, value: &Option<crate::path::Checked>, functions: &mut Vec<String>| {
+    let condition = |name: &str, value: &Option<Checked>, functions: &mut Vec<String>| {
         value.as_ref().map(|value| {
             let function = format!("{prefix}__{name}");
-            functions.push(condition_function(&function, value, plan, Some(index)));
+            functions.push(condition_function(&function, value, names()));
             function
         })
     };
@@ -451,7 +468,8 @@ fn action_data(
     let (at_return, at_entry): (Vec<&FieldPlan>, Vec<&FieldPlan>) =
         action.fields.iter().filter(read).partition(|f| f.at_return);
     let fields = |plans: Vec<&FieldPlan>| -> Vec<FieldData> {
-        plans.into_iter().map(|f| field_data(plan, Some(index), &prefix, record, f)).collect()
+        let at = |f: &FieldPlan| if f.at_return { Names { pieces: None, ..names() } } else { names() };
+        plans.into_iter().map(|f| field_data(at(f), &prefix, record, f)).collect()
     };
     let waiting = record.fields.iter().position(|f| f.name == WAITING);
     let list = list_of(record);
@@ -466,6 +484,7 @@ fn action_data(
         until: matches!(action.shape, Shape::Until { .. }),
         instant: action.shape == Shape::Instant,
         step: action.role == Role::Step,
+        graph: action.role == Role::Graph,
         when,
         describe,
         entry_fields,

@@ -14,6 +14,10 @@ pub trait Symbols {
     fn constant(&mut self, enumeration: &str, name: &str) -> String;
     /// Where an argument is.
     fn argument(&mut self, index: usize) -> String;
+    /// A function that reads this piece of memory for all expressions that need it, where there is one.
+    fn piece(&mut self, _memory: &Checked) -> Option<String> {
+        None
+    }
 }
 
 /// The body of a function that stores the expression's value in `*field`.
@@ -77,7 +81,10 @@ impl<'s> Body<'s> {
                 self.line(format!("return pf_read_text(field, {bound}, (__u64){pointer});"));
             }
             (Node::Memory(memory), _) => {
-                let call = self.read(memory, "field", "sizeof(*field)");
+                let call = match self.symbols.piece(checked) {
+                    Some(piece) => format!("{piece}(call, field)"),
+                    None => self.read(memory, "field", "sizeof(*field)"),
+                };
                 self.line(format!("return {call};"));
             }
             (_, ty) => {
@@ -194,7 +201,10 @@ impl<'s> Body<'s> {
             Node::Memory(memory) => {
                 let temporary = self.temporary();
                 self.line(format!("{} {temporary};", c_type(&checked.ty)));
-                let call = self.read(memory, &format!("&{temporary}"), &format!("sizeof({temporary})"));
+                let call = match self.symbols.piece(checked) {
+                    Some(piece) => format!("{piece}(call, &{temporary})"),
+                    None => self.read(memory, &format!("&{temporary}"), &format!("sizeof({temporary})")),
+                };
                 self.line(format!("if ({call})"));
                 self.line("\treturn -1;");
                 format!("(__s64){temporary}")

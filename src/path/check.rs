@@ -98,39 +98,40 @@ impl Checked {
     /// Calls `each` with this expression and every one inside it.
     pub fn visit(&self, each: &mut dyn FnMut(&Self)) {
         each(self);
+        for child in self.children() {
+            child.visit(each);
+        }
+    }
+
+    /// The expressions right inside it.
+    pub fn children(&self) -> Vec<&Self> {
         match &self.node {
-            Node::Memory(memory) => memory.visit(each),
+            Node::Memory(memory) => memory.children(),
             Node::Slice { start, count, rows, .. } => {
-                start.visit(each);
-                for part in count.iter().chain(rows.iter().flat_map(|(count, stride)| [count, stride])) {
-                    part.visit(each);
-                }
+                let mut children = start.children();
+                children.extend(count.as_deref());
+                children.extend(rows.iter().flat_map(|(count, stride)| [&**count, &**stride]));
+                children
             }
-            Node::Unary(_, operand) => operand.visit(each),
-            Node::Binary(_, left, right) => {
-                left.visit(each);
-                right.visit(each);
-            }
-            Node::Conditional(condition, then, otherwise) => {
-                condition.visit(each);
-                then.visit(each);
-                otherwise.visit(each);
-            }
-            _ => {}
+            Node::Unary(_, operand) => vec![operand],
+            Node::Binary(_, left, right) => vec![left, right],
+            Node::Conditional(condition, then, otherwise) => vec![condition, then, otherwise],
+            _ => Vec::new(),
         }
     }
 }
 
 impl Memory {
-    fn visit(&self, each: &mut dyn FnMut(&Checked)) {
-        if let Base::Pointer(pointer) = &self.base {
-            pointer.visit(each);
-        }
-        for term in &self.terms {
-            if let Term::Element { index, .. } = term {
-                index.visit(each);
-            }
-        }
+    fn children(&self) -> Vec<&Checked> {
+        let pointer = match &self.base {
+            Base::Pointer(pointer) => Some(&**pointer),
+            _ => None,
+        };
+        let index = |term| match term {
+            &Term::Element { ref index, .. } => Some(&**index),
+            _ => None,
+        };
+        pointer.into_iter().chain(self.terms.iter().filter_map(index)).collect()
     }
 }
 
