@@ -100,25 +100,57 @@ static __always_inline long pf_object_read(struct pf_call *call, __u64 offset, v
 	return 0;
 }
 
-/* A fingerprint of a record's fields: multiply and rotate over its words, four at a time that need not wait. */
-static __always_inline __u64 pf_fingerprint(__u64 key, const void *record, __u32 size)
+/* A fingerprint in the making: four words at a time that need not wait for one another. */
+struct pf_hash {
+	__u64 a, b, c, d;
+};
+
+static __always_inline void pf_hash_word(struct pf_hash *hash, __u64 word)
 {
-	const __u64 *word = record + sizeof(struct pf_header);
-	__u64 a = key, b = 0x9e3779b97f4a7c15, c = 0xbf58476d1ce4e5b9, d = 0x94d049bb133111eb;
-	__u32 words = (size - sizeof(struct pf_header)) / 8;
+	__u64 a = (hash->a ^ word) * 0xff51afd7ed558ccd;
+
+	hash->a = hash->b;
+	hash->b = hash->c;
+	hash->c = hash->d;
+	hash->d = a ^ a >> 32;
+}
+
+static __always_inline __u64 pf_hash_end(const struct pf_hash *hash)
+{
+	return pf_mix(pf_mix(pf_mix(hash->a ^ hash->b) ^ hash->c) ^ hash->d);
+}
+
+/* Adds bytes of the object that was read. */
+static __always_inline void pf_hash_block(struct pf_hash *hash, struct pf_call *call, __u64 offset, __u32 size)
+{
+	__u64 at = offset - call->block_start;
+	const __u8 *from;
 	__u32 i = 0;
 
-	for (; i + 4 <= words; i += 4) {
-		a = (a ^ word[i]) * 0xff51afd7ed558ccd;
-		b = (b ^ word[i + 1]) * 0xff51afd7ed558ccd;
-		c = (c ^ word[i + 2]) * 0xff51afd7ed558ccd;
-		d = (d ^ word[i + 3]) * 0xff51afd7ed558ccd;
-		a ^= a >> 32;
-		b ^= b >> 32;
-		c ^= c >> 32;
-		d ^= d >> 32;
+	if (at + size > PF_BLOCK)
+		return;
+	from = call->thread->block + at;
+	for (; i + 8 <= size; i += 8)
+		pf_hash_word(hash, *(const __u64 *)(from + i));
+	if (i + 4 <= size) {
+		pf_hash_word(hash, *(const __u32 *)(from + i));
+		i += 4;
 	}
-	for (; i < words; i++)
-		a = pf_mix(a ^ word[i]);
-	return pf_mix(pf_mix(pf_mix(a ^ b) ^ c) ^ d);
+	for (; i < size; i++)
+		pf_hash_word(hash, from[i]);
+}
+
+/* An address in the object that was read last. */
+static __always_inline __u64 pf_block_address(struct pf_thread *thread, __u64 at)
+{
+	return at + sizeof(__u64) > PF_BLOCK ? 0 : *(__u64 *)(thread->block + at);
+}
+
+/* Adds the fields of a record. */
+static __always_inline void pf_hash_record(struct pf_hash *hash, const void *record, __u32 size)
+{
+	const __u64 *word = record + sizeof(struct pf_header);
+
+	for (__u32 i = 0; i < (size - sizeof(struct pf_header)) / 8; i++)
+		pf_hash_word(hash, word[i]);
 }

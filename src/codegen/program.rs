@@ -3,6 +3,7 @@
 use super::expression::{Names, condition_function, field_function, member};
 use super::pieces::Pieces;
 use super::source::{comment, place, runtime_after_records, runtime_before_records};
+use crate::path::c::offset_in_object;
 use crate::path::{Checked, Node, Place};
 use crate::plan::{
     Action, FieldPlan, ObjectPlan, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, Shape,
@@ -58,6 +59,8 @@ struct FieldData {
     index: usize,
     member: String,
     list: bool,
+    /// Where it lies in the object that is described.
+    offset: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -67,6 +70,8 @@ struct ObjectData {
     type_name: String,
     first_byte: String,
     bytes: String,
+    /// All of it is in the part that is read at once.
+    in_block: bool,
     fields: Vec<FieldData>,
     references: Vec<Reference>,
 }
@@ -77,6 +82,9 @@ struct Reference {
     object: String,
     member: String,
     count: Option<u32>,
+    /// Where it lies in the object, and that object's first byte that is read; where it is not taken from a record.
+    offset: Option<String>,
+    first_byte: Option<String>,
 }
 
 /// The end of an `until` span.
@@ -330,14 +338,23 @@ fn object_data(plan: &ProbePlan, object: &ObjectPlan) -> ObjectData {
     let record = &plan.schema.records[object.record];
     let names = || Names { plan, program: None, pieces: None };
     let symbol = |kind: RelocationKind| plan.symbol(&kind).unwrap_or("missing_constant").to_owned();
+    let fields: Vec<FieldData> =
+        object.fields.iter().map(|f| field_data(names(), &structure_of(record), record, f)).collect();
+    let in_block = fields.iter().all(|field| field.offset.is_some());
+    let mut references = references(record, |name| name == object.name);
+    for reference in references.iter_mut().filter(|_| in_block) {
+        reference.offset = fields.iter().find(|f| f.member == reference.member).and_then(|f| f.offset.clone());
+        reference.first_byte = Some(symbol(RelocationKind::BlockStart { object: object.name.clone() }));
+    }
     ObjectData {
         name: object.name.clone(),
         structure: structure_of(record),
         type_name: type_name_of(record),
         first_byte: symbol(RelocationKind::BlockStart { object: object.name.clone() }),
         bytes: symbol(RelocationKind::BlockLength { object: object.name.clone() }),
-        fields: object.fields.iter().map(|f| field_data(names(), &structure_of(record), record, f)).collect(),
-        references: references(record, |name| name == object.name),
+        fields,
+        in_block,
+        references,
     }
 }
 
@@ -351,15 +368,17 @@ fn references(record: &RecordType, wanted: impl Fn(&str) -> bool) -> Vec<Referen
             },
             _ => return None,
         };
-        wanted(object).then(|| Reference { object: object.clone(), member: field.name.clone(), count })
+        let (object, member) = (object.clone(), field.name.clone());
+        wanted(&object).then_some(Reference { object, member, count, offset: None, first_byte: None })
     };
     record.fields.iter().filter_map(reference).collect()
 }
 
-fn field_data(names: Names<'_>, prefix: &str, record: &RecordType, field: &FieldPlan) -> FieldData {
+fn field_data(mut names: Names<'_>, prefix: &str, record: &RecordType, field: &FieldPlan) -> FieldData {
     let layout = &record.fields[field.index];
     let function = format!("{prefix}__{}", layout.name);
     FieldData {
+        offset: offset_in_object(&field.value, &mut names),
         body: field_function(&function, &field.value, &layout.ty, names),
         function,
         index: field.index,

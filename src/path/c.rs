@@ -35,6 +35,17 @@ pub fn condition(checked: &Checked, symbols: &mut dyn Symbols) -> Vec<String> {
     body.lines
 }
 
+/// Bytes from the start of the object that is described to a value that lies in it, where that needs no code.
+pub fn offset_in_object(checked: &Checked, symbols: &mut dyn Symbols) -> Option<String> {
+    let Node::Memory(Memory { base: Base::Object, terms }) = &checked.node else { return None };
+    if matches!(checked.ty, Type::CStr(_)) {
+        return None; // it is a pointer to elsewhere that lies there
+    }
+    let mut body = Body::new(symbols);
+    let offset = body.offset(terms);
+    body.lines.is_empty().then_some(offset)
+}
+
 /// The C type of a value in a record.
 pub fn c_type(ty: &Type) -> &'static str {
     match ty {
