@@ -117,7 +117,7 @@ static __always_inline void pf_hash_word(struct pf_hash *hash, __u64 word)
 
 static __always_inline __u64 pf_hash_end(const struct pf_hash *hash)
 {
-	return pf_mix(pf_mix(pf_mix(hash->a ^ hash->b) ^ hash->c) ^ hash->d);
+	return pf_mix((hash->a ^ hash->b * 0x9e3779b97f4a7c15) + (hash->c * 0xc4ceb9fe1a85ec53 ^ hash->d));
 }
 
 /* Adds bytes of the object that was read. */

@@ -4,7 +4,7 @@
 use super::expression::{Names, function};
 use super::source::line_of;
 use crate::path::c::{c_type, store};
-use crate::path::{Base, Checked, Memory, Node, Type};
+use crate::path::{Base, Checked, Memory, Node};
 use crate::plan::ProbePlan;
 
 /// Most pieces of one program: they lie on its stack.
@@ -85,11 +85,7 @@ fn each_read<'c>(expression: &'c Checked, each: &mut dyn FnMut(&'c Checked)) {
 
 /// Whether it is read from memory, and of a word at most.
 fn is_piece(checked: &Checked) -> bool {
-    let is_word = matches!(
-        checked.ty,
-        Type::Int { .. } | Type::Float { .. } | Type::Bool | Type::Pointer(_) | Type::Enum(_) | Type::Object(_)
-    );
-    is_word && matches!(&checked.node, Node::Memory(Memory { base: Base::Pointer(_), .. }))
+    checked.ty.is_word() && matches!(&checked.node, Node::Memory(Memory { base: Base::Pointer(_), .. }))
 }
 
 /// Equal for equal reads: the C that makes them.

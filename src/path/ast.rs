@@ -43,6 +43,16 @@ pub enum Type {
     Object(String),
 }
 
+impl Type {
+    /// Whether a value of it is a number or an address, of eight bytes at most.
+    pub fn is_word(&self) -> bool {
+        matches!(
+            self,
+            Self::Int { .. } | Self::Float { .. } | Self::Bool | Self::Pointer(_) | Self::Enum(_) | Self::Object(_)
+        )
+    }
+}
+
 /// An expression and the place it was written at.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {

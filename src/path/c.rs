@@ -91,11 +91,9 @@ impl<'s> Body<'s> {
                 let pointer = self.value(checked);
                 self.line(format!("return pf_read_text(field, {bound}, (__u64){pointer});"));
             }
-            (Node::Memory(memory), _) => {
-                let call = match self.symbols.piece(checked) {
-                    Some(piece) => format!("{piece}(call, field)"),
-                    None => self.read(memory, "field", "sizeof(*field)"),
-                };
+            // A word is read on the stack, whence it is copied: the kernel checks any other destination at length.
+            (Node::Memory(memory), ty) if !ty.is_word() || memory.base == Base::Object => {
+                let call = self.read(memory, "field", "sizeof(*field)");
                 self.line(format!("return {call};"));
             }
             (_, ty) => {
