@@ -33,12 +33,13 @@ probes:
     role: operator
     when: lane == 0 && n->kind != NONE
     fields: { node: n, lane: lane, op: 'match[1]' }
-  barrier: { at: 'lib:barrier(void* pool)', role: mark }
+  barrier: { at: 'lib:barrier(void* pool)', role: boundary }
   values:
     at: probe operator
     role: mark
     fields:
       first: n->next->name
+      kind: n->kind
       ids: n as i32[.. lane] max 16
 ";
 
@@ -132,6 +133,37 @@ fn each_path_names_its_line_in_the_yaml() {
     let text = c_of(SMALL, Arch::X86_64);
     let line = SMALL.lines().position(|l| l.contains("first: n->next->name")).unwrap() + 1;
     assert!(text.contains(&format!("/* n->next->name */\n#line {line} \"small.yaml\"\n")), "{text}");
+}
+
+#[test]
+fn what_several_expressions_read_is_read_once() {
+    let text = c_of(SMALL, Arch::X86_64);
+    let reads = |member: &str| text.matches(&format!("+ offset_of_node__{member})")).count();
+    assert_eq!(reads("kind"), 1, "by `when` and by a field");
+    assert_eq!(reads("next"), 1);
+    assert!(text.contains("operator__0__piece_0(call, &v"), "{text}");
+}
+
+#[test]
+fn a_boundary_has_a_program_and_no_record() {
+    let text = c_of(SMALL, Arch::X86_64);
+    assert!(text.contains("PF_ENTRY(barrier__0)") && text.contains("barrier_last = call.now"), "{text}");
+    assert!(!text.contains("barrier_record"), "{text}");
+    // Nothing is left for it to split.
+    let (probeset, _) = load_text("small.yaml", SMALL, &Library::SHIPPED).unwrap();
+    let only = Selection { only: vec!["step".into(), "barrier".into()], ..Selection::default() };
+    let (plan, _) = plan(&probeset, &only, Arch::X86_64).unwrap();
+    assert_eq!(plan.programs.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["step__0"]);
+}
+
+#[test]
+fn without_its_boundary_waiting_is_absent() {
+    let (probeset, _) = load_text("small.yaml", SMALL, &Library::SHIPPED).unwrap();
+    let without = Selection { without: vec!["barrier".into()], ..Selection::default() };
+    let (plan, _) = plan(&probeset, &without, Arch::X86_64).unwrap();
+    let text = generate(&plan, &probeset, None).unwrap().text;
+    assert!(text.contains("record->header.missing |= 1 << 3;"), "{text}");
+    assert!(!text.contains("barrier_last"), "{text}");
 }
 
 #[test]

@@ -6,7 +6,8 @@
 #ifndef __TARGET_ARCH_x86
 #define __TARGET_ARCH_x86
 #endif
-#define PF_TYPES 11
+#define PF_TYPES 10
+#define PF_PIECES 1
 
 /* … the runtime … */
 /* … the runtime … */
@@ -78,6 +79,7 @@ _Static_assert(sizeof(struct operator_record) == 56, "size");
 struct values_record {
 	struct pf_header header;
 	char first[8];
+	__s32 kind;
 	struct {
 		__u32 count;
 		__u32 total;
@@ -85,21 +87,15 @@ struct values_record {
 	} ids __attribute__((aligned(8)));
 };
 _Static_assert(offsetof(struct values_record, first) == 32, "first");
-_Static_assert(offsetof(struct values_record, ids) == 40, "ids");
-_Static_assert(offsetof(struct values_record, ids.elements) == 48, "elements follow the fixed part");
-
-#define TYPE_barrier_record 10
-struct barrier_record {
-	struct pf_header header;
-};
-_Static_assert(sizeof(struct barrier_record) == 32, "size");
+_Static_assert(offsetof(struct values_record, kind) == 40, "kind");
+_Static_assert(offsetof(struct values_record, ids) == 48, "ids");
+_Static_assert(offsetof(struct values_record, ids.elements) == 56, "elements follow the fixed part");
 
 /* What a thread has open or in the making. */
 struct pf_spans {
 	PF_FRAMES(step, 1);
 	PF_OPEN(operator);
 	struct values_record values_instant;
-	struct barrier_record barrier_instant;
 	struct node_object node_description;
 	__u64 barrier_last;
 };
@@ -150,27 +146,44 @@ static __always_inline long node_object__name(struct pf_call *call, char (*field
 static __always_inline long node_object__next(struct pf_call *call, __u64 *field) { return pf_object_read(call, offset_of_node__next, field, sizeof(*field)); }
 #line … (this file)
 
-/* Describes one node, if there is news of it: 1. Below 0: there is no node that can be read. */
-static __noinline int node_look(struct pf_thread *thread, __u64 address, __u64 now)
+/*
+ * Looks at one node, and describes it if there is news: 2. 1: there is none. 0: it was looked at in this graph already.
+ * Below 0: there is no node that can be read. `around`: what it refers to will be looked at, too.
+ */
+static __noinline int node_look(struct pf_thread *thread, __u64 address, __u64 now, int around)
 {
 	struct pf_call call = { .thread = thread, .now = now, .site = PF_NO_SITE };
 	struct node_object *record = &thread->spans.node_description;
+	__u64 key = pf_object_key(thread, address, TYPE_node_object);
+	struct pf_object *known = pf_object(key);
+	struct pf_hash hash = { key, 0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb };
+	__u64 fingerprint;
+	int news = 1;
 
-	if (!address)
+	if (!address || !known)
 		return -1;
+	if (pf_has_seen(thread, known, key, around))
+		return 0;
 	if (pf_object_block(&call, address, first_byte_of_node, bytes_of_node)) {
 		pf_lose(TYPE_node_object, PF_READ_FAILED);
 		return -1;
 	}
-	pf_start(record, TYPE_node_object, PF_NO_SITE, thread->tid, now);
-	record->address = address;
-	PF_FIELD(&call, record, 1, kind, node_object__kind);
-	PF_FIELD(&call, record, 2, name, node_object__name);
-	PF_FIELD(&call, record, 3, next, node_object__next);
-	if (!pf_is_news(thread, address, TYPE_node_object, pf_fingerprint(record, sizeof(*record))))
-		return 0;
-	pf_send(thread, record, sizeof(*record));
-	return 1;
+	pf_hash_block(&hash, &call, offset_of_node__kind, sizeof(record->kind));
+	pf_hash_block(&hash, &call, offset_of_node__name, sizeof(record->name));
+	pf_hash_block(&hash, &call, offset_of_node__next, sizeof(record->next));
+	fingerprint = pf_hash_end(&hash);
+	if (known->said != fingerprint) {
+		pf_start(record, TYPE_node_object, PF_NO_SITE, thread->tid, now);
+		record->address = address;
+		PF_FIELD(&call, record, 1, kind, node_object__kind);
+		PF_FIELD(&call, record, 2, name, node_object__name);
+		PF_FIELD(&call, record, 3, next, node_object__next);
+		/* What did not get away is said again. */
+		known->said = pf_send(thread, record, sizeof(*record)) ? fingerprint : 0;
+		news = 2;
+	}
+	known->seen = pf_sight(thread, key, around);
+	return news;
 }
 
 struct node_walk {
@@ -184,10 +197,11 @@ struct node_walk {
 static __always_inline void node_enqueue(struct node_walk *walk)
 {
 	struct pf_thread *thread = walk->thread;
-	struct node_object *record = &thread->spans.node_description;
+	__u64 address;
 
-	if (record->next)
-		thread->work[walk->end++ & (PF_WORK - 1)] = record->next;
+	address = pf_block_address(thread, offset_of_node__next - first_byte_of_node);
+	if (address)
+		thread->work[walk->end++ & (PF_WORK - 1)] = address;
 }
 
 static long node_visit(__u32 index, struct node_walk *walk)
@@ -199,7 +213,7 @@ static long node_visit(__u32 index, struct node_walk *walk)
 		pf_lose(TYPE_node_object, PF_TRUNCATED);
 		walk->next = walk->end - PF_WORK;
 	}
-	if (node_look(walk->thread, walk->thread->work[walk->next++ & (PF_WORK - 1)], walk->now) > 0)
+	if (node_look(walk->thread, walk->thread->work[walk->next++ & (PF_WORK - 1)], walk->now, 0) > 1)
 		node_enqueue(walk);
 	return 0;
 }
@@ -212,7 +226,7 @@ static __noinline int node_describe(struct pf_thread *thread, __u64 address, __u
 {
 	struct node_walk walk = { .thread = thread, .now = now };
 
-	if (node_look(thread, address, now) < 0)
+	if (node_look(thread, address, now, 1) <= 0)
 		return 0;
 	node_enqueue(&walk);
 	bpf_loop(PF_MOST_OBJECTS, node_visit, &walk, 0);
@@ -232,6 +246,9 @@ static __always_inline void operator_close(struct pf_thread *thread, __u64 now)
 	/* Only an entry within the span: an earlier one was another span's. */
 	record->waiting = thread->spans.barrier_last > record->header.start ?
 				  now - thread->spans.barrier_last : 0;
+	/* Where none was ever seen on the thread, it cannot be told from one that is not probed. */
+	if (!thread->spans.barrier_last)
+		record->header.missing |= 1 << 3;
 	pf_send(thread, record, sizeof(*record));
 }
 
@@ -252,7 +269,19 @@ static __always_inline void pf_count_calls(struct pf_thread *thread)
 /* lib:run(void* ctx, batch b) -> i32, small.yaml:14 */
 /* b.count */
 #line 16 "small.yaml"
-static __always_inline long step__0__step__tokens(struct pf_call *call, __s32 *field) { return pf_argument_read(call, place_of_step__0__argument_1, offset_of_batch__count, field, sizeof(*field)); }
+static __always_inline long step__0__step__tokens(struct pf_call *call, __s32 *field) {
+#line 16 "small.yaml"
+	__s32 v1;
+#line 16 "small.yaml"
+	if (pf_argument_read(call, place_of_step__0__argument_1, offset_of_batch__count, &v1, sizeof(v1)))
+#line 16 "small.yaml"
+		return -1;
+#line 16 "small.yaml"
+	*field = (__s32)(__s64)v1;
+#line 16 "small.yaml"
+	return 0;
+#line 16 "small.yaml"
+}
 #line … (this file)
 /* return */
 #line 16 "small.yaml"
@@ -269,6 +298,8 @@ static __always_inline int step__0_enter(struct pt_regs *regs)
 	operator_close(call.thread, call.now);
 	if (1 && !call.thread->spans.step.depth)
 		pf_step_begins();
+	/* A graph that was left in the middle would go on for ever. */
+	call.thread->graph = 0;
 	if (!pf_wanted())
 		return 1;
 	{
@@ -305,6 +336,25 @@ static __always_inline int step__0_leave(struct pt_regs *regs)
 PF_SPAN(step__0)
 
 /* lib:compute_*(node* n, i32 lane) until [operator, step] waiting from barrier, small.yaml:18 */
+/* n->kind */
+#line 20 "small.yaml"
+static __always_inline long operator__0__piece_0_read(struct pf_call *call, __s32 *field) {
+#line 20 "small.yaml"
+	__s32 v1;
+#line 20 "small.yaml"
+	if (pf_read(&v1, sizeof(v1), (__u64)(__s64)(__u64)pf_argument(call, place_of_operator__0__argument_0) + offset_of_node__kind))
+#line 20 "small.yaml"
+		return -1;
+#line 20 "small.yaml"
+	*field = (__s32)(__s64)v1;
+#line 20 "small.yaml"
+	return 0;
+#line 20 "small.yaml"
+}
+#line … (this file)
+#line 20 "small.yaml"
+static __always_inline long operator__0__piece_0(struct pf_call *call, __s32 *field) { PF_ONCE(call, 0, operator__0__piece_0_read, field); }
+#line … (this file)
 /* lane == 0 && n->kind != NONE */
 #line 20 "small.yaml"
 static __always_inline long operator__0__operator__when(struct pf_call *call) {
@@ -315,7 +365,7 @@ static __always_inline long operator__0__operator__when(struct pf_call *call) {
 #line 20 "small.yaml"
 		__s32 v2;
 #line 20 "small.yaml"
-		if (pf_read(&v2, sizeof(v2), (__u64)(__s64)(__u64)pf_argument(call, place_of_operator__0__argument_0) + offset_of_node__kind))
+		if (operator__0__piece_0(call, &v2))
 #line 20 "small.yaml"
 			return -1;
 #line 20 "small.yaml"
@@ -349,8 +399,24 @@ static __always_inline long operator__0__values__first(struct pf_call *call, cha
 #line 27 "small.yaml"
 }
 #line … (this file)
-/* n as i32[.. lane] max 16 */
+/* n->kind */
 #line 28 "small.yaml"
+static __always_inline long operator__0__values__kind(struct pf_call *call, __s32 *field) {
+#line 28 "small.yaml"
+	__s32 v1;
+#line 28 "small.yaml"
+	if (operator__0__piece_0(call, &v1))
+#line 28 "small.yaml"
+		return -1;
+#line 28 "small.yaml"
+	*field = (__s32)(__s64)v1;
+#line 28 "small.yaml"
+	return 0;
+#line 28 "small.yaml"
+}
+#line … (this file)
+/* n as i32[.. lane] max 16 */
+#line 29 "small.yaml"
 static __always_inline long operator__0__values__ids(struct pf_call *call, struct { __u32 count; __u32 total; __s32 elements[16]; } *field) { return pf_read_list(field, field->elements, 4, 16, (__s64)(__s32)pf_argument(call, place_of_operator__0__argument_1), (__u64)(__s64)(__u64)pf_argument(call, place_of_operator__0__argument_0)); }
 #line … (this file)
 /* 1: this call's return is of no interest. */
@@ -384,7 +450,8 @@ static __always_inline int operator__0_enter(struct pt_regs *regs)
 		if (record) {
 			pf_start(record, TYPE_values_record, call.site, call.thread->tid, call.now);
 			PF_FIELD(&call, record, 0, first, operator__0__values__first);
-			PF_LIST_FIELD(&call, record, 1, ids, operator__0__values__ids);
+			PF_FIELD(&call, record, 1, kind, operator__0__values__kind);
+			PF_LIST_FIELD(&call, record, 2, ids, operator__0__values__ids);
 			{
 				__u32 count = record->ids.count;
 
@@ -414,14 +481,6 @@ static __always_inline int barrier__0_enter(struct pt_regs *regs)
 	call.thread->spans.barrier_last = call.now;
 	if (!pf_wanted())
 		return 1;
-	{
-		struct barrier_record *record = &call.thread->spans.barrier_instant;
-
-		if (record) {
-			pf_start(record, TYPE_barrier_record, call.site, call.thread->tid, call.now);
-			pf_send(call.thread, record, sizeof(*record));
-		}
-	}
 	return skip;
 }
 
