@@ -239,7 +239,7 @@ impl<'a> Placer<'a> {
             return Some(site::at(code, extra, costs));
         }
         let chosen = site::choose(code, needs, costs)?;
-        if chosen.offset == 0 {
+        if chosen.is_settled {
             return Some(chosen);
         }
         // gcc and clang put what is seldom executed elsewhere; it may jump back.

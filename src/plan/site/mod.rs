@@ -57,6 +57,8 @@ pub(super) struct Chosen {
     pub(super) cost_ns: Option<u32>,
     /// Why it is no cheaper one.
     pub(super) reason: String,
+    /// No jump from the body comes back to here: it is the entry, or the frame is not made yet.
+    pub(super) is_settled: bool,
 }
 
 /// Bytes of a function that are searched for jumps back into its start.
@@ -127,20 +129,22 @@ pub(super) fn choose(code: Code<'_>, needs: &Needs, costs: &CostTable) -> Option
             instruction: hex(code.bytes),
             cost_ns: None,
             reason: reason.into(),
+            is_settled: true,
         });
     };
+    // Compilers keep the stack pointer of each instruction the same, however it is come to. So no jump from the body
+    // goes to before an instruction that belongs to making the frame.
+    let frame = line.steps.iter().rev().find(|step| matches!(step.stack, Stack::Down(down) if down > 0));
+    let settled = frame.map_or(first.offset, |step| step.offset);
     let barrier = if code.is_cut {
-        Some((first.offset, "the function is too long to be searched for jumps into its start"))
+        Some((settled, "the function is too long to be searched for jumps into its start"))
     } else if line.jumps_by_table {
-        // Compilers keep the stack pointer of each instruction the same, however it is come to. So no jump from the
-        // body goes to before an instruction that belongs to making the frame.
-        let frame = line.steps.iter().rev().find(|step| matches!(step.stack, Stack::Down(down) if down > 0));
-        let last = frame.map_or(first.offset, |step| step.offset);
-        Some((last, "the function jumps by a table, which may lead to there"))
+        Some((settled, "the function jumps by a table, which may lead to there"))
     } else {
         None
     };
-    Search { line: &line, needs, costs, barrier }.run(&|_| true)
+    let chosen = Search { line: &line, needs, costs, barrier }.run(&|_| true)?;
+    Some(Chosen { is_settled: chosen.offset <= settled, ..chosen })
 }
 
 /// A place that is not chosen but given.
@@ -154,6 +158,7 @@ pub(super) fn at(code: Code<'_>, offset: u64, costs: &CostTable) -> Chosen {
         instruction: step.map_or_else(|| hex(&code.bytes[start..]), |step| step.text.clone()),
         cost_ns: step.and_then(|step| step.kind).map(|kind| costs.of(kind)),
         reason: "the place that the probeset gives".to_owned(),
+        is_settled: false,
     }
 }
 
@@ -225,8 +230,14 @@ impl Search<'_> {
             }
         }
         let (cost, step, stack_moved) = best?;
-        let reason = self.reason(cost, end);
-        Some(Chosen { offset: step.offset, stack_moved, instruction: step.text.clone(), cost_ns: Some(cost), reason })
+        Some(Chosen {
+            offset: step.offset,
+            stack_moved,
+            instruction: step.text.clone(),
+            cost_ns: Some(cost),
+            reason: self.reason(cost, end),
+            is_settled: false,
+        })
     }
 
     /// Why a step cannot be a site, nor any behind it, by how it is come to.
