@@ -12,8 +12,8 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct EmptyProbe {
     // Closed in this order.
-    _links: Vec<OwnedFd>,
-    _programs: Vec<OwnedFd>,
+    links: Vec<OwnedFd>,
+    programs: Vec<OwnedFd>,
 }
 
 impl EmptyProbe {
@@ -31,14 +31,14 @@ impl EmptyProbe {
             (AttachMode::Single, false) => &[(0, false)],
             (AttachMode::Single, true) => &[(0, false), (0, true)],
         };
-        let mut probe = Self { _links: Vec::new(), _programs: Vec::new() };
+        let mut probe = Self { links: Vec::new(), programs: Vec::new() };
         for (attach_type, at_return) in parts {
             let program = load_empty(sys::BPF_PROG_TYPE_KPROBE, *attach_type, 0)?;
-            probe._links.push(match mode {
+            probe.links.push(match mode {
                 AttachMode::Single => link_single(&program, &path, offset, *at_return)?,
                 _ => link_multi(&program, *attach_type, &path, offset, *at_return)?,
             });
-            probe._programs.push(program);
+            probe.programs.push(program);
         }
         Ok(probe)
     }

@@ -212,7 +212,7 @@ fn stack(found: &Decoded, written: Registers) -> Stack {
     if !written.has(STACK_POINTER) {
         return Stack::Down(0);
     }
-    let immediate = (found.word >> 10 & 0xfff).cast_signed() << (found.word >> 22 & 1) * 12;
+    let immediate = (found.word >> 10 & 0xfff).cast_signed() << ((found.word >> 22 & 1) * 12);
     // sub and add of a number, from the stack pointer to itself
     match found.word & 0xff80_03ff {
         0xd100_03ff => return Stack::Down(immediate),
