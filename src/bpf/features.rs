@@ -158,7 +158,7 @@ fn typed_tracepoints_work() -> bool {
     u32::try_from(id).is_ok_and(|id| load_empty(sys::BPF_PROG_TYPE_TRACING, sys::BPF_TRACE_RAW_TP, id).is_ok())
 }
 
-fn load_empty(
+pub(super) fn load_empty(
     program_type: sys::bpf_prog_type,
     attach_type: sys::bpf_attach_type,
     kernel_type_id: u32,

@@ -4,6 +4,7 @@
 mod attacher;
 pub mod cache;
 pub mod compile;
+mod empty;
 pub mod features;
 mod open_spans;
 mod session;
@@ -12,6 +13,7 @@ mod verifier;
 
 pub use attacher::{FailedSite, FileSite};
 pub use compile::{Compiler, Translation};
+pub use empty::EmptyProbe;
 pub use features::{AttachMode, Features};
 pub use session::{LOSS_KINDS, Session, Setup};
 

@@ -1,5 +1,6 @@
 //! `profinfer check`: every probe, site and path of a probeset, resolved against a real binary.
 
+use super::expected::{Expected, Seen};
 use super::probeset::{ArchArgument, ProbesetArguments, arch_of, open_target};
 use super::table::columns;
 use super::terminal::{report_problems, write_out};
@@ -11,6 +12,7 @@ use crate::plan::{
 };
 use crate::trace::FieldType;
 use serde_json::json;
+use std::path::PathBuf;
 
 /// The subcommand's arguments.
 #[derive(Debug, clap::Args)]
@@ -18,14 +20,17 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     probeset: ProbesetArguments,
     /// Resolve against this: a program, library, folder or process number
-    #[arg(long, value_name = "FILE|DIR|PID")]
+    #[arg(long, value_name = "FILE|DIR|PID", group = "of")]
     target: Option<String>,
     /// Resolve against this running process
-    #[arg(short, long, value_name = "PID", conflicts_with = "target")]
+    #[arg(short, long, value_name = "PID", group = "of")]
     pid: Option<u32>,
     /// The instruction set (default: the target's, else this machine's)
     #[arg(long, value_enum)]
     arch: Option<ArchArgument>,
+    /// Say what the probes would cost each step of this trace
+    #[arg(long, value_name = "FILE", requires = "of")]
+    trace: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -43,10 +48,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         placement
     });
     let paths = paths(&plan, placement.as_ref());
+    let seen = arguments.trace.as_deref().map(Seen::read).transpose()?;
+    let expected = seen.zip(placement.as_ref()).map(|(seen, placement)| seen.expect(&plan, placement));
     if arguments.json {
-        write_out(&format!("{:#}\n", as_json(&plan, placement.as_ref(), &paths, &problems)))?;
+        write_out(&format!("{:#}\n", as_json(&plan, placement.as_ref(), &paths, expected.as_ref(), &problems)))?;
     } else {
-        write_out(&as_text(&plan, placement.as_ref(), &paths))?;
+        write_out(&as_text(&plan, placement.as_ref(), &paths, expected.as_ref()))?;
         report_problems(&problems);
     }
     if problems.has_errors() { Ok(1) } else { Ok(DONE) }
@@ -162,12 +169,13 @@ fn provenance_name(provenance: Provenance) -> &'static str {
 
 // ---- text --------------------------------------------------------------------------------------------------------
 
-fn as_text(plan: &ProbePlan, placement: Option<&Placement>, paths: &[Path]) -> String {
+fn as_text(plan: &ProbePlan, placement: Option<&Placement>, paths: &[Path], expected: Option<&Expected>) -> String {
     let mut text = String::from("PROBES\n");
     text.push_str(&match placement {
-        Some(placement) => sites_table(plan, placement),
+        Some(placement) => sites_table(plan, placement, expected),
         None => programs_table(plan),
     });
+    text.push_str(&expected.map(|expected| expected.as_text(&plan.costs)).unwrap_or_default());
     text.push_str("\nPATHS\n");
     let headers = ["PROBE", "FIELD", "PATH", "TYPE", "LAYOUT", "FROM"];
     text.push_str(&columns(
@@ -190,9 +198,13 @@ fn as_text(plan: &ProbePlan, placement: Option<&Placement>, paths: &[Path]) -> S
     text
 }
 
-fn sites_table(plan: &ProbePlan, placement: &Placement) -> String {
-    let headers = ["PROBE", "ROLE", "FUNCTION", "FILE", ">OFFSET", "INSTRUCTION", ">NS A HIT"];
-    let placed = placement.sites.iter().map(|site| {
+fn sites_table(plan: &ProbePlan, placement: &Placement, expected: Option<&Expected>) -> String {
+    let mut headers = vec!["PROBE", "ROLE", "FUNCTION", "FILE", ">OFFSET", "INSTRUCTION", ">NS A HIT"];
+    if expected.is_some() {
+        headers.extend([">HITS A STEP", ">µS A STEP"]);
+    }
+    headers.push("WHY NO CHEAPER ONE");
+    let placed = placement.sites.iter().enumerate().map(|(index, site)| {
         let program = &plan.programs[site.program];
         let module = placement.modules.get(site.site.module);
         let file = module.and_then(|m| m.path.rsplit('/').next()).unwrap_or("?").to_owned();
@@ -200,20 +212,32 @@ fn sites_table(plan: &ProbePlan, placement: &Placement) -> String {
             0 => site.site.function.clone(),
             offset => format!("{}+{offset}", site.site.function),
         };
-        let (offset, cost) = (format!("{:#x}", site.site.file_offset), cost_text(program, site));
-        vec![names(program), role(program), function, file, offset, site.site.instruction.clone(), cost]
+        let (offset, cost) = (format!("{:#x}", site.site.file_offset), cost_text(plan, program, site));
+        let mut row = vec![names(program), role(program), function, file, offset, site.site.instruction.clone(), cost];
+        if let Some(expected) = expected {
+            let seen = expected.sites.get(index).copied().flatten();
+            let shown = |value: Option<f64>| value.map_or_else(|| "?".to_owned(), |value| format!("{value:.1}"));
+            row.extend([shown(seen.map(|(hits, _)| hits)), shown(seen.and_then(|(_, us)| us))]);
+        }
+        row.push(site.reason.clone());
+        row
     });
     let tracepoints = plan.programs.iter().filter(|p| p.kind == ProgramKind::Tracepoint).map(|program| {
         let blank = String::new;
-        vec![names(program), role(program), program.span.text().to_owned(), blank(), blank(), blank(), blank()]
+        let mut row = vec![names(program), role(program), program.span.text().to_owned()];
+        row.resize_with(headers.len(), blank);
+        row
     });
     columns(&headers, placed.chain(tracepoints))
 }
 
-/// Expected cost of a hit of the trap alone; a return is a second one, about as dear as an emulated instruction.
-fn cost_text(program: &Program, site: &PlacedSite) -> String {
+/// Expected cost of a hit of the trap alone; a return is a second one.
+fn cost_text(plan: &ProbePlan, program: &Program, site: &PlacedSite) -> String {
     match (site.cost_ns, program.kind) {
-        (Some(cost), ProgramKind::Span) => format!("{cost} + return"),
+        (Some(cost), ProgramKind::Span) => match plan.costs.return_ns {
+            Some(more) => format!("{cost} + {more}"),
+            None => format!("{cost} + return"),
+        },
         (Some(cost), _) => cost.to_string(),
         (None, _) => "unknown".to_owned(),
     }
@@ -250,9 +274,11 @@ fn as_json(
     plan: &ProbePlan,
     placement: Option<&Placement>,
     paths: &[Path],
+    expected: Option<&Expected>,
     problems: &Diagnostics,
 ) -> serde_json::Value {
-    let site = |site: &PlacedSite| {
+    let site = |(index, site): (usize, &PlacedSite)| {
+        let seen = expected.and_then(|expected| expected.sites.get(index).copied().flatten());
         json!({
             "probes": site.site.probes,
             "role": role(&plan.programs[site.program]),
@@ -264,6 +290,9 @@ fn as_json(
             "instruction": site.site.instruction,
             "captures": site.site.captures,
             "expected_ns": site.cost_ns,
+            "reason": site.reason,
+            "hits_a_step": seen.map(|(hits, _)| hits),
+            "us_a_step": seen.and_then(|(_, us)| us),
             "return": plan.programs[site.program].kind == ProgramKind::Span,
         })
     };
@@ -302,8 +331,10 @@ fn as_json(
         |u: &crate::plan::Unplaced| json!({ "probe": u.probe, "required": u.required, "why": u.problem.message });
     json!({
         "arch": plan.arch.to_string(),
+        "costs": plan.costs,
+        "expected": expected.map(Expected::as_json),
         "modules": placement.map(|p| &p.modules),
-        "sites": placement.map(|p| p.sites.iter().map(site).collect::<Vec<_>>()),
+        "sites": placement.map(|p| p.sites.iter().enumerate().map(site).collect::<Vec<_>>()),
         "paths": paths.iter().map(path).collect::<Vec<_>>(),
         "missing": placement.map(|p| p.unplaced.iter().map(unplaced).collect::<Vec<_>>()),
         "problems": problems.0.iter().map(problem).collect::<Vec<_>>(),

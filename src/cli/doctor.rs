@@ -1,8 +1,13 @@
 //! `profinfer doctor`: what this machine can do.
 
+use super::probeset::cannot_write;
+use super::table::columns;
 use super::{DONE, Outcome};
+use crate::plan::InstructionKind;
+use crate::record::calibrate::{self, Calibration};
 use crate::record::machine::{self, Finding, State};
 use comfy_table::{ContentArrangement, Table, presets};
+use std::path::Path;
 
 /// Exit code: this machine cannot record.
 const CANNOT_RECORD: u8 = 3;
@@ -13,10 +18,16 @@ pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Measure what a probe costs here, some seconds long, and keep the figures for `check` and `record`
+    #[arg(long)]
+    calibrate: bool,
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    if arguments.calibrate {
+        return calibrate(arguments.json);
+    }
     let findings = machine::examine();
     let able = machine::can_record(&findings);
     if arguments.json {
@@ -28,6 +39,28 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         anstream::println!("\n{verdict}");
     }
     Ok(if able { DONE } else { CANNOT_RECORD })
+}
+
+/// Measures, keeps and shows.
+fn calibrate(json: bool) -> Outcome {
+    let calibration = calibrate::measure()?;
+    let path = calibration.save().map_err(|error| cannot_write(Path::new("the calibration"), &error))?;
+    if json {
+        let value = serde_json::json!({ "file": path, "calibration": calibration });
+        anstream::println!("{value:#}");
+    } else {
+        anstream::print!("{}", figures(&calibration));
+        anstream::println!("\nKept in {}", path.display());
+    }
+    Ok(DONE)
+}
+
+fn figures(calibration: &Calibration) -> String {
+    let costs = &calibration.costs;
+    let kinds = InstructionKind::ALL.iter().filter_map(|kind| Some((kind.describe(), *costs.ns.get(kind)?)));
+    let adds = costs.return_ns.map(|ns| ("the return, in addition", ns));
+    let rows = kinds.chain(adds).map(|(what, ns)| vec![what.to_owned(), ns.to_string()]);
+    columns(&["INSTRUCTION UNDER THE PROBE", ">NS A HIT"], rows)
 }
 
 /// A row a finding; under what is not there, what that costs and what mends it.

@@ -5,6 +5,7 @@ mod check;
 #[cfg(feature = "record")]
 mod doctor;
 mod dump;
+mod expected;
 mod r#gen;
 mod info;
 mod probeset;

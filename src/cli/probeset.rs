@@ -1,7 +1,7 @@
 //! The arguments that every command with a probeset takes, and how they become a plan.
 
 use crate::diag::{Code, Diagnostic, Diagnostics};
-use crate::plan::{Level, ProbePlan, Selection, plan};
+use crate::plan::{CostTable, Level, ProbePlan, Selection, plan};
 use crate::spec::{self, Library, Probeset};
 use crate::target::{self, Arch, Target};
 use std::path::PathBuf;
@@ -92,8 +92,9 @@ impl ProbesetArguments {
     pub(crate) fn plan(&self, arch: Arch) -> Result<(Probeset, ProbePlan, Diagnostics), Diagnostics> {
         let (probeset, mut problems) = self.load()?;
         match plan(&probeset, &self.selection(), arch) {
-            Ok((plan, more)) => {
+            Ok((mut plan, more)) => {
                 problems.0.extend(more.0);
+                plan.costs = costs(arch);
                 Ok((probeset, plan, problems))
             }
             Err(more) => {
@@ -107,6 +108,15 @@ impl ProbesetArguments {
 /// The instruction set of this machine, where it is one that is supported.
 pub(crate) fn native_arch() -> Arch {
     if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 }
+}
+
+/// What a probe costs: as measured on this machine, if it was; else as built in.
+pub(crate) fn costs(arch: Arch) -> CostTable {
+    #[cfg(feature = "record")]
+    let costs = crate::record::calibrate::costs(arch);
+    #[cfg(not(feature = "record"))]
+    let costs = CostTable::built_in(arch, None);
+    costs
 }
 
 /// What was asked for, else what the target is, else what this machine is.

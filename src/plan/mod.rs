@@ -15,3 +15,4 @@ pub use model::*;
 pub use place::{place, survey};
 pub use programs::{plan, relocations_of};
 pub use record_layout::WAITING;
+pub use site::{CostTable, Kind as InstructionKind};

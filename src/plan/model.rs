@@ -1,5 +1,6 @@
 //! What the plan consists of. A [`ProbePlan`] has no unresolved path: whatever does not type-check is a diagnostic.
 
+use super::site::CostTable;
 use crate::diag::{Diagnostic, Span};
 use crate::path::{Checked, Place, Signature};
 use crate::spec::Role;
@@ -230,6 +231,8 @@ pub struct PlacedSite {
     pub cookie: u64,
     /// Expected nanoseconds a hit of the entry, by the cost table; `None` where there is no table.
     pub cost_ns: Option<u32>,
+    /// Why the site is at no cheaper instruction.
+    pub reason: String,
     /// Constants that are otherwise here than in [`Placement::values`], by C variable: where an inlined copy has its
     /// arguments. The program is loaded once for each set of them.
     pub values: BTreeMap<String, u64>,
@@ -274,6 +277,8 @@ pub struct ProbePlan {
     pub schema: Schema,
     /// Constants to fill in.
     pub relocations: Vec<Relocation>,
+    /// What sites are chosen by: built in for the newest kernel, until whoever knows the machine says otherwise.
+    pub costs: CostTable,
 }
 
 impl ProbePlan {

@@ -5,7 +5,7 @@ use super::model::{PlacedSite, Placement, ProbePlan, Program, ProgramKind, Reloc
 use super::module::{ModuleFiles, find};
 use super::relocate::Relocator;
 use super::site::{self, Needs};
-use crate::diag::{Code, Diagnostic, Diagnostics, did_you_mean};
+use crate::diag::{Code, Diagnostic, Diagnostics, Severity, did_you_mean};
 use crate::path::{NamePattern, Place};
 use crate::spec::{Probeset, Role};
 use crate::target::{Function, Target};
@@ -127,10 +127,16 @@ impl<'a> Placer<'a> {
             return Err(self.refuse(problem));
         }
         let needs = self.needs(index, program, &files);
-        let count = found.len();
+        let before = self.placement.sites.len();
+        let mut refused = Vec::new();
         for (file, function) in found {
-            self.site(index, program, file, function, &needs);
+            refused.extend(self.site(index, program, file, function, &needs).err());
         }
+        let count = self.placement.sites.len() - before;
+        if count == 0 && !refused.is_empty() {
+            return Err(refused.swap_remove(0));
+        }
+        self.problems.0.extend(refused.into_iter().map(|problem| Diagnostic { severity: Severity::Note, ..problem }));
         Ok(count)
     }
 
@@ -164,24 +170,34 @@ impl<'a> Placer<'a> {
         needs
     }
 
-    fn site(&mut self, index: usize, program: &Program, file: usize, function: Function, needs: &Needs) {
-        let Ok(id) = u16::try_from(self.placement.sites.len()) else { return };
-        let Some(of) = self.target.files().get(file) else { return };
-        let length = usize::try_from(function.size).unwrap_or(usize::MAX).clamp(16, site::MAX_CODE);
-        let code = self.target.code(file, function.file_offset, length);
+    /// Chooses the function's site; why there is none.
+    fn site(
+        &mut self,
+        index: usize,
+        program: &Program,
+        file: usize,
+        function: Function,
+        needs: &Needs,
+    ) -> Result<(), Diagnostic> {
+        let Ok(id) = u16::try_from(self.placement.sites.len()) else { return Ok(()) };
+        let Some(of) = self.target.files().get(file) else { return Ok(()) };
         let extra = match &program.place {
             Place::Function { offset, .. } => *offset,
             _ => 0,
         };
-        let chosen = site::choose(self.plan.arch, &code, needs);
-        // A place that the spec gives by itself is taken as it is.
-        let chosen = if extra > 0 { site::Chosen { offset: extra, stack_moved: 0, ..chosen } } else { chosen };
-        if chosen.cost_ns.is_some_and(|cost| cost > site::DEAR_NS) {
+        let Some(chosen) = self.choose(file, &function, extra, needs) else {
+            let message = format!("the kernel takes no probe at the start of `{}`", function.name);
+            return Err(Diagnostic::error(Code::CostlySite, message)
+                .at(&program.span)
+                .hint("add an alternative to the list under `at:`, such as a function that it calls"));
+        };
+        if let Some(cost) = chosen.cost_ns.filter(|cost| *cost > self.plan.costs.dear()) {
             let message = format!(
-                "`{}` is probed at `{}`, some {} µs a hit: nothing cheaper comes before its arguments move",
+                "`{}` is probed at `{}`, some {:.1} µs a hit: {}",
                 function.name,
                 chosen.instruction,
-                chosen.cost_ns.unwrap_or_default() / 1000
+                f64::from(cost) / 1000.0,
+                chosen.reason
             );
             self.problems.push(Diagnostic::note(Code::CostlySite, message).at(&program.span));
         }
@@ -202,8 +218,37 @@ impl<'a> Placer<'a> {
             path: of.path.clone(),
             cookie: u64::from(id) | u64::from(chosen.stack_moved) << 16,
             cost_ns: chosen.cost_ns,
+            reason: chosen.reason,
             values: BTreeMap::new(),
         });
+        Ok(())
+    }
+
+    /// The site in a function, or the place that the spec gives by itself, as it is.
+    fn choose(&self, file: usize, function: &Function, extra: u64, needs: &Needs) -> Option<site::Chosen> {
+        let size = match usize::try_from(function.size) {
+            // Enough to see the jumps of most functions.
+            Ok(0) => site::CODE_OF_UNKNOWN_SIZE,
+            size => size.unwrap_or(usize::MAX),
+        };
+        let bytes = self.target.code(file, function.file_offset, size.min(site::MAX_CODE));
+        let (arch, file_offset) = (self.plan.arch, function.file_offset);
+        let code = site::Code { arch, bytes: &bytes, file_offset, is_cut: size > site::MAX_CODE, apart: None };
+        let costs = &self.plan.costs;
+        if extra > 0 {
+            return Some(site::at(code, extra, costs));
+        }
+        let chosen = site::choose(code, needs, costs)?;
+        if chosen.is_settled {
+            return Some(chosen);
+        }
+        // gcc and clang put what is seldom executed elsewhere; it may jump back.
+        let pieces = self.target.functions(file, &NamePattern(format!("{}.cold", function.symbol)));
+        let Some(piece) = pieces.first() else { return Some(chosen) };
+        let length = usize::try_from(piece.size).unwrap_or(usize::MAX).min(site::MAX_CODE);
+        let apart = self.target.code(file, piece.file_offset, length);
+        let distance = piece.file_offset.wrapping_sub(file_offset).cast_signed();
+        site::choose(site::Code { apart: Some((&apart, distance)), ..code }, needs, costs)
     }
 
     fn module_number(&mut self, file: usize) -> usize {

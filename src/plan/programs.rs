@@ -4,6 +4,7 @@ use super::model::{
     Action, FieldPlan, Level, ObjectPlan, ProbePlan, Program, ProgramKind, Relocation, RelocationKind, Selection, Shape,
 };
 use super::record_layout::{WAITING, builtin, field_type, lay_out};
+use super::site::CostTable;
 use crate::diag::{Code, Diagnostic, Diagnostics, Span};
 use crate::path::{
     AttachPoint, Base, Checked, Expr, ExprKind, Memory, Node, Place, Scope, Signature, Term, Type, check,
@@ -36,6 +37,7 @@ pub fn plan(probeset: &Probeset, selection: &Selection, arch: Arch) -> Result<(P
             objects: Vec::new(),
             schema: Schema { records: builtin(), enums: IndexMap::new() },
             relocations: Vec::new(),
+            costs: CostTable::built_in(arch, None),
         },
     };
     planner.select(selection);

@@ -1,13 +1,16 @@
 //! What this machine has of what recording needs, what each missing thing costs, and the command that mends it.
 
+use super::calibrate::Calibration;
 use super::host::kernel_version;
 use crate::bpf::features::{CAP_BPF, CAP_KILL, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, Capability};
 use crate::bpf::{AttachMode, Compiler, Features};
+use crate::plan::InstructionKind;
 use libbpf_rs::libbpf_sys as sys;
 use nix::libc;
 use serde::Serialize;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Whether something is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -73,6 +76,7 @@ pub fn examine() -> Vec<Finding> {
     }
     findings.extend([jit(), fast_nop(), lockdown(), hardware_counters(), paranoid(), tracefs()]);
     findings.extend(memory_limit());
+    findings.push(calibration());
     findings
 }
 
@@ -169,8 +173,26 @@ fn fast_nop() -> Finding {
     if kernel_version() >= (6, 18) && cfg!(target_arch = "x86_64") {
         return Finding::present(NAME, "yes");
     }
-    let cost = "a probe on a 5-byte nop costs as much as one on a push";
+    let cost = "a probe on a 5-byte nop costs as much as one on a push, or is stepped before Linux 6.16";
     Finding::absent(NAME, State::Lacking, "no", cost, "x86-64 with Linux 6.18 or later has it")
+}
+
+fn calibration() -> Finding {
+    const NAME: &str = "calibration";
+    let Some(found) = Calibration::load() else {
+        let cost = "costs of probes are expected by built-in figures, measured elsewhere";
+        return Finding::absent(NAME, State::Lacking, "none for this kernel", cost, "profinfer doctor --calibrate");
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let days = now.saturating_sub(found.measured_at) / 86_400;
+    let age = match days {
+        0 => "measured today".to_owned(),
+        1 => "measured a day ago".to_owned(),
+        days => format!("measured {days} days ago"),
+    };
+    let least = found.costs.cheapest();
+    let stepped = found.costs.of(InstructionKind::Stepped);
+    Finding::present(NAME, format!("{age}: {least} to {stepped} ns a probe"))
 }
 
 fn lockdown() -> Finding {

@@ -2,6 +2,7 @@
 //! and of the trace only how to write it.
 
 mod attach;
+pub mod calibrate;
 mod clock;
 mod consumer;
 mod guardian;
@@ -149,7 +150,8 @@ impl Summary {
 pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&Live)) -> Result<Summary, Diagnostics> {
     let features = Features::probe()?;
     features.require()?;
-    let (plan, warnings) = plan::plan(probeset, &options.selection, host_arch()?)?;
+    let (mut plan, warnings) = plan::plan(probeset, &options.selection, host_arch()?)?;
+    plan.costs = calibrate::costs(plan.arch);
     let source = codegen::generate(&plan, probeset, None)?;
     let object = bpf::build(&Translation { source: &source, sources: &probeset.sources })?;
     let place = |target: &dyn crate::target::Target| plan::place(&plan, probeset, target);

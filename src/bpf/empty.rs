@@ -1,0 +1,109 @@
+//! Programs that do nothing, at places in a file: what a probe costs before it does anything.
+
+use super::features::{AttachMode, load_empty};
+use libbpf_rs::libbpf_sys as sys;
+use nix::libc;
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// An empty program that is attached for as long as this lives.
+#[derive(Debug)]
+pub struct EmptyProbe {
+    // Closed in this order.
+    links: Vec<OwnedFd>,
+    programs: Vec<OwnedFd>,
+}
+
+impl EmptyProbe {
+    /// Attaches at an offset of a file, in this process only; with `returns`, at the function's return too.
+    ///
+    /// # Errors
+    /// The system's, where the kernel takes no such program or probe.
+    pub fn attach(mode: AttachMode, file: &Path, offset: u64, returns: bool) -> nix::Result<Self> {
+        let path = CString::new(file.as_os_str().as_bytes()).map_err(|_| nix::Error::EINVAL)?;
+        let (multi, session) = (sys::BPF_TRACE_UPROBE_MULTI, sys::BPF_TRACE_UPROBE_SESSION);
+        let parts: &[(sys::bpf_attach_type, bool)] = match (mode, returns) {
+            (AttachMode::Session, true) => &[(session, false)],
+            (AttachMode::Session | AttachMode::Multi, false) => &[(multi, false)],
+            (AttachMode::Multi, true) => &[(multi, false), (multi, true)],
+            (AttachMode::Single, false) => &[(0, false)],
+            (AttachMode::Single, true) => &[(0, false), (0, true)],
+        };
+        let mut probe = Self { links: Vec::new(), programs: Vec::new() };
+        for (attach_type, at_return) in parts {
+            let program = load_empty(sys::BPF_PROG_TYPE_KPROBE, *attach_type, 0)?;
+            probe.links.push(match mode {
+                AttachMode::Single => link_single(&program, &path, offset, *at_return)?,
+                _ => link_multi(&program, *attach_type, &path, offset, *at_return)?,
+            });
+            probe.programs.push(program);
+        }
+        Ok(probe)
+    }
+}
+
+/// Takes over a descriptor that a system call gave.
+fn owned(fd: libc::c_int) -> OwnedFd {
+    // SAFETY: the callers have just got it from a call that makes a new one, which nobody else owns.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+fn link_multi(
+    program: &OwnedFd,
+    attach_type: sys::bpf_attach_type,
+    path: &CString,
+    offset: u64,
+    at_return: bool,
+) -> nix::Result<OwnedFd> {
+    let offset: std::ffi::c_ulong = offset;
+    let mut options =
+        sys::bpf_link_create_opts { sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t, ..Default::default() };
+    options.__bindgen_anon_1.uprobe_multi.path = path.as_ptr();
+    options.__bindgen_anon_1.uprobe_multi.offsets = &raw const offset;
+    options.__bindgen_anon_1.uprobe_multi.cnt = 1;
+    options.__bindgen_anon_1.uprobe_multi.pid = std::process::id();
+    options.__bindgen_anon_1.uprobe_multi.flags = if at_return { sys::BPF_F_UPROBE_MULTI_RETURN } else { 0 };
+    // SAFETY: the options are of the type that libbpf declares, and what they point to outlives the call.
+    let fd = unsafe { sys::bpf_link_create(program.as_raw_fd(), -1, attach_type, &raw const options) };
+    if fd < 0 { Err(nix::Error::from_raw(-fd)) } else { Ok(owned(fd)) }
+}
+
+/// By a perf event, as kernels without `uprobe.multi` do it.
+fn link_single(program: &OwnedFd, path: &CString, offset: u64, at_return: bool) -> nix::Result<OwnedFd> {
+    let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type").ok();
+    let kind = kind.and_then(|text| text.trim().parse().ok()).ok_or(nix::Error::ENODEV)?;
+    let mut event = sys::perf_event_attr {
+        type_: kind,
+        size: size_of::<sys::perf_event_attr>() as u32,
+        // Bit 0 says that it is a probe of the return; the kernel's `format/retprobe` too.
+        config: u64::from(at_return),
+        ..Default::default()
+    };
+    event.__bindgen_anon_3.uprobe_path = path.as_ptr().addr() as u64;
+    event.__bindgen_anon_4.probe_offset = offset;
+    // SAFETY: the event is of the type that the kernel expects, of the size it says, and the path outlives the call.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const event,
+            0,
+            -1,
+            -1,
+            libc::c_ulong::from(sys::PERF_FLAG_FD_CLOEXEC),
+        )
+    };
+    let event = owned(i32::try_from(nix::errno::Errno::result(fd)?).map_err(|_| nix::Error::EINVAL)?);
+    // SAFETY: both calls take descriptors that are open, and no pointers.
+    let attached = unsafe {
+        nix::errno::Errno::result(libc::ioctl(event.as_raw_fd(), SET_PROGRAM, program.as_raw_fd()))
+            .and_then(|_| nix::errno::Errno::result(libc::ioctl(event.as_raw_fd(), ENABLE, 0)))
+    };
+    attached.map(|_| event)
+}
+
+/// `PERF_EVENT_IOC_SET_BPF`
+const SET_PROGRAM: libc::c_ulong = 0x4004_2408;
+/// `PERF_EVENT_IOC_ENABLE`
+const ENABLE: libc::c_ulong = 0x2400;

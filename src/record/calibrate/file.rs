@@ -1,0 +1,127 @@
+//! The file that keeps a calibration: one for each kernel release and processor model.
+
+use crate::plan::CostTable;
+use crate::record::host;
+use crate::target::{Arch, cache_folder};
+use sha2::{Digest, Sha256};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Raise this with every change of what is measured, or of how it is kept.
+const FORMAT: u32 = 1;
+/// A larger file was not written by us.
+const LARGEST: u64 = 64 << 10;
+
+/// What probes cost on one machine.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Calibration {
+    format: u32,
+    /// Its kernel's release.
+    pub kernel: String,
+    /// Its processor.
+    pub cpu_model: String,
+    /// When it was measured, in seconds since 1970.
+    pub measured_at: u64,
+    /// The figures.
+    pub costs: CostTable,
+}
+
+impl Calibration {
+    pub(super) fn of_this_machine(measured_at: u64, costs: CostTable) -> Self {
+        let host = host::describe();
+        Self { format: FORMAT, kernel: host.kernel, cpu_model: host.cpu_model, measured_at, costs }
+    }
+
+    /// The one of this machine, if there is one.
+    pub fn load() -> Option<Self> {
+        let host = host::describe();
+        Self::read(&path(&cache_folder()?, &host.kernel, &host.cpu_model), &host.kernel, &host.cpu_model)
+    }
+
+    fn read(path: &Path, kernel: &str, cpu_model: &str) -> Option<Self> {
+        let mut text = Vec::new();
+        std::fs::File::open(path).ok()?.take(LARGEST + 1).read_to_end(&mut text).ok()?;
+        if text.len() as u64 > LARGEST {
+            return None;
+        }
+        let found: Self = serde_json::from_slice(&text).ok()?;
+        let fits = found.format == FORMAT && found.kernel == kernel && found.cpu_model == cpu_model;
+        (fits && !found.costs.ns.is_empty()).then_some(found)
+    }
+
+    /// Keeps it where [`Calibration::load`] finds it.
+    ///
+    /// # Errors
+    /// There is no folder for it, or it cannot be written to.
+    pub fn save(&self) -> std::io::Result<PathBuf> {
+        let folder = cache_folder().ok_or(std::io::ErrorKind::NotFound)?;
+        let path = path(&folder, &self.kernel, &self.cpu_model);
+        self.write(&path).map(|()| path)
+    }
+
+    fn write(&self, path: &Path) -> std::io::Result<()> {
+        let folder = path.parent().ok_or(std::io::ErrorKind::NotFound)?;
+        std::fs::create_dir_all(folder)?;
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(serde_json::to_string_pretty(self)?.as_bytes())?;
+        file.persist(path).map_err(|error| error.error)?;
+        Ok(())
+    }
+}
+
+fn path(cache: &Path, kernel: &str, cpu_model: &str) -> PathBuf {
+    let digest = Sha256::digest(format!("{kernel}\n{cpu_model}"));
+    let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    cache.join("calibration").join(format!("{name}.json"))
+}
+
+/// What a probe costs for programs of an architecture: as measured on this machine, where it was and the architecture is
+/// this machine's; else what is built in for its kernel. What was not measured is built in too.
+pub fn costs(arch: Arch) -> CostTable {
+    let native = if cfg!(target_arch = "aarch64") { Arch::Aarch64 } else { Arch::X86_64 };
+    if arch != native {
+        return CostTable::built_in(arch, None);
+    }
+    let built_in = CostTable::built_in(arch, Some(host::kernel_version()));
+    match Calibration::load() {
+        None => built_in,
+        Some(calibration) => CostTable {
+            return_ns: calibration.costs.return_ns.or(built_in.return_ns),
+            record_ns: calibration.costs.record_ns.or(built_in.record_ns),
+            ..calibration.costs
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::InstructionKind as Kind;
+
+    #[test]
+    fn a_calibration_holds_for_its_machine_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let costs = CostTable {
+            source: "here".into(),
+            ns: [(Kind::Push, 600), (Kind::Stepped, 9000)].into(),
+            return_ns: Some(400),
+            record_ns: None,
+        };
+        let calibration = Calibration::of_this_machine(1_700_000_000, costs);
+        let at = path(folder.path(), &calibration.kernel, &calibration.cpu_model);
+        calibration.write(&at).unwrap();
+        let read = |kernel: &str, cpu: &str| Calibration::read(&at, kernel, cpu);
+        assert_eq!(read(&calibration.kernel, &calibration.cpu_model).as_ref(), Some(&calibration));
+        assert_eq!(read("6.1.0-other", &calibration.cpu_model), None);
+        assert_eq!(read(&calibration.kernel, "another processor"), None);
+        assert_ne!(path(folder.path(), "6.1.0-other", &calibration.cpu_model), at);
+        for damage in ["", "{}", "[1, 2", "null"] {
+            std::fs::write(&at, damage).unwrap();
+            assert_eq!(read(&calibration.kernel, &calibration.cpu_model), None, "{damage}");
+        }
+        let mut newer = calibration.clone();
+        newer.format += 1;
+        newer.write(&at).unwrap();
+        assert_eq!(read(&calibration.kernel, &calibration.cpu_model), None);
+    }
+}
