@@ -8,6 +8,7 @@ mod elf;
 mod fake;
 mod files;
 mod library;
+mod lock;
 #[cfg(target_os = "linux")]
 mod maps;
 mod names;
@@ -15,6 +16,7 @@ mod open;
 #[cfg(target_os = "linux")]
 mod process;
 mod symbols;
+mod type_text;
 
 #[cfg(test)]
 mod stripped_tests;
@@ -31,6 +33,7 @@ pub use cache::cache_folder;
 pub use debug_file::DebugFolders;
 pub use fake::FakeTarget;
 pub use files::Files;
+pub use lock::{Lock, LockedFile, LockedSite, LockedTarget, MAX_LOCK};
 pub use open::{open, open_path, open_with};
 #[cfg(target_os = "linux")]
 pub use process::{PidNamespace, ProcessStatus, ProcessTarget, command_line};
@@ -191,6 +194,12 @@ pub trait Target {
     /// answers them all. Only a matter of speed.
     fn prepare(&self, file: usize, types: &[&str], enums: &[&str]) {
         let _ = (file, types, enums);
+    }
+
+    /// Whether a type or enumeration of a file is known from a lock file alone.
+    fn is_locked(&self, file: usize, name: &str) -> bool {
+        let _ = (file, name);
+        false
     }
 
     /// What was wrong with what the answers so far were looked for in: debug information of another build, say.
