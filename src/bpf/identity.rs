@@ -110,7 +110,8 @@ mod tests {
     #[test]
     fn comments_and_places_do_not_matter_but_all_else_does() {
         let one = source("#line 1 \"a.yaml\"\nint a; /* a.yaml:1 */\nchar *b = \"/* no comment */ \\\" */\";\n");
-        let same = source("#line 7 \"b/a.yaml\"\nint a; /* b/a.yaml:7\n x */\nchar *b = \"/* no comment */ \\\" */\";\n");
+        let same =
+            source("#line 7 \"b/a.yaml\"\nint a; /* b/a.yaml:7\n x */\nchar *b = \"/* no comment */ \\\" */\";\n");
         let significant = |source: &CSource| significant(&source.text).replace([' ', '\n'], "");
         assert_eq!(significant(&one), significant(&same));
         assert_eq!(significant(&one), "inta;char*b=\"/*nocomment*/\\\"*/\";");

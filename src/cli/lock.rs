@@ -9,8 +9,10 @@ use std::path::PathBuf;
 
 /// The subcommand's arguments.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "The lock file holds what this probeset asks of this build: functions, layouts, enumerations, and \
-    the sites that were chosen. `record --lock FILE` uses it where the same build is stripped.")]
+#[command(
+    after_help = "The lock file holds what this probeset asks of this build: functions, layouts, enumerations, and \
+    the sites that were chosen. `record --lock FILE` uses it where the same build is stripped."
+)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     probeset: ProbesetArguments,

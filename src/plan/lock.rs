@@ -90,9 +90,8 @@ fn written(plan: &ProbePlan, placement: &Placement, site: &PlacedSite) -> Locked
 
 /// Where a site's program finds its arguments, by constant.
 fn arguments(plan: &ProbePlan, placement: &Placement, site: &PlacedSite) -> BTreeMap<String, u64> {
-    let of_program = |kind: &RelocationKind| {
-        matches!(kind, RelocationKind::Argument { program, .. } if *program == site.program)
-    };
+    let of_program =
+        |kind: &RelocationKind| matches!(kind, RelocationKind::Argument { program, .. } if *program == site.program);
     let symbols = plan.relocations.iter().filter(|relocation| of_program(&relocation.what)).map(|r| &r.symbol);
     let value = |symbol: &String| {
         let of_all = || placement.values.iter().find(|value| value.symbol == *symbol).map(|value| value.value);

@@ -170,8 +170,7 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         Some(object) => bpf::prebuilt(&object.name, &object.bytes, &source)?,
         None => bpf::build(&Translation { source: &source, sources: &probeset.sources })?,
     };
-    let place =
-        |target: &dyn crate::target::Target| plan::place_with(&plan, probeset, target, options.lock.as_ref());
+    let place = |target: &dyn crate::target::Target| plan::place_with(&plan, probeset, target, options.lock.as_ref());
     let caller = Caller::through_sudo();
     let (output, file) = Output::open(&options.output, caller.as_ref())?;
     let signals = Signals::hold().map_err(|error| unexpected("holding back signals", &error))?;

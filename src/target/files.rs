@@ -57,7 +57,13 @@ struct Debug {
 impl Files {
     /// No files; what is read of their debug information is cached below a folder.
     pub fn new(cache: Option<PathBuf>) -> Self {
-        Self { listed: Vec::new(), read: Vec::new(), cache, folders: DebugFolders::default(), problems: Mutex::default() }
+        Self {
+            listed: Vec::new(),
+            read: Vec::new(),
+            cache,
+            folders: DebugFolders::default(),
+            problems: Mutex::default(),
+        }
     }
 
     /// The same, with folders in which separate debug files are looked for first.

@@ -337,9 +337,11 @@ impl<'a> LockedTarget<'a> {
     /// Files that the lock is about by their names, but not by their builds.
     fn other_builds(&self) -> Vec<Diagnostic> {
         let files = self.inner.files();
-        let missing = self.lock.files.iter().filter(|locked| {
-            !files.iter().any(|file| file.build_id.as_deref() == Some(locked.build_id.as_str()))
-        });
+        let missing = self
+            .lock
+            .files
+            .iter()
+            .filter(|locked| !files.iter().any(|file| file.build_id.as_deref() == Some(locked.build_id.as_str())));
         let mistaken = missing.filter_map(|locked| {
             let file = files.iter().find(|file| library_name(&file.name) == library_name(&locked.name))?;
             Some(other_build(file, locked))

@@ -4,8 +4,10 @@ use super::*;
 use crate::target::{FakeTarget, InlinedParameter, Location};
 
 fn tensor(to: &str) -> Layout {
-    let inputs = TargetType::Array(Box::new(TargetType::Pointer(Some(Box::new(TargetType::Struct(to.into(), 96))))), Some(2));
-    let members = [("op", 0, TargetType::Enum("op".into(), 4)), ("inputs", 16, inputs), ("unused", 80, TargetType::Bool)];
+    let inputs =
+        TargetType::Array(Box::new(TargetType::Pointer(Some(Box::new(TargetType::Struct(to.into(), 96))))), Some(2));
+    let members =
+        [("op", 0, TargetType::Enum("op".into(), 4)), ("inputs", 16, inputs), ("unused", 80, TargetType::Bool)];
     Layout { size: 96, members: members.map(|(name, at, ty)| (name.to_owned(), (at, ty))).into() }
 }
 
@@ -16,7 +18,10 @@ fn copy() -> InlinedCopy {
         captures: vec!["thrown away".into()],
         entry: 0x1010,
         ranges: std::iter::once(0x1010..0x1020).collect(),
-        parameters: vec![InlinedParameter { name: "x".into(), locations: vec![(0x1010..0x1020, Location::Register(5))] }],
+        parameters: vec![InlinedParameter {
+            name: "x".into(),
+            locations: vec![(0x1010..0x1020, Location::Register(5))],
+        }],
     }
 }
 
@@ -27,7 +32,11 @@ fn function(symbol: &str, file_offset: u64) -> Function {
 fn whole() -> Lock {
     let target = FakeTarget::new(Arch::X86_64).file("libengine.so.1");
     let mut file = LockedFile::new(&target.files()[0]).unwrap();
-    file.add_functions(&[function("engine_run", 0x1000), function("_ZN6engine4stepEi", 0x2000), function("engine_run", 0x1000)]);
+    file.add_functions(&[
+        function("engine_run", 0x1000),
+        function("_ZN6engine4stepEi", 0x2000),
+        function("engine_run", 0x1000),
+    ]);
     file.add_layout("tensor", &tensor("tensor"), |member| member != "unused");
     file.add_enumeration("op", &[(-1, "NEG".to_owned()), (5, "ADD".to_owned())].into());
     file.add_inlined(&[copy(), copy()]);
@@ -50,7 +59,12 @@ fn stripped() -> FakeTarget {
 fn what_is_written_is_read_again() {
     let text = whole().to_text();
     assert_eq!(Lock::parse("engine.lock", text.as_bytes()).unwrap(), whole());
-    for line in ["\"0x1000+20 engine_run\"", "\"inputs\": \"16 struct tensor:96*[2]\"", "\"5\": \"ADD\"", "\"op\": \"0 enum op:4\""] {
+    for line in [
+        "\"0x1000+20 engine_run\"",
+        "\"inputs\": \"16 struct tensor:96*[2]\"",
+        "\"5\": \"ADD\"",
+        "\"op\": \"0 enum op:4\"",
+    ] {
         assert!(text.contains(line), "{line} in\n{text}");
     }
     assert!(!text.contains("unused") && !text.contains("thrown away"), "{text}");

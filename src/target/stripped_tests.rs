@@ -410,7 +410,7 @@ fn damaged(seed: u64, form: usize) {
         let at = usize::try_from(random >> 20).unwrap() % bytes.len();
         bytes[at] = (random >> 8).to_le_bytes()[0];
     }
-    if seed % 5 == 0 {
+    if seed.is_multiple_of(5) {
         bytes.truncate(usize::try_from(random >> 30).unwrap() % good.len());
     }
     std::fs::write(place.path(name), bytes).unwrap();

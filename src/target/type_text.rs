@@ -51,9 +51,7 @@ fn inside(text: &str, depth: usize) -> Option<TargetType> {
     match text.split_once(' ') {
         Some(("enum", rest)) => sized(rest).map(|(name, size)| TargetType::Enum(name, size)),
         Some(("struct", rest)) => sized(rest).map(|(name, size)| TargetType::Struct(name, size)),
-        Some(("other", rest)) => {
-            Some(TargetType::Other(rest.strip_prefix('"')?.strip_suffix('"')?.to_owned()))
-        }
+        Some(("other", rest)) => Some(TargetType::Other(rest.strip_prefix('"')?.strip_suffix('"')?.to_owned())),
         Some(_) => None,
         None => number(text),
     }
@@ -116,7 +114,9 @@ mod tests {
     #[test]
     fn what_is_no_type_is_refused() {
         let deep = "*".repeat(100_000);
-        for bad in ["", "i", "i7", "i0", "i256", "x8", "i64[", "i64[-1]", "i64[x]", "enum a", "struct", "other a", &deep] {
+        for bad in
+            ["", "i", "i7", "i0", "i256", "x8", "i64[", "i64[-1]", "i64[x]", "enum a", "struct", "other a", &deep]
+        {
             assert_eq!(parse(bad), None, "{bad}");
         }
     }

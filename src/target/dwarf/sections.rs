@@ -69,13 +69,8 @@ impl<'a> Sections<'a> {
 
     /// The same for an object's part, or a package of them; `None` where it is none.
     pub(super) fn load_part(image: &'a Image) -> Option<Self> {
-        let names = [
-            ".debug_info.dwo",
-            ".debug_types.dwo",
-            ".debug_abbrev.dwo",
-            ".debug_str.dwo",
-            ".debug_str_offsets.dwo",
-        ];
+        let names =
+            [".debug_info.dwo", ".debug_types.dwo", ".debug_abbrev.dwo", ".debug_str.dwo", ".debug_str_offsets.dwo"];
         let mut sections = Self::of(image, names, all_sections)?;
         let headers = image.headers()?;
         let indices = [section(&headers, ".debug_cu_index"), section(&headers, ".debug_tu_index")];
@@ -84,11 +79,7 @@ impl<'a> Sections<'a> {
         Some(sections)
     }
 
-    fn of(
-        image: &'a Image,
-        names: [&str; 5],
-        section: impl Fn(&Headers<'a>, &str) -> Cow<'a, [u8]>,
-    ) -> Option<Self> {
+    fn of(image: &'a Image, names: [&str; 5], section: impl Fn(&Headers<'a>, &str) -> Cow<'a, [u8]>) -> Option<Self> {
         let headers = image.headers()?;
         let [info, types, abbrev, strings, string_offsets] = names.map(|name| section(&headers, name));
         let sections = Self { info, types, abbrev, strings, string_offsets, shares: HashMap::new() };

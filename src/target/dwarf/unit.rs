@@ -107,7 +107,8 @@ impl<'a> Debug<'a> {
     fn unit_of(&self, signature: DebugTypeSignature) -> Option<Place> {
         let signatures = self.signatures.get_or_init(|| {
             let types = self.headers.iter().enumerate().filter_map(|(number, header)| match header.type_() {
-                UnitType::Type { type_signature, type_offset } | UnitType::SplitType { type_signature, type_offset } => {
+                UnitType::Type { type_signature, type_offset }
+                | UnitType::SplitType { type_signature, type_offset } => {
                     Some((type_signature.0, Place { unit: number, offset: type_offset }))
                 }
                 _ => None,
