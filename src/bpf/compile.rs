@@ -1,5 +1,6 @@
 //! clang: found, checked, and run within bounds on a private copy of the source. No shell sees anything of it.
 
+use super::identity;
 use crate::codegen::CSource;
 use crate::diag::{Code, Diagnostic, Diagnostics, Source, Span};
 use crate::target::Arch;
@@ -92,6 +93,7 @@ impl Compiler {
         flags(translation.source.arch).iter().for_each(|flag| part(flag.as_bytes()));
         part(translation.source.name.as_bytes());
         part(translation.source.text.as_bytes());
+        part(identity::identity(translation.source).as_bytes());
         // The verifier's log quotes them: they are in the object.
         for source in translation.sources {
             part(source.name.as_bytes());
@@ -187,7 +189,8 @@ fn lay_out(translation: &Translation<'_>) -> std::io::Result<tempfile::TempDir> 
             std::fs::write(path, text)?;
         }
     }
-    std::fs::write(folder.path().join(file_name(translation.source)), &translation.source.text)?;
+    let text = format!("{}{}", translation.source.text, identity::declaration(translation.source));
+    std::fs::write(folder.path().join(file_name(translation.source)), text)?;
     Ok(folder)
 }
 

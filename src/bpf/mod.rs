@@ -6,6 +6,7 @@ pub mod cache;
 pub mod compile;
 mod empty;
 pub mod features;
+mod identity;
 mod open_spans;
 mod session;
 mod variables;
@@ -17,7 +18,8 @@ pub use empty::EmptyProbe;
 pub use features::{AttachMode, Features};
 pub use session::{LOSS_KINDS, Session, Setup};
 
-use crate::diag::Diagnostics;
+use crate::codegen::CSource;
+use crate::diag::{Diagnostic, Diagnostics};
 
 /// A compiled BPF object: an ELF file in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,4 +46,13 @@ pub fn build(translation: &Translation<'_>) -> Result<BpfObject, Diagnostics> {
         cache.put(&key, &bytes);
     }
     Ok(BpfObject { bytes, cached: false })
+}
+
+/// An object that was compiled elsewhere, if it was compiled from this very program.
+///
+/// # Errors
+/// B021, where it was not.
+pub fn prebuilt(name: &str, object: &[u8], source: &CSource) -> Result<BpfObject, Diagnostic> {
+    identity::check(name, object, source)?;
+    Ok(BpfObject { bytes: object.to_vec(), cached: true })
 }

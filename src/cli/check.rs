@@ -1,14 +1,14 @@
 //! `profinfer check`: every probe, site and path of a probeset, resolved against a real binary.
 
 use super::expected::{Expected, Seen};
-use super::probeset::{ArchArgument, ProbesetArguments, arch_of, open_target};
+use super::probeset::{ArchArgument, ProbesetArguments, arch_of};
 use super::table::columns;
 use super::terminal::{report_problems, write_out};
 use super::{DONE, Outcome};
 use crate::diag::{Diagnostics, Severity};
 use crate::path::Checked;
 use crate::plan::{
-    PlacedSite, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, relocations_of, survey,
+    PlacedSite, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, relocations_of, survey_with,
 };
 use crate::trace::FieldType;
 use serde_json::json;
@@ -38,11 +38,12 @@ pub(crate) struct Arguments {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let target = open_target(arguments.target.as_deref(), arguments.pid)?;
+    let target = arguments.probeset.open_target(arguments.target.as_deref(), arguments.pid)?;
+    let lock = arguments.probeset.lock()?;
     let arch = arch_of(arguments.arch, target.as_deref());
     let (probeset, plan, mut problems) = arguments.probeset.plan(arch)?;
     let placement = target.as_ref().map(|target| {
-        let (placement, more) = survey(&plan, &probeset, target.as_ref());
+        let (placement, more) = survey_with(&plan, &probeset, target.as_ref(), lock.as_ref());
         problems.0.extend(more.0);
         problems.0.extend(placement.unplaced.iter().filter(|u| u.required).map(|u| u.problem.clone()));
         placement
@@ -162,6 +163,7 @@ fn type_name(ty: &FieldType) -> String {
 fn provenance_name(provenance: Provenance) -> &'static str {
     match provenance {
         Provenance::Dwarf => "DWARF",
+        Provenance::Lock => "lock",
         Provenance::ByHand => "by hand",
         Provenance::Abi => "convention",
     }

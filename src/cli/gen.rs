@@ -1,10 +1,10 @@
 //! `profinfer gen`: the C that a probeset is compiled to.
 
-use super::probeset::{ArchArgument, ProbesetArguments, arch_of, cannot_write, open_target};
+use super::probeset::{ArchArgument, ProbesetArguments, arch_of, cannot_write};
 use super::terminal::{report_problems, write_out};
 use super::{DONE, Outcome};
 use crate::codegen::generate;
-use crate::plan::place;
+use crate::plan::place_with;
 use std::path::PathBuf;
 
 /// The subcommand's arguments.
@@ -25,13 +25,14 @@ pub(crate) struct Arguments {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let target = open_target(arguments.target.as_deref(), None)?;
+    let target = arguments.probeset.open_target(arguments.target.as_deref(), None)?;
+    let lock = arguments.probeset.lock()?;
     let arch = arch_of(arguments.arch, target.as_deref());
     let (probeset, plan, problems) = arguments.probeset.plan(arch)?;
     report_problems(&problems);
     let placement = match &target {
         Some(target) => {
-            let (placement, problems) = place(&plan, &probeset, target.as_ref())?;
+            let (placement, problems) = place_with(&plan, &probeset, target.as_ref(), lock.as_ref())?;
             report_problems(&problems);
             Some(placement)
         }

@@ -8,6 +8,7 @@ mod dump;
 mod expected;
 mod r#gen;
 mod info;
+mod lock;
 mod probeset;
 #[cfg(feature = "record")]
 mod record;
@@ -50,6 +51,8 @@ enum Command {
     Gen(r#gen::Arguments),
     /// Compile a probeset to a BPF object
     Build(build::Arguments),
+    /// Write down what a target's debug information says, for where it is stripped
+    Lock(lock::Arguments),
     /// Say what this machine can do, and the command that mends what it cannot
     #[cfg(feature = "record")]
     Doctor(doctor::Arguments),
@@ -79,6 +82,7 @@ pub fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Gen(arguments) => r#gen::run(&arguments),
         Command::Build(arguments) => build::run(&arguments),
+        Command::Lock(arguments) => lock::run(&arguments),
         #[cfg(feature = "record")]
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Completions { shell } => {

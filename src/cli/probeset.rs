@@ -3,8 +3,9 @@
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::{CostTable, Level, ProbePlan, Selection, plan};
 use crate::spec::{self, Library, Probeset};
-use crate::target::{self, Arch, Target};
-use std::path::PathBuf;
+use crate::target::{self, Arch, DebugFolders, Files, Lock, MAX_LOCK, Target};
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 /// A probeset and which of its probes are wanted.
 #[derive(Debug, clap::Args)]
@@ -20,6 +21,12 @@ pub(crate) struct ProbesetArguments {
     /// Not these probes (a name or glob; may be given several times)
     #[arg(long = "no-probe", value_name = "NAME")]
     without: Vec<String>,
+    /// Look for separate debug files in this folder first (may be given several times)
+    #[arg(long = "debug-dir", value_name = "DIR")]
+    debug_folders: Vec<PathBuf>,
+    /// Take what the target's files do not say from this lock file, written by `profinfer lock`
+    #[arg(long, value_name = "FILE")]
+    lock: Option<PathBuf>,
 }
 
 /// The levels, each of which includes those before it.
@@ -59,6 +66,36 @@ impl ProbesetArguments {
         spec::load(&self.spec, &Library::SHIPPED)
     }
 
+    /// Opens the target that `--target` or `-p` names.
+    pub(crate) fn open_target(
+        &self,
+        target: Option<&str>,
+        pid: Option<u32>,
+    ) -> Result<Option<Box<dyn Target>>, Diagnostics> {
+        let name = match (target, pid) {
+            (Some(target), _) => target.to_owned(),
+            (None, Some(pid)) => pid.to_string(),
+            (None, None) => return Ok(None),
+        };
+        let files = Files::with_user_cache().with_debug_folders(self.debug_folders());
+        target::open_with(&name, files).map(Some).map_err(Diagnostics::from)
+    }
+
+    /// Where debug files are looked for first.
+    pub(crate) fn debug_folders(&self) -> DebugFolders {
+        DebugFolders::new(self.debug_folders.iter().cloned())
+    }
+
+    /// The lock file, where one is given.
+    pub(crate) fn lock(&self) -> Result<Option<Lock>, Diagnostics> {
+        let Some(path) = &self.lock else { return Ok(None) };
+        let text = read_bounded(path, MAX_LOCK).map_err(|why| {
+            Diagnostic::error(Code::LockUnreadable, format!("the lock file {} cannot be read: {why}", path.display()))
+                .hint("`profinfer lock` writes one")
+        })?;
+        Ok(Some(Lock::parse(&path.display().to_string(), &text)?))
+    }
+
     /// What was asked for.
     #[cfg(not(feature = "record"))]
     pub(crate) fn name(&self) -> std::path::Display<'_> {
@@ -85,7 +122,8 @@ impl ProbesetArguments {
         };
         let only = self.only.iter().map(|glob| format!("--probe {glob}"));
         let without = self.without.iter().map(|glob| format!("--no-probe {glob}"));
-        level.map(str::to_owned).into_iter().chain(only).chain(without).collect()
+        let lock = self.lock.iter().map(|path| format!("--lock {}", path.display()));
+        level.map(str::to_owned).into_iter().chain(only).chain(without).chain(lock).collect()
     }
 
     /// Reads the probeset and plans it; the problems of both are given together.
@@ -125,14 +163,16 @@ pub(crate) fn arch_of(asked: Option<ArchArgument>, target: Option<&dyn Target>) 
     asked.map(Arch::from).or_else(of_target).unwrap_or_else(native_arch)
 }
 
-/// Opens the target that `--target` or `-p` names.
-pub(crate) fn open_target(target: Option<&str>, pid: Option<u32>) -> Result<Option<Box<dyn Target>>, Diagnostics> {
-    let name = match (target, pid) {
-        (Some(target), _) => target.to_owned(),
-        (None, Some(pid)) => pid.to_string(),
-        (None, None) => return Ok(None),
-    };
-    target::open(&name).map(Some).map_err(Diagnostics::from)
+/// The bytes of a file, if it has no more than `limit`.
+pub(crate) fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
+    // Opening a pipe would wait for its other end.
+    if !std::fs::metadata(path).map_err(|error| error.to_string())?.is_file() {
+        return Err("it is no regular file".to_owned());
+    }
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > limit { Err(format!("it is larger than {} MB", limit >> 20)) } else { Ok(bytes) }
 }
 
 /// The problem of a file that cannot be written.

@@ -1,13 +1,17 @@
 //! `profinfer record`: the arguments, the live line, the last line, and the exit code.
 
-use super::probeset::ProbesetArguments;
+use super::probeset::{ProbesetArguments, read_bounded};
 use super::{DONE, INCOMPLETE, Outcome, terminal};
 use crate::bpf::AttachMode;
+use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::record::{self, Ending, Live, Options, Subject, Summary};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// Bytes of a BPF object.
+const MAX_OBJECT: u64 = 64 << 20;
 
 /// The subcommand's arguments.
 #[derive(Debug, clap::Args)]
@@ -37,6 +41,9 @@ pub(crate) struct Arguments {
     /// Attach in this way, though the kernel may have a better one
     #[arg(long, value_enum, value_name = "WAY", hide_short_help = true)]
     attach: Option<AttachName>,
+    /// Use this object, which `profinfer build` made of the same probeset, so that no clang is needed
+    #[arg(long, value_name = "FILE")]
+    object: Option<PathBuf>,
     /// A line that says how it goes, on standard error. `auto`: on a terminal that the command does not write to
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     live: When,
@@ -66,7 +73,7 @@ enum AttachName {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let (probeset, warnings) = arguments.probeset.load()?;
     terminal::report_problems(&warnings);
-    let options = options(arguments, &probeset.name);
+    let options = options(arguments, &probeset.name)?;
     let mut line = LiveLine::new(arguments.live, &options.subject);
     let mut summary = record::record(&options, &probeset, &mut |live| line.show(live))?;
     line.clear();
@@ -79,9 +86,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(exit_code(summary.wait(), failed, summary.is_complete()))
 }
 
-fn options(arguments: &Arguments, name: &str) -> Options {
+fn options(arguments: &Arguments, name: &str) -> Result<Options, Diagnostics> {
     let subject = arguments.pid.map_or_else(|| Subject::Command(arguments.command.clone()), Subject::Process);
-    Options {
+    let object = arguments.object.as_deref().map(object).transpose()?;
+    Ok(Options {
         subject,
         output: arguments.output.clone().unwrap_or_else(|| record::default_path(name)),
         selection: arguments.probeset.selection(),
@@ -94,7 +102,20 @@ fn options(arguments: &Arguments, name: &str) -> Options {
             AttachName::Single => AttachMode::Single,
         }),
         ring_bytes: arguments.ring_size,
+        debug_folders: arguments.probeset.debug_folders(),
+        lock: arguments.probeset.lock()?,
+        object,
         described: described(arguments),
+    })
+}
+
+fn object(path: &Path) -> Result<record::Object, Diagnostics> {
+    let name = path.display().to_string();
+    match read_bounded(path, MAX_OBJECT) {
+        Ok(bytes) => Ok(record::Object { name, bytes }),
+        Err(why) => Err(Diagnostic::error(Code::ObjectDiffers, format!("the object {name} cannot be read: {why}"))
+            .hint("`profinfer build` makes it")
+            .into()),
     }
 }
 

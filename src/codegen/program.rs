@@ -222,6 +222,7 @@ fn constants(plan: &ProbePlan, probeset: &Probeset, placement: Option<&Placement
             let value = value(&relocation.symbol);
             let origin = match value.map(|v| v.provenance) {
                 Some(Provenance::Dwarf) => " (debug information)",
+                Some(Provenance::Lock) => " (lock file)",
                 Some(Provenance::ByHand) => " (probeset)",
                 Some(Provenance::Abi) => " (calling convention)",
                 None => "",

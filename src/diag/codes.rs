@@ -111,6 +111,16 @@ codes! {
     LayoutsDiffer = "T013", Input;
     /// The place of an argument cannot be known (a class by value of unknown size, too many arguments).
     ArgumentPlace = "T014", Input;
+    /// Debug information was found that is of another build than the file it is looked for.
+    DebugInformationDiffers = "D001", Input;
+    /// A lock file cannot be read, or is malformed.
+    LockUnreadable = "L001", Input;
+    /// A lock file is of another build than the target.
+    LockOfOtherBuild = "L002", Input;
+    /// A site is not what the lock file says.
+    LockDiffers = "L003", Input;
+    /// The target cannot be locked: it has no build-id, or nothing to write down.
+    CannotLock = "L004", Input;
     /// clang is missing or too old.
     NoCompiler = "B001", Machine;
     /// The generated program does not compile; a fault of profinfer.
@@ -123,6 +133,8 @@ codes! {
     Privilege = "B005", Machine;
     /// A site could not be attached.
     AttachFailed = "B006", Machine;
+    /// An object was compiled from another program than the one asked for.
+    ObjectDiffers = "B021", Input;
     /// The command to launch cannot be run.
     LaunchFailed = "R001", Input;
     /// No process of that number.

@@ -3,6 +3,7 @@
 
 mod abi;
 mod definitions;
+mod lock;
 mod model;
 mod module;
 mod place;
@@ -11,6 +12,7 @@ mod record_layout;
 mod relocate;
 mod site;
 
+pub use lock::{lock, place_with, survey_with};
 pub use model::*;
 pub use place::{place, survey};
 pub use programs::{plan, relocations_of};

@@ -200,6 +200,8 @@ pub enum RelocationKind {
 pub enum Provenance {
     /// The target's debug information.
     Dwarf,
+    /// A lock file, which has it from the debug information of the same build.
+    Lock,
     /// `@ offset`, `size:` or `enums:` in the spec.
     ByHand,
     /// The calling convention.

@@ -51,6 +51,7 @@ pub fn survey(plan: &ProbePlan, probeset: &Probeset, target: &dyn Target) -> (Pl
     placer.step_group();
     placer.name_modules();
     placer.values();
+    placer.problems.0.extend(target.problems());
     (placer.placement, placer.problems)
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Relocator<'a> {
     target: &'a dyn Target,
     /// Files to ask, in order of preference.
     files: Vec<usize>,
-    layouts: RefCell<HashMap<String, Option<Layout>>>,
+    layouts: RefCell<HashMap<String, Option<(Layout, Provenance)>>>,
 }
 
 type Found = Result<(u64, Provenance), Diagnostic>;
@@ -46,16 +46,23 @@ impl<'a> Relocator<'a> {
 
     /// Constants of an enumeration: the target's, else the spec's.
     pub(super) fn enumeration(&self, name: &str) -> Option<(BTreeMap<i64, String>, Provenance)> {
-        let of_target = self.files.iter().find_map(|file| self.target.enumeration(*file, name));
+        let of_target =
+            self.files.iter().find_map(|file| Some((self.target.enumeration(*file, name)?, self.source(*file, name))));
         match of_target {
-            Some(constants) if !constants.is_empty() => Some((without_prefix(constants), Provenance::Dwarf)),
+            Some((constants, from)) if !constants.is_empty() => Some((without_prefix(constants), from)),
             _ => Some((self.probeset.enums.get(name)?.clone(), Provenance::ByHand)),
         }
     }
 
-    fn layout(&self, view: &str) -> Option<Layout> {
+    /// Where a file's answer about a type comes from.
+    fn source(&self, file: usize, name: &str) -> Provenance {
+        if self.target.is_locked(file, name) { Provenance::Lock } else { Provenance::Dwarf }
+    }
+
+    fn layout(&self, view: &str) -> Option<(Layout, Provenance)> {
         let mut layouts = self.layouts.borrow_mut();
-        let find = || self.files.iter().find_map(|file| self.target.layout(*file, view));
+        let ask = |file: &usize| Some((self.target.layout(*file, view)?, self.source(*file, view)));
+        let find = || self.files.iter().find_map(ask);
         layouts.entry(view.to_owned()).or_insert_with(find).clone()
     }
 
@@ -68,7 +75,7 @@ impl<'a> Relocator<'a> {
         let declared = self.view(view, span)?.members.get(member);
         let declared = declared
             .ok_or_else(|| Diagnostic::error(Code::Bug, format!("{view}.{member} is not declared")).at(span))?;
-        let Some(layout) = self.layout(view) else {
+        let Some((layout, from)) = self.layout(view) else {
             let by_hand = declared.offset.map(|offset| (offset, Provenance::ByHand));
             return by_hand.ok_or_else(|| {
                 let message = format!("where `{member}` is in {view} is not known on this target");
@@ -93,7 +100,7 @@ impl<'a> Relocator<'a> {
                 .with_files(Diagnostic::error(Code::TargetTypeDiffers, message).at(&declared.ty.span))
                 .hint("the engine has changed: look at what the member means now, then change the probeset's type"));
         }
-        Ok((*offset, Provenance::Dwarf))
+        Ok((*offset, from))
     }
 
     /// Says which files were asked, by name and build-id.
@@ -106,7 +113,7 @@ impl<'a> Relocator<'a> {
 
     fn size(&self, view: &str) -> Option<(u64, Provenance)> {
         match self.layout(view) {
-            Some(layout) => Some((layout.size, Provenance::Dwarf)),
+            Some((layout, from)) => Some((layout.size, from)),
             None => Some((self.probeset.types.get(view)?.size?, Provenance::ByHand)),
         }
     }
@@ -170,7 +177,8 @@ impl<'a> Relocator<'a> {
         for (offset, size, from) in self.pieces(object, span)? {
             start = start.min(offset);
             end = end.max(offset.saturating_add(size));
-            if from == Provenance::ByHand {
+            // What is by hand anywhere is by hand.
+            if from != Provenance::Dwarf && provenance != Provenance::ByHand {
                 provenance = from;
             }
         }

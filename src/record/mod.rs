@@ -23,7 +23,7 @@ use crate::codegen;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::{self, Selection};
 use crate::spec::Probeset;
-use crate::target::{Arch, PidNamespace};
+use crate::target::{Arch, DebugFolders, Lock, PidNamespace};
 use crate::trace::{Loss, Origin};
 use consumer::Consumer;
 use guardian::Guardian;
@@ -65,8 +65,23 @@ pub struct Options {
     pub attach: Option<AttachMode>,
     /// Bytes of the ring buffer.
     pub ring_bytes: u32,
+    /// Where debug files are looked for before the system's places.
+    pub debug_folders: DebugFolders,
+    /// What the target's files do not say themselves.
+    pub lock: Option<Lock>,
+    /// The compiled program, where it is not to be compiled here.
+    pub object: Option<Object>,
     /// What the command line said of all this, for the trace.
     pub described: Vec<String>,
+}
+
+/// A compiled program that was brought along.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    /// The file, for messages.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
 }
 
 /// How a recording is going.
@@ -153,8 +168,11 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
     let (mut plan, warnings) = plan::plan(probeset, &options.selection, host_arch()?)?;
     plan.costs = calibrate::costs(plan.arch);
     let source = codegen::generate(&plan, probeset, None)?;
-    let object = bpf::build(&Translation { source: &source, sources: &probeset.sources })?;
-    let place = |target: &dyn crate::target::Target| plan::place(&plan, probeset, target);
+    let object = match &options.object {
+        Some(object) => bpf::prebuilt(&object.name, &object.bytes, &source)?,
+        None => bpf::build(&Translation { source: &source, sources: &probeset.sources })?,
+    };
+    let place = |target: &dyn crate::target::Target| plan::place_with(&plan, probeset, target, options.lock.as_ref());
     let caller = Caller::through_sudo();
     let (output, file) = Output::open(&options.output, caller.as_ref())?;
     let signals = Signals::hold().map_err(|error| unexpected("holding back signals", &error))?;
@@ -172,7 +190,7 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
     let unstoppable = (!found.may_signal()).then(libraries_missed);
     let session = Session::open(setup)?;
     let consumer = Consumer::start(session.ring()?, file, origin(options, probeset, &found), &plan.schema)?;
-    let modules = Modules::new(&plan, &place, (!options.follow_forks).then_some(pid));
+    let modules = Modules::new(&plan, &place, (!options.follow_forks).then_some(pid), &options.debug_folders);
     let started = Instant::now();
     let process = found.start()?;
     let guardian = Guardian::of(&process);

@@ -6,7 +6,7 @@ use crate::bpf::{FailedSite, FileSite, Session};
 use crate::diag::{Code, Diagnostic, Diagnostics, Severity};
 use crate::path::{NamePattern, Place};
 use crate::plan::{PlacedSite, Placement, ProbePlan, Unplaced};
-use crate::target::{ProcessTarget, Target};
+use crate::target::{DebugFolders, Files, ProcessTarget, Target};
 use crate::trace::{Loss, LossKind, ModuleInfo, NO_SITE, Schema, Site};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -29,6 +29,7 @@ pub(super) struct Modules<'a> {
     place: &'a Placer<'a>,
     /// The only process that probes fire in; `None` to have them fire in all, for the programs to pick.
     process: Option<i32>,
+    debug_folders: &'a DebugFolders,
     targets: HashMap<i32, ProcessTarget>,
     linkers: HashSet<FileId>,
     attached: HashSet<(usize, FileId, u64)>,
@@ -43,11 +44,17 @@ pub(super) struct Modules<'a> {
 }
 
 impl<'a> Modules<'a> {
-    pub(super) fn new(plan: &'a ProbePlan, place: &'a Placer<'a>, process: Option<i32>) -> Self {
+    pub(super) fn new(
+        plan: &'a ProbePlan,
+        place: &'a Placer<'a>,
+        process: Option<i32>,
+        debug_folders: &'a DebugFolders,
+    ) -> Self {
         Self {
             plan,
             place,
             process,
+            debug_folders,
             targets: HashMap::new(),
             linkers: HashSet::new(),
             attached: HashSet::new(),
@@ -93,7 +100,10 @@ impl<'a> Modules<'a> {
     /// The target of a process, if it has files that were not there at the last look.
     fn refresh(&mut self, pid: i32, anew: bool) -> Result<Option<ProcessTarget>, Diagnostic> {
         match self.targets.remove(&pid).filter(|_| !anew) {
-            None => ProcessTarget::open(pid.cast_unsigned()).map(Some),
+            None => {
+                let files = Files::with_user_cache().with_debug_folders(self.debug_folders.clone());
+                ProcessTarget::open_with(pid.cast_unsigned(), files).map(Some)
+            }
             Some(mut target) => {
                 if target.refresh()?.is_empty() {
                     self.targets.insert(pid, target);

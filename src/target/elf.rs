@@ -2,10 +2,10 @@
 //! not trusted: every offset in them is checked where it is used.
 
 use super::Arch;
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapMut};
 use object::elf;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
-use object::{Endianness, Object};
+use object::{Endianness, Object, ObjectSection};
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
@@ -60,24 +60,29 @@ pub(crate) struct Image {
 impl Image {
     /// Maps a file and reads its headers, nothing else.
     pub(crate) fn open(path: &Path) -> Result<Self, Unusable> {
+        Self::new(map(path)?)
+    }
+
+    /// The same for a file that need not be linked: the part of a program's debug information that was left beside its
+    /// object.
+    pub(crate) fn open_part(path: &Path) -> Result<Self, Unusable> {
+        Self::of(map(path)?, true)
+    }
+
+    /// An image that stands inside of another one.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, Unusable> {
         let unreadable = |e: std::io::Error| Unusable::Unreadable(e.to_string());
-        // Opening a pipe would wait for its other end.
-        let metadata = std::fs::metadata(path).map_err(unreadable)?;
-        if !metadata.is_file() {
-            return Err(Unusable::NotElf("is not a regular file"));
-        }
-        if metadata.len() < size_of::<elf::FileHeader64<Endianness>>() as u64 {
-            return Err(Unusable::NotElf("is too short for an ELF file"));
-        }
-        let file = File::open(path).map_err(unreadable)?;
-        // SAFETY: the map is private and only read, as plain bytes that are checked at each use. A file that is cut
-        // short while we read it ends this process with SIGBUS; the engines' files are not written in place.
-        let map = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
-        Self::new(map)
+        let mut map = MmapMut::map_anon(bytes.len().max(1)).map_err(unreadable)?;
+        map.get_mut(..bytes.len()).unwrap_or_default().copy_from_slice(bytes);
+        Self::new(map.make_read_only().map_err(unreadable)?)
     }
 
     /// Reads the headers of mapped bytes.
     pub(crate) fn new(map: Mmap) -> Result<Self, Unusable> {
+        Self::of(map, false)
+    }
+
+    fn of(map: Mmap, may_be_unlinked: bool) -> Result<Self, Unusable> {
         let header =
             elf::FileHeader64::<Endianness>::parse(&*map).map_err(|_| Unusable::NotElf("is not a 64-bit ELF file"))?;
         let endian = header.endian().map_err(|_| Unusable::NotElf("has a malformed ELF header"))?;
@@ -91,6 +96,7 @@ impl Image {
         };
         match header.e_type(endian) {
             elf::ET_EXEC | elf::ET_DYN => {}
+            elf::ET_REL if may_be_unlinked => {}
             elf::ET_REL => return Err(Unusable::NotElf("is an object file that is not linked yet")),
             elf::ET_CORE => return Err(Unusable::NotElf("is a core dump")),
             _ => return Err(Unusable::NotElf("is neither a program nor a library")),
@@ -133,6 +139,19 @@ impl Image {
         Headers::parse(&*self.map).ok()
     }
 
+    /// Whether it has a full table of symbols, not only that of what it exports.
+    pub(crate) fn has_symbols(&self) -> bool {
+        self.headers().is_some_and(|headers| !headers.elf_symbol_table().is_empty())
+    }
+
+    /// Whether it has debug information.
+    pub(crate) fn has_debug_information(&self) -> bool {
+        self.headers().is_some_and(|headers| {
+            let has = |name| headers.section_by_name(name).is_some_and(|section| section.size() > 0);
+            has(".debug_info") || has(".debug_types")
+        })
+    }
+
     /// Where the instruction at an address is in the file; `None` where it is not in executable bytes of it.
     pub(crate) fn code_offset(&self, address: u64) -> Option<u64> {
         self.segments.iter().filter(|segment| segment.executable).find_map(|segment| {
@@ -169,6 +188,22 @@ impl Image {
         }
         dynamic
     }
+}
+
+fn map(path: &Path) -> Result<Mmap, Unusable> {
+    let unreadable = |e: std::io::Error| Unusable::Unreadable(e.to_string());
+    // Opening a pipe would wait for its other end.
+    let metadata = std::fs::metadata(path).map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(Unusable::NotElf("is not a regular file"));
+    }
+    if metadata.len() < size_of::<elf::FileHeader64<Endianness>>() as u64 {
+        return Err(Unusable::NotElf("is too short for an ELF file"));
+    }
+    let file = File::open(path).map_err(unreadable)?;
+    // SAFETY: the map is private and only read, as plain bytes that are checked at each use. A file that is cut
+    // short while we read it ends this process with SIGBUS; the engines' files are not written in place.
+    unsafe { Mmap::map(&file) }.map_err(unreadable)
 }
 
 fn build_id(header: &elf::FileHeader64<Endianness>, endian: Endianness, bytes: &[u8]) -> Option<String> {

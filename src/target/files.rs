@@ -2,15 +2,25 @@
 //! first asked about.
 
 use super::cache::{LayoutCache, cache_folder};
-use super::dwarf::{self, Answers};
+use super::debug_file::{DebugFile, DebugFolders};
+use super::dwarf::{self, Answers, Parts};
 use super::elf::{Image, Unusable};
 use super::names::Matcher;
 use super::symbols::Symbols;
 use super::{Function, Layout, Target, TargetFile};
+use crate::diag::Diagnostic;
 use crate::path::NamePattern;
+use lzma_rust2::XzReader;
+use object::{Object, ObjectSection};
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Bytes of a compressed table of symbols when it is unpacked.
+const MAX_COMPRESSED_SYMBOLS: u64 = 256 << 20;
+/// Memory that unpacking it may take.
+const MAX_XZ_MEMORY_KIB: u32 = 256 << 10;
 
 /// A list of ELF files that can only grow: a file keeps its number.
 #[derive(Debug)]
@@ -18,12 +28,19 @@ pub struct Files {
     listed: Vec<TargetFile>,
     read: Vec<Lazy>,
     cache: Option<PathBuf>,
+    folders: DebugFolders,
+    /// What was found where debug information was looked for, and refused.
+    problems: Mutex<Vec<Diagnostic>>,
 }
 
 /// What has been read of one file.
 #[derive(Debug)]
 struct Lazy {
     image: Image,
+    /// What was taken out of it when it was stripped.
+    separate: OnceLock<Option<DebugFile>>,
+    /// The table of symbols that some systems leave in a stripped file, compressed.
+    compressed: OnceLock<Option<Image>>,
     symbols: OnceLock<Symbols>,
     debug: OnceLock<Debug>,
 }
@@ -34,12 +51,26 @@ struct Debug {
     bytes: u64,
     cache: Option<LayoutCache>,
     answers: Mutex<Answers>,
+    parts: OnceLock<Parts>,
 }
 
 impl Files {
     /// No files; what is read of their debug information is cached below a folder.
     pub fn new(cache: Option<PathBuf>) -> Self {
-        Self { listed: Vec::new(), read: Vec::new(), cache }
+        Self {
+            listed: Vec::new(),
+            read: Vec::new(),
+            cache,
+            folders: DebugFolders::default(),
+            problems: Mutex::default(),
+        }
+    }
+
+    /// The same, with folders in which separate debug files are looked for first.
+    #[must_use]
+    pub fn with_debug_folders(mut self, folders: DebugFolders) -> Self {
+        self.folders = folders;
+        self
     }
 
     /// No files, and the user's cache folder.
@@ -61,7 +92,13 @@ impl Files {
             size: image.bytes().len() as u64,
             arch: image.arch(),
         });
-        self.read.push(Lazy { image, symbols: OnceLock::new(), debug: OnceLock::new() });
+        self.read.push(Lazy {
+            image,
+            separate: OnceLock::new(),
+            compressed: OnceLock::new(),
+            symbols: OnceLock::new(),
+            debug: OnceLock::new(),
+        });
         self.listed.len() - 1
     }
 
@@ -69,38 +106,106 @@ impl Files {
         self.read.get(file).map(|lazy| &lazy.image)
     }
 
+    /// The file that a file's debug information was moved to, looked for once.
+    fn separate(&self, file: usize) -> Option<&DebugFile> {
+        let (lazy, listed) = (self.read.get(file)?, self.listed.get(file)?);
+        let find = || {
+            let mut refused = Vec::new();
+            let found = self.folders.find(&lazy.image, &listed.path, &listed.name, &mut refused);
+            self.say(refused);
+            found
+        };
+        lazy.separate.get_or_init(find).as_ref()
+    }
+
+    fn say(&self, problems: Vec<Diagnostic>) {
+        let mut said = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        for problem in problems {
+            if !said.contains(&problem) {
+                said.push(problem);
+            }
+        }
+    }
+
+    /// The images whose symbols are a file's: itself first.
+    fn with_symbols<'s>(&'s self, file: usize, lazy: &'s Lazy) -> Vec<&'s Image> {
+        let mut images = vec![&lazy.image];
+        if lazy.image.has_symbols() {
+            return images;
+        }
+        match self.separate(file).filter(|separate| separate.image.has_symbols()) {
+            Some(separate) => images.push(&separate.image),
+            None => images.extend(lazy.compressed.get_or_init(|| compressed_symbols(&lazy.image))),
+        }
+        images
+    }
+
+    /// The image that has a file's debug information, and the path it has.
+    fn image_with_debug(&self, file: usize) -> Option<(&Image, &Path)> {
+        let (lazy, listed) = (self.read.get(file)?, self.listed.get(file)?);
+        if lazy.image.has_debug_information() {
+            return Some((&lazy.image, &listed.path));
+        }
+        let separate = self.separate(file).filter(|separate| separate.image.has_debug_information())?;
+        Some((&separate.image, &separate.path))
+    }
+
     fn debug(&self, file: usize) -> Option<(&Image, &Debug)> {
-        let lazy = self.read.get(file)?;
-        let debug = lazy.debug.get_or_init(|| {
-            let bytes = dwarf::size(&lazy.image);
-            let cache = match (&self.cache, lazy.image.build_id()) {
+        let (image, _) = self.image_with_debug(file)?;
+        let debug = self.read.get(file)?.debug.get_or_init(|| {
+            let bytes = dwarf::size(image);
+            let cache = match (&self.cache, image.build_id()) {
                 (Some(folder), Some(build_id)) if bytes > 0 => Some(LayoutCache::new(folder, build_id, bytes)),
                 _ => None,
             };
             let answers = cache.as_ref().map(LayoutCache::load).unwrap_or_default();
-            Debug { bytes, cache, answers: Mutex::new(answers) }
+            Debug { bytes, cache, answers: Mutex::new(answers), parts: OnceLock::new() }
         });
-        (debug.bytes > 0).then_some((&lazy.image, debug))
+        (debug.bytes > 0).then_some((image, debug))
     }
-}
 
-impl Debug {
+    /// The parts of a file's debug information that are neither in it nor in its debug file, looked for once.
+    fn parts<'s>(&'s self, file: usize, image: &Image, debug: &'s Debug) -> &'s Parts {
+        debug.parts.get_or_init(|| {
+            let listed = self.listed.get(file).map(|listed| listed.path.as_path());
+            let found = self.image_with_debug(file).map(|(_, path)| path);
+            let mut places: Vec<&Path> = listed.into_iter().chain(found).collect();
+            places.dedup();
+            let parts = Parts::find(image, &places, &self.folders);
+            self.say(parts.refused.clone());
+            parts
+        })
+    }
+
     /// Makes sure that every name has an answer, and gives what `pick` takes of them.
-    fn ask<T>(&self, image: &Image, types: &[&str], enums: &[&str], pick: impl FnOnce(&Answers) -> T) -> T {
-        let mut known = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+    fn ask<T>(&self, file: usize, types: &[&str], enums: &[&str], pick: impl FnOnce(&Answers) -> T) -> Option<T> {
+        let (image, debug) = self.debug(file)?;
+        let mut known = debug.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let types: Vec<&str> = types.iter().copied().filter(|name| !known.types.contains_key(*name)).collect();
         let enums: Vec<&str> = enums.iter().copied().filter(|name| !known.enums.contains_key(*name)).collect();
         if !types.is_empty() || !enums.is_empty() {
-            let answers = dwarf::answer(image, &types, &enums);
+            let parts = self.parts(file, image, debug);
+            let answers = dwarf::answer(image, parts, &types, &enums);
             known.types.extend(answers.types);
             known.enums.extend(answers.enums);
-            if let Some(cache) = &self.cache {
-                // A cache that cannot be written (a full disk, a read-only home) only costs time.
+            // Another time the missing parts may be there. A cache that cannot be written (a full disk, a read-only
+            // home) only costs time.
+            if let Some(cache) = debug.cache.as_ref().filter(|_| parts.missing == 0) {
                 let _ = cache.store(&known);
             }
         }
-        pick(&known)
+        Some(pick(&known))
     }
+}
+
+/// The table of symbols in `.gnu_debugdata`: an ELF file of its own, compressed.
+fn compressed_symbols(image: &Image) -> Option<Image> {
+    let headers = image.headers()?;
+    let packed = headers.section_by_name(".gnu_debugdata")?.data().ok()?;
+    let mut unpacked = Vec::new();
+    let reader = XzReader::new_mem_limit(packed, false, MAX_XZ_MEMORY_KIB);
+    reader.take(MAX_COMPRESSED_SYMBOLS).read_to_end(&mut unpacked).ok()?;
+    Image::from_bytes(&unpacked).ok().filter(Image::has_symbols)
 }
 
 impl Target for Files {
@@ -110,23 +215,24 @@ impl Target for Files {
 
     fn functions(&self, file: usize, pattern: &NamePattern) -> Vec<Function> {
         let (Some(lazy), Some(matcher)) = (self.read.get(file), Matcher::new(pattern)) else { return Vec::new() };
-        lazy.symbols.get_or_init(|| Symbols::read(&lazy.image)).find(&lazy.image, &matcher)
+        let images = self.with_symbols(file, lazy);
+        lazy.symbols.get_or_init(|| Symbols::read(&images)).find(&images, &matcher)
     }
 
     fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {
-        let (image, debug) = self.debug(file)?;
-        debug.ask(image, &[type_name], &[], |known| known.types.get(type_name).cloned().flatten())
+        self.ask(file, &[type_name], &[], |known| known.types.get(type_name).cloned().flatten()).flatten()
     }
 
     fn enumeration(&self, file: usize, name: &str) -> Option<BTreeMap<i64, String>> {
-        let (image, debug) = self.debug(file)?;
-        debug.ask(image, &[], &[name], |known| known.enums.get(name).cloned().flatten())
+        self.ask(file, &[], &[name], |known| known.enums.get(name).cloned().flatten()).flatten()
     }
 
     fn prepare(&self, file: usize, types: &[&str], enums: &[&str]) {
-        if let Some((image, debug)) = self.debug(file) {
-            debug.ask(image, types, enums, |_| ());
-        }
+        self.ask(file, types, enums, |_| ());
+    }
+
+    fn problems(&self) -> Vec<Diagnostic> {
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8> {

@@ -2,11 +2,13 @@
 //! [`Target`] trait, so that a fake makes it testable without a binary or root.
 
 mod cache;
+mod debug_file;
 mod dwarf;
 mod elf;
 mod fake;
 mod files;
 mod library;
+mod lock;
 #[cfg(target_os = "linux")]
 mod maps;
 mod names;
@@ -14,19 +16,25 @@ mod open;
 #[cfg(target_os = "linux")]
 mod process;
 mod symbols;
+mod type_text;
 
+#[cfg(test)]
+mod stripped_tests;
 #[cfg(test)]
 mod tests;
 
+use crate::diag::Diagnostic;
 use crate::path::NamePattern;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
 pub use cache::cache_folder;
+pub use debug_file::DebugFolders;
 pub use fake::FakeTarget;
 pub use files::Files;
-pub use open::{open, open_path};
+pub use lock::{Lock, LockedFile, LockedSite, LockedTarget, MAX_LOCK};
+pub use open::{open, open_path, open_with};
 #[cfg(target_os = "linux")]
 pub use process::{PidNamespace, ProcessStatus, ProcessTarget, command_line};
 
@@ -186,6 +194,17 @@ pub trait Target {
     /// answers them all. Only a matter of speed.
     fn prepare(&self, file: usize, types: &[&str], enums: &[&str]) {
         let _ = (file, types, enums);
+    }
+
+    /// Whether a type or enumeration of a file is known from a lock file alone.
+    fn is_locked(&self, file: usize, name: &str) -> bool {
+        let _ = (file, name);
+        false
+    }
+
+    /// What was wrong with what the answers so far were looked for in: debug information of another build, say.
+    fn problems(&self) -> Vec<Diagnostic> {
+        Vec::new()
     }
 
     /// Up to `len` bytes of the file from an offset; fewer at its end, empty where it cannot be read.

@@ -24,23 +24,31 @@ const MAX_DEPTH: usize = 32;
 /// `T001` where there is nothing of that name, `T002` and `T012` where it is no ELF file that can be read, `R002` and
 /// `B005` for a process.
 pub fn open(spec: &str) -> Result<Box<dyn Target>, Diagnostic> {
+    open_with(spec, Files::with_user_cache())
+}
+
+/// As [`open`], with a list of files that has none yet: it says where layouts are cached and debug files looked for.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(spec: &str, files: Files) -> Result<Box<dyn Target>, Diagnostic> {
     if !spec.is_empty() && spec.bytes().all(|byte| byte.is_ascii_digit()) {
-        return open_process(spec);
+        return open_process(spec, files);
     }
-    open_path(Path::new(spec), Files::with_user_cache()).map(|files| -> Box<dyn Target> { Box::new(files) })
+    open_path(Path::new(spec), files).map(|files| -> Box<dyn Target> { Box::new(files) })
 }
 
 #[cfg(target_os = "linux")]
-fn open_process(spec: &str) -> Result<Box<dyn Target>, Diagnostic> {
+fn open_process(spec: &str, files: Files) -> Result<Box<dyn Target>, Diagnostic> {
     let pid = spec.parse().map_err(|_| {
         Diagnostic::error(Code::NoSuchProcess, format!("there is no process {spec}"))
             .hint(format!("write `./{spec}` for a file of that name"))
     })?;
-    Ok(Box::new(super::ProcessTarget::open(pid)?))
+    Ok(Box::new(super::ProcessTarget::open_with(pid, files)?))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn open_process(spec: &str) -> Result<Box<dyn Target>, Diagnostic> {
+fn open_process(spec: &str, _: Files) -> Result<Box<dyn Target>, Diagnostic> {
     Err(Diagnostic::error(Code::NoSuchProcess, format!("process {spec} cannot be looked at: this is not Linux"))
         .hint("give the program's or library's file instead"))
 }

@@ -188,6 +188,10 @@ impl Target for ProcessTarget {
         self.files.prepare(file, types, enums);
     }
 
+    fn problems(&self) -> Vec<Diagnostic> {
+        self.files.problems()
+    }
+
     fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8> {
         self.files.code(file, file_offset, len)
     }

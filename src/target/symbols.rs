@@ -29,6 +29,8 @@ struct Symbol {
 /// One symbol table: its strings' place in the file, its functions sorted by the place of their names.
 #[derive(Debug)]
 struct Table {
+    /// The number of the image it is in.
+    image: usize,
     strings: Range<usize>,
     symbols: Vec<Symbol>,
 }
@@ -41,27 +43,30 @@ pub(crate) struct Symbols {
 }
 
 impl Symbols {
-    /// Reads both tables; empty where they are malformed.
-    pub(crate) fn read(image: &Image) -> Self {
-        let Some(headers) = image.headers() else { return Self::default() };
-        let tables = [headers.elf_symbol_table(), headers.elf_dynamic_symbol_table()]
-            .into_iter()
-            .filter(|table| !table.is_empty())
-            .filter_map(|table| {
+    /// Reads both tables of an image, and those of the images that its symbols were moved to; without those that are
+    /// malformed. The first image is the one whose code is meant.
+    pub(crate) fn read(images: &[&Image]) -> Self {
+        let mut tables = Vec::new();
+        for (number, image) in images.iter().enumerate() {
+            let Some(headers) = image.headers() else { continue };
+            let both = [headers.elf_symbol_table(), headers.elf_dynamic_symbol_table()];
+            tables.extend(both.into_iter().filter(|table| !table.is_empty()).filter_map(|table| {
                 let strings = headers.section_by_index(table.string_section()).ok()?.file_range()?;
-                Table::read(image, table, strings)
-            })
-            .collect();
+                Table::read(images, number, table, strings)
+            }));
+        }
         Self { tables }
     }
 
     /// Every function that the matcher's pattern means, one an address, by file offset.
-    pub(crate) fn find(&self, image: &Image, matcher: &Matcher) -> Vec<Function> {
+    /// `images` are those that were read.
+    pub(crate) fn find(&self, images: &[&Image], matcher: &Matcher) -> Vec<Function> {
         let mut found: BTreeMap<u64, (Symbol, Function)> = BTreeMap::new();
         let mut budget = MAX_NAME_BYTES;
         for table in &self.tables {
-            for symbol in table.candidates(image.bytes(), matcher) {
-                let name = table.name(image.bytes(), symbol);
+            let bytes = images.get(table.image).map_or(&[][..], |image| image.bytes());
+            for symbol in table.candidates(bytes, matcher) {
+                let name = table.name(bytes, symbol);
                 // A name that is no name was searched for its end as far as a name may go.
                 let cost = if name.is_empty() { MAX_SYMBOL } else { name.len() };
                 let Some(left) = budget.checked_sub(cost) else { break };
@@ -95,7 +100,8 @@ fn function(symbol: &Symbol, name: &str, matched: Match) -> Function {
 }
 
 impl Table {
-    fn read(image: &Image, table: &Raw<'_>, strings: (u64, u64)) -> Option<Self> {
+    fn read(images: &[&Image], number: usize, table: &Raw<'_>, strings: (u64, u64)) -> Option<Self> {
+        let (code, image) = (images.first()?, images.get(number)?);
         let start = usize::try_from(strings.0).ok()?;
         let end = start.checked_add(usize::try_from(strings.1).ok()?)?.min(image.bytes().len());
         let endian = Endianness::Little;
@@ -105,14 +111,14 @@ impl Table {
             .filter_map(|symbol| {
                 Some(Symbol {
                     name: symbol.st_name(endian) as usize,
-                    file_offset: image.code_offset(symbol.st_value(endian))?,
+                    file_offset: code.code_offset(symbol.st_value(endian))?,
                     size: symbol.st_size(endian),
                     local: symbol.is_local(),
                 })
             })
             .collect();
         symbols.sort_unstable_by_key(|symbol| symbol.name);
-        (start <= end).then_some(Self { strings: start..end, symbols })
+        (start <= end).then_some(Self { image: number, strings: start..end, symbols })
     }
 
     fn strings<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {

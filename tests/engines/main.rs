@@ -9,6 +9,7 @@ mod check;
 mod engine;
 mod process;
 mod recording;
+mod stripped;
 mod truth;
 mod work;
 

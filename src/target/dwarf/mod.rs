@@ -3,6 +3,7 @@
 
 mod scan;
 mod sections;
+mod split;
 mod types;
 mod unit;
 
@@ -16,6 +17,8 @@ use sections::Sections;
 use std::collections::BTreeMap;
 use types::Types;
 use unit::Debug;
+
+pub(crate) use split::Parts;
 
 /// The constants of an enumeration by number.
 pub(crate) type Constants = BTreeMap<i64, String>;
@@ -34,21 +37,22 @@ pub(crate) fn size(image: &Image) -> u64 {
     sections::size_in_file(image)
 }
 
-/// Answers for every name.
-pub(crate) fn answer(image: &Image, types: &[&str], enums: &[&str]) -> Answers {
+/// Answers for every name, from an image's debug information and its parts that lie elsewhere.
+pub(crate) fn answer(image: &Image, parts: &Parts, types: &[&str], enums: &[&str]) -> Answers {
     let mut answers = Answers {
         types: types.iter().map(|name| ((*name).to_owned(), None)).collect(),
         enums: enums.iter().map(|name| ((*name).to_owned(), None)).collect(),
     };
-    let Some(sections) = Sections::load(image) else { return answers };
+    let parts = parts.images.iter().filter_map(Sections::load_part);
+    let files: Vec<Sections<'_>> = Sections::load(image).into_iter().chain(parts).collect();
     let types = types.iter().map(|name| (Wanted::new(Kind::Type, name), *name));
     let enums = enums.iter().map(|name| (Wanted::new(Kind::Enum, name), *name));
     let (mut wanted, mut names): (Vec<_>, Vec<_>) = types.chain(enums).unzip();
-    let mentioned = scan::mentioned(&sections, &wanted);
+    let mentioned = scan::mentioned(&files, &wanted);
     retain(&mut wanted, &mentioned);
     retain(&mut names, &mentioned);
 
-    let debug = Debug::new(&sections);
+    let debug = Debug::new(&files);
     let types = Types::new(&debug);
     scan::scan(&debug, &wanted, |index, place| match wanted[index].kind {
         Kind::Type => keep(&mut answers.types, names[index], types.layout(place)),

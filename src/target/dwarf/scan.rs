@@ -61,10 +61,10 @@ fn split_path(name: &str) -> Vec<&str> {
 }
 
 /// Which of the names stand anywhere in the debug information: the others need no pass over it.
-pub(super) fn mentioned(sections: &Sections<'_>, wanted: &[Wanted<'_>]) -> Vec<bool> {
+pub(super) fn mentioned(files: &[Sections<'_>], wanted: &[Wanted<'_>]) -> Vec<bool> {
     let stands = |name: &str| -> bool {
         let Some(regex) = terminated(name) else { return true };
-        sections.texts().iter().any(|text| regex.is_match(text))
+        files.iter().flat_map(Sections::texts).any(|text| regex.is_match(text))
     };
     wanted.par_iter().map(|wanted| wanted.path.last().is_some_and(|name| stands(name))).collect()
 }

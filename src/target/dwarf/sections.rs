@@ -1,10 +1,18 @@
-//! The debug sections of an image, decompressed where they are compressed. Where they come from is decided here
-//! alone: today from the image itself; a separate debug file would be opened here.
+//! The debug sections of one file, decompressed where they are compressed: of a program, a separate debug file, or a
+//! part of it that was left beside an object or packed with others (split DWARF).
 
 use crate::target::elf::{Headers, Image};
-use gimli::{DebugAbbrev, DebugInfo, DebugStr, DebugStrOffsets, DebugTypes, EndianSlice, LittleEndian};
-use object::{Object, ObjectSection};
+use gimli::{
+    DebugAbbrev, DebugCuIndex, DebugInfo, DebugStr, DebugStrOffsets, DebugTuIndex, DebugTypes, EndianSlice,
+    IndexSectionId, LittleEndian, UnitIndex,
+};
+use object::read::elf::ElfSection64;
+use object::{Endianness, Object, ObjectSection};
 use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// A section of an image.
+type Section<'a, 'h> = ElfSection64<'a, 'h, Endianness>;
 
 /// A reader of debug information.
 pub(super) type Reader<'a> = EndianSlice<'a, LittleEndian>;
@@ -14,6 +22,11 @@ const MAX_DECOMPRESSED: u64 = 4 << 30;
 /// No compressor in use makes text this many times smaller.
 const MAX_RATIO: u64 = 1100;
 
+/// Sections of one name in one file.
+const MAX_SECTIONS: usize = 1 << 16;
+/// Units of one package; there are as many objects.
+const MAX_ROWS: u32 = 1 << 20;
+
 /// The bytes of the sections that layouts are read from; a missing or malformed one is empty.
 #[derive(Debug)]
 pub(super) struct Sections<'a> {
@@ -22,7 +35,20 @@ pub(super) struct Sections<'a> {
     abbrev: Cow<'a, [u8]>,
     strings: Cow<'a, [u8]>,
     string_offsets: Cow<'a, [u8]>,
+    /// In a package, where the abbreviations and string offsets of each unit begin, by whether the unit is one of
+    /// `.debug_types` and its place there.
+    shares: HashMap<(bool, usize), Share>,
 }
+
+/// The share that a unit of a package has in the sections that are common to all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Share {
+    pub(super) abbreviations: usize,
+    pub(super) string_offsets: u64,
+}
+
+/// An index of the units in a package.
+pub(super) type Index<'a> = UnitIndex<Reader<'a>>;
 
 /// How large the debug information is in the file, in bytes; 0 where there is none. Costs next to nothing.
 pub(super) fn size_in_file(image: &Image) -> u64 {
@@ -37,11 +63,33 @@ pub(super) fn size_in_file(image: &Image) -> u64 {
 impl<'a> Sections<'a> {
     /// Finds, and if need be decompresses, them; `None` where there is no debug information.
     pub(super) fn load(image: &'a Image) -> Option<Self> {
-        let headers = image.headers()?;
         let names = [".debug_info", ".debug_types", ".debug_abbrev", ".debug_str", ".debug_str_offsets"];
+        Self::of(image, names, section)
+    }
+
+    /// The same for an object's part, or a package of them; `None` where it is none.
+    pub(super) fn load_part(image: &'a Image) -> Option<Self> {
+        let names =
+            [".debug_info.dwo", ".debug_types.dwo", ".debug_abbrev.dwo", ".debug_str.dwo", ".debug_str_offsets.dwo"];
+        let mut sections = Self::of(image, names, all_sections)?;
+        let headers = image.headers()?;
+        let indices = [section(&headers, ".debug_cu_index"), section(&headers, ".debug_tu_index")];
+        let indices = [index(&indices[0]), DebugTuIndex::new(&indices[1], LittleEndian).index().ok()];
+        sections.shares = indices.iter().flatten().flat_map(shares).collect();
+        Some(sections)
+    }
+
+    fn of(image: &'a Image, names: [&str; 5], section: impl Fn(&Headers<'a>, &str) -> Cow<'a, [u8]>) -> Option<Self> {
+        let headers = image.headers()?;
         let [info, types, abbrev, strings, string_offsets] = names.map(|name| section(&headers, name));
-        let sections = Self { info, types, abbrev, strings, string_offsets };
+        let sections = Self { info, types, abbrev, strings, string_offsets, shares: HashMap::new() };
         (!sections.info.is_empty() || !sections.types.is_empty()).then_some(sections)
+    }
+
+    /// The share of the unit that begins at a place of `.debug_types`, or else of `.debug_info`; all, where this is no
+    /// package.
+    pub(super) fn share(&self, in_types: bool, start: usize) -> Share {
+        self.shares.get(&(in_types, start)).copied().unwrap_or_default()
     }
 
     pub(super) fn info(&self) -> DebugInfo<Reader<'_>> {
@@ -52,8 +100,9 @@ impl<'a> Sections<'a> {
         DebugTypes::new(&self.types, LittleEndian)
     }
 
-    pub(super) fn abbrev(&self) -> DebugAbbrev<Reader<'_>> {
-        DebugAbbrev::new(&self.abbrev, LittleEndian)
+    /// The abbreviations from a place on.
+    pub(super) fn abbrev(&self, start: usize) -> DebugAbbrev<Reader<'_>> {
+        DebugAbbrev::new(self.abbrev.get(start..).unwrap_or_default(), LittleEndian)
     }
 
     pub(super) fn strings(&self) -> DebugStr<Reader<'_>> {
@@ -70,9 +119,60 @@ impl<'a> Sections<'a> {
     }
 }
 
+/// The index of a package's units, from its section.
+pub(super) fn index(bytes: &[u8]) -> Option<Index<'_>> {
+    DebugCuIndex::new(bytes, LittleEndian).index().ok()
+}
+
+/// The bytes of a package's index; empty where it has none.
+pub(super) fn index_bytes(image: &Image) -> Cow<'_, [u8]> {
+    image.headers().map(|headers| section(&headers, ".debug_cu_index")).unwrap_or_default()
+}
+
+fn shares<'i>(index: &'i Index<'_>) -> impl Iterator<Item = ((bool, usize), Share)> + 'i {
+    let rows = index.unit_count().min(MAX_ROWS);
+    (1..=rows).filter_map(|row| {
+        let mut share = Share::default();
+        let mut unit = None;
+        for section in index.sections(row).ok()? {
+            match section.section {
+                IndexSectionId::DebugInfo => unit = Some((false, section.offset as usize)),
+                IndexSectionId::DebugTypes => unit = Some((true, section.offset as usize)),
+                IndexSectionId::DebugAbbrev => share.abbreviations = section.offset as usize,
+                IndexSectionId::DebugStrOffsets => share.string_offsets = u64::from(section.offset),
+                _ => {}
+            }
+        }
+        Some((unit?, share))
+    })
+}
+
+/// The sections of a name, one behind the other: an object's part has a section for each of its type units.
+fn all_sections<'a>(headers: &Headers<'a>, name: &str) -> Cow<'a, [u8]> {
+    let mut found = headers.sections().filter(|section| section.name() == Ok(name)).take(MAX_SECTIONS);
+    let first = found.next().map(|section| content(&section)).unwrap_or_default();
+    let mut rest = found.peekable();
+    if rest.peek().is_none() {
+        return first;
+    }
+    let mut all = first.into_owned();
+    for more in rest {
+        let more = content(&more);
+        if (all.len() + more.len()) as u64 > MAX_DECOMPRESSED {
+            break;
+        }
+        all.extend_from_slice(&more);
+    }
+    Cow::Owned(all)
+}
+
 fn section<'a>(headers: &Headers<'a>, name: &str) -> Cow<'a, [u8]> {
+    headers.section_by_name(name).map(|section| content(&section)).unwrap_or_default()
+}
+
+fn content<'a>(section: &Section<'a, '_>) -> Cow<'a, [u8]> {
     let load = || {
-        let data = headers.section_by_name(name)?.compressed_data().ok()?;
+        let data = section.compressed_data().ok()?;
         let plausible =
             data.uncompressed_size <= MAX_DECOMPRESSED && data.uncompressed_size / MAX_RATIO <= data.data.len() as u64;
         if plausible { data.decompress().ok() } else { None }

@@ -21,10 +21,12 @@ pub(super) type Entry<'a> = DebuggingInformationEntry<Reader<'a>>;
 /// The debug information of an image, with its units found but not read.
 #[derive(Debug)]
 pub(super) struct Debug<'a> {
-    pub(super) sections: &'a Sections<'a>,
-    /// Those of `.debug_info` first, by offset; then those of `.debug_types`.
+    /// The image's own sections, then those of its parts that lie elsewhere.
+    files: &'a [Sections<'a>],
+    /// File by file; in each those of `.debug_info` first, by offset, then those of `.debug_types`.
     pub(super) headers: Vec<UnitHeader<Reader<'a>>>,
-    in_info: usize,
+    /// The units of each file: where they begin, where those of `.debug_types` do, and where they end.
+    numbers: Vec<[usize; 3]>,
     signatures: OnceLock<HashMap<u64, Place>>,
 }
 
@@ -32,6 +34,7 @@ pub(super) struct Debug<'a> {
 #[derive(Debug)]
 pub(super) struct Unit<'a> {
     debug: &'a Debug<'a>,
+    sections: &'a Sections<'a>,
     pub(super) number: usize,
     pub(super) header: UnitHeader<Reader<'a>>,
     pub(super) abbreviations: Abbreviations,
@@ -47,43 +50,65 @@ pub(super) struct Place {
 
 impl<'a> Debug<'a> {
     /// Reads the headers of all units, as far as they are well-formed.
-    pub(super) fn new(sections: &'a Sections<'a>) -> Self {
+    pub(super) fn new(files: &'a [Sections<'a>]) -> Self {
         let mut headers = Vec::new();
-        let mut units = sections.info().units();
-        while let (true, Ok(Some(header))) = (headers.len() < MAX_UNITS, units.next()) {
-            headers.push(header);
+        let mut numbers = Vec::new();
+        for sections in files {
+            let begin = headers.len();
+            let mut units = sections.info().units();
+            while let (true, Ok(Some(header))) = (headers.len() < MAX_UNITS, units.next()) {
+                headers.push(header);
+            }
+            let types = headers.len();
+            let mut units = sections.types().units();
+            while let (true, Ok(Some(header))) = (headers.len() < MAX_UNITS, units.next()) {
+                headers.push(header);
+            }
+            numbers.push([begin, types, headers.len()]);
         }
-        let in_info = headers.len();
-        let mut units = sections.types().units();
-        while let (true, Ok(Some(header))) = (headers.len() < MAX_UNITS, units.next()) {
-            headers.push(header);
-        }
-        Self { sections, headers, in_info, signatures: OnceLock::new() }
+        Self { files, headers, numbers, signatures: OnceLock::new() }
     }
 
     /// Opens a unit by its number.
     pub(super) fn unit(&'a self, number: usize) -> Option<Unit<'a>> {
         let header = *self.headers.get(number)?;
-        let abbreviations = header.abbreviations(&self.sections.abbrev()).ok()?;
-        let mut unit = Unit { debug: self, number, header, abbreviations, string_offsets_base: 0 };
+        let file = self.file_of(number)?;
+        let (sections, [_, types, _]) = (self.files.get(file)?, *self.numbers.get(file)?);
+        let start = match header.debug_info_offset() {
+            Some(start) => start.0,
+            None => header.debug_types_offset()?.0,
+        };
+        let share = sections.share(number >= types, start);
+        let abbreviations = header.abbreviations(&sections.abbrev(share.abbreviations)).ok()?;
+        let string_offsets_base = share.string_offsets;
+        let mut unit = Unit { debug: self, sections, number, header, abbreviations, string_offsets_base };
         if header.version() >= 5 {
             unit.string_offsets_base = unit.read_string_offsets_base();
         }
         Some(unit)
     }
 
-    fn unit_with(&self, offset: DebugInfoOffset) -> Option<Place> {
+    /// The number of the file that a unit is in.
+    fn file_of(&self, unit: usize) -> Option<usize> {
+        let file = self.numbers.partition_point(|[_, _, end]| *end <= unit);
+        (file < self.numbers.len()).then_some(file)
+    }
+
+    /// The entry at an offset of the `.debug_info` that a unit is in.
+    fn unit_with(&self, offset: DebugInfoOffset, from: usize) -> Option<Place> {
         let start = |header: &UnitHeader<Reader<'_>>| header.debug_info_offset().map_or(0, |start| start.0);
-        let units = self.headers.get(..self.in_info)?;
+        let [begin, types, _] = *self.numbers.get(self.file_of(from)?)?;
+        let units = self.headers.get(begin..types)?;
         let number = units.partition_point(|header| start(header) <= offset.0).checked_sub(1)?;
         let inside = UnitOffset(offset.0 - start(&units[number]));
-        inside.is_in_bounds(&units[number]).then_some(Place { unit: number, offset: inside })
+        inside.is_in_bounds(&units[number]).then_some(Place { unit: begin + number, offset: inside })
     }
 
     fn unit_of(&self, signature: DebugTypeSignature) -> Option<Place> {
         let signatures = self.signatures.get_or_init(|| {
             let types = self.headers.iter().enumerate().filter_map(|(number, header)| match header.type_() {
-                UnitType::Type { type_signature, type_offset } => {
+                UnitType::Type { type_signature, type_offset }
+                | UnitType::SplitType { type_signature, type_offset } => {
                     Some((type_signature.0, Place { unit: number, offset: type_offset }))
                 }
                 _ => None,
@@ -103,7 +128,8 @@ impl<'a> Unit<'a> {
         let root = self.header.entry(&self.abbreviations, self.header.root_offset());
         match root.ok().and_then(|root| root.attr_value(gimli::DW_AT_str_offsets_base)) {
             Some(AttributeValue::DebugStrOffsetsBase(base)) => base.0 as u64,
-            _ => header_size,
+            // An object's part does not say it: its own begin behind the header.
+            _ => self.string_offsets_base.saturating_add(header_size),
         }
     }
 
@@ -134,13 +160,13 @@ impl<'a> Unit<'a> {
 
     /// A text attribute.
     pub(super) fn text(&self, value: AttributeValue<Reader<'a>>) -> Option<&'a [u8]> {
-        let strings = self.debug.sections.strings();
+        let strings = self.sections.strings();
         let text = match value {
             AttributeValue::String(text) => text,
             AttributeValue::DebugStrRef(offset) => strings.get_str(offset).ok()?,
             AttributeValue::DebugStrOffsetsIndex(index) => {
                 let base = gimli::DebugStrOffsetsBase(usize::try_from(self.string_offsets_base).ok()?);
-                let offsets = self.debug.sections.string_offsets();
+                let offsets = self.sections.string_offsets();
                 strings.get_str(offsets.get_str_offset(self.header.format(), base, index).ok()?).ok()?
             }
             _ => return None,
@@ -158,7 +184,7 @@ impl<'a> Unit<'a> {
     pub(super) fn place(&self, value: AttributeValue<Reader<'a>>) -> Option<Place> {
         match value {
             AttributeValue::UnitRef(offset) => Some(Place { unit: self.number, offset }),
-            AttributeValue::DebugInfoRef(offset) => self.debug.unit_with(offset),
+            AttributeValue::DebugInfoRef(offset) => self.debug.unit_with(offset, self.number),
             AttributeValue::DebugTypesRef(signature) => self.debug.unit_of(signature),
             _ => None,
         }

@@ -1,0 +1,58 @@
+//! `profinfer lock`: what a target's debug information says, written down for where the target is stripped.
+
+use super::probeset::{ProbesetArguments, arch_of, cannot_write};
+use super::terminal::report_problems;
+use super::{DONE, Outcome};
+use crate::diag::Diagnostics;
+use crate::plan;
+use std::path::PathBuf;
+
+/// The subcommand's arguments.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The lock file holds what this probeset asks of this build: functions, layouts, enumerations, and \
+    the sites that were chosen. `record --lock FILE` uses it where the same build is stripped."
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    probeset: ProbesetArguments,
+    /// Write down this: a program, library, folder or process number, with its debug information
+    #[arg(long, value_name = "FILE|DIR|PID", required_unless_present = "pid")]
+    target: Option<String>,
+    /// Write down this running process
+    #[arg(short, long, value_name = "PID", conflicts_with = "target")]
+    pid: Option<u32>,
+    /// Write to this file [default: PROBESET.lock]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let target = arguments.probeset.open_target(arguments.target.as_deref(), arguments.pid)?;
+    let (probeset, plan, mut problems) = arguments.probeset.plan(arch_of(None, target.as_deref()))?;
+    let Some(target) = target else { return Err(Diagnostics::new()) };
+    let locked = plan::lock(&plan, &probeset, target.as_ref());
+    let (lock, more) = match locked {
+        Ok(locked) => locked,
+        Err(more) => {
+            problems.0.extend(more.0);
+            return Err(problems);
+        }
+    };
+    problems.0.extend(more.0);
+    report_problems(&problems);
+    let output = arguments.output.clone().unwrap_or_else(|| format!("{}.lock", probeset.name).into());
+    std::fs::write(&output, lock.to_text()).map_err(|error| cannot_write(&output, &error))?;
+    for file in &lock.files {
+        let [functions, types, enums] = file.counts();
+        anstream::eprintln!(
+            "{}: {} ({}): {functions} functions, {types} types, {enums} enumerations, {} sites",
+            output.display(),
+            file.name,
+            file.build_id,
+            file.sites.len(),
+        );
+    }
+    Ok(DONE)
+}

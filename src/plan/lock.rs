@@ -1,0 +1,240 @@
+//! A plan and a lock: what placing asks of a target is written down, and what a lock says of the sites is compared with
+//! what is chosen again.
+
+use super::model::{PlacedSite, Placement, ProbePlan, RelocationKind};
+use super::place::survey;
+use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::path::{NamePattern, Place};
+use crate::spec::Probeset;
+use crate::target::{Function, InlinedCopy, Layout, Lock, LockedFile, LockedSite, LockedTarget, Target, TargetFile};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashSet};
+
+/// Sites that differ from the lock are named one by one up to this many.
+const DIFFERENCES_SHOWN: usize = 5;
+
+/// Places a plan on a target of which a lock may say more than its own files; see [`super::place()`].
+///
+/// # Errors
+/// Those of [`super::place()`], and `L002` where the lock is of another build.
+pub fn place_with(
+    plan: &ProbePlan,
+    probeset: &Probeset,
+    target: &dyn Target,
+    lock: Option<&Lock>,
+) -> Result<(Placement, Diagnostics), Diagnostics> {
+    let (placement, problems) = survey_with(plan, probeset, target, lock);
+    problems.finish(placement)
+}
+
+/// The same for those who want to see what could be placed beside what could not.
+pub fn survey_with(
+    plan: &ProbePlan,
+    probeset: &Probeset,
+    target: &dyn Target,
+    lock: Option<&Lock>,
+) -> (Placement, Diagnostics) {
+    let Some(lock) = lock else { return survey(plan, probeset, target) };
+    let (placement, mut problems) = survey(plan, probeset, &LockedTarget::new(target, lock));
+    problems.0.extend(difference(plan, &placement, lock));
+    (placement, problems)
+}
+
+/// Writes down what placing a plan asks of a target.
+///
+/// # Errors
+/// Those of placing it; a probe without a site; a file without a build-id.
+pub fn lock(plan: &ProbePlan, probeset: &Probeset, target: &dyn Target) -> Result<(Lock, Diagnostics), Diagnostics> {
+    let notes = Notes::new(plan, probeset, target);
+    let (placement, mut problems) = survey(plan, probeset, &notes);
+    problems.0.extend(placement.unplaced.iter().filter(|u| u.required).map(|u| u.problem.clone()));
+    let mut files = Vec::new();
+    for (number, (file, noted)) in target.files().iter().zip(notes.noted.into_inner()).enumerate() {
+        let sites = placement.sites.iter().filter(|site| site.path == file.path);
+        let sites: Vec<LockedSite> = sites.map(|site| written(plan, &placement, site)).collect();
+        if noted.is_empty() && sites.is_empty() {
+            continue;
+        }
+        match LockedFile::new(file) {
+            Some(mut locked) => {
+                noted.write(&mut locked, probeset);
+                locked.sites = sites;
+                files.push(locked);
+            }
+            None => problems.push(without_build_id(&target.files()[number])),
+        }
+    }
+    if files.is_empty() && !problems.has_errors() {
+        let message = "there is nothing of this probeset to write down";
+        problems.push(Diagnostic::error(Code::CannotLock, message).hint("give the target that has the engine"));
+    }
+    problems.finish(Lock::new(&probeset.name, files))
+}
+
+fn without_build_id(file: &TargetFile) -> Diagnostic {
+    Diagnostic::error(Code::CannotLock, format!("{} has no build-id to know it by", file.path.display()))
+        .hint("link it with `-Wl,--build-id`, which many systems do by themselves")
+}
+
+/// A site as a lock has it.
+fn written(plan: &ProbePlan, placement: &Placement, site: &PlacedSite) -> LockedSite {
+    LockedSite {
+        probes: site.site.probes.clone(),
+        function: site.site.function.clone(),
+        file_offset: site.site.file_offset,
+        function_offset: site.site.function_offset,
+        instruction: site.site.instruction.clone(),
+        arguments: arguments(plan, placement, site),
+    }
+}
+
+/// Where a site's program finds its arguments, by constant.
+fn arguments(plan: &ProbePlan, placement: &Placement, site: &PlacedSite) -> BTreeMap<String, u64> {
+    let of_program =
+        |kind: &RelocationKind| matches!(kind, RelocationKind::Argument { program, .. } if *program == site.program);
+    let symbols = plan.relocations.iter().filter(|relocation| of_program(&relocation.what)).map(|r| &r.symbol);
+    let value = |symbol: &String| {
+        let of_all = || placement.values.iter().find(|value| value.symbol == *symbol).map(|value| value.value);
+        site.values.get(symbol).copied().or_else(of_all)
+    };
+    symbols.filter_map(|symbol| Some((symbol.clone(), value(symbol)?))).collect()
+}
+
+/// What the lock says otherwise of the sites that were chosen; what it says nothing of does not differ.
+fn difference(plan: &ProbePlan, placement: &Placement, lock: &Lock) -> Option<Diagnostic> {
+    let differing: Vec<String> = placement
+        .sites
+        .iter()
+        .filter_map(|site| {
+            let module = placement.modules.get(site.site.module)?;
+            let locked = lock.file(module.build_id.as_deref()?)?;
+            let now = written(plan, placement, site);
+            let entry = |site: &LockedSite| site.file_offset.checked_sub(site.function_offset);
+            let mut same_place = locked.sites.iter().filter(|then| {
+                then.function == now.function && then.probes.first() == now.probes.first() && entry(then) == entry(&now)
+            });
+            let then = same_place.next()?;
+            let differs = then.file_offset != now.file_offset
+                || then.arguments.iter().any(|(name, place)| now.arguments.get(name).is_some_and(|now| now != place));
+            differs.then(|| {
+                format!(
+                    "`{}`: +{} `{}` in the lock file, +{} `{}` now",
+                    now.function, then.function_offset, then.instruction, now.function_offset, now.instruction
+                )
+            })
+        })
+        .collect();
+    if differing.is_empty() {
+        return None;
+    }
+    let message = format!("{} of the lock file's sites are chosen otherwise here", differing.len());
+    let problem = Diagnostic::note(Code::LockDiffers, message)
+        .hint("another version of profinfer or of the kernel may do so; what is chosen here is used");
+    Some(differing.into_iter().take(DIFFERENCES_SHOWN).fold(problem, Diagnostic::with_note))
+}
+
+/// A target that writes down what was asked of it and had an answer.
+struct Notes<'a> {
+    inner: &'a dyn Target,
+    /// The functions that the plan's programs are at; others are asked for only to give hints.
+    patterns: HashSet<String>,
+    types: HashSet<&'a str>,
+    noted: RefCell<Vec<Noted>>,
+}
+
+/// What was asked of one file.
+#[derive(Default)]
+struct Noted {
+    functions: Vec<Function>,
+    inlined: Vec<InlinedCopy>,
+    layouts: BTreeMap<String, Layout>,
+    enums: BTreeMap<String, BTreeMap<i64, String>>,
+}
+
+impl<'a> Notes<'a> {
+    fn new(plan: &ProbePlan, probeset: &'a Probeset, inner: &'a dyn Target) -> Self {
+        let patterns = plan.programs.iter().filter_map(|program| match &program.place {
+            Place::Function { pattern, .. } => Some(pattern.0.clone()),
+            _ => None,
+        });
+        let noted = inner.files().iter().map(|_| Noted::default()).collect();
+        Self {
+            inner,
+            patterns: patterns.collect(),
+            types: probeset.types.keys().map(String::as_str).collect(),
+            noted: RefCell::new(noted),
+        }
+    }
+
+    fn note(&self, file: usize, write: impl FnOnce(&mut Noted)) {
+        if let Some(noted) = self.noted.borrow_mut().get_mut(file) {
+            write(noted);
+        }
+    }
+}
+
+impl Noted {
+    fn is_empty(&self) -> bool {
+        self.functions.is_empty() && self.inlined.is_empty() && self.layouts.is_empty() && self.enums.is_empty()
+    }
+
+    fn write(&self, file: &mut LockedFile, probeset: &Probeset) {
+        file.add_functions(&self.functions);
+        file.add_inlined(&self.inlined);
+        for (name, layout) in &self.layouts {
+            let wanted = |member: &str| probeset.types.get(name).is_some_and(|view| view.members.contains_key(member));
+            file.add_layout(name, layout, wanted);
+        }
+        for (name, constants) in &self.enums {
+            file.add_enumeration(name, constants);
+        }
+    }
+}
+
+impl Target for Notes<'_> {
+    fn files(&self) -> &[TargetFile] {
+        self.inner.files()
+    }
+
+    fn functions(&self, file: usize, pattern: &NamePattern) -> Vec<Function> {
+        let found = self.inner.functions(file, pattern);
+        if self.patterns.contains(&pattern.0) {
+            self.note(file, |noted| noted.functions.extend(found.iter().cloned()));
+        }
+        found
+    }
+
+    fn inlined(&self, file: usize, pattern: &NamePattern) -> Vec<InlinedCopy> {
+        let found = self.inner.inlined(file, pattern);
+        if self.patterns.contains(&pattern.0) {
+            self.note(file, |noted| noted.inlined.extend(found.iter().cloned()));
+        }
+        found
+    }
+
+    fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {
+        let found = self.inner.layout(file, type_name)?;
+        if self.types.contains(type_name) {
+            self.note(file, |noted| drop(noted.layouts.insert(type_name.to_owned(), found.clone())));
+        }
+        Some(found)
+    }
+
+    fn enumeration(&self, file: usize, name: &str) -> Option<BTreeMap<i64, String>> {
+        let found = self.inner.enumeration(file, name)?;
+        self.note(file, |noted| drop(noted.enums.insert(name.to_owned(), found.clone())));
+        Some(found)
+    }
+
+    fn prepare(&self, file: usize, types: &[&str], enums: &[&str]) {
+        self.inner.prepare(file, types, enums);
+    }
+
+    fn problems(&self) -> Vec<Diagnostic> {
+        self.inner.problems()
+    }
+
+    fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8> {
+        self.inner.code(file, file_offset, len)
+    }
+}
