@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Parser)]
 pub(crate) struct Arguments {
     /// Pairs of turns for each condition and model
-    #[arg(long, default_value_t = 160)]
+    #[arg(long, default_value_t = 150)]
     pub(crate) pairs: usize,
     /// How long a turn is to be, ms
     #[arg(long, default_value_t = 100.0)]

@@ -30,7 +30,7 @@ pub(crate) enum Tool {
 /// What bpftrace does at each call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Script {
-    /// Nothing, at profinfer's own sites: what a trap costs.
+    /// Nothing: what a trap costs.
     Empty,
     Count,
     Read,
@@ -63,6 +63,11 @@ impl Condition {
     pub(crate) fn on(&self, model: &str) -> bool {
         self.everywhere || model == FIRST
     }
+}
+
+/// For the table, by name.
+pub(crate) fn title(name: &'static str) -> &'static str {
+    CONDITIONS.iter().find(|condition| condition.name == name).map_or(name, |condition| condition.title)
 }
 
 /// The conditions that can be measured here, and why the others cannot.

@@ -27,12 +27,16 @@ use clap::Parser;
 use conditions::Condition;
 use engines::Build;
 use statistics::Random;
+use std::time::Instant;
 
 fn main() {
     let arguments = Arguments::parse();
-    let load = machine::load();
-    let conditions: Vec<&Condition> = arguments.conditions();
-    let (conditions, absent) = conditions::available(&conditions);
+    if let Some(file) = &arguments.write {
+        // Known now, not after a quarter of an hour.
+        page::around(file);
+    }
+    let (started, load) = (Instant::now(), machine::load());
+    let (conditions, absent) = conditions::available(&arguments.conditions());
     for why in &absent {
         eprintln!("overhead: {why}");
     }
@@ -52,6 +56,7 @@ fn main() {
     }
     page.finish();
     print!("{}", page.text());
+    eprintln!("overhead: measured in {:.0} s", started.elapsed().as_secs_f64());
     if let Some(file) = &arguments.write {
         page.write(file);
     }

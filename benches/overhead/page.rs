@@ -69,9 +69,7 @@ impl Page {
 
     /// Replaces what stands between the marks in a file.
     pub(crate) fn write(&self, file: &Path) {
-        let page = std::fs::read_to_string(file).expect("the page is there");
-        let (before, rest) = page.split_once(MARKS.0).expect("it has the mark where the section begins");
-        let (_, after) = rest.split_once(MARKS.1).expect("it has the mark where the section ends");
+        let (before, after) = around(file);
         let page = format!("{before}{}\n\n{}\n{}{after}", MARKS.0, self.text, MARKS.1);
         std::fs::write(file, page).expect("the page can be written");
     }
@@ -153,6 +151,16 @@ impl Page {
     }
 }
 
+/// What stands before and after the marks in a file.
+pub(crate) fn around(file: &Path) -> (String, String) {
+    let page = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let marks = || {
+        let (before, rest) = page.split_once(MARKS.0)?;
+        Some((before.to_owned(), rest.split_once(MARKS.1)?.1.to_owned()))
+    };
+    marks().unwrap_or_else(|| panic!("{}: no `{}` and `{}` after it", file.display(), MARKS.0, MARKS.1))
+}
+
 fn limit_row(text: &mut String, model: &Measured, level: &Level, cost_ns: Option<f64>) {
     let least = cost_ns.map_or(level.expected_ns, |cost| level.hits * cost) / 1e3;
     let row = model.rows.iter().find(|row| row.condition.name == level.name);
@@ -166,7 +174,7 @@ fn limit_row(text: &mut String, model: &Measured, level: &Level, cost_ns: Option
         text,
         "| {} | {} | {:.1} | {least:.1} | {} | {an_operator} | {measured_operator} |",
         model.model,
-        row.map_or(level.name, |row| row.condition.title),
+        crate::conditions::title(level.name),
         level.hits,
         measured.map_or(String::new(), |us| shown(us, 1)),
     );

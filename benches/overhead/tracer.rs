@@ -147,33 +147,21 @@ fn profinfer(options: &[&str], pid: &str, output: &Path) -> Command {
 
 fn bpftrace(script: Script, copy: &Copy, scratch: &Path, output: &Path) -> Command {
     let text = match script {
-        Script::Empty => empty(copy),
+        Script::Empty => stored("empty.bt", copy),
         Script::Count => stored("count.bt", copy),
         Script::Read => stored("read.bt", copy),
         Script::Print => stored("print.bt", copy),
     };
-    run_script(&text, copy, scratch, output)
-}
-
-/// bpftrace, with a script of its own in the scratch folder.
-pub(crate) fn run_script(text: &str, copy: &Copy, scratch: &Path, output: &Path) -> Command {
     let file = scratch.join("script.bt");
     std::fs::write(&file, text).expect("a script");
     let mut command = Command::new("bpftrace");
-    // A site within a function is "unsafe" where bpftrace has no decoder; those here are from profinfer's.
-    command.args(["--unsafe", "-p", &copy.pid().to_string(), "-o"]).arg(output).arg(file);
+    command.args(["-p", &copy.pid().to_string(), "-o"]).arg(output).arg(file);
     command
 }
 
 fn stored(name: &str, copy: &Copy) -> String {
     let script = std::fs::read_to_string(here().join(name)).expect("the script is there");
     script.replace("CPU:", &format!("{}:", library(copy).display()))
-}
-
-/// The operators' sites as profinfer chooses them, with nothing done there.
-fn empty(copy: &Copy) -> String {
-    let sites = crate::limit::sites(&["--probe", "operator", "--probe", "fused"], copy);
-    sites.iter().map(|site| format!("uprobe:{}:{:#x} {{ }}\n", site.file, site.address)).collect()
 }
 
 /// The library that computes; bpftrace 0.17 wants the file itself, not a link to it.

@@ -168,7 +168,8 @@ impl Blocks {
 /// As many tokens as take a turn's time, and at least two.
 pub(crate) fn tokens_a_turn(copy: &mut Copy, turn_ms: f64) -> u64 {
     copy.turn(4);
-    let few = (0..3).map(|_| copy.turn(4).wall_ns / 4.0).fold(f64::INFINITY, f64::min);
+    // A neighbour's time is not the engine's.
+    let few = (0..3).map(|_| copy.turn(4).cpu_ns / 4.0).fold(f64::INFINITY, f64::min);
     // No model decodes a billion tokens in a turn, so the number is a small one.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
     let tokens = (turn_ms * 1e6 / few).round() as u64;
