@@ -20,7 +20,10 @@ const COPIES: [&str; 2] = ["first", "second"];
 impl Build {
     pub(crate) fn make() -> Self {
         let engine = script("build_llama.sh", &["shared"]);
-        let folder = tempfile::Builder::new().prefix("profinfer-overhead-").tempdir().expect("a temporary folder");
+        let folder = tempfile::Builder::new()
+            .prefix("overhead-")
+            .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
+            .expect("a temporary folder");
         let name = engine.file_name().expect("it has a name").to_string_lossy().into_owned();
         let build = Self { folder, name, python: script("install_wheel.sh", &[]) };
         for copy in COPIES {
