@@ -1,0 +1,106 @@
+//! What is compared: each tool, at each of its levels.
+
+use std::process::{Command, Stdio};
+
+/// A tool that is attached to one copy, or none.
+#[derive(Debug)]
+pub(crate) struct Condition {
+    /// For the command line.
+    pub(crate) name: &'static str,
+    /// For the table.
+    pub(crate) title: &'static str,
+    pub(crate) tool: Tool,
+    /// On every model, or on the first alone, where an operator's cost shows best.
+    everywhere: bool,
+}
+
+/// What runs beside the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tool {
+    None,
+    /// `profinfer record` with these options.
+    Profinfer(&'static [&'static str]),
+    Bpftrace(Script),
+    /// `perf record` with these options.
+    Perf(&'static [&'static str]),
+    /// `perf probe`, and `perf record` of that.
+    PerfProbe,
+}
+
+/// What bpftrace does at each call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Script {
+    /// Nothing: what a trap costs.
+    Empty,
+    Count,
+    Read,
+    Print,
+}
+
+const fn condition(name: &'static str, title: &'static str, tool: Tool, everywhere: bool) -> Condition {
+    Condition { name, title, tool, everywhere }
+}
+
+pub(crate) const CONDITIONS: &[Condition] = &[
+    condition("none", "no tool: must be 1", Tool::None, true),
+    condition("graph", "`record --level graph`", Tool::Profinfer(&["--level", "graph"]), true),
+    condition("operator", "`record`: operators with structure", Tool::Profinfer(&[]), true),
+    condition("no-barrier", "`record --no-probe barrier`", Tool::Profinfer(&["--no-probe", "barrier"]), false),
+    condition("budget", "`record --budget 1%`", Tool::Profinfer(&["--budget", "1%"]), true),
+    condition("trap", "bpftrace, nothing done: the trap alone", Tool::Bpftrace(Script::Empty), false),
+    condition("bpftrace-count", "bpftrace, counting the calls", Tool::Bpftrace(Script::Count), false),
+    condition("bpftrace-read", "bpftrace, reading the fields", Tool::Bpftrace(Script::Read), false),
+    condition("bpftrace-print", "bpftrace, printing the fields", Tool::Bpftrace(Script::Print), true),
+    condition("perf", "`perf record -F 999 -e cpu-clock`", Tool::Perf(&["-F", "999", "-e", "cpu-clock"]), false),
+    condition("perf-probe", "`perf record` of `perf probe`, no fields", Tool::PerfProbe, false),
+];
+
+/// The model whose operators cost most beside their work.
+const FIRST: &str = "tiny-dense";
+
+impl Condition {
+    /// Whether it is measured on the model when nobody asks for it by name.
+    pub(crate) fn on(&self, model: &str) -> bool {
+        self.everywhere || model == FIRST
+    }
+}
+
+/// For the table, by name.
+pub(crate) fn title(name: &'static str) -> &'static str {
+    CONDITIONS.iter().find(|condition| condition.name == name).map_or(name, |condition| condition.title)
+}
+
+/// The conditions that can be measured here, and why the others cannot.
+pub(crate) fn available(conditions: &[&'static Condition]) -> (Vec<&'static Condition>, Vec<String>) {
+    let mut absent = Vec::new();
+    let here = conditions.iter().copied().filter(|condition| match missing(condition.tool) {
+        None => true,
+        Some(why) => {
+            absent.push(format!("{}: {why}", condition.title));
+            false
+        }
+    });
+    (here.collect(), absent)
+}
+
+fn missing(tool: Tool) -> Option<String> {
+    let program = |name: &str, package: &str| {
+        (!runs(name)).then(|| format!("`{name}` is not here; on Debian: apt install {package}"))
+    };
+    match tool {
+        Tool::None => None,
+        Tool::Bpftrace(_) => program("bpftrace", "bpftrace"),
+        Tool::Perf(_) | Tool::PerfProbe => program("perf", "linux-perf"),
+        Tool::Profinfer(options) => {
+            let help = Command::new(env!("CARGO_BIN_EXE_profinfer")).args(["record", "--help"]).output().ok()?;
+            let known = String::from_utf8_lossy(&help.stdout);
+            let mut flags = options.iter().filter(|word| word.starts_with("--"));
+            flags.find(|flag| !known.contains(**flag)).map(|flag| format!("no `{flag}` in this build"))
+        }
+    }
+}
+
+fn runs(program: &str) -> bool {
+    let status = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
