@@ -10,8 +10,10 @@ mod programs;
 mod record_layout;
 mod relocate;
 mod site;
+mod tier;
 
 pub use model::*;
 pub use place::{place, survey};
 pub use programs::{plan, relocations_of};
 pub use record_layout::WAITING;
+pub use tier::Tier;
