@@ -6,6 +6,7 @@ pub mod cache;
 pub mod compile;
 pub mod features;
 mod open_spans;
+mod run_statistics;
 mod session;
 mod variables;
 mod verifier;
@@ -13,6 +14,7 @@ mod verifier;
 pub use attacher::{FailedSite, FileSite};
 pub use compile::{Compiler, Translation};
 pub use features::{AttachMode, Features};
+pub use run_statistics::RunStatistics;
 pub use session::{LOSS_KINDS, Session, Setup};
 
 use crate::diag::Diagnostics;

@@ -5,6 +5,7 @@
  *   fork       a child process runs as many steps too; the parent waits for it
  *   exec       start again by execv, without this word
  *   sleep=MS   this long between two steps
+ *   work=N     each operator takes so many rounds; else 200
  *   forever    steps without an end
  *   crash      a segmentation fault after the steps
  *   exit=CODE  exit status
@@ -66,6 +67,8 @@ int main(int argc, char **argv)
 			execv("/proc/self/exe", argv);
 		} else if (!strncmp(word, "sleep=", 6)) {
 			sleep_ms = atoi(word + 6);
+		} else if (!strncmp(word, "work=", 5)) {
+			setenv("TOY_WORK", word + 5, 1);
 		} else if (!strcmp(word, "forever")) {
 			forever = 1;
 		} else if (!strcmp(word, "crash")) {
