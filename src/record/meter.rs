@@ -6,6 +6,7 @@ use super::price::{Costs, ProgramRuns, Seen, Terms};
 use crate::bpf::{RunStatistics, Session};
 use crate::plan::{ProbePlan, ProgramKind, Shape, Tier};
 use crate::trace::Price;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -117,6 +118,19 @@ impl<'a> Meter<'a> {
             detailed_step_ns: ns(self.detailed_ns + self.attached_at.map_or(0.0, |since| seen.step_ns - since)),
             base_ns: ns(seen.steps_cost_ns + seen.graphs_cost_ns),
             detail_ns: ns(seen.detail_cost_ns),
+            record_ns: self.record_costs(counts.busiest_lane()),
         }
+    }
+
+    /// What one record of each probe adds to a step. Probes that share a site share its trap: it is the first one's.
+    fn record_costs(&self, busiest_lane: f64) -> BTreeMap<String, f64> {
+        let mut costs = BTreeMap::new();
+        for (index, program) in self.plan.programs.iter().enumerate() {
+            let (Some(run), Some(action)) = (self.costs.of_run(index), program.actions.first()) else { continue };
+            let runs = if matches!(action.shape, Shape::Call { .. }) { 2.0 } else { 1.0 };
+            let part = if self.plan.tier(program) == Tier::Detail { busiest_lane } else { 1.0 };
+            costs.insert(action.probe.clone(), (run * runs * part).round());
+        }
+        costs
     }
 }

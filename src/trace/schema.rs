@@ -364,6 +364,9 @@ pub struct Price {
     pub base_ns: u64,
     /// Added by those that come and go, ns.
     pub detail_ns: u64,
+    /// What one record of a probe adds to a step, ns, by the probe's name.
+    #[serde(default)]
+    pub record_ns: BTreeMap<String, f64>,
 }
 
 /// How a recording ended: the last frame. A trace without it was cut off.

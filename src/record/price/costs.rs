@@ -73,6 +73,14 @@ impl Costs {
         }
     }
 
+    /// What a run of a program costs; `None` where it has no site.
+    pub(crate) fn of_run(&self, program: usize) -> Option<f64> {
+        let program = self.programs.get(program).filter(|program| program.sites > 0)?;
+        let hits = program.runs.hits.max(1) as f64;
+        let none = ProgramCost { runs: ProgramRuns { hits: 1, run_ns: None }, ..program.clone() };
+        Some(if program.runs.hits == 0 { none.ns() } else { program.ns() / hits })
+    }
+
     /// What the programs of a tier cost so far, ns of all threads.
     pub(crate) fn of(&self, tier: Tier) -> f64 {
         let switching = if tier == Tier::Detail { self.switched as f64 * SWITCH_SITE_NS } else { 0.0 };
