@@ -102,10 +102,10 @@ mod tests {
         let windows = windows(&[(100, Attaching), (110, On), (200, Off), (230, Detached), (400, Attaching), (410, On)]);
         let of = |start, end| windows.of(start, end).0;
         assert_eq!([of(110, 200), of(120, 150), of(410, 9999)], [Recorded::Whole; 3]);
-        assert_eq!([of(105, 150), of(190, 201), of(210, 220), of(90, 101), of(90, 999), of(399, 401)], [
-            Recorded::Partly;
-            6
-        ]);
+        assert_eq!(
+            [of(105, 150), of(190, 201), of(210, 220), of(90, 101), of(90, 999), of(399, 401)],
+            [Recorded::Partly; 6]
+        );
         assert_eq!([of(10, 100), of(230, 400), of(300, 310)], [Recorded::Bare; 3]);
         assert_eq!((windows.of(300, 310).1, windows.of(10, 20).1, windows.of(410, 420).1), (Some(0), None, Some(1)));
     }
@@ -114,7 +114,8 @@ mod tests {
     fn without_notices_every_step_is_whole_and_nonsense_does_no_harm() {
         use DetailState::{Attaching, Detached, Off, On, Unknown};
         assert_eq!(Windows::default().of(0, u64::MAX), (Recorded::Whole, None));
-        let windows = windows(&[(5, Off), (5, On), (9, Attaching), (3, On), (1, Detached), (9, Unknown), (2, Attaching)]);
+        let windows =
+            windows(&[(5, Off), (5, On), (9, Attaching), (3, On), (1, Detached), (9, Unknown), (2, Attaching)]);
         assert_eq!(windows.count(), 1);
         assert_eq!(windows.of(10, 5).0, Recorded::Partly);
     }

@@ -373,7 +373,8 @@ impl<'a> Session<'a> {
                 let loaded = generation.object.progs_mut();
                 let ours = loaded.filter(|loaded| names.iter().any(|name| loaded.name() == name.as_str()));
                 let entry: &mut u64 = sums.entry(*program).or_default();
-                *entry = ours.filter_map(|program| info(&program)).map(|info| of(&info)).fold(*entry, u64::saturating_add);
+                *entry =
+                    ours.filter_map(|program| info(&program)).map(|info| of(&info)).fold(*entry, u64::saturating_add);
             }
         }
         sums

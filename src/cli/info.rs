@@ -252,7 +252,8 @@ fn price(meta: &Meta) -> Option<String> {
     let price = meta.end.as_ref()?.price.as_ref()?;
     let added = price.base_ns.saturating_add(price.detail_ns);
     let bare = price.step_ns.saturating_sub(added);
-    let spent = (bare > 0).then(|| format!("{:.2} % of the steps' time, as reckoned", added as f64 * 100.0 / bare as f64))?;
+    let spent =
+        (bare > 0).then(|| format!("{:.2} % of the steps' time, as reckoned", added as f64 * 100.0 / bare as f64))?;
     let budget = price.budget.map_or_else(String::new, |budget| format!("; the budget was {} %", budget * 100.0));
     let windows = meta.notices.iter().filter_map(|notice| notice.detail).filter(|d| d.state == DetailState::On).count();
     let windows = if windows > 0 { format!("; operators recorded in {windows} stretches") } else { String::new() };

@@ -18,7 +18,10 @@ impl ProbePlan {
     /// A program's tier: that of the most needed of its probes.
     pub fn tier(&self, program: &Program) -> Tier {
         let says_tokens = |record: usize| {
-            self.schema.records.get(record).is_some_and(|record| record.fields.iter().any(|field| field.name == "tokens"))
+            self.schema
+                .records
+                .get(record)
+                .is_some_and(|record| record.fields.iter().any(|field| field.name == "tokens"))
         };
         let tiers = program.actions.iter().map(|action| match action.role {
             Role::Step => Tier::Step,

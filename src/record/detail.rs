@@ -36,7 +36,10 @@ enum State {
     On,
     /// Nothing new is recorded; open spans end.
     Draining(Instant),
-    Detaching { done: JoinHandle<()>, drained: bool },
+    Detaching {
+        done: JoinHandle<()>,
+        drained: bool,
+    },
     Off,
 }
 

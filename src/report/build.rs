@@ -82,7 +82,9 @@ fn table_phases(statistics: &Statistics, wanted: Option<Phase>) -> Vec<Phase> {
 
 fn phase_report(phase: Phase, statistics: &Statistics, generations: &Generations) -> Option<PhaseReport> {
     let totals = statistics.phase(phase)?;
-    let tokens = (totals.steps_with_tokens > 0).then_some(totals.tokens);
+    // Where only steps that were recorded whole say their tokens, their sum says nothing of the phase.
+    let few_say = totals.steps_with_tokens < totals.steps && totals.whole_steps < totals.steps;
+    let tokens = (totals.steps_with_tokens > 0 && !few_say).then_some(totals.tokens);
     let rate = |tokens: u64, time: u64| (time > 0 && tokens > 0).then(|| tokens as f64 * 1e9 / time as f64);
     let tokens_per_s = match phase {
         Phase::Prefill => tokens.and_then(|tokens| rate(tokens, totals.time)),

@@ -2,7 +2,7 @@
 //! reckoned one.
 
 use super::units::time_f64;
-use crate::analysis::{Measured, Phase, Recorded, Statistics, counted, group_digits, measure};
+use crate::analysis::{Distribution, Measured, Phase, Recorded, Statistics, StepRow, counted, group_digits, measure};
 use crate::trace::{DetailReason, DetailState, Meta};
 use serde::Serialize;
 
@@ -125,17 +125,27 @@ impl SamplingReport {
     }
 }
 
-/// The part of its time that a step takes longer for what is recorded of it, hits × cost.
+/// The part of its time that a step takes longer for what is recorded of it, hits × cost: a decode step, where there
+/// are some, of median time.
 fn predicted(meta: &Meta, statistics: &Statistics) -> Option<f64> {
     let price = meta.end.as_ref()?.price.as_ref()?;
-    let phases: Vec<_> = [Phase::Prefill, Phase::Decode].iter().filter_map(|phase| statistics.phase(*phase)).collect();
-    let whole: u64 = phases.iter().map(|phase| phase.whole_time).fold(0, u64::saturating_add);
+    let was_whole = |phase: &Phase| statistics.phase(*phase).is_some_and(|totals| totals.whole_steps > 0);
+    let phase = [Phase::Decode, Phase::Prefill].into_iter().find(was_whole)?;
+    let totals = statistics.phase(phase)?;
     let cost = |(record, count): (&u16, &u64)| {
         let name = &meta.schema.records.get(usize::from(*record))?.name;
         Some(price.record_ns.get(name).filter(|ns| ns.is_finite())? * *count as f64)
     };
-    let added: f64 = phases.iter().flat_map(|phase| &phase.records).filter_map(cost).sum();
-    let bare = whole as f64 - added;
+    let added = totals.records.iter().filter_map(cost).sum::<f64>() / totals.whole_steps as f64;
+    let steps = statistics.steps();
+    let median = |recorded: Recorded| {
+        let like = steps.iter().filter(|step| step.complete && step.phase == phase && step.recorded == recorded);
+        Distribution::of(like.map(StepRow::duration).collect()).p50_ns as f64
+    };
+    let bare = match median(Recorded::Bare) {
+        bare if bare > 0.0 => bare,
+        _ => median(Recorded::Whole) - added,
+    };
     (bare > 0.0 && !price.record_ns.is_empty()).then(|| added / bare)
 }
 

@@ -10,7 +10,7 @@ use super::Seen;
 /// The part of the budget that is planned with: costs are known to some 10 %.
 const MARGIN: f64 = 0.85;
 /// A window is to last about so long, so that attaching and detaching do not make up most of it.
-const WINDOW_NS: f64 = 25e6;
+const WINDOW_NS: f64 = 10e6;
 /// Steps of a window, unless one takes longer than [`LONG_STEP_NS`].
 const FEWEST_STEPS: f64 = 2.0;
 /// Of such steps one a window is enough: waiting for a second one costs more than the edges.
@@ -133,9 +133,9 @@ impl Sampler {
 
     /// What the next window is reckoned to cost, its edges included.
     fn next_cost_ns(&self, seen: &Seen) -> f64 {
-        let cost = self.step_cost_ns * (self.window_steps(seen) + self.edge_steps);
         // The first window began with the recording: it has not shown what it takes to attach.
-        if self.windows == 1 { 2.0 * cost } else { cost }
+        let edges = if self.windows == 1 { 2.0 } else { 1.0 } * self.edge_steps;
+        self.step_cost_ns * (self.window_steps(seen) + edges)
     }
 
     /// Steps until the next window.

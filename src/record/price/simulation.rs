@@ -50,7 +50,8 @@ impl<F: Fn(u64) -> f64> Simulated<F> {
             let slow = if attached { 1.0 + self.hits * self.hit_ns / bare } else { 1.0 };
             let look = ((now / self.look_ns).floor() + 1.0) * self.look_ns;
             // Nothing is looked for more often than steps end where they are long.
-            let look = if let Probes::Attaching { until } | Probes::Detaching { until } = probes { until } else { look };
+            let look =
+                if let Probes::Attaching { until } | Probes::Detaching { until } = probes { until } else { look };
             let end = now + left * slow;
             let next = end.min(look.max(now + 1.0));
             let passed = next - now;
@@ -131,8 +132,7 @@ proptest! {
 #[test]
 fn what_the_budget_allows_is_used() {
     for (step, hits) in [(0.2e6, 34.0), (2e6, 150.0), (15e6, 1000.0), (60e6, 3000.0)] {
-        let target =
-            Simulated { step: |_| step, hits, hit_ns: 1200.0, attach_ns: 7e6, detach_ns: 40e6, look_ns: 5e6 };
+        let target = Simulated { step: |_| step, hits, hit_ns: 1200.0, attach_ns: 7e6, detach_ns: 40e6, look_ns: 5e6 };
         let out = target.run(0.01, 7, enough_steps(step, hits, 1200.0, 0.01));
         let share = out.seen.share();
         assert!(share > 0.004 && share <= 0.01, "{step} {hits}: {share}");
@@ -166,7 +166,8 @@ fn a_step_is_as_likely_to_be_recorded_whatever_it_is() {
 
 #[test]
 fn windows_begin_anywhere() {
-    let target = Simulated { step: |_| 1e6, hits: 100.0, hit_ns: 1200.0, attach_ns: 3e6, detach_ns: 10e6, look_ns: 1e6 };
+    let target =
+        Simulated { step: |_| 1e6, hits: 100.0, hit_ns: 1200.0, attach_ns: 3e6, detach_ns: 10e6, look_ns: 1e6 };
     let starts: Vec<u64> = (0..8).flat_map(|seed| target.run(0.01, seed, 100_000).starts).collect();
     let mut sixteenths = [0_usize; 16];
     for start in &starts {
