@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
 /* Threads that come and go, programs that are replaced, and the scheduler's events. */
 #pragma once
+#include "detail.h"
 #include "span.h"
 
 struct pf_switch_record {
@@ -176,7 +177,7 @@ static __always_inline int pf_record_switch(__u64 *arguments)
 	struct task_struct *next = (void *)arguments[2];
 	struct pf_switch_record record;
 
-	if (!pf_wanted())
+	if (!pf_wanted() || !pf_detail_on(bpf_ktime_get_ns()))
 		return 0;
 	if (!pf_current_anywhere() && !pf_is_mine(next))
 		return 0;
@@ -197,7 +198,7 @@ static __always_inline int pf_record_wakeup(__u64 *arguments)
 	struct task_struct *waker = bpf_get_current_task_btf();
 	struct pf_wakeup_record record;
 
-	if (!pf_wanted() || !pf_is_mine(woken))
+	if (!pf_wanted() || !pf_is_mine(woken) || !pf_detail_on(bpf_ktime_get_ns()))
 		return 0;
 	pf_start(&record, PF_WAKEUP, PF_NO_SITE, woken->pid, bpf_ktime_get_ns());
 	record.waker_tid = waker->pid;

@@ -516,3 +516,116 @@ fn through_sudo_the_target_is_the_callers() {
     assert_ne!(lines[2], "/root");
     assert_eq!(output.status.code(), Some(9));
 }
+
+/// What `profinfer report --json` says.
+fn report(trace: &Path) -> serde_json::Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_profinfer")).args(["report", "--json"]).arg(trace).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// For each step: how its recording is marked, and its operators that were recorded.
+fn operators_of_steps(trace: &Path) -> Vec<(String, usize)> {
+    let output = Command::new(env!("CARGO_BIN_EXE_profinfer")).arg("dump").arg(trace).output().unwrap();
+    let lines: Vec<serde_json::Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let span = |line: &serde_json::Value| {
+        let start = line["start_ns"].as_i64().unwrap();
+        (start, start + line["duration_ns"].as_i64().unwrap())
+    };
+    let mut operators: Vec<i64> =
+        lines.iter().filter(|line| line["probe"] == "operator").map(|line| span(line).0).collect();
+    operators.sort_unstable();
+    let steps = lines.iter().filter(|line| line["probe"] == "step");
+    steps
+        .map(|line| {
+            let (start, end) = span(line);
+            let within = operators.partition_point(|at| *at < end) - operators.partition_point(|at| *at < start);
+            (line["recorded"].as_str().unwrap_or("whole").to_owned(), within)
+        })
+        .collect()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_budget_is_kept_and_whole_steps_are_whole() {
+    for (way, extra) in [("session", vec![]), ("multi", vec![]), ("session", vec!["2"])] {
+        let run = Run::new();
+        let lanes = extra.first().copied().unwrap_or("1");
+        let words = ["--budget", "1%", "--attach", way, "--", &toys().linked(), "12000", "20", lanes, "work=3000"];
+        let output = run.record(&words);
+        assert_eq!(output.status.code(), Some(0), "{way}: {}", stderr(&output));
+        let trace = run.read();
+        trace.assert_whole();
+        assert_eq!(trace.count("step"), 12_000, "{way}: steps are always recorded");
+        let price = trace.meta.end.as_ref().unwrap().price.clone().unwrap();
+        let added = price.base_ns + price.detail_ns;
+        let spent = added as f64 / (price.step_ns - added) as f64;
+        assert!(spent > 0.0 && spent <= 0.01, "{way}: {spent}");
+        let steps = operators_of_steps(&run.trace());
+        let of =
+            |kind: &str| steps.iter().filter(|(recorded, _)| recorded == kind).map(|(_, n)| *n).collect::<Vec<_>>();
+        let expected = 20 * lanes.parse::<usize>().unwrap();
+        assert!(!of("whole").is_empty() && of("whole").iter().all(|n| *n == expected), "{way}: {:?}", of("whole"));
+        assert!(of("bare").len() > 6000 && of("bare").iter().all(|n| *n == 0), "{way}");
+        let report = report(&run.trace());
+        assert_eq!(report["sampling"]["whole"], of("whole").len(), "{way}");
+        assert_eq!(report["sampling"]["bare"], of("bare").len(), "{way}");
+        let row = &report["operator_types"][0];
+        assert_eq!((&row["estimate"]["estimate"], &report["completeness"]["complete"]), (&true.into(), &true.into()));
+        assert!(row["estimate"]["total_ns"].as_f64().unwrap() > 10.0 * row["total_ns"].as_f64().unwrap());
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn operators_that_end_with_the_next_one_are_whole_too() {
+    let run = Run::new();
+    let text = std::fs::read_to_string(PROBESET).unwrap();
+    let until = text.replace(
+        "toy_operator(toy_params* params, toy_tensor* tensor)",
+        "toy_operator(toy_params* params, toy_tensor* tensor) until [operator, graph]",
+    );
+    assert_ne!(text, until);
+    let probeset = run.folder.path().join("until.yaml");
+    std::fs::write(&probeset, until).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    command.arg("record").arg(&probeset).arg("-o").arg(run.trace()).args(["--budget", "1%", "--"]);
+    let output = command.args([&toys().linked(), "12000", "20", "1", "work=3000"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    run.read().assert_whole();
+    let steps = operators_of_steps(&run.trace());
+    let whole: Vec<usize> = steps.iter().filter(|(recorded, _)| recorded == "whole").map(|(_, n)| *n).collect();
+    assert!(!whole.is_empty() && whole.iter().all(|n| *n == 20), "{whole:?}");
+    // A span that was left open would end with the next stretch, seconds later.
+    let report = report(&run.trace());
+    assert_eq!(report["completeness"]["notes"], serde_json::json!([]));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn operators_go_while_steps_are_slow_and_come_back() {
+    let run = Run::new();
+    // Eight steps of a quarter of a second or more, then fast ones.
+    let output = run.record(&["--min-rate", "5", "--", &toys().linked(), "800", "20", "1", "work=200000", "slow=8"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    run.read().assert_whole();
+    let report = report(&run.trace());
+    let changes = report["sampling"]["rate_changes"].as_array().unwrap();
+    let on: Vec<bool> = changes.iter().map(|change| change["on"].as_bool().unwrap()).collect();
+    assert_eq!(on, [false, true], "{changes:?}");
+    let steps = operators_of_steps(&run.trace());
+    assert_eq!(steps.len(), 800);
+    assert!(steps[4..8].iter().all(|(recorded, n)| (recorded.as_str(), *n) == ("bare", 0)), "{:?}", &steps[..9]);
+    assert!(steps[790..].iter().all(|(recorded, n)| (recorded.as_str(), *n) == ("whole", 20)));
+    let began = first_step_ns(&run.trace());
+    let went = changes[0]["at_ns"].as_i64().unwrap();
+    assert!(went - began < 1_000_000_000, "within a second: {began} {went}");
+}
+
+/// When the first step began, from the recording's start.
+fn first_step_ns(trace: &Path) -> i64 {
+    let command = ["dump", "--probe", "step", "--limit", "1"];
+    let output = Command::new(env!("CARGO_BIN_EXE_profinfer")).args(command).arg(trace).output().unwrap();
+    serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["start_ns"].as_i64().unwrap()
+}

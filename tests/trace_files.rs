@@ -172,7 +172,13 @@ fn sample(compressed: bool) -> Vec<u8> {
         operators(&mut writer, token);
         if token == 1 {
             writer.add_sites(&[module("late", None)], &[site(1, "experts", "choose", &[])]).unwrap();
-            writer.notice(&Notice { time: START + 900_000, text: "module `late` was attached".into() }).unwrap();
+            writer
+                .notice(&Notice {
+                    time: START + 900_000,
+                    text: "module `late` was attached".into(),
+                    ..Notice::default()
+                })
+                .unwrap();
         }
         if token == 2 {
             writer.flush().unwrap();

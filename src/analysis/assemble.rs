@@ -6,6 +6,7 @@ use super::fields::Decoder;
 use super::hash::FastMap;
 use super::nesting::{GraphIndex, Share, nest};
 use super::rules::{Rules, StepFields};
+use super::sampled::Recorded;
 use super::step::{Experts, Graph, LaneSpan, OffCpu, Operator, Phase, Region, Step};
 use super::threads::Threads;
 use super::timeline::Findings;
@@ -75,6 +76,7 @@ impl Assembler {
     pub(super) fn step(
         &mut self,
         step: ClosedStep,
+        (recorded, window): (Recorded, Option<u32>),
         threads: &mut Threads,
         catalogue: &mut Catalogue,
         context: Context<'_>,
@@ -87,6 +89,7 @@ impl Assembler {
         self.out.tid = known.tid;
         (self.out.start, self.out.end) = (start, end);
         self.out.complete = !process.has_gap(start, end);
+        (self.out.recorded, self.out.window) = (recorded, window);
         self.out.tokens = tokens(&step, decoder);
         let field = |name: &str| decoder.field(&step.header, &step.bytes, name).or_else(|| decoder.constant(name));
         let fields = StepFields { tokens: self.out.tokens, field: &field };
@@ -110,6 +113,7 @@ impl Assembler {
         (self.out.pid, self.out.tid) = (0, 0);
         (self.out.start, self.out.end) = (start, end);
         self.out.complete = !process.has_gap(start, end);
+        (self.out.recorded, self.out.window) = (Recorded::Whole, None);
         self.out.tokens = None;
         self.out.phase = Some(Phase::Outside);
         self.out.record = Box::default();
@@ -127,6 +131,14 @@ impl Assembler {
     ) {
         let Bucket { mut operators, graphs, regions, experts } = bucket;
         self.out.ambiguous = 0;
+        self.out.records.clear();
+        let types = operators.iter().map(|o| o.record).chain(regions.iter().map(|r| r.probe));
+        for record in types.chain(experts.iter().map(|e| e.record)) {
+            match self.out.records.iter_mut().find(|(known, _)| *known == record) {
+                Some((_, count)) => *count += 1,
+                None => self.out.records.push((record, 1)),
+            }
+        }
         self.take_graphs(graphs, threads);
         operators.sort_by_key(|o| (o.thread, o.start, std::cmp::Reverse(o.end)));
         self.place(&operators, step_thread, threads);

@@ -54,7 +54,18 @@ mod tests {
     use super::*;
 
     fn step(number: u64, phase: Phase, start: u64, end: u64) -> StepRow {
-        StepRow { number, phase, pid: 1, tid: 1, start, end, tokens: Some(1), complete: true }
+        StepRow {
+            number,
+            phase,
+            pid: 1,
+            tid: 1,
+            start,
+            end,
+            tokens: Some(1),
+            complete: true,
+            recorded: Default::default(),
+            window: None,
+        }
     }
 
     #[test]

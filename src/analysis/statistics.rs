@@ -3,8 +3,10 @@
 
 use super::catalogue::{Catalogue, KindId, TextId};
 use super::distribution::Distribution;
+use super::estimate::{Estimate, GROUPS, Groups};
 use super::fields::Decoder;
 use super::hash::FastMap;
+use super::sampled::Recorded;
 use super::step::{Phase, Step};
 use super::timeline::Visitor;
 use std::collections::BTreeMap;
@@ -32,6 +34,10 @@ pub struct StepRow {
     pub tokens: Option<u64>,
     /// No record was lost during it.
     pub complete: bool,
+    /// How much of it was recorded.
+    pub recorded: Recorded,
+    /// The window in which it, or the step before it, had its operators recorded.
+    pub window: Option<u32>,
 }
 
 impl StepRow {
@@ -113,7 +119,8 @@ pub struct LaneTotals {
     pub slowest: u64,
 }
 
-/// A phase, added up. *Lane time* is each step's duration times its number of lanes.
+/// A phase, added up. *Lane time* is each step's duration times its number of lanes. Steps, tokens and time are of all
+/// steps; everything else is of those that were recorded whole.
 #[derive(Debug, Clone, Default)]
 pub struct PhaseTotals {
     /// Steps in it.
@@ -124,6 +131,12 @@ pub struct PhaseTotals {
     pub steps_with_tokens: u64,
     /// The steps' time.
     pub time: u64,
+    /// Steps that were recorded whole.
+    pub whole_steps: u64,
+    /// Their time.
+    pub whole_time: u64,
+    /// Their records of operators, regions and experts, by record type.
+    pub records: BTreeMap<u16, u64>,
     /// The steps' time on all of their lanes.
     pub lane_time: u64,
     /// The most lanes that a step had.
@@ -163,6 +176,9 @@ pub struct Statistics {
     steps: Vec<StepRow>,
     phases: BTreeMap<Phase, PhaseTotals>,
     operators: FastMap<(KindId, Option<TextId>, Phase), OperatorTotals>,
+    /// Work of operators by groups of windows, where there are windows; and whole steps of each.
+    grouped: FastMap<(KindId, Option<TextId>, Phase), Box<Groups>>,
+    group_steps: BTreeMap<Phase, Groups>,
     graphs: FastMap<(TextId, Phase), SpanTotals>,
     lanes: BTreeMap<(Phase, u32), LaneTotals>,
     regions: BTreeMap<(u16, Phase), SpanTotals>,
@@ -177,14 +193,18 @@ impl Visitor for Statistics {
     fn step(&mut self, step: &Step, catalogue: &Catalogue, _: &Decoder) {
         let phase = step.phase.unwrap_or(Phase::Outside);
         if phase != Phase::Outside {
-            let Step { number, pid, tid, start, end, tokens, complete, .. } = *step;
-            self.steps.push(StepRow { number, phase, pid, tid, start, end, tokens, complete });
+            let Step { number, pid, tid, start, end, tokens, complete, recorded, window, .. } = *step;
+            self.steps.push(StepRow { number, phase, pid, tid, start, end, tokens, complete, recorded, window });
         }
         self.saw_graphs |= !step.graphs.is_empty();
         if !step.complete && phase != Phase::Outside {
             return;
         }
         self.incomplete_loose += u64::from(!step.complete);
+        self.add_step(step, phase);
+        if step.recorded != Recorded::Whole {
+            return;
+        }
         self.add_operators(step, phase);
         self.add_lanes(step, phase);
         self.add_phase(step, phase);
@@ -201,11 +221,27 @@ impl Visitor for Statistics {
 }
 
 impl Statistics {
+    fn add_step(&mut self, step: &Step, phase: Phase) {
+        let totals = self.phases.entry(phase).or_default();
+        totals.steps += u64::from(phase != Phase::Outside);
+        totals.tokens = totals.tokens.saturating_add(step.tokens.unwrap_or(0));
+        totals.steps_with_tokens += u64::from(step.tokens.is_some());
+        totals.time = totals.time.saturating_add(time_of(step, phase));
+    }
+
     fn add_operators(&mut self, step: &Step, phase: Phase) {
+        let group = step.window.map(|window| window as usize % GROUPS);
+        if let Some(group) = group {
+            self.group_steps.entry(phase).or_insert([0.0; GROUPS])[group] += 1.0;
+        }
         for operator in &step.operators {
             let backend = operator.graph.and_then(|g| step.graphs.get(g as usize)).map(|g| g.backend);
             let totals = self.operators.entry((operator.kind, backend, phase)).or_default();
             totals.add(operator.work, operator.waiting, operator.end.saturating_sub(operator.start));
+            if let Some(group) = group {
+                let sums = self.grouped.entry((operator.kind, backend, phase));
+                sums.or_insert_with(|| Box::new([0.0; GROUPS]))[group] += operator.work as f64;
+            }
         }
     }
 
@@ -249,10 +285,12 @@ impl Statistics {
         let lane_time = time.saturating_mul(lanes);
         let outside_graphs =
             if self.saw_graphs { time.saturating_sub(step.in_graphs).saturating_mul(lanes) } else { 0 };
-        totals.steps += u64::from(phase != Phase::Outside);
-        totals.tokens = totals.tokens.saturating_add(step.tokens.unwrap_or(0));
-        totals.steps_with_tokens += u64::from(step.tokens.is_some());
-        totals.time = totals.time.saturating_add(time);
+        totals.whole_steps += u64::from(phase != Phase::Outside);
+        totals.whole_time = totals.whole_time.saturating_add(time);
+        for (record, count) in &step.records {
+            let sum = totals.records.entry(*record).or_default();
+            *sum = sum.saturating_add(*count);
+        }
         totals.lane_time = totals.lane_time.saturating_add(lane_time);
         totals.lanes = totals.lanes.max(lanes);
         totals.work = totals.work.saturating_add(work);
@@ -317,6 +355,23 @@ impl Statistics {
     /// Operators by kind, backend and phase.
     pub fn operators(&self) -> impl Iterator<Item = (KindId, Option<TextId>, Phase, &OperatorTotals)> {
         self.operators.iter().map(|((kind, backend, phase), totals)| (*kind, *backend, *phase, totals))
+    }
+
+    /// What the work of operators comes to over all of a phase's steps, lost ones left out; `None` where every step
+    /// was recorded whole.
+    pub fn estimated_work(&self, kinds: &[(KindId, Option<TextId>)], phase: Phase) -> Option<Estimate> {
+        let steps = self.group_steps.get(&phase)?;
+        let mut sums = [0.0; GROUPS];
+        for (kind, backend) in kinds {
+            let Some(grouped) = self.grouped.get(&(*kind, *backend, phase)) else { continue };
+            sums.iter_mut().zip(grouped.iter()).for_each(|(sum, work)| *sum += work);
+        }
+        Some(Estimate::of(&sums, steps, self.phases.get(&phase)?.steps))
+    }
+
+    /// Complete steps that were recorded so far.
+    pub fn recorded(&self, recorded: Recorded) -> u64 {
+        self.steps.iter().filter(|step| step.complete && step.recorded == recorded).count() as u64
     }
 
     /// Graphs by backend and phase.

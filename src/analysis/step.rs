@@ -2,6 +2,7 @@
 //! step is a few allocations whatever it holds.
 
 use super::catalogue::{KindId, ObjectId, TextId};
+use super::sampled::Recorded;
 use std::ops::Range;
 
 /// What a step was.
@@ -48,6 +49,12 @@ pub struct Step {
     pub tokens: Option<u64>,
     /// No record of its process was lost during it.
     pub complete: bool,
+    /// How much of it was recorded.
+    pub recorded: Recorded,
+    /// The window in which it, or the step before it, had its operators recorded; `None` where all have.
+    pub window: Option<u32>,
+    /// Its records of graphs, operators, regions and experts: how many, by record type.
+    pub records: Vec<(u16, u64)>,
     /// Its record, by [`super::Decoder::fields`]; empty for [`Phase::Outside`].
     pub record: Box<[u8]>,
     /// By start.

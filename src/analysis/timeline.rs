@@ -7,11 +7,12 @@ use super::assemble::Assembler;
 use super::catalogue::{Catalogue, ObjectKey};
 use super::fields::{Decoder, Header, ObjectAt};
 use super::rules::Rules;
+use super::sampled::{Recorded, Windows};
 use super::step::Step;
 use super::threads::{Off, Threads};
 use super::window::{Bucket, ClosedStep, Process, RawExperts, RawGraph, RawOff, RawOperator, RawRegion, StepThread};
 use crate::spec::Role;
-use crate::trace::{RecordKind, Schema, Site};
+use crate::trace::{Notice, RecordKind, Schema, Site};
 
 /// So many steps are held back, because they may turn out to be parts of an enclosing step.
 const RECENT_STEPS: usize = 16;
@@ -67,6 +68,7 @@ pub struct Timeline {
     processes: Vec<Process>,
     assembler: Assembler,
     findings: Findings,
+    windows: Windows,
     steps: u64,
     has_steps: bool,
     target_pid: u32,
@@ -84,6 +86,7 @@ impl Timeline {
             processes: Vec::new(),
             assembler: Assembler::default(),
             findings: Findings::default(),
+            windows: Windows::default(),
             steps: 0,
             has_steps: schema.records.iter().any(|r| r.role == Some(Role::Step)),
             target_pid,
@@ -93,6 +96,16 @@ impl Timeline {
     /// Makes sites known, before the records that name them.
     pub fn add_sites(&mut self, sites: &[Site]) {
         self.decoder.add_sites(sites);
+    }
+
+    /// Takes a notice, in its place among the records: it may say that operators are recorded from now on, or are not.
+    pub fn notice(&mut self, notice: &Notice) {
+        self.windows.notice(notice);
+    }
+
+    /// The windows in which operators were recorded.
+    pub fn windows(&self) -> &Windows {
+        &self.windows
     }
 
     /// Distinct operators so far.
@@ -369,7 +382,10 @@ impl Timeline {
         let mut at = 0;
         while at < self.processes[process].waiting.len() {
             let full = self.processes[process].waiting.len() > WAITING_STEPS;
-            let ready = all || !self.has_open_operator(process, &self.processes[process].waiting[at]);
+            let step = &self.processes[process].waiting[at];
+            // Of a step that is not whole, an operator's end may never come.
+            let is_whole = self.windows.of(step.header.start, step.header.end).0 == Recorded::Whole;
+            let ready = all || !is_whole || !self.has_open_operator(process, step);
             if !ready && !full {
                 at += 1;
                 continue;
@@ -394,7 +410,8 @@ impl Timeline {
     fn give(&mut self, process: usize, mut step: ClosedStep, visitor: &mut dyn Visitor) {
         self.assembler.rehome(&mut step, &mut self.processes[process], &self.threads, &mut self.findings);
         let context = (&self.decoder, &self.rules, &self.processes[process]);
-        let step = self.assembler.step(step, &mut self.threads, &mut self.catalogue, context);
+        let recorded = self.windows.of(step.header.start, step.header.end);
+        let step = self.assembler.step(step, recorded, &mut self.threads, &mut self.catalogue, context);
         self.findings.ambiguous += step.ambiguous;
         visitor.step(step, &self.catalogue, &self.decoder);
     }

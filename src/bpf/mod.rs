@@ -8,6 +8,7 @@ mod empty;
 pub mod features;
 mod identity;
 mod open_spans;
+mod run_statistics;
 mod session;
 mod variables;
 mod verifier;
@@ -16,6 +17,7 @@ pub use attacher::{FailedSite, FileSite};
 pub use compile::{Compiler, Translation};
 pub use empty::EmptyProbe;
 pub use features::{AttachMode, Features};
+pub use run_statistics::RunStatistics;
 pub use session::{LOSS_KINDS, Session, Setup};
 
 use crate::codegen::CSource;

@@ -19,6 +19,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
 
 /// Programs that every object has, attached by themselves.
 const TRACKERS: [&str; 3] = ["pf_thread_exit", "pf_fork", "pf_exec"];
@@ -234,10 +235,47 @@ impl<'a> Session<'a> {
         close(self.links.drain(..).map(|(_, link)| link).collect());
     }
 
+    /// Detaches these programs on a thread of its own: the kernel takes its time to make sure that none runs any more,
+    /// and the target may have to be answered.
+    pub fn detach_aside(&mut self, programs: &BTreeSet<usize>) -> JoinHandle<()> {
+        let wanted = |(program, _): &mut (Option<usize>, Link)| program.is_some_and(|p| programs.contains(&p));
+        let links = self.links.extract_if(.., wanted).map(|(_, link)| link).collect();
+        std::thread::spawn(move || close(links))
+    }
+
     /// Detaches these programs.
     pub fn detach_programs(&mut self, programs: &BTreeSet<usize>) {
         let replaced = |(program, _): &mut (Option<usize>, Link)| program.is_some_and(|p| programs.contains(&p));
         close(self.links.extract_if(.., replaced).map(|(_, link)| link).collect());
+    }
+
+    /// Has detail count that begins from `since` until `until`: ns, CLOCK_MONOTONIC. Programs of a session with the
+    /// constant `pf_detail_switches` record no other.
+    pub fn set_detail(&self, since: u64, until: u64) {
+        for (name, time) in [("pf_detail_since", since), ("pf_detail_until", until)] {
+            if let Some(variable) = self.variable(name) {
+                variable.store(time, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// Has no detail count that begins from `until` on.
+    pub fn end_detail(&self, until: u64) {
+        if let Some(variable) = self.variable("pf_detail_until") {
+            variable.store(until, Ordering::SeqCst);
+        }
+    }
+
+    /// Has graphs come and go with the detail.
+    pub fn switch_graphs(&self) {
+        if let Some(variable) = self.variable("pf_graphs_switch") {
+            variable.store(1, Ordering::SeqCst);
+        }
+    }
+
+    /// How this session attaches.
+    pub fn mode(&self) -> AttachMode {
+        self.setup.mode
     }
 
     /// Lets the programs record.
@@ -314,17 +352,32 @@ impl<'a> Session<'a> {
 
     /// How often the kernel skipped each program (index into the plan's) because one ran already on that cpu.
     pub fn recursions(&self) -> BTreeMap<usize, u64> {
-        let mut skipped = BTreeMap::new();
+        self.sums(|info| info.recursion_misses)
+    }
+
+    /// How often each program (index into the plan's) ran, and for how many ns; as long as somebody keeps
+    /// [`super::RunStatistics`].
+    pub fn runs(&self) -> BTreeMap<usize, (u64, u64)> {
+        let times = self.sums(|info| info.run_time_ns);
+        let of = |(program, hits)| (program, (hits, times.get(&program).copied().unwrap_or(0)));
+        self.sums(|info| info.run_cnt).into_iter().map(of).collect()
+    }
+
+    /// Sums something up over the loaded functions of each program.
+    fn sums(&self, of: fn(&sys::bpf_prog_info) -> u64) -> BTreeMap<usize, u64> {
+        let mut sums = BTreeMap::new();
         for generation in &self.generations {
             for program in &generation.programs {
                 let Some(planned) = self.setup.programs.get(*program) else { continue };
                 let names: Vec<String> = self.parts(planned).into_iter().map(|part| part.name).collect();
                 let loaded = generation.object.progs_mut();
                 let ours = loaded.filter(|loaded| names.iter().any(|name| loaded.name() == name.as_str()));
-                *skipped.entry(*program).or_default() += ours.map(|program| recursion_misses(&program)).sum::<u64>();
+                let entry: &mut u64 = sums.entry(*program).or_default();
+                *entry =
+                    ours.filter_map(|program| info(&program)).map(|info| of(&info)).fold(*entry, u64::saturating_add);
             }
         }
-        skipped
+        sums
     }
 }
 
@@ -351,12 +404,12 @@ fn mapped_value(map: &Map<'_>) -> Option<(*mut u64, usize)> {
     (!start.is_null()).then_some((start.cast(), usize::try_from(len).ok()?))
 }
 
-fn recursion_misses(program: &ProgramMut<'_>) -> u64 {
+fn info(program: &ProgramMut<'_>) -> Option<sys::bpf_prog_info> {
     let mut info = sys::bpf_prog_info::default();
     let mut len = u32::try_from(size_of::<sys::bpf_prog_info>()).unwrap_or(0);
     // SAFETY: `info` is a live, zeroed value of `len` bytes; the descriptor is the loaded program's.
     let result = unsafe { sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &raw mut info, &raw mut len) };
-    if result == 0 { info.recursion_misses } else { 0 }
+    (result == 0).then_some(info)
 }
 
 /// Closes links. Each waits until no processor is in its program any more, some 50 ms: better for all at once.

@@ -1,8 +1,10 @@
 //! `profinfer dump`: a trace as NDJSON, one record a line, in the order of the file.
 
 use super::{DONE, Outcome, terminal, trace_file};
+use crate::analysis::Windows;
 use crate::diag::{Code, Diagnostic, Diagnostics, did_you_mean};
-use crate::trace::{RecordKind, RecordView, Schema};
+use crate::spec::Role;
+use crate::trace::{Item, RecordKind, RecordView, Schema};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -29,13 +31,18 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut left = arguments.limit.unwrap_or(u64::MAX);
     let mut output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let mut written = Ok(());
-    reader.for_each_record(|record| {
-        if left > 0 && wanted.get(record.type_index()).copied().unwrap_or(false) {
-            left -= 1;
-            written = write_line(&mut output, &Line { record, start });
+    let mut windows = Windows::default();
+    while left > 0 && written.is_ok() {
+        match reader.next() {
+            Some(Item::Record(record)) if wanted.get(record.type_index()).copied().unwrap_or(false) => {
+                left -= 1;
+                written = write_line(&mut output, &Line { record, start, windows: &windows });
+            }
+            Some(Item::Notice(notice)) => windows.notice(notice),
+            Some(_) => {}
+            None => break,
         }
-        left > 0 && written.is_ok()
-    });
+    }
     match written.and_then(|()| output.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(DONE),
         Err(error) => {
@@ -74,6 +81,8 @@ struct Line<'a> {
     record: RecordView<'a>,
     /// When the recording started: ns, CLOCK_MONOTONIC.
     start: u64,
+    /// When operators were recorded, so far.
+    windows: &'a Windows,
 }
 
 impl Serialize for Line<'_> {
@@ -91,6 +100,10 @@ impl Serialize for Line<'_> {
         map.serialize_entry("kind", &kind.kind)?;
         if let Some(role) = kind.role {
             map.serialize_entry("role", &role)?;
+        }
+        if kind.role == Some(Role::Step) && self.windows.count() > 0 {
+            let (recorded, _) = self.windows.of(header.start, header.start.saturating_add(header.duration));
+            map.serialize_entry("recorded", recorded.as_str())?;
         }
         map.serialize_entry("tid", &header.tid)?;
         map.serialize_entry("cpu", &header.cpu)?;

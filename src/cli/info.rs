@@ -2,7 +2,7 @@
 
 use super::{DONE, Outcome, terminal, trace_file};
 use crate::diag::{Code, Diagnostic};
-use crate::trace::{FieldType, Loss, Meta, ModuleInfo, RecordType, Site};
+use crate::trace::{Detail, DetailReason, DetailState, FieldType, Loss, Meta, ModuleInfo, RecordType, Site};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use std::io::{self, ErrorKind, Write};
@@ -144,6 +144,9 @@ fn summary(meta: &Meta, counts: &[Count]) -> String {
     ] {
         add_row(&mut table, vec![name.into(), value]);
     }
+    if let Some(price) = price(meta) {
+        add_row(&mut table, vec!["Cost".into(), price]);
+    }
     format!("{}\n", table.trim_fmt())
 }
 
@@ -231,12 +234,30 @@ fn losses(meta: &Meta) -> Option<Table> {
 
 fn notices(meta: &Meta) -> Option<Table> {
     let mut table = table(&["after", "notice"]);
-    for notice in &meta.notices {
+    // Operators that come and go do so thousands of times; `--json` has all of them.
+    for notice in meta.notices.iter().filter(|notice| notice.detail.is_none_or(is_told)) {
         let after = seconds(notice.time.saturating_sub(meta.origin.monotonic_ns));
         add_row(&mut table, vec![after, notice.text.clone()]);
     }
     right(&mut table, &[0]);
     some(table)
+}
+
+fn is_told(detail: Detail) -> bool {
+    detail.reason == DetailReason::Rate && matches!(detail.state, DetailState::On | DetailState::Off)
+}
+
+/// The price, and what was recorded for it.
+fn price(meta: &Meta) -> Option<String> {
+    let price = meta.end.as_ref()?.price.as_ref()?;
+    let added = price.base_ns.saturating_add(price.detail_ns);
+    let bare = price.step_ns.saturating_sub(added);
+    let spent =
+        (bare > 0).then(|| format!("{:.2} % of the steps' time, as reckoned", added as f64 * 100.0 / bare as f64))?;
+    let budget = price.budget.map_or_else(String::new, |budget| format!("; the budget was {} %", budget * 100.0));
+    let windows = meta.notices.iter().filter_map(|notice| notice.detail).filter(|d| d.state == DetailState::On).count();
+    let windows = if windows > 0 { format!("; operators recorded in {windows} stretches") } else { String::new() };
+    Some(format!("{spent}{budget}{windows}"))
 }
 
 fn table(header: &[&str]) -> Table {

@@ -4,7 +4,7 @@ use super::probeset::{ProbesetArguments, read_bounded};
 use super::{DONE, INCOMPLETE, Outcome, terminal};
 use crate::bpf::AttachMode;
 use crate::diag::{Code, Diagnostic, Diagnostics};
-use crate::record::{self, Ending, Live, Options, Subject, Summary};
+use crate::record::{self, Ending, Live, Options, Subject, Summary, Terms};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -35,6 +35,13 @@ pub(crate) struct Arguments {
     /// Record the target's child processes too
     #[arg(long)]
     follow_forks: bool,
+    /// Slow the target down by no more than this part of its own time: operators are recorded in some steps only, chosen
+    /// at random
+    #[arg(long, value_name = "PERCENT", value_parser = budget)]
+    budget: Option<f64>,
+    /// Do not record operators while there are fewer steps a second than this
+    #[arg(long, value_name = "STEPS", value_parser = rate)]
+    min_rate: Option<f64>,
     /// Room for records that are not written yet: 512K, 16M, 1G
     #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = bytes)]
     ring_size: u32,
@@ -101,6 +108,7 @@ fn options(arguments: &Arguments, name: &str) -> Result<Options, Diagnostics> {
             AttachName::Multi => AttachMode::Multi,
             AttachName::Single => AttachMode::Single,
         }),
+        terms: Terms { budget: arguments.budget, min_rate: arguments.min_rate },
         ring_bytes: arguments.ring_size,
         debug_folders: arguments.probeset.debug_folders(),
         lock: arguments.probeset.lock()?,
@@ -127,6 +135,8 @@ fn described(arguments: &Arguments) -> Vec<String> {
         _ => format!("--steps {first}..{last}"),
     }));
     said.extend(arguments.duration.map(|duration| format!("--duration {}ms", duration.as_millis())));
+    said.extend(arguments.budget.map(|budget| format!("--budget {}%", (budget * 1e8).round() / 1e6)));
+    said.extend(arguments.min_rate.map(|rate| format!("--min-rate {rate}")));
     if arguments.follow_forks {
         said.push("--follow-forks".to_owned());
     }
@@ -165,6 +175,21 @@ fn duration(text: &str) -> Result<Duration, String> {
     let number: f64 = number.parse().map_err(|_| format!("`{text}` is no time, such as 10s"))?;
     let duration = Duration::try_from_secs_f64(number * seconds).map_err(|_| "it is too long".to_owned())?;
     if duration.is_zero() { Err("it must be more than nothing".into()) } else { Ok(duration) }
+}
+
+/// `1%`, `0.5%`: the part of the whole.
+fn budget(text: &str) -> Result<f64, String> {
+    let Some(number) = text.trim().strip_suffix('%') else {
+        return Err(format!("`{text}` is no part of the target's time, such as 1%"));
+    };
+    let percent: f64 = number.trim().parse().map_err(|_| format!("`{number}` is no number"))?;
+    if (0.01..=100.0).contains(&percent) { Ok(percent / 100.0) } else { Err("it must be from 0.01% to 100%".into()) }
+}
+
+/// Steps a second.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.trim().parse().map_err(|_| format!("`{text}` is no number"))?;
+    if (0.001..=1e6).contains(&rate) { Ok(rate) } else { Err("it must be from 0.001 to 1000000 steps a second".into()) }
 }
 
 /// `512K`, `16M`, `1G`; a bare number is bytes.
@@ -301,6 +326,17 @@ mod tests {
         assert_eq!((bytes("512K"), bytes("16MiB"), bytes("1g")), (Ok(512 << 10), Ok(16 << 20), Ok(1 << 30)));
         for wrong in ["", "16", "2G", "99999999999999999999", "16X"] {
             assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn prices_have_bounds() {
+        assert_eq!((budget("1%"), budget("0.5 %"), rate("5"), rate("0.5")), (Ok(0.01), Ok(0.005), Ok(5.0), Ok(0.5)));
+        for wrong in ["1", "0%", "-1%", "nan%", "101%", "%", ""] {
+            assert!(budget(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["0", "-5", "inf", "NaN", "fast", ""] {
+            assert!(rate(wrong).is_err(), "{wrong}");
         }
     }
 

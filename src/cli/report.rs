@@ -49,6 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         match item {
             Item::Record(record) => timeline.record(record.bytes(), &mut visitors),
             Item::Sites { sites, .. } => timeline.add_sites(sites),
+            Item::Notice(notice) => timeline.notice(notice),
             _ => {}
         }
     }

@@ -7,6 +7,7 @@ const BEFORE_RECORDS: &[(&str, &str)] = &[
     ("bpf.h", include_str!("../../bpf-runtime/bpf.h")),
     ("registers.h", include_str!("../../bpf-runtime/registers.h")),
     ("record.h", include_str!("../../bpf-runtime/record.h")),
+    ("detail.h", include_str!("../../bpf-runtime/detail.h")),
 ];
 const AFTER_RECORDS: &[(&str, &str)] = &[
     ("thread.h", include_str!("../../bpf-runtime/thread.h")),

@@ -11,6 +11,7 @@ mod programs;
 mod record_layout;
 mod relocate;
 mod site;
+mod tier;
 
 pub use lock::{lock, place_with, survey_with};
 pub use model::*;
@@ -18,3 +19,4 @@ pub use place::{place, survey};
 pub use programs::{plan, relocations_of};
 pub use record_layout::WAITING;
 pub use site::{CostTable, Kind as InstructionKind};
+pub use tier::Tier;

@@ -3,7 +3,8 @@
 use crate::diag::{Code, Diagnostic};
 use crate::spec::Role;
 use crate::trace::{
-    BUILTIN, FieldType, HEADER_SIZE, Loss, LossKind, ModuleInfo, Notice, Origin, PushError, Schema, Site, TraceWriter,
+    BUILTIN, FieldType, HEADER_SIZE, Loss, LossKind, ModuleInfo, Notice, Origin, PushError, RecordHeader, Schema, Site,
+    TraceWriter,
 };
 use libbpf_rs::{MapHandle, RingBufferBuilder};
 use std::fs::File;
@@ -62,6 +63,54 @@ pub(super) struct Counts {
     pub(super) tokens: AtomicU64,
     /// Records that were not what the schema says; a fault of profinfer.
     pub(super) malformed: AtomicU64,
+    /// Steps that ended; those within others are parts of them.
+    pub(super) steps_apart: AtomicU64,
+    /// Their time, ns; what several took at once counts once.
+    pub(super) step_ns: AtomicU64,
+    /// Where the last of them began and ended, ns.
+    last_step: (AtomicU64, AtomicU64),
+    /// Records by type.
+    types: Vec<AtomicU64>,
+    /// Operators' records by lane.
+    lanes: Vec<AtomicU64>,
+}
+
+/// Lanes beyond are counted with others.
+const LANES: usize = 64;
+
+impl Counts {
+    /// None yet, of so many types of records.
+    fn of_types(types: usize) -> Self {
+        let zeros = |n: usize| (0..n).map(|_| AtomicU64::new(0)).collect();
+        Self { types: zeros(types), lanes: zeros(LANES), ..Self::default() }
+    }
+
+    /// Records of a type.
+    pub(super) fn of_type(&self, record: usize) -> u64 {
+        self.types.get(record).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// The part of operators' records that the busiest lane has; 1 where there is but one, or no telling.
+    pub(super) fn busiest_lane(&self) -> f64 {
+        let counts: Vec<u64> = self.lanes.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        let (all, most) = (counts.iter().sum::<u64>(), counts.iter().max().copied().unwrap_or(0));
+        if all == 0 { 1.0 } else { most as f64 / all as f64 }
+    }
+
+    /// A step ended. Those within it have been counted, and their time.
+    fn step_ended(&self, start: u64, end: u64) {
+        let (last_start, last_end) = (&self.last_step.0, &self.last_step.1);
+        let until = last_end.load(Ordering::Relaxed);
+        let is_around = start <= last_start.load(Ordering::Relaxed) && until <= end && until > 0;
+        if !is_around {
+            self.steps_apart.fetch_add(1, Ordering::Relaxed);
+        }
+        if end > until {
+            self.step_ns.fetch_add(end - start.max(until), Ordering::Relaxed);
+            last_start.store(start, Ordering::Relaxed);
+            last_end.store(end, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Where a step's record has its number of tokens.
@@ -84,6 +133,7 @@ struct Prospect {
     /// Records that came before, each after its length.
     early: Vec<u8>,
     sites: (Vec<ModuleInfo>, Vec<Site>),
+    notices: Vec<Notice>,
 }
 
 /// What the trace file is written through, by the consuming thread and the recorder.
@@ -106,11 +156,14 @@ impl Sink {
 
     fn begin(&mut self) -> io::Result<()> {
         let Some(prospect) = self.prospect.take() else { return Ok(()) };
-        let Prospect { file, origin, schema, early, sites } = *prospect;
+        let Prospect { file, origin, schema, early, sites, notices } = *prospect;
         file.set_len(0)?;
         let mut writer = TraceWriter::new(file, &origin, &schema)?;
         if !sites.1.is_empty() {
             writer.add_sites(&sites.0, &sites.1)?;
+        }
+        for notice in &notices {
+            writer.notice(notice)?;
         }
         let mut rest = early.as_slice();
         while let Some((length, after)) = rest.split_first_chunk() {
@@ -160,14 +213,18 @@ impl Consumer {
     /// Starts reading a ring into a trace.
     pub(super) fn start(ring: MapHandle, file: File, origin: Origin, schema: &Schema) -> Result<Self, Diagnostic> {
         let (early, sites) = (Vec::new(), (Vec::new(), Vec::new()));
-        let prospect = Some(Box::new(Prospect { file, origin, schema: schema.clone(), early, sites }));
+        let schema_so_far = schema.clone();
+        let prospect = Prospect { file, origin, schema: schema_so_far, early, sites, notices: Vec::new() };
+        let prospect = Some(Box::new(prospect));
         let sink = Arc::new(Mutex::new(Sink { prospect, writer: None, error: None }));
-        let (counts, stop) = (Arc::new(Counts::default()), Arc::new(AtomicBool::new(false)));
+        let counts = Counts::of_types(schema.records.len());
+        let (counts, stop) = (Arc::new(counts), Arc::new(AtomicBool::new(false)));
         let (send, controls) = channel();
         let mut intake = Intake {
             sink: Arc::clone(&sink),
             counts: Arc::clone(&counts),
             steps: step_records(schema),
+            lanes: lane_fields(schema),
             controls: send,
         };
         let mut builder = RingBufferBuilder::new();
@@ -231,10 +288,23 @@ impl Consumer {
 
     /// Writes a sentence into the trace, once it is begun.
     pub(super) fn notice(&self, text: impl Into<String>) {
-        let notice = Notice { time: super::clock::monotonic_ns(), text: text.into() };
+        let notice = Notice { time: super::clock::monotonic_ns(), text: text.into(), ..Notice::default() };
         let mut sink = self.sink();
         if sink.prospect.is_none() {
             sink.attempt(|writer| writer.notice(&notice));
+        }
+    }
+
+    /// Writes a notice that is made, and what it tells done, while no record is taken: every record that the trace has
+    /// before it was sent before it was so.
+    pub(super) fn notice_of(&self, make: impl FnOnce() -> Notice) {
+        let mut sink = self.sink();
+        let notice = make();
+        match &mut sink.prospect {
+            Some(prospect) => prospect.notices.push(notice),
+            None => {
+                sink.attempt(|writer| writer.notice(&notice));
+            }
         }
     }
 
@@ -296,6 +366,8 @@ struct Intake {
     counts: Arc<Counts>,
     /// By type of record: whether it is a step's, and where its tokens are.
     steps: Vec<Option<Option<Tokens>>>,
+    /// By type of record: where an operator's lane is.
+    lanes: Vec<Option<Tokens>>,
     controls: Sender<Control>,
 }
 
@@ -340,8 +412,18 @@ impl Intake {
 
     fn count(&self, number: u16, record: &[u8]) {
         self.counts.events.fetch_add(1, Ordering::Relaxed);
+        if let Some(count) = self.counts.types.get(usize::from(number)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        let lane = self.lanes.get(usize::from(number)).copied().flatten().and_then(|lane| lane.read(record));
+        if let Some(count) = lane.and_then(|lane| self.counts.lanes.get(usize::try_from(lane).ok()? % LANES)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
         let Some(Some(tokens)) = self.steps.get(usize::from(number)) else { return };
         self.counts.steps.fetch_add(1, Ordering::Relaxed);
+        if let Some(header) = RecordHeader::read(record) {
+            self.counts.step_ended(header.start, header.start.saturating_add(header.duration));
+        }
         let tokens = tokens.and_then(|tokens| tokens.read(record));
         self.counts.tokens.fetch_add(tokens.unwrap_or(0), Ordering::Relaxed);
     }
@@ -358,15 +440,25 @@ impl Tokens {
     }
 }
 
-fn step_records(schema: &Schema) -> Vec<Option<Option<Tokens>>> {
-    let tokens = |record: &crate::trace::RecordType| {
-        let field = record.fields.iter().find(|field| field.name == "tokens")?;
-        let size = match field.ty {
-            FieldType::Int(size) | FieldType::Uint(size) if size <= 8 => size as usize,
-            _ => return None,
-        };
-        Some(Tokens { offset: field.offset as usize, size })
+/// Where a field is that is a number.
+fn number_field(record: &crate::trace::RecordType, name: &str) -> Option<Tokens> {
+    let field = record.fields.iter().find(|field| field.name == name)?;
+    let size = match field.ty {
+        FieldType::Int(size) | FieldType::Uint(size) if size <= 8 => size as usize,
+        _ => return None,
     };
+    Some(Tokens { offset: field.offset as usize, size })
+}
+
+fn lane_fields(schema: &Schema) -> Vec<Option<Tokens>> {
+    let lane = |record: &crate::trace::RecordType| {
+        if record.role == Some(Role::Operator) { number_field(record, "lane") } else { None }
+    };
+    schema.records.iter().map(lane).collect()
+}
+
+fn step_records(schema: &Schema) -> Vec<Option<Option<Tokens>>> {
+    let tokens = |record: &crate::trace::RecordType| number_field(record, "tokens");
     schema.records.iter().map(|record| (record.role == Some(Role::Step)).then(|| tokens(record))).collect()
 }
 

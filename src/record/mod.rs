@@ -5,17 +5,21 @@ mod attach;
 pub mod calibrate;
 mod clock;
 mod consumer;
+mod detail;
 mod guardian;
 pub mod host;
 mod launch;
 pub mod machine;
+mod meter;
 mod modules;
 mod output;
+mod price;
 mod process;
 mod recording;
 mod signals;
 
 pub use output::{cannot_write, default_path};
+pub use price::Terms;
 pub use process::{Ending, TargetProcess};
 
 use crate::bpf::{self, AttachMode, Features, Session, Setup, Translation};
@@ -26,8 +30,10 @@ use crate::spec::Probeset;
 use crate::target::{Arch, DebugFolders, Lock, PidNamespace};
 use crate::trace::{Loss, Origin};
 use consumer::Consumer;
+use detail::DetailSwitch;
 use guardian::Guardian;
 use launch::{Caller, Held};
+use meter::Meter;
 use modules::Modules;
 use output::Output;
 use recording::Recording;
@@ -63,6 +69,8 @@ pub struct Options {
     pub follow_forks: bool,
     /// How probes are attached; the best way that the kernel has, where left out.
     pub attach: Option<AttachMode>,
+    /// What it may cost.
+    pub terms: Terms,
     /// Bytes of the ring buffer.
     pub ring_bytes: u32,
     /// Where debug files are looked for before the system's places.
@@ -190,13 +198,28 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
     let unstoppable = (!found.may_signal()).then(libraries_missed);
     let session = Session::open(setup)?;
     let consumer = Consumer::start(session.ring()?, file, origin(options, probeset, &found), &plan.schema)?;
-    let modules = Modules::new(&plan, &place, (!options.follow_forks).then_some(pid), &options.debug_folders);
+    let process = (!options.follow_forks).then_some(pid);
+    let modules =
+        Modules::new(&plan, &place, process, &options.debug_folders).switching(options.terms.any());
+    let (meter, detail) = (Meter::new(&plan, options.terms), DetailSwitch::new(&plan, options.terms));
     let started = Instant::now();
     let process = found.start()?;
     let guardian = Guardian::of(&process);
     let plan = &plan;
-    let recording =
-        Recording { options, plan, output, signals, process, guardian, modules, consumer, session, started };
+    let recording = Recording {
+        options,
+        plan,
+        output,
+        signals,
+        process,
+        guardian,
+        modules,
+        consumer,
+        session,
+        meter,
+        detail,
+        started,
+    };
     let mut summary = recording.run(observe)?;
     summary.problems.0.splice(..0, warnings.0.into_iter().chain(unstoppable));
     Ok(summary)
@@ -268,6 +291,7 @@ fn constants(found: &Found, options: &Options) -> Result<BTreeMap<String, u64>, 
         ("pf_follow_forks", u64::from(options.follow_forks)),
         ("pf_first_step", first),
         ("pf_last_step", last),
+        ("pf_detail_switches", u64::from(options.terms.any())),
     ];
     Ok(constants.map(|(name, value)| (name.to_owned(), value)).into())
 }

@@ -2,18 +2,21 @@
 //! mapped a library or runs another program.
 
 use super::consumer::Consumer;
-use crate::bpf::{FailedSite, FileSite, Session};
+use crate::bpf::{AttachMode, FailedSite, FileSite, Session};
 use crate::diag::{Code, Diagnostic, Diagnostics, Severity};
 use crate::path::{NamePattern, Place};
-use crate::plan::{PlacedSite, Placement, ProbePlan, Unplaced};
+use crate::plan::{PlacedSite, Placement, ProbePlan, Tier, Unplaced};
 use crate::target::{DebugFolders, Files, ProcessTarget, Target};
 use crate::trace::{Loss, LossKind, ModuleInfo, NO_SITE, Schema, Site};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The dynamic linker's function that is there for debuggers to stop in.
 const LINKER_NOTICE: &str = "_dl_debug_state";
+/// Sites that come and go are attached in groups of at most so many: one at a time takes the kernel milliseconds each.
+const GROUP: usize = 256;
+const SINGLE_GROUP: usize = 4;
 /// Places that failed are named one by one up to this many.
 const FAILURES_SHOWN: usize = 5;
 
@@ -22,6 +25,15 @@ pub(super) type Placer<'a> = dyn Fn(&dyn Target) -> Result<(Placement, Diagnosti
 
 /// Device and inode: what the kernel attaches to.
 type FileId = (u64, u64);
+
+/// Sites of one program that come and go, attached at once.
+#[derive(Debug)]
+struct Group {
+    program: usize,
+    values: BTreeMap<String, u64>,
+    path: PathBuf,
+    sites: Vec<(Site, FileSite)>,
+}
 
 /// The probes of a recording on its target.
 pub(super) struct Modules<'a> {
@@ -41,6 +53,12 @@ pub(super) struct Modules<'a> {
     /// What placing said of each process the last time.
     said: HashMap<i32, Diagnostics>,
     problems: Diagnostics,
+    /// Sites whose programs may come and go; none where they may not.
+    groups: Option<Vec<Group>>,
+    detail_attached: bool,
+    graphs_stay: bool,
+    /// Each site's program, and the cost of its trap.
+    traps: Vec<(usize, Option<u32>)>,
 }
 
 impl<'a> Modules<'a> {
@@ -65,7 +83,78 @@ impl<'a> Modules<'a> {
             unplaced: Vec::new(),
             said: HashMap::new(),
             problems: Diagnostics::new(),
+            groups: None,
+            detail_attached: true,
+            graphs_stay: true,
+            traps: Vec::new(),
         }
+    }
+
+    /// Has the probes of operators come and go, if they are to.
+    pub(super) fn switching(self, switching: bool) -> Self {
+        Self { groups: switching.then(Vec::new), ..self }
+    }
+
+    /// Whether something is attached that comes and goes.
+    pub(super) fn any_detail(&self) -> bool {
+        self.groups.as_ref().is_some_and(|groups| groups.iter().any(|group| self.tier(group.program) == Tier::Detail))
+    }
+
+    /// Whether what is mapped from now on gets its probes of operators at once.
+    pub(super) fn set_detail_attached(&mut self, attached: bool) {
+        self.detail_attached = attached;
+    }
+
+    /// Whether graphs are recorded in all steps.
+    pub(super) fn graphs_stay(&self) -> bool {
+        self.graphs_stay
+    }
+
+    /// Has graphs come and go with operators, of which none are attached now.
+    pub(super) fn switch_graphs(&mut self, session: &mut Session<'_>) {
+        self.graphs_stay = false;
+        let (programs, _) = self.detail_programs();
+        let _ = session.detach_aside(&programs);
+    }
+
+    fn tier(&self, program: usize) -> Tier {
+        self.plan.programs.get(program).map_or(Tier::Step, |program| self.plan.tier(program))
+    }
+
+    /// Whether a program comes and goes.
+    fn switches(&self, program: usize) -> bool {
+        match self.tier(program) {
+            Tier::Step => false,
+            Tier::Graph => !self.graphs_stay,
+            Tier::Detail => true,
+        }
+    }
+
+    /// The programs that come and go, and how many sites they have.
+    pub(super) fn detail_programs(&self) -> (BTreeSet<usize>, usize) {
+        let groups = || self.groups.iter().flatten().filter(|group| self.switches(group.program));
+        (groups().map(|group| group.program).collect(), groups().map(|group| group.sites.len()).sum())
+    }
+
+    /// Attaches the sites of a group that comes and goes, if it does; gives how many. `None`: there are no more groups.
+    pub(super) fn attach_group(&mut self, number: usize, session: &mut Session<'_>) -> Option<usize> {
+        let group = self.groups.as_ref()?.get(number)?;
+        if !self.switches(group.program) {
+            return Some(0);
+        }
+        let places: Vec<FileSite> = group.sites.iter().map(|(_, place)| *place).collect();
+        let failed = session.attach(group.program, &group.values, &group.path, self.process, &places);
+        if !failed.is_empty() {
+            let (path, sites) = (group.path.clone(), group.sites.clone());
+            let sites: Vec<(&Site, FileSite)> = sites.iter().map(|(site, place)| (site, *place)).collect();
+            self.account_failures(&path, &sites, &failed);
+        }
+        Some(places.len())
+    }
+
+    /// The program of each site, and what its trap costs by the table.
+    pub(super) fn trap_costs(&self) -> &[(usize, Option<u32>)] {
+        &self.traps
     }
 
     /// Looks at what a process has mapped, and attaches what is not attached yet. `anew`: it runs another program.
@@ -149,6 +238,7 @@ impl<'a> Modules<'a> {
         consumer.add_sites(self.files.get(known..).unwrap_or_default(), &sites);
         let mut by_values: BTreeMap<&BTreeMap<String, u64>, Vec<(&Site, &NewSite<'_>)>> = BTreeMap::new();
         for (site, new) in sites.iter().zip(&new) {
+            self.traps.push((new.placed.program, new.placed.cost_ns));
             by_values.entry(&new.placed.values).or_default().push((site, new));
             self.attached.insert((new.placed.program, new.file, site.file_offset));
         }
@@ -177,10 +267,36 @@ impl<'a> Modules<'a> {
             groups.entry((new.placed.program, &new.placed.path)).or_default().push((site, place));
         }
         for ((program, path), sites) in groups {
+            self.keep_groups(program, values, path, &sites, session.mode());
+            if self.groups.is_some() && self.switches(program) && !self.detail_attached {
+                continue;
+            }
             let places: Vec<FileSite> = sites.iter().map(|(_, place)| *place).collect();
             let failed = session.attach(program, values, path, self.process, &places);
             self.account_failures(path, &sites, &failed);
         }
+    }
+
+    /// Keeps what may have to be attached again.
+    fn keep_groups(
+        &mut self,
+        program: usize,
+        values: &BTreeMap<String, u64>,
+        path: &Path,
+        sites: &[(&Site, FileSite)],
+        mode: AttachMode,
+    ) {
+        if self.tier(program) == Tier::Step {
+            return;
+        }
+        let Some(groups) = &mut self.groups else { return };
+        let most = if mode == AttachMode::Single { SINGLE_GROUP } else { GROUP };
+        groups.extend(sites.chunks(most).map(|sites| Group {
+            program,
+            values: values.clone(),
+            path: path.to_owned(),
+            sites: sites.iter().map(|(site, place)| ((*site).clone(), *place)).collect(),
+        }));
     }
 
     /// A probe is at one of its alternatives: one that was attached for want of a better goes when that is mapped.
@@ -193,6 +309,7 @@ impl<'a> Modules<'a> {
             self.attached.iter().map(|(program, ..)| *program).filter(|program| is_replaced(*program)).collect();
         if !replaced.is_empty() {
             session.detach_programs(&replaced);
+            self.groups.iter_mut().for_each(|groups| groups.retain(|group| !replaced.contains(&group.program)));
             self.attached.retain(|(program, ..)| !replaced.contains(program));
         }
     }

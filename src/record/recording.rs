@@ -2,7 +2,9 @@
 //! other, until one of them ends it. Whatever happens, the target runs on and the trace is closed.
 
 use super::consumer::{Consumer, Control, name_losses};
+use super::detail::{DetailSwitch, Hands, SOON};
 use super::guardian::Guardian;
+use super::meter::Meter;
 use super::modules::Modules;
 use super::output::{Output, cannot_write};
 use super::process::{Ending, Stopped, TargetProcess, family, state, threads};
@@ -48,10 +50,12 @@ pub(super) struct Recording<'a> {
     pub(super) modules: Modules<'a>,
     pub(super) consumer: Consumer,
     pub(super) session: Session<'a>,
+    pub(super) meter: Meter<'a>,
+    pub(super) detail: Option<DetailSwitch>,
     pub(super) started: Instant,
 }
 
-impl Recording<'_> {
+impl<'a> Recording<'a> {
     /// Runs until something ends it, then closes the trace.
     ///
     /// # Errors
@@ -78,7 +82,9 @@ impl Recording<'_> {
         }
         let (mut flushed, mut shown) = (Instant::now(), Instant::now());
         loop {
-            let mut said = self.consumer.control(TICK);
+            self.keep_to_the_price(DetailSwitch::look);
+            let soon = self.detail.as_ref().is_some_and(DetailSwitch::is_restless);
+            let mut said = self.consumer.control(if soon { SOON } else { TICK });
             while let Some(control) = said {
                 if let Some(reason) = self.answer(control)? {
                     return Ok((reason, None));
@@ -105,6 +111,16 @@ impl Recording<'_> {
                 observe(&self.live());
             }
         }
+    }
+
+    /// Has the probes of operators come or go, where they may.
+    fn keep_to_the_price(&mut self, act: fn(&mut DetailSwitch, &mut Hands<'_, 'a>)) {
+        let Some(switch) = &mut self.detail else { return };
+        let (pid, forks) = (self.process.pid(), self.options.follow_forks);
+        let processes = || if forks { family(pid) } else { vec![pid] };
+        let (session, modules) = (&mut self.session, &mut self.modules);
+        let (consumer, meter) = (&self.consumer, &mut self.meter);
+        act(switch, &mut Hands { session, modules, consumer, meter, processes: &processes });
     }
 
     /// Answers what the programs say; gives a reason to end.
@@ -182,12 +198,14 @@ impl Recording<'_> {
     /// Detaches, lets the target run, and closes the trace.
     fn close(mut self, reason: Reason, ending: Option<Ending>) -> Result<Summary, Diagnostics> {
         self.session.disable();
+        self.keep_to_the_price(DetailSwitch::finish);
         self.session.end_spans();
         let (time, elapsed) = (clock::monotonic_ns(), self.started.elapsed());
         let mut losses = self.still_open();
         self.session.detach();
         losses.extend(self.losses());
         let finished = self.consumer.stop();
+        let price = Some(self.meter.price(&self.session, &self.modules, &finished.counts));
         release_all(finished.unanswered());
         drop(self.guardian);
         let mut problems = self.modules.take_problems();
@@ -198,7 +216,7 @@ impl Recording<'_> {
         }
         self.output.keep();
         let ending = ending.or_else(|| self.process.ending(Duration::ZERO));
-        let end = End { time, reason: said(reason, ending), records: 0, ..coded(ending) };
+        let end = End { time, reason: said(reason, ending), records: 0, price, ..coded(ending) };
         if let Err(error) = finished.finish(&losses, &end) {
             problems
                 .push(cannot_write(self.output.path(), &error).with_note("what was written until then can be read"));

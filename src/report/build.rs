@@ -1,9 +1,10 @@
 //! From statistics to tables: what is grouped, sorted and divided by what.
 
 use super::model::{
-    BackendRow, By, ExpertLayerRow, ExpertRow, LaneRow, OffCpuReport, OperatorRow, PhaseReport, RegionRow, Report,
-    TraceFacts,
+    BackendRow, By, EstimateRow, ExpertLayerRow, ExpertRow, LaneRow, OffCpuReport, OperatorRow, PhaseReport, RegionRow,
+    Report, TraceFacts,
 };
+use super::sampling::SamplingReport;
 use crate::analysis::{
     Catalogue, Completeness, Decoder, Generations, Kind, KindId, OperatorTotals, Phase, PhaseTotals, SpanTotals,
     Statistics, TextId, generations,
@@ -35,7 +36,7 @@ pub fn build(
     let totals = || phases.iter().filter_map(|p| statistics.phase(*p));
     let sum = |of: fn(&PhaseTotals) -> u64| totals().map(of).fold(0, u64::saturating_add);
     let scope =
-        Scope { statistics, catalogue, phases: &phases, lane_time: sum(|p| p.lane_time), time: sum(|p| p.time) };
+        Scope { statistics, catalogue, phases: &phases, lane_time: sum(|p| p.lane_time), time: sum(|p| p.whole_time) };
     let generations = generations(&statistics.steps());
     let table = if matches!(options.by, By::Lane | By::Expert) { By::Name } else { options.by };
     let mut operators = scope.operators(table);
@@ -50,6 +51,7 @@ pub fn build(
         version: 1,
         completeness,
         trace: TraceFacts::new(meta),
+        sampling: SamplingReport::new(meta, statistics),
         phases: Phase::ALL.iter().filter_map(|p| phase_report(*p, statistics, &generations)).collect(),
         ttft: generations.ttft,
         tpot: generations.tpot,
@@ -80,7 +82,9 @@ fn table_phases(statistics: &Statistics, wanted: Option<Phase>) -> Vec<Phase> {
 
 fn phase_report(phase: Phase, statistics: &Statistics, generations: &Generations) -> Option<PhaseReport> {
     let totals = statistics.phase(phase)?;
-    let tokens = (totals.steps_with_tokens > 0).then_some(totals.tokens);
+    // Where only steps that were recorded whole say their tokens, their sum says nothing of the phase.
+    let few_say = totals.steps_with_tokens < totals.steps && totals.whole_steps < totals.steps;
+    let tokens = (totals.steps_with_tokens > 0 && !few_say).then_some(totals.tokens);
     let rate = |tokens: u64, time: u64| (time > 0 && tokens > 0).then(|| tokens as f64 * 1e9 / time as f64);
     let tokens_per_s = match phase {
         Phase::Prefill => tokens.and_then(|tokens| rate(tokens, totals.time)),
@@ -90,6 +94,7 @@ fn phase_report(phase: Phase, statistics: &Statistics, generations: &Generations
     Some(PhaseReport {
         phase: phase.as_str(),
         steps: totals.steps,
+        whole_steps: totals.whole_steps,
         tokens,
         tokens_per_s,
         step: statistics.step_times(phase),
@@ -154,6 +159,7 @@ struct Group<'a> {
     totals: OperatorTotals,
     layers: BTreeSet<&'a str>,
     dtypes: BTreeSet<&'a str>,
+    kinds: BTreeSet<(KindId, Option<TextId>)>,
 }
 
 impl<'a> Scope<'a> {
@@ -173,6 +179,7 @@ impl<'a> Scope<'a> {
             group.totals.merge(totals);
             group.layers.extend(kind.layer.as_deref());
             group.dtypes.extend(kind.dtype.as_deref());
+            group.kinds.insert((id, backend));
         }
         let mut sorted: Vec<(RowKey, Group<'a>)> = groups.into_iter().collect();
         sorted.sort_by(|(a, ga), (b, gb)| gb.totals.work.cmp(&ga.totals.work).then_with(|| a.cmp(b)));
@@ -194,11 +201,30 @@ impl<'a> Scope<'a> {
             count: totals.count,
             total_ns: totals.work,
             waiting_ns: totals.waiting,
+            estimate: self.estimate(group),
             share: ratio(totals.work, self.lane_time),
             mean_ns: mean(totals.elapsed, totals.count),
             min_ns: totals.min,
             max_ns: totals.max,
         }
+    }
+
+    /// What a row's work comes to over all steps of the phases.
+    fn estimate(&self, group: &Group<'_>) -> Option<EstimateRow> {
+        let kinds: Vec<(KindId, Option<TextId>)> = group.kinds.iter().copied().collect();
+        let of_phases = self.phases.iter().filter_map(|phase| {
+            let steps = self.statistics.phase(*phase)?.steps;
+            Some((self.statistics.estimated_work(&kinds, *phase)?, steps))
+        });
+        let (estimate, steps) = of_phases.reduce(|(a, n), (b, m)| (a.plus(b), n + m))?;
+        let half = estimate.half_width();
+        Some(EstimateRow {
+            estimate: true,
+            total_ns: estimate.total,
+            low_ns: half.map(|half| (estimate.total - half).max(0.0)),
+            high_ns: half.map(|half| estimate.total + half),
+            step_ns: estimate.total / (steps.max(1) as f64),
+        })
     }
 
     fn backends(&self) -> Vec<BackendRow> {

@@ -3,13 +3,15 @@
 
 mod build;
 mod model;
+mod sampling;
 mod step;
 mod table;
 mod text;
 mod units;
 
 pub use build::{Options, build};
-pub use model::{By, ExpertLayerRow, LaneRow, OperatorRow, PhaseReport, RegionRow, Report, TraceFacts};
+pub use model::{By, EstimateRow, ExpertLayerRow, LaneRow, OperatorRow, PhaseReport, RegionRow, Report, TraceFacts};
+pub use sampling::{RateChange, SamplingReport};
 pub use step::{StepFinder, StepReport};
 pub use text::{Look, report_text, step_text};
 

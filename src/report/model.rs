@@ -1,6 +1,7 @@
 //! The report as data. Its JSON is this, field by field; `docs/report.md` documents every key. Keys are only ever
 //! added. Times are ns, shares are from 0 to 1.
 
+use super::sampling::SamplingReport;
 use crate::analysis::{Completeness, Distribution};
 use crate::trace::{Meta, Origin};
 use serde::Serialize;
@@ -37,6 +38,8 @@ pub struct Report {
     pub completeness: Completeness,
     /// Where the trace comes from.
     pub trace: TraceFacts,
+    /// What the recording cost, and which steps it recorded whole.
+    pub sampling: SamplingReport,
     /// Prefill, decode, and what no step contains; only those that occur.
     pub phases: Vec<PhaseReport>,
     /// Time to first token, over generations.
@@ -129,6 +132,8 @@ pub struct PhaseReport {
     pub phase: &'static str,
     /// Steps, those with lost records left out.
     pub steps: u64,
+    /// Of them, those that were recorded whole: all times of operators and graphs are of these.
+    pub whole_steps: u64,
     /// Their tokens; `None` where the trace does not say.
     pub tokens: Option<u64>,
     /// Prefill: tokens by the steps' time. Decode: tokens by the time from step to step, sampling included.
@@ -189,6 +194,8 @@ pub struct OperatorRow {
     pub total_ns: u64,
     /// Waiting, all lanes together.
     pub waiting_ns: u64,
+    /// What the work comes to over all steps; `None` where every step was recorded whole.
+    pub estimate: Option<EstimateRow>,
     /// `total_ns` by `lane_time_ns`.
     pub share: f64,
     /// Mean time from the first lane's start to the last lane's end of work.
@@ -197,6 +204,21 @@ pub struct OperatorRow {
     pub min_ns: u64,
     /// The longest.
     pub max_ns: u64,
+}
+
+/// A total over all steps, from those that were recorded whole.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct EstimateRow {
+    /// Always `true`: this was not added up.
+    pub estimate: bool,
+    /// Work, all lanes together.
+    pub total_ns: f64,
+    /// Where it is with 95 % confidence: from here; `None` where too few windows were recorded to tell.
+    pub low_ns: Option<f64>,
+    /// To here.
+    pub high_ns: Option<f64>,
+    /// Work a step.
+    pub step_ns: f64,
 }
 
 /// Graphs of a backend.

@@ -39,6 +39,8 @@ pub struct StepView {
     pub tokens: Option<u64>,
     /// No record was lost during it.
     pub complete: bool,
+    /// `whole`; `partly` or `bare` where its operators were not recorded, or not all of them.
+    pub recorded: &'static str,
     /// Its graphs.
     pub graphs: Vec<GraphView>,
     /// Its operators, by start.
@@ -186,6 +188,7 @@ fn view(step: &Step, catalogue: &Catalogue, decoder: &Decoder) -> StepView {
         duration_ns: step.duration(),
         tokens: step.tokens,
         complete: step.complete,
+        recorded: step.recorded.as_str(),
         graphs: graphs.collect(),
         operators,
         regions,

@@ -52,6 +52,9 @@ impl Look {
 pub fn report_text(report: &Report, look: &Look) -> String {
     let mut out = completeness(&report.completeness, look);
     out.push_str(&facts(&report.trace));
+    for sentence in report.sampling.sentences() {
+        out.push_str(&format!("  {}\n", printable(&sentence)));
+    }
     phases(&mut out, report, look);
     where_it_went(&mut out, report, look);
     match report.by {
@@ -194,7 +197,7 @@ fn operator_table(rows: &[OperatorRow]) -> Table {
         let layer = row.layer.clone().or_else(|| by_layer.then(|| "none".to_owned()));
         table.row(vec![
             share(row.share),
-            time(row.total_ns),
+            total(row),
             if row.waiting_ns > 0 { time(row.waiting_ns) } else { String::new() },
             group_digits(row.count),
             time_f64(row.mean_ns),
@@ -209,6 +212,17 @@ fn operator_table(rows: &[OperatorRow]) -> Table {
         ]);
     }
     table
+}
+
+/// Added up, or estimated for all steps.
+fn total(row: &OperatorRow) -> String {
+    match row.estimate {
+        None => time(row.total_ns),
+        Some(estimate) => match estimate.high_ns {
+            None => format!("≈ {}", time_f64(estimate.total_ns)),
+            Some(high) => format!("≈ {} ± {}", time_f64(estimate.total_ns), time_f64(high - estimate.total_ns)),
+        },
+    }
 }
 
 fn main_table(out: &mut String, report: &Report, by: By, look: &Look) {
@@ -376,7 +390,12 @@ pub fn step_text(report: &StepReport, look: &Look) -> String {
     let mut out = completeness(&report.completeness, look);
     out.push_str(&facts(&report.trace));
     let tokens = step.tokens.map_or_else(String::new, |n| format!(", {}", counted(n, "token")));
-    let incomplete = if step.complete { "" } else { "; records of it were lost" };
+    let incomplete = match (step.complete, step.recorded) {
+        (false, _) => "; records of it were lost",
+        (true, "bare") => "; its operators were not recorded",
+        (true, "partly") => "; its operators were recorded in part",
+        _ => "",
+    };
     let title = format!("Step {}: {}{tokens}, {}{incomplete}", step.number, step.phase, time(step.duration_ns));
     out.push_str(&look.heading(&title));
     for graph in &step.graphs {

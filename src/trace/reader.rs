@@ -200,8 +200,9 @@ impl<R: Read> TraceReader<R> {
     }
 
     fn item(&self, news: &News) -> Item<'_> {
-        const NO_NOTICE: &Notice = &Notice { time: 0, text: String::new() };
-        const NO_END: &End = &End { time: 0, reason: String::new(), exit_code: None, signal: None, records: 0 };
+        const NO_NOTICE: &Notice = &Notice { time: 0, text: String::new(), detail: None };
+        const NO_END: &End =
+            &End { time: 0, reason: String::new(), exit_code: None, signal: None, records: 0, price: None };
         match news {
             News::Sites(modules, sites) => Item::Sites {
                 modules: self.meta.modules.get(*modules..).unwrap_or_default(),

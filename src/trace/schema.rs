@@ -289,12 +289,84 @@ pub struct Loss {
 }
 
 /// A state of the recording that changed, at a time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Notice {
     /// ns, CLOCK_MONOTONIC.
     pub time: u64,
     /// One sentence: a module was attached, recording reached its last step…
     pub text: String,
+    /// The probes of operators come or go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Detail>,
+}
+
+/// The probes of operators come or go, so that the recording keeps to a price.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Detail {
+    /// What is so from this instant on.
+    pub state: DetailState,
+    /// Why.
+    pub reason: DetailReason,
+}
+
+/// How far the probes of operators are. All that began between `On` and `Off` is recorded; what ran between `Attaching`
+/// and `Detached` may have been slowed down; what ran between `Detached` and `Attaching` met none of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DetailState {
+    /// They are being attached.
+    Attaching,
+    /// All are attached.
+    On,
+    /// They are about to be detached.
+    Off,
+    /// None is attached any more.
+    Detached,
+    /// A state that only a later version knows.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Why the probes of operators come or go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DetailReason {
+    /// The recording begins: the price of a step must be known.
+    Start,
+    /// The budget: a stretch of steps that was chosen at random begins, or is over.
+    Budget,
+    /// Steps came more slowly than they may, or come fast enough again.
+    Rate,
+    /// The recording ends.
+    End,
+    /// A reason that only a later version knows.
+    #[serde(other)]
+    Unknown,
+}
+
+/// What a recording is reckoned to have cost the target: hits × cost. Where lanes share operators evenly, only a
+/// lane's part of their cost counts.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Price {
+    /// The part of its own time that the target was to be slowed down by at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<f64>,
+    /// Steps a second below which operators were not to be recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_rate: Option<f64>,
+    /// Steps that ended.
+    pub steps: u64,
+    /// Their time, ns.
+    pub step_ns: u64,
+    /// Of it, while the probes of operators were attached, ns.
+    pub detailed_step_ns: u64,
+    /// Added to the steps' time by the probes that stay, ns.
+    pub base_ns: u64,
+    /// Added by those that come and go, ns.
+    pub detail_ns: u64,
+    /// What one record of a probe adds to a step, ns, by the probe's name.
+    #[serde(default)]
+    pub record_ns: BTreeMap<String, f64>,
 }
 
 /// How a recording ended: the last frame. A trace without it was cut off.
@@ -310,4 +382,7 @@ pub struct End {
     pub signal: Option<i32>,
     /// Records written.
     pub records: u64,
+    /// What it is reckoned to have cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
 }

@@ -134,7 +134,7 @@ fn metadata_comes_back_and_in_its_place() {
     let origin = Origin { probeset: "p".into(), monotonic_ns: 5, ..Origin::default() };
     let mut writer = TraceWriter::new(Vec::new(), &origin, &schema()).unwrap();
     let loss = |count| [Loss { record: "all".into(), kind: LossKind::RingFull, count }];
-    let notice = Notice { time: 7, text: "a module was attached".into() };
+    let notice = Notice { time: 7, text: "a module was attached".into(), ..Notice::default() };
     writer.add_sites(&[module()], &[site(0)]).unwrap();
     writer.push(&exit(1, 0)).unwrap();
     writer.losses(&loss(1)).unwrap();
@@ -392,7 +392,7 @@ fn enumerations_that_become_known_later_name_the_records_after() {
 #[test]
 fn metadata_that_grows_without_bound_is_not_kept() {
     let mut writer = new_writer();
-    let notice = Notice { time: 0, text: "x".repeat(8 << 20) };
+    let notice = Notice { time: 0, text: "x".repeat(8 << 20), ..Notice::default() };
     (0..6).for_each(|_| writer.notice(&notice).unwrap());
     writer.push(&exit(1, 0)).unwrap();
     let (records, meta) = read(&writer.finish(&End::default()).unwrap());

@@ -12,6 +12,7 @@
 /* … the runtime … */
 /* … the runtime … */
 /* … the runtime … */
+/* … the runtime … */
 #line … (this file)
 
 /* ---- What the target's build decides: filled in when the object is loaded ------------------------------------- */
@@ -242,6 +243,8 @@ static __always_inline void operator_close(struct pf_thread *thread, __u64 now)
 	if (!thread->spans.operator_open.open)
 		return;
 	thread->spans.operator_open.open = 0;
+	if (pf_detail_is_stale(record->header.start))
+		return;
 	record->header.duration = now - record->header.start;
 	/* Only an entry within the span: an earlier one was another span's. */
 	record->waiting = thread->spans.barrier_last > record->header.start ?
@@ -428,7 +431,7 @@ static __always_inline int operator__0_enter(struct pt_regs *regs)
 	if (!pf_enter(&call, regs))
 		return 1;
 	operator_close(call.thread, call.now);
-	if (!pf_wanted())
+	if (!pf_wanted() || !pf_detail_on(call.now))
 		return 1;
 	if (pf_holds(operator__0__operator__when(&call), TYPE_operator_record)) {
 		struct operator_record *record = call.thread->spans.operator_open.open ?
@@ -479,7 +482,7 @@ static __always_inline int barrier__0_enter(struct pt_regs *regs)
 	if (!pf_enter(&call, regs))
 		return 1;
 	call.thread->spans.barrier_last = call.now;
-	if (!pf_wanted())
+	if (!pf_wanted() || !pf_detail_on(call.now))
 		return 1;
 	return skip;
 }

@@ -5,6 +5,8 @@
  *   fork       a child process runs as many steps too; the parent waits for it
  *   exec       start again by execv, without this word
  *   sleep=MS   this long between two steps
+ *   work=N     each operator takes so many rounds; else 200
+ *   slow=N     the first N steps have 7,000,000 rounds an operator
  *   forever    steps without an end
  *   crash      a segmentation fault after the steps
  *   exit=CODE  exit status
@@ -20,7 +22,8 @@
 
 typedef int (*step_function)(struct toy_batch, int, int);
 
-static int steps = 10, operators = 6, lanes = 2, sleep_ms, forever;
+static const char *rounds;
+static int steps = 10, operators = 6, lanes = 2, sleep_ms, forever, slow;
 
 static void run(step_function step, const char *who)
 {
@@ -29,6 +32,8 @@ static void run(step_function step, const char *who)
 	for (; done < steps || forever; done++) {
 		struct toy_batch batch = { .tokens = done ? 1 : 8 };
 
+		if (slow)
+			setenv("TOY_WORK", done < slow ? "7000000" : rounds ? rounds : "200", 1);
 		if (step(batch, operators, lanes))
 			exit(99);
 		if (sleep_ms)
@@ -66,6 +71,11 @@ int main(int argc, char **argv)
 			execv("/proc/self/exe", argv);
 		} else if (!strncmp(word, "sleep=", 6)) {
 			sleep_ms = atoi(word + 6);
+		} else if (!strncmp(word, "work=", 5)) {
+			rounds = word + 5;
+			setenv("TOY_WORK", rounds, 1);
+		} else if (!strncmp(word, "slow=", 5)) {
+			slow = atoi(word + 5);
 		} else if (!strcmp(word, "forever")) {
 			forever = 1;
 		} else if (!strcmp(word, "crash")) {

@@ -1,16 +1,19 @@
 #include "toy_engine.h"
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define MAX_OPERATORS 64
 #define MAX_LANES 16
 
 static struct toy_tensor tensors[MAX_OPERATORS];
 volatile long toy_sink;
+/* Rounds of an operator. */
+static long work = 200;
 
 __attribute__((noinline)) void toy_operator(struct toy_params *params, struct toy_tensor *tensor)
 {
-	for (long i = 0; i < 200; i++)
+	for (long i = 0; i < work; i++)
 		toy_sink += i * tensor->op + params->lane;
 }
 
@@ -46,8 +49,12 @@ __attribute__((noinline)) int toy_graph(int operators, int lanes)
 
 __attribute__((noinline)) int toy_step(struct toy_batch batch, int operators, int lanes)
 {
+	const char *rounds = getenv("TOY_WORK");
+
 	if (operators > MAX_OPERATORS || lanes > MAX_LANES || lanes < 1)
 		return -1;
+	if (rounds)
+		work = atol(rounds);
 	for (int i = 0; i < operators; i++) {
 		tensors[i].op = i % 3;
 		snprintf(tensors[i].name, sizeof(tensors[i].name), "blk.%d.tensor", i);

@@ -1,0 +1,40 @@
+//! What a program's records are worth, for a recording that keeps to a price: which probes stay, and which come and go.
+
+use super::model::{ProbePlan, Program};
+use crate::spec::Role;
+
+/// What programs a recording can do without for a while, the dearest last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    /// Steps: always recorded.
+    Step,
+    /// Graphs, and what says how many tokens a step has: a few records a step.
+    Graph,
+    /// Everything else.
+    Detail,
+}
+
+impl ProbePlan {
+    /// A program's tier: that of the most needed of its probes.
+    pub fn tier(&self, program: &Program) -> Tier {
+        let says_tokens = |record: usize| {
+            self.schema
+                .records
+                .get(record)
+                .is_some_and(|record| record.fields.iter().any(|field| field.name == "tokens"))
+        };
+        let tiers = program.actions.iter().map(|action| match action.role {
+            Role::Step => Tier::Step,
+            Role::Graph => Tier::Graph,
+            Role::Region if says_tokens(action.record) => Tier::Graph,
+            _ => Tier::Detail,
+        });
+        tiers.min().unwrap_or(Tier::Detail)
+    }
+
+    /// The tier of a probe, by name: that of the most needed program it is part of.
+    pub fn tier_of_probe(&self, probe: &str) -> Tier {
+        let programs = self.programs.iter().filter(|program| program.probes.iter().any(|name| name == probe));
+        programs.map(|program| self.tier(program)).min().unwrap_or(Tier::Detail)
+    }
+}

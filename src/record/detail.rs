@@ -1,0 +1,262 @@
+//! Operators' probes come and go, as the price says. Attaching goes on group by group between answers to the target;
+//! detaching, which takes longer, on a thread of its own.
+
+use super::clock::monotonic_ns;
+use super::consumer::Consumer;
+use super::meter::Meter;
+use super::modules::Modules;
+use super::price::{RateGuard, Sampler, Seen, Terms};
+use super::process::threads;
+use crate::bpf::Session;
+use crate::plan::{ProbePlan, Shape, Tier};
+use crate::trace::{Detail, DetailReason, DetailState, Notice};
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// An instant from which on detail counts is set so much before it comes.
+const LEAD_NS: u64 = 300_000;
+/// Spans that were open have so long to end, before the probes that would end them go.
+const SHORTEST_DRAIN: Duration = Duration::from_millis(50);
+const LONGEST_DRAIN: Duration = Duration::from_millis(600);
+/// What was spent is asked for so often: where nothing depends on it, and where something does.
+const RARELY: Duration = Duration::from_millis(250);
+const OFTEN: Duration = Duration::from_millis(15);
+/// How often is looked while something is about to change.
+pub(super) const SOON: Duration = Duration::from_millis(4);
+
+/// How far the probes are.
+#[derive(Debug)]
+enum State {
+    /// There is nothing yet that could come or go.
+    Waiting,
+    /// Groups from this one on are to be attached.
+    Attaching(usize),
+    On,
+    /// Nothing new is recorded; open spans end.
+    Draining(Instant),
+    Detaching {
+        done: JoinHandle<()>,
+        drained: bool,
+    },
+    Off,
+}
+
+/// Switches the probes of operators.
+#[derive(Debug)]
+pub(super) struct DetailSwitch {
+    state: State,
+    sampler: Option<Sampler>,
+    rate: Option<RateGuard>,
+    /// The last look said that steps come fast enough.
+    fast_enough: bool,
+    /// The step that runs, by how many had begun, and since when.
+    running: (u64, u64),
+    /// Probes whose spans another probe's entry ends.
+    until: BTreeSet<String>,
+}
+
+/// What the switch works on.
+pub(super) struct Hands<'r, 'a> {
+    pub(super) session: &'r mut Session<'a>,
+    pub(super) modules: &'r mut Modules<'a>,
+    pub(super) consumer: &'r Consumer,
+    pub(super) meter: &'r mut Meter<'a>,
+    /// The processes that are recorded.
+    pub(super) processes: &'r dyn Fn() -> Vec<i32>,
+}
+
+impl Hands<'_, '_> {
+    fn seen(&mut self, at_most: Duration) -> Seen {
+        self.meter.seen(self.session, self.modules, self.consumer.counts(), at_most)
+    }
+
+    /// Says in the trace that the state has changed, at the time that `change` gives, and before any record that is
+    /// read after it.
+    fn say(&self, state: DetailState, reason: DetailReason, change: impl FnOnce(&Session<'_>) -> u64) {
+        let text = match state {
+            DetailState::Attaching => "operators: being attached",
+            DetailState::On => "operators: on",
+            DetailState::Off => "operators: off",
+            _ => "operators: detached",
+        };
+        let why = match reason {
+            DetailReason::Rate => ", for the rate of steps",
+            DetailReason::Budget => ", for the budget",
+            _ => "",
+        };
+        let detail = Some(Detail { state, reason });
+        self.consumer.notice_of(|| Notice { time: change(self.session), text: format!("{text}{why}"), detail });
+    }
+}
+
+impl DetailSwitch {
+    /// For a plan; `None` where operators are recorded whatever they cost.
+    pub(super) fn new(plan: &ProbePlan, terms: Terms) -> Option<Self> {
+        let is_until = |probe: &&crate::plan::Action| {
+            matches!(probe.shape, Shape::Until { .. }) && plan.tier_of_probe(&probe.probe) == Tier::Detail
+        };
+        let actions = plan.programs.iter().flat_map(|program| &program.actions);
+        terms.any().then(|| Self {
+            state: State::Waiting,
+            sampler: terms.budget.map(|budget| Sampler::new(budget, monotonic_ns())),
+            rate: terms.min_rate.map(|least| RateGuard::new(least, monotonic_ns())),
+            fast_enough: true,
+            running: (0, 0),
+            until: actions.filter(is_until).map(|action| action.probe.clone()).collect(),
+        })
+    }
+
+    /// Whether something is about to change, so that it is worth looking often.
+    pub(super) fn is_restless(&self) -> bool {
+        !matches!(self.state, State::Off | State::Waiting) && self.sampler.is_some()
+            || matches!(self.state, State::Attaching(_) | State::Draining(_) | State::Detaching { .. })
+    }
+
+    /// One look: does what is next, which takes some milliseconds at most.
+    pub(super) fn look(&mut self, hands: &mut Hands<'_, '_>) {
+        let mut seen = hands.seen(RARELY);
+        if self.sampler.as_ref().is_some_and(|sampler| sampler.decides(&seen)) {
+            seen = hands.seen(OFTEN);
+        }
+        self.fast_enough = self.check_rate(hands, &seen);
+        let wanted = self.is_wanted(&seen);
+        self.state = match std::mem::replace(&mut self.state, State::Off) {
+            State::Waiting if hands.modules.any_detail() => {
+                // They were attached with everything else.
+                hands.say(DetailState::Attaching, DetailReason::Start, |_| monotonic_ns());
+                self.begin(hands, DetailReason::Start)
+            }
+            State::Attaching(next) => self.attach(next, hands),
+            State::On if !wanted => self.end(hands, self.reason()),
+            State::Draining(since) => self.drain(since, &seen, hands),
+            State::Detaching { done, drained } if done.is_finished() => {
+                let _ = done.join();
+                self.detached(drained, hands)
+            }
+            State::Off if wanted => {
+                let exact = hands.seen(Duration::ZERO);
+                if let Some(sampler) = &mut self.sampler {
+                    sampler.begins(&exact);
+                }
+                hands.meter.detail(true, &exact);
+                hands.say(DetailState::Attaching, self.reason(), |_| monotonic_ns());
+                hands.modules.set_detail_attached(true);
+                State::Attaching(0)
+            }
+            same => same,
+        };
+    }
+
+    /// The recording ends: what is recorded until this instant is whole.
+    pub(super) fn finish(&mut self, hands: &mut Hands<'_, '_>) {
+        if matches!(self.state, State::On) {
+            hands.say(DetailState::Off, DetailReason::End, |_| monotonic_ns());
+        }
+        if let State::Detaching { done, .. } = std::mem::replace(&mut self.state, State::Off) {
+            let _ = done.join();
+        }
+    }
+
+    fn is_wanted(&mut self, seen: &Seen) -> bool {
+        let within_budget = self.sampler.as_mut().is_none_or(|sampler| sampler.wants(seen));
+        within_budget && self.fast_enough
+    }
+
+    /// Why it changes now.
+    fn reason(&self) -> DetailReason {
+        if !self.fast_enough || self.sampler.is_none() { DetailReason::Rate } else { DetailReason::Budget }
+    }
+
+    fn check_rate(&mut self, hands: &Hands<'_, '_>, seen: &Seen) -> bool {
+        let now = monotonic_ns();
+        let begun = hands.session.steps();
+        if begun != self.running.0 {
+            self.running = (begun, now);
+        }
+        let runs = begun > hands.consumer.counts().steps_apart.load(Ordering::Relaxed);
+        let running_ns = if runs { now.saturating_sub(self.running.1) } else { 0 };
+        let step_ns = seen.step_ns.max(0.0) as u64;
+        self.rate.as_mut().is_none_or(|rate| rate.allows(now, seen.steps, step_ns, running_ns))
+    }
+
+    fn attach(&mut self, next: usize, hands: &mut Hands<'_, '_>) -> State {
+        match hands.modules.attach_group(next, hands.session) {
+            Some(sites) => {
+                hands.meter.switched(sites);
+                State::Attaching(next + 1)
+            }
+            None => self.begin(hands, self.reason()),
+        }
+    }
+
+    /// All is attached: what begins from now on counts.
+    fn begin(&mut self, hands: &mut Hands<'_, '_>, reason: DetailReason) -> State {
+        hands.say(DetailState::On, reason, |session| {
+            loop {
+                let since = monotonic_ns() + LEAD_NS;
+                session.set_detail(since, u64::MAX);
+                if monotonic_ns() < since {
+                    return since;
+                }
+            }
+        });
+        if let Some(sampler) = &mut self.sampler {
+            sampler.began(&hands.meter.seen(hands.session, hands.modules, hands.consumer.counts(), RARELY));
+        }
+        State::On
+    }
+
+    /// Nothing counts any more that begins from now on.
+    fn end(&mut self, hands: &mut Hands<'_, '_>, reason: DetailReason) -> State {
+        hands.say(DetailState::Off, reason, |session| {
+            loop {
+                let until = monotonic_ns() + LEAD_NS;
+                session.end_detail(until);
+                if monotonic_ns() < until {
+                    return until;
+                }
+            }
+        });
+        State::Draining(Instant::now())
+    }
+
+    fn drain(&self, since: Instant, seen: &Seen, hands: &mut Hands<'_, '_>) -> State {
+        let step = Duration::from_nanos((seen.step_ns / (seen.steps as f64).max(1.0)).max(0.0) as u64);
+        let patience = (2 * step).clamp(SHORTEST_DRAIN, LONGEST_DRAIN);
+        let lead_is_over = since.elapsed() >= 2 * Duration::from_nanos(LEAD_NS);
+        let drained = lead_is_over && (self.until.is_empty() || !self.any_open(hands));
+        if !drained && since.elapsed() < patience {
+            return State::Draining(since);
+        }
+        let (programs, sites) = hands.modules.detail_programs();
+        hands.modules.set_detail_attached(false);
+        hands.meter.switched(sites);
+        State::Detaching { done: hands.session.detach_aside(&programs), drained }
+    }
+
+    fn any_open(&self, hands: &Hands<'_, '_>) -> bool {
+        let threads: Vec<i32> = (hands.processes)().into_iter().flat_map(threads).collect();
+        hands.session.open_spans(&threads).keys().any(|probe| self.until.contains(probe))
+    }
+
+    fn detached(&mut self, drained: bool, hands: &mut Hands<'_, '_>) -> State {
+        if !drained {
+            // Nothing moves: their threads are idle, and would end them with the next window's first hit.
+            hands.session.end_spans();
+        }
+        hands.session.set_detail(u64::MAX, 0);
+        hands.say(DetailState::Detached, self.reason(), |_| monotonic_ns());
+        let seen = hands.seen(Duration::ZERO);
+        hands.meter.detail(false, &seen);
+        if let Some(sampler) = &mut self.sampler {
+            sampler.ended(&seen);
+            if !sampler.graphs_stay() && hands.modules.graphs_stay() {
+                hands.session.switch_graphs();
+                hands.modules.switch_graphs(hands.session);
+            }
+        }
+        State::Off
+    }
+}
