@@ -127,11 +127,13 @@ impl Memory {
             Base::Pointer(pointer) => Some(&**pointer),
             _ => None,
         };
-        let index = |term| match term {
-            &Term::Element { ref index, .. } => Some(&**index),
-            _ => None,
-        };
-        pointer.into_iter().chain(self.terms.iter().filter_map(index)).collect()
+        let mut children: Vec<&Checked> = pointer.into_iter().collect();
+        for term in &self.terms {
+            if let Term::Element { index, .. } = term {
+                children.push(index);
+            }
+        }
+        children
     }
 }
 
