@@ -23,7 +23,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("object", &["target/", "bpf/"]),
     ("memmap2", &["target/elf.rs"]),
     ("cpp_demangle", &["target/names.rs"]),
-    ("zstd", &["trace/"]),
+    ("zstd", &["trace/", "target/stripped_tests.rs"]),
     ("crc32fast", &["trace/", "target/debug_file.rs"]),
     ("lzma_rust2", &["target/files.rs"]),
     ("annotate_snippets", &["diag/render.rs"]),
