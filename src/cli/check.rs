@@ -196,12 +196,8 @@ fn sites_table(plan: &ProbePlan, placement: &Placement) -> String {
         let program = &plan.programs[site.program];
         let module = placement.modules.get(site.site.module);
         let file = module.and_then(|m| m.path.rsplit('/').next()).unwrap_or("?").to_owned();
-        let function = match site.site.function_offset {
-            0 => site.site.function.clone(),
-            offset => format!("{}+{offset}", site.site.function),
-        };
         let (offset, cost) = (format!("{:#x}", site.site.file_offset), cost_text(program, site));
-        vec![names(program), role(program), function, file, offset, site.site.instruction.clone(), cost]
+        vec![names(program), role(program), site.site.place(), file, offset, site.site.instruction.clone(), cost]
     });
     let tracepoints = plan.programs.iter().filter(|p| p.kind == ProgramKind::Tracepoint).map(|program| {
         let blank = String::new;
@@ -259,6 +255,7 @@ fn as_json(
             "alternative": site.site.alternative,
             "file": site.path,
             "function": site.site.function,
+            "inlined_into": site.site.inlined_into,
             "file_offset": site.site.file_offset,
             "function_offset": site.site.function_offset,
             "instruction": site.site.instruction,

@@ -3,6 +3,7 @@
 
 mod abi;
 mod definitions;
+mod inlined;
 mod model;
 mod module;
 mod place;

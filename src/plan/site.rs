@@ -60,7 +60,7 @@ pub(super) fn choose(arch: Arch, code: &[u8], needs: &Needs) -> Chosen {
 }
 
 /// The first instruction's bytes, where there is no decoder for it.
-fn hex(code: &[u8]) -> String {
+pub(super) fn hex(code: &[u8]) -> String {
     code.iter().take(4).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
 }
 
@@ -121,7 +121,8 @@ fn jump_targets(code: &[u8], end_of_start: u64) -> Vec<u64> {
         .collect()
 }
 
-fn cost_of(instruction: &Instruction) -> u32 {
+/// Expected nanoseconds of a hit of a probe at an instruction.
+pub(super) fn cost_of(instruction: &Instruction) -> u32 {
     let register_push = matches!(instruction.code(), Code::Push_r64) && instruction.op0_register().is_gpr64();
     match instruction.flow_control() {
         _ if instruction.code() == Code::Nop_rm32 && instruction.len() == 5 => cost::CALLED,
@@ -191,7 +192,8 @@ fn dwarf_number(register: Register) -> Option<u16> {
     })
 }
 
-fn text(instruction: &Instruction) -> String {
+/// An instruction as a person reads it.
+pub(super) fn text(instruction: &Instruction) -> String {
     let mut text = String::new();
     let mut formatter = IntelFormatter::new();
     let options = formatter.options_mut();

@@ -2,11 +2,12 @@
 //! first asked about.
 
 use super::cache::{LayoutCache, cache_folder};
+use super::dwarf::inlined::InlinedFunction;
 use super::dwarf::{self, Answers};
 use super::elf::{Image, Unusable};
 use super::names::Matcher;
 use super::symbols::Symbols;
-use super::{Function, Layout, Target, TargetFile};
+use super::{Function, InlinedCopy, Layout, Target, TargetFile};
 use crate::path::NamePattern;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,7 @@ struct Debug {
     bytes: u64,
     cache: Option<LayoutCache>,
     answers: Mutex<Answers>,
+    inlined: OnceLock<Vec<InlinedFunction>>,
 }
 
 impl Files {
@@ -78,7 +80,7 @@ impl Files {
                 _ => None,
             };
             let answers = cache.as_ref().map(LayoutCache::load).unwrap_or_default();
-            Debug { bytes, cache, answers: Mutex::new(answers) }
+            Debug { bytes, cache, answers: Mutex::new(answers), inlined: OnceLock::new() }
         });
         (debug.bytes > 0).then_some((&lazy.image, debug))
     }
@@ -94,12 +96,29 @@ impl Debug {
             let answers = dwarf::answer(image, &types, &enums);
             known.types.extend(answers.types);
             known.enums.extend(answers.enums);
-            if let Some(cache) = &self.cache {
-                // A cache that cannot be written (a full disk, a read-only home) only costs time.
-                let _ = cache.store(&known);
-            }
+            self.store(&known);
         }
         pick(&known)
+    }
+
+    fn inlined(&self, image: &Image, pattern: &NamePattern) -> Vec<InlinedCopy> {
+        let Some(matcher) = Matcher::new(pattern) else { return Vec::new() };
+        let mut known = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(copies) = known.inlined.get(&pattern.0) {
+            return copies.clone();
+        }
+        let functions = self.inlined.get_or_init(|| dwarf::inlined::functions(image));
+        let copies = dwarf::inlined::copies(image, functions, &matcher);
+        known.inlined.insert(pattern.0.clone(), copies.clone());
+        self.store(&known);
+        copies
+    }
+
+    fn store(&self, known: &Answers) {
+        if let Some(cache) = &self.cache {
+            // A cache that cannot be written (a full disk, a read-only home) only costs time.
+            let _ = cache.store(known);
+        }
     }
 }
 
@@ -111,6 +130,10 @@ impl Target for Files {
     fn functions(&self, file: usize, pattern: &NamePattern) -> Vec<Function> {
         let (Some(lazy), Some(matcher)) = (self.read.get(file), Matcher::new(pattern)) else { return Vec::new() };
         lazy.symbols.get_or_init(|| Symbols::read(&lazy.image)).find(&lazy.image, &matcher)
+    }
+
+    fn inlined(&self, file: usize, pattern: &NamePattern) -> Vec<InlinedCopy> {
+        self.debug(file).map_or_else(Vec::new, |(image, debug)| debug.inlined(image, pattern))
     }
 
     fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {

@@ -70,6 +70,11 @@ impl<'a> Sections<'a> {
     }
 }
 
+/// A section by its name, for what else than layouts is read; empty where it is missing or malformed.
+pub(super) fn named<'a>(image: &'a Image, name: &str) -> Cow<'a, [u8]> {
+    image.headers().map(|headers| section(&headers, name)).unwrap_or_default()
+}
+
 fn section<'a>(headers: &Headers<'a>, name: &str) -> Cow<'a, [u8]> {
     let load = || {
         let data = headers.section_by_name(name)?.compressed_data().ok()?;
