@@ -163,62 +163,93 @@ impl Flow {
         line
     }
 
-    /// Whether each run of a copy passes its `entry` exactly once. `statements` are where the copy's statements begin.
-    pub(super) fn passes_once(&self, copy: &[Range<u64>], entry: u64, statements: &[(u64, u32)]) -> Result<(), Why> {
+    /// The instruction at `entry`, or the first of those that run straight into it, if each run of a copy passes that
+    /// exactly once. `statements` are where the copy's statements begin.
+    pub(super) fn passed_once(&self, copy: &[Range<u64>], entry: u64, statements: &[(u64, u32)]) -> Result<u64, Why> {
         let inside = self.inside(copy);
         if !inside.contains(&entry) {
             return Err(Why::Undecoded);
         }
+        let entry = self.start_of_line(&inside, entry);
         if self.before(entry).iter().any(|from| inside.contains(from)) {
             return Err(Why::Loop);
         }
         self.single_entry(&inside, entry)?;
         self.not_left(&inside, entry)?;
-        self.not_duplicated(entry, statements)
+        self.not_duplicated(entry, statements)?;
+        Ok(entry)
+    }
+
+    /// The first instruction of the copy from which execution runs straight into another.
+    fn start_of_line(&self, inside: &BTreeSet<u64>, mut at: u64) -> u64 {
+        for _ in 0..MAX_GAP {
+            let &[before] = self.before(at) else { break };
+            let runs_on = self.steps.get(&before).is_some_and(|step| step.kind == Kind::Next);
+            if !inside.contains(&before) || !runs_on {
+                break;
+            }
+            at = before;
+        }
+        at
     }
 
     /// The copy's instructions, those of the function around that were moved in between included.
     fn inside(&self, copy: &[Range<u64>]) -> BTreeSet<u64> {
         let mut inside: BTreeSet<u64> =
             copy.iter().flat_map(|range| self.steps.range(range.clone()).map(|(at, _)| *at)).collect();
-        let ends: Vec<u64> =
-            inside.iter().copied().filter(|at| self.after(*at).any(|to| !inside.contains(&to))).collect();
-        for end in ends {
-            let Some(next) = self.steps.get(&end).filter(|step| step.kind == Kind::Next).map(|step| end + step.length)
-            else {
-                continue;
-            };
-            let mut gap = Vec::new();
-            let mut at = next;
-            let mut from = end;
-            while !inside.contains(&at) && gap.len() < MAX_GAP && self.before(at) == [from] {
-                let Some(step) = self.steps.get(&at).filter(|step| step.kind == Kind::Next) else { break };
-                gap.push(at);
-                from = at;
-                at += step.length;
-            }
-            if inside.contains(&at) && self.before(at) == [from] {
-                inside.extend(gap);
-            }
+        let ends = inside.iter().filter_map(|at| {
+            let step = self.steps.get(at).filter(|step| step.kind == Kind::Next)?;
+            Some((*at, at + step.length)).filter(|(_, next)| !inside.contains(next))
+        });
+        let gaps: Vec<u64> = ends.filter_map(|(end, next)| self.gap(&inside, Some(end), next)).flatten().collect();
+        inside.extend(gaps);
+        // Instructions without a place in the source are often the first of a block, to which the copy's own jump by a
+        // table leads.
+        if inside.iter().any(|at| self.is_computed(*at)) {
+            let heads = self.steps.keys().filter(|at| self.is_unreached(**at) && !inside.contains(*at));
+            let heads: Vec<u64> = heads.filter_map(|at| self.gap(&inside, None, *at)).flatten().collect();
+            inside.extend(heads);
         }
         inside
     }
 
+    /// The instructions from one on, executed one after the other, that run straight into the copy.
+    fn gap(&self, inside: &BTreeSet<u64>, mut from: Option<u64>, mut at: u64) -> Option<Vec<u64>> {
+        let mut gap = Vec::new();
+        while self.before(at) == from.as_slice() {
+            if inside.contains(&at) {
+                return Some(gap);
+            }
+            let step = self.steps.get(&at).filter(|step| step.kind == Kind::Next && gap.len() < MAX_GAP)?;
+            gap.push(at);
+            from = Some(at);
+            at += step.length;
+        }
+        None
+    }
+
+    /// Nothing that is known leads to it.
+    fn is_unreached(&self, at: u64) -> bool {
+        let filling = self.steps.get(&at).is_some_and(|step| step.filling);
+        self.before(at).is_empty() && at != self.entry && !filling
+    }
+
+    fn is_computed(&self, at: u64) -> bool {
+        self.steps.get(&at).is_some_and(|step| step.kind == Kind::Computed)
+    }
+
     /// Nothing of the copy is reached but through its entry.
     fn single_entry(&self, inside: &BTreeSet<u64>, entry: u64) -> Result<(), Why> {
-        let unreached = |at: &u64| self.before(*at).is_empty() && *at != self.entry;
-        let is_filling = |at: &u64| self.steps.get(at).is_some_and(|step| step.filling);
-        // What nothing leads to is reached by computed jumps and by exceptions: from the copy itself, where it is a part
-        // of that; else from anywhere.
-        let mut open: Vec<u64> = self.steps.keys().copied().filter(|at| unreached(at) && !is_filling(at)).collect();
-        open.retain(|at| !inside.contains(at));
+        // What nothing is known to lead to is reached by computed jumps and by exceptions: from the copy itself, where it
+        // is a part of that; else from anywhere.
+        let unreached = self.steps.keys().copied().filter(|at| self.is_unreached(*at) && !inside.contains(at));
+        let mut open: Vec<u64> = unreached.collect();
         open.push(self.entry);
         let reached = self.reach(open, entry);
         if reached.iter().any(|at| inside.contains(at)) {
             return Err(Why::SeveralEntries);
         }
-        let computed = |at: &u64| self.steps.get(at).is_some_and(|step| step.kind == Kind::Computed);
-        if reached.iter().any(computed) {
+        if reached.iter().any(|at| self.is_computed(*at)) {
             return Err(Why::ComputedJump);
         }
         Ok(())
@@ -334,17 +365,17 @@ mod tests {
         Flow::read(Arch::X86_64, &target, 0, std::slice::from_ref(&range)).unwrap()
     }
 
-    fn passes(code: &[u8], copy: Range<u64>, statements: &[(u64, u32)]) -> Result<(), Why> {
+    fn passes(code: &[u8], copy: Range<u64>, statements: &[(u64, u32)]) -> Result<u64, Why> {
         let copy = 0x1000 + copy.start..0x1000 + copy.end;
         let statements: Vec<(u64, u32)> = statements.iter().map(|(at, number)| (0x1000 + at, *number)).collect();
-        flow(code).passes_once(std::slice::from_ref(&copy), copy.start, &statements)
+        flow(code).passed_once(std::slice::from_ref(&copy), copy.start, &statements).map(|entry| entry - 0x1000)
     }
 
     #[test]
     fn a_copy_in_a_loop_is_passed_once_a_round() {
         // xor eax, eax; [mov ecx, [rdi]; add edx, ecx]; inc eax; cmp eax, 4; jne to the copy; ret
         let code = [0x31, 0xc0, 0x8b, 0x0f, 0x01, 0xca, 0xff, 0xc0, 0x83, 0xf8, 0x04, 0x75, 0xf5, 0xc3];
-        assert_eq!(passes(&code, 2..6, &[(2, 0), (4, 1)]), Ok(()));
+        assert_eq!(passes(&code, 2..6, &[(2, 0), (4, 1)]), Ok(2));
         assert_eq!(passes(&code, 2..6, &[]), Err(Why::Duplicated), "nothing says that it was not unrolled");
         assert_eq!(passes(&code, 2..6, &[(2, 0), (4, 1), (5, 0)]), Err(Why::Duplicated));
         let line = flow(&code).straight_line(0x1002, 24);
@@ -376,7 +407,7 @@ mod tests {
         // [mov ecx, [rdi]]; inc eax; then a loop: [add edx, ecx]; inc eax; jne to the loop; ret
         let code = [0x8b, 0x0f, 0xff, 0xc0, 0x01, 0xca, 0xff, 0xc0, 0x75, 0xfa, 0xc3];
         let copy = [0x1000..0x1002, 0x1004..0x1006];
-        assert_eq!(flow(&code).passes_once(&copy, 0x1000, &[(0x1000, 0)]), Err(Why::Left));
+        assert_eq!(flow(&code).passed_once(&copy, 0x1000, &[(0x1000, 0)]), Err(Why::Left));
     }
 
     #[test]
@@ -384,7 +415,8 @@ mod tests {
         // [mov ecx, [rdi]]; inc eax; [add edx, ecx]; ret
         let code = [0x8b, 0x0f, 0xff, 0xc0, 0x01, 0xca, 0xc3];
         let copy = [0x1000..0x1002, 0x1004..0x1006];
-        assert_eq!(flow(&code).passes_once(&copy, 0x1000, &[(0x1000, 0)]), Ok(()));
+        assert_eq!(flow(&code).passed_once(&copy, 0x1000, &[(0x1000, 0)]), Ok(0x1000));
+        assert_eq!(flow(&code).passed_once(&copy, 0x1004, &[(0x1000, 0)]), Ok(0x1000), "an entry in the middle");
     }
 
     #[test]
@@ -392,7 +424,7 @@ mod tests {
         // test edi, edi; je to the copy; ret; nop; nop; [mov ecx, [rdi]; jmp out]; ret
         let code = [0x85, 0xff, 0x74, 0x03, 0xc3, 0x90, 0x90, 0x8b, 0x0f, 0xeb, 0x00, 0xc3];
         assert_eq!(flow(&code).before(0x1007), [0x1002]);
-        assert_eq!(passes(&code, 7..11, &[(7, 0)]), Ok(()));
+        assert_eq!(passes(&code, 7..11, &[(7, 0)]), Ok(7));
     }
 
     #[test]
@@ -414,7 +446,7 @@ mod tests {
                 let range = 0..code.len() as u64;
                 if let Ok(flow) = Flow::read(arch, &target, 0, std::slice::from_ref(&range)) {
                     let copy = at..at + length;
-                    let _ = flow.passes_once(std::slice::from_ref(&copy), at, &[(at, 0)]);
+                    let _ = flow.passed_once(std::slice::from_ref(&copy), at, &[(at, 0)]);
                     let _ = flow.straight_line(at, 24);
                 }
             }

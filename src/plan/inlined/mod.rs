@@ -73,7 +73,7 @@ pub(super) fn choose(
 /// Where each run of the copy comes by once: where the debug information says that it is entered, or, where the compiler
 /// has moved something of it ahead of that, at the start of another of its pieces.
 fn entry(flow: &Flow, copy: &InlinedCopy) -> Result<u64, Why> {
-    let once = |entry: u64| flow.passes_once(&copy.ranges, entry, &copy.statements).map(|()| entry);
+    let once = |entry: u64| flow.passed_once(&copy.ranges, entry, &copy.statements);
     let first = once(copy.entry);
     let others = || copy.ranges.iter().map(|range| range.start).filter(|start| *start != copy.entry);
     first.or_else(|why| others().find_map(|start| once(start).ok()).ok_or(why))
