@@ -273,12 +273,9 @@ impl Flow {
         let first: BTreeSet<u32> =
             statements.iter().filter(|(at, _)| (entry..end).contains(at)).map(|(_, number)| *number).collect();
         let mut begun: BTreeSet<u32> = BTreeSet::new();
-        let mut before = None;
-        for (_, number) in statements.iter().filter(|(_, number)| first.contains(number)) {
-            if before != Some(number) && !begun.insert(*number) {
-                return Err(Why::Duplicated);
-            }
-            before = Some(number);
+        let mut beginnings = statements.iter().map(|(_, number)| *number).filter(|number| first.contains(number));
+        if beginnings.any(|number| !begun.insert(number)) {
+            return Err(Why::Duplicated);
         }
         Ok(())
     }
