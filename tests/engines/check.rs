@@ -57,17 +57,18 @@ fn every_probe_has_its_site_in_each_engine() {
     }
 }
 
-/// gcc enters the dispatcher's inlined copy at several places, so that it is not probed; nothing else is said.
+/// gcc enters the dispatcher's inlined copy at several places, so that it is not probed; clang puts the barrier into its
+/// callers as well, whose spans need returns. Nothing else is said.
 fn assert_problems(engine: Engine, said: &Value) {
     let problems = said["problems"].as_array().unwrap();
-    let messages: Vec<&str> = problems.iter().map(|problem| problem["message"].as_str().unwrap()).collect();
-    if engine != Engine::Shared {
-        assert_eq!(messages, [""; 0]);
-        return;
-    }
-    let [message] = messages[..] else { panic!("{messages:?}") };
-    assert!(message.starts_with("`ggml_compute_forward` was inlined into `ggml_graph_compute_thread`"), "{message}");
-    assert_eq!((&problems[0]["code"], &problems[0]["severity"]), (&"T017".into(), &"note".into()));
+    let (severity, start) = match engine {
+        Engine::Shared => ("note", "`ggml_compute_forward` was inlined into `ggml_graph_compute_thread`"),
+        Engine::Inlined => ("warning", "calls of `ggml_barrier` are missed: 4 copies of it"),
+        _ => return assert_eq!(problems, &[] as &[Value]),
+    };
+    let [problem] = &problems[..] else { panic!("{problems:?}") };
+    assert_eq!((&problem["code"], &problem["severity"]), (&"T017".into(), &severity.into()));
+    assert!(problem["message"].as_str().unwrap().starts_with(start), "{problem}");
 }
 
 /// The site's file has a function of that name at that place. C++ has more to say than the name.
