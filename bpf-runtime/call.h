@@ -38,7 +38,8 @@ struct pf_call {
  *   bits 0-7   what: see below
  *   bits 8-15  register, as DWARF numbers it; the first of two
  *   bits 16-23 the second register
- *   bits 32-63 bytes from the stack pointer at the function's first instruction
+ *   bits 32-63 bytes from the stack pointer at the function's first instruction; from PF_IN_MEMORY on, with a sign,
+ *              bytes from the register's value, or the constant itself
  */
 enum pf_place {
 	PF_IN_REGISTER = 1,
@@ -46,12 +47,18 @@ enum pf_place {
 	PF_STRUCT_ON_STACK = 3,
 	PF_STRUCT_BY_REFERENCE = 4,
 	PF_STRUCT_IN_REGISTERS = 5,
+	/* In inlined copies only. */
+	PF_IN_MEMORY = 6,
+	PF_SUM = 7,
+	PF_CONSTANT = 8,
+	PF_STRUCT_IN_MEMORY = 9,
 };
 
 #define PF_PLACE_KIND(place) (0xff & (place))
 #define PF_PLACE_REGISTER(place) (((place) >> 8) & 0xff)
 #define PF_PLACE_SECOND(place) (((place) >> 16) & 0xff)
 #define PF_PLACE_OFFSET(place) ((__u32)((place) >> 32))
+#define PF_PLACE_SIGNED_OFFSET(place) ((__s64)(place) >> 32)
 
 static __always_inline long pf_read(void *into, __u32 size, __u64 address)
 {
@@ -63,13 +70,24 @@ static __always_inline long pf_read_text(void *into, __u32 size, __u64 address)
 	return bpf_probe_read_user_str(into, size, (void *)address) < 0 ? -1 : 0;
 }
 
+/* The sum of a register and an offset, by which arguments of inlined copies are found. */
+static __always_inline __u64 pf_place_sum(struct pf_call *call, __u64 place)
+{
+	return pf_register(call->regs, PF_PLACE_REGISTER(place)) + PF_PLACE_SIGNED_OFFSET(place);
+}
+
 static __always_inline __u64 pf_argument(struct pf_call *call, __u64 place)
 {
 	__u64 value = 0;
 
-	if (PF_PLACE_KIND(place) == PF_IN_REGISTER)
-		return pf_register(call->regs, PF_PLACE_REGISTER(place));
-	pf_read(&value, sizeof(value), call->sp + PF_PLACE_OFFSET(place));
+	if (PF_PLACE_KIND(place) == PF_CONSTANT)
+		return PF_PLACE_SIGNED_OFFSET(place);
+	if (PF_PLACE_KIND(place) == PF_ON_STACK)
+		pf_read(&value, sizeof(value), call->sp + PF_PLACE_OFFSET(place));
+	else if (PF_PLACE_KIND(place) == PF_IN_MEMORY)
+		pf_read(&value, sizeof(value), pf_place_sum(call, place));
+	else
+		value = pf_place_sum(call, place);
 	return value;
 }
 
@@ -80,6 +98,8 @@ static __always_inline __u64 pf_argument_address(struct pf_call *call, __u64 pla
 		return call->sp + PF_PLACE_OFFSET(place);
 	if (PF_PLACE_KIND(place) == PF_STRUCT_BY_REFERENCE)
 		return pf_register(call->regs, PF_PLACE_REGISTER(place));
+	if (PF_PLACE_KIND(place) == PF_STRUCT_IN_MEMORY)
+		return pf_place_sum(call, place);
 	return 0;
 }
 

@@ -271,6 +271,7 @@ fn site(id: u16, probe: &str, function: &str, captures: &[&str]) -> Site {
         function_offset: 4 * u64::from(id),
         instruction: "push rbp".into(),
         captures: captures.iter().map(|text| (*text).to_owned()).collect(),
+        inlined_into: None,
     }
 }
 

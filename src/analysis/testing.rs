@@ -94,6 +94,7 @@ pub fn site(id: u16, captures: &[&str]) -> Site {
         function_offset: 0,
         instruction: String::new(),
         captures: captures.iter().map(|c| (*c).to_owned()).collect(),
+        inlined_into: None,
     }
 }
 

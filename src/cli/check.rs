@@ -210,10 +210,7 @@ fn sites_table(plan: &ProbePlan, placement: &Placement, expected: Option<&Expect
         let program = &plan.programs[site.program];
         let module = placement.modules.get(site.site.module);
         let file = module.and_then(|m| m.path.rsplit('/').next()).unwrap_or("?").to_owned();
-        let function = match site.site.function_offset {
-            0 => site.site.function.clone(),
-            offset => format!("{}+{offset}", site.site.function),
-        };
+        let function = site.site.place();
         let (offset, cost) = (format!("{:#x}", site.site.file_offset), cost_text(plan, program, site));
         let mut row = vec![names(program), role(program), function, file, offset, site.site.instruction.clone(), cost];
         if let Some(expected) = expected {
@@ -287,6 +284,7 @@ fn as_json(
             "alternative": site.site.alternative,
             "file": site.path,
             "function": site.site.function,
+            "inlined_into": site.site.inlined_into,
             "file_offset": site.site.file_offset,
             "function_offset": site.site.function_offset,
             "instruction": site.site.instruction,

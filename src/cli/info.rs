@@ -180,16 +180,15 @@ fn modules(meta: &Meta) -> Option<Table> {
 fn sites(meta: &Meta) -> Option<Table> {
     let mut table = table(&["site", "probe", "module", "function", "file offset", "instruction"]);
     for site in &meta.sites {
-        let Site { id, probes, function, function_offset, file_offset, instruction, .. } = site;
+        let Site { id, probes, file_offset, instruction, .. } = site;
         let module = meta.module_of(site).map_or("?", |module| module.name.as_str());
-        let place = if *function_offset == 0 { function.clone() } else { format!("{function}+{function_offset}") };
         add_row(
             &mut table,
             vec![
                 id.to_string(),
                 probes.join(", "),
                 module.into(),
-                place,
+                site.place(),
                 format!("{file_offset:#x}"),
                 instruction.clone(),
             ],

@@ -111,6 +111,8 @@ codes! {
     LayoutsDiffer = "T013", Input;
     /// The place of an argument cannot be known (a class by value of unknown size, too many arguments).
     ArgumentPlace = "T014", Input;
+    /// A function was inlined, and its copies cannot be probed, or not all of them.
+    InlinedCopies = "T017", Input;
     /// Debug information was found that is of another build than the file it is looked for.
     DebugInformationDiffers = "D001", Input;
     /// A lock file cannot be read, or is malformed.

@@ -3,7 +3,7 @@
 //! Architecture", 6.8.2.
 
 use crate::path::{Signature, Type};
-use crate::target::Arch;
+use crate::target::{Arch, Location};
 
 /// A place, packed as `bpf-runtime/call.h` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,10 +14,33 @@ const ON_STACK: u64 = 2;
 const STRUCT_ON_STACK: u64 = 3;
 const STRUCT_BY_REFERENCE: u64 = 4;
 const STRUCT_IN_REGISTERS: u64 = 5;
+const IN_MEMORY: u64 = 6;
+const SUM: u64 = 7;
+const CONSTANT: u64 = 8;
+const STRUCT_IN_MEMORY: u64 = 9;
 
 impl ArgumentPlace {
     fn new(kind: u64, register: u64, second: u64, offset: u64) -> Self {
         Self(kind | register << 8 | second << 16 | offset << 32)
+    }
+
+    /// Where debug information says that an argument of an inlined copy is; `None` where a program cannot read that.
+    pub(super) fn inlined(arch: Arch, location: Location, is_struct: bool) -> Option<Self> {
+        let general = match arch {
+            Arch::X86_64 => 0..16,
+            Arch::Aarch64 => 0..32,
+        };
+        let (kind, register, offset) = match (location, is_struct) {
+            (Location::Register(register), false) => (IN_REGISTER, register, 0),
+            (Location::Memory { register, offset }, false) => (IN_MEMORY, register, offset),
+            (Location::Memory { register, offset }, true) => (STRUCT_IN_MEMORY, register, offset),
+            (Location::Sum { register, offset }, false) => (SUM, register, offset),
+            (Location::Constant(constant), false) => (CONSTANT, 0, constant),
+            // A struct in a register has been taken apart, or may have.
+            (_, true) => return None,
+        };
+        let offset = i32::try_from(offset).ok()?.cast_unsigned();
+        general.contains(&register).then(|| Self::new(kind, register.into(), 0, offset.into()))
     }
 
     /// Whether it is read from the stack.
@@ -161,6 +184,20 @@ mod tests {
         assert_eq!(registers, [5, 4, 1, 2, 8, 9]);
         assert_eq!((x86[6].0, x86[7].0), (ON_STACK | 8 << 32, ON_STACK | 16 << 32));
         assert_eq!(place(Arch::Aarch64, text, 7).unwrap().registers(), [7]);
+    }
+
+    #[test]
+    fn places_in_inlined_copies_are_packed_with_their_sign() {
+        let inlined = |location, is_struct| ArgumentPlace::inlined(Arch::X86_64, location, is_struct).map(|p| p.0);
+        assert_eq!(inlined(Location::Register(11), false), Some(IN_REGISTER | 11 << 8));
+        let below = Location::Memory { register: 6, offset: -8 };
+        assert_eq!(inlined(below, false), Some(IN_MEMORY | 6 << 8 | 0xffff_fff8 << 32));
+        assert_eq!(inlined(below, true), Some(STRUCT_IN_MEMORY | 6 << 8 | 0xffff_fff8 << 32));
+        assert_eq!(inlined(Location::Sum { register: 7, offset: 480 }, false), Some(SUM | 7 << 8 | 480 << 32));
+        assert_eq!(inlined(Location::Constant(-1), false), Some(CONSTANT | 0xffff_ffff << 32));
+        assert_eq!(inlined(Location::Constant(1 << 40), false), None, "too large for the constant");
+        assert_eq!(inlined(Location::Register(17), false), None, "a vector register");
+        assert_eq!(inlined(Location::Register(5), true), None, "a struct that was taken apart");
     }
 
     #[test]

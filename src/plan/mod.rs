@@ -3,6 +3,7 @@
 
 mod abi;
 mod definitions;
+mod inlined;
 mod lock;
 mod model;
 mod module;

@@ -1,6 +1,7 @@
 //! A plan on a target: the sites of its programs and the values of its constants.
 
 use super::abi::argument_place;
+use super::inlined::{Copies, PlacedCopy};
 use super::model::{PlacedSite, Placement, ProbePlan, Program, ProgramKind, RelocationKind, Unplaced};
 use super::module::{ModuleFiles, find};
 use super::relocate::Relocator;
@@ -77,16 +78,23 @@ impl<'a> Placer<'a> {
             }
             match self.alternative(*index, program) {
                 Ok(0) => {}
-                Ok(_) => return,
+                Ok(_) => return self.say_why_inlined(reasons),
                 Err(reason) => reasons.push(reason),
             }
         }
         let optional = self.probeset.probes.get(root).is_some_and(|probe| probe.optional);
+        let inlined = reasons.iter().position(|reason| reason.code == Code::InlinedCopies);
         let problem = reasons
             .into_iter()
-            .next()
+            .nth(inlined.unwrap_or(0))
             .unwrap_or_else(|| Diagnostic::error(Code::FunctionNotFound, format!("`{root}` has no attach point")));
         self.placement.unplaced.push(Unplaced { probe: root.to_owned(), required: !optional, problem });
+    }
+
+    /// Notes that an alternative was passed over for its function being inlined.
+    fn say_why_inlined(&mut self, reasons: Vec<Diagnostic>) {
+        let inlined = reasons.into_iter().filter(|reason| reason.code == Code::InlinedCopies);
+        self.problems.0.extend(inlined.map(|reason| Diagnostic { severity: Severity::Note, hint: None, ..reason }));
     }
 
     /// The number of sites found; why there is none.
@@ -108,15 +116,17 @@ impl<'a> Placer<'a> {
             .iter()
             .flat_map(|file| self.target.functions(*file, pattern).into_iter().map(|function| (*file, function)))
             .collect();
-        if found.is_empty() {
+        let copies = Copies::find(self.plan, index, self.target, &files);
+        if found.is_empty() && (copies.is_empty() || self.is_tried_again(program)) {
             return Err(self.function_not_found(pattern, &files, program));
         }
-        if found.len() > MAX_SITES_PER_PROBE {
-            let message = format!(
-                "`{}` is {} functions; a probe is at {MAX_SITES_PER_PROBE} at most",
-                pattern.value,
-                found.len()
-            );
+        if found.is_empty() && !copies.refused.is_empty() {
+            return Err(copies.not_taken(pattern, program));
+        }
+        let places = found.len() + copies.placed.len();
+        if places > MAX_SITES_PER_PROBE {
+            let message =
+                format!("`{}` is {places} functions; a probe is at {MAX_SITES_PER_PROBE} at most", pattern.value);
             let problem =
                 Diagnostic::error(Code::TooManySites, message).at(&program.span).hint("make the pattern narrower");
             return Err(self.refuse(problem));
@@ -133,12 +143,31 @@ impl<'a> Placer<'a> {
         for (file, function) in found {
             refused.extend(self.site(index, program, file, function, &needs).err());
         }
+        self.problems.0.extend(copies.not_seen(pattern, program));
+        self.problems.0.extend(copies.other_names(pattern, program));
+        for copy in copies.placed {
+            self.copy_site(index, program, copy);
+        }
         let count = self.placement.sites.len() - before;
         if count == 0 && !refused.is_empty() {
             return Err(refused.swap_remove(0));
         }
         self.problems.0.extend(refused.into_iter().map(|problem| Diagnostic { severity: Severity::Note, ..problem }));
         Ok(count)
+    }
+
+    /// Whether another alternative is at the same function without needing its return, so that copies serve it too.
+    fn is_tried_again(&self, program: &Program) -> bool {
+        let same_place = |other: &Program| match (&other.place, &program.place) {
+            (
+                Place::Function { module, pattern, offset: 0, .. },
+                Place::Function { module: own_module, pattern: own, .. },
+            ) => module.value == own_module.value && pattern.value == own.value,
+            _ => false,
+        };
+        let again =
+            |other: &&Program| other.kind == ProgramKind::Entry && other.probes.first() == program.probes.first();
+        program.kind == ProgramKind::Span && self.plan.programs.iter().filter(again).any(same_place)
     }
 
     /// An error of the whole placement, not only the reason why one alternative has no site.
@@ -192,16 +221,7 @@ impl<'a> Placer<'a> {
                 .at(&program.span)
                 .hint("add an alternative to the list under `at:`, such as a function that it calls"));
         };
-        if let Some(cost) = chosen.cost_ns.filter(|cost| *cost > self.plan.costs.dear()) {
-            let message = format!(
-                "`{}` is probed at `{}`, some {:.1} µs a hit: {}",
-                function.name,
-                chosen.instruction,
-                f64::from(cost) / 1000.0,
-                chosen.reason
-            );
-            self.problems.push(Diagnostic::note(Code::CostlySite, message).at(&program.span));
-        }
+        self.say_dear(program, &function.name, &chosen.instruction, chosen.cost_ns, &chosen.reason);
         let module = self.module_number(file);
         self.placement.sites.push(PlacedSite {
             site: Site {
@@ -214,6 +234,7 @@ impl<'a> Placer<'a> {
                 function_offset: chosen.offset,
                 instruction: chosen.instruction,
                 captures: function.captures,
+                inlined_into: None,
             },
             program: index,
             path: of.path.clone(),
@@ -250,6 +271,42 @@ impl<'a> Placer<'a> {
         let apart = self.target.code(file, piece.file_offset, length);
         let distance = piece.file_offset.wrapping_sub(file_offset).cast_signed();
         site::choose(site::Code { apart: Some((&apart, distance)), ..code }, needs, costs)
+    }
+
+    fn copy_site(&mut self, index: usize, program: &Program, placed: PlacedCopy) {
+        let Ok(id) = u16::try_from(self.placement.sites.len()) else { return };
+        let Some(of) = self.target.files().get(placed.file) else { return };
+        let PlacedCopy { file, copy, site } = placed;
+        self.say_dear(program, &copy.name, &site.instruction, site.cost_ns, &site.reason);
+        let module = self.module_number(file);
+        self.placement.sites.push(PlacedSite {
+            site: Site {
+                id,
+                probes: program.probes.clone(),
+                alternative: program.alternative,
+                module,
+                function: copy.name,
+                file_offset: site.file_offset,
+                function_offset: site.file_offset - site.entry,
+                instruction: site.instruction,
+                captures: copy.captures,
+                inlined_into: Some(copy.within),
+            },
+            program: index,
+            path: of.path.clone(),
+            cookie: u64::from(id),
+            cost_ns: site.cost_ns,
+            reason: site.reason,
+            values: site.places.into_iter().collect(),
+        });
+    }
+
+    fn say_dear(&mut self, program: &Program, function: &str, instruction: &str, cost_ns: Option<u32>, reason: &str) {
+        if let Some(cost) = cost_ns.filter(|cost| *cost > self.plan.costs.dear()) {
+            let cost = f64::from(cost) / 1000.0;
+            let message = format!("`{function}` is probed at `{instruction}`, some {cost:.1} µs a hit: {reason}");
+            self.problems.push(Diagnostic::note(Code::CostlySite, message).at(&program.span));
+        }
     }
 
     fn module_number(&mut self, file: usize) -> usize {

@@ -199,8 +199,7 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
     let session = Session::open(setup)?;
     let consumer = Consumer::start(session.ring()?, file, origin(options, probeset, &found), &plan.schema)?;
     let process = (!options.follow_forks).then_some(pid);
-    let modules =
-        Modules::new(&plan, &place, process, &options.debug_folders).switching(options.terms.any());
+    let modules = Modules::new(&plan, &place, process, &options.debug_folders).switching(options.terms.any());
     let (meter, detail) = (Meter::new(&plan, options.terms), DetailSwitch::new(&plan, options.terms));
     let started = Instant::now();
     let process = found.start()?;

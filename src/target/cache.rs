@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Raise this with every change of what [`Answers`] holds, or of how it is read from debug information.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Bytes of a cache file; larger ones were not written by us.
 const MAX_FILE: u64 = 16 << 20;
 
@@ -81,6 +81,7 @@ mod tests {
         Answers {
             types: [("tensor".to_owned(), Some(Layout { size: 336, members })), ("batch".to_owned(), None)].into(),
             enums: [("op".to_owned(), Some([(-1, "NONE".to_owned()), (29, "MUL".to_owned())].into()))].into(),
+            inlined: [("run".to_owned(), Vec::new())].into(),
         }
     }
 
@@ -100,7 +101,7 @@ mod tests {
         LayoutCache::new(folder.path(), "aa", 77).store(&answers()).unwrap();
         assert_eq!(LayoutCache::new(folder.path(), "aa", 78).load(), Answers::default());
         let path = folder.path().join("layouts/aa.json");
-        let text = std::fs::read_to_string(&path).unwrap().replace("\"format\":1", "\"format\":999");
+        let text = std::fs::read_to_string(&path).unwrap().replace("\"format\":2", "\"format\":999");
         std::fs::write(&path, text).unwrap();
         assert_eq!(LayoutCache::new(folder.path(), "aa", 77).load(), Answers::default());
     }

@@ -1,7 +1,7 @@
 //! A target made of nothing but what a test says of it: plans and programs can be checked without a binary or root.
 
 use super::names::Matcher;
-use super::{Arch, Function, Layout, Target, TargetFile, TargetType};
+use super::{Arch, Function, InlinedCopy, Layout, Target, TargetFile, TargetType};
 use crate::path::NamePattern;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,6 +31,7 @@ pub struct FakeTarget {
 #[derive(Debug, Clone, Default)]
 struct Contents {
     functions: Vec<(String, u64, Vec<u8>)>,
+    inlined: Vec<InlinedCopy>,
     layouts: BTreeMap<String, Layout>,
     enums: BTreeMap<String, BTreeMap<i64, String>>,
 }
@@ -60,6 +61,13 @@ impl FakeTarget {
     #[must_use]
     pub fn function(mut self, symbol: &str, file_offset: u64, code: &[u8]) -> Self {
         self.last().functions.push((symbol.to_owned(), file_offset, code.to_vec()));
+        self
+    }
+
+    /// Adds an inlined copy of a function; its captures are those of the pattern that is asked for.
+    #[must_use]
+    pub fn inlined_copy(mut self, copy: InlinedCopy) -> Self {
+        self.last().inlined.push(copy);
         self
     }
 
@@ -110,6 +118,17 @@ impl Target for FakeTarget {
         });
         // By offset, and one an address.
         found.collect::<BTreeMap<u64, Function>>().into_values().collect()
+    }
+
+    fn inlined(&self, file: usize, pattern: &NamePattern) -> Vec<InlinedCopy> {
+        let (Some(contents), Some(matcher)) = (self.contents.get(file), Matcher::new(pattern)) else {
+            return Vec::new();
+        };
+        let found = contents
+            .inlined
+            .iter()
+            .filter_map(|copy| Some(InlinedCopy { captures: matcher.matches(&copy.name)?.captures, ..copy.clone() }));
+        found.collect()
     }
 
     fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {

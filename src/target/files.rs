@@ -3,11 +3,12 @@
 
 use super::cache::{LayoutCache, cache_folder};
 use super::debug_file::{DebugFile, DebugFolders};
+use super::dwarf::inlined::InlinedFunction;
 use super::dwarf::{self, Answers, Parts};
 use super::elf::{Image, Unusable};
 use super::names::Matcher;
 use super::symbols::Symbols;
-use super::{Function, Layout, Target, TargetFile};
+use super::{Function, InlinedCopy, Layout, Target, TargetFile};
 use crate::diag::Diagnostic;
 use crate::path::NamePattern;
 use lzma_rust2::XzReader;
@@ -52,6 +53,7 @@ struct Debug {
     cache: Option<LayoutCache>,
     answers: Mutex<Answers>,
     parts: OnceLock<Parts>,
+    inlined: OnceLock<Vec<InlinedFunction>>,
 }
 
 impl Files {
@@ -159,7 +161,7 @@ impl Files {
                 _ => None,
             };
             let answers = cache.as_ref().map(LayoutCache::load).unwrap_or_default();
-            Debug { bytes, cache, answers: Mutex::new(answers), parts: OnceLock::new() }
+            Debug { bytes, cache, answers: Mutex::new(answers), parts: OnceLock::new(), inlined: OnceLock::new() }
         });
         (debug.bytes > 0).then_some((image, debug))
     }
@@ -188,13 +190,34 @@ impl Files {
             let answers = dwarf::answer(image, parts, &types, &enums);
             known.types.extend(answers.types);
             known.enums.extend(answers.enums);
-            // Another time the missing parts may be there. A cache that cannot be written (a full disk, a read-only
-            // home) only costs time.
-            if let Some(cache) = debug.cache.as_ref().filter(|_| parts.missing == 0) {
-                let _ = cache.store(&known);
+            // Another time the missing parts may be there.
+            if parts.missing == 0 {
+                debug.store(&known);
             }
         }
         Some(pick(&known))
+    }
+
+    fn inlined_copies(&self, file: usize, matcher: &Matcher, pattern: &NamePattern) -> Option<Vec<InlinedCopy>> {
+        let (image, debug) = self.debug(file)?;
+        let mut known = debug.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(copies) = known.inlined.get(&pattern.0) {
+            return Some(copies.clone());
+        }
+        let functions = debug.inlined.get_or_init(|| dwarf::inlined::functions(image));
+        let copies = dwarf::inlined::copies(&self.read.get(file)?.image, image, functions, matcher);
+        known.inlined.insert(pattern.0.clone(), copies.clone());
+        debug.store(&known);
+        Some(copies)
+    }
+}
+
+impl Debug {
+    fn store(&self, known: &Answers) {
+        if let Some(cache) = &self.cache {
+            // A cache that cannot be written (a full disk, a read-only home) only costs time.
+            let _ = cache.store(known);
+        }
     }
 }
 
@@ -217,6 +240,11 @@ impl Target for Files {
         let (Some(lazy), Some(matcher)) = (self.read.get(file), Matcher::new(pattern)) else { return Vec::new() };
         let images = self.with_symbols(file, lazy);
         lazy.symbols.get_or_init(|| Symbols::read(&images)).find(&images, &matcher)
+    }
+
+    fn inlined(&self, file: usize, pattern: &NamePattern) -> Vec<InlinedCopy> {
+        let copies = Matcher::new(pattern).and_then(|matcher| self.inlined_copies(file, &matcher, pattern));
+        copies.unwrap_or_default()
     }
 
     fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {

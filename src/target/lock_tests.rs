@@ -15,9 +15,11 @@ fn copy() -> InlinedCopy {
     InlinedCopy {
         name: "engine_work".into(),
         within: "engine_run".into(),
+        within_ranges: std::iter::once(0x1000..0x1100).collect(),
         captures: vec!["thrown away".into()],
         entry: 0x1010,
         ranges: std::iter::once(0x1010..0x1020).collect(),
+        statements: vec![(0x1010, 0)],
         parameters: vec![InlinedParameter {
             name: "x".into(),
             locations: vec![(0x1010..0x1020, Location::Register(5))],

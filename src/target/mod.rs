@@ -120,14 +120,20 @@ pub struct Layout {
 pub struct InlinedCopy {
     /// The function, demangled, without parameters.
     pub name: String,
-    /// The function it was put into, as in the symbol table.
+    /// The function it was put into, demangled, without parameters.
     pub within: String,
+    /// The instructions of that function, its parts elsewhere included, as bytes from the start of the file; the one
+    /// with its entry first.
+    pub within_ranges: Vec<Range<u64>>,
     /// What the pattern's wildcards stood for.
     pub captures: Vec<String>,
     /// Bytes from the start of the file to the copy's first instruction that is executed.
     pub entry: u64,
-    /// Its instructions, as bytes from the start of the file; the one with the entry first.
+    /// Its instructions, as bytes from the start of the file; sorted, and apart from each other.
     pub ranges: Vec<Range<u64>>,
+    /// Where in it statements of the source begin: bytes from the start of the file, and a number that is the same for
+    /// the same statement. Sorted. Statements that begin at several places are there several times.
+    pub statements: Vec<(u64, u32)>,
     /// Its parameters, in the declaration's order; those that the compiler dropped have no locations.
     pub parameters: Vec<InlinedParameter>,
 }
@@ -177,7 +183,7 @@ pub trait Target {
     fn functions(&self, file: usize, pattern: &NamePattern) -> Vec<Function>;
 
     /// Copies of functions that the compiler put into others, whose name matches, from the file's debug information.
-    /// Sorted by entry.
+    /// Sorted by entry. Those without instructions are left out.
     fn inlined(&self, file: usize, pattern: &NamePattern) -> Vec<InlinedCopy> {
         let _ = (file, pattern);
         Vec::new()

@@ -143,6 +143,11 @@ fn unversioned(symbol: &str) -> &str {
     symbol.split_once('@').map_or(symbol, |(name, _)| name)
 }
 
+/// A symbol's name without version, suffixes and parameters.
+pub(crate) fn readable_name(symbol: &str) -> String {
+    if symbol.len() > MAX_SYMBOL { String::new() } else { readable(symbol).1 }
+}
+
 /// The kind of a symbol and its name without version, suffixes and parameters.
 fn readable(symbol: &str) -> (Kind, String) {
     let symbol = unversioned(symbol);

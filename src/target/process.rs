@@ -4,7 +4,7 @@
 use super::elf::Unusable;
 use super::files::Files;
 use super::maps::{self, Mapping};
-use super::{Function, Layout, Target, TargetFile};
+use super::{Function, InlinedCopy, Layout, Target, TargetFile};
 use crate::diag::{Code, Diagnostic};
 use crate::path::NamePattern;
 use std::collections::{BTreeMap, HashMap};
@@ -174,6 +174,10 @@ impl Target for ProcessTarget {
 
     fn functions(&self, file: usize, pattern: &NamePattern) -> Vec<Function> {
         self.files.functions(file, pattern)
+    }
+
+    fn inlined(&self, file: usize, pattern: &NamePattern) -> Vec<InlinedCopy> {
+        self.files.inlined(file, pattern)
     }
 
     fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {

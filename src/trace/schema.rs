@@ -170,6 +170,22 @@ pub struct Site {
     pub instruction: String,
     /// The texts under the pattern's wildcards.
     pub captures: Vec<String>,
+    /// The function that the compiler put this one into, where the site is in such a copy; offsets then count from the
+    /// copy's first instruction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inlined_into: Option<String>,
+}
+
+impl Site {
+    /// The place by function, as a person reads it: `run`, `run+4`, `run+4 inlined into main`.
+    pub fn place(&self) -> String {
+        let offset = match self.function_offset {
+            0 => String::new(),
+            offset => format!("+{offset}"),
+        };
+        let within = self.inlined_into.as_ref().map_or_else(String::new, |within| format!(" inlined into {within}"));
+        format!("{}{offset}{within}", self.function)
+    }
 }
 
 /// A binary that was probed.

@@ -80,6 +80,7 @@ fn site(id: u16) -> Site {
         function_offset: 4,
         instruction: "push rbp".into(),
         captures: vec!["gelu".into()],
+        inlined_into: None,
     }
 }
 

@@ -7,6 +7,9 @@
 #   symbols  the same, but ggml-cpu keeps functions that are called only once, so
 #            that `ggml_compute_forward` is a symbol of its own. Nothing but
 #            libggml-cpu differs: the rest is taken from `shared`.
+#   inlined  the same, but ggml-cpu's C is compiled by clang -O3 as it is by default:
+#            `ggml_compute_forward` is put into its caller, whole. The rest is
+#            taken from `shared`.
 #   plugins  backends are loaded with dlopen when the program runs, as in the
 #            releases for many processors. Only libllama is taken from `shared`.
 set -euo pipefail
@@ -35,7 +38,7 @@ readonly -a options=(
 
 usage() {
     cat <<'USAGE'
-usage: build_llama.sh shared|symbols|plugins
+usage: build_llama.sh shared|symbols|inlined|plugins
 
 Prints the folder of the finished engine; instant when it is built already.
   PROFINFER_CACHE  where to keep it (default: ~/.cache/profinfer, by XDG_CACHE_HOME)
@@ -49,6 +52,7 @@ case "${1-}" in
     -h | --help) usage; exit 0 ;;
     shared) config=shared keep_functions='' ;;
     symbols) config=symbols keep_functions=' -fno-inline-functions-called-once' ;;
+    inlined) config=inlined keep_functions='' ;;
     plugins) config=plugins keep_functions='' ;;
     *) usage >&2; exit 2 ;;
 esac
@@ -69,6 +73,7 @@ key=$({
     cc --version
     c++ --version
     uname -m
+    if [ "$config" = inlined ]; then clang --version; fi
 } | sha256sum | cut -c 1-12)
 readonly engine="$cache/engines/llama.cpp-$version-$config-$key"
 if [ -e "$engine/.finished" ]; then
@@ -130,6 +135,10 @@ tar -xzf "$sdist" -C "$work/source" --strip-components=3 "llama_cpp_python-$vers
 case "$config" in
     shared) targets=(llama) variant=() ;;
     symbols) targets=(ggml-cpu) variant=() ;;
+    inlined)
+        targets=(ggml-cpu)
+        variant=(-DCMAKE_C_COMPILER=clang '-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O3 -g -DNDEBUG')
+        ;;
     plugins) targets=(ggml ggml-cpu) variant=(-DGGML_BACKEND_DL=ON) ;;
 esac
 # The temporary folder's name must not get into the debug information: the same
@@ -152,12 +161,12 @@ say "compiling '${targets[*]}' for '$config' with $jobs jobs (minutes)"
 mkdir -p "$work/engine/lib"
 case "$config" in
     shared) ;;
-    symbols) cp -a "$shared/lib/." "$work/engine/lib/" && rm "$work"/engine/lib/libggml-cpu.so* ;;
+    symbols | inlined) cp -a "$shared/lib/." "$work/engine/lib/" && rm "$work"/engine/lib/libggml-cpu.so* ;;
     plugins) cp -a "$shared"/lib/libllama.so* "$work/engine/lib/" ;;
 esac
 for built in "$work"/build/bin/*.so*; do
-    # `symbols` has libggml-base built as well, but no more than libggml-cpu differs.
-    if [ "$config" != symbols ] || [[ "$built" == */libggml-cpu.so* ]]; then
+    # `symbols` and `inlined` have libggml-base built as well, but no more than libggml-cpu differs.
+    if [[ "$config" != @(symbols|inlined) ]] || [[ "$built" == */libggml-cpu.so* ]]; then
         cp -a "$built" "$work/engine/lib/"
     fi
 done

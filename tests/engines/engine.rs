@@ -15,6 +15,8 @@ pub(crate) enum Engine {
     Shared,
     /// The same, with functions that are called only once kept as such.
     Symbols,
+    /// The same as `Shared`, with the C of the CPU backend compiled by clang: the dispatcher is in its caller, whole.
+    Inlined,
     /// Shared libraries of which the CPU backend is loaded with `dlopen` when the program runs.
     Plugins,
 }
@@ -86,9 +88,11 @@ impl Engine {
     fn reference(self, workload: &Workload) -> Vec<String> {
         static SHARED: OnceLock<PathBuf> = OnceLock::new();
         static SYMBOLS: OnceLock<PathBuf> = OnceLock::new();
+        static INLINED: OnceLock<PathBuf> = OnceLock::new();
         static PLUGINS: OnceLock<PathBuf> = OnceLock::new();
         let program = match self {
             Self::Symbols => &SYMBOLS,
+            Self::Inlined => &INLINED,
             Self::Plugins => &PLUGINS,
             _ => &SHARED,
         };
@@ -101,9 +105,11 @@ impl Engine {
     fn folder(self) -> &'static Path {
         static SHARED: OnceLock<PathBuf> = OnceLock::new();
         static SYMBOLS: OnceLock<PathBuf> = OnceLock::new();
+        static INLINED: OnceLock<PathBuf> = OnceLock::new();
         static PLUGINS: OnceLock<PathBuf> = OnceLock::new();
         match self {
             Self::Plugins => PLUGINS.get_or_init(|| script("build_llama.sh", &["plugins"])),
+            Self::Inlined => INLINED.get_or_init(|| script("build_llama.sh", &["inlined"])),
             Self::Symbols => SYMBOLS.get_or_init(|| script("build_llama.sh", &["symbols"])),
             _ => SHARED.get_or_init(|| script("build_llama.sh", &["shared"])),
         }

@@ -50,7 +50,8 @@ fn assert_true(engine: Engine, workload: &Workload) -> Recording {
 fn assert_alternative(engine: Engine, recording: &Recording) {
     let expected = match engine {
         Engine::Symbols => ("ggml_compute_forward", 0),
-        _ => ("ggml_cpu_extra_compute_forward", 1),
+        Engine::Inlined => ("ggml_compute_forward", 1),
+        _ => ("ggml_cpu_extra_compute_forward", 2),
     };
     assert_eq!(recording.sites("operator"), BTreeMap::from([(expected.0.to_owned(), expected.1)]));
     let mut graph = BTreeMap::from([("ggml_backend_cpu_graph_compute".to_owned(), 0)]);
@@ -209,6 +210,18 @@ fn a_dense_model_on_shared_libraries() {
 #[ignore = "needs root"]
 fn a_dense_model_on_an_engine_with_symbols() {
     assert_dense(Engine::Symbols);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_dense_model_on_an_engine_with_its_dispatcher_inlined() {
+    assert_dense(Engine::Inlined);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_mixture_of_experts_on_an_engine_with_its_dispatcher_inlined() {
+    assert_moe(Engine::Inlined);
 }
 
 #[test]

@@ -65,6 +65,8 @@ pub(super) struct Chosen {
 pub(super) const MAX_CODE: usize = 1 << 20;
 /// Bytes that are read of a function whose length is not known.
 pub(super) const CODE_OF_UNKNOWN_SIZE: usize = 8 * 1024;
+/// Why there is nothing cheaper than the cheapest.
+pub(super) const CHEAPEST: &str = "the cheapest kind there is";
 /// Instructions from the start that are considered.
 const MAX_START: usize = 24;
 
@@ -160,22 +162,6 @@ pub(super) fn at(code: Code<'_>, offset: u64, costs: &CostTable) -> Chosen {
         reason: "the place that the probeset gives".to_owned(),
         is_settled: false,
     }
-}
-
-/// The same within a part of a function, such as an inlined copy of another one: only what the part's first
-/// instruction leads to in a straight line, and only where `allowed` says that the arguments are known (given bytes
-/// from the start of the code). Jumps by a table are the caller's to think of.
-#[allow(dead_code, reason = "sites in inlined copies are chosen with it")]
-pub(super) fn choose_within(
-    code: Code<'_>,
-    part: Range<usize>,
-    needs: &Needs,
-    costs: &CostTable,
-    allowed: &dyn Fn(u64) -> bool,
-) -> Option<Chosen> {
-    let line = decode(code, part);
-    let barrier = code.is_cut.then_some((line.steps.first()?.offset, "the function is too long to be searched"));
-    Search { line: &line, needs, costs, barrier }.run(allowed)
 }
 
 fn decode(code: Code<'_>, part: Range<usize>) -> Line {
@@ -278,7 +264,7 @@ impl Search<'_> {
     /// Why there is nothing cheaper than `cost`.
     fn reason(&self, cost: u32, end: Option<(usize, String)>) -> String {
         if cost <= self.costs.cheapest() {
-            return "the cheapest kind there is".to_owned();
+            return CHEAPEST.to_owned();
         }
         if let Some((first_beyond, why)) = end {
             let cheaper = |step: &&Step| step.kind.is_some_and(|kind| self.costs.of(kind) < cost);

@@ -173,20 +173,6 @@ fn what_is_too_long_to_be_searched_is_probed_at_its_entry() {
     assert!(chosen.reason.contains("too long"), "{}", chosen.reason);
 }
 
-#[test]
-fn within_a_part_only_allowed_places_are_taken() {
-    // ret; mov eax, edi; push rbx; nop; ret
-    let bytes = [0xc3, 0x89, 0xf8, 0x53, 0x90, 0xc3];
-    let costs = CostTable::built_in(Arch::X86_64, None);
-    let within = |allowed: &dyn Fn(u64) -> bool| {
-        choose_within(code(Arch::X86_64, &bytes), 1..6, &Needs::default(), &costs, allowed).map(|c| c.offset)
-    };
-    assert_eq!(within(&|_| true), Some(3));
-    assert_eq!(within(&|offset| offset != 3), Some(4));
-    assert_eq!(within(&|offset| offset == 1), Some(1));
-    assert_eq!(within(&|_| false), None);
-}
-
 // ---- arm64 -------------------------------------------------------------------------------------------------------
 
 const BTI_C: u32 = 0xd503_245f;
@@ -291,8 +277,8 @@ proptest::proptest! {
         if let Some(chosen) = choose(code(arch, &code_bytes), &needs, &costs) {
             proptest::prop_assert!(chosen.offset as usize <= code_bytes.len());
         }
-        let part = code_bytes.len() / 3..code_bytes.len() / 2;
-        let within = choose_within(code(arch, &code_bytes), part.clone(), &needs, &costs, &|_| true);
-        proptest::prop_assert!(within.is_none_or(|chosen| part.contains(&(chosen.offset as usize))));
+        let part = code_bytes.len() / 3;
+        let given = at(code(arch, &code_bytes), part as u64, &costs);
+        proptest::prop_assert_eq!(given.offset as usize, part);
     }
 }

@@ -1,6 +1,7 @@
 //! Layouts and enumerations from an image's debug information (DWARF 2 to 5, C and C++). All that is asked at once is
 //! answered in one pass, which ends when the last name was found.
 
+pub(super) mod inlined;
 mod scan;
 mod sections;
 mod split;
@@ -10,8 +11,8 @@ mod unit;
 #[cfg(test)]
 mod tests;
 
-use super::Layout;
 use super::elf::Image;
+use super::{InlinedCopy, Layout};
 use scan::{Kind, Wanted};
 use sections::Sections;
 use std::collections::BTreeMap;
@@ -30,6 +31,8 @@ pub(crate) struct Answers {
     pub(crate) types: BTreeMap<String, Option<Layout>>,
     /// Enumerations by the name that was asked.
     pub(crate) enums: BTreeMap<String, Option<Constants>>,
+    /// Inlined copies by the pattern that was asked.
+    pub(crate) inlined: BTreeMap<String, Vec<InlinedCopy>>,
 }
 
 /// Bytes of debug information in the file; 0 where there is none, and every answer is no.
@@ -42,6 +45,7 @@ pub(crate) fn answer(image: &Image, parts: &Parts, types: &[&str], enums: &[&str
     let mut answers = Answers {
         types: types.iter().map(|name| ((*name).to_owned(), None)).collect(),
         enums: enums.iter().map(|name| ((*name).to_owned(), None)).collect(),
+        ..Answers::default()
     };
     let parts = parts.images.iter().filter_map(Sections::load_part);
     let files: Vec<Sections<'_>> = Sections::load(image).into_iter().chain(parts).collect();

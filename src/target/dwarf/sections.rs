@@ -166,6 +166,11 @@ fn all_sections<'a>(headers: &Headers<'a>, name: &str) -> Cow<'a, [u8]> {
     Cow::Owned(all)
 }
 
+/// A section by its name, for what else than layouts is read; empty where it is missing or malformed.
+pub(super) fn named<'a>(image: &'a Image, name: &str) -> Cow<'a, [u8]> {
+    image.headers().map(|headers| section(&headers, name)).unwrap_or_default()
+}
+
 fn section<'a>(headers: &Headers<'a>, name: &str) -> Cow<'a, [u8]> {
     headers.section_by_name(name).map(|section| content(&section)).unwrap_or_default()
 }

@@ -1,0 +1,136 @@
+//! The copies of a program's function on a target: those with a site, those without, and what is said of them.
+
+use super::{CopySite, Wanted, choose};
+use crate::diag::{Code, Diagnostic};
+use crate::path::{NamePattern, Place, Type};
+use crate::plan::model::{ProbePlan, Program, ProgramKind, RelocationKind};
+use crate::target::{InlinedCopy, Target};
+
+/// Functions that a message names.
+const NAMED: usize = 3;
+
+/// A copy that has a site.
+#[derive(Debug)]
+pub(in crate::plan) struct PlacedCopy {
+    /// Number of the target's file.
+    pub(in crate::plan) file: usize,
+    pub(in crate::plan) copy: InlinedCopy,
+    pub(in crate::plan) site: CopySite,
+}
+
+/// Every copy of a program's function.
+#[derive(Debug, Default)]
+pub(in crate::plan) struct Copies {
+    pub(in crate::plan) placed: Vec<PlacedCopy>,
+    /// Copies without a site, and why.
+    pub(in crate::plan) refused: Vec<(InlinedCopy, String)>,
+    /// Parameters that the debug information calls otherwise than the probeset: theirs, ours.
+    renamed: Vec<(String, String)>,
+}
+
+impl Copies {
+    /// Looks for the copies of a program's function in some files, and for a site in each.
+    pub(in crate::plan) fn find(plan: &ProbePlan, index: usize, target: &dyn Target, files: &[usize]) -> Self {
+        let mut copies = Self::default();
+        let Some(program) = plan.programs.get(index) else { return copies };
+        // An offset counts from the function's own first instruction.
+        let Place::Function { pattern, offset: 0, .. } = &program.place else { return copies };
+        let wanted = wanted(plan, index, program);
+        for file in files {
+            for copy in target.inlined(*file, pattern) {
+                if program.kind == ProgramKind::Span {
+                    copies.refused.push((copy, "its return cannot be probed there".to_owned()));
+                    continue;
+                }
+                copies.compare_names(&copy, &wanted);
+                match choose(plan.arch, target, *file, &copy, &wanted, &plan.costs) {
+                    Ok(site) => copies.placed.push(PlacedCopy { file: *file, copy, site }),
+                    Err(why) => copies.refused.push((copy, why)),
+                }
+            }
+        }
+        copies
+    }
+
+    /// Whether there is none.
+    pub(in crate::plan) fn is_empty(&self) -> bool {
+        self.placed.is_empty() && self.refused.is_empty()
+    }
+
+    fn compare_names(&mut self, copy: &InlinedCopy, wanted: &[Wanted]) {
+        for wanted in wanted {
+            let theirs = copy.parameters.get(wanted.argument).map_or("", |parameter| &parameter.name);
+            let pair = (theirs.to_owned(), wanted.name.clone());
+            if !theirs.is_empty() && theirs != wanted.name && !self.renamed.contains(&pair) {
+                self.renamed.push(pair);
+            }
+        }
+    }
+
+    /// Why an alternative that has nothing but copies is not taken.
+    pub(in crate::plan) fn not_taken(&self, pattern: &NamePattern, program: &Program) -> Diagnostic {
+        let message = format!("`{pattern}` was inlined into {}, and is not probed there: {}", self.into(), self.why());
+        Diagnostic::error(Code::InlinedCopies, message).at(&program.span).hint(match program.kind {
+            ProgramKind::Span => "add the same function with `until …` to the list under `at:`, which needs no return",
+            _ => "add a function that is called from it, or calls it, to the list under `at:`",
+        })
+    }
+
+    /// That calls will be missed, where the function is probed, but not all of its copies.
+    pub(in crate::plan) fn not_seen(&self, pattern: &NamePattern, program: &Program) -> Option<Diagnostic> {
+        if self.refused.is_empty() {
+            return None;
+        }
+        let copies = match self.refused.len() {
+            1 => "a copy".to_owned(),
+            count => format!("{count} copies"),
+        };
+        let message = format!(
+            "calls of `{pattern}` are missed: {copies} of it in {} cannot be probed: {}",
+            self.into(),
+            self.why()
+        );
+        Some(Diagnostic::warning(Code::InlinedCopies, message).at(&program.span))
+    }
+
+    /// That parameters have other names in the target, which matters only if they are others.
+    pub(in crate::plan) fn other_names(&self, pattern: &NamePattern, program: &Program) -> Option<Diagnostic> {
+        let (theirs, ours) = self.renamed.first()?;
+        let message = format!("the parameter `{ours}` of `{pattern}` is called `{theirs}` in the debug information");
+        Some(Diagnostic::note(Code::InlinedCopies, message).at(&program.span))
+    }
+
+    /// The functions that the refused copies are in.
+    fn into(&self) -> String {
+        let mut names: Vec<String> = self.refused.iter().map(|(copy, _)| format!("`{}`", copy.within)).collect();
+        names.sort_unstable();
+        names.dedup();
+        let more = names.len().saturating_sub(NAMED);
+        names.truncate(NAMED);
+        match more {
+            0 => names.join(", "),
+            _ => format!("{} and {more} more", names.join(", ")),
+        }
+    }
+
+    fn why(&self) -> &str {
+        self.refused.first().map_or("", |(_, why)| why)
+    }
+}
+
+/// The arguments that a program reads.
+fn wanted(plan: &ProbePlan, index: usize, program: &Program) -> Vec<Wanted> {
+    let Some(signature) = program.signature() else { return Vec::new() };
+    let relocations = program.relocations.iter().filter_map(|relocation| plan.relocations.get(*relocation));
+    let wanted = relocations.filter_map(|relocation| {
+        let RelocationKind::Argument { program: of, argument } = relocation.what else { return None };
+        let parameter = signature.params.get(argument).filter(|_| of == index)?;
+        Some(Wanted {
+            argument,
+            name: parameter.name.as_ref().map_or_else(|| argument.to_string(), |name| name.value.clone()),
+            symbol: relocation.symbol.clone(),
+            is_struct: matches!(parameter.ty.value, Type::View(_)),
+        })
+    });
+    wanted.collect()
+}
