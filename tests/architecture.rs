@@ -15,7 +15,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("pest_derive", &["path/"]),
     ("handlebars", &["codegen/", "report/html/"]),
     ("libbpf_rs", &["bpf/", "record/"]),
-    ("iced_x86", &["plan/site.rs"]),
+    ("iced_x86", &["plan/site.rs", "plan/inlined/"]),
     ("granit_parser", &["spec/yaml.rs"]),
     ("gimli", &["target/dwarf/"]),
     ("object", &["target/", "bpf/"]),
