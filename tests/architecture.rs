@@ -15,7 +15,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("pest_derive", &["path/"]),
     ("handlebars", &["codegen/", "report/html/"]),
     ("libbpf_rs", &["bpf/", "record/"]),
-    ("iced_x86", &["plan/site/x86.rs"]),
+    ("iced_x86", &["plan/site/x86.rs", "plan/inlined/flow.rs"]),
     ("yaxpeax_arch", &["plan/site/arm64.rs"]),
     ("yaxpeax_arm", &["plan/site/arm64.rs"]),
     ("granit_parser", &["spec/yaml.rs"]),

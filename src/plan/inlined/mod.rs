@@ -4,9 +4,6 @@
 mod flow;
 mod placing;
 
-#[cfg(test)]
-mod tests;
-
 use super::abi::ArgumentPlace;
 use super::site::{self, Code, CostTable};
 use crate::target::{Arch, InlinedCopy, InlinedParameter, Location, Target};
