@@ -12,6 +12,7 @@ struct pf_call {
 	__u64 object; /* address of the object that is being described */
 	__u64 block_start; /* bytes from the object's start to the first byte in thread->block */
 	__u16 site;
+	_Bool unreadable; /* an argument on the stack was */
 };
 
 /*
@@ -50,7 +51,8 @@ static __always_inline __u64 pf_argument(struct pf_call *call, __u64 place)
 
 	if (PF_PLACE_KIND(place) == PF_IN_REGISTER)
 		return pf_register(call->regs, PF_PLACE_REGISTER(place));
-	pf_read(&value, sizeof(value), call->sp + PF_PLACE_OFFSET(place));
+	if (pf_read(&value, sizeof(value), call->sp + PF_PLACE_OFFSET(place)))
+		call->unreadable = 1;
 	return value;
 }
 
@@ -154,14 +156,14 @@ static __always_inline long pf_read_list_until_null(void *field, __u64 *elements
 	return 0;
 }
 
-/* Begins a hit at a function's entry. */
-static __always_inline _Bool pf_enter(struct pf_call *call, struct pt_regs *regs)
+/* Begins a hit at a function's entry: one of that type of record. */
+static __always_inline _Bool pf_enter(struct pf_call *call, struct pt_regs *regs, __u16 type)
 {
 	__u64 cookie;
 
 	if (!pf_enabled)
 		return 0;
-	call->thread = pf_current();
+	call->thread = pf_current(type);
 	if (!call->thread)
 		return 0;
 	cookie = bpf_get_attach_cookie(regs);
@@ -171,6 +173,7 @@ static __always_inline _Bool pf_enter(struct pf_call *call, struct pt_regs *regs
 	call->sp = pf_register(regs, PF_STACK_POINTER) + ((cookie >> 16) & 0xffff);
 	call->object = 0;
 	call->block_start = 0;
+	call->unreadable = 0;
 	return 1;
 }
 
@@ -179,7 +182,7 @@ static __always_inline _Bool pf_leave(struct pf_call *call, struct pt_regs *regs
 {
 	if (!pf_enabled)
 		return 0;
-	call->thread = pf_current();
+	call->thread = pf_known();
 	if (!call->thread)
 		return 0;
 	call->regs = regs;
@@ -188,7 +191,17 @@ static __always_inline _Bool pf_leave(struct pf_call *call, struct pt_regs *regs
 	call->sp = pf_register(regs, PF_STACK_POINTER) - PF_RETURN_ADDRESS;
 	call->object = 0;
 	call->block_start = 0;
+	call->unreadable = 0;
 	return 1;
+}
+
+/* Whether an argument could not be read since this was last asked. */
+static __always_inline _Bool pf_take_unreadable(struct pf_call *call)
+{
+	_Bool unreadable = call->unreadable;
+
+	call->unreadable = 0;
+	return unreadable;
 }
 
 /* Notes that a field could not be read. */

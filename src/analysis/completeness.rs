@@ -106,7 +106,7 @@ impl Lost {
         let (count, record) = (group_digits(self.count), &self.record);
         match self.kind {
             LossKind::RingFull => format!("{count} `{record}` lost because the ring was full"),
-            LossKind::ReadFailed => format!("{count} `{record}` with a field that could not be read"),
+            LossKind::ReadFailed => format!("{count} `{record}` with something that could not be read"),
             LossKind::MissingEntry => format!("{count} `{record}` returned without an entry"),
             LossKind::MissingReturn => format!("{count} `{record}` never returned"),
             LossKind::Recursion => format!("{count} `{record}` skipped by the kernel"),
@@ -116,6 +116,7 @@ impl Lost {
             LossKind::Truncated => format!("{count} `{record}` with a list longer than its bound"),
             LossKind::NotAttached => format!("{count} sites of `{record}` not attached"),
             LossKind::StillOpen => format!("{count} `{record}` still open when the recording ended"),
+            LossKind::Undecided => format!("{count} `{record}` lost because its condition could not be read"),
         }
     }
 }

@@ -371,7 +371,7 @@ fn step_records(schema: &Schema) -> Vec<Option<Option<Tokens>>> {
 }
 
 /// The kinds of loss, as the programs number them.
-const KINDS: [LossKind; 11] = [
+const KINDS: [LossKind; 12] = [
     LossKind::RingFull,
     LossKind::ReadFailed,
     LossKind::MissingEntry,
@@ -383,6 +383,7 @@ const KINDS: [LossKind; 11] = [
     LossKind::Truncated,
     LossKind::NotAttached,
     LossKind::StillOpen,
+    LossKind::Undecided,
 ];
 
 /// Names what the programs counted: entry = type of record × `width` + kind.

@@ -150,12 +150,8 @@ impl Recording<'_> {
     fn losses(&self) -> Vec<Loss> {
         let mut losses = name_losses(&self.session.losses(), LOSS_KINDS as usize, &self.plan.schema);
         losses.extend(self.modules.losses());
-        let skipped = self.session.recursions().into_iter().filter(|(_, count)| *count > 0);
-        let skipped = skipped.filter_map(|(program, count)| {
-            let record = self.plan.programs.get(program)?.probes.first()?.clone();
-            Some(Loss { record, kind: LossKind::Recursion, count })
-        });
-        losses.extend(skipped);
+        let skipped = self.session.recursions().into_iter();
+        losses.extend(skipped.map(|(record, count)| Loss { record, kind: LossKind::Recursion, count }));
         losses
     }
 
@@ -182,6 +178,10 @@ impl Recording<'_> {
     /// Detaches, lets the target run, and closes the trace.
     fn close(mut self, reason: Reason, ending: Option<Ending>) -> Result<Summary, Diagnostics> {
         self.session.disable();
+        if lost(&self.losses()) > 0 {
+            // The ring may still be full, and what is lost last is shown by the records that come now.
+            std::thread::sleep(2 * TICK);
+        }
         self.session.end_spans();
         let (time, elapsed) = (clock::monotonic_ns(), self.started.elapsed());
         let mut losses = self.still_open();
