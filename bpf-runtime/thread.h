@@ -72,7 +72,8 @@ static __always_inline void pf_send(struct pf_thread *thread, void *record, __u6
 	struct pf_header *header = record;
 	__u32 others = pf_unplaced;
 
-	if (others) {
+	/* Not a thread's first record: it says nothing of the time before. */
+	if (others && thread->seq) {
 		pf_unplaced = 0;
 		thread->seq += others;
 		thread->unseen += others;
