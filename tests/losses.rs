@@ -35,19 +35,10 @@ struct Case {
     status: i32,
 }
 
-const USUAL: Case = Case {
-    target: &[],
-    options: &[],
-    probeset: &[],
-    apart: 0,
-    lost: &[],
-    seen: [0; 3],
-    incomplete: &[],
-    status: 4,
-};
+const USUAL: Case =
+    Case { target: &[], options: &[], probeset: &[], apart: 0, lost: &[], seen: [0; 3], incomplete: &[], status: 4 };
 
-const UNTIL: &[(&str, &str)] =
-    &[("toy_tensor* tensor)\n", "toy_tensor* tensor) until [operator, graph, step]\n"), ("    role: operator", "    role: operator")];
+const UNTIL: &[(&str, &str)] = &[("toy_tensor* tensor)\n", "toy_tensor* tensor) until [operator, graph, step]\n")];
 const NESTED: &[(&str, &str)] = &[("    role: operator\n", "    role: operator\n    nested: all\n")];
 const WHEN: &[(&str, &str)] = &[("    role: operator\n", "    role: operator\n    when: params->lane == 0\n")];
 const ODD: &[(&str, &str)] = &[("probes:\n", "probes:\n  odd:\n    at: engine:toy_odd()\n    role: region\n")];
@@ -118,8 +109,7 @@ const CASES: &[Case] = &[
         ..USUAL
     },
     Case { target: &["signals"], apart: 15, seen: [8, 8, 32], status: 0, ..USUAL },
-    Case { target: &["signals", "above"], apart: 15, seen: [8, 8, 32], status: 0, ..USUAL },
-    Case { target: &["signals", "above"], probeset: NESTED, seen: [8, 8, 47], status: 0, ..USUAL },
+    Case { target: &["signals"], probeset: NESTED, seen: [8, 8, 47], status: 0, ..USUAL },
     Case { target: &["odd_site"], probeset: ODD, lost: &[("odd", NotAttached, 1)], seen: [3, 3, 6], ..USUAL },
 ];
 
@@ -261,9 +251,20 @@ fn what_is_seen_and_what_is_lost_is_what_was_called() {
 #[test]
 #[ignore = "needs root"]
 fn without_sessions_it_is_the_same() {
-    for case in CASES {
+    // The rest does not depend on how a call's two ends are paired.
+    let pairs = |case: &&Case| case.lost.is_empty() || case.lost.iter().any(|(_, kind, _)| *kind == MissingReturn);
+    for case in CASES.iter().filter(pairs) {
         check(case, "multi");
     }
+}
+
+/// With sessions alone: without them the kernel itself takes the interrupted call for one that was left, and kills the
+/// process when it returns.
+#[test]
+#[ignore = "needs root"]
+fn a_handler_on_a_stack_above_is_within_what_it_interrupts() {
+    let case = Case { target: &["signals", "above"], apart: 15, seen: [8, 8, 32], status: 0, ..USUAL };
+    check(&case, "session");
 }
 
 #[test]

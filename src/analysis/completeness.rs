@@ -117,8 +117,11 @@ impl Completeness {
         for lane in self.incomplete_steps.iter().flat_map(|s| &s.lanes) {
             *lanes.entry(*lane).or_default() += 1;
         }
-        let shown: Vec<String> =
-            lanes.iter().take(RANGES_SHOWN).map(|(lane, n)| format!("lane {lane} in {}", counted(*n, "step"))).collect();
+        let shown: Vec<String> = lanes
+            .iter()
+            .take(RANGES_SHOWN)
+            .map(|(lane, n)| format!("lane {lane} in {}", counted(*n, "step")))
+            .collect();
         (!shown.is_empty()).then(|| format!("Events are missing of {}.", shown.join(", ")))
     }
 

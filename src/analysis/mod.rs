@@ -24,7 +24,9 @@ pub use distribution::Distribution;
 pub use fields::{Decoder, Header};
 pub use generations::{Generations, generations};
 pub use rules::Rules;
-pub use statistics::{ExpertTotals, IncompleteStep, LaneTotals, OperatorTotals, PhaseTotals, SpanTotals, Statistics, StepRow};
+pub use statistics::{
+    ExpertTotals, IncompleteStep, LaneTotals, OperatorTotals, PhaseTotals, SpanTotals, Statistics, StepRow,
+};
 pub use step::{Experts, Graph, LaneSpan, Missing, OffCpu, Operator, Phase, Region, Step};
 pub use timeline::{Findings, Timeline, Visitor};
 

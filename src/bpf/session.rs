@@ -24,6 +24,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const TRACKERS: [(&str, &str); 3] = [("pf_thread_exit", "thread_exit"), ("pf_fork", "fork"), ("pf_exec", "exec")];
 /// The program at the dynamic linker's notice of a mapped library.
 const LINKER: &str = "pf_mapped";
+/// Its index among the links.
+const AT_LINKER: usize = usize::MAX;
 /// The program that ends, on every thread, the spans that only another probe's entry would end.
 const END: &str = "pf_end";
 /// Entries of `pf_losses` for one type of record.
@@ -66,7 +68,7 @@ struct Generation {
 /// A generated program in the kernel. Dropping it detaches everything.
 #[derive(Debug)]
 pub struct Session<'a> {
-    /// Each with the program (index into the plan's) that it attaches, where it is one of the plan's.
+    /// Each with the program (index into the plan's, or [`AT_LINKER`]) that it attaches to places in files.
     links: Vec<(Option<usize>, Link)>,
     end: Option<Link>,
     generations: Vec<Generation>,
@@ -218,7 +220,7 @@ impl<'a> Session<'a> {
         let attacher = Attacher { object: &first.object, mode: self.setup.mode, file, process };
         let part = Part { name: LINKER.to_owned(), at: At::Entry };
         let links = attacher.attach_all(std::slice::from_ref(&part), &[FileSite { file_offset, cookie: 0 }])?;
-        self.links.extend(links.into_iter().map(|link| (None, link)));
+        self.links.extend(links.into_iter().map(|link| (Some(AT_LINKER), link)));
         Ok(())
     }
 
@@ -242,6 +244,11 @@ impl<'a> Session<'a> {
     pub fn detach_programs(&mut self, programs: &BTreeSet<usize>) {
         let replaced = |(program, _): &mut (Option<usize>, Link)| program.is_some_and(|p| programs.contains(&p));
         close(self.links.extract_if(.., replaced).map(|(_, link)| link).collect());
+    }
+
+    /// Detaches whatever is attached to places in files.
+    pub fn detach_files(&mut self) {
+        close(self.links.extract_if(.., |(program, _)| program.is_some()).map(|(_, link)| link).collect());
     }
 
     /// Lets the programs record.

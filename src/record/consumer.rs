@@ -5,7 +5,8 @@ use crate::spec::Role;
 use crate::trace::{
     BUILTIN, FieldType, HEADER_SIZE, Loss, LossKind, ModuleInfo, Notice, Origin, PushError, Schema, Site, TraceWriter,
 };
-use libbpf_rs::{MapHandle, RingBufferBuilder};
+use libbpf_rs::libbpf_sys as sys;
+use libbpf_rs::{AsRawLibbpf, MapHandle, RingBuffer, RingBufferBuilder};
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -62,6 +63,10 @@ pub(super) struct Counts {
     pub(super) tokens: AtomicU64,
     /// Records that were not what the schema says; a fault of profinfer.
     pub(super) malformed: AtomicU64,
+    /// Bytes of the ring.
+    pub(super) ring_bytes: AtomicU64,
+    /// The most bytes of it that were waiting when it was read.
+    pub(super) ring_peak: AtomicU64,
 }
 
 /// Where a step's record has its number of tokens.
@@ -176,7 +181,7 @@ impl Consumer {
         };
         builder.add(&ring, move |record| intake.take(record)).map_err(|error| failed(&error))?;
         let ring = builder.build().map_err(|error| failed(&error))?;
-        let stopping = Arc::clone(&stop);
+        let (stopping, fullness) = (Arc::clone(&stop), Fullness { counts: Arc::clone(&counts) });
         let consume = move || {
             loop {
                 // Seen before the last reading, so that everything submitted before it is read.
@@ -184,6 +189,7 @@ impl Consumer {
                 if !last && ring.poll_raw(INTERVAL) < 0 {
                     std::thread::sleep(INTERVAL);
                 }
+                fullness.note(&ring);
                 ring.consume_raw();
                 if last {
                     return;
@@ -287,6 +293,26 @@ impl Finished {
         writer.flush()?;
         writer.losses(losses)?;
         writer.finish(end)
+    }
+}
+
+/// Notes how full the ring is.
+struct Fullness {
+    counts: Arc<Counts>,
+}
+
+impl Fullness {
+    fn note(&self, ring: &RingBuffer<'_>) {
+        // SAFETY: the manager is alive, and has the one ring that was added to it, which lives as long.
+        let (waiting, size) = unsafe {
+            let ring = sys::ring_buffer__ring(ring.as_libbpf_object().as_ptr(), 0);
+            if ring.is_null() {
+                return;
+            }
+            (sys::ring__avail_data_size(ring), sys::ring__size(ring))
+        };
+        self.counts.ring_peak.fetch_max(waiting, Ordering::Relaxed);
+        self.counts.ring_bytes.store(size, Ordering::Relaxed);
     }
 }
 

@@ -12,6 +12,7 @@ mod modules;
 mod output;
 mod process;
 mod recording;
+mod ring;
 mod signals;
 
 pub use output::{cannot_write, default_path};
@@ -62,8 +63,8 @@ pub struct Options {
     pub follow_forks: bool,
     /// How probes are attached; the best way that the kernel has, where left out.
     pub attach: Option<AttachMode>,
-    /// Bytes of the ring buffer.
-    pub ring_bytes: u32,
+    /// Bytes of the ring buffer; by what is recorded, where left out.
+    pub ring_bytes: Option<u32>,
     /// What the command line said of all this, for the trace.
     pub described: Vec<String>,
 }
@@ -98,6 +99,12 @@ pub struct Summary {
     pub events: u64,
     /// What is missing.
     pub losses: Vec<Loss>,
+    /// Of the ring buffer, how much was full at most, in percent.
+    pub ring_percent: u64,
+    /// Bytes of the ring buffer.
+    pub ring_bytes: u64,
+    /// Records that were not what the schema says, and were left out: a fault of profinfer.
+    pub malformed: u64,
     /// From the target's start, or its being attached to, to the end.
     pub elapsed: Duration,
     /// How the target ended, if it has.
@@ -116,7 +123,7 @@ impl Summary {
 
     /// Whether everything that was asked for is in the trace.
     pub fn is_complete(&self) -> bool {
-        !self.losses.iter().any(|loss| loss.kind.is_harmful())
+        !self.losses.iter().any(|loss| loss.kind.is_harmful()) && self.malformed == 0
     }
 
     /// Waits for a launched target to end, passing on the signals that this process gets. `None` for one that was
@@ -163,7 +170,7 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         sources: &probeset.sources,
         programs: &plan.programs,
         record_types: plan.schema.records.len(),
-        ring_bytes: options.ring_bytes,
+        ring_bytes: options.ring_bytes.unwrap_or_else(|| ring::size(&plan)),
         constants: constants(&found, options)?,
         mode: options.attach.unwrap_or_else(|| features.attach_mode()),
     };

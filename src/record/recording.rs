@@ -192,6 +192,7 @@ impl Recording<'_> {
         drop(self.guardian);
         let mut problems = self.modules.take_problems();
         let counts = std::sync::Arc::clone(&finished.counts);
+        let ring_bytes = counts.ring_bytes.load(Ordering::Relaxed);
         if reason == Reason::Refused {
             let _ = self.process.launched().then(|| self.process.ending(GRACE));
             return Err(problems); // and the file, which nothing came of, goes
@@ -218,6 +219,9 @@ impl Recording<'_> {
             steps,
             events: counts.events.load(Ordering::Relaxed),
             losses,
+            ring_percent: (counts.ring_peak.load(Ordering::Relaxed) * 100).div_ceil(ring_bytes.max(1)),
+            ring_bytes,
+            malformed,
             elapsed,
             ending,
             problems,
