@@ -289,3 +289,36 @@ fn libraries_missed() -> Diagnostic {
 fn unexpected(doing: &str, error: &dyn std::fmt::Display) -> Diagnostic {
     Diagnostic::error(Code::Bug, format!("{doing} failed: {error}"))
 }
+
+/// For measurements: the consuming thread by itself.
+#[doc(hidden)]
+pub mod consuming {
+    use super::consumer::Consumer;
+    use crate::diag::Diagnostic;
+    use crate::trace::{End, Origin, Schema};
+    use libbpf_rs::MapHandle;
+    use std::fs::File;
+    use std::sync::atomic::Ordering;
+
+    /// Reads a ring into a trace until `stop` is called, flushing each second as a recording does; gives the records
+    /// written and the most bytes that waited in the ring.
+    ///
+    /// # Errors
+    /// The ring cannot be read, or the trace not be written.
+    pub fn consume(
+        ring: MapHandle,
+        file: File,
+        schema: &Schema,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<(u64, u64), Diagnostic> {
+        let unwritten = |error: &std::io::Error| super::cannot_write(std::path::Path::new("-"), error);
+        let consumer = Consumer::start(ring, file, Origin::default(), schema)?;
+        while !stop() {
+            consumer.flush(&[]);
+        }
+        let finished = consumer.stop();
+        let counts = std::sync::Arc::clone(&finished.counts);
+        finished.finish(&[], &End::default()).map_err(|error| unwritten(&error))?;
+        Ok((counts.events.load(Ordering::Relaxed), counts.ring_peak.load(Ordering::Relaxed)))
+    }
+}

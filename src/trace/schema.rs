@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 ///  6  u16 missing   bit i: field i could not be read
 ///  8  u32 tid       thread number in the kernel; the `thread` record has the namespace's
 /// 12  u32 seq       the thread's own count of records from 1, lost ones included; 0: not counted
-///                   (also what other threads lost and could not show: the first record sent after it has the gap)
 /// 16  u64 start     ns, CLOCK_MONOTONIC
 /// 24  u64 duration  ns; 0 for instants
 /// ```
