@@ -69,6 +69,8 @@ struct task_struct {
 	char comm[16];
 	struct pid *thread_pid;
 	struct task_struct *group_leader;
+	unsigned long sas_ss_sp; /* the stack for signals */
+	size_t sas_ss_size;
 } __kernel_type;
 
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;

@@ -15,6 +15,7 @@ struct pf_call {
 	__u32 tried; /* bit i: pieces[i] was read, or could not be */
 	__u32 failed;
 	__u64 pieces[PF_PIECES]; /* of the target's memory, that several expressions need */
+	_Bool unreadable; /* an argument in memory was */
 };
 
 /* The body of a function that reads a piece of memory into `field`, but once a hit whoever asks. */
@@ -82,12 +83,15 @@ static __always_inline __u64 pf_argument(struct pf_call *call, __u64 place)
 
 	if (PF_PLACE_KIND(place) == PF_CONSTANT)
 		return PF_PLACE_SIGNED_OFFSET(place);
-	if (PF_PLACE_KIND(place) == PF_ON_STACK)
-		pf_read(&value, sizeof(value), call->sp + PF_PLACE_OFFSET(place));
-	else if (PF_PLACE_KIND(place) == PF_IN_MEMORY)
-		pf_read(&value, sizeof(value), pf_place_sum(call, place));
-	else
+	if (PF_PLACE_KIND(place) == PF_ON_STACK) {
+		if (pf_read(&value, sizeof(value), call->sp + PF_PLACE_OFFSET(place)))
+			call->unreadable = 1;
+	} else if (PF_PLACE_KIND(place) == PF_IN_MEMORY) {
+		if (pf_read(&value, sizeof(value), pf_place_sum(call, place)))
+			call->unreadable = 1;
+	} else {
 		value = pf_place_sum(call, place);
+	}
 	return value;
 }
 
@@ -193,14 +197,14 @@ static __always_inline long pf_read_list_until_null(void *field, __u64 *elements
 	return 0;
 }
 
-/* Begins a hit at a function's entry. */
-static __always_inline _Bool pf_enter(struct pf_call *call, struct pt_regs *regs)
+/* Begins a hit at a function's entry: one of that type of record. */
+static __always_inline _Bool pf_enter(struct pf_call *call, struct pt_regs *regs, __u16 type)
 {
 	__u64 cookie;
 
 	if (!pf_enabled)
 		return 0;
-	call->thread = pf_current();
+	call->thread = pf_current(type);
 	if (!call->thread)
 		return 0;
 	cookie = bpf_get_attach_cookie(regs);
@@ -214,6 +218,7 @@ static __always_inline _Bool pf_enter(struct pf_call *call, struct pt_regs *regs
 	call->failed = 0;
 	for (int i = 0; i < PF_PIECES; i++)
 		call->pieces[i] = 0;
+	call->unreadable = 0;
 	return 1;
 }
 
@@ -222,7 +227,7 @@ static __always_inline _Bool pf_leave(struct pf_call *call, struct pt_regs *regs
 {
 	if (!pf_enabled)
 		return 0;
-	call->thread = pf_current();
+	call->thread = pf_known();
 	if (!call->thread)
 		return 0;
 	call->regs = regs;
@@ -231,7 +236,17 @@ static __always_inline _Bool pf_leave(struct pf_call *call, struct pt_regs *regs
 	call->sp = pf_register(regs, PF_STACK_POINTER) - PF_RETURN_ADDRESS;
 	call->object = 0;
 	call->block_start = 0;
+	call->unreadable = 0;
 	return 1;
+}
+
+/* Whether an argument could not be read since this was last asked. */
+static __always_inline _Bool pf_take_unreadable(struct pf_call *call)
+{
+	_Bool unreadable = call->unreadable;
+
+	call->unreadable = 0;
+	return unreadable;
 }
 
 /* Notes that a field could not be read. */

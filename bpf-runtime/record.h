@@ -10,7 +10,7 @@ struct pf_header {
 	__u16 cpu;
 	__u16 missing; /* bit i: field i could not be read */
 	__u32 tid;
-	__u32 seq; /* the thread's own count from 1, lost records included; 0: not counted */
+	__u32 seq; /* the thread's own count from 1, lost records included (thread.h); 0: not counted */
 	__u64 start; /* ns, CLOCK_MONOTONIC */
 	__u64 duration; /* ns */
 };
@@ -36,17 +36,23 @@ enum pf_control {
 
 #define PF_NO_SITE 0xffff
 
-/* Ways to lose something, counted for each type of record. The order is that of LossKind in the trace's schema. */
+/*
+ * Ways to lose something, counted for each type of record. The order is that of LossKind in the trace's schema;
+ * docs/completeness.md says what each means.
+ */
 enum pf_loss {
 	PF_RING_FULL,
 	PF_READ_FAILED,
-	PF_MISSING_ENTRY,
+	PF_MISSING_ENTRY, /* cannot happen: a return is only seen where the entry was */
 	PF_MISSING_RETURN,
 	PF_RECURSION,
 	PF_TOO_DEEP,
 	PF_NO_THREAD_STATE,
 	PF_OBJECT_TABLE_FULL,
 	PF_TRUNCATED,
+	PF_NOT_ATTACHED,
+	PF_STILL_OPEN, /* counted by the recorder */
+	PF_UNDECIDED,
 };
 #define PF_LOSSES_PER_TYPE 16
 #define PF_LOSS_COUNTERS (PF_LOSSES_PER_TYPE * PF_TYPES)
@@ -72,13 +78,18 @@ const volatile __u64 pf_last_step;
 __u64 pf_steps; /* steps begun */
 __u64 pf_in_window; /* the step that runs is one of those to record */
 
-static __always_inline void pf_lose(__u16 type, enum pf_loss kind)
+static __always_inline void pf_lose_many(__u16 type, enum pf_loss kind, __u64 many)
 {
 	__u32 index = type * PF_LOSSES_PER_TYPE + kind;
 	__u64 *count = bpf_map_lookup_elem(&pf_losses, &index);
 
 	if (count)
-		__sync_fetch_and_add(count, 1);
+		__sync_fetch_and_add(count, many);
+}
+
+static __always_inline void pf_lose(__u16 type, enum pf_loss kind)
+{
+	pf_lose_many(type, kind, 1);
 }
 
 /* Whether events are wanted now. */
@@ -121,12 +132,16 @@ static __always_inline void pf_step_ends(__u32 tid)
 /* Calls that a probe with `nested: all` keeps open on one thread. */
 #define PF_NESTED 8
 
-/* Frames of a probe: `depth` calls are open; each frame is its stack pointer and the record in the making. */
+/*
+ * Frames of a probe: `depth` calls are open; each frame is its stack pointer, the calls within it that were taken as
+ * parts of it, and the record in the making.
+ */
 #define PF_FRAMES(name, limit)                                                                                         \
 	struct {                                                                                                       \
 		__u64 depth;                                                                                           \
 		struct {                                                                                               \
 			__u64 sp;                                                                                      \
+			__u64 within;                                                                                  \
 			struct name##_record record;                                                                   \
 		} frame[limit];                                                                                        \
 	} name

@@ -37,7 +37,7 @@ static __always_inline void pf_send_unnumbered(void *record, __u64 size)
 
 	header->cpu = bpf_get_smp_processor_id();
 	if (bpf_ringbuf_output(&pf_ring, record, size, BPF_RB_NO_WAKEUP))
-		pf_lose(header->type, PF_RING_FULL);
+		pf_lose_unplaced(header->type, PF_RING_FULL);
 }
 
 /* Generated: ends the spans that wait for another probe's entry. */
@@ -52,22 +52,36 @@ static __always_inline _Bool pf_is_mine(struct task_struct *task)
 	return thread && thread->owner == PF_MINE;
 }
 
+/* The last record of a thread. */
+static __always_inline void pf_send_exit(struct pf_thread *thread, __u64 now)
+{
+	struct pf_plain_record record;
+
+	pf_start(&record, PF_THREAD_EXIT, PF_NO_SITE, thread->tid, now);
+	pf_send(thread, &record, sizeof(record));
+	/* What it has not shown, another thread must. */
+	if (thread->unseen)
+		__sync_fetch_and_add(&pf_unplaced, thread->unseen);
+	thread->unseen = 0;
+}
+
 SEC("tp_btf/sched_process_exit") int pf_thread_exit(__u64 *arguments)
 {
 	struct pf_thread *thread = bpf_task_storage_get(&pf_threads, bpf_get_current_task_btf(), NULL, 0);
-	struct pf_plain_record record;
 	__u64 now = bpf_ktime_get_ns();
 
 	if (!thread || thread->owner != PF_MINE)
 		return 0;
 	pf_close_spans(thread, now);
 	pf_count_calls(thread);
-	pf_start(&record, PF_THREAD_EXIT, PF_NO_SITE, thread->tid, now);
-	pf_send(thread, &record, sizeof(record));
+	pf_send_exit(thread, now);
 	return 0;
 }
 
-/* For each thread there is, when the recording has ended: no entry will end its spans any more. */
+/*
+ * For each thread there is, when the recording has ended: no entry will end its spans any more, and no later record
+ * will show what it has lost.
+ */
 SEC("iter/task") int pf_end(__u64 *arguments)
 {
 	struct task_struct *task = (void *)arguments[1];
@@ -76,8 +90,11 @@ SEC("iter/task") int pf_end(__u64 *arguments)
 	if (!task)
 		return 0;
 	thread = bpf_task_storage_get(&pf_threads, task, NULL, 0);
-	if (thread && thread->owner == PF_MINE)
-		pf_close_spans(thread, bpf_ktime_get_ns());
+	if (!thread || thread->owner != PF_MINE)
+		return 0;
+	pf_close_spans(thread, bpf_ktime_get_ns());
+	if (thread->unseen || pf_unplaced)
+		pf_introduce(thread, task);
 	return 0;
 }
 
@@ -97,7 +114,7 @@ SEC("tp_btf/sched_process_fork") int pf_fork(__u64 *arguments)
 		if (!pf_follow_forks)
 			return 0;
 	}
-	pf_adopt(child);
+	pf_adopt(child, PF_THREAD);
 	return 0;
 }
 
@@ -139,7 +156,8 @@ static __always_inline void pf_stop(struct pf_thread *thread, enum pf_control ty
 		return; /* nobody would let it run on */
 	record = bpf_ringbuf_reserve(&pf_ring, sizeof(*record), 0);
 	if (!record) {
-		pf_lose(PF_THREAD, PF_RING_FULL);
+		/* What it has mapped is not looked at. */
+		pf_lose(PF_EXEC, PF_NOT_ATTACHED);
 		return;
 	}
 	pf_start(record, type, PF_NO_SITE, thread->tid, bpf_ktime_get_ns());
@@ -151,7 +169,7 @@ static __always_inline void pf_stop(struct pf_thread *thread, enum pf_control ty
 /* In the dynamic linker, where debuggers are told that it has mapped a library, or is about to. */
 SEC("uprobe.multi") int pf_mapped(struct pt_regs *regs)
 {
-	struct pf_thread *thread = pf_current();
+	struct pf_thread *thread = pf_current(PF_THREAD);
 
 	if (thread)
 		pf_stop(thread, PF_MAPPED);
@@ -160,12 +178,24 @@ SEC("uprobe.multi") int pf_mapped(struct pt_regs *regs)
 
 SEC("tp_btf/sched_process_exec") int pf_exec(__u64 *arguments)
 {
+	struct task_struct *task = bpf_get_current_task_btf();
 	struct pf_thread *thread = pf_current_anywhere();
 	struct pf_plain_record record;
+	__u64 now = bpf_ktime_get_ns();
 
 	if (!thread)
 		return 0;
-	pf_start(&record, PF_EXEC, PF_NO_SITE, thread->tid, bpf_ktime_get_ns());
+	/* The program whose calls were open is gone. */
+	pf_close_spans(thread, now);
+	pf_count_calls(thread);
+	if (thread->tid != task->pid) {
+		/* It was not the first thread of its process, and has that one's number from now on. */
+		pf_send_exit(thread, now);
+		thread->tid = task->pid;
+		thread->seq = 0;
+		pf_introduce(thread, task);
+	}
+	pf_start(&record, PF_EXEC, PF_NO_SITE, thread->tid, now);
 	pf_send(thread, &record, sizeof(record));
 	pf_stop(thread, PF_EXECUTED);
 	return 0;

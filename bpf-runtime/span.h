@@ -1,26 +1,51 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
 /*
  * Open spans of a thread. A call's frame is known by the stack pointer at its entry: a later entry at or above it, or
- * a return above it, means that the call never returned (longjmp, exception), which is counted.
+ * a return above it, means that the call never returned (longjmp, exception), which is counted. A handler of signals
+ * that runs on a stack of its own is within the call it interrupts, wherever that stack lies.
  */
 #pragma once
 #include "call.h"
 
+static __always_inline _Bool pf_on_signal_stack(__u64 sp)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	return sp - task->sas_ss_sp - 1 < task->sas_ss_size;
+}
+
+/* Whether a call that was entered at `frame_sp` has been left, now that the stack ends at `sp`. */
+static __always_inline _Bool pf_is_abandoned(__u64 frame_sp, __u64 sp, _Bool also_at)
+{
+	_Bool frame_in_handler, now_in_handler;
+
+	if (frame_sp == sp)
+		return also_at;
+	frame_in_handler = pf_on_signal_stack(frame_sp);
+	now_in_handler = pf_on_signal_stack(sp);
+	if (frame_in_handler != now_in_handler)
+		return frame_in_handler;
+	return frame_sp < sp;
+}
+
 /* Drops frames whose stack is gone: those below `sp`, and with `also_at` the one at it. */
-static __always_inline void pf_drop_abandoned(__u64 *depth, void *frames, __u32 stride, __u32 limit, __u64 sp,
-					      _Bool also_at, __u16 type)
+static __always_inline void pf_drop_abandoned(struct pf_thread *thread, __u64 *depth, void *frames, __u32 stride,
+					      __u32 limit, __u64 sp, _Bool also_at, __u16 type)
 {
 	for (__u32 i = 0; i < limit; i++) {
 		__u64 top = *depth;
-		__u64 frame_sp;
+		__u64 *frame;
 
 		if (top == 0 || top > limit)
 			break;
-		frame_sp = *(__u64 *)(frames + (top - 1) * stride);
-		if (frame_sp > sp || (frame_sp == sp && !also_at))
+		frame = frames + (top - 1) * stride;
+		if (!pf_is_abandoned(frame[0], sp, also_at))
 			break;
 		*depth = top - 1;
-		pf_lose(type, PF_MISSING_RETURN);
+		pf_lose_records(thread, type, PF_MISSING_RETURN, 1);
+		/* Calls that were taken as parts of it may have come after it was left. */
+		if (frame[1])
+			pf_lose_records(thread, type, PF_TOO_DEEP, frame[1]);
 	}
 }
 
@@ -29,19 +54,23 @@ static __always_inline void *pf_push(struct pf_call *call, __u64 *depth, void *f
 				     __u16 type)
 {
 	__u64 top;
-	void *frame;
+	__u64 *frame;
 
-	pf_drop_abandoned(depth, frames, stride, limit, call->sp, 1, type);
+	pf_drop_abandoned(call->thread, depth, frames, stride, limit, call->sp, 1, type);
 	top = *depth;
 	if (top >= limit) {
+		frame = frames;
 		if (limit > 1)
-			pf_lose(type, PF_TOO_DEEP);
+			pf_lose_records(call->thread, type, PF_TOO_DEEP, 1);
+		else
+			frame[1]++;
 		return NULL;
 	}
 	frame = frames + top * stride;
-	*(__u64 *)frame = call->sp;
+	frame[0] = call->sp;
+	frame[1] = 0;
 	*depth = top + 1;
-	return frame + sizeof(__u64);
+	return frame + 2;
 }
 
 /* The record of the call that returns, or NULL where its entry was not recorded. */
@@ -49,29 +78,37 @@ static __always_inline void *pf_pop(struct pf_call *call, __u64 *depth, void *fr
 				    __u16 type)
 {
 	__u64 top;
-	void *frame;
+	__u64 *frame;
 
-	pf_drop_abandoned(depth, frames, stride, limit, call->sp, 0, type);
+	pf_drop_abandoned(call->thread, depth, frames, stride, limit, call->sp, 0, type);
 	top = *depth;
 	if (top == 0 || top > limit)
 		return NULL;
 	frame = frames + (top - 1) * stride;
-	if (*(__u64 *)frame != call->sp)
+	if (frame[0] != call->sp)
 		return NULL;
 	*depth = top - 1;
-	return frame + sizeof(__u64);
+	return frame + 2;
 }
 
-/* Calls that are open when their thread ends never return. */
-static __always_inline void pf_count_open(__u64 depth, __u32 limit, __u16 type)
+/* Calls that are open when their thread or program ends never return. */
+static __always_inline void pf_count_open(struct pf_thread *thread, __u64 *depth, __u16 type)
 {
-	for (__u32 i = 0; i < limit && i < depth; i++)
-		pf_lose(type, PF_MISSING_RETURN);
+	__u32 open = *depth;
+
+	*depth = 0;
+	/* Where the recording has ended before, they are what was still open then. */
+	if (open && pf_enabled)
+		pf_lose_records(thread, type, PF_MISSING_RETURN, open);
 }
 
 #define PF_PUSH(call, name, limit, type)                                                                               \
 	pf_push(call, &(call)->thread->spans.name.depth, (call)->thread->spans.name.frame,                             \
 		sizeof((call)->thread->spans.name.frame[0]), limit, type)
+/* Where a call returns, those that it called and that are still open never will. */
+#define PF_DROP_WITHIN(call, name, limit, type)                                                                        \
+	pf_drop_abandoned((call)->thread, &(call)->thread->spans.name.depth, (call)->thread->spans.name.frame,         \
+			  sizeof((call)->thread->spans.name.frame[0]), limit, (call)->sp, 0, type)
 #define PF_POP(call, name, limit, type)                                                                                \
 	pf_pop(call, &(call)->thread->spans.name.depth, (call)->thread->spans.name.frame,                              \
 	       sizeof((call)->thread->spans.name.frame[0]), limit, type)

@@ -29,6 +29,8 @@ struct pf_thread {
 	__u32 pid;
 	__u32 owner;
 	__u64 graph; /* when the graph began that is open on the thread, which tells it from every other; 0: none is */
+	__u32 unseen; /* records lost since the last one that was sent */
+	__u32 reserved;
 	struct pf_rows rows;
 	__u64 work[PF_WORK];
 	__u8 block[PF_BLOCK] __attribute__((aligned(8)));
@@ -58,17 +60,49 @@ struct pf_thread_record {
 	char comm[16];
 };
 
+/*
+ * What is lost has a number too, so that a gap in a thread's numbering shows where. What no thread can show (it has
+ * ended, or its state was not to be had) waits here for the next record of any thread. Two threads may take it at
+ * once: then the same moment is shown twice. The accounts in pf_losses are exact whatever happens here.
+ */
+__u64 pf_unplaced;
+
 /* Gives a record its number and sends it; whether it got away. */
 static __always_inline _Bool pf_send(struct pf_thread *thread, void *record, __u64 size)
 {
 	struct pf_header *header = record;
+	__u32 others = pf_unplaced;
 
+	/* Not a thread's first record: it says nothing of the time before. */
+	if (others && thread->seq) {
+		pf_unplaced = 0;
+		thread->seq += others;
+		thread->unseen += others;
+	}
 	header->seq = ++thread->seq;
 	header->cpu = bpf_get_smp_processor_id();
-	if (!bpf_ringbuf_output(&pf_ring, record, size, BPF_RB_NO_WAKEUP))
-		return 1;
-	pf_lose(header->type, PF_RING_FULL);
-	return 0;
+	if (bpf_ringbuf_output(&pf_ring, record, size, BPF_RB_NO_WAKEUP)) {
+		thread->unseen++;
+		pf_lose(header->type, PF_RING_FULL);
+		return 0;
+	}
+	thread->unseen = 0;
+	return 1;
+}
+
+/* Records of a thread that will never be sent. */
+static __always_inline void pf_lose_records(struct pf_thread *thread, __u16 type, enum pf_loss kind, __u32 many)
+{
+	thread->seq += many;
+	thread->unseen += many;
+	pf_lose_many(type, kind, many);
+}
+
+/* A record that has no thread to number it. */
+static __always_inline void pf_lose_unplaced(__u16 type, enum pf_loss kind)
+{
+	__sync_fetch_and_add(&pf_unplaced, 1);
+	pf_lose(type, kind);
 }
 
 static __always_inline void pf_start(void *record, __u16 type, __u16 site, __u32 tid, __u64 now)
@@ -108,31 +142,38 @@ static __always_inline _Bool pf_is_target_process(void)
 	return numbers.tgid == pf_ns_pid;
 }
 
-/* Makes the state of a thread of the target and says so in the trace. */
-static __noinline struct pf_thread *pf_adopt(struct task_struct *task)
+/* Says in the trace which thread this is. */
+static __always_inline void pf_introduce(struct pf_thread *thread, struct task_struct *task)
 {
-	struct pf_thread *thread;
 	struct pf_thread_record record = {};
 
-	thread = bpf_task_storage_get(&pf_threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!thread) {
-		pf_lose(PF_THREAD, PF_NO_THREAD_STATE);
-		return NULL;
-	}
-	thread->owner = PF_MINE;
-	thread->tid = task->pid;
-	thread->pid = task->tgid;
 	pf_start(&record, PF_THREAD, PF_NO_SITE, task->pid, bpf_ktime_get_ns());
 	record.pid = task->tgid;
 	record.ns_tid = pf_ns_number(task);
 	record.ns_pid = pf_ns_number(task->group_leader);
 	bpf_probe_read_kernel(record.comm, sizeof(record.comm), task->comm);
 	pf_send(thread, &record, sizeof(record));
+}
+
+/* Makes the state of a thread of the target; without it, a record of that type is lost. */
+static __noinline struct pf_thread *pf_adopt(struct task_struct *task, __u16 type)
+{
+	struct pf_thread *thread;
+
+	thread = bpf_task_storage_get(&pf_threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!thread) {
+		pf_lose_unplaced(type, PF_NO_THREAD_STATE);
+		return NULL;
+	}
+	thread->owner = PF_MINE;
+	thread->tid = task->pid;
+	thread->pid = task->tgid;
+	pf_introduce(thread, task);
 	return thread;
 }
 
-/* The state of the thread that runs, if it is the target's. */
-static __always_inline struct pf_thread *pf_current(void)
+/* The state of the thread that runs, if it is the target's; without it, a record of that type is lost. */
+static __always_inline struct pf_thread *pf_current(__u16 type)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pf_thread *thread = bpf_task_storage_get(&pf_threads, task, NULL, 0);
@@ -143,11 +184,19 @@ static __always_inline struct pf_thread *pf_current(void)
 		return NULL;
 	/* Without children to follow, the kernel fires probes in the target only. */
 	if (!pf_follow_forks || pf_is_target_process())
-		return pf_adopt(task);
+		return pf_adopt(task, type);
 	thread = bpf_task_storage_get(&pf_threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (thread)
 		thread->owner = PF_OTHERS;
 	return NULL;
+}
+
+/* The same where a call returns: one whose entry found no state is accounted for. */
+static __always_inline struct pf_thread *pf_known(void)
+{
+	struct pf_thread *thread = bpf_task_storage_get(&pf_threads, bpf_get_current_task_btf(), NULL, 0);
+
+	return thread && thread->owner == PF_MINE ? thread : NULL;
 }
 
 /* The same where any thread of the machine may run: at a tracepoint. */
@@ -158,5 +207,5 @@ static __always_inline struct pf_thread *pf_current_anywhere(void)
 
 	if (thread)
 		return thread->owner == PF_MINE ? thread : NULL;
-	return pf_is_target_process() ? pf_adopt(task) : NULL;
+	return pf_is_target_process() ? pf_adopt(task, PF_THREAD) : NULL;
 }

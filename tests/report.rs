@@ -49,7 +49,7 @@ fn a_complete_trace_exits_with_0_and_an_incomplete_one_with_4() {
     write(&path, false);
     let output = report(&[file]);
     assert_eq!(output.status.code(), Some(4));
-    let expected = "Incomplete: 1 record missing from the numbering. 1 of 2 steps left out.\n";
+    let expected = "Incomplete: 1 record missing from the numbering. 1 of 2 steps misses events: 2; kept out.\n";
     assert!(text(&output.stdout).starts_with(expected), "{}", text(&output.stdout));
 }
 

@@ -7,7 +7,7 @@ use super::hash::FastMap;
 use super::nesting::{GraphIndex, Share, nest};
 use super::rules::{Rules, StepFields};
 use super::sampled::Recorded;
-use super::step::{Experts, Graph, LaneSpan, OffCpu, Operator, Phase, Region, Step};
+use super::step::{Experts, Graph, LaneSpan, Missing, OffCpu, Operator, Phase, Region, Step};
 use super::threads::Threads;
 use super::timeline::Findings;
 use super::window::{Bucket, ClosedStep, Process, RawExperts, RawGraph, RawOperator, RawRegion};
@@ -88,7 +88,6 @@ impl Assembler {
         self.out.pid = threads.pid(known.process);
         self.out.tid = known.tid;
         (self.out.start, self.out.end) = (start, end);
-        self.out.complete = !process.has_gap(start, end);
         (self.out.recorded, self.out.window) = (recorded, window);
         self.out.tokens = tokens(&step, decoder);
         let field = |name: &str| decoder.field(&step.header, &step.bytes, name).or_else(|| decoder.constant(name));
@@ -96,6 +95,7 @@ impl Assembler {
         let prefill = rules.prefill(&fields, self.out.tokens);
         self.out.phase = Some(if prefill { Phase::Prefill } else { Phase::Decode });
         self.fill(step.bucket, Some(step.thread), threads, catalogue, (decoder, process));
+        self.take_gaps(process, threads);
         self.out.record = step.bytes;
         &self.out
     }
@@ -112,12 +112,12 @@ impl Assembler {
         self.out.number = 0;
         (self.out.pid, self.out.tid) = (0, 0);
         (self.out.start, self.out.end) = (start, end);
-        self.out.complete = !process.has_gap(start, end);
         (self.out.recorded, self.out.window) = (Recorded::Whole, None);
         self.out.tokens = None;
         self.out.phase = Some(Phase::Outside);
         self.out.record = Box::default();
         self.fill(bucket, None, threads, catalogue, (decoder, process));
+        self.take_gaps(process, threads);
         &self.out
     }
 
@@ -149,6 +149,23 @@ impl Assembler {
         self.give_lanes(operators, threads);
         self.take_experts(experts, catalogue, threads, decoder);
         self.take_off_cpu(process, step_thread, threads);
+    }
+
+    /// Finds out what is missing, once the lanes are known.
+    fn take_gaps(&mut self, process: &Process, threads: &Threads) {
+        self.out.missing.clear();
+        for gap in process.gaps(self.out.start, self.out.end) {
+            let tid = gap.thread.map_or(0, |thread| threads.get(thread).tid);
+            let records = u64::from(gap.records);
+            match self.out.missing.iter_mut().find(|missing| missing.tid == tid) {
+                Some(missing) => missing.records = missing.records.saturating_add(records),
+                None => {
+                    let lane = self.out.lanes.iter().find(|span| span.tid == tid && tid != 0).map(|span| span.lane);
+                    self.out.missing.push(Missing { tid, lane, records });
+                }
+            }
+        }
+        self.out.complete = self.out.missing.is_empty();
     }
 
     fn take_graphs(&mut self, mut raw: Vec<RawGraph>, threads: &Threads) {

@@ -1,10 +1,14 @@
 //! Is the trace complete, and if not, what is missing: what the recorder counted, what the numbering of threads shows,
 //! and what is wrong with the file.
 
-use super::statistics::Statistics;
+use super::statistics::{IncompleteStep, Statistics};
 use super::timeline::Findings;
 use crate::trace::{LossKind, Meta};
 use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Ranges of steps, or lanes, that a sentence lists.
+const RANGES_SHOWN: usize = 12;
 
 /// Records of one type that are lost or damaged for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -30,10 +34,14 @@ pub struct Completeness {
     pub steps: u64,
     /// Steps with lost records, which no statistics contain.
     pub steps_left_out: u64,
+    /// The first of them, one by one.
+    pub incomplete_steps: Vec<IncompleteStep>,
     /// Records that are in the trace.
     pub records: u64,
     /// Records that a thread numbered and that are not in the trace.
     pub missing_records: u64,
+    /// Lost records that no later one shows: they came after the last record of the trace.
+    pub lost_at_the_end: u64,
     /// The end of the trace is missing.
     pub cut: bool,
     /// What the recorder counted.
@@ -47,17 +55,26 @@ impl Completeness {
     pub fn judge(meta: &Meta, findings: &Findings, statistics: &Statistics) -> Self {
         let lost: Vec<Lost> = meta.losses.iter().filter(|l| l.count > 0).map(lost).collect();
         let steps = statistics.steps().len() as u64;
+        let numbered = meta.losses.iter().filter(|l| l.kind.is_numbered()).map(|l| l.count);
+        let lost_at_the_end = numbered.fold(0, u64::saturating_add).saturating_sub(findings.missing_records);
         let mut judged = Self {
             complete: true,
             verdict: String::new(),
             steps,
             steps_left_out: statistics.left_out(),
+            incomplete_steps: statistics.incomplete(),
             records: findings.records,
             missing_records: findings.missing_records,
+            lost_at_the_end,
             cut: meta.end.is_none(),
             lost,
             notes: notes(findings, statistics),
         };
+        judged.notes.splice(..0, judged.which_lanes());
+        if lost_at_the_end > 0 && !judged.cut {
+            let lost = counted(lost_at_the_end, "record");
+            judged.notes.push(format!("{lost} lost after the last one: no step of the trace misses them."));
+        }
         let missing = judged.what_is_missing(meta, findings);
         judged.complete = missing.is_empty();
         let steps = counted(steps, "step");
@@ -66,11 +83,46 @@ impl Completeness {
         } else {
             let left_out = match judged.steps_left_out {
                 0 => String::new(),
-                n => format!(" {} of {steps} left out.", group_digits(n)),
+                n => format!(" {} of {steps} {}: {}; kept out.", group_digits(n), misses(n), judged.which_steps()),
             };
             format!("Incomplete: {}.{left_out}", missing.join("; "))
         };
         judged
+    }
+
+    /// `7, 8, 31..40`: the numbers of the steps with lost records.
+    fn which_steps(&self) -> String {
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for step in self.incomplete_steps.iter().map(|s| s.step) {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == step => *last = step,
+                _ => ranges.push((step, step)),
+            }
+        }
+        let shown = ranges.iter().take(RANGES_SHOWN).map(|(first, last)| match last - first {
+            0 => first.to_string(),
+            1 => format!("{first}, {last}"),
+            _ => format!("{first}..{last}"),
+        });
+        let mut shown: Vec<String> = shown.collect();
+        if ranges.len() > RANGES_SHOWN || self.steps_left_out > self.incomplete_steps.len() as u64 {
+            shown.push("…".to_owned());
+        }
+        shown.join(", ")
+    }
+
+    /// The lanes that miss events, and in how many steps.
+    fn which_lanes(&self) -> Option<String> {
+        let mut lanes: BTreeMap<u32, u64> = BTreeMap::new();
+        for lane in self.incomplete_steps.iter().flat_map(|s| &s.lanes) {
+            *lanes.entry(*lane).or_default() += 1;
+        }
+        let shown: Vec<String> = lanes
+            .iter()
+            .take(RANGES_SHOWN)
+            .map(|(lane, n)| format!("lane {lane} in {}", counted(*n, "step")))
+            .collect();
+        (!shown.is_empty()).then(|| format!("Events are missing of {}.", shown.join(", ")))
     }
 
     fn what_is_missing(&self, meta: &Meta, findings: &Findings) -> Vec<String> {
@@ -106,7 +158,7 @@ impl Lost {
         let (count, record) = (group_digits(self.count), &self.record);
         match self.kind {
             LossKind::RingFull => format!("{count} `{record}` lost because the ring was full"),
-            LossKind::ReadFailed => format!("{count} `{record}` with a field that could not be read"),
+            LossKind::ReadFailed => format!("{count} `{record}` with something that could not be read"),
             LossKind::MissingEntry => format!("{count} `{record}` returned without an entry"),
             LossKind::MissingReturn => format!("{count} `{record}` never returned"),
             LossKind::Recursion => format!("{count} `{record}` skipped by the kernel"),
@@ -116,6 +168,7 @@ impl Lost {
             LossKind::Truncated => format!("{count} `{record}` with a list longer than its bound"),
             LossKind::NotAttached => format!("{count} sites of `{record}` not attached"),
             LossKind::StillOpen => format!("{count} `{record}` still open when the recording ended"),
+            LossKind::Undecided => format!("{count} `{record}` lost because its condition could not be read"),
         }
     }
 }
@@ -137,6 +190,10 @@ fn notes(findings: &Findings, statistics: &Statistics) -> Vec<String> {
     note(statistics.loose_with_losses(), "part", "outside steps with lost records: numbers are too low there.");
     note(statistics.experts_left_out(), "choice", "of experts in no table: there are too many experts.");
     notes
+}
+
+fn misses(steps: u64) -> &'static str {
+    if steps == 1 { "misses events" } else { "miss events" }
 }
 
 /// `1 step`, `1,234 steps`.

@@ -30,8 +30,10 @@ pub use generations::{Generations, generations};
 pub use rules::Rules;
 pub use sampled::{Recorded, Windows};
 pub use slowdown::{Measured, measure};
-pub use statistics::{ExpertTotals, LaneTotals, OperatorTotals, PhaseTotals, SpanTotals, Statistics, StepRow};
-pub use step::{Experts, Graph, LaneSpan, OffCpu, Operator, Phase, Region, Step};
+pub use statistics::{
+    ExpertTotals, IncompleteStep, LaneTotals, OperatorTotals, PhaseTotals, SpanTotals, Statistics, StepRow,
+};
+pub use step::{Experts, Graph, LaneSpan, Missing, OffCpu, Operator, Phase, Region, Step};
 pub use timeline::{Findings, Timeline, Visitor};
 
 #[doc(hidden)]

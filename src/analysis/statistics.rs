@@ -9,11 +9,26 @@ use super::hash::FastMap;
 use super::sampled::Recorded;
 use super::step::{Phase, Step};
 use super::timeline::Visitor;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Distinct pairs of layer and expert that are counted apart.
 const MAX_EXPERTS: usize = 1 << 20;
+
+/// Steps with lost records that are told one by one.
+const MAX_INCOMPLETE: usize = 1 << 16;
+
+/// A step with lost records.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct IncompleteStep {
+    /// Its number.
+    pub step: u64,
+    /// Records that were lost during it, at most: one that may be another step's too is counted for both.
+    pub records: u64,
+    /// The lanes whose threads' numbering has gaps; empty where these threads computed no operator in it.
+    pub lanes: Vec<u32>,
+}
 
 /// One step as the statistics keep it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,6 +202,7 @@ pub struct Statistics {
     saw_graphs: bool,
     saw_switches: bool,
     incomplete_loose: u64,
+    incomplete: Vec<IncompleteStep>,
 }
 
 impl Visitor for Statistics {
@@ -198,6 +214,7 @@ impl Visitor for Statistics {
         }
         self.saw_graphs |= !step.graphs.is_empty();
         if !step.complete && phase != Phase::Outside {
+            self.add_incomplete(step);
             return;
         }
         self.incomplete_loose += u64::from(!step.complete);
@@ -227,6 +244,17 @@ impl Statistics {
         totals.tokens = totals.tokens.saturating_add(step.tokens.unwrap_or(0));
         totals.steps_with_tokens += u64::from(step.tokens.is_some());
         totals.time = totals.time.saturating_add(time_of(step, phase));
+    }
+
+    fn add_incomplete(&mut self, step: &Step) {
+        if self.incomplete.len() >= MAX_INCOMPLETE {
+            return;
+        }
+        let records = step.missing.iter().map(|missing| missing.records).fold(0, u64::saturating_add);
+        let mut lanes: Vec<u32> = step.missing.iter().filter_map(|missing| missing.lane).collect();
+        lanes.sort_unstable();
+        lanes.dedup();
+        self.incomplete.push(IncompleteStep { step: step.number, records, lanes });
     }
 
     fn add_operators(&mut self, step: &Step, phase: Phase) {
@@ -339,6 +367,13 @@ impl Statistics {
     /// Steps with lost records, which are in no other number.
     pub fn left_out(&self) -> u64 {
         self.steps.iter().filter(|s| !s.complete).count() as u64
+    }
+
+    /// The first steps with lost records, by number.
+    pub fn incomplete(&self) -> Vec<IncompleteStep> {
+        let mut steps = self.incomplete.clone();
+        steps.sort_by_key(|s| s.step);
+        steps
     }
 
     /// Parts of the trace without steps of which records were lost. There is no other part to take instead, so they

@@ -55,6 +55,9 @@ pub struct Step {
     pub window: Option<u32>,
     /// Its records of graphs, operators, regions and experts: how many, by record type.
     pub records: Vec<(u16, u64)>,
+    /// What was lost during it, by thread. A loss between two steps, or one of a thread that was idle since an earlier
+    /// step, may be either's: it is counted for both.
+    pub missing: Vec<Missing>,
     /// Its record, by [`super::Decoder::fields`]; empty for [`Phase::Outside`].
     pub record: Box<[u8]>,
     /// By start.
@@ -87,6 +90,17 @@ impl Step {
     pub fn lanes_of(&self, operator: &Operator) -> &[LaneSpan] {
         self.lanes.get(operator.lanes.start as usize..operator.lanes.end as usize).unwrap_or(&[])
     }
+}
+
+/// Records of a thread that were lost during a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Missing {
+    /// The thread whose numbering has the gap; 0 where there are too many gaps to keep them apart.
+    pub tid: u32,
+    /// Its lane, where it computed operators of the step.
+    pub lane: Option<u32>,
+    /// How many at most.
+    pub records: u64,
 }
 
 /// One computation of a graph.

@@ -43,6 +43,8 @@ pub(super) struct Gap {
     pub(super) to: u64,
     /// How many.
     pub(super) records: u32,
+    /// The thread; `None` where gaps of several were taken together.
+    pub(super) thread: Option<u32>,
 }
 
 /// Every thread of a trace. A number that is used again after its thread ended is another thread.
@@ -144,7 +146,7 @@ impl Threads {
         let expected = thread.next_seq.unwrap_or(1);
         let records = header.seq.wrapping_sub(expected);
         let reordered = records >= REORDERED;
-        let gap = Gap { from: thread.last_end, to: header.end, records };
+        let gap = Gap { from: thread.last_end, to: header.end, records, thread: Some(index) };
         if !reordered {
             thread.next_seq = Some(header.seq.wrapping_add(1));
         }

@@ -198,15 +198,16 @@ impl Process {
                 from: a.from.min(b.from),
                 to: a.to.max(b.to),
                 records: a.records.saturating_add(b.records),
+                thread: a.thread.filter(|thread| b.thread == Some(*thread)),
             });
             self.gaps.extend(merged);
         }
         self.gaps.push(gap);
     }
 
-    /// Whether records are missing of a time.
-    pub(super) fn has_gap(&self, start: u64, end: u64) -> bool {
-        self.gaps.iter().any(|gap| gap.from < end && gap.to > start)
+    /// Where records may be missing of a time.
+    pub(super) fn gaps(&self, start: u64, end: u64) -> impl Iterator<Item = &Gap> {
+        self.gaps.iter().filter(move |gap| gap.from < end && gap.to > start)
     }
 
     /// The start of the oldest step that is not finished.

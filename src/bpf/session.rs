@@ -21,10 +21,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-/// Programs that every object has, attached by themselves.
-const TRACKERS: [&str; 3] = ["pf_thread_exit", "pf_fork", "pf_exec"];
+/// Programs that every object has, attached by themselves, and the records they make.
+const TRACKERS: [(&str, &str); 3] = [("pf_thread_exit", "thread_exit"), ("pf_fork", "fork"), ("pf_exec", "exec")];
 /// The program at the dynamic linker's notice of a mapped library.
 const LINKER: &str = "pf_mapped";
+/// Its index among the links.
+const AT_LINKER: usize = usize::MAX;
 /// The program that ends, on every thread, the spans that only another probe's entry would end.
 const END: &str = "pf_end";
 /// Entries of `pf_losses` for one type of record.
@@ -58,6 +60,8 @@ pub struct Setup<'a> {
 #[derive(Debug)]
 struct Generation {
     object: Object,
+    /// The object's functions that are loaded.
+    loaded: BTreeSet<String>,
     programs: BTreeSet<usize>,
     values: BTreeMap<String, u64>,
 }
@@ -65,7 +69,7 @@ struct Generation {
 /// A generated program in the kernel. Dropping it detaches everything.
 #[derive(Debug)]
 pub struct Session<'a> {
-    /// Each with the program (index into the plan's) that it attaches, where it is one of the plan's.
+    /// Each with the program (index into the plan's, or [`AT_LINKER`]) that it attaches to places in files.
     links: Vec<(Option<usize>, Link)>,
     end: Option<Link>,
     generations: Vec<Generation>,
@@ -93,7 +97,7 @@ impl<'a> Session<'a> {
         };
         let tracepoints = session.setup.programs.iter().filter(|program| program.kind == ProgramKind::Tracepoint);
         let mut names: BTreeSet<&str> = tracepoints.map(|program| program.name.as_str()).collect();
-        names.extend(TRACKERS);
+        names.extend(TRACKERS.map(|(program, _)| program));
         let attached = names.clone();
         names.extend([LINKER, END]);
         let object = session.load_object(&names, &BTreeMap::new())?;
@@ -106,7 +110,8 @@ impl<'a> Session<'a> {
         let end = object.progs_mut().find(|program| program.name() == END);
         session.end = end.and_then(|program| program.attach().ok());
         session.open_spans = object.btf().ok().flatten().map(|btf| OpenSpans::of(&btf)).unwrap_or_default();
-        session.generations.push(Generation { object, programs: BTreeSet::new(), values: BTreeMap::new() });
+        let loaded = names.iter().map(|name| (*name).to_owned()).collect();
+        session.generations.push(Generation { object, loaded, programs: BTreeSet::new(), values: BTreeMap::new() });
         Ok(session)
     }
 
@@ -127,7 +132,8 @@ impl<'a> Session<'a> {
             .map(|part| part.name)
             .collect();
         let object = self.load_object(&names.iter().map(String::as_str).collect(), values)?;
-        self.generations.push(Generation { object, programs: missing, values: values.clone() });
+        let loaded = names.into_iter().collect();
+        self.generations.push(Generation { object, loaded, programs: missing, values: values.clone() });
         Ok(())
     }
 
@@ -215,7 +221,7 @@ impl<'a> Session<'a> {
         let attacher = Attacher { object: &first.object, mode: self.setup.mode, file, process };
         let part = Part { name: LINKER.to_owned(), at: At::Entry };
         let links = attacher.attach_all(std::slice::from_ref(&part), &[FileSite { file_offset, cookie: 0 }])?;
-        self.links.extend(links.into_iter().map(|link| (None, link)));
+        self.links.extend(links.into_iter().map(|link| (Some(AT_LINKER), link)));
         Ok(())
     }
 
@@ -276,6 +282,11 @@ impl<'a> Session<'a> {
     /// How this session attaches.
     pub fn mode(&self) -> AttachMode {
         self.setup.mode
+    }
+
+    /// Detaches whatever is attached to places in files.
+    pub fn detach_files(&mut self) {
+        close(self.links.extract_if(.., |(program, _)| program.is_some()).map(|(_, link)| link).collect());
     }
 
     /// Lets the programs record.
@@ -350,9 +361,27 @@ impl<'a> Session<'a> {
         storage.map_or_else(BTreeMap::new, |storage| self.open_spans.count(&storage, threads))
     }
 
-    /// How often the kernel skipped each program (index into the plan's) because one ran already on that cpu.
-    pub fn recursions(&self) -> BTreeMap<usize, u64> {
-        self.sums(|info| info.recursion_misses)
+    /// How often the kernel skipped a program because it ran already on that cpu, by the record that is lost by it.
+    pub fn recursions(&self) -> BTreeMap<String, u64> {
+        let mut records: HashMap<String, &str> =
+            TRACKERS.iter().map(|(program, record)| ((*program).to_owned(), *record)).collect();
+        for program in self.setup.programs {
+            let Some(record) = program.probes.first() else { continue };
+            let parts = self.parts(program).into_iter().map(|part| part.name);
+            records.extend(parts.chain([program.name.clone()]).map(|name| (name, record.as_str())));
+        }
+        let mut skipped = BTreeMap::new();
+        for generation in &self.generations {
+            for program in generation.object.progs_mut() {
+                let name = program.name().to_string_lossy();
+                let Some(record) = records.get(&*name).filter(|_| generation.loaded.contains(&*name)) else { continue };
+                let misses = info(&program).map_or(0, |info| info.recursion_misses);
+                if misses > 0 {
+                    *skipped.entry((*record).to_owned()).or_default() += misses;
+                }
+            }
+        }
+        skipped
     }
 
     /// How often each program (index into the plan's) ran, and for how many ns; as long as somebody keeps
@@ -536,7 +565,7 @@ mod tests {
             let counted = [2, 3, 4, 5, 10].map(|entry| losses[entry]);
             assert_eq!(counted, [5, 5, 7, 7, 5], "{mode:?}: entries and returns of each function");
             assert_eq!((losses.len(), session.steps()), (64, 29), "{mode:?}");
-            assert_eq!(session.recursions().values().sum::<u64>(), 0);
+            assert_eq!(session.recursions(), BTreeMap::new());
         }
     }
 

@@ -5,6 +5,7 @@ use super::{DONE, INCOMPLETE, Outcome, terminal};
 use crate::bpf::AttachMode;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::record::{self, Ending, Live, Options, Subject, Summary, Terms};
+use crate::trace::LossKind;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -42,9 +43,9 @@ pub(crate) struct Arguments {
     /// Do not record operators while there are fewer steps a second than this
     #[arg(long, value_name = "STEPS", value_parser = rate)]
     min_rate: Option<f64>,
-    /// Room for records that are not written yet: 512K, 16M, 1G
-    #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = bytes)]
-    ring_size: u32,
+    /// Room for records that are not written yet: 512K, 16M, 1G [default: for half a second, by what is recorded]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    ring_size: Option<u32>,
     /// Attach in this way, though the kernel may have a better one
     #[arg(long, value_enum, value_name = "WAY", hide_short_help = true)]
     attach: Option<AttachName>,
@@ -87,6 +88,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let failed = terminal::report_problems(&summary.problems);
     let failed = summary.problems.has_errors().then_some(failed);
     anstream::eprintln!("{}", last_line(&summary));
+    if let Some(line) = ring_line(&summary) {
+        anstream::eprintln!("{line}");
+    }
     if summary.ending.is_none() && summary.target.launched() {
         anstream::eprintln!("the target runs on; waiting for it to end");
     }
@@ -284,6 +288,20 @@ fn last_line(summary: &Summary) -> String {
         summary.elapsed.as_secs_f64(),
         summary.reason,
     )
+}
+
+/// Whether the ring was nearly too small.
+fn ring_line(summary: &Summary) -> Option<String> {
+    let lost = summary.losses.iter().any(|loss| loss.kind == LossKind::RingFull);
+    let (percent, size) = (summary.ring_percent.min(100), summary.ring_bytes >> 10);
+    let larger = (summary.ring_bytes >> 10).saturating_mul(4).clamp(64, 1 << 20);
+    match percent {
+        _ if lost => Some(format!("the ring of {size}K was full: `--ring-size {larger}K` has more room")),
+        51.. => {
+            Some(format!("the ring of {size}K was {percent} % full at most: `--ring-size {larger}K` has more room"))
+        }
+        _ => None,
+    }
 }
 
 fn counted(number: u64, what: &str) -> String {

@@ -121,6 +121,10 @@ struct ProgramData {
     counts_steps: bool,
     /// What says whether this program records now.
     gate: Option<&'static str>,
+    /// The type of record that is lost where the thread's state is not to be had.
+    counted_as: String,
+    /// Where this returns: calls of other probes that it may have been left from by other ways than a return.
+    calls_within: Vec<Frames>,
     actions: Vec<ActionData>,
     functions: Vec<String>,
     #[serde(skip)]
@@ -161,6 +165,7 @@ struct RowList {
 
 #[derive(Debug, Serialize)]
 struct List {
+    index: usize,
     member: String,
     max: u32,
     element_size: u32,
@@ -337,6 +342,17 @@ fn is_stale(plan: &ProbePlan, probe: &str) -> Option<&'static str> {
     }
 }
 
+/// A step or graph that returns ends what is open in it on its thread: a call that was left by other ways than its
+/// return is counted then, and not when the next one comes, which may be in another step.
+fn calls_within(plan: &ProbePlan, program: &Program) -> Vec<Frames> {
+    let encloses = |a: &Action| matches!(a.role, Role::Step | Role::Graph) && matches!(a.shape, Shape::Call { .. });
+    if !program.actions.iter().any(encloses) {
+        return Vec::new();
+    }
+    let own = |probe: &str| program.actions.iter().any(|a| a.probe == probe);
+    frames(plan).into_iter().filter(|frames| !own(&frames.probe)).collect()
+}
+
 fn closers(plan: &ProbePlan) -> Vec<Closer> {
     actions(plan, |a| matches!(a.shape, Shape::Until { .. }))
         .into_iter()
@@ -415,8 +431,8 @@ fn with_room(plan: &ProbePlan, record: usize, ty: &FieldType) -> FieldType {
 }
 
 fn list_of(record: &RecordType) -> Option<List> {
-    record.fields.iter().find_map(|f| match &f.ty {
-        FieldType::List(of, max) => Some(List { member: f.name.clone(), max: *max, element_size: of.size() }),
+    record.fields.iter().enumerate().find_map(|(index, f)| match &f.ty {
+        FieldType::List(of, max) => Some(List { index, member: f.name.clone(), max: *max, element_size: of.size() }),
         _ => None,
     })
 }
@@ -467,6 +483,8 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
             Tier::Graph => Some("pf_graphs_on"),
             Tier::Detail => Some("pf_detail_on"),
         },
+        counted_as: actions.first().map_or_else(|| "PF_THREAD".to_owned(), |a| a.type_name.clone()),
+        calls_within: calls_within(plan, program),
         actions,
         functions,
         pieces: pieces.len(),

@@ -6,7 +6,8 @@ use crate::trace::{
     BUILTIN, FieldType, HEADER_SIZE, Loss, LossKind, ModuleInfo, Notice, Origin, PushError, RecordHeader, Schema, Site,
     TraceWriter,
 };
-use libbpf_rs::{MapHandle, RingBufferBuilder};
+use libbpf_rs::libbpf_sys as sys;
+use libbpf_rs::{AsRawLibbpf, MapHandle, RingBuffer, RingBufferBuilder};
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +19,9 @@ use std::time::Duration;
 /// How long the ring is left alone between two readings. The programs do not wake the reader for ordinary records:
 /// that would cost the target microseconds each.
 const INTERVAL: Duration = Duration::from_millis(8);
+
+/// So many records are read before the ring is asked again how full it is.
+const BATCH: usize = 4096;
 
 /// Types of records from here on are for the recorder and never written.
 const CONTROL: u16 = 0xff00;
@@ -73,6 +77,10 @@ pub(super) struct Counts {
     types: Vec<AtomicU64>,
     /// Operators' records by lane.
     lanes: Vec<AtomicU64>,
+    /// Bytes of the ring.
+    pub(super) ring_bytes: AtomicU64,
+    /// The most bytes of it that were waiting when it was read.
+    pub(super) ring_peak: AtomicU64,
 }
 
 /// Lanes beyond are counted with others.
@@ -233,7 +241,7 @@ impl Consumer {
         };
         builder.add(&ring, move |record| intake.take(record)).map_err(|error| failed(&error))?;
         let ring = builder.build().map_err(|error| failed(&error))?;
-        let stopping = Arc::clone(&stop);
+        let (stopping, fullness) = (Arc::clone(&stop), Fullness { counts: Arc::clone(&counts) });
         let consume = move || {
             loop {
                 // Seen before the last reading, so that everything submitted before it is read.
@@ -241,7 +249,10 @@ impl Consumer {
                 if !last && ring.poll_raw(INTERVAL) < 0 {
                     std::thread::sleep(INTERVAL);
                 }
-                ring.consume_raw();
+                fullness.note(&ring);
+                while usize::try_from(ring.consume_raw_n(BATCH)).is_ok_and(|read| read >= BATCH) {
+                    fullness.note(&ring);
+                }
                 if last {
                     return;
                 }
@@ -360,6 +371,26 @@ impl Finished {
     }
 }
 
+/// Notes how full the ring is.
+struct Fullness {
+    counts: Arc<Counts>,
+}
+
+impl Fullness {
+    fn note(&self, ring: &RingBuffer<'_>) {
+        // SAFETY: the manager is alive, and has the one ring that was added to it, which lives as long.
+        let (waiting, size) = unsafe {
+            let ring = sys::ring_buffer__ring(ring.as_libbpf_object().as_ptr(), 0);
+            if ring.is_null() {
+                return;
+            }
+            (sys::ring__avail_data_size(ring), sys::ring__size(ring))
+        };
+        self.counts.ring_peak.fetch_max(waiting, Ordering::Relaxed);
+        self.counts.ring_bytes.store(size, Ordering::Relaxed);
+    }
+}
+
 /// The consuming thread's side.
 struct Intake {
     sink: Arc<Mutex<Sink>>,
@@ -463,7 +494,7 @@ fn step_records(schema: &Schema) -> Vec<Option<Option<Tokens>>> {
 }
 
 /// The kinds of loss, as the programs number them.
-const KINDS: [LossKind; 11] = [
+const KINDS: [LossKind; 12] = [
     LossKind::RingFull,
     LossKind::ReadFailed,
     LossKind::MissingEntry,
@@ -475,6 +506,7 @@ const KINDS: [LossKind; 11] = [
     LossKind::Truncated,
     LossKind::NotAttached,
     LossKind::StillOpen,
+    LossKind::Undecided,
 ];
 
 /// Names what the programs counted: entry = type of record × `width` + kind.
@@ -511,7 +543,7 @@ mod tests {
         for (number, kind) in KINDS.into_iter().enumerate() {
             assert_eq!(kind as usize, number);
         }
-        assert_eq!(LossKind::StillOpen as usize + 1, KINDS.len());
+        assert_eq!(LossKind::Undecided as usize + 1, KINDS.len());
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod output;
 mod price;
 mod process;
 mod recording;
+mod ring;
 mod signals;
 
 pub use output::{cannot_write, default_path};
@@ -71,14 +72,14 @@ pub struct Options {
     pub attach: Option<AttachMode>,
     /// What it may cost.
     pub terms: Terms,
-    /// Bytes of the ring buffer.
-    pub ring_bytes: u32,
     /// Where debug files are looked for before the system's places.
     pub debug_folders: DebugFolders,
     /// What the target's files do not say themselves.
     pub lock: Option<Lock>,
     /// The compiled program, where it is not to be compiled here.
     pub object: Option<Object>,
+    /// Bytes of the ring buffer; by what is recorded, where left out.
+    pub ring_bytes: Option<u32>,
     /// What the command line said of all this, for the trace.
     pub described: Vec<String>,
 }
@@ -122,6 +123,12 @@ pub struct Summary {
     pub events: u64,
     /// What is missing.
     pub losses: Vec<Loss>,
+    /// Of the ring buffer, how much was full at most, in percent.
+    pub ring_percent: u64,
+    /// Bytes of the ring buffer.
+    pub ring_bytes: u64,
+    /// Records that were not what the schema says, and were left out: a fault of profinfer.
+    pub malformed: u64,
     /// From the target's start, or its being attached to, to the end.
     pub elapsed: Duration,
     /// How the target ended, if it has.
@@ -140,7 +147,7 @@ impl Summary {
 
     /// Whether everything that was asked for is in the trace.
     pub fn is_complete(&self) -> bool {
-        !self.losses.iter().any(|loss| loss.kind.is_harmful())
+        !self.losses.iter().any(|loss| loss.kind.is_harmful()) && self.malformed == 0
     }
 
     /// Waits for a launched target to end, passing on the signals that this process gets. `None` for one that was
@@ -191,7 +198,7 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         sources: &probeset.sources,
         programs: &plan.programs,
         record_types: plan.schema.records.len(),
-        ring_bytes: options.ring_bytes,
+        ring_bytes: options.ring_bytes.unwrap_or_else(|| ring::size(&plan)),
         constants: constants(&found, options)?,
         mode: options.attach.unwrap_or_else(|| features.attach_mode()),
     };
@@ -324,4 +331,37 @@ fn libraries_missed() -> Diagnostic {
 
 fn unexpected(doing: &str, error: &dyn std::fmt::Display) -> Diagnostic {
     Diagnostic::error(Code::Bug, format!("{doing} failed: {error}"))
+}
+
+/// For measurements: the consuming thread by itself.
+#[doc(hidden)]
+pub mod consuming {
+    use super::consumer::Consumer;
+    use crate::diag::Diagnostic;
+    use crate::trace::{End, Origin, Schema};
+    use libbpf_rs::MapHandle;
+    use std::fs::File;
+    use std::sync::atomic::Ordering;
+
+    /// Reads a ring into a trace until `stop` is called, flushing each second as a recording does; gives the records
+    /// written and the most bytes that waited in the ring.
+    ///
+    /// # Errors
+    /// The ring cannot be read, or the trace not be written.
+    pub fn consume(
+        ring: MapHandle,
+        file: File,
+        schema: &Schema,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<(u64, u64), Diagnostic> {
+        let unwritten = |error: &std::io::Error| super::cannot_write(std::path::Path::new("-"), error);
+        let consumer = Consumer::start(ring, file, Origin::default(), schema)?;
+        while !stop() {
+            consumer.flush(&[]);
+        }
+        let finished = consumer.stop();
+        let counts = std::sync::Arc::clone(&finished.counts);
+        finished.finish(&[], &End::default()).map_err(|error| unwritten(&error))?;
+        Ok((counts.events.load(Ordering::Relaxed), counts.ring_peak.load(Ordering::Relaxed)))
+    }
 }

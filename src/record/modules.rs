@@ -168,6 +168,12 @@ impl<'a> Modules<'a> {
         session: &mut Session<'_>,
         consumer: &Consumer,
     ) -> Result<(), Diagnostics> {
+        if anew && self.process.is_some() && !self.attached.is_empty() {
+            // Probes of one process are the kernel's first thread's, which another one may have taken the place of.
+            session.detach_files();
+            self.attached.clear();
+            self.linkers.clear();
+        }
         let Some(target) = self.refresh(pid, anew)? else { return Ok(()) };
         if let Err(problem) = self.watch_linker(&target, session) {
             self.problems.push(problem);

@@ -166,12 +166,8 @@ impl<'a> Recording<'a> {
     fn losses(&self) -> Vec<Loss> {
         let mut losses = name_losses(&self.session.losses(), LOSS_KINDS as usize, &self.plan.schema);
         losses.extend(self.modules.losses());
-        let skipped = self.session.recursions().into_iter().filter(|(_, count)| *count > 0);
-        let skipped = skipped.filter_map(|(program, count)| {
-            let record = self.plan.programs.get(program)?.probes.first()?.clone();
-            Some(Loss { record, kind: LossKind::Recursion, count })
-        });
-        losses.extend(skipped);
+        let skipped = self.session.recursions().into_iter();
+        losses.extend(skipped.map(|(record, count)| Loss { record, kind: LossKind::Recursion, count }));
         losses
     }
 
@@ -199,6 +195,10 @@ impl<'a> Recording<'a> {
     fn close(mut self, reason: Reason, ending: Option<Ending>) -> Result<Summary, Diagnostics> {
         self.session.disable();
         self.keep_to_the_price(DetailSwitch::finish);
+        if lost(&self.losses()) > 0 {
+            // The ring may still be full, and what is lost last is shown by the records that come now.
+            std::thread::sleep(2 * TICK);
+        }
         self.session.end_spans();
         let (time, elapsed) = (clock::monotonic_ns(), self.started.elapsed());
         let mut losses = self.still_open();
@@ -210,6 +210,7 @@ impl<'a> Recording<'a> {
         drop(self.guardian);
         let mut problems = self.modules.take_problems();
         let counts = std::sync::Arc::clone(&finished.counts);
+        let ring_bytes = counts.ring_bytes.load(Ordering::Relaxed);
         if reason == Reason::Refused {
             let _ = self.process.launched().then(|| self.process.ending(GRACE));
             return Err(problems); // and the file, which nothing came of, goes
@@ -236,6 +237,9 @@ impl<'a> Recording<'a> {
             steps,
             events: counts.events.load(Ordering::Relaxed),
             losses,
+            ring_percent: (counts.ring_peak.load(Ordering::Relaxed) * 100).div_ceil(ring_bytes.max(1)),
+            ring_bytes,
+            malformed,
             elapsed,
             ending,
             problems,

@@ -1,7 +1,7 @@
 //! One step: its operators in the order of execution, lane by lane.
 
 use super::model::TraceFacts;
-use crate::analysis::{Catalogue, Completeness, Decoder, Operator, Step, Visitor};
+use crate::analysis::{Catalogue, Completeness, Decoder, Missing, Operator, Step, Visitor};
 use crate::trace::Meta;
 use serde::Serialize;
 
@@ -41,12 +41,25 @@ pub struct StepView {
     pub complete: bool,
     /// `whole`; `partly` or `bare` where its operators were not recorded, or not all of them.
     pub recorded: &'static str,
+    /// What was lost during it, by thread.
+    pub missing: Vec<MissingView>,
     /// Its graphs.
     pub graphs: Vec<GraphView>,
     /// Its operators, by start.
     pub operators: Vec<OperatorView>,
     /// Barriers and other regions, by start.
     pub regions: Vec<RegionView>,
+}
+
+/// Records of a thread that were lost.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MissingView {
+    /// The thread; `null` where there are too many to keep them apart.
+    pub tid: Option<u32>,
+    /// Its lane, where it computed operators of the step.
+    pub lane: Option<u32>,
+    /// How many at most.
+    pub records: u64,
 }
 
 /// A graph.
@@ -91,6 +104,8 @@ pub struct OperatorView {
     pub waiting_ns: u64,
     /// The lanes' shares.
     pub lanes: Vec<LaneView>,
+    /// Every lane of the step that lost records has its share here.
+    pub complete: bool,
     /// Experts, where the operator chose some.
     pub experts: Vec<u32>,
 }
@@ -189,10 +204,16 @@ fn view(step: &Step, catalogue: &Catalogue, decoder: &Decoder) -> StepView {
         tokens: step.tokens,
         complete: step.complete,
         recorded: step.recorded.as_str(),
+        missing: step.missing.iter().map(missing_view).collect(),
         graphs: graphs.collect(),
         operators,
         regions,
     }
+}
+
+fn missing_view(missing: &Missing) -> MissingView {
+    let Missing { tid, lane, records } = *missing;
+    MissingView { tid: (tid != 0).then_some(tid), lane, records }
 }
 
 fn operator_view(operator: &Operator, step: &Step, catalogue: &Catalogue) -> OperatorView {
@@ -224,6 +245,7 @@ fn operator_view(operator: &Operator, step: &Step, catalogue: &Catalogue) -> Ope
         duration_ns: operator.end.saturating_sub(operator.start),
         work_ns: operator.work,
         waiting_ns: operator.waiting,
+        complete: step.missing.iter().filter_map(|m| m.lane).all(|lane| lanes.iter().any(|l| l.lane == lane)),
         lanes,
         experts: Vec::new(),
     }

@@ -165,7 +165,7 @@ fn losses_and_a_cut_make_it_incomplete() {
     assert_eq!(
         report.completeness.verdict,
         "Incomplete: the trace was cut off before its end; 1,200 `operator` lost because the ring was full. \
-         1 of 3 steps left out."
+         1 of 3 steps misses events: 3; kept out."
     );
     let text = report_text(&report, &Look::default());
     assert!(text.starts_with("Incomplete: "));

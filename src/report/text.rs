@@ -398,6 +398,12 @@ pub fn step_text(report: &StepReport, look: &Look) -> String {
     };
     let title = format!("Step {}: {}{tokens}, {}{incomplete}", step.number, step.phase, time(step.duration_ns));
     out.push_str(&look.heading(&title));
+    for missing in &step.missing {
+        let lane = missing.lane.map_or_else(String::new, |lane| format!(" of lane {lane}"));
+        let thread = missing.tid.map_or_else(String::new, |tid| format!(" (thread {tid})"));
+        let records = counted(missing.records, "record");
+        out.push_str(&format!("  {records}{lane} lost during it at most{thread}\n"));
+    }
     for graph in &step.graphs {
         let (start, duration) = (time(graph.start_ns), time(graph.duration_ns));
         out.push_str(&format!("  graph on {} at {start}, {duration}\n", printable(&graph.backend)));

@@ -253,7 +253,8 @@ pub enum LossKind {
     RingFull,
     /// A field could not be read: the record is there, the field is missing.
     ReadFailed,
-    /// A return without its entry: the span is lost.
+    /// A return without its entry: the span is lost. No recorder counts it: the kernel runs a program at a return only
+    /// where it ran one at the entry.
     MissingEntry,
     /// An entry whose return never came (longjmp, exception, thread killed): the span is lost.
     MissingReturn,
@@ -271,6 +272,8 @@ pub enum LossKind {
     NotAttached,
     /// A span still open when the recording ended.
     StillOpen,
+    /// Whether the record was wanted could not be found out, its `when` being unreadable: the record is lost.
+    Undecided,
 }
 
 impl LossKind {
@@ -282,9 +285,15 @@ impl LossKind {
             | Self::MissingReturn
             | Self::Recursion
             | Self::TooDeep
-            | Self::NoThreadState => true,
+            | Self::NoThreadState
+            | Self::Undecided => true,
             Self::ReadFailed | Self::ObjectTableFull | Self::Truncated | Self::NotAttached | Self::StillOpen => false,
         }
+    }
+
+    /// Whether each loss has its number in a thread's numbering, so that a gap shows where it is.
+    pub fn is_numbered(self) -> bool {
+        self.loses_records() && self != Self::Recursion
     }
 
     /// Whether something that was asked for is not in the trace.

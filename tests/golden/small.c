@@ -111,7 +111,7 @@ struct pf_spans {
 /* Stores a field, or notes that it could not be read. */
 #define PF_FIELD(call, record, index, member, read)                                                                    \
 	do {                                                                                                           \
-		if (read(call, (void *)&(record)->member)) {                                                           \
+		if (read(call, (void *)&(record)->member) | pf_take_unreadable(call)) {                                \
 			__builtin_memset(&(record)->member, 0, sizeof((record)->member));                              \
 			pf_missing(record, index);                                                                     \
 		}                                                                                                      \
@@ -120,16 +120,23 @@ struct pf_spans {
 /* The same for a list, which is empty then. */
 #define PF_LIST_FIELD(call, record, index, member, read)                                                               \
 	do {                                                                                                           \
-		if (read(call, (void *)&(record)->member))                                                             \
+		if (read(call, (void *)&(record)->member) | pf_take_unreadable(call))                                  \
 			pf_missing(record, index);                                                                     \
 	} while (0)
 
-/* Whether a condition holds; one that cannot be read does not. */
-static __always_inline _Bool pf_holds(long answer, __u16 type)
+/* Whether a record is wanted. One whose condition cannot be read is lost: it might have been. */
+static __always_inline _Bool pf_holds(struct pf_call *call, long answer, __u16 type)
 {
-	if (answer < 0)
-		pf_lose(type, PF_READ_FAILED);
-	return answer > 0;
+	if (!pf_take_unreadable(call) && answer >= 0)
+		return answer > 0;
+	pf_lose_records(call->thread, type, PF_UNDECIDED, 1);
+	return 0;
+}
+
+/* Whether objects are to be looked at; where the condition cannot be read they are, which costs but loses nothing. */
+static __always_inline _Bool pf_may_hold(struct pf_call *call, long answer)
+{
+	return pf_take_unreadable(call) || answer != 0;
 }
 
 /* ---- Objects ---------------------------------------------------------------------------------------------------- */
@@ -231,6 +238,8 @@ static __noinline int node_describe(struct pf_thread *thread, __u64 address, __u
 		return 0;
 	node_enqueue(&walk);
 	bpf_loop(PF_MOST_OBJECTS, node_visit, &walk, 0);
+	if (walk.next != walk.end)
+		pf_lose(TYPE_node_object, PF_TRUNCATED);
 	return 1;
 }
 
@@ -262,7 +271,7 @@ static __always_inline void pf_close_spans(struct pf_thread *thread, __u64 now)
 
 static __always_inline void pf_count_calls(struct pf_thread *thread)
 {
-	pf_count_open(thread->spans.step.depth, 1, TYPE_step_record);
+	pf_count_open(thread, &thread->spans.step.depth, TYPE_step_record);
 }
 
 /* ---- Lists that are read row by row ------------------------------------------------------------------------------ */
@@ -296,7 +305,7 @@ static __always_inline int step__0_enter(struct pt_regs *regs)
 	struct pf_call call;
 	int skip = 1;
 
-	if (!pf_enter(&call, regs))
+	if (!pf_enter(&call, regs, TYPE_step_record))
 		return 1;
 	operator_close(call.thread, call.now);
 	if (1 && !call.thread->spans.step.depth)
@@ -428,12 +437,12 @@ static __always_inline int operator__0_enter(struct pt_regs *regs)
 	struct pf_call call;
 	int skip = 1;
 
-	if (!pf_enter(&call, regs))
+	if (!pf_enter(&call, regs, TYPE_operator_record))
 		return 1;
 	operator_close(call.thread, call.now);
 	if (!pf_wanted() || !pf_detail_on(call.now))
 		return 1;
-	if (pf_holds(operator__0__operator__when(&call), TYPE_operator_record)) {
+	if (pf_holds(&call, operator__0__operator__when(&call), TYPE_operator_record)) {
 		struct operator_record *record = call.thread->spans.operator_open.open ?
 						NULL : &call.thread->spans.operator_open.record;
 
@@ -479,7 +488,7 @@ static __always_inline int barrier__0_enter(struct pt_regs *regs)
 	struct pf_call call;
 	int skip = 1;
 
-	if (!pf_enter(&call, regs))
+	if (!pf_enter(&call, regs, TYPE_barrier_record))
 		return 1;
 	call.thread->spans.barrier_last = call.now;
 	if (!pf_wanted() || !pf_detail_on(call.now))
