@@ -1,5 +1,6 @@
 //! clang: found, checked, and run within bounds on a private copy of the source. No shell sees anything of it.
 
+use super::features::Kernels;
 use crate::codegen::CSource;
 use crate::diag::{Code, Diagnostic, Diagnostics, Source, Span};
 use crate::target::Arch;
@@ -34,6 +35,8 @@ pub struct Translation<'a> {
     pub source: &'a CSource,
     /// The probeset's files, which the program's `#line`s name.
     pub sources: &'a [Arc<Source>],
+    /// The kernels that it is for.
+    pub kernels: Kernels,
 }
 
 /// A clang that can compile BPF.
@@ -89,7 +92,7 @@ impl Compiler {
             hash.update(bytes);
         };
         part(self.version.as_bytes());
-        flags(translation.source.arch).iter().for_each(|flag| part(flag.as_bytes()));
+        flags(translation).iter().for_each(|flag| part(flag.as_bytes()));
         part(translation.source.name.as_bytes());
         part(translation.source.text.as_bytes());
         // The verifier's log quotes them: they are in the object.
@@ -110,7 +113,7 @@ impl Compiler {
                 .hint("make room in the folder for temporary files, or set TMPDIR to another one")
         })?;
         let mut command = Command::new(&self.path);
-        command.args(flags(translation.source.arch)).args(["-c", file_name(translation.source), "-o", OBJECT]);
+        command.args(flags(translation)).args(["-c", file_name(translation.source), "-o", OBJECT]);
         command.current_dir(folder.path());
         let finished = run_bounded(command, TIME_LIMIT)
             .map_err(|error| no_compiler(format!("{} does not run: {error}", self.path.display())))?;
@@ -156,14 +159,18 @@ fn major_version(line: &str) -> Option<u32> {
     digits.parse().ok()
 }
 
-fn flags(arch: Arch) -> Vec<&'static str> {
-    let define = match arch {
+fn flags(translation: &Translation<'_>) -> Vec<&'static str> {
+    let define = match translation.source.arch {
         Arch::X86_64 => "-D__TARGET_ARCH_x86",
         Arch::Aarch64 => "-D__TARGET_ARCH_arm64",
     };
     // `-nostdlibinc` and the fixed folder name keep this machine out of the object.
     let common = ["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-nostdlibinc", "-I.", "-fdebug-compilation-dir=."];
-    common.into_iter().chain([define, "-Wno-unknown-attributes", "-fno-color-diagnostics"]).collect()
+    let kernels = match translation.kernels {
+        Kernels::Recent => None,
+        Kernels::Old => Some("-DPF_OLD_KERNEL"),
+    };
+    common.into_iter().chain([define, "-Wno-unknown-attributes", "-fno-color-diagnostics"]).chain(kernels).collect()
 }
 
 /// The compiler's output.
@@ -322,7 +329,7 @@ mod tests {
 
     fn translate(text: &str) -> Result<Vec<u8>, Diagnostics> {
         let sources = [source()];
-        let translation = Translation { source: &program(text), sources: &sources };
+        let translation = Translation { source: &program(text), sources: &sources, kernels: Kernels::Recent };
         Compiler::find().expect("clang").compile(&translation)
     }
 
@@ -379,13 +386,14 @@ mod tests {
         let compiler = Compiler { path: "clang".into(), major: 14, version: "clang version 14.0.6".into() };
         let sources = [source()];
         let source = program("a");
-        let one = Translation { source: &source, sources: &sources };
+        let one = Translation { source: &source, sources: &sources, kernels: Kernels::Recent };
         let keys = [
             compiler.key(&one),
             compiler.key(&Translation { source: &program("b"), ..one }),
             compiler.key(&Translation { source: &CSource { arch: Arch::Aarch64, ..source.clone() }, ..one }),
             compiler.key(&Translation { source: &CSource { name: "t.bpf.c".into(), ..source.clone() }, ..one }),
             compiler.key(&Translation { sources: &[], ..one }),
+            compiler.key(&Translation { kernels: Kernels::Old, ..one }),
             Compiler { version: "clang version 15.0.0".into(), ..compiler.clone() }.key(&one),
         ];
         let distinct: std::collections::BTreeSet<_> = keys.iter().collect();

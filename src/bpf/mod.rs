@@ -12,7 +12,7 @@ mod verifier;
 
 pub use attacher::{FailedSite, FileSite};
 pub use compile::{Compiler, Translation};
-pub use features::{AttachMode, Features};
+pub use features::{AttachMode, Features, Kernels};
 pub use session::{LOSS_KINDS, Session, Setup};
 
 use crate::diag::Diagnostics;

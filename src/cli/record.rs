@@ -37,6 +37,9 @@ pub(crate) struct Arguments {
     /// Attach in this way, though the kernel may have a better one
     #[arg(long, value_enum, value_name = "WAY", hide_short_help = true)]
     attach: Option<AttachName>,
+    /// Use only what Linux 5.10 has, though this kernel has more
+    #[arg(long, hide_short_help = true)]
+    old_kernel: bool,
     /// A line that says how it goes, on standard error. `auto`: on a terminal that the command does not write to
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     live: When,
@@ -58,7 +61,7 @@ enum AttachName {
     Session,
     /// Two programs, all sites of a file at once (Linux 6.6)
     Multi,
-    /// Two programs, each site by itself (Linux 5.17)
+    /// Two programs, each site by itself (Linux 5.10)
     Single,
 }
 
@@ -93,6 +96,7 @@ fn options(arguments: &Arguments, name: &str) -> Options {
             AttachName::Multi => AttachMode::Multi,
             AttachName::Single => AttachMode::Single,
         }),
+        old_kernel: arguments.old_kernel,
         ring_bytes: arguments.ring_size,
         described: described(arguments),
     }
@@ -108,6 +112,9 @@ fn described(arguments: &Arguments) -> Vec<String> {
     said.extend(arguments.duration.map(|duration| format!("--duration {}ms", duration.as_millis())));
     if arguments.follow_forks {
         said.push("--follow-forks".to_owned());
+    }
+    if arguments.old_kernel {
+        said.push("--old-kernel".to_owned());
     }
     said
 }

@@ -17,7 +17,7 @@ mod signals;
 pub use output::{cannot_write, default_path};
 pub use process::{Ending, TargetProcess};
 
-use crate::bpf::{self, AttachMode, Features, Session, Setup, Translation};
+use crate::bpf::{self, AttachMode, Features, Kernels, Session, Setup, Translation};
 use crate::codegen;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::{self, Selection};
@@ -62,6 +62,8 @@ pub struct Options {
     pub follow_forks: bool,
     /// How probes are attached; the best way that the kernel has, where left out.
     pub attach: Option<AttachMode>,
+    /// With programs for kernels that have less than this one, as those get them.
+    pub old_kernel: bool,
     /// Bytes of the ring buffer.
     pub ring_bytes: u32,
     /// What the command line said of all this, for the trace.
@@ -151,7 +153,8 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
     features.require()?;
     let (plan, warnings) = plan::plan(probeset, &options.selection, host_arch()?)?;
     let source = codegen::generate(&plan, probeset, None)?;
-    let object = bpf::build(&Translation { source: &source, sources: &probeset.sources })?;
+    let kernels = if options.old_kernel { Kernels::Old } else { features.kernels() };
+    let object = bpf::build(&Translation { source: &source, sources: &probeset.sources, kernels })?;
     let place = |target: &dyn crate::target::Target| plan::place(&plan, probeset, target);
     let caller = Caller::through_sudo();
     let (output, file) = Output::open(&options.output, caller.as_ref())?;
