@@ -38,6 +38,7 @@ struct pf_thread {
 #ifdef PF_OLD_KERNEL
 	__u32 work_next;
 	__u32 work_end;
+	__u64 rows_filled;
 	__u64 ended; /* its calls are accounted for, though it is not gone yet */
 #endif
 };

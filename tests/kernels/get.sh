@@ -146,6 +146,30 @@ case "$1" in
         unpack busybox-static "$work/root"
         mv "$work/root/bin/busybox" "$place"
         ;;
-    toolchain) die "not yet" ;;
+    toolchain)
+        [ "$(uname -m)" = x86_64 ] || die "only for x86-64"
+        command -v clang >/dev/null || die "'clang' is missing; install it with: apt-get install clang"
+        private_apt trixie amd64 arm64
+        # First what the programs are linked with, then what runs here.
+        unpack_with_all libc6-dev:arm64 libgcc-14-dev:arm64 libelf-dev:arm64 libgcc-s1:arm64 "$work/root/sysroot"
+        unpack_with_all rustc-web binutils-aarch64-linux-gnu "$work/root"
+        unpack libstd-rust-web-dev:arm64 "$work/root"
+        [ -e "$work/root/sysroot/lib" ] || ln -s usr/lib "$work/root/sysroot/lib"
+        rm -rf "$work"/root/usr/share "$work"/root/usr/libexec "$work/root/usr/lib/gcc"
+        mkdir "$work/root/bin"
+        # shellcheck disable=SC2016  # the wrapper's own variable
+        wrap "$work/root" rustc usr/bin/rustc '--sysroot "$root/usr"'
+        for tool in ld ar ranlib strip; do
+            wrap "$work/root" "$tool" "usr/bin/aarch64-linux-gnu-$tool" ''
+            ln -s "../$tool" "$work/root/bin/$tool"
+        done
+        cat >"$work/root/cc" <<'WRAPPER'
+#!/bin/sh
+root=$(dirname "$(readlink -f "$0")")
+exec clang --target=aarch64-linux-gnu --sysroot="$root/sysroot" -B"$root/bin" -Qunused-arguments "$@"
+WRAPPER
+        chmod +x "$work/root/cc"
+        mv "$work/root" "$place"
+        ;;
 esac
 printf '%s\n' "$place"
