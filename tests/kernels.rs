@@ -156,7 +156,9 @@ fn install_stripped(strip: &str, from: &Path, to: &Path) {
 fn steps() -> String {
     let record = |name: &str| {
         let (_, [steps, operators, lanes]) = RECORDINGS.into_iter().find(|(known, _)| *known == name).unwrap();
-        format!("{name} profinfer record {PROBESET} -o /run/{name}.pfi -- /bin/toy{{}} {steps} {operators} {lanes}{{}}\n")
+        format!(
+            "{name} profinfer record {PROBESET} -o /run/{name}.pfi -- /bin/toy{{}} {steps} {operators} {lanes}{{}}\n"
+        )
     };
     let linked = record("linked").replace("{}", "");
     let late = record("late").replacen("{}", "_late", 1).replace("{}", " load=/bin/libtoy_engine.so");

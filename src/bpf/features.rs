@@ -1,8 +1,8 @@
 //! What this kernel can do and what this process may do, found by trying: version numbers lie where vendors backport.
 
 use crate::diag::{Code, Diagnostic};
-use libbpf_rs::{MapType, ProgramType};
 use libbpf_rs::libbpf_sys as sys;
+use libbpf_rs::{MapType, ProgramType};
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 

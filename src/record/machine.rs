@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn one_missing_thing_is_enough() {
         let there = Finding::needed("ring buffer", true, "");
-        let gone = Finding::needed("ring buffer", false, "use Linux 5.17 or later");
+        let gone = Finding::needed("ring buffer", false, "use Linux 5.10 or later");
         assert!(can_record(std::slice::from_ref(&there)));
         assert!(!can_record(&[there, gone]));
     }
