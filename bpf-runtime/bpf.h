@@ -28,6 +28,7 @@ typedef __u64 size_t;
 #define __uint(name, value) int(*name)[value]
 #define __type(name, value) typeof(value) *name
 
+#define BPF_MAP_TYPE_HASH 1
 #define BPF_MAP_TYPE_ARRAY 2
 #define BPF_MAP_TYPE_PERCPU_ARRAY 6
 #define BPF_MAP_TYPE_RINGBUF 27
@@ -37,6 +38,7 @@ typedef __u64 size_t;
 #define BPF_RB_NO_WAKEUP 1
 #define BPF_RB_FORCE_WAKEUP 2
 #define BPF_ANY 0
+#define BPF_NOEXIST 1
 
 struct bpf_pidns_info {
 	__u32 pid;
@@ -71,12 +73,23 @@ struct task_struct {
 	struct task_struct *group_leader;
 	unsigned long sas_ss_sp; /* the stack for signals */
 	size_t sas_ss_size;
+	unsigned int __state;
 } __kernel_type;
+
+/* Before Linux 5.14. */
+struct task_struct___old_state {
+	long state;
+} __kernel_type;
+
+/* Whether the running kernel's structure has a member. */
+#define PF_HAS_MEMBER(pointer, member) __builtin_preserve_field_info((pointer)->member, 2)
 
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;
+static long (*const bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static __u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static __u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
+static __u64 (*const bpf_get_current_task)(void) = (void *)35;
 static long (*const bpf_probe_read_user)(void *into, __u32 size, const void *from) = (void *)112;
 static long (*const bpf_probe_read_kernel)(void *into, __u32 size, const void *from) = (void *)113;
 static long (*const bpf_probe_read_user_str)(void *into, __u32 size, const void *from) = (void *)114;

@@ -207,7 +207,7 @@ static __always_inline _Bool pf_enter(struct pf_call *call, struct pt_regs *regs
 	call->thread = pf_current(type);
 	if (!call->thread)
 		return 0;
-	cookie = bpf_get_attach_cookie(regs);
+	cookie = pf_cookie(regs);
 	call->regs = regs;
 	call->now = bpf_ktime_get_ns();
 	call->site = cookie;
@@ -232,7 +232,7 @@ static __always_inline _Bool pf_leave(struct pf_call *call, struct pt_regs *regs
 		return 0;
 	call->regs = regs;
 	call->now = bpf_ktime_get_ns();
-	call->site = bpf_get_attach_cookie(regs);
+	call->site = pf_cookie(regs);
 	call->sp = pf_register(regs, PF_STACK_POINTER) - PF_RETURN_ADDRESS;
 	call->object = 0;
 	call->block_start = 0;

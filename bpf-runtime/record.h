@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
 /* Records: their header, the ring they leave through, and the accounts of those that could not. */
 #pragma once
-#include "bpf.h"
+#include "kernel.h"
 
 /* Every record starts with this; docs/trace-format.md says the same. */
 struct pf_header {
@@ -115,7 +115,7 @@ static __always_inline void pf_control(enum pf_control type, __u32 tid, __u32 pi
 /* A step begins: counts it, and opens the window that --steps asked for. */
 static __always_inline void pf_step_begins(void)
 {
-	__u64 step = __sync_fetch_and_add(&pf_steps, 1) + 1;
+	__u64 step = pf_count(&pf_steps);
 
 	if (pf_first_step)
 		pf_in_window = step >= pf_first_step && step <= pf_last_step;

@@ -47,7 +47,7 @@ static __always_inline void pf_count_calls(struct pf_thread *thread);
 
 static __always_inline _Bool pf_is_mine(struct task_struct *task)
 {
-	struct pf_thread *thread = bpf_task_storage_get(&pf_threads, task, NULL, 0);
+	struct pf_thread *thread = pf_thread_of(task);
 
 	return thread && thread->owner == PF_MINE;
 }
@@ -67,13 +67,14 @@ static __always_inline void pf_send_exit(struct pf_thread *thread, __u64 now)
 
 SEC("tp_btf/sched_process_exit") int pf_thread_exit(__u64 *arguments)
 {
-	struct pf_thread *thread = bpf_task_storage_get(&pf_threads, bpf_get_current_task_btf(), NULL, 0);
+	struct pf_thread *thread = pf_thread_of(pf_task());
 	__u64 now = bpf_ktime_get_ns();
 
 	if (!thread || thread->owner != PF_MINE)
 		return 0;
 	pf_close_spans(thread, now);
 	pf_count_calls(thread);
+	pf_note_end(thread);
 	pf_send_exit(thread, now);
 	return 0;
 }
@@ -89,7 +90,7 @@ SEC("iter/task") int pf_end(__u64 *arguments)
 
 	if (!task)
 		return 0;
-	thread = bpf_task_storage_get(&pf_threads, task, NULL, 0);
+	thread = pf_thread_of(task);
 	if (!thread || thread->owner != PF_MINE)
 		return 0;
 	pf_close_spans(thread, bpf_ktime_get_ns());
@@ -128,7 +129,7 @@ const volatile __u64 pf_recorder_ino;
 /* A process's number as the recorder knows it; 0 where it knows none. */
 static __always_inline __u32 pf_number_for_recorder(struct task_struct *task)
 {
-	struct pid *pid = task->group_leader->thread_pid;
+	struct pid *pid = PF_KERNEL(PF_KERNEL(task, group_leader), thread_pid);
 	struct upid number;
 	unsigned int inode;
 
@@ -149,7 +150,7 @@ static __always_inline __u32 pf_number_for_recorder(struct task_struct *task)
  */
 static __always_inline void pf_stop(struct pf_thread *thread, enum pf_control type)
 {
-	__u32 number = pf_number_for_recorder(bpf_get_current_task_btf());
+	__u32 number = pf_number_for_recorder(pf_task());
 	struct pf_control_record *record;
 
 	if (!number)
@@ -213,7 +214,7 @@ static __always_inline int pf_record_switch(__u64 *arguments)
 		return 0;
 	pf_start(&record, PF_SWITCH, PF_NO_SITE, prev->pid, bpf_ktime_get_ns());
 	record.prev_pid = prev->tgid;
-	record.prev_state = arguments[3];
+	record.prev_state = pf_prev_state(arguments);
 	record.next_tid = next->pid;
 	record.next_pid = next->tgid;
 	bpf_probe_read_kernel(record.prev_comm, sizeof(record.prev_comm), prev->comm);
@@ -225,14 +226,14 @@ static __always_inline int pf_record_switch(__u64 *arguments)
 static __always_inline int pf_record_wakeup(__u64 *arguments)
 {
 	struct task_struct *woken = (void *)arguments[0];
-	struct task_struct *waker = bpf_get_current_task_btf();
+	struct task_struct *waker = pf_task();
 	struct pf_wakeup_record record;
 
 	if (!pf_wanted() || !pf_is_mine(woken) || !pf_detail_on(bpf_ktime_get_ns()))
 		return 0;
 	pf_start(&record, PF_WAKEUP, PF_NO_SITE, woken->pid, bpf_ktime_get_ns());
-	record.waker_tid = waker->pid;
-	record.waker_pid = waker->tgid;
+	record.waker_tid = PF_KERNEL(waker, pid);
+	record.waker_pid = PF_KERNEL(waker, tgid);
 	pf_send_unnumbered(&record, sizeof(record));
 	return 0;
 }

@@ -9,9 +9,9 @@
 
 static __always_inline _Bool pf_on_signal_stack(__u64 sp)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = pf_task();
 
-	return sp - task->sas_ss_sp - 1 < task->sas_ss_size;
+	return sp - PF_KERNEL(task, sas_ss_sp) - 1 < PF_KERNEL(task, sas_ss_size);
 }
 
 /* Whether a call that was entered at `frame_sp` has been left, now that the stack ends at `sp`. */

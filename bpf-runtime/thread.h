@@ -1,48 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
-/*
- * What is kept for each thread: its count of records, its open spans, and room to build records in. Room on the
- * thread, not on the cpu: a probe may be preempted, and another thread's would then write over it.
- */
+/* The target's threads: which they are, and the numbers and the sending of their records. */
 #pragma once
-#include "record.h"
-
-/* Bytes of an object that are read at once. */
-#define PF_BLOCK 1024
-/* Objects that wait to be looked at while one is described. A power of two. */
-#define PF_WORK 64
-/* Objects that one description may lead to. */
-#define PF_MOST_OBJECTS 4096
-
-enum pf_owner { PF_UNKNOWN, PF_MINE, PF_OTHERS };
-
-/* Rows of elements that a list is read from: `[.. width] rows count stride stride`. */
-struct pf_rows {
-	__u64 address;
-	__u64 stride; /* bytes */
-	__u32 width; /* elements of a row */
-	__u32 count;
-};
-
-struct pf_thread {
-	__u32 seq;
-	__u32 tid;
-	__u32 pid;
-	__u32 owner;
-	__u64 graph; /* when the graph began that is open on the thread, which tells it from every other; 0: none is */
-	__u32 unseen; /* records lost since the last one that was sent */
-	__u32 reserved;
-	struct pf_rows rows;
-	__u64 work[PF_WORK];
-	__u8 block[PF_BLOCK] __attribute__((aligned(8)));
-	struct pf_spans spans; /* generated: open spans and records in the making */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct pf_thread);
-} pf_threads SEC(".maps");
+#include "thread_state.h"
 
 /* The target's process as its own pid namespace numbers it: the only way that holds in every namespace. */
 const volatile __u64 pf_ns_dev;
@@ -122,7 +81,7 @@ static __always_inline void pf_start(void *record, __u16 type, __u16 site, __u32
 /* A thread's number in the innermost pid namespace it is in. */
 static __always_inline __u32 pf_ns_number(struct task_struct *task)
 {
-	struct pid *pid = task->thread_pid;
+	struct pid *pid = PF_KERNEL(task, thread_pid);
 	unsigned int level = 0;
 	int number = 0;
 
@@ -147,10 +106,10 @@ static __always_inline void pf_introduce(struct pf_thread *thread, struct task_s
 {
 	struct pf_thread_record record = {};
 
-	pf_start(&record, PF_THREAD, PF_NO_SITE, task->pid, bpf_ktime_get_ns());
-	record.pid = task->tgid;
+	pf_start(&record, PF_THREAD, PF_NO_SITE, thread->tid, bpf_ktime_get_ns());
+	record.pid = thread->pid;
 	record.ns_tid = pf_ns_number(task);
-	record.ns_pid = pf_ns_number(task->group_leader);
+	record.ns_pid = pf_ns_number(PF_KERNEL(task, group_leader));
 	bpf_probe_read_kernel(record.comm, sizeof(record.comm), task->comm);
 	pf_send(thread, &record, sizeof(record));
 }
@@ -160,14 +119,14 @@ static __noinline struct pf_thread *pf_adopt(struct task_struct *task, __u16 typ
 {
 	struct pf_thread *thread;
 
-	thread = bpf_task_storage_get(&pf_threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	thread = pf_make_thread(task);
 	if (!thread) {
 		pf_lose_unplaced(type, PF_NO_THREAD_STATE);
 		return NULL;
 	}
 	thread->owner = PF_MINE;
-	thread->tid = task->pid;
-	thread->pid = task->tgid;
+	thread->tid = PF_KERNEL(task, pid);
+	thread->pid = PF_KERNEL(task, tgid);
 	pf_introduce(thread, task);
 	return thread;
 }
@@ -175,8 +134,8 @@ static __noinline struct pf_thread *pf_adopt(struct task_struct *task, __u16 typ
 /* The state of the thread that runs, if it is the target's; without it, a record of that type is lost. */
 static __always_inline struct pf_thread *pf_current(__u16 type)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct pf_thread *thread = bpf_task_storage_get(&pf_threads, task, NULL, 0);
+	struct task_struct *task = pf_task();
+	struct pf_thread *thread = pf_thread_of(task);
 
 	if (thread && thread->owner == PF_MINE)
 		return thread;
@@ -185,16 +144,14 @@ static __always_inline struct pf_thread *pf_current(__u16 type)
 	/* Without children to follow, the kernel fires probes in the target only. */
 	if (!pf_follow_forks || pf_is_target_process())
 		return pf_adopt(task, type);
-	thread = bpf_task_storage_get(&pf_threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (thread)
-		thread->owner = PF_OTHERS;
+	pf_note_other(task);
 	return NULL;
 }
 
 /* The same where a call returns: one whose entry found no state is accounted for. */
 static __always_inline struct pf_thread *pf_known(void)
 {
-	struct pf_thread *thread = bpf_task_storage_get(&pf_threads, bpf_get_current_task_btf(), NULL, 0);
+	struct pf_thread *thread = pf_thread_of(pf_task());
 
 	return thread && thread->owner == PF_MINE ? thread : NULL;
 }
@@ -202,8 +159,8 @@ static __always_inline struct pf_thread *pf_known(void)
 /* The same where any thread of the machine may run: at a tracepoint. */
 static __always_inline struct pf_thread *pf_current_anywhere(void)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct pf_thread *thread = bpf_task_storage_get(&pf_threads, task, NULL, 0);
+	struct task_struct *task = pf_task();
+	struct pf_thread *thread = pf_thread_of(task);
 
 	if (thread)
 		return thread->owner == PF_MINE ? thread : NULL;

@@ -1,5 +1,6 @@
 //! clang: found, checked, and run within bounds on a private copy of the source. No shell sees anything of it.
 
+use super::features::Kernels;
 use super::identity;
 use crate::codegen::CSource;
 use crate::diag::{Code, Diagnostic, Diagnostics, Source, Span};
@@ -35,6 +36,8 @@ pub struct Translation<'a> {
     pub source: &'a CSource,
     /// The probeset's files, which the program's `#line`s name.
     pub sources: &'a [Arc<Source>],
+    /// The kernels that it is for.
+    pub kernels: Kernels,
 }
 
 /// A clang that can compile BPF.
@@ -90,10 +93,10 @@ impl Compiler {
             hash.update(bytes);
         };
         part(self.version.as_bytes());
-        flags(translation.source.arch).iter().for_each(|flag| part(flag.as_bytes()));
+        flags(translation).iter().for_each(|flag| part(flag.as_bytes()));
         part(translation.source.name.as_bytes());
         part(translation.source.text.as_bytes());
-        part(identity::identity(translation.source).as_bytes());
+        part(identity::identity(translation.source, translation.kernels).as_bytes());
         // The verifier's log quotes them: they are in the object.
         for source in translation.sources {
             part(source.name.as_bytes());
@@ -112,7 +115,7 @@ impl Compiler {
                 .hint("make room in the folder for temporary files, or set TMPDIR to another one")
         })?;
         let mut command = Command::new(&self.path);
-        command.args(flags(translation.source.arch)).args(["-c", file_name(translation.source), "-o", OBJECT]);
+        command.args(flags(translation)).args(["-c", file_name(translation.source), "-o", OBJECT]);
         command.current_dir(folder.path());
         let finished = run_bounded(command, TIME_LIMIT)
             .map_err(|error| no_compiler(format!("{} does not run: {error}", self.path.display())))?;
@@ -158,14 +161,18 @@ fn major_version(line: &str) -> Option<u32> {
     digits.parse().ok()
 }
 
-fn flags(arch: Arch) -> Vec<&'static str> {
-    let define = match arch {
+fn flags(translation: &Translation<'_>) -> Vec<&'static str> {
+    let define = match translation.source.arch {
         Arch::X86_64 => "-D__TARGET_ARCH_x86",
         Arch::Aarch64 => "-D__TARGET_ARCH_arm64",
     };
     // `-nostdlibinc` and the fixed folder name keep this machine out of the object.
     let common = ["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-nostdlibinc", "-I.", "-fdebug-compilation-dir=."];
-    common.into_iter().chain([define, "-Wno-unknown-attributes", "-fno-color-diagnostics"]).collect()
+    let kernels = match translation.kernels {
+        Kernels::Recent => None,
+        Kernels::Old => Some("-DPF_OLD_KERNEL"),
+    };
+    common.into_iter().chain([define, "-Wno-unknown-attributes", "-fno-color-diagnostics"]).chain(kernels).collect()
 }
 
 /// The compiler's output.
@@ -189,7 +196,7 @@ fn lay_out(translation: &Translation<'_>) -> std::io::Result<tempfile::TempDir> 
             std::fs::write(path, text)?;
         }
     }
-    let text = format!("{}{}", translation.source.text, identity::declaration(translation.source));
+    let text = format!("{}{}", translation.source.text, identity::declaration(translation.source, translation.kernels));
     std::fs::write(folder.path().join(file_name(translation.source)), text)?;
     Ok(folder)
 }
@@ -325,7 +332,7 @@ mod tests {
 
     fn translate(text: &str) -> Result<Vec<u8>, Diagnostics> {
         let sources = [source()];
-        let translation = Translation { source: &program(text), sources: &sources };
+        let translation = Translation { source: &program(text), sources: &sources, kernels: Kernels::Recent };
         Compiler::find().expect("clang").compile(&translation)
     }
 
@@ -382,13 +389,14 @@ mod tests {
         let compiler = Compiler { path: "clang".into(), major: 14, version: "clang version 14.0.6".into() };
         let sources = [source()];
         let source = program("a");
-        let one = Translation { source: &source, sources: &sources };
+        let one = Translation { source: &source, sources: &sources, kernels: Kernels::Recent };
         let keys = [
             compiler.key(&one),
             compiler.key(&Translation { source: &program("b"), ..one }),
             compiler.key(&Translation { source: &CSource { arch: Arch::Aarch64, ..source.clone() }, ..one }),
             compiler.key(&Translation { source: &CSource { name: "t.bpf.c".into(), ..source.clone() }, ..one }),
             compiler.key(&Translation { sources: &[], ..one }),
+            compiler.key(&Translation { kernels: Kernels::Old, ..one }),
             Compiler { version: "clang version 15.0.0".into(), ..compiler.clone() }.key(&one),
         ];
         let distinct: std::collections::BTreeSet<_> = keys.iter().collect();

@@ -1,6 +1,6 @@
 //! Programs that do nothing, at places in a file: what a probe costs before it does anything.
 
-use super::features::{AttachMode, load_empty};
+use super::features::{AttachMode, load_small};
 use libbpf_rs::libbpf_sys as sys;
 use nix::libc;
 use std::ffi::CString;
@@ -33,7 +33,7 @@ impl EmptyProbe {
         };
         let mut probe = Self { links: Vec::new(), programs: Vec::new() };
         for (attach_type, at_return) in parts {
-            let program = load_empty(sys::BPF_PROG_TYPE_KPROBE, *attach_type, 0)?;
+            let program = load_small(sys::BPF_PROG_TYPE_KPROBE, *attach_type, 0, &[])?;
             probe.links.push(match mode {
                 AttachMode::Single => link_single(&program, &path, offset, *at_return)?,
                 _ => link_multi(&program, *attach_type, &path, offset, *at_return)?,

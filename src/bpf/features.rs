@@ -1,8 +1,9 @@
 //! What this kernel can do and what this process may do, found by trying: version numbers lie where vendors backport.
 
 use crate::diag::{Code, Diagnostic};
-use libbpf_rs::MapType;
 use libbpf_rs::libbpf_sys as sys;
+use libbpf_rs::{MapType, ProgramType};
+use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// How uprobe programs are attached, the best first.
@@ -12,8 +13,17 @@ pub enum AttachMode {
     Session,
     /// A program for the entry and one for the return, all sites of a file at once (`uprobe.multi`, Linux 6.6).
     Multi,
-    /// The same two programs, each site by itself (perf uprobes, Linux 5.17): slow to attach and to detach.
+    /// The same two programs, each site by itself (perf uprobes, before 6.6): slow to attach and to detach.
     Single,
+}
+
+/// The kernels that an object is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernels {
+    /// Linux 5.18 and later.
+    Recent,
+    /// Linux 5.10 and later: state of threads in a hash map, a program of its own for each site, short loops.
+    Old,
 }
 
 /// A capability that recording may need.
@@ -55,8 +65,14 @@ pub struct Features {
     pub btf: bool,
     /// Ring buffers.
     pub ring_buffer: bool,
-    /// Storage at each thread.
+    /// Storage at each thread, for programs at uprobes.
     pub task_storage: bool,
+    /// A program can ask which site it runs at.
+    pub cookies: bool,
+    /// Loops in the kernel (`bpf_loop`).
+    pub loops: bool,
+    /// The tracepoint of a context switch says the state of the thread that leaves.
+    pub switch_state: bool,
     /// Programs at tracepoints, with types (`tp_btf`).
     pub typed_tracepoints: bool,
     /// `uprobe.multi`, with a filter for a whole process.
@@ -73,12 +89,18 @@ impl Features {
     pub fn probe() -> Result<Self, Diagnostic> {
         let quiet = super::verifier::LibbpfMessages::capture();
         let supported = |result: libbpf_rs::Result<bool>| result.unwrap_or(false);
+        let has = |helper| supported(ProgramType::Kprobe.is_helper_supported(helper));
         let uprobe_multi = uprobe_links_work(sys::BPF_TRACE_UPROBE_MULTI)?;
         let features = Self {
             btf: std::path::Path::new("/sys/kernel/btf/vmlinux").exists(),
             ring_buffer: supported(MapType::RingBuf.is_supported()),
-            task_storage: supported(MapType::TaskStorage.is_supported()),
-            typed_tracepoints: typed_tracepoints_work(),
+            task_storage: supported(MapType::TaskStorage.is_supported())
+                && has(sys::BPF_FUNC_task_storage_get)
+                && has(sys::BPF_FUNC_get_current_task_btf),
+            cookies: has(sys::BPF_FUNC_get_attach_cookie),
+            loops: has(sys::BPF_FUNC_loop),
+            switch_state: typed_tracepoint_works(c"sched_switch", &READ_FOURTH_ARGUMENT),
+            typed_tracepoints: typed_tracepoint_works(c"sched_process_exit", &[]),
             uprobe_multi,
             uprobe_session: uprobe_multi && uprobe_links_work(sys::BPF_TRACE_UPROBE_SESSION)?,
         };
@@ -95,6 +117,12 @@ impl Features {
         }
     }
 
+    /// The kernels to compile for, so that the programs run on this one.
+    pub fn kernels(self) -> Kernels {
+        let recent = self.task_storage && self.cookies && self.loops && self.switch_state;
+        if recent { Kernels::Recent } else { Kernels::Old }
+    }
+
     /// What recording cannot do without and this kernel lacks.
     ///
     /// # Errors
@@ -102,8 +130,7 @@ impl Features {
     pub fn require(self) -> Result<(), Diagnostic> {
         let needed = [
             (self.btf, "type information (BTF)", "use a kernel built with CONFIG_DEBUG_INFO_BTF=y"),
-            (self.ring_buffer, "BPF ring buffers", "use Linux 5.17 or later"),
-            (self.task_storage, "BPF task storage", "use Linux 5.17 or later"),
+            (self.ring_buffer, "BPF ring buffers", "use Linux 5.10 or later"),
             (self.typed_tracepoints, "BPF programs at tracepoints", "use a kernel with CONFIG_FTRACE and BTF"),
         ];
         match needed.into_iter().find(|(has, ..)| !has) {
@@ -131,18 +158,35 @@ pub fn missing_privilege(what: &str) -> Diagnostic {
     )
 }
 
-/// `return 0`, which every kernel accepts.
-fn empty_program() -> [sys::bpf_insn; 2] {
+/// A load from a tracepoint's arguments.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReadArgument {
+    offset: i16,
+}
+
+/// What some instructions, then `return 0` are, which every kernel accepts.
+fn small_program(reads: &[ReadArgument]) -> Vec<sys::bpf_insn> {
     const MOV64_IMMEDIATE: u8 = 0xb7;
+    const LOAD_DOUBLE_WORD: u8 = 0x79;
     const EXIT: u8 = 0x95;
     let instruction = |code| sys::bpf_insn { code, ..sys::bpf_insn::default() };
-    [instruction(MOV64_IMMEDIATE), instruction(EXIT)]
+    let reads = reads.iter().map(|read| {
+        let mut load = instruction(LOAD_DOUBLE_WORD);
+        load.set_dst_reg(0);
+        load.set_src_reg(1); // where the arguments are
+        load.off = read.offset;
+        load
+    });
+    reads.chain([instruction(MOV64_IMMEDIATE), instruction(EXIT)]).collect()
 }
+
+/// The fourth argument: the state of the thread that leaves.
+const READ_FOURTH_ARGUMENT: [ReadArgument; 1] = [ReadArgument { offset: 24 }];
 
 /// Whether links of a type can be made: making one at `/`, which is no file, fails with EBADF where the kernel has
 /// them. A process filter of -1 is refused with EINVAL only by kernels whose filter takes a process and not a thread.
 fn uprobe_links_work(attach_type: sys::bpf_attach_type) -> Result<bool, Diagnostic> {
-    let program = match load_empty(sys::BPF_PROG_TYPE_KPROBE, attach_type, 0) {
+    let program = match load_small(sys::BPF_PROG_TYPE_KPROBE, attach_type, 0, &[]) {
         Ok(program) => program,
         Err(nix::Error::EPERM) => return Err(missing_privilege("loading a BPF program")),
         Err(_) => return Ok(false),
@@ -151,19 +195,21 @@ fn uprobe_links_work(attach_type: sys::bpf_attach_type) -> Result<bool, Diagnost
     Ok(attempt(0) == Some(nix::Error::EBADF) && attempt(u32::MAX) == Some(nix::Error::EINVAL))
 }
 
-/// Whether a program can be loaded for a tracepoint that recording needs.
-fn typed_tracepoints_work() -> bool {
+/// Whether a program can be loaded for a tracepoint, and read these arguments of it.
+fn typed_tracepoint_works(name: &CStr, reads: &[ReadArgument]) -> bool {
     // SAFETY: the name is a valid C string; the call only reads it.
-    let id = unsafe { sys::libbpf_find_vmlinux_btf_id(c"sched_process_exit".as_ptr(), sys::BPF_TRACE_RAW_TP) };
-    u32::try_from(id).is_ok_and(|id| load_empty(sys::BPF_PROG_TYPE_TRACING, sys::BPF_TRACE_RAW_TP, id).is_ok())
+    let id = unsafe { sys::libbpf_find_vmlinux_btf_id(name.as_ptr(), sys::BPF_TRACE_RAW_TP) };
+    let loads = |id| load_small(sys::BPF_PROG_TYPE_TRACING, sys::BPF_TRACE_RAW_TP, id, reads).is_ok();
+    u32::try_from(id).is_ok_and(loads)
 }
 
-pub(super) fn load_empty(
+pub(super) fn load_small(
     program_type: sys::bpf_prog_type,
     attach_type: sys::bpf_attach_type,
     kernel_type_id: u32,
+    reads: &[ReadArgument],
 ) -> nix::Result<OwnedFd> {
-    let instructions = empty_program();
+    let instructions = small_program(reads);
     let options = sys::bpf_prog_load_opts {
         sz: size_of::<sys::bpf_prog_load_opts>() as sys::size_t,
         expected_attach_type: attach_type,
@@ -217,6 +263,9 @@ mod tests {
             btf: true,
             ring_buffer: true,
             task_storage: true,
+            cookies: true,
+            loops: true,
+            switch_state: true,
             typed_tracepoints: true,
             uprobe_multi: true,
             uprobe_session: true,
@@ -226,6 +275,15 @@ mod tests {
         let old = Features { uprobe_session: false, uprobe_multi: false, ..all };
         assert_eq!(old.attach_mode(), AttachMode::Single);
         assert!(old.require().is_ok());
+        assert_eq!(old.kernels(), Kernels::Recent, "how probes are attached is another matter");
+        for lacking in [
+            Features { task_storage: false, ..old },
+            Features { cookies: false, ..old },
+            Features { loops: false, ..old },
+            Features { switch_state: false, ..old },
+        ] {
+            assert_eq!((lacking.kernels(), lacking.require()), (Kernels::Old, Ok(())), "{lacking:?}");
+        }
         let bare = Features { btf: false, ..all };
         assert_eq!(bare.require().unwrap_err().code, Code::KernelFeature);
     }

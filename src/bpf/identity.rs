@@ -1,6 +1,7 @@
 //! Which program an object was compiled from: a text in the object itself, so that one that was compiled elsewhere is
 //! used only for the very program that is asked for.
 
+use super::features::Kernels;
 use super::variables::variables;
 use crate::codegen::CSource;
 use crate::diag::{Code, Diagnostic};
@@ -9,26 +10,33 @@ use sha2::{Digest, Sha256};
 
 /// The variable of the object that has the text.
 const VARIABLE: &str = "pf_made_from";
+/// How the text calls [`Kernels`].
+const RECENT: &str = "recent-kernels";
+const OLD: &str = "old-kernels";
 /// Bytes of the text.
 const MAX_TEXT: usize = 512;
 
 /// What an object of a program says of itself: who compiled it, for which machine, from what.
-pub(super) fn identity(source: &CSource) -> String {
+pub(super) fn identity(source: &CSource, kernels: Kernels) -> String {
     let hash = Sha256::digest(significant(&source.text).as_bytes());
     let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("profinfer {} {} {hash}", env!("CARGO_PKG_VERSION"), source.arch)
+    let kernels = match kernels {
+        Kernels::Recent => RECENT,
+        Kernels::Old => OLD,
+    };
+    format!("profinfer {} {} {hash} {kernels}", env!("CARGO_PKG_VERSION"), source.arch)
 }
 
 /// The line of C that puts the text into the object.
-pub(super) fn declaration(source: &CSource) -> String {
-    format!("\nconst char {VARIABLE}[] __attribute__((used)) = \"{}\";\n", identity(source))
+pub(super) fn declaration(source: &CSource, kernels: Kernels) -> String {
+    format!("\nconst char {VARIABLE}[] __attribute__((used)) = \"{}\";\n", identity(source, kernels))
 }
 
-/// Whether an object was compiled from a program.
+/// Whether an object was compiled from a program, for such kernels. One for old kernels works on recent ones, too.
 ///
 /// # Errors
 /// `B021`, with what it was compiled from.
-pub(super) fn check(name: &str, object: &[u8], source: &CSource) -> Result<(), Diagnostic> {
+pub(super) fn check(name: &str, object: &[u8], source: &CSource, kernels: Kernels) -> Result<(), Diagnostic> {
     let refused = |message: String| {
         Diagnostic::error(Code::ObjectDiffers, message)
             .hint("`profinfer build` with the same probeset, --level, --probe and --no-probe makes the object")
@@ -36,13 +44,20 @@ pub(super) fn check(name: &str, object: &[u8], source: &CSource) -> Result<(), D
     let Some(says) = read(object) else {
         return Err(refused(format!("{name} is no object that profinfer compiled")));
     };
-    let wanted = identity(source);
-    if says == wanted {
+    let wanted = identity(source, kernels);
+    if says == wanted || says == identity(source, Kernels::Old) {
         return Ok(());
     }
-    let parts = |text: &str| text.splitn(4, ' ').map(str::to_owned).collect::<Vec<_>>();
+    let parts = |text: &str| text.splitn(5, ' ').map(str::to_owned).collect::<Vec<_>>();
     let (has, wants) = (parts(&says), parts(&wanted));
-    let message = match (has.get(1) == wants.get(1), has.get(2) == wants.get(2)) {
+    let same = |part| has.get(part) == wants.get(part);
+    if same(1) && same(2) && same(3) {
+        let message = format!("{name} was compiled for kernels that have what this one lacks");
+        return Err(
+            Diagnostic::error(Code::ObjectDiffers, message).hint("`profinfer build --old-kernel` makes the object")
+        );
+    }
+    let message = match (same(1), same(2)) {
         (false, _) => format!("{name} was compiled by another version of profinfer"),
         (_, false) => format!("{name} was compiled for another instruction set"),
         _ => format!("{name} was compiled from another probeset, or for other probes of it"),
@@ -104,7 +119,7 @@ mod tests {
     }
 
     fn compiled(source: &CSource) -> Vec<u8> {
-        Compiler::find().unwrap().compile(&Translation { source, sources: &[] }).unwrap()
+        Compiler::find().unwrap().compile(&Translation { source, sources: &[], kernels: Kernels::Recent }).unwrap()
     }
 
     #[test]
@@ -115,6 +130,7 @@ mod tests {
         let significant = |source: &CSource| significant(&source.text).replace([' ', '\n'], "");
         assert_eq!(significant(&one), significant(&same));
         assert_eq!(significant(&one), "inta;char*b=\"/*nocomment*/\\\"*/\";");
+        let identity = |source: &CSource| identity(source, Kernels::Recent);
         assert_ne!(identity(&one), identity(&source("int a;")));
         assert_ne!(identity(&one), identity(&CSource { arch: Arch::Aarch64, ..one.clone() }));
     }
@@ -123,25 +139,28 @@ mod tests {
     fn an_object_is_known_by_its_program() {
         let one = source("int f(void *context) { return 0; }\n");
         let object = compiled(&one);
-        assert_eq!(check("toy.bpf.o", &object, &one), Ok(()));
-        let other = check("toy.bpf.o", &object, &source("int f(void *context) { return 1; }\n")).unwrap_err();
+        assert_eq!(check("toy.bpf.o", &object, &one, Kernels::Recent), Ok(()));
+        let old = check("toy.bpf.o", &object, &one, Kernels::Old).unwrap_err();
+        assert!(old.message.contains("kernels"), "{old:?}");
+        let other =
+            check("toy.bpf.o", &object, &source("int f(void *context) { return 1; }\n"), Kernels::Recent).unwrap_err();
         assert_eq!(other.code, Code::ObjectDiffers);
         assert!(other.message.contains("another probeset"), "{other:?}");
         let arch = CSource { arch: Arch::Aarch64, ..one.clone() };
-        assert!(check("toy.bpf.o", &object, &arch).unwrap_err().message.contains("instruction set"));
+        assert!(check("toy.bpf.o", &object, &arch, Kernels::Recent).unwrap_err().message.contains("instruction set"));
         let version = String::from_utf8_lossy(&object).contains(env!("CARGO_PKG_VERSION"));
         assert!(version, "the version stands in it as text");
         let mut older = object.clone();
         let at = older.windows(10).position(|window| window == b"profinfer ").unwrap() + 10;
         older[at] = b'9';
-        assert!(check("toy.bpf.o", &older, &one).unwrap_err().message.contains("another version"));
+        assert!(check("toy.bpf.o", &older, &one, Kernels::Recent).unwrap_err().message.contains("another version"));
     }
 
     #[test]
     fn what_is_no_object_of_ours_is_refused() {
         let one = source("int f(void *context) { return 0; }\n");
         for bytes in [&b""[..], b"\x7fELF", &compiled(&one)[..100], &std::fs::read("/proc/self/exe").unwrap()[..4000]] {
-            let problem = check("x.o", bytes, &one).unwrap_err();
+            let problem = check("x.o", bytes, &one, Kernels::Recent).unwrap_err();
             assert!(problem.message.contains("no object that profinfer compiled"), "{problem:?}");
         }
     }

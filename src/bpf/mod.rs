@@ -16,7 +16,7 @@ mod verifier;
 pub use attacher::{FailedSite, FileSite};
 pub use compile::{Compiler, Translation};
 pub use empty::EmptyProbe;
-pub use features::{AttachMode, Features};
+pub use features::{AttachMode, Features, Kernels};
 pub use run_statistics::RunStatistics;
 pub use session::{LOSS_KINDS, Session, Setup};
 
@@ -54,7 +54,7 @@ pub fn build(translation: &Translation<'_>) -> Result<BpfObject, Diagnostics> {
 ///
 /// # Errors
 /// B021, where it was not.
-pub fn prebuilt(name: &str, object: &[u8], source: &CSource) -> Result<BpfObject, Diagnostic> {
-    identity::check(name, object, source)?;
+pub fn prebuilt(name: &str, object: &[u8], source: &CSource, kernels: Kernels) -> Result<BpfObject, Diagnostic> {
+    identity::check(name, object, source, kernels)?;
     Ok(BpfObject { bytes: object.to_vec(), cached: true })
 }

@@ -1,6 +1,7 @@
-//! Spans that are open on a thread: the generated program keeps them in the thread's storage, and its type information
+//! Spans that are open on a thread: the generated program keeps them in the thread's state, and its type information
 //! says where. A structure of `pf_spans` whose first member is `depth` or `open` holds so many of them.
 
+use libbpf_rs::MapType;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{MemberAttr, Struct};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -8,33 +9,55 @@ use nix::libc;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Where each record's number of open spans is in a thread's storage.
+/// Where each record's number of open spans is in a thread's state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct OpenSpans {
     places: Vec<(String, usize)>,
+    /// Where it says that the thread has ended, and its spans are accounted for.
+    ended: Option<usize>,
 }
 
 impl OpenSpans {
     /// Reads the layout from a program's type information.
     pub(super) fn of(btf: &Btf<'_>) -> Self {
-        Self { places: places(btf).unwrap_or_default() }
+        Self { places: places(btf).unwrap_or_default(), ended: ended(btf) }
     }
 
-    /// Counts what is open on threads, by record; threads without storage, or that have ended, have none.
-    pub(super) fn count(&self, storage: &MapHandle, threads: &[i32]) -> BTreeMap<String, u64> {
+    /// Counts what is open on threads, by record; threads without state, or that have ended, have none. A hash map has
+    /// the target's threads and no others, so all of them count.
+    pub(super) fn count(&self, states: &MapHandle, threads: &[i32]) -> BTreeMap<String, u64> {
         let mut open = BTreeMap::new();
+        if states.map_type() == MapType::Hash {
+            let values = states.keys().filter_map(|key| states.lookup(&key, MapFlags::ANY).ok().flatten());
+            values.for_each(|value| self.add(&value, &mut open));
+            return open;
+        }
         for thread in threads.iter().filter_map(|tid| thread_fd(*tid)) {
             let key = thread.as_raw_fd().to_ne_bytes();
-            let Ok(Some(value)) = storage.lookup(&key, MapFlags::ANY) else { continue };
-            for (record, offset) in &self.places {
-                let count = value.get(*offset..).and_then(|bytes| bytes.first_chunk()).map(|b| u64::from_ne_bytes(*b));
-                if let Some(count) = count.filter(|count| *count > 0) {
-                    *open.entry(record.clone()).or_default() += count;
-                }
+            if let Ok(Some(value)) = states.lookup(&key, MapFlags::ANY) {
+                self.add(&value, &mut open);
             }
         }
         open
     }
+
+    /// Adds what is open on one thread.
+    fn add(&self, state: &[u8], open: &mut BTreeMap<String, u64>) {
+        let number = |offset: usize| Some(u64::from_ne_bytes(*state.get(offset..)?.first_chunk()?));
+        if self.ended.and_then(number).is_some_and(|ended| ended > 0) {
+            return;
+        }
+        for (record, offset) in &self.places {
+            if let Some(count) = number(*offset).filter(|count| *count > 0) {
+                *open.entry(record.clone()).or_default() += count;
+            }
+        }
+    }
+}
+
+fn ended(btf: &Btf<'_>) -> Option<usize> {
+    let thread: Struct<'_> = btf.type_by_name("pf_thread")?;
+    byte(&thread.iter().find(|member| member.name.is_some_and(|name| name == "ended"))?.attr)
 }
 
 fn places(btf: &Btf<'_>) -> Option<Vec<(String, usize)>> {

@@ -21,14 +21,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-/// Programs that every object has, attached by themselves, and the records they make.
-const TRACKERS: [(&str, &str); 3] = [("pf_thread_exit", "thread_exit"), ("pf_fork", "fork"), ("pf_exec", "exec")];
+/// Programs that objects have, attached by themselves, and the records they make; the last is only in those for old
+/// kernels.
+const TRACKERS: [(&str, &str); 4] =
+    [("pf_thread_exit", "thread_exit"), ("pf_fork", "fork"), ("pf_exec", "exec"), ("pf_thread_gone", "thread")];
 /// The program at the dynamic linker's notice of a mapped library.
 const LINKER: &str = "pf_mapped";
 /// Its index among the links.
 const AT_LINKER: usize = usize::MAX;
 /// The program that ends, on every thread, the spans that only another probe's entry would end.
 const END: &str = "pf_end";
+/// The constant that says where a program runs, in objects for kernels that cannot tell it.
+const SITE_COOKIE: &str = "pf_site_cookie";
 /// Entries of `pf_losses` for one type of record.
 pub const LOSS_KINDS: u32 = 16;
 /// A ring buffer is a power of two of at least this many bytes (a page).
@@ -289,6 +293,12 @@ impl<'a> Session<'a> {
         close(self.links.extract_if(.., |(program, _)| program.is_some()).map(|(_, link)| link).collect());
     }
 
+    /// The constant that a program must be loaded with for one site alone, where the kernel cannot tell a program which
+    /// site it runs at; sites with different constants are different programs then.
+    pub fn constant_of_site(&self, cookie: u64) -> Option<(String, u64)> {
+        self.variables.contains_key(SITE_COOKIE).then(|| (SITE_COOKIE.to_owned(), cookie))
+    }
+
     /// Lets the programs record.
     pub fn enable(&self) {
         if let Some(enabled) = self.variable("pf_enabled") {
@@ -455,7 +465,7 @@ fn close(mut links: Vec<Link>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bpf::{Compiler, Features, Translation};
+    use crate::bpf::{Compiler, Features, Kernels, Translation};
     use crate::codegen::CSource;
     use crate::diag::{Span, Spanned};
     use crate::path::Place;
@@ -524,7 +534,7 @@ mod tests {
         let sources = [Arc::new(Source { name: "toy.yaml".into(), text: "a: 1\nb: 2\nprobes: bad\n".into() })];
         let text = include_str!("../../tests/programs/contract.bpf.c").into();
         let source = CSource { name: "contract.bpf.c".into(), text, arch: crate::target::Arch::X86_64 };
-        let translation = Translation { source: &source, sources: &sources };
+        let translation = Translation { source: &source, sources: &sources, kernels: Kernels::Recent };
         (Compiler::find().unwrap().compile(&translation).unwrap(), sources)
     }
     fn setup<'a>(object: &'a [u8], sources: &'a [Arc<Source>], programs: &'a [Program]) -> Setup<'a> {

@@ -15,20 +15,24 @@ pub(crate) struct Arguments {
     /// The instruction set of the machine it will run on [default: this one's]
     #[arg(long, value_enum)]
     arch: Option<ArchArgument>,
+    /// For a kernel from 5.10 that lacks what later ones have: see `profinfer doctor` there
+    #[arg(long)]
+    old_kernel: bool,
 }
 
 /// Runs the subcommand.
 #[cfg(feature = "record")]
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     use super::{DONE, terminal};
-    use crate::bpf::{self, Translation};
+    use crate::bpf::{self, Kernels, Translation};
     use crate::{codegen, record};
 
     let arch = arguments.arch.map_or_else(record::host_arch, |name| Ok(name.into()))?;
     let (probeset, plan, warnings) = arguments.probeset.plan(arch)?;
     terminal::report_problems(&warnings);
     let source = codegen::generate(&plan, &probeset, None)?;
-    let object = bpf::build(&Translation { source: &source, sources: &probeset.sources })?;
+    let kernels = if arguments.old_kernel { Kernels::Old } else { Kernels::Recent };
+    let object = bpf::build(&Translation { source: &source, sources: &probeset.sources, kernels })?;
     let output = arguments.output.clone().unwrap_or_else(|| format!("{}.bpf.o", probeset.name).into());
     std::fs::write(&output, &object.bytes).map_err(|error| record::cannot_write(&output, &error))?;
     let from = if object.cached { "from the cache" } else { "compiled" };

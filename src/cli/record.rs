@@ -52,6 +52,9 @@ pub(crate) struct Arguments {
     /// Use this object, which `profinfer build` made of the same probeset, so that no clang is needed
     #[arg(long, value_name = "FILE")]
     object: Option<PathBuf>,
+    /// Use only what Linux 5.10 has, though this kernel has more
+    #[arg(long, hide_short_help = true)]
+    old_kernel: bool,
     /// A line that says how it goes, on standard error. `auto`: on a terminal that the command does not write to
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     live: When,
@@ -73,7 +76,7 @@ enum AttachName {
     Session,
     /// Two programs, all sites of a file at once (Linux 6.6)
     Multi,
-    /// Two programs, each site by itself (Linux 5.17)
+    /// Two programs, each site by itself (Linux 5.10)
     Single,
 }
 
@@ -113,6 +116,7 @@ fn options(arguments: &Arguments, name: &str) -> Result<Options, Diagnostics> {
             AttachName::Single => AttachMode::Single,
         }),
         terms: Terms { budget: arguments.budget, min_rate: arguments.min_rate },
+        old_kernel: arguments.old_kernel,
         ring_bytes: arguments.ring_size,
         debug_folders: arguments.probeset.debug_folders(),
         lock: arguments.probeset.lock()?,
@@ -143,6 +147,9 @@ fn described(arguments: &Arguments) -> Vec<String> {
     said.extend(arguments.min_rate.map(|rate| format!("--min-rate {rate}")));
     if arguments.follow_forks {
         said.push("--follow-forks".to_owned());
+    }
+    if arguments.old_kernel {
+        said.push("--old-kernel".to_owned());
     }
     said
 }

@@ -6,10 +6,12 @@ use crate::diag::Span;
 const BEFORE_RECORDS: &[(&str, &str)] = &[
     ("bpf.h", include_str!("../../bpf-runtime/bpf.h")),
     ("registers.h", include_str!("../../bpf-runtime/registers.h")),
+    ("kernel.h", include_str!("../../bpf-runtime/kernel.h")),
     ("record.h", include_str!("../../bpf-runtime/record.h")),
     ("detail.h", include_str!("../../bpf-runtime/detail.h")),
 ];
 const AFTER_RECORDS: &[(&str, &str)] = &[
+    ("thread_state.h", include_str!("../../bpf-runtime/thread_state.h")),
     ("thread.h", include_str!("../../bpf-runtime/thread.h")),
     ("call.h", include_str!("../../bpf-runtime/call.h")),
     ("object.h", include_str!("../../bpf-runtime/object.h")),

@@ -3,7 +3,7 @@
 use super::calibrate::Calibration;
 use super::host::kernel_version;
 use crate::bpf::features::{CAP_BPF, CAP_KILL, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, Capability};
-use crate::bpf::{AttachMode, Compiler, Features};
+use crate::bpf::{AttachMode, Compiler, Features, Kernels};
 use crate::plan::InstructionKind;
 use libbpf_rs::libbpf_sys as sys;
 use nix::libc;
@@ -92,11 +92,11 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
 fn kernel() -> Finding {
     let (major, minor) = kernel_version();
     let release = super::host::describe().kernel;
-    if (major, minor) >= (5, 17) {
+    if (major, minor) >= (5, 10) {
         return Finding::present("kernel", release);
     }
-    let cost = "nothing can be recorded: programs cannot tell their sites apart";
-    Finding::absent("kernel", State::Missing, &release, cost, "use Linux 5.17 or later; 6.13 or later is best")
+    let cost = "nothing can be recorded: it has not been tried with anything before Linux 5.10";
+    Finding::absent("kernel", State::Missing, &release, cost, "use Linux 5.10 or later; 6.13 or later is best")
 }
 
 fn compiler() -> Finding {
@@ -144,16 +144,34 @@ fn kernel_features(features: Features) -> Vec<Finding> {
     };
     vec![
         Finding::needed("kernel types (BTF)", features.btf, "use a kernel with CONFIG_DEBUG_INFO_BTF=y"),
-        Finding::needed("ring buffer", features.ring_buffer, "use Linux 5.17 or later"),
-        Finding::needed("task storage", features.task_storage, "use Linux 5.17 or later"),
+        Finding::needed("ring buffer", features.ring_buffer, "use Linux 5.10 or later"),
         Finding::needed(
             "typed tracepoints (tp_btf)",
             features.typed_tracepoints,
             "use a kernel with BTF and CONFIG_FTRACE",
         ),
+        programs_for(features),
         multi,
         session,
     ]
+}
+
+/// What makes the difference between the programs for recent and for old kernels.
+fn programs_for(features: Features) -> Finding {
+    const NAME: &str = "task storage, cookies, loops";
+    if features.kernels() == Kernels::Recent {
+        return Finding::present(NAME, "yes");
+    }
+    let parts = [
+        (features.task_storage, "task storage"),
+        (features.cookies, "cookies"),
+        (features.loops, "loops"),
+        (features.switch_state, "states of threads at context switches"),
+    ];
+    let lacking: Vec<&str> = parts.into_iter().filter(|(has, _)| !has).map(|(_, name)| name).collect();
+    let cost = "a program for each site (loading takes longer), some 100 ns more a probe, 1024 threads at most";
+    let found = format!("no {}", lacking.join(", no "));
+    Finding::absent(NAME, State::Lacking, &found, cost, "use Linux 5.18 or later")
 }
 
 fn jit() -> Finding {
@@ -292,7 +310,7 @@ mod tests {
     #[test]
     fn one_missing_thing_is_enough() {
         let there = Finding::needed("ring buffer", true, "");
-        let gone = Finding::needed("ring buffer", false, "use Linux 5.17 or later");
+        let gone = Finding::needed("ring buffer", false, "use Linux 5.10 or later");
         assert!(can_record(std::slice::from_ref(&there)));
         assert!(!can_record(&[there, gone]));
     }

@@ -23,7 +23,7 @@ pub use output::{cannot_write, default_path};
 pub use price::Terms;
 pub use process::{Ending, TargetProcess};
 
-use crate::bpf::{self, AttachMode, Features, Session, Setup, Translation};
+use crate::bpf::{self, AttachMode, Features, Kernels, Session, Setup, Translation};
 use crate::codegen;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::{self, Selection};
@@ -80,6 +80,8 @@ pub struct Options {
     pub object: Option<Object>,
     /// Bytes of the ring buffer; by what is recorded, where left out.
     pub ring_bytes: Option<u32>,
+    /// With programs for kernels that have less than this one, as those get them.
+    pub old_kernel: bool,
     /// What the command line said of all this, for the trace.
     pub described: Vec<String>,
 }
@@ -183,9 +185,10 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
     let (mut plan, warnings) = plan::plan(probeset, &options.selection, host_arch()?)?;
     plan.costs = calibrate::costs(plan.arch);
     let source = codegen::generate(&plan, probeset, None)?;
+    let kernels = if options.old_kernel { Kernels::Old } else { features.kernels() };
     let object = match &options.object {
-        Some(object) => bpf::prebuilt(&object.name, &object.bytes, &source)?,
-        None => bpf::build(&Translation { source: &source, sources: &probeset.sources })?,
+        Some(object) => bpf::prebuilt(&object.name, &object.bytes, &source, kernels)?,
+        None => bpf::build(&Translation { source: &source, sources: &probeset.sources, kernels })?,
     };
     let place = |target: &dyn crate::target::Target| plan::place_with(&plan, probeset, target, options.lock.as_ref());
     let caller = Caller::through_sudo();

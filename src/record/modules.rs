@@ -242,15 +242,17 @@ impl<'a> Modules<'a> {
         let known = self.files.len();
         let sites: Vec<Site> = new.iter().filter_map(|site| self.number(site.placed, placement)).collect();
         consumer.add_sites(self.files.get(known..).unwrap_or_default(), &sites);
-        let mut by_values: BTreeMap<&BTreeMap<String, u64>, Vec<(&Site, &NewSite<'_>)>> = BTreeMap::new();
+        let mut by_values: BTreeMap<BTreeMap<String, u64>, Vec<(&Site, &NewSite<'_>)>> = BTreeMap::new();
         for (site, new) in sites.iter().zip(&new) {
             self.traps.push((new.placed.program, new.placed.cost_ns));
-            by_values.entry(&new.placed.values).or_default().push((site, new));
+            let mut own_values = new.placed.values.clone();
+            own_values.extend(session.constant_of_site(new.cookie(site.id)));
+            by_values.entry(own_values).or_default().push((site, new));
             self.attached.insert((new.placed.program, new.file, site.file_offset));
         }
         for (own_values, sites) in by_values {
             let mut values = values.clone();
-            values.extend(own_values.clone());
+            values.extend(own_values);
             session.load(&sites.iter().map(|(_, new)| new.placed.program).collect(), &values)?;
             self.attach_with(&values, &sites, session);
         }
@@ -268,7 +270,9 @@ impl<'a> Modules<'a> {
     ) {
         let mut groups: BTreeMap<(usize, &Path), Vec<(&Site, FileSite)>> = BTreeMap::new();
         for (site, new) in sites {
-            let cookie = new.placed.cookie & !0xffff | u64::from(site.id);
+            let cookie = new.cookie(site.id);
+            // Old kernels refuse any cookie but none.
+            let cookie = session.constant_of_site(cookie).map_or(cookie, |_| 0);
             let place = FileSite { file_offset: site.file_offset, cookie };
             groups.entry((new.placed.program, &new.placed.path)).or_default().push((site, place));
         }
@@ -420,6 +424,13 @@ impl<'a> Modules<'a> {
 struct NewSite<'p> {
     placed: &'p PlacedSite,
     file: FileId,
+}
+
+impl NewSite<'_> {
+    /// What the program is told at this site.
+    fn cookie(&self, site: u16) -> u64 {
+        self.placed.cookie & !0xffff | u64::from(site)
+    }
 }
 
 fn file_id(path: &Path) -> Option<FileId> {

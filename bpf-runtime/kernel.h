@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
+/*
+ * What differs between kernels: with PF_OLD_KERNEL, a program makes do with what Linux 5.10 has. docs/kernels.md says
+ * what that costs. Where a thread's state is kept differs too: thread_state.h.
+ */
+#pragma once
+#include "bpf.h"
+
+#ifdef PF_OLD_KERNEL
+
+/* Only its address is known, not its type: members are read by a helper. */
+static __always_inline struct task_struct *pf_task(void)
+{
+	return (struct task_struct *)bpf_get_current_task();
+}
+
+#define PF_KERNEL(pointer, member)                                                                                     \
+	({                                                                                                             \
+		typeof((pointer)->member) pf_value = 0;                                                                \
+		bpf_probe_read_kernel(&pf_value, sizeof(pf_value), &(pointer)->member);                                \
+		pf_value;                                                                                              \
+	})
+
+/* No program can ask which site it runs at: each site has a program of its own, loaded with this. */
+const volatile __u64 pf_site_cookie;
+
+static __always_inline __u64 pf_cookie(void *context)
+{
+	return pf_site_cookie;
+}
+
+/* Before Linux 5.18 the tracepoint does not say it. */
+static __always_inline __u32 pf_prev_state(__u64 *arguments)
+{
+	struct task_struct *prev = (void *)arguments[1];
+	struct task_struct___old_state *old = (void *)prev;
+
+	if (PF_HAS_MEMBER(old, state))
+		return PF_KERNEL(old, state);
+	return PF_KERNEL(prev, __state);
+}
+
+/* Adds one and gives the sum. Another thread may have added, too, before it is read. */
+static __always_inline __u64 pf_count(__u64 *counter)
+{
+	__sync_fetch_and_add(counter, 1);
+	return *(volatile __u64 *)counter;
+}
+
+/*
+ * Turns of a loop: the verifier walks through every one. What a turn does is in a function whose arguments are numbers,
+ * which is verified once and by itself.
+ */
+#define PF_MOST_TURNS 256
+
+#else
+
+static __always_inline struct task_struct *pf_task(void)
+{
+	return bpf_get_current_task_btf();
+}
+
+#define PF_KERNEL(pointer, member) ((pointer)->member)
+
+static __always_inline __u64 pf_cookie(void *context)
+{
+	return bpf_get_attach_cookie(context);
+}
+
+static __always_inline __u32 pf_prev_state(__u64 *arguments)
+{
+	return arguments[3];
+}
+
+static __always_inline __u64 pf_count(__u64 *counter)
+{
+	return __sync_fetch_and_add(counter, 1) + 1;
+}
+
+#endif

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Boots a kernel in an emulated machine with a folder for its only file system, and
+# prints what its console says. The machine has two processors, no disk and no network;
+# it is no machine of this architecture's own, so that it is the same everywhere.
+set -euo pipefail
+cd -P "$(dirname "${BASH_SOURCE[0]}")"
+
+# An emulated machine that takes longer than this will never answer, in seconds.
+readonly patience=${PROFINFER_BOOT_SECONDS:-600}
+
+usage() { printf 'usage: boot.sh amd64|arm64 SERIES FOLDER\n'; }
+[ $# -eq 3 ] || { usage >&2; exit 2; }
+readonly series=$2 folder=$3
+# A busy host is late with an emulated timer's first ticks, for which Linux on x86 gives up unless told not to look.
+case "$1" in
+    amd64) emulator=run-qemu-x86_64 console='ttyS0 no_timer_check' machine=(-machine q35 -cpu max) ;;
+    arm64) emulator=run-qemu-aarch64 console=ttyAMA0 machine=(-machine virt -cpu neoverse-n1) ;;
+    *) usage >&2; exit 2 ;;
+esac
+emulators=$(./get.sh emulator)
+kernel=$(./get.sh kernel "$1" "$series")
+busybox=$(./get.sh busybox "$(dpkg --print-architecture)")
+
+files=$(mktemp)
+trap 'rm -f "$files"' EXIT
+(cd "$folder" && find . | "$busybox" cpio -o -H newc 2>/dev/null) >"$files"
+status=0
+timeout --foreground "$patience" "$emulators/$emulator" "${machine[@]}" -accel tcg,thread=multi -smp 2 -m 1G \
+    -nodefaults -no-user-config -display none -serial stdio -no-reboot \
+    -kernel "$kernel" -initrd "$files" -append "console=$console quiet loglevel=4 panic=-1" </dev/null || status=$?
+[ "$status" -eq 0 ] || { printf 'boot.sh: the emulator ended with status %s\n' "$status" >&2; exit 1; }
