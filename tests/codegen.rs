@@ -112,12 +112,15 @@ fn the_c_of_a_small_probeset_is_as_it_was() {
 
 #[test]
 #[ignore = "needs clang"]
-fn every_probeset_compiles_for_both_architectures() {
+fn every_probeset_compiles_for_both_architectures_and_all_kernels() {
     for arch in [Arch::X86_64, Arch::Aarch64] {
         compile(&c_of(SMALL, arch)).unwrap();
         for name in Library::SHIPPED.names() {
             let (_, text) = Library::SHIPPED.get(name).unwrap();
-            compile(&c_of(text, arch)).unwrap_or_else(|error| panic!("{name} for {arch}: {error}"));
+            let source = c_of(text, arch);
+            compile(&source).unwrap_or_else(|error| panic!("{name} for {arch}: {error}"));
+            let old = format!("#define PF_OLD_KERNEL\n{source}");
+            compile(&old).unwrap_or_else(|error| panic!("{name} for {arch} on old kernels: {error}"));
         }
     }
 }

@@ -299,7 +299,8 @@ fn shown(value: &Value<'_>, names: &HashMap<u64, String>) -> String {
 fn left_in(bytes: &[u8]) -> Vec<i64> {
     let mut states = Vec::new();
     TraceReader::new(bytes).expect("a trace").for_each_record(|record| {
-        if record.kind().kind == RecordKind::Switch && record.field_named("prev_comm").as_str() == Some("toy") {
+        let of_toy = || record.field_named("prev_comm").as_str().is_some_and(|name| name.starts_with("toy"));
+        if record.kind().kind == RecordKind::Switch && of_toy() {
             states.extend(record.field_named("prev_state").as_i64());
         }
         true

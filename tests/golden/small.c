@@ -106,6 +106,7 @@ struct pf_spans {
 /* … the runtime … */
 /* … the runtime … */
 /* … the runtime … */
+/* … the runtime … */
 #line … (this file)
 
 /* Stores a field, or notes that it could not be read. */
@@ -194,6 +195,54 @@ static __noinline int node_look(struct pf_thread *thread, __u64 address, __u64 n
 	return news;
 }
 
+#ifdef PF_OLD_KERNEL
+/* Verified once and by itself, as functions are whose arguments are numbers, not at each call. */
+__noinline int node_look_apart(__u64 address, __u64 now)
+{
+	struct pf_thread *thread = pf_thread_of(pf_task());
+
+	return thread ? node_look(thread, address, now) : -1;
+}
+
+static __always_inline void node_enqueue(struct pf_thread *thread)
+{
+	struct node_object *record = &thread->spans.node_description;
+
+	if (record->next)
+		thread->work[thread->work_end++ & (PF_WORK - 1)] = record->next;
+}
+
+/* As below, with its place in the list at the thread. */
+__noinline int node_describe_apart(__u64 address, __u64 now)
+{
+	struct pf_thread *thread = pf_thread_of(pf_task());
+
+	if (!thread || node_look_apart(address, now) < 0)
+		return 0;
+	thread->work_next = 0;
+	thread->work_end = 0;
+	node_enqueue(thread);
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < PF_MOST_TURNS; i++) {
+		if (thread->work_next == thread->work_end)
+			return 1;
+		if (thread->work_end - thread->work_next > PF_WORK) {
+			pf_lose(TYPE_node_object, PF_TRUNCATED);
+			thread->work_next = thread->work_end - PF_WORK;
+		}
+		if (node_look_apart(thread->work[thread->work_next++ & (PF_WORK - 1)], now) > 0)
+			node_enqueue(thread);
+	}
+	if (thread->work_next != thread->work_end)
+		pf_lose(TYPE_node_object, PF_TRUNCATED);
+	return 1;
+}
+
+static __always_inline int node_describe(struct pf_thread *thread, __u64 address, __u64 now)
+{
+	return node_describe_apart(address, now);
+}
+#else
 struct node_walk {
 	struct pf_thread *thread;
 	__u64 now;
@@ -242,6 +291,7 @@ static __noinline int node_describe(struct pf_thread *thread, __u64 address, __u
 		pf_lose(TYPE_node_object, PF_TRUNCATED);
 	return 1;
 }
+#endif
 
 /* ---- Spans that another probe's entry ends ---------------------------------------------------------------------- */
 
