@@ -178,15 +178,20 @@ fn a_launched_target_is_recorded_from_its_first_call() {
 #[test]
 #[ignore = "needs root"]
 fn every_way_of_attaching_records_the_same() {
-    let ways = ["session", "multi", "single"].map(|way| (way, &["--attach", way][..]));
     // Each kind of programs, too: this kernel has more than the older ones that are meant.
-    let old = [("old", &["--old-kernel"][..]), ("oldest", &["--old-kernel", "--attach", "single"])];
-    for (way, options) in ways.into_iter().chain(old) {
+    let ways: [&[&str]; 5] = [
+        &["--attach", "session"],
+        &["--attach", "multi"],
+        &["--attach", "single"],
+        &["--old-kernel"],
+        &["--old-kernel", "--attach", "single"],
+    ];
+    for way in ways {
         let run = Run::new();
         let words = [&toys().late(), "20", "6", "2", &toys().load()];
-        let output = run.record(&[options, &["--"], &words[..]].concat());
-        assert_eq!(output.status.code(), Some(0), "{way}: {}", stderr(&output));
-        assert_eq!(run.read().work(), [20, 20, 240], "{way}");
+        let output = run.record(&[way, &["--"], &words[..]].concat());
+        assert_eq!(output.status.code(), Some(0), "{way:?}: {}", stderr(&output));
+        assert_eq!(run.read().work(), [20, 20, 240], "{way:?}");
         run.read().assert_whole();
     }
 }
