@@ -13,6 +13,7 @@
 /* … the runtime … */
 /* … the runtime … */
 /* … the runtime … */
+/* … the runtime … */
 #line … (this file)
 
 /* ---- What the target's build decides: filled in when the object is loaded ------------------------------------- */
@@ -538,7 +539,7 @@ static __always_inline int barrier__0_enter(struct pt_regs *regs)
 	struct pf_call call;
 	int skip = 1;
 
-	if (!pf_enter(&call, regs, TYPE_barrier_record))
+	if (!pf_enter(&call, regs, PF_THREAD))
 		return 1;
 	call.thread->spans.barrier_last = call.now;
 	if (!pf_wanted() || !pf_detail_on(call.now))
