@@ -1,7 +1,7 @@
 //! What the way from a probe to the trace can carry: what sending a record costs with one ring for all cpus and with one
 //! for each, at 1 to 8 threads; and what the recorder takes at a rate, and at which it begins to lose. Needs root.
 //!
-//! `cargo bench --bench ring`
+//! `cargo bench --bench ring`; with `-- contention` or `-- rates` one half of it.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
@@ -38,7 +38,7 @@ unsafe extern "C" {
 }
 
 const CALLS: u64 = 100_000;
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 15;
 
 fn main() {
     if !nix::unistd::geteuid().is_root() {
@@ -46,8 +46,13 @@ fn main() {
         return;
     }
     let object = load();
-    contention(&object);
-    rates(&object);
+    let wanted = std::env::args().nth(1).unwrap_or_default();
+    if wanted != "rates" {
+        contention(&object);
+    }
+    if wanted != "contention" {
+        rates(&object);
+    }
 }
 
 fn load() -> Object {
@@ -63,20 +68,24 @@ fn load() -> Object {
 /// Thread CPU time a call, of threads that do nothing but hit the probe; the records are thrown away meanwhile.
 fn contention(object: &Object) {
     println!("ns a hit (thread CPU time), median of {ROUNDS} rounds, in turn");
-    println!(
-        "{:>8} {:>12} {:>12} {:>14} {:>14} {:>10}",
-        "threads", "empty", "filled", "one ring", "one a cpu", "difference"
-    );
+    println!("threads        empty       filled     one ring    one a cpu   difference, and its quartiles");
     let programs = ["hit_nothing", "hit_filled", "hit_shared", "hit_percpu"];
     for threads in [1, 2, 4, 8] {
         let mut times = vec![Vec::new(); programs.len()];
-        for _ in 0..ROUNDS {
-            for (program, times) in programs.iter().zip(&mut times) {
-                times.push(hits(object, program, threads));
+        for round in 0..ROUNDS {
+            // In turn from either end, so that what changes with time hits all alike.
+            let turn = |i: usize| if round % 2 == 0 { i } else { programs.len() - 1 - i };
+            for i in (0..programs.len()).map(turn) {
+                times[i].push(hits(object, programs[i], threads));
             }
         }
+        let mut differences: Vec<f64> = times[2].iter().zip(&times[3]).map(|(one, each)| one - each).collect();
         let [nothing, filled, shared, percpu] = [0, 1, 2, 3].map(|i| median(&mut times[i]));
-        println!("{threads:>8} {nothing:>12.0} {filled:>12.0} {shared:>14.0} {percpu:>14.0} {:>10.0}", shared - percpu);
+        let difference = median(&mut differences);
+        let (low, high) = (differences[ROUNDS / 4], differences[ROUNDS - 1 - ROUNDS / 4]);
+        println!(
+            "{threads:>7} {nothing:>12.0} {filled:>12.0} {shared:>12.0} {percpu:>12.0} {difference:>12.0} [{low:.0}, {high:.0}]"
+        );
     }
 }
 
@@ -122,6 +131,12 @@ fn hits(object: &Object, program: &str, threads: u64) -> f64 {
         drain.join().unwrap();
     });
     drop(link);
+    let variables = object.maps().find(|map| map.name().to_string_lossy().ends_with(".bss")).expect("variables");
+    let lost = get(&variables)[0];
+    set(&variables, [0; 3]);
+    if lost > 0 {
+        println!("        ({lost} of {} records found a full ring)", CALLS * threads);
+    }
     *time.lock().unwrap() as f64 / (CALLS * threads) as f64
 }
 
