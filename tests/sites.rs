@@ -45,7 +45,10 @@ fn sites(target: &dyn Target, arch: Arch, patterns: &[String], (arguments, retur
     std::fs::write(&path, text).unwrap();
     let (probeset, _) = spec::load(&path, &Library::SHIPPED).unwrap_or_else(|problems| panic!("{problems:?}"));
     let (plan, _) = plan(&probeset, &Selection::default(), arch).unwrap_or_else(|problems| panic!("{problems:?}"));
-    survey(&plan, &probeset, target).0.sites
+    let mut sites = survey(&plan, &probeset, target).0.sites;
+    // In an inlined copy arguments are where debug information says, and not where a call puts them.
+    sites.retain(|site| site.site.inlined_into.is_none());
+    sites
 }
 
 /// A program that has the library mapped, stopped.

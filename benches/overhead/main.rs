@@ -1,7 +1,7 @@
 //! What being recorded costs an engine, beside what other tools cost it.
 //!
 //! Two live copies of the engine share one processor and take turns of some 0.1 s; the tool is attached to one of them.
-//! `docs/decisions/0028-two-live-copies.md` has the method, `docs/benchmarks.md` the figures. Needs root, Debian's
+//! `docs/decisions/0021-two-live-copies.md` has the method, `docs/benchmarks.md` the figures. Needs root, Debian's
 //! `bpftrace` and `linux-perf` for the rows that name them, g++ and Python.
 //!
 //! `cargo bench --bench overhead -- --write docs/benchmarks.md`; `--help` has the rest.
