@@ -196,21 +196,23 @@ static __noinline int node_look(struct pf_thread *thread, __u64 address, __u64 n
 	return news;
 }
 
+/* Puts what the node that was just looked at refers to on the list of those to look at. */
+static __always_inline void node_enqueue(struct pf_thread *thread, __u32 *end)
+{
+	__u64 address;
+
+	address = pf_block_address(thread, offset_of_node__next - first_byte_of_node);
+	if (address)
+		thread->work[(*end)++ & (PF_WORK - 1)] = address;
+}
+
 #ifdef PF_OLD_KERNEL
 /* Verified once and by itself, as functions are whose arguments are numbers, not at each call. */
-__noinline int node_look_apart(__u64 address, __u64 now)
+__noinline int node_look_apart(__u64 address, __u64 now, __u32 around)
 {
 	struct pf_thread *thread = pf_thread_of(pf_task());
 
-	return thread ? node_look(thread, address, now) : -1;
-}
-
-static __always_inline void node_enqueue(struct pf_thread *thread)
-{
-	struct node_object *record = &thread->spans.node_description;
-
-	if (record->next)
-		thread->work[thread->work_end++ & (PF_WORK - 1)] = record->next;
+	return thread ? node_look(thread, address, now, around != 0) : -1;
 }
 
 /* As below, with its place in the list at the thread. */
@@ -218,11 +220,11 @@ __noinline int node_describe_apart(__u64 address, __u64 now)
 {
 	struct pf_thread *thread = pf_thread_of(pf_task());
 
-	if (!thread || node_look_apart(address, now) < 0)
+	if (!thread || node_look_apart(address, now, 1) <= 0)
 		return 0;
 	thread->work_next = 0;
 	thread->work_end = 0;
-	node_enqueue(thread);
+	node_enqueue(thread, &thread->work_end);
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < PF_MOST_TURNS; i++) {
 		if (thread->work_next == thread->work_end)
@@ -231,8 +233,8 @@ __noinline int node_describe_apart(__u64 address, __u64 now)
 			pf_lose(TYPE_node_object, PF_TRUNCATED);
 			thread->work_next = thread->work_end - PF_WORK;
 		}
-		if (node_look_apart(thread->work[thread->work_next++ & (PF_WORK - 1)], now) > 0)
-			node_enqueue(thread);
+		if (node_look_apart(thread->work[thread->work_next++ & (PF_WORK - 1)], now, 0) > 1)
+			node_enqueue(thread, &thread->work_end);
 	}
 	if (thread->work_next != thread->work_end)
 		pf_lose(TYPE_node_object, PF_TRUNCATED);
@@ -251,17 +253,6 @@ struct node_walk {
 	__u32 end;
 };
 
-/* Puts what the node that was just looked at refers to on the list of those to look at. */
-static __always_inline void node_enqueue(struct node_walk *walk)
-{
-	struct pf_thread *thread = walk->thread;
-	__u64 address;
-
-	address = pf_block_address(thread, offset_of_node__next - first_byte_of_node);
-	if (address)
-		thread->work[walk->end++ & (PF_WORK - 1)] = address;
-}
-
 static long node_visit(__u32 index, struct node_walk *walk)
 {
 	if (walk->next == walk->end)
@@ -272,7 +263,7 @@ static long node_visit(__u32 index, struct node_walk *walk)
 		walk->next = walk->end - PF_WORK;
 	}
 	if (node_look(walk->thread, walk->thread->work[walk->next++ & (PF_WORK - 1)], walk->now, 0) > 1)
-		node_enqueue(walk);
+		node_enqueue(walk->thread, &walk->end);
 	return 0;
 }
 
@@ -286,7 +277,7 @@ static __noinline int node_describe(struct pf_thread *thread, __u64 address, __u
 
 	if (node_look(thread, address, now, 1) <= 0)
 		return 0;
-	node_enqueue(&walk);
+	node_enqueue(thread, &walk.end);
 	bpf_loop(PF_MOST_OBJECTS, node_visit, &walk, 0);
 	if (walk.next != walk.end)
 		pf_lose(TYPE_node_object, PF_TRUNCATED);
