@@ -234,6 +234,10 @@ impl Target for Notes<'_> {
         self.inner.problems()
     }
 
+    fn near(&self, file: usize, file_offset: u64, distance: i64, len: usize) -> Vec<u8> {
+        self.inner.near(file, file_offset, distance, len)
+    }
+
     fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8> {
         self.inner.code(file, file_offset, len)
     }

@@ -255,7 +255,8 @@ impl<'a> Placer<'a> {
         };
         let bytes = self.target.code(file, function.file_offset, size.min(site::MAX_CODE));
         let (arch, file_offset) = (self.plan.arch, function.file_offset);
-        let code = site::Code { arch, bytes: &bytes, file_offset, is_cut: size > site::MAX_CODE, apart: None };
+        let data: site::Data<'_> = &|distance, len| self.target.near(file, file_offset, distance, len);
+        let code = site::Code { arch, bytes: &bytes, file_offset, is_cut: size > site::MAX_CODE, apart: None, data };
         let costs = &self.plan.costs;
         if extra > 0 {
             return Some(site::at(code, extra, costs));

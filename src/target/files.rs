@@ -263,6 +263,11 @@ impl Target for Files {
         self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn near(&self, file: usize, file_offset: u64, distance: i64, len: usize) -> Vec<u8> {
+        let image = self.read.get(file).map(|lazy| &lazy.image);
+        image.and_then(|image| image.near(file_offset, distance, len)).unwrap_or_default().to_vec()
+    }
+
     fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8> {
         self.read.get(file).map_or_else(Vec::new, |lazy| lazy.image.slice(file_offset, len).to_vec())
     }

@@ -432,6 +432,10 @@ impl Target for LockedTarget<'_> {
         problems
     }
 
+    fn near(&self, file: usize, file_offset: u64, distance: i64, len: usize) -> Vec<u8> {
+        self.inner.near(file, file_offset, distance, len)
+    }
+
     fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8> {
         self.inner.code(file, file_offset, len)
     }

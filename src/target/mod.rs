@@ -213,6 +213,12 @@ pub trait Target {
         Vec::new()
     }
 
+    /// Up to `len` bytes from the address that lies `distance` bytes from that of an instruction, which is at an offset of
+    /// the file: what code refers to. As [`Target::code`] where addresses are as far apart as their bytes in the file.
+    fn near(&self, file: usize, file_offset: u64, distance: i64, len: usize) -> Vec<u8> {
+        file_offset.checked_add_signed(distance).map_or_else(Vec::new, |at| self.code(file, at, len))
+    }
+
     /// Up to `len` bytes of the file from an offset; fewer at its end, empty where it cannot be read.
     fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8>;
 }

@@ -196,6 +196,10 @@ impl Target for ProcessTarget {
         self.files.problems()
     }
 
+    fn near(&self, file: usize, file_offset: u64, distance: i64, len: usize) -> Vec<u8> {
+        self.files.near(file, file_offset, distance, len)
+    }
+
     fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8> {
         self.files.code(file, file_offset, len)
     }

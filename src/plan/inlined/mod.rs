@@ -136,7 +136,14 @@ fn described(
 ) -> (String, Option<u32>) {
     let length = usize::try_from(instruction.end - instruction.start).unwrap_or_default();
     let bytes = target.code(file, instruction.start, length);
-    let code = Code { arch, bytes: &bytes, file_offset: instruction.start, is_cut: false, apart: None };
+    let code = Code {
+        arch,
+        bytes: &bytes,
+        file_offset: instruction.start,
+        is_cut: false,
+        apart: None,
+        data: &|_, _| Vec::new(),
+    };
     let there = site::at(code, 0, costs);
     (there.instruction, there.cost_ns)
 }

@@ -22,8 +22,11 @@ pub(super) struct Needs {
     pub(super) stack: bool,
 }
 
+/// Reads what code refers to: so many bytes, from so many bytes behind the function's first instruction.
+pub(super) type Data<'a> = &'a dyn Fn(i64, usize) -> Vec<u8>;
+
 /// The instructions of a function.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct Code<'a> {
     /// The instruction set.
     pub(super) arch: Arch,
@@ -35,6 +38,8 @@ pub(super) struct Code<'a> {
     pub(super) is_cut: bool,
     /// A piece of the function that the compiler put elsewhere, and where: bytes from the function's start.
     pub(super) apart: Option<(&'a [u8], i64)>,
+    /// Tables that it jumps by are read with it.
+    pub(super) data: Data<'a>,
 }
 
 impl<'a> Code<'a> {
@@ -115,7 +120,7 @@ struct Line {
     steps: Vec<Step>,
     /// Where direct jumps come from and go to, for those that go into the start, but not to its first instruction.
     jumps: Vec<(i64, u64)>,
-    /// The code jumps by a table: it may go anywhere.
+    /// The code jumps by a table that cannot be read: it may go anywhere.
     jumps_by_table: bool,
 }
 

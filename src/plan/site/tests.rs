@@ -1,7 +1,7 @@
 use super::*;
 
 fn code(arch: Arch, bytes: &[u8]) -> Code<'_> {
-    Code { arch, bytes, file_offset: 0x1000, is_cut: false, apart: None }
+    Code { arch, bytes, file_offset: 0x1000, is_cut: false, apart: None, data: &|_, _| Vec::new() }
 }
 
 fn site(arch: Arch, bytes: &[u8], registers: &[u16], returns: bool) -> Chosen {
@@ -162,6 +162,31 @@ fn a_jump_by_table_may_lead_anywhere_but_into_the_making_of_the_frame() {
     // mov rax, [rdi+8]; jmp rax: a call at the function's end.
     let pointer = [&test[..], &[0x48, 0x8b, 0x47, 0x08, 0xff, 0xe0, 0xc3]].concat();
     assert_eq!(site(Arch::X86_64, &pointer, &[5], false).offset, 3);
+}
+
+#[test]
+fn a_table_that_can_be_read_says_where_the_jump_may_lead() {
+    // test rdi, rdi; je +26; cmp edi, 1; ja +26; lea rdx, [rip+…] (+0x100); movsxd rax, [rdx+rdi*4]; add rax, rdx;
+    // jmp rax; ret
+    let bytes = [
+        0x48, 0x85, 0xff, 0x74, 0x15, 0x83, 0xff, 0x01, 0x77, 0x10, 0x48, 0x8d, 0x15, 0xef, 0, 0, 0, 0x48, 0x63, 0x04,
+        0xba, 0x48, 0x01, 0xd0, 0xff, 0xe0, 0xc3,
+    ];
+    let costs = CostTable::built_in(Arch::X86_64, None);
+    let offset = |targets: [i32; 2]| {
+        let data = move |start: i64, len: usize| {
+            assert_eq!((start, len), (0x100, 8), "as many entries as the comparison lets through");
+            targets.iter().flat_map(|target| (target - 0x100).to_le_bytes()).collect()
+        };
+        let code = Code { data: &data, ..code(Arch::X86_64, &bytes) };
+        choose(code, &Needs::default(), &costs).unwrap()
+    };
+    assert_eq!(offset([26, 26]).instruction, "je 0x1a");
+    let back = offset([26, 3]);
+    assert_eq!(back.offset, 0);
+    assert!(back.reason.contains("+0x3 is jumped to from +0x18"), "{}", back.reason);
+    let unread = choose(code(Arch::X86_64, &bytes), &Needs::default(), &costs).unwrap();
+    assert!(unread.reason.contains("jumps by a table"), "{}", unread.reason);
 }
 
 #[test]

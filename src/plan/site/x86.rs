@@ -11,7 +11,9 @@ use std::ops::{Range, RangeInclusive};
 /// The smallest page: a nop of five bytes that crosses one is not made a call.
 const PAGE: u64 = 4096;
 /// How far back an indirect jump's register is looked for.
-const LOOK_BACK: usize = 8;
+const LOOK_BACK: usize = 12;
+/// Entries of a table that are read.
+const MAX_TABLE: u64 = 4096;
 
 /// Operations of one byte that are not probed: invalid, privileged, or with traps of their own.
 const REFUSED: &[RangeInclusive<u8>] = &[
@@ -76,7 +78,17 @@ pub(super) fn line(code: Code<'_>, part: Range<usize>) -> Line {
                     line.jumps.push((instruction.ip().cast_signed(), target));
                 }
             }
-            line.jumps_by_table |= is_jump_by_table(&instruction, &past, &mut info);
+            if is_jump_by_table(&instruction, &past, &mut info) {
+                match table(&instruction, &past, code) {
+                    Some(targets) => line.jumps.extend(
+                        targets
+                            .into_iter()
+                            .filter(|target| *target > part.start as u64 && *target <= end)
+                            .map(|target| (instruction.ip().cast_signed(), target)),
+                    ),
+                    None => line.jumps_by_table = true,
+                }
+            }
             if past.len() == LOOK_BACK {
                 past.pop_front();
             }
@@ -155,6 +167,41 @@ fn is_jump_by_table(jump: &Instruction, past: &VecDeque<Instruction>, info: &mut
         }
         Some(writer) => !matches!(writer.mnemonic(), Mnemonic::Mov | Mnemonic::Pop),
     }
+}
+
+/// Where a jump by a table may lead: bytes from the function's start. Known for what gcc and clang make of a `switch` in
+/// code for any address: the number is compared, the table's address put into a register, a distance of four bytes read
+/// there and added to it.
+fn table(jump: &Instruction, past: &VecDeque<Instruction>, code: Code<'_>) -> Option<Vec<u64>> {
+    let target = jump.op0_register();
+    let mut before = past.iter().rev();
+    let sum = before.find(|i| i.op0_kind() == OpKind::Register && i.op0_register() == target)?;
+    if sum.mnemonic() != Mnemonic::Add || sum.op1_kind() != OpKind::Register {
+        return None;
+    }
+    let summands = [sum.op0_register(), sum.op1_register()];
+    let load = before.find(|i| i.mnemonic() == Mnemonic::Movsxd && summands.contains(&i.op0_register()))?;
+    let base = load.memory_base();
+    let is_load = load.op1_kind() == OpKind::Memory
+        && (load.memory_index_scale(), load.memory_displacement64()) == (4, 0)
+        && load.memory_index() != Register::None
+        && summands.contains(&base)
+        && load.op0_register() != base;
+    let address =
+        past.iter().rev().find(|i| i.op0_kind() == OpKind::Register && i.op0_register() == base && **i != *sum)?;
+    if !is_load || address.mnemonic() != Mnemonic::Lea || !address.is_ip_rel_memory_operand() {
+        return None;
+    }
+    let bound = past.iter().rev().find(|i| i.mnemonic() == Mnemonic::Cmp)?;
+    let is_left_above =
+        past.iter().any(|i| matches!(i.mnemonic(), Mnemonic::Ja | Mnemonic::Jae) && i.ip() > bound.ip());
+    let is_bound = is_left_above && bound.op1_kind() != OpKind::Register && bound.op1_kind() != OpKind::Memory;
+    let entries = bound.immediate(1).checked_add(1).filter(|entries| is_bound && *entries <= MAX_TABLE)?;
+    let start = address.ip_rel_memory_address().cast_signed();
+    let bytes = (code.data)(start, usize::try_from(entries).ok()?.checked_mul(4)?);
+    let (words, _) = bytes.as_chunks::<4>();
+    let lead = |word: &[u8; 4]| start.wrapping_add(i64::from(i32::from_le_bytes(*word))).cast_unsigned();
+    (words.len() as u64 == entries).then(|| words.iter().map(lead).collect())
 }
 
 fn written(instruction: &Instruction, info: &mut InstructionInfoFactory) -> Registers {
