@@ -31,7 +31,18 @@ static __always_inline _Bool pf_detail_is_stale(__u64 start)
 	return pf_detail_switches && start < pf_detail_since;
 }
 
+/* Whether nobody watches, or has watched, for the end of a span that is open. */
+static __always_inline _Bool pf_detail_is_unwatched(__u64 start, __u64 now)
+{
+	return pf_detail_is_stale(start) || !pf_detail_on(now);
+}
+
 static __always_inline _Bool pf_graphs_are_stale(__u64 start)
 {
 	return pf_graphs_switch && pf_detail_is_stale(start);
+}
+
+static __always_inline _Bool pf_graphs_are_unwatched(__u64 start, __u64 now)
+{
+	return pf_graphs_are_stale(start) || !pf_graphs_on(now);
 }

@@ -43,7 +43,7 @@ static __always_inline void pf_send_unnumbered(void *record, __u64 size)
 /* Generated: ends the spans that wait for another probe's entry. */
 static __always_inline void pf_close_spans(struct pf_thread *thread, __u64 now);
 /* Generated: counts the calls of a thread that will never return. */
-static __always_inline void pf_count_calls(struct pf_thread *thread);
+static __always_inline void pf_count_calls(struct pf_thread *thread, __u64 now);
 
 static __always_inline _Bool pf_is_mine(struct task_struct *task)
 {
@@ -73,7 +73,7 @@ SEC("tp_btf/sched_process_exit") int pf_thread_exit(__u64 *arguments)
 	if (!thread || thread->owner != PF_MINE)
 		return 0;
 	pf_close_spans(thread, now);
-	pf_count_calls(thread);
+	pf_count_calls(thread, now);
 	pf_note_end(thread);
 	pf_send_exit(thread, now);
 	return 0;
@@ -179,7 +179,7 @@ SEC("uprobe.multi") int pf_mapped(struct pt_regs *regs)
 
 SEC("tp_btf/sched_process_exec") int pf_exec(__u64 *arguments)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = pf_task();
 	struct pf_thread *thread = pf_current_anywhere();
 	struct pf_plain_record record;
 	__u64 now = bpf_ktime_get_ns();
@@ -188,11 +188,11 @@ SEC("tp_btf/sched_process_exec") int pf_exec(__u64 *arguments)
 		return 0;
 	/* The program whose calls were open is gone. */
 	pf_close_spans(thread, now);
-	pf_count_calls(thread);
-	if (thread->tid != task->pid) {
+	pf_count_calls(thread, now);
+	if (thread->tid != PF_KERNEL(task, pid)) {
 		/* It was not the first thread of its process, and has that one's number from now on. */
 		pf_send_exit(thread, now);
-		thread->tid = task->pid;
+		thread->tid = PF_KERNEL(task, pid);
 		thread->seq = 0;
 		pf_introduce(thread, task);
 	}

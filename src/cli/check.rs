@@ -10,6 +10,7 @@ use crate::path::Checked;
 use crate::plan::{
     PlacedSite, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, relocations_of, survey_with,
 };
+use crate::spec::Role;
 use crate::trace::FieldType;
 use serde_json::json;
 use std::path::PathBuf;
@@ -247,8 +248,9 @@ fn names(program: &Program) -> String {
 }
 
 fn role(program: &Program) -> String {
-    let role = program.actions.first().and_then(|action| serde_json::to_value(action.role).ok());
-    role.and_then(|role| role.as_str().map(str::to_owned)).unwrap_or_default()
+    // What records nothing is there for others' spans.
+    let role = program.actions.first().map_or(Role::Boundary, |action| action.role);
+    serde_json::to_value(role).ok().and_then(|role| role.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 fn programs_table(plan: &ProbePlan) -> String {

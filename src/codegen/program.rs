@@ -104,6 +104,7 @@ struct Frames {
     limit: u32,
     type_name: String,
     is_stale: Option<&'static str>,
+    is_unwatched: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -329,6 +330,11 @@ fn frames(plan: &ProbePlan) -> Vec<Frames> {
             limit: if let Shape::Call { frames } = action.shape { frames } else { 1 },
             type_name: type_name_of(&plan.schema.records[action.record]),
             is_stale: is_stale(plan, &action.probe),
+            is_unwatched: match plan.tier_of_probe(&action.probe) {
+                Tier::Step => None,
+                Tier::Graph => Some("pf_graphs_are_unwatched"),
+                Tier::Detail => Some("pf_detail_is_unwatched"),
+            },
         })
         .collect()
 }

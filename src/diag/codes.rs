@@ -145,6 +145,8 @@ codes! {
     CannotWrite = "R003", Machine;
     /// The target ended before any probe of a step was hit.
     NothingRecorded = "R004", Input;
+    /// The probes that stay attached cost more than the budget.
+    BudgetExceeded = "R005", Input;
     /// The file cannot be read.
     TraceUnreadable = "F001", Input;
     /// The file is not a trace.

@@ -14,7 +14,7 @@ use crate::bpf::{LOSS_KINDS, Session};
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::ProbePlan;
 use crate::spec::Role;
-use crate::trace::{End, Loss, LossKind};
+use crate::trace::{End, Loss, LossKind, Price};
 use nix::sys::signal::Signal;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -217,6 +217,7 @@ impl<'a> Recording<'a> {
         }
         self.output.keep();
         let ending = ending.or_else(|| self.process.ending(Duration::ZERO));
+        problems.0.extend(price.as_ref().and_then(over_budget));
         let end = End { time, reason: said(reason, ending), records: 0, price, ..coded(ending) };
         if let Err(error) = finished.finish(&losses, &end) {
             problems
@@ -284,6 +285,24 @@ fn coded(ending: Option<Ending>) -> End {
         Some(Ending::Killed(signal)) => End { signal: Some(signal), ..End::default() },
         _ => End::default(),
     }
+}
+
+/// That more was spent than was allowed.
+fn over_budget(price: &Price) -> Option<Diagnostic> {
+    let budget = price.budget?;
+    let spent = |ns: u64| ns as f64 / price.step_ns.saturating_sub(price.base_ns + price.detail_ns).max(1) as f64;
+    let (all, base) = (spent(price.base_ns + price.detail_ns), spent(price.base_ns));
+    // What is reckoned is not known to the last percent.
+    (price.steps > 0 && all > budget * 1.1).then(|| {
+        let message = format!(
+            "the budget of {:.2} % was not kept: {:.2} % of the target's time was spent, {:.2} % of it on steps alone",
+            budget * 100.0,
+            all * 100.0,
+            base * 100.0
+        );
+        Diagnostic::warning(Code::BudgetExceeded, message)
+            .hint("give a larger `--budget`; steps this short leave little room for a small one")
+    })
 }
 
 /// Why there is no step in the trace.

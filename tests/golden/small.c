@@ -311,7 +311,7 @@ static __always_inline void pf_close_spans(struct pf_thread *thread, __u64 now)
 	operator_close(thread, now);
 }
 
-static __always_inline void pf_count_calls(struct pf_thread *thread)
+static __always_inline void pf_count_calls(struct pf_thread *thread, __u64 now)
 {
 	pf_count_open(thread, &thread->spans.step.depth, TYPE_step_record);
 }

@@ -1,11 +1,14 @@
-/* One of the engine's functions begins with an instruction that the kernel will not probe. 3 steps of 2 operators. */
+/*
+ * One of the engine's functions has an instruction that the kernel will not probe, behind one that it would. 3 steps of
+ * 2 operators.
+ */
 #include "counted.h"
 
 __asm__(".text\n.globl toy_odd\n.type toy_odd, @function\ntoy_odd:\n"
 #ifdef __x86_64__
-	"	hlt\n	ret\n"
+	"	nop\n	hlt\n	ret\n"
 #else
-	"	hlt #0\n	ret\n"
+	"	nop\n	hlt #0\n	ret\n"
 #endif
 	".size toy_odd, .-toy_odd\n");
 
