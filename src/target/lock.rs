@@ -243,7 +243,12 @@ impl LockedFile {
         if let Some(outside) = self.functions.iter().find(|function| !inside(function.at)) {
             return Err(format!("the function {} is outside of the file", cut(&outside.symbol)));
         }
-        let copies_inside = |copy: &InlinedCopy| inside(copy.entry) && copy.name.len() <= MAX_SYMBOL;
+        let copies_inside = |copy: &InlinedCopy| {
+            let mut ranges = copy.ranges.iter().chain(&copy.within_ranges);
+            inside(copy.entry)
+                && ranges.all(|range| range.start <= range.end && range.end <= self.size)
+                && copy.name.len() <= MAX_SYMBOL
+        };
         if !self.inlined.iter().all(copies_inside) || !self.sites.iter().all(|site| inside(site.file_offset)) {
             return Err("a site is outside of the file".to_owned());
         }
