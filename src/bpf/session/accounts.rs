@@ -48,7 +48,7 @@ impl Session<'_> {
     }
 
     /// How often each program (index into the plan's) ran, and for how many ns; as long as somebody keeps
-    /// [`super::RunStatistics`].
+    /// [`crate::bpf::RunStatistics`].
     pub fn runs(&self) -> BTreeMap<usize, (u64, u64)> {
         let times = self.sums(|info| info.run_time_ns);
         let of = |(program, hits)| (program, (hits, times.get(&program).copied().unwrap_or(0)));
