@@ -58,12 +58,12 @@ fn every_probe_has_its_site_in_each_engine() {
 }
 
 /// gcc enters the dispatcher's inlined copy at several places, so that it is not probed; clang puts the barrier into its
-/// callers as well, whose spans need returns. Nothing else is said.
+/// callers as well, where most copies begin with a loop. Nothing else is said.
 fn assert_problems(engine: Engine, said: &Value) {
     let problems = said["problems"].as_array().unwrap();
     let (severity, start) = match engine {
         Engine::Shared => ("note", "`ggml_compute_forward` was inlined into `ggml_graph_compute_thread`"),
-        Engine::Inlined => ("warning", "calls of `ggml_barrier` are missed: 4 copies of it"),
+        Engine::Inlined => ("warning", "calls of `ggml_barrier` are missed: 3 copies of it"),
         _ => return assert_eq!(problems, &[] as &[Value]),
     };
     let [problem] = &problems[..] else { panic!("{problems:?}") };
