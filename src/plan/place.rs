@@ -123,6 +123,10 @@ impl<'a> Placer<'a> {
         if found.is_empty() && !copies.refused.is_empty() {
             return Err(copies.not_taken(pattern, program));
         }
+        // One that is noted at some of its calls only would split others' spans at the wrong ones.
+        if program.actions.is_empty() && !copies.refused.is_empty() {
+            return Err(copies.not_taken(pattern, program));
+        }
         let places = found.len() + copies.placed.len();
         if places > MAX_SITES_PER_PROBE {
             let message =

@@ -38,7 +38,10 @@ fn every_probe_has_its_site_in_each_engine() {
     let _alone = alone();
     for engine in [Engine::Wheel, Engine::Shared, Engine::Symbols, Engine::Inlined] {
         let said = check("llama", engine, 0);
-        assert_eq!(said["missing"], Value::Array(vec![]));
+        let missing = said["missing"].as_array().unwrap().iter().map(|missing| missing["probe"].as_str().unwrap());
+        // Copies of the barrier begin with loops. One that is seen at some calls only would split operators wrongly.
+        let expected: &[&str] = if engine == Engine::Inlined { &["barrier"] } else { &[] };
+        assert_eq!(missing.collect::<Vec<_>>(), expected, "{engine:?}");
         assert_problems(engine, &said);
         let mut found = BTreeMap::new();
         for site in said["sites"].as_array().unwrap() {
@@ -53,21 +56,19 @@ fn every_probe_has_its_site_in_each_engine() {
                 assert_eq!(again, None, "{engine:?}: two sites of {probe}");
             }
         }
-        assert_eq!(found, functions(engine), "{engine:?}");
+        let mut functions = functions(engine);
+        functions.retain(|probe, _| !expected.contains(probe));
+        assert_eq!(found, functions, "{engine:?}");
     }
 }
 
-/// gcc enters the dispatcher's inlined copy at several places, so that it is not probed; clang puts the barrier into its
-/// callers as well, where most copies begin with a loop. Nothing else is said.
+/// gcc enters the dispatcher's inlined copy at several places, so that it is not probed. Nothing else is said.
 fn assert_problems(engine: Engine, said: &Value) {
     let problems = said["problems"].as_array().unwrap();
-    let (severity, start) = match engine {
-        Engine::Shared => ("note", "`ggml_compute_forward` was inlined into `ggml_graph_compute_thread`"),
-        Engine::Inlined => ("warning", "calls of `ggml_barrier` are missed: 3 copies of it"),
-        _ => return assert_eq!(problems, &[] as &[Value]),
-    };
+    let Engine::Shared = engine else { return assert_eq!(problems, &[] as &[Value]) };
     let [problem] = &problems[..] else { panic!("{problems:?}") };
-    assert_eq!((&problem["code"], &problem["severity"]), (&"T017".into(), &severity.into()));
+    assert_eq!((&problem["code"], &problem["severity"]), (&"T017".into(), &"note".into()));
+    let start = "`ggml_compute_forward` was inlined into `ggml_graph_compute_thread`";
     assert!(problem["message"].as_str().unwrap().starts_with(start), "{problem}");
 }
 
