@@ -612,7 +612,9 @@ fn operators_that_end_with_the_next_one_are_whole_too() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     run.read().assert_whole();
     let steps = operators_of_steps(&run.trace());
-    let whole: Vec<usize> = steps.iter().filter(|(recorded, _)| recorded == "whole").map(|(_, n)| *n).collect();
+    // Not the first step: on a busy machine it can begin while the probes are still being attached.
+    let later = steps.iter().skip(1).filter(|(recorded, _)| recorded == "whole");
+    let whole: Vec<usize> = later.map(|(_, n)| *n).collect();
     assert!(!whole.is_empty() && whole.iter().all(|n| *n == 20), "{whole:?}");
     // A span that was left open would end with the next stretch, seconds later.
     let report = report(&run.trace());
