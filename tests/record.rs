@@ -575,7 +575,9 @@ fn a_budget_is_kept_and_whole_steps_are_whole() {
             |kind: &str| steps.iter().filter(|(recorded, _)| recorded == kind).map(|(_, n)| *n).collect::<Vec<_>>();
         let expected = 20 * lanes.parse::<usize>().unwrap();
         assert!(!of("whole").is_empty() && of("whole").iter().all(|n| *n == expected), "{way}: {:?}", of("whole"));
-        assert!(of("bare").len() > 3000 && of("bare").iter().all(|n| *n == 0), "{way}");
+        let bare = of("bare");
+        assert!(bare.iter().all(|n| *n == 0), "{way}: {:?}", bare.iter().filter(|n| **n > 0).collect::<Vec<_>>());
+        assert!(bare.len() > of("whole").len(), "{way}: {} whole, {} bare", of("whole").len(), bare.len());
         let report = report(&run.trace());
         assert_eq!(report["sampling"]["whole"], of("whole").len(), "{way}");
         assert_eq!(report["sampling"]["bare"], of("bare").len(), "{way}");
@@ -612,9 +614,7 @@ fn operators_that_end_with_the_next_one_are_whole_too() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     run.read().assert_whole();
     let steps = operators_of_steps(&run.trace());
-    // Not the first step: on a busy machine it can begin while the probes are still being attached.
-    let later = steps.iter().skip(1).filter(|(recorded, _)| recorded == "whole");
-    let whole: Vec<usize> = later.map(|(_, n)| *n).collect();
+    let whole: Vec<usize> = steps.iter().filter(|(recorded, _)| recorded == "whole").map(|(_, n)| *n).collect();
     assert!(!whole.is_empty() && whole.iter().all(|n| *n == 20), "{whole:?}");
     // A span that was left open would end with the next stretch, seconds later.
     let report = report(&run.trace());

@@ -114,6 +114,11 @@ impl DetailSwitch {
             || matches!(self.state, State::Attaching(_) | State::Draining(_) | State::Detaching { .. })
     }
 
+    /// The recording begins: said before anything is attached, since a step that is read before is called whole.
+    pub(super) fn start(&mut self, hands: &mut Hands<'_, '_>) {
+        hands.say(DetailState::Attaching, DetailReason::Start, |_| monotonic_ns());
+    }
+
     /// One look: does what is next, which takes some milliseconds at most.
     pub(super) fn look(&mut self, hands: &mut Hands<'_, '_>) {
         let mut seen = hands.seen(RARELY);
@@ -123,11 +128,8 @@ impl DetailSwitch {
         self.fast_enough = self.check_rate(hands, &seen);
         let wanted = self.is_wanted(&seen);
         self.state = match std::mem::replace(&mut self.state, State::Off) {
-            State::Waiting if hands.modules.any_detail() => {
-                // They were attached with everything else.
-                hands.say(DetailState::Attaching, DetailReason::Start, |_| monotonic_ns());
-                self.begin(hands, DetailReason::Start)
-            }
+            // They were attached with everything else.
+            State::Waiting if hands.modules.any_detail() => self.begin(hands, DetailReason::Start),
             State::Attaching(next) => self.attach(next, hands),
             State::On if !wanted => self.end(hands, self.reason()),
             State::Draining(since) => self.drain(since, &seen, hands),

@@ -75,6 +75,7 @@ impl<'a> Recording<'a> {
     }
 
     fn watch(&mut self, observe: &mut dyn FnMut(&Live)) -> Result<(Reason, Option<Ending>), Diagnostics> {
+        self.keep_to_the_price(DetailSwitch::start);
         if !self.process.launched() {
             // It runs already, and nothing else will say so.
             self.modules.look(self.process.pid(), true, &mut self.session, &self.consumer)?;
