@@ -257,6 +257,7 @@ fn schema() -> Schema {
             ),
         ],
         enums: [("op".to_owned(), [(1, "ADD".to_owned()), (-2, "GELU".to_owned())].into())].into(),
+        ..Schema::default()
     }
 }
 

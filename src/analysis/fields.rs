@@ -61,7 +61,8 @@ impl NumberAt {
             FieldType::Uint(n) => (*n, false),
             FieldType::Bool => (1, false),
             FieldType::Enum(_) => (4, true),
-            FieldType::Pointer | FieldType::Object(_) | FieldType::Duration => (8, false),
+            FieldType::Scaled => (2, false),
+            FieldType::Pointer | FieldType::Object(_) | FieldType::Duration | FieldType::Counter => (8, false),
             _ => return None,
         };
         let size = u8::try_from(size).ok()?;
@@ -279,7 +280,13 @@ impl Decoder {
 
     fn value(&self, ty: &FieldType, bytes: &[u8], header: &Header, depth: u32) -> Option<Value> {
         match ty {
-            FieldType::Int(_) | FieldType::Uint(_) | FieldType::Bool | FieldType::Pointer | FieldType::Duration => {
+            FieldType::Int(_)
+            | FieldType::Uint(_)
+            | FieldType::Bool
+            | FieldType::Pointer
+            | FieldType::Duration
+            | FieldType::Counter
+            | FieldType::Scaled => {
                 let at = NumberAt::of(&FieldLayout { name: String::new(), offset: 0, ty: ty.clone() }, 0)?;
                 Some(integer_value(at.read(bytes, 0)?, at.signed))
             }

@@ -79,7 +79,7 @@ pub fn schema() -> Schema {
         span("batch", Role::Region, &[("tokens", Int(4))]),
         span("experts", Role::Experts, &[("node", tensor()), ("ids", List(Box::new(Int(4)), 64))]),
     ];
-    Schema { records, enums: Default::default() }
+    Schema { records, ..Schema::default() }
 }
 
 /// A site with captures.

@@ -158,6 +158,8 @@ fn type_name(ty: &FieldType) -> String {
         FieldType::List(of, max) => format!("{}[≤ {max}]", type_name(of)),
         FieldType::Match(n) => format!("capture {n}"),
         FieldType::Duration => "duration".to_owned(),
+        FieldType::Counter => "counter".to_owned(),
+        FieldType::Scaled => "which counters are scaled".to_owned(),
     }
 }
 

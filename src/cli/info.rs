@@ -310,6 +310,8 @@ fn type_name(ty: &FieldType) -> String {
         FieldType::List(of, max) => format!("{}[..] max {max}", type_name(of)),
         FieldType::Match(n) => format!("match[{n}]"),
         FieldType::Duration => "ns".into(),
+        FieldType::Counter => "counter".into(),
+        FieldType::Scaled => "which counters are scaled".into(),
     }
 }
 

@@ -286,7 +286,7 @@ pub struct ProbePlan {
 impl ProbePlan {
     /// The schema with the names of a target's enumeration constants.
     pub fn schema_with(&self, placement: &Placement) -> Schema {
-        Schema { records: self.schema.records.clone(), enums: placement.enums.clone() }
+        Schema { enums: placement.enums.clone(), ..self.schema.clone() }
     }
 
     /// The C variable of a relocation.

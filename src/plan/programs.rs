@@ -35,7 +35,7 @@ pub fn plan(probeset: &Probeset, selection: &Selection, arch: Arch) -> Result<(P
             arch,
             programs: Vec::new(),
             objects: Vec::new(),
-            schema: Schema { records: builtin(), enums: IndexMap::new() },
+            schema: Schema { records: builtin(), ..Schema::default() },
             relocations: Vec::new(),
             costs: CostTable::built_in(arch, None),
         },

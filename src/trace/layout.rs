@@ -149,7 +149,10 @@ fn shape(ty: &FieldType) -> Option<(usize, usize)> {
         FieldType::Int(_) | FieldType::Uint(_) | FieldType::Float(_) => None,
         FieldType::Bool => Some((1, 1)),
         FieldType::Enum(_) => Some((4, 1)),
-        FieldType::Pointer | FieldType::Object(_) | FieldType::Duration | FieldType::List(..) => Some((8, 1)),
+        FieldType::Pointer | FieldType::Object(_) | FieldType::Duration | FieldType::Counter | FieldType::List(..) => {
+            Some((8, 1))
+        }
+        FieldType::Scaled => Some((2, 1)),
         FieldType::Text(n) | FieldType::Hex(n) => bounded(1, *n as usize),
         FieldType::Match(_) => Some((1, 0)),
         FieldType::Array(of, n) => match (of.as_ref(), shape(of)?) {

@@ -125,7 +125,8 @@ impl<'a> RecordView<'a> {
             FieldType::Enum(_) => sign_extended(self.number(at, 4), 4),
             FieldType::Uint(size) => self.number(at, size),
             FieldType::Bool => u64::from(self.number(at, 1) != 0),
-            FieldType::Pointer | FieldType::Object(_) | FieldType::Duration => self.number(at, 8),
+            FieldType::Pointer | FieldType::Object(_) | FieldType::Duration | FieldType::Counter => self.number(at, 8),
+            FieldType::Scaled => self.number(at, 2),
             _ => return None,
         })
     }
@@ -185,6 +186,8 @@ impl<'a> RecordView<'a> {
             FieldType::Object(name) => Value::Object { name, address: number(bytes) },
             FieldType::Array(of, _) => self.array(of, bytes),
             FieldType::Duration => Value::Duration(number(bytes)),
+            FieldType::Counter => Value::Uint(number(bytes)),
+            FieldType::Scaled => Value::Uint(number(bytes) & 0xffff),
             FieldType::List(..) | FieldType::Match(_) => Value::Missing,
         }
     }

@@ -34,6 +34,22 @@ pub struct Schema {
     pub records: Vec<RecordType>,
     /// Constants by enumeration: value → name.
     pub enums: IndexMap<String, BTreeMap<i64, String>>,
+    /// The counters that were asked for, by name; fields of type [`FieldType::Counter`] have these names.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub counters: IndexMap<String, CounterInfo>,
+}
+
+/// A counter that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CounterInfo {
+    /// The event, in perf's syntax.
+    pub event: String,
+    /// The unit that counts what it counts, such as `cpu_core`; `None` for the kernel's own counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pmu: Option<String>,
+    /// Why it is not in the trace, in one sentence: no record has a field of its name then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absent: Option<String>,
 }
 
 /// Number of built-in record types: `thread`, `thread_exit`, `switch`, `wakeup`, `fork`, `exec`.
@@ -122,6 +138,11 @@ pub enum FieldType {
     Match(u32),
     /// Nanoseconds, unsigned, 8 bytes.
     Duration,
+    /// How far the thread's own count rose during the span, unsigned, 8 bytes. The counter has the field's name. Missing
+    /// where nothing was counted.
+    Counter,
+    /// 2 bytes. Bit i: field i is a counter that was counted for a part of the span only, and its value is an estimate.
+    Scaled,
 }
 
 impl FieldType {
@@ -131,7 +152,8 @@ impl FieldType {
             Self::Int(n) | Self::Uint(n) | Self::Float(n) | Self::Text(n) | Self::Hex(n) => *n,
             Self::Bool => 1,
             Self::Enum(_) => 4,
-            Self::Pointer | Self::Object(_) | Self::List(..) | Self::Duration => 8,
+            Self::Scaled => 2,
+            Self::Pointer | Self::Object(_) | Self::List(..) | Self::Duration | Self::Counter => 8,
             Self::Array(of, n) => of.size().saturating_mul(*n),
             Self::Match(_) => 0,
         }
@@ -143,7 +165,8 @@ impl FieldType {
             Self::Int(n) | Self::Uint(n) | Self::Float(n) => *n,
             Self::Bool | Self::Text(_) | Self::Hex(_) | Self::Match(_) => 1,
             Self::Enum(_) => 4,
-            Self::Pointer | Self::Object(_) | Self::Duration | Self::List(..) => 8,
+            Self::Scaled => 2,
+            Self::Pointer | Self::Object(_) | Self::Duration | Self::Counter | Self::List(..) => 8,
             Self::Array(of, _) => of.align(),
         }
     }

@@ -49,6 +49,7 @@ fn schema() -> Schema {
             record_type("names", RecordKind::Mark, 40, vec![field("names", 32, names)]),
         ],
         enums: [("op".to_owned(), [(29, "MUL".to_owned())].into())].into(),
+        ..Schema::default()
     }
 }
 
