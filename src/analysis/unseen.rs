@@ -78,21 +78,32 @@ impl Unseen {
     }
 
     /// How many steps of a phase nobody saw; `None` where there is no stretch to reckon from.
-    pub fn steps(&self, steps: &[StepRow], phase: Phase) -> Option<UnseenSteps> {
-        self.reckon(steps.iter().filter(|step| step.phase == phase))
+    /// Each that is seen takes longer by `added_ns` for being so.
+    pub fn steps(&self, steps: &[StepRow], phase: Phase, added_ns: f64) -> Option<UnseenSteps> {
+        self.reckon(steps, |step| step.phase == phase, added_ns)
     }
 
     /// The same of all steps.
-    pub fn all_steps(&self, steps: &[StepRow]) -> Option<UnseenSteps> {
-        self.reckon(steps.iter())
+    pub fn all_steps(&self, steps: &[StepRow], added_ns: f64) -> Option<UnseenSteps> {
+        self.reckon(steps, |_| true, added_ns)
     }
 
-    fn reckon<'a>(&self, steps: impl Iterator<Item = &'a StepRow>) -> Option<UnseenSteps> {
-        let mut starts: Vec<u64> = steps.map(|step| step.start).collect();
-        starts.sort_unstable();
-        let within = |from, until| starts.partition_point(|at| *at < until) - starts.partition_point(|at| *at < from);
-        let seen: Vec<(f64, f64)> =
-            self.stretches().map(|(from, until)| (within(from, until) as f64, (until - from) as f64)).collect();
+    fn reckon(&self, steps: &[StepRow], wanted: impl Fn(&StepRow) -> bool, added_ns: f64) -> Option<UnseenSteps> {
+        let starts = |wanted: &dyn Fn(&StepRow) -> bool| {
+            let mut starts: Vec<u64> = steps.iter().filter(|step| wanted(step)).map(|step| step.start).collect();
+            starts.sort_unstable();
+            starts
+        };
+        let (all, wanted) = (starts(&|_| true), starts(&wanted));
+        let within = |starts: &[u64], from: u64, until: u64| {
+            let before = |time: u64| starts.partition_point(|at| *at < time);
+            before(until).saturating_sub(before(from)) as f64
+        };
+        let of_stretch = |(from, until): (u64, u64)| {
+            let time = (until - from) as f64;
+            (within(&wanted, from, until), (time - within(&all, from, until) * added_ns.max(0.0)).max(time / 10.0))
+        };
+        let seen: Vec<(f64, f64)> = self.stretches().map(of_stretch).collect();
         let (count, time) = seen.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         if time <= 0.0 {
             return None;
@@ -148,23 +159,26 @@ mod tests {
         assert_eq!(between.map(|(a, b)| unseen.is_between(a, b)), [false, true, false, true, true, true, false]);
         let steps: Vec<StepRow> = [30, 150].into_iter().chain((1000..1100).step_by(10)).map(step).collect();
         let even: Vec<StepRow> = steps.iter().copied().chain((2000..2100).step_by(10).map(step)).collect();
-        let found = unseen.steps(&even, Phase::Decode).unwrap();
+        let found = unseen.steps(&even, Phase::Decode, 0.0).unwrap();
         assert_eq!((found.steps, found.half_width(), found.stretches), (260.0, Some(0.0), 2));
+        // They would come faster if it did not take half of their time to see them.
+        assert_eq!(unseen.steps(&even, Phase::Decode, 5.0).unwrap().steps, 520.0);
+        assert_eq!(unseen.all_steps(&even, 5.0), unseen.steps(&even, Phase::Decode, 5.0));
         // The second stretch had none: half as many, and nobody knows.
-        let found = unseen.steps(&steps, Phase::Decode).unwrap();
+        let found = unseen.steps(&steps, Phase::Decode, 0.0).unwrap();
         assert_eq!(found.steps, 130.0);
         assert!(found.half_width().unwrap() > 1000.0, "{found:?}");
-        assert_eq!(unseen.steps(&steps, Phase::Prefill).unwrap().steps, 0.0);
+        assert_eq!(unseen.steps(&steps, Phase::Prefill, 0.0).unwrap().steps, 0.0);
     }
 
     #[test]
     fn without_such_notices_everything_was_seen() {
         let unseen = Unseen::new(&[notice(5, DetailState::Off, false), notice(9, DetailState::On, false)], 100);
         assert!(unseen.is_empty() && !unseen.is_between(0, u64::MAX));
-        assert_eq!((unseen.ns(), unseen.steps(&[step(7)], Phase::Decode)), (0, None));
+        assert_eq!((unseen.ns(), unseen.steps(&[step(7)], Phase::Decode, 0.0)), (0, None));
         // Nothing of it was seen any more.
         let unseen = Unseen::new(&[notice(5, DetailState::Off, true)], 100);
-        assert_eq!((unseen.ns(), unseen.steps(&[step(1)], Phase::Decode)), (95, None));
+        assert_eq!((unseen.ns(), unseen.steps(&[step(1)], Phase::Decode, 0.0)), (95, None));
         let backwards = Unseen::new(&[notice(50, DetailState::Off, true), notice(9, DetailState::On, true)], 1);
         assert_eq!(backwards.ns(), 0);
     }

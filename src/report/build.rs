@@ -4,7 +4,7 @@ use super::model::{
     BackendRow, By, EstimateRow, ExpertLayerRow, ExpertRow, LaneRow, OffCpuReport, OperatorRow, PhaseReport, RegionRow,
     Report, TraceFacts,
 };
-use super::sampling::SamplingReport;
+use super::sampling::{SamplingReport, added_ns};
 use crate::analysis::{
     Catalogue, Completeness, Decoder, Generations, Kind, KindId, OperatorTotals, Phase, PhaseTotals, SpanTotals,
     Statistics, TextId, Unseen, UnseenSteps, generations,
@@ -38,7 +38,8 @@ pub fn build(
     let steps = statistics.steps();
     let last = steps.iter().map(|step| step.end).max().unwrap_or(0);
     let unseen = Unseen::new(&meta.notices, meta.end.as_ref().map_or(last, |end| end.time));
-    let unseen_steps = phases.iter().filter_map(|phase| Some((*phase, unseen.steps(&steps, *phase)?))).collect();
+    let added = added_ns(meta, statistics).map_or(0.0, |(_, added)| added);
+    let unseen_steps = phases.iter().filter_map(|phase| Some((*phase, unseen.steps(&steps, *phase, added)?))).collect();
     let (lane_time, time) = (sum(|p| p.lane_time), sum(|p| p.whole_time));
     let scope = Scope { statistics, catalogue, phases: &phases, unseen_steps, lane_time, time };
     let generations = generations(&steps, &unseen);

@@ -108,7 +108,8 @@ impl SamplingReport {
             steps => measure(&steps.into_iter().filter(|step| step.complete).collect::<Vec<_>>()),
         };
         let unseen_ns = unseen.ns();
-        let unseen_steps = unseen.all_steps(&statistics.steps());
+        let unseen_steps =
+            unseen.all_steps(&statistics.steps(), added_ns(meta, statistics).map_or(0.0, |(_, added)| added));
         let changes = details().filter(|(_, detail)| detail.reason == DetailReason::Rate);
         let changes = changes.filter_map(|(time, detail)| match detail.state {
             DetailState::On => Some((time, true)),
@@ -203,15 +204,7 @@ impl SamplingReport {
 /// The part of its time that a step takes longer for what is recorded of it, hits × cost: a decode step, where there
 /// are some, of median time.
 fn predicted(meta: &Meta, statistics: &Statistics) -> Option<f64> {
-    let price = meta.end.as_ref()?.price.as_ref()?;
-    let was_whole = |phase: &Phase| statistics.phase(*phase).is_some_and(|totals| totals.whole_steps > 0);
-    let phase = [Phase::Decode, Phase::Prefill].into_iter().find(was_whole)?;
-    let totals = statistics.phase(phase)?;
-    let cost = |(record, count): (&u16, &u64)| {
-        let name = &meta.schema.records.get(usize::from(*record))?.name;
-        Some(price.record_ns.get(name).filter(|ns| ns.is_finite())? * *count as f64)
-    };
-    let added = totals.records.iter().filter_map(cost).sum::<f64>() / totals.whole_steps as f64;
+    let (phase, added) = added_ns(meta, statistics)?;
     let steps = statistics.steps();
     let median = |recorded: Recorded| {
         let like = steps.iter().filter(|step| step.complete && step.phase == phase && step.recorded == recorded);
@@ -221,7 +214,21 @@ fn predicted(meta: &Meta, statistics: &Statistics) -> Option<f64> {
         bare if bare > 0.0 => bare,
         _ => median(Recorded::Whole) - added,
     };
-    (bare > 0.0 && !price.record_ns.is_empty()).then(|| added / bare)
+    (bare > 0.0).then(|| added / bare)
+}
+
+/// What recording a step whole adds to it on average, ns, hits × cost: a decode step, where there are some.
+pub(super) fn added_ns(meta: &Meta, statistics: &Statistics) -> Option<(Phase, f64)> {
+    let price = meta.end.as_ref()?.price.as_ref().filter(|price| !price.record_ns.is_empty())?;
+    let was_whole = |phase: &Phase| statistics.phase(*phase).is_some_and(|totals| totals.whole_steps > 0);
+    let phase = [Phase::Decode, Phase::Prefill].into_iter().find(was_whole)?;
+    let totals = statistics.phase(phase)?;
+    let cost = |(record, count): (&u16, &u64)| {
+        let name = &meta.schema.records.get(usize::from(*record))?.name;
+        Some(price.record_ns.get(name).filter(|ns| ns.is_finite())? * *count as f64)
+    };
+    let added = totals.records.iter().filter_map(cost).sum::<f64>() / totals.whole_steps as f64;
+    Some((phase, added))
 }
 
 fn whole(number: f64) -> String {

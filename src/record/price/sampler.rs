@@ -78,7 +78,7 @@ struct Unseen {
     step_ns: f64,
     /// What was seen when the last window by the clock began.
     on: Option<Seen>,
-    /// The time of such windows, and of it that in steps, without what was added to it.
+    /// The time of such windows, and of it that in steps, both without what was added to them.
     window_ns: f64,
     busy_ns: f64,
     /// What such a window costs.
@@ -246,7 +246,7 @@ impl Sampler {
         let so_far = seen.since(first);
         self.stays = None;
         self.unseen.since_ns = Some(seen.now_ns);
-        (self.unseen.window_ns, self.unseen.busy_ns) = (so_far.now_ns, so_far.bare_ns());
+        (self.unseen.window_ns, self.unseen.busy_ns) = (so_far.now_ns - so_far.cost_ns(), so_far.bare_ns());
         self.state = self.timed_gap(seen);
     }
 
@@ -267,7 +267,7 @@ impl Sampler {
                 (self.unseen.window_ns, self.unseen.busy_ns) = (WINDOW_NS, busy * WINDOW_NS);
             }
             let window = seen.since(&on);
-            self.unseen.window_ns += window.now_ns;
+            self.unseen.window_ns += (window.now_ns - window.cost_ns()).max(0.0);
             self.unseen.busy_ns += window.bare_ns();
             self.unseen.since_ns = Some(seen.now_ns);
         }

@@ -252,7 +252,7 @@ fn a_budget_that_steps_alone_exceed_is_kept_by_recording_nothing_for_a_while() {
             };
             let out = target.run(budget, seed, 600_000);
             let share = out.cost_ns / out.bare_ns;
-            assert!(share <= budget && share > 0.4 * budget, "{step} {budget} {seed}: {share}");
+            assert!(share <= budget && share > 0.25 * budget, "{step} {budget} {seed}: {share}");
             assert!(out.shares.len() > 8, "{step} {budget} {seed}: {} windows", out.shares.len());
             assert!(out.seen.steps < out.steps / 10, "{step} {budget} {seed}: most are not seen");
             // What was not seen is reckoned well.
@@ -275,6 +275,6 @@ fn steps_that_may_not_go_stay() {
     };
     sampler.began(&seen(0));
     sampler.ended(&seen(2));
-    (3..100_000).for_each(|steps| drop(sampler.wants(&seen(steps))));
-    assert!(sampler.stays().is_some());
+    let wanted = (3..100_000).filter(|steps| sampler.wants(&seen(*steps))).count();
+    assert!(sampler.stays().is_some() && wanted < 100, "{wanted}");
 }
