@@ -18,6 +18,7 @@ mod statistics;
 mod step;
 mod threads;
 mod timeline;
+mod unseen;
 mod window;
 
 pub use catalogue::{Catalogue, Kind, KindId, ObjectId, TextId, collapse_digits};
@@ -35,6 +36,7 @@ pub use statistics::{
 };
 pub use step::{Experts, Graph, LaneSpan, Missing, OffCpu, Operator, Phase, Region, Step};
 pub use timeline::{Findings, Timeline, Visitor};
+pub use unseen::{Unseen, UnseenSteps};
 
 #[doc(hidden)]
 pub mod testing;

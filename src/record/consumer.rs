@@ -77,6 +77,8 @@ pub(super) struct Counts {
     types: Vec<AtomicU64>,
     /// Operators' records by lane.
     lanes: Vec<AtomicU64>,
+    /// When the first of them began that was on a second lane, ns; 0: there was none.
+    second_lane: AtomicU64,
     /// Bytes of the ring.
     pub(super) ring_bytes: AtomicU64,
     /// The most bytes of it that were waiting when it was read.
@@ -103,6 +105,28 @@ impl Counts {
         let counts: Vec<u64> = self.lanes.iter().map(|count| count.load(Ordering::Relaxed)).collect();
         let (all, most) = (counts.iter().sum::<u64>(), counts.iter().max().copied().unwrap_or(0));
         if all == 0 { 1.0 } else { most as f64 / all as f64 }
+    }
+
+    /// The lane that all operators had so far, where it is but one.
+    pub(super) fn only_lane(&self) -> Option<usize> {
+        let mut lanes = self.lanes.iter().enumerate().filter(|(_, count)| count.load(Ordering::Relaxed) > 0);
+        let first = lanes.next().map(|(lane, _)| lane);
+        first.filter(|_| lanes.next().is_none())
+    }
+
+    /// When an operator began on another lane than the ones before; the first time that there was one.
+    pub(super) fn second_lane(&self) -> Option<u64> {
+        let at = self.second_lane.load(Ordering::Relaxed);
+        (at > 0).then_some(at)
+    }
+
+    fn lane(&self, lane: usize, record: &[u8]) {
+        let Some(count) = self.lanes.get(lane) else { return };
+        let is_new = count.fetch_add(1, Ordering::Relaxed) == 0;
+        if is_new && self.second_lane().is_none() && self.only_lane().is_none() {
+            let start = RecordHeader::read(record).map_or(1, |header| header.start.max(1));
+            self.second_lane.store(start, Ordering::Relaxed);
+        }
     }
 
     /// A step ended. Those within it have been counted, and their time.
@@ -447,8 +471,8 @@ impl Intake {
             count.fetch_add(1, Ordering::Relaxed);
         }
         let lane = self.lanes.get(usize::from(number)).copied().flatten().and_then(|lane| lane.read(record));
-        if let Some(count) = lane.and_then(|lane| self.counts.lanes.get(usize::try_from(lane).ok()? % LANES)) {
-            count.fetch_add(1, Ordering::Relaxed);
+        if let Some(lane) = lane.and_then(|lane| usize::try_from(lane).ok()) {
+            self.counts.lane(lane % LANES, record);
         }
         let Some(Some(tokens)) = self.steps.get(usize::from(number)) else { return };
         self.counts.steps.fetch_add(1, Ordering::Relaxed);

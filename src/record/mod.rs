@@ -2,6 +2,7 @@
 //! and of the trace only how to write it.
 
 mod attach;
+mod boundary;
 pub mod calibrate;
 mod clock;
 mod consumer;
@@ -18,6 +19,7 @@ mod process;
 mod recording;
 mod ring;
 mod signals;
+mod switches;
 
 pub use output::{cannot_write, default_path};
 pub use price::Terms;
@@ -31,7 +33,6 @@ use crate::spec::Probeset;
 use crate::target::{Arch, DebugFolders, Lock, PidNamespace};
 use crate::trace::{Loss, Origin};
 use consumer::Consumer;
-use detail::DetailSwitch;
 use guardian::Guardian;
 use launch::{Caller, Held};
 use meter::Meter;
@@ -43,6 +44,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use switches::Switches;
 
 /// What is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -210,7 +212,8 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
     let consumer = Consumer::start(session.ring()?, file, origin(options, probeset, &found), &plan.schema)?;
     let process = (!options.follow_forks).then_some(pid);
     let modules = Modules::new(&plan, &place, process, &options.debug_folders).switching(options.terms.any());
-    let (meter, detail) = (Meter::new(&plan, options.terms), DetailSwitch::new(&plan, options.terms));
+    let (meter, switches) =
+        (Meter::new(&plan, options.terms), Switches::new(&plan, options.terms, options.steps.is_some()));
     let started = Instant::now();
     let process = found.start()?;
     let guardian = Guardian::of(&process);
@@ -226,7 +229,7 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         consumer,
         session,
         meter,
-        detail,
+        switches,
         started,
     };
     let mut summary = recording.run(observe)?;

@@ -2,13 +2,14 @@
 //! other, until one of them ends it. Whatever happens, the target runs on and the trace is closed.
 
 use super::consumer::{Consumer, Control, name_losses};
-use super::detail::{DetailSwitch, Hands, SOON};
+use super::detail::SOON;
 use super::guardian::Guardian;
 use super::meter::Meter;
 use super::modules::Modules;
 use super::output::{Output, cannot_write};
 use super::process::{Ending, Stopped, TargetProcess, family, state, threads};
 use super::signals::Signals;
+use super::switches::{Hands, Switches};
 use super::{Live, Options, Summary, clock};
 use crate::bpf::{LOSS_KINDS, Session};
 use crate::diag::{Code, Diagnostic, Diagnostics};
@@ -51,7 +52,7 @@ pub(super) struct Recording<'a> {
     pub(super) consumer: Consumer,
     pub(super) session: Session<'a>,
     pub(super) meter: Meter<'a>,
-    pub(super) detail: Option<DetailSwitch>,
+    pub(super) switches: Switches,
     pub(super) started: Instant,
 }
 
@@ -75,7 +76,7 @@ impl<'a> Recording<'a> {
     }
 
     fn watch(&mut self, observe: &mut dyn FnMut(&Live)) -> Result<(Reason, Option<Ending>), Diagnostics> {
-        self.keep_to_the_price(DetailSwitch::start);
+        self.switch(Switches::start);
         if !self.process.launched() {
             // It runs already, and nothing else will say so.
             self.modules.look(self.process.pid(), true, &mut self.session, &self.consumer)?;
@@ -83,8 +84,8 @@ impl<'a> Recording<'a> {
         }
         let (mut flushed, mut shown) = (Instant::now(), Instant::now());
         loop {
-            self.keep_to_the_price(DetailSwitch::look);
-            let soon = self.detail.as_ref().is_some_and(DetailSwitch::is_restless);
+            self.switch(Switches::look);
+            let soon = self.switches.is_restless();
             let mut said = self.consumer.control(if soon { SOON } else { TICK });
             while let Some(control) = said {
                 if let Some(reason) = self.answer(control)? {
@@ -114,14 +115,13 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Has the probes of operators come or go, where they may.
-    fn keep_to_the_price(&mut self, act: fn(&mut DetailSwitch, &mut Hands<'_, 'a>)) {
-        let Some(switch) = &mut self.detail else { return };
+    /// Has probes come or go, where they may.
+    fn switch(&mut self, act: fn(&mut Switches, &mut Hands<'_, 'a>)) {
         let (pid, forks) = (self.process.pid(), self.options.follow_forks);
         let processes = || if forks { family(pid) } else { vec![pid] };
         let (session, modules) = (&mut self.session, &mut self.modules);
         let (consumer, meter) = (&self.consumer, &mut self.meter);
-        act(switch, &mut Hands { session, modules, consumer, meter, processes: &processes });
+        act(&mut self.switches, &mut Hands { session, modules, consumer, meter, processes: &processes });
     }
 
     /// Answers what the programs say; gives a reason to end.
@@ -195,7 +195,8 @@ impl<'a> Recording<'a> {
     /// Detaches, lets the target run, and closes the trace.
     fn close(mut self, reason: Reason, ending: Option<Ending>) -> Result<Summary, Diagnostics> {
         self.session.disable();
-        self.keep_to_the_price(DetailSwitch::finish);
+        self.switch(Switches::finish);
+        let unseen_ns = self.switches.unseen_ns();
         if lost(&self.losses()) > 0 {
             // The ring may still be full, and what is lost last is shown by the records that come now.
             std::thread::sleep(2 * TICK);
@@ -206,7 +207,7 @@ impl<'a> Recording<'a> {
         self.session.detach();
         losses.extend(self.losses());
         let finished = self.consumer.stop();
-        let price = Some(self.meter.price(&self.session, &self.modules, &finished.counts));
+        let price = Some(self.meter.price(&self.session, &self.modules, &finished.counts, unseen_ns));
         release_all(finished.unanswered());
         drop(self.guardian);
         let mut problems = self.modules.take_problems();
@@ -291,7 +292,7 @@ fn coded(ending: Option<Ending>) -> End {
 /// That more was spent than was allowed.
 fn over_budget(price: &Price) -> Option<Diagnostic> {
     let budget = price.budget?;
-    let spent = |ns: u64| ns as f64 / price.step_ns.saturating_sub(price.base_ns + price.detail_ns).max(1) as f64;
+    let spent = |ns: u64| ns as f64 / price.bare_ns().max(1) as f64;
     let (all, base) = (spent(price.base_ns + price.detail_ns), spent(price.base_ns));
     // What is reckoned is not known to the last percent.
     (price.steps > 0 && all > budget * 1.1).then(|| {

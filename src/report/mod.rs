@@ -11,7 +11,7 @@ mod units;
 
 pub use build::{Options, build};
 pub use model::{By, EstimateRow, ExpertLayerRow, LaneRow, OperatorRow, PhaseReport, RegionRow, Report, TraceFacts};
-pub use sampling::{RateChange, SamplingReport};
+pub use sampling::{RateChange, SamplingReport, WithoutWaiting};
 pub use step::{StepFinder, StepReport};
 pub use text::{Look, report_text, step_text};
 
