@@ -1,12 +1,12 @@
 //! From the ring to the trace: a thread that reads records on a timer and hands what is meant for the recorder to it.
 
+use super::reader::{Pause, RingPages};
 use crate::diag::{Code, Diagnostic};
 use crate::spec::Role;
 use crate::trace::{
     BUILTIN, FieldType, HEADER_SIZE, Loss, LossKind, ModuleInfo, Notice, Origin, PushError, RecordHeader, Schema, Site,
     TraceWriter,
 };
-use super::reader::{Pause, RingPages};
 use libbpf_rs::{MapCore, MapHandle};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::fs::File;
