@@ -37,6 +37,11 @@ impl BoundarySwitch {
         (any && waiting.all(says_lane)).then_some(Self { state: State::Attached })
     }
 
+    /// Whether nothing will change any more.
+    pub(super) fn is_settled(&self) -> bool {
+        self.state == State::Kept
+    }
+
     /// One look.
     pub(super) fn look(&mut self, hands: &mut Hands<'_, '_>) {
         let counts = hands.consumer.counts();

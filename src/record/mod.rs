@@ -16,6 +16,7 @@ mod modules;
 mod output;
 mod price;
 mod process;
+mod reader;
 mod recording;
 mod ring;
 mod signals;
@@ -209,7 +210,8 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
     };
     let unstoppable = (!found.may_signal()).then(libraries_missed);
     let session = Session::open(setup)?;
-    let consumer = Consumer::start(session.ring()?, file, origin(options, probeset, &found), &plan.schema)?;
+    let (ring, prompt) = (session.ring()?, options.terms.any());
+    let consumer = Consumer::start(&ring, file, origin(options, probeset, &found), &plan.schema, prompt)?;
     let process = (!options.follow_forks).then_some(pid);
     let modules = Modules::new(&plan, &place, process, &options.debug_folders).switching(options.terms.any());
     let (meter, switches) =
@@ -231,6 +233,7 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         meter,
         switches,
         started,
+        lost: 0,
     };
     let mut summary = recording.run(observe)?;
     summary.problems.0.splice(..0, warnings.0.into_iter().chain(unstoppable));
@@ -355,13 +358,13 @@ pub mod consuming {
     /// # Errors
     /// The ring cannot be read, or the trace not be written.
     pub fn consume(
-        ring: MapHandle,
+        ring: &MapHandle,
         file: File,
         schema: &Schema,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<(u64, u64), Diagnostic> {
         let unwritten = |error: &std::io::Error| super::cannot_write(std::path::Path::new("-"), error);
-        let consumer = Consumer::start(ring, file, Origin::default(), schema)?;
+        let consumer = Consumer::start(ring, file, Origin::default(), schema, false)?;
         while !stop() {
             consumer.flush(&[]);
         }

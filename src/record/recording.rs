@@ -16,15 +16,16 @@ use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::ProbePlan;
 use crate::spec::Role;
 use crate::trace::{End, Loss, LossKind, Price};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long an answer to the target, the user or the clock may take.
+/// What is looked at by the clock is looked at this often where something depends on it.
 const TICK: Duration = Duration::from_millis(20);
 /// Time between two writings of what was gathered and lost.
 const FLUSH: Duration = Duration::from_secs(1);
-/// Time between two live lines.
+/// Time between two live lines: nothing that the clock alone brings comes more often.
 const LIVE: Duration = Duration::from_millis(250);
 /// How long a target that was interrupted has, to end within the trace.
 const GRACE: Duration = Duration::from_millis(500);
@@ -54,6 +55,8 @@ pub(super) struct Recording<'a> {
     pub(super) meter: Meter<'a>,
     pub(super) switches: Switches,
     pub(super) started: Instant,
+    /// Records that are missing, when that was last asked.
+    pub(super) lost: u64,
 }
 
 impl<'a> Recording<'a> {
@@ -85,13 +88,11 @@ impl<'a> Recording<'a> {
         let (mut flushed, mut shown) = (Instant::now(), Instant::now());
         loop {
             self.switch(Switches::look);
-            let soon = self.switches.is_restless();
-            let mut said = self.consumer.control(if soon { SOON } else { TICK });
-            while let Some(control) = said {
+            self.pause();
+            while let Some(control) = self.consumer.control() {
                 if let Some(reason) = self.answer(control)? {
                     return Ok((reason, None));
                 }
-                said = self.consumer.control(Duration::ZERO);
             }
             if let Some(signal) = self.take_signal() {
                 return Ok((Reason::Interrupted(signal), self.process.ending(GRACE)));
@@ -104,7 +105,9 @@ impl<'a> Recording<'a> {
             }
             if flushed.elapsed() >= FLUSH {
                 flushed = Instant::now();
-                if !self.consumer.flush(&self.losses()) {
+                let losses = self.losses();
+                self.lost = lost(&losses);
+                if !self.consumer.flush(&losses) {
                     return Ok((Reason::WriteFailed, None));
                 }
             }
@@ -113,6 +116,20 @@ impl<'a> Recording<'a> {
                 observe(&self.live());
             }
         }
+    }
+
+    /// Until the programs, the user or the target's end want an answer, or the clock does.
+    fn pause(&self) {
+        let by_clock = match self.switches.are_restless() {
+            Some(true) => SOON,
+            Some(false) => TICK,
+            None => LIVE,
+        };
+        let left = self.options.duration.map_or(by_clock, |end| end.saturating_sub(self.started.elapsed()));
+        let wait = PollTimeout::try_from(by_clock.min(left)).unwrap_or(PollTimeout::ZERO);
+        let awaited = [self.consumer.said(), self.signals.arrived(), self.process.ended()];
+        let mut awaited = awaited.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let _ = poll(&mut awaited, wait);
     }
 
     /// Has probes come or go, where they may.
@@ -187,7 +204,7 @@ impl<'a> Recording<'a> {
             steps: counts.steps.load(Ordering::Relaxed),
             tokens: counts.tokens.load(Ordering::Relaxed),
             events: counts.events.load(Ordering::Relaxed),
-            lost: lost(&self.losses()),
+            lost: self.lost,
             attached: self.modules.any_site(),
         }
     }
@@ -199,6 +216,7 @@ impl<'a> Recording<'a> {
         let unseen_ns = self.switches.unseen_ns();
         if lost(&self.losses()) > 0 {
             // The ring may still be full, and what is lost last is shown by the records that come now.
+            self.consumer.hurry();
             std::thread::sleep(2 * TICK);
         }
         self.session.end_spans();

@@ -24,9 +24,10 @@ impl Switches {
         Self { detail: DetailSwitch::new(plan, terms, steps_are_counted), boundary: BoundarySwitch::new(plan) }
     }
 
-    /// Whether something is about to change, so that it is worth looking often.
-    pub(super) fn is_restless(&self) -> bool {
-        self.detail.as_ref().is_some_and(DetailSwitch::is_restless)
+    /// Whether something is about to change, so that it is worth looking often; `None` where nothing can.
+    pub(super) fn are_restless(&self) -> Option<bool> {
+        let boundary = self.boundary.as_ref().filter(|switch| !switch.is_settled()).map(|_| false);
+        self.detail.as_ref().map(DetailSwitch::is_restless).or(boundary)
     }
 
     /// The recording begins, and nothing is attached yet.

@@ -1,6 +1,7 @@
 //! What the recording cost, and what it is of: which steps were recorded whole, the measured slow-down and the
 //! reckoned one.
 
+use super::model::OperatorRow;
 use super::units::time_f64;
 use crate::analysis::{
     Distribution, Measured, Phase, Recorded, Statistics, StepRow, Unseen, counted, group_digits, measure,
@@ -199,6 +200,15 @@ impl SamplingReport {
         }
         said
     }
+}
+
+/// What to do where totals over both phases have no interval: one phase was met in a single stretch, often the one prefill
+/// at the start, which says nothing of how stretches differ.
+pub(super) fn interval_hint(operators: &[OperatorRow], phases: &[&str]) -> Option<String> {
+    let has_none = |row: &OperatorRow| row.estimate.is_some_and(|estimate| estimate.high_ns.is_none());
+    (phases.len() > 1 && operators.iter().any(has_none)).then(|| {
+        "Without ±: a phase that was met in one stretch only; `--phase decode` shows the other by itself.".to_owned()
+    })
 }
 
 /// The part of its time that a step takes longer for what is recorded of it, hits × cost: a decode step, where there

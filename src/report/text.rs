@@ -1,6 +1,7 @@
 //! The report as text: completeness first, then what a person grasps in a minute.
 
 use super::model::{By, OperatorRow, PhaseReport, Report, TraceFacts};
+use super::sampling::interval_hint;
 use super::step::{StepReport, StepView};
 use super::table::{Align, Table, printable};
 use super::units::{rate, shape, share, time, time_f64};
@@ -241,8 +242,11 @@ fn main_table(out: &mut String, report: &Report, by: By, look: &Look) {
     let title = format!("{title} ({}{of})", report.table_phases.join(" and "));
     let limit = look.top.unwrap_or(if look.main_only { usize::MAX } else { MAIN });
     let shown = report.operators.len().min(limit);
-    let table = operator_table(&report.operators[..shown]);
-    look.table(out, &title, &table, more(report.operators_total, shown, "`--top N` shows more"));
+    let rows = &report.operators[..shown];
+    look.table(out, &title, &operator_table(rows), more(report.operators_total, shown, "`--top N` shows more"));
+    if let Some(hint) = interval_hint(rows, &report.table_phases) {
+        out.push_str(&format!("  {}\n", look.style("2", &hint)));
+    }
 }
 
 fn more(total: u64, shown: usize, hint: &str) -> Option<String> {
