@@ -7,9 +7,11 @@ mod accounts;
 use super::attacher::{At, Attacher, FailedSite, FileSite, Part};
 use super::features::{AttachMode, missing_privilege};
 use super::open_spans::OpenSpans;
+use super::software_event;
 use super::variables::{Variable, variables};
 use super::verifier::{LibbpfMessages, load_problems};
 use crate::diag::{Code, Diagnostic, Diagnostics, Source};
+use crate::path::Place;
 use crate::plan::{Program, ProgramKind};
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{
@@ -108,8 +110,11 @@ impl<'a> Session<'a> {
         let object = session.load_object(&names, &BTreeMap::new())?;
         for program in object.progs_mut().filter(|program| attached.contains(&*program.name().to_string_lossy())) {
             let messages = LibbpfMessages::capture();
-            let link = program.attach().map_err(|error| attach_problem(&program, &error, &messages.text()))?;
-            session.links.push((None, link));
+            let links = match session.software_event(&program.name().to_string_lossy()) {
+                Some(event) => software_event::attach(&program, event)?,
+                None => vec![program.attach().map_err(|error| attach_problem(&program, &error, &messages.text()))?],
+            };
+            session.links.extend(links.into_iter().map(|link| (None, link)));
         }
         // Nothing runs before it is read from.
         let end = object.progs_mut().find(|program| program.name() == END);
@@ -118,6 +123,13 @@ impl<'a> Session<'a> {
         let loaded = names.iter().map(|name| (*name).to_owned()).collect();
         session.generations.push(Generation { object, loaded, programs: BTreeSet::new(), values: BTreeMap::new() });
         Ok(session)
+    }
+
+    /// The kernel's own count that a program is at.
+    fn software_event(&self, program: &str) -> Option<&'a str> {
+        let programs: &'a [Program] = self.setup.programs;
+        let place = &programs.iter().find(|planned| planned.name == program)?.place;
+        if let Place::Software { event } = place { Some(&event.value) } else { None }
     }
 
     /// Loads those programs (indices into the plan's) that are not loaded with these constants already.
@@ -396,7 +408,6 @@ mod tests {
     use crate::bpf::{Compiler, Features, Kernels, Translation};
     use crate::codegen::CSource;
     use crate::diag::{Span, Spanned};
-    use crate::path::Place;
     use object::{Object as _, ObjectSection, ObjectSymbol};
 
     /// The functions that are probed: in this very program.

@@ -301,6 +301,7 @@ fn constants(found: &Found, options: &Options) -> Result<BTreeMap<String, u64>, 
         ("pf_first_step", first),
         ("pf_last_step", last),
         ("pf_detail_switches", u64::from(options.terms.any())),
+        ("pf_page_bytes", host::page_bytes()),
     ];
     Ok(constants.map(|(name, value)| (name.to_owned(), value)).into())
 }

@@ -102,8 +102,19 @@ pub enum Role {
     SchedWakeup,
     /// An instant.
     Mark,
+    /// A thread went on after a page of its memory had to be fetched.
+    Fault,
+    /// A part of a file was put into the page cache.
+    PageCache,
     /// Where spans of other probes end, or their waiting begins; nothing is recorded.
     Boundary,
+}
+
+impl Role {
+    /// Whether its events are the kernel's: they happen where the role says, and have fields of their own.
+    pub fn is_of_the_kernel(self) -> bool {
+        matches!(self, Self::SchedSwitch | Self::SchedWakeup | Self::Fault | Self::PageCache)
+    }
 }
 
 /// How calls of a probe inside a call of the same probe on the same thread are taken.
