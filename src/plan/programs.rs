@@ -246,6 +246,7 @@ impl<'p> Planner<'p> {
             ends: self.ended_by(&name),
             notes_entry: self.is_waited_from(&name),
             relocations,
+            optional: root.optional,
         });
     }
 

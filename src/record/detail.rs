@@ -87,7 +87,10 @@ impl Hands<'_, '_> {
             _ => "",
         };
         let detail = Some(Detail { state, reason });
-        self.consumer.notice_of(|| Notice { time: change(self.session), text: format!("{text}{why}"), detail });
+        self.consumer.notice_of(|| {
+            let text = format!("{text}{why}");
+            Notice { time: change(self.session), text, detail, ..Notice::default() }
+        });
     }
 }
 

@@ -10,6 +10,7 @@ mod guardian;
 pub mod host;
 mod launch;
 pub mod machine;
+mod mapped;
 mod meter;
 mod modules;
 mod output;
@@ -32,6 +33,7 @@ use crate::target::{Arch, DebugFolders, Lock, PidNamespace};
 use crate::trace::{Loss, Origin};
 use consumer::Consumer;
 use detail::DetailSwitch;
+use mapped::MappedFiles;
 use guardian::Guardian;
 use launch::{Caller, Held};
 use meter::Meter;
@@ -206,7 +208,8 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         mode: options.attach.unwrap_or_else(|| features.attach_mode()),
     };
     let unstoppable = (!found.may_signal()).then(libraries_missed);
-    let session = Session::open(setup)?;
+    let mut session = Session::open(setup)?;
+    let unattached = session.take_unattached();
     let consumer = Consumer::start(session.ring()?, file, origin(options, probeset, &found), &plan.schema)?;
     let process = (!options.follow_forks).then_some(pid);
     let modules = Modules::new(&plan, &place, process, &options.debug_folders).switching(options.terms.any());
@@ -215,7 +218,9 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
     let process = found.start()?;
     let guardian = Guardian::of(&process);
     let plan = &plan;
+    let mapped = MappedFiles::new(&plan.schema);
     let recording = Recording {
+        mapped,
         options,
         plan,
         output,
@@ -230,7 +235,7 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         started,
     };
     let mut summary = recording.run(observe)?;
-    summary.problems.0.splice(..0, warnings.0.into_iter().chain(unstoppable));
+    summary.problems.0.splice(..0, warnings.0.into_iter().chain(unstoppable).chain(unattached));
     Ok(summary)
 }
 

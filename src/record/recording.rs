@@ -4,6 +4,7 @@
 use super::consumer::{Consumer, Control, name_losses};
 use super::detail::{DetailSwitch, Hands, SOON};
 use super::guardian::Guardian;
+use super::mapped::MappedFiles;
 use super::meter::Meter;
 use super::modules::Modules;
 use super::output::{Output, cannot_write};
@@ -52,6 +53,7 @@ pub(super) struct Recording<'a> {
     pub(super) session: Session<'a>,
     pub(super) meter: Meter<'a>,
     pub(super) detail: Option<DetailSwitch>,
+    pub(super) mapped: MappedFiles,
     pub(super) started: Instant,
 }
 
@@ -101,6 +103,7 @@ impl<'a> Recording<'a> {
             if self.options.duration.is_some_and(|duration| self.started.elapsed() >= duration) {
                 return Ok((Reason::Duration, None));
             }
+            self.mapped.look(self.process.pid(), &self.consumer);
             if flushed.elapsed() >= FLUSH {
                 flushed = Instant::now();
                 if !self.consumer.flush(&self.losses()) {

@@ -157,6 +157,8 @@ pub struct Analysis {
     pub layer: Option<Expr>,
     /// Whether a step is a prefill, from its fields (`tokens`).
     pub prefill: Option<Expr>,
+    /// How many experts an object's data holds, one after the other, from its fields; 0 for most objects.
+    pub experts: Option<Expr>,
     /// Bytes of one element by dtype name.
     pub dtypes: IndexMap<String, Expr>,
     /// Work by operator type.
