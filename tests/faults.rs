@@ -135,9 +135,11 @@ fn a_step_says_which_expert_of_which_layer_it_waited_for() {
         // Step n, from 1, reads expert (n - 1 + layer) of 4.
         for layer in 0..3 {
             let (expert, name) = ((number - 1 + layer) % 4, format!("blk.{layer}.exps.weight"));
-            let part = step["parts"].as_array().unwrap().iter().find(|part| {
-                part["name"] == name.as_str() && part["expert"] == expert && part["faults"] == 16
-            });
+            let part = step["parts"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(|part| part["name"] == name.as_str() && part["expert"] == expert && part["faults"] == 16);
             assert!(part.is_some(), "{step}");
             assert!(step["sentence"].as_str().unwrap().contains(&format!("expert {expert} of layer {layer} ({name})")));
         }

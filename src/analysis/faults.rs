@@ -1,11 +1,11 @@
 //! What had to be fetched while a step ran: major faults with how long their threads waited, and parts of files that
 //! came into the page cache; by operator, by the tensor whose memory it was, by layer and by step.
 
+use super::catalogue::{Catalogue, KindId};
 use super::hash::FastMap;
 use super::memory::{Memory, Part};
 use super::step::{Operator, Phase, Step};
 use super::threads::Threads;
-use super::catalogue::{Catalogue, KindId};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 

@@ -100,9 +100,9 @@ impl Memory {
 
     /// What owns an address.
     pub(super) fn at(&self, process: u32, address: u64, threads: &Threads) -> Option<Part> {
-        let (start, data) = self.ranges(process, threads).find_map(|ranges| {
-            ranges.range(..=address).next_back().filter(|(_, data)| address < data.end)
-        })?;
+        let (start, data) = self
+            .ranges(process, threads)
+            .find_map(|ranges| ranges.range(..=address).next_back().filter(|(_, data)| address < data.end))?;
         Some(data.part(*start, address))
     }
 

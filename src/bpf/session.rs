@@ -115,7 +115,9 @@ impl<'a> Session<'a> {
             let planned = session.planned(&program.name().to_string_lossy());
             let links = match planned.map(|planned| &planned.place) {
                 Some(Place::Software { event }) => software_event::attach(&program, &event.value),
-                _ => program.attach().map(|link| vec![link]).map_err(|e| attach_problem(&program, &e, &messages.text())),
+                _ => {
+                    program.attach().map(|link| vec![link]).map_err(|e| attach_problem(&program, &e, &messages.text()))
+                }
             };
             match links {
                 Ok(links) => session.links.extend(links.into_iter().map(|link| (None, link))),

@@ -195,7 +195,8 @@ fn sentence(row: &WaitingStepRow) -> String {
         Some(waited) => format!("step {} waited {} for the disk{together}", row.step, time(waited)),
         None => format!("step {} waited {} for the disk", row.step, times(faults)),
     };
-    let named: Vec<&FaultRow> = row.parts.iter().filter(|part| part.faults > Some(0) && part.waited_ns != Some(0)).collect();
+    let named: Vec<&FaultRow> =
+        row.parts.iter().filter(|part| part.faults > Some(0) && part.waited_ns != Some(0)).collect();
     let mut parts: Vec<String> = named.iter().take(PARTS_OF_A_STEP).map(|part| part_text(part)).collect();
     if named.len() > parts.len() {
         parts.push(format!("and for {} more", counted((named.len() - parts.len()) as u64, "part")));
@@ -224,8 +225,7 @@ fn part_text(part: &FaultRow) -> String {
 pub(super) fn text(out: &mut String, report: &FaultsReport, look: &Look) {
     // What is read while a model is loaded, nobody waits for in a step.
     let outside = |row: &FaultPhaseRow| row.phase == Phase::Outside.as_str();
-    let happened =
-        |row: &FaultPhaseRow| row.fetched.faults > Some(0) || (!outside(row) && row.fetched.bytes > Some(0));
+    let happened = |row: &FaultPhaseRow| row.fetched.faults > Some(0) || (!outside(row) && row.fetched.bytes > Some(0));
     if !report.phases.iter().any(happened) {
         return;
     }

@@ -10,6 +10,7 @@ pub(crate) struct Mapping {
     /// One past the last address.
     pub(crate) end: u64,
     /// Bytes from the start of the file to what is at `start`.
+    #[cfg_attr(not(feature = "record"), allow(dead_code, reason = "recordings alone need it"))]
     pub(crate) offset: u64,
     /// Code can be run in it.
     pub(crate) executable: bool,

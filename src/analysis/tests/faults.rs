@@ -182,7 +182,8 @@ fn bytes_of_a_file_are_split_among_what_they_are_mapped_as() {
     });
     step(&mut records, 1, (1000, 1100), 1);
     let mut timeline = Timeline::new(&records.schema, rules(), 100);
-    let file = MappedFile { start: DATA - 96, end: DATA + (1 << 20), offset: 4096, device: 5, inode: 77, path: "m".into() };
+    let file =
+        MappedFile { start: DATA - 96, end: DATA + (1 << 20), offset: 4096, device: 5, inode: 77, path: "m".into() };
     timeline.notice(&Notice { mapped: Some(vec![file]), ..Notice::default() });
     let mut kept = Kept::default();
     records.records.iter().for_each(|record| timeline.record(record, &mut kept));
