@@ -6,6 +6,8 @@ use super::hash::FastMap;
 use super::memory::{Memory, Part};
 use super::step::{Operator, Phase, Step};
 use super::threads::Threads;
+use crate::spec::Role;
+use crate::trace::Schema;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -265,6 +267,12 @@ pub struct Faults {
 }
 
 impl Faults {
+    /// Whether a trace of a schema has major faults, and whether it has what came into the page cache.
+    pub fn recorded_by(schema: &Schema) -> (bool, bool) {
+        let has = |role: Role| schema.records.iter().any(|record| record.role == Some(role));
+        (has(Role::Fault), has(Role::PageCache))
+    }
+
     /// Takes a step.
     pub(super) fn add(&mut self, step: &Step, phase: Phase, catalogue: &Catalogue) {
         if step.fetched.is_empty() {

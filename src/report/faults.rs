@@ -7,7 +7,6 @@ use super::table::{Table, printable};
 use super::text::{Look, few};
 use super::units::{bytes, share, time};
 use crate::analysis::{Catalogue, Faults, FetchTotals, KindId, Phase, StepPart, WaitingStep, counted, group_digits};
-use crate::spec::Role;
 use crate::trace::Meta;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -146,8 +145,8 @@ impl Recorded {
 impl FaultsReport {
     /// Of a trace that was read to its end; `None` where it has no such records at all.
     pub(super) fn new(meta: &Meta, faults: &Faults, catalogue: &Catalogue, phases: &[Phase]) -> Option<Self> {
-        let has = |role: Role| meta.schema.records.iter().any(|record| record.role == Some(role));
-        let recorded = Recorded { faults: has(Role::Fault), page_cache: has(Role::PageCache) };
+        let (faults_recorded, page_cache_recorded) = Faults::recorded_by(&meta.schema);
+        let recorded = Recorded { faults: faults_recorded, page_cache: page_cache_recorded };
         if !recorded.faults && !recorded.page_cache {
             return None;
         }
