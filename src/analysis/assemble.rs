@@ -2,8 +2,10 @@
 //! them, and the shares of one operator on several lanes are put together.
 
 use super::catalogue::{Catalogue, InlineId, ObjectId};
+use super::faults;
 use super::fields::Decoder;
 use super::hash::FastMap;
+use super::memory::Memory;
 use super::nesting::{GraphIndex, Share, nest};
 use super::rules::{Rules, StepFields};
 use super::sampled::Recorded;
@@ -20,7 +22,7 @@ const MAX_DEPTH: usize = 16;
 const MAX_OPEN_GRAPHS: usize = 64;
 
 /// What is read while a step is made.
-type Context<'a> = (&'a Decoder, &'a Rules, &'a Process);
+type Context<'a> = (&'a Decoder, &'a Rules, &'a Process, &'a Memory);
 
 /// Which operator of a step a span is a share of: its graph, and its node or (without one) its description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,7 +83,7 @@ impl Assembler {
         catalogue: &mut Catalogue,
         context: Context<'_>,
     ) -> &Step {
-        let (decoder, rules, process) = context;
+        let (decoder, rules, process, memory) = context;
         let known = threads.get(step.thread);
         let (start, end) = (step.header.start, step.header.end);
         self.out.number = step.number;
@@ -94,7 +96,7 @@ impl Assembler {
         let fields = StepFields { tokens: self.out.tokens, field: &field };
         let prefill = rules.prefill(&fields, self.out.tokens);
         self.out.phase = Some(if prefill { Phase::Prefill } else { Phase::Decode });
-        self.fill(step.bucket, Some(step.thread), threads, catalogue, (decoder, process));
+        self.fill(step.bucket, Some(step.thread), threads, catalogue, (decoder, process, memory));
         self.take_gaps(process, threads);
         self.out.record = step.bytes;
         &self.out
@@ -107,7 +109,7 @@ impl Assembler {
         (start, end): (u64, u64),
         threads: &mut Threads,
         catalogue: &mut Catalogue,
-        (decoder, _, process): Context<'_>,
+        (decoder, _, process, memory): Context<'_>,
     ) -> &Step {
         self.out.number = 0;
         (self.out.pid, self.out.tid) = (0, 0);
@@ -116,7 +118,7 @@ impl Assembler {
         self.out.tokens = None;
         self.out.phase = Some(Phase::Outside);
         self.out.record = Box::default();
-        self.fill(bucket, None, threads, catalogue, (decoder, process));
+        self.fill(bucket, None, threads, catalogue, (decoder, process, memory));
         self.take_gaps(process, threads);
         &self.out
     }
@@ -127,9 +129,9 @@ impl Assembler {
         step_thread: Option<u32>,
         threads: &mut Threads,
         catalogue: &mut Catalogue,
-        (decoder, process): (&Decoder, &Process),
+        (decoder, process, memory): (&Decoder, &Process, &Memory),
     ) {
-        let Bucket { mut operators, graphs, regions, experts } = bucket;
+        let Bucket { mut operators, graphs, regions, experts, fetches } = bucket;
         self.out.ambiguous = 0;
         self.out.records.clear();
         let types = operators.iter().map(|o| o.record).chain(regions.iter().map(|r| r.probe));
@@ -146,6 +148,13 @@ impl Assembler {
         self.join(&operators);
         self.give_operators(catalogue, threads, decoder);
         self.take_regions(regions, &operators, threads);
+        self.out.fetched = faults::gather(&fetches, memory, threads, |thread, time| {
+            let before = operators.partition_point(|o| (o.thread, o.start) <= (thread, time));
+            let around = (before.saturating_sub(MAX_DEPTH)..before).rev().find(|i| {
+                operators[*i].thread == thread && self.shares[*i].start <= time && time <= self.shares[*i].end
+            });
+            around.and_then(|i| self.operator_of(i))
+        });
         self.give_lanes(operators, threads);
         self.take_experts(experts, catalogue, threads, decoder);
         self.take_off_cpu(process, step_thread, threads);

@@ -2,6 +2,7 @@
 //! step is a few allocations whatever it holds.
 
 use super::catalogue::{KindId, ObjectId, TextId};
+use super::faults::Fetched;
 use super::sampled::Recorded;
 use std::ops::Range;
 
@@ -70,6 +71,8 @@ pub struct Step {
     pub regions: Vec<Region>,
     /// Experts that were used.
     pub experts: Vec<Experts>,
+    /// What had to be fetched, by operator and part of memory.
+    pub fetched: Vec<Fetched>,
     /// Times that its threads were not running, by thread, clipped to the step.
     pub off_cpu: Vec<OffCpu>,
     /// The distinct lanes of its operators, by number.

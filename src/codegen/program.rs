@@ -114,6 +114,8 @@ struct ProgramData {
     span: bool,
     switch: bool,
     wakeup: bool,
+    fault: bool,
+    page_cache: bool,
     raw_tracepoint: Option<String>,
     ends: Vec<String>,
     notes_entry: Option<String>,
@@ -287,7 +289,7 @@ fn spans(plan: &ProbePlan) -> Vec<String> {
     members.extend(frames(plan).iter().map(|f| format!("PF_FRAMES({}, {})", f.probe, f.limit)));
     members.extend(closers(plan).iter().map(|c| format!("PF_OPEN({})", c.probe)));
     members.extend(
-        actions(plan, |a| a.shape == Shape::Instant && !is_scheduler(a))
+        actions(plan, |a| a.shape == Shape::Instant && !a.role.is_of_the_kernel())
             .iter()
             .map(|a| format!("struct {0}_record {0}_instant", a.probe)),
     );
@@ -302,10 +304,6 @@ fn spans(plan: &ProbePlan) -> Vec<String> {
 
 fn root(program: &Program) -> &str {
     program.probes.first().map_or("", String::as_str)
-}
-
-fn is_scheduler(action: &Action) -> bool {
-    matches!(action.role, Role::SchedSwitch | Role::SchedWakeup)
 }
 
 /// One action for each probe that has one that passes: alternatives share their probe's state.
@@ -442,16 +440,17 @@ fn row_lists(plan: &ProbePlan) -> Vec<RowList> {
 fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramData {
     let tracepoint = match &program.place {
         Place::Tracepoint { name, .. } => Some(name.value.clone()),
+        Place::Software { event } => Some(event.value.clone()),
         _ => None,
     };
     let has_role = |role: Role| program.actions.iter().any(|a| a.role == role);
-    let scheduler = has_role(Role::SchedSwitch) || has_role(Role::SchedWakeup);
+    let of_the_kernel = program.actions.iter().any(|a| a.role.is_of_the_kernel());
     let (pieces, mut functions) = Pieces::of(&program.name, &entry_expressions(program), plan, index);
     let names = || Names { plan, program: Some(index), pieces: Some(&pieces) };
     let actions: Vec<ActionData> = program
         .actions
         .iter()
-        .filter(|a| !is_scheduler(a))
+        .filter(|a| !matches!(a.role, Role::SchedSwitch | Role::SchedWakeup))
         .map(|action| action_data(plan, &names, program, action, &mut functions))
         .collect();
     let is_step = |a: &&Action| a.role == Role::Step && matches!(a.shape, Shape::Call { .. });
@@ -462,7 +461,9 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         span: program.kind == ProgramKind::Span,
         switch: has_role(Role::SchedSwitch),
         wakeup: has_role(Role::SchedWakeup),
-        raw_tracepoint: tracepoint.filter(|_| !scheduler),
+        fault: has_role(Role::Fault),
+        page_cache: has_role(Role::PageCache),
+        raw_tracepoint: tracepoint.filter(|_| !of_the_kernel),
         ends: program.ends.iter().filter(|p| closers(plan).iter().any(|c| c.probe == **p)).cloned().collect(),
         notes_entry: program.notes_entry.then(|| root(program).to_owned()),
         step_frames: actions_named(plan, is_step),

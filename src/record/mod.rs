@@ -11,6 +11,7 @@ mod guardian;
 pub mod host;
 mod launch;
 pub mod machine;
+mod mapped;
 mod meter;
 mod modules;
 mod output;
@@ -36,6 +37,7 @@ use crate::trace::{Loss, Origin};
 use consumer::Consumer;
 use guardian::Guardian;
 use launch::{Caller, Held};
+use mapped::MappedFiles;
 use meter::Meter;
 use modules::Modules;
 use output::Output;
@@ -209,7 +211,8 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         mode: options.attach.unwrap_or_else(|| features.attach_mode()),
     };
     let unstoppable = (!found.may_signal()).then(libraries_missed);
-    let session = Session::open(setup)?;
+    let mut session = Session::open(setup)?;
+    let unattached = session.take_unattached();
     let (ring, prompt) = (session.ring()?, options.terms.any());
     let consumer = Consumer::start(&ring, file, origin(options, probeset, &found), &plan.schema, prompt)?;
     let process = (!options.follow_forks).then_some(pid);
@@ -220,7 +223,9 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
     let process = found.start()?;
     let guardian = Guardian::of(&process);
     let plan = &plan;
+    let mapped = MappedFiles::new(&plan.schema);
     let recording = Recording {
+        mapped,
         options,
         plan,
         output,
@@ -236,7 +241,7 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         lost: 0,
     };
     let mut summary = recording.run(observe)?;
-    summary.problems.0.splice(..0, warnings.0.into_iter().chain(unstoppable));
+    summary.problems.0.splice(..0, warnings.0.into_iter().chain(unstoppable).chain(unattached));
     Ok(summary)
 }
 
@@ -307,6 +312,7 @@ fn constants(found: &Found, options: &Options) -> Result<BTreeMap<String, u64>, 
         ("pf_first_step", first),
         ("pf_last_step", last),
         ("pf_detail_switches", u64::from(options.terms.any())),
+        ("pf_page_bytes", host::page_bytes()),
     ];
     Ok(constants.map(|(name, value)| (name.to_owned(), value)).into())
 }

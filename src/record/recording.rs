@@ -4,6 +4,7 @@
 use super::consumer::{Consumer, Control, name_losses};
 use super::detail::SOON;
 use super::guardian::Guardian;
+use super::mapped::MappedFiles;
 use super::meter::Meter;
 use super::modules::Modules;
 use super::output::{Output, cannot_write};
@@ -54,6 +55,7 @@ pub(super) struct Recording<'a> {
     pub(super) session: Session<'a>,
     pub(super) meter: Meter<'a>,
     pub(super) switches: Switches,
+    pub(super) mapped: MappedFiles,
     pub(super) started: Instant,
     /// Records that are missing, when that was last asked.
     pub(super) lost: u64,
@@ -103,6 +105,7 @@ impl<'a> Recording<'a> {
             if self.options.duration.is_some_and(|duration| self.started.elapsed() >= duration) {
                 return Ok((Reason::Duration, None));
             }
+            self.mapped.look(self.process.pid(), &self.consumer);
             if flushed.elapsed() >= FLUSH {
                 flushed = Instant::now();
                 let losses = self.losses();

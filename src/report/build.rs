@@ -1,5 +1,6 @@
 //! From statistics to tables: what is grouped, sorted and divided by what.
 
+use super::faults::FaultsReport;
 use super::model::{
     BackendRow, By, EstimateRow, ExpertLayerRow, ExpertRow, LaneRow, OffCpuReport, OperatorRow, PhaseReport, RegionRow,
     Report, TraceFacts,
@@ -73,6 +74,7 @@ pub fn build(
         regions: scope.regions(decoder),
         expert_layers,
         experts,
+        faults: FaultsReport::new(meta, statistics.faults(), catalogue, &phases),
     }
 }
 
@@ -353,7 +355,7 @@ impl<'a> Scope<'a> {
 }
 
 /// Numbers before other texts, by their value; nothing last.
-fn natural_order(a: Option<&str>, b: Option<&str>) -> std::cmp::Ordering {
+pub(super) fn natural_order(a: Option<&str>, b: Option<&str>) -> std::cmp::Ordering {
     let key = |s: Option<&str>| (s.is_none(), s.map_or(Ok(0), str::parse::<u64>).unwrap_or(u64::MAX));
     key(a).cmp(&key(b)).then_with(|| a.cmp(&b))
 }

@@ -1,6 +1,7 @@
 //! The report as data. Its JSON is this, field by field; `docs/report.md` documents every key. Keys are only ever
 //! added. Times are ns, shares are from 0 to 1.
 
+use super::faults::FaultsReport;
 use super::sampling::SamplingReport;
 use crate::analysis::{Completeness, Distribution};
 use crate::trace::{Meta, Origin};
@@ -72,6 +73,8 @@ pub struct Report {
     pub expert_layers: Vec<ExpertLayerRow>,
     /// Experts, one by one.
     pub experts: Vec<ExpertRow>,
+    /// What had to be fetched from disk; `None` where nothing of the sort was recorded.
+    pub faults: Option<FaultsReport>,
 }
 
 /// Where a trace comes from.

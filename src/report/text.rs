@@ -29,15 +29,15 @@ pub struct Look {
 }
 
 impl Look {
-    fn style(&self, code: &str, text: &str) -> String {
+    pub(super) fn style(&self, code: &str, text: &str) -> String {
         if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    fn heading(&self, text: &str) -> String {
+    pub(super) fn heading(&self, text: &str) -> String {
         format!("\n{}\n", self.style("1", text))
     }
 
-    fn table(&self, out: &mut String, title: &str, table: &Table, more: Option<String>) {
+    pub(super) fn table(&self, out: &mut String, title: &str, table: &Table, more: Option<String>) {
         if table.is_empty() {
             return;
         }
@@ -58,6 +58,9 @@ pub fn report_text(report: &Report, look: &Look) -> String {
     }
     phases(&mut out, report, look);
     where_it_went(&mut out, report, look);
+    if let Some(faults) = &report.faults {
+        super::faults::text(&mut out, faults, look);
+    }
     match report.by {
         By::Lane => lanes(&mut out, report, look),
         By::Expert => experts(&mut out, report, look),
@@ -254,7 +257,7 @@ fn more(total: u64, shown: usize, hint: &str) -> Option<String> {
     (rest > 0).then(|| format!("… and {} more; {hint}", group_digits(rest)))
 }
 
-fn few<'a, T>(rows: &'a [T], hint: &str) -> (&'a [T], Option<String>) {
+pub(super) fn few<'a, T>(rows: &'a [T], hint: &str) -> (&'a [T], Option<String>) {
     let shown = rows.len().min(FEW);
     (&rows[..shown], more(rows.len() as u64, shown, hint))
 }

@@ -10,7 +10,7 @@ mod files;
 mod library;
 mod lock;
 #[cfg(target_os = "linux")]
-mod maps;
+pub(crate) mod maps;
 mod names;
 mod open;
 #[cfg(target_os = "linux")]

@@ -349,6 +349,9 @@ pub struct Notice {
     /// The probes that `waiting` is measured from come or go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<WaitingNotice>,
+    /// The files that the target has mapped now; it replaces what was said before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapped: Option<Vec<MappedFile>>,
 }
 
 /// The probes that `waiting` is measured from come or go: one lane alone waits for no other. Spans that were open in
@@ -360,6 +363,23 @@ pub struct WaitingNotice {
     /// Where they are there again: how long another lane had been at work without them, ns.
     #[serde(default)]
     pub missed_ns: u64,
+}
+
+/// A part of a file that the target has in its memory.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct MappedFile {
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// Bytes from the start of the file to what is at `start`.
+    pub offset: u64,
+    /// Device, as the kernel has it: the major number above 20 bits of the minor one.
+    pub device: u32,
+    /// Its number on the device.
+    pub inode: u64,
+    /// The file.
+    pub path: String,
 }
 
 /// The probes of operators come or go, so that the recording keeps to a price.

@@ -7,6 +7,7 @@
 mod attach;
 mod check;
 mod engine;
+mod faults;
 mod process;
 mod recording;
 mod stripped;
