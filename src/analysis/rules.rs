@@ -1,5 +1,7 @@
 //! What a probeset tells the analysis (`analysis:`), made ready to be evaluated.
 
+use super::costs::Costs;
+use super::metrics::{self, Metric};
 use crate::diag::Diagnostics;
 use crate::path::{Environment, Formula, Value};
 use crate::spec;
@@ -10,6 +12,8 @@ use std::sync::Arc;
 pub struct Rules {
     layer: Option<Formula>,
     prefill: Option<Formula>,
+    costs: Costs,
+    metrics: Vec<Metric>,
 }
 
 impl Rules {
@@ -21,8 +25,26 @@ impl Rules {
         let mut problems = Diagnostics::new();
         let mut compile =
             |e: &Option<crate::path::Expr>| e.as_ref().and_then(|e| problems.keep(Formula::new(e.clone())));
-        let rules = Self { layer: compile(&analysis.layer), prefill: compile(&analysis.prefill) };
+        let (layer, prefill) = (compile(&analysis.layer), compile(&analysis.prefill));
+        let costs = Costs::new(analysis, &mut problems);
+        let metrics = metrics::compile(analysis, &mut problems);
+        let rules = Self { layer, prefill, costs, metrics };
         problems.finish(rules).map(|(rules, _)| rules)
+    }
+
+    /// The probeset's metrics.
+    pub fn metrics(&self) -> &[Metric] {
+        &self.metrics
+    }
+
+    /// The probeset says what operators cost.
+    pub fn has_costs(&self) -> bool {
+        !self.costs.is_empty()
+    }
+
+    /// What operators cost.
+    pub(super) fn costs(&self) -> &Costs {
+        &self.costs
     }
 
     /// The layer of an operator with these fields.

@@ -2,6 +2,7 @@
 //! Nothing here prints, reads a file, or knows an engine.
 
 mod build;
+mod metrics;
 mod model;
 mod sampling;
 mod step;
@@ -10,6 +11,7 @@ mod text;
 mod units;
 
 pub use build::{Options, build};
+pub use metrics::{CountValue, CounterReport, MetricCell, MetricReport, MetricsReport, PhaseMetrics};
 pub use model::{By, EstimateRow, ExpertLayerRow, LaneRow, OperatorRow, PhaseReport, RegionRow, Report, TraceFacts};
 pub use sampling::{RateChange, SamplingReport};
 pub use step::{StepFinder, StepReport};

@@ -81,8 +81,7 @@ fn reports(bytes: &[u8], options: &Options, number: u64) -> (Report, Option<Step
     timeline.finish(&mut both);
     let meta = reader.into_meta();
     let judged = Completeness::judge(&meta, timeline.findings(), &both.0);
-    let found = (timeline.catalogue(), timeline.decoder());
-    (build(&meta, judged.clone(), &both.0, found, options), both.1.finish(&meta, judged))
+    (build(&meta, judged.clone(), &both.0, &timeline, options), both.1.finish(&meta, judged))
 }
 
 #[test]
