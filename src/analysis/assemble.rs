@@ -529,7 +529,8 @@ impl Assembler {
 /// How many distinct experts each operator used, by operator.
 fn experts_used(experts: &[Experts]) -> Vec<(u32, u32)> {
     let ids = experts.iter().filter_map(|e| Some((e.operator?, &e.ids)));
-    let mut pairs: Vec<(u32, u32)> = ids.flat_map(|(operator, ids)| ids.iter().map(move |id| (operator, *id))).collect();
+    let mut pairs: Vec<(u32, u32)> =
+        ids.flat_map(|(operator, ids)| ids.iter().map(move |id| (operator, *id))).collect();
     pairs.sort_unstable();
     pairs.dedup();
     let mut used: Vec<(u32, u32)> = Vec::new();

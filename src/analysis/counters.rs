@@ -122,7 +122,9 @@ impl CountersAt {
         // Where it cannot be read which were scaled, any may have been.
         let scaled = self.scaled.map_or(0, |at| at.read(record, header.missing).unwrap_or(u64::MAX));
         for (column, index, at) in &self.counters {
-            let (Some(value), Some(count)) = (at.read(record, header.missing), counts.get_mut(*column)) else { continue };
+            let (Some(value), Some(count)) = (at.read(record, header.missing), counts.get_mut(*column)) else {
+                continue;
+            };
             let is_scaled = u32::try_from(*index).ok().and_then(|i| scaled.checked_shr(i)).is_some_and(|m| m & 1 != 0);
             *count = if is_scaled { Count::Estimate(value) } else { Count::Exact(value) };
         }

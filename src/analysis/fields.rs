@@ -1,8 +1,8 @@
 //! Records as bytes, read by the trace's schema: which field of which record type is a step's `tokens` or an
 //! operator's `lane` is found out once, so that reading one costs a bounds check and a load.
 
-use super::counters::{self, CountersAt};
 use super::Count;
+use super::counters::{self, CountersAt};
 use crate::path::Value;
 use crate::spec::Role;
 use crate::trace::{FieldLayout, FieldType, RecordHeader, RecordKind, RecordType, Schema, Site};

@@ -92,7 +92,7 @@ impl Metric {
     /// # Errors
     /// A sentence that says what it lacks.
     pub fn of(&self, schema: &Schema, columns: &[Arc<str>], has_costs: bool) -> Result<MetricOf<'_>, String> {
-        let (mut sources, mut needed) = (Vec::new(), 0);
+        let (mut sources, mut needed, mut not_counted) = (Vec::new(), 0, Vec::new());
         for name in &self.names {
             let source = match name.as_str() {
                 "time" => Source::Time,
@@ -101,6 +101,10 @@ impl Metric {
                 "flops" | "bytes" if !has_costs => return Err("the probeset gives no costs of operators".to_owned()),
                 "flops" => Source::Flops,
                 "bytes" => Source::Bytes,
+                counter if !is_asked_for(counter, schema) && !columns.iter().any(|c| **c == *counter) => {
+                    not_counted.push(counter);
+                    continue;
+                }
                 counter => Source::Counters(counter_columns(counter, &schema.counters, columns)?),
             };
             needed |= match &source {
@@ -111,8 +115,23 @@ impl Metric {
             };
             sources.push((name.as_str(), source));
         }
+        if !not_counted.is_empty() {
+            let names = not_counted.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" and ");
+            let verb = if not_counted.len() == 1 { "was" } else { "were" };
+            let options: String = not_counted.iter().map(|name| format!(" --counter {name}")).collect();
+            return Err(format!("{names} {verb} not asked for (`record{options}`)"));
+        }
         Ok(MetricOf { metric: self, sources, needed })
     }
+}
+
+/// Whether a part of a counter's name is `name@core`.
+fn is_of_core(name: &str, part: &str) -> bool {
+    part.strip_prefix(name).is_some_and(|rest| rest.starts_with('@'))
+}
+
+fn is_asked_for(name: &str, schema: &Schema) -> bool {
+    schema.counters.keys().any(|key| key == name || is_of_core(name, key))
 }
 
 /// The columns that a counter's name stands for: its own, or those of each type of core together.
@@ -121,8 +140,7 @@ fn counter_columns(
     counters: &IndexMap<String, CounterInfo>,
     columns: &[Arc<str>],
 ) -> Result<Vec<usize>, String> {
-    let of_type = |key: &&String| key.strip_prefix(name).is_some_and(|rest| rest.starts_with('@'));
-    let mut parts: Vec<&str> = counters.keys().filter(of_type).map(String::as_str).collect();
+    let mut parts: Vec<&str> = counters.keys().map(String::as_str).filter(|key| is_of_core(name, key)).collect();
     if parts.is_empty() {
         parts.push(name);
     }
@@ -132,8 +150,7 @@ fn counter_columns(
         }
         Err(match counters.get(*part) {
             Some(CounterInfo { absent: Some(why), .. }) => format!("`{part}` is absent: {why}"),
-            Some(_) => format!("`{part}` is in no record"),
-            None => format!("`{part}` was not counted: `record --counter {part}` counts it"),
+            _ => format!("`{part}` is in no record"),
         })
     };
     parts.iter().map(column).collect()

@@ -1,10 +1,10 @@
 //! From statistics to tables: what is grouped, sorted and divided by what.
 
+use super::metrics::{Measures, PhaseMetrics};
 use super::model::{
     BackendRow, By, EstimateRow, ExpertLayerRow, ExpertRow, LaneRow, OffCpuReport, OperatorRow, PhaseReport, RegionRow,
     Report, TraceFacts,
 };
-use super::metrics::{Measures, PhaseMetrics};
 use super::sampling::SamplingReport;
 use crate::analysis::{
     Catalogue, Completeness, Decoder, Generations, Kind, KindId, OperatorTotals, Phase, PhaseTotals, Quantities,

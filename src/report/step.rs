@@ -189,7 +189,8 @@ fn view(step: &Step, catalogue: &Catalogue, decoder: &Decoder) -> StepView {
         start_ns: since(graph.start),
         duration_ns: graph.end.saturating_sub(graph.start),
     });
-    let mut operators: Vec<OperatorView> = step.operators.iter().map(|o| operator_view(o, step, catalogue, decoder)).collect();
+    let mut operators: Vec<OperatorView> =
+        step.operators.iter().map(|o| operator_view(o, step, catalogue, decoder)).collect();
     for experts in &step.experts {
         if let Some(operator) = experts.operator.and_then(|i| operators.get_mut(i as usize)) {
             operator.experts.extend(&experts.ids);

@@ -37,12 +37,7 @@ pub(super) fn read(analysis: &Map, cx: &mut Context<'_>) -> IndexMap<String, Met
 }
 
 /// The value and the unit, of either form.
-fn parts<'n>(
-    node: &'n Node,
-    what: &str,
-    key: &Span,
-    cx: &mut Context<'_>,
-) -> (Option<&'n Node>, Option<&'n Node>) {
+fn parts<'n>(node: &'n Node, what: &str, key: &Span, cx: &mut Context<'_>) -> (Option<&'n Node>, Option<&'n Node>) {
     let Node::Map(map) = node else { return (Some(node), None) };
     reader::known_keys(map, "a metric", &["value", "unit"], cx.problems);
     let hint = "write `value: EXPRESSION`, such as `value: instructions / cycles`";

@@ -246,7 +246,8 @@ fn table<'n>(map: &'n Map, key: &str, cx: &mut Context<'_>) -> Vec<(&'n str, &'n
 fn cost(key: &str, node: &Node, cx: &mut Context<'_>) -> Option<Cost> {
     let map = reader::map(node, &format!("the cost of `{}`", shown(key)), limits::ENTRIES, cx.problems)?;
     reader::known_keys(map, "a cost", &["flops", "bytes", "experts"], cx.problems);
-    let cost = Cost { flops: value(map, "flops", cx), bytes: value(map, "bytes", cx), experts: value(map, "experts", cx) };
+    let cost =
+        Cost { flops: value(map, "flops", cx), bytes: value(map, "bytes", cx), experts: value(map, "experts", cx) };
     for expr in [&cost.flops, &cost.bytes, &cost.experts].into_iter().flatten() {
         metrics::cost_names(expr, cx);
     }

@@ -102,7 +102,12 @@ pub(super) fn measure(
     }
 }
 
-fn binary(op: BinaryOp, left: (&Expr, Measured), right: (&Expr, Measured), span: &Span) -> Result<Measured, Diagnostic> {
+fn binary(
+    op: BinaryOp,
+    left: (&Expr, Measured),
+    right: (&Expr, Measured),
+    span: &Span,
+) -> Result<Measured, Diagnostic> {
     let ((_, a), (_, b)) = (left, right);
     let product = |sign: i32| Measured {
         dimension: a.dimension.times(b.dimension, sign),
@@ -184,7 +189,8 @@ pub(super) fn declared(
     }
     if !value.fits(dimension) {
         let inferred = value.dimension.text();
-        let inferred = if inferred.is_empty() { "a number without a unit".to_owned() } else { format!("in {inferred}") };
+        let inferred =
+            if inferred.is_empty() { "a number without a unit".to_owned() } else { format!("in {inferred}") };
         let message = format!("the value is {inferred}, which is not {}", shown(text));
         let hint = "`time` and `duration` are seconds, `bytes` B, `flops` FLOP; a counter is a number of events";
         problems.error_hint(Code::Unit, &unit.span, message, hint);

@@ -1,5 +1,6 @@
 //! Synthetic traces whose numbers are known.
 
+mod counts;
 mod hostile;
 mod placing;
 mod totals;
