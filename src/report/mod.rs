@@ -3,6 +3,7 @@
 
 mod build;
 mod faults;
+mod metrics;
 mod model;
 mod sampling;
 mod step;
@@ -12,6 +13,7 @@ mod units;
 
 pub use build::{Options, build};
 pub use faults::{FaultPhaseRow, FaultRow, FaultsReport, FetchFigures, WaitingStepRow};
+pub use metrics::{CountValue, CounterReport, MetricCell, MetricReport, MetricsReport, PhaseMetrics};
 pub use model::{By, EstimateRow, ExpertLayerRow, LaneRow, OperatorRow, PhaseReport, RegionRow, Report, TraceFacts};
 pub use sampling::{RateChange, SamplingReport, WithoutWaiting};
 pub use step::{StepFinder, StepReport};
