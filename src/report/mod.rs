@@ -3,6 +3,7 @@
 
 mod build;
 mod model;
+mod roofline;
 mod sampling;
 mod step;
 mod table;
@@ -11,6 +12,7 @@ mod units;
 
 pub use build::{Options, build};
 pub use model::{By, EstimateRow, ExpertLayerRow, LaneRow, OperatorRow, PhaseReport, RegionRow, Report, TraceFacts};
+pub use roofline::{limits_line, limits_table};
 pub use sampling::{RateChange, SamplingReport};
 pub use step::{StepFinder, StepReport};
 pub use text::{Look, report_text, step_text};
