@@ -31,6 +31,7 @@ use crate::bpf::{self, AttachMode, Features, Kernels, Session, Setup, Translatio
 use crate::codegen;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::{self, Selection};
+use crate::roofline::Kept;
 use crate::spec::Probeset;
 use crate::target::{Arch, DebugFolders, Lock, PidNamespace};
 use crate::trace::{Loss, Origin};
@@ -324,6 +325,7 @@ fn origin(options: &Options, probeset: &Probeset, found: &Found) -> Origin {
         Subject::Process(_) => crate::target::command_line(pid).unwrap_or_default(),
     };
     let sources = probeset.sources.iter().map(|source| (source.name.clone(), source.text.clone()));
+    let host = host::describe();
     Origin {
         recorder: concat!("profinfer ", env!("CARGO_PKG_VERSION")).to_owned(),
         probeset: probeset.name.clone(),
@@ -335,8 +337,16 @@ fn origin(options: &Options, probeset: &Probeset, found: &Found) -> Origin {
         options: options.described.clone(),
         wall_clock_ns: clock::wall_ns(),
         monotonic_ns: clock::monotonic_ns(),
-        host: host::describe(),
+        // Only what was measured before: to measure it now would disturb.
+        roofline: kept_limits().load(&host).map(|(roofline, _)| roofline),
+        host,
     }
+}
+
+/// Where it is kept what this machine can do at most.
+pub fn kept_limits() -> Kept {
+    let caller = Caller::through_sudo();
+    Kept::new(caller.as_ref().and_then(Caller::home))
 }
 
 fn libraries_missed() -> Diagnostic {

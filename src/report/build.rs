@@ -60,6 +60,7 @@ pub fn build(
         version: 1,
         completeness,
         trace: TraceFacts::new(meta),
+        roofline: meta.origin.roofline.clone(),
         sampling: SamplingReport::new(meta, statistics, &unseen),
         phases: Phase::ALL.iter().filter_map(|p| phase_report(*p, statistics, &generations)).collect(),
         ttft: generations.ttft,

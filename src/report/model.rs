@@ -6,7 +6,7 @@ use super::metrics::{CountValue, MetricCell, MetricsReport};
 use super::sampling::SamplingReport;
 use super::units::shape;
 use crate::analysis::{Completeness, Distribution};
-use crate::trace::{Meta, Origin};
+use crate::trace::{Meta, Origin, Roofline};
 use serde::Serialize;
 
 /// What the main table is about.
@@ -41,6 +41,8 @@ pub struct Report {
     pub completeness: Completeness,
     /// Where the trace comes from.
     pub trace: TraceFacts,
+    /// What the machine can do at most; `None` where that was not measured before the recording.
+    pub roofline: Option<Roofline>,
     /// What the recording cost, and which steps it recorded whole.
     pub sampling: SamplingReport,
     /// Prefill, decode, and what no step contains; only those that occur.

@@ -54,6 +54,7 @@ impl Look {
 pub fn report_text(report: &Report, look: &Look) -> String {
     let mut out = completeness(&report.completeness, look);
     out.push_str(&facts(&report.trace));
+    out.push_str(&super::roofline::report_line(report));
     for sentence in report.sampling.sentences() {
         out.push_str(&format!("  {}\n", printable(&sentence)));
     }

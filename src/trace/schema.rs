@@ -2,6 +2,7 @@
 //! data, written into the trace as JSON and used by the decoder; [`crate::plan`] makes it, once, and the generated C
 //! asserts the same offsets.
 
+use super::roofline::Roofline;
 use crate::spec::Role;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -249,6 +250,9 @@ pub struct Origin {
     pub monotonic_ns: u64,
     /// The machine.
     pub host: Host,
+    /// What the machine can do at most, where that was measured before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roofline: Option<Roofline>,
 }
 
 /// The machine a trace was recorded on.
