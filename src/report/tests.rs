@@ -195,6 +195,23 @@ fn tables_are_of_the_phase_and_by_what_is_asked_for() {
 }
 
 #[test]
+fn totals_over_both_phases_without_an_interval_say_how_to_get_one() {
+    let (mut report, _) = reports(&trace(&records(), &[], true), &Options::default(), 0);
+    let hint = "`--phase decode` shows the other by itself";
+    report.table_phases = vec!["prefill", "decode"];
+    let mut text_with = |high_ns| {
+        let low_ns = high_ns;
+        report.operators[0].estimate =
+            Some(EstimateRow { estimate: true, total_ns: 5e6, low_ns, high_ns, step_ns: 1e6 });
+        report_text(&report, &Look::default())
+    };
+    assert!(text_with(None).contains(hint));
+    assert!(!text_with(Some(6e6)).contains(hint));
+    report.operators[0].estimate = None;
+    assert!(!report_text(&report, &Look::default()).contains(hint), "nothing was estimated");
+}
+
+#[test]
 fn json_has_every_documented_key() {
     let (report, step) = reports_by(&trace(&counted(), &[], true), &Options::default(), 1, rules(METRICS));
     let documented = include_str!("../../docs/report.md");
