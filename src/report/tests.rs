@@ -286,7 +286,7 @@ fn metrics_and_counters_stand_by_operator_and_by_lane() {
     let by_lane = [
         "Metrics (of decode, out of each row's sums)",
         "lane|busy|clock|busy|cycles",
-        "0|50.0 %|1.00 G/s|100.0 %|100 k",
+        "0|50.0 %|1 G/s|100.0 %|100 k",
         "1|45.0 %|≈ 1.11 G/s|100.0 %|≈ 100 k",
         estimate,
     ];
