@@ -4,8 +4,10 @@
 use super::catalogue::{Catalogue, InlineId, ObjectId};
 use super::costs::{Cost, KnownCosts};
 use super::counters::Count;
+use super::faults;
 use super::fields::Decoder;
 use super::hash::FastMap;
+use super::memory::Memory;
 use super::nesting::{GraphIndex, Share, nest};
 use super::rules::{Rules, StepFields};
 use super::sampled::Recorded;
@@ -22,7 +24,7 @@ const MAX_DEPTH: usize = 16;
 const MAX_OPEN_GRAPHS: usize = 64;
 
 /// What is read while a step is made.
-type Context<'a> = (&'a Decoder, &'a Rules, &'a Process);
+type Context<'a> = (&'a Decoder, &'a Rules, &'a Process, &'a Memory);
 
 /// Which operator of a step a span is a share of: its graph, and its node or (without one) its description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -85,7 +87,7 @@ impl Assembler {
         catalogue: &mut Catalogue,
         context: Context<'_>,
     ) -> &Step {
-        let (decoder, rules, process) = context;
+        let (decoder, rules, process, _) = context;
         let known = threads.get(step.thread);
         let (start, end) = (step.header.start, step.header.end);
         self.out.number = step.number;
@@ -133,9 +135,9 @@ impl Assembler {
         step_thread: Option<u32>,
         threads: &mut Threads,
         catalogue: &mut Catalogue,
-        (decoder, rules, process): Context<'_>,
+        (decoder, rules, process, memory): Context<'_>,
     ) {
-        let Bucket { mut operators, graphs, regions, experts } = bucket;
+        let Bucket { mut operators, graphs, regions, experts, fetches } = bucket;
         self.out.ambiguous = 0;
         self.out.records.clear();
         let types = operators.iter().map(|o| o.record).chain(regions.iter().map(|r| r.probe));
@@ -152,6 +154,13 @@ impl Assembler {
         self.join(&operators);
         self.give_operators(catalogue, threads, decoder);
         self.take_regions(regions, &operators, threads);
+        self.out.fetched = faults::gather(&fetches, memory, threads, |thread, time| {
+            let before = operators.partition_point(|o| (o.thread, o.start) <= (thread, time));
+            let around = (before.saturating_sub(MAX_DEPTH)..before).rev().find(|i| {
+                operators[*i].thread == thread && self.shares[*i].start <= time && time <= self.shares[*i].end
+            });
+            around.and_then(|i| self.operator_of(i))
+        });
         self.take_counts(&operators, decoder.counters().len());
         self.give_lanes(operators, threads);
         self.take_experts(experts, catalogue, threads, decoder);

@@ -91,6 +91,11 @@ impl Costs {
         self.rules.is_empty()
     }
 
+    /// Bytes of one element of a type.
+    pub(super) fn element_size(&self, dtype: &str) -> Option<&Value> {
+        self.element_sizes.get(dtype)
+    }
+
     fn of(&self, rule: &CostRule, fields: &mut OperatorFields<'_>) -> Cost {
         let known = fields.experts.is_some();
         if !known {

@@ -9,9 +9,11 @@ mod costs;
 mod counters;
 mod distribution;
 mod estimate;
+mod faults;
 mod fields;
 mod generations;
 mod hash;
+mod memory;
 mod metrics;
 mod nesting;
 mod quantities;
@@ -22,6 +24,7 @@ mod statistics;
 mod step;
 mod threads;
 mod timeline;
+mod unseen;
 mod window;
 
 pub use catalogue::{Catalogue, Kind, KindId, ObjectId, TextId, collapse_digits};
@@ -31,8 +34,10 @@ pub use costs::Cost;
 pub use counters::Count;
 pub use distribution::Distribution;
 pub use estimate::{Estimate, GROUPS, Groups};
+pub use faults::{Faults, FetchTotals, Fetched, StepPart, WaitingStep};
 pub use fields::{Decoder, Header};
 pub use generations::{Generations, generations};
+pub use memory::{Owner, Part};
 pub use metrics::{Metric, MetricOf, MetricValue};
 pub use quantities::{Known, Quantities, Sums};
 pub use rules::Rules;
@@ -43,6 +48,7 @@ pub use statistics::{
 };
 pub use step::{Experts, Graph, LaneSpan, Missing, OffCpu, Operator, Phase, Region, Step};
 pub use timeline::{Findings, Timeline, Visitor};
+pub use unseen::{Unseen, UnseenSteps};
 
 #[doc(hidden)]
 pub mod testing;

@@ -4,6 +4,7 @@
 use super::catalogue::{Catalogue, KindId, TextId};
 use super::distribution::Distribution;
 use super::estimate::{Estimate, GROUPS, Groups};
+use super::faults::Faults;
 use super::fields::Decoder;
 use super::hash::FastMap;
 use super::quantities::{AllQuantities, Quantities};
@@ -200,6 +201,7 @@ pub struct Statistics {
     regions: BTreeMap<(u16, Phase), SpanTotals>,
     experts: FastMap<(Option<Arc<str>>, u32, Phase), ExpertTotals>,
     experts_left_out: u64,
+    faults: Faults,
     saw_graphs: bool,
     saw_switches: bool,
     incomplete_loose: u64,
@@ -237,10 +239,16 @@ impl Visitor for Statistics {
             self.regions.entry((region.probe, phase)).or_default().add(duration, region.operator.is_some());
         }
         self.add_experts(step, catalogue, phase);
+        self.faults.add(step, phase, catalogue);
     }
 }
 
 impl Statistics {
+    /// What was fetched.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
     fn add_step(&mut self, step: &Step, phase: Phase) {
         let totals = self.phases.entry(phase).or_default();
         totals.steps += u64::from(phase != Phase::Outside);

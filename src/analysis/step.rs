@@ -4,6 +4,7 @@
 use super::catalogue::{KindId, ObjectId, TextId};
 use super::costs::Cost;
 use super::counters::Count;
+use super::faults::Fetched;
 use super::sampled::Recorded;
 use std::ops::Range;
 
@@ -78,6 +79,8 @@ pub struct Step {
     pub regions: Vec<Region>,
     /// Experts that were used.
     pub experts: Vec<Experts>,
+    /// What had to be fetched, by operator and part of memory.
+    pub fetched: Vec<Fetched>,
     /// Times that its threads were not running, by thread, clipped to the step.
     pub off_cpu: Vec<OffCpu>,
     /// The distinct lanes of its operators, by number.

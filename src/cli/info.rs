@@ -2,6 +2,7 @@
 
 use super::{DONE, Outcome, terminal, trace_file};
 use crate::diag::{Code, Diagnostic};
+use crate::report::limits_line;
 use crate::trace::{
     CounterInfo, Detail, DetailReason, DetailState, FieldType, Loss, Meta, ModuleInfo, RecordType, Site,
 };
@@ -141,6 +142,7 @@ fn summary(meta: &Meta, counts: &[Count]) -> String {
         ("Options", origin.options.join(" ")),
         ("Target", format!("process {}, {how}: {}", origin.pid, origin.command.join(" "))),
         ("Host", format!("{}: {kernel}, {} of memory", host.name, bytes(host.memory))),
+        ("Limits", limits(meta)),
         ("Recorder", format!("{}, trace format {}", origin.recorder, meta.version)),
         ("Records", meta.records.to_string()),
         ("Losses", if lost(meta).next().is_none() { "none".into() } else { "see below".into() }),
@@ -151,6 +153,16 @@ fn summary(meta: &Meta, counts: &[Count]) -> String {
         add_row(&mut table, vec!["Cost".into(), price]);
     }
     format!("{}\n", table.trim_fmt())
+}
+
+/// What the machine can do at most.
+fn limits(meta: &Meta) -> String {
+    match &meta.origin.roofline {
+        Some(roofline) => {
+            format!("{}; measured {}", limits_line(roofline), date(roofline.measured_at.saturating_mul(1_000_000_000)))
+        }
+        None => "not measured before the recording: `profinfer roofline` does that".into(),
+    }
 }
 
 /// From the start to the end that the trace gives, else to the end of the last record.
@@ -342,7 +354,7 @@ fn bytes(bytes: u64) -> String {
 }
 
 /// UNIX time in ns as a date in UTC, by the civil calendar (Hinnant's `civil_from_days`).
-fn date(unix_ns: u64) -> String {
+pub(super) fn date(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
     let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
     let (era, day_of_era) = (days / 146_097, days % 146_097);

@@ -149,6 +149,8 @@ codes! {
     NothingRecorded = "R004", Input;
     /// The probes that stay attached cost more than the budget.
     BudgetExceeded = "R005", Input;
+    /// What the machine can do at most cannot be measured.
+    CannotMeasure = "R029", Machine;
     /// The file cannot be read.
     TraceUnreadable = "F001", Input;
     /// The file is not a trace.

@@ -1,14 +1,15 @@
 //! From statistics to tables: what is grouped, sorted and divided by what.
 
+use super::faults::FaultsReport;
 use super::metrics::{Measures, PhaseMetrics};
 use super::model::{
     BackendRow, By, EstimateRow, ExpertLayerRow, ExpertRow, LaneRow, OffCpuReport, OperatorRow, PhaseReport, RegionRow,
     Report, TraceFacts,
 };
-use super::sampling::SamplingReport;
+use super::sampling::{SamplingReport, added_ns};
 use crate::analysis::{
     Catalogue, Completeness, Decoder, Generations, Kind, KindId, OperatorTotals, Phase, PhaseTotals, Quantities,
-    SpanTotals, Statistics, TextId, Timeline, generations,
+    SpanTotals, Statistics, TextId, Timeline, Unseen, UnseenSteps, generations,
 };
 use crate::trace::Meta;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -38,15 +39,14 @@ pub fn build(
     let phases = table_phases(statistics, options.phase);
     let totals = || phases.iter().filter_map(|p| statistics.phase(*p));
     let sum = |of: fn(&PhaseTotals) -> u64| totals().map(of).fold(0, u64::saturating_add);
-    let scope = Scope {
-        statistics,
-        catalogue,
-        measures: &measures,
-        phases: &phases,
-        lane_time: sum(|p| p.lane_time),
-        time: sum(|p| p.whole_time),
-    };
-    let generations = generations(&statistics.steps());
+    let steps = statistics.steps();
+    let last = steps.iter().map(|step| step.end).max().unwrap_or(0);
+    let unseen = Unseen::new(&meta.notices, meta.end.as_ref().map_or(last, |end| end.time));
+    let added = added_ns(meta, statistics).map_or(0.0, |(_, added)| added);
+    let unseen_steps = phases.iter().filter_map(|phase| Some((*phase, unseen.steps(&steps, *phase, added)?))).collect();
+    let (lane_time, time) = (sum(|p| p.lane_time), sum(|p| p.whole_time));
+    let scope = Scope { statistics, catalogue, measures: &measures, phases: &phases, unseen_steps, lane_time, time };
+    let generations = generations(&steps, &unseen);
     let table = if matches!(options.by, By::Lane | By::Expert) { By::Name } else { options.by };
     let mut operators = scope.operators(table);
     let operators_total = operators.len() as u64;
@@ -60,7 +60,8 @@ pub fn build(
         version: 1,
         completeness,
         trace: TraceFacts::new(meta),
-        sampling: SamplingReport::new(meta, statistics),
+        roofline: meta.origin.roofline.clone(),
+        sampling: SamplingReport::new(meta, statistics, &unseen),
         phases: Phase::ALL.iter().filter_map(|p| phase_report(*p, statistics, &generations)).collect(),
         ttft: generations.ttft,
         tpot: generations.tpot,
@@ -77,6 +78,7 @@ pub fn build(
         regions: scope.regions(decoder),
         expert_layers,
         experts,
+        faults: FaultsReport::new(meta, statistics.faults(), catalogue, &phases),
         metrics: measures.report(scope.phase_metrics()),
     }
 }
@@ -129,6 +131,7 @@ struct Scope<'a> {
     catalogue: &'a Catalogue,
     measures: &'a Measures<'a>,
     phases: &'a [Phase],
+    unseen_steps: BTreeMap<Phase, UnseenSteps>,
     lane_time: u64,
     time: u64,
 }
@@ -250,7 +253,10 @@ impl<'a> Scope<'a> {
         let kinds: Vec<(KindId, Option<TextId>)> = group.kinds.iter().copied().collect();
         let of_phases = self.phases.iter().filter_map(|phase| {
             let steps = self.statistics.phase(*phase)?.steps;
-            Some((self.statistics.estimated_work(&kinds, *phase)?, steps))
+            let seen = self.statistics.estimated_work(&kinds, *phase)?;
+            let unseen = self.unseen_steps.get(phase).copied();
+            let all = unseen.map_or(seen, |unseen| seen.with_unseen(steps, unseen));
+            Some((all, steps as f64 + unseen.map_or(0.0, |unseen| unseen.steps)))
         });
         let (estimate, steps) = of_phases.reduce(|(a, n), (b, m)| (a.plus(b), n + m))?;
         let half = estimate.half_width();
@@ -259,7 +265,7 @@ impl<'a> Scope<'a> {
             total_ns: estimate.total,
             low_ns: half.map(|half| (estimate.total - half).max(0.0)),
             high_ns: half.map(|half| estimate.total + half),
-            step_ns: estimate.total / (steps.max(1) as f64),
+            step_ns: estimate.total / steps.max(1.0),
         })
     }
 
@@ -388,7 +394,7 @@ impl<'a> Scope<'a> {
 }
 
 /// Numbers before other texts, by their value; nothing last.
-fn natural_order(a: Option<&str>, b: Option<&str>) -> std::cmp::Ordering {
+pub(super) fn natural_order(a: Option<&str>, b: Option<&str>) -> std::cmp::Ordering {
     let key = |s: Option<&str>| (s.is_none(), s.map_or(Ok(0), str::parse::<u64>).unwrap_or(u64::MAX));
     key(a).cmp(&key(b)).then_with(|| a.cmp(&b))
 }

@@ -1,11 +1,12 @@
 //! The report as data. Its JSON is this, field by field; `docs/report.md` documents every key. Keys are only ever
 //! added. Times are ns, shares are from 0 to 1.
 
+use super::faults::FaultsReport;
 use super::metrics::{CountValue, MetricCell, MetricsReport};
 use super::sampling::SamplingReport;
 use super::units::shape;
 use crate::analysis::{Completeness, Distribution};
-use crate::trace::{Meta, Origin};
+use crate::trace::{Meta, Origin, Roofline};
 use serde::Serialize;
 
 /// What the main table is about.
@@ -40,6 +41,8 @@ pub struct Report {
     pub completeness: Completeness,
     /// Where the trace comes from.
     pub trace: TraceFacts,
+    /// What the machine can do at most; `None` where that was not measured before the recording.
+    pub roofline: Option<Roofline>,
     /// What the recording cost, and which steps it recorded whole.
     pub sampling: SamplingReport,
     /// Prefill, decode, and what no step contains; only those that occur.
@@ -74,6 +77,8 @@ pub struct Report {
     pub expert_layers: Vec<ExpertLayerRow>,
     /// Experts, one by one.
     pub experts: Vec<ExpertRow>,
+    /// What had to be fetched from disk; `None` where nothing of the sort was recorded.
+    pub faults: Option<FaultsReport>,
     /// Which counters and metrics rows have.
     pub metrics: MetricsReport,
 }

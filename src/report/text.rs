@@ -2,6 +2,7 @@
 
 use super::metrics::{self, Columns};
 use super::model::{By, OperatorRow, PhaseReport, Report, TraceFacts};
+use super::sampling::interval_hint;
 use super::step::{StepReport, StepView};
 use super::table::{Align, Table, printable};
 use super::units::{rate, shape, share, time, time_f64};
@@ -29,15 +30,15 @@ pub struct Look {
 }
 
 impl Look {
-    fn style(&self, code: &str, text: &str) -> String {
+    pub(super) fn style(&self, code: &str, text: &str) -> String {
         if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    fn heading(&self, text: &str) -> String {
+    pub(super) fn heading(&self, text: &str) -> String {
         format!("\n{}\n", self.style("1", text))
     }
 
-    fn table(&self, out: &mut String, title: &str, table: &Table, more: Option<String>) {
+    pub(super) fn table(&self, out: &mut String, title: &str, table: &Table, more: Option<String>) {
         if table.is_empty() {
             return;
         }
@@ -53,11 +54,15 @@ impl Look {
 pub fn report_text(report: &Report, look: &Look) -> String {
     let mut out = completeness(&report.completeness, look);
     out.push_str(&facts(&report.trace));
+    out.push_str(&super::roofline::report_line(report));
     for sentence in report.sampling.sentences() {
         out.push_str(&format!("  {}\n", printable(&sentence)));
     }
     phases(&mut out, report, look);
     where_it_went(&mut out, report, look);
+    if let Some(faults) = &report.faults {
+        super::faults::text(&mut out, faults, look);
+    }
     match report.by {
         By::Lane => lanes(&mut out, report, look),
         By::Expert => experts(&mut out, report, look),
@@ -238,8 +243,11 @@ fn main_table(out: &mut String, report: &Report, by: By, look: &Look) {
     let title = format!("{title} ({}{of})", report.table_phases.join(" and "));
     let limit = look.top.unwrap_or(if look.main_only { usize::MAX } else { MAIN });
     let shown = report.operators.len().min(limit);
-    let table = operator_table(&report.operators[..shown]);
-    look.table(out, &title, &table, more(report.operators_total, shown, "`--top N` shows more"));
+    let rows = &report.operators[..shown];
+    look.table(out, &title, &operator_table(rows), more(report.operators_total, shown, "`--top N` shows more"));
+    if let Some(hint) = interval_hint(rows, &report.table_phases) {
+        out.push_str(&format!("  {}\n", look.style("2", &hint)));
+    }
 }
 
 /// Metrics and counters: of the rows of the main table where it alone was asked for, else of operator types.
@@ -273,7 +281,7 @@ fn more(total: u64, shown: usize, hint: &str) -> Option<String> {
     (rest > 0).then(|| format!("… and {} more; {hint}", group_digits(rest)))
 }
 
-fn few<'a, T>(rows: &'a [T], hint: &str) -> (&'a [T], Option<String>) {
+pub(super) fn few<'a, T>(rows: &'a [T], hint: &str) -> (&'a [T], Option<String>) {
     let shown = rows.len().min(FEW);
     (&rows[..shown], more(rows.len() as u64, shown, hint))
 }

@@ -19,6 +19,22 @@ pub(super) fn time_f64(ns: f64) -> String {
     format!("{n:.digits$} {unit}")
 }
 
+/// A number of bytes: three significant digits, in powers of 1024. `512 B`, `4.00 KiB`, `1.25 GiB`.
+#[allow(clippy::cast_precision_loss)]
+pub(super) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut n = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while n >= 999.5 && unit + 1 < UNITS.len() {
+        n /= 1024.0;
+        unit += 1;
+    }
+    format!("{} {}", rate(n), UNITS[unit])
+}
+
 /// A share: `12.3 %`.
 pub(super) fn share(share: f64) -> String {
     if share > 0.0 && share < 0.0005 { "<0.1 %".to_owned() } else { format!("{:.1} %", share * 100.0) }
@@ -107,6 +123,12 @@ mod tests {
         ];
         assert_eq!(times, expected);
         assert_eq!(time_f64(0.4), "0");
+    }
+
+    #[test]
+    fn bytes_have_three_digits() {
+        let texts = [0, 1023, 4096, 983_040, 1_048_576, 5_000_000_000, u64::MAX].map(bytes);
+        assert_eq!(texts, ["0 B", "1023 B", "4.00 KiB", "960 KiB", "1.00 MiB", "4.66 GiB", "16384 PiB"]);
     }
 
     #[test]

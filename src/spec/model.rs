@@ -102,8 +102,19 @@ pub enum Role {
     SchedWakeup,
     /// An instant.
     Mark,
+    /// A thread went on after a page of its memory had to be fetched.
+    Fault,
+    /// A part of a file was put into the page cache.
+    PageCache,
     /// Where spans of other probes end, or their waiting begins; nothing is recorded.
     Boundary,
+}
+
+impl Role {
+    /// Whether its events are the kernel's: they happen where the role says, and have fields of their own.
+    pub fn is_of_the_kernel(self) -> bool {
+        matches!(self, Self::SchedSwitch | Self::SchedWakeup | Self::Fault | Self::PageCache)
+    }
 }
 
 /// How calls of a probe inside a call of the same probe on the same thread are taken.
@@ -146,6 +157,8 @@ pub struct Analysis {
     pub layer: Option<Expr>,
     /// Whether a step is a prefill, from its fields (`tokens`).
     pub prefill: Option<Expr>,
+    /// How many experts an object's data holds, one after the other, from its fields; 0 for most objects.
+    pub experts: Option<Expr>,
     /// Bytes of one element by dtype name.
     pub dtypes: IndexMap<String, Expr>,
     /// Work by operator type.

@@ -203,9 +203,10 @@ fn counter(entry: &Entry, cx: &mut Context<'_>) -> Option<Spanned<String>> {
 
 fn analysis(cx: &mut Context<'_>) -> Analysis {
     let Some(map) = cx.sections.get("analysis") else { return Analysis::default() };
-    reader::known_keys(map, "`analysis`", &["layer", "prefill", "dtypes", "costs", "metrics"], cx.problems);
+    reader::known_keys(map, "`analysis`", &["layer", "prefill", "experts", "dtypes", "costs", "metrics"], cx.problems);
     let mut analysis =
         Analysis { layer: value(map, "layer", cx), prefill: value(map, "prefill", cx), ..Analysis::default() };
+    analysis.experts = value(map, "experts", cx);
     for (key, node) in table(map, "dtypes", cx) {
         if let Some(bytes) = cx.expr(node, &format!("the size of `{}`", shown(key))) {
             analysis.dtypes.insert(key.to_owned(), bytes);

@@ -8,6 +8,7 @@ mod attach;
 mod check;
 mod costs;
 mod engine;
+mod faults;
 mod process;
 mod recording;
 mod stripped;
