@@ -127,7 +127,8 @@ impl AllQuantities {
             }
             let backend = operator.graph.and_then(|g| step.graphs.get(g as usize)).map(|g| g.backend);
             self.operators.entry((operator.kind, backend, phase)).or_default().add(one);
-            for share in shares {
+            // Of lanes nothing but counts is told.
+            for share in shares.iter().filter(|_| columns > 0) {
                 let one = &mut self.one;
                 one.begin(columns);
                 one.shares = 1;

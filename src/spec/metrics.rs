@@ -16,6 +16,19 @@ const OPERATOR_FIELDS: [&str; 8] = ["shape", "bytes", "inputs", "dtype", "op", "
 /// What is known of an input.
 const INPUT_FIELDS: [&str; 6] = ["shape", "bytes", "dtype", "op", "name", "layer"];
 
+/// Names, numbers and operators of a metric; it is looked through recursively.
+const MAX_PARTS: usize = 150;
+
+/// How many names, numbers and operators there are, without recursion.
+fn parts_of(root: &Expr) -> usize {
+    let (mut stack, mut parts) = (vec![root], 0);
+    while let Some(expr) = stack.pop() {
+        parts += 1;
+        stack.extend(expr.children());
+    }
+    parts
+}
+
 /// Reads the metrics.
 pub(super) fn read(analysis: &Map, cx: &mut Context<'_>) -> IndexMap<String, Metric> {
     let mut metrics = IndexMap::new();
@@ -27,6 +40,11 @@ pub(super) fn read(analysis: &Map, cx: &mut Context<'_>) -> IndexMap<String, Met
         let what = format!("metric `{}`", shown(&entry.key.text));
         let (value, unit) = parts(&entry.value, &what, &entry.key.span, cx);
         let Some(mut value) = value.and_then(|node| cx.expr(node, &what)) else { continue };
+        if parts_of(&value) > MAX_PARTS {
+            let message = format!("{what} has more than {MAX_PARTS} names, numbers and operators");
+            cx.problems.error(Code::OutOfRange, &value.span, message);
+            continue;
+        }
         let Some(unit) = unit_of(&value, unit, &what, cx) else { continue };
         with_fractions(&mut value);
         if let Some(name) = name {

@@ -96,7 +96,7 @@ pub(super) fn measure(
         ExprKind::Conditional { condition, then, otherwise } => {
             measure(condition, named)?;
             let (a, b) = (measure(then, named)?, measure(otherwise, named)?);
-            same("be either", (then, a), (otherwise, b), &expr.span)
+            same("stand for", (then, a), (otherwise, b), &expr.span)
         }
         _ => Err(no_number(expr)),
     }
@@ -206,7 +206,7 @@ fn unknown(word: &str, unit: &Spanned<String>, counters: &[&str], problems: &mut
         let hint = format!("write `{base}`: prefixes are chosen when a value is shown");
         return problems.error_hint(Code::Unit, &unit.span, message, hint);
     }
-    let known = ["s", "B", "FLOP", "%", "1"].into_iter().chain(counters.iter().copied());
+    let known = ["B", "s", "FLOP", "%", "1"].into_iter().chain(counters.iter().copied());
     let otherwise = "units are `s`, `B`, `FLOP`, `%`, `1` and names of counters, with `*` and `/`, such as `B/s`";
     problems.unknown(Code::Unit, (word, &unit.span), message, known, otherwise);
 }
