@@ -1,9 +1,10 @@
 //! What a probeset tells the analysis (`analysis:`), made ready to be evaluated.
 
+use super::costs::Costs;
+use super::metrics::{self, Metric};
 use crate::diag::Diagnostics;
 use crate::path::{Environment, Formula, Value};
 use crate::spec;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// An object with more bytes than a process has addresses is not believed.
@@ -15,7 +16,8 @@ pub struct Rules {
     layer: Option<Formula>,
     prefill: Option<Formula>,
     experts: Option<Formula>,
-    dtypes: BTreeMap<String, Formula>,
+    costs: Costs,
+    metrics: Vec<Metric>,
 }
 
 impl Rules {
@@ -29,12 +31,25 @@ impl Rules {
             |e: &Option<crate::path::Expr>| e.as_ref().and_then(|e| problems.keep(Formula::new(e.clone())));
         let (layer, prefill) = (compile(&analysis.layer), compile(&analysis.prefill));
         let experts = compile(&analysis.experts);
-        let mut dtypes = BTreeMap::new();
-        for (name, size) in &analysis.dtypes {
-            dtypes.extend(problems.keep(Formula::new(size.clone())).map(|size| (name.clone(), size)));
-        }
-        let rules = Self { layer, prefill, experts, dtypes };
+        let costs = Costs::new(analysis, &mut problems);
+        let metrics = metrics::compile(analysis, &mut problems);
+        let rules = Self { layer, prefill, experts, costs, metrics };
         problems.finish(rules).map(|(rules, _)| rules)
+    }
+
+    /// The probeset's metrics.
+    pub fn metrics(&self) -> &[Metric] {
+        &self.metrics
+    }
+
+    /// The probeset says what operators cost.
+    pub fn has_costs(&self) -> bool {
+        !self.costs.is_empty()
+    }
+
+    /// What operators cost.
+    pub(super) fn costs(&self) -> &Costs {
+        &self.costs
     }
 
     /// The layer of an operator with these fields.
@@ -50,7 +65,7 @@ impl Rules {
             return whole(bytes);
         }
         let dtype = fields.field("dtype")?.to_string();
-        let each = self.dtypes.get(&dtype)?.eval(fields)?.as_f64()?;
+        let each = self.costs.element_size(&dtype)?.as_f64()?;
         let Value::List(shape) = fields.field("shape")? else { return None };
         let elements = shape.iter().map(|extent| extent.as_int().map(|n| n as f64)).product::<Option<f64>>()?;
         whole(elements * each)

@@ -7,6 +7,7 @@ use super::estimate::{Estimate, GROUPS, Groups};
 use super::faults::Faults;
 use super::fields::Decoder;
 use super::hash::FastMap;
+use super::quantities::{AllQuantities, Quantities};
 use super::sampled::Recorded;
 use super::step::{Phase, Step};
 use super::timeline::Visitor;
@@ -205,6 +206,7 @@ pub struct Statistics {
     saw_switches: bool,
     incomplete_loose: u64,
     incomplete: Vec<IncompleteStep>,
+    quantities: AllQuantities,
 }
 
 impl Visitor for Statistics {
@@ -225,6 +227,7 @@ impl Visitor for Statistics {
             return;
         }
         self.add_operators(step, phase);
+        self.quantities.add_operators(step, phase);
         self.add_lanes(step, phase);
         self.add_phase(step, phase);
         for graph in &step.graphs {
@@ -398,6 +401,21 @@ impl Statistics {
     /// Operators by kind, backend and phase.
     pub fn operators(&self) -> impl Iterator<Item = (KindId, Option<TextId>, Phase, &OperatorTotals)> {
         self.operators.iter().map(|((kind, backend, phase), totals)| (*kind, *backend, *phase, totals))
+    }
+
+    /// Counts and costs of operators of a kind, a backend and a phase.
+    pub fn quantities(&self, kind: KindId, backend: Option<TextId>, phase: Phase) -> Option<&Quantities> {
+        self.quantities.operators.get(&(kind, backend, phase))
+    }
+
+    /// Counts of lanes' shares, by phase and lane.
+    pub fn lane_quantities(&self, phase: Phase, lane: u32) -> Option<&Quantities> {
+        self.quantities.lanes.get(&(phase, lane))
+    }
+
+    /// Counts of a phase's steps, each on its own thread.
+    pub fn step_quantities(&self, phase: Phase) -> Option<&Quantities> {
+        self.quantities.steps.get(&phase)
     }
 
     /// What the work of operators comes to over all of a phase's steps, lost ones left out; `None` where every step

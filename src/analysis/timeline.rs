@@ -127,6 +127,11 @@ impl Timeline {
         &self.decoder
     }
 
+    /// The probeset's rules.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
     /// What was lost or could not be told so far.
     pub fn findings(&self) -> &Findings {
         &self.findings
@@ -272,6 +277,7 @@ impl Timeline {
         let lane = fields.lane.and_then(|at| at.read_count(record, missing)).and_then(|n| u32::try_from(n).ok());
         let waiting = fields.waiting.and_then(|at| at.read(record, missing)).unwrap_or(0);
         let bytes = fields.arguments.then(|| record.into());
+        let counts = self.decoder.counts(header, record);
         let inline = self.catalogue.inline(header, record, (&self.decoder, &self.rules));
         let known = self.threads.get_mut(thread);
         let process = known.process;
@@ -286,7 +292,8 @@ impl Timeline {
         let (start, end, record) = (header.start, header.end, header.record);
         let waiting = waiting.min(end - start);
         let bucket = process.bucket(start, thread);
-        bucket.operators.push(RawOperator { start, end, waiting, thread, lane, object, covers, inline, record, bytes });
+        let raw = RawOperator { start, end, waiting, thread, lane, object, covers, inline, record, bytes, counts };
+        bucket.operators.push(raw);
     }
 
     fn graph(&mut self, thread: u32, header: &Header, record: &[u8]) {

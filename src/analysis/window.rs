@@ -2,6 +2,7 @@
 //! operator before its graph, a graph before its step, and the last operator of a thread only with its next one.
 
 use super::catalogue::{InlineId, ObjectId, TextId};
+use super::counters::Count;
 use super::faults::RawFetch;
 use super::fields::Header;
 use super::threads::Gap;
@@ -23,6 +24,7 @@ pub(super) struct RawOperator {
     pub(super) inline: InlineId,
     pub(super) record: u16,
     pub(super) bytes: Option<Box<[u8]>>,
+    pub(super) counts: Option<Box<[Count]>>,
 }
 
 /// One graph.

@@ -290,25 +290,35 @@ impl<'a> Session<'a> {
     /// Has detail count that begins from `since` until `until`: ns, CLOCK_MONOTONIC. Programs of a session with the
     /// constant `pf_detail_switches` record no other.
     pub fn set_detail(&self, since: u64, until: u64) {
-        for (name, time) in [("pf_detail_since", since), ("pf_detail_until", until)] {
-            if let Some(variable) = self.variable(name) {
-                variable.store(time, Ordering::SeqCst);
-            }
+        self.set("pf_step_came", 0);
+        self.set("pf_detail_since", since);
+        self.set("pf_detail_until", until);
+    }
+
+    fn set(&self, name: &str, value: u64) {
+        if let Some(variable) = self.variable(name) {
+            variable.store(value, Ordering::SeqCst);
         }
     }
 
     /// Has no detail count that begins from `until` on.
     pub fn end_detail(&self, until: u64) {
-        if let Some(variable) = self.variable("pf_detail_until") {
-            variable.store(until, Ordering::SeqCst);
-        }
+        self.set("pf_detail_until", until);
     }
 
     /// Has graphs come and go with the detail.
     pub fn switch_graphs(&self) {
-        if let Some(variable) = self.variable("pf_graphs_switch") {
-            variable.store(1, Ordering::SeqCst);
-        }
+        self.set("pf_graphs_switch", 1);
+    }
+
+    /// Has steps come and go with the detail.
+    pub fn switch_steps(&self) {
+        self.set("pf_steps_switch", 1);
+    }
+
+    /// Since when the entries that `waiting` is measured from are all seen, ns; `None` while they are not.
+    pub fn set_waiting(&self, since: Option<u64>) {
+        self.set("pf_waiting_since", since.unwrap_or(u64::MAX));
     }
 
     /// How this session attaches.

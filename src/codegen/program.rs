@@ -6,7 +6,7 @@ use super::source::{comment, place, runtime_after_records, runtime_before_record
 use crate::path::c::offset_in_object;
 use crate::path::{Checked, Node, Place};
 use crate::plan::{
-    Action, FieldPlan, ObjectPlan, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, Shape, Tier,
+    Action, FieldPlan, ObjectPlan, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, Shape,
     WAITING,
 };
 use crate::spec::{Probeset, Role};
@@ -94,7 +94,7 @@ struct Closer {
     waiting: Option<usize>,
     waiting_from: Option<String>,
     graph: bool,
-    is_stale: Option<&'static str>,
+    tier: &'static str,
 }
 
 /// The open calls of a probe.
@@ -103,8 +103,7 @@ struct Frames {
     probe: String,
     limit: u32,
     type_name: String,
-    is_stale: Option<&'static str>,
-    is_unwatched: Option<&'static str>,
+    tier: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -122,8 +121,8 @@ struct ProgramData {
     notes_entry: Option<String>,
     step_frames: Vec<String>,
     counts_steps: bool,
-    /// What says whether this program records now.
-    gate: Option<&'static str>,
+    /// The tier that says whether this program records now.
+    tier: &'static str,
     /// The type of record that is lost where the thread's state is not to be had.
     counted_as: String,
     /// Where this returns: calls of other probes that it may have been left from by other ways than a return.
@@ -140,8 +139,6 @@ struct ActionData {
     structure: String,
     type_name: String,
     call: bool,
-    /// Calls of it that were open when the detail went are dropped.
-    forgets: bool,
     limit: u32,
     until: bool,
     instant: bool,
@@ -327,23 +324,9 @@ fn frames(plan: &ProbePlan) -> Vec<Frames> {
             probe: action.probe.clone(),
             limit: if let Shape::Call { frames } = action.shape { frames } else { 1 },
             type_name: type_name_of(&plan.schema.records[action.record]),
-            is_stale: is_stale(plan, &action.probe),
-            is_unwatched: match plan.tier_of_probe(&action.probe) {
-                Tier::Step => None,
-                Tier::Graph => Some("pf_graphs_are_unwatched"),
-                Tier::Detail => Some("pf_detail_is_unwatched"),
-            },
+            tier: plan.tier_of_probe(&action.probe).name(),
         })
         .collect()
-}
-
-/// What says whether a span of a probe began before the detail that is recorded now. A step is always recorded.
-fn is_stale(plan: &ProbePlan, probe: &str) -> Option<&'static str> {
-    match plan.tier_of_probe(probe) {
-        Tier::Step => None,
-        Tier::Graph => Some("pf_graphs_are_stale"),
-        Tier::Detail => Some("pf_detail_is_stale"),
-    }
 }
 
 /// A step or graph that returns ends what is open in it on its thread: a call that was left by other ways than its
@@ -366,8 +349,8 @@ fn closers(plan: &ProbePlan) -> Vec<Closer> {
                 _ => None,
             };
             let waiting = plan.schema.records[action.record].fields.iter().position(|f| f.name == WAITING);
-            let is_stale = is_stale(plan, &action.probe);
-            Closer { probe: action.probe.clone(), waiting, waiting_from, graph: action.role == Role::Graph, is_stale }
+            let tier = plan.tier_of_probe(&action.probe).name();
+            Closer { probe: action.probe.clone(), waiting, waiting_from, graph: action.role == Role::Graph, tier }
         })
         .collect()
 }
@@ -485,11 +468,7 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         notes_entry: program.notes_entry.then(|| root(program).to_owned()),
         step_frames: actions_named(plan, is_step),
         counts_steps: program.actions.iter().any(|a| is_step(&a)),
-        gate: match plan.tier(program) {
-            Tier::Step => None,
-            Tier::Graph => Some("pf_graphs_on"),
-            Tier::Detail => Some("pf_detail_on"),
-        },
+        tier: plan.tier(program).name(),
         counted_as: actions.first().map_or_else(|| "PF_THREAD".to_owned(), |a| a.type_name.clone()),
         calls_within: calls_within(plan, program),
         actions,
@@ -547,7 +526,6 @@ fn action_data<'p>(
         structure: structure_of(record),
         type_name: type_name_of(record),
         call: matches!(action.shape, Shape::Call { .. }),
-        forgets: plan.tier_of_probe(&action.probe) != Tier::Step,
         limit: if let Shape::Call { frames } = action.shape { frames } else { 1 },
         until: matches!(action.shape, Shape::Until { .. }),
         instant: action.shape == Shape::Instant,

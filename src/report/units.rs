@@ -46,6 +46,54 @@ pub(super) fn rate(rate: f64) -> String {
     format!("{rate:.digits$}")
 }
 
+/// A number in a unit: three significant digits, a prefix where the unit takes one. `12.3 GB/s`, `4.50 M`, `1.72`.
+pub(super) fn quantity(value: f64, unit: &str) -> String {
+    const PREFIXES: [(&str, f64); 10] = [
+        ("n", 1e-9),
+        ("µ", 1e-6),
+        ("m", 1e-3),
+        ("", 1.0),
+        ("k", 1e3),
+        ("M", 1e6),
+        ("G", 1e9),
+        ("T", 1e12),
+        ("P", 1e15),
+        ("E", 1e18),
+    ];
+    const PLAIN: usize = 3;
+    if unit == "%" {
+        return share(value);
+    }
+    // A share of something is not read in thousandths, nor is a number of things.
+    let lowest = if unit.is_empty() { PLAIN } else { 0 };
+    let fits = |scale: f64| value.abs() / scale < 999.5;
+    let found = PREFIXES[lowest..].iter().find(|(_, scale)| fits(*scale));
+    let (prefix, scale) = match found {
+        Some(_) if value == 0.0 => ("", 1.0),
+        Some((prefix, scale)) => (*prefix, *scale),
+        None => return format!("{value:.2e} {unit}").trim_end().to_owned(),
+    };
+    let number = three_digits(value / scale);
+    match (prefix, unit) {
+        ("", "") => number,
+        (prefix, "") => format!("{number} {prefix}"),
+        // A prefix goes with a unit's symbol, not with a word or a number.
+        (prefix, unit) if ["s", "B", "FLOP"].contains(&unit.split(['/', '*', '·']).next().unwrap_or("")) => {
+            format!("{number} {prefix}{unit}")
+        }
+        (prefix, unit) if unit.starts_with("1/") => format!("{number} {prefix}{}", &unit[1..]),
+        ("", unit) => format!("{number} {unit}"),
+        (prefix, unit) => format!("{number} {prefix} {unit}"),
+    }
+}
+
+fn three_digits(value: f64) -> String {
+    let size = value.abs();
+    let whole = value.fract() == 0.0 && size < 1000.0;
+    let digits = if size >= 99.95 || whole { 0 } else { usize::from(size < 9.995) + 1 };
+    format!("{value:.digits$}")
+}
+
 /// A shape: `64×2`; ones at its end are left out.
 pub(super) fn shape(shape: &[i64]) -> String {
     let length = shape.iter().rposition(|n| *n != 1).map_or(1, |last| last + 1);
@@ -81,6 +129,27 @@ mod tests {
     fn bytes_have_three_digits() {
         let texts = [0, 1023, 4096, 983_040, 1_048_576, 5_000_000_000, u64::MAX].map(bytes);
         assert_eq!(texts, ["0 B", "1023 B", "4.00 KiB", "960 KiB", "1.00 MiB", "4.66 GiB", "16384 PiB"]);
+    }
+
+    #[test]
+    fn quantities_have_prefixes_that_fit_their_units() {
+        let of = [
+            (12.34e9, "B/s", "12.3 GB/s"),
+            (999.6e6, "FLOP/s", "1.00 GFLOP/s"),
+            (0.0, "B/s", "0 B/s"),
+            (2.5e-6, "s", "2.50 µs"),
+            (1.7249, "", "1.72"),
+            (0.0316, "", "0.03"),
+            (7.0, "", "7"),
+            (4_500_000.0, "", "4.50 M"),
+            (0.3125, "%", "31.2 %"),
+            (1.5e6, "1/s", "1.50 M/s"),
+            (1.5e6, "misses/s", "1.50 M misses/s"),
+            (f64::MAX, "B", "1.80e308 B"),
+        ];
+        for (value, unit, expected) in of {
+            assert_eq!(quantity(value, unit), expected);
+        }
     }
 
     #[test]

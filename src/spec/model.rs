@@ -163,6 +163,19 @@ pub struct Analysis {
     pub dtypes: IndexMap<String, Expr>,
     /// Work by operator type.
     pub costs: IndexMap<String, Cost>,
+    /// What is worked out of counters, times and costs, by name.
+    pub metrics: IndexMap<String, Metric>,
+}
+
+/// A number that is worked out of others.
+#[derive(Debug, Clone)]
+pub struct Metric {
+    /// Where its name stands.
+    pub name: Spanned<String>,
+    /// How it is worked out; its numbers have fractions.
+    pub value: Expr,
+    /// What it comes out in, such as `B/s`; empty for a plain number, `%` for a share.
+    pub unit: String,
 }
 
 /// What one operator of a type costs.
@@ -172,4 +185,6 @@ pub struct Cost {
     pub flops: Option<Expr>,
     /// Bytes moved.
     pub bytes: Option<Expr>,
+    /// How many experts it uses at most: what `experts` is in the others where no record says which were used.
+    pub experts: Option<Expr>,
 }

@@ -30,6 +30,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 pub use cache::cache_folder;
+#[cfg(feature = "record")]
+pub(crate) use cache::{read_json, write_json};
 pub use debug_file::DebugFolders;
 pub use fake::FakeTarget;
 pub use files::Files;

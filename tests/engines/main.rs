@@ -6,6 +6,7 @@
 
 mod attach;
 mod check;
+mod costs;
 mod engine;
 mod faults;
 mod process;
