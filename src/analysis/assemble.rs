@@ -154,12 +154,12 @@ impl Assembler {
         self.join(&operators);
         self.give_operators(catalogue, threads, decoder);
         self.take_regions(regions, &operators, threads);
-        self.out.fetched = faults::gather(&fetches, memory, threads, |thread, time| {
+        self.out.fetched = faults::gather(&fetches, memory, (threads, self.out.start), |thread, time| {
             let before = operators.partition_point(|o| (o.thread, o.start) <= (thread, time));
             let around = (before.saturating_sub(MAX_DEPTH)..before).rev().find(|i| {
                 operators[*i].thread == thread && self.shares[*i].start <= time && time <= self.shares[*i].end
             });
-            around.and_then(|i| self.operator_of(i))
+            around.and_then(|i| Some((self.operator_of(i)?, self.shares[i].start)))
         });
         self.take_counts(&operators, decoder.counters().len());
         self.give_lanes(operators, threads);

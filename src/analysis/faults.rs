@@ -181,16 +181,17 @@ impl Waits {
 }
 
 /// Puts what was fetched in a step together by operator and part. `operator_at` finds the operator that a thread was
-/// in at a time.
+/// in at a time, and since when: no fault in it began before, nor before the step, which began at `step_start`.
 pub(super) fn gather(
     raw: &[RawFetch],
     memory: &Memory,
-    threads: &Threads,
-    operator_at: impl Fn(u32, u64) -> Option<u32>,
+    (threads, step_start): (&Threads, u64),
+    operator_at: impl Fn(u32, u64) -> Option<(u32, u64)>,
 ) -> Vec<Fetched> {
     let mut sums: HashMap<(Option<u32>, Option<Part>), FetchTotals> = HashMap::new();
     for fetch in raw {
-        let operator = operator_at(fetch.thread, fetch.start);
+        let found = operator_at(fetch.thread, fetch.start);
+        let (operator, since) = (found.map(|found| found.0), found.map_or(step_start, |found| found.1));
         let process = threads.get(fetch.thread).process;
         let mut add = |part: Option<Part>, totals: FetchTotals| {
             sums.entry((operator, part)).or_default().merge(&totals);
@@ -198,6 +199,7 @@ pub(super) fn gather(
         match fetch.what {
             What::Fault { address, waited } => {
                 let (timed, waited) = (u64::from(waited.is_some()), waited.unwrap_or(0));
+                let waited = waited.min(fetch.start.saturating_sub(since));
                 let totals = FetchTotals { faults: 1, waited, timed, bytes: 0 };
                 add(memory.at(process, address, threads), totals);
             }
