@@ -31,8 +31,10 @@
 
 #if defined(__aarch64__)
 #define TURN "subs %0, %0, #1\n\tb.ne 1b"
+#define YIELD "yield"
 #elif defined(__x86_64__)
 #define TURN "dec %0\n\tjnz 1b"
+#define YIELD "pause"
 #endif
 
 struct outcome {
@@ -175,6 +177,12 @@ static void move_process(int process, int cpu)
 	closedir(threads);
 }
 
+/* To the other processor, where one thread of the host emulates both. */
+static void give_way(void)
+{
+	__asm__ volatile(YIELD : : : "memory");
+}
+
 /* Keeps the second cpu while the others are moved. */
 static void *keep_second(void *argument)
 {
@@ -186,7 +194,7 @@ static void *keep_second(void *argument)
 			return NULL;
 		keeping = 1;
 		while (keeping)
-			;
+			give_way();
 	}
 }
 
@@ -198,7 +206,7 @@ static void *move_all(void *argument)
 	while (!done) {
 		sem_post(&keep);
 		while (!keeping && !done)
-			;
+			give_way();
 		moves++;
 		for (int i = 0; i <= MAX_LANES; i++)
 			if (numbers[i])
