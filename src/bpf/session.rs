@@ -13,10 +13,11 @@ use crate::diag::{Code, Diagnostic, Diagnostics, Source};
 use crate::plan::{Program, ProgramKind};
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{
-    AsRawLibbpf, Iter, Link, Map, MapCore, MapHandle, Object, ObjectBuilder, OpenObject, ProgramAttachType, ProgramMut,
+    AsRawLibbpf, Iter, Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramAttachType,
+    ProgramMut,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +31,8 @@ const TRACKERS: [(&str, &str); 4] =
 const LINKER: &str = "pf_mapped";
 /// Its index among the links.
 const AT_LINKER: usize = usize::MAX;
+/// The program that reads the cpus' counters when threads come and go, in objects that count.
+const COUNTING: &str = "pf_count_switch";
 /// The program that ends, on every thread, the spans that only another probe's entry would end.
 const END: &str = "pf_end";
 /// The constant that says where a program runs, in objects for kernels that cannot tell it.
@@ -57,6 +60,10 @@ pub struct Setup<'a> {
     pub ring_bytes: u32,
     /// Constants that no target decides.
     pub constants: BTreeMap<String, u64>,
+    /// The counters' events: place among the entries, and descriptor.
+    pub events: &'a [(u32, OwnedFd)],
+    /// How many there may be.
+    pub event_entries: u32,
     /// How uprobes are attached.
     pub mode: AttachMode,
 }
@@ -103,9 +110,11 @@ impl<'a> Session<'a> {
         let tracepoints = session.setup.programs.iter().filter(|program| program.kind == ProgramKind::Tracepoint);
         let mut names: BTreeSet<&str> = tracepoints.map(|program| program.name.as_str()).collect();
         names.extend(TRACKERS.map(|(program, _)| program));
+        names.insert(COUNTING);
         let attached = names.clone();
         names.extend([LINKER, END]);
         let object = session.load_object(&names, &BTreeMap::new())?;
+        session.fill_events(&object)?;
         for program in object.progs_mut().filter(|program| attached.contains(&*program.name().to_string_lossy())) {
             let messages = LibbpfMessages::capture();
             let link = program.attach().map_err(|error| attach_problem(&program, &error, &messages.text()))?;
@@ -179,9 +188,24 @@ impl<'a> Session<'a> {
             } else if name == "pf_ring" {
                 let bytes = self.setup.ring_bytes.clamp(SMALLEST_RING, 1 << 31).next_power_of_two();
                 map.set_max_entries(bytes)?;
+            } else if name == "pf_events" {
+                map.set_max_entries(self.setup.event_entries.max(1))?;
             } else if name == "pf_losses" {
                 map.set_max_entries(self.loss_entries.max(1))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Gives the programs the counters' events.
+    fn fill_events(&self, object: &Object) -> Result<(), Diagnostic> {
+        let Some(map) = object.maps().find(|map| map.name().to_string_lossy() == "pf_events") else { return Ok(()) };
+        for (place, event) in self.setup.events {
+            let fd = event.as_raw_fd().to_ne_bytes();
+            map.update(&place.to_ne_bytes(), &fd, MapFlags::ANY).map_err(|error| {
+                Diagnostic::error(Code::KernelFeature, format!("counters cannot be given to programs: {error}"))
+                    .hint("record without counters")
+            })?;
         }
         Ok(())
     }
@@ -467,7 +491,17 @@ mod tests {
     }
     fn setup<'a>(object: &'a [u8], sources: &'a [Arc<Source>], programs: &'a [Program]) -> Setup<'a> {
         let mode = Features::probe().expect("privileges").attach_mode();
-        Setup { object, sources, programs, record_types: 4, ring_bytes: 5000, constants: BTreeMap::new(), mode }
+        Setup {
+            object,
+            sources,
+            programs,
+            record_types: 4,
+            ring_bytes: 5000,
+            constants: BTreeMap::new(),
+            events: &[],
+            event_entries: 0,
+            mode,
+        }
     }
 
     fn values(weight: u64) -> BTreeMap<String, u64> {

@@ -21,6 +21,10 @@ pub(crate) struct ProbesetArguments {
     /// Not these probes (a name or glob; may be given several times)
     #[arg(long = "no-probe", value_name = "NAME")]
     without: Vec<String>,
+    /// Count this, over each step and operator: a counter of the probeset, or an event as `perf list` writes it (may be
+    /// given several times)
+    #[arg(long = "counter", value_name = "EVENT")]
+    counters: Vec<String>,
     /// Look for separate debug files in this folder first (may be given several times)
     #[arg(long = "debug-dir", value_name = "DIR")]
     debug_folders: Vec<PathBuf>,
@@ -109,7 +113,13 @@ impl ProbesetArguments {
             LevelArgument::Graph => Level::Graph,
             LevelArgument::Operator => Level::Operator,
         };
-        Selection { level, only: self.only.clone(), without: self.without.clone() }
+        Selection {
+            level,
+            only: self.only.clone(),
+            without: self.without.clone(),
+            counters: self.counters.clone(),
+            offer: None,
+        }
     }
 
     /// The choice of probes where it is not the default, as it is typed.
@@ -122,8 +132,9 @@ impl ProbesetArguments {
         };
         let only = self.only.iter().map(|glob| format!("--probe {glob}"));
         let without = self.without.iter().map(|glob| format!("--no-probe {glob}"));
+        let counters = self.counters.iter().map(|counter| format!("--counter {counter}"));
         let lock = self.lock.iter().map(|path| format!("--lock {}", path.display()));
-        level.map(str::to_owned).into_iter().chain(only).chain(without).chain(lock).collect()
+        level.map(str::to_owned).into_iter().chain(only).chain(without).chain(counters).chain(lock).collect()
     }
 
     /// Reads the probeset and plans it; the problems of both are given together.

@@ -1,5 +1,6 @@
 //! What the template is filled with.
 
+use super::counting::{Counting, counting, member_name, open_spans};
 use super::expression::{Names, condition_function, field_function, member};
 use super::pieces::Pieces;
 use super::source::{comment, place, runtime_after_records, runtime_before_records};
@@ -23,6 +24,8 @@ pub(super) struct Data {
     arch: String,
     target_macro: &'static str,
     types: usize,
+    /// Counters that the cpus count; with none, nothing is generated for them.
+    events: usize,
     pieces: usize,
     runtime_before_records: String,
     runtime_after_records: String,
@@ -30,6 +33,7 @@ pub(super) struct Data {
     records: Vec<Record>,
     spans: Vec<String>,
     objects: Vec<ObjectData>,
+    counting: Vec<Counting>,
     closers: Vec<Closer>,
     row_lists: Vec<RowList>,
     frames: Vec<Frames>,
@@ -91,6 +95,7 @@ struct Reference {
 #[derive(Debug, Serialize)]
 struct Closer {
     probe: String,
+    counts: bool,
     waiting: Option<usize>,
     waiting_from: Option<String>,
     graph: bool,
@@ -150,6 +155,7 @@ struct ActionData {
     entry_fields: Vec<FieldData>,
     return_fields: Vec<FieldData>,
     references: Vec<Reference>,
+    counts: bool,
     list: Option<List>,
     rows: bool,
     unused_waiting: Option<usize>,
@@ -184,14 +190,16 @@ pub(super) fn data(plan: &ProbePlan, probeset: &Probeset, placement: Option<&Pla
         arch: plan.arch.to_string(),
         target_macro: target_macro(plan.arch),
         types: plan.schema.records.len(),
+        events: plan.events(),
         // C has no empty arrays.
         pieces: programs.iter().map(|program| program.pieces).max().unwrap_or_default().max(1),
-        runtime_before_records: runtime_before_records(),
-        runtime_after_records: runtime_after_records(),
+        runtime_before_records: runtime_before_records(!plan.counters.is_empty()),
+        runtime_after_records: runtime_after_records(!plan.counters.is_empty()),
         constants: constants(plan, probeset, placement),
         records: records().map(|(number, record)| record_data(plan, number, record)).collect(),
         spans: spans(plan),
         objects: plan.objects.iter().map(|object| object_data(plan, object)).collect(),
+        counting: counting(plan),
         closers: closers(plan),
         row_lists: row_lists(plan),
         frames: frames(plan),
@@ -252,7 +260,7 @@ fn constants(plan: &ProbePlan, probeset: &Probeset, placement: Option<&Placement
         .collect()
 }
 
-fn structure_of(record: &RecordType) -> String {
+pub(super) fn structure_of(record: &RecordType) -> String {
     let kind = if record.kind == RecordKind::Object { "object" } else { "record" };
     format!("{}_{kind}", record.name)
 }
@@ -263,9 +271,14 @@ fn type_name_of(record: &RecordType) -> String {
 
 fn record_data(plan: &ProbePlan, number: usize, record: &RecordType) -> Record {
     let structure = structure_of(record);
-    let stored = || record.fields.iter().filter(|f| !matches!(f.ty, FieldType::Match(_)));
-    let mut assertions: Vec<String> = stored()
-        .map(|f| format!("_Static_assert(offsetof(struct {structure}, {}) == {}, \"{}\");", f.name, f.offset, f.name))
+    let fields = record.fields.iter().enumerate().map(|(index, f)| (member_name(record, index), f));
+    let stored: Vec<_> = fields.filter(|(_, f)| !matches!(f.ty, FieldType::Match(_))).collect();
+    let mut assertions: Vec<String> = stored
+        .iter()
+        .map(|(name, f)| {
+            let what = comment(&f.name);
+            format!("_Static_assert(offsetof(struct {structure}, {name}) == {}, \"{what}\");", f.offset)
+        })
         .collect();
     let list = record.fields.last().filter(|f| matches!(f.ty, FieldType::List(..)));
     assertions.push(match list {
@@ -279,7 +292,7 @@ fn record_data(plan: &ProbePlan, number: usize, record: &RecordType) -> Record {
         type_name: type_name_of(record),
         structure,
         number,
-        members: stored().map(|f| member(&f.name, &with_room(plan, number, &f.ty))).collect(),
+        members: stored.iter().map(|(name, f)| member(name, &with_room(plan, number, &f.ty))).collect(),
         assertions,
     }
 }
@@ -287,8 +300,8 @@ fn record_data(plan: &ProbePlan, number: usize, record: &RecordType) -> Record {
 /// Members of the thread's state: open calls, open `until` spans, records in the making, last entries.
 fn spans(plan: &ProbePlan) -> Vec<String> {
     let mut members: Vec<String> = Vec::new();
-    members.extend(frames(plan).iter().map(|f| format!("PF_FRAMES({}, {})", f.probe, f.limit)));
-    members.extend(closers(plan).iter().map(|c| format!("PF_OPEN({})", c.probe)));
+    members.extend(frames(plan).iter().map(|f| open_spans(plan, &f.probe, false)));
+    members.extend(closers(plan).iter().map(|c| open_spans(plan, &c.probe, true)));
     members.extend(
         actions(plan, |a| a.shape == Shape::Instant && !is_scheduler(a))
             .iter()
@@ -369,7 +382,14 @@ fn closers(plan: &ProbePlan) -> Vec<Closer> {
             };
             let waiting = plan.schema.records[action.record].fields.iter().position(|f| f.name == WAITING);
             let is_stale = is_stale(plan, &action.probe);
-            Closer { probe: action.probe.clone(), waiting, waiting_from, graph: action.role == Role::Graph, is_stale }
+            Closer {
+                probe: action.probe.clone(),
+                counts: !action.counts.fields.is_empty(),
+                waiting,
+                waiting_from,
+                graph: action.role == Role::Graph,
+                is_stale,
+            }
         })
         .collect()
 }
@@ -557,6 +577,7 @@ fn action_data<'p>(
         entry_fields,
         return_fields,
         references,
+        counts: !action.counts.fields.is_empty(),
         list,
         rows: has_rows(action),
         unused_waiting: waiting.filter(|_| !matches!(action.shape, Shape::Until { waiting_from: Some(_) })),

@@ -7,6 +7,8 @@ use crate::trace::{FieldLayout, FieldType, HEADER_SIZE, MAX_FIELDS, RecordKind, 
 
 /// The name of the field that `waiting from` adds: nanoseconds of the span after that probe's last entry.
 pub const WAITING: &str = "waiting";
+/// The name of the field that says which counters are estimates.
+pub const SCALED: &str = "scaled";
 
 /// The record types that every trace has, as `bpf-runtime/thread.h` and `scheduler.h` lay them out.
 pub(super) fn builtin() -> Vec<RecordType> {

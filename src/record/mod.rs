@@ -5,6 +5,7 @@ mod attach;
 pub mod calibrate;
 mod clock;
 mod consumer;
+pub mod counters;
 mod detail;
 mod guardian;
 pub mod host;
@@ -31,6 +32,7 @@ use crate::spec::Probeset;
 use crate::target::{Arch, DebugFolders, Lock, PidNamespace};
 use crate::trace::{Loss, Origin};
 use consumer::Consumer;
+use counters::Counters;
 use detail::DetailSwitch;
 use guardian::Guardian;
 use launch::{Caller, Held};
@@ -72,6 +74,8 @@ pub struct Options {
     pub attach: Option<AttachMode>,
     /// What it may cost.
     pub terms: Terms,
+    /// Refuse to count what cannot be counted all the time.
+    pub exact: bool,
     /// Where debug files are looked for before the system's places.
     pub debug_folders: DebugFolders,
     /// What the target's files do not say themselves.
@@ -182,7 +186,9 @@ impl Summary {
 pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&Live)) -> Result<Summary, Diagnostics> {
     let features = Features::probe()?;
     features.require()?;
-    let (mut plan, warnings) = plan::plan(probeset, &options.selection, host_arch()?)?;
+    let mut counters = Counters::open(&plan::counters_asked(probeset, &options.selection)?, options.exact)?;
+    let selection = Selection { offer: Some(counters.offer.clone()), ..options.selection.clone() };
+    let (mut plan, warnings) = plan::plan(probeset, &selection, host_arch()?)?;
     plan.costs = calibrate::costs(plan.arch);
     let source = codegen::generate(&plan, probeset, None)?;
     let kernels = if options.old_kernel { Kernels::Old } else { features.kernels() };
@@ -196,13 +202,20 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
     let signals = Signals::hold().map_err(|error| unexpected("holding back signals", &error))?;
     let found = Found::find(&options.subject, caller.as_ref(), &signals)?;
     let pid = found.pid();
+    let cpus = possible_cpus()?;
+    let mut constants = constants(&found, options)?;
+    let of_counters = [("pf_cpus", u64::from(cpus)), ("pf_partial_counters", counters::partial(&plan))];
+    constants.extend(of_counters.map(|(name, value)| (name.to_owned(), value)));
+    let events = counters.events(&plan, cpus);
     let setup = Setup {
         object: &object.bytes,
         sources: &probeset.sources,
         programs: &plan.programs,
         record_types: plan.schema.records.len(),
         ring_bytes: options.ring_bytes.unwrap_or_else(|| ring::size(&plan)),
-        constants: constants(&found, options)?,
+        constants,
+        events: &events,
+        event_entries: u32::try_from(plan.events()).unwrap_or(u32::MAX).saturating_mul(cpus),
         mode: options.attach.unwrap_or_else(|| features.attach_mode()),
     };
     let unstoppable = (!found.may_signal()).then(libraries_missed);
@@ -230,7 +243,7 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         started,
     };
     let mut summary = recording.run(observe)?;
-    summary.problems.0.splice(..0, warnings.0.into_iter().chain(unstoppable));
+    summary.problems.0.splice(..0, warnings.0.into_iter().chain(counters.problems.0).chain(unstoppable));
     Ok(summary)
 }
 
@@ -303,6 +316,12 @@ fn constants(found: &Found, options: &Options) -> Result<BTreeMap<String, u64>, 
         ("pf_detail_switches", u64::from(options.terms.any())),
     ];
     Ok(constants.map(|(name, value)| (name.to_owned(), value)).into())
+}
+
+/// The processors that this machine may ever have: as many numbers are given to them.
+fn possible_cpus() -> Result<u32, Diagnostic> {
+    let cpus = libbpf_rs::num_possible_cpus().map_err(|error| unexpected("counting the processors", &error))?;
+    u32::try_from(cpus).map_err(|error| unexpected("counting the processors", &error))
 }
 
 fn origin(options: &Options, probeset: &Probeset, found: &Found) -> Origin {

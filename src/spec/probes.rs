@@ -110,13 +110,6 @@ fn counters(node: &Node, cx: &mut Context<'_>) -> Vec<Spanned<String>> {
     for counter in &counters {
         cx.refers("counters", "counter", counter, "add it to `counters`");
     }
-    if let Some(first) = counters.first() {
-        let all: Vec<&str> = counters.iter().map(|counter| counter.as_str()).collect();
-        let verb = if all.len() == 1 { "is" } else { "are" };
-        let message = format!("counters are not supported yet: {} {verb} left out of the trace", reader::list(&all));
-        let span = counters.last().map_or_else(|| first.span.clone(), |last| first.span.to(&last.span));
-        cx.problems.push(Diagnostic::warning(Code::NotSupportedYet, message).at(&span));
-    }
     counters
 }
 
