@@ -4,10 +4,12 @@
 use super::catalogue::{Catalogue, InlineId, ObjectId};
 use super::fields::Decoder;
 use super::hash::FastMap;
+use super::lane_time::{self, Known};
 use super::nesting::{GraphIndex, Share, nest};
 use super::rules::{Rules, StepFields};
 use super::sampled::Recorded;
-use super::step::{Experts, Graph, LaneSpan, Missing, OffCpu, Operator, Phase, Region, Step};
+use super::states::Scheduler;
+use super::step::{Experts, Graph, LaneSpan, Missing, Operator, Phase, Region, Step};
 use super::threads::Threads;
 use super::timeline::Findings;
 use super::window::{Bucket, ClosedStep, Process, RawExperts, RawGraph, RawOperator, RawRegion};
@@ -20,7 +22,7 @@ const MAX_DEPTH: usize = 16;
 const MAX_OPEN_GRAPHS: usize = 64;
 
 /// What is read while a step is made.
-type Context<'a> = (&'a Decoder, &'a Rules, &'a Process);
+type Context<'a> = (&'a Decoder, &'a Rules, &'a Process, &'a Scheduler);
 
 /// Which operator of a step a span is a share of: its graph, and its node or (without one) its description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,7 +83,7 @@ impl Assembler {
         catalogue: &mut Catalogue,
         context: Context<'_>,
     ) -> &Step {
-        let (decoder, rules, process) = context;
+        let (decoder, rules, process, scheduler) = context;
         let known = threads.get(step.thread);
         let (start, end) = (step.header.start, step.header.end);
         self.out.number = step.number;
@@ -94,7 +96,7 @@ impl Assembler {
         let fields = StepFields { tokens: self.out.tokens, field: &field };
         let prefill = rules.prefill(&fields, self.out.tokens);
         self.out.phase = Some(if prefill { Phase::Prefill } else { Phase::Decode });
-        self.fill(step.bucket, Some(step.thread), threads, catalogue, (decoder, process));
+        self.fill(step.bucket, Some(step.thread), threads, catalogue, (decoder, process, scheduler));
         self.take_gaps(process, threads);
         self.out.record = step.bytes;
         &self.out
@@ -107,7 +109,7 @@ impl Assembler {
         (start, end): (u64, u64),
         threads: &mut Threads,
         catalogue: &mut Catalogue,
-        (decoder, _, process): Context<'_>,
+        (decoder, _, process, scheduler): Context<'_>,
     ) -> &Step {
         self.out.number = 0;
         (self.out.pid, self.out.tid) = (0, 0);
@@ -116,7 +118,7 @@ impl Assembler {
         self.out.tokens = None;
         self.out.phase = Some(Phase::Outside);
         self.out.record = Box::default();
-        self.fill(bucket, None, threads, catalogue, (decoder, process));
+        self.fill(bucket, None, threads, catalogue, (decoder, process, scheduler));
         self.take_gaps(process, threads);
         &self.out
     }
@@ -127,7 +129,7 @@ impl Assembler {
         step_thread: Option<u32>,
         threads: &mut Threads,
         catalogue: &mut Catalogue,
-        (decoder, process): (&Decoder, &Process),
+        (decoder, process, scheduler): (&Decoder, &Process, &Scheduler),
     ) {
         let Bucket { mut operators, graphs, regions, experts } = bucket;
         self.out.ambiguous = 0;
@@ -148,7 +150,7 @@ impl Assembler {
         self.take_regions(regions, &operators, threads);
         self.give_lanes(operators, threads);
         self.take_experts(experts, catalogue, threads, decoder);
-        self.take_off_cpu(process, step_thread, threads);
+        self.take_states(step_thread, Known { threads, process, scheduler });
     }
 
     /// Finds out what is missing, once the lanes are known.
@@ -416,28 +418,15 @@ impl Assembler {
         self.rank.get(found as usize).copied()
     }
 
-    fn take_off_cpu(&mut self, process: &Process, step_thread: Option<u32>, threads: &Threads) {
-        self.out.off_cpu.clear();
-        let Some(step_thread) = step_thread else { return };
-        let (from, to) = (self.out.start, self.out.end);
-        let takes_part = |t: u32| t == step_thread || self.threads.binary_search_by_key(&t, |(t, _)| *t).is_ok();
-        let mut push = |thread: u32, start: u64, runnable: u64, end: u64| {
-            let (start, end) = (start.max(from), end.min(to));
-            if start < end {
-                let runnable = runnable.clamp(start, end);
-                self.out.off_cpu.push(OffCpu { tid: threads.get(thread).tid, start, runnable, end });
-            }
-        };
-        for off in process.off.iter().filter(|off| takes_part(off.thread)) {
-            push(off.thread, off.start, off.runnable, off.end);
+    /// What its threads did.
+    fn take_states(&mut self, step_thread: Option<u32>, known: Known<'_>) {
+        let mut taking_part: Vec<u32> = self.threads.iter().map(|(thread, _)| *thread).collect();
+        taking_part.extend(step_thread);
+        if step_thread.is_none() {
+            // Between the operators that no step contains, nothing is known to have been going on.
+            taking_part.clear();
         }
-        let taking_part = self.threads.iter().map(|(thread, _)| *thread).filter(|t| *t != step_thread);
-        for thread in taking_part.chain([step_thread]) {
-            if let Some(off) = threads.get(thread).off {
-                push(thread, off.since, off.runnable.unwrap_or(to), to);
-            }
-        }
-        self.out.off_cpu.sort_by_key(|off| (off.tid, off.start));
+        lane_time::fill(&mut self.out, &taking_part, known);
     }
 
     /// Operators on threads that run no steps were given to the first step around them. Where another step was going

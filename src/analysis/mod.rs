@@ -10,12 +10,15 @@ mod estimate;
 mod fields;
 mod generations;
 mod hash;
+mod lane_time;
 mod nesting;
 mod rules;
 mod sampled;
 mod slowdown;
+mod states;
 mod statistics;
 mod step;
+mod thread_totals;
 mod threads;
 mod timeline;
 mod window;
@@ -30,10 +33,14 @@ pub use generations::{Generations, generations};
 pub use rules::Rules;
 pub use sampled::{Recorded, Windows};
 pub use slowdown::{Measured, measure};
+pub use states::ThreadState;
 pub use statistics::{
     ExpertTotals, IncompleteStep, LaneTotals, OperatorTotals, PhaseTotals, SpanTotals, Statistics, StepRow,
 };
-pub use step::{Experts, Graph, LaneSpan, Missing, OffCpu, Operator, Phase, Region, Step};
+pub use step::{
+    Experts, Graph, Instead, LaneSpan, Missing, OffCpu, Operator, Phase, Region, StateSpan, Step, TimeSplit,
+};
+pub use thread_totals::{LaneThreads, Taken, ThreadTotals};
 pub use timeline::{Findings, Timeline, Visitor};
 
 #[doc(hidden)]

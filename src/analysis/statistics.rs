@@ -8,6 +8,7 @@ use super::fields::Decoder;
 use super::hash::FastMap;
 use super::sampled::Recorded;
 use super::step::{Phase, Step};
+use super::thread_totals::ThreadTotals;
 use super::timeline::Visitor;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -203,6 +204,7 @@ pub struct Statistics {
     saw_switches: bool,
     incomplete_loose: u64,
     incomplete: Vec<IncompleteStep>,
+    threads: ThreadTotals,
 }
 
 impl Visitor for Statistics {
@@ -234,6 +236,7 @@ impl Visitor for Statistics {
             self.regions.entry((region.probe, phase)).or_default().add(duration, region.operator.is_some());
         }
         self.add_experts(step, catalogue, phase);
+        self.threads.add(step, phase);
     }
 }
 
@@ -437,6 +440,11 @@ impl Statistics {
     /// Graphs were seen, so that time outside of them means something.
     pub fn saw_graphs(&self) -> bool {
         self.saw_graphs
+    }
+
+    /// What threads did.
+    pub fn threads(&self) -> &ThreadTotals {
+        &self.threads
     }
 
     /// Threads were seen to leave their cpus.

@@ -5,6 +5,7 @@ mod attach;
 pub mod calibrate;
 mod clock;
 mod consumer;
+mod cpus;
 mod detail;
 mod guardian;
 pub mod host;
@@ -324,6 +325,7 @@ fn origin(options: &Options, probeset: &Probeset, found: &Found) -> Origin {
         wall_clock_ns: clock::wall_ns(),
         monotonic_ns: clock::monotonic_ns(),
         host: host::describe(),
+        cpu_quota: cpus::quota(pid),
     }
 }
 

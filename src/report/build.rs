@@ -5,6 +5,7 @@ use super::model::{
     Report, TraceFacts,
 };
 use super::sampling::SamplingReport;
+use super::threads::ThreadsReport;
 use crate::analysis::{
     Catalogue, Completeness, Decoder, Generations, Kind, KindId, OperatorTotals, Phase, PhaseTotals, SpanTotals,
     Statistics, TextId, generations,
@@ -68,6 +69,7 @@ pub fn build(
         regions: scope.regions(decoder),
         expert_layers,
         experts,
+        threads: ThreadsReport::new(meta, statistics, catalogue, &phases),
     }
 }
 

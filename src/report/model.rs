@@ -2,6 +2,7 @@
 //! added. Times are ns, shares are from 0 to 1.
 
 use super::sampling::SamplingReport;
+use super::threads::ThreadsReport;
 use crate::analysis::{Completeness, Distribution};
 use crate::trace::{Meta, Origin};
 use serde::Serialize;
@@ -72,6 +73,8 @@ pub struct Report {
     pub expert_layers: Vec<ExpertLayerRow>,
     /// Experts, one by one.
     pub experts: Vec<ExpertRow>,
+    /// What the lanes' threads did; `None` where the scheduler's events were not recorded.
+    pub threads: Option<ThreadsReport>,
 }
 
 /// Where a trace comes from.

@@ -3,6 +3,7 @@
 use super::model::{By, OperatorRow, PhaseReport, Report, TraceFacts};
 use super::step::{StepReport, StepView};
 use super::table::{Align, Table, printable};
+use super::threads;
 use super::units::{rate, shape, share, time, time_f64};
 use crate::analysis::{Completeness, counted, group_digits};
 use Align::{Flexible, Left, Right};
@@ -36,7 +37,7 @@ impl Look {
         format!("\n{}\n", self.style("1", text))
     }
 
-    fn table(&self, out: &mut String, title: &str, table: &Table, more: Option<String>) {
+    pub(super) fn table(&self, out: &mut String, title: &str, table: &Table, more: Option<String>) {
         if table.is_empty() {
             return;
         }
@@ -265,6 +266,9 @@ fn other_tables(out: &mut String, report: &Report, look: &Look) {
     backends(out, report, look);
     if report.by != By::Lane {
         lanes(out, report, look);
+    }
+    if let Some(report) = &report.threads {
+        threads::text(out, report, look);
     }
     regions(out, report, look);
     if report.by != By::Expert {

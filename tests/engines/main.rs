@@ -10,6 +10,7 @@ mod engine;
 mod process;
 mod recording;
 mod stripped;
+mod threads;
 mod truth;
 mod work;
 

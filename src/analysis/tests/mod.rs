@@ -2,6 +2,7 @@
 
 mod hostile;
 mod placing;
+mod states;
 mod totals;
 
 use super::testing::{Put, Records, site};
