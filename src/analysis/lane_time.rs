@@ -36,6 +36,7 @@ pub(super) fn fill(step: &mut Step, taking_part: &[u32], known: Known<'_>) {
         take_states(step, thread, mine.copied().chain(known.scheduler.present(thread, step.end, known.threads)), known);
         take_instead(step, thread, known);
     }
+    states_one_at_a_time(&mut step.states);
     take_off_cpu(step);
     split(step);
 }
@@ -166,10 +167,10 @@ fn split(step: &mut Step) {
             state += 1;
         }
         let split = &mut step.splits[piece.span as usize];
-        let mut seen = 0;
+        let mut seen = 0_u64;
         for span in step.states[state..].iter().take_while(|s| s.tid == tid && s.start < piece.end) {
             let ns = span.end.min(piece.end).saturating_sub(span.start.max(piece.start));
-            seen += ns;
+            seen = ns.saturating_add(seen);
             split.add(if piece.waits { None } else { Some(span.state) }, ns);
         }
         split.unknown = split.unknown.saturating_add((piece.end - piece.start).saturating_sub(seen));
@@ -181,6 +182,21 @@ fn split(step: &mut Step) {
     // What no operator lost stays as it is.
     let named = step.instead.len();
     rest_of(step, &instead, named);
+}
+
+/// A number that is used again is another thread; whatever a trace says, it is one at a time.
+fn states_one_at_a_time(states: &mut Vec<StateSpan>) {
+    states.sort_by_key(|span| (span.tid, span.start));
+    let mut before: Option<(u32, u64)> = None;
+    states.retain_mut(|span| {
+        let until = before.filter(|(tid, _)| *tid == span.tid).map_or(0, |(_, until)| until);
+        span.start = span.start.max(until);
+        let is_left = span.start < span.end;
+        if is_left {
+            before = Some((span.tid, span.end));
+        }
+        is_left
+    });
 }
 
 /// Whatever a trace says, one cpu runs one thread at a time.

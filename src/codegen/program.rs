@@ -115,6 +115,8 @@ struct ProgramData {
     span: bool,
     switch: bool,
     wakeup: bool,
+    /// It is the one that has threads' first wake-ups recorded too.
+    wakeup_new: bool,
     raw_tracepoint: Option<String>,
     ends: Vec<String>,
     notes_entry: Option<String>,
@@ -479,6 +481,7 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         span: program.kind == ProgramKind::Span,
         switch: has_role(Role::SchedSwitch),
         wakeup: has_role(Role::SchedWakeup),
+        wakeup_new: first_with(plan, Role::SchedWakeup) == Some(index),
         raw_tracepoint: tracepoint.filter(|_| !scheduler),
         ends: program.ends.iter().filter(|p| closers(plan).iter().any(|c| c.probe == **p)).cloned().collect(),
         notes_entry: program.notes_entry.then(|| root(program).to_owned()),
@@ -495,6 +498,11 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         functions,
         pieces: pieces.len(),
     }
+}
+
+/// The first program that records an event of the scheduler.
+fn first_with(plan: &ProbePlan, role: Role) -> Option<usize> {
+    plan.programs.iter().position(|program| program.actions.iter().any(|action| action.role == role))
 }
 
 /// What a program reads at a function's entry. At its return memory may be another.

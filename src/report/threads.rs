@@ -450,7 +450,9 @@ fn operator_times(out: &mut String, report: &ThreadsReport, look: &Look) {
         ("op", Left),
         ("name", Flexible),
     ]);
-    let disturbed = |row: &&OperatorTimeRow| row.runnable_ns + row.sleeping_ns + row.blocked_ns > row.total_ns / 1000;
+    let disturbed = |row: &&OperatorTimeRow| {
+        row.runnable_ns.saturating_add(row.sleeping_ns).saturating_add(row.blocked_ns) > row.total_ns / 1000
+    };
     for row in report.operators.iter().filter(disturbed).take(SHOWN) {
         let of = |ns: u64| if ns == 0 { String::new() } else { share(part(ns, row.total_ns)) };
         table.row(vec![
