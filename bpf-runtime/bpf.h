@@ -66,7 +66,13 @@ struct pid {
 	struct upid numbers[];
 } __kernel_type;
 
+struct thread_info {
+	__u32 cpu;
+} __kernel_type;
+
 struct task_struct {
+	struct thread_info thread_info;
+	int nr_cpus_allowed;
 	int pid;
 	int tgid;
 	char comm[16];
@@ -80,6 +86,11 @@ struct task_struct {
 /* Before Linux 5.14. */
 struct task_struct___old_state {
 	long state;
+} __kernel_type;
+
+/* Before Linux 5.16. */
+struct task_struct___old_cpu {
+	unsigned int cpu;
 } __kernel_type;
 
 /* Whether the running kernel's structure has a member. */

@@ -3,6 +3,7 @@
 #pragma once
 #include "detail.h"
 #include "span.h"
+#include "waiting.h"
 
 struct pf_switch_record {
 	struct pf_header header; /* tid: the thread that leaves */
@@ -18,6 +19,14 @@ struct pf_wakeup_record {
 	struct pf_header header; /* tid: the thread that may run now */
 	__u32 waker_tid;
 	__u32 waker_pid;
+	__u32 target_cpu; /* that it will run on, unless it is moved */
+	__u32 reserved;
+};
+
+struct pf_exec_record {
+	struct pf_header header;
+	__u32 cpus_allowed;
+	__u32 reserved;
 };
 
 struct pf_fork_record {
@@ -45,11 +54,11 @@ static __always_inline void pf_close_spans(struct pf_thread *thread, __u64 now);
 /* Generated: counts the calls of a thread that will never return. */
 static __always_inline void pf_count_calls(struct pf_thread *thread, __u64 now);
 
-static __always_inline _Bool pf_is_mine(struct task_struct *task)
+static __always_inline struct pf_thread *pf_mine(struct task_struct *task)
 {
 	struct pf_thread *thread = pf_thread_of(task);
 
-	return thread && thread->owner == PF_MINE;
+	return thread && thread->owner == PF_MINE ? thread : NULL;
 }
 
 /* The last record of a thread. */
@@ -75,6 +84,7 @@ SEC("tp_btf/sched_process_exit") int pf_thread_exit(__u64 *arguments)
 	pf_close_spans(thread, now);
 	pf_count_calls(thread, now);
 	pf_note_end(thread);
+	pf_waits_no_more(thread);
 	pf_send_exit(thread, now);
 	return 0;
 }
@@ -181,7 +191,7 @@ SEC("tp_btf/sched_process_exec") int pf_exec(__u64 *arguments)
 {
 	struct task_struct *task = pf_task();
 	struct pf_thread *thread = pf_current_anywhere();
-	struct pf_plain_record record;
+	struct pf_exec_record record = {};
 	__u64 now = bpf_ktime_get_ns();
 
 	if (!thread)
@@ -197,26 +207,41 @@ SEC("tp_btf/sched_process_exec") int pf_exec(__u64 *arguments)
 		pf_introduce(thread, task);
 	}
 	pf_start(&record, PF_EXEC, PF_NO_SITE, thread->tid, now);
+	record.cpus_allowed = PF_KERNEL(task, nr_cpus_allowed);
 	pf_send(thread, &record, sizeof(record));
 	pf_stop(thread, PF_EXECUTED);
 	return 0;
 }
 
+/*
+ * Sent for a switch from or to a thread of the target; for others, only while one of the target's waits for that cpu,
+ * so that the trace says who ran instead.
+ */
 static __always_inline int pf_record_switch(__u64 *arguments)
 {
 	struct task_struct *prev = (void *)arguments[1];
 	struct task_struct *next = (void *)arguments[2];
+	__u64 now = bpf_ktime_get_ns();
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct pf_thread *from, *to;
 	struct pf_switch_record record;
 
-	if (!pf_wanted() || !pf_detail_on(bpf_ktime_get_ns()))
+	if (!pf_wanted() || !pf_detail_on(now))
 		return 0;
-	if (!pf_current_anywhere() && !pf_is_mine(next))
+	from = pf_current_anywhere();
+	to = pf_mine(next);
+	if (!from && !to && !pf_tells_of_others(cpu))
 		return 0;
-	pf_start(&record, PF_SWITCH, PF_NO_SITE, prev->pid, bpf_ktime_get_ns());
+	pf_start(&record, PF_SWITCH, PF_NO_SITE, prev->pid, now);
 	record.prev_pid = prev->tgid;
-	record.prev_state = pf_prev_state(arguments);
+	/* One that was preempted goes on, whatever it was about to wait for. */
+	record.prev_state = arguments[0] & 1 ? 0 : pf_prev_state(arguments);
 	record.next_tid = next->pid;
 	record.next_pid = next->tgid;
+	if (from)
+		pf_leaves(from, cpu, record.prev_state == 0);
+	if (to)
+		pf_arrives(to);
 	bpf_probe_read_kernel(record.prev_comm, sizeof(record.prev_comm), prev->comm);
 	bpf_probe_read_kernel(record.next_comm, sizeof(record.next_comm), next->comm);
 	pf_send_unnumbered(&record, sizeof(record));
@@ -226,14 +251,18 @@ static __always_inline int pf_record_switch(__u64 *arguments)
 static __always_inline int pf_record_wakeup(__u64 *arguments)
 {
 	struct task_struct *woken = (void *)arguments[0];
+	struct pf_thread *thread = pf_mine(woken);
 	struct task_struct *waker = pf_task();
-	struct pf_wakeup_record record;
+	struct pf_wakeup_record record = {};
+	__u64 now = bpf_ktime_get_ns();
 
-	if (!pf_wanted() || !pf_is_mine(woken) || !pf_detail_on(bpf_ktime_get_ns()))
+	if (!thread || !pf_wanted() || !pf_detail_on(now))
 		return 0;
-	pf_start(&record, PF_WAKEUP, PF_NO_SITE, woken->pid, bpf_ktime_get_ns());
+	pf_start(&record, PF_WAKEUP, PF_NO_SITE, woken->pid, now);
 	record.waker_tid = PF_KERNEL(waker, pid);
 	record.waker_pid = PF_KERNEL(waker, tgid);
+	record.target_cpu = pf_cpu_of(woken);
+	pf_wakes(thread, record.target_cpu);
 	pf_send_unnumbered(&record, sizeof(record));
 	return 0;
 }

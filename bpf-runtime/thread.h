@@ -15,7 +15,8 @@ struct pf_thread_record {
 	__u32 pid; /* thread group, as the kernel numbers it */
 	__u32 ns_tid; /* both as the thread's own pid namespace numbers them */
 	__u32 ns_pid;
-	__u32 reserved;
+	__u16 cpus_allowed; /* how many it may run on */
+	__u16 created; /* 1: it was made just now, and has not run yet */
 	char comm[16];
 };
 
@@ -110,6 +111,8 @@ static __always_inline void pf_introduce(struct pf_thread *thread, struct task_s
 	record.pid = thread->pid;
 	record.ns_tid = pf_ns_number(task);
 	record.ns_pid = pf_ns_number(PF_KERNEL(task, group_leader));
+	record.created = thread->seq == 0 && task != pf_task();
+	record.cpus_allowed = PF_KERNEL(task, nr_cpus_allowed);
 	bpf_probe_read_kernel(record.comm, sizeof(record.comm), task->comm);
 	pf_send(thread, &record, sizeof(record));
 }

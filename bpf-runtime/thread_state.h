@@ -33,7 +33,7 @@ struct pf_thread {
 	__u32 owner;
 	__u64 graph; /* when the graph began that is open on the thread, which tells it from every other; 0: none is */
 	__u32 unseen; /* records lost since the last one that was sent */
-	__u32 reserved;
+	__u32 place; /* waiting.h: whether it runs, or the cpu that it waits for */
 	struct pf_rows rows;
 	__u64 work[PF_WORK];
 	__u8 block[PF_BLOCK] __attribute__((aligned(8)));

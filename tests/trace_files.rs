@@ -213,7 +213,9 @@ fn origin() -> Origin {
             cpu_model: "a processor".into(),
             cpus: 2,
             memory: 16_000_000_000,
+            cpu_types: Vec::new(),
         },
+        cpu_quota: None,
     }
 }
 

@@ -7,11 +7,13 @@ use super::counters::Count;
 use super::faults;
 use super::fields::Decoder;
 use super::hash::FastMap;
+use super::lane_time::{self, Known};
 use super::memory::Memory;
 use super::nesting::{GraphIndex, Share, nest};
 use super::rules::{Rules, StepFields};
 use super::sampled::Recorded;
-use super::step::{Experts, Graph, LaneSpan, Missing, OffCpu, Operator, Phase, Region, Step};
+use super::states::Scheduler;
+use super::step::{Experts, Graph, LaneSpan, Missing, Operator, Phase, Region, Step};
 use super::threads::Threads;
 use super::timeline::Findings;
 use super::window::{Bucket, ClosedStep, Process, RawExperts, RawGraph, RawOperator, RawRegion};
@@ -24,7 +26,7 @@ const MAX_DEPTH: usize = 16;
 const MAX_OPEN_GRAPHS: usize = 64;
 
 /// What is read while a step is made.
-type Context<'a> = (&'a Decoder, &'a Rules, &'a Process, &'a Memory);
+type Context<'a> = (&'a Decoder, &'a Rules, &'a Process, &'a Memory, &'a Scheduler);
 
 /// Which operator of a step a span is a share of: its graph, and its node or (without one) its description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -87,7 +89,7 @@ impl Assembler {
         catalogue: &mut Catalogue,
         context: Context<'_>,
     ) -> &Step {
-        let (decoder, rules, process, _) = context;
+        let (decoder, rules, process, ..) = context;
         let known = threads.get(step.thread);
         let (start, end) = (step.header.start, step.header.end);
         self.out.number = step.number;
@@ -135,7 +137,7 @@ impl Assembler {
         step_thread: Option<u32>,
         threads: &mut Threads,
         catalogue: &mut Catalogue,
-        (decoder, rules, process, memory): Context<'_>,
+        (decoder, rules, process, memory, scheduler): Context<'_>,
     ) {
         let Bucket { mut operators, graphs, regions, experts, fetches } = bucket;
         self.out.ambiguous = 0;
@@ -165,7 +167,7 @@ impl Assembler {
         self.give_lanes(operators, threads);
         self.take_experts(experts, catalogue, threads, decoder);
         self.take_costs(rules, catalogue, threads);
-        self.take_off_cpu(process, step_thread, threads);
+        self.take_states(step_thread, Known { threads, process, scheduler });
     }
 
     /// Finds out what is missing, once the lanes are known.
@@ -477,28 +479,15 @@ impl Assembler {
         self.rank.get(found as usize).copied()
     }
 
-    fn take_off_cpu(&mut self, process: &Process, step_thread: Option<u32>, threads: &Threads) {
-        self.out.off_cpu.clear();
-        let Some(step_thread) = step_thread else { return };
-        let (from, to) = (self.out.start, self.out.end);
-        let takes_part = |t: u32| t == step_thread || self.threads.binary_search_by_key(&t, |(t, _)| *t).is_ok();
-        let mut push = |thread: u32, start: u64, runnable: u64, end: u64| {
-            let (start, end) = (start.max(from), end.min(to));
-            if start < end {
-                let runnable = runnable.clamp(start, end);
-                self.out.off_cpu.push(OffCpu { tid: threads.get(thread).tid, start, runnable, end });
-            }
-        };
-        for off in process.off.iter().filter(|off| takes_part(off.thread)) {
-            push(off.thread, off.start, off.runnable, off.end);
+    /// What its threads did.
+    fn take_states(&mut self, step_thread: Option<u32>, known: Known<'_>) {
+        let mut taking_part: Vec<u32> = self.threads.iter().map(|(thread, _)| *thread).collect();
+        taking_part.extend(step_thread);
+        if step_thread.is_none() {
+            // Between the operators that no step contains, nothing is known to have been going on.
+            taking_part.clear();
         }
-        let taking_part = self.threads.iter().map(|(thread, _)| *thread).filter(|t| *t != step_thread);
-        for thread in taking_part.chain([step_thread]) {
-            if let Some(off) = threads.get(thread).off {
-                push(thread, off.since, off.runnable.unwrap_or(to), to);
-            }
-        }
-        self.out.off_cpu.sort_by_key(|off| (off.tid, off.start));
+        lane_time::fill(&mut self.out, &taking_part, known);
     }
 
     /// Operators on threads that run no steps were given to the first step around them. Where another step was going

@@ -13,6 +13,7 @@ mod faults;
 mod fields;
 mod generations;
 mod hash;
+mod lane_time;
 mod memory;
 mod metrics;
 mod nesting;
@@ -20,8 +21,10 @@ mod quantities;
 mod rules;
 mod sampled;
 mod slowdown;
+mod states;
 mod statistics;
 mod step;
+mod thread_totals;
 mod threads;
 mod timeline;
 mod unseen;
@@ -43,10 +46,14 @@ pub use quantities::{Known, Quantities, Sums};
 pub use rules::Rules;
 pub use sampled::{Recorded, Windows};
 pub use slowdown::{Measured, measure};
+pub use states::ThreadState;
 pub use statistics::{
     ExpertTotals, IncompleteStep, LaneTotals, OperatorTotals, PhaseTotals, SpanTotals, Statistics, StepRow,
 };
-pub use step::{Experts, Graph, LaneSpan, Missing, OffCpu, Operator, Phase, Region, Step};
+pub use step::{
+    Experts, Graph, Instead, LaneSpan, Missing, OffCpu, Operator, Phase, Region, StateSpan, Step, TimeSplit,
+};
+pub use thread_totals::{LaneThreads, Taken, ThreadTotals};
 pub use timeline::{Findings, Timeline, Visitor};
 pub use unseen::{Unseen, UnseenSteps};
 

@@ -10,6 +10,7 @@ use super::hash::FastMap;
 use super::quantities::{AllQuantities, Quantities};
 use super::sampled::Recorded;
 use super::step::{Phase, Step};
+use super::thread_totals::ThreadTotals;
 use super::timeline::Visitor;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -207,6 +208,7 @@ pub struct Statistics {
     incomplete_loose: u64,
     incomplete: Vec<IncompleteStep>,
     quantities: AllQuantities,
+    threads: ThreadTotals,
 }
 
 impl Visitor for Statistics {
@@ -240,6 +242,7 @@ impl Visitor for Statistics {
         }
         self.add_experts(step, catalogue, phase);
         self.faults.add(step, phase, catalogue);
+        self.threads.add(step, phase);
     }
 }
 
@@ -463,6 +466,11 @@ impl Statistics {
     /// Graphs were seen, so that time outside of them means something.
     pub fn saw_graphs(&self) -> bool {
         self.saw_graphs
+    }
+
+    /// What threads did.
+    pub fn threads(&self) -> &ThreadTotals {
+        &self.threads
     }
 
     /// Threads were seen to leave their cpus.

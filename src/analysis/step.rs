@@ -6,6 +6,7 @@ use super::costs::Cost;
 use super::counters::Count;
 use super::faults::Fetched;
 use super::sampled::Recorded;
+use super::states::ThreadState;
 use std::ops::Range;
 
 /// What a step was.
@@ -83,6 +84,17 @@ pub struct Step {
     pub fetched: Vec<Fetched>,
     /// Times that its threads were not running, by thread, clipped to the step.
     pub off_cpu: Vec<OffCpu>,
+    /// What its threads did, by thread, then start: each thread's time in the step without gaps. Empty where the
+    /// scheduler's events were not recorded.
+    pub states: Vec<StateSpan>,
+    /// Times that others ran while a thread of it could have, by thread, then start.
+    pub instead: Vec<Instead>,
+    /// How the time of each of `lanes` was spent; empty where `states` is.
+    pub splits: Vec<TimeSplit>,
+    /// Wake-ups were recorded, so that a thread which could run again is not taken for asleep.
+    pub knows_wakeups: bool,
+    /// Cpus that its threads may run on, where the trace says so.
+    pub cpus_allowed: Option<u32>,
     /// The distinct lanes of its operators, by number.
     pub lane_numbers: Vec<u32>,
     /// Nanoseconds in which a graph was being computed: graphs that overlap count once.
@@ -109,6 +121,12 @@ impl Step {
     /// The lane spans of an operator.
     pub fn lanes_of(&self, operator: &Operator) -> &[LaneSpan] {
         self.lanes.get(operator.lanes.start as usize..operator.lanes.end as usize).unwrap_or(&[])
+    }
+
+    /// How an operator's time was spent, over its lanes; `None` where the scheduler's events were not recorded.
+    pub fn split_of(&self, operator: &Operator) -> Option<TimeSplit> {
+        let splits = self.splits.get(operator.lanes.start as usize..operator.lanes.end as usize)?;
+        Some(splits.iter().fold(TimeSplit::default(), |sum, split| sum.plus(split)))
     }
 }
 
@@ -232,4 +250,90 @@ pub struct OffCpu {
     pub runnable: u64,
     /// ns.
     pub end: u64,
+}
+
+/// A time that a thread was in one state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StateSpan {
+    /// The thread.
+    pub tid: u32,
+    /// What it did.
+    pub state: ThreadState,
+    /// The cpu that it ran on, or waited for.
+    pub cpu: Option<u16>,
+    /// ns.
+    pub start: u64,
+    /// ns.
+    pub end: u64,
+}
+
+/// A time that another ran, on the cpu that a thread waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instead {
+    /// The thread that waited.
+    pub tid: u32,
+    /// The process that ran; 0: none, the cpu was idle.
+    pub pid: u32,
+    /// The name of its thread.
+    pub name: Option<TextId>,
+    /// It is a process that is recorded.
+    pub own: bool,
+    /// The operator that the waiting thread was computing (index into [`Step::operators`]); `None` where it was
+    /// computing none, or was done with its share.
+    pub operator: Option<u32>,
+    /// ns.
+    pub start: u64,
+    /// ns.
+    pub end: u64,
+}
+
+/// How a lane's time in an operator was spent. All are ns; their sum is its span, operators that it called left out,
+/// and, where no probe tells its waiting, the time until the slowest lane was done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TimeSplit {
+    /// On a cpu, working.
+    pub compute: u64,
+    /// Done, and waiting for the slowest lane, whatever the thread did in the meantime.
+    pub waiting: u64,
+    /// Able to run, while others did.
+    pub runnable: u64,
+    /// Asleep: a lock, a timer.
+    pub sleeping: u64,
+    /// In uninterruptible wait: mostly for a disk.
+    pub blocked: u64,
+    /// Not known.
+    pub unknown: u64,
+}
+
+impl TimeSplit {
+    /// Adds time in a state; `None` is waiting.
+    pub(super) fn add(&mut self, state: Option<ThreadState>, ns: u64) {
+        let sum = match state {
+            None => &mut self.waiting,
+            Some(ThreadState::Running) => &mut self.compute,
+            Some(ThreadState::Runnable) => &mut self.runnable,
+            Some(ThreadState::Sleeping) => &mut self.sleeping,
+            Some(ThreadState::Blocked) => &mut self.blocked,
+            Some(ThreadState::Unknown) => &mut self.unknown,
+        };
+        *sum = sum.saturating_add(ns);
+    }
+
+    /// Both together.
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            compute: self.compute.saturating_add(other.compute),
+            waiting: self.waiting.saturating_add(other.waiting),
+            runnable: self.runnable.saturating_add(other.runnable),
+            sleeping: self.sleeping.saturating_add(other.sleeping),
+            blocked: self.blocked.saturating_add(other.blocked),
+            unknown: self.unknown.saturating_add(other.unknown),
+        }
+    }
+
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        let parts = [self.compute, self.waiting, self.runnable, self.sleeping, self.blocked, self.unknown];
+        parts.into_iter().fold(0, u64::saturating_add)
+    }
 }

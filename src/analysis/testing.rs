@@ -43,7 +43,14 @@ pub fn schema() -> Schema {
     let tensor = || Object("tensor".to_owned());
     let span =
         |name: &str, role: Role, fields: &[(&str, FieldType)]| record(name, RecordKind::Span, Some(role), fields);
-    let pid_fields = [("pid", Uint(4)), ("ns_tid", Uint(4)), ("ns_pid", Uint(4)), ("comm", Text(16))];
+    let pid_fields = [
+        ("pid", Uint(4)),
+        ("ns_tid", Uint(4)),
+        ("ns_pid", Uint(4)),
+        ("cpus_allowed", Uint(2)),
+        ("created", Uint(2)),
+        ("comm", Text(16)),
+    ];
     let records = vec![
         record("thread", RecordKind::Thread, None, &pid_fields),
         record("thread_exit", RecordKind::ThreadExit, None, &[]),
@@ -53,7 +60,12 @@ pub fn schema() -> Schema {
             Some(Role::SchedSwitch),
             &[("prev_state", Uint(4)), ("next_tid", Uint(4))],
         ),
-        record("wakeup", RecordKind::Wakeup, Some(Role::SchedWakeup), &[("waker_tid", Uint(4))]),
+        record(
+            "wakeup",
+            RecordKind::Wakeup,
+            Some(Role::SchedWakeup),
+            &[("waker_tid", Uint(4)), ("target_cpu", Uint(4))],
+        ),
         record("fork", RecordKind::Fork, None, &[("child_tid", Uint(4)), ("child_pid", Uint(4))]),
         record("exec", RecordKind::Exec, None, &[]),
         record(

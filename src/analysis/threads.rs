@@ -2,6 +2,7 @@
 
 use super::fields::Header;
 use super::hash::FastMap;
+use super::states::Track;
 
 /// Sequence numbers that are this far back are reordered records, not a gap.
 const REORDERED: u32 = 1 << 31;
@@ -19,19 +20,16 @@ pub(super) struct Thread {
     pub(super) last_end: u64,
     /// End of its latest operator, ns; `None` where it had none.
     pub(super) last_operator: Option<u64>,
-    /// It is not running since then.
-    pub(super) off: Option<Off>,
-    /// It ended.
-    pub(super) exited: bool,
+    /// What it does.
+    pub(super) track: Track,
+    /// When it was made, ns; `None` where it was there before the recording.
+    pub(super) born: Option<u64>,
+    /// When it ended, ns.
+    pub(super) exited: Option<u64>,
+    /// Cpus that it may run on, as far as was said.
+    pub(super) cpus_allowed: Option<u32>,
     /// The thread whose graphs its operators were last seen in without doubt.
     pub(super) home: Option<u32>,
-}
-
-/// Since when, and since when it could run again.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Off {
-    pub(super) since: u64,
-    pub(super) runnable: Option<u64>,
 }
 
 /// Records of a thread that are not in the trace.
@@ -95,10 +93,9 @@ impl Threads {
     }
 
     /// The thread ended: its number may be used again.
-    pub(super) fn release(&mut self, index: u32) {
+    pub(super) fn release(&mut self, index: u32, time: u64) {
         let thread = &mut self.list[index as usize];
-        thread.exited = true;
-        thread.off = None;
+        thread.exited = Some(time);
         if self.by_tid.get(&thread.tid) == Some(&index) {
             self.by_tid.remove(&thread.tid);
         }
@@ -124,9 +121,13 @@ impl Threads {
     }
 
     /// The thread of that number, if it is known.
-    pub(super) fn known(&mut self, tid: u32) -> Option<&mut Thread> {
-        let index = *self.by_tid.get(&tid)?;
-        self.list.get_mut(index as usize)
+    pub(super) fn index(&self, tid: u32) -> Option<u32> {
+        self.by_tid.get(&tid).copied()
+    }
+
+    /// Whether there is a process of that number.
+    pub(super) fn has_process(&self, pid: u32) -> bool {
+        self.process_by_pid.contains_key(&pid)
     }
 
     pub(super) fn get(&self, index: u32) -> &Thread {
@@ -157,8 +158,18 @@ impl Threads {
     fn insert(&mut self, tid: u32, process: u32) -> u32 {
         let index = u32::try_from(self.list.len()).unwrap_or(u32::MAX);
         let next_seq = None;
-        let (last_operator, off) = (None, None);
-        self.list.push(Thread { tid, process, next_seq, last_end: 0, last_operator, off, exited: false, home: None });
+        self.list.push(Thread {
+            tid,
+            process,
+            next_seq,
+            last_end: 0,
+            last_operator: None,
+            track: Track::default(),
+            born: None,
+            exited: None,
+            cpus_allowed: None,
+            home: None,
+        });
         self.by_tid.insert(tid, index);
         self.latest = None;
         index

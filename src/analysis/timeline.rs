@@ -10,11 +10,12 @@ use super::fields::{Decoder, Header, ObjectAt};
 use super::memory::Memory;
 use super::rules::Rules;
 use super::sampled::{Recorded, Windows};
+use super::states::{Runner, Scheduler, Switch};
 use super::step::Step;
-use super::threads::{Off, Threads};
-use super::window::{Bucket, ClosedStep, Process, RawExperts, RawGraph, RawOff, RawOperator, RawRegion, StepThread};
+use super::threads::Threads;
+use super::window::{Bucket, ClosedStep, Process, RawExperts, RawGraph, RawOperator, RawRegion, StepThread};
 use crate::spec::Role;
-use crate::trace::{Notice, RecordKind, Schema, Site};
+use crate::trace::{DetailState, Notice, RecordKind, Schema, Site};
 
 /// So many steps are held back, because they may turn out to be parts of an enclosing step.
 const RECENT_STEPS: usize = 16;
@@ -26,8 +27,6 @@ const HELD_EVENTS: usize = 1 << 20;
 const LOOSE_EVENTS: usize = 1 << 20;
 /// Events without a step that are held back where the trace has none.
 const LOOSE_EVENTS_WITHOUT_STEPS: usize = 1 << 16;
-/// Times off the cpu that are held back.
-const HELD_OFF: usize = 1 << 18;
 /// Experts' ids that are kept of one record.
 const MAX_EXPERTS: usize = 1 << 16;
 
@@ -67,6 +66,7 @@ pub struct Timeline {
     rules: Rules,
     catalogue: Catalogue,
     threads: Threads,
+    scheduler: Scheduler,
     processes: Vec<Process>,
     assembler: Assembler,
     findings: Findings,
@@ -88,6 +88,7 @@ impl Timeline {
             rules,
             catalogue: Catalogue::default(),
             threads: Threads::default(),
+            scheduler: Scheduler::default(),
             processes: Vec::new(),
             assembler: Assembler::default(),
             findings: Findings::default(),
@@ -110,6 +111,9 @@ impl Timeline {
     pub fn notice(&mut self, notice: &Notice) {
         self.windows.notice(notice);
         self.memory.notice(notice);
+        if notice.detail.is_some_and(|detail| detail.state == DetailState::Off) {
+            self.scheduler.missing(notice.time, notice.time);
+        }
     }
 
     /// The windows in which operators were recorded.
@@ -144,20 +148,24 @@ impl Timeline {
         let Some(fields) = self.decoder.records.get(usize::from(header.record)) else { return self.malformed() };
         match fields.kind {
             RecordKind::Switch => self.switch(&header, record),
-            RecordKind::Wakeup => self.wakeup(&header),
+            RecordKind::Wakeup => self.wakeup(&header, record),
             kind => {
-                if kind == RecordKind::Thread && header.seq == 1 && self.threads.known(header.tid).is_some() {
+                if kind == RecordKind::Thread && header.seq == 1 && self.threads.index(header.tid).is_some() {
                     // The number is used again, and the end of the thread that had it was not seen.
                     let old = self.threads.of(header.tid, |_| 0);
-                    self.exit(old);
+                    self.exit(old, header.start);
                 }
                 let thread = self.thread_of(&header);
                 match kind {
                     RecordKind::Thread => self.thread(thread, &header, record),
-                    RecordKind::ThreadExit => self.exit(thread),
+                    RecordKind::ThreadExit => self.exit(thread, header.end),
                     RecordKind::Fork => self.fork(thread, &header, record),
                     RecordKind::Object => self.object(thread, &header, record),
-                    RecordKind::Span | RecordKind::Mark => self.event(thread, &header, record, visitor),
+                    RecordKind::Exec => self.executed(thread, &header, record),
+                    RecordKind::Span | RecordKind::Mark => {
+                        self.runs(thread, &header);
+                        self.event(thread, &header, record, visitor);
+                    }
                     _ => {}
                 }
             }
@@ -189,9 +197,7 @@ impl Timeline {
             self.findings.gaps += 1;
             self.findings.missing_records += u64::from(gap.records);
             self.processes[process].lost(gap);
-        }
-        if self.threads.get(thread).off.is_some() {
-            self.runs(thread, header.start, header.end);
+            self.scheduler.missing(gap.from, gap.to);
         }
         thread
     }
@@ -204,18 +210,33 @@ impl Timeline {
 
     fn thread(&mut self, thread: u32, header: &Header, record: &[u8]) {
         let fields = &self.decoder.records[usize::from(header.record)];
-        let Some(pid) = fields.number_u32("pid", record, header.missing) else { return self.malformed() };
+        let number = |name: &str| fields.number_u32(name, record, header.missing);
+        let (created, cpus_allowed) = (number("created") == Some(1), number("cpus_allowed"));
+        let Some(pid) = number("pid") else { return self.malformed() };
         let process = self.threads.process(pid);
         self.grow();
-        self.threads.get_mut(thread).process = process;
+        let known = self.threads.get_mut(thread);
+        known.process = process;
+        known.cpus_allowed = cpus_allowed.filter(|cpus| *cpus > 0);
+        if created {
+            known.born = Some(header.start);
+        }
     }
 
-    fn exit(&mut self, thread: u32) {
+    fn executed(&mut self, thread: u32, header: &Header, record: &[u8]) {
+        let fields = &self.decoder.records[usize::from(header.record)];
+        if let Some(cpus) = fields.number_u32("cpus_allowed", record, header.missing).filter(|cpus| *cpus > 0) {
+            self.threads.get_mut(thread).cpus_allowed = Some(cpus);
+        }
+    }
+
+    fn exit(&mut self, thread: u32, time: u64) {
         self.waits.forget(self.threads.get(thread).tid);
+        self.scheduler.exit(thread, time, &mut self.threads, &mut self.processes);
         let process = &mut self.processes[self.threads.get(thread).process as usize];
         process.active.retain(|t| *t != thread);
         process.step_threads.retain(|t| t.thread != thread);
-        self.threads.release(thread);
+        self.threads.release(thread, time);
     }
 
     fn fork(&mut self, thread: u32, header: &Header, record: &[u8]) {
@@ -433,7 +454,8 @@ impl Timeline {
         }
         let oldest = self.processes[process].oldest();
         let process = &mut self.processes[process];
-        process.off.retain(|off| oldest.is_none_or(|oldest| off.end > oldest));
+        process.states.retain(|state| oldest.is_none_or(|oldest| state.end > oldest));
+        process.instead.retain(|instead| oldest.is_none_or(|oldest| instead.end > oldest));
     }
 
     /// Spans that end with the next operator are contiguous on their thread: one whose latest ended within the step
@@ -446,7 +468,7 @@ impl Timeline {
 
     fn give(&mut self, process: usize, mut step: ClosedStep, visitor: &mut dyn Visitor) {
         self.assembler.rehome(&mut step, &mut self.processes[process], &self.threads, &mut self.findings);
-        let context = (&self.decoder, &self.rules, &self.processes[process], &self.memory);
+        let context = (&self.decoder, &self.rules, &self.processes[process], &self.memory, &self.scheduler);
         let recorded = self.windows.of(step.header.start, step.header.end);
         let step = self.assembler.step(step, recorded, &mut self.threads, &mut self.catalogue, context);
         self.findings.ambiguous += step.ambiguous;
@@ -458,58 +480,50 @@ impl Timeline {
             self.findings.late += loose.operators.len() as u64;
         }
         let Some(extent) = loose.extent() else { return };
-        let context = (&self.decoder, &self.rules, &self.processes[process], &self.memory);
+        let context = (&self.decoder, &self.rules, &self.processes[process], &self.memory, &self.scheduler);
         let step = self.assembler.loose(loose, extent, &mut self.threads, &mut self.catalogue, context);
         self.findings.ambiguous += step.ambiguous;
         visitor.step(step, &self.catalogue, &self.decoder);
     }
 
     fn switch(&mut self, header: &Header, record: &[u8]) {
-        let fields = &self.decoder.records[usize::from(header.record)];
-        let state = fields.number("prev_state", record, header.missing);
-        let next = fields.number_u32("next_tid", record, header.missing);
-        if self.threads.known(header.tid).is_some() {
-            let thread = self.thread_of(header);
-            let runnable = (state == Some(0)).then_some(header.end);
-            self.threads.get_mut(thread).off = Some(Off { since: header.end, runnable });
-            if self.has_faults {
-                self.waits.left(header.tid, header.end, state.unwrap_or(0));
+        let switch = {
+            let fields = &self.decoder.records[usize::from(header.record)];
+            let number = |name: &str| fields.number_u32(name, record, header.missing);
+            let comm = |name: &str| self.decoder.field(header, record, name);
+            let mut runner = |tid: Option<u32>, pid: &str, name: &str| {
+                let tid = tid?;
+                let name = comm(name).map(|name| self.catalogue.intern(&name.to_string()));
+                // Old traces do not say whose it is.
+                Some(Runner { tid, pid: number(pid).unwrap_or(tid), name })
+            };
+            let Some(prev) = runner(Some(header.tid), "prev_pid", "prev_comm") else { return };
+            let Some(next) = runner(number("next_tid"), "next_pid", "next_comm") else { return self.malformed() };
+            let prev_state = fields.number("prev_state", record, header.missing);
+            Switch { time: header.end, cpu: header.cpu, prev_state, prev, next }
+        };
+        if self.has_faults {
+            if self.threads.index(switch.prev.tid).is_some() {
+                self.waits.left(switch.prev.tid, switch.time, switch.prev_state.unwrap_or(0));
             }
+            self.waits.ran(switch.next.tid, switch.time);
         }
-        if let Some(next) = next
-            && next != header.tid
-            && self.threads.known(next).is_some()
-        {
-            let thread = self.threads.of(next, |threads| threads.process(0));
-            self.runs(thread, header.end, header.end);
-            self.waits.ran(next, header.end);
-        }
+        self.scheduler.switch(&switch, &mut self.threads, &mut self.processes);
     }
 
-    fn wakeup(&mut self, header: &Header) {
-        if let Some(Off { since, runnable: runnable @ None }) =
-            self.threads.known(header.tid).and_then(|t| t.off.as_mut())
-        {
-            *runnable = Some(header.start.max(*since));
-        }
+    fn wakeup(&mut self, header: &Header, record: &[u8]) {
+        let Some(thread) = self.threads.index(header.tid) else { return };
+        let fields = &self.decoder.records[usize::from(header.record)];
+        let cpu = fields.number("target_cpu", record, header.missing).and_then(|cpu| u16::try_from(cpu).ok());
+        self.scheduler.wakeup(thread, (header.end, cpu), &mut self.threads, &mut self.processes);
     }
 
-    /// A thread that was off its cpu runs again, at the latest since `start` (or `end`, where `start` is before it
-    /// left).
-    fn runs(&mut self, thread: u32, start: u64, end: u64) {
-        let known = self.threads.get_mut(thread);
-        let Some(off) = known.off else { return };
-        if end < off.since {
-            return;
-        }
-        known.off = None;
-        let end = if start >= off.since { start } else { end };
-        let runnable = off.runnable.unwrap_or(end).min(end);
-        let process = &mut self.processes[known.process as usize];
-        if process.off.len() >= HELD_OFF {
-            process.off.drain(..HELD_OFF / 2);
-        }
-        process.off.push(RawOff { start: off.since, runnable, end, thread });
+    /// A record of the thread's own says that it runs.
+    fn runs(&mut self, thread: u32, header: &Header) {
+        // Others than operators may have begun while nobody looked.
+        let is_operator = self.decoder.records[usize::from(header.record)].role == Some(Role::Operator);
+        let since = if is_operator { header.start } else { header.end };
+        self.scheduler.evidence(thread, (since, header), &mut self.threads, &mut self.processes);
     }
 }
 

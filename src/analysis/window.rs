@@ -5,6 +5,7 @@ use super::catalogue::{InlineId, ObjectId, TextId};
 use super::counters::Count;
 use super::faults::RawFetch;
 use super::fields::Header;
+use super::states::{RawInstead, RawState};
 use super::threads::Gap;
 use std::collections::VecDeque;
 
@@ -59,15 +60,6 @@ pub(super) struct RawExperts {
     pub(super) inline: InlineId,
     pub(super) record: u16,
     pub(super) ids: Vec<u32>,
-}
-
-/// A time that a thread was not running.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RawOff {
-    pub(super) start: u64,
-    pub(super) runnable: u64,
-    pub(super) end: u64,
-    pub(super) thread: u32,
 }
 
 /// Events in the order of their arrival.
@@ -178,7 +170,8 @@ pub(super) struct Process {
     /// Threads that run steps and have not ended.
     pub(super) step_threads: Vec<StepThread>,
     pub(super) gaps: Vec<Gap>,
-    pub(super) off: Vec<RawOff>,
+    pub(super) states: Vec<RawState>,
+    pub(super) instead: Vec<RawInstead>,
 }
 
 impl Process {

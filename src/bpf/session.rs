@@ -25,10 +25,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-/// Programs that objects have, attached by themselves, and the records they make; the last is only in those for old
-/// kernels.
-const TRACKERS: [(&str, &str); 4] =
-    [("pf_thread_exit", "thread_exit"), ("pf_fork", "fork"), ("pf_exec", "exec"), ("pf_thread_gone", "thread")];
+/// Programs that objects have, attached by themselves, and the records they make. The last is only in those for old
+/// kernels, the one before only in those that record wake-ups.
+const TRACKERS: [(&str, &str); 5] = [
+    ("pf_thread_exit", "thread_exit"),
+    ("pf_fork", "fork"),
+    ("pf_exec", "exec"),
+    ("pf_wakeup_new", "wakeup"),
+    ("pf_thread_gone", "thread"),
+];
 /// The program at the dynamic linker's notice of a mapped library.
 const LINKER: &str = "pf_mapped";
 /// Its index among the links.

@@ -121,6 +121,8 @@ struct ProgramData {
     wakeup: bool,
     fault: bool,
     page_cache: bool,
+    /// It is the one that has threads' first wake-ups recorded too.
+    wakeup_new: bool,
     raw_tracepoint: Option<String>,
     ends: Vec<String>,
     notes_entry: Option<String>,
@@ -483,6 +485,7 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         wakeup: has_role(Role::SchedWakeup),
         fault: has_role(Role::Fault),
         page_cache: has_role(Role::PageCache),
+        wakeup_new: first_with(plan, Role::SchedWakeup) == Some(index),
         raw_tracepoint: tracepoint.filter(|_| !of_the_kernel),
         ends: program.ends.iter().filter(|p| closers(plan).iter().any(|c| c.probe == **p)).cloned().collect(),
         notes_entry: program.notes_entry.then(|| root(program).to_owned()),
@@ -495,6 +498,11 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         functions,
         pieces: pieces.len(),
     }
+}
+
+/// The first program that records an event of the scheduler.
+fn first_with(plan: &ProbePlan, role: Role) -> Option<usize> {
+    plan.programs.iter().position(|program| program.actions.iter().any(|action| action.role == role))
 }
 
 /// What a program reads at a function's entry. At its return memory may be another.

@@ -20,6 +20,7 @@ const AFTER_RECORDS: &[(&str, &str)] = &[
     ("call.h", include_str!("../../bpf-runtime/call.h")),
     ("object.h", include_str!("../../bpf-runtime/object.h")),
     ("span.h", include_str!("../../bpf-runtime/span.h")),
+    ("waiting.h", include_str!("../../bpf-runtime/waiting.h")),
     ("scheduler.h", include_str!("../../bpf-runtime/scheduler.h")),
     ("fault.h", include_str!("../../bpf-runtime/fault.h")),
 ];

@@ -32,6 +32,8 @@ pub(super) fn builtin() -> Vec<RecordType> {
                 ("pid", 32, number()),
                 ("ns_tid", 36, number()),
                 ("ns_pid", 40, number()),
+                ("cpus_allowed", 44, FieldType::Uint(2)),
+                ("created", 46, FieldType::Uint(2)),
                 ("comm", 48, FieldType::Text(16)),
             ],
             64,
@@ -50,9 +52,14 @@ pub(super) fn builtin() -> Vec<RecordType> {
             ],
             80,
         ),
-        record("wakeup", RecordKind::Wakeup, &[("waker_tid", 32, number()), ("waker_pid", 36, number())], 40),
+        record(
+            "wakeup",
+            RecordKind::Wakeup,
+            &[("waker_tid", 32, number()), ("waker_pid", 36, number()), ("target_cpu", 40, number())],
+            48,
+        ),
         record("fork", RecordKind::Fork, &[("child_tid", 32, number()), ("child_pid", 36, number())], 40),
-        record("exec", RecordKind::Exec, &[], 32),
+        record("exec", RecordKind::Exec, &[("cpus_allowed", 32, number())], 40),
     ]
 }
 

@@ -26,6 +26,7 @@ pub fn describe() -> Host {
         cpu_model: cpu_model(&text("/proc/cpuinfo"), &text("/proc/device-tree/model")),
         cpus: online_cpus(&text("/sys/devices/system/cpu/online")),
         memory: total_memory(&text("/proc/meminfo")),
+        cpu_types: super::cpus::types(Path::new("/sys")),
     }
 }
 

@@ -7,6 +7,7 @@ pub mod calibrate;
 mod clock;
 mod consumer;
 pub mod counters;
+mod cpus;
 mod detail;
 mod guardian;
 pub mod host;
@@ -360,6 +361,7 @@ fn origin(options: &Options, probeset: &Probeset, found: &Found) -> Origin {
         // Only what was measured before: to measure it now would disturb.
         roofline: kept_limits().load(&host).map(|(roofline, _)| roofline),
         host,
+        cpu_quota: cpus::quota(pid),
     }
 }
 

@@ -7,6 +7,7 @@ use super::model::{
     Report, TraceFacts,
 };
 use super::sampling::{SamplingReport, added_ns};
+use super::threads::ThreadsReport;
 use crate::analysis::{
     Catalogue, Completeness, Decoder, Generations, Kind, KindId, OperatorTotals, Phase, PhaseTotals, Quantities,
     SpanTotals, Statistics, TextId, Timeline, Unseen, UnseenSteps, generations,
@@ -80,6 +81,7 @@ pub fn build(
         experts,
         faults: FaultsReport::new(meta, statistics.faults(), catalogue, &phases),
         metrics: measures.report(scope.phase_metrics()),
+        threads: ThreadsReport::new(meta, statistics, catalogue, &phases),
     }
 }
 

@@ -10,6 +10,7 @@ mod sampling;
 mod step;
 mod table;
 mod text;
+mod threads;
 mod units;
 
 pub use build::{Options, build};
@@ -20,6 +21,10 @@ pub use roofline::{limits_line, limits_table};
 pub use sampling::{RateChange, SamplingReport, WithoutWaiting};
 pub use step::{StepFinder, StepReport};
 pub use text::{Look, report_text, step_text};
+pub use threads::{
+    CpuRow, InterferenceRow, LaneThreadsRow, OperatorTimeRow, Oversubscribed, TakenFromLane, TakenFromOperator,
+    ThreadsReport,
+};
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@
 use super::faults::FaultsReport;
 use super::metrics::{CountValue, MetricCell, MetricsReport};
 use super::sampling::SamplingReport;
+use super::threads::ThreadsReport;
 use super::units::shape;
 use crate::analysis::{Completeness, Distribution};
 use crate::trace::{Meta, Origin, Roofline};
@@ -81,6 +82,8 @@ pub struct Report {
     pub faults: Option<FaultsReport>,
     /// Which counters and metrics rows have.
     pub metrics: MetricsReport,
+    /// What the lanes' threads did; `None` where the scheduler's events were not recorded.
+    pub threads: Option<ThreadsReport>,
 }
 
 /// Where a trace comes from.

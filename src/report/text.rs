@@ -5,6 +5,7 @@ use super::model::{By, OperatorRow, PhaseReport, Report, TraceFacts};
 use super::sampling::interval_hint;
 use super::step::{StepReport, StepView};
 use super::table::{Align, Table, printable};
+use super::threads;
 use super::units::{rate, shape, share, time, time_f64};
 use crate::analysis::{Completeness, counted, group_digits};
 use Align::{Flexible, Left, Right};
@@ -296,6 +297,9 @@ fn other_tables(out: &mut String, report: &Report, look: &Look) {
     backends(out, report, look);
     if report.by != By::Lane {
         lanes(out, report, look);
+    }
+    if let Some(report) = &report.threads {
+        threads::text(out, report, look);
     }
     regions(out, report, look);
     if report.by != By::Expert {

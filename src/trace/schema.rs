@@ -60,18 +60,19 @@ pub const BUILTIN: usize = 6;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordKind {
-    /// A thread was seen for the first time: fields `pid` (kernel's tgid), `ns_tid`, `ns_pid`, `comm`.
+    /// A thread was seen for the first time: fields `pid` (kernel's tgid), `ns_tid`, `ns_pid`, `comm`, `cpus_allowed`,
+    /// `created` (1: it was made just then).
     Thread,
     /// A thread ended.
     ThreadExit,
-    /// The thread left its cpu: fields `prev_pid`, `prev_state` (0: it could go on), `next_tid`, `next_pid`,
+    /// A thread left its cpu; one of the target, or any while one of the target waits for that cpu: fields `prev_pid`, `prev_state` (0: it could go on), `next_tid`, `next_pid`,
     /// `prev_comm`, `next_comm`.
     Switch,
-    /// The thread became runnable: fields `waker_tid`, `waker_pid`.
+    /// The thread became runnable: fields `waker_tid`, `waker_pid`, `target_cpu` (where it waits to run).
     Wakeup,
     /// The process made a child process: fields `child_tid`, `child_pid`.
     Fork,
-    /// The process runs another program now.
+    /// The process runs another program now: field `cpus_allowed`.
     Exec,
     /// A description of an object: first field `address`.
     Object,
@@ -253,6 +254,9 @@ pub struct Origin {
     /// What the machine can do at most, where that was measured before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roofline: Option<Roofline>,
+    /// How many cpus' worth of time the target's control groups let it have; `None` where they set no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_quota: Option<f64>,
 }
 
 /// The machine a trace was recorded on.
@@ -270,6 +274,19 @@ pub struct Host {
     pub cpus: u32,
     /// Bytes of memory.
     pub memory: u64,
+    /// Its types of processors, where it has several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu_types: Vec<CpuType>,
+}
+
+/// Processors of one type, on a machine that has several.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CpuType {
+    /// As the kernel calls their counters (`cpu_core`, `armv8_cortex_a76`), else `capacity 1024`: how fast they are,
+    /// where the fastest have 1024.
+    pub name: String,
+    /// Their numbers.
+    pub cpus: Vec<u16>,
 }
 
 /// Why something is missing.

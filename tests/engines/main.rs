@@ -12,6 +12,7 @@ mod faults;
 mod process;
 mod recording;
 mod stripped;
+mod threads;
 mod truth;
 mod work;
 

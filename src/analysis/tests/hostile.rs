@@ -36,6 +36,10 @@ proptest! {
         let mut total = 0;
         for step in &kept.steps {
             total += step.lanes.len();
+            for two in step.states.windows(2).filter(|two| two[0].tid == two[1].tid) {
+                prop_assert!(two[0].end <= two[1].start, "a thread does one thing at a time");
+            }
+            prop_assert!(step.states.iter().all(|s| step.start <= s.start && s.start < s.end && s.end <= step.end));
             for operator in &step.operators {
                 prop_assert!(operator.start <= operator.end);
                 prop_assert!(!step.lanes_of(operator).is_empty());

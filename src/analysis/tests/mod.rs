@@ -4,6 +4,7 @@ mod counts;
 mod faults;
 mod hostile;
 mod placing;
+mod states;
 mod totals;
 
 use super::testing::{Put, Records, site};

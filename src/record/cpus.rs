@@ -1,0 +1,106 @@
+//! The machine's processors by type, and how much of their time the target may have.
+
+use crate::trace::CpuType;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Processors that are told apart.
+const MOST_CPUS: u16 = 8192;
+
+/// The types of processors, where there are several: by the units that count their events, else by their capacity.
+/// `sys` is where sysfs is.
+pub(super) fn types(sys: &Path) -> Vec<CpuType> {
+    let mut by_unit = by_unit(&sys.join("bus/event_source/devices"));
+    if by_unit.len() < 2 {
+        by_unit = by_capacity(&sys.join("devices/system/cpu"));
+    }
+    by_unit.sort_by(|a, b| a.cpus.cmp(&b.cpus));
+    if by_unit.len() < 2 { Vec::new() } else { by_unit }
+}
+
+/// Units that count the events of some processors only say of which.
+fn by_unit(devices: &Path) -> Vec<CpuType> {
+    let entries = std::fs::read_dir(devices).into_iter().flatten().flatten();
+    let unit = |entry: std::fs::DirEntry| {
+        let cpus = listed(&std::fs::read_to_string(entry.path().join("cpus")).ok()?);
+        (!cpus.is_empty()).then(|| CpuType { name: entry.file_name().to_string_lossy().into_owned(), cpus })
+    };
+    entries.filter_map(unit).collect()
+}
+
+fn by_capacity(folder: &Path) -> Vec<CpuType> {
+    let mut types: BTreeMap<u64, Vec<u16>> = BTreeMap::new();
+    for cpu in listed(&std::fs::read_to_string(folder.join("possible")).unwrap_or_default()) {
+        let capacity = std::fs::read_to_string(folder.join(format!("cpu{cpu}/cpu_capacity"))).ok();
+        if let Some(capacity) = capacity.and_then(|text| text.trim().parse().ok()) {
+            types.entry(capacity).or_default().push(cpu);
+        }
+    }
+    types.into_iter().map(|(capacity, cpus)| CpuType { name: format!("capacity {capacity}"), cpus }).collect()
+}
+
+/// The numbers that a list such as `0-3,8` names.
+fn listed(list: &str) -> Vec<u16> {
+    let range = |text: &str| {
+        let (from, to) = text.split_once('-').unwrap_or((text, text));
+        let (from, to): (u16, u16) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+        Some(from..=to.min(MOST_CPUS))
+    };
+    list.trim().split(',').filter_map(range).flatten().collect()
+}
+
+/// How many cpus' worth of time the control groups of a process let it have.
+pub(super) fn quota(pid: u32) -> Option<f64> {
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    quota_of(Path::new("/sys/fs/cgroup"), group)
+}
+
+/// The smallest of a group's limit and those of the groups around it.
+fn quota_of(root: &Path, group: &str) -> Option<f64> {
+    let folder = root.join(group.trim_start_matches('/'));
+    let limits = folder.ancestors().take_while(|folder| folder.starts_with(root)).filter_map(|folder| {
+        let text = std::fs::read_to_string(folder.join("cpu.max")).ok()?;
+        let (quota, period) = text.trim().split_once(' ')?;
+        let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
+        (period > 0.0).then_some(quota / period)
+    });
+    limits.reduce(f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: &Path, text: &str) {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn processors_have_types_where_there_are_several() {
+        let sys = tempfile::tempdir().unwrap();
+        assert_eq!(types(sys.path()), []);
+        write(&sys.path().join("devices/system/cpu/possible"), "0-2\n");
+        for (cpu, capacity) in [(0, 1024), (1, 446), (2, 446)] {
+            write(&sys.path().join(format!("devices/system/cpu/cpu{cpu}/cpu_capacity")), &format!("{capacity}\n"));
+        }
+        let named = |name: &str, cpus: &[u16]| CpuType { name: name.into(), cpus: cpus.to_vec() };
+        assert_eq!(types(sys.path()), [named("capacity 1024", &[0]), named("capacity 446", &[1, 2])]);
+        write(&sys.path().join("bus/event_source/devices/cpu_core/cpus"), "0-1\n");
+        write(&sys.path().join("bus/event_source/devices/cpu_atom/cpus"), "2\n");
+        write(&sys.path().join("bus/event_source/devices/uncore/cpumask"), "0\n");
+        assert_eq!(types(sys.path()), [named("cpu_core", &[0, 1]), named("cpu_atom", &[2])]);
+    }
+
+    #[test]
+    fn the_smallest_quota_counts() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(quota_of(root.path(), "/a/b"), None);
+        write(&root.path().join("a/cpu.max"), "150000 100000\n");
+        write(&root.path().join("a/b/cpu.max"), "max 100000\n");
+        assert_eq!(quota_of(root.path(), "/a/b"), Some(1.5));
+        write(&root.path().join("a/b/cpu.max"), "50000 100000\n");
+        assert_eq!(quota_of(root.path(), "/a/b"), Some(0.5));
+    }
+}

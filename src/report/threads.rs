@@ -1,0 +1,487 @@
+//! What the lanes' threads did: by lane, by operator, who ran instead of them, and what that says in words.
+
+use super::table::{Align, Table, printable};
+use super::text::Look;
+use super::units::{share, time};
+use crate::analysis::{Catalogue, LaneThreads, Phase, Statistics, TextId, ThreadTotals, TimeSplit};
+use crate::trace::{CpuType, Meta};
+use Align::{Flexible, Left, Right};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Operators, and processes, that are listed.
+const MOST_ROWS: usize = 64;
+/// Operators that are shown.
+const SHOWN: usize = 8;
+/// Other processes that have a sentence.
+const MOST_NAMED: usize = 3;
+/// Less of a lane's time is not worth a sentence.
+const WORTH_SAYING: f64 = 0.01;
+/// So much of the lanes' time must the target's own threads have taken from one another, where only the cpus that they
+/// ran on say that there were too few.
+const OVERSUBSCRIBED: f64 = 0.05;
+
+/// What threads did in the steps that were recorded whole.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct ThreadsReport {
+    /// By lane. `lane` is `null` for threads that ran steps and were no lane of them.
+    pub lanes: Vec<LaneThreadsRow>,
+    /// How the time of operators was spent, the most first.
+    pub operators: Vec<OperatorTimeRow>,
+    /// Who ran while lanes could have, the most first.
+    pub interference: Vec<InterferenceRow>,
+    /// More lanes than cpus.
+    pub oversubscribed: Option<Oversubscribed>,
+    /// When sleepers could run again was not recorded: `sleeping_ns` has what was runnable after a sleep.
+    pub without_wakeups: bool,
+    /// The same in words.
+    pub sentences: Vec<String>,
+}
+
+/// A lane's threads.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct LaneThreadsRow {
+    /// The lane.
+    pub lane: Option<u32>,
+    /// Time of its threads in steps: the sum of the next five.
+    pub wall_ns: u64,
+    /// On a cpu.
+    pub running_ns: u64,
+    /// Able to run, and not running.
+    pub runnable_ns: u64,
+    /// Asleep.
+    pub sleeping_ns: u64,
+    /// In uninterruptible wait.
+    pub blocked_ns: u64,
+    /// Not known.
+    pub unknown_ns: u64,
+    /// Of `runnable_ns`: the cpu was idle.
+    pub idle_cpu_ns: u64,
+    /// Of `runnable_ns`: who ran is not known.
+    pub unnamed_ns: u64,
+    /// Times that they gave their cpu up.
+    pub voluntary_switches: u64,
+    /// Times that they lost it.
+    pub involuntary_switches: u64,
+    /// Times that they went on on another cpu.
+    pub migrations: u64,
+    /// Where they ran.
+    pub cpus: Vec<CpuRow>,
+}
+
+/// Time on one cpu.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct CpuRow {
+    /// Its number.
+    pub cpu: u16,
+    /// Its type, where the machine has several.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// ns.
+    pub running_ns: u64,
+}
+
+/// How the lanes' time in operators was spent.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct OperatorTimeRow {
+    /// Name, numbers as `*`.
+    pub name: String,
+    /// Type.
+    pub op: String,
+    /// The sum of the next six.
+    pub total_ns: u64,
+    /// On a cpu, working.
+    pub compute_ns: u64,
+    /// Waiting for the slowest lane.
+    pub waiting_ns: u64,
+    /// Able to run, and not running.
+    pub runnable_ns: u64,
+    /// Asleep.
+    pub sleeping_ns: u64,
+    /// In uninterruptible wait.
+    pub blocked_ns: u64,
+    /// Not known.
+    pub unknown_ns: u64,
+}
+
+/// Who ran instead of lanes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct InterferenceRow {
+    /// The process.
+    pub pid: u32,
+    /// The name of a thread of it.
+    pub process: String,
+    /// It is a process that is recorded: its lanes were in each other's way.
+    pub own: bool,
+    /// ns that it took from all lanes.
+    pub taken_ns: u64,
+    /// `taken_ns` by the lanes' time.
+    pub share: f64,
+    /// From each lane.
+    pub lanes: Vec<TakenFromLane>,
+    /// From operators, the most first.
+    pub operators: Vec<TakenFromOperator>,
+}
+
+/// What a process took from a lane.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct TakenFromLane {
+    /// The lane.
+    pub lane: Option<u32>,
+    /// ns.
+    pub taken_ns: u64,
+    /// By the lane's time.
+    pub share: f64,
+}
+
+/// What a process took from an operator.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct TakenFromOperator {
+    /// Name, numbers as `*`.
+    pub name: String,
+    /// Type.
+    pub op: String,
+    /// ns.
+    pub taken_ns: u64,
+}
+
+/// More lanes than cpus: those that wait spin on cpus that others need.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Oversubscribed {
+    /// Lanes.
+    pub lanes: u32,
+    /// Cpus that they had.
+    pub cpus: f64,
+    /// How that is known: `allowed` (their affinity), `quota` (a limit of their control groups), `used` (they ran on no
+    /// others, and in each other's way).
+    pub by: &'static str,
+    /// The part of the lanes' time in which they could have run and another thread of the target ran.
+    pub share: f64,
+}
+
+impl ThreadsReport {
+    /// Of these phases; `None` where the scheduler's events were not recorded.
+    pub(super) fn new(meta: &Meta, statistics: &Statistics, catalogue: &Catalogue, phases: &[Phase]) -> Option<Self> {
+        let totals = statistics.threads();
+        if totals.is_empty() {
+            return None;
+        }
+        let lanes = lanes(totals, phases, &meta.origin.host.cpu_types);
+        let interference = interference(totals, catalogue, phases, &lanes);
+        let mut report = Self {
+            operators: operators(totals, catalogue, phases),
+            oversubscribed: oversubscribed(meta, totals.crowd(), &lanes, &interference),
+            without_wakeups: totals.without_wakeups(),
+            lanes,
+            interference,
+            sentences: Vec::new(),
+        };
+        report.sentences = report.say();
+        Some(report)
+    }
+
+    fn say(&self) -> Vec<String> {
+        let mut said = Vec::new();
+        if let Some(Oversubscribed { lanes, cpus, by, share: own }) = self.oversubscribed {
+            let cpus = if cpus.fract() == 0.0 { format!("{cpus:.0}") } else { format!("{cpus:.1}") };
+            let plural = if cpus == "1" { "" } else { "s" };
+            let why = match by {
+                "allowed" => "may run on no others",
+                "quota" => "get no more from their control group",
+                _ => "ran on no others",
+            };
+            said.push(format!(
+                "Oversubscribed: {lanes} lanes on {cpus} cpu{plural} ({why}). A lane that waits for another keeps it from \
+                 running; for {} of their time lanes were kept waiting by one another.",
+                share(own)
+            ));
+        }
+        let others = self.interference.iter().filter(|row| !row.own);
+        said.extend(others.filter_map(|row| self.shared_with(row)).take(MOST_NAMED));
+        for lane in self.lanes.iter().filter(|lane| part(lane.idle_cpu_ns, lane.wall_ns) >= 0.05) {
+            said.push(format!(
+                "{} could have run for {} of its time while its cpu was idle: it was throttled, or slow to wake up.",
+                name_of(lane.lane),
+                share(part(lane.idle_cpu_ns, lane.wall_ns))
+            ));
+        }
+        for lane in self.lanes.iter().filter(|lane| part(lane.blocked_ns, lane.wall_ns) >= WORTH_SAYING) {
+            let blocked = share(part(lane.blocked_ns, lane.wall_ns));
+            said.push(format!("{} was blocked for {blocked} of its time, as by a disk.", name_of(lane.lane)));
+        }
+        if self.without_wakeups {
+            said.push(
+                "Wake-ups were not recorded: \"sleeping\" has the time from a wake-up until the thread ran.".into(),
+            );
+        }
+        said
+    }
+
+    /// `Lane 1 shared cpu 1 with …`, where that is worth saying.
+    fn shared_with(&self, row: &InterferenceRow) -> Option<String> {
+        let worth = |from: &&TakenFromLane| from.lane.is_some() && from.share >= WORTH_SAYING;
+        let from: Vec<&TakenFromLane> = row.lanes.iter().filter(worth).collect();
+        let numbers: Vec<u32> = from.iter().filter_map(|from| from.lane).collect();
+        let lanes = || self.lanes.iter().filter(|lane| lane.lane.is_some_and(|lane| numbers.contains(&lane)));
+        let mut cpus: Vec<String> = lanes().map(where_it_ran).collect();
+        cpus.dedup();
+        let (InterferenceRow { process, pid, .. }, cpu) = (row, cpus.first()?);
+        match numbers.as_slice() {
+            [lane] => {
+                let took = share(from.first()?.share);
+                Some(format!("Lane {lane} shared {cpu} with `{process}` (pid {pid}), which took {took} of the time."))
+            }
+            lanes_with => {
+                let taken = from.iter().map(|from| from.taken_ns).fold(0, u64::saturating_add);
+                let wall = lanes().map(|lane| lane.wall_ns).fold(0, u64::saturating_add);
+                let cpu = if cpus.len() == 1 && cpu != "its cpus" { cpu } else { "cpus" };
+                let (who, took) = (enumerated(lanes_with), share(part(taken, wall)));
+                Some(format!("Lanes {who} shared {cpu} with `{process}` (pid {pid}), which took {took} of their time."))
+            }
+        }
+    }
+}
+
+/// `0, 1 and 3`.
+fn enumerated(lanes: &[u32]) -> String {
+    let names: Vec<String> = lanes.iter().map(u32::to_string).collect();
+    match names.as_slice() {
+        [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+fn name_of(lane: Option<u32>) -> String {
+    lane.map_or_else(|| "The steps' own thread".to_owned(), |lane| format!("Lane {lane}"))
+}
+
+/// `cpu 1`, or how many.
+fn where_it_ran(lane: &LaneThreadsRow) -> String {
+    match lane.cpus.iter().max_by_key(|cpu| cpu.running_ns) {
+        Some(most) if part(most.running_ns, lane.running_ns) >= 0.9 => format!("cpu {}", most.cpu),
+        _ => "its cpus".to_owned(),
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn part(ns: u64, of: u64) -> f64 {
+    if of == 0 { 0.0 } else { ns as f64 / of as f64 }
+}
+
+fn lanes(totals: &ThreadTotals, phases: &[Phase], types: &[CpuType]) -> Vec<LaneThreadsRow> {
+    let mut lanes: BTreeMap<(bool, Option<u32>), LaneThreads> = BTreeMap::new();
+    for (_, lane, of) in totals.lanes().filter(|(phase, ..)| phases.contains(phase)) {
+        lanes.entry((lane.is_none(), lane)).or_default().merge(of);
+    }
+    let kind = |cpu: u16| types.iter().find(|t| t.cpus.contains(&cpu)).map(|t| t.name.clone());
+    let cpu = |(cpu, ns): (&u16, &u64)| CpuRow { cpu: *cpu, kind: kind(*cpu), running_ns: *ns };
+    let row = |((_, lane), of): ((bool, Option<u32>), LaneThreads)| LaneThreadsRow {
+        lane,
+        wall_ns: of.wall,
+        running_ns: of.running,
+        runnable_ns: of.runnable,
+        sleeping_ns: of.sleeping,
+        blocked_ns: of.blocked,
+        unknown_ns: of.unknown,
+        idle_cpu_ns: of.idle,
+        unnamed_ns: of.runnable.saturating_sub(of.idle).saturating_sub(of.taken),
+        voluntary_switches: of.voluntary,
+        involuntary_switches: of.involuntary,
+        migrations: of.migrations,
+        cpus: of.cpus.iter().map(cpu).collect(),
+    };
+    lanes.into_iter().map(row).collect()
+}
+
+fn operators(totals: &ThreadTotals, catalogue: &Catalogue, phases: &[Phase]) -> Vec<OperatorTimeRow> {
+    let mut sums: BTreeMap<(&str, &str), TimeSplit> = BTreeMap::new();
+    for (kind, _, split) in totals.operators().filter(|(_, phase, _)| phases.contains(phase)) {
+        let kind = catalogue.kind(kind);
+        let sum = sums.entry((&*kind.pattern, &*kind.op)).or_default();
+        *sum = sum.plus(split);
+    }
+    let row = |((name, op), split): ((&str, &str), TimeSplit)| OperatorTimeRow {
+        name: name.to_owned(),
+        op: op.to_owned(),
+        total_ns: split.total(),
+        compute_ns: split.compute,
+        waiting_ns: split.waiting,
+        runnable_ns: split.runnable,
+        sleeping_ns: split.sleeping,
+        blocked_ns: split.blocked,
+        unknown_ns: split.unknown,
+    };
+    let mut rows: Vec<OperatorTimeRow> = sums.into_iter().map(row).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
+    rows.truncate(MOST_ROWS);
+    rows
+}
+
+fn interference(
+    totals: &ThreadTotals,
+    catalogue: &Catalogue,
+    phases: &[Phase],
+    lanes: &[LaneThreadsRow],
+) -> Vec<InterferenceRow> {
+    let wall_of = |lane: Option<u32>| lanes.iter().find(|row| row.lane == lane).map_or(0, |row| row.wall_ns);
+    let wall = lanes.iter().map(|row| row.wall_ns).fold(0, u64::saturating_add);
+    let text = |name: Option<TextId>| name.map_or_else(|| "?".to_owned(), |name| catalogue.text(name).to_string());
+    let mut rows: BTreeMap<u32, InterferenceRow> = BTreeMap::new();
+    for (_, lane, pid, taken) in totals.taken_from_lanes().filter(|(phase, ..)| phases.contains(phase)) {
+        let row = rows.entry(pid).or_insert_with(|| InterferenceRow {
+            pid,
+            process: text(taken.name),
+            own: taken.own,
+            ..InterferenceRow::default()
+        });
+        row.taken_ns = row.taken_ns.saturating_add(taken.ns);
+        match row.lanes.iter_mut().find(|from| from.lane == lane) {
+            Some(from) => from.taken_ns = from.taken_ns.saturating_add(taken.ns),
+            None => row.lanes.push(TakenFromLane { lane, taken_ns: taken.ns, share: 0.0 }),
+        }
+    }
+    let mut operators: BTreeMap<(u32, &str, &str), u64> = BTreeMap::new();
+    for (_, kind, pid, ns) in totals.taken_from_operators().filter(|(phase, ..)| phases.contains(phase)) {
+        let kind = catalogue.kind(kind);
+        let sum = operators.entry((pid, &*kind.pattern, &*kind.op)).or_default();
+        *sum = sum.saturating_add(ns);
+    }
+    for ((pid, name, op), taken_ns) in operators {
+        if let Some(row) = rows.get_mut(&pid) {
+            row.operators.push(TakenFromOperator { name: name.to_owned(), op: op.to_owned(), taken_ns });
+        }
+    }
+    let mut rows: Vec<InterferenceRow> = rows.into_values().collect();
+    rows.sort_by_key(|row| (std::cmp::Reverse(row.taken_ns), row.pid));
+    rows.truncate(MOST_ROWS);
+    for row in &mut rows {
+        row.share = part(row.taken_ns, wall);
+        row.lanes.sort_by_key(|from| (from.lane.is_none(), from.lane));
+        for from in &mut row.lanes {
+            from.share = part(from.taken_ns, wall_of(from.lane));
+        }
+        row.operators.sort_by_key(|from| std::cmp::Reverse(from.taken_ns));
+        row.operators.truncate(MOST_ROWS);
+    }
+    rows
+}
+
+fn oversubscribed(
+    meta: &Meta,
+    crowd: Option<(u32, u32)>,
+    rows: &[LaneThreadsRow],
+    interference: &[InterferenceRow],
+) -> Option<Oversubscribed> {
+    let lanes = u32::try_from(rows.iter().filter(|row| row.lane.is_some()).count()).ok()?;
+    let share = interference.iter().filter(|row| row.own).map(|row| row.share).sum();
+    let mut used: Vec<u16> = rows.iter().flat_map(|row| row.cpus.iter().map(|cpu| cpu.cpu)).collect();
+    used.sort_unstable();
+    used.dedup();
+    let used = u32::try_from(used.len()).ok()?;
+    let quota = meta.origin.cpu_quota;
+    let named = |lanes: u32, cpus: f64, by| Some(Oversubscribed { lanes, cpus, by, share });
+    match (crowd, quota) {
+        (Some((lanes, cpus)), quota) if lanes > cpus && quota.is_none_or(|quota| quota >= f64::from(cpus)) => {
+            named(lanes, f64::from(cpus), "allowed")
+        }
+        (_, Some(quota)) if f64::from(lanes) > quota.max(1.0).ceil() => named(lanes, quota, "quota"),
+        _ if used > 0 && lanes > used && share >= OVERSUBSCRIBED => named(lanes, f64::from(used), "used"),
+        _ => None,
+    }
+}
+
+/// The section's text.
+pub(super) fn text(out: &mut String, report: &ThreadsReport, look: &Look) {
+    let mut table = Table::new(&[
+        ("lane", Right),
+        ("running", Right),
+        ("runnable", Right),
+        ("sleeping", Right),
+        ("blocked", Right),
+        ("unknown", Right),
+        ("gave up", Right),
+        ("lost", Right),
+        ("moved", Right),
+        ("cpus", Left),
+    ]);
+    for row in &report.lanes {
+        let of = |ns: u64| if ns == 0 { String::new() } else { share(part(ns, row.wall_ns)) };
+        let count = |n: u64| if n == 0 { String::new() } else { crate::analysis::group_digits(n) };
+        table.row(vec![
+            row.lane.map_or_else(|| "none".to_owned(), |lane| lane.to_string()),
+            share(part(row.running_ns, row.wall_ns)),
+            of(row.runnable_ns),
+            of(row.sleeping_ns),
+            of(row.blocked_ns),
+            of(row.unknown_ns),
+            count(row.voluntary_switches),
+            count(row.involuntary_switches),
+            count(row.migrations),
+            cpus(&row.cpus),
+        ]);
+    }
+    look.table(out, "What the lanes' threads did (share of their time; switches)", &table, None);
+    for sentence in &report.sentences {
+        out.push_str(&format!("  {}\n", printable(sentence)));
+    }
+    operator_times(out, report, look);
+    interference_table(out, report, look);
+}
+
+fn cpus(rows: &[CpuRow]) -> String {
+    let name = |row: &CpuRow| match &row.kind {
+        Some(kind) => format!("{} ({kind})", row.cpu),
+        None => row.cpu.to_string(),
+    };
+    let named: Vec<String> = rows.iter().take(8).map(name).collect();
+    if rows.len() > 8 { format!("{}, … ({})", named.join(", "), rows.len()) } else { named.join(", ") }
+}
+
+/// Only where something other than work and waiting took time.
+fn operator_times(out: &mut String, report: &ThreadsReport, look: &Look) {
+    let mut table = Table::new(&[
+        ("total", Right),
+        ("compute", Right),
+        ("waiting", Right),
+        ("runnable", Right),
+        ("sleeping", Right),
+        ("blocked", Right),
+        ("unknown", Right),
+        ("op", Left),
+        ("name", Flexible),
+    ]);
+    let disturbed = |row: &&OperatorTimeRow| {
+        row.runnable_ns.saturating_add(row.sleeping_ns).saturating_add(row.blocked_ns) > row.total_ns / 1000
+    };
+    for row in report.operators.iter().filter(disturbed).take(SHOWN) {
+        let of = |ns: u64| if ns == 0 { String::new() } else { share(part(ns, row.total_ns)) };
+        table.row(vec![
+            time(row.total_ns),
+            share(part(row.compute_ns, row.total_ns)),
+            of(row.waiting_ns),
+            of(row.runnable_ns),
+            of(row.sleeping_ns),
+            of(row.blocked_ns),
+            of(row.unknown_ns),
+            row.op.clone(),
+            row.name.clone(),
+        ]);
+    }
+    look.table(out, "Operators whose lanes did not run all the time", &table, None);
+}
+
+fn interference_table(out: &mut String, report: &ThreadsReport, look: &Look) {
+    let mut table =
+        Table::new(&[("share", Right), ("took", Right), ("pid", Right), ("process", Left), ("most from", Flexible)]);
+    for row in report.interference.iter().take(SHOWN) {
+        let most = row.operators.first().map(|from| format!("{} ({})", from.name, time(from.taken_ns)));
+        table.row(vec![
+            share(row.share),
+            time(row.taken_ns),
+            row.pid.to_string(),
+            if row.own { format!("{} (the target)", row.process) } else { row.process.clone() },
+            most.unwrap_or_default(),
+        ]);
+    }
+    look.table(out, "Who ran while lanes could have", &table, None);
+}

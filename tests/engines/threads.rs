@@ -1,0 +1,61 @@
+//! What a real engine's threads did while another process wanted its processor.
+
+use crate::engine::{Engine, alone, workload};
+use crate::{Recording, record, rows};
+use serde_json::Value;
+use std::process::{Child, Command, Stdio};
+
+/// Computes for ever on one processor; ended when dropped.
+struct Competitor(Child);
+
+impl Competitor {
+    fn on(cpu: u32) -> Self {
+        let mut command = Command::new("taskset");
+        command.args(["-c", &cpu.to_string(), "sh", "-c", "while :; do :; done"]);
+        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("taskset"))
+    }
+}
+
+impl Drop for Competitor {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn threads_of(recording: &Recording) -> Value {
+    let threads = recording.report(&[])["threads"].clone();
+    for row in rows(&threads["lanes"]) {
+        let number = |key: &str| row[key].as_u64().unwrap();
+        let states = ["running_ns", "runnable_ns", "sleeping_ns", "blocked_ns", "unknown_ns"];
+        let sum: u64 = states.into_iter().map(number).sum();
+        assert!(sum.abs_diff(number("wall_ns")) <= number("wall_ns") / 1000, "{row}");
+        assert!(number("unknown_ns") <= number("wall_ns") / 20, "{row}");
+    }
+    threads
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_competitor_on_an_engines_processor_is_named() {
+    let _alone = alone();
+    let competitor = Competitor::on(0);
+    let recording = record(Engine::Shared, &workload("tiny-dense", 2), &[]);
+    let threads = threads_of(&recording);
+    for lane in [0, 1] {
+        let row = rows(&threads["lanes"]).find(|row| row["lane"] == lane).unwrap();
+        assert!(row["running_ns"].as_u64().unwrap() > 0, "{threads}");
+    }
+    let found = rows(&threads["interference"]).find(|row| row["pid"] == competitor.0.id());
+    let found = found.unwrap_or_else(|| panic!("{threads}"));
+    assert_eq!((&found["process"], &found["own"]), (&"sh".into(), &false.into()));
+    assert!(found["taken_ns"].as_u64().unwrap() > 0 && rows(&found["operators"]).count() > 0, "{found}");
+    // The engine's barriers are known, so that operators' time is split into work and waiting by them.
+    let total = |key: &str| rows(&threads["operators"]).map(|row| row[key].as_u64().unwrap()).sum::<u64>();
+    assert!(total("compute_ns") > 0 && total("waiting_ns") > 0, "{threads}");
+    let phases = recording.report(&[])["phases"].clone();
+    let recorded: u64 =
+        rows(&phases).map(|row| row["work_ns"].as_u64().unwrap() + row["waiting_ns"].as_u64().unwrap()).sum();
+    let parts = total("total_ns");
+    assert!(parts.abs_diff(recorded) <= recorded / 100, "the parts of operators' time add up: {parts}, {recorded}");
+}
