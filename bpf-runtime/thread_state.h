@@ -38,6 +38,9 @@ struct pf_thread {
 	__u64 work[PF_WORK];
 	__u8 block[PF_BLOCK] __attribute__((aligned(8)));
 	struct pf_spans spans; /* generated: open spans and records in the making */
+#ifdef PF_COUNTERS
+	struct pf_counts counts;
+#endif
 #ifdef PF_OLD_KERNEL
 	__u32 work_next;
 	__u32 work_end;

@@ -19,6 +19,7 @@ pub mod analysis;
 pub mod bpf;
 pub mod cli;
 pub mod codegen;
+pub mod counters;
 pub mod diag;
 pub mod path;
 pub mod plan;

@@ -39,24 +39,25 @@ const CRATES: &[(&str, &[&str])] = &[
 /// name each (`Role`, and the width of a record's mask), for which see `NARROW`.
 const MODULES: &[(&str, &[&str])] = &[
     ("diag", &[]),
+    ("counters", &["diag"]),
     ("path", &["diag"]),
     ("trace", &["diag", "spec"]),
-    ("spec", &["diag", "path", "trace"]),
+    ("spec", &["diag", "counters", "path", "trace"]),
     ("target", &["diag", "path"]),
-    ("plan", &["diag", "path", "spec", "target", "trace"]),
+    ("plan", &["diag", "counters", "path", "spec", "target", "trace"]),
     ("codegen", &["diag", "path", "spec", "target", "trace", "plan"]),
     ("analysis", &["diag", "path", "spec", "trace"]),
     ("report", &["diag", "trace", "analysis"]),
     ("bpf", &["diag", "path", "target", "plan", "codegen"]),
     ("roofline", &["diag", "target", "trace"]),
-    ("record", &["diag", "path", "spec", "target", "trace", "plan", "codegen", "bpf", "roofline"]),
+    ("record", &["diag", "counters", "path", "spec", "target", "trace", "plan", "codegen", "bpf", "roofline"]),
 ];
 
 /// Where a module may use another, but only these names of it.
 const NARROW: &[(&str, &str, &[&str])] = &[("trace", "spec", &["Role"]), ("spec", "trace", &["MAX_FIELDS"])];
 
 /// Modules that compute only: what they know of the world is handed to them.
-const PURE: &[&str] = &["diag", "path", "trace", "spec", "plan", "codegen", "analysis", "report"];
+const PURE: &[&str] = &["diag", "counters", "path", "trace", "spec", "plan", "codegen", "analysis", "report"];
 
 /// The exceptions: probesets are read from files, within bounds.
 const IMPURE_FILES: &[&str] = &["spec/load.rs"];

@@ -156,7 +156,7 @@ proptest! {
 #[test]
 fn a_probeset_of_everything_can_be_read() {
     let probeset = read(EVERYTHING).unwrap_or_else(|problems| panic!("{}", render(&problems, false)));
-    assert_eq!(probeset.probes.len(), 9);
+    assert_eq!(probeset.probes.len(), 11);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use super::{DONE, Outcome, terminal, trace_file};
 use crate::diag::{Code, Diagnostic};
 use crate::report::limits_line;
-use crate::trace::{Detail, DetailReason, DetailState, FieldType, Loss, Meta, ModuleInfo, RecordType, Site};
+use crate::trace::{
+    CounterInfo, Detail, DetailReason, DetailState, FieldType, Loss, Meta, ModuleInfo, RecordType, Site,
+};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use std::io::{self, ErrorKind, Write};
@@ -120,6 +122,7 @@ fn text(meta: &Meta, counts: &[Count]) -> String {
     text += &section("Modules", modules(meta));
     text += &section("Sites", sites(meta));
     text += &section("Records", records(meta, counts));
+    text += &section("Counters", counters(meta));
     text += &section("Losses", losses(meta));
     text += &section("Notices", notices(meta));
     text
@@ -227,6 +230,19 @@ fn records(meta: &Meta, counts: &[Count]) -> Option<Table> {
         );
     }
     right(&mut table, &[3, 4]);
+    some(table)
+}
+
+fn counters(meta: &Meta) -> Option<Table> {
+    let mut table = table(&["counter", "event", "counted by", "absent, because"]);
+    for (name, CounterInfo { event, pmu, absent }) in &meta.schema.counters {
+        let by = match (pmu, absent) {
+            (_, Some(_)) => "-".to_owned(),
+            (Some(pmu), None) => pmu.clone(),
+            (None, None) => "the kernel".to_owned(),
+        };
+        add_row(&mut table, vec![name.clone(), event.clone(), by, absent.clone().unwrap_or_default()]);
+    }
     some(table)
 }
 

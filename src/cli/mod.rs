@@ -3,6 +3,8 @@
 mod build;
 mod check;
 #[cfg(feature = "record")]
+mod counters;
+#[cfg(feature = "record")]
 mod doctor;
 mod dump;
 mod expected;
@@ -55,6 +57,9 @@ enum Command {
     Build(build::Arguments),
     /// Write down what a target's debug information says, for where it is stripped
     Lock(lock::Arguments),
+    /// List what this machine can count
+    #[cfg(feature = "record")]
+    Counters(counters::Arguments),
     /// Say what this machine can do, and the command that mends what it cannot
     #[cfg(feature = "record")]
     Doctor(doctor::Arguments),
@@ -88,6 +93,8 @@ pub fn main() -> ExitCode {
         Command::Gen(arguments) => r#gen::run(&arguments),
         Command::Build(arguments) => build::run(&arguments),
         Command::Lock(arguments) => lock::run(&arguments),
+        #[cfg(feature = "record")]
+        Command::Counters(arguments) => counters::run(&arguments),
         #[cfg(feature = "record")]
         Command::Doctor(arguments) => doctor::run(&arguments),
         #[cfg(feature = "record")]

@@ -43,6 +43,9 @@ pub(crate) struct Arguments {
     /// Do not record operators while there are fewer steps a second than this
     #[arg(long, value_name = "STEPS", value_parser = rate)]
     min_rate: Option<f64>,
+    /// Refuse to count more than the machine counts all the time, rather than to estimate
+    #[arg(long)]
+    exact: bool,
     /// Room for records that are not written yet: 512K, 16M, 1G [default: for half a second, by what is recorded]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     ring_size: Option<u32>,
@@ -121,6 +124,7 @@ fn options(arguments: &Arguments, name: &str) -> Result<Options, Diagnostics> {
             AttachName::Single => AttachMode::Single,
         }),
         terms: Terms { budget: arguments.budget, min_rate: arguments.min_rate },
+        exact: arguments.exact,
         old_kernel: arguments.old_kernel,
         ring_bytes: arguments.ring_size,
         debug_folders: arguments.probeset.debug_folders(),
@@ -152,6 +156,9 @@ fn described(arguments: &Arguments) -> Vec<String> {
     said.extend(arguments.min_rate.map(|rate| format!("--min-rate {rate}")));
     if arguments.follow_forks {
         said.push("--follow-forks".to_owned());
+    }
+    if arguments.exact {
+        said.push("--exact".to_owned());
     }
     if arguments.old_kernel {
         said.push("--old-kernel".to_owned());

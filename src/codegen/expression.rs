@@ -108,7 +108,7 @@ fn scalar(ty: &FieldType) -> &'static str {
         FieldType::Int(4) | FieldType::Enum(_) => "__s32",
         FieldType::Int(_) => "__s64",
         FieldType::Uint(1) | FieldType::Bool => "__u8",
-        FieldType::Uint(2) => "__u16",
+        FieldType::Uint(2) | FieldType::Scaled => "__u16",
         FieldType::Uint(4) | FieldType::Float(4) => "__u32",
         _ => "__u64",
     }

@@ -10,6 +10,10 @@ const BEFORE_RECORDS: &[(&str, &str)] = &[
     ("record.h", include_str!("../../bpf-runtime/record.h")),
     ("detail.h", include_str!("../../bpf-runtime/detail.h")),
 ];
+/// What programs that count need besides.
+const COUNTERS_BEFORE_RECORDS: &[(&str, &str)] =
+    &[("counter_state.h", include_str!("../../bpf-runtime/counter_state.h"))];
+const COUNTERS_AFTER_RECORDS: &[(&str, &str)] = &[("counter.h", include_str!("../../bpf-runtime/counter.h"))];
 const AFTER_RECORDS: &[(&str, &str)] = &[
     ("thread_state.h", include_str!("../../bpf-runtime/thread_state.h")),
     ("thread.h", include_str!("../../bpf-runtime/thread.h")),
@@ -17,24 +21,25 @@ const AFTER_RECORDS: &[(&str, &str)] = &[
     ("object.h", include_str!("../../bpf-runtime/object.h")),
     ("span.h", include_str!("../../bpf-runtime/span.h")),
     ("scheduler.h", include_str!("../../bpf-runtime/scheduler.h")),
+    ("fault.h", include_str!("../../bpf-runtime/fault.h")),
 ];
 
 /// The part of the runtime that records are declared with.
-pub(super) fn runtime_before_records() -> String {
-    amalgamate(BEFORE_RECORDS)
+pub(super) fn runtime_before_records(counts: bool) -> String {
+    amalgamate(BEFORE_RECORDS, if counts { COUNTERS_BEFORE_RECORDS } else { &[] })
 }
 
 /// The part of the runtime that uses the records.
-pub(super) fn runtime_after_records() -> String {
-    amalgamate(AFTER_RECORDS)
+pub(super) fn runtime_after_records(counts: bool) -> String {
+    amalgamate(AFTER_RECORDS, if counts { COUNTERS_AFTER_RECORDS } else { &[] })
 }
 
 /// Stands for `#line` back to the generated file; [`number_lines`] fills the number in.
 pub(super) const LINE_HERE: &str = "#line here";
 
-fn amalgamate(parts: &[(&str, &str)]) -> String {
+fn amalgamate(parts: &[(&str, &str)], more: &[(&str, &str)]) -> String {
     let mut text = String::new();
-    for (name, content) in parts {
+    for (name, content) in parts.iter().chain(more) {
         text.push_str(&format!("#line 1 \"bpf-runtime/{name}\"\n"));
         for line in content.lines() {
             // One file has them all; an empty line keeps the numbers.

@@ -83,6 +83,14 @@ codes! {
     Unbounded = "P007", Input;
     /// A constant expression that is refuted by its types (always true, always false, division by zero).
     ConstantCondition = "P008", Input;
+    /// A unit that there is not, or that a value does not have; values of different units added or compared.
+    Unit = "P009", Input;
+    /// A counter that is not an event in perf's syntax.
+    CounterSyntax = "C001", Input;
+    /// The machine has not got a counter, or does not let it be read.
+    CounterAbsent = "C002", Machine;
+    /// More counters than the machine counts at once.
+    CountersShared = "C003", Machine;
     /// The target does not exist, or is no process, program, library or folder.
     TargetNotFound = "T001", Input;
     /// The target is not an ELF file this program can read.

@@ -2,6 +2,7 @@
 //! values ([`place()`]). Pure: a target is seen through [`crate::target::Target`] only.
 
 mod abi;
+mod counters;
 mod definitions;
 mod inlined;
 mod lock;
@@ -14,10 +15,11 @@ mod relocate;
 mod site;
 mod tier;
 
+pub use counters::{Asked, counters_asked};
 pub use lock::{lock, place_with, survey_with};
 pub use model::*;
 pub use place::{place, survey};
 pub use programs::{plan, relocations_of};
-pub use record_layout::WAITING;
+pub use record_layout::{SCALED, WAITING};
 pub use site::{CostTable, Kind as InstructionKind};
 pub use tier::Tier;

@@ -1,6 +1,7 @@
 //! What the plan consists of. A [`ProbePlan`] has no unresolved path: whatever does not type-check is a diagnostic.
 
 use super::site::CostTable;
+use crate::counters::{Offer, TaskCount};
 use crate::diag::{Diagnostic, Span};
 use crate::path::{Checked, Place, Signature};
 use crate::spec::Role;
@@ -31,6 +32,10 @@ pub struct Selection {
     pub only: Vec<String>,
     /// Globs of probe names that are left out.
     pub without: Vec<String>,
+    /// Counters that every probe of a step or an operator records, by name or as events.
+    pub counters: Vec<String>,
+    /// What the machine has of the counters that are asked for; all of them, where left out.
+    pub offer: Option<Offer>,
 }
 
 /// A generated program's way of being attached.
@@ -68,6 +73,8 @@ pub struct Program {
     pub notes_entry: bool,
     /// Indices into the plan's relocations that this program's values are needed for.
     pub relocations: Vec<usize>,
+    /// The recording can do without it.
+    pub optional: bool,
 }
 
 impl Program {
@@ -97,6 +104,47 @@ pub struct Action {
     pub when: Option<Checked>,
     /// Whether objects are looked at.
     pub describe: Option<Checked>,
+    /// What is counted over its span.
+    pub counts: Counts,
+}
+
+/// The counters of a span.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Index into the plan's counters, and of the record's field.
+    pub fields: Vec<(usize, usize)>,
+    /// The field that says which of them are estimates.
+    pub scaled: Option<usize>,
+}
+
+/// A counter that programs read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counter {
+    /// Its name in the trace.
+    pub name: String,
+    /// Where it is read.
+    pub source: CounterSource,
+    /// Some processors cannot count it.
+    pub partial: bool,
+}
+
+/// Where a counter is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CounterSource {
+    /// The kernel has it for each thread.
+    Task(TaskCount),
+    /// On each cpu, for whatever runs there: the number of its row among the events.
+    Event(usize),
+}
+
+impl Counter {
+    /// Its row among the events of the cpus, if it has one.
+    pub fn event(&self) -> Option<usize> {
+        match self.source {
+            CounterSource::Event(row) => Some(row),
+            CounterSource::Task(_) => None,
+        }
+    }
 }
 
 /// How a record comes to be.
@@ -277,6 +325,8 @@ pub struct ProbePlan {
     pub objects: Vec<ObjectPlan>,
     /// Record types, as the trace will say them; its enumerations are the target's, see [`ProbePlan::schema_with`].
     pub schema: Schema,
+    /// What is counted.
+    pub counters: Vec<Counter>,
     /// Constants to fill in.
     pub relocations: Vec<Relocation>,
     /// What sites are chosen by: built in for the newest kernel, until whoever knows the machine says otherwise.
@@ -287,6 +337,11 @@ impl ProbePlan {
     /// The schema with the names of a target's enumeration constants.
     pub fn schema_with(&self, placement: &Placement) -> Schema {
         Schema { enums: placement.enums.clone(), ..self.schema.clone() }
+    }
+
+    /// How many counters are events of the cpus.
+    pub fn events(&self) -> usize {
+        self.counters.iter().filter(|counter| counter.event().is_some()).count()
     }
 
     /// The C variable of a relocation.

@@ -1,9 +1,11 @@
 //! From a probeset to programs: which probes share one, what each records, and every constant the code will need.
 
+use super::counters::{Counters, at_an_instant};
 use super::model::{
-    Action, FieldPlan, Level, ObjectPlan, ProbePlan, Program, ProgramKind, Relocation, RelocationKind, Selection, Shape,
+    Action, Counts, FieldPlan, Level, ObjectPlan, ProbePlan, Program, ProgramKind, Relocation, RelocationKind,
+    Selection, Shape,
 };
-use super::record_layout::{WAITING, builtin, field_type, lay_out};
+use super::record_layout::{SCALED, WAITING, builtin, field_type, kernel_fields, lay_out};
 use super::site::CostTable;
 use crate::diag::{Code, Diagnostic, Diagnostics, Span};
 use crate::path::{
@@ -19,12 +21,15 @@ const NESTED_FRAMES: u32 = 8;
 
 /// Bytes of a thread's state that spans and records in the making may take: what the kernel grants, less the fixed part.
 const MAX_SPAN_BYTES: u64 = 6 * 1024;
+/// Bytes of it that a counter of the cpus takes.
+const COUNTER_BYTES: u64 = 48;
 
 /// Plans the probes that are selected. Every problem of every path is found in one run.
 ///
 /// # Errors
 /// Whatever does not type-check, and selections that leave nothing.
 pub fn plan(probeset: &Probeset, selection: &Selection, arch: Arch) -> Result<(ProbePlan, Diagnostics), Diagnostics> {
+    let counters = Counters::new(probeset, selection)?;
     let mut planner = Planner {
         probeset,
         selected: Vec::new(),
@@ -35,10 +40,12 @@ pub fn plan(probeset: &Probeset, selection: &Selection, arch: Arch) -> Result<(P
             arch,
             programs: Vec::new(),
             objects: Vec::new(),
-            schema: Schema { records: builtin(), ..Schema::default() },
+            schema: Schema { records: builtin(), counters: counters.info.clone(), ..Schema::default() },
+            counters: counters.all.clone(),
             relocations: Vec::new(),
             costs: CostTable::built_in(arch, None),
         },
+        counters,
     };
     planner.select(selection);
     planner.objects();
@@ -53,25 +60,31 @@ struct Planner<'p> {
     problems: Diagnostics,
     relocations: IndexMap<RelocationKind, (String, Span)>,
     program_names: Vec<String>,
+    counters: Counters,
     plan: ProbePlan,
+}
+
+/// The probes that are selected.
+pub(super) fn selected<'p>(probeset: &'p Probeset, selection: &Selection) -> Vec<&'p Probe> {
+    let matches = |globs: &[String], name: &str| globs.iter().any(|glob| glob_matches(glob, name));
+    let wanted = |probe: &&Probe| {
+        let level = match probe.role.value {
+            Role::Step => Level::Step,
+            // Where a step's own arguments do not say how many tokens it has, such a region does.
+            Role::Region if probe.fields.contains_key("tokens") => Level::Step,
+            Role::Graph => Level::Graph,
+            _ => Level::Operator,
+        };
+        level <= selection.level
+            && (selection.only.is_empty() || matches(&selection.only, &probe.name))
+            && !matches(&selection.without, &probe.name)
+    };
+    probeset.probes.values().filter(wanted).collect()
 }
 
 impl<'p> Planner<'p> {
     fn select(&mut self, selection: &Selection) {
-        let matches = |globs: &[String], name: &str| globs.iter().any(|glob| glob_matches(glob, name));
-        let wanted = |probe: &&Probe| {
-            let level = match probe.role.value {
-                Role::Step => Level::Step,
-                // Where a step's own arguments do not say how many tokens it has, such a region does.
-                Role::Region if probe.fields.contains_key("tokens") => Level::Step,
-                Role::Graph => Level::Graph,
-                _ => Level::Operator,
-            };
-            level <= selection.level
-                && (selection.only.is_empty() || matches(&selection.only, &probe.name))
-                && !matches(&selection.without, &probe.name)
-        };
-        self.selected = self.probeset.probes.values().filter(wanted).collect();
+        self.selected = selected(self.probeset, selection);
         for glob in selection.only.iter().chain(&selection.without) {
             if !self.probeset.probes.keys().any(|name| glob_matches(glob, name)) {
                 let names: Vec<&str> = self.probeset.probes.keys().map(String::as_str).collect();
@@ -207,7 +220,7 @@ impl<'p> Planner<'p> {
 
     fn program(&mut self, root: &'p Probe, alternative: usize, at: &'p AttachPoint, riders: &[&'p Probe]) {
         let index = self.plan.programs.len();
-        let tracepoint = matches!(at.place, Place::Tracepoint { .. });
+        let tracepoint = matches!(at.place, Place::Tracepoint { .. } | Place::Software { .. });
         if !tracepoint && !matches!(at.place, Place::Function { .. }) {
             // Said by the spec's checks already; the other alternatives still stand.
             return;
@@ -246,6 +259,7 @@ impl<'p> Planner<'p> {
             ends: self.ended_by(&name),
             notes_entry: self.is_waited_from(&name),
             relocations,
+            optional: root.optional,
         });
     }
 
@@ -276,6 +290,13 @@ impl<'p> Planner<'p> {
         if matches!(role, Role::SchedSwitch | Role::SchedWakeup) {
             return self.scheduler_action(probe, at, role);
         }
+        if let Some(layout) = kernel_fields(role) {
+            // Where they are, and that they take no fields, the spec's checks have seen to.
+            let record = self.record(&probe.name, &probe.name.span, RecordKind::Mark, Some(role), layout)?;
+            let (name, shape, counts) = (probe.name.value.clone(), Shape::Instant, Counts::default());
+            let (fields, when, describe) = (Vec::new(), None, None);
+            return Some(Action { probe: name, role, record, shape, fields, counts, when, describe });
+        }
         let rides = probe.name.value != root.name.value;
         let shape = match role {
             _ if tracepoint => Shape::Instant,
@@ -299,6 +320,7 @@ impl<'p> Planner<'p> {
         if probe.at.iter().any(|at| at.waiting_from.is_some()) {
             layout.push((WAITING.to_owned(), FieldType::Duration));
         }
+        let counted = self.counted(probe, &shape, &mut layout)?;
         let has_list = layout.iter().any(|(_, ty)| matches!(ty, FieldType::List(..)));
         if has_list && shape != Shape::Instant {
             let message = format!("a list can only be recorded at an instant; `{}` is a span", probe.name.value);
@@ -317,7 +339,40 @@ impl<'p> Planner<'p> {
         let describe = probe.describe.as_ref().map(|describe| check(describe, &before).map_err(Diagnostics::from));
         let describe = describe.and_then(|describe| self.problems.keep(describe));
         let fields = self.field_plans(record, checked);
-        Some(Action { probe: probe.name.value.clone(), role, record, shape, fields, when, describe })
+        let counts = self.counts(record, counted);
+        Some(Action { probe: probe.name.value.clone(), role, record, shape, fields, when, describe, counts })
+    }
+
+    /// Adds the fields of a probe's counters; gives the counters.
+    fn counted(&mut self, probe: &Probe, shape: &Shape, layout: &mut Vec<(String, FieldType)>) -> Option<Vec<usize>> {
+        if *shape == Shape::Instant {
+            self.problems.0.extend(at_an_instant(probe));
+            return Some(Vec::new());
+        }
+        let counted = self.counters.of(probe);
+        let counters = || counted.iter().filter_map(|index| self.counters.all.get(*index));
+        let mut added: Vec<(String, FieldType)> =
+            counters().map(|counter| (counter.name.clone(), FieldType::Counter)).collect();
+        if counters().any(|counter| counter.event().is_some()) {
+            added.push((SCALED.to_owned(), FieldType::Scaled));
+        }
+        if let Some((name, _)) = added.iter().find(|(name, _)| layout.iter().any(|(field, _)| field == name)) {
+            let message =
+                format!("`{}` has a field `{name}`, and its counters make one of that name", probe.name.value);
+            let place = probe.fields.get(name).map_or(&probe.name.span, |field| &field.name.span);
+            self.problems.push(Diagnostic::error(Code::Duplicate, message).at(place).hint("rename the field"));
+            return None;
+        }
+        layout.extend(added);
+        Some(counted)
+    }
+
+    fn counts(&self, record: usize, counted: Vec<usize>) -> Counts {
+        let layout = &self.plan.schema.records[record];
+        let field = |name: &str| layout.fields.iter().position(|field| field.name == name);
+        let of = |index: usize| Some((index, field(&self.counters.all.get(index)?.name)?));
+        let scaled = layout.fields.iter().position(|field| field.ty == FieldType::Scaled);
+        Counts { fields: counted.into_iter().filter_map(of).collect(), scaled }
     }
 
     fn scheduler_action(&mut self, probe: &Probe, at: &AttachPoint, role: Role) -> Option<Action> {
@@ -345,6 +400,7 @@ impl<'p> Planner<'p> {
             fields: Vec::new(),
             when,
             describe,
+            counts: Counts::default(),
         })
     }
 
@@ -403,11 +459,13 @@ impl<'p> Planner<'p> {
 
     /// All open spans and records in the making live in one thread's state, which the kernel bounds.
     fn thread_state_fits(&mut self) {
-        let mut bytes = 0_u64;
+        let mut bytes = COUNTER_BYTES * self.plan.events() as u64;
         for (index, record) in self.plan.schema.records.iter().enumerate().skip(BUILTIN) {
             let shapes = self.plan.programs.iter().flat_map(|p| &p.actions).filter(|a| a.record == index);
-            let copies = shapes.map(|a| if let Shape::Call { frames } = a.shape { u64::from(frames) } else { 1 }).max();
-            bytes += (8 + u64::from(record.size) + tail_bytes(record)) * copies.unwrap_or(1);
+            let copies =
+                shapes.clone().map(|a| if let Shape::Call { frames } = a.shape { u64::from(frames) } else { 1 });
+            let counts = shapes.map(|a| a.counts.fields.len() as u64).max().unwrap_or(0);
+            bytes += (8 + u64::from(record.size) + tail_bytes(record) + 24 * counts) * copies.max().unwrap_or(1);
         }
         if bytes > MAX_SPAN_BYTES {
             let message =

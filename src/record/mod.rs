@@ -2,22 +2,27 @@
 //! and of the trace only how to write it.
 
 mod attach;
+mod boundary;
 pub mod calibrate;
 mod clock;
 mod consumer;
+pub mod counters;
 mod detail;
 mod guardian;
 pub mod host;
 mod launch;
 pub mod machine;
+mod mapped;
 mod meter;
 mod modules;
 mod output;
 mod price;
 mod process;
+mod reader;
 mod recording;
 mod ring;
 mod signals;
+mod switches;
 
 pub use output::{cannot_write, default_path};
 pub use price::Terms;
@@ -32,9 +37,10 @@ use crate::spec::Probeset;
 use crate::target::{Arch, DebugFolders, Lock, PidNamespace};
 use crate::trace::{Loss, Origin};
 use consumer::Consumer;
-use detail::DetailSwitch;
+use counters::Counters;
 use guardian::Guardian;
 use launch::{Caller, Held};
+use mapped::MappedFiles;
 use meter::Meter;
 use modules::Modules;
 use output::Output;
@@ -44,6 +50,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use switches::Switches;
 
 /// What is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +80,8 @@ pub struct Options {
     pub attach: Option<AttachMode>,
     /// What it may cost.
     pub terms: Terms,
+    /// Refuse to count what cannot be counted all the time.
+    pub exact: bool,
     /// Where debug files are looked for before the system's places.
     pub debug_folders: DebugFolders,
     /// What the target's files do not say themselves.
@@ -183,7 +192,9 @@ impl Summary {
 pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&Live)) -> Result<Summary, Diagnostics> {
     let features = Features::probe()?;
     features.require()?;
-    let (mut plan, warnings) = plan::plan(probeset, &options.selection, host_arch()?)?;
+    let mut counters = Counters::open(&plan::counters_asked(probeset, &options.selection)?, options.exact)?;
+    let selection = Selection { offer: Some(counters.offer.clone()), ..options.selection.clone() };
+    let (mut plan, warnings) = plan::plan(probeset, &selection, host_arch()?)?;
     plan.costs = calibrate::costs(plan.arch);
     let source = codegen::generate(&plan, probeset, None)?;
     let kernels = if options.old_kernel { Kernels::Old } else { features.kernels() };
@@ -197,26 +208,38 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
     let signals = Signals::hold().map_err(|error| unexpected("holding back signals", &error))?;
     let found = Found::find(&options.subject, caller.as_ref(), &signals)?;
     let pid = found.pid();
+    let cpus = possible_cpus()?;
+    let mut constants = constants(&found, options)?;
+    let of_counters = [("pf_cpus", u64::from(cpus)), ("pf_partial_counters", counters::partial(&plan))];
+    constants.extend(of_counters.map(|(name, value)| (name.to_owned(), value)));
+    let events = counters.events(&plan, cpus);
     let setup = Setup {
         object: &object.bytes,
         sources: &probeset.sources,
         programs: &plan.programs,
         record_types: plan.schema.records.len(),
         ring_bytes: options.ring_bytes.unwrap_or_else(|| ring::size(&plan)),
-        constants: constants(&found, options)?,
+        constants,
+        events: &events,
+        event_entries: u32::try_from(plan.events()).unwrap_or(u32::MAX).saturating_mul(cpus),
         mode: options.attach.unwrap_or_else(|| features.attach_mode()),
     };
     let unstoppable = (!found.may_signal()).then(libraries_missed);
-    let session = Session::open(setup)?;
-    let consumer = Consumer::start(session.ring()?, file, origin(options, probeset, &found), &plan.schema)?;
+    let mut session = Session::open(setup)?;
+    let unattached = session.take_unattached();
+    let (ring, prompt) = (session.ring()?, options.terms.any());
+    let consumer = Consumer::start(&ring, file, origin(options, probeset, &found), &plan.schema, prompt)?;
     let process = (!options.follow_forks).then_some(pid);
     let modules = Modules::new(&plan, &place, process, &options.debug_folders).switching(options.terms.any());
-    let (meter, detail) = (Meter::new(&plan, options.terms), DetailSwitch::new(&plan, options.terms));
+    let (meter, switches) =
+        (Meter::new(&plan, options.terms), Switches::new(&plan, options.terms, options.steps.is_some()));
     let started = Instant::now();
     let process = found.start()?;
     let guardian = Guardian::of(&process);
     let plan = &plan;
+    let mapped = MappedFiles::new(&plan.schema);
     let recording = Recording {
+        mapped,
         options,
         plan,
         output,
@@ -227,11 +250,13 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         consumer,
         session,
         meter,
-        detail,
+        switches,
         started,
+        lost: 0,
     };
     let mut summary = recording.run(observe)?;
-    summary.problems.0.splice(..0, warnings.0.into_iter().chain(unstoppable));
+    let before = warnings.0.into_iter().chain(counters.problems.0).chain(unstoppable).chain(unattached);
+    summary.problems.0.splice(..0, before);
     Ok(summary)
 }
 
@@ -302,8 +327,15 @@ fn constants(found: &Found, options: &Options) -> Result<BTreeMap<String, u64>, 
         ("pf_first_step", first),
         ("pf_last_step", last),
         ("pf_detail_switches", u64::from(options.terms.any())),
+        ("pf_page_bytes", host::page_bytes()),
     ];
     Ok(constants.map(|(name, value)| (name.to_owned(), value)).into())
+}
+
+/// The processors that this machine may ever have: as many numbers are given to them.
+fn possible_cpus() -> Result<u32, Diagnostic> {
+    let cpus = libbpf_rs::num_possible_cpus().map_err(|error| unexpected("counting the processors", &error))?;
+    u32::try_from(cpus).map_err(|error| unexpected("counting the processors", &error))
 }
 
 fn origin(options: &Options, probeset: &Probeset, found: &Found) -> Origin {
@@ -362,13 +394,13 @@ pub mod consuming {
     /// # Errors
     /// The ring cannot be read, or the trace not be written.
     pub fn consume(
-        ring: MapHandle,
+        ring: &MapHandle,
         file: File,
         schema: &Schema,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<(u64, u64), Diagnostic> {
         let unwritten = |error: &std::io::Error| super::cannot_write(std::path::Path::new("-"), error);
-        let consumer = Consumer::start(ring, file, Origin::default(), schema)?;
+        let consumer = Consumer::start(ring, file, Origin::default(), schema, false)?;
         while !stop() {
             consumer.flush(&[]);
         }

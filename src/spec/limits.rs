@@ -19,7 +19,7 @@ pub(super) const NAME_BYTES: usize = 128;
 pub(super) const PATH_BYTES: usize = 1024;
 /// Bytes of a text that is only shown.
 pub(super) const SUMMARY_BYTES: usize = 1024;
-/// Bytes of a module's glob or a counter's event.
+/// Bytes of a module's glob.
 pub(super) const GLOB_BYTES: usize = 128;
 /// `*`, `?` and `{}` of one glob.
 pub(super) const WILDCARDS: usize = 8;

@@ -74,7 +74,7 @@ fn unsupported(place: &Place) -> Option<&'static str> {
     match place {
         Place::Virtual { .. } => Some("`virtual`"),
         Place::Usdt { .. } => Some("`usdt`"),
-        Place::Function { .. } | Place::Tracepoint { .. } | Place::Probe(_) => None,
+        Place::Function { .. } | Place::Tracepoint { .. } | Place::Software { .. } | Place::Probe(_) => None,
     }
 }
 
@@ -109,13 +109,6 @@ fn counters(node: &Node, cx: &mut Context<'_>) -> Vec<Spanned<String>> {
     let counters: Vec<_> = texts.into_iter().filter_map(|t| cx.problems.keep(names::name(t, "a counter"))).collect();
     for counter in &counters {
         cx.refers("counters", "counter", counter, "add it to `counters`");
-    }
-    if let Some(first) = counters.first() {
-        let all: Vec<&str> = counters.iter().map(|counter| counter.as_str()).collect();
-        let verb = if all.len() == 1 { "is" } else { "are" };
-        let message = format!("counters are not supported yet: {} {verb} left out of the trace", reader::list(&all));
-        let span = counters.last().map_or_else(|| first.span.clone(), |last| first.span.to(&last.span));
-        cx.problems.push(Diagnostic::warning(Code::NotSupportedYet, message).at(&span));
     }
     counters
 }

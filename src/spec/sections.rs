@@ -4,7 +4,8 @@ use super::model::{Analysis, Cost, Field, Member, Module, Object, Probeset, View
 use super::problems::shown;
 use super::values::Context;
 use super::yaml::{Entry, Map, Node, Scalar};
-use super::{limits, names, probes, reader};
+use super::{limits, metrics, names, probes, reader};
+use crate::counters::Event;
 use crate::diag::{Code, Diagnostic, Source, Spanned};
 use crate::path::Expr;
 use crate::trace::MAX_FIELDS;
@@ -190,22 +191,32 @@ pub(super) fn fields(node: &Node, owner: &str, most: usize, cx: &mut Context<'_>
 fn counter(entry: &Entry, cx: &mut Context<'_>) -> Option<Spanned<String>> {
     cx.problems.keep(names::name(&entry.key, "a counter"));
     let what = format!("counter `{}`", shown(&entry.key.text));
-    let event = reader::text(&entry.value, &what, cx.problems)?;
-    let fits = |c: char| c.is_ascii_alphanumeric() || "_-/=,:.@".contains(c);
-    if event.text.is_empty() || event.text.len() > limits::GLOB_BYTES || !event.text.chars().all(fits) {
-        let message = format!("`{}` is not the name of an event", shown(&event.text));
-        let hint = "write it as `perf list` does, such as `cycles` or `armv8_pmuv3/l3d_cache_refill/`";
-        cx.problems.error_hint(Code::BadPattern, &event.span, message, hint);
-        return None;
+    let scalar = reader::text(&entry.value, &what, cx.problems)?;
+    let span = reader::language(scalar, &what, cx.problems)?;
+    match Event::parse(span.text()) {
+        Ok(event) => {
+            if let Some(near) = event.likely_slip() {
+                let message = format!("`{}` is looked for among the machine's own events", shown(span.text()));
+                let hint = format!("did you mean `{near}`?");
+                cx.problems.push(Diagnostic::warning(Code::CounterSyntax, message).at(&span).hint(hint));
+            }
+            Some(Spanned::new(span.text().to_owned(), span))
+        }
+        Err(problem) => {
+            let place = span.slice(problem.range);
+            let message = format!("`{}` is no event: {}", shown(span.text()), problem.message);
+            cx.problems.error_hint(Code::CounterSyntax, &place, message, problem.hint);
+            None
+        }
     }
-    Some(Spanned::new(event.text.clone(), event.span.clone()))
 }
 
 fn analysis(cx: &mut Context<'_>) -> Analysis {
     let Some(map) = cx.sections.get("analysis") else { return Analysis::default() };
-    reader::known_keys(map, "`analysis`", &["layer", "prefill", "dtypes", "costs"], cx.problems);
+    reader::known_keys(map, "`analysis`", &["layer", "prefill", "experts", "dtypes", "costs", "metrics"], cx.problems);
     let mut analysis =
         Analysis { layer: value(map, "layer", cx), prefill: value(map, "prefill", cx), ..Analysis::default() };
+    analysis.experts = value(map, "experts", cx);
     for (key, node) in table(map, "dtypes", cx) {
         if let Some(bytes) = cx.expr(node, &format!("the size of `{}`", shown(key))) {
             analysis.dtypes.insert(key.to_owned(), bytes);
@@ -216,6 +227,7 @@ fn analysis(cx: &mut Context<'_>) -> Analysis {
             analysis.costs.insert(key.to_owned(), cost);
         }
     }
+    analysis.metrics = metrics::read(map, cx);
     analysis
 }
 
@@ -244,6 +256,11 @@ fn table<'n>(map: &'n Map, key: &str, cx: &mut Context<'_>) -> Vec<(&'n str, &'n
 
 fn cost(key: &str, node: &Node, cx: &mut Context<'_>) -> Option<Cost> {
     let map = reader::map(node, &format!("the cost of `{}`", shown(key)), limits::ENTRIES, cx.problems)?;
-    reader::known_keys(map, "a cost", &["flops", "bytes"], cx.problems);
-    Some(Cost { flops: value(map, "flops", cx), bytes: value(map, "bytes", cx) })
+    reader::known_keys(map, "a cost", &["flops", "bytes", "experts"], cx.problems);
+    let cost =
+        Cost { flops: value(map, "flops", cx), bytes: value(map, "bytes", cx), experts: value(map, "experts", cx) };
+    for expr in [&cost.flops, &cost.bytes, &cost.experts].into_iter().flatten() {
+        metrics::cost_names(expr, cx);
+    }
+    Some(cost)
 }

@@ -8,14 +8,27 @@ cd -P "$(dirname "${BASH_SOURCE[0]}")"
 # An emulated machine that takes longer than this will never answer, in seconds.
 readonly patience=${PROFINFER_BOOT_SECONDS:-600}
 
-usage() { printf 'usage: boot.sh amd64|arm64 SERIES FOLDER\n'; }
-[ $# -eq 3 ] || { usage >&2; exit 2; }
-readonly series=$2 folder=$3
+usage() {
+    cat <<'USAGE'
+usage: boot.sh amd64|arm64 SERIES FOLDER STEPS [counting]
+
+STEPS is the file in FOLDER/steps whose lines are run. A machine that is `counting` runs
+one instruction at a time, on whichever processor: then arm64 counts cycles and
+instructions.
+USAGE
+}
+[ $# -eq 4 ] || [ "$#:${5-}" = 5:counting ] || { usage >&2; exit 2; }
+readonly series=$2 folder=$3 steps=$4
 # A busy host is late with an emulated timer's first ticks, for which Linux on x86 gives up unless told not to look.
 case "$1" in
     amd64) emulator=run-qemu-x86_64 console='ttyS0 no_timer_check' machine=(-machine q35 -cpu max) ;;
     arm64) emulator=run-qemu-aarch64 console=ttyAMA0 machine=(-machine virt -cpu neoverse-n1) ;;
     *) usage >&2; exit 2 ;;
+esac
+# The clock goes by instructions, one a nanosecond: the same counts however busy the host is.
+case "${5-}" in
+    '') machine+=(-accel 'tcg,thread=multi') ;;
+    *) machine+=(-accel 'tcg,thread=single' -icount 'shift=0,sleep=off' -rtc 'base=2026-01-01,clock=vm' -seed 1) ;;
 esac
 emulators=$(./get.sh emulator)
 kernel=$(./get.sh kernel "$1" "$series")
@@ -25,7 +38,8 @@ files=$(mktemp)
 trap 'rm -f "$files"' EXIT
 (cd "$folder" && find . | "$busybox" cpio -o -H newc 2>/dev/null) >"$files"
 status=0
-timeout --foreground "$patience" "$emulators/$emulator" "${machine[@]}" -accel tcg,thread=multi -smp 2 -m 1G \
-    -nodefaults -no-user-config -display none -serial stdio -no-reboot \
-    -kernel "$kernel" -initrd "$files" -append "console=$console quiet loglevel=4 panic=-1" </dev/null || status=$?
+# What the kernel does not know of its command line is in the environment of `init`.
+timeout --foreground "$patience" "$emulators/$emulator" "${machine[@]}" -smp 2 -m 1G \
+    -nodefaults -no-user-config -display none -serial stdio -no-reboot -kernel "$kernel" -initrd "$files" \
+    -append "console=$console quiet loglevel=4 panic=-1 steps=$steps" </dev/null || status=$?
 [ "$status" -eq 0 ] || { printf 'boot.sh: the emulator ended with status %s\n' "$status" >&2; exit 1; }

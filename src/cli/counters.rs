@@ -1,0 +1,65 @@
+//! `profinfer counters`: what this machine can count.
+
+use super::table::columns;
+use super::{DONE, Outcome};
+use crate::record::counters::{Listed, Listing, list};
+
+/// The subcommand's arguments.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Whatever is listed can be a counter of a probeset, or of `profinfer record --counter`; so can \
+    `UNIT/TERM=VALUE,…/` and `rNNN`. `:u` and `:k` behind an event count in user space or in the kernel only."
+)]
+pub(crate) struct Arguments {
+    /// Events that cannot be counted here too, and why
+    #[arg(long)]
+    all: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the groups are called; others are units of this machine.
+const GROUPS: &[(&str, &str)] = &[
+    ("hardware", "of the processor"),
+    ("cache", "of its caches"),
+    ("software", "of the kernel, on each processor"),
+    ("thread", "of the kernel, for each thread"),
+];
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let listing = list();
+    if arguments.json {
+        anstream::println!("{:#}", serde_json::json!(listing));
+    } else {
+        anstream::print!("{}", table(&listing, arguments.all));
+    }
+    Ok(DONE)
+}
+
+fn table(listing: &Listing, all: bool) -> String {
+    let mut text = columns(&["EVENT", "COUNTED", "GROUP"], rows(listing, all));
+    for (unit, many) in &listing.at_once {
+        text.push_str(&format!("\n{unit} counts {many} events at once; more are counted in turns"));
+    }
+    if let Some(reason) = &listing.without_pmu {
+        text.push_str(&format!("\n{reason}"));
+    }
+    let hidden = listing.events.iter().filter(|event| !event.opens).count();
+    if hidden > 0 && !all {
+        text.push_str(&format!("\n{hidden} events cannot be counted here; `--all` lists them, and says why"));
+    }
+    text.trim_end().to_owned() + "\n"
+}
+
+fn rows(listing: &Listing, all: bool) -> Vec<Vec<String>> {
+    let group = |event: &Listed| {
+        let known = GROUPS.iter().find(|(name, _)| *name == event.group);
+        known.map_or_else(|| format!("of {}", event.group), |(_, said)| (*said).to_owned())
+    };
+    let counted =
+        |event: &Listed| event.reason.clone().map_or_else(|| "yes".to_owned(), |reason| format!("no: {reason}"));
+    let shown = listing.events.iter().filter(|event| event.opens || all);
+    shown.map(|event| vec![event.event.clone(), counted(event), group(event)]).collect()
+}

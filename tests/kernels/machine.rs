@@ -1,0 +1,171 @@
+//! Emulated machines: which there are, how they are started, and what they said.
+
+use super::ROOT;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+/// What a kernel is expected to have: `uprobe.multi`, `uprobe.session`, and programs as for recent kernels.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) series: &'static str,
+    pub(crate) multi: bool,
+    pub(crate) session: bool,
+    pub(crate) recent: bool,
+}
+
+pub(crate) static KERNELS: [Kernel; 4] = [
+    Kernel { series: "5.10", multi: false, session: false, recent: false },
+    Kernel { series: "6.1", multi: false, session: false, recent: true },
+    Kernel { series: "6.12", multi: true, session: false, recent: true },
+    Kernel { series: "6.18", multi: true, session: true, recent: true },
+];
+
+impl Kernel {
+    /// Which of the objects that are made on the host it takes.
+    pub(crate) fn objects(&self) -> &'static str {
+        if self.recent { "/objects/recent" } else { "/objects/old" }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arch {
+    Amd64,
+    Arm64,
+}
+
+impl Arch {
+    /// As Debian calls it.
+    pub(crate) fn debian(self) -> &'static str {
+        match self {
+            Self::Amd64 => "amd64",
+            Self::Arm64 => "arm64",
+        }
+    }
+
+    /// As `profinfer build` calls it.
+    pub(crate) fn profinfer(self) -> &'static str {
+        match self {
+            Self::Amd64 => "x86_64",
+            Self::Arm64 => "aarch64",
+        }
+    }
+}
+
+/// A machine: a kernel, which of the folder's steps it takes, and whether its processors count cycles and instructions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Machine {
+    pub(crate) arch: Arch,
+    pub(crate) series: &'static str,
+    pub(crate) steps: &'static str,
+    pub(crate) counts: bool,
+}
+
+/// A step of a machine: a name and a command.
+pub(crate) type Step = (String, String);
+
+/// Runs a program to its successful end; gives what it said.
+pub(crate) fn run(command: &mut Command) -> String {
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", output.status);
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// Runs one of this folder's scripts.
+pub(crate) fn script(name: &str, arguments: &[&str]) -> String {
+    run(Command::new(Path::new(ROOT).join("tests/kernels").join(name)).args(arguments).current_dir(ROOT))
+}
+
+/// What a machine said, by the names of its steps.
+pub(crate) struct Said {
+    pub(crate) series: &'static str,
+    pub(crate) parts: BTreeMap<String, Vec<u8>>,
+}
+
+impl Said {
+    fn boot(machine: Machine, root: &Path) -> Self {
+        let Machine { arch, series, steps, counts } = machine;
+        let mut boot = Command::new(Path::new(ROOT).join("tests/kernels/boot.sh"));
+        boot.args([arch.debian(), series]).arg(root).arg(steps).args(counts.then_some("counting"));
+        let output = boot.stdin(Stdio::null()).output().unwrap();
+        let console = String::from_utf8_lossy(&output.stdout).replace('\r', "");
+        let problem = String::from_utf8_lossy(&output.stderr);
+        let whole = output.status.success() && console.contains("\n@done\n");
+        assert!(whole, "the machine with Linux {series} did not run to its end\n{problem}\n{console}");
+        Self { series, parts: parts(&console) }
+    }
+
+    pub(crate) fn text(&self, name: &str) -> String {
+        let bytes = self.parts.get(name).unwrap_or_else(|| panic!("Linux {}: no {name}", self.series));
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+
+    /// The trace of a step, whose command must have ended with this status.
+    #[track_caller]
+    pub(crate) fn trace(&self, step: &str, status: i32) -> &[u8] {
+        self.ended(step, status);
+        self.parts.get(&format!("{step}.pfi")).unwrap_or_else(|| panic!("Linux {}, {step}: no trace", self.series))
+    }
+
+    #[track_caller]
+    pub(crate) fn ended(&self, step: &str, status: i32) {
+        let said = self.text(&format!("{step}.stderr"));
+        let ended = self.text(&format!("{step}.status"));
+        assert_eq!(ended.trim(), status.to_string(), "Linux {}, {step}: {said}", self.series);
+    }
+}
+
+/// Boots them, two at a time, in no order.
+pub(crate) fn boot_all(machines: &[Machine], root: &Path) -> Vec<Said> {
+    // The machines of several tests at once would be too many.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    // What is brought once is brought before two ask for it.
+    script("get.sh", &["emulator"]);
+    let waiting = Mutex::new(machines.iter().rev().copied().collect::<Vec<_>>());
+    let said = Mutex::new(Vec::new());
+    std::thread::scope(|threads| {
+        for _ in 0..2 {
+            threads.spawn(|| {
+                loop {
+                    let next = waiting.lock().unwrap().pop();
+                    let Some(machine) = next else { return };
+                    let one = Said::boot(machine, root);
+                    said.lock().unwrap().push(one);
+                }
+            });
+        }
+    });
+    said.into_inner().unwrap()
+}
+
+/// The parts that `init` wrote between `@begin NAME` and `@end NAME`.
+fn parts(console: &str) -> BTreeMap<String, Vec<u8>> {
+    let mut parts = BTreeMap::new();
+    for rest in console.split("@begin ").skip(1) {
+        let (name, rest) = rest.split_once('\n').unwrap();
+        let body = rest.split_once("@end ").unwrap_or_else(|| panic!("{name} has no end")).0;
+        parts.insert(name.to_owned(), decode(body));
+    }
+    parts
+}
+
+/// Base64 with newlines.
+fn decode(text: &str) -> Vec<u8> {
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => Some(u32::from(byte - b'A')),
+        b'a'..=b'z' => Some(u32::from(byte - b'a') + 26),
+        b'0'..=b'9' => Some(u32::from(byte - b'0') + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    let digits: Vec<u32> = text.bytes().filter_map(digit).collect();
+    let group = |four: &[u32]| {
+        let bits = four.iter().fold(0, |bits, digit| bits << 6 | digit) << (6 * (4 - four.len()));
+        bits.to_be_bytes()[1..four.len()].to_vec()
+    };
+    digits.chunks(4).flat_map(group).collect()
+}

@@ -1,0 +1,56 @@
+//! Emulated machines boot kernels from 5.10 to 6.18, on x86-64 and arm64, and record there in the best way each has. The
+//! traces must be the same and have the toy's own counts; the shipped probeset must be let in by the oldest kernel; a
+//! stripped program must be recorded with an object and a lock that were made elsewhere; counts must be the spans' own on a
+//! processor that counts. Needs no root, but
+//! Debian's archive the first time (`tests/kernels/get.sh`), a C compiler and clang. Nothing is skipped: a machine that
+//! cannot be started is a failure.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
+
+mod counting;
+mod essence;
+mod layout;
+mod locked;
+mod machine;
+mod same;
+mod shipped;
+
+use machine::{Arch, KERNELS, Kernel, Machine, Said, Step};
+use std::fmt::Write;
+use std::sync::OnceLock;
+
+pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+/// In the machines too, so that the objects made here are found there.
+pub(crate) const PROBESET: &str = "tests/targets/toy_kernels.yaml";
+
+/// What all machines of an architecture said; they boot once for all tests.
+pub(crate) fn every_kernel(arch: Arch) -> Vec<(&'static Kernel, &'static Said)> {
+    static SAID: [OnceLock<Vec<Said>>; 2] = [const { OnceLock::new() }; 2];
+    let said = SAID[usize::from(arch == Arch::Arm64)].get_or_init(|| {
+        let folder = layout::lay_out(arch);
+        for kernel in &KERNELS {
+            let steps = [same::steps(), shipped::steps(kernel), locked::steps(kernel), counting::steps_without(kernel)]
+                .concat();
+            std::fs::write(folder.path().join("steps").join(kernel.series), lines(&steps)).unwrap();
+        }
+        let machine = |kernel: &Kernel| Machine { arch, series: kernel.series, steps: kernel.series, counts: false };
+        machine::boot_all(&wanted().map(machine).collect::<Vec<_>>(), folder.path())
+    });
+    let of = |kernel: &'static Kernel| (kernel, said.iter().find(|said| said.series == kernel.series).unwrap());
+    wanted().map(of).collect()
+}
+
+/// All kernels, or those that PROFINFER_KERNELS names, for who works on one.
+fn wanted() -> impl Iterator<Item = &'static Kernel> {
+    let named = std::env::var("PROFINFER_KERNELS").ok();
+    let is_named = move |series: &str| named.as_ref().is_none_or(|all| all.split(' ').any(|one| one == series));
+    KERNELS.iter().filter(move |kernel| is_named(kernel.series))
+}
+
+/// The file that `init` reads.
+fn lines(steps: &[Step]) -> String {
+    steps.iter().fold(String::new(), |mut lines, (name, command)| {
+        writeln!(lines, "{name} {command}").unwrap();
+        lines
+    })
+}

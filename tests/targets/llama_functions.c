@@ -1,0 +1,281 @@
+/*
+ * llama_functions [STEPS [LANES]]: the functions and structures of llama.cpp that its probeset names, with call counts
+ * that are known, for machines on which the engine itself is not at hand. It computes nothing. Compiled as
+ *   -DDISPATCHER=SYMBOL    with ggml_compute_forward as a function
+ *   -DDISPATCHER=INLINED   with ggml_compute_forward in its callers only
+ *   -DDISPATCHER=NONE      with neither that nor symbols of static functions, as in a stripped library
+ */
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SYMBOL 1
+#define INLINED 2
+#define NONE 3
+
+#define EXPORT __attribute__((noinline))
+#define NODES 6
+#define MAX_LANES 8
+#define TOKENS 4
+#define EXPERTS_A_TOKEN 2
+#define EXPERTS 8
+
+enum ggml_type { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_I32 = 26 };
+enum ggml_op { GGML_OP_NONE, GGML_OP_ADD = 2, GGML_OP_RMS_NORM = 25, GGML_OP_MUL_MAT = 29, GGML_OP_MUL_MAT_ID = 30 };
+
+struct ggml_tensor {
+	enum ggml_type type;
+	void *buffer;
+	int64_t ne[4];
+	size_t nb[4];
+	enum ggml_op op;
+	int32_t op_params[16];
+	int32_t flags;
+	struct ggml_tensor *src[10];
+	struct ggml_tensor *view_src;
+	size_t view_offs;
+	void *data;
+	char name[64];
+	void *extra;
+	char padding[8];
+};
+
+struct ggml_compute_params {
+	int ith, nth;
+	size_t wsize;
+	void *wdata;
+	void *threadpool;
+};
+
+struct ggml_cgraph {
+	int size, n_nodes, n_leafs;
+	struct ggml_tensor **nodes;
+};
+
+struct llama_batch {
+	int32_t n_tokens;
+	int32_t *token;
+	float *embd;
+	int32_t *pos;
+	int32_t *n_seq_id;
+	int32_t **seq_id;
+	int8_t *logits;
+};
+
+struct llama_ubatch {
+	uint32_t b_equal_seqs, n_tokens, n_seq_tokens, n_seqs;
+};
+
+static struct ggml_tensor nodes[NODES], *list[NODES], weight, ids, norm, scaled;
+static int32_t chosen[TOKENS][EXPERTS];
+static int lanes = 2;
+static pthread_barrier_t turn;
+volatile long sink;
+static long graphs, operators, fused;
+
+EXPORT void ggml_barrier(void *pool)
+{
+	sink++;
+	pthread_barrier_wait(pool);
+}
+
+EXPORT int ggml_cpu_extra_compute_forward(struct ggml_compute_params *params, struct ggml_tensor *tensor)
+{
+	sink += tensor->op + params->ith;
+	return 0;
+}
+
+EXPORT void ggml_compute_forward_add(struct ggml_compute_params *params, struct ggml_tensor *tensor)
+{
+	sink += tensor->ne[0] + params->nth;
+}
+
+EXPORT void ggml_compute_forward_mul_mat(struct ggml_compute_params *params, struct ggml_tensor *tensor)
+{
+	sink += tensor->ne[1] * params->nth;
+}
+
+EXPORT void ggml_compute_forward_rms_norm_mul_fused(struct ggml_compute_params *params, struct ggml_tensor *first,
+						    struct ggml_tensor *last)
+{
+	sink += first->ne[0] + last->ne[1] + params->ith;
+}
+
+#if DISPATCHER == SYMBOL
+EXPORT
+#else
+static inline __attribute__((always_inline))
+#endif
+#if DISPATCHER == NONE
+void dispatch(struct ggml_compute_params *params, struct ggml_tensor *tensor)
+#define ggml_compute_forward dispatch
+#else
+void ggml_compute_forward(struct ggml_compute_params *params, struct ggml_tensor *tensor)
+#endif
+{
+	if (tensor->op == GGML_OP_NONE)
+		return;
+	if (ggml_cpu_extra_compute_forward(params, tensor))
+		return;
+	switch (tensor->op) {
+	case GGML_OP_ADD:
+		ggml_compute_forward_add(params, tensor);
+		break;
+	default:
+		ggml_compute_forward_mul_mat(params, tensor);
+	}
+}
+
+/* One lane's share of a graph: each node, and a pair of nodes in one go. */
+EXPORT void *graph_compute_thread(void *lane)
+{
+	struct ggml_compute_params params = { (int)(intptr_t)lane, lanes, 0, NULL, &turn };
+
+	for (int i = 0; i < NODES; i++) {
+		struct ggml_tensor *node = list[i];
+
+		if (node->ne[0] < 0)
+			continue;
+		ggml_compute_forward(&params, node);
+		ggml_barrier(params.threadpool);
+	}
+	ggml_compute_forward_rms_norm_mul_fused(&params, &norm, &scaled);
+	ggml_barrier(params.threadpool);
+	return NULL;
+}
+
+#if DISPATCHER == NONE
+#define ggml_backend_cpu_graph_compute compute_graph
+#endif
+EXPORT int ggml_backend_cpu_graph_compute(void *backend, struct ggml_cgraph *graph)
+{
+	pthread_t threads[MAX_LANES];
+
+	for (intptr_t lane = 1; lane < lanes; lane++)
+		pthread_create(&threads[lane], NULL, graph_compute_thread, (void *)lane);
+	graph_compute_thread(NULL);
+	for (int lane = 1; lane < lanes; lane++)
+		pthread_join(threads[lane], NULL);
+	graphs++;
+	operators += (long)graph->n_nodes * lanes;
+	fused += lanes;
+	return 0;
+}
+
+#if DISPATCHER == NONE
+#define PUBLIC_GRAPH_COMPUTE ggml_backend_graph_compute_async
+EXPORT int ggml_backend_graph_compute_async(void *backend, struct ggml_cgraph *graph)
+{
+	int status = ggml_backend_cpu_graph_compute(backend, graph);
+
+	sink++;
+	return status;
+}
+#else
+#define PUBLIC_GRAPH_COMPUTE ggml_backend_cpu_graph_compute
+#endif
+
+/* llama_context::process_ubatch(llama_ubatch const&, …) */
+EXPORT void *process_ubatch(void *context, const struct llama_ubatch *ubatch, int type, void *memory, int *status) __asm__(
+	"_ZN13llama_context14process_ubatchERK12llama_ubatch14llm_graph_typeP22llama_memory_context_iR11ggml_status");
+EXPORT void *process_ubatch(void *context, const struct llama_ubatch *ubatch, int type, void *memory, int *status)
+{
+	struct ggml_cgraph graph = { NODES, NODES, 1, NULL };
+
+	*status = PUBLIC_GRAPH_COMPUTE(context, &graph);
+	sink += ubatch->n_tokens;
+	return context;
+}
+
+static int run(int tokens)
+{
+	struct llama_ubatch ubatch = { 1, tokens, tokens, 1 };
+	int status = 1;
+
+	process_ubatch(&turn, &ubatch, 0, NULL, &status);
+	return status;
+}
+
+EXPORT int llama_decode(void *context, struct llama_batch batch)
+{
+	int status = run(batch.n_tokens);
+
+	sink++;
+	return status;
+}
+
+EXPORT int llama_encode(void *context, struct llama_batch batch)
+{
+	int status = run(batch.n_tokens);
+
+	sink--;
+	return status;
+}
+
+EXPORT int llama_process(void *context, int type, void *batch)
+{
+	int status = run(1);
+
+	sink += type;
+	return status;
+}
+
+static void name(struct ggml_tensor *tensor, const char *format, int number)
+{
+	snprintf(tensor->name, sizeof(tensor->name), format, number);
+	tensor->ne[0] = 64;
+	tensor->ne[1] = TOKENS;
+	tensor->ne[2] = tensor->ne[3] = 1;
+	tensor->nb[0] = 4;
+	tensor->nb[1] = 4 * 64;
+}
+
+static void build(void)
+{
+	static const enum ggml_op ops[] = { GGML_OP_ADD, GGML_OP_MUL_MAT, GGML_OP_MUL_MAT_ID };
+
+	name(&weight, "weight", 0);
+	name(&norm, "norm-%d", 0);
+	norm.op = GGML_OP_RMS_NORM;
+	name(&scaled, "scaled-%d", 0);
+	scaled.op = GGML_OP_ADD;
+	scaled.src[0] = &norm;
+	/* A view of a wider matrix: of each token's row the first ones are meant. */
+	name(&ids, "ids", 0);
+	ids.type = GGML_TYPE_I32;
+	ids.ne[0] = EXPERTS_A_TOKEN;
+	ids.nb[1] = sizeof(chosen[0]);
+	ids.data = chosen;
+	for (int token = 0; token < TOKENS; token++)
+		for (int i = 0; i < EXPERTS; i++)
+			chosen[token][i] = (token + 3 * i) % EXPERTS;
+	for (int i = 0; i < NODES; i++) {
+		list[i] = &nodes[i];
+		name(&nodes[i], "node-%d", i);
+		nodes[i].op = ops[i % 3];
+		nodes[i].src[0] = &weight;
+		nodes[i].src[1] = i ? &nodes[i - 1] : NULL;
+		nodes[i].src[2] = nodes[i].op == GGML_OP_MUL_MAT_ID ? &ids : NULL;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	int steps = argc > 1 ? atoi(argv[1]) : 10, failed = 0;
+	struct llama_batch batch = { .n_tokens = TOKENS };
+
+	lanes = argc > 2 ? atoi(argv[2]) : lanes;
+	if (lanes < 1 || lanes > MAX_LANES)
+		return 2;
+	pthread_barrier_init(&turn, NULL, lanes);
+	build();
+	failed |= llama_encode(&turn, batch);
+	for (int step = 0; step < steps; step++) {
+		failed |= llama_decode(&turn, batch);
+		batch.n_tokens = 1;
+	}
+	failed |= llama_process(&turn, 1, &batch);
+	printf("%ld graphs %ld operators %ld fused\n", graphs, operators, fused);
+	return failed;
+}
