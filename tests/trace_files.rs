@@ -214,6 +214,7 @@ fn origin() -> Origin {
             cpus: 2,
             memory: 16_000_000_000,
         },
+        roofline: None,
     }
 }
 
