@@ -123,8 +123,8 @@ impl Task {
         }
     }
 
-    /// Finds how often it must be done to take so long. It also fills the caches and wakes the processors up. One of
-    /// three is the quickest: others may run in between.
+    /// Finds how often it must be done to take so long. It also fills the caches and wakes the processors up. Time
+    /// that others take does not count.
     fn calibrate(&mut self, workers: &Workers, long: Duration) -> std::io::Result<()> {
         if matches!(self.what, What::Memory(..)) {
             return Ok(());
@@ -132,7 +132,7 @@ impl Task {
         while self.times < u64::MAX / 32 {
             let mut took = Duration::MAX;
             for _ in 0..3 {
-                took = took.min(workers.run(self.job(0))?.elapsed);
+                took = took.min(workers.run(self.job(0))?.busiest);
             }
             if took >= long / 2 {
                 break;

@@ -24,6 +24,8 @@ pub(super) enum Job {
 pub(super) struct Run {
     /// From the first thread's start to the last one's end.
     pub(super) elapsed: Duration,
+    /// The most processor time that a thread took.
+    pub(super) busiest: Duration,
     /// Of the threads' time, the part that they did not run.
     pub(super) off_cpu: f64,
 }
@@ -81,7 +83,8 @@ impl Workers {
         let elapsed = start.zip(end).map_or(Duration::ZERO, |(start, end)| end.saturating_duration_since(start));
         let sum = |of: fn(&Timed) -> Duration| timed.iter().map(of).sum::<Duration>().as_secs_f64();
         let (wall, cpu) = (sum(|t| t.end.saturating_duration_since(t.start)), sum(|t| t.cpu));
-        Ok(Run { elapsed, off_cpu: if wall > 0.0 { (1.0 - cpu / wall).clamp(0.0, 1.0) } else { 0.0 } })
+        let busiest = timed.iter().map(|t| t.cpu).max().unwrap_or_default();
+        Ok(Run { elapsed, busiest, off_cpu: if wall > 0.0 { (1.0 - cpu / wall).clamp(0.0, 1.0) } else { 0.0 } })
     }
 
     fn gather(&self) -> io::Result<Vec<Timed>> {

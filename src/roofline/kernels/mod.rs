@@ -90,6 +90,12 @@ pub(super) enum Lanes {
     I16,
 }
 
+/// A loop of arithmetic: how many rounds, scratch.
+///
+/// # Safety
+/// The processor has its instructions; there is at least one round.
+type PeakFn = unsafe fn(u64, &mut Scratch);
+
 /// A loop of arithmetic.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peak {
@@ -102,7 +108,7 @@ pub(super) struct Peak {
     #[cfg_attr(not(test), allow(dead_code, reason = "tests add them up"))]
     lanes: Lanes,
     sources: [u64; 3],
-    run: unsafe fn(u64, &mut Scratch),
+    run: PeakFn,
 }
 
 impl Peak {
