@@ -50,8 +50,7 @@ fn read(path: &Path) {
     let meta = reader.into_meta();
     let judged = Completeness::judge(&meta, timeline.findings(), &statistics);
     assert!(judged.complete, "{}", judged.verdict);
-    let found = (timeline.catalogue(), timeline.decoder());
-    let report = build(&meta, judged, &statistics, found, &Options::default());
+    let report = build(&meta, judged, &statistics, &timeline, &Options::default());
     let text = report_text(&report, &Look::default());
     let time = start.elapsed();
     let spans = timeline.findings().operator_spans;

@@ -1,7 +1,8 @@
 //! What the way from a probe to the trace can carry: what sending a record costs with one ring for all cpus and with one
 //! for each, at 1 to 8 threads; and what the recorder takes at a rate, and at which it begins to lose. Needs root.
 //!
-//! `cargo bench --bench ring`; with `-- contention` or `-- rates` one half of it.
+//! `cargo bench --bench ring`; with `-- contention` or `-- rates` one half of it; with `-- rates 50000 20` one rate, for so
+//! many seconds.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
@@ -51,7 +52,8 @@ fn main() {
         contention(&object);
     }
     if wanted != "contention" {
-        rates(&object);
+        let number = |n| std::env::args().nth(n).and_then(|text| text.parse().ok());
+        rates(&object, number(2), number(3).unwrap_or(4));
     }
 }
 
@@ -146,13 +148,14 @@ fn median(values: &mut [f64]) -> f64 {
 }
 
 /// Records through ring, consuming thread and trace file for some seconds at each rate.
-fn rates(object: &Object) {
+fn rates(object: &Object, only: Option<u64>, seconds: u64) {
     println!(
         "\n{:>12} {:>12} {:>10} {:>14} {:>14} {:>10} {:>12}",
         "asked /s", "sent /s", "lost", "reader, % cpu", "ns a record", "ring, %", "peak RSS, MB"
     );
-    for rate in [50_000, 250_000, 500_000, 1_000_000, 2_000_000, 4_000_000] {
-        through(object, rate, Duration::from_secs(4));
+    let all = [50_000, 250_000, 500_000, 1_000_000, 2_000_000, 4_000_000];
+    for rate in only.map_or(all.to_vec(), |rate| vec![rate]) {
+        through(object, rate, Duration::from_secs(seconds));
     }
 }
 
@@ -166,7 +169,7 @@ fn through(object: &Object, rate: u64, time: Duration) {
     let (mut until, mut reader) = (Instant::now(), 0.0);
     let start = Instant::now();
     let file = tempfile::tempfile().unwrap();
-    let (events, peak) = consume(ring.expect("the ring"), file, &schema(), &mut || {
+    let (events, peak) = consume(&ring.expect("the ring"), file, &schema(), &mut || {
         // A second's worth, a thousandth at a time, as far as the processor gives it.
         let second = Instant::now();
         // What the processor did not give is not made up for: it would come all at once.

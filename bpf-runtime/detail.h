@@ -12,37 +12,42 @@ const volatile __u64 pf_detail_switches;
 /* Set by the recorder: ns, CLOCK_MONOTONIC. Both in the future when they are set, so that neither is ever late. */
 __u64 pf_detail_since;
 __u64 pf_detail_until;
-/* 1: graphs come and go with the detail. */
+/* 1: graphs come and go with the detail; steps do. */
 __u64 pf_graphs_switch;
+__u64 pf_steps_switch;
+/* 1 once a step was seen to begin since the instant that the recorder set: what comes before is of a step unseen. */
+__u64 pf_step_came;
 
-static __always_inline _Bool pf_detail_on(__u64 now)
-{
-	return !pf_detail_switches || (now >= pf_detail_since && now < pf_detail_until);
-}
+/* Since when the entries that `waiting` is measured from are seen: ns; all ones while they are not. */
+__u64 pf_waiting_since;
 
-static __always_inline _Bool pf_graphs_on(__u64 now)
-{
-	return !pf_detail_switches || !pf_graphs_switch || pf_detail_on(now);
-}
+/*
+ * For each tier of probes, of which some come and go:
+ *   on            whether what begins now is recorded
+ *   is_stale      whether a span began before the detail that is recorded now: its end, if it was seen, is another one's
+ *   is_unwatched  whether nobody watches, or has watched, for the end of a span that is open
+ */
+#define PF_TIER(tier, switches, in_a_step)                                                                             \
+	static __always_inline _Bool pf_##tier##_on(__u64 now)                                                         \
+	{                                                                                                              \
+		return !pf_detail_switches || !(switches) ||                                                           \
+		       (now >= pf_detail_since && now < pf_detail_until && (in_a_step));                               \
+	}                                                                                                              \
+	static __always_inline _Bool pf_##tier##_is_stale(__u64 start)                                                 \
+	{                                                                                                              \
+		return pf_detail_switches && (switches) && start < pf_detail_since;                                    \
+	}                                                                                                              \
+	static __always_inline _Bool pf_##tier##_is_unwatched(__u64 start, __u64 now)                                  \
+	{                                                                                                              \
+		return pf_##tier##_is_stale(start) || !pf_##tier##_on(now);                                            \
+	}
 
-/* Whether a span began before the detail that is recorded now: its end, if it was seen, is another one's. */
-static __always_inline _Bool pf_detail_is_stale(__u64 start)
-{
-	return pf_detail_switches && start < pf_detail_since;
-}
+PF_TIER(step, pf_steps_switch, 1)
+PF_TIER(graph, pf_graphs_switch, !pf_steps_switch || pf_step_came)
+PF_TIER(detail, 1, !pf_steps_switch || pf_step_came)
 
-/* Whether nobody watches, or has watched, for the end of a span that is open. */
-static __always_inline _Bool pf_detail_is_unwatched(__u64 start, __u64 now)
+/* Whether every entry that `waiting` is measured from was seen in a span that began at `start`. */
+static __always_inline _Bool pf_waiting_is_known(__u64 start)
 {
-	return pf_detail_is_stale(start) || !pf_detail_on(now);
-}
-
-static __always_inline _Bool pf_graphs_are_stale(__u64 start)
-{
-	return pf_graphs_switch && pf_detail_is_stale(start);
-}
-
-static __always_inline _Bool pf_graphs_are_unwatched(__u64 start, __u64 now)
-{
-	return pf_graphs_are_stale(start) || !pf_graphs_on(now);
+	return start >= pf_waiting_since;
 }

@@ -26,6 +26,8 @@ pub mod plan;
 #[cfg(feature = "record")]
 pub mod record;
 pub mod report;
+#[cfg(feature = "record")]
+pub mod roofline;
 pub mod spec;
 pub mod target;
 pub mod trace;

@@ -27,7 +27,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("crc32fast", &["trace/", "target/debug_file.rs"]),
     ("lzma_rust2", &["target/files.rs"]),
     ("annotate_snippets", &["diag/render.rs"]),
-    ("nix", &["bpf/", "record/", "cli/", "target/process.rs"]),
+    ("nix", &["bpf/", "record/", "roofline/", "cli/", "target/process.rs"]),
     ("signal_hook", &["record/", "cli/"]),
     ("anstream", &["cli/"]),
     ("comfy_table", &["cli/", "report/"]),
@@ -49,7 +49,8 @@ const MODULES: &[(&str, &[&str])] = &[
     ("analysis", &["diag", "path", "spec", "trace"]),
     ("report", &["diag", "trace", "analysis"]),
     ("bpf", &["diag", "path", "target", "plan", "codegen"]),
-    ("record", &["diag", "counters", "path", "spec", "target", "trace", "plan", "codegen", "bpf"]),
+    ("roofline", &["diag", "target", "trace"]),
+    ("record", &["diag", "counters", "path", "spec", "target", "trace", "plan", "codegen", "bpf", "roofline"]),
 ];
 
 /// Where a module may use another, but only these names of it.
@@ -61,8 +62,8 @@ const PURE: &[&str] = &["diag", "counters", "path", "trace", "spec", "plan", "co
 /// The exceptions: probesets are read from files, within bounds.
 const IMPURE_FILES: &[&str] = &["spec/load.rs"];
 
-/// Where `unsafe` may stand: system calls, and the one mapping of a binary.
-const UNSAFE: &[&str] = &["bpf/", "record/", "target/elf.rs"];
+/// Where `unsafe` may stand: system calls, the one mapping of a binary, and loops in assembly.
+const UNSAFE: &[&str] = &["bpf/", "record/", "roofline/kernels/", "target/elf.rs"];
 
 /// Lines of code that a file may have: tests, comments and blank lines aside.
 const MOST_LINES: usize = 600;
@@ -222,7 +223,9 @@ fn unsafe_code_stays_where_system_calls_are_made_and_says_why() {
             }
         }
     }
-    rule.holds("`unsafe` outside of bpf/, record/ and target/elf.rs, or without its SAFETY sentence");
+    rule.holds(
+        "`unsafe` outside of bpf/, record/, roofline/kernels/ and target/elf.rs, or without its SAFETY sentence",
+    );
 }
 
 #[test]

@@ -125,6 +125,8 @@ fn contains(output: &str, lines: &[String]) -> Result<(), String> {
 /// A folder that a page's sessions run in.
 struct Place {
     folder: tempfile::TempDir,
+    /// Where profinfer keeps what it has found out: what one page measures is not for others, nor for the user's own runs.
+    cache: tempfile::TempDir,
     path: String,
 }
 
@@ -139,7 +141,7 @@ impl Place {
         let path = std::env::var("PATH").unwrap();
         let folders = programs.into_iter().chain(python.and_then(Path::parent)).map(Path::to_path_buf);
         let path = std::env::join_paths(folders.chain(std::env::split_paths(&path))).unwrap();
-        Self { folder, path: path.into_string().unwrap() }
+        Self { folder, cache: tempfile::tempdir().unwrap(), path: path.into_string().unwrap() }
     }
 
     /// The programs that the pages profile: the engine on a small model, once and for ever.
@@ -163,6 +165,7 @@ impl Place {
             .args(["-c", &format!("exec 2>&1\nset -e\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}")])
             .current_dir(self.folder.path())
             .env("PATH", &self.path)
+            .env("PROFINFER_CACHE", self.cache.path())
             .env("NO_COLOR", "1")
             .env("COLUMNS", "120")
             .stdin(Stdio::null())

@@ -247,6 +247,24 @@ fn a_lock_of_another_build_ends_the_recording_before_it_begins() {
 }
 
 #[test]
+fn what_would_make_no_difference_is_not_accepted() {
+    let toy = Toy::new(&[]);
+    toy.lock();
+    // An object has no offsets in it, and a lock is written of a target, not of another lock.
+    let arguments: [(&str, &[&str]); 3] = [
+        ("build", &["--lock", "toy.lock", "-o", "x"]),
+        ("build", &["--debug-dir", "stripped", "-o", "x"]),
+        ("lock", &["--target", "toy", "--lock", "toy.lock", "-o", "x"]),
+    ];
+    for (subcommand, arguments) in arguments {
+        let output = toy.profinfer(subcommand, arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{subcommand} {arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("unexpected argument"), "{}", stderr(&output));
+        assert!(!toy.path("x").exists());
+    }
+}
+
+#[test]
 fn an_object_for_another_instruction_set_needs_no_target() {
     let toy = Toy::new(&[]);
     succeeds(&mut toy.profinfer("build", &["--arch", "aarch64", "-o", "toy.bpf.o"]));

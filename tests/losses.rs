@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
-use LossKind::{MissingReturn, NotAttached, ReadFailed, RingFull, TooDeep, Undecided};
+use LossKind::{MissingReturn, NoThreadState, NotAttached, ReadFailed, RingFull, TooDeep, Undecided};
 use profinfer::trace::{Item, Loss, LossKind, Meta, TraceReader};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -127,7 +127,8 @@ fn targets() -> &'static Path {
             assert!(command.status().expect("a compiler").success(), "{source}");
         };
         cc("cc", "counted.c", &engine, &[]);
-        let mut names: Vec<&str> = CASES.iter().map(|case| case.target[0]).chain(["crowd"]).collect();
+        let mut names: Vec<&str> =
+            CASES.iter().map(|case| case.target[0]).chain(["crowd", "deep", "many_threads"]).collect();
         names.dedup();
         for name in names {
             let (compiler, source) =
@@ -283,6 +284,38 @@ fn a_field_that_could_not_be_read_is_missing_and_not_0() {
         }
     }
     assert_eq!((missing, there), (15, 8));
+}
+
+/// The kernel watches 64 returns of a thread at once. With sessions it need not watch those of calls that are parts of
+/// others; without them it does, and does not see the return of what is called beyond.
+#[test]
+#[ignore = "needs root"]
+fn a_return_deeper_than_the_kernel_watches_is_counted() {
+    let case = Case { target: &["deep", "70"], apart: 69 + 2, seen: [7, 7, 13], status: 0, ..USUAL };
+    check(&case, "session");
+    let lost = &[("step", MissingReturn, 1), ("graph", MissingReturn, 1)];
+    check(&Case { lost, seen: [6, 6, 13], incomplete: &[4], status: 4, ..case }, "multi");
+}
+
+/// On kernels without storage at threads there is room for 1024 of them at a time; programs for such kernels run here too.
+#[test]
+#[ignore = "needs root"]
+fn threads_that_there_is_no_room_for_are_counted() {
+    let recorded = Recorded::new(&["many_threads", "1100"], &["--old-kernel"], &[], |_, _| ());
+    let (counts, meta) = read(recorded.trace());
+    let what = recorded.stderr();
+    let seen = ["step", "graph", "operator"].map(|name| counts.get(name).copied().unwrap_or(0));
+    let lost = meta.losses.iter().find(|loss| loss.record == "operator" && loss.kind == NoThreadState);
+    let lost = lost.unwrap_or_else(|| panic!("{:?} {what}", meta.losses)).count;
+    assert!((77..=200).contains(&lost), "the first thread and 1023 others have room: {lost}");
+    assert_eq!([seen[0], seen[1], seen[2] + lost], recorded.calls(), "{what}");
+    assert_eq!(seen[2], 12 + 1100 - lost);
+    assert_eq!(recorded.output.status.code(), Some(4), "{what}");
+    let report = recorded.report();
+    let completeness = &report["completeness"];
+    assert_eq!(completeness["complete"], false, "{completeness}");
+    assert!(completeness["missing_records"].as_u64().unwrap() >= lost, "{completeness}");
+    assert_eq!(completeness["lost_at_the_end"], 0, "{completeness}");
 }
 
 /// Stops the recorder once it records, and lets it go on when the target has made some more calls.

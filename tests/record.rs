@@ -589,11 +589,77 @@ fn a_budget_is_kept_and_whole_steps_are_whole() {
 
 #[test]
 #[ignore = "needs root"]
-fn a_budget_that_steps_alone_exceed_is_said_to_be() {
+fn a_budget_is_kept_with_perf_probes_and_with_children() {
+    let toy = toys().linked();
+    let single = ["--budget", "1%", "--attach", "single", "--", &toy, "12000", "20", "1", "work=20000"];
+    let forks = ["--budget", "1%", "--follow-forks", "--", &toy, "6000", "20", "1", "work=20000", "fork"];
+    for words in [&single[..], &forks[..]] {
+        let run = Run::new();
+        let output = run.record(words);
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {}", stderr(&output));
+        let trace = run.read();
+        trace.assert_whole();
+        assert_eq!(trace.count("step"), 12_000, "{words:?}: steps are always recorded");
+        let price = trace.meta.end.as_ref().unwrap().price.clone().unwrap();
+        let spent = (price.base_ns + price.detail_ns) as f64 / price.bare_ns() as f64;
+        assert!(spent > 0.0 && spent <= 0.01, "{words:?}: {spent}");
+        let steps = operators_of_steps(&run.trace());
+        let of = |kind: &str| steps.iter().filter(|step| step.0 == kind).map(|step| step.1).collect::<Vec<_>>();
+        assert!(!of("whole").is_empty() && of("whole").iter().all(|n| *n == 20), "{words:?}: {:?}", of("whole"));
+        assert!(of("bare").len() > 1_000 && of("bare").iter().all(|n| *n == 0), "{words:?}: {}", of("bare").len());
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_budget_that_steps_alone_exceed_is_kept_without_them() {
+    const STEPS: u64 = 30_000;
     let run = Run::new();
-    let output = run.record(&["--budget", "0.01%", "--", &toys().linked(), "3000", "20", "1", "work=1000"]);
+    let output = run.record(&["--budget", "0.2%", "--", &toys().linked(), &STEPS.to_string(), "4", "1", "work=30000"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("R005"), "{}", stderr(&output));
+    let trace = run.read();
+    trace.assert_whole();
+    let seen = trace.count("step");
+    assert!(seen < STEPS - 1000, "{seen} steps: most go unseen");
+    let price = trace.meta.end.as_ref().unwrap().price.clone().unwrap();
+    assert!(price.unseen_step_ns.is_some());
+    let spent = (price.base_ns + price.detail_ns) as f64 / price.bare_ns() as f64;
+    assert!(spent > 0.0 && spent <= 0.002, "{spent}");
+    let steps = operators_of_steps(&run.trace());
+    let whole: Vec<usize> = steps.iter().filter(|step| step.0 == "whole").map(|step| step.1).collect();
+    assert!(!whole.is_empty() && whole.iter().all(|n| *n == 4), "{whole:?}");
+    let report = report(&run.trace());
+    assert_eq!(report["completeness"]["complete"], true);
+    let sampling = &report["sampling"];
+    // Where a stretch is over, a step may go on for longer than its end is waited for.
+    let within = steps.iter().map(|step| step.1 as u64).sum::<u64>();
+    let stretches = sampling["windows"].as_u64().unwrap();
+    let loose = trace.count("operator") - within;
+    assert!(loose <= 4 * stretches, "{loose} operators of steps that were not seen, in {stretches} stretches");
+    assert!(sampling["unseen_ns"].as_u64().unwrap() > 0);
+    let [unseen, half] = ["unseen_steps", "unseen_steps_half_width"].map(|key| sampling[key].as_f64());
+    if let (Some(unseen), Some(half)) = (unseen, half) {
+        let off = (seen as f64 + unseen - STEPS as f64).abs();
+        assert!(off <= 2.0 * half + 0.3 * STEPS as f64, "{seen} seen, {unseen} ± {half} reckoned, of {STEPS}");
+    }
+    // What lies between stretches is no step's time: no time per output token goes across it.
+    let decode = report["phases"].as_array().unwrap().iter().find(|phase| phase["phase"] == "decode").unwrap();
+    let times = report["tpot"]["count"].as_u64().unwrap();
+    assert!(times < decode["steps"].as_u64().unwrap(), "{times}");
+    assert!(report["tpot"]["total_ns"].as_u64().unwrap() < sampling["unseen_ns"].as_u64().unwrap());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_budget_that_cannot_be_kept_is_said_to_be() {
+    let run = Run::new();
+    // The first step alone costs more; and steps that are counted are always recorded.
+    let words = ["--budget", "0.01%", "--min-rate", "1", "--", &toys().linked(), "3000", "20", "1", "work=1000"];
+    let output = run.record(&words);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("R005") && stderr(&output).contains("was not kept"), "{}", stderr(&output));
+    assert_eq!(run.read().count("step"), 3000);
 }
 
 #[test]

@@ -2,8 +2,12 @@
 //! them, and the shares of one operator on several lanes are put together.
 
 use super::catalogue::{Catalogue, InlineId, ObjectId};
+use super::costs::{Cost, KnownCosts};
+use super::counters::Count;
+use super::faults;
 use super::fields::Decoder;
 use super::hash::FastMap;
+use super::memory::Memory;
 use super::nesting::{GraphIndex, Share, nest};
 use super::rules::{Rules, StepFields};
 use super::sampled::Recorded;
@@ -20,7 +24,7 @@ const MAX_DEPTH: usize = 16;
 const MAX_OPEN_GRAPHS: usize = 64;
 
 /// What is read while a step is made.
-type Context<'a> = (&'a Decoder, &'a Rules, &'a Process);
+type Context<'a> = (&'a Decoder, &'a Rules, &'a Process, &'a Memory);
 
 /// Which operator of a step a span is a share of: its graph, and its node or (without one) its description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -69,6 +73,8 @@ pub(super) struct Assembler {
     rank: Vec<u32>,
     stack: Vec<usize>,
     threads: Vec<(u32, u32)>,
+    costs: KnownCosts,
+    inputs: Vec<InlineId>,
 }
 
 impl Assembler {
@@ -81,7 +87,7 @@ impl Assembler {
         catalogue: &mut Catalogue,
         context: Context<'_>,
     ) -> &Step {
-        let (decoder, rules, process) = context;
+        let (decoder, rules, process, _) = context;
         let known = threads.get(step.thread);
         let (start, end) = (step.header.start, step.header.end);
         self.out.number = step.number;
@@ -94,7 +100,8 @@ impl Assembler {
         let fields = StepFields { tokens: self.out.tokens, field: &field };
         let prefill = rules.prefill(&fields, self.out.tokens);
         self.out.phase = Some(if prefill { Phase::Prefill } else { Phase::Decode });
-        self.fill(step.bucket, Some(step.thread), threads, catalogue, (decoder, process));
+        self.out.own_counts = decoder.counts(&step.header, &step.bytes).unwrap_or_default();
+        self.fill(step.bucket, Some(step.thread), threads, catalogue, context);
         self.take_gaps(process, threads);
         self.out.record = step.bytes;
         &self.out
@@ -107,7 +114,7 @@ impl Assembler {
         (start, end): (u64, u64),
         threads: &mut Threads,
         catalogue: &mut Catalogue,
-        (decoder, _, process): Context<'_>,
+        context: Context<'_>,
     ) -> &Step {
         self.out.number = 0;
         (self.out.pid, self.out.tid) = (0, 0);
@@ -116,8 +123,9 @@ impl Assembler {
         self.out.tokens = None;
         self.out.phase = Some(Phase::Outside);
         self.out.record = Box::default();
-        self.fill(bucket, None, threads, catalogue, (decoder, process));
-        self.take_gaps(process, threads);
+        self.out.own_counts = Box::default();
+        self.fill(bucket, None, threads, catalogue, context);
+        self.take_gaps(context.2, threads);
         &self.out
     }
 
@@ -127,9 +135,9 @@ impl Assembler {
         step_thread: Option<u32>,
         threads: &mut Threads,
         catalogue: &mut Catalogue,
-        (decoder, process): (&Decoder, &Process),
+        (decoder, rules, process, memory): Context<'_>,
     ) {
-        let Bucket { mut operators, graphs, regions, experts } = bucket;
+        let Bucket { mut operators, graphs, regions, experts, fetches } = bucket;
         self.out.ambiguous = 0;
         self.out.records.clear();
         let types = operators.iter().map(|o| o.record).chain(regions.iter().map(|r| r.probe));
@@ -146,8 +154,17 @@ impl Assembler {
         self.join(&operators);
         self.give_operators(catalogue, threads, decoder);
         self.take_regions(regions, &operators, threads);
+        self.out.fetched = faults::gather(&fetches, memory, threads, |thread, time| {
+            let before = operators.partition_point(|o| (o.thread, o.start) <= (thread, time));
+            let around = (before.saturating_sub(MAX_DEPTH)..before).rev().find(|i| {
+                operators[*i].thread == thread && self.shares[*i].start <= time && time <= self.shares[*i].end
+            });
+            around.and_then(|i| self.operator_of(i))
+        });
+        self.take_counts(&operators, decoder.counters().len());
         self.give_lanes(operators, threads);
         self.take_experts(experts, catalogue, threads, decoder);
+        self.take_costs(rules, catalogue, threads);
         self.take_off_cpu(process, step_thread, threads);
     }
 
@@ -198,7 +215,7 @@ impl Assembler {
         for (i, raw) in operators.iter().enumerate() {
             let tid = threads.get(raw.thread).tid;
             let found = self.index.find(&self.out.graphs, raw.start, tid);
-            let mut share = Share { start: raw.start, end: raw.end, waiting: raw.waiting, nested: 0 };
+            let mut share = Share { start: raw.start, end: raw.end, waiting: raw.waiting, nested: 0, within: None };
             match found {
                 Some(found) => {
                     self.out.ambiguous += u64::from(found.ambiguous);
@@ -213,6 +230,8 @@ impl Assembler {
             self.graph_of.push(found.map_or(NONE, |f| f.graph));
             if operators.get(i + 1).is_none_or(|next| next.thread != raw.thread) {
                 nest(&mut self.shares[from..], &mut self.stack);
+                let placed = self.shares[from..].iter_mut().filter_map(|share| share.within.as_mut());
+                placed.for_each(|within| *within += from);
                 from = i + 1;
             }
         }
@@ -315,6 +334,7 @@ impl Assembler {
                 work: 0,
                 waiting: 0,
                 lanes: range,
+                cost: Cost::default(),
             });
         }
     }
@@ -322,6 +342,46 @@ impl Assembler {
     /// The index of the operator that a span is a share of.
     fn operator_of(&self, span: usize) -> Option<u32> {
         self.instance_of.get(span).and_then(|i| self.rank.get(*i as usize)).copied()
+    }
+
+    /// Takes the counts of each share, in the order of the spans: without those of the operators that it calls, which
+    /// come after it, and with doubt where the span goes on after the operator.
+    fn take_counts(&mut self, operators: &[RawOperator], columns: usize) {
+        self.out.counter_columns = columns;
+        self.out.counts.clear();
+        if columns == 0 {
+            return;
+        }
+        self.out.counts.resize(operators.len().saturating_mul(columns), Count::Absent);
+        for (i, raw) in operators.iter().enumerate() {
+            let share = self.shares[i];
+            for column in 0..columns {
+                let count = raw.counts.as_ref().and_then(|counts| counts.get(column)).copied().unwrap_or_default();
+                let kept = share.end.saturating_sub(share.start);
+                let own = count.clipped(kept, raw.end.saturating_sub(raw.start));
+                self.out.counts[i * columns + column] = own;
+                if let Some(around) = share.within.and_then(|w| self.out.counts.get_mut(w * columns + column)) {
+                    *around = around.minus(count);
+                }
+            }
+        }
+    }
+
+    /// Works out what each operator costs.
+    fn take_costs(&mut self, rules: &Rules, catalogue: &Catalogue, threads: &Threads) {
+        if rules.costs().is_empty() {
+            return;
+        }
+        let parent = |process: u32| threads.parent(process);
+        let used = experts_used(&self.out.experts);
+        for (index, operator) in (0_u32..).zip(&mut self.out.operators) {
+            self.inputs.clear();
+            if let Some(object) = operator.object {
+                catalogue.describe_inputs(object, operator.end, &parent, &mut self.inputs);
+            }
+            let experts = used.binary_search_by_key(&index, |(operator, _)| *operator).ok().map(|at| used[at].1);
+            operator.cost = self.costs.of(operator.kind, &self.inputs, experts, (rules.costs(), catalogue));
+        }
     }
 
     /// Spreads the shares over their operators' ranges.
@@ -335,8 +395,9 @@ impl Assembler {
         for (i, raw) in operators.into_iter().enumerate() {
             let Some(operator) = self.operator_of(i) else { continue };
             let (lane, tid) = (self.lane_of(&raw), threads.get(raw.thread).tid);
-            let Share { start, end, waiting, nested } = self.shares[i];
-            let span = LaneSpan { lane, tid, start, end, waiting, nested, record: raw.bytes };
+            let Share { start, end, waiting, nested, .. } = self.shares[i];
+            let counts = u32::try_from(i).unwrap_or(NONE);
+            let span = LaneSpan { lane, tid, start, end, waiting, nested, counts, record: raw.bytes };
             let joined = &mut self.out.operators[operator as usize];
             joined.work = joined.work.saturating_add(span.work());
             joined.waiting = joined.waiting.saturating_add(span.waiting);
@@ -472,6 +533,23 @@ impl Assembler {
             other.bucket.operators.extend(moved);
         }
     }
+}
+
+/// How many distinct experts each operator used, by operator.
+fn experts_used(experts: &[Experts]) -> Vec<(u32, u32)> {
+    let ids = experts.iter().filter_map(|e| Some((e.operator?, &e.ids)));
+    let mut pairs: Vec<(u32, u32)> =
+        ids.flat_map(|(operator, ids)| ids.iter().map(move |id| (operator, *id))).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    let mut used: Vec<(u32, u32)> = Vec::new();
+    for (operator, _) in pairs {
+        match used.last_mut() {
+            Some((last, count)) if *last == operator => *count += 1,
+            _ => used.push((operator, 1)),
+        }
+    }
+    used
 }
 
 /// A worker that was seen in the graphs of one step thread only is at home there.

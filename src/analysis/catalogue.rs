@@ -41,12 +41,12 @@ pub struct Kind {
 
 /// What one record says of an operator; what it leaves open another may say.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-struct Description {
-    name: Option<Arc<str>>,
-    op: Option<Arc<str>>,
-    dtype: Option<Arc<str>>,
-    shape: Option<Arc<[i64]>>,
-    layer: Option<Arc<str>>,
+pub(super) struct Description {
+    pub(super) name: Option<Arc<str>>,
+    pub(super) op: Option<Arc<str>>,
+    pub(super) dtype: Option<Arc<str>>,
+    pub(super) shape: Option<Arc<[i64]>>,
+    pub(super) layer: Option<Arc<str>>,
 }
 
 /// A description of an object, from a time on.
@@ -244,6 +244,30 @@ impl Catalogue {
         0
     }
 
+    /// The description of that number; none is 0.
+    pub(super) fn described_as(&self, id: InlineId) -> Option<&Description> {
+        (id as usize).checked_sub(1).and_then(|i| self.descriptions.get(i))
+    }
+
+    /// The numbers of the descriptions that an object's inputs have at a time; 0 for an input that has none.
+    pub(super) fn describe_inputs(
+        &self,
+        object: ObjectId,
+        time: u64,
+        parent: &dyn Fn(u32) -> Option<u32>,
+        into: &mut Vec<InlineId>,
+    ) {
+        let Some(Object { key, .. }) = self.objects.get(object.0 as usize) else { return };
+        let at = |key: ObjectKey| self.version(*self.object_ids.get(&key)?, time);
+        let found = |key: ObjectKey| {
+            let processes = std::iter::successors(Some(key.process), |process| parent(*process)).take(MAX_FORKS);
+            processes.map(|process| ObjectKey { process, ..key }).find_map(at)
+        };
+        let inputs = found(*key).map_or(&[][..], |version| &version.inputs);
+        let input = |address: &u64| found(ObjectKey { address: *address, ..*key });
+        into.extend(inputs.iter().map(|address| input(address).map_or(0, |version| version.description)));
+    }
+
     fn version(&self, object: ObjectId, time: u64) -> Option<&Version> {
         self.objects.get(object.0 as usize)?.versions.iter().rev().find(|v| v.time <= time)
     }
@@ -290,8 +314,7 @@ impl Catalogue {
     }
 
     fn description_of(&self, id: InlineId) -> Description {
-        let description = (id as usize).checked_sub(1).and_then(|i| self.descriptions.get(i));
-        description.cloned().unwrap_or_default()
+        self.described_as(id).cloned().unwrap_or_default()
     }
 }
 

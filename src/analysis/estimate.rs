@@ -1,6 +1,8 @@
 //! From the steps that were recorded whole to all steps. Windows are what was chosen at random, so they are what an
 //! interval is of: dealt out to a fixed number of groups, whose means differ as the windows' do.
 
+use super::unseen::UnseenSteps;
+
 /// Groups that windows are dealt out to.
 pub const GROUPS: usize = 32;
 
@@ -47,6 +49,16 @@ impl Estimate {
         Self { total: mean * all, variance, freedom: groups.saturating_sub(1) }
     }
 
+    /// The same for steps that were not seen too, of which it is not known how many there were: for so many in all,
+    /// and some more.
+    pub fn with_unseen(self, seen_steps: u64, unseen: UnseenSteps) -> Self {
+        let mean = self.total / (seen_steps.max(1) as f64);
+        let growth = 1.0 + unseen.steps / seen_steps.max(1) as f64;
+        let of_steps = unseen.variance.map(|variance| variance * mean * mean);
+        let variance = self.variance.zip(of_steps).map(|(own, of_steps)| own * growth * growth + of_steps);
+        Self { total: self.total * growth, variance, ..self }
+    }
+
     /// Of both quantities together.
     pub fn plus(self, other: Self) -> Self {
         let freedom = match (self.freedom, other.freedom) {
@@ -59,9 +71,13 @@ impl Estimate {
 
     /// Half the width of the interval of 95 % around it.
     pub fn half_width(&self) -> Option<f64> {
-        let t = T.get(self.freedom.clamp(1, T.len()) - 1).copied().unwrap_or(2.0);
-        self.variance.map(|variance| t * variance.sqrt())
+        self.variance.map(|variance| t_of(self.freedom) * variance.sqrt())
     }
+}
+
+/// Student's t for an interval of 95 %.
+pub(super) fn t_of(freedom: usize) -> f64 {
+    T.get(freedom.clamp(1, T.len()) - 1).copied().unwrap_or(2.0)
 }
 
 #[cfg(test)]
@@ -88,6 +104,15 @@ mod tests {
             hits += usize::from(off <= estimate.half_width().unwrap());
         }
         assert!((360..=398).contains(&hits), "{hits} of 400");
+    }
+
+    #[test]
+    fn steps_that_nobody_saw_add_their_own_doubt() {
+        let known = Estimate { total: 100.0, variance: Some(0.0), freedom: 5 };
+        let unseen = UnseenSteps { steps: 90.0, variance: Some(4.0), stretches: 6 };
+        let all = known.with_unseen(10, unseen);
+        assert_eq!((all.total, all.variance), (1000.0, Some(400.0)));
+        assert_eq!(known.with_unseen(10, UnseenSteps { variance: None, ..unseen }).half_width(), None);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Records as bytes, read by the trace's schema: which field of which record type is a step's `tokens` or an
 //! operator's `lane` is found out once, so that reading one costs a bounds check and a load.
 
+use super::Count;
+use super::counters::{self, CountersAt};
 use crate::path::Value;
 use crate::spec::Role;
 use crate::trace::{FieldLayout, FieldType, RecordHeader, RecordKind, RecordType, Schema, Site};
@@ -55,7 +57,7 @@ pub(super) struct NumberAt {
 }
 
 impl NumberAt {
-    fn of(layout: &FieldLayout, index: usize) -> Option<Self> {
+    pub(super) fn of(layout: &FieldLayout, index: usize) -> Option<Self> {
         let (size, signed) = match &layout.ty {
             FieldType::Int(n) => (*n, true),
             FieldType::Uint(n) => (*n, false),
@@ -148,11 +150,13 @@ pub(super) struct RecordFields {
     pub(super) described_by_site: bool,
     /// There are fields that no rule uses: they are shown with the event.
     pub(super) arguments: bool,
+    /// Counters of the span.
+    pub(super) counters: CountersAt,
     numbers: BTreeMap<String, NumberAt>,
 }
 
 impl RecordFields {
-    fn new(record: &RecordType, schema: &Schema) -> Self {
+    fn new(record: &RecordType, schema: &Schema, columns: &[Arc<str>]) -> Self {
         let find = |name: &str| record.fields.iter().position(|f| f.name == name);
         let number = |name: &str| find(name).and_then(|i| NumberAt::of(&record.fields[i], i));
         let object = |name: &str| {
@@ -180,7 +184,8 @@ impl RecordFields {
             backend: find("backend"),
             described_by_site: describing.iter().all(|i| matches!(record.fields[*i].ty, FieldType::Match(_))),
             describing,
-            arguments: record.fields.iter().any(|f| !is_reserved(&f.name)),
+            arguments: record.fields.iter().any(|f| !is_reserved(&f.name) && !is_counter(&f.ty)),
+            counters: CountersAt::of(record, columns),
             numbers: numbers.filter_map(|(i, f)| Some((f.name.clone(), NumberAt::of(f, i)?))).collect(),
         }
     }
@@ -200,6 +205,10 @@ fn is_reserved(name: &str) -> bool {
     DESCRIBING.contains(&name) || PLACING.contains(&name)
 }
 
+fn is_counter(ty: &FieldType) -> bool {
+    matches!(ty, FieldType::Counter | FieldType::Scaled)
+}
+
 fn object_type(schema: &Schema, name: &str) -> u16 {
     let position = schema.records.iter().position(|r| r.kind == RecordKind::Object && r.name == name);
     position.and_then(|i| u16::try_from(i).ok()).unwrap_or(u16::MAX)
@@ -211,6 +220,7 @@ pub struct Decoder {
     pub(super) records: Vec<RecordFields>,
     enums: BTreeMap<String, BTreeMap<i64, Arc<str>>>,
     sites: Vec<Vec<Arc<str>>>,
+    columns: Vec<Arc<str>>,
 }
 
 impl Decoder {
@@ -219,10 +229,12 @@ impl Decoder {
         let enums = schema.enums.iter().map(|(name, constants)| {
             (name.clone(), constants.iter().map(|(n, c)| (*n, Arc::from(c.as_str()))).collect())
         });
+        let columns = counters::columns(schema);
         Self {
-            records: schema.records.iter().map(|r| RecordFields::new(r, schema)).collect(),
+            records: schema.records.iter().map(|r| RecordFields::new(r, schema, &columns)).collect(),
             enums: enums.collect(),
             sites: Vec::new(),
+            columns,
         }
     }
 
@@ -235,6 +247,17 @@ impl Decoder {
             }
             self.sites[id] = site.captures.iter().map(|c| Arc::from(c.as_str())).collect();
         }
+    }
+
+    /// The names of the trace's counters: a count's column is an index into them.
+    pub fn counters(&self) -> &[Arc<str>] {
+        &self.columns
+    }
+
+    /// A record's counts, a column each; `None` where its type has no counter.
+    pub(super) fn counts(&self, header: &Header, record: &[u8]) -> Option<Box<[Count]>> {
+        let counters = &self.records.get(usize::from(header.record))?.counters;
+        (!counters.is_empty()).then(|| counters.read(header, record, self.columns.len()))
     }
 
     /// The probe's or object's name.

@@ -4,6 +4,7 @@
 use super::distribution::Distribution;
 use super::statistics::StepRow;
 use super::step::Phase;
+use super::unseen::Unseen;
 use std::collections::BTreeMap;
 
 /// How a trace's generations went.
@@ -20,7 +21,8 @@ pub struct Generations {
 }
 
 /// Reads them off all steps. A step with lost records, and what is measured from it, is left out.
-pub fn generations(steps: &[StepRow]) -> Generations {
+/// And so is what lies on both sides of a time in which nothing was recorded.
+pub fn generations(steps: &[StepRow], unseen: &Unseen) -> Generations {
     let mut by_thread: BTreeMap<(u32, u32), Vec<&StepRow>> = BTreeMap::new();
     for step in steps {
         by_thread.entry((step.pid, step.tid)).or_default().push(step);
@@ -28,14 +30,17 @@ pub fn generations(steps: &[StepRow]) -> Generations {
     let (mut first, mut per_token, mut tokens) = (Vec::new(), Vec::new(), 0_u64);
     for mut steps in by_thread.into_values() {
         steps.sort_by_key(|s| s.start);
-        for run in steps.chunk_by(|a, b| a.phase == b.phase).filter(|run| run[0].phase == Phase::Prefill) {
+        let follows = |a: &StepRow, b: &StepRow| !unseen.is_between(a.end, b.start);
+        for run in
+            steps.chunk_by(|a, b| a.phase == b.phase && follows(a, b)).filter(|run| run[0].phase == Phase::Prefill)
+        {
             if run.iter().all(|s| s.complete) {
                 first.push(run[run.len() - 1].end.saturating_sub(run[0].start));
             }
         }
         for pair in steps.windows(2) {
             let (before, step) = (pair[0], pair[1]);
-            if step.phase == Phase::Decode && step.complete && before.complete {
+            if step.phase == Phase::Decode && step.complete && before.complete && follows(before, step) {
                 per_token.push(step.end.saturating_sub(before.end));
                 tokens = tokens.saturating_add(step.tokens.unwrap_or(1));
             }
@@ -78,7 +83,7 @@ mod tests {
             step(5, Phase::Prefill, 1000, 1100),
             step(6, Phase::Decode, 1105, 1120),
         ];
-        let found = generations(&steps);
+        let found = generations(&steps, &Unseen::default());
         assert_eq!(found.count, 2);
         assert_eq!((found.ttft.min_ns, found.ttft.max_ns), (100, 200));
         assert_eq!(found.tpot.count, 3);
@@ -90,11 +95,11 @@ mod tests {
         let mut steps =
             [step(1, Phase::Prefill, 0, 10), step(2, Phase::Decode, 10, 20), step(3, Phase::Decode, 20, 30)];
         steps[1].complete = false;
-        let found = generations(&steps);
+        let found = generations(&steps, &Unseen::default());
         assert_eq!((found.count, found.tpot.count), (1, 0));
         steps[1].complete = true;
         steps[0].complete = false;
-        let found = generations(&steps);
+        let found = generations(&steps, &Unseen::default());
         assert_eq!((found.count, found.tpot.count), (0, 1));
     }
 }

@@ -5,12 +5,18 @@
 mod assemble;
 mod catalogue;
 mod completeness;
+mod costs;
+mod counters;
 mod distribution;
 mod estimate;
+mod faults;
 mod fields;
 mod generations;
 mod hash;
+mod memory;
+mod metrics;
 mod nesting;
+mod quantities;
 mod rules;
 mod sampled;
 mod slowdown;
@@ -18,15 +24,22 @@ mod statistics;
 mod step;
 mod threads;
 mod timeline;
+mod unseen;
 mod window;
 
 pub use catalogue::{Catalogue, Kind, KindId, ObjectId, TextId, collapse_digits};
 pub use completeness::{Completeness, Lost};
 pub(crate) use completeness::{counted, group_digits};
+pub use costs::Cost;
+pub use counters::Count;
 pub use distribution::Distribution;
 pub use estimate::{Estimate, GROUPS, Groups};
+pub use faults::{Faults, FetchTotals, Fetched, StepPart, WaitingStep};
 pub use fields::{Decoder, Header};
 pub use generations::{Generations, generations};
+pub use memory::{Owner, Part};
+pub use metrics::{Metric, MetricOf, MetricValue};
+pub use quantities::{Known, Quantities, Sums};
 pub use rules::Rules;
 pub use sampled::{Recorded, Windows};
 pub use slowdown::{Measured, measure};
@@ -35,6 +48,7 @@ pub use statistics::{
 };
 pub use step::{Experts, Graph, LaneSpan, Missing, OffCpu, Operator, Phase, Region, Step};
 pub use timeline::{Findings, Timeline, Visitor};
+pub use unseen::{Unseen, UnseenSteps};
 
 #[doc(hidden)]
 pub mod testing;

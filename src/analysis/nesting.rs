@@ -101,6 +101,8 @@ pub(super) struct Share {
     pub(super) waiting: u64,
     /// ns of spans within it.
     pub(super) nested: u64,
+    /// Index of the span that it lies in.
+    pub(super) within: Option<usize>,
 }
 
 impl Share {
@@ -129,6 +131,7 @@ pub(super) fn nest(shares: &mut [Share], stack: &mut Vec<usize>) {
                 stack.pop();
             } else {
                 shares[top].nested = shares[top].nested.saturating_add(end.saturating_sub(start));
+                shares[i].within = Some(top);
                 break;
             }
         }
@@ -143,7 +146,7 @@ mod tests {
     use super::*;
 
     fn share(start: u64, end: u64) -> Share {
-        Share { start, end, waiting: 0, nested: 0 }
+        Share { start, end, waiting: 0, nested: 0, within: None }
     }
 
     #[test]
@@ -163,7 +166,7 @@ mod tests {
     #[test]
     fn clipping_cuts_the_waiting_off_first() {
         let at = |end: u64| {
-            let mut share = Share { start: 10, end: 100, waiting: 40, nested: 0 };
+            let mut share = Share { start: 10, end: 100, waiting: 40, nested: 0, within: None };
             share.clip(end);
             (share.end, share.waiting)
         };

@@ -1,15 +1,23 @@
 //! What a probeset tells the analysis (`analysis:`), made ready to be evaluated.
 
+use super::costs::Costs;
+use super::metrics::{self, Metric};
 use crate::diag::Diagnostics;
 use crate::path::{Environment, Formula, Value};
 use crate::spec;
 use std::sync::Arc;
+
+/// An object with more bytes than a process has addresses is not believed.
+const MAX_BYTES: f64 = (1_u64 << 56) as f64;
 
 /// The compiled `analysis:` of a probeset. The default has no layers and takes steps of several tokens for prefill.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     layer: Option<Formula>,
     prefill: Option<Formula>,
+    experts: Option<Formula>,
+    costs: Costs,
+    metrics: Vec<Metric>,
 }
 
 impl Rules {
@@ -21,14 +29,52 @@ impl Rules {
         let mut problems = Diagnostics::new();
         let mut compile =
             |e: &Option<crate::path::Expr>| e.as_ref().and_then(|e| problems.keep(Formula::new(e.clone())));
-        let rules = Self { layer: compile(&analysis.layer), prefill: compile(&analysis.prefill) };
+        let (layer, prefill) = (compile(&analysis.layer), compile(&analysis.prefill));
+        let experts = compile(&analysis.experts);
+        let costs = Costs::new(analysis, &mut problems);
+        let metrics = metrics::compile(analysis, &mut problems);
+        let rules = Self { layer, prefill, experts, costs, metrics };
         problems.finish(rules).map(|(rules, _)| rules)
+    }
+
+    /// The probeset's metrics.
+    pub fn metrics(&self) -> &[Metric] {
+        &self.metrics
+    }
+
+    /// The probeset says what operators cost.
+    pub fn has_costs(&self) -> bool {
+        !self.costs.is_empty()
+    }
+
+    /// What operators cost.
+    pub(super) fn costs(&self) -> &Costs {
+        &self.costs
     }
 
     /// The layer of an operator with these fields.
     pub(super) fn layer(&self, fields: &dyn Environment) -> Option<Arc<str>> {
         let layer = self.layer.as_ref()?.eval(fields)?;
         Some(layer.to_string().into())
+    }
+
+    /// Bytes of an object's data: its field `bytes`, else its elements by their size.
+    pub(super) fn bytes(&self, fields: &dyn Environment) -> Option<u64> {
+        let whole = |bytes: f64| (bytes.is_finite() && (0.0..=MAX_BYTES).contains(&bytes)).then_some(bytes as u64);
+        if let Some(bytes) = fields.field("bytes").and_then(|bytes| bytes.as_f64()) {
+            return whole(bytes);
+        }
+        let dtype = fields.field("dtype")?.to_string();
+        let each = self.costs.element_size(&dtype)?.as_f64()?;
+        let Value::List(shape) = fields.field("shape")? else { return None };
+        let elements = shape.iter().map(|extent| extent.as_int().map(|n| n as f64)).product::<Option<f64>>()?;
+        whole(elements * each)
+    }
+
+    /// How many experts an object's data holds, one after the other; 0 where it is not split among any.
+    pub(super) fn experts(&self, fields: &dyn Environment) -> u32 {
+        let said = self.experts.as_ref().and_then(|formula| formula.eval(fields));
+        said.and_then(|experts| experts.as_int()).and_then(|experts| u32::try_from(experts).ok()).unwrap_or(0)
     }
 
     /// Whether a step is a prefill. Where the expression says nothing, or there is none: if it has several tokens.

@@ -90,7 +90,7 @@ mod tests {
     fn windows(changes: &[(u64, DetailState)]) -> Windows {
         let mut windows = Windows::default();
         for (time, state) in changes {
-            let detail = Some(Detail { state: *state, reason: DetailReason::Budget });
+            let detail = Some(Detail { state: *state, reason: DetailReason::Budget, steps_too: false });
             windows.notice(&Notice { time: *time, detail, ..Notice::default() });
         }
         windows

@@ -4,8 +4,10 @@
 use super::catalogue::{Catalogue, KindId, TextId};
 use super::distribution::Distribution;
 use super::estimate::{Estimate, GROUPS, Groups};
+use super::faults::Faults;
 use super::fields::Decoder;
 use super::hash::FastMap;
+use super::quantities::{AllQuantities, Quantities};
 use super::sampled::Recorded;
 use super::step::{Phase, Step};
 use super::timeline::Visitor;
@@ -199,10 +201,12 @@ pub struct Statistics {
     regions: BTreeMap<(u16, Phase), SpanTotals>,
     experts: FastMap<(Option<Arc<str>>, u32, Phase), ExpertTotals>,
     experts_left_out: u64,
+    faults: Faults,
     saw_graphs: bool,
     saw_switches: bool,
     incomplete_loose: u64,
     incomplete: Vec<IncompleteStep>,
+    quantities: AllQuantities,
 }
 
 impl Visitor for Statistics {
@@ -223,6 +227,7 @@ impl Visitor for Statistics {
             return;
         }
         self.add_operators(step, phase);
+        self.quantities.add_operators(step, phase);
         self.add_lanes(step, phase);
         self.add_phase(step, phase);
         for graph in &step.graphs {
@@ -234,10 +239,16 @@ impl Visitor for Statistics {
             self.regions.entry((region.probe, phase)).or_default().add(duration, region.operator.is_some());
         }
         self.add_experts(step, catalogue, phase);
+        self.faults.add(step, phase, catalogue);
     }
 }
 
 impl Statistics {
+    /// What was fetched.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
     fn add_step(&mut self, step: &Step, phase: Phase) {
         let totals = self.phases.entry(phase).or_default();
         totals.steps += u64::from(phase != Phase::Outside);
@@ -390,6 +401,21 @@ impl Statistics {
     /// Operators by kind, backend and phase.
     pub fn operators(&self) -> impl Iterator<Item = (KindId, Option<TextId>, Phase, &OperatorTotals)> {
         self.operators.iter().map(|((kind, backend, phase), totals)| (*kind, *backend, *phase, totals))
+    }
+
+    /// Counts and costs of operators of a kind, a backend and a phase.
+    pub fn quantities(&self, kind: KindId, backend: Option<TextId>, phase: Phase) -> Option<&Quantities> {
+        self.quantities.operators.get(&(kind, backend, phase))
+    }
+
+    /// Counts of lanes' shares, by phase and lane.
+    pub fn lane_quantities(&self, phase: Phase, lane: u32) -> Option<&Quantities> {
+        self.quantities.lanes.get(&(phase, lane))
+    }
+
+    /// Counts of a phase's steps, each on its own thread.
+    pub fn step_quantities(&self, phase: Phase) -> Option<&Quantities> {
+        self.quantities.steps.get(&phase)
     }
 
     /// What the work of operators comes to over all of a phase's steps, lost ones left out; `None` where every step

@@ -2,6 +2,9 @@
 //! step is a few allocations whatever it holds.
 
 use super::catalogue::{KindId, ObjectId, TextId};
+use super::costs::Cost;
+use super::counters::Count;
+use super::faults::Fetched;
 use super::sampled::Recorded;
 use std::ops::Range;
 
@@ -66,10 +69,18 @@ pub struct Step {
     pub operators: Vec<Operator>,
     /// Grouped by operator; see [`Operator::lanes`].
     pub lanes: Vec<LaneSpan>,
+    /// Counters of the trace: counts of a lane's share.
+    pub counter_columns: usize,
+    /// Counts of all shares, `counter_columns` each; see [`Self::count_of`].
+    pub counts: Vec<Count>,
+    /// What its own thread counted over the whole step, a column each; empty where that was not counted.
+    pub own_counts: Box<[Count]>,
     /// By thread, then start.
     pub regions: Vec<Region>,
     /// Experts that were used.
     pub experts: Vec<Experts>,
+    /// What had to be fetched, by operator and part of memory.
+    pub fetched: Vec<Fetched>,
     /// Times that its threads were not running, by thread, clipped to the step.
     pub off_cpu: Vec<OffCpu>,
     /// The distinct lanes of its operators, by number.
@@ -84,6 +95,15 @@ impl Step {
     /// Nanoseconds.
     pub fn duration(&self) -> u64 {
         self.end.saturating_sub(self.start)
+    }
+
+    /// What a lane's share counted of a counter.
+    pub fn count_of(&self, share: &LaneSpan, column: usize) -> Count {
+        if column >= self.counter_columns {
+            return Count::Absent;
+        }
+        let at = (share.counts as usize).saturating_mul(self.counter_columns).saturating_add(column);
+        self.counts.get(at).copied().unwrap_or_default()
     }
 
     /// The lane spans of an operator.
@@ -141,6 +161,8 @@ pub struct Operator {
     pub waiting: u64,
     /// Range in [`Step::lanes`].
     pub lanes: Range<u32>,
+    /// What it costs, by the probeset.
+    pub cost: Cost,
 }
 
 /// One thread's share of an operator.
@@ -158,6 +180,8 @@ pub struct LaneSpan {
     pub waiting: u64,
     /// ns of operators that it called, on this thread.
     pub nested: u64,
+    /// Which counts in [`Step::counts`] are its own.
+    pub counts: u32,
     /// Its record, where it has fields that no rule uses.
     pub record: Option<Box<[u8]>>,
 }

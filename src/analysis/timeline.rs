@@ -5,7 +5,9 @@
 
 use super::assemble::Assembler;
 use super::catalogue::{Catalogue, ObjectKey};
+use super::faults::{RawFetch, Waits, What};
 use super::fields::{Decoder, Header, ObjectAt};
+use super::memory::Memory;
 use super::rules::Rules;
 use super::sampled::{Recorded, Windows};
 use super::step::Step;
@@ -69,6 +71,9 @@ pub struct Timeline {
     assembler: Assembler,
     findings: Findings,
     windows: Windows,
+    memory: Memory,
+    waits: Waits,
+    has_faults: bool,
     steps: u64,
     has_steps: bool,
     target_pid: u32,
@@ -87,6 +92,9 @@ impl Timeline {
             assembler: Assembler::default(),
             findings: Findings::default(),
             windows: Windows::default(),
+            memory: Memory::default(),
+            waits: Waits::default(),
+            has_faults: schema.records.iter().any(|r| r.role == Some(Role::Fault)),
             steps: 0,
             has_steps: schema.records.iter().any(|r| r.role == Some(Role::Step)),
             target_pid,
@@ -101,6 +109,7 @@ impl Timeline {
     /// Takes a notice, in its place among the records: it may say that operators are recorded from now on, or are not.
     pub fn notice(&mut self, notice: &Notice) {
         self.windows.notice(notice);
+        self.memory.notice(notice);
     }
 
     /// The windows in which operators were recorded.
@@ -116,6 +125,11 @@ impl Timeline {
     /// Reads records.
     pub fn decoder(&self) -> &Decoder {
         &self.decoder
+    }
+
+    /// The probeset's rules.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
     }
 
     /// What was lost or could not be told so far.
@@ -197,6 +211,7 @@ impl Timeline {
     }
 
     fn exit(&mut self, thread: u32) {
+        self.waits.forget(self.threads.get(thread).tid);
         let process = &mut self.processes[self.threads.get(thread).process as usize];
         process.active.retain(|t| *t != thread);
         process.step_threads.retain(|t| t.thread != thread);
@@ -216,6 +231,7 @@ impl Timeline {
         let process = self.threads.get(thread).process;
         let needed = self.processes[process as usize].oldest().unwrap_or(0);
         self.catalogue.describe(process, header, record, (&self.decoder, &self.rules), needed);
+        self.memory.describe(process, header, record, (&self.decoder, &self.rules));
     }
 
     fn event(&mut self, thread: u32, header: &Header, record: &[u8], visitor: &mut dyn Visitor) {
@@ -225,6 +241,7 @@ impl Timeline {
             Some(Role::Step) => return self.step(thread, header, record, visitor),
             Some(Role::Region) => self.region(thread, header, record),
             Some(Role::Experts) => self.experts(thread, header, record),
+            Some(Role::Fault | Role::PageCache) => self.fetch(thread, header, record),
             _ => return,
         }
         let process = self.threads.get(thread).process as usize;
@@ -260,6 +277,7 @@ impl Timeline {
         let lane = fields.lane.and_then(|at| at.read_count(record, missing)).and_then(|n| u32::try_from(n).ok());
         let waiting = fields.waiting.and_then(|at| at.read(record, missing)).unwrap_or(0);
         let bytes = fields.arguments.then(|| record.into());
+        let counts = self.decoder.counts(header, record);
         let inline = self.catalogue.inline(header, record, (&self.decoder, &self.rules));
         let known = self.threads.get_mut(thread);
         let process = known.process;
@@ -274,7 +292,8 @@ impl Timeline {
         let (start, end, record) = (header.start, header.end, header.record);
         let waiting = waiting.min(end - start);
         let bucket = process.bucket(start, thread);
-        bucket.operators.push(RawOperator { start, end, waiting, thread, lane, object, covers, inline, record, bytes });
+        let raw = RawOperator { start, end, waiting, thread, lane, object, covers, inline, record, bytes, counts };
+        bucket.operators.push(raw);
     }
 
     fn graph(&mut self, thread: u32, header: &Header, record: &[u8]) {
@@ -316,6 +335,24 @@ impl Timeline {
         let bucket = self.processes[process as usize].bucket(header.start, thread);
         let (start, end, record) = (header.start, header.end, header.record);
         bucket.experts.push(RawExperts { start, end, thread, object, inline, record, ids });
+    }
+
+    fn fetch(&mut self, thread: u32, header: &Header, record: &[u8]) {
+        let fields = &self.decoder.records[usize::from(header.record)];
+        let number = |name: &str| fields.number(name, record, header.missing);
+        let what = if fields.role == Some(Role::Fault) {
+            let waited = self.waits.take(header.tid, header.start);
+            number("address").map(|address| What::Fault { address, waited })
+        } else {
+            let device = fields.number_u32("device", record, header.missing);
+            self.waits.reads(header.tid, header.start);
+            let file = device.zip(number("inode")).zip(number("offset").zip(number("bytes")));
+            file.map(|((device, inode), (offset, bytes))| What::Cached { device, inode, offset, bytes })
+        };
+        let Some(what) = what else { return };
+        let process = self.threads.get(thread).process as usize;
+        let bucket = self.processes[process].bucket(header.start, thread);
+        bucket.fetches.push(RawFetch { start: header.start, thread, what });
     }
 
     /// A step ended: what happened during it becomes its own.
@@ -409,7 +446,7 @@ impl Timeline {
 
     fn give(&mut self, process: usize, mut step: ClosedStep, visitor: &mut dyn Visitor) {
         self.assembler.rehome(&mut step, &mut self.processes[process], &self.threads, &mut self.findings);
-        let context = (&self.decoder, &self.rules, &self.processes[process]);
+        let context = (&self.decoder, &self.rules, &self.processes[process], &self.memory);
         let recorded = self.windows.of(step.header.start, step.header.end);
         let step = self.assembler.step(step, recorded, &mut self.threads, &mut self.catalogue, context);
         self.findings.ambiguous += step.ambiguous;
@@ -421,7 +458,7 @@ impl Timeline {
             self.findings.late += loose.operators.len() as u64;
         }
         let Some(extent) = loose.extent() else { return };
-        let context = (&self.decoder, &self.rules, &self.processes[process]);
+        let context = (&self.decoder, &self.rules, &self.processes[process], &self.memory);
         let step = self.assembler.loose(loose, extent, &mut self.threads, &mut self.catalogue, context);
         self.findings.ambiguous += step.ambiguous;
         visitor.step(step, &self.catalogue, &self.decoder);
@@ -435,6 +472,9 @@ impl Timeline {
             let thread = self.thread_of(header);
             let runnable = (state == Some(0)).then_some(header.end);
             self.threads.get_mut(thread).off = Some(Off { since: header.end, runnable });
+            if self.has_faults {
+                self.waits.left(header.tid, header.end, state.unwrap_or(0));
+            }
         }
         if let Some(next) = next
             && next != header.tid
@@ -442,6 +482,7 @@ impl Timeline {
         {
             let thread = self.threads.of(next, |threads| threads.process(0));
             self.runs(thread, header.end, header.end);
+            self.waits.ran(next, header.end);
         }
     }
 

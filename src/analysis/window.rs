@@ -2,6 +2,8 @@
 //! operator before its graph, a graph before its step, and the last operator of a thread only with its next one.
 
 use super::catalogue::{InlineId, ObjectId, TextId};
+use super::counters::Count;
+use super::faults::RawFetch;
 use super::fields::Header;
 use super::threads::Gap;
 use std::collections::VecDeque;
@@ -22,6 +24,7 @@ pub(super) struct RawOperator {
     pub(super) inline: InlineId,
     pub(super) record: u16,
     pub(super) bytes: Option<Box<[u8]>>,
+    pub(super) counts: Option<Box<[Count]>>,
 }
 
 /// One graph.
@@ -74,11 +77,12 @@ pub(super) struct Bucket {
     pub(super) graphs: Vec<RawGraph>,
     pub(super) regions: Vec<RawRegion>,
     pub(super) experts: Vec<RawExperts>,
+    pub(super) fetches: Vec<RawFetch>,
 }
 
 impl Bucket {
     pub(super) fn len(&self) -> usize {
-        self.operators.len() + self.graphs.len() + self.regions.len() + self.experts.len()
+        self.operators.len() + self.graphs.len() + self.regions.len() + self.experts.len() + self.fetches.len()
     }
 
     /// Moves the events for which `wanted(start, thread)` holds from another bucket into this one.
@@ -87,6 +91,7 @@ impl Bucket {
         move_if(&mut self.graphs, &mut from.graphs, |e| wanted(e.start, e.thread));
         move_if(&mut self.regions, &mut from.regions, |e| wanted(e.start, e.thread));
         move_if(&mut self.experts, &mut from.experts, |e| wanted(e.start, e.thread));
+        move_if(&mut self.fetches, &mut from.fetches, |e| wanted(e.start, e.thread));
     }
 
     /// A time such that events that start before it can be given out: the start of a late graph, so that operators
@@ -99,6 +104,7 @@ impl Bucket {
         let mut starts: Vec<u64> = self.operators.iter().map(|e| e.start).collect();
         starts.extend(self.regions.iter().map(|e| e.start));
         starts.extend(self.experts.iter().map(|e| e.start));
+        starts.extend(self.fetches.iter().map(|e| e.start));
         let middle = starts.len() / 2;
         if starts.is_empty() { u64::MAX } else { *starts.select_nth_unstable(middle).1 }
     }
@@ -109,7 +115,8 @@ impl Bucket {
         let graphs = self.graphs.iter().map(|e| (e.start, e.end));
         let regions = self.regions.iter().map(|e| (e.start, e.end));
         let experts = self.experts.iter().map(|e| (e.start, e.end));
-        let all = operators.chain(graphs).chain(regions).chain(experts);
+        let fetches = self.fetches.iter().map(|e| (e.start, e.start));
+        let all = operators.chain(graphs).chain(regions).chain(experts).chain(fetches);
         all.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 }

@@ -1,6 +1,6 @@
 //! Programs that do nothing, at places in a file: what a probe costs before it does anything.
 
-use super::features::{AttachMode, load_small};
+use super::features::{AttachMode, link_uprobe, load_small};
 use libbpf_rs::libbpf_sys as sys;
 use nix::libc;
 use std::ffi::CString;
@@ -36,7 +36,10 @@ impl EmptyProbe {
             let program = load_small(sys::BPF_PROG_TYPE_KPROBE, *attach_type, 0, &[])?;
             probe.links.push(match mode {
                 AttachMode::Single => link_single(&program, &path, offset, *at_return)?,
-                _ => link_multi(&program, *attach_type, &path, offset, *at_return)?,
+                _ => {
+                    let flags = if *at_return { sys::BPF_F_UPROBE_MULTI_RETURN } else { 0 };
+                    link_uprobe(&program, *attach_type, &path, offset, std::process::id(), flags)?
+                }
             });
             probe.programs.push(program);
         }
@@ -48,26 +51,6 @@ impl EmptyProbe {
 fn owned(fd: libc::c_int) -> OwnedFd {
     // SAFETY: the callers have just got it from a call that makes a new one, which nobody else owns.
     unsafe { OwnedFd::from_raw_fd(fd) }
-}
-
-fn link_multi(
-    program: &OwnedFd,
-    attach_type: sys::bpf_attach_type,
-    path: &CString,
-    offset: u64,
-    at_return: bool,
-) -> nix::Result<OwnedFd> {
-    let offset: std::ffi::c_ulong = offset;
-    let mut options =
-        sys::bpf_link_create_opts { sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t, ..Default::default() };
-    options.__bindgen_anon_1.uprobe_multi.path = path.as_ptr();
-    options.__bindgen_anon_1.uprobe_multi.offsets = &raw const offset;
-    options.__bindgen_anon_1.uprobe_multi.cnt = 1;
-    options.__bindgen_anon_1.uprobe_multi.pid = std::process::id();
-    options.__bindgen_anon_1.uprobe_multi.flags = if at_return { sys::BPF_F_UPROBE_MULTI_RETURN } else { 0 };
-    // SAFETY: the options are of the type that libbpf declares, and what they point to outlives the call.
-    let fd = unsafe { sys::bpf_link_create(program.as_raw_fd(), -1, attach_type, &raw const options) };
-    if fd < 0 { Err(nix::Error::from_raw(-fd)) } else { Ok(owned(fd)) }
 }
 
 /// By a perf event, as kernels without `uprobe.multi` do it.

@@ -191,7 +191,7 @@ fn uprobe_links_work(attach_type: sys::bpf_attach_type) -> Result<bool, Diagnost
         Err(nix::Error::EPERM) => return Err(missing_privilege("loading a BPF program")),
         Err(_) => return Ok(false),
     };
-    let attempt = |process| link_to_root_folder(&program, attach_type, process);
+    let attempt = |process| link_uprobe(&program, attach_type, c"/", 0, process, 0).err();
     Ok(attempt(0) == Some(nix::Error::EBADF) && attempt(u32::MAX) == Some(nix::Error::EINVAL))
 }
 
@@ -234,23 +234,30 @@ pub(super) fn load_small(
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The error of an attempt to make a link at `/`; `None` if it succeeded, which no kernel does.
-fn link_to_root_folder(program: &OwnedFd, attach_type: sys::bpf_attach_type, process: u32) -> Option<nix::Error> {
-    let offset: std::ffi::c_ulong = 0;
+/// Attaches a program at an offset of a file, in one process (0: in all).
+pub(super) fn link_uprobe(
+    program: &OwnedFd,
+    attach_type: sys::bpf_attach_type,
+    path: &CStr,
+    offset: u64,
+    process: u32,
+    flags: u32,
+) -> nix::Result<OwnedFd> {
+    let offset: std::ffi::c_ulong = offset;
     let mut options =
         sys::bpf_link_create_opts { sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t, ..Default::default() };
-    options.__bindgen_anon_1.uprobe_multi.path = c"/".as_ptr();
+    options.__bindgen_anon_1.uprobe_multi.path = path.as_ptr();
     options.__bindgen_anon_1.uprobe_multi.offsets = &raw const offset;
     options.__bindgen_anon_1.uprobe_multi.cnt = 1;
     options.__bindgen_anon_1.uprobe_multi.pid = process;
+    options.__bindgen_anon_1.uprobe_multi.flags = flags;
     // SAFETY: the options are of the type that libbpf declares, and what they point to outlives the call.
     let fd = unsafe { sys::bpf_link_create(program.as_raw_fd(), -1, attach_type, &raw const options) };
     if fd < 0 {
-        return Some(nix::Error::from_raw(-fd));
+        return Err(nix::Error::from_raw(-fd));
     }
-    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns; it is closed at once.
-    drop(unsafe { OwnedFd::from_raw_fd(fd) });
-    None
+    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 #[cfg(test)]

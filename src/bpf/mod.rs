@@ -10,6 +10,7 @@ mod identity;
 mod open_spans;
 mod run_statistics;
 mod session;
+mod software_event;
 mod variables;
 mod verifier;
 

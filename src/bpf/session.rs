@@ -7,9 +7,11 @@ mod accounts;
 use super::attacher::{At, Attacher, FailedSite, FileSite, Part};
 use super::features::{AttachMode, missing_privilege};
 use super::open_spans::OpenSpans;
+use super::software_event;
 use super::variables::{Variable, variables};
 use super::verifier::{LibbpfMessages, load_problems};
-use crate::diag::{Code, Diagnostic, Diagnostics, Source};
+use crate::diag::{Code, Diagnostic, Diagnostics, Severity, Source};
+use crate::path::Place;
 use crate::plan::{Program, ProgramKind};
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{
@@ -89,6 +91,7 @@ pub struct Session<'a> {
     variables: HashMap<String, Variable>,
     open_spans: OpenSpans,
     loss_entries: u32,
+    unattached: Vec<Diagnostic>,
 }
 
 impl<'a> Session<'a> {
@@ -101,6 +104,7 @@ impl<'a> Session<'a> {
         let mut session = Self {
             links: Vec::new(),
             end: None,
+            unattached: Vec::new(),
             generations: Vec::new(),
             variables: variables(setup.object),
             open_spans: OpenSpans::default(),
@@ -117,8 +121,20 @@ impl<'a> Session<'a> {
         session.fill_events(&object)?;
         for program in object.progs_mut().filter(|program| attached.contains(&*program.name().to_string_lossy())) {
             let messages = LibbpfMessages::capture();
-            let link = program.attach().map_err(|error| attach_problem(&program, &error, &messages.text()))?;
-            session.links.push((None, link));
+            let planned = session.planned(&program.name().to_string_lossy());
+            let links = match planned.map(|planned| &planned.place) {
+                Some(Place::Software { event }) => software_event::attach(&program, &event.value),
+                _ => {
+                    program.attach().map(|link| vec![link]).map_err(|e| attach_problem(&program, &e, &messages.text()))
+                }
+            };
+            match links {
+                Ok(links) => session.links.extend(links.into_iter().map(|link| (None, link))),
+                Err(problem) if planned.is_some_and(|planned| planned.optional) => {
+                    session.unattached.push(Diagnostic { severity: Severity::Warning, ..problem });
+                }
+                Err(problem) => return Err(problem.into()),
+            }
         }
         // Nothing runs before it is read from.
         let end = object.progs_mut().find(|program| program.name() == END);
@@ -127,6 +143,17 @@ impl<'a> Session<'a> {
         let loaded = names.iter().map(|name| (*name).to_owned()).collect();
         session.generations.push(Generation { object, loaded, programs: BTreeSet::new(), values: BTreeMap::new() });
         Ok(session)
+    }
+
+    /// The plan's program of a C function that is attached by itself.
+    fn planned(&self, name: &str) -> Option<&'a Program> {
+        let programs: &'a [Program] = self.setup.programs;
+        programs.iter().find(|planned| planned.name == name)
+    }
+
+    /// Why programs at the kernel's events that the recording can do without are not attached.
+    pub fn take_unattached(&mut self) -> Vec<Diagnostic> {
+        std::mem::take(&mut self.unattached)
     }
 
     /// Loads those programs (indices into the plan's) that are not loaded with these constants already.
@@ -287,25 +314,35 @@ impl<'a> Session<'a> {
     /// Has detail count that begins from `since` until `until`: ns, CLOCK_MONOTONIC. Programs of a session with the
     /// constant `pf_detail_switches` record no other.
     pub fn set_detail(&self, since: u64, until: u64) {
-        for (name, time) in [("pf_detail_since", since), ("pf_detail_until", until)] {
-            if let Some(variable) = self.variable(name) {
-                variable.store(time, Ordering::SeqCst);
-            }
+        self.set("pf_step_came", 0);
+        self.set("pf_detail_since", since);
+        self.set("pf_detail_until", until);
+    }
+
+    fn set(&self, name: &str, value: u64) {
+        if let Some(variable) = self.variable(name) {
+            variable.store(value, Ordering::SeqCst);
         }
     }
 
     /// Has no detail count that begins from `until` on.
     pub fn end_detail(&self, until: u64) {
-        if let Some(variable) = self.variable("pf_detail_until") {
-            variable.store(until, Ordering::SeqCst);
-        }
+        self.set("pf_detail_until", until);
     }
 
     /// Has graphs come and go with the detail.
     pub fn switch_graphs(&self) {
-        if let Some(variable) = self.variable("pf_graphs_switch") {
-            variable.store(1, Ordering::SeqCst);
-        }
+        self.set("pf_graphs_switch", 1);
+    }
+
+    /// Has steps come and go with the detail.
+    pub fn switch_steps(&self) {
+        self.set("pf_steps_switch", 1);
+    }
+
+    /// Since when the entries that `waiting` is measured from are all seen, ns; `None` while they are not.
+    pub fn set_waiting(&self, since: Option<u64>) {
+        self.set("pf_waiting_since", since.unwrap_or(u64::MAX));
     }
 
     /// How this session attaches.
@@ -420,7 +457,6 @@ mod tests {
     use crate::bpf::{Compiler, Features, Kernels, Translation};
     use crate::codegen::CSource;
     use crate::diag::{Span, Spanned};
-    use crate::path::Place;
     use object::{Object as _, ObjectSection, ObjectSymbol};
 
     /// The functions that are probed: in this very program.
@@ -474,6 +510,7 @@ mod tests {
             ends: Vec::new(),
             notes_entry: false,
             relocations: Vec::new(),
+            optional: false,
         }
     }
 

@@ -1,14 +1,14 @@
 //! `profinfer build`: the BPF object of a probeset.
 
 use super::Outcome;
-use super::probeset::{ArchArgument, ProbesetArguments};
+use super::probeset::{ArchArgument, WantedArguments};
 use std::path::PathBuf;
 
 /// The subcommand's arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    probeset: ProbesetArguments,
+    probeset: WantedArguments,
     /// Write the object to this file [default: PROBESET.bpf.o]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,

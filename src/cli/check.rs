@@ -10,7 +10,7 @@ use crate::path::Checked;
 use crate::plan::{
     PlacedSite, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, relocations_of, survey_with,
 };
-use crate::spec::Role;
+use crate::spec::{Metric, Probeset, Role};
 use crate::trace::FieldType;
 use serde_json::json;
 use std::path::PathBuf;
@@ -53,9 +53,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let seen = arguments.trace.as_deref().map(Seen::read).transpose()?;
     let expected = seen.zip(placement.as_ref()).map(|(seen, placement)| seen.expect(&plan, placement));
     if arguments.json {
-        write_out(&format!("{:#}\n", as_json(&plan, placement.as_ref(), &paths, expected.as_ref(), &problems)))?;
+        let mut all = as_json(&plan, placement.as_ref(), &paths, expected.as_ref(), &problems);
+        all["metrics"] = probeset.analysis.metrics.values().map(metric_json).collect();
+        write_out(&format!("{all:#}\n"))?;
     } else {
-        write_out(&as_text(&plan, placement.as_ref(), &paths, expected.as_ref()))?;
+        write_out(&as_text(&plan, placement.as_ref(), &paths, expected.as_ref(), &metrics_table(&probeset)))?;
         report_problems(&problems);
     }
     if problems.has_errors() { Ok(1) } else { Ok(DONE) }
@@ -174,7 +176,13 @@ fn provenance_name(provenance: Provenance) -> &'static str {
 
 // ---- text --------------------------------------------------------------------------------------------------------
 
-fn as_text(plan: &ProbePlan, placement: Option<&Placement>, paths: &[Path], expected: Option<&Expected>) -> String {
+fn as_text(
+    plan: &ProbePlan,
+    placement: Option<&Placement>,
+    paths: &[Path],
+    expected: Option<&Expected>,
+    metrics: &str,
+) -> String {
     let mut text = String::from("PROBES\n");
     text.push_str(&match placement {
         Some(placement) => sites_table(plan, placement, expected),
@@ -195,12 +203,31 @@ fn as_text(plan: &ProbePlan, placement: Option<&Placement>, paths: &[Path], expe
             vec![path.owner.clone(), path.field.clone(), path.text.clone(), path.ty.clone(), layout, from]
         }),
     ));
+    text.push_str(metrics);
     if let Some(placement) = placement {
         text.push_str(&missing_text(placement));
     } else {
         text.push_str("\nNo target given: `--target FILE|DIR|PID` shows sites and offsets.\n");
     }
     text
+}
+
+/// The metrics, with what they come out in.
+fn metrics_table(probeset: &Probeset) -> String {
+    let metrics = &probeset.analysis.metrics;
+    if metrics.is_empty() {
+        return String::new();
+    }
+    let row = |metric: &Metric| vec![metric.name.value.clone(), metric.value.span.text().to_owned(), unit(metric)];
+    format!("\nMETRICS\n{}", columns(&["METRIC", "VALUE", "UNIT"], metrics.values().map(row)))
+}
+
+fn unit(metric: &Metric) -> String {
+    if metric.unit.is_empty() { "number".to_owned() } else { metric.unit.clone() }
+}
+
+fn metric_json(metric: &Metric) -> serde_json::Value {
+    json!({ "metric": metric.name.value, "value": metric.value.span.text(), "unit": metric.unit })
 }
 
 fn sites_table(plan: &ProbePlan, placement: &Placement, expected: Option<&Expected>) -> String {

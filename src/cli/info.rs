@@ -2,7 +2,10 @@
 
 use super::{DONE, Outcome, terminal, trace_file};
 use crate::diag::{Code, Diagnostic};
-use crate::trace::{Detail, DetailReason, DetailState, FieldType, Loss, Meta, ModuleInfo, RecordType, Site};
+use crate::report::limits_line;
+use crate::trace::{
+    CounterInfo, Detail, DetailReason, DetailState, FieldType, Loss, Meta, ModuleInfo, RecordType, Site,
+};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use std::io::{self, ErrorKind, Write};
@@ -119,6 +122,7 @@ fn text(meta: &Meta, counts: &[Count]) -> String {
     text += &section("Modules", modules(meta));
     text += &section("Sites", sites(meta));
     text += &section("Records", records(meta, counts));
+    text += &section("Counters", counters(meta));
     text += &section("Losses", losses(meta));
     text += &section("Notices", notices(meta));
     text
@@ -138,6 +142,7 @@ fn summary(meta: &Meta, counts: &[Count]) -> String {
         ("Options", origin.options.join(" ")),
         ("Target", format!("process {}, {how}: {}", origin.pid, origin.command.join(" "))),
         ("Host", format!("{}: {kernel}, {} of memory", host.name, bytes(host.memory))),
+        ("Limits", limits(meta)),
         ("Recorder", format!("{}, trace format {}", origin.recorder, meta.version)),
         ("Records", meta.records.to_string()),
         ("Losses", if lost(meta).next().is_none() { "none".into() } else { "see below".into() }),
@@ -148,6 +153,16 @@ fn summary(meta: &Meta, counts: &[Count]) -> String {
         add_row(&mut table, vec!["Cost".into(), price]);
     }
     format!("{}\n", table.trim_fmt())
+}
+
+/// What the machine can do at most.
+fn limits(meta: &Meta) -> String {
+    match &meta.origin.roofline {
+        Some(roofline) => {
+            format!("{}; measured {}", limits_line(roofline), date(roofline.measured_at.saturating_mul(1_000_000_000)))
+        }
+        None => "not measured before the recording: `profinfer roofline` does that".into(),
+    }
 }
 
 /// From the start to the end that the trace gives, else to the end of the last record.
@@ -215,6 +230,19 @@ fn records(meta: &Meta, counts: &[Count]) -> Option<Table> {
         );
     }
     right(&mut table, &[3, 4]);
+    some(table)
+}
+
+fn counters(meta: &Meta) -> Option<Table> {
+    let mut table = table(&["counter", "event", "counted by", "absent, because"]);
+    for (name, CounterInfo { event, pmu, absent }) in &meta.schema.counters {
+        let by = match (pmu, absent) {
+            (_, Some(_)) => "-".to_owned(),
+            (Some(pmu), None) => pmu.clone(),
+            (None, None) => "the kernel".to_owned(),
+        };
+        add_row(&mut table, vec![name.clone(), event.clone(), by, absent.clone().unwrap_or_default()]);
+    }
     some(table)
 }
 
@@ -326,7 +354,7 @@ fn bytes(bytes: u64) -> String {
 }
 
 /// UNIX time in ns as a date in UTC, by the civil calendar (Hinnant's `civil_from_days`).
-fn date(unix_ns: u64) -> String {
+pub(super) fn date(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
     let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
     let (era, day_of_era) = (days / 146_097, days % 146_097);

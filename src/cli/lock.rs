@@ -1,6 +1,6 @@
 //! `profinfer lock`: what a target's debug information says, written down for where the target is stripped.
 
-use super::probeset::{ProbesetArguments, arch_of, cannot_write};
+use super::probeset::{DebugArguments, WantedArguments, arch_of, cannot_write};
 use super::terminal::report_problems;
 use super::{DONE, Outcome};
 use crate::diag::Diagnostics;
@@ -15,7 +15,9 @@ use std::path::PathBuf;
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    probeset: ProbesetArguments,
+    probeset: WantedArguments,
+    #[command(flatten)]
+    debug: DebugArguments,
     /// Write down this: a program, library, folder or process number, with its debug information
     #[arg(long, value_name = "FILE|DIR|PID", required_unless_present = "pid")]
     target: Option<String>,
@@ -29,7 +31,7 @@ pub(crate) struct Arguments {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let target = arguments.probeset.open_target(arguments.target.as_deref(), arguments.pid)?;
+    let target = arguments.debug.open_target(arguments.target.as_deref(), arguments.pid)?;
     let (probeset, plan, mut problems) = arguments.probeset.plan(arch_of(None, target.as_deref()))?;
     let Some(target) = target else { return Err(Diagnostics::new()) };
     let locked = plan::lock(&plan, &probeset, target.as_ref());

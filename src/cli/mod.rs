@@ -15,6 +15,8 @@ mod probeset;
 #[cfg(feature = "record")]
 mod record;
 mod report;
+#[cfg(feature = "record")]
+mod roofline;
 mod table;
 mod terminal;
 mod trace_file;
@@ -61,6 +63,9 @@ enum Command {
     /// Say what this machine can do, and the command that mends what it cannot
     #[cfg(feature = "record")]
     Doctor(doctor::Arguments),
+    /// Measure what this machine can do at most: bandwidth of its memory, peaks of its arithmetic
+    #[cfg(feature = "record")]
+    Roofline(roofline::Arguments),
     /// Print completions for a shell
     #[command(hide = true)]
     Completions {
@@ -92,6 +97,8 @@ pub fn main() -> ExitCode {
         Command::Counters(arguments) => counters::run(&arguments),
         #[cfg(feature = "record")]
         Command::Doctor(arguments) => doctor::run(&arguments),
+        #[cfg(feature = "record")]
+        Command::Roofline(arguments) => roofline::run(&arguments),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "profinfer", &mut std::io::stdout());
             Ok(DONE)

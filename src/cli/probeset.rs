@@ -7,9 +7,9 @@ use crate::target::{self, Arch, DebugFolders, Files, Lock, MAX_LOCK, Target};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// A probeset and which of its probes are wanted.
+/// A probeset and which of its probes are wanted, for what looks at no target.
 #[derive(Debug, clap::Args)]
-pub(crate) struct ProbesetArguments {
+pub(crate) struct WantedArguments {
     /// A probeset file, or the name of a shipped one
     pub(crate) spec: PathBuf,
     /// How much is recorded
@@ -25,9 +25,23 @@ pub(crate) struct ProbesetArguments {
     /// given several times)
     #[arg(long = "counter", value_name = "EVENT")]
     counters: Vec<String>,
+}
+
+/// Where a target's debug information may be.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DebugArguments {
     /// Look for separate debug files in this folder first (may be given several times)
     #[arg(long = "debug-dir", value_name = "DIR")]
     debug_folders: Vec<PathBuf>,
+}
+
+/// A probeset, which of its probes are wanted, and what is known of a target.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ProbesetArguments {
+    #[command(flatten)]
+    wanted: WantedArguments,
+    #[command(flatten)]
+    debug: DebugArguments,
     /// Take what the target's files do not say from this lock file, written by `profinfer lock`
     #[arg(long, value_name = "FILE")]
     lock: Option<PathBuf>,
@@ -64,40 +78,10 @@ impl From<ArchArgument> for Arch {
     }
 }
 
-impl ProbesetArguments {
+impl WantedArguments {
     /// Reads the probeset.
     pub(crate) fn load(&self) -> Result<(Probeset, Diagnostics), Diagnostics> {
         spec::load(&self.spec, &Library::SHIPPED)
-    }
-
-    /// Opens the target that `--target` or `-p` names.
-    pub(crate) fn open_target(
-        &self,
-        target: Option<&str>,
-        pid: Option<u32>,
-    ) -> Result<Option<Box<dyn Target>>, Diagnostics> {
-        let name = match (target, pid) {
-            (Some(target), _) => target.to_owned(),
-            (None, Some(pid)) => pid.to_string(),
-            (None, None) => return Ok(None),
-        };
-        let files = Files::with_user_cache().with_debug_folders(self.debug_folders());
-        target::open_with(&name, files).map(Some).map_err(Diagnostics::from)
-    }
-
-    /// Where debug files are looked for first.
-    pub(crate) fn debug_folders(&self) -> DebugFolders {
-        DebugFolders::new(self.debug_folders.iter().cloned())
-    }
-
-    /// The lock file, where one is given.
-    pub(crate) fn lock(&self) -> Result<Option<Lock>, Diagnostics> {
-        let Some(path) = &self.lock else { return Ok(None) };
-        let text = read_bounded(path, MAX_LOCK).map_err(|why| {
-            Diagnostic::error(Code::LockUnreadable, format!("the lock file {} cannot be read: {why}", path.display()))
-                .hint("`profinfer lock` writes one")
-        })?;
-        Ok(Some(Lock::parse(&path.display().to_string(), &text)?))
     }
 
     /// What was asked for.
@@ -122,21 +106,6 @@ impl ProbesetArguments {
         }
     }
 
-    /// The choice of probes where it is not the default, as it is typed.
-    #[cfg(feature = "record")]
-    pub(crate) fn described(&self) -> Vec<String> {
-        let level = match self.level {
-            LevelArgument::Step => Some("--level step"),
-            LevelArgument::Graph => Some("--level graph"),
-            LevelArgument::Operator => None,
-        };
-        let only = self.only.iter().map(|glob| format!("--probe {glob}"));
-        let without = self.without.iter().map(|glob| format!("--no-probe {glob}"));
-        let counters = self.counters.iter().map(|counter| format!("--counter {counter}"));
-        let lock = self.lock.iter().map(|path| format!("--lock {}", path.display()));
-        level.map(str::to_owned).into_iter().chain(only).chain(without).chain(counters).chain(lock).collect()
-    }
-
     /// Reads the probeset and plans it; the problems of both are given together.
     pub(crate) fn plan(&self, arch: Arch) -> Result<(Probeset, ProbePlan, Diagnostics), Diagnostics> {
         let (probeset, mut problems) = self.load()?;
@@ -151,6 +120,87 @@ impl ProbesetArguments {
                 Err(problems)
             }
         }
+    }
+}
+
+impl DebugArguments {
+    /// Opens the target that `--target` or `-p` names.
+    pub(crate) fn open_target(
+        &self,
+        target: Option<&str>,
+        pid: Option<u32>,
+    ) -> Result<Option<Box<dyn Target>>, Diagnostics> {
+        let name = match (target, pid) {
+            (Some(target), _) => target.to_owned(),
+            (None, Some(pid)) => pid.to_string(),
+            (None, None) => return Ok(None),
+        };
+        let files = Files::with_user_cache().with_debug_folders(self.folders());
+        target::open_with(&name, files).map(Some).map_err(Diagnostics::from)
+    }
+
+    /// Where debug files are looked for first.
+    fn folders(&self) -> DebugFolders {
+        DebugFolders::new(self.debug_folders.iter().cloned())
+    }
+}
+
+impl ProbesetArguments {
+    /// Reads the probeset.
+    #[cfg(feature = "record")]
+    pub(crate) fn load(&self) -> Result<(Probeset, Diagnostics), Diagnostics> {
+        self.wanted.load()
+    }
+
+    /// Opens the target that `--target` or `-p` names.
+    pub(crate) fn open_target(
+        &self,
+        target: Option<&str>,
+        pid: Option<u32>,
+    ) -> Result<Option<Box<dyn Target>>, Diagnostics> {
+        self.debug.open_target(target, pid)
+    }
+
+    /// Where debug files are looked for first.
+    #[cfg(feature = "record")]
+    pub(crate) fn debug_folders(&self) -> DebugFolders {
+        self.debug.folders()
+    }
+
+    /// The lock file, where one is given.
+    pub(crate) fn lock(&self) -> Result<Option<Lock>, Diagnostics> {
+        let Some(path) = &self.lock else { return Ok(None) };
+        let text = read_bounded(path, MAX_LOCK).map_err(|why| {
+            Diagnostic::error(Code::LockUnreadable, format!("the lock file {} cannot be read: {why}", path.display()))
+                .hint("`profinfer lock` writes one")
+        })?;
+        Ok(Some(Lock::parse(&path.display().to_string(), &text)?))
+    }
+
+    /// The probes that are wanted.
+    #[cfg(feature = "record")]
+    pub(crate) fn selection(&self) -> Selection {
+        self.wanted.selection()
+    }
+
+    /// The choice of probes where it is not the default, as it is typed.
+    #[cfg(feature = "record")]
+    pub(crate) fn described(&self) -> Vec<String> {
+        let level = match self.wanted.level {
+            LevelArgument::Step => Some("--level step"),
+            LevelArgument::Graph => Some("--level graph"),
+            LevelArgument::Operator => None,
+        };
+        let only = self.wanted.only.iter().map(|glob| format!("--probe {glob}"));
+        let without = self.wanted.without.iter().map(|glob| format!("--no-probe {glob}"));
+        let counters = self.wanted.counters.iter().map(|counter| format!("--counter {counter}"));
+        let lock = self.lock.iter().map(|path| format!("--lock {}", path.display()));
+        level.map(str::to_owned).into_iter().chain(only).chain(without).chain(counters).chain(lock).collect()
+    }
+
+    /// Reads the probeset and plans it; the problems of both are given together.
+    pub(crate) fn plan(&self, arch: Arch) -> Result<(Probeset, ProbePlan, Diagnostics), Diagnostics> {
+        self.wanted.plan(arch)
     }
 }
 

@@ -97,6 +97,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if let Some(line) = ring_line(&summary) {
         anstream::eprintln!("{line}");
     }
+    if std::io::stderr().is_terminal() && record::kept_limits().load(&record::host::describe()).is_none() {
+        anstream::eprintln!(
+            "without this machine's limits: `profinfer roofline` measures them once, for all later traces"
+        );
+    }
     if summary.ending.is_none() && summary.target.launched() {
         anstream::eprintln!("the target runs on; waiting for it to end");
     }

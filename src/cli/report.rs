@@ -123,8 +123,7 @@ fn whole(
         PhaseName::Decode => Phase::Decode,
     });
     let options = Options { by: arguments.by.unwrap_or_default(), top: arguments.top, phase };
-    let found = (timeline.catalogue(), timeline.decoder());
-    let report = report::build(meta, completeness, statistics, found, &options);
+    let report = report::build(meta, completeness, statistics, timeline, &options);
     if arguments.json { json(&report) } else { Ok(report::report_text(&report, &look(arguments))) }
 }
 

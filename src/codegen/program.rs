@@ -7,7 +7,7 @@ use super::source::{comment, place, runtime_after_records, runtime_before_record
 use crate::path::c::offset_in_object;
 use crate::path::{Checked, Node, Place};
 use crate::plan::{
-    Action, FieldPlan, ObjectPlan, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, Shape, Tier,
+    Action, FieldPlan, ObjectPlan, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, Shape,
     WAITING,
 };
 use crate::spec::{Probeset, Role};
@@ -99,7 +99,7 @@ struct Closer {
     waiting: Option<usize>,
     waiting_from: Option<String>,
     graph: bool,
-    is_stale: Option<&'static str>,
+    tier: &'static str,
 }
 
 /// The open calls of a probe.
@@ -108,8 +108,7 @@ struct Frames {
     probe: String,
     limit: u32,
     type_name: String,
-    is_stale: Option<&'static str>,
-    is_unwatched: Option<&'static str>,
+    tier: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -120,13 +119,15 @@ struct ProgramData {
     span: bool,
     switch: bool,
     wakeup: bool,
+    fault: bool,
+    page_cache: bool,
     raw_tracepoint: Option<String>,
     ends: Vec<String>,
     notes_entry: Option<String>,
     step_frames: Vec<String>,
     counts_steps: bool,
-    /// What says whether this program records now.
-    gate: Option<&'static str>,
+    /// The tier that says whether this program records now.
+    tier: &'static str,
     /// The type of record that is lost where the thread's state is not to be had.
     counted_as: String,
     /// Where this returns: calls of other probes that it may have been left from by other ways than a return.
@@ -143,8 +144,6 @@ struct ActionData {
     structure: String,
     type_name: String,
     call: bool,
-    /// Calls of it that were open when the detail went are dropped.
-    forgets: bool,
     limit: u32,
     until: bool,
     instant: bool,
@@ -303,7 +302,7 @@ fn spans(plan: &ProbePlan) -> Vec<String> {
     members.extend(frames(plan).iter().map(|f| open_spans(plan, &f.probe, false)));
     members.extend(closers(plan).iter().map(|c| open_spans(plan, &c.probe, true)));
     members.extend(
-        actions(plan, |a| a.shape == Shape::Instant && !is_scheduler(a))
+        actions(plan, |a| a.shape == Shape::Instant && !a.role.is_of_the_kernel())
             .iter()
             .map(|a| format!("struct {0}_record {0}_instant", a.probe)),
     );
@@ -318,10 +317,6 @@ fn spans(plan: &ProbePlan) -> Vec<String> {
 
 fn root(program: &Program) -> &str {
     program.probes.first().map_or("", String::as_str)
-}
-
-fn is_scheduler(action: &Action) -> bool {
-    matches!(action.role, Role::SchedSwitch | Role::SchedWakeup)
 }
 
 /// One action for each probe that has one that passes: alternatives share their probe's state.
@@ -342,23 +337,9 @@ fn frames(plan: &ProbePlan) -> Vec<Frames> {
             probe: action.probe.clone(),
             limit: if let Shape::Call { frames } = action.shape { frames } else { 1 },
             type_name: type_name_of(&plan.schema.records[action.record]),
-            is_stale: is_stale(plan, &action.probe),
-            is_unwatched: match plan.tier_of_probe(&action.probe) {
-                Tier::Step => None,
-                Tier::Graph => Some("pf_graphs_are_unwatched"),
-                Tier::Detail => Some("pf_detail_is_unwatched"),
-            },
+            tier: plan.tier_of_probe(&action.probe).name(),
         })
         .collect()
-}
-
-/// What says whether a span of a probe began before the detail that is recorded now. A step is always recorded.
-fn is_stale(plan: &ProbePlan, probe: &str) -> Option<&'static str> {
-    match plan.tier_of_probe(probe) {
-        Tier::Step => None,
-        Tier::Graph => Some("pf_graphs_are_stale"),
-        Tier::Detail => Some("pf_detail_is_stale"),
-    }
 }
 
 /// A step or graph that returns ends what is open in it on its thread: a call that was left by other ways than its
@@ -381,14 +362,13 @@ fn closers(plan: &ProbePlan) -> Vec<Closer> {
                 _ => None,
             };
             let waiting = plan.schema.records[action.record].fields.iter().position(|f| f.name == WAITING);
-            let is_stale = is_stale(plan, &action.probe);
             Closer {
                 probe: action.probe.clone(),
                 counts: !action.counts.fields.is_empty(),
                 waiting,
                 waiting_from,
                 graph: action.role == Role::Graph,
-                is_stale,
+                tier: plan.tier_of_probe(&action.probe).name(),
             }
         })
         .collect()
@@ -479,16 +459,17 @@ fn row_lists(plan: &ProbePlan) -> Vec<RowList> {
 fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramData {
     let tracepoint = match &program.place {
         Place::Tracepoint { name, .. } => Some(name.value.clone()),
+        Place::Software { event } => Some(event.value.clone()),
         _ => None,
     };
     let has_role = |role: Role| program.actions.iter().any(|a| a.role == role);
-    let scheduler = has_role(Role::SchedSwitch) || has_role(Role::SchedWakeup);
+    let of_the_kernel = program.actions.iter().any(|a| a.role.is_of_the_kernel());
     let (pieces, mut functions) = Pieces::of(&program.name, &entry_expressions(program), plan, index);
     let names = || Names { plan, program: Some(index), pieces: Some(&pieces) };
     let actions: Vec<ActionData> = program
         .actions
         .iter()
-        .filter(|a| !is_scheduler(a))
+        .filter(|a| !matches!(a.role, Role::SchedSwitch | Role::SchedWakeup))
         .map(|action| action_data(plan, &names, program, action, &mut functions))
         .collect();
     let is_step = |a: &&Action| a.role == Role::Step && matches!(a.shape, Shape::Call { .. });
@@ -499,16 +480,14 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         span: program.kind == ProgramKind::Span,
         switch: has_role(Role::SchedSwitch),
         wakeup: has_role(Role::SchedWakeup),
-        raw_tracepoint: tracepoint.filter(|_| !scheduler),
+        fault: has_role(Role::Fault),
+        page_cache: has_role(Role::PageCache),
+        raw_tracepoint: tracepoint.filter(|_| !of_the_kernel),
         ends: program.ends.iter().filter(|p| closers(plan).iter().any(|c| c.probe == **p)).cloned().collect(),
         notes_entry: program.notes_entry.then(|| root(program).to_owned()),
         step_frames: actions_named(plan, is_step),
         counts_steps: program.actions.iter().any(|a| is_step(&a)),
-        gate: match plan.tier(program) {
-            Tier::Step => None,
-            Tier::Graph => Some("pf_graphs_on"),
-            Tier::Detail => Some("pf_detail_on"),
-        },
+        tier: plan.tier(program).name(),
         counted_as: actions.first().map_or_else(|| "PF_THREAD".to_owned(), |a| a.type_name.clone()),
         calls_within: calls_within(plan, program),
         actions,
@@ -566,7 +545,6 @@ fn action_data<'p>(
         structure: structure_of(record),
         type_name: type_name_of(record),
         call: matches!(action.shape, Shape::Call { .. }),
-        forgets: plan.tier_of_probe(&action.probe) != Tier::Step,
         limit: if let Shape::Call { frames } = action.shape { frames } else { 1 },
         until: matches!(action.shape, Shape::Until { .. }),
         instant: action.shape == Shape::Instant,

@@ -21,6 +21,7 @@ const AFTER_RECORDS: &[(&str, &str)] = &[
     ("object.h", include_str!("../../bpf-runtime/object.h")),
     ("span.h", include_str!("../../bpf-runtime/span.h")),
     ("scheduler.h", include_str!("../../bpf-runtime/scheduler.h")),
+    ("fault.h", include_str!("../../bpf-runtime/fault.h")),
 ];
 
 /// The part of the runtime that records are declared with.

@@ -83,6 +83,8 @@ codes! {
     Unbounded = "P007", Input;
     /// A constant expression that is refuted by its types (always true, always false, division by zero).
     ConstantCondition = "P008", Input;
+    /// A unit that there is not, or that a value does not have; values of different units added or compared.
+    Unit = "P009", Input;
     /// A counter that is not an event in perf's syntax.
     CounterSyntax = "C001", Input;
     /// The machine has not got a counter, or does not let it be read.
@@ -153,6 +155,8 @@ codes! {
     NothingRecorded = "R004", Input;
     /// The probes that stay attached cost more than the budget.
     BudgetExceeded = "R005", Input;
+    /// What the machine can do at most cannot be measured.
+    CannotMeasure = "R029", Machine;
     /// The file cannot be read.
     TraceUnreadable = "F001", Input;
     /// The file is not a trace.

@@ -284,6 +284,11 @@ pub enum Place {
         /// The event.
         name: Spanned<String>,
     },
+    /// `software event`: one of the kernel's own counts, wherever it rises.
+    Software {
+        /// The event, as perf calls it, such as `major-faults`.
+        event: Spanned<String>,
+    },
     /// `probe X`: wherever that one is, in the same program.
     Probe(Spanned<String>),
 }

@@ -149,6 +149,7 @@ fn is_keyword(rule: Rule) -> bool {
             | Rule::word_object
             | Rule::word_probe
             | Rule::word_tracepoint
+            | Rule::word_software
             | Rule::word_usdt
             | Rule::word_virtual
             | Rule::word_until
@@ -268,6 +269,7 @@ impl Tree<'_> {
         Ok(match rule {
             Rule::probe_place => Place::Probe(first),
             Rule::tracepoint_place => Place::Tracepoint { category: first, name: self.named(&self.next(&mut pairs)?) },
+            Rule::software_place => Place::Software { event: first },
             Rule::usdt_place => Place::Usdt {
                 module: first,
                 provider: self.named(&self.next(&mut pairs)?),

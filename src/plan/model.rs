@@ -73,6 +73,8 @@ pub struct Program {
     pub notes_entry: bool,
     /// Indices into the plan's relocations that this program's values are needed for.
     pub relocations: Vec<usize>,
+    /// The recording can do without it.
+    pub optional: bool,
 }
 
 impl Program {

@@ -5,7 +5,7 @@ use super::model::{
     Action, Counts, FieldPlan, Level, ObjectPlan, ProbePlan, Program, ProgramKind, Relocation, RelocationKind,
     Selection, Shape,
 };
-use super::record_layout::{SCALED, WAITING, builtin, field_type, lay_out};
+use super::record_layout::{SCALED, WAITING, builtin, field_type, kernel_fields, lay_out};
 use super::site::CostTable;
 use crate::diag::{Code, Diagnostic, Diagnostics, Span};
 use crate::path::{
@@ -220,7 +220,7 @@ impl<'p> Planner<'p> {
 
     fn program(&mut self, root: &'p Probe, alternative: usize, at: &'p AttachPoint, riders: &[&'p Probe]) {
         let index = self.plan.programs.len();
-        let tracepoint = matches!(at.place, Place::Tracepoint { .. });
+        let tracepoint = matches!(at.place, Place::Tracepoint { .. } | Place::Software { .. });
         if !tracepoint && !matches!(at.place, Place::Function { .. }) {
             // Said by the spec's checks already; the other alternatives still stand.
             return;
@@ -259,6 +259,7 @@ impl<'p> Planner<'p> {
             ends: self.ended_by(&name),
             notes_entry: self.is_waited_from(&name),
             relocations,
+            optional: root.optional,
         });
     }
 
@@ -288,6 +289,22 @@ impl<'p> Planner<'p> {
         }
         if matches!(role, Role::SchedSwitch | Role::SchedWakeup) {
             return self.scheduler_action(probe, at, role);
+        }
+        if let Some(layout) = kernel_fields(role) {
+            // Where they are, and that they take no fields, the spec's checks have seen to.
+            let record = self.record(&probe.name, &probe.name.span, RecordKind::Mark, Some(role), layout)?;
+            let (shape, fields, when, describe) = (Shape::Instant, Vec::new(), None, None);
+            let counts = Counts::default();
+            return Some(Action {
+                probe: probe.name.value.clone(),
+                role,
+                record,
+                shape,
+                fields,
+                when,
+                describe,
+                counts,
+            });
         }
         let rides = probe.name.value != root.name.value;
         let shape = match role {

@@ -3,6 +3,7 @@
 
 use crate::diag::{Code, Diagnostic};
 use crate::path::{Checked, Definitions, Node, Type};
+use crate::spec::Role;
 use crate::trace::{FieldLayout, FieldType, HEADER_SIZE, MAX_FIELDS, RecordKind, RecordType};
 
 /// The name of the field that `waiting from` adds: nanoseconds of the span after that probe's last entry.
@@ -53,6 +54,21 @@ pub(super) fn builtin() -> Vec<RecordType> {
         record("fork", RecordKind::Fork, &[("child_tid", 32, number()), ("child_pid", 36, number())], 40),
         record("exec", RecordKind::Exec, &[], 32),
     ]
+}
+
+/// The fields of a role whose records the runtime fills in (`bpf-runtime/fault.h`).
+pub(super) fn kernel_fields(role: Role) -> Option<Vec<(String, FieldType)>> {
+    let fields: &[(&str, FieldType)] = match role {
+        Role::Fault => &[("address", FieldType::Pointer)],
+        Role::PageCache => &[
+            ("inode", FieldType::Uint(8)),
+            ("offset", FieldType::Uint(8)),
+            ("bytes", FieldType::Uint(8)),
+            ("device", FieldType::Uint(4)),
+        ],
+        _ => return None,
+    };
+    Some(fields.iter().map(|(name, ty)| ((*name).to_owned(), ty.clone())).collect())
 }
 
 /// How a value is stored in a record.

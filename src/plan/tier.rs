@@ -1,17 +1,30 @@
 //! What a program's records are worth, for a recording that keeps to a price: which probes stay, and which come and go.
 
-use super::model::{ProbePlan, Program};
+use super::model::{ProbePlan, Program, ProgramKind};
 use crate::spec::Role;
 
 /// What programs a recording can do without for a while, the dearest last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
-    /// Steps: always recorded.
+    /// Steps.
     Step,
     /// Graphs, and what says how many tokens a step has: a few records a step.
     Graph,
     /// Everything else.
     Detail,
+    /// Boundaries that say nothing but since when a lane waits for others: of no use where there is one lane alone.
+    Waiting,
+}
+
+impl Tier {
+    /// As the programs name what decides whether it is recorded now: `pf_NAME_on`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Graph => "graph",
+            Self::Detail | Self::Waiting => "detail",
+        }
+    }
 }
 
 impl ProbePlan {
@@ -29,7 +42,8 @@ impl ProbePlan {
             Role::Region if says_tokens(action.record) => Tier::Graph,
             _ => Tier::Detail,
         });
-        tiers.min().unwrap_or(Tier::Detail)
+        let only_notes = program.kind == ProgramKind::Entry && program.notes_entry && program.ends.is_empty();
+        tiers.min().unwrap_or(if only_notes { Tier::Waiting } else { Tier::Detail })
     }
 
     /// The tier of a probe, by name: that of the most needed program it is part of.

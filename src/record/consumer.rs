@@ -1,27 +1,33 @@
 //! From the ring to the trace: a thread that reads records on a timer and hands what is meant for the recorder to it.
 
+use super::reader::{Pause, RingPages};
 use crate::diag::{Code, Diagnostic};
 use crate::spec::Role;
 use crate::trace::{
     BUILTIN, FieldType, HEADER_SIZE, Loss, LossKind, ModuleInfo, Notice, Origin, PushError, RecordHeader, Schema, Site,
     TraceWriter,
 };
-use libbpf_rs::libbpf_sys as sys;
-use libbpf_rs::{AsRawLibbpf, MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapHandle};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long the ring is left alone between two readings. The programs do not wake the reader for ordinary records:
-/// that would cost the target microseconds each.
-const INTERVAL: Duration = Duration::from_millis(8);
+/// How long the ring is left alone between two readings, at least and at most. The programs do not wake the reader for
+/// ordinary records: that would cost the target microseconds each. Each reading costs some tens of microseconds however
+/// little there is to read.
+const SHORTEST: Duration = Duration::from_millis(8);
+const LONGEST: Duration = Duration::from_millis(50);
+/// At this rate a ring is full after an interval, if that is not the shortest: several times what was seen to come.
+const BYTES_PER_SECOND: u64 = 320 << 20;
 
-/// So many records are read before the ring is asked again how full it is.
-const BATCH: usize = 4096;
+/// So many records are read under one lock, before their room is given back and the ring is asked again how full it is.
+const BATCH: usize = 256;
 
 /// Types of records from here on are for the recorder and never written.
 const CONTROL: u16 = 0xff00;
@@ -77,6 +83,8 @@ pub(super) struct Counts {
     types: Vec<AtomicU64>,
     /// Operators' records by lane.
     lanes: Vec<AtomicU64>,
+    /// When the first of them began that was on a second lane, ns; 0: there was none.
+    second_lane: AtomicU64,
     /// Bytes of the ring.
     pub(super) ring_bytes: AtomicU64,
     /// The most bytes of it that were waiting when it was read.
@@ -105,20 +113,49 @@ impl Counts {
         if all == 0 { 1.0 } else { most as f64 / all as f64 }
     }
 
+    /// The lane that all operators had so far, where it is but one.
+    pub(super) fn only_lane(&self) -> Option<usize> {
+        let mut lanes = self.lanes.iter().enumerate().filter(|(_, count)| count.load(Ordering::Relaxed) > 0);
+        let first = lanes.next().map(|(lane, _)| lane);
+        first.filter(|_| lanes.next().is_none())
+    }
+
+    /// When an operator began on another lane than the ones before; the first time that there was one.
+    pub(super) fn second_lane(&self) -> Option<u64> {
+        let at = self.second_lane.load(Ordering::Relaxed);
+        (at > 0).then_some(at)
+    }
+
+    fn lane(&self, lane: usize, record: &[u8]) {
+        let Some(count) = self.lanes.get(lane) else { return };
+        add(count, 1);
+        let is_new = count.load(Ordering::Relaxed) == 1;
+        if is_new && self.second_lane().is_none() && self.only_lane().is_none() {
+            let start = RecordHeader::read(record).map_or(1, |header| header.start.max(1));
+            self.second_lane.store(start, Ordering::Relaxed);
+        }
+    }
+
     /// A step ended. Those within it have been counted, and their time.
     fn step_ended(&self, start: u64, end: u64) {
         let (last_start, last_end) = (&self.last_step.0, &self.last_step.1);
         let until = last_end.load(Ordering::Relaxed);
         let is_around = start <= last_start.load(Ordering::Relaxed) && until <= end && until > 0;
         if !is_around {
-            self.steps_apart.fetch_add(1, Ordering::Relaxed);
+            add(&self.steps_apart, 1);
         }
         if end > until {
-            self.step_ns.fetch_add(end - start.max(until), Ordering::Relaxed);
+            add(&self.step_ns, end - start.max(until));
             last_start.store(start, Ordering::Relaxed);
             last_end.store(end, Ordering::Relaxed);
         }
     }
+}
+
+/// Adds to a count. The consuming thread alone does: it need not keep others from adding at the same time, which would
+/// cost as much as the rest of the counting.
+fn add(count: &AtomicU64, more: u64) {
+    count.store(count.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
 }
 
 /// Where a step's record has its number of tokens.
@@ -203,56 +240,69 @@ pub(super) struct Consumer {
     sink: Arc<Mutex<Sink>>,
     counts: Arc<Counts>,
     controls: Receiver<Control>,
+    /// Readable once there are controls.
+    said: Arc<EventFd>,
     stop: StopFlag,
     thread: JoinHandle<()>,
 }
 
 /// Ends the thread when it is dropped, on whatever way.
 #[derive(Debug)]
-struct StopFlag(Arc<AtomicBool>);
+struct StopFlag {
+    is_set: Arc<AtomicBool>,
+    bell: Arc<EventFd>,
+}
 
 impl Drop for StopFlag {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
+        self.is_set.store(true, Ordering::SeqCst);
+        let _ = self.bell.write(1);
     }
 }
 
 impl Consumer {
-    /// Starts reading a ring into a trace.
-    pub(super) fn start(ring: MapHandle, file: File, origin: Origin, schema: &Schema) -> Result<Self, Diagnostic> {
+    /// Starts reading a ring into a trace; `prompt`ly, where something depends on how new the counts are.
+    pub(super) fn start(
+        ring: &MapHandle,
+        file: File,
+        origin: Origin,
+        schema: &Schema,
+        prompt: bool,
+    ) -> Result<Self, Diagnostic> {
         let (early, sites) = (Vec::new(), (Vec::new(), Vec::new()));
         let schema_so_far = schema.clone();
         let prospect = Prospect { file, origin, schema: schema_so_far, early, sites, notices: Vec::new() };
         let prospect = Some(Box::new(prospect));
         let sink = Arc::new(Mutex::new(Sink { prospect, writer: None, error: None }));
+        let failed = |error: &dyn std::fmt::Display| {
+            Diagnostic::error(Code::Bug, format!("bug: the ring buffer cannot be read: {error}"))
+        };
         let counts = Counts::of_types(schema.records.len());
         let (counts, stop) = (Arc::new(counts), Arc::new(AtomicBool::new(false)));
         let (send, controls) = channel();
-        let mut intake = Intake {
-            sink: Arc::clone(&sink),
+        let said = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
+        let said = Arc::new(said.map_err(|error| failed(&error))?);
+        let intake = Intake {
             counts: Arc::clone(&counts),
             steps: step_records(schema),
             lanes: lane_fields(schema),
             controls: send,
+            said: Arc::clone(&said),
         };
-        let mut builder = RingBufferBuilder::new();
-        let failed = |error: &dyn std::fmt::Display| {
-            Diagnostic::error(Code::Bug, format!("bug: the ring buffer cannot be read: {error}"))
-        };
-        builder.add(&ring, move |record| intake.take(record)).map_err(|error| failed(&error))?;
-        let ring = builder.build().map_err(|error| failed(&error))?;
-        let (stopping, fullness) = (Arc::clone(&stop), Fullness { counts: Arc::clone(&counts) });
+        let pause = Pause::new(ring.as_fd()).map_err(|error| failed(&error))?;
+        let mut pages = RingPages::map(ring.as_fd(), ring.max_entries()).map_err(|error| failed(&error))?;
+        let stop_flag = StopFlag { is_set: Arc::clone(&stop), bell: pause.bell() };
+        let interval = if prompt { SHORTEST } else { interval(pages.size()) };
+        let reader = Arc::clone(&sink);
+        counts.ring_bytes.store(pages.size(), Ordering::Relaxed);
         let consume = move || {
             loop {
                 // Seen before the last reading, so that everything submitted before it is read.
-                let last = stopping.load(Ordering::SeqCst);
-                if !last && ring.poll_raw(INTERVAL) < 0 {
-                    std::thread::sleep(INTERVAL);
+                let last = stop.load(Ordering::SeqCst);
+                if !last {
+                    pause.wait(interval);
                 }
-                fullness.note(&ring);
-                while usize::try_from(ring.consume_raw_n(BATCH)).is_ok_and(|read| read >= BATCH) {
-                    fullness.note(&ring);
-                }
+                intake.read_all(&mut pages, &reader);
                 if last {
                     return;
                 }
@@ -260,12 +310,24 @@ impl Consumer {
         };
         let thread = std::thread::Builder::new().name("profinfer-ring".into()).spawn(consume);
         let thread = thread.map_err(|error| failed(&error))?;
-        Ok(Self { sink, counts, controls, stop: StopFlag(stop), thread })
+        Ok(Self { sink, counts, controls, said, stop: stop_flag, thread })
     }
 
-    /// What the programs said; waits for it up to a time.
-    pub(super) fn control(&self, wait: Duration) -> Option<Control> {
-        self.controls.recv_timeout(wait).ok()
+    /// What the programs said, the oldest first.
+    pub(super) fn control(&self) -> Option<Control> {
+        // First, so that what is said meanwhile makes it readable again.
+        let _ = self.said.read();
+        self.controls.try_recv().ok()
+    }
+
+    /// Readable when there may be something that [`Self::control`] gives.
+    pub(super) fn said(&self) -> BorrowedFd<'_> {
+        self.said.as_fd()
+    }
+
+    /// Has the ring read now.
+    pub(super) fn hurry(&self) {
+        let _ = self.stop.bell.write(1);
     }
 
     pub(super) fn counts(&self) -> &Counts {
@@ -371,55 +433,55 @@ impl Finished {
     }
 }
 
-/// Notes how full the ring is.
-struct Fullness {
-    counts: Arc<Counts>,
-}
-
-impl Fullness {
-    fn note(&self, ring: &RingBuffer<'_>) {
-        // SAFETY: the manager is alive, and has the one ring that was added to it, which lives as long.
-        let (waiting, size) = unsafe {
-            let ring = sys::ring_buffer__ring(ring.as_libbpf_object().as_ptr(), 0);
-            if ring.is_null() {
-                return;
-            }
-            (sys::ring__avail_data_size(ring), sys::ring__size(ring))
-        };
-        self.counts.ring_peak.fetch_max(waiting, Ordering::Relaxed);
-        self.counts.ring_bytes.store(size, Ordering::Relaxed);
-    }
+/// How long a ring of so many bytes is left alone.
+fn interval(ring_bytes: u64) -> Duration {
+    Duration::from_millis(ring_bytes * 1000 / BYTES_PER_SECOND).clamp(SHORTEST, LONGEST)
 }
 
 /// The consuming thread's side.
 struct Intake {
-    sink: Arc<Mutex<Sink>>,
     counts: Arc<Counts>,
     /// By type of record: whether it is a step's, and where its tokens are.
     steps: Vec<Option<Option<Tokens>>>,
     /// By type of record: where an operator's lane is.
     lanes: Vec<Option<Tokens>>,
     controls: Sender<Control>,
+    said: Arc<EventFd>,
 }
 
 impl Intake {
-    /// Takes one record. Always 0: reading goes on even if the trace cannot be written, so that the target, which may
-    /// be stopped, is answered.
-    fn take(&mut self, record: &[u8]) -> i32 {
-        let Some(number) = record_type(record) else { return 0 };
+    /// Reads until the ring is empty, with the trace locked for a batch at a time: others may write between two.
+    fn read_all(&self, pages: &mut RingPages, sink: &Mutex<Sink>) {
+        loop {
+            self.counts.ring_peak.fetch_max(pages.waiting(), Ordering::Relaxed);
+            let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+            if pages.read(BATCH, |record| self.take(&mut sink, record)) < BATCH {
+                return;
+            }
+        }
+    }
+
+    /// Tells the recorder.
+    fn say(&self, control: Control) {
+        let _ = self.controls.send(control);
+        let _ = self.said.write(1);
+    }
+
+    /// Takes one record. Reading goes on even if the trace cannot be written, so that the target, which may be stopped,
+    /// is answered.
+    fn take(&self, sink: &mut Sink, record: &[u8]) {
+        let Some(number) = record_type(record) else { return };
         if number >= CONTROL {
             if let Some(control) = Control::parse(record) {
-                let _ = self.controls.send(control);
+                self.say(control);
             }
-            return 0;
+            return;
         }
-        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
         if sink.error.is_some() {
-            return 0;
+            return;
         }
         if sink.defer(number, record) {
-            self.count(number, record);
-            return 0;
+            return self.count(number, record);
         }
         let mut pushed = Ok(());
         let written = sink.attempt(|writer| match writer.push(record) {
@@ -430,33 +492,28 @@ impl Intake {
             }
         });
         match pushed {
-            _ if !written => {
-                let _ = self.controls.send(Control::WriteFailed);
-            }
+            _ if !written => self.say(Control::WriteFailed),
             Ok(()) => self.count(number, record),
-            Err(_) => {
-                self.counts.malformed.fetch_add(1, Ordering::Relaxed);
-            }
+            Err(_) => add(&self.counts.malformed, 1),
         }
-        0
     }
 
     fn count(&self, number: u16, record: &[u8]) {
-        self.counts.events.fetch_add(1, Ordering::Relaxed);
+        add(&self.counts.events, 1);
         if let Some(count) = self.counts.types.get(usize::from(number)) {
-            count.fetch_add(1, Ordering::Relaxed);
+            add(count, 1);
         }
         let lane = self.lanes.get(usize::from(number)).copied().flatten().and_then(|lane| lane.read(record));
-        if let Some(count) = lane.and_then(|lane| self.counts.lanes.get(usize::try_from(lane).ok()? % LANES)) {
-            count.fetch_add(1, Ordering::Relaxed);
+        if let Some(lane) = lane.and_then(|lane| usize::try_from(lane).ok()) {
+            self.counts.lane(lane % LANES, record);
         }
         let Some(Some(tokens)) = self.steps.get(usize::from(number)) else { return };
-        self.counts.steps.fetch_add(1, Ordering::Relaxed);
+        add(&self.counts.steps, 1);
         if let Some(header) = RecordHeader::read(record) {
             self.counts.step_ended(header.start, header.start.saturating_add(header.duration));
         }
         let tokens = tokens.and_then(|tokens| tokens.read(record));
-        self.counts.tokens.fetch_add(tokens.unwrap_or(0), Ordering::Relaxed);
+        add(&self.counts.tokens, tokens.unwrap_or(0));
     }
 }
 

@@ -2,14 +2,12 @@
 //! detaching, which takes longer, on a thread of its own.
 
 use super::clock::monotonic_ns;
-use super::consumer::Consumer;
-use super::meter::Meter;
-use super::modules::Modules;
 use super::price::{RateGuard, Sampler, Seen, Terms};
 use super::process::threads;
-use crate::bpf::Session;
+use super::switches::Hands;
 use crate::plan::{ProbePlan, Shape, Tier};
-use crate::trace::{Detail, DetailReason, DetailState, Notice};
+use crate::spec::Role;
+use crate::trace::{DetailReason, DetailState};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -55,56 +53,28 @@ pub(super) struct DetailSwitch {
     running: (u64, u64),
     /// Probes whose spans another probe's entry ends.
     until: BTreeSet<String>,
-}
-
-/// What the switch works on.
-pub(super) struct Hands<'r, 'a> {
-    pub(super) session: &'r mut Session<'a>,
-    pub(super) modules: &'r mut Modules<'a>,
-    pub(super) consumer: &'r Consumer,
-    pub(super) meter: &'r mut Meter<'a>,
-    /// The processes that are recorded.
-    pub(super) processes: &'r dyn Fn() -> Vec<i32>,
-}
-
-impl Hands<'_, '_> {
-    fn seen(&mut self, at_most: Duration) -> Seen {
-        self.meter.seen(self.session, self.modules, self.consumer.counts(), at_most)
-    }
-
-    /// Says in the trace that the state has changed, at the time that `change` gives, and before any record that is
-    /// read after it.
-    fn say(&self, state: DetailState, reason: DetailReason, change: impl FnOnce(&Session<'_>) -> u64) {
-        let text = match state {
-            DetailState::Attaching => "operators: being attached",
-            DetailState::On => "operators: on",
-            DetailState::Off => "operators: off",
-            _ => "operators: detached",
-        };
-        let why = match reason {
-            DetailReason::Rate => ", for the rate of steps",
-            DetailReason::Budget => ", for the budget",
-            _ => "",
-        };
-        let detail = Some(Detail { state, reason });
-        self.consumer.notice_of(|| Notice { time: change(self.session), text: format!("{text}{why}"), detail });
-    }
+    steps: BTreeSet<String>,
 }
 
 impl DetailSwitch {
-    /// For a plan; `None` where operators are recorded whatever they cost.
-    pub(super) fn new(plan: &ProbePlan, terms: Terms) -> Option<Self> {
+    /// For a plan; `None` where operators are recorded whatever they cost. Where steps are counted, for their rate or
+    /// to record some by number, they are always recorded.
+    pub(super) fn new(plan: &ProbePlan, terms: Terms, steps_are_counted: bool) -> Option<Self> {
         let is_until = |probe: &&crate::plan::Action| {
             matches!(probe.shape, Shape::Until { .. }) && plan.tier_of_probe(&probe.probe) == Tier::Detail
         };
-        let actions = plan.programs.iter().flat_map(|program| &program.actions);
+        let actions = || plan.programs.iter().flat_map(|program| &program.actions);
+        let steps = || actions().filter(|action| action.role == Role::Step);
+        let are_calls = steps().all(|step| matches!(step.shape, Shape::Call { .. }));
+        let steps_may_go = are_calls && !steps_are_counted && terms.min_rate.is_none();
         terms.any().then(|| Self {
             state: State::Waiting,
-            sampler: terms.budget.map(|budget| Sampler::new(budget, monotonic_ns())),
+            sampler: terms.budget.map(|budget| Sampler::new(budget, monotonic_ns(), steps_may_go)),
             rate: terms.min_rate.map(|least| RateGuard::new(least, monotonic_ns())),
             fast_enough: true,
             running: (0, 0),
-            until: actions.filter(is_until).map(|action| action.probe.clone()).collect(),
+            until: actions().filter(is_until).map(|action| action.probe.clone()).collect(),
+            steps: steps().map(|action| action.probe.clone()).collect(),
         })
     }
 
@@ -127,6 +97,9 @@ impl DetailSwitch {
         }
         self.fast_enough = self.check_rate(hands, &seen);
         let wanted = self.is_wanted(&seen);
+        if matches!(self.state, State::Off) {
+            self.settle(hands);
+        }
         self.state = match std::mem::replace(&mut self.state, State::Off) {
             // They were attached with everything else.
             State::Waiting if hands.modules.any_detail() => self.begin(hands, DetailReason::Start),
@@ -149,6 +122,27 @@ impl DetailSwitch {
             }
             same => same,
         };
+    }
+
+    /// While nothing is attached that comes and goes: has more of it go.
+    fn settle(&self, hands: &mut Hands<'_, '_>) {
+        let stays = self.sampler.as_ref().map_or(hands.modules.stays(), Sampler::stays);
+        if stays >= hands.modules.stays() {
+            return;
+        }
+        hands.session.switch_graphs();
+        if stays.is_none() {
+            hands.say_unseen(|session| {
+                session.switch_steps();
+                monotonic_ns()
+            });
+        }
+        hands.modules.set_stays(stays, hands.session);
+    }
+
+    /// The target's own time in steps that nobody saw, as reckoned.
+    pub(super) fn unseen_ns(&self) -> Option<f64> {
+        self.sampler.as_ref()?.unseen_ns(monotonic_ns() as f64)
     }
 
     /// The recording ends: what is recorded until this instant is whole.
@@ -205,7 +199,7 @@ impl DetailSwitch {
             }
         });
         if let Some(sampler) = &mut self.sampler {
-            sampler.began(&hands.meter.seen(hands.session, hands.modules, hands.consumer.counts(), RARELY));
+            sampler.began(&hands.seen(if sampler.stays().is_none() { Duration::ZERO } else { RARELY }));
         }
         State::On
     }
@@ -228,19 +222,27 @@ impl DetailSwitch {
         let step = Duration::from_nanos((seen.step_ns / (seen.steps as f64).max(1.0)).max(0.0) as u64);
         let patience = (2 * step).clamp(SHORTEST_DRAIN, LONGEST_DRAIN);
         let lead_is_over = since.elapsed() >= 2 * Duration::from_nanos(LEAD_NS);
-        let drained = lead_is_over && (self.until.is_empty() || !self.any_open(hands));
+        let drained = lead_is_over && !self.any_open(hands);
         if !drained && since.elapsed() < patience {
             return State::Draining(since);
         }
-        let (programs, sites) = hands.modules.detail_programs();
-        hands.modules.set_detail_attached(false);
+        let (done, sites) = hands.modules.detach_detail(hands.session);
         hands.meter.switched(sites);
-        State::Detaching { done: hands.session.detach_aside(&programs), drained }
+        State::Detaching { done, drained }
     }
 
+    /// Whether spans are open whose end would not be seen without the probes.
     fn any_open(&self, hands: &Hands<'_, '_>) -> bool {
+        let steps_go = hands.modules.stays().is_none();
+        if self.until.is_empty() && !steps_go {
+            return false;
+        }
         let threads: Vec<i32> = (hands.processes)().into_iter().flat_map(threads).collect();
-        hands.session.open_spans(&threads).keys().any(|probe| self.until.contains(probe))
+        hands
+            .session
+            .open_spans(&threads)
+            .keys()
+            .any(|probe| self.until.contains(probe) || (steps_go && self.steps.contains(probe)))
     }
 
     fn detached(&mut self, drained: bool, hands: &mut Hands<'_, '_>) -> State {
@@ -254,11 +256,8 @@ impl DetailSwitch {
         hands.meter.detail(false, &seen);
         if let Some(sampler) = &mut self.sampler {
             sampler.ended(&seen);
-            if !sampler.graphs_stay() && hands.modules.graphs_stay() {
-                hands.session.switch_graphs();
-                hands.modules.switch_graphs(hands.session);
-            }
         }
+        self.settle(hands);
         State::Off
     }
 }

@@ -59,6 +59,12 @@ fn total_memory(meminfo: &str) -> u64 {
     kibibytes.unwrap_or(0).saturating_mul(1024)
 }
 
+/// Bytes of a page of memory.
+pub(super) fn page_bytes() -> u64 {
+    let asked = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
+    asked.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(4096)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

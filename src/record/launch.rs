@@ -11,6 +11,7 @@ use std::ffi::{CString, OsString};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::thread::JoinHandle;
 
@@ -39,6 +40,11 @@ impl Caller {
         let groups = groups.and_then(|name| nix::unistd::getgrouplist(&name, gid).ok());
         let home = user.map(|user| user.dir.into_os_string()).unwrap_or_default();
         Self { uid, gid, groups: groups.unwrap_or_else(|| vec![gid]), name: name.into(), home }
+    }
+
+    /// Their home, where it is known.
+    pub(super) fn home(&self) -> Option<&Path> {
+        Some(Path::new(&self.home)).filter(|home| home.is_absolute())
     }
 
     /// Gives up root for good. Calls nothing but system calls.

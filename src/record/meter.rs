@@ -1,5 +1,6 @@
 //! What a recording costs its target so far: what the programs did, by what one hit of each costs.
 
+use super::clock::monotonic_ns;
 use super::consumer::Counts;
 use super::modules::Modules;
 use super::price::{Costs, ProgramRuns, Seen, Terms};
@@ -57,11 +58,12 @@ impl<'a> Meter<'a> {
         }
         let busiest_lane = counts.busiest_lane();
         Seen {
+            now_ns: monotonic_ns() as f64,
             steps: counts.steps_apart.load(Ordering::Relaxed),
             step_ns: counts.step_ns.load(Ordering::Relaxed) as f64,
             steps_cost_ns: self.costs.of(Tier::Step),
             graphs_cost_ns: self.costs.of(Tier::Graph),
-            detail_cost_ns: self.costs.of(Tier::Detail) * busiest_lane,
+            detail_cost_ns: (self.costs.of(Tier::Detail) + self.costs.of(Tier::Waiting)) * busiest_lane,
         }
     }
 
@@ -107,7 +109,13 @@ impl<'a> Meter<'a> {
     }
 
     /// The account, for the trace.
-    pub(super) fn price(&mut self, session: &Session<'_>, modules: &Modules<'_>, counts: &Counts) -> Price {
+    pub(super) fn price(
+        &mut self,
+        session: &Session<'_>,
+        modules: &Modules<'_>,
+        counts: &Counts,
+        unseen_ns: Option<f64>,
+    ) -> Price {
         let seen = self.seen(session, modules, counts, Duration::ZERO);
         let ns = |ns: f64| ns.max(0.0) as u64;
         Price {
@@ -115,6 +123,7 @@ impl<'a> Meter<'a> {
             min_rate: self.terms.min_rate,
             steps: seen.steps,
             step_ns: ns(seen.step_ns),
+            unseen_step_ns: unseen_ns.map(ns),
             detailed_step_ns: ns(self.detailed_ns + self.attached_at.map_or(0.0, |since| seen.step_ns - since)),
             base_ns: ns(seen.steps_cost_ns + seen.graphs_cost_ns),
             detail_ns: ns(seen.detail_cost_ns),
@@ -128,7 +137,7 @@ impl<'a> Meter<'a> {
         for (index, program) in self.plan.programs.iter().enumerate() {
             let (Some(run), Some(action)) = (self.costs.of_run(index), program.actions.first()) else { continue };
             let runs = if matches!(action.shape, Shape::Call { .. }) { 2.0 } else { 1.0 };
-            let part = if self.plan.tier(program) == Tier::Detail { busiest_lane } else { 1.0 };
+            let part = if self.plan.tier(program) >= Tier::Detail { busiest_lane } else { 1.0 };
             costs.insert(action.probe.clone(), (run * runs * part).round());
         }
         costs

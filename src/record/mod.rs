@@ -2,6 +2,7 @@
 //! and of the trace only how to write it.
 
 mod attach;
+mod boundary;
 pub mod calibrate;
 mod clock;
 mod consumer;
@@ -11,14 +12,17 @@ mod guardian;
 pub mod host;
 mod launch;
 pub mod machine;
+mod mapped;
 mod meter;
 mod modules;
 mod output;
 mod price;
 mod process;
+mod reader;
 mod recording;
 mod ring;
 mod signals;
+mod switches;
 
 pub use output::{cannot_write, default_path};
 pub use price::Terms;
@@ -28,14 +32,15 @@ use crate::bpf::{self, AttachMode, Features, Kernels, Session, Setup, Translatio
 use crate::codegen;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::{self, Selection};
+use crate::roofline::Kept;
 use crate::spec::Probeset;
 use crate::target::{Arch, DebugFolders, Lock, PidNamespace};
 use crate::trace::{Loss, Origin};
 use consumer::Consumer;
 use counters::Counters;
-use detail::DetailSwitch;
 use guardian::Guardian;
 use launch::{Caller, Held};
+use mapped::MappedFiles;
 use meter::Meter;
 use modules::Modules;
 use output::Output;
@@ -45,6 +50,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use switches::Switches;
 
 /// What is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -219,16 +225,21 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         mode: options.attach.unwrap_or_else(|| features.attach_mode()),
     };
     let unstoppable = (!found.may_signal()).then(libraries_missed);
-    let session = Session::open(setup)?;
-    let consumer = Consumer::start(session.ring()?, file, origin(options, probeset, &found), &plan.schema)?;
+    let mut session = Session::open(setup)?;
+    let unattached = session.take_unattached();
+    let (ring, prompt) = (session.ring()?, options.terms.any());
+    let consumer = Consumer::start(&ring, file, origin(options, probeset, &found), &plan.schema, prompt)?;
     let process = (!options.follow_forks).then_some(pid);
     let modules = Modules::new(&plan, &place, process, &options.debug_folders).switching(options.terms.any());
-    let (meter, detail) = (Meter::new(&plan, options.terms), DetailSwitch::new(&plan, options.terms));
+    let (meter, switches) =
+        (Meter::new(&plan, options.terms), Switches::new(&plan, options.terms, options.steps.is_some()));
     let started = Instant::now();
     let process = found.start()?;
     let guardian = Guardian::of(&process);
     let plan = &plan;
+    let mapped = MappedFiles::new(&plan.schema);
     let recording = Recording {
+        mapped,
         options,
         plan,
         output,
@@ -239,11 +250,13 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         consumer,
         session,
         meter,
-        detail,
+        switches,
         started,
+        lost: 0,
     };
     let mut summary = recording.run(observe)?;
-    summary.problems.0.splice(..0, warnings.0.into_iter().chain(counters.problems.0).chain(unstoppable));
+    let counted = counters.problems.0;
+    summary.problems.0.splice(..0, warnings.0.into_iter().chain(counted).chain(unstoppable).chain(unattached));
     Ok(summary)
 }
 
@@ -314,6 +327,7 @@ fn constants(found: &Found, options: &Options) -> Result<BTreeMap<String, u64>, 
         ("pf_first_step", first),
         ("pf_last_step", last),
         ("pf_detail_switches", u64::from(options.terms.any())),
+        ("pf_page_bytes", host::page_bytes()),
     ];
     Ok(constants.map(|(name, value)| (name.to_owned(), value)).into())
 }
@@ -331,6 +345,7 @@ fn origin(options: &Options, probeset: &Probeset, found: &Found) -> Origin {
         Subject::Process(_) => crate::target::command_line(pid).unwrap_or_default(),
     };
     let sources = probeset.sources.iter().map(|source| (source.name.clone(), source.text.clone()));
+    let host = host::describe();
     Origin {
         recorder: concat!("profinfer ", env!("CARGO_PKG_VERSION")).to_owned(),
         probeset: probeset.name.clone(),
@@ -342,8 +357,16 @@ fn origin(options: &Options, probeset: &Probeset, found: &Found) -> Origin {
         options: options.described.clone(),
         wall_clock_ns: clock::wall_ns(),
         monotonic_ns: clock::monotonic_ns(),
-        host: host::describe(),
+        // Only what was measured before: to measure it now would disturb.
+        roofline: kept_limits().load(&host).map(|(roofline, _)| roofline),
+        host,
     }
+}
+
+/// Where it is kept what this machine can do at most.
+pub fn kept_limits() -> Kept {
+    let caller = Caller::through_sudo();
+    Kept::new(caller.as_ref().and_then(Caller::home))
 }
 
 fn libraries_missed() -> Diagnostic {
@@ -371,13 +394,13 @@ pub mod consuming {
     /// # Errors
     /// The ring cannot be read, or the trace not be written.
     pub fn consume(
-        ring: MapHandle,
+        ring: &MapHandle,
         file: File,
         schema: &Schema,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<(u64, u64), Diagnostic> {
         let unwritten = |error: &std::io::Error| super::cannot_write(std::path::Path::new("-"), error);
-        let consumer = Consumer::start(ring, file, Origin::default(), schema)?;
+        let consumer = Consumer::start(ring, file, Origin::default(), schema, false)?;
         while !stop() {
             consumer.flush(&[]);
         }

@@ -11,6 +11,7 @@ use crate::trace::{Loss, LossKind, ModuleInfo, NO_SITE, Schema, Site};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 
 /// The dynamic linker's function that is there for debuggers to stop in.
 const LINKER_NOTICE: &str = "_dl_debug_state";
@@ -33,6 +34,7 @@ struct Group {
     values: BTreeMap<String, u64>,
     path: PathBuf,
     sites: Vec<(Site, FileSite)>,
+    attached: bool,
 }
 
 /// The probes of a recording on its target.
@@ -53,10 +55,13 @@ pub(super) struct Modules<'a> {
     /// What placing said of each process the last time.
     said: HashMap<i32, Diagnostics>,
     problems: Diagnostics,
-    /// Sites whose programs may come and go; none where they may not.
-    groups: Option<Vec<Group>>,
+    /// Sites whose programs may come and go.
+    groups: Vec<Group>,
+    /// The last tier that is attached all the time; `None`: not even steps are.
+    stays: Option<Tier>,
     detail_attached: bool,
-    graphs_stay: bool,
+    /// Somebody may be waited for.
+    waiting_wanted: bool,
     /// Each site's program, and the cost of its trap.
     traps: Vec<(usize, Option<u32>)>,
 }
@@ -83,21 +88,22 @@ impl<'a> Modules<'a> {
             unplaced: Vec::new(),
             said: HashMap::new(),
             problems: Diagnostics::new(),
-            groups: None,
+            groups: Vec::new(),
+            stays: Some(Tier::Waiting),
             detail_attached: true,
-            graphs_stay: true,
+            waiting_wanted: true,
             traps: Vec::new(),
         }
     }
 
     /// Has the probes of operators come and go, if they are to.
     pub(super) fn switching(self, switching: bool) -> Self {
-        Self { groups: switching.then(Vec::new), ..self }
+        Self { stays: Some(if switching { Tier::Graph } else { Tier::Waiting }), ..self }
     }
 
-    /// Whether something is attached that comes and goes.
+    /// Whether there are sites of operators.
     pub(super) fn any_detail(&self) -> bool {
-        self.groups.as_ref().is_some_and(|groups| groups.iter().any(|group| self.tier(group.program) == Tier::Detail))
+        self.groups.iter().any(|group| self.tier(group.program) == Tier::Detail)
     }
 
     /// Whether what is mapped from now on gets its probes of operators at once.
@@ -105,16 +111,64 @@ impl<'a> Modules<'a> {
         self.detail_attached = attached;
     }
 
-    /// Whether graphs are recorded in all steps.
-    pub(super) fn graphs_stay(&self) -> bool {
-        self.graphs_stay
+    /// The last tier that is attached all the time.
+    pub(super) fn stays(&self) -> Option<Tier> {
+        self.stays
     }
 
-    /// Has graphs come and go with operators, of which none are attached now.
-    pub(super) fn switch_graphs(&mut self, session: &mut Session<'_>) {
-        self.graphs_stay = false;
-        let (programs, _) = self.detail_programs();
-        let _ = session.detach_aside(&programs);
+    /// Has more come and go with operators, of which none are attached now.
+    pub(super) fn set_stays(&mut self, stays: Option<Tier>, session: &mut Session<'_>) {
+        self.stays = stays;
+        let _ = self.detach(|modules, program| modules.switches(program), session);
+    }
+
+    /// Whether the boundaries that only say since when a lane waits are attached with the operators.
+    pub(super) fn set_waiting_wanted(&mut self, wanted: bool) {
+        self.waiting_wanted = wanted;
+    }
+
+    /// Whether there are such.
+    pub(super) fn any_waiting(&self) -> bool {
+        self.groups.iter().any(|group| group.attached && self.tier(group.program) == Tier::Waiting)
+    }
+
+    /// Attaches these boundaries, if operators are; gives how many sites.
+    pub(super) fn attach_waiting(&mut self, session: &mut Session<'_>) -> usize {
+        let is_one = |number: &usize| self.tier_of_group(*number) == Some(Tier::Waiting);
+        let numbers: Vec<usize> = (0..self.groups.len()).filter(is_one).collect();
+        let wanted = self.is_attached_now(Tier::Waiting);
+        numbers.into_iter().filter(|_| wanted).map(|number| self.attach_one(number, session)).sum()
+    }
+
+    /// Detaches them, on a thread of its own; gives how many sites.
+    pub(super) fn detach_waiting(&mut self, session: &mut Session<'_>) -> (JoinHandle<()>, usize) {
+        self.detach(|modules, program| modules.tier(program) == Tier::Waiting, session)
+    }
+
+    /// Detaches what comes and goes, on a thread of its own; gives how many sites.
+    pub(super) fn detach_detail(&mut self, session: &mut Session<'_>) -> (JoinHandle<()>, usize) {
+        self.detail_attached = false;
+        self.detach(|modules, program| modules.switches(program), session)
+    }
+
+    fn detach(&mut self, which: fn(&Self, usize) -> bool, session: &mut Session<'_>) -> (JoinHandle<()>, usize) {
+        let wanted: BTreeSet<usize> =
+            self.groups.iter().map(|group| group.program).filter(|program| which(self, *program)).collect();
+        let mut sites = 0;
+        for group in self.groups.iter_mut().filter(|group| group.attached && wanted.contains(&group.program)) {
+            group.attached = false;
+            sites += group.sites.len();
+        }
+        (session.detach_aside(&wanted), sites)
+    }
+
+    fn tier_of_group(&self, number: usize) -> Option<Tier> {
+        Some(self.tier(self.groups.get(number)?.program))
+    }
+
+    /// Whether what is mapped now gets probes of a tier at once.
+    fn is_attached_now(&self, tier: Tier) -> bool {
+        (self.detail_attached || Some(tier) <= self.stays) && (tier != Tier::Waiting || self.waiting_wanted)
     }
 
     fn tier(&self, program: usize) -> Tier {
@@ -123,25 +177,18 @@ impl<'a> Modules<'a> {
 
     /// Whether a program comes and goes.
     fn switches(&self, program: usize) -> bool {
-        match self.tier(program) {
-            Tier::Step => false,
-            Tier::Graph => !self.graphs_stay,
-            Tier::Detail => true,
-        }
+        Some(self.tier(program)) > self.stays
     }
 
-    /// The programs that come and go, and how many sites they have.
-    pub(super) fn detail_programs(&self) -> (BTreeSet<usize>, usize) {
-        let groups = || self.groups.iter().flatten().filter(|group| self.switches(group.program));
-        (groups().map(|group| group.program).collect(), groups().map(|group| group.sites.len()).sum())
-    }
-
-    /// Attaches the sites of a group that comes and goes, if it does; gives how many. `None`: there are no more groups.
+    /// Attaches the sites of a group, if it is wanted now; gives how many. `None`: there are no more groups.
     pub(super) fn attach_group(&mut self, number: usize, session: &mut Session<'_>) -> Option<usize> {
-        let group = self.groups.as_ref()?.get(number)?;
-        if !self.switches(group.program) {
-            return Some(0);
-        }
+        let tier = self.tier_of_group(number)?;
+        Some(if self.is_attached_now(tier) { self.attach_one(number, session) } else { 0 })
+    }
+
+    fn attach_one(&mut self, number: usize, session: &mut Session<'_>) -> usize {
+        let Some(group) = self.groups.get_mut(number).filter(|group| !group.attached) else { return 0 };
+        group.attached = true;
         let places: Vec<FileSite> = group.sites.iter().map(|(_, place)| *place).collect();
         let failed = session.attach(group.program, &group.values, &group.path, self.process, &places);
         if !failed.is_empty() {
@@ -149,7 +196,7 @@ impl<'a> Modules<'a> {
             let sites: Vec<(&Site, FileSite)> = sites.iter().map(|(site, place)| (site, *place)).collect();
             self.account_failures(&path, &sites, &failed);
         }
-        Some(places.len())
+        places.len()
     }
 
     /// The program of each site, and what its trap costs by the table.
@@ -173,6 +220,7 @@ impl<'a> Modules<'a> {
             session.detach_files();
             self.attached.clear();
             self.linkers.clear();
+            self.groups.clear();
         }
         let Some(target) = self.refresh(pid, anew)? else { return Ok(()) };
         if let Err(problem) = self.watch_linker(&target, session) {
@@ -277,8 +325,9 @@ impl<'a> Modules<'a> {
             groups.entry((new.placed.program, &new.placed.path)).or_default().push((site, place));
         }
         for ((program, path), sites) in groups {
-            self.keep_groups(program, values, path, &sites, session.mode());
-            if self.groups.is_some() && self.switches(program) && !self.detail_attached {
+            let attached = self.is_attached_now(self.tier(program));
+            self.keep_groups(program, values, path, &sites, (session.mode(), attached));
+            if !attached {
                 continue;
             }
             let places: Vec<FileSite> = sites.iter().map(|(_, place)| *place).collect();
@@ -294,18 +343,15 @@ impl<'a> Modules<'a> {
         values: &BTreeMap<String, u64>,
         path: &Path,
         sites: &[(&Site, FileSite)],
-        mode: AttachMode,
+        (mode, attached): (AttachMode, bool),
     ) {
-        if self.tier(program) == Tier::Step {
-            return;
-        }
-        let Some(groups) = &mut self.groups else { return };
         let most = if mode == AttachMode::Single { SINGLE_GROUP } else { GROUP };
-        groups.extend(sites.chunks(most).map(|sites| Group {
+        self.groups.extend(sites.chunks(most).map(|sites| Group {
             program,
             values: values.clone(),
             path: path.to_owned(),
             sites: sites.iter().map(|(site, place)| ((*site).clone(), *place)).collect(),
+            attached,
         }));
     }
 
@@ -319,7 +365,7 @@ impl<'a> Modules<'a> {
             self.attached.iter().map(|(program, ..)| *program).filter(|program| is_replaced(*program)).collect();
         if !replaced.is_empty() {
             session.detach_programs(&replaced);
-            self.groups.iter_mut().for_each(|groups| groups.retain(|group| !replaced.contains(&group.program)));
+            self.groups.retain(|group| !replaced.contains(&group.program));
             self.attached.retain(|(program, ..)| !replaced.contains(program));
         }
     }

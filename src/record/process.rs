@@ -5,7 +5,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::time::Duration;
@@ -51,6 +51,11 @@ impl TargetProcess {
 
     pub(super) fn adopt(&mut self, child: Child) {
         self.child = Some(child);
+    }
+
+    /// Readable once it has ended.
+    pub(super) fn ended(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
     }
 
     /// How it ended, if it has; waits for that up to a time.

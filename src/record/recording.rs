@@ -2,28 +2,31 @@
 //! other, until one of them ends it. Whatever happens, the target runs on and the trace is closed.
 
 use super::consumer::{Consumer, Control, name_losses};
-use super::detail::{DetailSwitch, Hands, SOON};
+use super::detail::SOON;
 use super::guardian::Guardian;
+use super::mapped::MappedFiles;
 use super::meter::Meter;
 use super::modules::Modules;
 use super::output::{Output, cannot_write};
 use super::process::{Ending, Stopped, TargetProcess, family, state, threads};
 use super::signals::Signals;
+use super::switches::{Hands, Switches};
 use super::{Live, Options, Summary, clock};
 use crate::bpf::{LOSS_KINDS, Session};
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::ProbePlan;
 use crate::spec::Role;
 use crate::trace::{End, Loss, LossKind, Price};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long an answer to the target, the user or the clock may take.
+/// What is looked at by the clock is looked at this often where something depends on it.
 const TICK: Duration = Duration::from_millis(20);
 /// Time between two writings of what was gathered and lost.
 const FLUSH: Duration = Duration::from_secs(1);
-/// Time between two live lines.
+/// Time between two live lines: nothing that the clock alone brings comes more often.
 const LIVE: Duration = Duration::from_millis(250);
 /// How long a target that was interrupted has, to end within the trace.
 const GRACE: Duration = Duration::from_millis(500);
@@ -51,8 +54,11 @@ pub(super) struct Recording<'a> {
     pub(super) consumer: Consumer,
     pub(super) session: Session<'a>,
     pub(super) meter: Meter<'a>,
-    pub(super) detail: Option<DetailSwitch>,
+    pub(super) switches: Switches,
+    pub(super) mapped: MappedFiles,
     pub(super) started: Instant,
+    /// Records that are missing, when that was last asked.
+    pub(super) lost: u64,
 }
 
 impl<'a> Recording<'a> {
@@ -75,7 +81,7 @@ impl<'a> Recording<'a> {
     }
 
     fn watch(&mut self, observe: &mut dyn FnMut(&Live)) -> Result<(Reason, Option<Ending>), Diagnostics> {
-        self.keep_to_the_price(DetailSwitch::start);
+        self.switch(Switches::start);
         if !self.process.launched() {
             // It runs already, and nothing else will say so.
             self.modules.look(self.process.pid(), true, &mut self.session, &self.consumer)?;
@@ -83,14 +89,12 @@ impl<'a> Recording<'a> {
         }
         let (mut flushed, mut shown) = (Instant::now(), Instant::now());
         loop {
-            self.keep_to_the_price(DetailSwitch::look);
-            let soon = self.detail.as_ref().is_some_and(DetailSwitch::is_restless);
-            let mut said = self.consumer.control(if soon { SOON } else { TICK });
-            while let Some(control) = said {
+            self.switch(Switches::look);
+            self.pause();
+            while let Some(control) = self.consumer.control() {
                 if let Some(reason) = self.answer(control)? {
                     return Ok((reason, None));
                 }
-                said = self.consumer.control(Duration::ZERO);
             }
             if let Some(signal) = self.take_signal() {
                 return Ok((Reason::Interrupted(signal), self.process.ending(GRACE)));
@@ -101,9 +105,12 @@ impl<'a> Recording<'a> {
             if self.options.duration.is_some_and(|duration| self.started.elapsed() >= duration) {
                 return Ok((Reason::Duration, None));
             }
+            self.mapped.look(self.process.pid(), &self.consumer);
             if flushed.elapsed() >= FLUSH {
                 flushed = Instant::now();
-                if !self.consumer.flush(&self.losses()) {
+                let losses = self.losses();
+                self.lost = lost(&losses);
+                if !self.consumer.flush(&losses) {
                     return Ok((Reason::WriteFailed, None));
                 }
             }
@@ -114,14 +121,27 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Has the probes of operators come or go, where they may.
-    fn keep_to_the_price(&mut self, act: fn(&mut DetailSwitch, &mut Hands<'_, 'a>)) {
-        let Some(switch) = &mut self.detail else { return };
+    /// Until the programs, the user or the target's end want an answer, or the clock does.
+    fn pause(&self) {
+        let by_clock = match self.switches.are_restless() {
+            Some(true) => SOON,
+            Some(false) => TICK,
+            None => LIVE,
+        };
+        let left = self.options.duration.map_or(by_clock, |end| end.saturating_sub(self.started.elapsed()));
+        let wait = PollTimeout::try_from(by_clock.min(left)).unwrap_or(PollTimeout::ZERO);
+        let awaited = [self.consumer.said(), self.signals.arrived(), self.process.ended()];
+        let mut awaited = awaited.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let _ = poll(&mut awaited, wait);
+    }
+
+    /// Has probes come or go, where they may.
+    fn switch(&mut self, act: fn(&mut Switches, &mut Hands<'_, 'a>)) {
         let (pid, forks) = (self.process.pid(), self.options.follow_forks);
         let processes = || if forks { family(pid) } else { vec![pid] };
         let (session, modules) = (&mut self.session, &mut self.modules);
         let (consumer, meter) = (&self.consumer, &mut self.meter);
-        act(switch, &mut Hands { session, modules, consumer, meter, processes: &processes });
+        act(&mut self.switches, &mut Hands { session, modules, consumer, meter, processes: &processes });
     }
 
     /// Answers what the programs say; gives a reason to end.
@@ -187,7 +207,7 @@ impl<'a> Recording<'a> {
             steps: counts.steps.load(Ordering::Relaxed),
             tokens: counts.tokens.load(Ordering::Relaxed),
             events: counts.events.load(Ordering::Relaxed),
-            lost: lost(&self.losses()),
+            lost: self.lost,
             attached: self.modules.any_site(),
         }
     }
@@ -195,9 +215,11 @@ impl<'a> Recording<'a> {
     /// Detaches, lets the target run, and closes the trace.
     fn close(mut self, reason: Reason, ending: Option<Ending>) -> Result<Summary, Diagnostics> {
         self.session.disable();
-        self.keep_to_the_price(DetailSwitch::finish);
+        self.switch(Switches::finish);
+        let unseen_ns = self.switches.unseen_ns();
         if lost(&self.losses()) > 0 {
             // The ring may still be full, and what is lost last is shown by the records that come now.
+            self.consumer.hurry();
             std::thread::sleep(2 * TICK);
         }
         self.session.end_spans();
@@ -206,7 +228,7 @@ impl<'a> Recording<'a> {
         self.session.detach();
         losses.extend(self.losses());
         let finished = self.consumer.stop();
-        let price = Some(self.meter.price(&self.session, &self.modules, &finished.counts));
+        let price = Some(self.meter.price(&self.session, &self.modules, &finished.counts, unseen_ns));
         release_all(finished.unanswered());
         drop(self.guardian);
         let mut problems = self.modules.take_problems();
@@ -291,7 +313,7 @@ fn coded(ending: Option<Ending>) -> End {
 /// That more was spent than was allowed.
 fn over_budget(price: &Price) -> Option<Diagnostic> {
     let budget = price.budget?;
-    let spent = |ns: u64| ns as f64 / price.step_ns.saturating_sub(price.base_ns + price.detail_ns).max(1) as f64;
+    let spent = |ns: u64| ns as f64 / price.bare_ns().max(1) as f64;
     let (all, base) = (spent(price.base_ns + price.detail_ns), spent(price.base_ns));
     // What is reckoned is not known to the last percent.
     (price.steps > 0 && all > budget * 1.1).then(|| {

@@ -3,6 +3,7 @@
 use nix::libc;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// Signals held back while this lives. Threads that are made meanwhile hold them back as well.
 #[derive(Debug)]
@@ -31,6 +32,11 @@ impl Signals {
     /// The mask from before, for a program that is launched.
     pub(super) fn before(&self) -> SigSet {
         self.before
+    }
+
+    /// Readable once one has arrived.
+    pub(super) fn arrived(&self) -> BorrowedFd<'_> {
+        self.arrived.as_fd()
     }
 
     /// The next one, if one has arrived.

@@ -1,13 +1,15 @@
 //! From statistics to tables: what is grouped, sorted and divided by what.
 
+use super::faults::FaultsReport;
+use super::metrics::{Measures, PhaseMetrics};
 use super::model::{
     BackendRow, By, EstimateRow, ExpertLayerRow, ExpertRow, LaneRow, OffCpuReport, OperatorRow, PhaseReport, RegionRow,
     Report, TraceFacts,
 };
-use super::sampling::SamplingReport;
+use super::sampling::{SamplingReport, added_ns};
 use crate::analysis::{
-    Catalogue, Completeness, Decoder, Generations, Kind, KindId, OperatorTotals, Phase, PhaseTotals, SpanTotals,
-    Statistics, TextId, generations,
+    Catalogue, Completeness, Decoder, Generations, Kind, KindId, OperatorTotals, Phase, PhaseTotals, Quantities,
+    SpanTotals, Statistics, TextId, Timeline, Unseen, UnseenSteps, generations,
 };
 use crate::trace::Meta;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -29,15 +31,22 @@ pub fn build(
     meta: &Meta,
     completeness: Completeness,
     statistics: &Statistics,
-    (catalogue, decoder): (&Catalogue, &Decoder),
+    timeline: &Timeline,
     options: &Options,
 ) -> Report {
+    let (catalogue, decoder) = (timeline.catalogue(), timeline.decoder());
+    let measures = Measures::new(&meta.schema, timeline);
     let phases = table_phases(statistics, options.phase);
     let totals = || phases.iter().filter_map(|p| statistics.phase(*p));
     let sum = |of: fn(&PhaseTotals) -> u64| totals().map(of).fold(0, u64::saturating_add);
-    let scope =
-        Scope { statistics, catalogue, phases: &phases, lane_time: sum(|p| p.lane_time), time: sum(|p| p.whole_time) };
-    let generations = generations(&statistics.steps());
+    let steps = statistics.steps();
+    let last = steps.iter().map(|step| step.end).max().unwrap_or(0);
+    let unseen = Unseen::new(&meta.notices, meta.end.as_ref().map_or(last, |end| end.time));
+    let added = added_ns(meta, statistics).map_or(0.0, |(_, added)| added);
+    let unseen_steps = phases.iter().filter_map(|phase| Some((*phase, unseen.steps(&steps, *phase, added)?))).collect();
+    let (lane_time, time) = (sum(|p| p.lane_time), sum(|p| p.whole_time));
+    let scope = Scope { statistics, catalogue, measures: &measures, phases: &phases, unseen_steps, lane_time, time };
+    let generations = generations(&steps, &unseen);
     let table = if matches!(options.by, By::Lane | By::Expert) { By::Name } else { options.by };
     let mut operators = scope.operators(table);
     let operators_total = operators.len() as u64;
@@ -51,7 +60,8 @@ pub fn build(
         version: 1,
         completeness,
         trace: TraceFacts::new(meta),
-        sampling: SamplingReport::new(meta, statistics),
+        roofline: meta.origin.roofline.clone(),
+        sampling: SamplingReport::new(meta, statistics, &unseen),
         phases: Phase::ALL.iter().filter_map(|p| phase_report(*p, statistics, &generations)).collect(),
         ttft: generations.ttft,
         tpot: generations.tpot,
@@ -68,6 +78,8 @@ pub fn build(
         regions: scope.regions(decoder),
         expert_layers,
         experts,
+        faults: FaultsReport::new(meta, statistics.faults(), catalogue, &phases),
+        metrics: measures.report(scope.phase_metrics()),
     }
 }
 
@@ -117,7 +129,9 @@ fn phase_report(phase: Phase, statistics: &Statistics, generations: &Generations
 struct Scope<'a> {
     statistics: &'a Statistics,
     catalogue: &'a Catalogue,
+    measures: &'a Measures<'a>,
     phases: &'a [Phase],
+    unseen_steps: BTreeMap<Phase, UnseenSteps>,
     lane_time: u64,
     time: u64,
 }
@@ -160,6 +174,7 @@ struct Group<'a> {
     layers: BTreeSet<&'a str>,
     dtypes: BTreeSet<&'a str>,
     kinds: BTreeSet<(KindId, Option<TextId>)>,
+    quantities: Quantities,
 }
 
 impl<'a> Scope<'a> {
@@ -173,13 +188,16 @@ impl<'a> Scope<'a> {
         let rows = self.statistics.operators().filter(|(_, _, phase, _)| self.of_phases(*phase));
         let mut rows: Vec<(KindId, Option<TextId>, Phase, &OperatorTotals)> = rows.collect();
         rows.sort_by_key(|(kind, backend, phase, _)| (*kind, *backend, *phase));
-        for (id, backend, _, totals) in rows {
+        for (id, backend, phase, totals) in rows {
             let kind = self.catalogue.kind(id);
             let group = groups.entry(RowKey::new(by, kind, backend)).or_default();
             group.totals.merge(totals);
             group.layers.extend(kind.layer.as_deref());
             group.dtypes.extend(kind.dtype.as_deref());
             group.kinds.insert((id, backend));
+            if let Some(quantities) = self.statistics.quantities(id, backend, phase) {
+                group.quantities.merge(quantities);
+            }
         }
         let mut sorted: Vec<(RowKey, Group<'a>)> = groups.into_iter().collect();
         sorted.sort_by(|(a, ga), (b, gb)| gb.totals.work.cmp(&ga.totals.work).then_with(|| a.cmp(b)));
@@ -206,7 +224,28 @@ impl<'a> Scope<'a> {
             mean_ns: mean(totals.elapsed, totals.count),
             min_ns: totals.min,
             max_ns: totals.max,
+            counts: self.measures.counts(&group.quantities),
+            metrics: self.measures.metrics(&group.quantities, totals.work),
         }
+    }
+
+    /// All operators of each phase together.
+    fn phase_metrics(&self) -> Vec<PhaseMetrics> {
+        let of_phase = |phase: Phase| {
+            let work = self.statistics.phase(phase)?.work;
+            let mut all = Quantities::default();
+            let kinds = self.statistics.operators().filter(|(_, _, of, _)| *of == phase);
+            let quantities = kinds.filter_map(|(kind, backend, _, _)| self.statistics.quantities(kind, backend, phase));
+            quantities.for_each(|quantities| all.merge(quantities));
+            let steps = self.statistics.step_quantities(phase);
+            Some(PhaseMetrics {
+                phase: phase.as_str(),
+                counts: self.measures.counts(&all),
+                metrics: self.measures.metrics(&all, work),
+                step_counts: steps.map_or_else(Vec::new, |steps| self.measures.counts(steps)),
+            })
+        };
+        Phase::ALL.into_iter().filter_map(of_phase).collect()
     }
 
     /// What a row's work comes to over all steps of the phases.
@@ -214,7 +253,10 @@ impl<'a> Scope<'a> {
         let kinds: Vec<(KindId, Option<TextId>)> = group.kinds.iter().copied().collect();
         let of_phases = self.phases.iter().filter_map(|phase| {
             let steps = self.statistics.phase(*phase)?.steps;
-            Some((self.statistics.estimated_work(&kinds, *phase)?, steps))
+            let seen = self.statistics.estimated_work(&kinds, *phase)?;
+            let unseen = self.unseen_steps.get(phase).copied();
+            let all = unseen.map_or(seen, |unseen| seen.with_unseen(steps, unseen));
+            Some((all, steps as f64 + unseen.map_or(0.0, |unseen| unseen.steps)))
         });
         let (estimate, steps) = of_phases.reduce(|(a, n), (b, m)| (a.plus(b), n + m))?;
         let half = estimate.half_width();
@@ -223,7 +265,7 @@ impl<'a> Scope<'a> {
             total_ns: estimate.total,
             low_ns: half.map(|half| (estimate.total - half).max(0.0)),
             high_ns: half.map(|half| estimate.total + half),
-            step_ns: estimate.total / (steps.max(1) as f64),
+            step_ns: estimate.total / steps.max(1.0),
         })
     }
 
@@ -261,14 +303,20 @@ impl<'a> Scope<'a> {
 
     fn lanes(&self, shared_operators: u64) -> Vec<LaneRow> {
         let mut lanes: BTreeMap<u32, crate::analysis::LaneTotals> = BTreeMap::new();
-        for (_, lane, totals) in self.statistics.lanes().filter(|(phase, _, _)| self.of_phases(*phase)) {
+        let mut quantities: BTreeMap<u32, Quantities> = BTreeMap::new();
+        for (phase, lane, totals) in self.statistics.lanes().filter(|(phase, _, _)| self.of_phases(*phase)) {
             let sum = lanes.entry(lane).or_default();
             sum.step_time = sum.step_time.saturating_add(totals.step_time);
             sum.work = sum.work.saturating_add(totals.work);
             sum.waiting = sum.waiting.saturating_add(totals.waiting);
             sum.shares = sum.shares.saturating_add(totals.shares);
             sum.slowest = sum.slowest.saturating_add(totals.slowest);
+            if let Some(of_lane) = self.statistics.lane_quantities(phase, lane) {
+                quantities.entry(lane).or_default().merge(of_lane);
+            }
         }
+        let none = Quantities::default();
+        let of_lane = |lane: u32| quantities.get(&lane).unwrap_or(&none);
         let row = |(lane, totals): (u32, crate::analysis::LaneTotals)| LaneRow {
             lane,
             shares: totals.shares,
@@ -278,6 +326,8 @@ impl<'a> Scope<'a> {
             busy: ratio(totals.work, totals.step_time),
             waiting: ratio(totals.waiting, totals.step_time),
             slowest: ratio(totals.slowest, shared_operators),
+            counts: self.measures.counts(of_lane(lane)),
+            metrics: self.measures.metrics(of_lane(lane), totals.work),
         };
         lanes.into_iter().map(row).collect()
     }
@@ -344,7 +394,7 @@ impl<'a> Scope<'a> {
 }
 
 /// Numbers before other texts, by their value; nothing last.
-fn natural_order(a: Option<&str>, b: Option<&str>) -> std::cmp::Ordering {
+pub(super) fn natural_order(a: Option<&str>, b: Option<&str>) -> std::cmp::Ordering {
     let key = |s: Option<&str>| (s.is_none(), s.map_or(Ok(0), str::parse::<u64>).unwrap_or(u64::MAX));
     key(a).cmp(&key(b)).then_with(|| a.cmp(&b))
 }

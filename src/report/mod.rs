@@ -2,7 +2,10 @@
 //! Nothing here prints, reads a file, or knows an engine.
 
 mod build;
+mod faults;
+mod metrics;
 mod model;
+mod roofline;
 mod sampling;
 mod step;
 mod table;
@@ -10,8 +13,11 @@ mod text;
 mod units;
 
 pub use build::{Options, build};
+pub use faults::{FaultPhaseRow, FaultRow, FaultsReport, FetchFigures, WaitingStepRow};
+pub use metrics::{CountValue, CounterReport, MetricCell, MetricReport, MetricsReport, PhaseMetrics};
 pub use model::{By, EstimateRow, ExpertLayerRow, LaneRow, OperatorRow, PhaseReport, RegionRow, Report, TraceFacts};
-pub use sampling::{RateChange, SamplingReport};
+pub use roofline::{limits_line, limits_table};
+pub use sampling::{RateChange, SamplingReport, WithoutWaiting};
 pub use step::{StepFinder, StepReport};
 pub use text::{Look, report_text, step_text};
 

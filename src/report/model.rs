@@ -1,9 +1,12 @@
 //! The report as data. Its JSON is this, field by field; `docs/report.md` documents every key. Keys are only ever
 //! added. Times are ns, shares are from 0 to 1.
 
+use super::faults::FaultsReport;
+use super::metrics::{CountValue, MetricCell, MetricsReport};
 use super::sampling::SamplingReport;
+use super::units::shape;
 use crate::analysis::{Completeness, Distribution};
-use crate::trace::{Meta, Origin};
+use crate::trace::{Meta, Origin, Roofline};
 use serde::Serialize;
 
 /// What the main table is about.
@@ -38,6 +41,8 @@ pub struct Report {
     pub completeness: Completeness,
     /// Where the trace comes from.
     pub trace: TraceFacts,
+    /// What the machine can do at most; `None` where that was not measured before the recording.
+    pub roofline: Option<Roofline>,
     /// What the recording cost, and which steps it recorded whole.
     pub sampling: SamplingReport,
     /// Prefill, decode, and what no step contains; only those that occur.
@@ -72,6 +77,10 @@ pub struct Report {
     pub expert_layers: Vec<ExpertLayerRow>,
     /// Experts, one by one.
     pub experts: Vec<ExpertRow>,
+    /// What had to be fetched from disk; `None` where nothing of the sort was recorded.
+    pub faults: Option<FaultsReport>,
+    /// Which counters and metrics rows have.
+    pub metrics: MetricsReport,
 }
 
 /// Where a trace comes from.
@@ -204,6 +213,30 @@ pub struct OperatorRow {
     pub min_ns: u64,
     /// The longest.
     pub max_ns: u64,
+    /// Its counters, all lanes together.
+    pub counts: Vec<CountValue>,
+    /// Its metrics: out of the row's sums.
+    pub metrics: Vec<MetricCell>,
+}
+
+impl OperatorRow {
+    /// What it is of, as the columns layer, backend, op, dtype, shape and name.
+    pub(super) fn labels(&self) -> [String; 6] {
+        let name = match (&self.name, &self.covers) {
+            (Some(name), Some(covers)) => format!("{name} (with {covers})"),
+            (name, _) => name.clone().unwrap_or_default(),
+        };
+        let by_layer = self.name.is_none() && self.op.is_none() && self.backend.is_none();
+        let layer = self.layer.clone().or_else(|| by_layer.then(|| "none".to_owned()));
+        [
+            layer.unwrap_or_default(),
+            self.backend.clone().unwrap_or_default(),
+            self.op.clone().unwrap_or_default(),
+            if self.op.is_some() { self.dtype.clone().unwrap_or_default() } else { String::new() },
+            self.shape.as_deref().map(shape).unwrap_or_default(),
+            name,
+        ]
+    }
 }
 
 /// A total over all steps, from those that were recorded whole.
@@ -261,6 +294,10 @@ pub struct LaneRow {
     pub waiting: f64,
     /// Of the operators with several lanes: share of those in which it worked longest.
     pub slowest: f64,
+    /// Its counters, over its shares of operators.
+    pub counts: Vec<CountValue>,
+    /// Its metrics; `time` and `duration` are its own work.
+    pub metrics: Vec<MetricCell>,
 }
 
 /// Regions of one probe.

@@ -1,7 +1,8 @@
 //! One step: its operators in the order of execution, lane by lane.
 
+use super::metrics::CountValue;
 use super::model::TraceFacts;
-use crate::analysis::{Catalogue, Completeness, Decoder, Missing, Operator, Step, Visitor};
+use crate::analysis::{Catalogue, Completeness, Count, Decoder, Missing, Operator, Step, Visitor};
 use crate::trace::Meta;
 use serde::Serialize;
 
@@ -43,6 +44,8 @@ pub struct StepView {
     pub recorded: &'static str,
     /// What was lost during it, by thread.
     pub missing: Vec<MissingView>,
+    /// What its own thread counted.
+    pub counts: Vec<CountValue>,
     /// Its graphs.
     pub graphs: Vec<GraphView>,
     /// Its operators, by start.
@@ -102,6 +105,14 @@ pub struct OperatorView {
     pub work_ns: u64,
     /// Waiting, all lanes together.
     pub waiting_ns: u64,
+    /// Floating-point operations, where the probeset and the trace say enough.
+    pub flops: Option<f64>,
+    /// Bytes moved, where they do.
+    pub bytes: Option<f64>,
+    /// A cost is of the most experts that could be used.
+    pub bound: bool,
+    /// Its counters, all lanes together.
+    pub counts: Vec<CountValue>,
     /// The lanes' shares.
     pub lanes: Vec<LaneView>,
     /// Every lane of the step that lost records has its share here.
@@ -123,6 +134,8 @@ pub struct LaneView {
     pub work_ns: u64,
     /// Waiting after it.
     pub waiting_ns: u64,
+    /// Its counters.
+    pub counts: Vec<CountValue>,
 }
 
 /// A region.
@@ -176,7 +189,8 @@ fn view(step: &Step, catalogue: &Catalogue, decoder: &Decoder) -> StepView {
         start_ns: since(graph.start),
         duration_ns: graph.end.saturating_sub(graph.start),
     });
-    let mut operators: Vec<OperatorView> = step.operators.iter().map(|o| operator_view(o, step, catalogue)).collect();
+    let mut operators: Vec<OperatorView> =
+        step.operators.iter().map(|o| operator_view(o, step, catalogue, decoder)).collect();
     for experts in &step.experts {
         if let Some(operator) = experts.operator.and_then(|i| operators.get_mut(i as usize)) {
             operator.experts.extend(&experts.ids);
@@ -205,6 +219,7 @@ fn view(step: &Step, catalogue: &Catalogue, decoder: &Decoder) -> StepView {
         complete: step.complete,
         recorded: step.recorded.as_str(),
         missing: step.missing.iter().map(missing_view).collect(),
+        counts: counts(decoder, |column| step.own_counts.get(column).copied().unwrap_or_default()),
         graphs: graphs.collect(),
         operators,
         regions,
@@ -216,7 +231,17 @@ fn missing_view(missing: &Missing) -> MissingView {
     MissingView { tid: (tid != 0).then_some(tid), lane, records }
 }
 
-fn operator_view(operator: &Operator, step: &Step, catalogue: &Catalogue) -> OperatorView {
+/// Each counter of the trace; nothing, where none of them was counted.
+fn counts(decoder: &Decoder, count_of: impl Fn(usize) -> Count) -> Vec<CountValue> {
+    let columns = decoder.counters().iter().enumerate();
+    let counts = columns.map(|(column, name)| (name, count_of(column)));
+    let counts: Vec<CountValue> = counts
+        .map(|(name, n)| CountValue { counter: name.to_string(), value: n.value(), estimate: n.is_estimate() })
+        .collect();
+    if counts.iter().all(|count| count.value.is_none()) { Vec::new() } else { counts }
+}
+
+fn operator_view(operator: &Operator, step: &Step, catalogue: &Catalogue, decoder: &Decoder) -> OperatorView {
     let kind = catalogue.kind(operator.kind);
     let text = |t: &Option<std::sync::Arc<str>>| t.as_ref().map(ToString::to_string);
     let since = |time: u64| time.saturating_sub(step.start);
@@ -229,9 +254,12 @@ fn operator_view(operator: &Operator, step: &Step, catalogue: &Catalogue) -> Ope
             start_ns: since(span.start),
             work_ns: span.work(),
             waiting_ns: span.waiting,
+            counts: counts(decoder, |column| step.count_of(span, column)),
         })
         .collect();
     lanes.sort_by_key(|l| l.lane);
+    let shares = step.lanes_of(operator);
+    let of_lanes = |column| shares.iter().fold(Count::ZERO, |sum, span| sum.plus(step.count_of(span, column)));
     OperatorView {
         name: kind.name.to_string(),
         op: kind.op.to_string(),
@@ -245,6 +273,10 @@ fn operator_view(operator: &Operator, step: &Step, catalogue: &Catalogue) -> Ope
         duration_ns: operator.end.saturating_sub(operator.start),
         work_ns: operator.work,
         waiting_ns: operator.waiting,
+        flops: operator.cost.flops,
+        bytes: operator.cost.bytes,
+        bound: operator.cost.flops_bound || operator.cost.bytes_bound,
+        counts: counts(decoder, of_lanes),
         complete: step.missing.iter().filter_map(|m| m.lane).all(|lane| lanes.iter().any(|l| l.lane == lane)),
         lanes,
         experts: Vec::new(),

@@ -70,8 +70,12 @@ fn trace(records: &Records, losses: &[Loss], end: bool) -> Vec<u8> {
 }
 
 fn reports(bytes: &[u8], options: &Options, number: u64) -> (Report, Option<StepReport>) {
+    reports_by(bytes, options, number, Rules::default())
+}
+
+fn reports_by(bytes: &[u8], options: &Options, number: u64, rules: Rules) -> (Report, Option<StepReport>) {
     let mut reader = TraceReader::new(bytes).unwrap();
-    let mut timeline = Timeline::new(&reader.meta().schema, Rules::default(), 100);
+    let mut timeline = Timeline::new(&reader.meta().schema, rules, 100);
     let mut both = Both(Statistics::default(), StepFinder::new(number));
     while let Some(item) = reader.next() {
         if let Item::Record(record) = item {
@@ -81,8 +85,7 @@ fn reports(bytes: &[u8], options: &Options, number: u64) -> (Report, Option<Step
     timeline.finish(&mut both);
     let meta = reader.into_meta();
     let judged = Completeness::judge(&meta, timeline.findings(), &both.0);
-    let found = (timeline.catalogue(), timeline.decoder());
-    (build(&meta, judged.clone(), &both.0, found, options), both.1.finish(&meta, judged))
+    (build(&meta, judged.clone(), &both.0, &timeline, options), both.1.finish(&meta, judged))
 }
 
 #[test]
@@ -193,7 +196,7 @@ fn tables_are_of_the_phase_and_by_what_is_asked_for() {
 
 #[test]
 fn json_has_every_documented_key() {
-    let (report, step) = reports(&trace(&records(), &[], true), &Options::default(), 1);
+    let (report, step) = reports_by(&trace(&counted(), &[], true), &Options::default(), 1, rules(METRICS));
     let documented = include_str!("../../docs/report.md");
     let mut missing = Vec::new();
     for value in [serde_json::to_value(&report).unwrap(), serde_json::to_value(step.unwrap()).unwrap()] {
@@ -217,6 +220,56 @@ fn keys(value: &serde_json::Value, take: &mut impl FnMut(&str)) {
         serde_json::Value::Array(items) => items.iter().for_each(|item| keys(item, take)),
         _ => {}
     }
+}
+
+/// The rules of a probeset with such an `analysis:`.
+fn rules(analysis: &str) -> Rules {
+    let text = format!(
+        "profinfer: 1\nengine: e\nmodules: {{ m: m }}\ncounters: {{ cycles: cycles, refills: r17 }}\n\
+         probes: {{ s: {{ at: 'm:s(i32 n)', role: step, fields: {{ tokens: n }} }} }}\nanalysis: {{ {analysis} }}"
+    );
+    let (probeset, _) = crate::spec::load_text("t.yaml", &text, &crate::spec::Library::SHIPPED).unwrap();
+    Rules::new(&probeset.analysis).unwrap()
+}
+
+/// The usual records, in which operators count cycles: as many as ns, and of the second operator's second lane scaled.
+fn counted() -> Records {
+    use crate::trace::{CounterInfo, FieldLayout, FieldType};
+    let mut r = records();
+    let index = r.schema.records.iter().position(|t| t.name == "operator").unwrap();
+    let ty = &mut r.schema.records[index];
+    let (offset, bit) = (ty.size, 1_u64 << ty.fields.len());
+    for (name, offset, kind) in [("cycles", offset, FieldType::Counter), ("scaled", offset + 8, FieldType::Scaled)] {
+        ty.fields.push(FieldLayout { name: name.into(), offset, ty: kind });
+    }
+    ty.size += 16;
+    for record in r.records.iter_mut().filter(|record| usize::from(record[0]) == index) {
+        let (tid, duration) = (record[8], u64::from_le_bytes(*record[24..].first_chunk().unwrap()));
+        let scaled = if tid == 2 && duration % 20 == 0 { bit } else { 0 };
+        record.extend(duration.to_le_bytes());
+        record.extend(scaled.to_le_bytes());
+    }
+    let counter = |absent: Option<&str>| CounterInfo { absent: absent.map(str::to_owned), ..CounterInfo::default() };
+    r.schema.counters.insert("cycles".into(), counter(None));
+    r.schema.counters.insert("refills".into(), counter(Some("this machine has no such event")));
+    r
+}
+
+const METRICS: &str = "dtypes: { f32: 4 }, costs: { MUL_MAT: { bytes: bytes } }, metrics: { traffic: bytes / duration, \
+    clock: cycles / time, busy: { value: cycles / duration / lanes / 1000000000, unit: '%' }, lines: 'refills * 64' }";
+
+#[test]
+fn metrics_and_counters_stand_by_operator_and_by_lane() {
+    let bytes = trace(&counted(), &[], true);
+    let decode = Some(crate::analysis::Phase::Decode);
+    let text = |by: By| {
+        let options = Options { by, phase: decode, ..Options::default() };
+        let (report, _) = reports_by(&bytes, &options, 0, rules(METRICS));
+        let text = report_text(&report, &Look { main_only: true, ..Look::default() });
+        text[text.find("\nMetrics").unwrap()..].to_owned()
+    };
+    insta::assert_snapshot!(text(By::Name), @"");
+    insta::assert_snapshot!(text(By::Lane), @"");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The report as text: completeness first, then what a person grasps in a minute.
 
+use super::metrics::{self, Columns};
 use super::model::{By, OperatorRow, PhaseReport, Report, TraceFacts};
+use super::sampling::interval_hint;
 use super::step::{StepReport, StepView};
 use super::table::{Align, Table, printable};
 use super::units::{rate, shape, share, time, time_f64};
@@ -28,15 +30,15 @@ pub struct Look {
 }
 
 impl Look {
-    fn style(&self, code: &str, text: &str) -> String {
+    pub(super) fn style(&self, code: &str, text: &str) -> String {
         if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    fn heading(&self, text: &str) -> String {
+    pub(super) fn heading(&self, text: &str) -> String {
         format!("\n{}\n", self.style("1", text))
     }
 
-    fn table(&self, out: &mut String, title: &str, table: &Table, more: Option<String>) {
+    pub(super) fn table(&self, out: &mut String, title: &str, table: &Table, more: Option<String>) {
         if table.is_empty() {
             return;
         }
@@ -52,16 +54,21 @@ impl Look {
 pub fn report_text(report: &Report, look: &Look) -> String {
     let mut out = completeness(&report.completeness, look);
     out.push_str(&facts(&report.trace));
+    out.push_str(&super::roofline::report_line(report));
     for sentence in report.sampling.sentences() {
         out.push_str(&format!("  {}\n", printable(&sentence)));
     }
     phases(&mut out, report, look);
     where_it_went(&mut out, report, look);
+    if let Some(faults) = &report.faults {
+        super::faults::text(&mut out, faults, look);
+    }
     match report.by {
         By::Lane => lanes(&mut out, report, look),
         By::Expert => experts(&mut out, report, look),
         by => main_table(&mut out, report, by, look),
     }
+    metrics_of(&mut out, report, look);
     if !look.main_only {
         other_tables(&mut out, report, look);
     }
@@ -189,12 +196,7 @@ fn operator_table(rows: &[OperatorRow]) -> Table {
         ("name", Flexible),
     ]);
     for row in rows {
-        let name = match (&row.name, &row.covers) {
-            (Some(name), Some(covers)) => format!("{name} (with {covers})"),
-            (name, _) => name.clone().unwrap_or_default(),
-        };
-        let by_layer = row.name.is_none() && row.op.is_none() && row.backend.is_none();
-        let layer = row.layer.clone().or_else(|| by_layer.then(|| "none".to_owned()));
+        let [layer, backend, op, dtype, shape, name] = row.labels();
         table.row(vec![
             share(row.share),
             total(row),
@@ -202,11 +204,11 @@ fn operator_table(rows: &[OperatorRow]) -> Table {
             group_digits(row.count),
             time_f64(row.mean_ns),
             time(row.max_ns),
-            layer.unwrap_or_default(),
-            row.backend.clone().unwrap_or_default(),
-            row.op.clone().unwrap_or_default(),
-            if row.op.is_some() { row.dtype.clone().unwrap_or_default() } else { String::new() },
-            row.shape.as_deref().map(shape).unwrap_or_default(),
+            layer,
+            backend,
+            op,
+            dtype,
+            shape,
             if row.layers > 1 && row.name.is_some() { row.layers.to_string() } else { String::new() },
             name,
         ]);
@@ -241,8 +243,37 @@ fn main_table(out: &mut String, report: &Report, by: By, look: &Look) {
     let title = format!("{title} ({}{of})", report.table_phases.join(" and "));
     let limit = look.top.unwrap_or(if look.main_only { usize::MAX } else { MAIN });
     let shown = report.operators.len().min(limit);
-    let table = operator_table(&report.operators[..shown]);
-    look.table(out, &title, &table, more(report.operators_total, shown, "`--top N` shows more"));
+    let rows = &report.operators[..shown];
+    look.table(out, &title, &operator_table(rows), more(report.operators_total, shown, "`--top N` shows more"));
+    if let Some(hint) = interval_hint(rows, &report.table_phases) {
+        out.push_str(&format!("  {}\n", look.style("2", &hint)));
+    }
+}
+
+/// Metrics and counters: of the rows of the main table where it alone was asked for, else of operator types.
+fn metrics_of(out: &mut String, report: &Report, look: &Look) {
+    let mut columns = Columns::new(&report.metrics);
+    let by_type = !look.main_only || report.by == By::Expert;
+    let rows = if by_type { &report.operator_types } else { &report.operators };
+    let shown = rows.len().min(look.top.unwrap_or(if by_type { FEW } else { usize::MAX }));
+    let table = match (columns.is_empty(), report.by) {
+        (true, _) => None,
+        (false, By::Lane) => metrics::lane_table(report, &mut columns),
+        (false, _) => metrics::table(&rows[..shown], &mut columns),
+    };
+    if let Some(table) = &table {
+        let title = if by_type && report.by != By::Lane { "Metrics by operator type" } else { "Metrics" };
+        let title = format!("{title} (of {}, out of each row's sums)", report.table_phases.join(" and "));
+        look.table(out, &title, table, None);
+        columns.marks().iter().for_each(|mark| out.push_str(&format!("  {mark}\n")));
+    }
+    // Where nothing was counted because nothing was asked for, a whole report need not say so.
+    let asked = look.main_only || !report.metrics.counters.is_empty();
+    let absent = if asked { metrics::absent(&report.metrics) } else { Vec::new() };
+    if table.is_none() && !absent.is_empty() {
+        out.push_str(&look.heading("Metrics"));
+    }
+    absent.iter().for_each(|sentence| out.push_str(&format!("  {}\n", printable(sentence))));
 }
 
 fn more(total: u64, shown: usize, hint: &str) -> Option<String> {
@@ -250,7 +281,7 @@ fn more(total: u64, shown: usize, hint: &str) -> Option<String> {
     (rest > 0).then(|| format!("… and {} more; {hint}", group_digits(rest)))
 }
 
-fn few<'a, T>(rows: &'a [T], hint: &str) -> (&'a [T], Option<String>) {
+pub(super) fn few<'a, T>(rows: &'a [T], hint: &str) -> (&'a [T], Option<String>) {
     let shown = rows.len().min(FEW);
     (&rows[..shown], more(rows.len() as u64, shown, hint))
 }

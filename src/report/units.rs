@@ -19,6 +19,22 @@ pub(super) fn time_f64(ns: f64) -> String {
     format!("{n:.digits$} {unit}")
 }
 
+/// A number of bytes: three significant digits, in powers of 1024. `512 B`, `4.00 KiB`, `1.25 GiB`.
+#[allow(clippy::cast_precision_loss)]
+pub(super) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut n = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while n >= 999.5 && unit + 1 < UNITS.len() {
+        n /= 1024.0;
+        unit += 1;
+    }
+    format!("{} {}", rate(n), UNITS[unit])
+}
+
 /// A share: `12.3 %`.
 pub(super) fn share(share: f64) -> String {
     if share > 0.0 && share < 0.0005 { "<0.1 %".to_owned() } else { format!("{:.1} %", share * 100.0) }
@@ -28,6 +44,54 @@ pub(super) fn share(share: f64) -> String {
 pub(super) fn rate(rate: f64) -> String {
     let digits = if rate >= 99.95 { 0 } else { usize::from(rate < 9.995) + 1 };
     format!("{rate:.digits$}")
+}
+
+/// A number in a unit: three significant digits, a prefix where the unit takes one. `12.3 GB/s`, `4.50 M`, `1.72`.
+pub(super) fn quantity(value: f64, unit: &str) -> String {
+    const PREFIXES: [(&str, f64); 10] = [
+        ("n", 1e-9),
+        ("µ", 1e-6),
+        ("m", 1e-3),
+        ("", 1.0),
+        ("k", 1e3),
+        ("M", 1e6),
+        ("G", 1e9),
+        ("T", 1e12),
+        ("P", 1e15),
+        ("E", 1e18),
+    ];
+    const PLAIN: usize = 3;
+    if unit == "%" {
+        return share(value);
+    }
+    // A share of something is not read in thousandths, nor is a number of things.
+    let lowest = if unit.is_empty() { PLAIN } else { 0 };
+    let fits = |scale: f64| value.abs() / scale < 999.5;
+    let found = PREFIXES[lowest..].iter().find(|(_, scale)| fits(*scale));
+    let (prefix, scale) = match found {
+        Some(_) if value == 0.0 => ("", 1.0),
+        Some((prefix, scale)) => (*prefix, *scale),
+        None => return format!("{value:.2e} {unit}").trim_end().to_owned(),
+    };
+    let number = three_digits(value / scale);
+    match (prefix, unit) {
+        ("", "") => number,
+        (prefix, "") => format!("{number} {prefix}"),
+        // A prefix goes with a unit's symbol, not with a word or a number.
+        (prefix, unit) if ["s", "B", "FLOP"].contains(&unit.split(['/', '*', '·']).next().unwrap_or("")) => {
+            format!("{number} {prefix}{unit}")
+        }
+        (prefix, unit) if unit.starts_with("1/") => format!("{number} {prefix}{}", &unit[1..]),
+        ("", unit) => format!("{number} {unit}"),
+        (prefix, unit) => format!("{number} {prefix} {unit}"),
+    }
+}
+
+fn three_digits(value: f64) -> String {
+    let size = value.abs();
+    let whole = value.fract() == 0.0 && size < 1000.0;
+    let digits = if size >= 99.95 || whole { 0 } else { usize::from(size < 9.995) + 1 };
+    format!("{value:.digits$}")
 }
 
 /// A shape: `64×2`; ones at its end are left out.
@@ -59,6 +123,33 @@ mod tests {
         ];
         assert_eq!(times, expected);
         assert_eq!(time_f64(0.4), "0");
+    }
+
+    #[test]
+    fn bytes_have_three_digits() {
+        let texts = [0, 1023, 4096, 983_040, 1_048_576, 5_000_000_000, u64::MAX].map(bytes);
+        assert_eq!(texts, ["0 B", "1023 B", "4.00 KiB", "960 KiB", "1.00 MiB", "4.66 GiB", "16384 PiB"]);
+    }
+
+    #[test]
+    fn quantities_have_prefixes_that_fit_their_units() {
+        let of = [
+            (12.34e9, "B/s", "12.3 GB/s"),
+            (999.6e6, "FLOP/s", "1.00 GFLOP/s"),
+            (0.0, "B/s", "0 B/s"),
+            (2.5e-6, "s", "2.50 µs"),
+            (1.7249, "", "1.72"),
+            (0.0316, "", "0.03"),
+            (7.0, "", "7"),
+            (4_500_000.0, "", "4.50 M"),
+            (0.3125, "%", "31.2 %"),
+            (1.5e6, "1/s", "1.50 M/s"),
+            (1.5e6, "misses/s", "1.50 M misses/s"),
+            (f64::MAX, "B", "1.80e308 B"),
+        ];
+        for (value, unit, expected) in of {
+            assert_eq!(quantity(value, unit), expected);
+        }
     }
 
     #[test]

@@ -27,9 +27,13 @@ pub(super) fn check(probeset: &Probeset, sections: &Sections, problems: &mut Pro
 fn span_end(at: &AttachPoint, probe: &Probe, probeset: &Probeset, problems: &mut Problems) {
     let bad = |span: &Span, message: &str| Diagnostic::error(Code::BadSpanEnd, message).at(span);
     for end in at.until.iter().chain(&at.waiting_from) {
-        let is_tracepoint = |at: &AttachPoint| matches!(at.place, Place::Tracepoint { .. });
-        if probeset.probes.get(&end.value).is_some_and(|end| end.at.iter().any(is_tracepoint)) {
-            let message = format!("`{}` is a tracepoint: a span ends at the entry of a function", end.value);
+        let kind = |at: &AttachPoint| match at.place {
+            Place::Tracepoint { .. } => Some("a tracepoint"),
+            Place::Software { .. } => Some("at a software event"),
+            _ => None,
+        };
+        if let Some(kind) = probeset.probes.get(&end.value).and_then(|end| end.at.iter().find_map(kind)) {
+            let message = format!("`{}` is {kind}: a span ends at the entry of a function", end.value);
             problems.push(bad(&end.span, &message).hint("name a probe of a function"));
         }
     }
@@ -50,6 +54,9 @@ fn span_end(at: &AttachPoint, probe: &Probe, probeset: &Probeset, problems: &mut
         ),
         Place::Tracepoint { .. } => {
             ("a tracepoint is an instant: it has no end".to_owned(), "remove the `until`".to_owned())
+        }
+        Place::Software { .. } => {
+            ("a software event is an instant: it has no end".to_owned(), "remove the `until`".to_owned())
         }
         _ if matches!(probe.role.value, Role::Mark | Role::Experts | Role::Boundary) => (
             format!("`{}` is an instant: it has no end", probe.name.value),

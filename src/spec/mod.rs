@@ -13,6 +13,7 @@ mod library;
 mod limits;
 mod load;
 mod merge;
+mod metrics;
 mod model;
 mod names;
 mod probes;
@@ -20,6 +21,7 @@ mod problems;
 mod reader;
 mod roles;
 mod sections;
+mod unit;
 mod values;
 mod yaml;
 

@@ -102,8 +102,19 @@ pub enum Role {
     SchedWakeup,
     /// An instant.
     Mark,
+    /// A thread went on after a page of its memory had to be fetched.
+    Fault,
+    /// A part of a file was put into the page cache.
+    PageCache,
     /// Where spans of other probes end, or their waiting begins; nothing is recorded.
     Boundary,
+}
+
+impl Role {
+    /// Whether its events are the kernel's: they happen where the role says, and have fields of their own.
+    pub fn is_of_the_kernel(self) -> bool {
+        matches!(self, Self::SchedSwitch | Self::SchedWakeup | Self::Fault | Self::PageCache)
+    }
 }
 
 /// How calls of a probe inside a call of the same probe on the same thread are taken.
@@ -146,10 +157,25 @@ pub struct Analysis {
     pub layer: Option<Expr>,
     /// Whether a step is a prefill, from its fields (`tokens`).
     pub prefill: Option<Expr>,
+    /// How many experts an object's data holds, one after the other, from its fields; 0 for most objects.
+    pub experts: Option<Expr>,
     /// Bytes of one element by dtype name.
     pub dtypes: IndexMap<String, Expr>,
     /// Work by operator type.
     pub costs: IndexMap<String, Cost>,
+    /// What is worked out of counters, times and costs, by name.
+    pub metrics: IndexMap<String, Metric>,
+}
+
+/// A number that is worked out of others.
+#[derive(Debug, Clone)]
+pub struct Metric {
+    /// Where its name stands.
+    pub name: Spanned<String>,
+    /// How it is worked out; its numbers have fractions.
+    pub value: Expr,
+    /// What it comes out in, such as `B/s`; empty for a plain number, `%` for a share.
+    pub unit: String,
 }
 
 /// What one operator of a type costs.
@@ -159,4 +185,6 @@ pub struct Cost {
     pub flops: Option<Expr>,
     /// Bytes moved.
     pub bytes: Option<Expr>,
+    /// How many experts it uses at most: what `experts` is in the others where no record says which were used.
+    pub experts: Option<Expr>,
 }

@@ -74,7 +74,7 @@ fn unsupported(place: &Place) -> Option<&'static str> {
     match place {
         Place::Virtual { .. } => Some("`virtual`"),
         Place::Usdt { .. } => Some("`usdt`"),
-        Place::Function { .. } | Place::Tracepoint { .. } | Place::Probe(_) => None,
+        Place::Function { .. } | Place::Tracepoint { .. } | Place::Software { .. } | Place::Probe(_) => None,
     }
 }
 

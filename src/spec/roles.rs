@@ -8,8 +8,22 @@ use crate::path::{AttachPoint, ExprKind, Place, Type};
 use std::collections::BTreeSet;
 
 /// The roles as the language writes them.
-pub(super) const NAMES: [&str; 9] =
-    ["step", "graph", "operator", "experts", "region", "boundary", "sched_switch", "sched_wakeup", "mark"];
+pub(super) const NAMES: [&str; 11] = [
+    "step",
+    "graph",
+    "operator",
+    "experts",
+    "region",
+    "boundary",
+    "sched_switch",
+    "sched_wakeup",
+    "fault",
+    "page_cache",
+    "mark",
+];
+
+/// The kernel's own counts that a probe can be at, as perf calls them.
+pub(super) const SOFTWARE_EVENTS: [&str; 1] = ["major-faults"];
 
 /// The role of a name.
 pub(super) fn by_name(name: &str) -> Option<Role> {
@@ -22,6 +36,8 @@ pub(super) fn by_name(name: &str) -> Option<Role> {
         "sched_switch" => Role::SchedSwitch,
         "sched_wakeup" => Role::SchedWakeup,
         "mark" => Role::Mark,
+        "fault" => Role::Fault,
+        "page_cache" => Role::PageCache,
         "boundary" => Role::Boundary,
         _ => return None,
     })
@@ -109,7 +125,7 @@ const ONLY_IN: &[(&str, &[Role])] = &[
 pub(super) fn check(probe: &Probe, probeset: &Probeset, problems: &mut Problems) {
     place(probe, problems);
     let role = probe.role.value;
-    if matches!(role, Role::SchedSwitch | Role::SchedWakeup) {
+    if role.is_of_the_kernel() {
         return;
     }
     if role == Role::Boundary {
@@ -199,17 +215,27 @@ fn known_fields<'a>(probe: &'a Probe, probeset: &'a Probeset) -> BTreeSet<&'a st
     probe.fields.keys().chain(described).map(String::as_str).collect()
 }
 
+/// The one place where a role's events happen, as the language writes it.
+fn own_place(role: Role) -> Option<&'static str> {
+    match role {
+        Role::SchedSwitch => Some("tracepoint sched:sched_switch"),
+        Role::SchedWakeup => Some("tracepoint sched:sched_wakeup"),
+        Role::Fault => Some("software major-faults"),
+        Role::PageCache => Some("tracepoint filemap:mm_filemap_add_to_page_cache"),
+        _ => None,
+    }
+}
+
 /// Whether the role can be where the probe is.
 fn place(probe: &Probe, problems: &mut Problems) {
     let role = probe.role.value;
-    let wanted = match role {
-        Role::SchedSwitch => Some("sched_switch"),
-        Role::SchedWakeup => Some("sched_wakeup"),
-        _ => None,
-    };
+    let wanted = own_place(role);
     for at in &probe.at {
-        let tracepoint = match &at.place {
-            Place::Tracepoint { category, name } => Some((category.as_str(), name.as_str())),
+        let (kind, found) = match &at.place {
+            Place::Tracepoint { category, name } => {
+                ("a tracepoint", Some(format!("tracepoint {}:{}", category.value, name.value)))
+            }
+            Place::Software { event } => ("a software event", Some(format!("software {}", event.value))),
             Place::Probe(other) if role == Role::Boundary => {
                 let message = format!("role `boundary` cannot be at `probe {}`", other.value);
                 let hint = format!("name `{}` itself in `until` or `waiting from`", other.value);
@@ -217,18 +243,20 @@ fn place(probe: &Probe, problems: &mut Problems) {
                 continue;
             }
             Place::Probe(_) => continue,
-            _ => None,
+            _ => ("", None),
         };
         let error = |message: String| Diagnostic::error(Code::RolePlace, message).at(&at.span);
-        match (wanted, tracepoint) {
-            (Some(wanted), found) if found != Some(("sched", wanted)) => {
-                let message = format!("role `{}` is not at its tracepoint", name_of(role));
-                problems.push(error(message).hint(format!("write `at: tracepoint sched:{wanted}`")));
+        match (wanted, found) {
+            (Some(wanted), found) if found.as_deref() != Some(wanted) => {
+                let its = if wanted.starts_with("tracepoint") { "its tracepoint" } else { "its event" };
+                let message = format!("role `{}` is not at {its}", name_of(role));
+                problems.push(error(message).hint(format!("write `at: {wanted}`")));
             }
-            (None, Some(_)) if role != Role::Mark => {
-                let message = format!("role `{}` cannot be at a tracepoint", name_of(role));
+            (None, Some(found)) if role != Role::Mark || found.starts_with("software") => {
+                let message = format!("role `{}` cannot be at {kind}", name_of(role));
                 let hint = match role {
                     Role::Boundary => "attach the probe to a function",
+                    _ if found.starts_with("software") => "give the probe `role: fault`",
                     _ => "give the probe `role: mark`, or attach it to a function",
                 };
                 problems.push(error(message).hint(hint));

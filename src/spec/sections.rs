@@ -4,7 +4,7 @@ use super::model::{Analysis, Cost, Field, Member, Module, Object, Probeset, View
 use super::problems::shown;
 use super::values::Context;
 use super::yaml::{Entry, Map, Node, Scalar};
-use super::{limits, names, probes, reader};
+use super::{limits, metrics, names, probes, reader};
 use crate::counters::Event;
 use crate::diag::{Code, Diagnostic, Source, Spanned};
 use crate::path::Expr;
@@ -213,9 +213,10 @@ fn counter(entry: &Entry, cx: &mut Context<'_>) -> Option<Spanned<String>> {
 
 fn analysis(cx: &mut Context<'_>) -> Analysis {
     let Some(map) = cx.sections.get("analysis") else { return Analysis::default() };
-    reader::known_keys(map, "`analysis`", &["layer", "prefill", "dtypes", "costs"], cx.problems);
+    reader::known_keys(map, "`analysis`", &["layer", "prefill", "experts", "dtypes", "costs", "metrics"], cx.problems);
     let mut analysis =
         Analysis { layer: value(map, "layer", cx), prefill: value(map, "prefill", cx), ..Analysis::default() };
+    analysis.experts = value(map, "experts", cx);
     for (key, node) in table(map, "dtypes", cx) {
         if let Some(bytes) = cx.expr(node, &format!("the size of `{}`", shown(key))) {
             analysis.dtypes.insert(key.to_owned(), bytes);
@@ -226,6 +227,7 @@ fn analysis(cx: &mut Context<'_>) -> Analysis {
             analysis.costs.insert(key.to_owned(), cost);
         }
     }
+    analysis.metrics = metrics::read(map, cx);
     analysis
 }
 
@@ -254,6 +256,11 @@ fn table<'n>(map: &'n Map, key: &str, cx: &mut Context<'_>) -> Vec<(&'n str, &'n
 
 fn cost(key: &str, node: &Node, cx: &mut Context<'_>) -> Option<Cost> {
     let map = reader::map(node, &format!("the cost of `{}`", shown(key)), limits::ENTRIES, cx.problems)?;
-    reader::known_keys(map, "a cost", &["flops", "bytes"], cx.problems);
-    Some(Cost { flops: value(map, "flops", cx), bytes: value(map, "bytes", cx) })
+    reader::known_keys(map, "a cost", &["flops", "bytes", "experts"], cx.problems);
+    let cost =
+        Cost { flops: value(map, "flops", cx), bytes: value(map, "bytes", cx), experts: value(map, "experts", cx) };
+    for expr in [&cost.flops, &cost.bytes, &cost.experts].into_iter().flatten() {
+        metrics::cost_names(expr, cx);
+    }
+    Some(cost)
 }

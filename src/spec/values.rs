@@ -85,6 +85,20 @@ impl Context<'_> {
                     }
                 }
             }
+            Place::Software { event } => {
+                if !super::roles::SOFTWARE_EVENTS.contains(&event.value.as_str()) {
+                    let message = format!("there is no software event `{}` to be at", shown(&event.value));
+                    let otherwise = format!("there is {}", reader::list(&super::roles::SOFTWARE_EVENTS));
+                    let candidates = super::roles::SOFTWARE_EVENTS;
+                    self.problems.unknown(
+                        Code::UnknownName,
+                        (&event.value, &event.span),
+                        message,
+                        candidates,
+                        otherwise,
+                    );
+                }
+            }
             Place::Probe(name) => {
                 self.refers("probes", "probe", name, "name a probe of this probeset");
             }

@@ -49,25 +49,30 @@ impl LayoutCache {
     }
 
     fn read(&self) -> Option<Answers> {
-        let mut text = Vec::new();
-        File::open(&self.path).ok()?.take(MAX_FILE + 1).read_to_end(&mut text).ok()?;
-        if text.len() as u64 > MAX_FILE {
-            return None;
-        }
-        let stored: Stored<Answers> = serde_json::from_slice(&text).ok()?;
+        let stored: Stored<Answers> = read_json(&self.path, MAX_FILE)?;
         (stored.format == FORMAT && stored.debug_bytes == self.debug_bytes).then_some(stored.answers)
     }
 
-    /// Replaces the file at once, so that no reader sees half of it.
     pub(crate) fn store(&self, answers: &Answers) -> std::io::Result<()> {
-        let Some(folder) = self.path.parent() else { return Ok(()) };
-        std::fs::create_dir_all(folder)?;
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        let stored = Stored { format: FORMAT, debug_bytes: self.debug_bytes, answers };
-        serde_json::to_writer(std::io::BufWriter::new(&mut file), &stored)?;
-        file.persist(&self.path)?;
-        Ok(())
+        write_json(&self.path, &Stored { format: FORMAT, debug_bytes: self.debug_bytes, answers })
     }
+}
+
+/// What a file that is kept in the cache says; `None` where it is missing, malformed, or larger than any that is written.
+pub(crate) fn read_json<T: serde::de::DeserializeOwned>(path: &Path, most: u64) -> Option<T> {
+    let mut text = Vec::new();
+    File::open(path).ok()?.take(most + 1).read_to_end(&mut text).ok()?;
+    if text.len() as u64 > most { None } else { serde_json::from_slice(&text).ok() }
+}
+
+/// Writes such a file, making its folder, and replaces what was there at once, so that no reader sees half of it.
+pub(crate) fn write_json(path: &Path, value: &impl serde::Serialize) -> std::io::Result<()> {
+    let folder = path.parent().ok_or(std::io::ErrorKind::NotFound)?;
+    std::fs::create_dir_all(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    serde_json::to_writer(std::io::BufWriter::new(&mut file), value)?;
+    file.persist(path)?;
+    Ok(())
 }
 
 #[cfg(test)]

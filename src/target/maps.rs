@@ -9,6 +9,9 @@ pub(crate) struct Mapping {
     pub(crate) start: u64,
     /// One past the last address.
     pub(crate) end: u64,
+    /// Bytes from the start of the file to what is at `start`.
+    #[cfg_attr(not(feature = "record"), allow(dead_code, reason = "recordings alone need it"))]
+    pub(crate) offset: u64,
     /// Code can be run in it.
     pub(crate) executable: bool,
     /// Device number, major and minor.
@@ -33,7 +36,7 @@ fn line(line: &[u8]) -> Option<Mapping> {
     let line = std::str::from_utf8(line).ok()?;
     let (range, rest) = line.split_once(' ')?;
     let (permissions, rest) = rest.split_once(' ')?;
-    let (_offset, rest) = rest.split_once(' ')?;
+    let (offset, rest) = rest.split_once(' ')?;
     let (device, rest) = rest.split_once(' ')?;
     let (inode, path) = rest.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
@@ -47,6 +50,7 @@ fn line(line: &[u8]) -> Option<Mapping> {
     Some(Mapping {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
+        offset: u64::from_str_radix(offset, 16).ok()?,
         executable: permissions.as_bytes().get(2) == Some(&b'x'),
         device: (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?),
         inode,
@@ -65,6 +69,7 @@ mod tests {
         let text = b"7f0c1000-7f0c3000 r-xp 00001000 fe:10 1234                       /usr/lib/a b.so\n";
         let mapping = parse(text).next().unwrap();
         assert_eq!((mapping.start, mapping.end), (0x7f0c_1000, 0x7f0c_3000));
+        assert_eq!(mapping.offset, 0x1000);
         assert!(mapping.executable && !mapping.deleted);
         assert_eq!((mapping.device, mapping.inode), ((0xfe, 0x10), 1234));
         assert_eq!(mapping.path, PathBuf::from("/usr/lib/a b.so"));

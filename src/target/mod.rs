@@ -10,7 +10,7 @@ mod files;
 mod library;
 mod lock;
 #[cfg(target_os = "linux")]
-mod maps;
+pub(crate) mod maps;
 mod names;
 mod open;
 #[cfg(target_os = "linux")]
@@ -30,6 +30,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 pub use cache::cache_folder;
+#[cfg(feature = "record")]
+pub(crate) use cache::{read_json, write_json};
 pub use debug_file::DebugFolders;
 pub use fake::FakeTarget;
 pub use files::Files;

@@ -14,6 +14,7 @@ mod layout;
 mod meta;
 mod reader;
 mod record;
+mod roofline;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ mod writer;
 pub use meta::Meta;
 pub use reader::{Item, TraceReader};
 pub use record::{RecordHeader, RecordView};
+pub use roofline::*;
 pub use schema::*;
 pub use value::Value;
 pub use writer::{PushError, TraceWriter};

@@ -2,6 +2,7 @@
 //! data, written into the trace as JSON and used by the decoder; [`crate::plan`] makes it, once, and the generated C
 //! asserts the same offsets.
 
+use super::roofline::Roofline;
 use crate::spec::Role;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -249,6 +250,9 @@ pub struct Origin {
     pub monotonic_ns: u64,
     /// The machine.
     pub host: Host,
+    /// What the machine can do at most, where that was measured before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roofline: Option<Roofline>,
 }
 
 /// The machine a trace was recorded on.
@@ -346,6 +350,40 @@ pub struct Notice {
     /// The probes of operators come or go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Detail>,
+    /// The probes that `waiting` is measured from come or go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<WaitingNotice>,
+    /// The files that the target has mapped now; it replaces what was said before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapped: Option<Vec<MappedFile>>,
+}
+
+/// The probes that `waiting` is measured from come or go: one lane alone waits for no other. Spans that were open in
+/// between have no `waiting`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingNotice {
+    /// They are there from this instant on.
+    pub known: bool,
+    /// Where they are there again: how long another lane had been at work without them, ns.
+    #[serde(default)]
+    pub missed_ns: u64,
+}
+
+/// A part of a file that the target has in its memory.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct MappedFile {
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// Bytes from the start of the file to what is at `start`.
+    pub offset: u64,
+    /// Device, as the kernel has it: the major number above 20 bits of the minor one.
+    pub device: u32,
+    /// Its number on the device.
+    pub inode: u64,
+    /// The file.
+    pub path: String,
 }
 
 /// The probes of operators come or go, so that the recording keeps to a price.
@@ -355,6 +393,9 @@ pub struct Detail {
     pub state: DetailState,
     /// Why.
     pub reason: DetailReason,
+    /// Steps come and go too: between `Off`, or a second `Detached`, and the next `On` nothing at all is recorded.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub steps_too: bool,
 }
 
 /// How far the probes of operators are. All that began between `On` and `Off` is recorded; what ran between `Attaching`
@@ -406,6 +447,9 @@ pub struct Price {
     pub steps: u64,
     /// Their time, ns.
     pub step_ns: u64,
+    /// The target's own time in steps that were not recorded, ns: reckoned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unseen_step_ns: Option<u64>,
     /// Of it, while the probes of operators were attached, ns.
     pub detailed_step_ns: u64,
     /// Added to the steps' time by the probes that stay, ns.
@@ -415,6 +459,14 @@ pub struct Price {
     /// What one record of a probe adds to a step, ns, by the probe's name.
     #[serde(default)]
     pub record_ns: BTreeMap<String, f64>,
+}
+
+impl Price {
+    /// The steps' time without what was added to it, ns; that of steps that were not seen is reckoned.
+    pub fn bare_ns(&self) -> u64 {
+        let added = self.base_ns.saturating_add(self.detail_ns);
+        self.step_ns.saturating_sub(added).saturating_add(self.unseen_step_ns.unwrap_or(0))
+    }
 }
 
 /// How a recording ended: the last frame. A trace without it was cut off.

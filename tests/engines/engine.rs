@@ -145,7 +145,7 @@ pub(crate) fn python() -> &'static Path {
     PYTHON.get_or_init(|| script("install_wheel.sh", &[]))
 }
 
-fn model(name: &str) -> PathBuf {
+pub(crate) fn model(name: &str) -> PathBuf {
     let folder = cache().join("models");
     let path = folder.join(format!("{name}.gguf"));
     if !path.exists() {

@@ -6,7 +6,9 @@
 
 mod attach;
 mod check;
+mod costs;
 mod engine;
+mod faults;
 mod process;
 mod recording;
 mod stripped;

@@ -301,7 +301,7 @@ static __always_inline void operator_close(struct pf_thread *thread, __u64 now)
 	record->waiting = thread->spans.barrier_last > record->header.start ?
 				  now - thread->spans.barrier_last : 0;
 	/* Where none was ever seen on the thread, it cannot be told from one that is not probed. */
-	if (!thread->spans.barrier_last)
+	if (!thread->spans.barrier_last || !pf_waiting_is_known(record->header.start))
 		record->header.missing |= 1 << 3;
 	pf_send(thread, record, sizeof(*record));
 }
@@ -311,8 +311,24 @@ static __always_inline void pf_close_spans(struct pf_thread *thread, __u64 now)
 	operator_close(thread, now);
 }
 
+/* Drops the calls whose return was not watched for. */
+static __always_inline void step_forget(struct pf_thread *thread)
+{
+	if (thread->spans.step.depth && pf_step_is_stale(thread->spans.step.frame[0].record.header.start))
+		thread->spans.step.depth = 0;
+}
+
+/* The same for those that their caller has left, as far as nobody watches how. */
+static __always_inline void step_forget_left(struct pf_thread *thread, __u64 now)
+{
+	if (thread->spans.step.depth &&
+	    pf_step_is_unwatched(thread->spans.step.frame[0].record.header.start, now))
+		thread->spans.step.depth = 0;
+}
+
 static __always_inline void pf_count_calls(struct pf_thread *thread, __u64 now)
 {
+	step_forget_left(thread, now);
 	pf_count_open(thread, &thread->spans.step.depth, TYPE_step_record);
 }
 
@@ -354,9 +370,12 @@ static __always_inline int step__0_enter(struct pt_regs *regs)
 		pf_step_begins();
 	/* A graph that was left in the middle would go on for ever. */
 	call.thread->graph = 0;
-	if (!pf_wanted())
+	if (!pf_wanted() || !pf_step_on(call.now))
 		return 1;
+	if (pf_detail_switches)
+		pf_step_came = 1;
 	{
+		step_forget(call.thread);
 		struct step_record *record = PF_PUSH(&call, step, 1, TYPE_step_record);
 
 		if (record) {
@@ -375,6 +394,7 @@ static __always_inline int step__0_leave(struct pt_regs *regs)
 	if (!pf_leave(&call, regs))
 		return 0;
 	{
+		step_forget(call.thread);
 		struct step_record *record = PF_POP(&call, step, 1, TYPE_step_record);
 
 		if (record) {

@@ -7,6 +7,7 @@
  *   sleep=MS   this long between two steps
  *   work=N     each operator takes so many rounds; else 200
  *   slow=N     the first N steps have 7,000,000 rounds an operator
+ *   more=N,L   from the N-th step on (from 0), L lanes
  *   forever    steps without an end
  *   crash      a segmentation fault after the steps
  *   exit=CODE  exit status
@@ -23,23 +24,26 @@
 typedef int (*step_function)(struct toy_batch, int, int);
 
 static const char *rounds;
-static int steps = 10, operators = 6, lanes = 2, sleep_ms, forever, slow;
+static int steps = 10, operators = 6, lanes = 2, sleep_ms, forever, slow, more = -1, more_lanes;
 
 static void run(step_function step, const char *who)
 {
-	int done = 0;
+	int done = 0, computed = 0;
 
 	for (; done < steps || forever; done++) {
 		struct toy_batch batch = { .tokens = done ? 1 : 8 };
 
+		if (done == more)
+			lanes = more_lanes;
 		if (slow)
 			setenv("TOY_WORK", done < slow ? "7000000" : rounds ? rounds : "200", 1);
 		if (step(batch, operators, lanes))
 			exit(99);
+		computed += operators * lanes;
 		if (sleep_ms)
 			usleep(sleep_ms * 1000);
 	}
-	printf("%s %d steps %d graphs %d operators\n", who, done, done, done * operators * lanes);
+	printf("%s %d steps %d graphs %d operators\n", who, done, done, computed);
 	fflush(stdout);
 }
 
@@ -76,6 +80,8 @@ int main(int argc, char **argv)
 			setenv("TOY_WORK", rounds, 1);
 		} else if (!strncmp(word, "slow=", 5)) {
 			slow = atoi(word + 5);
+		} else if (!strncmp(word, "more=", 5)) {
+			sscanf(word + 5, "%d,%d", &more, &more_lanes);
 		} else if (!strcmp(word, "forever")) {
 			forever = 1;
 		} else if (!strcmp(word, "crash")) {

@@ -1,5 +1,7 @@
 //! Synthetic traces whose numbers are known.
 
+mod counts;
+mod faults;
 mod hostile;
 mod placing;
 mod totals;

@@ -34,7 +34,7 @@ fn phases_add_up() {
     assert_eq!(parts, decode.lane_time, "nothing is left over");
     let times = kept.statistics.step_times(Phase::Decode);
     assert_eq!((times.count, times.p50_ns, times.p99_ns), (2, 100, 100));
-    let generations = generations(&kept.statistics.steps());
+    let generations = generations(&kept.statistics.steps(), &Unseen::default());
     assert_eq!((generations.ttft.p50_ns, generations.tpot.total_ns), (1000, 1100 + 200));
 }
 

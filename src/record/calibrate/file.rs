@@ -2,9 +2,8 @@
 
 use crate::plan::CostTable;
 use crate::record::host;
-use crate::target::{Arch, cache_folder};
+use crate::target::{Arch, cache_folder, read_json, write_json};
 use sha2::{Digest, Sha256};
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Raise this with every change of what is measured, or of how it is kept.
@@ -39,12 +38,7 @@ impl Calibration {
     }
 
     fn read(path: &Path, kernel: &str, cpu_model: &str) -> Option<Self> {
-        let mut text = Vec::new();
-        std::fs::File::open(path).ok()?.take(LARGEST + 1).read_to_end(&mut text).ok()?;
-        if text.len() as u64 > LARGEST {
-            return None;
-        }
-        let found: Self = serde_json::from_slice(&text).ok()?;
+        let found: Self = read_json(path, LARGEST)?;
         let fits = found.format == FORMAT && found.kernel == kernel && found.cpu_model == cpu_model;
         (fits && !found.costs.ns.is_empty()).then_some(found)
     }
@@ -56,16 +50,7 @@ impl Calibration {
     pub fn save(&self) -> std::io::Result<PathBuf> {
         let folder = cache_folder().ok_or(std::io::ErrorKind::NotFound)?;
         let path = path(&folder, &self.kernel, &self.cpu_model);
-        self.write(&path).map(|()| path)
-    }
-
-    fn write(&self, path: &Path) -> std::io::Result<()> {
-        let folder = path.parent().ok_or(std::io::ErrorKind::NotFound)?;
-        std::fs::create_dir_all(folder)?;
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(serde_json::to_string_pretty(self)?.as_bytes())?;
-        file.persist(path).map_err(|error| error.error)?;
-        Ok(())
+        write_json(&path, self).map(|()| path)
     }
 }
 
@@ -109,7 +94,7 @@ mod tests {
         };
         let calibration = Calibration::of_this_machine(1_700_000_000, costs);
         let at = path(folder.path(), &calibration.kernel, &calibration.cpu_model);
-        calibration.write(&at).unwrap();
+        write_json(&at, &calibration).unwrap();
         let read = |kernel: &str, cpu: &str| Calibration::read(&at, kernel, cpu);
         assert_eq!(read(&calibration.kernel, &calibration.cpu_model).as_ref(), Some(&calibration));
         assert_eq!(read("6.1.0-other", &calibration.cpu_model), None);
@@ -121,7 +106,7 @@ mod tests {
         }
         let mut newer = calibration.clone();
         newer.format += 1;
-        newer.write(&at).unwrap();
+        write_json(&at, &newer).unwrap();
         assert_eq!(read(&calibration.kernel, &calibration.cpu_model), None);
     }
 }

@@ -30,6 +30,8 @@ impl Terms {
 /// What was seen and what it cost, since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Seen {
+    /// The clock, ns.
+    pub(super) now_ns: f64,
     /// Steps that ended.
     pub(super) steps: u64,
     /// Their time, ns; steps at the same time count once.
@@ -60,6 +62,7 @@ impl Seen {
 
     fn since(&self, before: &Self) -> Self {
         Self {
+            now_ns: self.now_ns - before.now_ns,
             steps: self.steps.saturating_sub(before.steps),
             step_ns: self.step_ns - before.step_ns,
             steps_cost_ns: self.steps_cost_ns - before.steps_cost_ns,

@@ -1,0 +1,220 @@
+//! What operators cost by the probeset's `costs`: floating-point operations and bytes, worked out of the shapes and
+//! types that their objects were described with. Operators that are described alike, inputs included, cost the same:
+//! each is worked out once.
+
+use super::catalogue::{Catalogue, Description, InlineId, Kind, KindId};
+use crate::diag::Diagnostics;
+use crate::path::{Environment, Expr, ExprKind, Formula, Value};
+use crate::spec;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Costs that are kept; beyond, they are worked out again.
+const MAX_KEPT: usize = 1 << 16;
+/// What a cost is worked out of where the number of experts is not known.
+const NO_EXPERTS: u32 = u32::MAX;
+
+/// What an operator costs, as far as it can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Cost {
+    /// Floating-point operations.
+    pub flops: Option<f64>,
+    /// Bytes read and written.
+    pub bytes: Option<f64>,
+    /// `flops` is of the most experts that can be used: which ones were is not recorded.
+    pub flops_bound: bool,
+    /// `bytes` is.
+    pub bytes_bound: bool,
+}
+
+/// One cost, made ready.
+#[derive(Debug, Clone)]
+struct Amount {
+    formula: Formula,
+    by_experts: bool,
+}
+
+impl Amount {
+    fn new(expr: Option<&Expr>, problems: &mut Diagnostics) -> Option<Self> {
+        let expr = expr?;
+        let formula = problems.keep(Formula::new(expr.clone()))?;
+        Some(Self { formula, by_experts: uses(expr, "experts") })
+    }
+}
+
+fn uses(root: &Expr, wanted: &str) -> bool {
+    let mut stack = vec![root];
+    while let Some(expr) = stack.pop() {
+        if matches!(&expr.kind, ExprKind::Name(name) if name == wanted) {
+            return true;
+        }
+        stack.extend(expr.children());
+    }
+    false
+}
+
+/// The costs of one operator type.
+#[derive(Debug, Clone)]
+struct CostRule {
+    flops: Option<Amount>,
+    bytes: Option<Amount>,
+    most_experts: Option<Formula>,
+}
+
+/// The costs of a probeset, made ready.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Costs {
+    rules: HashMap<String, CostRule>,
+    element_sizes: HashMap<String, Value>,
+}
+
+impl Costs {
+    pub(super) fn new(analysis: &spec::Analysis, problems: &mut Diagnostics) -> Self {
+        let mut costs = Self::default();
+        for (dtype, expr) in &analysis.dtypes {
+            let size = problems.keep(Formula::new(expr.clone())).and_then(|formula| formula.eval(&Nothing));
+            costs.element_sizes.extend(size.map(|size| (dtype.clone(), size)));
+        }
+        for (op, cost) in &analysis.costs {
+            let rule = CostRule {
+                flops: Amount::new(cost.flops.as_ref(), problems),
+                bytes: Amount::new(cost.bytes.as_ref(), problems),
+                most_experts: cost.experts.as_ref().and_then(|e| problems.keep(Formula::new(e.clone()))),
+            };
+            costs.rules.insert(op.clone(), rule);
+        }
+        costs
+    }
+
+    /// There are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Bytes of one element of a type.
+    pub(super) fn element_size(&self, dtype: &str) -> Option<&Value> {
+        self.element_sizes.get(dtype)
+    }
+
+    fn of(&self, rule: &CostRule, fields: &mut OperatorFields<'_>) -> Cost {
+        let known = fields.experts.is_some();
+        if !known {
+            let most = rule.most_experts.as_ref().and_then(|formula| formula.eval(fields));
+            fields.experts = most.and_then(|most| most.as_int());
+        }
+        let amount = |amount: &Option<Amount>| {
+            let value = amount.as_ref()?.formula.eval(fields)?.as_f64()?;
+            (value >= 0.0).then_some(value)
+        };
+        let bound = |amount: &Option<Amount>| !known && amount.as_ref().is_some_and(|a| a.by_experts);
+        let (flops, bytes) = (amount(&rule.flops), amount(&rule.bytes));
+        Cost {
+            flops,
+            bytes,
+            flops_bound: flops.is_some() && bound(&rule.flops),
+            bytes_bound: bytes.is_some() && bound(&rule.bytes),
+        }
+    }
+}
+
+/// Costs that were worked out already, by operator, its inputs' descriptions, and how many experts it used.
+#[derive(Debug, Default)]
+pub(super) struct KnownCosts {
+    known: HashMap<Box<[u32]>, Cost>,
+    key: Vec<u32>,
+}
+
+impl KnownCosts {
+    /// What an operator with these inputs costs. `experts`: how many it used, where that is recorded.
+    pub(super) fn of(
+        &mut self,
+        kind: KindId,
+        inputs: &[InlineId],
+        experts: Option<u32>,
+        (costs, catalogue): (&Costs, &Catalogue),
+    ) -> Cost {
+        let described = catalogue.kind(kind);
+        let Some(rule) = costs.rules.get(&*described.op) else { return Cost::default() };
+        self.key.clear();
+        self.key.extend([kind.0, experts.unwrap_or(NO_EXPERTS)]);
+        self.key.extend(inputs);
+        if let Some(cost) = self.known.get(self.key.as_slice()) {
+            return *cost;
+        }
+        let inputs = inputs.iter().map(|id| catalogue.described_as(*id)).collect();
+        let sizes = &costs.element_sizes;
+        let mut fields = OperatorFields { kind: described, inputs, experts: experts.map(i64::from), sizes };
+        let cost = costs.of(rule, &mut fields);
+        if self.known.len() >= MAX_KEPT {
+            self.known.clear();
+        }
+        self.known.insert(self.key.as_slice().into(), cost);
+        cost
+    }
+}
+
+/// An element's size is a number alone.
+struct Nothing;
+
+impl Environment for Nothing {
+    fn field(&self, _: &str) -> Option<Value> {
+        None
+    }
+}
+
+/// An operator as its costs see it.
+struct OperatorFields<'a> {
+    kind: &'a Kind,
+    inputs: Vec<Option<&'a Description>>,
+    experts: Option<i64>,
+    sizes: &'a HashMap<String, Value>,
+}
+
+impl OperatorFields<'_> {
+    /// Elements by the size of one.
+    fn bytes(&self, shape: &[i64], dtype: Option<&Arc<str>>) -> Option<Value> {
+        let size = self.sizes.get(&**dtype?)?;
+        let elements = shape.iter().try_fold(1_i64, |product, extent| product.checked_mul(*extent))?;
+        match size {
+            Value::Int(size) => elements.checked_mul(*size).map(Value::Int),
+            #[allow(clippy::cast_precision_loss)]
+            size => Some(Value::Float(elements as f64 * size.as_f64()?)),
+        }
+    }
+}
+
+impl Environment for OperatorFields<'_> {
+    fn field(&self, name: &str) -> Option<Value> {
+        let text = |text: &Arc<str>| Value::Text(Arc::clone(text));
+        match name {
+            "shape" => Some(shape_value(&self.kind.shape)),
+            "bytes" => self.bytes(&self.kind.shape, self.kind.dtype.as_ref()),
+            "dtype" => self.kind.dtype.as_ref().map(text),
+            "op" => Some(text(&self.kind.op)),
+            "name" => Some(text(&self.kind.name)),
+            "layer" => self.kind.layer.as_ref().map(text),
+            "inputs" => Some(Value::List((0..self.inputs.len() as u64).map(Value::Object).collect())),
+            "experts" => self.experts.map(Value::Int),
+            _ => None,
+        }
+    }
+
+    /// Inputs are numbered.
+    fn member(&self, input: u64, name: &str) -> Option<Value> {
+        let input = (*self.inputs.get(usize::try_from(input).ok()?)?)?;
+        let text = |text: &Option<Arc<str>>| text.as_ref().map(|text| Value::Text(Arc::clone(text)));
+        match name {
+            "shape" => input.shape.as_deref().map(shape_value),
+            "bytes" => self.bytes(input.shape.as_deref()?, input.dtype.as_ref()),
+            "dtype" => text(&input.dtype),
+            "op" => text(&input.op),
+            "name" => text(&input.name),
+            "layer" => text(&input.layer),
+            _ => None,
+        }
+    }
+}
+
+fn shape_value(shape: &[i64]) -> Value {
+    Value::List(shape.iter().map(|extent| Value::Int(*extent)).collect())
+}

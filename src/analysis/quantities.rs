@@ -1,0 +1,178 @@
+//! Sums of what operators did: counts, costs and times. What is known of one operator need not be known of the next,
+//! so sums are kept apart by what is known; a ratio is then taken of sums over the same operators, and says how many
+//! they were.
+
+use super::catalogue::{KindId, TextId};
+use super::costs::Cost;
+use super::counters::Count;
+use super::hash::FastMap;
+use super::step::{Phase, Step};
+use std::collections::BTreeMap;
+
+/// What must be known of an operator: bit i is counter i.
+pub type Known = u64;
+/// Its floating-point operations.
+pub(super) const FLOPS: Known = 1 << 62;
+/// Its bytes.
+pub(super) const BYTES: Known = 1 << 63;
+
+/// Sums over operators of which the same is known.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sums {
+    /// Which of the sums below are known.
+    pub known: Known,
+    /// Which of them are estimates.
+    pub estimated: Known,
+    /// Which of them are upper bounds.
+    pub bounded: Known,
+    /// How many operators (or shares of operators, or steps).
+    pub count: u64,
+    /// Lanes' shares of them.
+    pub shares: u64,
+    /// ns of work, all lanes together.
+    pub work: u64,
+    /// ns from the first lane's start to the last lane's end of work, summed.
+    pub elapsed: u64,
+    /// By column of the trace's counters.
+    pub counts: Vec<u64>,
+    /// Floating-point operations.
+    pub flops: f64,
+    /// Bytes.
+    pub bytes: f64,
+}
+
+impl Sums {
+    fn add(&mut self, other: &Self) {
+        self.estimated |= other.estimated;
+        self.bounded |= other.bounded;
+        self.count = self.count.saturating_add(other.count);
+        self.shares = self.shares.saturating_add(other.shares);
+        self.work = self.work.saturating_add(other.work);
+        self.elapsed = self.elapsed.saturating_add(other.elapsed);
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        self.counts.iter_mut().zip(&other.counts).for_each(|(sum, count)| *sum = sum.saturating_add(*count));
+        self.flops += other.flops;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Sums, apart by what is known.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Quantities {
+    groups: Vec<Sums>,
+}
+
+impl Quantities {
+    /// Adds others.
+    pub fn merge(&mut self, other: &Self) {
+        other.groups.iter().for_each(|sums| self.add(sums));
+    }
+
+    fn add(&mut self, sums: &Sums) {
+        match self.groups.iter_mut().find(|group| group.known == sums.known) {
+            Some(group) => group.add(sums),
+            None => self.groups.push(sums.clone()),
+        }
+    }
+
+    /// The sums over all operators of which this much is known; `None` where there is no such operator.
+    pub fn over(&self, needed: Known) -> Option<Sums> {
+        let mut groups = self.groups.iter().filter(|group| group.known & needed == needed);
+        let mut total = groups.next()?.clone();
+        for group in groups {
+            total.add(group);
+            total.known &= group.known;
+        }
+        Some(total)
+    }
+
+    /// The sum of a counter, where it is known of every operator.
+    pub fn count(&self, column: usize) -> Count {
+        let bit = 1 << column;
+        if self.groups.iter().any(|group| group.known & bit == 0) {
+            return Count::Absent;
+        }
+        let Some(total) = self.over(bit) else { return Count::Absent };
+        let value = total.counts.get(column).copied().unwrap_or(0);
+        if total.estimated & bit != 0 { Count::Estimate(value) } else { Count::Exact(value) }
+    }
+}
+
+/// Sums of a trace: by operator, lane and phase, and of the steps' own threads.
+#[derive(Debug, Default)]
+pub(super) struct AllQuantities {
+    pub(super) operators: FastMap<(KindId, Option<TextId>, Phase), Quantities>,
+    pub(super) lanes: BTreeMap<(Phase, u32), Quantities>,
+    pub(super) steps: BTreeMap<Phase, Quantities>,
+    one: Sums,
+}
+
+impl AllQuantities {
+    /// Adds a step's operators.
+    pub(super) fn add_operators(&mut self, step: &Step, phase: Phase) {
+        let columns = step.counter_columns;
+        for operator in &step.operators {
+            let shares = step.lanes_of(operator);
+            let one = &mut self.one;
+            one.begin(columns);
+            one.shares = shares.len() as u64;
+            one.work = operator.work;
+            one.elapsed = operator.end.saturating_sub(operator.start);
+            one.take_cost(&operator.cost);
+            for column in 0..columns {
+                let of_share = |count: Count, share| count.plus(step.count_of(share, column));
+                one.take_count(column, shares.iter().fold(Count::ZERO, of_share));
+            }
+            let backend = operator.graph.and_then(|g| step.graphs.get(g as usize)).map(|g| g.backend);
+            self.operators.entry((operator.kind, backend, phase)).or_default().add(one);
+            for share in shares {
+                let one = &mut self.one;
+                one.begin(columns);
+                one.shares = 1;
+                (one.work, one.elapsed) = (share.work(), share.work());
+                for column in 0..columns {
+                    one.take_count(column, step.count_of(share, column));
+                }
+                self.lanes.entry((phase, share.lane)).or_default().add(one);
+            }
+        }
+        if columns > 0 && !step.own_counts.is_empty() {
+            let one = &mut self.one;
+            one.begin(columns);
+            one.shares = 1;
+            (one.work, one.elapsed) = (step.duration(), step.duration());
+            for (column, count) in step.own_counts.iter().enumerate() {
+                one.take_count(column, *count);
+            }
+            self.steps.entry(phase).or_default().add(one);
+        }
+    }
+}
+
+/// Filling in the sums of one.
+impl Sums {
+    fn begin(&mut self, columns: usize) {
+        let mut counts = std::mem::take(&mut self.counts);
+        counts.clear();
+        counts.resize(columns, 0);
+        *self = Self { count: 1, counts, ..Self::default() };
+    }
+
+    fn take_count(&mut self, column: usize, count: Count) {
+        let (Some(value), bit) = (count.value(), 1 << column) else { return };
+        self.counts[column] = value;
+        self.known |= bit;
+        self.estimated |= if count.is_estimate() { bit } else { 0 };
+    }
+
+    fn take_cost(&mut self, cost: &Cost) {
+        for (value, bound, bit) in [(cost.flops, cost.flops_bound, FLOPS), (cost.bytes, cost.bytes_bound, BYTES)] {
+            self.known |= if value.is_some() { bit } else { 0 };
+            self.bounded |= if bound { bit } else { 0 };
+        }
+        self.flops = cost.flops.unwrap_or(0.0);
+        self.bytes = cost.bytes.unwrap_or(0.0);
+    }
+}

@@ -1,0 +1,71 @@
+//! Programs at the kernel's own counts, such as that of major faults: they run each time that the count rises on any
+//! processor. The perf interface has no link for all processors at once: each has an event of its own.
+
+use super::features::missing_privilege;
+use crate::diag::{Code, Diagnostic};
+use libbpf_rs::libbpf_sys as sys;
+use libbpf_rs::{Link, ProgramMut};
+use nix::errno::Errno;
+use nix::libc;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+
+/// The events by perf's names, and their numbers.
+const EVENTS: [(&str, sys::perf_sw_ids); 1] = [("major-faults", sys::PERF_COUNT_SW_PAGE_FAULTS_MAJ)];
+
+/// Attaches a program to an event on every processor that is online.
+///
+/// # Errors
+/// B005 (privilege), and what is said of other places that a program cannot be attached to.
+pub(super) fn attach(program: &ProgramMut<'_>, event: &str) -> Result<Vec<Link>, Diagnostic> {
+    let failed = |reason: &dyn std::fmt::Display| {
+        let message = format!("`software {event}` cannot be attached to: {reason}");
+        Diagnostic::error(Code::AttachFailed, message).hint("see `profinfer doctor`")
+    };
+    let Some((_, number)) = EVENTS.into_iter().find(|(name, _)| *name == event) else {
+        return Err(failed(&"this version does not know it"));
+    };
+    let processors = libbpf_rs::num_possible_cpus().map_err(|error| failed(&error))?;
+    let mut links = Vec::new();
+    for processor in 0..i32::try_from(processors).unwrap_or(i32::MAX) {
+        let opened = match open(number, processor) {
+            Ok(opened) => opened,
+            // It is not online.
+            Err(Errno::ENODEV) => continue,
+            Err(Errno::EACCES | Errno::EPERM) => return Err(missing_privilege(&format!("opening `{event}`"))),
+            Err(error) => return Err(failed(&error.desc())),
+        };
+        links.push(program.attach_perf_event(opened.as_raw_fd()).map_err(|error| failed(&error))?);
+        // The link closes it.
+        let _ = opened.into_raw_fd();
+    }
+    Ok(links)
+}
+
+/// Opens an event of all processes on one processor that is sampled each time that it happens.
+fn open(number: sys::perf_sw_ids, processor: i32) -> nix::Result<OwnedFd> {
+    let mut attributes = sys::perf_event_attr {
+        size: u32::try_from(size_of::<sys::perf_event_attr>()).unwrap_or(0),
+        type_: sys::PERF_TYPE_SOFTWARE,
+        config: u64::from(number),
+        sample_type: u64::from(sys::PERF_SAMPLE_ADDR),
+        ..Default::default()
+    };
+    attributes.__bindgen_anon_1.sample_period = 1;
+    attributes.set_disabled(1); // until it has its program
+    let (all_processes, no_group) = (-1, -1);
+    // SAFETY: the attributes are of the type and size that the kernel's interface has, and outlive the call, which
+    // only reads them.
+    let opened = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const attributes,
+            all_processes,
+            processor,
+            no_group,
+            libc::c_ulong::from(sys::PERF_FLAG_FD_CLOEXEC),
+        )
+    };
+    let opened = i32::try_from(Errno::result(opened)?).map_err(|_| Errno::EBADF)?;
+    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(opened) })
+}

@@ -1,0 +1,170 @@
+//! What operators cost, by the probeset, compared with what follows from the shapes and types that the engine itself
+//! says, each written down here anew; and what a machine without counters shows of the metrics.
+
+use crate::engine::{Engine, Workload, alone, workload};
+use crate::recording::Recording;
+use crate::work::{Operator, Step, Tensor};
+use crate::{find, record, rows};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+fn elements(tensor: &Tensor) -> f64 {
+    tensor.shape.iter().map(|extent| *extent as f64).product()
+}
+
+fn element_size(dtype: &str) -> f64 {
+    match dtype {
+        "f32" | "i32" => 4.0,
+        "f16" => 2.0,
+        "i64" => 8.0,
+        // Blocks of 32 elements: a scale of two bytes and half a byte each.
+        "q4_0" => (2.0 + 16.0) / 32.0,
+        other => panic!("an element of {other}"),
+    }
+}
+
+fn size(tensor: &Tensor) -> f64 {
+    elements(tensor) * element_size(&tensor.dtype)
+}
+
+/// Operations and bytes of an operator for which so many experts were used.
+fn cost(operator: &Operator, experts: usize) -> (f64, f64) {
+    let (result, inputs) = (&operator.result, &operator.inputs);
+    let all: f64 = size(result) + inputs.iter().map(size).sum::<f64>();
+    let count = elements(result);
+    match result.op.as_str() {
+        "MUL_MAT" => (count * 2.0 * inputs[0].shape[0] as f64, all),
+        "MUL_MAT_ID" => {
+            let matrix = size(&inputs[0]) / inputs[0].shape[2] as f64;
+            let others = size(result) + size(&inputs[1]) + size(&inputs[2]);
+            (count * 2.0 * inputs[0].shape[0] as f64, matrix * experts as f64 + others)
+        }
+        "FLASH_ATTN_EXT" => {
+            // Each query of each head by each key, and the values by that.
+            let keys = inputs[1].shape[1] as f64;
+            (2.0 * keys * (elements(&inputs[0]) + count), all)
+        }
+        "GET_ROWS" => {
+            let rows = count / result.shape[0] as f64;
+            let row = inputs[0].shape[0] as f64 * element_size(&inputs[0].dtype);
+            (0.0, rows * row + size(&inputs[1]) + size(result))
+        }
+        "SET_ROWS" => {
+            let written = elements(&inputs[0]) * element_size(&result.dtype);
+            (0.0, size(&inputs[0]) + size(&inputs[1]) + written)
+        }
+        "CPY" | "CONT" | "DUP" => (0.0, size(&inputs[0]) + size(result)),
+        "ARGSORT" => (0.0, all),
+        "ADD" | "MUL" | "DIV" | "CLAMP" | "SCALE" => (count, all),
+        "SUM_ROWS" => (elements(&inputs[0]), all),
+        "GLU" => (2.0 * count, all),
+        "RMS_NORM" | "ROPE" => (3.0 * count, all),
+        "SOFT_MAX" => (6.0 * count, all),
+        other => panic!("what does {other} cost?"),
+    }
+}
+
+/// Every operator of a step costs what its shapes say. Returns the operations of products with weights.
+fn assert_costs(recording: &Recording, truth: &Step, number: usize, bound: bool) -> f64 {
+    let step = &recording.report(&["--step", &number.to_string()])["step"];
+    let mut parts = truth.operators();
+    let mut of_weights = 0.0;
+    for said in rows(&step["operators"]) {
+        let fused = said["covers"].is_string();
+        let operator = parts.nth(usize::from(fused)).unwrap();
+        let used: BTreeSet<u64> = rows(&said["experts"]).map(|id| id.as_u64().unwrap()).collect();
+        let is_of_experts = operator.result.op == "MUL_MAT_ID";
+        let shape = operator.result.shape;
+        let most = operator.inputs[0].shape[2].min(shape[1] * shape[2]);
+        let experts = if bound { usize::try_from(most).unwrap() } else { used.len() };
+        let (mut flops, bytes) = cost(operator, experts);
+        if fused {
+            // The norm that goes before the product: square, sum, scale.
+            assert_eq!(said["op"], "rms_norm_mul");
+            flops += 3.0 * elements(&operator.result);
+        }
+        let found = (said["flops"].as_f64(), said["bytes"].as_f64());
+        assert_eq!(found, (Some(flops), Some(bytes)), "step {number}: {said:#}, {operator:?}");
+        assert_eq!(said["bound"], bound && is_of_experts, "{said:#}");
+        if operator.result.op == "MUL_MAT" && operator.inputs[0].name.ends_with(".weight") {
+            assert_eq!(
+                flops,
+                2.0 * elements(&operator.inputs[0]) * elements(&operator.inputs[1])
+                    / operator.inputs[1].shape[0] as f64
+            );
+            of_weights += flops;
+        }
+    }
+    assert_eq!(parts.next(), None);
+    of_weights
+}
+
+/// Rates are there; what needs counters is absent and says so.
+fn assert_metrics(recording: &Recording) {
+    let report = recording.report(&["--by", "op"]);
+    let metrics = &report["metrics"]["metrics"];
+    for name in ["throughput", "traffic"] {
+        assert_eq!(find(metrics, "metric", name)["absent"], Value::Null);
+    }
+    for name in ["ipc", "stalled", "bandwidth"] {
+        let absent = find(metrics, "metric", name)["absent"].as_str().unwrap_or_else(|| panic!("{name} is there"));
+        assert!(absent.contains("asked for") && absent.contains("record --counter "), "{absent}");
+    }
+    let of = |row: &Value, name: &str| find(&row["metrics"], "metric", name)["value"].as_f64().unwrap();
+    for row in rows(&report["operators"]) {
+        assert_eq!(row["counts"], serde_json::json!([]));
+        let names: Vec<&str> = rows(&row["metrics"]).map(|m| m["metric"].as_str().unwrap()).collect();
+        assert_eq!(names, ["throughput", "traffic"], "{row:#}");
+        assert!(rows(&row["metrics"]).all(|m| m["of_operators"] == row["count"] && m["of_work"] == 1.0), "{row:#}");
+        assert!(of(row, "traffic") > 0.0);
+    }
+    // Sums before quotients.
+    let row = find(&report["operators"], "op", "MUL_MAT");
+    let steps = report["completeness"]["steps"].as_u64().unwrap();
+    let (mut flops, mut bytes, mut time) = (0.0, 0.0, 0.0);
+    for step in 1..=steps {
+        let step = recording.report(&["--step", &step.to_string()]);
+        for operator in rows(&step["step"]["operators"]).filter(|o| o["op"] == "MUL_MAT") {
+            flops += operator["flops"].as_f64().unwrap();
+            bytes += operator["bytes"].as_f64().unwrap();
+            time += operator["duration_ns"].as_f64().unwrap() / 1e9;
+        }
+    }
+    for (name, expected) in [("throughput", flops / time), ("traffic", bytes / time)] {
+        let value = of(row, name);
+        assert!((value / expected - 1.0).abs() < 1e-9, "{name}: {value}, {expected}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn costs_are_those_of_the_engines_shapes() {
+    let _alone = alone();
+    for engine in [Engine::Shared, Engine::Wheel] {
+        for model in ["tiny-dense", "tiny-moe", "tiny-dense-q4_0"] {
+            let workload = Workload { tokens: 2, ..workload(model, 1) };
+            let truth = engine.truth(&workload, false).steps;
+            let recording = record(engine, &workload, &[]);
+            recording.assert_complete();
+            let of_weights: Vec<f64> =
+                (1..=truth.len()).map(|n| assert_costs(&recording, &truth[n - 1], n, false)).collect();
+            assert!(of_weights.iter().all(|flops| *flops > 0.0), "{of_weights:?}");
+            assert_metrics(&recording);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn costs_of_experts_that_are_not_recorded_are_bounds() {
+    let _alone = alone();
+    let workload = Workload { tokens: 2, ..workload("tiny-moe", 2) };
+    let truth = Engine::Shared.truth(&workload, false).steps;
+    let recording = record(Engine::Shared, &workload, &["--no-probe", "experts"]);
+    for (index, step) in truth.iter().enumerate() {
+        assert_costs(&recording, step, index + 1, true);
+    }
+    let report = recording.report(&["--by", "op"]);
+    let bound = |op: &str| find(&find(&report["operators"], "op", op)["metrics"], "metric", "traffic")["bound"].clone();
+    assert_eq!((bound("MUL_MAT_ID"), bound("MUL_MAT")), (true.into(), false.into()));
+}
