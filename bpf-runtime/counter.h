@@ -70,6 +70,8 @@ static __always_inline _Bool pf_runs(struct pf_thread *thread)
 /* A thread that is switched in the middle of a reading reads again. */
 #define PF_MOST_READINGS 4
 #define PF_NOT_KNOWN (~0ULL)
+/* A thousandth of a span, as a power of two: so much of it may go uncounted without being called an estimate. */
+#define PF_NEGLIGIBLE 10
 
 static long (*const bpf_perf_event_read_value)(void *map, __u64 index, struct pf_count *into,
 					       __u32 size) = (void *)55;
@@ -126,6 +128,9 @@ static __noinline int pf_count_now(struct pf_thread *thread, __u32 counter, stru
 
 		PF_ORDER();
 		if (!counts->on || counts->switches != switches) {
+			/* It was switched between the two readings of the number: again. */
+			if (pf_switches(task) != switches)
+				continue;
 			/* It ran before the recording began; or its coming here was missed, which must not happen. */
 			if (counts->known)
 				counts->breaks++;
@@ -174,7 +179,8 @@ static __noinline int pf_count_rise(struct pf_thread *thread, __u32 counter, str
 	value = now.value - at->value;
 	enabled = now.enabled - at->enabled;
 	running = now.running - at->running;
-	if (enabled == running) {
+	/* While others open events, the kernel stops all of them for an instant. */
+	if (enabled - running <= enabled >> PF_NEGLIGIBLE) {
 		*into = value;
 		/* Where the thread was on other cpus all the time, it has not risen. */
 		return enabled || (pf_partial_counters >> counter) & 1 ? 0 : -1;

@@ -77,6 +77,14 @@ impl Recorded {
     }
 }
 
+/// What the machine's host has taken from the first cpu, in ns.
+fn stolen_ns() -> f64 {
+    let text = std::fs::read_to_string("/proc/stat").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("cpu0 ")).unwrap();
+    let ticks: f64 = line.split_whitespace().nth(7).unwrap().parse().unwrap();
+    ticks * 1e7
+}
+
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -90,8 +98,8 @@ fn the_kernels_counts_of_a_thread_are_those_it_tells_itself() {
         let [said] = &recorded.said("faults")[..] else { panic!("one line") };
         let [minor, major, asked, forced] = said[..] else { panic!("{said:?}") };
         let of = |name: &str| step.fields[name];
-        // The call does a little besides: it maps, and says what it did.
-        assert!((minor..=minor + 5).contains(&of("minor")), "{step:?} {said:?}");
+        // The call does a little besides: functions it calls are mapped, and it says what it did.
+        assert!((minor..=minor + 20).contains(&of("minor")), "{step:?} {said:?}");
         assert!((major..=major + 2).contains(&of("major")), "{step:?} {said:?}");
         assert!((asked..=asked + 2).contains(&of("asked")), "{step:?} {said:?}");
         assert!((asked + forced..=asked + forced + 4).contains(&of("left")), "{step:?} {said:?}");
@@ -104,17 +112,23 @@ fn the_kernels_counts_of_a_thread_are_those_it_tells_itself() {
 #[ignore = "needs root"]
 fn a_cpus_counter_is_the_threads_own_where_threads_take_turns() {
     for way in [&["--exact"][..], &["--exact", "--old-kernel"]] {
+        let before = stolen_ns();
         let recorded = Recorded::new(way, &["turns", "3", "200", "0"]);
+        let stolen = stolen_ns() - before;
         let said: BTreeMap<i128, i128> = recorded.said("turn").into_iter().map(|line| (line[0], line[1])).collect();
         assert_eq!(said.len(), 3);
+        let mut known = 0;
         for span in recorded.of("turn").into_iter().chain(recorded.of("again")) {
-            let (own, counted) = (said[&span.fields["lane"]] as f64, span.fields["clock"] as f64);
+            let own = said[&span.fields["lane"]] as f64;
             // What a reading at each end of the span would have given: all that ran on the cpu.
             let naive = span.duration as f64;
-            assert!((counted / own - 1.0).abs() < 0.02, "{span:?}: {own}");
             assert!(naive / own > 1.5, "{span:?}: {own}; they did not take turns");
-            assert_eq!(span.fields["scaled"], 0, "{span:?}");
+            let Some(counted) = span.fields.get("clock").map(|clock| *clock as f64) else { continue };
+            known += 1;
+            // A host may take the cpu away: the thread's clock leaves that out, the cpu's does not.
+            assert!(counted > own * 0.98 && counted < own * 1.02 + stolen, "{span:?}: {own}, {stolen} stolen");
         }
+        assert!(known >= 4, "{:?}", recorded.spans);
         assert_eq!(recorded.meta.losses, []);
     }
 }

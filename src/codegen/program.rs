@@ -364,14 +364,13 @@ fn closers(plan: &ProbePlan) -> Vec<Closer> {
                 _ => None,
             };
             let waiting = plan.schema.records[action.record].fields.iter().position(|f| f.name == WAITING);
-            let tier = plan.tier_of_probe(&action.probe).name();
             Closer {
                 probe: action.probe.clone(),
                 counts: !action.counts.fields.is_empty(),
                 waiting,
                 waiting_from,
                 graph: action.role == Role::Graph,
-                tier,
+                tier: plan.tier_of_probe(&action.probe).name(),
             }
         })
         .collect()

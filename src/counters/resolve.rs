@@ -259,8 +259,8 @@ mod tests {
 
     #[test]
     fn types_of_processors_count_apart() {
-        let core = |words| (Some("cpu_core".to_owned()), 0, 4 << 32 | words, 0, vec![0, 1]);
-        let atom = |words| (Some("cpu_atom".to_owned()), 0, 10 << 32 | words, 0, vec![2, 3]);
+        let core = |words| (Some("cpu_core".to_owned()), 0, 4_u64 << 32 | words, 0, vec![0, 1]);
+        let atom = |words| (Some("cpu_atom".to_owned()), 0, 10_u64 << 32 | words, 0, vec![2, 3]);
         assert_eq!(opened("instructions", &hybrid()), [atom(1), core(1)]);
         assert_eq!(opened("cpu_core/cycles/", &hybrid()), [core(0)]);
         let both = resolve(&Event::parse("cycles").unwrap(), &hybrid()).unwrap();

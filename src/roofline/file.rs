@@ -94,6 +94,7 @@ mod tests {
             cpu_model: "some".into(),
             cpus: 8,
             memory: 16 << 30,
+            ..Host::default()
         }
     }
 
