@@ -7,6 +7,7 @@ mod sampling;
 mod step;
 mod table;
 mod text;
+mod timeline;
 mod units;
 
 pub use build::{Options, build};
@@ -14,6 +15,7 @@ pub use model::{By, EstimateRow, ExpertLayerRow, LaneRow, OperatorRow, PhaseRepo
 pub use sampling::{RateChange, SamplingReport};
 pub use step::{StepFinder, StepReport};
 pub use text::{Look, report_text, step_text};
+pub use timeline::{Format, TimelineWriter};
 
 #[cfg(test)]
 mod tests;
