@@ -25,6 +25,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("cpp_demangle", &["target/names.rs"]),
     ("zstd", &["trace/", "target/stripped_tests.rs"]),
     ("crc32fast", &["trace/", "target/debug_file.rs"]),
+    ("flate2", &["report/timeline/"]),
     ("lzma_rust2", &["target/files.rs"]),
     ("annotate_snippets", &["diag/render.rs"]),
     ("nix", &["bpf/", "record/", "roofline/", "cli/", "target/process.rs"]),

@@ -123,6 +123,12 @@ impl Catalogue {
         self.objects[object.0 as usize].key.address
     }
 
+    /// The object of the same process and type at another address, if there is one.
+    pub fn sibling(&self, object: ObjectId, address: u64) -> Option<ObjectId> {
+        let key = self.objects.get(object.0 as usize)?.key;
+        self.object_ids.get(&ObjectKey { address, ..key }).copied()
+    }
+
     /// The addresses of an object's inputs, as described at a time.
     pub fn inputs(&self, object: ObjectId, time: u64) -> &[u64] {
         self.version(object, time).map_or(&[], |v| &v.inputs)

@@ -1,5 +1,6 @@
 //! The command line: the only place that prints or decides an exit code. One file a subcommand.
 
+mod analyse;
 mod build;
 mod check;
 #[cfg(feature = "record")]
@@ -17,8 +18,10 @@ mod record;
 mod report;
 #[cfg(feature = "record")]
 mod roofline;
+mod steps;
 mod table;
 mod terminal;
+mod timeline;
 mod trace_file;
 
 use crate::diag::Diagnostics;
@@ -45,6 +48,8 @@ enum Command {
     Record(record::Arguments),
     /// Say where the time of a trace went
     Report(report::Arguments),
+    /// Write a trace's steps for a timeline viewer: Perfetto, or one that reads Chrome's JSON
+    Timeline(timeline::Arguments),
     /// Print a trace, one record a line, as JSON
     Dump(dump::Arguments),
     /// Say what a trace is: its schema, probeset, machine, modules, losses
@@ -87,6 +92,7 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "record")]
         Command::Record(arguments) => record::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),

@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "PID", conflicts_with = "command", required_unless_present = "command")]
     pid: Option<i32>,
     /// Record only these steps, counted from 1, both included: 10..40, 10.., ..40 or 7
-    #[arg(long, value_name = "A..B", value_parser = steps)]
+    #[arg(long, value_name = "A..B", value_parser = super::steps::range)]
     steps: Option<(u64, u64)>,
     /// End after this time: 500ms, 10s, 5m, 1h
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -164,24 +164,6 @@ fn described(arguments: &Arguments) -> Vec<String> {
         said.push("--old-kernel".to_owned());
     }
     said
-}
-
-/// `10..40`, `10..`, `..40`, `7`: the first and last step.
-fn steps(text: &str) -> Result<(u64, u64), String> {
-    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| format!("`{text}` is no number"));
-    let (first, last) = match text.split_once("..") {
-        None => (number(text)?, number(text)?),
-        Some((first, last)) => {
-            let last = last.strip_prefix('=').unwrap_or(last);
-            let first = if first.is_empty() { 1 } else { number(first)? };
-            (first, if last.is_empty() { u64::MAX } else { number(last)? })
-        }
-    };
-    match (first, last) {
-        (0, _) => Err("steps are counted from 1".into()),
-        _ if last < first => Err("the last step is before the first".into()),
-        _ => Ok((first, last)),
-    }
 }
 
 /// `500ms`, `10s`, `5m`, `1h`; a bare number is seconds.
@@ -339,18 +321,6 @@ fn exit_code(ending: Option<Ending>, failed: Option<u8>, complete: bool) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn steps_are_a_range_with_both_ends() {
-        assert_eq!(steps("10..40"), Ok((10, 40)));
-        assert_eq!(steps("10..=40"), Ok((10, 40)));
-        assert_eq!(steps("10.."), Ok((10, u64::MAX)));
-        assert_eq!(steps("..40"), Ok((1, 40)));
-        assert_eq!(steps("7"), Ok((7, 7)));
-        for wrong in ["0..3", "4..3", "a..b", "", "-1"] {
-            assert!(steps(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn times_and_sizes_have_units() {

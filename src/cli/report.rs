@@ -1,11 +1,11 @@
 //! `profinfer report`: says where the time of a trace went.
 
-use super::{DONE, INCOMPLETE, Outcome, trace_file};
-use crate::analysis::{Completeness, Phase, Rules, Statistics, Timeline, Visitor};
-use crate::diag::{Code, Diagnostic, Diagnostics, Severity};
+use super::analyse::analyse;
+use super::{DONE, INCOMPLETE, Outcome, terminal, trace_file};
+use crate::analysis::{Completeness, Phase, Statistics, Timeline, Visitor};
+use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::report::{self, By, Look, Options, StepFinder};
-use crate::spec;
-use crate::trace::{Item, Meta, Origin};
+use crate::trace::Meta;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
@@ -41,24 +41,9 @@ enum PhaseName {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let mut reader = trace_file::open(&arguments.file)?;
-    let (rules, mut problems) = rules_of(&reader.meta().origin);
-    let mut timeline = Timeline::new(&reader.meta().schema, rules, reader.meta().origin.pid);
     let mut visitors = Visitors { statistics: Statistics::default(), step: arguments.step.map(StepFinder::new) };
-    while let Some(item) = reader.next() {
-        match item {
-            Item::Record(record) => timeline.record(record.bytes(), &mut visitors),
-            Item::Sites { sites, .. } => timeline.add_sites(sites),
-            Item::Notice(notice) => timeline.notice(notice),
-            _ => {}
-        }
-    }
-    timeline.finish(&mut visitors);
-    let meta = reader.into_meta();
-    problems.0.extend(meta.problems.0.iter().cloned());
-    if !problems.0.is_empty() {
-        super::terminal::report_problems(&problems);
-    }
+    let (timeline, meta, problems) = analyse(trace_file::open(&arguments.file)?, &mut visitors);
+    terminal::report_problems(&problems);
     let completeness = Completeness::judge(&meta, timeline.findings(), &visitors.statistics);
     let code = if completeness.complete { DONE } else { INCOMPLETE };
     let text = match visitors.step {
@@ -87,28 +72,6 @@ impl Visitor for Visitors {
             finder.step(step, catalogue, decoder);
         }
     }
-}
-
-/// The `analysis:` of the probeset that the trace carries. Without it there is still a report.
-fn rules_of(origin: &Origin) -> (Rules, Diagnostics) {
-    let loaded = match origin.sources.first() {
-        None => return (Rules::default(), Diagnostics::new()),
-        Some(_) => probeset_rules(origin),
-    };
-    match loaded {
-        Ok(rules) => (rules, Diagnostics::new()),
-        Err(mut problems) => {
-            for problem in &mut problems.0 {
-                problem.severity = Severity::Warning;
-            }
-            (Rules::default(), problems)
-        }
-    }
-}
-
-fn probeset_rules(origin: &Origin) -> Result<Rules, Diagnostics> {
-    let (probeset, _) = spec::from_sources(&origin.sources)?;
-    Rules::new(&probeset.analysis)
 }
 
 fn whole(

@@ -11,6 +11,7 @@ mod step;
 mod table;
 mod text;
 mod threads;
+mod timeline;
 mod units;
 
 pub use build::{Options, build};
@@ -25,6 +26,7 @@ pub use threads::{
     CpuRow, InterferenceRow, LaneThreadsRow, OperatorTimeRow, Oversubscribed, TakenFromLane, TakenFromOperator,
     ThreadsReport,
 };
+pub use timeline::{Format, TimelineWriter};
 
 #[cfg(test)]
 mod tests;

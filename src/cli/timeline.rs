@@ -1,0 +1,155 @@
+//! `profinfer timeline`: a trace's steps, for a timeline viewer.
+
+use super::analyse::analyse;
+use super::probeset::cannot_write;
+use super::terminal::report_problems;
+use super::trace_file::{self, AnyReader};
+use super::{DONE, Outcome};
+use crate::analysis::{Catalogue, Decoder, Phase, Recorded, Step, Visitor};
+use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::report::{Format, TimelineWriter};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+/// So many slices are as much as viewers like to open.
+const MANY: u64 = 400_000;
+/// Of a trace with more, so many steps are written, from this one on: by then the engine is warm.
+const SOME: u64 = 3;
+const WARM: u64 = 10;
+
+/// The subcommand's arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The trace; `-` is standard input
+    file: PathBuf,
+    /// Write to this file; `-` is standard output (default: the trace's name with `.pftrace` or `.json`)
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The file's format
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// Only these steps: `10..12` is 10, 11 and 12 (default: all; a few of a large trace)
+    #[arg(long, value_name = "N..M", value_parser = super::steps::range)]
+    steps: Option<(u64, u64)>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let steps = match arguments.steps {
+        Some((first, last)) => first..=last,
+        None => some_steps(&arguments.file)?,
+    };
+    let reader = trace_file::open(&arguments.file)?;
+    let path = output(arguments)?;
+    let (written, all) = if path.as_os_str() == "-" {
+        write(reader, io::stdout().lock(), arguments.format, &steps)
+    } else {
+        let file = File::create(&path).map_err(|error| cannot_write(&path, &error))?;
+        write(reader, BufWriter::new(file), arguments.format, &steps)
+    }
+    .map_err(|error| cannot_write(&path, &error))?;
+    if written == 0 && all > 0 {
+        let message = format!("the trace has no step from {} to {}", steps.start(), steps.end());
+        return Err(Diagnostic::error(Code::BadArgument, message).hint(format!("its steps are 1 to {all}")).into());
+    }
+    if path.as_os_str() != "-" {
+        let left_out = if written < all {
+            format!(" of {all}: {}; `--steps 1..{all}` writes all", shown(&steps))
+        } else {
+            String::new()
+        };
+        anstream::eprintln!("{}: {written} steps{left_out}", path.display());
+        if arguments.format == Format::Perfetto {
+            anstream::eprintln!("open it at https://ui.perfetto.dev");
+        }
+    }
+    Ok(DONE)
+}
+
+/// The timeline's file, by the arguments.
+fn output(arguments: &Arguments) -> Result<PathBuf, Diagnostics> {
+    let extension = match arguments.format {
+        Format::Perfetto => "pftrace",
+        Format::Chrome => "json",
+    };
+    match &arguments.output {
+        Some(path) => Ok(path.clone()),
+        None if arguments.file.as_os_str() == "-" => {
+            let problem =
+                Diagnostic::error(Code::BadArgument, "a trace from standard input has no name for its timeline");
+            Err(problem.hint(format!("give one: `-o run.{extension}`")).into())
+        }
+        None => Ok(arguments.file.with_extension(extension)),
+    }
+}
+
+/// Writes the timeline; gives how many steps are in it, and how many the trace has.
+fn write(reader: AnyReader, out: impl Write, format: Format, steps: &RangeInclusive<u64>) -> io::Result<(u64, u64)> {
+    let origin = reader.meta().origin.clone();
+    let mut writer = Counting { all: 0, writer: TimelineWriter::new(out, format, steps.clone(), &origin) };
+    let (_, _, problems) = analyse(reader, &mut writer);
+    report_problems(&problems);
+    writer.writer.finish().map(|written| (written, writer.all))
+}
+
+struct Counting<'a> {
+    all: u64,
+    writer: TimelineWriter<'a>,
+}
+
+impl Visitor for Counting<'_> {
+    fn step(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) {
+        self.all = self.all.max(step.number);
+        self.writer.step(step, catalogue, decoder);
+    }
+}
+
+/// All steps, where a viewer can take them; of a larger trace a few, decoding and recorded whole where there are such.
+fn some_steps(file: &std::path::Path) -> Result<RangeInclusive<u64>, Diagnostics> {
+    if file.as_os_str() == "-" {
+        return Ok(1..=u64::MAX);
+    }
+    let mut extent = Extent::default();
+    analyse(trace_file::open(file)?, &mut extent);
+    Ok(if extent.slices <= MANY { 1..=u64::MAX } else { extent.sample() })
+}
+
+/// How much there is in a trace.
+#[derive(Debug, Default)]
+struct Extent {
+    slices: u64,
+    steps: u64,
+    /// First and last of so many steps in a row that show what decoding is like.
+    typical: Option<(u64, u64)>,
+    /// How many such steps there are in a row up to here.
+    run: u64,
+}
+
+impl Extent {
+    fn sample(&self) -> RangeInclusive<u64> {
+        let (first, last) = self.typical.unwrap_or((1, SOME));
+        first..=last
+    }
+}
+
+impl Visitor for Extent {
+    fn step(&mut self, step: &Step, _: &Catalogue, _: &Decoder) {
+        self.slices += (step.lanes.len() + step.regions.len()) as u64 + 1;
+        self.steps += 1;
+        let is_typical = step.phase == Some(Phase::Decode) && step.recorded == Recorded::Whole && step.complete;
+        self.run = if is_typical { self.run + 1 } else { 0 };
+        let is_later = self.typical.is_none_or(|(first, _)| first < WARM);
+        if self.run >= SOME && is_later && step.number >= SOME {
+            self.typical = Some((step.number + 1 - SOME, step.number));
+        }
+    }
+}
+
+fn shown(steps: &RangeInclusive<u64>) -> String {
+    match *steps.end() {
+        u64::MAX => format!("from {}", steps.start()),
+        last => format!("{} to {last}", steps.start()),
+    }
+}

@@ -1,0 +1,230 @@
+//! A timeline for viewers: steps, graphs by backend, lanes with their operators, waiting, threads, losses, and arrows
+//! from each operator to those that use its result. It knows steps and operators; the formats know tracks.
+
+mod chrome;
+mod flows;
+mod perfetto;
+mod protobuf;
+mod sink;
+mod tracks;
+
+use crate::analysis::{
+    Catalogue, Decoder, Kind, LaneSpan, Operator, Phase, Recorded, Region, Step, ThreadState, Visitor,
+};
+use crate::trace::Origin;
+use chrome::Chrome;
+use flows::Flows;
+use perfetto::Perfetto;
+use sink::{Argument, Batch, Sample, Sink, Slice};
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use tracks::{Line, Owner, Tracks};
+
+/// The file's format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Format {
+    /// Perfetto's protobuf, for ui.perfetto.dev
+    #[default]
+    Perfetto,
+    /// Chrome's JSON, which many viewers read
+    Chrome,
+}
+
+/// Writes the steps that it is shown into a file for viewers. The first error stops it.
+pub struct TimelineWriter<'a> {
+    sink: Box<dyn Sink + 'a>,
+    tracks: Tracks,
+    steps: RangeInclusive<u64>,
+    flows: Flows,
+    written: u64,
+    error: Option<io::Error>,
+}
+
+impl std::fmt::Debug for TimelineWriter<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TimelineWriter").field("steps", &self.steps).finish_non_exhaustive()
+    }
+}
+
+impl<'a> TimelineWriter<'a> {
+    /// Into `out`, of the steps with these numbers. What no step contains is written where all are.
+    pub fn new(out: impl Write + 'a, format: Format, steps: RangeInclusive<u64>, origin: &Origin) -> Self {
+        let sink: Box<dyn Sink + 'a> = match format {
+            Format::Perfetto => Box::new(Perfetto::new(out)),
+            Format::Chrome => Box::new(Chrome::new(out, origin.monotonic_ns)),
+        };
+        let program = origin.command.first().map_or("", |word| word.rsplit('/').next().unwrap_or(word));
+        let name = [program, origin.engine.as_str()].into_iter().find(|name| !name.is_empty()).unwrap_or("target");
+        Self { sink, tracks: Tracks::new(name.to_owned()), steps, flows: Flows::default(), written: 0, error: None }
+    }
+
+    /// Ends the file; gives how many steps are in it.
+    ///
+    /// # Errors
+    /// The first one that writing met.
+    pub fn finish(mut self) -> io::Result<u64> {
+        match self.error {
+            Some(error) => Err(error),
+            None => self.sink.finish().map(|()| self.written),
+        }
+    }
+
+    fn write(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) -> io::Result<()> {
+        let owner = Owner { pid: step.pid, tid: if step.phase == Some(Phase::Outside) { 0 } else { step.tid } };
+        let mut batch = Batch::default();
+        self.step_slice(step, owner, &mut batch)?;
+        for graph in &step.graphs {
+            let backend = catalogue.text(graph.backend);
+            let track = self.tracks.id(owner, Line::Graphs(backend.to_string()), self.sink.as_mut())?;
+            let tokens = graph.tokens.map(|tokens| ("tokens".into(), count(tokens)));
+            let (start, end) = (graph.start, graph.end);
+            batch.slices.push(slice(track, (start, end), "graph", "graph", tokens.into_iter().collect()));
+        }
+        let arrows = self.flows.of(step, catalogue);
+        for (operator, arrows) in step.operators.iter().zip(arrows) {
+            let arguments = operator_arguments(catalogue.kind(operator.kind), operator, catalogue);
+            for (position, span) in step.lanes_of(operator).iter().enumerate() {
+                let track = self.tracks.id(owner, Line::Lane(span.lane), self.sink.as_mut())?;
+                let mut shown = lane_slice(track, span, catalogue.kind(operator.kind), arguments.clone());
+                for (column, counter) in decoder.counters().iter().enumerate() {
+                    let value = step.count_of(span, column).value();
+                    shown.arguments.extend(value.map(|value| (Arc::clone(counter), count(value))));
+                }
+                if position == 0 {
+                    // An arrow goes from the first share of one to the first of the other.
+                    (shown.flows_in, shown.flows_out) = (arrows.ins.clone(), arrows.outs.clone());
+                }
+                batch.slices.push(shown);
+                if span.waiting > 0 {
+                    let waits = (span.end.saturating_sub(span.waiting), span.end);
+                    batch.slices.push(slice(track, waits, "waiting", "waiting", Vec::new()));
+                }
+            }
+        }
+        for region in &step.regions {
+            let line = region_line(region, step);
+            let track = self.tracks.id(owner, line, self.sink.as_mut())?;
+            let name = decoder.name(region.probe);
+            batch.slices.push(slice(track, (region.start, region.end), name, "region", Vec::new()));
+        }
+        self.states(step, owner, &mut batch)?;
+        self.sink.batch(&batch)
+    }
+
+    fn step_slice(&mut self, step: &Step, owner: Owner, batch: &mut Batch) -> io::Result<()> {
+        if owner.tid == 0 {
+            return Ok(());
+        }
+        let track = self.tracks.id(owner, Line::Steps, self.sink.as_mut())?;
+        let phase = step.phase.map_or("step", Phase::as_str);
+        let mut arguments = vec![("step".into(), count(step.number)), ("phase".into(), phase.into())];
+        if let Some(tokens) = step.tokens {
+            arguments.push(("tokens".into(), count(tokens)));
+        }
+        if step.recorded != Recorded::Whole {
+            arguments.push(("recorded".into(), step.recorded.as_str().into()));
+        }
+        let name = format!("{phase} {}", step.number);
+        batch.slices.push(slice(track, (step.start, step.end), &name, "step", arguments));
+        for missing in &step.missing {
+            let whose = missing.lane.map_or_else(|| format!("thread {}", missing.tid), |lane| format!("lane {lane}"));
+            let name = format!("{} records lost, {whose}", missing.records);
+            batch.slices.push(slice(track, (step.start, step.start), &name, "loss", Vec::new()));
+        }
+        if let Some(tokens) = step.tokens.filter(|_| step.duration() > 0) {
+            let track = self.tracks.id(owner, Line::Speed, self.sink.as_mut())?;
+            #[allow(clippy::cast_precision_loss)]
+            let value = tokens as f64 * 1e9 / step.duration() as f64;
+            batch.samples.push(Sample { track, time: step.start, value });
+            batch.samples.push(Sample { track, time: step.end, value: 0.0 });
+        }
+        Ok(())
+    }
+
+    /// What the lanes' threads did on their cpus, or off them.
+    fn states(&mut self, step: &Step, owner: Owner, batch: &mut Batch) -> io::Result<()> {
+        let lanes: HashMap<u32, u32> = step.lanes.iter().map(|span| (span.tid, span.lane)).collect();
+        for span in &step.states {
+            let (Some(lane), Some(name)) = (lanes.get(&span.tid), state_name(span.state)) else { continue };
+            let track = self.tracks.id(owner, Line::State(*lane), self.sink.as_mut())?;
+            let cpu = span.cpu.map(|cpu| ("cpu".into(), count(u64::from(cpu))));
+            batch.slices.push(slice(track, (span.start, span.end), name, "thread", cpu.into_iter().collect()));
+        }
+        Ok(())
+    }
+}
+
+impl Visitor for TimelineWriter<'_> {
+    fn step(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) {
+        let outside = step.phase == Some(Phase::Outside) && *self.steps.start() <= 1 && *self.steps.end() == u64::MAX;
+        if self.error.is_some() || !(outside || self.steps.contains(&step.number) && step.number > 0) {
+            return;
+        }
+        self.written += u64::from(step.number > 0);
+        self.error = self.write(step, catalogue, decoder).err();
+    }
+}
+
+fn slice(
+    track: sink::TrackId,
+    (start, end): (u64, u64),
+    name: &str,
+    category: &'static str,
+    arguments: Vec<(Arc<str>, Argument)>,
+) -> Slice {
+    Slice { track, start, end, name: name.into(), category, arguments, flows_out: Vec::new(), flows_in: Vec::new() }
+}
+
+fn lane_slice(track: sink::TrackId, span: &LaneSpan, kind: &Kind, arguments: Vec<(Arc<str>, Argument)>) -> Slice {
+    let end = span.end.saturating_sub(span.waiting).max(span.start);
+    let name = Arc::clone(&kind.name);
+    let (flows_out, flows_in) = (Vec::new(), Vec::new());
+    Slice { track, start: span.start, end, name, category: "operator", arguments, flows_out, flows_in }
+}
+
+fn operator_arguments(kind: &Kind, operator: &Operator, catalogue: &Catalogue) -> Vec<(Arc<str>, Argument)> {
+    let text = |name: &str, value: &Option<Arc<str>>| {
+        value.as_ref().map(|value| (Arc::from(name), Argument::Text(Arc::clone(value))))
+    };
+    let mut arguments = vec![(Arc::from("op"), Argument::Text(Arc::clone(&kind.op)))];
+    if !kind.shape.is_empty() {
+        arguments.push(("shape".into(), super::units::shape(&kind.shape).as_str().into()));
+    }
+    arguments.extend(text("dtype", &kind.dtype));
+    arguments.extend(text("layer", &kind.layer));
+    arguments.extend(text("covers", &kind.covers));
+    if let Some(object) = operator.object {
+        arguments.push(("node".into(), format!("{:#x}", catalogue.address(object)).as_str().into()));
+    }
+    arguments
+}
+
+/// A region within an operator is shown in it; others have their thread's own track, since they may overlap operators.
+fn region_line(region: &Region, step: &Step) -> Line {
+    let operator = region.operator.and_then(|index| step.operators.get(index as usize));
+    let span = operator.and_then(|operator| {
+        let holds = |span: &&LaneSpan| {
+            let work_ends = span.end.saturating_sub(span.waiting);
+            span.tid == region.tid && span.start <= region.start && region.end <= work_ends
+        };
+        step.lanes_of(operator).iter().find(holds)
+    });
+    span.map_or(Line::Regions(region.tid), |span| Line::Lane(span.lane))
+}
+
+/// `None` where the trace does not say.
+fn state_name(state: ThreadState) -> Option<&'static str> {
+    match state {
+        ThreadState::Running => Some("running"),
+        ThreadState::Runnable => Some("runnable"),
+        ThreadState::Sleeping => Some("sleeping"),
+        ThreadState::Blocked => Some("blocked"),
+        ThreadState::Unknown => None,
+    }
+}
+
+fn count(n: u64) -> Argument {
+    Argument::Int(i64::try_from(n).unwrap_or(i64::MAX))
+}
