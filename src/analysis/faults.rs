@@ -257,11 +257,14 @@ pub struct WaitingStep {
     pub parts: Vec<StepPart>,
 }
 
+/// Of a part of memory, and the layer that it is of.
+type PartOfLayer = (Option<Part>, Option<Arc<str>>);
+
 /// Everything that was fetched during steps that were recorded whole.
 #[derive(Debug, Default)]
 pub struct Faults {
     phases: BTreeMap<Phase, (u64, FetchTotals)>,
-    parts: HashMap<(Option<Part>, Option<Arc<str>>, Phase), FetchTotals>,
+    parts: HashMap<(PartOfLayer, Phase), FetchTotals>,
     layers: BTreeMap<(Option<Arc<str>>, Phase), FetchTotals>,
     operators: FastMap<(Option<KindId>, Phase), FetchTotals>,
     slowest: Vec<WaitingStep>,
@@ -281,7 +284,7 @@ impl Faults {
             return;
         }
         let mut all = FetchTotals::default();
-        let mut parts: HashMap<(Option<Part>, Option<Arc<str>>), FetchTotals> = HashMap::new();
+        let mut parts: HashMap<PartOfLayer, FetchTotals> = HashMap::new();
         for fetched in &step.fetched {
             all.merge(&fetched.totals);
             let layer = layer_of(fetched, &step.operators, catalogue);
@@ -291,7 +294,7 @@ impl Faults {
             parts.entry((fetched.part.clone(), layer)).or_default().merge(&fetched.totals);
         }
         for ((part, layer), totals) in &parts {
-            let key = (part.clone(), layer.clone(), phase);
+            let key = ((part.clone(), layer.clone()), phase);
             if self.parts.len() >= MAX_PARTS && !self.parts.contains_key(&key) {
                 self.left_out += totals.faults;
                 continue;
@@ -306,13 +309,7 @@ impl Faults {
         }
     }
 
-    fn keep(
-        &mut self,
-        step: &Step,
-        phase: Phase,
-        totals: FetchTotals,
-        parts: HashMap<(Option<Part>, Option<Arc<str>>), FetchTotals>,
-    ) {
+    fn keep(&mut self, step: &Step, phase: Phase, totals: FetchTotals, parts: HashMap<PartOfLayer, FetchTotals>) {
         let shorter = |other: &WaitingStep| (other.totals.waited, other.totals.faults) < (totals.waited, totals.faults);
         let place = self.slowest.iter().position(shorter).unwrap_or(self.slowest.len());
         if place >= SLOWEST {
@@ -333,9 +330,9 @@ impl Faults {
 
     /// By part of memory and its layer.
     pub fn parts(&self, phases: &[Phase]) -> Vec<StepPart> {
-        let mut sums: HashMap<(Option<Part>, Option<Arc<str>>), FetchTotals> = HashMap::new();
-        for ((part, layer, _), totals) in self.parts.iter().filter(|((_, _, phase), _)| phases.contains(phase)) {
-            sums.entry((part.clone(), layer.clone())).or_default().merge(totals);
+        let mut sums: HashMap<PartOfLayer, FetchTotals> = HashMap::new();
+        for ((part, _), totals) in self.parts.iter().filter(|((_, phase), _)| phases.contains(phase)) {
+            sums.entry(part.clone()).or_default().merge(totals);
         }
         let mut parts: Vec<StepPart> =
             sums.into_iter().map(|((part, layer), totals)| StepPart { part, layer, totals }).collect();

@@ -231,7 +231,10 @@ mod tests {
         machine(vec![("armv8_cortex_a55", little), ("armv8_cortex_a76", big)])
     }
 
-    fn opened(text: &str, machine: &Machine) -> Vec<(Option<String>, u32, u64, u64, Vec<u32>)> {
+    /// Unit, type, `config`, `config1`, processors.
+    type Opened = (Option<String>, u32, u64, u64, Vec<u32>);
+
+    fn opened(text: &str, machine: &Machine) -> Vec<Opened> {
         let openings = resolve(&Event::parse(text).unwrap(), machine).unwrap_or_else(|refusal| panic!("{refusal:?}"));
         openings.into_iter().map(|o| (o.pmu, o.kind, o.words[0], o.words[1], o.cpus)).collect()
     }
@@ -266,7 +269,11 @@ mod tests {
         let both = resolve(&Event::parse("cycles").unwrap(), &hybrid()).unwrap();
         assert!(both.iter().all(|opening| opening.partial && opening.otherwise == Some(0)));
         let little = (Some("armv8_cortex_a55".to_owned()), 8, 0x2a, 0, vec![0, 1]);
-        assert_eq!(opened("l3d_cache_refill", &arm()), [little.clone()], "the other type has no such event");
+        assert_eq!(
+            opened("l3d_cache_refill", &arm()),
+            std::slice::from_ref(&little),
+            "the other type has no such event"
+        );
         assert_eq!(opened("armv8_cortex_a55/l3d_cache_refill/", &arm()), [little]);
         assert_eq!(opened("cpu_cycles", &arm()).len(), 2);
     }

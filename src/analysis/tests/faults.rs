@@ -89,8 +89,10 @@ fn off(records: &mut Records, (start, end): (u64, u64), state: u64) {
     records.push("switch", 9, (end, end), &[("next_tid", Put::Int(1))]);
 }
 
-/// What was fetched, as `(operator, part, expert, totals)`.
-fn fetched(step: &Step) -> Vec<(Option<u32>, Option<String>, Option<u32>, FetchTotals)> {
+/// Operator, part, expert, totals.
+type Row = (Option<u32>, Option<String>, Option<u32>, FetchTotals);
+
+fn fetched(step: &Step) -> Vec<Row> {
     let view = |f: &Fetched| {
         let name = f.part.as_ref().map(|part| part.owner.name.to_string());
         (f.operator, name, f.part.as_ref().and_then(|part| part.expert), f.totals)
