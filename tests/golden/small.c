@@ -109,6 +109,7 @@ struct pf_spans {
 /* … the runtime … */
 /* … the runtime … */
 /* … the runtime … */
+/* … the runtime … */
 #line … (this file)
 
 /* Stores a field, or notes that it could not be read. */
