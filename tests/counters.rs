@@ -111,26 +111,31 @@ fn the_kernels_counts_of_a_thread_are_those_it_tells_itself() {
 #[test]
 #[ignore = "needs root"]
 fn a_cpus_counter_is_the_threads_own_where_threads_take_turns() {
-    for way in [&["--exact"][..], &["--exact", "--old-kernel"]] {
+    let ways = [&["--exact"][..], &["--exact", "--old-kernel"]];
+    // Some machines' kernels do not tell of every switch: what such a span counted is unknown. Others are still there.
+    let mut known = [0; 2];
+    for (nth, way) in (0..8).flat_map(|_| ways.iter().enumerate()) {
+        if known[nth] >= 4 {
+            continue;
+        }
         let before = stolen_ns();
         let recorded = Recorded::new(way, &["turns", "3", "200", "0"]);
         let stolen = stolen_ns() - before;
         let said: BTreeMap<i128, i128> = recorded.said("turn").into_iter().map(|line| (line[0], line[1])).collect();
         assert_eq!(said.len(), 3);
-        let mut known = 0;
         for span in recorded.of("turn").into_iter().chain(recorded.of("again")) {
             let own = said[&span.fields["lane"]] as f64;
             // What a reading at each end of the span would have given: all that ran on the cpu.
             let naive = span.duration as f64;
             assert!(naive / own > 1.5, "{span:?}: {own}; they did not take turns");
             let Some(counted) = span.fields.get("clock").map(|clock| *clock as f64) else { continue };
-            known += 1;
+            known[nth] += 1;
             // A host may take the cpu away: the thread's clock leaves that out, the cpu's does not.
             assert!(counted > own * 0.98 && counted < own * 1.02 + stolen, "{span:?}: {own}, {stolen} stolen");
         }
-        assert!(known >= 4, "{:?}", recorded.spans);
         assert_eq!(recorded.meta.losses, []);
     }
+    assert!(known.iter().all(|known| *known >= 4), "{known:?}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod sink;
 mod tracks;
 
 use crate::analysis::{
-    Catalogue, Decoder, Kind, LaneSpan, Operator, Phase, Recorded, Region, Step, ThreadState, Visitor,
+    Catalogue, Decoder, Kind, LaneSpan, Phase, Recorded, Region, Step, ThreadState, Visitor,
 };
 use crate::trace::Origin;
 use chrome::Chrome;
@@ -84,7 +84,7 @@ impl<'a> TimelineWriter<'a> {
         }
         let arrows = self.flows.of(step, catalogue);
         for (operator, arrows) in step.operators.iter().zip(arrows) {
-            let arguments = operator_arguments(catalogue.kind(operator.kind), operator, catalogue);
+            let arguments = operator_arguments(catalogue.kind(operator.kind));
             for (position, span) in step.lanes_of(operator).iter().enumerate() {
                 let track = self.tracks.id(owner, Line::Lane(span.lane), self.sink.as_mut())?;
                 let mut shown = lane_slice(track, span, catalogue.kind(operator.kind), arguments.clone());
@@ -184,7 +184,7 @@ fn lane_slice(track: sink::TrackId, span: &LaneSpan, kind: &Kind, arguments: Vec
     Slice { track, start: span.start, end, name, category: "operator", arguments, flows_out, flows_in }
 }
 
-fn operator_arguments(kind: &Kind, operator: &Operator, catalogue: &Catalogue) -> Vec<(Arc<str>, Argument)> {
+fn operator_arguments(kind: &Kind) -> Vec<(Arc<str>, Argument)> {
     let text = |name: &str, value: &Option<Arc<str>>| {
         value.as_ref().map(|value| (Arc::from(name), Argument::Text(Arc::clone(value))))
     };
@@ -195,9 +195,6 @@ fn operator_arguments(kind: &Kind, operator: &Operator, catalogue: &Catalogue) -
     arguments.extend(text("dtype", &kind.dtype));
     arguments.extend(text("layer", &kind.layer));
     arguments.extend(text("covers", &kind.covers));
-    if let Some(object) = operator.object {
-        arguments.push(("node".into(), format!("{:#x}", catalogue.address(object)).as_str().into()));
-    }
     arguments
 }
 
