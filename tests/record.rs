@@ -351,7 +351,7 @@ fn a_duration_ends_the_recording_and_not_the_target() {
     assert!(started.elapsed() > Duration::from_millis(1500));
     assert_eq!(said(&output.stdout)[0], 150);
     let trace = run.read();
-    assert!((5..60).contains(&trace.count("step")), "{:?}", trace.counts);
+    assert!((1..60).contains(&trace.count("step")), "{:?}", trace.counts);
     assert!(trace.meta.end.unwrap().reason.contains("duration"));
 }
 
@@ -583,7 +583,10 @@ fn a_budget_is_kept_and_whole_steps_are_whole() {
         assert_eq!(report["sampling"]["bare"], of("bare").len(), "{way}");
         let row = &report["operator_types"][0];
         assert_eq!((&row["estimate"]["estimate"], &report["completeness"]["complete"]), (&true.into(), &true.into()));
-        assert!(row["estimate"]["total_ns"].as_f64().unwrap() > 10.0 * row["total_ns"].as_f64().unwrap());
+        // All steps do the same.
+        let by_steps = row["total_ns"].as_f64().unwrap() * 6_000.0 / of("whole").len() as f64;
+        let estimate = row["estimate"]["total_ns"].as_f64().unwrap();
+        assert!((0.5..2.0).contains(&(estimate / by_steps)), "{way}: {estimate} and {by_steps}");
     }
 }
 

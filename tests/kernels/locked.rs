@@ -47,8 +47,8 @@ fn a_lock_serves_a_stripped_program(arch: Arch) {
         let (locked, whole) = (Essence::of(said.trace("locked", 0)), Essence::of(said.trace("linked", 0)));
         assert_eq!(locked.count("operator"), 20 * 6 * 2);
         assert_eq!(locked, whole, "Linux {series}: stripped and not");
-        // Without it nothing is known, and that of another build is refused: both before the program runs.
-        for (name, code) in [("bare", "P0"), ("of_another_build", "error[L002]")] {
+        // Without it nothing is found, and that of another build is refused.
+        for (name, code) in [("bare", "error[T010]"), ("of_another_build", "error[L002]")] {
             let problems = said.text(&format!("{name}.stderr"));
             assert!(problems.contains(code), "Linux {series}, {name}: {problems}");
             assert_ne!(said.text(&format!("{name}.status")).trim(), "0", "Linux {series}, {name}");
