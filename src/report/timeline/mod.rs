@@ -8,9 +8,7 @@ mod protobuf;
 mod sink;
 mod tracks;
 
-use crate::analysis::{
-    Catalogue, Decoder, Kind, LaneSpan, Phase, Recorded, Region, Step, ThreadState, Visitor,
-};
+use crate::analysis::{Catalogue, Decoder, Kind, LaneSpan, Phase, Recorded, Region, Step, ThreadState, Visitor};
 use crate::trace::Origin;
 use chrome::Chrome;
 use flows::Flows;
