@@ -26,8 +26,16 @@ pub(crate) fn lay_out(tools: &Tools, root: &Path) {
     run(Command::new(&tools.strip).args(["--strip-all", "-o"]).arg(board.join("toy")).arg(root.join("bin/toy")));
 }
 
+/// The oldest kernel, and the newest.
+fn is_for(kernel: &Kernel) -> bool {
+    matches!(kernel.series, "5.10" | "6.18")
+}
+
 /// With no compiler to be found, and an empty cache.
 pub(crate) fn steps(kernel: &Kernel) -> Vec<Step> {
+    if !is_for(kernel) {
+        return Vec::new();
+    }
     let record = |name: &str, options: &str| {
         let object = format!("--object {}/toy.bpf.o", kernel.objects());
         let nothing = "PATH=/nowhere PROFINFER_CACHE=/run/empty";
@@ -42,7 +50,7 @@ pub(crate) fn steps(kernel: &Kernel) -> Vec<Step> {
 }
 
 fn a_lock_serves_a_stripped_program(arch: Arch) {
-    for (kernel, said) in every_kernel(arch) {
+    for (kernel, said) in every_kernel(arch).into_iter().filter(|(kernel, _)| is_for(kernel)) {
         let series = kernel.series;
         let (locked, whole) = (Essence::of(said.trace("locked", 0)), Essence::of(said.trace("linked", 0)));
         assert_eq!(locked.count("operator"), 20 * 6 * 2);
