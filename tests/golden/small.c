@@ -507,10 +507,9 @@ static __always_inline int operator__0_enter(struct pt_regs *regs)
 	if (!pf_wanted() || !pf_detail_on(call.now))
 		return 1;
 	if (pf_holds(&call, operator__0__operator__when(&call), TYPE_operator_record)) {
-		struct operator_record *record = call.thread->spans.operator_open.open ?
-						NULL : &call.thread->spans.operator_open.record;
+		struct operator_record *record = &call.thread->spans.operator_open.record;
 
-		if (record) {
+		if (!call.thread->spans.operator_open.open) {
 			pf_start(record, TYPE_operator_record, call.site, call.thread->tid, call.now);
 			PF_FIELD(&call, record, 0, node, operator__0__operator__node);
 			PF_FIELD(&call, record, 1, lane, operator__0__operator__lane);
