@@ -48,7 +48,7 @@ enum Command {
     Record(record::Arguments),
     /// Say where the time of a trace went
     Report(report::Arguments),
-    /// Write a trace's steps for a timeline viewer: Perfetto, or one that reads Chrome's JSON
+    /// Write a trace's steps for Perfetto or another timeline viewer
     Timeline(timeline::Arguments),
     /// Print a trace, one record a line, as JSON
     Dump(dump::Arguments),
@@ -68,7 +68,7 @@ enum Command {
     /// Say what this machine can do, and the command that mends what it cannot
     #[cfg(feature = "record")]
     Doctor(doctor::Arguments),
-    /// Measure what this machine can do at most: bandwidth of its memory, peaks of its arithmetic
+    /// Measure what this machine can do at most: memory and arithmetic
     #[cfg(feature = "record")]
     Roofline(roofline::Arguments),
     /// Print completions for a shell

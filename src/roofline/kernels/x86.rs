@@ -17,7 +17,7 @@ macro_rules! sweeps {
             /// Adds up all 64-bit words, eight sums a lane, into the scratch.
             ///
             /// # Safety
-            /// As [`SweepFn`] says; the processor has these instructions.
+            /// As `SweepFn` says; the processor has these instructions.
             pub(super) unsafe fn read(at: *mut u8, bytes: usize, passes: u64, scratch: &mut Scratch) {
                 // SAFETY: within the loop `r9` goes from `at` to `at + bytes` in steps of what is loaded; the scratch
                 // has room for eight registers.
@@ -47,7 +47,7 @@ macro_rules! sweeps {
         /// Stores the scratch's first vector everywhere.
         ///
         /// # Safety
-        /// As [`SweepFn`] says; the processor has these instructions.
+        /// As `SweepFn` says; the processor has these instructions.
         pub(super) unsafe fn $name(at: *mut u8, bytes: usize, passes: u64, scratch: &mut Scratch) {
             // SAFETY: within the loop `r9` goes from `at` to `at + bytes` in steps of what is stored.
             unsafe {
@@ -69,7 +69,7 @@ macro_rules! sweeps {
         /// Copies the first half to the second.
         ///
         /// # Safety
-        /// As [`SweepFn`] says; the processor has these instructions.
+        /// As `SweepFn` says; the processor has these instructions.
         pub(super) unsafe fn $name(at: *mut u8, bytes: usize, passes: u64, scratch: &mut Scratch) {
             let _ = scratch;
             let half = bytes / 2;
