@@ -342,7 +342,8 @@ impl Environment for Fields<'_> {
     }
 }
 
-fn address_of(value: &Value) -> Option<u64> {
+/// The address that a field holds.
+pub(super) fn address_of(value: &Value) -> Option<u64> {
     match value {
         Value::Object(address) => Some(*address),
         Value::Int(n) => Some(n.cast_unsigned()),

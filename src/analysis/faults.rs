@@ -71,6 +71,11 @@ impl FetchTotals {
         self.timed = self.timed.saturating_add(other.timed);
         self.bytes = self.bytes.saturating_add(other.bytes);
     }
+
+    /// What was waited for longest comes first; where no time is known, what had the most faults, then bytes.
+    pub fn longest_first(&self, other: &Self) -> std::cmp::Ordering {
+        (other.waited, other.faults, other.bytes).cmp(&(self.waited, self.faults, self.bytes))
+    }
 }
 
 /// What a thread did that may be a sign of a fault.
@@ -317,7 +322,7 @@ impl Faults {
         }
         let mut parts: Vec<StepPart> =
             parts.into_iter().map(|((part, layer), totals)| StepPart { part, layer, totals }).collect();
-        parts.sort_by(|a, b| longest_first(&a.totals, &b.totals).then_with(|| a.part.cmp(&b.part)));
+        parts.sort_by(|a, b| a.totals.longest_first(&b.totals).then_with(|| a.part.cmp(&b.part)));
         let (number, duration, lanes) = (step.number, step.duration(), step.lane_numbers.len() as u64);
         self.slowest.insert(place, WaitingStep { number, phase, duration, lanes, totals, parts });
         self.slowest.truncate(SLOWEST);
@@ -336,7 +341,7 @@ impl Faults {
         }
         let mut parts: Vec<StepPart> =
             sums.into_iter().map(|((part, layer), totals)| StepPart { part, layer, totals }).collect();
-        parts.sort_by(|a, b| longest_first(&a.totals, &b.totals).then_with(|| a.part.cmp(&b.part)));
+        parts.sort_by(|a, b| a.totals.longest_first(&b.totals).then_with(|| a.part.cmp(&b.part)));
         parts
     }
 
@@ -367,9 +372,4 @@ impl Faults {
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
-}
-
-/// What was waited for longest comes first; where no time is known, what had the most faults, then bytes.
-pub(super) fn longest_first(a: &FetchTotals, b: &FetchTotals) -> std::cmp::Ordering {
-    (b.waited, b.faults, b.bytes).cmp(&(a.waited, a.faults, a.bytes))
 }

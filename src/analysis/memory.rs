@@ -1,6 +1,7 @@
 //! What lies where in a process's memory: the data of its objects, by address, and the files that are mapped, so that a
 //! place in memory or in a file has the name of a tensor.
 
+use super::catalogue::address_of;
 use super::fields::{Decoder, Header};
 use super::rules::Rules;
 use super::threads::Threads;
@@ -168,14 +169,6 @@ fn pieces_of(ranges: &BTreeMap<u64, Data>, span: Range<u64>, pieces: &mut Vec<(P
             pieces.push((data.part(*start, at), end - at));
             at = end;
         }
-    }
-}
-
-fn address_of(value: &Value) -> Option<u64> {
-    match value {
-        Value::Object(address) => Some(*address),
-        Value::Int(n) => Some(n.cast_unsigned()),
-        _ => None,
     }
 }
 

@@ -1,10 +1,11 @@
 //! Programs that do nothing, at places in a file: what a probe costs before it does anything.
 
 use super::features::{AttachMode, link_uprobe, load_small};
+use super::perf_event::open_perf_event;
 use libbpf_rs::libbpf_sys as sys;
 use nix::libc;
 use std::ffi::CString;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -47,37 +48,19 @@ impl EmptyProbe {
     }
 }
 
-/// Takes over a descriptor that a system call gave.
-fn owned(fd: libc::c_int) -> OwnedFd {
-    // SAFETY: the callers have just got it from a call that makes a new one, which nobody else owns.
-    unsafe { OwnedFd::from_raw_fd(fd) }
-}
-
 /// By a perf event, as kernels without `uprobe.multi` do it.
 fn link_single(program: &OwnedFd, path: &CString, offset: u64, at_return: bool) -> nix::Result<OwnedFd> {
     let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type").ok();
     let kind = kind.and_then(|text| text.trim().parse().ok()).ok_or(nix::Error::ENODEV)?;
     let mut event = sys::perf_event_attr {
         type_: kind,
-        size: size_of::<sys::perf_event_attr>() as u32,
         // Bit 0 says that it is a probe of the return; the kernel's `format/retprobe` too.
         config: u64::from(at_return),
         ..Default::default()
     };
     event.__bindgen_anon_3.uprobe_path = path.as_ptr().addr() as u64;
     event.__bindgen_anon_4.probe_offset = offset;
-    // SAFETY: the event is of the type that the kernel expects, of the size it says, and the path outlives the call.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            &raw const event,
-            0,
-            -1,
-            -1,
-            libc::c_ulong::from(sys::PERF_FLAG_FD_CLOEXEC),
-        )
-    };
-    let event = owned(i32::try_from(nix::errno::Errno::result(fd)?).map_err(|_| nix::Error::EINVAL)?);
+    let event = open_perf_event(event, 0, -1)?;
     // SAFETY: both calls take descriptors that are open, and no pointers.
     let attached = unsafe {
         nix::errno::Errno::result(libc::ioctl(event.as_raw_fd(), SET_PROGRAM, program.as_raw_fd()))

@@ -8,6 +8,7 @@ mod empty;
 pub mod features;
 mod identity;
 mod open_spans;
+mod perf_event;
 mod run_statistics;
 mod session;
 mod software_event;
@@ -18,6 +19,7 @@ pub use attacher::{FailedSite, FileSite};
 pub use compile::{Compiler, Translation};
 pub use empty::EmptyProbe;
 pub use features::{AttachMode, Features, Kernels};
+pub use perf_event::open_perf_event;
 pub use run_statistics::RunStatistics;
 pub use session::{LOSS_KINDS, Session, Setup};
 

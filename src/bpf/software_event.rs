@@ -2,12 +2,12 @@
 //! processor. The perf interface has no link for all processors at once: each has an event of its own.
 
 use super::features::missing_privilege;
+use super::perf_event::open_perf_event;
 use crate::diag::{Code, Diagnostic};
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{Link, ProgramMut};
 use nix::errno::Errno;
-use nix::libc;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 /// The events by perf's names, and their numbers.
 const EVENTS: [(&str, sys::perf_sw_ids); 1] = [("major-faults", sys::PERF_COUNT_SW_PAGE_FAULTS_MAJ)];
@@ -44,7 +44,6 @@ pub(super) fn attach(program: &ProgramMut<'_>, event: &str) -> Result<Vec<Link>,
 /// Opens an event of all processes on one processor that is sampled each time that it happens.
 fn open(number: sys::perf_sw_ids, processor: i32) -> nix::Result<OwnedFd> {
     let mut attributes = sys::perf_event_attr {
-        size: u32::try_from(size_of::<sys::perf_event_attr>()).unwrap_or(0),
         type_: sys::PERF_TYPE_SOFTWARE,
         config: u64::from(number),
         sample_type: u64::from(sys::PERF_SAMPLE_ADDR),
@@ -52,20 +51,5 @@ fn open(number: sys::perf_sw_ids, processor: i32) -> nix::Result<OwnedFd> {
     };
     attributes.__bindgen_anon_1.sample_period = 1;
     attributes.set_disabled(1); // until it has its program
-    let (all_processes, no_group) = (-1, -1);
-    // SAFETY: the attributes are of the type and size that the kernel's interface has, and outlive the call, which
-    // only reads them.
-    let opened = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            &raw const attributes,
-            all_processes,
-            processor,
-            no_group,
-            libc::c_ulong::from(sys::PERF_FLAG_FD_CLOEXEC),
-        )
-    };
-    let opened = i32::try_from(Errno::result(opened)?).map_err(|_| Errno::EBADF)?;
-    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(opened) })
+    open_perf_event(attributes, -1, processor)
 }

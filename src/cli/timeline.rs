@@ -120,7 +120,6 @@ fn some_steps(file: &std::path::Path) -> Result<RangeInclusive<u64>, Diagnostics
 #[derive(Debug, Default)]
 struct Extent {
     slices: u64,
-    steps: u64,
     /// First and last of so many steps in a row that show what decoding is like.
     typical: Option<(u64, u64)>,
     /// How many such steps there are in a row up to here.
@@ -137,7 +136,6 @@ impl Extent {
 impl Visitor for Extent {
     fn step(&mut self, step: &Step, _: &Catalogue, _: &Decoder) {
         self.slices += (step.lanes.len() + step.regions.len()) as u64 + 1;
-        self.steps += 1;
         let is_typical = step.phase == Some(Phase::Decode) && step.recorded == Recorded::Whole && step.complete;
         self.run = if is_typical { self.run + 1 } else { 0 };
         let is_later = self.typical.is_none_or(|(first, _)| first < WARM);

@@ -1,5 +1,6 @@
 //! The machine's processors by type, and how much of their time the target may have.
 
+use crate::target::cpu_ranges;
 use crate::trace::CpuType;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,12 +42,8 @@ fn by_capacity(folder: &Path) -> Vec<CpuType> {
 
 /// The numbers that a list such as `0-3,8` names.
 fn listed(list: &str) -> Vec<u16> {
-    let range = |text: &str| {
-        let (from, to) = text.split_once('-').unwrap_or((text, text));
-        let (from, to): (u16, u16) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
-        Some(from..=to.min(MOST_CPUS))
-    };
-    list.trim().split(',').filter_map(range).flatten().collect()
+    let numbers = cpu_ranges(list).flat_map(|range| *range.start()..=(*range.end()).min(u32::from(MOST_CPUS)));
+    numbers.filter_map(|number| u16::try_from(number).ok()).collect()
 }
 
 /// How many cpus' worth of time the control groups of a process let it have.

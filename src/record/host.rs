@@ -1,6 +1,8 @@
 //! The machine that a trace is recorded on.
 
+use crate::target::cpu_ranges;
 use crate::trace::Host;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// Major and minor version of the running kernel; zeroes where it does not say.
@@ -45,12 +47,8 @@ fn cpu_model(cpuinfo: &str, board: &str) -> String {
 
 /// How many processors a list such as `0-3,8` names.
 fn online_cpus(list: &str) -> u32 {
-    let count = |range: &str| {
-        let (from, to) = range.split_once('-').unwrap_or((range, range));
-        let (from, to): (u32, u32) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
-        Some(to.checked_sub(from)?.saturating_add(1))
-    };
-    list.trim().split(',').filter_map(count).fold(0, u32::saturating_add)
+    let count = |range: RangeInclusive<u32>| Some(range.end().checked_sub(*range.start())?.saturating_add(1));
+    cpu_ranges(list).filter_map(count).fold(0, u32::saturating_add)
 }
 
 /// Bytes.

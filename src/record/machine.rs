@@ -3,12 +3,11 @@
 use super::calibrate::Calibration;
 use super::host::kernel_version;
 use crate::bpf::features::{CAP_BPF, CAP_KILL, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, Capability};
-use crate::bpf::{AttachMode, Compiler, Features, Kernels};
+use crate::bpf::{AttachMode, Compiler, Features, Kernels, open_perf_event};
 use crate::plan::InstructionKind;
 use libbpf_rs::libbpf_sys as sys;
-use nix::libc;
 use serde::Serialize;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -243,21 +242,13 @@ fn hardware_counters() -> Finding {
 fn open_cycles_counter() -> nix::Result<OwnedFd> {
     let mut attributes = sys::perf_event_attr {
         type_: sys::PERF_TYPE_HARDWARE,
-        size: u32::try_from(size_of::<sys::perf_event_attr>()).unwrap_or(0),
         config: u64::from(sys::PERF_COUNT_HW_CPU_CYCLES),
         ..Default::default()
     };
     attributes.set_disabled(1);
     attributes.set_exclude_kernel(1);
-    const NO_FLAGS: libc::c_ulong = 0;
-    let (this_thread, any_cpu, no_group) = (0, -1, -1);
-    // SAFETY: the kernel reads the live value, whose size is in it, and may write that size back.
-    let fd = unsafe {
-        libc::syscall(libc::SYS_perf_event_open, &raw mut attributes, this_thread, any_cpu, no_group, NO_FLAGS)
-    };
-    let fd = i32::try_from(nix::Error::result(fd)?).map_err(|_| nix::Error::EBADF)?;
-    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let (this_thread, any_cpu) = (0, -1);
+    open_perf_event(attributes, this_thread, any_cpu)
 }
 
 fn paranoid() -> Finding {

@@ -182,7 +182,7 @@ fn operators(
         sums.entry(name).or_default().merge(totals);
     }
     let mut sums: Vec<(Option<String>, FetchTotals)> = sums.into_iter().collect();
-    sums.sort_by_key(|(_, sum)| std::cmp::Reverse((sum.waited, sum.faults, sum.bytes)));
+    sums.sort_by(|(_, a), (_, b)| a.longest_first(b));
     sums.into_iter().map(|(name, totals)| recorded.row(name, None, &totals)).collect()
 }
 

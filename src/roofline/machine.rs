@@ -1,6 +1,7 @@
 //! What is to be measured on: processors in the order in which they are taken, kinds of cores, caches, memory, and the
 //! instructions that all of them have. It reads `/proc` and `/sys`, and measures nothing.
 
+use crate::target::cpu_ranges;
 use crate::trace::{CacheSize, CoreType};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -211,11 +212,7 @@ fn features(cpuinfo: &str) -> BTreeSet<String> {
 
 /// `0-3,8`.
 fn cpu_list(text: &str) -> Vec<u32> {
-    let range = |range: &str| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some(first.trim().parse::<u32>().ok()?..=last.trim().parse::<u32>().ok()?)
-    };
-    text.split(',').filter_map(range).flatten().take(MAX_CPUS).collect()
+    cpu_ranges(text).flatten().take(MAX_CPUS).collect()
 }
 
 /// `32K`, `36608K`, `1M`.

@@ -2,6 +2,8 @@
 //! [`Target`] trait, so that a fake makes it testable without a binary or root.
 
 mod cache;
+#[cfg(feature = "record")]
+mod cpu_list;
 mod debug_file;
 mod dwarf;
 mod elf;
@@ -32,6 +34,8 @@ use std::path::PathBuf;
 pub use cache::cache_folder;
 #[cfg(feature = "record")]
 pub(crate) use cache::{read_json, write_json};
+#[cfg(feature = "record")]
+pub(crate) use cpu_list::cpu_ranges;
 pub use debug_file::DebugFolders;
 pub use fake::FakeTarget;
 pub use files::Files;

@@ -1,11 +1,11 @@
 //! One event of one processor, as the kernel opens it and says how it goes.
 
+use crate::bpf::open_perf_event;
 use crate::counters::{Event, Opening};
 use libbpf_rs::libbpf_sys as sys;
-use nix::libc;
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 /// Opens an event on a processor, for whatever runs there. With `always`, it is counted all the time or not at all.
 ///
@@ -24,7 +24,6 @@ pub(super) fn open(opening: &Opening, event: &Event, cpu: u32, always: bool) -> 
 fn open_as(kind: u32, words: [u64; 3], event: &Event, cpu: u32, always: bool) -> nix::Result<OwnedFd> {
     let mut attributes = sys::perf_event_attr {
         type_: kind,
-        size: u32::try_from(size_of::<sys::perf_event_attr>()).unwrap_or(0),
         config: words[0],
         read_format: u64::from(sys::PERF_FORMAT_TOTAL_TIME_ENABLED | sys::PERF_FORMAT_TOTAL_TIME_RUNNING),
         ..Default::default()
@@ -36,13 +35,7 @@ fn open_as(kind: u32, words: [u64; 3], event: &Event, cpu: u32, always: bool) ->
     attributes.set_exclude_hv(u64::from(!event.kernel));
     attributes.set_pinned(u64::from(always));
     let cpu = i32::try_from(cpu).map_err(|_| nix::Error::EINVAL)?;
-    let (any_thread, no_group) = (-1, -1);
-    let flags = libc::c_ulong::from(sys::PERF_FLAG_FD_CLOEXEC);
-    // SAFETY: the kernel reads the live value, whose size is in it, and may write that size back.
-    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &raw mut attributes, any_thread, cpu, no_group, flags) };
-    let fd = i32::try_from(nix::Error::result(fd)?).map_err(|_| nix::Error::EBADF)?;
-    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    open_perf_event(attributes, -1, cpu)
 }
 
 /// Whether an event has been counted all the time since it was opened.

@@ -1,6 +1,7 @@
 //! This machine's counting units, from the files that the kernel has for them.
 
 use crate::counters::{Format, Machine, Pmu};
+use crate::target::cpu_ranges;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
@@ -47,12 +48,8 @@ fn text(path: &Path) -> Option<String> {
 
 /// The numbers that `0-3,8` means.
 fn cpu_list(list: &str) -> Vec<u32> {
-    let range = |range: &str| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        Some(first..=last.min(MOST_CPUS))
-    };
-    let mut cpus: Vec<u32> = list.trim().split(',').filter_map(range).flatten().collect();
+    let mut cpus: Vec<u32> =
+        cpu_ranges(list).flat_map(|range| *range.start()..=(*range.end()).min(MOST_CPUS)).collect();
     cpus.sort_unstable();
     cpus.dedup();
     cpus

@@ -82,10 +82,12 @@ impl<'a> TimelineWriter<'a> {
         }
         let arrows = self.flows.of(step, catalogue);
         for (operator, arrows) in step.operators.iter().zip(arrows) {
-            let arguments = operator_arguments(catalogue.kind(operator.kind));
+            let kind = catalogue.kind(operator.kind);
+            let arguments = operator_arguments(kind);
             for (position, span) in step.lanes_of(operator).iter().enumerate() {
                 let track = self.tracks.id(owner, Line::Lane(span.lane), self.sink.as_mut())?;
-                let mut shown = lane_slice(track, span, catalogue.kind(operator.kind), arguments.clone());
+                let works = (span.start, span.end.saturating_sub(span.waiting).max(span.start));
+                let mut shown = slice(track, works, Arc::clone(&kind.name), "operator", arguments.clone());
                 for (column, counter) in decoder.counters().iter().enumerate() {
                     let value = step.count_of(span, column).value();
                     shown.arguments.extend(value.map(|value| (Arc::clone(counter), count(value))));
@@ -104,7 +106,7 @@ impl<'a> TimelineWriter<'a> {
         for region in &step.regions {
             let line = region_line(region, step);
             let track = self.tracks.id(owner, line, self.sink.as_mut())?;
-            let name = decoder.name(region.probe);
+            let name = Arc::clone(decoder.name(region.probe));
             batch.slices.push(slice(track, (region.start, region.end), name, "region", Vec::new()));
         }
         self.states(step, owner, &mut batch)?;
@@ -125,11 +127,11 @@ impl<'a> TimelineWriter<'a> {
             arguments.push(("recorded".into(), step.recorded.as_str().into()));
         }
         let name = format!("{phase} {}", step.number);
-        batch.slices.push(slice(track, (step.start, step.end), &name, "step", arguments));
+        batch.slices.push(slice(track, (step.start, step.end), name, "step", arguments));
         for missing in &step.missing {
             let whose = missing.lane.map_or_else(|| format!("thread {}", missing.tid), |lane| format!("lane {lane}"));
             let name = format!("{} records lost, {whose}", missing.records);
-            batch.slices.push(slice(track, (step.start, step.start), &name, "loss", Vec::new()));
+            batch.slices.push(slice(track, (step.start, step.start), name, "loss", Vec::new()));
         }
         if let Some(tokens) = step.tokens.filter(|_| step.duration() > 0) {
             let track = self.tracks.id(owner, Line::Speed, self.sink.as_mut())?;
@@ -168,18 +170,11 @@ impl Visitor for TimelineWriter<'_> {
 fn slice(
     track: sink::TrackId,
     (start, end): (u64, u64),
-    name: &str,
+    name: impl Into<Arc<str>>,
     category: &'static str,
     arguments: Vec<(Arc<str>, Argument)>,
 ) -> Slice {
     Slice { track, start, end, name: name.into(), category, arguments, flows_out: Vec::new(), flows_in: Vec::new() }
-}
-
-fn lane_slice(track: sink::TrackId, span: &LaneSpan, kind: &Kind, arguments: Vec<(Arc<str>, Argument)>) -> Slice {
-    let end = span.end.saturating_sub(span.waiting).max(span.start);
-    let name = Arc::clone(&kind.name);
-    let (flows_out, flows_in) = (Vec::new(), Vec::new());
-    Slice { track, start: span.start, end, name, category: "operator", arguments, flows_out, flows_in }
 }
 
 fn operator_arguments(kind: &Kind) -> Vec<(Arc<str>, Argument)> {

@@ -10,7 +10,6 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::sync::Arc;
 
 /// Fields of `TracePacket`.
 mod packet {
@@ -54,7 +53,7 @@ const COUNTER: u64 = 4;
 #[derive(Debug)]
 struct Interner {
     field: u64,
-    ids: HashMap<Arc<str>, u64>,
+    ids: HashMap<Box<str>, u64>,
 }
 
 impl Interner {
@@ -63,12 +62,12 @@ impl Interner {
     }
 
     /// The number of a text; a new one is put down in `news`.
-    fn id(&mut self, text: &Arc<str>, news: &mut Message) -> u64 {
+    fn id(&mut self, text: &str, news: &mut Message) -> u64 {
         if let Some(id) = self.ids.get(text) {
             return *id;
         }
         let id = self.ids.len() as u64 + 1;
-        self.ids.insert(Arc::clone(text), id);
+        self.ids.insert(text.into(), id);
         news.message(self.field, |entry| {
             entry.uint(1, id).bytes(2, text.as_bytes());
         });
@@ -113,7 +112,7 @@ impl<W: Write> Perfetto<W> {
         event.clear();
         event.uint(9, kind).uint(11, slice.track);
         event.uint(10, names.id(&slice.name, news));
-        event.uint(3, categories.id(&slice.category.into(), news));
+        event.uint(3, categories.id(slice.category, news));
         for (name, value) in &slice.arguments {
             let name = argument_names.id(name, news);
             let text = if let Argument::Text(text) = value { texts.id(text, news) } else { 0 };
