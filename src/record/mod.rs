@@ -23,6 +23,7 @@ mod reader;
 mod recording;
 mod ring;
 mod signals;
+mod steal;
 mod switches;
 
 pub use output::{cannot_write, default_path};
@@ -51,6 +52,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use steal::ProcessorTime;
 use switches::Switches;
 
 /// What is recorded.
@@ -253,6 +255,7 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         meter,
         switches,
         started,
+        processors: ProcessorTime::now(),
         lost: 0,
     };
     let mut summary = recording.run(observe)?;

@@ -10,6 +10,7 @@ use super::modules::Modules;
 use super::output::{Output, cannot_write};
 use super::process::{Ending, Stopped, TargetProcess, family, state, threads};
 use super::signals::Signals;
+use super::steal::ProcessorTime;
 use super::switches::{Hands, Switches};
 use super::{Live, Options, Summary, clock};
 use crate::bpf::{LOSS_KINDS, Session};
@@ -57,6 +58,8 @@ pub(super) struct Recording<'a> {
     pub(super) switches: Switches,
     pub(super) mapped: MappedFiles,
     pub(super) started: Instant,
+    /// The processors' time at the start.
+    pub(super) processors: Option<ProcessorTime>,
     /// Records that are missing, when that was last asked.
     pub(super) lost: u64,
 }
@@ -228,6 +231,7 @@ impl<'a> Recording<'a> {
         self.session.detach();
         losses.extend(self.losses());
         let finished = self.consumer.stop();
+        let stolen = self.processors.and_then(|before| ProcessorTime::now()?.since(before));
         let price = Some(self.meter.price(&self.session, &self.modules, &finished.counts, unseen_ns));
         release_all(finished.unanswered());
         drop(self.guardian);
@@ -241,7 +245,7 @@ impl<'a> Recording<'a> {
         self.output.keep();
         let ending = ending.or_else(|| self.process.ending(Duration::ZERO));
         problems.0.extend(price.as_ref().and_then(over_budget));
-        let end = End { time, reason: said(reason, ending), records: 0, price, ..coded(ending) };
+        let end = End { time, reason: said(reason, ending), records: 0, price, stolen, ..coded(ending) };
         if let Err(error) = finished.finish(&losses, &end) {
             problems
                 .push(cannot_write(self.output.path(), &error).with_note("what was written until then can be read"));

@@ -34,6 +34,9 @@ pub struct ThreadsReport {
     pub oversubscribed: Option<Oversubscribed>,
     /// When sleepers could run again was not recorded: `sleeping_ns` has what was runnable after a sleep.
     pub without_wakeups: bool,
+    /// The part of the time that this machine's processors seemed to be used for in which their host, as that of a
+    /// virtual machine, ran something else. What is called running here has it in. `None`: it took nothing.
+    pub stolen_share: Option<f64>,
     /// The same in words.
     pub sentences: Vec<String>,
 }
@@ -172,6 +175,11 @@ impl ThreadsReport {
             operators: operators(totals, catalogue, phases),
             oversubscribed: oversubscribed(meta, totals.crowd(), &lanes, &interference),
             without_wakeups: totals.without_wakeups(),
+            stolen_share: meta
+                .end
+                .as_ref()
+                .and_then(|end| end.stolen)
+                .map(|stolen| part(stolen.ns, stolen.ns.saturating_add(stolen.used_ns))),
             lanes,
             interference,
             sentences: Vec::new(),
@@ -208,6 +216,13 @@ impl ThreadsReport {
         for lane in self.lanes.iter().filter(|lane| part(lane.blocked_ns, lane.wall_ns) >= WORTH_SAYING) {
             let blocked = share(part(lane.blocked_ns, lane.wall_ns));
             said.push(format!("{} was blocked for {blocked} of its time, as by a disk.", name_of(lane.lane)));
+        }
+        if let Some(stolen) = self.stolen_share.filter(|stolen| *stolen >= WORTH_SAYING) {
+            said.push(format!(
+                "The host of this virtual machine took {} of its processors' time for something else (steal): what is \
+                 called running has that in, and so have operators' times.",
+                share(stolen)
+            ));
         }
         if self.without_wakeups {
             said.push(

@@ -201,8 +201,15 @@ impl<R: Read> TraceReader<R> {
 
     fn item(&self, news: &News) -> Item<'_> {
         const NO_NOTICE: &Notice = &Notice { time: 0, text: String::new(), detail: None, waiting: None, mapped: None };
-        const NO_END: &End =
-            &End { time: 0, reason: String::new(), exit_code: None, signal: None, records: 0, price: None };
+        const NO_END: &End = &End {
+            time: 0,
+            reason: String::new(),
+            exit_code: None,
+            signal: None,
+            records: 0,
+            price: None,
+            stolen: None,
+        };
         match news {
             News::Sites(modules, sites) => Item::Sites {
                 modules: self.meta.modules.get(*modules..).unwrap_or_default(),

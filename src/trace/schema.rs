@@ -502,4 +502,17 @@ pub struct End {
     /// What it is reckoned to have cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
+    /// What the host of a virtual machine took meanwhile; `None` where it took nothing, or nobody says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stolen: Option<Stolen>,
+}
+
+/// Time of a virtual machine's processors, all together, in which their host ran something else (`steal` of
+/// `/proc/stat`): the machine's own clocks and its scheduler's events do not show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Stolen {
+    /// ns that the host took.
+    pub ns: u64,
+    /// ns that the processors were used for, without that.
+    pub used_ns: u64,
 }
