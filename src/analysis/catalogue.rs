@@ -55,6 +55,39 @@ struct Version {
     time: u64,
     description: u32,
     inputs: Box<[u64]>,
+    place: Place,
+}
+
+/// Where an object's data lies; 0 is what is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Place {
+    /// The object whose data it looks at.
+    view: u64,
+    data: u64,
+    bytes: u64,
+}
+
+/// What is known of an object at a time.
+#[derive(Debug, Clone)]
+pub struct Described<'a> {
+    /// Its name, if it has one.
+    pub name: Option<&'a Arc<str>>,
+    /// What made it.
+    pub op: Option<&'a Arc<str>>,
+    /// Type of its elements.
+    pub dtype: Option<&'a Arc<str>>,
+    /// Extent in each dimension.
+    pub shape: &'a [i64],
+    /// The layer of the model.
+    pub layer: Option<&'a Arc<str>>,
+    /// Addresses of the objects that it is made of.
+    pub inputs: &'a [u64],
+    /// Address of the object whose data it looks at, or is written into.
+    pub view: Option<u64>,
+    /// Where its data lies, as far as its size is known.
+    pub data: Option<std::ops::Range<u64>>,
+    /// From when this description holds, ns: another one is of another time.
+    pub since: u64,
 }
 
 /// An object: an address in a process.
@@ -62,6 +95,8 @@ struct Version {
 struct Object {
     versions: Vec<Version>,
     key: ObjectKey,
+    /// It was described anew, with another shape or place.
+    changed: bool,
 }
 
 /// Process, record type and address.
@@ -134,6 +169,29 @@ impl Catalogue {
         self.version(object, time).map_or(&[], |v| &v.inputs)
     }
 
+    /// What is known of an object at a time.
+    pub fn at(&self, object: ObjectId, time: u64) -> Option<Described<'_>> {
+        let version = self.version(object, time)?;
+        let said = self.described_as(version.description)?;
+        let Place { view, data, bytes } = version.place;
+        Some(Described {
+            name: said.name.as_ref(),
+            op: said.op.as_ref(),
+            dtype: said.dtype.as_ref(),
+            shape: said.shape.as_deref().unwrap_or_default(),
+            layer: said.layer.as_ref(),
+            inputs: &version.inputs,
+            view: (view != 0).then_some(view),
+            data: (data != 0 && bytes != 0).then(|| data..data.saturating_add(bytes)),
+            since: version.time,
+        })
+    }
+
+    /// The object was described with another shape, or at another place, at another time.
+    pub fn has_changed(&self, object: ObjectId) -> bool {
+        self.objects.get(object.0 as usize).is_some_and(|object| object.changed)
+    }
+
     /// The text's number.
     pub(super) fn intern(&mut self, text: &str) -> TextId {
         if let Some(id) = self.text_ids.get(text) {
@@ -160,7 +218,7 @@ impl Catalogue {
         let next = ObjectId(number(self.objects.len()));
         let id = *self.object_ids.entry(key).or_insert(next);
         if id == next {
-            self.objects.push(Object { versions: Vec::new(), key });
+            self.objects.push(Object { versions: Vec::new(), key, changed: false });
         }
         id
     }
@@ -179,14 +237,22 @@ impl Catalogue {
         let find = |name: &str| fields.iter().find(|(n, _)| &**n == name).map(|(_, v)| v);
         let Some(address) = find("address").and_then(address_of) else { return };
         let inputs = find("inputs").map(addresses_of).unwrap_or_default();
+        let lies_at = Place {
+            view: find("view").and_then(address_of).unwrap_or(0),
+            data: find("data").and_then(address_of).unwrap_or(0),
+            bytes: rules.bytes(&Fields { fields: &fields, decoder }).unwrap_or(0),
+        };
         let description = self.description(&fields, (decoder, rules));
         let id = self.object(ObjectKey { process, object: header.record, address });
-        let versions = &mut self.objects[id.0 as usize].versions;
+        let object = &mut self.objects[id.0 as usize];
+        let versions = &mut object.versions;
         let place = versions.partition_point(|v| v.time <= header.start);
-        if place > 0 && versions[place - 1].description == description && versions[place - 1].inputs == inputs {
+        let same = |v: &Version| v.description == description && v.inputs == inputs && v.place == lies_at;
+        if place > 0 && same(&versions[place - 1]) {
             return;
         }
-        versions.insert(place, Version { time: header.start, description, inputs });
+        object.changed |= versions.iter().any(|v| v.description != description || v.place != lies_at);
+        versions.insert(place, Version { time: header.start, description, inputs, place: lies_at });
         let oldest = versions.partition_point(|v| v.time <= needed).saturating_sub(1);
         versions.drain(..oldest);
     }

@@ -12,6 +12,7 @@ mod estimate;
 mod faults;
 mod fields;
 mod generations;
+mod graph;
 mod hash;
 mod lane_time;
 mod memory;
@@ -30,7 +31,7 @@ mod timeline;
 mod unseen;
 mod window;
 
-pub use catalogue::{Catalogue, Kind, KindId, ObjectId, TextId, collapse_digits};
+pub use catalogue::{Catalogue, Described, Kind, KindId, ObjectId, TextId, collapse_digits};
 pub use completeness::{Completeness, Lost};
 pub(crate) use completeness::{counted, group_digits};
 pub use costs::Cost;
@@ -40,6 +41,10 @@ pub use estimate::{Estimate, GROUPS, Groups};
 pub use faults::{Faults, FetchTotals, Fetched, StepPart, WaitingStep};
 pub use fields::{Decoder, Header};
 pub use generations::{Generations, generations};
+pub use graph::{
+    CriticalPath, Edge, Fold, Folded, GraphFinder, Node, NodeKind, OperatorGraph, Section, StepFacts, TypicalStep, Via,
+    Wanted,
+};
 pub use memory::{Owner, Part};
 pub use metrics::{Metric, MetricOf, MetricValue};
 pub use quantities::{Known, Quantities, Sums};

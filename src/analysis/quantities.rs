@@ -6,7 +6,7 @@ use super::catalogue::{KindId, TextId};
 use super::costs::Cost;
 use super::counters::Count;
 use super::hash::FastMap;
-use super::step::{Phase, Step};
+use super::step::{Operator, Phase, Step};
 use std::collections::BTreeMap;
 
 /// What must be known of an operator: bit i is counter i.
@@ -65,6 +65,13 @@ pub struct Quantities {
 }
 
 impl Quantities {
+    /// Of one operator of a step.
+    pub fn of(step: &Step, operator: &Operator) -> Self {
+        let mut one = Sums::default();
+        one.take_operator(step, operator);
+        Self { groups: vec![one] }
+    }
+
     /// Adds others.
     pub fn merge(&mut self, other: &Self) {
         other.groups.iter().for_each(|sums| self.add(sums));
@@ -116,15 +123,7 @@ impl AllQuantities {
         for operator in &step.operators {
             let shares = step.lanes_of(operator);
             let one = &mut self.one;
-            one.begin(columns);
-            one.shares = shares.len() as u64;
-            one.work = operator.work;
-            one.elapsed = operator.end.saturating_sub(operator.start);
-            one.take_cost(&operator.cost);
-            for column in 0..columns {
-                let of_share = |count: Count, share| count.plus(step.count_of(share, column));
-                one.take_count(column, shares.iter().fold(Count::ZERO, of_share));
-            }
+            one.take_operator(step, operator);
             let backend = operator.graph.and_then(|g| step.graphs.get(g as usize)).map(|g| g.backend);
             self.operators.entry((operator.kind, backend, phase)).or_default().add(one);
             // Of lanes nothing but counts is told.
@@ -159,6 +158,19 @@ impl Sums {
         counts.clear();
         counts.resize(columns, 0);
         *self = Self { count: 1, counts, ..Self::default() };
+    }
+
+    fn take_operator(&mut self, step: &Step, operator: &Operator) {
+        let shares = step.lanes_of(operator);
+        self.begin(step.counter_columns);
+        self.shares = shares.len() as u64;
+        self.work = operator.work;
+        self.elapsed = operator.end.saturating_sub(operator.start);
+        self.take_cost(&operator.cost);
+        for column in 0..step.counter_columns {
+            let of_share = |count: Count, share| count.plus(step.count_of(share, column));
+            self.take_count(column, shares.iter().fold(Count::ZERO, of_share));
+        }
     }
 
     fn take_count(&mut self, column: usize, count: Count) {

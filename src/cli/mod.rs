@@ -10,6 +10,7 @@ mod doctor;
 mod dump;
 mod expected;
 mod r#gen;
+mod graph;
 mod info;
 mod lock;
 mod probeset;
@@ -50,6 +51,8 @@ enum Command {
     Report(report::Arguments),
     /// Write a trace's steps for Perfetto or another timeline viewer
     Timeline(timeline::Arguments),
+    /// Rebuild the graph of a step's operators: as text, as a picture, for Graphviz and others
+    Graph(graph::Arguments),
     /// Print a trace, one record a line, as JSON
     Dump(dump::Arguments),
     /// Say what a trace is: its schema, probeset, machine, modules, losses
@@ -93,6 +96,7 @@ pub fn main() -> ExitCode {
         Command::Record(arguments) => record::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),
+        Command::Graph(arguments) => graph::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),

@@ -3,6 +3,7 @@
 
 mod build;
 mod faults;
+mod graph;
 mod metrics;
 mod model;
 mod roofline;
@@ -16,6 +17,10 @@ mod units;
 
 pub use build::{Options, build};
 pub use faults::{FaultPhaseRow, FaultRow, FaultsReport, FetchFigures, WaitingStepRow};
+pub use graph::{
+    BandwidthView, Colour, CriticalView, EdgeView, FoldView, GraphDifference, GraphReport, LeftOut, NodeCost, NodeView,
+    Picture, SectionView, Side, StepView, difference_text, dot, graph_text, graphml, svg,
+};
 pub use metrics::{CountValue, CounterReport, MetricCell, MetricReport, MetricsReport, PhaseMetrics};
 pub use model::{By, EstimateRow, ExpertLayerRow, LaneRow, OperatorRow, PhaseReport, RegionRow, Report, TraceFacts};
 pub use roofline::{limits_line, limits_table};

@@ -1,0 +1,87 @@
+//! What data is that no operator of a step made: weights, caches and inputs are told apart by what happens to them,
+//! not by their names.
+
+use super::super::catalogue::{Catalogue, ObjectId};
+use super::sources::Memory;
+use super::{Node, NodeKind};
+use std::sync::Arc;
+
+/// Descriptions of what is made with a graph lie in one place, so many bytes apart at most.
+const NEAR: u64 = 4096;
+
+/// Data that a step reads, while it is not known what it is.
+#[derive(Debug, Clone)]
+pub(super) struct Leaf {
+    object: Option<ObjectId>,
+    address: u64,
+    written: bool,
+    made_with_graph: bool,
+}
+
+impl Leaf {
+    /// Of the object at an address, once the step is known.
+    pub(super) fn new(object: Option<ObjectId>, (address, since): (u64, u64), time: u64, memory: &Memory<'_>, catalogue: &Catalogue) -> Self {
+        let described = object.and_then(|object| catalogue.at(object, time));
+        let overlaps = described.and_then(|described| described.data).is_some_and(|data| memory.overlaps_written(&data));
+        let written = memory.is_written(address, since) || overlaps;
+        Self { object, address, written, made_with_graph: false }
+    }
+
+    /// What it is, once the trace is known.
+    pub(super) fn kind(&self, catalogue: &Catalogue) -> NodeKind {
+        match self.object {
+            None => NodeKind::Unknown,
+            Some(_) if self.written => NodeKind::Cache,
+            Some(object) if self.made_with_graph || catalogue.has_changed(object) => NodeKind::Input,
+            Some(_) => NodeKind::Weight,
+        }
+    }
+}
+
+/// A node of data, from its description at a time.
+pub(super) fn node(object: Option<ObjectId>, time: u64, catalogue: &Catalogue) -> Node {
+    let described = object.and_then(|object| catalogue.at(object, time));
+    let described = described.as_ref();
+    let unknown = || Arc::from("not described");
+    let op = described.and_then(|described| described.op.cloned()).unwrap_or_else(|| Arc::from(""));
+    let name = described.map_or_else(unknown, |described| described.name.unwrap_or(&op).clone());
+    let layer = described.and_then(|described| described.layer.cloned());
+    Node {
+        kind: NodeKind::Unknown,
+        pattern: super::super::collapse_digits(&name, layer.as_deref()).into(),
+        name,
+        op,
+        dtype: described.and_then(|described| described.dtype.cloned()),
+        shape: described.map_or_else(|| Arc::from([]), |described| described.shape.into()),
+        layer,
+        layer_by_place: false,
+        covers: None,
+        backend: None,
+        in_place: false,
+        start: 0,
+        elapsed: 0,
+        work: 0,
+        waiting: 0,
+        lanes: 0,
+        quantities: super::Quantities::default(),
+    }
+}
+
+/// Data whose description lies beside those of the graph's own results was made with the graph, each time anew: it is
+/// no weight, even if it never looks different.
+pub(super) fn find_neighbours(leaves: &mut [Leaf], memory: &Memory<'_>) {
+    let mut order: Vec<usize> = (0..leaves.len()).filter(|i| leaves[*i].object.is_some()).collect();
+    order.sort_by_key(|i| leaves[*i].address);
+    let spread = |leaves: &mut [Leaf], order: &mut dyn Iterator<Item = usize>| {
+        let mut before: Option<u64> = None;
+        for i in order {
+            let address = leaves[i].address;
+            let mut near = memory.made.range(address.saturating_sub(NEAR)..=address.saturating_add(NEAR));
+            leaves[i].made_with_graph |=
+                near.next().is_some() || before.is_some_and(|before| before.abs_diff(address) <= NEAR);
+            before = if leaves[i].made_with_graph { Some(address) } else { None };
+        }
+    };
+    spread(leaves, &mut order.iter().copied());
+    spread(leaves, &mut order.iter().rev().copied());
+}

@@ -1,0 +1,33 @@
+//! Graphs of operators, for people and for other programs: as a picture, as text, and in the formats that programs for
+//! graphs read. The pictures need nothing else: no font, no script, no network.
+
+mod difference;
+mod dot;
+mod graphml;
+mod layout;
+mod model;
+mod paint;
+mod svg;
+mod text;
+mod view;
+
+pub use difference::{GraphDifference, Side, difference_text};
+pub use dot::dot;
+pub use graphml::graphml;
+pub use model::{
+    BandwidthView, CriticalView, EdgeView, FoldView, GraphReport, LeftOut, NodeCost, NodeView, SectionView, StepView,
+};
+pub use svg::{Picture, svg};
+pub use text::graph_text;
+
+/// What the nodes of a picture are coloured by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Colour {
+    /// How long they took
+    #[default]
+    Time,
+    /// How fast they moved data
+    Bandwidth,
+    /// What computed them
+    Backend,
+}
