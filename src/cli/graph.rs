@@ -91,8 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let format = format_of(arguments)?;
     let wanted = wanted(&arguments.file, arguments.step, arguments.steps, arguments.phase)?;
     let first = graph(&arguments.file, wanted)?;
-    let differs =
-        arguments.against.is_some() || arguments.against_step.is_some() || arguments.against_phase.is_some();
+    let differs = arguments.against.is_some() || arguments.against_step.is_some() || arguments.against_phase.is_some();
     let text = if differs {
         let file = arguments.against.as_ref().unwrap_or(&arguments.file);
         let phase = arguments.against_phase.or(arguments.phase);

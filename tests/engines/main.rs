@@ -9,6 +9,7 @@ mod check;
 mod costs;
 mod engine;
 mod faults;
+mod graph;
 mod process;
 mod recording;
 mod stripped;

@@ -95,6 +95,13 @@ impl Recording {
         serde_json::from_slice(&run(command.args(arguments), 0).stdout).unwrap()
     }
 
+    /// `profinfer graph FILE --step N --format json`.
+    pub(crate) fn graph(&self, step: usize) -> Value {
+        let path = self.path.to_str().unwrap();
+        let mut command = profinfer(&["graph", path, "--format", "json", "--step", &step.to_string()]);
+        serde_json::from_slice(&run(&mut command, 0).stdout).unwrap()
+    }
+
     /// `profinfer info FILE --json`.
     pub(crate) fn info(&self) -> Value {
         serde_json::from_slice(&run(&mut profinfer(&["info", self.path.to_str().unwrap(), "--json"]), 0).stdout)

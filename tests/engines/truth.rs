@@ -9,8 +9,18 @@ use std::path::Path;
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
     pub(crate) steps: Vec<Step>,
+    /// By step: every node, also those that no kernel is called for.
+    pub(crate) nodes: Vec<Vec<Node>>,
     /// Only where they were asked for.
     pub(crate) experts: Vec<Experts>,
+}
+
+/// A node of a graph.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) operator: Operator,
+    /// A kernel is called for it.
+    pub(crate) runs: bool,
 }
 
 #[derive(Deserialize)]
@@ -66,6 +76,7 @@ impl Truth {
             Line::Step { step, call, tokens } => {
                 assert_eq!(step, self.steps.len());
                 self.steps.push(Step { call, tokens, graphs: Vec::new() });
+                self.nodes.push(Vec::new());
             }
             Line::Node { step, graph, result, srcs, backend, runs } => {
                 let graphs = &mut self.steps[step].graphs;
@@ -73,10 +84,12 @@ impl Truth {
                     graphs.push(Graph { backend: backend.to_lowercase(), nodes: 0, operators: Vec::new() });
                 }
                 graphs[graph].nodes += 1;
+                let inputs = srcs.into_iter().map(Tensor::from).collect();
+                let operator = Operator { result: result.into(), inputs };
                 if runs {
-                    let inputs = srcs.into_iter().map(Tensor::from).collect();
-                    graphs[graph].operators.push(Operator { result: result.into(), inputs });
+                    graphs[graph].operators.push(operator.clone());
                 }
+                self.nodes[step].push(Node { operator, runs });
             }
             Line::Experts { step, node, ids } => self.experts.push(Experts { step, node, ids }),
         }

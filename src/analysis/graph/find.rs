@@ -148,6 +148,7 @@ fn build(step: &Step, catalogue: &Catalogue) -> Draft {
         let Some(object) = operator.object else { continue };
         // By its end the first lane has described it, which the others' shares may precede.
         let time = operator.end;
+        edges_left_out += u64::from(memory.is_exhausted());
         for (source, (via, inputs)) in inputs_of(object, time, catalogue, &mut memory) {
             let from = match source {
                 Source::Operator(from) => from,
@@ -247,7 +248,8 @@ fn add_leaves(found: LeafIndex, nodes: &mut Vec<Node>, memory: &Memory<'_>, cata
     leaves
 }
 
-/// Looks for a step that shows what the others are like: decoding if there is such, and of median length.
+/// Looks for a step that shows what the others are like: decoding if there is such, and of a length up to which steps
+/// took half of the time. A long prompt thus counts for more than a short one.
 #[derive(Debug, Default)]
 pub struct TypicalStep {
     by_phase: BTreeMap<Phase, Vec<(u64, u64)>>,
@@ -260,9 +262,14 @@ impl TypicalStep {
         let order = [Phase::Decode, Phase::Prefill];
         let wanted = order.into_iter().filter(|known| phase.is_none_or(|phase| phase == *known));
         let mut steps = wanted.filter_map(|phase| self.by_phase.remove(&phase)).next()?;
-        let middle = (steps.len() - 1) / 2;
         steps.sort_unstable();
-        steps.get(middle).map(|(_, number)| *number)
+        let all = steps.iter().map(|(duration, _)| *duration).fold(0, u64::saturating_add);
+        let mut passed = 0_u64;
+        let reaches_half = |(duration, _): &&(u64, u64)| {
+            passed = passed.saturating_add(*duration);
+            passed >= all.div_ceil(2)
+        };
+        steps.iter().find(reaches_half).map(|(_, number)| *number)
     }
 
     /// How many steps there are.

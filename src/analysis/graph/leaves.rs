@@ -20,9 +20,16 @@ pub(super) struct Leaf {
 
 impl Leaf {
     /// Of the object at an address, once the step is known.
-    pub(super) fn new(object: Option<ObjectId>, (address, since): (u64, u64), time: u64, memory: &Memory<'_>, catalogue: &Catalogue) -> Self {
+    pub(super) fn new(
+        object: Option<ObjectId>,
+        (address, since): (u64, u64),
+        time: u64,
+        memory: &Memory<'_>,
+        catalogue: &Catalogue,
+    ) -> Self {
         let described = object.and_then(|object| catalogue.at(object, time));
-        let overlaps = described.and_then(|described| described.data).is_some_and(|data| memory.overlaps_written(&data));
+        let overlaps =
+            described.and_then(|described| described.data).is_some_and(|data| memory.overlaps_written(&data));
         let written = memory.is_written(address, since) || overlaps;
         Self { object, address, written, made_with_graph: false }
     }

@@ -13,6 +13,8 @@ const MAX_LOOKED_AT: usize = 512;
 const MAX_VIEWS: usize = 16;
 /// Writes into one memory that are looked through for one input, the latest first.
 const MAX_WRITES: usize = 1024;
+/// Objects and writes that are looked at for one graph.
+const MAX_WORK: usize = 1 << 24;
 /// All memory: where a size is not known.
 const EVERYTHING: Range<u64> = 0..u64::MAX;
 
@@ -39,14 +41,15 @@ pub(super) struct Memory<'a> {
     catalogue: &'a Catalogue,
     /// The operator that computed the object at an address, and from when the object's description was.
     computed: FastMap<u64, (usize, u64)>,
-    /// By the object that owns the memory.
-    writes: FastMap<u64, Vec<Write>>,
+    /// By the object that owns the memory, and from when its description is.
+    writes: FastMap<(u64, u64), Vec<Write>>,
     /// Into memory that was there before the step.
     outliving: Vec<Write>,
     /// Owners of that memory.
     written: BTreeSet<(u64, u64)>,
     /// Addresses of objects that were made with the graph: results, views.
     pub(super) made: BTreeSet<u64>,
+    work_left: usize,
 }
 
 /// The owner of an object's memory.
@@ -55,10 +58,18 @@ struct Root<'a> {
     described: Option<Described<'a>>,
 }
 
+impl Root<'_> {
+    /// The object, as it is described now: its address may be another object's at another time.
+    fn key(&self) -> (u64, u64) {
+        (self.address, self.described.as_ref().map_or(0, |described| described.since))
+    }
+}
+
 impl<'a> Memory<'a> {
     pub(super) fn new(catalogue: &'a Catalogue) -> Self {
         let (computed, writes) = (FastMap::default(), FastMap::default());
-        Self { catalogue, computed, writes, outliving: Vec::new(), written: BTreeSet::new(), made: BTreeSet::new() }
+        let (written, made) = (BTreeSet::new(), BTreeSet::new());
+        Self { catalogue, computed, writes, outliving: Vec::new(), written, made, work_left: MAX_WORK }
     }
 
     fn described(&self, near: ObjectId, address: u64, time: u64) -> Option<Described<'a>> {
@@ -91,9 +102,9 @@ impl<'a> Memory<'a> {
         let write = Write { operator, address, range };
         if root_is_older {
             self.outliving.push(write.clone());
-            self.written.insert((root.address, root.described.map_or(0, |described| described.since)));
+            self.written.insert(root.key());
         }
-        let writes = self.writes.entry(root.address).or_default();
+        let writes = self.writes.entry(root.key()).or_default();
         if root.address == address {
             // Memory of its own: what an earlier operator of that address wrote is gone.
             writes.clear();
@@ -102,6 +113,11 @@ impl<'a> Memory<'a> {
         self.computed.insert(address, (operator, described.map_or(0, |described| described.since)));
         self.made.insert(address);
         root.address != address
+    }
+
+    /// No more is looked for: the graph is too large, or made to take long.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.work_left == 0
     }
 
     fn is_leaf(&self, root: &Root<'_>) -> bool {
@@ -127,9 +143,10 @@ impl<'a> Memory<'a> {
         let first = self.described(reader, input, time).and_then(|described| described.data);
         let mut waiting = vec![(input, Via::Direct, first)];
         while let Some((address, via, range)) = waiting.pop() {
-            if seen.len() >= MAX_LOOKED_AT || !seen.insert(address) {
+            if self.work_left == 0 || seen.len() >= MAX_LOOKED_AT || !seen.insert(address) {
                 continue;
             }
+            self.work_left = self.work_left.saturating_sub(1 + found.len() + self.outliving.len().min(MAX_WRITES));
             let described = self.described(reader, address, time);
             let root = self.root(reader, address, time);
             let range = range.or_else(|| described.as_ref().and_then(|described| described.data.clone()));
@@ -137,7 +154,7 @@ impl<'a> Memory<'a> {
             let via = if is_view { via.max(Via::View) } else { via };
             if let Some(operator) = self.computed(address, described.as_ref()) {
                 let before = found.len();
-                self.writers(root.address, range.as_ref(), (address, via), &mut found);
+                self.writers(&root, range.as_ref(), (address, via), &mut found);
                 if found.len() == before {
                     found.push((Source::Operator(operator), via));
                 }
@@ -147,15 +164,15 @@ impl<'a> Memory<'a> {
                 self.made.insert(address);
             }
             if self.computed(root.address, root.described.as_ref()).is_some() {
-                self.writers(root.address, range.as_ref(), (root.address, via), &mut found);
+                self.writers(&root, range.as_ref(), (root.address, via), &mut found);
             } else if self.is_leaf(&root) {
                 self.writers_of_older(&root, range.as_ref(), via, &mut found);
-                let since = root.described.as_ref().map_or(0, |described| described.since);
-                found.push((Source::Leaf(root.address, since), via));
+                let (address, since) = root.key();
+                found.push((Source::Leaf(address, since), via));
             } else if let Some(described) = &root.described {
                 // Not computed by itself: a part of a fused operator, or a look at its input that says no more.
                 self.made.insert(root.address);
-                self.writers(root.address, range.as_ref(), (root.address, via), &mut found);
+                self.writers(&root, range.as_ref(), (root.address, via), &mut found);
                 let inputs = described.inputs.iter().rev().take(MAX_LOOKED_AT);
                 waiting.extend(inputs.map(|input| (*input, Via::View, None)));
             }
@@ -165,23 +182,17 @@ impl<'a> Memory<'a> {
 
     /// The operators that wrote what lies in a part of an object's memory: the latest that wrote all of it, and those
     /// after it that wrote some.
-    fn writers(&self, owner: u64, range: Option<&Range<u64>>, read: (u64, Via), found: &mut Vec<(Source, Via)>) {
-        let Some(writes) = self.writes.get(&owner) else { return };
+    fn writers(&self, owner: &Root<'_>, range: Option<&Range<u64>>, read: (u64, Via), found: &mut Vec<(Source, Via)>) {
+        let Some(writes) = self.writes.get(&owner.key()) else { return };
         latest(writes.iter(), range, read, found);
     }
 
-    fn writers_of_older(
-        &self,
-        root: &Root<'_>,
-        range: Option<&Range<u64>>,
-        via: Via,
-        found: &mut Vec<(Source, Via)>,
-    ) {
+    fn writers_of_older(&self, root: &Root<'_>, range: Option<&Range<u64>>, via: Via, found: &mut Vec<(Source, Via)>) {
         let of_root = root.described.as_ref().and_then(|described| described.data.as_ref());
         match range.or(of_root) {
             // Whatever object names it: memory is the same by its addresses.
             Some(range) => latest(self.outliving.iter(), Some(range), (root.address, via), found),
-            None => self.writers(root.address, None, (root.address, via), found),
+            None => self.writers(root, None, (root.address, via), found),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod counts;
 mod faults;
+mod graph;
 mod hostile;
 mod placing;
 mod states;

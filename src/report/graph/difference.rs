@@ -173,7 +173,7 @@ fn keys<'n>(nodes: &[&'n NodeView], with_op: bool, takes: impl Fn(usize) -> bool
     keys
 }
 
-/// Operators of the same type between two pairs of neighbours are the same, whatever they are called.
+/// Operators of the same types and width between two pairs of neighbours are the same, whatever they are called.
 fn pair_by_place(left: &[&NodeView], right: &[&NodeView], pairs: &mut [Option<usize>], taken: &mut [bool]) {
     let mut from = 0;
     for index in 0..left.len() {
@@ -181,7 +181,10 @@ fn pair_by_place(left: &[&NodeView], right: &[&NodeView], pairs: &mut [Option<us
             from = other + 1;
             continue;
         }
-        let same = |node: &NodeView| node.op == left[index].op && node.layer == left[index].layer;
+        let what =
+            |node: &NodeView| (node.op.clone(), node.layer.clone(), node.dtype.clone(), node.shape.first().copied());
+        let wanted = what(left[index]);
+        let same = |node: &NodeView| what(node) == wanted;
         let until = right.len().min(from.saturating_add(MOST_BETWEEN));
         let between = (from..until).take_while(|other| !taken[*other]).find(|other| same(right[*other]));
         if let Some(other) = between {
@@ -301,7 +304,8 @@ fn table(rows: &[&DifferenceRow]) -> Table {
         let time = |side: &Option<Side>| side.as_ref().map_or_else(String::new, |side| time_f64(side.elapsed_ns));
         let part = |side: &Option<Side>| side.as_ref().map_or_else(String::new, |side| share(side.share));
         let both = row.a.as_ref().zip(row.b.as_ref());
-        let ratio = both.filter(|(a, _)| a.elapsed_ns > 0.0).map(|(a, b)| format!("{:.2}", b.elapsed_ns / a.elapsed_ns));
+        let ratio =
+            both.filter(|(a, _)| a.elapsed_ns > 0.0).map(|(a, b)| format!("{:.2}", b.elapsed_ns / a.elapsed_ns));
         let difference = row.difference();
         let sign = if difference < 0.0 { "−" } else { "+" };
         let text = |of: &dyn Fn(&Side) -> String| match (row.a.as_ref().map(of), row.b.as_ref().map(of)) {

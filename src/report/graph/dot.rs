@@ -2,19 +2,20 @@
 
 use super::super::table::printable;
 use super::super::units::{shape, share, time_f64};
-use super::model::{GraphReport, NodeView};
 use super::Colour;
+use super::model::{GraphReport, NodeView};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Colours from low to high, and those of backends.
 const SCALE: [&str; 8] = ["#fff3dc", "#fee3b4", "#fdcb84", "#fbab5e", "#f4843e", "#e25c27", "#c23b1a", "#962411"];
-const BACKENDS: [&str; 8] =
-    ["#9ec1e3", "#f6c3ae", "#9fdcc9", "#d9a3cf", "#e0d79a", "#b3e5f6", "#f6b0b7", "#cccc99"];
+const BACKENDS: [&str; 8] = ["#9ec1e3", "#f6c3ae", "#9fdcc9", "#d9a3cf", "#e0d79a", "#b3e5f6", "#f6b0b7", "#cccc99"];
 
 /// The graph in DOT: a cluster for each layer, operators as boxes, data as ellipses.
 pub fn dot(report: &GraphReport, colour: Colour) -> String {
-    let mut out = String::from("digraph operators {\n  rankdir=TB;\n  node [shape=box, style=filled, fillcolor=white, fontname=\"sans-serif\"];\n");
+    let mut out = String::from(
+        "digraph operators {\n  rankdir=TB;\n  node [shape=box, style=filled, fillcolor=white, fontname=\"sans-serif\"];\n",
+    );
     let step = &report.step;
     let title = format!("step {}: {}, {}", step.number, step.phase, time_f64(step.duration_ns));
     let _ = writeln!(out, "  label={};\n  labelloc=t;", quoted(&title));

@@ -14,8 +14,14 @@ const FOOT: f64 = 18.0;
 const PADDING: f64 = 18.0;
 /// Between two sections.
 const BETWEEN: f64 = 26.0;
-/// Passes over all rows, down and up.
+/// Cards that are connected with nothing in their section, side by side.
+const ABREAST: usize = 4;
+/// Passes over all rows, down and up, that order them.
 const SWEEPS: usize = 12;
+/// Passes that move what is in them: to the middle of what is above or below, of both, and then straight.
+const EARLY: usize = 12;
+const LATE: usize = 60;
+const MOVES: usize = 120;
 /// Bends of lines that are placed; with more, long lines have none.
 const MAX_BENDS: usize = 60_000;
 
@@ -180,30 +186,61 @@ impl Rows {
             let middle = x / 2.0;
             row.iter().for_each(|item| self.items[*item].x -= middle);
         }
-        for sweep in 0..2 * SWEEPS {
+        for sweep in 0..MOVES {
             let down = sweep % 2 == 0;
-            let both = sweep + 4 >= 2 * SWEEPS;
             let count = self.rows.len();
             for step in 0..count {
-                let row = std::mem::take(&mut self.rows[if down { step } else { count - 1 - step }]);
-                let wishes: Vec<(f64, f64)> = row.iter().map(|item| self.wish(*item, down, both)).collect();
+                let index = if down { step } else { count - 1 - step };
+                let row = std::mem::take(&mut self.rows[index]);
+                let wish = |item: &usize| match sweep {
+                    0..EARLY => self.mean_wish(*item, down, !down),
+                    EARLY..LATE => self.mean_wish(*item, true, true),
+                    _ => self.median_wish(*item),
+                };
+                let wishes: Vec<(f64, f64)> = row.iter().map(wish).collect();
                 self.move_row(&row, &wishes);
-                self.rows[if down { step } else { count - 1 - step }] = row;
+                self.rows[index] = row;
             }
         }
     }
 
-    /// Where an item would like to stand, and how much.
-    fn wish(&self, item: usize, down: bool, both: bool) -> (f64, f64) {
+    /// Lines are to be straight where they are long; cards stand below cards rather than below passing lines.
+    fn pull(&self, item: usize, other: usize) -> f64 {
+        match (self.items[item].is_bend, self.items[other].is_bend) {
+            (true, true) => 8.0,
+            (false, false) => 1.0,
+            _ => 0.2,
+        }
+    }
+
+    /// Where an item would like to stand, and how much: in the middle of what it is connected with.
+    fn mean_wish(&self, item: usize, by_above: bool, by_below: bool) -> (f64, f64) {
         let (mut sum, mut weight) = (0.0, 0.0);
-        let sides: [(&Vec<usize>, bool); 2] = [(&self.above[item], down || both), (&self.below[item], !down || both)];
+        let sides = [(&self.above[item], by_above), (&self.below[item], by_below)];
         for other in sides.into_iter().filter(|(_, used)| *used).flat_map(|(others, _)| others) {
-            // Lines are to be straight where they are long.
-            let each = if self.items[item].is_bend && self.items[*other].is_bend { 8.0 } else { 1.0 };
-            sum += self.items[*other].x * each;
-            weight += each;
+            let pull = self.pull(item, *other);
+            sum += self.items[*other].x * pull;
+            weight += pull;
         }
         if weight > 0.0 { (sum / weight, weight) } else { (self.items[item].x, 0.1) }
+    }
+
+    /// The same, right below or above one of them: chains become straight. Where two pull alike, the upper one wins.
+    fn median_wish(&self, item: usize) -> (f64, f64) {
+        let below = self.below[item].iter().map(|other| (*other, 0.45));
+        let sides = self.above[item].iter().map(|other| (*other, 1.0)).chain(below);
+        let mut pulls: Vec<(f64, f64)> =
+            sides.map(|(other, side)| (self.items[other].x, side * self.pull(item, other))).collect();
+        pulls.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let all: f64 = pulls.iter().map(|(_, pull)| pull).sum();
+        let mut sum = 0.0;
+        for (x, pull) in pulls {
+            sum += pull;
+            if sum >= all / 2.0 {
+                return (x, all);
+            }
+        }
+        (self.items[item].x, 0.1)
     }
 
     fn apart(&self, left: usize, right: usize) -> f64 {
@@ -331,13 +368,18 @@ fn rows_of(cards: &[Size], lines: &[(usize, usize)]) -> Vec<usize> {
         below[*from].push(*to);
     }
     let mut rows = vec![0; cards.len()];
-    let (mut first, mut next, mut section) = (0, 0, usize::MAX);
+    let (mut first, mut next, mut section, mut alone) = (0, 0, usize::MAX, 0);
     for (index, card) in cards.iter().enumerate() {
         if card.section != section {
-            (first, section) = (next, card.section);
+            (first, section, alone) = (next, card.section, 0);
         }
         let after = above[index].iter().map(|from| rows[*from] + 1).max().unwrap_or(0);
         rows[index] = after.max(first);
+        let mut others = above[index].iter().chain(&below[index]);
+        if !others.any(|other| cards[*other].section == section) {
+            rows[index] = after.max(first + alone / ABREAST);
+            alone += 1;
+        }
         next = next.max(rows[index] + 1);
     }
     // What reads nothing of its section stands right above what reads it.
@@ -384,6 +426,13 @@ mod tests {
         let lines = [(0, 1), (0, 2), (1, 4), (2, 3), (3, 5), (4, 5)];
         let layout = layout(&cards, &lines, &[0.0]);
         assert_eq!(layout.cards[1].x < layout.cards[2].x, layout.cards[4].x < layout.cards[3].x);
+    }
+
+    #[test]
+    fn what_is_connected_with_nothing_does_not_widen_the_picture() {
+        let layout = layout(&[card(0); 41], &[], &[0.0]);
+        assert!(layout.width < 6.0 * 130.0, "{}", layout.width);
+        assert!(layout.cards[40].y > layout.cards[0].y);
     }
 
     #[test]

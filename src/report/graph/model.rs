@@ -3,9 +3,7 @@
 
 use super::super::metrics::{CountValue, Measures, MetricCell};
 use super::super::model::TraceFacts;
-use crate::analysis::{
-    Completeness, CriticalPath, Fold, Node, NodeKind, OperatorGraph, Recorded, Timeline,
-};
+use crate::analysis::{Completeness, CriticalPath, Fold, Node, NodeKind, OperatorGraph, Recorded, Timeline};
 use crate::trace::Meta;
 use serde::Serialize;
 
@@ -333,7 +331,10 @@ pub(super) fn title(layers: &[String]) -> String {
 /// The first metric in bytes a second that some node has.
 fn bandwidth(nodes: &[NodeView], timeline: &Timeline) -> Option<BandwidthView> {
     let is_there = |name: &str| {
-        nodes.iter().filter_map(|node| node.cost.as_ref()).any(|cost| cost.metrics.iter().any(|cell| cell.metric == name))
+        nodes
+            .iter()
+            .filter_map(|node| node.cost.as_ref())
+            .any(|cost| cost.metrics.iter().any(|cell| cell.metric == name))
     };
     let metric = timeline.rules().metrics().iter().find(|metric| &*metric.unit == "B/s" && is_there(&metric.name))?;
     Some(BandwidthView { metric: metric.name.to_string(), expression: metric.text.to_string() })

@@ -2,14 +2,14 @@
 
 use super::super::table::printable;
 use super::super::units::{quantity, shape, share, time_f64};
+use super::Colour;
 use super::layout::{Bends, Layout, Place, Size, layout};
 use super::model::{GraphReport, NodeView};
 use super::paint::{Legend, Paint, style};
 use super::view::{Card, Datum, View};
-use super::Colour;
 use std::fmt::Write as _;
 
-const CARD_WIDTH: f64 = 268.0;
+const CARD_WIDTH: f64 = 280.0;
 const CARD_HEIGHT: f64 = 48.0;
 const DATUM_HEIGHT: f64 = 16.0;
 const MARGIN: f64 = 24.0;
@@ -31,6 +31,21 @@ pub struct Picture {
     pub unfolded: bool,
 }
 
+impl Picture {
+    /// Different for pictures that a page may have beside each other: what one draws with must not be another's, which
+    /// may be hidden.
+    fn id(self) -> &'static str {
+        match (self.colour, self.unfolded) {
+            (Colour::Time, false) => "pf-tf",
+            (Colour::Time, true) => "pf-tu",
+            (Colour::Bandwidth, false) => "pf-wf",
+            (Colour::Bandwidth, true) => "pf-wu",
+            (Colour::Backend, false) => "pf-bf",
+            (Colour::Backend, true) => "pf-bu",
+        }
+    }
+}
+
 /// The picture, as SVG that a page may contain: its style is its own, follows the viewer's dark or light, and gives way
 /// to a page that sets the variables `--pf-…`. Each card has `data-nodes`, the identifiers of its nodes in
 /// [`GraphReport::nodes`].
@@ -46,7 +61,7 @@ pub fn svg(report: &GraphReport, picture: &Picture) -> String {
     let heights: Vec<f64> = notes.iter().map(|notes| notes.len() as f64 * DATUM_HEIGHT).collect();
     let placed = layout(&sizes, &lines, &heights);
     let paint = Paint::new(&view, picture.colour);
-    Drawing { view: &view, paint: &paint, placed: &placed, out: String::new() }.draw(&notes, left_out)
+    Drawing { view: &view, paint: &paint, placed: &placed, id: picture.id(), out: String::new() }.draw(&notes, left_out)
 }
 
 #[allow(clippy::cast_precision_loss)]
@@ -59,8 +74,7 @@ fn size(card: &Card, view: &View<'_>) -> Size {
 fn next_layer(view: &View<'_>, section: usize) -> Vec<String> {
     let mut notes: Vec<(usize, Vec<String>)> = Vec::new();
     for (maker, reader) in &view.to_next_layer[section] {
-        let (Some(from), Some(to)) = (view.cards.get(*maker), view.cards.get(*reader)) else { continue };
-        let _ = from;
+        let (Some(_), Some(to)) = (view.cards.get(*maker), view.cards.get(*reader)) else { continue };
         match notes.iter_mut().find(|(known, _)| known == maker) {
             Some((_, readers)) => readers.push(view.name(to)),
             None => notes.push((*maker, vec![view.name(to)])),
@@ -76,6 +90,7 @@ struct Drawing<'a> {
     view: &'a View<'a>,
     paint: &'a Paint,
     placed: &'a Layout,
+    id: &'static str,
     out: String,
 }
 
@@ -92,12 +107,15 @@ impl Drawing<'_> {
             style(),
             escape(&about.join(" "))
         ));
-        self.out.push_str(
-            "<defs><marker id=\"pf-head\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" \
-             markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path class=\"head\" d=\"M0 0L8 4L0 8Z\"/></marker>\
-             <marker id=\"pf-head-critical\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"9\" markerHeight=\"9\" \
-             markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path class=\"head-critical\" d=\"M0 0L8 4L0 8Z\"/></marker></defs>\n",
-        );
+        self.out.push_str("<defs>");
+        for (head, size) in [("head", 7), ("head-critical", 9)] {
+            let id = self.id;
+            self.add(format_args!(
+                "<marker id=\"{id}-{head}\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"{size}\" markerHeight=\"{size}\" \
+                 markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path class=\"{head}\" d=\"M0 0L8 4L0 8Z\"/></marker>"
+            ));
+        }
+        self.out.push_str("</defs>\n");
         self.add(format_args!("<rect class=\"page\" width=\"{width:.0}\" height=\"{height:.0}\"/>\n"));
         self.text(MARGIN, 36.0, "title", &title, 120);
         for (line, text) in (0_u8..).zip(&about) {
@@ -128,7 +146,10 @@ impl Drawing<'_> {
     }
 
     fn text(&mut self, x: f64, y: f64, class: &str, text: &str, most: usize) {
-        self.add(format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{}</text>\n", escape(&cut(text, most))));
+        self.add(format_args!(
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{}</text>\n",
+            escape(&cut(text, most))
+        ));
     }
 
     fn right(&mut self, x: f64, y: f64, class: &str, text: &str) {
@@ -160,6 +181,12 @@ impl Drawing<'_> {
             facts.push("not all of it was recorded: it has more".to_owned());
         }
         let path = &report.critical_path;
+        if report.edges.is_empty() {
+            return vec![
+                facts.join(" · "),
+                "The trace does not say what operators read: cards stand in the order of execution.".to_owned(),
+            ];
+        }
         let critical = format!(
             "Critical path: {} operators that depend on each other take {}, {} of the step.",
             path.nodes.len(),
@@ -201,12 +228,14 @@ impl Drawing<'_> {
                 }
             }
         }
-        self.symbols(width - MARGIN - 400.0, y);
+        self.symbols(width - MARGIN - 425.0, y);
     }
 
     fn symbols(&mut self, left: f64, y: f64) {
         let mut x = left;
-        for (kind, text, wide) in [("weight", "weight", 70.0), ("cache", "cache", 66.0), ("input", "input of the step", 0.0)] {
+        for (kind, text, wide) in
+            [("weight", "weight", 70.0), ("cache", "cache", 66.0), ("input", "input of the step", 0.0)]
+        {
             self.symbol(kind, x, y - 8.0);
             self.text(x + 15.0, y, "soft", text, 30);
             x += wide;
@@ -226,7 +255,9 @@ impl Drawing<'_> {
 
     fn symbol(&mut self, kind: &str, x: f64, y: f64) {
         match kind {
-            "weight" => self.add(format_args!("<rect class=\"weight\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"8\" height=\"8\" rx=\"1\"/>")),
+            "weight" => self.add(format_args!(
+                "<rect class=\"weight\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"8\" height=\"8\" rx=\"1\"/>"
+            )),
             "cache" => self.add(format_args!(
                 "<path class=\"cache\" d=\"M{x:.1} {:.1}v5a4 1.8 0 0 0 8 0v-5a4 1.8 0 0 0 -8 0a4 1.8 0 0 0 8 0\"/>",
                 y + 1.5
@@ -292,9 +323,12 @@ impl Drawing<'_> {
             }
             (x, y) = (*to_x, *to_y);
         }
-        let (memory, critical) = (if line.memory { " memory" } else { "" }, if line.critical { " critical" } else { "" });
-        let head = if line.critical { "pf-head-critical" } else { "pf-head" };
-        self.add(format_args!("<path class=\"line{memory}{critical}\" d=\"{path}\" marker-end=\"url(#{head})\"/>\n"));
+        let (memory, critical) =
+            (if line.memory { " memory" } else { "" }, if line.critical { " critical" } else { "" });
+        let (id, head) = (self.id, if line.critical { "head-critical" } else { "head" });
+        self.add(format_args!(
+            "<path class=\"line{memory}{critical}\" d=\"{path}\" marker-end=\"url(#{id}-{head})\"/>\n"
+        ));
     }
 
     fn card(&mut self, index: usize) {
@@ -313,15 +347,16 @@ impl Drawing<'_> {
             ids.join(" "),
             escape(&self.tooltip(card, &name))
         ));
-        self.text(16.0, 18.0, "name", &name, 25);
+        self.text(16.0, 18.0, "name", &name, 23);
         let elapsed = view.mean(card, NodeView::elapsed);
         self.right(width - 12.0, 18.0, "number", &time_f64(elapsed));
-        self.text(16.0, 33.0, "soft", &description(view, card, first), 36);
+        self.text(16.0, 33.0, "soft", &description(view, card, first), 33);
         let of_step = view.sum(card, |node| node.cost.as_ref().map_or(0.0, |cost| cost.share));
         self.right(width - 12.0, 33.0, "number soft", &share(of_step));
         let mut line = 49.0;
         if let Some(covers) = &first.covers {
-            let covers = if card.members.len() > 1 { super::view::without_layer(covers, first) } else { covers.clone() };
+            let covers =
+                if card.members.len() > 1 { super::view::without_layer(covers, first) } else { covers.clone() };
             self.text(16.0, line, "soft", &format!("with {covers}"), 40);
             line += DATUM_HEIGHT;
         }
@@ -344,7 +379,7 @@ impl Drawing<'_> {
         self.symbol(datum.kind, 16.0, y - 8.0);
         let about = about(datum);
         let verb = if datum.written { "writes " } else { "" };
-        let room = 40_usize.saturating_sub(about.chars().count()).max(12);
+        let room = 36_usize.saturating_sub(about.chars().count()).max(12);
         self.text(30.0, y, "soft", &format!("{verb}{}", datum.name), room);
         self.right(width - 12.0, y, "soft", &about);
     }
@@ -369,7 +404,8 @@ impl Drawing<'_> {
         if let [one] = card.members[..] {
             let cost = view.report.nodes[one].cost.iter();
             lines.extend(cost.flat_map(|cost| &cost.metrics).map(|cell| {
-                let unit = if view.report.bandwidth.as_ref().is_some_and(|of| of.metric == cell.metric) { "B/s" } else { "" };
+                let unit =
+                    if view.report.bandwidth.as_ref().is_some_and(|of| of.metric == cell.metric) { "B/s" } else { "" };
                 format!("{}: {}", cell.metric, quantity(cell.value, unit))
             }));
         } else {
@@ -392,7 +428,7 @@ fn description(view: &View<'_>, card: &Card, first: &NodeView) -> String {
     if same && !extents.is_empty() {
         parts.push(extents);
     }
-    if first.in_place {
+    if first.in_place && !card.reads.iter().any(|datum| datum.written) {
         parts.push("in place".to_owned());
     }
     parts.join(" · ")

@@ -22,6 +22,9 @@ pub fn graph_text(report: &GraphReport, unfolded: bool, look: &Look) -> String {
         count("input"),
         report.edges.len()
     ));
+    if report.edges.is_empty() {
+        out.push_str("the trace does not say what operators read\n");
+    }
     let unknown = count("unknown");
     if unknown > 0 {
         out.push_str(&format!("{unknown} things that are read are not described in the trace\n"));
@@ -40,7 +43,9 @@ pub fn graph_text(report: &GraphReport, unfolded: bool, look: &Look) -> String {
         }
         look.table(&mut out, &title, &table(&view, index), None);
     }
-    critical(&mut out, report, look);
+    if !report.edges.is_empty() {
+        critical(&mut out, report, look);
+    }
     out
 }
 
@@ -100,7 +105,7 @@ fn table(view: &View<'_>, section: usize) -> Table {
             first.op.clone(),
             first.dtype.clone().unwrap_or_default(),
             shape(&first.shape),
-            format!("{}{name}", if card.critical { "" } else { "· " }),
+            format!("{}{name}", if card.critical || view.report.edges.is_empty() { "" } else { "· " }),
             reads(view, index, card),
         ]);
     }

@@ -165,7 +165,8 @@ impl<'a> View<'a> {
 
     /// What a card is of.
     pub(super) fn backends(&self, card: &Card) -> Vec<&str> {
-        let all: BTreeSet<&str> = card.members.iter().filter_map(|i| self.report.nodes[*i].backend.as_deref()).collect();
+        let all: BTreeSet<&str> =
+            card.members.iter().filter_map(|i| self.report.nodes[*i].backend.as_deref()).collect();
         all.into_iter().collect()
     }
 }

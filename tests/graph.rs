@@ -1,0 +1,260 @@
+//! `profinfer graph` on a stored recording of a real engine: what it says is what `report` says of the same step, its
+//! formats are read by the programs that they are for, and its pictures are well formed.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_profinfer")).args(arguments).output().unwrap()
+}
+
+fn profinfer(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&profinfer(arguments)).unwrap()
+}
+
+/// A recording of a real engine.
+fn stored() -> String {
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces/v1/llama.pfi");
+    path.to_str().unwrap().to_owned()
+}
+
+fn graph(arguments: &[&str]) -> Value {
+    let stored = stored();
+    json(&[&["graph", &stored, "--format", "json"], arguments].concat())
+}
+
+fn rows<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    value[key].as_array().unwrap().iter()
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap()
+}
+
+/// Nodes by identifier.
+fn nodes(graph: &Value) -> BTreeMap<&str, &Value> {
+    rows(graph, "nodes").map(|node| (text(node, "id"), node)).collect()
+}
+
+#[test]
+fn its_operators_are_those_of_the_step_report() {
+    for step in ["2", "9"] {
+        let graph = graph(&["--step", step]);
+        let report = json(&["report", &stored(), "--json", "--step", step]);
+        let operators: Vec<&Value> = rows(&graph, "nodes").filter(|node| node["kind"] == "operator").collect();
+        let reported: Vec<&Value> = rows(&report["step"], "operators").collect();
+        assert_eq!(operators.len(), reported.len());
+        for (node, operator) in operators.iter().zip(reported) {
+            for key in ["name", "op", "dtype", "shape", "covers"] {
+                assert_eq!(node[key], operator[key], "{key}");
+            }
+            let number = |value: &Value| value.as_f64().unwrap();
+            for (key, of) in [("elapsed_ns", "duration_ns"), ("work_ns", "work_ns"), ("waiting_ns", "waiting_ns")] {
+                assert!((number(&node["cost"][key]) - number(&operator[of])).abs() < 0.5, "{key}");
+            }
+        }
+        assert_eq!(graph["step"]["duration_ns"].as_f64(), report["step"]["duration_ns"].as_f64());
+    }
+}
+
+/// What one operator reads, by name and kind.
+fn reads(graph: &Value, name: &str, op: &str) -> BTreeSet<String> {
+    let nodes = nodes(graph);
+    let is_it = |node: &&Value| text(node, "name") == name && text(node, "op") == op;
+    let id = text(rows(graph, "nodes").find(is_it).unwrap_or_else(|| panic!("no {op} {name}")), "id");
+    let of = rows(graph, "edges").filter(|edge| text(edge, "to") == id);
+    of.map(|edge| {
+        let from = nodes[text(edge, "from")];
+        format!("{} {} {}", text(from, "kind"), text(from, "name"), text(edge, "via"))
+    })
+    .collect()
+}
+
+#[test]
+fn a_real_step_has_the_edges_that_its_model_has() {
+    let graph = graph(&["--step", "9"]);
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    let embedding = ["weight token_embd.weight direct", "input inp_tokens direct"];
+    assert_eq!(reads(&graph, "embd", "GET_ROWS"), set(&embedding));
+    let fused = ["operator embd view", "weight blk.0.attn_norm.weight direct"];
+    assert_eq!(reads(&graph, "attn_norm-0", "rms_norm_mul"), set(&fused), "what the first part reads");
+    assert_eq!(reads(&graph, "Qcur-0", "ROPE"), set(&["operator Qcur-0 view", "input inp_pos direct"]), "by a view");
+    let attention = rows(&graph, "nodes").find(|node| node["op"] == "FLASH_ATTN_EXT").unwrap();
+    assert_eq!((text(attention, "layer"), attention["layer_by_place"].as_bool()), ("0", Some(true)));
+    let expected = [
+        "operator Qcur-0 view",
+        "operator cache_k_l0 (view) memory",
+        "operator cache_v_l0 (view) memory",
+        "cache cache_k_l0 view",
+        "cache cache_v_l0 view",
+        "input attn_inp_kq_mask direct",
+    ];
+    assert_eq!(reads(&graph, text(attention, "name"), "FLASH_ATTN_EXT"), set(&expected), "through the cache");
+    for node in rows(&graph, "nodes") {
+        let name = text(node, "name");
+        let expected = match text(node, "kind") {
+            "operator" => continue,
+            "weight" => name.ends_with(".weight"),
+            "cache" => name.starts_with("cache_"),
+            "input" => name.contains("inp") || name == "out_ids",
+            other => panic!("{other} {name}"),
+        };
+        assert!(expected, "{name} is no {}", text(node, "kind"));
+    }
+}
+
+#[test]
+fn the_critical_path_is_the_longest_way() {
+    let graph = graph(&["--step", "9"]);
+    let nodes = nodes(&graph);
+    let elapsed = |id: &str| nodes[id]["cost"]["elapsed_ns"].as_f64().unwrap_or(0.0);
+    let mut longest: BTreeMap<&str, f64> = BTreeMap::new();
+    for node in rows(&graph, "nodes").filter(|node| node["kind"] == "operator") {
+        let id = text(node, "id");
+        let before = rows(&graph, "edges").filter(|edge| text(edge, "to") == id);
+        let before = before.filter_map(|edge| longest.get(text(edge, "from"))).fold(0.0_f64, |a, b| a.max(*b));
+        longest.insert(id, before + elapsed(id));
+    }
+    let most = longest.values().fold(0.0_f64, |a, b| a.max(*b));
+    let path = &graph["critical_path"];
+    assert!((path["elapsed_ns"].as_f64().unwrap() - most).abs() < 1.0);
+    let ids: Vec<&str> = rows(path, "nodes").map(|id| id.as_str().unwrap()).collect();
+    let edges: BTreeSet<(&str, &str)> = rows(&graph, "edges").map(|e| (text(e, "from"), text(e, "to"))).collect();
+    assert!(ids.windows(2).all(|pair| edges.contains(&(pair[0], pair[1]))), "each reads the one before");
+    assert!((ids.iter().map(|id| elapsed(id)).sum::<f64>() - most).abs() < 1.0);
+    let share = path["share"].as_f64().unwrap();
+    assert!((share - most / graph["step"]["duration_ns"].as_f64().unwrap()).abs() < 1e-9 && share < 1.0);
+}
+
+#[test]
+fn folding_keeps_every_operator_once() {
+    let graph = graph(&[]);
+    assert_eq!(graph["step"]["phase"], "decode", "a step that shows what decoding is like");
+    for fold in ["folded", "unfolded"] {
+        let ids = rows(&graph[fold], "sections").flat_map(|section| rows(section, "nodes").collect::<Vec<_>>());
+        let mut ids: Vec<&str> = ids.flat_map(|ids| ids.as_array().unwrap()).map(|id| id.as_str().unwrap()).collect();
+        let count = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!((ids.len(), count), (count, rows(&graph, "nodes").filter(|n| n["kind"] == "operator").count()));
+    }
+    let titles: Vec<&str> = rows(&graph["folded"], "sections").map(|section| text(section, "title")).collect();
+    assert_eq!(titles, ["", "layers 0–2 ×3", "layer 3", ""], "the last layer picks out what is wanted of it");
+}
+
+#[test]
+fn a_mean_is_of_all_steps_that_are_alike() {
+    let graph = graph(&["--steps", "1..", "--phase", "decode"]);
+    let steps = graph["step"]["steps"].as_u64().unwrap();
+    let singles: Vec<Value> = (3..=9).map(|n| self::graph(&["--step", &n.to_string()])).collect();
+    assert_eq!(steps, singles.len() as u64);
+    let of = |graph: &Value| graph["nodes"][5]["cost"]["work_ns"].as_f64().unwrap();
+    let mean = singles.iter().map(of).sum::<f64>() / singles.len() as f64;
+    assert!((of(&graph) - mean).abs() < 0.5);
+}
+
+#[test]
+fn prefill_differs_from_decode_in_its_shapes() {
+    let difference = graph(&["--step", "2", "--against-step", "9"]);
+    assert_eq!(difference["format"], "profinfer-graph-difference");
+    assert_eq!((&difference["a"]["phase"], &difference["b"]["phase"]), (&"prefill".into(), &"decode".into()));
+    let find = |name: &str, op: &str| {
+        let is_it = |row: &&Value| row["name"] == name && row["a"]["op"] == op;
+        rows(&difference, "rows").find(is_it).unwrap_or_else(|| panic!("no {op} {name}"))
+    };
+    let row = find("attn_out-*", "MUL_MAT");
+    assert_eq!((text(row, "what"), &row["changed"]), ("changed", &serde_json::json!(["shape"])));
+    assert_eq!((row["count"].as_u64(), row["a"]["shape"][1].as_i64() > Some(1)), (Some(4), true));
+    assert_eq!(row["b"]["shape"][1], 1);
+    assert!(rows(&difference, "rows").all(|row| row["what"] != "new" && row["what"] != "gone"));
+    let same = graph(&["--step", "9", "--against-step", "9"]);
+    assert_eq!((&same["same"], &same["operators_a"]), (&same["operators_b"], &same["operators_b"]));
+    let table = profinfer(&["graph", &stored(), "--phase", "prefill", "--against-phase", "decode"]);
+    assert!(table.contains("Changed") && table.contains("MUL_MAT"), "{table}");
+}
+
+#[test]
+fn a_graph_that_is_not_there_is_said_so() {
+    for (arguments, said) in [
+        (&["--step", "99"][..], "the trace has no step 99"),
+        (&["--steps", "50..60"], "none of these steps was recorded whole"),
+        (&["-o", "graph.bmp"], "which format is graph.bmp?"),
+        (&["--format", "dot", "--step", "2", "--against-step", "3"], "compared as text or JSON"),
+    ] {
+        let stored = stored();
+        let output = run(&[&["graph", &stored], arguments].concat());
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && error.contains(said), "{arguments:?}: {error}");
+    }
+}
+
+/// A program that must be there.
+fn program(name: &str, arguments: &[&str]) -> String {
+    let output = Command::new(name).args(arguments).output().unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn graphviz_reads_dot() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("graph.dot");
+    for colour in ["time", "bandwidth", "backend"] {
+        profinfer(&["graph", &stored(), "--step", "9", "--color", colour, "-o", file.to_str().unwrap()]);
+        let drawn: Value = serde_json::from_str(&program("dot", &["-Tjson", file.to_str().unwrap()])).unwrap();
+        let graph = graph(&["--step", "9"]);
+        let named = rows(&drawn, "objects").filter(|object| object.get("nodes").is_none());
+        assert_eq!(named.count(), rows(&graph, "nodes").count());
+        assert_eq!(rows(&drawn, "edges").count(), rows(&graph, "edges").count());
+    }
+}
+
+const READ_GRAPHML: &str = "
+import sys, xml.etree.ElementTree as tree
+ns = '{http://graphml.graphdrawing.org/xmlns}'
+root = tree.parse(sys.argv[1]).getroot()
+keys = {key.get('id') for key in root.iter(ns + 'key')}
+nodes = {node.get('id') for node in root.iter(ns + 'node')}
+edges = [(edge.get('source'), edge.get('target')) for edge in root.iter(ns + 'edge')]
+assert all(data.get('key') in keys for data in root.iter(ns + 'data'))
+assert all(a in nodes and b in nodes for a, b in edges)
+print(len(nodes), len(edges))
+";
+
+const READ_SVG: &str = "
+import sys, xml.etree.ElementTree as tree
+ns = '{http://www.w3.org/2000/svg}'
+root = tree.parse(sys.argv[1]).getroot()
+cards = [group for group in root.iter(ns + 'g') if 'card' in group.get('class', '')]
+assert root.get('viewBox') and not any('href' in name for e in root.iter() for name in e.attrib)
+print(len(cards), sum(len(card.get('data-nodes').split()) for card in cards))
+";
+
+#[test]
+fn other_programs_read_graphml_and_pictures() {
+    let folder = tempfile::tempdir().unwrap();
+    let graph = graph(&["--step", "9"]);
+    let operators = rows(&graph, "nodes").filter(|node| node["kind"] == "operator").count();
+    let write = |name: &str, more: &[&str]| {
+        let (file, stored) = (folder.path().join(name), stored());
+        profinfer(&[&["graph", &stored, "--step", "9", "-o", file.to_str().unwrap()], more].concat());
+        file.to_str().unwrap().to_owned()
+    };
+    let read = program("python3", &["-c", READ_GRAPHML, &write("graph.graphml", &[])]);
+    assert_eq!(read.trim(), format!("{} {}", rows(&graph, "nodes").count(), rows(&graph, "edges").count()));
+    let cards = |fold: &str| -> usize { rows(&graph[fold], "sections").map(|s| rows(s, "nodes").count()).sum() };
+    for (more, fold) in [(&["--fold"][..], "folded"), (&["--unfold", "--color", "bandwidth"], "unfolded")] {
+        let read = program("python3", &["-c", READ_SVG, &write("graph.svg", more)]);
+        assert_eq!(read.trim(), format!("{} {operators}", cards(fold)), "each operator is on one card");
+    }
+}
