@@ -16,6 +16,8 @@ const PADDING: f64 = 18.0;
 const BETWEEN: f64 = 26.0;
 /// Cards that are connected with nothing in their section, side by side.
 const ABREAST: usize = 4;
+/// How much more a narrow row holds its place than others do.
+const PIN: f64 = 1e6;
 /// Passes over all rows, down and up, that order them.
 const SWEEPS: usize = 12;
 /// Passes that move what is in them: to the middle of what is above or below, of both, and then straight.
@@ -197,11 +199,20 @@ impl Rows {
                     EARLY..LATE => self.mean_wish(*item, true, true),
                     _ => self.median_wish(*item),
                 };
-                let wishes: Vec<(f64, f64)> = row.iter().map(wish).collect();
+                let narrow = self.is_narrow(&row);
+                let pinned = |item: &usize| if narrow && !self.items[*item].is_bend { (0.0, PIN) } else { wish(item) };
+                let wishes: Vec<(f64, f64)> = row.iter().map(pinned).collect();
                 self.move_row(&row, &wishes);
                 self.rows[index] = row;
             }
         }
+    }
+
+    /// All that is computed goes through one card, past which one line leads at most. Such cards stand below each other:
+    /// they are what holds a picture of many layers together.
+    fn is_narrow(&self, row: &[usize]) -> bool {
+        let bends = row.iter().filter(|item| self.items[**item].is_bend).count();
+        bends <= 1 && row.len() - bends == 1
     }
 
     /// Lines are to be straight where they are long; cards stand below cards rather than below passing lines.
@@ -209,7 +220,7 @@ impl Rows {
         match (self.items[item].is_bend, self.items[other].is_bend) {
             (true, true) => 8.0,
             (false, false) => 1.0,
-            _ => 0.2,
+            _ => 0.5,
         }
     }
 
