@@ -2,7 +2,7 @@
 /*
  * Objects are described once and referred to by address. What was said of each is remembered as a fingerprint of its
  * described fields; the description is repeated when the fingerprint changes. Within one graph an object stays as it is:
- * it is looked at once.
+ * it is looked at once; and in the graphs that are said to be the same.
  */
 #pragma once
 #include "call.h"
@@ -17,7 +17,7 @@
  */
 struct pf_object {
 	__u64 said; /* fingerprint of what was described last */
-	__u64 seen; /* the graph that it was looked at in */
+	__u64 seen; /* the graph that it was looked at in, or that graph's identity */
 };
 
 /* An array and not a hash table: the lookup is a few instructions of the program itself. */
@@ -50,22 +50,63 @@ static __always_inline struct pf_object *pf_object(__u64 key)
 }
 
 /*
- * What `seen` is of an object that was looked at in the graph that is open on the thread; with `around`, together with
- * what it refers to. 0: no graph is open, so that nothing is known to stay as it is.
+ * What `seen` is of an object that was looked at in a graph; with `around`, together with what it refers to. 0: in none,
+ * so that nothing is known to stay as it is.
  */
-static __always_inline __u64 pf_sight(struct pf_thread *thread, __u64 key, _Bool around)
+static __always_inline __u64 pf_sight(__u64 graph, __u64 key, _Bool around)
 {
-	return thread->graph ? key ^ (thread->graph << 1 | around) : 0;
+	return graph ? key ^ (graph << 1 | around) : 0;
 }
 
 static __always_inline _Bool pf_has_seen(struct pf_thread *thread, const struct pf_object *known, __u64 key,
 					 _Bool around)
 {
-	__u64 seen = known->seen;
+	__u64 graph = thread->graph, seen = known->seen;
 
-	if (!thread->graph)
+	if (!graph)
 		return 0;
-	return seen == pf_sight(thread, key, 1) || (!around && seen == pf_sight(thread, key, 0));
+	return seen == pf_sight(graph, key, 1) || (!around && seen == pf_sight(graph, key, 0));
+}
+
+/*
+ * Graphs of one identity have the same objects: what was looked at in one is not looked at in the next. One of so many
+ * is looked at all the same. Where an object is not what it was, identities are worth nothing, and the loss is counted:
+ * operators since may have been told of as what they were before.
+ */
+#define PF_GRAPHS_A_CHECK 32
+
+_Bool pf_identities_fail;
+
+static __always_inline void pf_graph_begins(struct pf_call *call, __u64 identity)
+{
+	struct pf_thread *thread = call->thread;
+	__u64 memory = 0;
+
+	thread->graph = call->now;
+	thread->vouched = 0;
+	if (!identity || pf_identities_fail)
+		return;
+	/* Another program in the same process counts its graphs anew. */
+	bpf_probe_read_kernel(&memory, sizeof(memory), &pf_task()->mm);
+	identity = pf_mix(identity ^ pf_mix(memory)) | 1;
+	if (thread->graphs++ % PF_GRAPHS_A_CHECK)
+		thread->graph = identity;
+	else
+		thread->vouched = identity;
+}
+
+/* Whether an object was passed over because of its graph's identity, up to now. */
+static __always_inline _Bool pf_was_vouched_for(struct pf_thread *thread, const struct pf_object *known, __u64 key)
+{
+	__u64 graph = thread->vouched, seen = known->seen;
+
+	return graph && (seen == pf_sight(graph, key, 0) || seen == pf_sight(graph, key, 1));
+}
+
+static __always_inline void pf_changed_unseen(__u16 type)
+{
+	pf_identities_fail = 1;
+	pf_lose(type, PF_CHANGED_UNSEEN);
 }
 
 /* Reads the part of an object that its description needs, all at once: a read costs more than its bytes. */

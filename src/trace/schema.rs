@@ -318,6 +318,9 @@ pub enum LossKind {
     StillOpen,
     /// Whether the record was wanted could not be found out, its `when` being unreadable: the record is lost.
     Undecided,
+    /// An object had changed although its graph's identity said that it had not: up to a few dozen graphs were told of
+    /// with what it was before.
+    ChangedUnseen,
 }
 
 impl LossKind {
@@ -331,7 +334,12 @@ impl LossKind {
             | Self::TooDeep
             | Self::NoThreadState
             | Self::Undecided => true,
-            Self::ReadFailed | Self::ObjectTableFull | Self::Truncated | Self::NotAttached | Self::StillOpen => false,
+            Self::ReadFailed
+            | Self::ObjectTableFull
+            | Self::Truncated
+            | Self::NotAttached
+            | Self::StillOpen
+            | Self::ChangedUnseen => false,
         }
     }
 
