@@ -36,15 +36,24 @@ static __always_inline __u64 pf_mix(__u64 hash)
 	return hash ^ hash >> 29;
 }
 
-/* An object of a process, in a number. */
+/* Objects of this many bytes of address space, a power of two, keep their order in the table. */
+#define PF_REGION (16 * PF_OBJECTS)
+
+/*
+ * An object of a process, in a number: its region of the address space, mixed, and where it is in that. Objects that lie
+ * together, as those of a graph do, have places together: the table's pages that a graph needs are few, and a page that
+ * the processor does not know costs as much as a look.
+ */
 static __always_inline __u64 pf_object_key(struct pf_thread *thread, __u64 address, __u32 type)
 {
-	return pf_mix(address ^ ((__u64)thread->pid << 32 | type) * 0x9e3779b97f4a7c15);
+	__u64 region = address / PF_REGION ^ ((__u64)thread->pid << 32 | type) * 0x9e3779b97f4a7c15;
+
+	return pf_mix(region) + address % PF_REGION;
 }
 
 static __always_inline struct pf_object *pf_object(__u64 key)
 {
-	__u32 place = key & (PF_OBJECTS - 1);
+	__u32 place = key / 16 & (PF_OBJECTS - 1);
 
 	return bpf_map_lookup_elem(&pf_objects, &place);
 }
