@@ -3,6 +3,7 @@
 
 mod build;
 mod faults;
+mod frequency;
 mod graph;
 mod metrics;
 mod model;
