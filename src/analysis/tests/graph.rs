@@ -1,6 +1,18 @@
 //! What reads what, in traces whose graph is known.
 
 use super::*;
+use crate::trace::{FieldLayout, FieldType};
+
+/// The usual schema, with objects that say whose data they look at, and where it lies.
+fn records() -> Records {
+    let mut records = Records::default();
+    let tensor = records.schema.records.iter_mut().find(|r| r.name == "tensor").unwrap();
+    for (name, ty) in [("view", FieldType::Pointer), ("data", FieldType::Pointer), ("bytes", FieldType::Uint(8))] {
+        tensor.fields.push(FieldLayout { name: name.into(), offset: tensor.size, ty });
+        tensor.size += 8;
+    }
+    records
+}
 
 /// An object, for [`object`].
 #[derive(Default, Clone, Copy)]
@@ -80,7 +92,7 @@ fn kinds(graph: &OperatorGraph) -> Vec<(String, &'static str)> {
 
 #[test]
 fn an_operator_reads_what_its_inputs_are() {
-    let mut r = Records::default();
+    let mut r = records();
     thread(&mut r, 1, 0, 100);
     leaf(&mut r, 0x9_0000, "w", (0x100, 32));
     computes(&mut r, 10, 0xa000, Tensor { op: "A", name: "a", inputs: &[0x9_0000], ..Tensor::default() });
@@ -98,7 +110,7 @@ fn an_operator_reads_what_its_inputs_are() {
 
 #[test]
 fn a_view_alone_is_looked_through() {
-    let mut r = Records::default();
+    let mut r = records();
     thread(&mut r, 1, 0, 100);
     computes(&mut r, 10, 0xa000, Tensor { op: "A", name: "a", ..Tensor::default() });
     // One that does not say what it is a view of stands for its inputs.
@@ -109,7 +121,7 @@ fn a_view_alone_is_looked_through() {
 
 #[test]
 fn what_is_changed_in_place_is_read_as_it_was_left() {
-    let mut r = Records::default();
+    let mut r = records();
     thread(&mut r, 1, 0, 100);
     computes(&mut r, 10, 0xa000, Tensor { op: "A", name: "a", data: (0x100, 32), ..Tensor::default() });
     let scaled = Tensor { op: "SCALE", name: "s", inputs: &[0xa000], view: 0xa000, data: (0x100, 32) };
@@ -129,7 +141,7 @@ fn what_is_changed_in_place_is_read_as_it_was_left() {
 
 #[test]
 fn a_fused_operator_reads_what_its_first_part_reads() {
-    let mut r = Records::default();
+    let mut r = records();
     thread(&mut r, 1, 0, 100);
     leaf(&mut r, 0x9_0000, "w", (0x100, 32));
     computes(&mut r, 10, 0xa000, Tensor { op: "A", name: "a", ..Tensor::default() });
@@ -146,7 +158,7 @@ fn a_fused_operator_reads_what_its_first_part_reads() {
 /// A cache whose rows an operator writes and another reads, by another object that names the same memory.
 #[test]
 fn a_cache_leads_from_who_writes_it_to_who_reads_it() {
-    let mut r = Records::default();
+    let mut r = records();
     thread(&mut r, 1, 0, 100);
     leaf(&mut r, 0x1000, "cache", (0x1000, 0x100));
     leaf(&mut r, 0x2000, "alias", (0x1000, 0x100));
@@ -180,7 +192,7 @@ fn a_cache_leads_from_who_writes_it_to_who_reads_it() {
 
 #[test]
 fn data_is_told_apart_by_what_happens_to_it() {
-    let mut r = Records::default();
+    let mut r = records();
     thread(&mut r, 1, 0, 100);
     leaf(&mut r, 0x9_0000, "w", (0x100, 32));
     leaf(&mut r, 0x8_0000, "tokens", (0x200, 32));
@@ -200,7 +212,7 @@ fn data_is_told_apart_by_what_happens_to_it() {
 /// One address is a result in one graph and something else in the next.
 #[test]
 fn an_address_that_is_used_again_is_another_object() {
-    let mut r = Records::default();
+    let mut r = records();
     thread(&mut r, 1, 0, 100);
     computes(&mut r, 10, 0xa_a000, Tensor { op: "A", name: "a", ..Tensor::default() });
     object(&mut r, 25, 0xa_a000, Tensor { op: "NONE", name: "input", ..Tensor::default() });
@@ -241,7 +253,7 @@ fn by_layer() -> Rules {
 
 #[test]
 fn layers_that_are_alike_fold() {
-    let mut r = Records::default();
+    let mut r = records();
     layers(&mut r, 0, 4);
     let graph = found(&r, Wanted::Step(1), by_layer()).unwrap();
     let fold = Fold::folded(&graph);
@@ -256,7 +268,7 @@ fn layers_that_are_alike_fold() {
 
 #[test]
 fn a_mean_is_of_steps_with_the_same_operators() {
-    let mut r = Records::default();
+    let mut r = records();
     for (start, count) in [(0, 3), (1000, 3), (2000, 2), (3000, 3)] {
         layers(&mut r, start, count);
     }
@@ -268,7 +280,7 @@ fn a_mean_is_of_steps_with_the_same_operators() {
 
 #[test]
 fn hostile_objects_end_the_search() {
-    let mut r = Records::default();
+    let mut r = records();
     thread(&mut r, 1, 0, 100);
     // Views and inputs in circles.
     for address in 0..64_u64 {
