@@ -15,8 +15,10 @@ const MAX_GROUPS: usize = 1 << 14;
 const MAX_STREAMS: usize = 1 << 12;
 /// Less than this part of an operator's time, over all contexts that were seen, is called no growth.
 const LEAST: f64 = 0.05;
-/// Up to this part, and no more, it is called constant.
+/// Up to this part beyond the machine's drift it is called constant.
 const MOST_OF_CONSTANT: f64 = 0.10;
+/// The 99.9 % interval by that of 95 %.
+const WIDER: f64 = 1.75;
 /// What an operator has to do is constant where it changes by no more than this part.
 const SAME_WORK: f64 = 0.001;
 
@@ -111,7 +113,7 @@ impl Growth {
         counting.prefill = prefill;
         let tokens = if prefill { step.tokens } else { Some(step.tokens.unwrap_or(1)) };
         // Of several sequences in one step, each has a length of its own.
-        let one = stream.sequences.is_none_or(|sequences| sequences <= 1);
+        let one = prefill || stream.sequences.is_none_or(|sequences| sequences <= 1);
         counting.tokens = counting.tokens.zip(tokens).filter(|_| one).map(|(sum, more)| sum.saturating_add(more));
         counting.tokens
     }
@@ -234,12 +236,30 @@ impl Growth {
         })
     }
 
-    /// How much the time of operators changed that have the same to do whatever the context is, as a part of it: the
-    /// machine became slower or faster meanwhile. `None` where there are none.
-    pub fn drift(&self) -> Option<f64> {
+    /// What happened meanwhile to operators that have the same to do whatever the context is; `None` where there are
+    /// none.
+    pub fn drift(&self) -> Option<Drift> {
         let constant = self.operators().filter(|of| of.work_grows == Some(false));
         let mut changes: Vec<f64> = constant.filter_map(|of| relative(of.time)).map(|(change, ..)| change).collect();
-        median(&mut changes)
+        let middle = median(&mut changes)?;
+        let mut away: Vec<f64> = changes.iter().map(|change| (change - middle).abs()).collect();
+        Some(Drift { part: middle, spread: median(&mut away)? })
+    }
+}
+
+/// How the time of operators changed that have the same to do at any context: the machine became slower or faster.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Drift {
+    /// The median change, as a part of the time.
+    pub part: f64,
+    /// The median deviation from it.
+    pub spread: f64,
+}
+
+impl Drift {
+    /// A change within this is the machine's.
+    fn limit(self) -> f64 {
+        self.part.abs() + 2.0 * self.spread
     }
 }
 
@@ -251,7 +271,7 @@ pub enum Change {
     Grows,
     /// It shrinks.
     Shrinks,
-    /// It does not change by more than a tenth.
+    /// It does not change by more than a tenth beyond what the machine drifted.
     Constant,
     /// The steps differ too much to tell, or there are too few.
     Unclear,
@@ -276,16 +296,17 @@ fn relative(time: &Blocks) -> Option<(f64, Option<f64>, f64)> {
     Some((line.slope * scale, half_width.map(|half| half * scale), robust_slope.unwrap_or(line.slope) * scale))
 }
 
-/// Growth is called so where the whole 95 % interval of the slope says so, beyond what the machine itself drifted in
-/// the meantime, and where it does not hang on a few stretches.
-pub fn judge(time: &Blocks, drift: Option<f64>) -> Judged {
+/// Growth is called so where the whole 99.9 % interval of the slope says so (there are many operators, and one in
+/// twenty would be beyond that of 95 % by chance), beyond what the machine itself drifted in the meantime, and where it
+/// does not hang on a few stretches.
+pub fn judge(time: &Blocks, drift: Option<Drift>) -> Judged {
     let Some((part, half, robust)) = relative(time) else { return Judged { change: Change::NoSpread, part: None } };
-    let drift = drift.unwrap_or(0.0).abs();
+    let drift = drift.map_or(0.0, Drift::limit);
     let least = LEAST + drift;
     let change = match half {
         None => Change::Unclear,
-        Some(half) if part - half > least && robust > least / 2.0 => Change::Grows,
-        Some(half) if part + half < -least && robust < -least / 2.0 => Change::Shrinks,
+        Some(half) if part - WIDER * half > least && robust > least / 2.0 => Change::Grows,
+        Some(half) if part + WIDER * half < -least && robust < -least / 2.0 => Change::Shrinks,
         Some(half) if part.abs() + half <= MOST_OF_CONSTANT + drift => Change::Constant,
         Some(_) => Change::Unclear,
     };
@@ -310,8 +331,10 @@ mod tests {
         assert_eq!(judge(&blocks(|i| 100.0 + 5.0 * wave(i)), None).change, Change::Constant);
         // The machine became 30 % slower meanwhile: so did this one, and no more.
         let slower = blocks(|i| 100.0 + 0.075 * i + wave(i));
-        assert_eq!(judge(&slower, Some(0.26)).change, Change::Constant);
+        assert_eq!(judge(&slower, Some(Drift { part: 0.26, spread: 0.01 })).change, Change::Constant);
         assert_eq!(judge(&slower, None).change, Change::Grows);
+        // Others that have the same to do changed by as much, some up and some down.
+        assert_ne!(judge(&slower, Some(Drift { part: 0.02, spread: 0.13 })).change, Change::Grows);
         // Four steps in a row were disturbed.
         let disturbed = blocks(|i| if i > 396.0 { 2000.0 } else { 100.0 });
         assert!(matches!(judge(&disturbed, None).change, Change::Unclear | Change::Constant));

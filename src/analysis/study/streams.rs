@@ -124,7 +124,7 @@ impl Streams {
         if phase == Phase::Outside {
             return Stream::default();
         }
-        let sequences = number_in(step, decoder, "sequences").filter(|n| *n > 0);
+        let sequences = number_in(step, decoder, "sequence_count").filter(|n| *n > 0);
         let position = number_in(step, decoder, "position");
         let model = self.model(step, catalogue, decoder);
         let stream = Stream {

@@ -1,10 +1,10 @@
 //! Operators whose cost grows with the context, and those that do not.
 
 use super::Given;
-use crate::analysis::{Blocks, Change, ContextSource, KindId, counted, group_digits, judge};
+use crate::analysis::{Blocks, Change, ContextSource, Drift, KindId, counted, group_digits, judge};
 use crate::report::table::{Align, Table};
 use crate::report::text::Look;
-use crate::report::units::{quantity, share, time_f64};
+use crate::report::units::{quantity, rate, share, time_f64};
 use Align::{Flexible, Left, Right};
 use serde::Serialize;
 
@@ -28,8 +28,8 @@ pub struct GrowthSection {
     pub steps: u64,
     /// Decode steps of which the context is not known.
     pub without_context: u64,
-    /// By which part the time of operators changed that have the same to do at any context: the machine itself.
-    pub drift: Option<f64>,
+    /// How the time of operators changed that have the same to do at any context: the machine itself.
+    pub drift: Option<Drift>,
     /// The whole step, by model.
     pub step: Vec<GrowthRow>,
     /// By operator: those that grow first, then by time.
@@ -95,7 +95,7 @@ pub struct GrowthPoint {
 }
 
 impl GrowthRow {
-    fn new((name, op): (Option<String>, Option<String>), model: u32, time: &Blocks, drift: Option<f64>) -> Self {
+    fn new((name, op): (Option<String>, Option<String>), model: u32, time: &Blocks, drift: Option<Drift>) -> Self {
         let (all, judged, trend) = (time.all(), judge(time, drift), time.trend());
         let line = trend.map(|trend| trend.line);
         let at = |place: fn((f64, f64)) -> f64| Some(line?.at(place(time.range()?)));
@@ -131,8 +131,10 @@ impl GrowthSection {
             let kind = given.catalogue.kind(kind);
             (Some(kind.pattern.to_string()), Some(kind.op.to_string()))
         };
+        // What single operators vary by cancels out over a step.
+        let of_step = drift.map(|drift| Drift { spread: 0.0, ..drift });
         let step: Vec<GrowthRow> =
-            growth.steps().map(|(model, time)| GrowthRow::new((None, None), model, time, drift)).collect();
+            growth.steps().map(|(model, time)| GrowthRow::new((None, None), model, time, of_step)).collect();
         let mut operators: Vec<GrowthRow> = growth
             .operators()
             .map(|of| GrowthRow {
@@ -230,11 +232,12 @@ impl GrowthSection {
             _ => "the tokens of the generation so far: those of its prefill and of each step since",
         };
         said.push(format!("The context is taken from {of}."));
-        if let Some(drift) = self.drift.filter(|drift| drift.abs() >= 0.01) {
+        if let Some(drift) = self.drift.filter(|drift| drift.part.abs().max(drift.spread) >= 0.01) {
             said.push(format!(
-                "Operators that have the same to do at any context changed by {} (median): that is the machine, and not \
-                 called growth.",
-                super::signed_share(drift)
+                "Operators that have the same to do at any context changed by {} (median; median deviation {}): that is \
+                 the machine, and not called growth.",
+                super::signed_share(drift.part),
+                share(drift.spread)
             ));
         }
         if self.without_context > 0 {
@@ -258,7 +261,7 @@ impl GrowthRow {
         };
         let small = |ns: f64| {
             let sign = if ns < 0.0 { "−" } else { "" };
-            if ns.abs() < 1.0 { format!("{sign}{:.2} ns", ns.abs()) } else { format!("{sign}{}", time_f64(ns.abs())) }
+            if ns.abs() < 99.5 { format!("{sign}{} ns", rate(ns.abs())) } else { format!("{sign}{}", time_f64(ns.abs())) }
         };
         let cell = |value: Option<f64>, of: &dyn Fn(f64) -> String| value.map(of).unwrap_or_default();
         let whole = self.name.is_none();

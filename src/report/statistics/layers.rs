@@ -97,7 +97,9 @@ impl LayersSection {
         }
         let mut table = Table::new(&[
             ("phase", Left),
+            ("model", Right),
             ("layer", Right),
+            ("steps", Right),
             ("mean", Right),
             ("off the median", Right),
             ("±", Right),
@@ -107,8 +109,12 @@ impl LayersSection {
             ("mostly", Flexible),
         ]);
         let odd = self.layers.iter().filter(|row| row.odd).count();
+        let several = self.layers.iter().any(|row| row.model > 0);
         let mut order: Vec<&LayerStatistics> = self.layers.iter().collect();
-        order.sort_by(|a, b| b.odd.cmp(&a.odd).then(b.off.abs().total_cmp(&a.off.abs())));
+        // What is of too few steps to say anything comes last.
+        let known = |row: &LayerStatistics| row.off_half_width.is_some();
+        let by_size = |a: &LayerStatistics, b: &LayerStatistics| b.off.abs().total_cmp(&a.off.abs());
+        order.sort_by(|a, b| (b.odd, known(b)).cmp(&(a.odd, known(a))).then_with(|| by_size(a, b)));
         for row in order.iter().take(SHOWN.max(odd.min(2 * SHOWN))) {
             let because = row.because.as_ref().map(|because| {
                 let sign = if because.more_ns < 0.0 { "−" } else { "+" };
@@ -116,7 +122,9 @@ impl LayersSection {
             });
             table.row(vec![
                 row.phase.to_owned(),
+                if several { row.model.to_string() } else { String::new() },
                 row.layer.clone(),
+                crate::analysis::group_digits(row.steps),
                 time_f64(row.work_ns),
                 super::signed_share(row.off),
                 row.off_half_width.map(crate::report::units::share).unwrap_or_default(),

@@ -158,7 +158,7 @@ impl ModelsSection {
             said.push(why.to_owned());
         }
         if !self.models.is_empty() && self.sequences.is_empty() {
-            said.push("How many sequences a step advances is not recorded (a field `sequences`).".to_owned());
+            said.push("How many sequences a step advances is not recorded (a field `sequence_count`).".to_owned());
         }
         said
     }
