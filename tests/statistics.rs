@@ -19,8 +19,8 @@ analysis:
   layer: name ~ \"-(\\d+)$\"
   dtypes: { f32: 4 }
   costs:
-    MUL_MAT: { flops: 2 * shape[0] * 1000, bytes: bytes }
-    ATTENTION: { flops: 2 * inputs[1].shape[1], bytes: 'inputs[1].bytes' }
+    MUL_MAT: { flops: '2 * shape[0] * 1000', bytes: bytes }
+    ATTENTION: { flops: '2 * inputs[1].shape[1]', bytes: 'inputs[1].bytes' }
 ";
 
 const CONTEXT: &str = "  context: { ATTENTION: 'inputs[1].shape[1]' }\n";
@@ -170,8 +170,8 @@ fn rates_are_those_of_the_steps() {
 }
 
 /// Sizes on two backends: `slow` takes 2 ns a unit, `quick` 1000 ns to begin with and half a nanosecond a unit: they
-/// are equal at 667 units. One size of `slow` takes five times as long in prefill.
-fn sizes() -> Records {
+/// are equal at 667 units. With an outlier, one size of `slow` takes five times as long in prefill.
+fn sizes(with_outlier: bool) -> Records {
     let mut r = begin();
     let all = [100_u64, 200, 400, 800, 1600, 3200];
     for (i, size) in (0_u64..).zip(all) {
@@ -191,6 +191,9 @@ fn sizes() -> Records {
             r.push("step", 1, (at, time + 20), &[("tokens", Put::Int(1))]);
         }
     }
+    if !with_outlier {
+        return r;
+    }
     let at = 90_000_000;
     r.push("operator", 1, (at + 20, at + 20 + 8000), &[("node", Put::Int(0x103))]);
     r.push("graph", 1, (at + 10, at + 9000), &[("backend", Put::Text("slow"))]);
@@ -201,8 +204,8 @@ fn sizes() -> Records {
 #[test]
 fn time_goes_with_work_and_what_does_not_fit_is_named() {
     let slow_only = {
-        let mut r = sizes();
-        // The last five steps but one are of the other backend.
+        let mut r = sizes(true);
+        // All steps of the other backend; the last one stays.
         let all = r.records.len();
         let (prefill, of_backend) = (3, 5 * 8);
         r.records.drain(all - prefill - of_backend..all - prefill);
@@ -229,7 +232,7 @@ fn time_goes_with_work_and_what_does_not_fit_is_named() {
 
 #[test]
 fn one_backend_overtakes_the_other_where_they_are_equal() {
-    let (found, text) = statistics(&sizes(), PROBESET);
+    let (found, text) = statistics(&sizes(false), PROBESET);
     let backends = &found["backends"];
     assert_eq!(backends["pairs"].as_array().unwrap().len(), 6);
     let crossings = backends["crossings"].as_array().unwrap();
@@ -237,7 +240,7 @@ fn one_backend_overtakes_the_other_where_they_are_equal() {
     let crossing = &crossings[0];
     assert_eq!((&crossing["below"], &crossing["above"]), (&"slow".into(), &"quick".into()));
     // Sizes are in operations, 2000 a unit.
-    assert!((1.2e6..1.7e6).contains(&number(&crossing["size"])), "{crossing}");
+    near(&crossing["size"], 2000.0 * 666.7, 30_000.0);
     near(&crossing["seen_below"], 800_000.0, 1.0);
     near(&crossing["seen_above"], 1_600_000.0, 1.0);
     assert!(text.contains("`slow` is faster up to about"), "{text}");

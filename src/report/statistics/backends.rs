@@ -3,7 +3,7 @@
 use super::Given;
 use super::work::work_of;
 use crate::analysis::TextId;
-use crate::report::build::mean;
+use crate::report::build::{mean, ratio};
 use crate::report::model::BackendRow;
 use crate::report::table::{Align, Table};
 use crate::report::text::{Look, few};
@@ -63,6 +63,8 @@ pub struct BackendSide {
     pub count: u64,
     /// Mean time, ns.
     pub mean_ns: f64,
+    /// The shortest, ns: what nothing disturbed.
+    pub min_ns: u64,
 }
 
 /// One backend overtakes the other.
@@ -91,7 +93,7 @@ type Key = (Arc<str>, Option<Arc<str>>, Arc<[i64]>, Option<u64>, Option<u64>);
 
 impl BackendsSection {
     pub(super) fn new(given: &Given<'_>) -> Self {
-        let mut found: BTreeMap<Key, BTreeMap<TextId, (u64, u64)>> = BTreeMap::new();
+        let mut found: BTreeMap<Key, BTreeMap<TextId, (u64, u64, u64)>> = BTreeMap::new();
         for (id, backend, phase, totals) in given.statistics.operators() {
             let Some(backend_id) = backend else { continue };
             let kind = given.catalogue.kind(id);
@@ -99,7 +101,8 @@ impl BackendsSection {
             let round = |work: Option<f64>| work.map(|work| work.round() as u64);
             let (op, dtype, shape) = (Arc::clone(&kind.op), kind.dtype.clone(), Arc::clone(&kind.shape));
             let sides = found.entry((op, dtype, shape, round(flops), round(bytes))).or_default();
-            let (count, elapsed) = sides.entry(backend_id).or_default();
+            let (count, elapsed, min) = sides.entry(backend_id).or_insert((0, 0, u64::MAX));
+            *min = totals.min.min(*min);
             *count = count.saturating_add(totals.count);
             *elapsed = elapsed.saturating_add(totals.elapsed);
         }
@@ -108,10 +111,11 @@ impl BackendsSection {
             let sides: Vec<BackendSide> = sides
                 .iter()
                 .take(MOST_BACKENDS)
-                .map(|(backend, (count, elapsed))| BackendSide {
+                .map(|(backend, (count, elapsed, min))| BackendSide {
                     backend: given.catalogue.text(*backend).to_string(),
                     count: *count,
                     mean_ns: mean(*elapsed, *count),
+                    min_ns: *min,
                 })
                 .collect();
             let elements = || shape.iter().map(|extent| *extent as f64).product::<f64>();
@@ -219,15 +223,17 @@ fn why_absent(backends: &[BackendRow]) -> String {
     }
 }
 
-/// Where the sign of the difference changes from one size to the next. Of several pairs of one size the mean counts.
+/// Where the sign of the difference changes from one size to the next, of the shortest times, and stays so with the size
+/// after: one disturbed size makes no crossing. Of several pairs of one size the mean counts.
 fn crossings(pairs: &[BackendPair]) -> Vec<Crossing> {
     type Sizes = BTreeMap<u64, Vec<f64>>;
     let mut series: BTreeMap<(&str, Option<&str>, &str, &str, &'static str), Sizes> = BTreeMap::new();
-    for pair in pairs.iter().filter(|pair| pair.ratio > 0.0 && pair.size > 0.0) {
+    let sensible = |pair: &&BackendPair| pair.first.min_ns > 0 && pair.second.min_ns > 0 && pair.size > 0.0;
+    for pair in pairs.iter().filter(sensible) {
         let (first, second) = (pair.first.backend.as_str(), pair.second.backend.as_str());
         let key = (pair.op.as_str(), pair.dtype.as_deref(), first, second, pair.measure);
         // Positive numbers are in the order of their bits.
-        series.entry(key).or_default().entry(pair.size.to_bits()).or_default().push(pair.ratio.ln());
+        series.entry(key).or_default().entry(pair.size.to_bits()).or_default().push(ratio(pair.first.min_ns, pair.second.min_ns).ln());
     }
     let mut found = Vec::new();
     for ((op, dtype, first, second, measure), sizes) in series {
@@ -235,9 +241,11 @@ fn crossings(pairs: &[BackendPair]) -> Vec<Crossing> {
             .into_iter()
             .map(|(bits, ratios)| (f64::from_bits(bits).ln(), ratios.iter().sum::<f64>() / ratios.len() as f64))
             .collect();
-        for pair in points.windows(2) {
+        for (i, pair) in points.windows(2).enumerate() {
             let ((x, a), (y, b)) = (pair[0], pair[1]);
-            if a * b >= 0.0 {
+            let stays = |other: Option<&(f64, f64)>, as_here: f64| other.is_none_or(|(_, c)| c * as_here > 0.0);
+            let before = i.checked_sub(1).and_then(|i| points.get(i));
+            if a * b >= 0.0 || !stays(before, a) || !stays(points.get(i + 2), b) {
                 continue;
             }
             // The ratio is one where its logarithm is none.
@@ -263,7 +271,12 @@ mod tests {
     use super::*;
 
     fn pair(size: f64, first: f64, second: f64) -> BackendPair {
-        let side = |backend: &str, mean_ns: f64| BackendSide { backend: backend.to_owned(), count: 1, mean_ns };
+        let side = |backend: &str, mean_ns: f64| BackendSide {
+            backend: backend.to_owned(),
+            count: 1,
+            mean_ns,
+            min_ns: mean_ns as u64,
+        };
         BackendPair {
             op: "MUL_MAT".into(),
             dtype: None,
@@ -286,6 +299,12 @@ mod tests {
         assert_eq!((found[0].below.as_str(), found[0].above.as_str()), ("a", "b"));
         assert!((found[0].size - 1333.0).abs() < 30.0, "{found:?}");
         assert!((found[0].seen_below - 1000.0).abs() < 1e-6 && (found[0].seen_above - 1600.0).abs() < 1e-6);
+        // One size at which it was disturbed is none.
+        let disturbed: Vec<BackendPair> = sizes
+            .iter()
+            .map(|size| pair(*size, if *size == 1000.0 { 9000.0 } else { *size }, 3.0 * size))
+            .collect();
+        assert_eq!(crossings(&disturbed), Vec::new());
         // One that is always faster overtakes nobody.
         assert_eq!(crossings(&[pair(1.0, 2.0, 3.0), pair(10.0, 2.0, 30.0)]), Vec::new());
     }

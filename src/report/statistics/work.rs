@@ -36,11 +36,13 @@ pub struct WorkSection {
     pub absent: Option<String>,
 }
 
-/// An operator type.
+/// An operator type on a backend.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorkRow {
     /// The type.
     pub op: String,
+    /// The backend; `None` outside graphs.
+    pub backend: Option<String>,
     /// How many were computed.
     pub count: u64,
     /// Their time, from the first lane's start to the last lane's end of work, summed.
@@ -72,8 +74,6 @@ pub struct WorkRow {
 pub struct WorkPoint {
     /// `prefill`, `decode`, `outside`.
     pub phase: &'static str,
-    /// The backend.
-    pub backend: Option<String>,
     /// Names, numbers as `*`; the first few.
     pub names: Vec<String>,
     /// Shape of the result.
@@ -150,13 +150,13 @@ impl WorkSection {
                 sums.names.push(Arc::clone(&kind.pattern));
             }
         }
-        let mut by_op: BTreeMap<Arc<str>, Vec<(PointKey, PointSums)>> = BTreeMap::new();
+        let mut by_op: BTreeMap<(Arc<str>, Option<TextId>), Vec<(PointKey, PointSums)>> = BTreeMap::new();
         for (key, sums) in points {
-            by_op.entry(Arc::clone(&key.op)).or_default().push((key, sums));
+            by_op.entry((Arc::clone(&key.op), key.backend)).or_default().push((key, sums));
         }
         let whole = by_op.values().flatten().map(|(_, sums)| sums.elapsed).fold(0, u64::saturating_add);
         let mut types: Vec<WorkRow> =
-            by_op.into_iter().map(|(op, points)| WorkRow::new(&op, points, whole, given)).collect();
+            by_op.into_iter().map(|(key, points)| WorkRow::new(key, points, whole, given)).collect();
         types.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.op.cmp(&b.op)));
         let absent = types.is_empty().then(|| "No operators were recorded.".to_owned());
         Self { types, absent }
@@ -176,7 +176,12 @@ impl WorkSection {
             ("beyond it", Right),
             ("R²", Right),
             ("op", Left),
+            ("backend", Left),
         ]);
+        let mut backends: Vec<&str> = self.types.iter().filter_map(|row| row.backend.as_deref()).collect();
+        backends.sort_unstable();
+        backends.dedup();
+        let on = |row: &WorkRow| row.backend.clone().filter(|_| backends.len() > 1).unwrap_or_default();
         let cell = |value: Option<f64>, of: &dyn Fn(f64) -> String| value.map(of).unwrap_or_default();
         for row in self.types.iter().take(SHOWN) {
             let unit = if row.measure == Some("flops") { "FLOP/s" } else { "B/s" };
@@ -190,6 +195,7 @@ impl WorkSection {
                 cell(row.ns_per_unit.filter(|ns| *ns > 0.0), &|ns| quantity(1e9 / ns, unit)),
                 cell(row.r2, &|r2| format!("{r2:.2}")),
                 row.op.clone(),
+                on(row),
             ]);
         }
         let more = self.types.len().saturating_sub(SHOWN);
@@ -222,7 +228,12 @@ impl WorkSection {
 }
 
 impl WorkRow {
-    fn new(op: &str, points: Vec<(PointKey, PointSums)>, whole: u64, given: &Given<'_>) -> Self {
+    fn new(
+        (op, backend): (Arc<str>, Option<TextId>),
+        points: Vec<(PointKey, PointSums)>,
+        whole: u64,
+        given: &Given<'_>,
+    ) -> Self {
         let sum = |of: &dyn Fn(&PointSums) -> u64| points.iter().map(|(_, sums)| of(sums)).fold(0, u64::saturating_add);
         let (count, total_ns) = (sum(&|sums| sums.count), sum(&|sums| sums.elapsed));
         let speed = |of: &dyn Fn(&PointKey) -> Option<u64>| {
@@ -237,7 +248,6 @@ impl WorkRow {
             .into_iter()
             .map(|(key, sums)| WorkPoint {
                 phase: key.phase.as_str(),
-                backend: key.backend.map(|backend| given.catalogue.text(backend).to_string()),
                 names: sums.names.iter().map(ToString::to_string).collect(),
                 shape: key.shape.to_vec(),
                 dtype: key.dtype.as_ref().map(ToString::to_string),
@@ -256,7 +266,8 @@ impl WorkRow {
         let left_out = points.len().saturating_sub(MOST_POINTS) as u64;
         points.truncate(MOST_POINTS);
         Self {
-            op: op.to_owned(),
+            op: op.to_string(),
+            backend: backend.map(|backend| given.catalogue.text(backend).to_string()),
             count,
             total_ns,
             share: ratio(total_ns, whole),
@@ -333,7 +344,6 @@ mod tests {
     fn point(bytes: f64, mean_ns: f64) -> WorkPoint {
         WorkPoint {
             phase: "decode",
-            backend: None,
             names: Vec::new(),
             shape: Vec::new(),
             dtype: None,
