@@ -11,6 +11,7 @@ mod engine;
 mod faults;
 mod process;
 mod recording;
+mod statistics;
 mod stripped;
 mod threads;
 mod truth;
