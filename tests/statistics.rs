@@ -1,6 +1,6 @@
 //! `profinfer statistics` on traces whose slopes, outliers, crossings and rounds are known, and on a stored one.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use profinfer::analysis::testing::{Put, Records};
 use profinfer::spec::Role;
@@ -78,7 +78,8 @@ fn step(r: &mut Records, at: u64, tokens: u64, (name, fields): (&str, &[(&str, P
         time += duration + 5;
     }
     r.push("graph", 1, (at + 10, time + 10), &[("backend", Put::Text("cpu"))]);
-    let fields: Vec<(&str, Put<'_>)> = [("tokens", Put::Int(tokens))].into_iter().chain(fields.iter().cloned()).collect();
+    let fields: Vec<(&str, Put<'_>)> =
+        [("tokens", Put::Int(tokens))].into_iter().chain(fields.iter().cloned()).collect();
     r.push(name, 1, (at, time + 20), &fields);
 }
 
@@ -119,7 +120,10 @@ fn growing() -> Records {
 fn what_grows_with_the_context_has_its_slope_and_what_does_not_is_constant() {
     let (found, text) = statistics(&growing(), &format!("{PROBESET}{CONTEXT}"));
     let growth = &found["growth"];
-    assert_eq!((&growth["source"], &growth["absent"], &growth["steps"]), (&"operators".into(), &Value::Null, &400.into()));
+    assert_eq!(
+        (&growth["source"], &growth["absent"], &growth["steps"]),
+        (&"operators".into(), &Value::Null, &400.into())
+    );
     assert_eq!((number(&growth["from_tokens"]), number(&growth["to_tokens"])), (50.0, 4040.0));
     let attention = row(&growth["operators"], "op", "ATTENTION");
     assert_eq!((&attention["change"], &attention["work_grows"]), (&"grows".into(), &true.into()));
@@ -318,8 +322,8 @@ fn drafts_and_what_is_accepted_of_them_are_told_by_instances_and_positions() {
     assert_eq!((models["models"].as_array().unwrap().len(), &models["told_by"]), (2, &"instance".into()));
     let rounds = models["rounds"].as_array().unwrap();
     assert_eq!(rounds.len(), 1, "{models:#}");
-    let counts =
-        ["draft", "verify", "rounds", "draft_steps", "drafted", "known_rounds", "accepted"].map(|key| rounds[0][key].as_u64());
+    let counts = ["draft", "verify", "rounds", "draft_steps", "drafted", "known_rounds", "accepted"]
+        .map(|key| rounds[0][key].as_u64());
     assert_eq!(counts, [0, 1, 30, 90, 90, 29, 58].map(Some), "{models:#}");
     near(&rounds[0]["accepted_share"], 2.0 / 3.0, 1e-9);
     assert!(text.contains("Drafting and verifying") && text.contains("66.7 %"), "{text}");
@@ -380,11 +384,10 @@ fn sections_are_chosen_and_an_incomplete_trace_exits_with_4() {
     write(&path, &r, PROBESET);
     let output = run(&[file, "--only", "growth,layers", "--json"]);
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let there: Vec<bool> =
-        ["steps", "growth", "work", "counters", "backends", "experts", "lanes", "layers", "models"]
-            .iter()
-            .map(|section| !found[section].is_null())
-            .collect();
+    let there: Vec<bool> = ["steps", "growth", "work", "counters", "backends", "experts", "lanes", "layers", "models"]
+        .iter()
+        .map(|section| !found[section].is_null())
+        .collect();
     assert_eq!(there, [false, true, false, false, false, false, false, true, false]);
     assert!(found["layers"]["absent"].as_str().unwrap().contains("four layers"));
     assert_eq!(run(&[file, "--only", "colours"]).status.code(), Some(2));

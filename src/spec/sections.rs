@@ -213,7 +213,12 @@ fn counter(entry: &Entry, cx: &mut Context<'_>) -> Option<Spanned<String>> {
 
 fn analysis(cx: &mut Context<'_>) -> Analysis {
     let Some(map) = cx.sections.get("analysis") else { return Analysis::default() };
-    reader::known_keys(map, "`analysis`", &["layer", "prefill", "experts", "dtypes", "costs", "context", "metrics"], cx.problems);
+    reader::known_keys(
+        map,
+        "`analysis`",
+        &["layer", "prefill", "experts", "dtypes", "costs", "context", "metrics"],
+        cx.problems,
+    );
     let mut analysis =
         Analysis { layer: value(map, "layer", cx), prefill: value(map, "prefill", cx), ..Analysis::default() };
     analysis.experts = value(map, "experts", cx);

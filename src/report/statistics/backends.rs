@@ -233,7 +233,12 @@ fn crossings(pairs: &[BackendPair]) -> Vec<Crossing> {
         let (first, second) = (pair.first.backend.as_str(), pair.second.backend.as_str());
         let key = (pair.op.as_str(), pair.dtype.as_deref(), first, second, pair.measure);
         // Positive numbers are in the order of their bits.
-        series.entry(key).or_default().entry(pair.size.to_bits()).or_default().push(ratio(pair.first.min_ns, pair.second.min_ns).ln());
+        series
+            .entry(key)
+            .or_default()
+            .entry(pair.size.to_bits())
+            .or_default()
+            .push(ratio(pair.first.min_ns, pair.second.min_ns).ln());
     }
     let mut found = Vec::new();
     for ((op, dtype, first, second, measure), sizes) in series {
@@ -300,10 +305,8 @@ mod tests {
         assert!((found[0].size - 1333.0).abs() < 30.0, "{found:?}");
         assert!((found[0].seen_below - 1000.0).abs() < 1e-6 && (found[0].seen_above - 1600.0).abs() < 1e-6);
         // One size at which it was disturbed is none.
-        let disturbed: Vec<BackendPair> = sizes
-            .iter()
-            .map(|size| pair(*size, if *size == 1000.0 { 9000.0 } else { *size }, 3.0 * size))
-            .collect();
+        let disturbed: Vec<BackendPair> =
+            sizes.iter().map(|size| pair(*size, if *size == 1000.0 { 9000.0 } else { *size }, 3.0 * size)).collect();
         assert_eq!(crossings(&disturbed), Vec::new());
         // One that is always faster overtakes nobody.
         assert_eq!(crossings(&[pair(1.0, 2.0, 3.0), pair(10.0, 2.0, 30.0)]), Vec::new());

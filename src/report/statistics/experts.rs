@@ -131,8 +131,8 @@ impl ExpertsSection {
         names.sort_by(|a, b| natural_order(*a, *b));
         let layers: Vec<ExpertBalance> = names.iter().map(|layer| of_layer(*layer)).collect();
         let counts: Vec<u64> = report.experts.iter().map(|row| row.activations).collect();
-        let all = (!counts.is_empty())
-            .then(|| ExpertBalance::of(None, counts, there_are.saturating_mul(names.len() as u64)));
+        let all =
+            (!counts.is_empty()).then(|| ExpertBalance::of(None, counts, there_are.saturating_mul(names.len() as u64)));
         let (hottest, coldest) = ends(&report.experts, &by_layer, highest);
         let faults_recorded = report.faults.as_ref().is_some_and(|faults| faults.faults_recorded);
         let (series, series_left_out) = series(given, faults_recorded);
@@ -256,7 +256,8 @@ impl ExpertBalance {
         // Lorenz' curve from the coldest on; those that were never chosen are its flat beginning.
         let ranks = counts.iter().enumerate().map(|(i, count)| (experts as f64 - i as f64) * *count as f64);
         let n = experts as f64;
-        let gini = if choices > 0 { (2.0 * ranks.sum::<f64>() / (n * total) - (n + 1.0) / n).clamp(0.0, 1.0) } else { 0.0 };
+        let gini =
+            if choices > 0 { (2.0 * ranks.sum::<f64>() / (n * total) - (n + 1.0) / n).clamp(0.0, 1.0) } else { 0.0 };
         let mut served = 0.0;
         let enough = |count: &u64| {
             let before = served;

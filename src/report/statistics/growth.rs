@@ -261,7 +261,11 @@ impl GrowthRow {
         };
         let small = |ns: f64| {
             let sign = if ns < 0.0 { "−" } else { "" };
-            if ns.abs() < 99.5 { format!("{sign}{} ns", rate(ns.abs())) } else { format!("{sign}{}", time_f64(ns.abs())) }
+            if ns.abs() < 99.5 {
+                format!("{sign}{} ns", rate(ns.abs()))
+            } else {
+                format!("{sign}{}", time_f64(ns.abs()))
+            }
         };
         let cell = |value: Option<f64>, of: &dyn Fn(f64) -> String| value.map(of).unwrap_or_default();
         let whole = self.name.is_none();

@@ -152,12 +152,7 @@ impl CountersSection {
         let mut operators = if counted { report.operators.clone() } else { Vec::new() };
         let left_out = operators.len().saturating_sub(MOST_OPERATORS) as u64;
         operators.truncate(MOST_OPERATORS);
-        Self {
-            available: report.metrics.clone(),
-            operators,
-            left_out,
-            absent,
-        }
+        Self { available: report.metrics.clone(), operators, left_out, absent }
     }
 
     fn text(&self, out: &mut String, look: &Look) {

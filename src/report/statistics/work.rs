@@ -94,6 +94,9 @@ pub struct WorkPoint {
     pub outlier: bool,
 }
 
+/// Type and backend.
+type RowKey = (Arc<str>, Option<TextId>);
+
 /// What operators of one point have in common.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct PointKey {
@@ -150,7 +153,7 @@ impl WorkSection {
                 sums.names.push(Arc::clone(&kind.pattern));
             }
         }
-        let mut by_op: BTreeMap<(Arc<str>, Option<TextId>), Vec<(PointKey, PointSums)>> = BTreeMap::new();
+        let mut by_op: BTreeMap<RowKey, Vec<(PointKey, PointSums)>> = BTreeMap::new();
         for (key, sums) in points {
             by_op.entry((Arc::clone(&key.op), key.backend)).or_default().push((key, sums));
         }
@@ -228,12 +231,7 @@ impl WorkSection {
 }
 
 impl WorkRow {
-    fn new(
-        (op, backend): (Arc<str>, Option<TextId>),
-        points: Vec<(PointKey, PointSums)>,
-        whole: u64,
-        given: &Given<'_>,
-    ) -> Self {
+    fn new((op, backend): RowKey, points: Vec<(PointKey, PointSums)>, whole: u64, given: &Given<'_>) -> Self {
         let sum = |of: &dyn Fn(&PointSums) -> u64| points.iter().map(|(_, sums)| of(sums)).fold(0, u64::saturating_add);
         let (count, total_ns) = (sum(&|sums| sums.count), sum(&|sums| sums.elapsed));
         let speed = |of: &dyn Fn(&PointKey) -> Option<u64>| {
