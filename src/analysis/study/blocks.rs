@@ -56,7 +56,7 @@ impl Moments {
     /// y by x, by least squares: slope, intercept, R². `None` where x does not vary.
     pub fn line(&self) -> Option<Line> {
         // Rounding alone must not make a line.
-        let varies = self.xx > 1e-12 * self.n * (self.x * self.x).max(1e-300);
+        let varies = self.xx > 1e-20 * self.n * (self.x * self.x).max(1e-300);
         if !varies {
             return None;
         }
