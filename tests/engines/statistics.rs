@@ -8,8 +8,10 @@ use serde_json::Value;
 fn record(workload: &Workload, more: &[&str]) -> Value {
     let mut words = Engine::Wheel.command(workload);
     words.extend(more.iter().map(|&word| word.to_owned()));
-    let recording = Recording::new("llama", &[], |command| drop(command.arg("--").args(&words)), 0);
-    recording.statistics()
+    let set = |command: &mut std::process::Command| {
+        command.arg("--").args(&words);
+    };
+    Recording::new("llama", &[], set, 0).statistics()
 }
 
 #[test]
