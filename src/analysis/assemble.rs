@@ -371,7 +371,7 @@ impl Assembler {
 
     /// Works out what each operator costs.
     fn take_costs(&mut self, rules: &Rules, catalogue: &Catalogue, threads: &Threads) {
-        if rules.costs().is_empty() {
+        if rules.costs().say_nothing() {
             return;
         }
         let parent = |process: u32| threads.parent(process);
@@ -461,7 +461,7 @@ impl Assembler {
                     catalogue.combine(object, raw.inline, 0, (raw.record, decoder.name(raw.record)))
                 }
             };
-            self.out.experts.push(Experts { kind, operator, ids: raw.ids });
+            self.out.experts.push(Experts { kind, operator, per_token: raw.per_token, ids: raw.ids });
         }
     }
 

@@ -25,6 +25,8 @@ pub struct Cost {
     pub flops_bound: bool,
     /// `bytes` is.
     pub bytes_bound: bool,
+    /// Tokens that it attends to, its own included.
+    pub context: Option<u64>,
 }
 
 /// One cost, made ready.
@@ -65,6 +67,7 @@ struct CostRule {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Costs {
     rules: HashMap<String, CostRule>,
+    contexts: HashMap<String, Formula>,
     element_sizes: HashMap<String, Value>,
 }
 
@@ -83,12 +86,27 @@ impl Costs {
             };
             costs.rules.insert(op.clone(), rule);
         }
+        for (op, tokens) in &analysis.context {
+            let formula = problems.keep(Formula::new(tokens.clone()));
+            costs.contexts.extend(formula.map(|formula| (op.clone(), formula)));
+        }
         costs
     }
 
-    /// There are none.
+    /// There are no costs.
     pub(super) fn is_empty(&self) -> bool {
         self.rules.is_empty()
+    }
+
+    /// There is nothing to be worked out for an operator.
+    pub(super) fn say_nothing(&self) -> bool {
+        self.rules.is_empty() && self.contexts.is_empty()
+    }
+
+    /// Tokens that an operator attends to.
+    fn context(&self, fields: &OperatorFields<'_>) -> Option<u64> {
+        let tokens = self.contexts.get(&*fields.kind.op)?.eval(fields)?.as_int()?;
+        u64::try_from(tokens).ok().filter(|tokens| *tokens > 0)
     }
 
     /// Bytes of one element of a type.
@@ -113,6 +131,7 @@ impl Costs {
             bytes,
             flops_bound: flops.is_some() && bound(&rule.flops),
             bytes_bound: bytes.is_some() && bound(&rule.bytes),
+            context: None,
         }
     }
 }
@@ -134,7 +153,10 @@ impl KnownCosts {
         (costs, catalogue): (&Costs, &Catalogue),
     ) -> Cost {
         let described = catalogue.kind(kind);
-        let Some(rule) = costs.rules.get(&*described.op) else { return Cost::default() };
+        let rule = costs.rules.get(&*described.op);
+        if rule.is_none() && !costs.contexts.contains_key(&*described.op) {
+            return Cost::default();
+        }
         self.key.clear();
         self.key.extend([kind.0, experts.unwrap_or(NO_EXPERTS)]);
         self.key.extend(inputs);
@@ -144,7 +166,8 @@ impl KnownCosts {
         let inputs = inputs.iter().map(|id| catalogue.described_as(*id)).collect();
         let sizes = &costs.element_sizes;
         let mut fields = OperatorFields { kind: described, inputs, experts: experts.map(i64::from), sizes };
-        let cost = costs.of(rule, &mut fields);
+        let mut cost = rule.map_or_else(Cost::default, |rule| costs.of(rule, &mut fields));
+        cost.context = costs.context(&fields);
         if self.known.len() >= MAX_KEPT {
             self.known.clear();
         }

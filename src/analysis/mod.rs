@@ -25,6 +25,7 @@ mod slowdown;
 mod states;
 mod statistics;
 mod step;
+mod study;
 mod thread_totals;
 mod threads;
 mod timeline;
@@ -57,6 +58,11 @@ pub use statistics::{
 };
 pub use step::{
     Experts, Graph, Instead, LaneSpan, Missing, OffCpu, Operator, Phase, Region, StateSpan, Step, TimeSplit,
+};
+pub use study::{
+    Blocks, Change, ContextSource, Drift, ExpertUse, Growth, GrowthOf, Judged, LayerSeries, LayerUse, Layers, Line,
+    ModelTotals, Moments, ReuseBucket, ReuseOfExperts, Rounds, SequenceTotals, Streams, Study, ToldBy, Trend, judge,
+    median,
 };
 pub use thread_totals::{LaneThreads, Taken, ThreadTotals};
 pub use timeline::{Findings, Timeline, Visitor};

@@ -95,6 +95,16 @@ impl Quantities {
         Some(total)
     }
 
+    /// The sums over all operators whose floating-point operations are known.
+    pub fn with_flops(&self) -> Option<Sums> {
+        self.over(FLOPS)
+    }
+
+    /// The sums over all operators whose bytes are known.
+    pub fn with_bytes(&self) -> Option<Sums> {
+        self.over(BYTES)
+    }
+
     /// The sum of a counter, where it is known of every operator.
     pub fn count(&self, column: usize) -> Count {
         let bit = 1 << column;

@@ -235,6 +235,8 @@ pub struct Experts {
     pub kind: KindId,
     /// Index into [`Step::operators`], where the operator itself was seen.
     pub operator: Option<u32>,
+    /// How many a token has, where the probeset says it.
+    pub per_token: Option<u32>,
     /// One for each token and choice.
     pub ids: Vec<u32>,
 }

@@ -342,6 +342,7 @@ impl Timeline {
     fn experts(&mut self, thread: u32, header: &Header, record: &[u8]) {
         let fields = &self.decoder.records[usize::from(header.record)];
         let node = fields.node;
+        let per_token = fields.number_u32("per_token", record, header.missing).filter(|n| *n > 0);
         let ids = fields.ids.and_then(|i| self.decoder.value_at(header, record, i));
         let ids: Vec<u32> = match &ids {
             Some(crate::path::Value::List(items)) => {
@@ -355,7 +356,7 @@ impl Timeline {
         let object = self.object_id(process, node, record, header.missing);
         let bucket = self.processes[process as usize].bucket(header.start, thread);
         let (start, end, record) = (header.start, header.end, header.record);
-        bucket.experts.push(RawExperts { start, end, thread, object, inline, record, ids });
+        bucket.experts.push(RawExperts { start, end, thread, object, inline, record, per_token, ids });
     }
 
     fn fetch(&mut self, thread: u32, header: &Header, record: &[u8]) {

@@ -59,6 +59,7 @@ pub(super) struct RawExperts {
     pub(super) object: Option<ObjectId>,
     pub(super) inline: InlineId,
     pub(super) record: u16,
+    pub(super) per_token: Option<u32>,
     pub(super) ids: Vec<u32>,
 }
 

@@ -19,6 +19,7 @@ mod record;
 mod report;
 #[cfg(feature = "record")]
 mod roofline;
+mod statistics;
 mod steps;
 mod table;
 mod terminal;
@@ -49,6 +50,8 @@ enum Command {
     Record(record::Arguments),
     /// Say where the time of a trace went
     Report(report::Arguments),
+    /// Say what many steps of a trace together show: growth, work, experts, layers and more
+    Statistics(statistics::Arguments),
     /// Write a trace's steps for Perfetto or another timeline viewer
     Timeline(timeline::Arguments),
     /// Rebuild the graph of a step's operators: as text, as a picture, for Graphviz and others
@@ -95,6 +98,7 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "record")]
         Command::Record(arguments) => record::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Statistics(arguments) => statistics::run(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Graph(arguments) => graph::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),

@@ -402,11 +402,11 @@ pub(super) fn natural_order(a: Option<&str>, b: Option<&str>) -> std::cmp::Order
 }
 
 #[allow(clippy::cast_precision_loss)]
-fn ratio(part: u64, whole: u64) -> f64 {
+pub(super) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 #[allow(clippy::cast_precision_loss)]
-fn mean(total: u64, count: u64) -> f64 {
+pub(super) fn mean(total: u64, count: u64) -> f64 {
     if count == 0 { 0.0 } else { total as f64 / count as f64 }
 }

@@ -9,6 +9,7 @@ mod metrics;
 mod model;
 mod roofline;
 mod sampling;
+pub mod statistics;
 mod step;
 mod table;
 mod text;
@@ -26,6 +27,7 @@ pub use metrics::{CountValue, CounterReport, MetricCell, MetricReport, MetricsRe
 pub use model::{By, EstimateRow, ExpertLayerRow, LaneRow, OperatorRow, PhaseReport, RegionRow, Report, TraceFacts};
 pub use roofline::{limits_line, limits_table};
 pub use sampling::{RateChange, SamplingReport, WithoutWaiting};
+pub use statistics::{Section, StatisticsReport, build_statistics, statistics_text};
 pub use step::{StepFinder, StepReport};
 pub use text::{Look, report_text, step_text};
 pub use threads::{

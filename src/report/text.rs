@@ -76,7 +76,7 @@ pub fn report_text(report: &Report, look: &Look) -> String {
     out
 }
 
-fn completeness(judged: &Completeness, look: &Look) -> String {
+pub(super) fn completeness(judged: &Completeness, look: &Look) -> String {
     let mut out = look.style(if judged.complete { "32;1" } else { "33;1" }, &printable(&judged.verdict));
     out.push('\n');
     for lost in judged.lost.iter().filter(|l| !l.harmful) {
@@ -88,7 +88,7 @@ fn completeness(judged: &Completeness, look: &Look) -> String {
     out
 }
 
-fn facts(trace: &TraceFacts) -> String {
+pub(super) fn facts(trace: &TraceFacts) -> String {
     let cpus = if trace.cpus > 0 { counted(u64::from(trace.cpus), "cpu") } else { String::new() };
     let kernel = if trace.kernel.is_empty() { String::new() } else { format!("Linux {}", trace.kernel) };
     let parts = [trace.engine.clone(), trace.command.join(" "), trace.cpu_model.clone(), cpus, kernel];

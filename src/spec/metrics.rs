@@ -120,7 +120,7 @@ fn with_fractions(expr: &mut Expr) {
     }
 }
 
-/// Checks the names of a cost. An explicit stack: nothing here depends on how deep it is.
+/// Checks the names of a cost, or of a context. An explicit stack: nothing here depends on how deep it is.
 pub(super) fn cost_names(root: &Expr, cx: &mut Context<'_>) {
     let mut stack = vec![root];
     while let Some(expr) = stack.pop() {

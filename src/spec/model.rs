@@ -165,6 +165,8 @@ pub struct Analysis {
     pub dtypes: IndexMap<String, Expr>,
     /// Work by operator type.
     pub costs: IndexMap<String, Cost>,
+    /// Tokens that an operator attends to, its own included, by operator type; 0 for an operator that attends to none.
+    pub context: IndexMap<String, Expr>,
     /// What is worked out of counters, times and costs, by name.
     pub metrics: IndexMap<String, Metric>,
 }

@@ -213,7 +213,12 @@ fn counter(entry: &Entry, cx: &mut Context<'_>) -> Option<Spanned<String>> {
 
 fn analysis(cx: &mut Context<'_>) -> Analysis {
     let Some(map) = cx.sections.get("analysis") else { return Analysis::default() };
-    reader::known_keys(map, "`analysis`", &["layer", "prefill", "experts", "dtypes", "costs", "metrics"], cx.problems);
+    reader::known_keys(
+        map,
+        "`analysis`",
+        &["layer", "prefill", "experts", "dtypes", "costs", "context", "metrics"],
+        cx.problems,
+    );
     let mut analysis =
         Analysis { layer: value(map, "layer", cx), prefill: value(map, "prefill", cx), ..Analysis::default() };
     analysis.experts = value(map, "experts", cx);
@@ -225,6 +230,12 @@ fn analysis(cx: &mut Context<'_>) -> Analysis {
     for (key, node) in table(map, "costs", cx) {
         if let Some(cost) = cost(key, node, cx) {
             analysis.costs.insert(key.to_owned(), cost);
+        }
+    }
+    for (key, node) in table(map, "context", cx) {
+        if let Some(tokens) = cx.expr(node, &format!("the context of `{}`", shown(key))) {
+            metrics::cost_names(&tokens, cx);
+            analysis.context.insert(key.to_owned(), tokens);
         }
     }
     analysis.metrics = metrics::read(map, cx);

@@ -14,6 +14,7 @@ mod faults;
 mod graph;
 mod process;
 mod recording;
+mod statistics;
 mod stripped;
 mod threads;
 mod truth;

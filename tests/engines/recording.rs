@@ -102,6 +102,12 @@ impl Recording {
         serde_json::from_slice(&run(&mut command, 0).stdout).unwrap()
     }
 
+    /// `profinfer statistics FILE --json`, of a trace in which all is there.
+    pub(crate) fn statistics(&self) -> Value {
+        let mut command = profinfer(&["statistics", self.path.to_str().unwrap(), "--json"]);
+        serde_json::from_slice(&run(&mut command, 0).stdout).unwrap()
+    }
+
     /// `profinfer info FILE --json`.
     pub(crate) fn info(&self) -> Value {
         serde_json::from_slice(&run(&mut profinfer(&["info", self.path.to_str().unwrap(), "--json"]), 0).stdout)

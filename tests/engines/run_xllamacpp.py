@@ -2,7 +2,9 @@
 """Runs a model on the llama.cpp in the PyPI wheel `xllamacpp`.
 
 One completion, greedily, in this process; then one JSON line on stdout with
-what was done and the engine's own timings. The prompt is given as token ids and
+what was done and the engine's own timings. With `--draft` a second model drafts
+tokens for the first; with `--parallel` several requests are answered at once;
+the number of steps is then the engine's. The prompt is given as token ids and
 the run never ends early, so that equal arguments give equal work, 1 + K steps
 (calls of `llama_process`): one of two tokens, by which the engine tries its own
 cache while it loads the model; one of the prompt's P tokens, which also gives
@@ -12,6 +14,7 @@ the first generated token; and K - 1 of one token each.
 import argparse
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 # Syllables of make_models.py's vocabulary; reference.cpp makes the same prompt.
@@ -35,7 +38,10 @@ def arguments(about: str) -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    options = arguments(__doc__).parse_args()
+    parser = arguments(__doc__)
+    parser.add_argument("--draft", type=Path, help="a GGUF file of a model that drafts")
+    parser.add_argument("--parallel", type=int, default=1, metavar="R", help="requests at once (default 1)")
+    options = parser.parse_args()
     if not options.model.is_file():
         sys.exit(f"run_xllamacpp: there is no model {options.model}; make_models.py writes some")
     try:
@@ -49,10 +55,16 @@ def main() -> None:
     params.n_gpu_layers = 0
     # All of the prompt in one batch and one graph.
     params.n_batch = params.n_ubatch = max(512, options.prompt_tokens)
-    params.n_ctx = max(512, options.prompt_tokens + options.tokens)
+    params.n_ctx = max(512, options.prompt_tokens + options.tokens) * options.parallel
     # One request and nothing beside it: no run to warm up, no trial load to fit
     # the memory, nothing kept from or for other requests.
-    params.n_parallel = 1
+    params.n_parallel = options.parallel
+    if options.draft is not None:
+        params.speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+        draft = params.speculative.draft
+        draft.mparams.path = str(options.draft)
+        draft.n_gpu_layers = 0
+        draft.cpuparams.n_threads = draft.cpuparams_batch.n_threads = options.threads
     params.warmup = False
     params.fit_params = False
     params.cache_prompt = False
@@ -67,15 +79,23 @@ def main() -> None:
         server = xllamacpp.Server(params)
     except RuntimeError as error:
         sys.exit(f"run_xllamacpp: the engine does not load {options.model}: {error}")
-    answer = server.handle_completions(
-        {
-            "prompt": [FIRST_SYLLABLE + 37 * i % SYLLABLES for i in range(options.prompt_tokens)],
-            "n_predict": options.tokens,
-            "temperature": 0,
-            "ignore_eos": True,
-            "cache_prompt": False,
-        }
-    )
+
+    def complete(request: int) -> dict:
+        return server.handle_completions(
+            {
+                "prompt": [FIRST_SYLLABLE + (37 * i + request) % SYLLABLES for i in range(options.prompt_tokens)],
+                "n_predict": options.tokens,
+                "temperature": 0,
+                "ignore_eos": True,
+                "cache_prompt": False,
+            }
+        )
+
+    with ThreadPoolExecutor(options.parallel) as pool:
+        others = [pool.submit(complete, request) for request in range(1, options.parallel)]
+        answer = complete(0)
+        for other in others:
+            other.result()
     if "usage" not in answer:
         sys.exit(f"run_xllamacpp: the engine answered {json.dumps(answer)}")
     usage, timings = answer["usage"], answer["timings"]

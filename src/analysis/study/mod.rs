@@ -1,0 +1,50 @@
+//! What only many steps together show: what grows with the context, which layer is odd, how experts are used again,
+//! which models and how many sequences take part. A visitor of the timeline beside [`super::Statistics`]; its memory
+//! depends on the number of distinct operators, layers and experts, not on the number of steps.
+
+mod blocks;
+mod experts;
+mod growth;
+mod layers;
+mod streams;
+
+pub use blocks::{Blocks, Line, Moments, Trend, median};
+pub use experts::{ExpertUse, LayerUse, ReuseBucket, ReuseOfExperts};
+pub use growth::{Change, ContextSource, Drift, Growth, GrowthOf, Judged, judge};
+pub use layers::{LayerSeries, Layers};
+pub use streams::{ModelTotals, Rounds, SequenceTotals, Streams, ToldBy};
+
+use super::catalogue::Catalogue;
+use super::fields::Decoder;
+use super::sampled::Recorded;
+use super::step::{Phase, Step};
+use super::timeline::Visitor;
+
+/// What many steps together show.
+#[derive(Debug, Default)]
+pub struct Study {
+    /// What grows with the context.
+    pub growth: Growth,
+    /// Layers beside one another.
+    pub layers: Layers,
+    /// How experts are used again.
+    pub experts: ReuseOfExperts,
+    /// Models and sequences.
+    pub streams: Streams,
+}
+
+impl Visitor for Study {
+    fn step(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) {
+        let phase = step.phase.unwrap_or(Phase::Outside);
+        let stream = self.streams.add(step, phase, catalogue, decoder);
+        let counted = self.growth.count_tokens(step, phase, &stream);
+        if !step.complete || step.recorded != Recorded::Whole {
+            return;
+        }
+        if phase == Phase::Decode {
+            self.growth.add(step, &stream, counted, catalogue);
+        }
+        self.layers.add(step, phase, stream.model, catalogue);
+        self.experts.add(step, stream.model, catalogue);
+    }
+}

@@ -1,0 +1,325 @@
+//! Which model a step is of, where a process has several, and how many sequences it advances. A model is told by the
+//! step's field `instance`; without it by what its graphs look like: two models of the same depth and width are then
+//! taken for one.
+
+use crate::analysis::catalogue::Catalogue;
+use crate::analysis::fields::{Decoder, Header};
+use crate::analysis::step::{Phase, Step};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Models that are told apart.
+const MAX_MODELS: usize = 64;
+/// Different numbers of sequences that are told apart.
+const MAX_SEQUENCES: usize = 1024;
+/// Graphs and regions of a step that are asked.
+const MAX_ASKED: usize = 256;
+/// Threads whose rounds are followed at a time.
+const MAX_THREADS: usize = 1 << 12;
+
+/// By what models are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToldBy {
+    /// The step's field `instance`.
+    Instance,
+    /// Layers, and the most common first extent of operators in layers.
+    Graph,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum ModelKey {
+    Instance(u32, i64),
+    Graph(u32, usize, i64),
+}
+
+/// One model.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ModelTotals {
+    /// The process.
+    pub pid: u32,
+    /// Its layers, as far as they were seen.
+    pub layers: u64,
+    /// The most common first extent of operators in layers.
+    pub width: Option<i64>,
+    /// Steps.
+    pub steps: u64,
+    /// Their tokens, where they say them.
+    pub tokens: u64,
+    /// Their time, ns.
+    pub time: u64,
+    /// Of the steps, those of one token.
+    pub single_steps: u64,
+    /// Their time, ns.
+    pub single_time: u64,
+}
+
+/// Steps that advance the same number of sequences.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SequenceTotals {
+    /// Steps.
+    pub steps: u64,
+    /// Of them, decode steps and others whose tokens are as many as their sequences.
+    pub one_each: u64,
+    /// Their tokens, where they say them.
+    pub tokens: u64,
+    /// Their time, ns.
+    pub time: u64,
+    /// Time of `one_each`, ns.
+    pub one_each_time: u64,
+}
+
+/// Rounds in which one model drafted and another verified.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rounds {
+    /// How many: steps of several tokens of the verifying model, right after steps of the other.
+    pub rounds: u64,
+    /// Steps of the drafting model in them.
+    pub draft_steps: u64,
+    /// Their time, ns.
+    pub draft_time: u64,
+    /// Tokens that were verified: of each step but its first, which was known already.
+    pub drafted: u64,
+    /// Time of the verifying steps, ns.
+    pub verify_time: u64,
+    /// Rounds of which it is known how many tokens were accepted.
+    pub known: u64,
+    /// Tokens verified in these.
+    pub known_drafted: u64,
+    /// Of them, accepted.
+    pub accepted: u64,
+}
+
+/// The latest of a thread.
+#[derive(Debug, Clone, Copy, Default)]
+struct Latest {
+    model: u32,
+    steps: u64,
+    time: u64,
+    /// The latest verification: drafting model, verifying model, position of the first token, tokens.
+    verified: Option<(u32, u32, u64, u64)>,
+}
+
+/// What a step is a part of.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Stream {
+    pub(super) model: Option<u32>,
+    pub(super) sequences: Option<u64>,
+    pub(super) position: Option<u64>,
+}
+
+/// Models and sequences.
+#[derive(Debug, Default)]
+pub struct Streams {
+    models: Vec<ModelTotals>,
+    ids: HashMap<ModelKey, u32>,
+    by_graph: bool,
+    sequences: BTreeMap<u64, SequenceTotals>,
+    rounds: BTreeMap<(u32, u32), Rounds>,
+    latest: HashMap<(u32, u32), Latest>,
+}
+
+impl Streams {
+    pub(super) fn add(&mut self, step: &Step, phase: Phase, catalogue: &Catalogue, decoder: &Decoder) -> Stream {
+        if phase == Phase::Outside {
+            return Stream::default();
+        }
+        let sequences = number_in(step, decoder, "sequence_count").filter(|n| *n > 0);
+        let position = number_in(step, decoder, "position");
+        let model = self.model(step, catalogue, decoder);
+        let stream = Stream {
+            model,
+            sequences: sequences.and_then(|n| u64::try_from(n).ok()),
+            position: position.and_then(|n| u64::try_from(n).ok()),
+        };
+        if let Some(model) = model {
+            self.add_to_model(model, step);
+            self.follow(model, step, stream.position);
+        }
+        if let Some(sequences) = stream.sequences {
+            self.add_sequences(sequences, step);
+        }
+        stream
+    }
+
+    fn model(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) -> Option<u32> {
+        let key = match own_number(step, decoder, "instance") {
+            Some(instance) => ModelKey::Instance(step.pid, instance),
+            None => {
+                let Some((layers, width)) = look_of(step, catalogue) else {
+                    // A step without operators: there is only one model to be of, or it cannot be told.
+                    return (self.models.len() == 1).then_some(0);
+                };
+                self.by_graph = true;
+                ModelKey::Graph(step.pid, layers, width)
+            }
+        };
+        if let Some(model) = self.ids.get(&key) {
+            return Some(*model);
+        }
+        if self.models.len() >= MAX_MODELS {
+            return None;
+        }
+        let model = u32::try_from(self.models.len()).ok()?;
+        self.models.push(ModelTotals { pid: step.pid, ..ModelTotals::default() });
+        self.ids.insert(key, model);
+        if let Some((layers, width)) = look_of(step, catalogue) {
+            self.looks(model, layers, width);
+        }
+        Some(model)
+    }
+
+    fn looks(&mut self, model: u32, layers: usize, width: i64) {
+        if let Some(totals) = self.models.get_mut(model as usize) {
+            totals.layers = totals.layers.max(layers as u64);
+            totals.width = totals.width.or(Some(width));
+        }
+    }
+
+    fn add_to_model(&mut self, model: u32, step: &Step) {
+        let Some(totals) = self.models.get_mut(model as usize) else { return };
+        totals.steps += 1;
+        totals.tokens = totals.tokens.saturating_add(step.tokens.unwrap_or(0));
+        totals.time = totals.time.saturating_add(step.duration());
+        if step.tokens == Some(1) {
+            totals.single_steps += 1;
+            totals.single_time = totals.single_time.saturating_add(step.duration());
+        }
+    }
+
+    fn add_sequences(&mut self, sequences: u64, step: &Step) {
+        if self.sequences.len() >= MAX_SEQUENCES && !self.sequences.contains_key(&sequences) {
+            return;
+        }
+        let totals = self.sequences.entry(sequences).or_default();
+        totals.steps += 1;
+        totals.tokens = totals.tokens.saturating_add(step.tokens.unwrap_or(0));
+        totals.time = totals.time.saturating_add(step.duration());
+        if step.tokens == Some(sequences) {
+            totals.one_each += 1;
+            totals.one_each_time = totals.one_each_time.saturating_add(step.duration());
+        }
+    }
+
+    /// Steps of one model, then a step of several tokens of another on the same thread: a round.
+    fn follow(&mut self, model: u32, step: &Step, position: Option<u64>) {
+        let key = (step.pid, step.tid);
+        if self.latest.len() >= MAX_THREADS && !self.latest.contains_key(&key) {
+            self.latest.clear();
+        }
+        let latest = self.latest.entry(key).or_insert(Latest { model, ..Latest::default() });
+        let tokens = step.tokens.unwrap_or(1);
+        // The next step of a model that verified says by its position how many tokens were kept.
+        if let Some((draft, verify, from, verified)) = latest.verified
+            && verify == model
+        {
+            latest.verified = None;
+            let kept = position.and_then(|now| now.checked_sub(from)).and_then(|moved| moved.checked_sub(1));
+            if let Some(kept) = kept.filter(|kept| *kept < verified) {
+                let rounds = self.rounds.entry((draft, verify)).or_default();
+                rounds.known += 1;
+                rounds.known_drafted = rounds.known_drafted.saturating_add(verified - 1);
+                rounds.accepted = rounds.accepted.saturating_add(kept);
+            }
+        }
+        if latest.model == model {
+            latest.steps += 1;
+            latest.time = latest.time.saturating_add(step.duration());
+            return;
+        }
+        if tokens > 1 && latest.steps > 0 {
+            let rounds = self.rounds.entry((latest.model, model)).or_default();
+            rounds.rounds += 1;
+            rounds.draft_steps = rounds.draft_steps.saturating_add(latest.steps);
+            rounds.draft_time = rounds.draft_time.saturating_add(latest.time);
+            rounds.drafted = rounds.drafted.saturating_add(tokens - 1);
+            rounds.verify_time = rounds.verify_time.saturating_add(step.duration());
+            latest.verified = position.map(|position| (latest.model, model, position, tokens));
+        }
+        (latest.model, latest.steps, latest.time) = (model, 1, step.duration());
+    }
+
+    /// The models, in the order of their first steps.
+    pub fn models(&self) -> &[ModelTotals] {
+        &self.models
+    }
+
+    /// By what they are told apart.
+    pub fn told_by(&self) -> ToldBy {
+        if self.by_graph { ToldBy::Graph } else { ToldBy::Instance }
+    }
+
+    /// Steps by the number of sequences that they advance.
+    pub fn sequences(&self) -> &BTreeMap<u64, SequenceTotals> {
+        &self.sequences
+    }
+
+    /// Rounds of drafting and verifying: drafting model, verifying model. Of two models, the one whose steps of one
+    /// token are shorter drafts; what looks like a round the other way is none.
+    pub fn rounds(&self) -> Vec<(u32, u32, Rounds)> {
+        let mean = |model: u32| {
+            let totals = self.models.get(model as usize)?;
+            let (time, steps) = if totals.single_steps > 0 {
+                (totals.single_time, totals.single_steps)
+            } else {
+                (totals.time, totals.tokens.max(totals.steps))
+            };
+            (steps > 0).then(|| time as f64 / steps as f64)
+        };
+        let found = self.rounds.iter().filter(|((draft, verify), rounds)| {
+            rounds.rounds > 1 && mean(*draft).zip(mean(*verify)).is_some_and(|(draft, verify)| draft < verify)
+        });
+        found.map(|((draft, verify), rounds)| (*draft, *verify, *rounds)).collect()
+    }
+}
+
+/// How many layers there are, and the most common first extent in them.
+fn look_of(step: &Step, catalogue: &Catalogue) -> Option<(usize, i64)> {
+    let mut layers: Vec<*const u8> = Vec::new();
+    let mut extents: Vec<(i64, u32)> = Vec::new();
+    for operator in &step.operators {
+        let kind = catalogue.kind(operator.kind);
+        let Some(layer) = &kind.layer else { continue };
+        // Equal texts are one text in a catalogue.
+        let place = Arc::as_ptr(layer).cast::<u8>();
+        if layers.last() != Some(&place) {
+            layers.push(place);
+        }
+        let Some(extent) = kind.shape.first() else { continue };
+        match extents.iter().position(|(known, _)| known == extent) {
+            Some(at) => extents[at].1 += 1,
+            None if extents.len() < MAX_ASKED => extents.push((*extent, 1)),
+            None => {}
+        }
+    }
+    layers.sort_unstable();
+    layers.dedup();
+    let width = extents.iter().max_by_key(|(extent, count)| (*count, *extent)).map(|(extent, _)| *extent);
+    (!layers.is_empty()).then_some((layers.len(), width.unwrap_or(0)))
+}
+
+/// A number of the step's own record.
+fn own_number(step: &Step, decoder: &Decoder, name: &str) -> Option<i64> {
+    number_of(&step.record, decoder, name)
+}
+
+fn number_of(record: &[u8], decoder: &Decoder, name: &str) -> Option<i64> {
+    let header = Header::read(record)?;
+    match decoder.field(&header, record, name)? {
+        crate::path::Value::Object(address) => Some(address.cast_signed()),
+        value => value.as_int(),
+    }
+}
+
+/// A number of the step's own record, or the greatest that graphs and regions in it say; for a position the least,
+/// which is the first token's.
+fn number_in(step: &Step, decoder: &Decoder, name: &str) -> Option<i64> {
+    if let Some(number) = own_number(step, decoder, name) {
+        return Some(number);
+    }
+    let graphs = step.graphs.iter().take(MAX_ASKED).map(|graph| &graph.record);
+    let outside = step.regions.iter().filter(|region| region.operator.is_none()).take(MAX_ASKED);
+    let records = graphs.chain(outside.filter_map(|region| region.record.as_ref()));
+    let numbers = records.filter_map(|record| number_of(record, decoder, name));
+    if name == "position" { numbers.min() } else { numbers.max() }
+}

@@ -1,0 +1,57 @@
+//! `profinfer statistics`: what many steps of a trace together show.
+
+use super::analyse::analyse;
+use super::{DONE, INCOMPLETE, Outcome, terminal, trace_file};
+use crate::analysis::{Catalogue, Completeness, Decoder, Statistics, Step, Study, Visitor};
+use crate::diag::{Code, Diagnostic};
+use crate::report::{Look, Section, build_statistics, statistics_text};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+/// The subcommand's arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The trace; `-` is standard input
+    file: PathBuf,
+    /// These sections only
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "SECTION")]
+    only: Vec<Section>,
+    /// Print JSON; `docs/statistics.md` documents its keys
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Default)]
+struct Visitors {
+    statistics: Statistics,
+    study: Study,
+}
+
+impl Visitor for Visitors {
+    fn step(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) {
+        self.statistics.step(step, catalogue, decoder);
+        self.study.step(step, catalogue, decoder);
+    }
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let mut visitors = Visitors::default();
+    let (timeline, meta, problems) = analyse(trace_file::open(&arguments.file)?, &mut visitors);
+    terminal::report_problems(&problems);
+    let Visitors { statistics, study } = &visitors;
+    let completeness = Completeness::judge(&meta, timeline.findings(), statistics);
+    let code = if completeness.complete { DONE } else { INCOMPLETE };
+    let report = build_statistics(&meta, completeness, (statistics, study), &timeline, &arguments.only);
+    let text = if arguments.json {
+        let written = serde_json::to_string_pretty(&report).map(|text| text + "\n");
+        written.map_err(|error| Diagnostic::error(Code::Bug, format!("cannot write JSON: {error}")))?
+    } else {
+        let terminal = std::io::stdout().is_terminal();
+        let width = if terminal { comfy_table::Table::new().width().map(usize::from) } else { None };
+        let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+        statistics_text(&report, &Look { width, colour, ..Look::default() })
+    };
+    terminal::write_out(&text)?;
+    Ok(code)
+}
