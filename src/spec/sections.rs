@@ -4,7 +4,7 @@ use super::model::{Analysis, Cost, Field, Member, Module, Object, Probeset, View
 use super::problems::shown;
 use super::values::Context;
 use super::yaml::{Entry, Map, Node, Scalar};
-use super::{limits, metrics, names, probes, reader};
+use super::{advice, limits, metrics, names, probes, reader};
 use crate::counters::Event;
 use crate::diag::{Code, Diagnostic, Source, Spanned};
 use crate::path::Expr;
@@ -213,7 +213,12 @@ fn counter(entry: &Entry, cx: &mut Context<'_>) -> Option<Spanned<String>> {
 
 fn analysis(cx: &mut Context<'_>) -> Analysis {
     let Some(map) = cx.sections.get("analysis") else { return Analysis::default() };
-    reader::known_keys(map, "`analysis`", &["layer", "prefill", "experts", "dtypes", "costs", "metrics"], cx.problems);
+    reader::known_keys(
+        map,
+        "`analysis`",
+        &["layer", "prefill", "experts", "dtypes", "costs", "metrics", "weights", "advice"],
+        cx.problems,
+    );
     let mut analysis =
         Analysis { layer: value(map, "layer", cx), prefill: value(map, "prefill", cx), ..Analysis::default() };
     analysis.experts = value(map, "experts", cx);
@@ -228,6 +233,8 @@ fn analysis(cx: &mut Context<'_>) -> Analysis {
         }
     }
     analysis.metrics = metrics::read(map, cx);
+    analysis.weights = advice::weights(map, cx);
+    analysis.advice = advice::read(map, cx);
     analysis
 }
 

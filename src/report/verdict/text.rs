@@ -1,0 +1,122 @@
+//! The opening of the report, as text.
+
+use super::model::{Advice, OperatorVerdict, Verdict};
+use crate::report::table::{Align, Table, printable};
+use crate::report::text::Look;
+use crate::report::units::{quantity, share, time_f64};
+use Align::{Flexible, Left, Right};
+
+/// Advice that is shown.
+const SHOWN: usize = 3;
+/// Operators that are shown.
+const OPERATORS: usize = 8;
+
+/// The sentences, what would help, and what cannot be said.
+pub(in crate::report) fn opening(out: &mut String, verdict: &Verdict, look: &Look) {
+    if !verdict.sentences.is_empty() {
+        out.push('\n');
+    }
+    for sentence in &verdict.sentences {
+        let lines = wrap(&printable(sentence), look.width, "");
+        lines.iter().for_each(|line| out.push_str(&format!("{}\n", look.style("1", line))));
+    }
+    for advice in verdict.advice.iter().take(SHOWN) {
+        wrap(&printable(&advice_text(advice)), look.width, "  ")
+            .iter()
+            .for_each(|line| out.push_str(&format!("{line}\n")));
+    }
+    for sentence in &verdict.cannot_say {
+        let lines = wrap(&printable(sentence), look.width, "  ");
+        lines.iter().for_each(|line| out.push_str(&format!("{}\n", look.style("2", line))));
+    }
+    if !verdict.sentences.is_empty() {
+        out.push('\n');
+    }
+}
+
+fn advice_text(advice: &Advice) -> String {
+    let Advice { phase, what, gain_at_most, how } = advice;
+    format!("→ {what}. {} at most {} less time: {how}.", capital(phase), share(*gain_at_most))
+}
+
+fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// Lines of no more than `width` characters, where there is one; those after the first are indented.
+fn wrap(text: &str, width: Option<usize>, indent: &str) -> Vec<String> {
+    let Some(width) = width else { return vec![format!("{indent}{text}")] };
+    let (mut lines, mut line, mut length) = (Vec::new(), indent.to_owned(), indent.chars().count());
+    let next = if indent.is_empty() { String::new() } else { format!("{indent}  ") };
+    for word in text.split(' ') {
+        let more = word.chars().count();
+        let empty = line.trim().is_empty();
+        if !empty && length + 1 + more > width {
+            lines.push(std::mem::replace(&mut line, next.clone()));
+            length = next.chars().count();
+        } else if !empty {
+            line.push(' ');
+            length += 1;
+        }
+        line.push_str(word);
+        length += more;
+    }
+    lines.push(line);
+    lines
+}
+
+/// Why operators take their time.
+pub(in crate::report) fn operators(out: &mut String, verdict: &Verdict, look: &Look) {
+    let mut table = Table::new(&[
+        ("share", Right),
+        ("mean", Right),
+        ("limited by", Left),
+        ("confidence", Left),
+        ("moved", Right),
+        ("of memory's", Right),
+        ("computed", Right),
+        ("of peak", Right),
+        ("phase", Left),
+        ("op", Left),
+        ("name", Flexible),
+    ]);
+    let shown: Vec<&OperatorVerdict> = verdict.operators.iter().take(OPERATORS).collect();
+    for row in &shown {
+        let rates = &row.rates;
+        let bound = match row.also {
+            Some(also) => format!("{} or {}", row.bound.as_str(), also.as_str()),
+            None => row.bound.as_str().to_owned(),
+        };
+        table.row(vec![
+            share(row.share),
+            time_f64(row.mean_ns),
+            bound,
+            row.confidence.as_str().to_owned(),
+            rates.bytes_per_s.map_or_else(String::new, |rate| quantity(rate, "B/s")),
+            rates.of_bandwidth().map_or_else(String::new, share),
+            rates.flops_per_s.map_or_else(String::new, |rate| quantity(rate, "FLOP/s")),
+            rates.of_peak().map_or_else(String::new, share),
+            row.phase.to_owned(),
+            row.op.clone(),
+            row.name.clone(),
+        ]);
+    }
+    let more = verdict.operators.len().saturating_sub(shown.len());
+    let more = (more > 0).then(|| format!("… and {more} more; `--json` has them"));
+    look.table(out, "What limits operators (share of their phase; rates while their lanes ran)", &table, more);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrap;
+
+    #[test]
+    fn lines_are_no_wider_than_asked_and_nothing_is_lost() {
+        let text = "one two three four five";
+        assert_eq!(wrap(text, Some(9), ""), ["one two", "three", "four five"]);
+        assert_eq!(wrap(text, Some(11), "  "), ["  one two", "    three", "    four", "    five"]);
+        assert_eq!(wrap(text, None, "  "), ["  one two three four five"]);
+        assert_eq!(wrap("unbreakable", Some(4), ""), ["unbreakable"]);
+    }
+}
