@@ -2,9 +2,10 @@
 
 use super::gather::{Group, PhaseParts};
 use super::model::{Advice, Bound, PhaseVerdict};
+use super::say::processes;
 use crate::analysis::{PhaseFacts, Rules};
 use crate::report::faults::FaultsReport;
-use crate::report::units::{bytes, rate, share};
+use crate::report::units::{bytes, rate, share, time_f64};
 use std::collections::BTreeMap;
 
 /// Less is not worth doing anything.
@@ -19,7 +20,7 @@ pub(super) fn advise(
     machine_cpus: u32,
 ) -> Vec<Advice> {
     let mut all = Vec::new();
-    all.extend(fewer_lanes(of));
+    all.extend(fewer_lanes(of, machine_cpus));
     all.extend(own_cpus(of, verdict));
     all.extend(smaller_weights(of, verdict, rules));
     all.extend(more_memory(of, verdict, faults));
@@ -34,32 +35,41 @@ fn advice(of: &PhaseParts, what: String, gain_at_most: f64, how: String) -> Advi
     Advice { phase: of.phase.as_str(), what, gain_at_most: gain_at_most.clamp(0.0, 1.0), how }
 }
 
-/// As many lanes as cpus: the same work, and nobody in its way.
-fn fewer_lanes(of: &PhaseParts) -> Option<Advice> {
+/// A cpu for each lane: the same work, and nobody in its way.
+fn fewer_lanes(of: &PhaseParts, machine_cpus: u32) -> Option<Advice> {
     let over = of.threads.as_ref()?.oversubscribed?;
-    let cpus = over.cpus.floor().max(1.0);
     let lanes = of.lanes as f64;
+    // Lanes that may run on more cpus than they did need not be fewer.
+    let had = over.cpus.floor().max(1.0);
+    let cpus = if over.by == "used" { f64::from(machine_cpus).min(lanes).max(had) } else { had };
     let work: f64 = of.groups.iter().map(|group| group.time.running + group.time.unknown).sum();
     let outside = of.totals.outside_graphs.saturating_add(of.totals.outside_operators) as f64 / lanes;
     let (now, then) = (of.lane_time / lanes, work / cpus + outside);
-    let threads = if cpus <= 1.0 { "1 thread".to_owned() } else { format!("{cpus:.0} threads") };
-    let what = format!("Use {threads} instead of {}: as many as it has cpus", over.lanes);
-    let how = format!("its operators' {:.0} ms of work, spread evenly over {cpus:.0} cpus", work / 1e6);
+    let count = |n: f64, what: &str| if n <= 1.0 { format!("1 {what}") } else { format!("{n:.0} {what}s") };
+    let what = if cpus > had {
+        format!("Pin its {} to cpus of their own: they ran on {}", count(lanes, "thread"), count(had, "cpu"))
+    } else {
+        format!("Use {} instead of {}: as many as it has cpus", count(cpus, "thread"), over.lanes)
+    };
+    let how = format!("its operators' {} of work, spread evenly over {}", time_f64(work), count(cpus, "cpu"));
     Some(advice(of, what, 1.0 - then / now, how))
 }
 
+/// Cpus that others leave alone.
 fn own_cpus(of: &PhaseParts, verdict: &PhaseVerdict) -> Option<Advice> {
     let threads = of.threads.as_ref()?;
     if threads.oversubscribed.is_some() {
         return None;
     }
-    let row = threads.interference.iter().find(|row| !row.own && row.share >= WORTH_DOING / 2.0)?;
+    let others: Vec<_> = threads.interference.iter().filter(|row| !row.own).collect();
+    let taken: u64 = others.iter().map(|row| row.taken_ns).fold(0, u64::saturating_add);
+    let kept: u64 = threads.lanes.iter().map(|lane| lane.runnable_ns).fold(0, u64::saturating_add);
+    let part = if kept > 0 { (taken as f64 / kept as f64).min(1.0) } else { 0.0 };
     let migrations: u64 = threads.lanes.iter().map(|lane| lane.migrations).sum();
     let moved = if migrations > 0 { format!("; its threads changed cpu {migrations} times") } else { String::new() };
-    let what =
-        format!("Keep `{}` (pid {}) off its cpus: end it, or pin the two to cpus of their own", row.process, row.pid);
-    let how = format!("the time in which lanes could have run and did not, waiting for such lanes included{moved}");
-    Some(advice(of, what, verdict.parts.starved, how))
+    let what = format!("Keep {} off its cpus: end them, or pin its threads and theirs apart", processes(&others));
+    let how = format!("the part of the time that they kept lanes from running, and others waiting for these{moved}");
+    Some(advice(of, what, part * verdict.parts.starved, how))
 }
 
 /// What the bytes of memory-bound weights would be in a type of half the size.
@@ -100,7 +110,8 @@ fn more_memory(of: &PhaseParts, verdict: &PhaseVerdict, faults: Option<&FaultsRe
         faults.tensors.iter().filter(|row| row.expert.is_some()).filter_map(|row| row.waited_ns).sum::<u64>();
     let of_all = faults.tensors.iter().filter_map(|row| row.waited_ns).sum::<u64>();
     let whose = if of_experts > of_all / 2 { "experts" } else { "model" };
-    let what = format!("Have the {whose} in memory before it runs: read the file first, free memory, or lock it there");
+    let what =
+        format!("Have the {whose} in memory: read the file before it runs, free memory for it, or lock it there");
     let read = row.fetched.bytes.map_or_else(String::new, |read| format!("; {} were read", bytes(read)));
     let how = format!("the time in which lanes waited for the disk, or for one that did{read}");
     Some(advice(of, what, verdict.parts.disk, how))

@@ -20,7 +20,7 @@ const NOT_SMALL_NS: f64 = 30_000.0;
 /// So many times as long as the shortest ones, an operator is still mostly what they are.
 const TIMES_THE_SHORTEST: f64 = 3.0;
 /// The second explanation is close from this part of the first on.
-const CLOSE: f64 = 0.6;
+pub(super) const CLOSE: f64 = 0.6;
 
 /// Operators of one name in a phase.
 #[derive(Debug)]
@@ -57,8 +57,6 @@ pub(super) struct PhaseParts {
     pub(super) bytes_per_step: Option<f64>,
     pub(super) data: Data,
     pub(super) threads: Option<ThreadsReport>,
-    /// Processors that the lanes had.
-    pub(super) cpus: u32,
     /// The host's part.
     pub(super) stolen: f64,
     /// The lane that most often worked longest, and in which part of the operators that several lanes shared.
@@ -162,7 +160,6 @@ impl<'a> Source<'a> {
             bytes_per_step,
             data,
             threads,
-            cpus,
             stolen,
             totals,
         };
@@ -334,7 +331,11 @@ fn around(totals: &PhaseTotals, groups: &[Group], threads: Option<&ThreadsReport
 /// The largest part, how sure that is, and the other explanation where it is close: the second part, or what the
 /// operators' own verdicts leave open.
 pub(super) fn decide(parts: &TimeParts, sure: &BTreeMap<Confidence, f64>) -> (Bound, Confidence, Option<Bound>) {
-    let (first, second) = parts.largest();
+    let (mut first, mut second) = parts.largest();
+    // Where something is known of nearly as much, that is what there is to say.
+    if first == Bound::Unknown && parts[second] >= CLOSE * parts[first] && parts[second] > 0.0 {
+        std::mem::swap(&mut first, &mut second);
+    }
     let total = parts.total();
     let work = matches!(first, Bound::Memory | Bound::Compute | Bound::Overhead | Bound::Unknown);
     let most = sure.iter().max_by(|a, b| a.1.total_cmp(b.1)).map_or(Confidence::Medium, |(sure, _)| *sure);
@@ -421,7 +422,7 @@ impl PhaseParts {
 
     /// The phase's verdict, without its evidence.
     pub(super) fn verdict(&self) -> PhaseVerdict {
-        let (first, _) = self.parts.largest();
+        let (first, ..) = decide(&self.parts, &BTreeMap::new());
         let (sure, open) = self.sure(first);
         let (bound, confidence, close) = decide(&self.parts, &sure);
         PhaseVerdict {

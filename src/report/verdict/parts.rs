@@ -47,10 +47,6 @@ impl LaneTime {
         self.unknown += other.unknown;
     }
 
-    pub(super) fn total(&self) -> f64 {
-        self.running + self.waiting + self.runnable + self.sleeping + self.blocked + self.unknown
-    }
-
     /// By what it was spent on, the work being limited by `bound`. Of the waiting, as much is put down to lanes that
     /// were kept from running as the other `lanes` can have waited for them; the rest is uneven work. A lane alone
     /// waits for nobody: what it spends at a boundary is the boundary's own time. So is what lanes wait in operators

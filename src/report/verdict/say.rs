@@ -1,6 +1,6 @@
 //! Verdicts in words: short, with numbers and their units, and nothing that was not measured.
 
-use super::gather::{Group, PhaseParts};
+use super::gather::{CLOSE, Group, PhaseParts};
 use super::judge::{Data, of};
 use super::model::{Bound, Confidence, PhaseVerdict};
 use crate::analysis::{Phase, counted, group_digits};
@@ -14,6 +14,8 @@ const WORTH_SAYING: f64 = 0.05;
 const MOST_BESIDES: usize = 2;
 /// An operator type is named from this part of what it is named for on.
 const WORTH_NAMING: f64 = 0.15;
+/// From this part on, what is named is taken for all.
+const ALL_NAMED: f64 = 0.97;
 /// What the probes themselves took is said from this part on.
 const PROBES_MATTER: f64 = 0.1;
 
@@ -41,38 +43,55 @@ pub(super) fn say(of: &PhaseParts, verdict: &PhaseVerdict, faults: Option<&Fault
         Bound::Compute => compute(of, verdict),
         Bound::Overhead => overhead(of, verdict, probes),
         Bound::Unknown => unknown(of, verdict),
-        Bound::Disk | Bound::Starved | Bound::Synchronisation => {
-            let why = cause(of, verdict, verdict.bound, faults);
-            let whose = share(verdict.parts[verdict.bound]);
-            match verdict.bound {
-                Bound::Starved => {
-                    format!("{} is starved: for {whose} of its lanes' time {why}.", name(of.phase))
-                }
-                bound => format!("{} is {}: for {whose} of its lanes' time {why}.", name(of.phase), bound.words()),
-            }
+        bound => {
+            let (is, words) = (is(verdict.confidence), bound.words());
+            format!("{} {is} {words}: {}.", name(of.phase), cause(of, verdict, bound, faults))
         }
     };
-    if let Some(other) = verdict.also.filter(|other| *other != Bound::Unknown) {
-        main.push_str(&alternative(verdict, other));
-    }
     let mut others: Vec<Bound> = [Bound::Disk, Bound::Starved, Bound::Synchronisation]
         .into_iter()
         .filter(|bound| *bound != verdict.bound && verdict.parts[*bound] >= WORTH_SAYING)
         .collect();
     others.sort_by(|a, b| verdict.parts[*b].total_cmp(&verdict.parts[*a]));
-    let besides = others.into_iter().take(MOST_BESIDES).map(|bound| {
-        format!("For {} of its lanes' time {}.", share(verdict.parts[bound]), cause(of, verdict, bound, faults))
-    });
-    Said { main, besides: besides.collect() }
+    others.truncate(MOST_BESIDES);
+    if let Some(other) = verdict.also.filter(|other| !others.contains(other)) {
+        main.push_str(&alternative(of, verdict, other));
+    }
+    let mut besides: Vec<String> =
+        others.iter().map(|bound| capital(&format!("{}.", cause(of, verdict, *bound, faults)))).collect();
+    // What its work is limited by, where something else kept the lanes from it.
+    if let Bound::Disk | Bound::Starved | Bound::Synchronisation = verdict.bound {
+        let work = [Bound::Memory, Bound::Compute, Bound::Overhead];
+        let most = work.into_iter().max_by(|a, b| verdict.parts[*a].total_cmp(&verdict.parts[*b]));
+        if let Some(bound) =
+            most.filter(|bound| verdict.parts[*bound] >= 2.0 * WORTH_SAYING && verdict.also != Some(*bound))
+        {
+            besides.push(format!(
+                "Its work itself, {} of the time, is {}.",
+                share(verdict.parts[bound]),
+                bound.words()
+            ));
+        }
+    }
+    Said { main, besides }
 }
 
-fn alternative(verdict: &PhaseVerdict, other: Bound) -> String {
-    // A second part of the time is another cause; where a part is as large, it is another explanation of the same.
-    if verdict.parts[other] >= WORTH_SAYING {
-        let nearly = share(verdict.parts[other]);
-        format!(" It is nearly as much {}: {nearly} of its time.", other.words())
-    } else {
-        format!(" It may be {} instead.", other.words())
+/// With a capital letter at its start.
+pub(super) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// Another part of the time that is nearly as large is another cause; else it is another explanation of the same part.
+fn alternative(of: &PhaseParts, verdict: &PhaseVerdict, other: Bound) -> String {
+    let part = share(verdict.parts[other]);
+    match other {
+        Bound::Unknown => format!(" What limits another {part} is not known."),
+        Bound::Memory | Bound::Compute if verdict.parts[other] < CLOSE * verdict.parts[verdict.bound] => {
+            format!(" It may be {} instead.", other.words())
+        }
+        Bound::Overhead => format!(" Another {part} is in operators too small to matter and around operators."),
+        _ => format!(" Another {part} is {}, in {}.", other.words(), operators(of, other)),
     }
 }
 
@@ -100,15 +119,22 @@ fn operators(of: &PhaseParts, bound: Bound) -> String {
         let per_layer = groups.iter().filter(|group| group.layers > 1).count();
         if per_layer > 0 { format!("{op} ({per_layer} per layer)") } else { (*op).to_owned() }
     };
-    let named: Vec<String> = named.map(text).collect();
-    named.join(" and ")
+    let covered: f64 = named.clone().map(|(_, (_, ns, _))| ns).sum();
+    let mut named: Vec<String> = named.map(text).collect();
+    if covered < ALL_NAMED * all {
+        named.push("others".to_owned());
+    }
+    match named.as_slice() {
+        [first, second, others] => format!("{first}, {second} and {others}"),
+        _ => named.join(" and "),
+    }
 }
 
 fn memory(of_phase: &PhaseParts, verdict: &PhaseVerdict) -> String {
     let rates = &verdict.rates;
-    let speed = rates.bytes_per_s.map_or_else(String::new, |bytes| {
-        format!(", which moved {} that this machine's memory delivers", of(bytes, rates.bandwidth_limit, "B/s"))
-    });
+    let speed = rates
+        .bytes_per_s
+        .map_or_else(String::new, |bytes| format!(", which moves {}", of_this(bytes, rates.bandwidth_limit, "B/s")));
     format!(
         "{} {} memory-bound: {} of its time is in {}{speed}.",
         name(of_phase.phase),
@@ -118,28 +144,35 @@ fn memory(of_phase: &PhaseParts, verdict: &PhaseVerdict) -> String {
     )
 }
 
+/// `21.4 of this machine's 24.0 GB/s`.
+fn of_this(value: f64, limit: Option<f64>, unit: &str) -> String {
+    let text = of(value, limit, unit);
+    if limit.is_some() { text.replacen(" of ", " of this machine's ", 1) } else { text }
+}
+
 fn compute(of_phase: &PhaseParts, verdict: &PhaseVerdict) -> String {
     let rates = &verdict.rates;
-    let computed = rates.flops_per_s.map_or_else(String::new, |flops| {
-        let of_peak =
-            rates.of_peak().map_or("", |of| if of < 0.3 { ", far below what this machine can do" } else { "" });
-        format!(" at {}{of_peak}", of(flops, rates.peak_limit, "FLOP/s"))
-    });
+    let (moved, computed) = (rates.bytes_per_s.unwrap_or(0.0), rates.flops_per_s.unwrap_or(0.0));
     let ridge = rates.peak_limit.zip(rates.bandwidth_limit).map(|(peak, bandwidth)| peak / bandwidth);
+    let at = of_this(computed, rates.peak_limit, "FLOP/s");
     let why = match (rates.intensity, ridge) {
         (Some(intensity), Some(ridge)) if intensity >= ridge => {
-            format!("; it does {} operations for each byte, more than memory is too slow for", rate(intensity))
+            format!(", at {at}; with {} operations for each byte, memory is not what limits it", rate(intensity))
         }
-        (Some(intensity), None) => format!("; it does {} operations for each byte", rate(intensity)),
+        (Some(intensity), None) => {
+            format!(", at {at}; with {} operations for each byte, memory hardly limits it", rate(intensity))
+        }
         _ if of_phase.data == Data::Fits => {
-            "; what it reads fits the caches, so memory is not what limits it".to_owned()
+            format!(", at {at}; what it reads fits the caches, so memory is not what limits it")
         }
-        _ => rates.bytes_per_s.map_or_else(String::new, |bytes| {
-            format!("; memory is not what limits it, of which it uses {}", of(bytes, rates.bandwidth_limit, "B/s"))
-        }),
+        _ => {
+            let moved = of_this(moved, rates.bandwidth_limit, "B/s");
+            let computed = of(computed, rates.peak_limit, "FLOP/s");
+            format!(", which moves only {moved}: its instructions take the time ({computed}), not memory")
+        }
     };
     format!(
-        "{} {} compute-bound: {} of its time is in {}{computed}{why}.",
+        "{} {} compute-bound: {} of its time is in {}{why}.",
         name(of_phase.phase),
         is(verdict.confidence),
         share(verdict.parts.compute),
@@ -159,8 +192,8 @@ fn overhead(of: &PhaseParts, verdict: &PhaseVerdict, probes: Option<f64>) -> Str
         format!(" About {} of a step is the recording itself.", share(part / (1.0 + part)))
     });
     format!(
-        "{} {} overhead-bound: a step is {} operators of {} each, and {} of its time goes into handing them out, into \
-         operators that are too small, and between them{limits}.{probes}",
+        "{} {} overhead-bound: a step is {} operators of {} each, and {} of its time is in those too small to matter and \
+         around operators{limits}.{probes}",
         name(of.phase),
         is(verdict.confidence),
         group_digits(operators.round() as u64),
@@ -208,51 +241,81 @@ fn unknown(of_phase: &PhaseParts, verdict: &PhaseVerdict) -> String {
     format!("{start}: {whose} of its time is in {}{what}.", operators(of_phase, Bound::Unknown))
 }
 
-/// `lanes wait for …`: what a share of the lanes' time was spent on.
+/// What a share of the lanes' time was spent on besides work.
 fn cause(of: &PhaseParts, verdict: &PhaseVerdict, bound: Bound, faults: Option<&FaultsReport>) -> String {
+    let part = share(verdict.parts[bound]);
+    let several = of.lanes > 1;
     match bound {
-        Bound::Disk => disk(of, faults),
-        Bound::Starved => starved(of),
-        _ => synchronisation(of, verdict),
+        Bound::Disk => {
+            let waited =
+                if several { "its lanes waited for the disk, or for one that did" } else { "it waited for the disk" };
+            format!("for {part} of the time {waited}{}", fetched(of, faults))
+        }
+        Bound::Starved => {
+            let kept = if several {
+                "its lanes were kept from running, or waited for one that was"
+            } else {
+                "it was kept from running"
+            };
+            match kept_by(of) {
+                Some(who) => format!("for {part} of the time {kept}: {who}"),
+                None => format!("for {part} of the time {kept}"),
+            }
+        }
+        _ => {
+            let slowest = of.slowest.filter(|(_, part)| *part >= 0.6 && several);
+            let which = slowest.map(|(lane, part)| format!(", which is lane {lane} in {} of operators", share(part)));
+            let waited = if several { "wait for the slowest" } else { "sleep" };
+            format!("its {} {waited} {part} of the time{}", lanes(of.lanes), which.unwrap_or_default())
+        }
     }
 }
 
-fn disk(of: &PhaseParts, faults: Option<&FaultsReport>) -> String {
-    let together =
-        if of.lanes > 1 { "lanes waited for the disk, or for one that did" } else { "it waited for the disk" };
+fn lanes(n: u64) -> String {
+    if n == 1 { "lane".to_owned() } else { format!("{} lanes", group_digits(n)) }
+}
+
+/// ` (12 major faults, 4.00 MiB read)`.
+fn fetched(of: &PhaseParts, faults: Option<&FaultsReport>) -> String {
     let row = faults.and_then(|faults| faults.phases.iter().find(|row| row.phase == of.phase.as_str()));
-    let Some(row) = row else { return format!("{} (as blocked threads mostly do)", together) };
-    let mut parts = Vec::new();
-    if let Some(faults) = row.fetched.faults.filter(|faults| *faults > 0) {
-        parts.push(counted(faults, "major fault"));
-    }
-    if let Some(read) = row.fetched.bytes.filter(|read| *read > 0) {
-        parts.push(format!("{} read", bytes(read)));
-    }
-    if parts.is_empty() {
-        return format!("{} (as blocked threads mostly do)", together);
-    }
-    format!("{together} ({})", parts.join(", "))
+    let faults = row.and_then(|row| row.fetched.faults).filter(|faults| *faults > 0);
+    let read = row.and_then(|row| row.fetched.bytes).filter(|read| *read > 0);
+    let faults = faults.map(|faults| counted(faults, "major fault"));
+    let parts: Vec<String> = faults.into_iter().chain(read.map(|read| format!("{} read", bytes(read)))).collect();
+    if parts.is_empty() { " (as blocked threads mostly do)".to_owned() } else { format!(" ({})", parts.join(", ")) }
 }
 
-fn starved(of: &PhaseParts) -> String {
-    let who = of.threads.as_ref().and_then(|threads| match threads.oversubscribed {
-        Some(over) => Some(format!("{} lanes shared {} cpus", over.lanes, rate_of(over.cpus))),
-        None => threads.interference.iter().find(|row| !row.own && row.share >= 0.01).map(|row| ran_instead(row, of)),
-    });
-    let could = if of.lanes > 1 {
-        "lanes could have run and did not, or waited for one that did not"
-    } else {
-        "it could have run and did not"
-    };
-    match who {
-        Some(who) => format!("{could}: {who}"),
-        None => could.to_owned(),
+/// Who ran instead.
+fn kept_by(of: &PhaseParts) -> Option<String> {
+    let threads = of.threads.as_ref()?;
+    if let Some(over) = threads.oversubscribed {
+        let cpus = if over.cpus.fract() == 0.0 { format!("{:.0}", over.cpus) } else { format!("{:.1}", over.cpus) };
+        let plural = if cpus == "1" { "" } else { "s" };
+        return Some(format!("{} lanes share {cpus} cpu{plural}", over.lanes));
     }
+    let others: Vec<&InterferenceRow> = threads.interference.iter().filter(|row| !row.own).collect();
+    let all: f64 = others.iter().map(|row| row.share).sum();
+    let most = others.first().filter(|row| row.share >= 0.01)?;
+    if most.share >= 0.5 * all {
+        return Some(ran_instead(most, of));
+    }
+    Some(format!("{} ran on their cpus", processes(&others)))
 }
 
-fn rate_of(cpus: f64) -> String {
-    if cpus.fract() == 0.0 { format!("{cpus:.0}") } else { format!("{cpus:.1}") }
+/// `` `a`, `b` and 3 more processes ``: the largest first.
+pub(super) fn processes(rows: &[&InterferenceRow]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for row in rows {
+        if !names.contains(&row.process.as_str()) {
+            names.push(&row.process);
+        }
+    }
+    let named: Vec<String> = names.iter().take(2).map(|name| format!("`{name}`")).collect();
+    match names.len() - named.len() {
+        0 => named.join(" and "),
+        1 => format!("{} and another process", named.join(", ")),
+        more => format!("{} and {more} more processes", named.join(", ")),
+    }
 }
 
 /// ``lane 1 shared cpu 1 with `sh` (pid 12)``.
@@ -264,15 +327,5 @@ fn ran_instead(row: &InterferenceRow, of: &PhaseParts) -> String {
         (Some(cpu), Some(lane)) if of.lanes > 1 => format!("lane {lane} shared cpu {cpu} with {process}"),
         (Some(cpu), _) => format!("{process} ran on its cpu {cpu}"),
         _ => format!("{process} ran instead"),
-    }
-}
-
-fn synchronisation(of: &PhaseParts, verdict: &PhaseVerdict) -> String {
-    let _ = verdict;
-    let slowest = of.slowest.filter(|(_, part)| *part >= 0.6);
-    let lanes = format!("{} lanes wait for the slowest", of.lanes);
-    match slowest {
-        Some((lane, part)) => format!("{lanes}, which is lane {lane} in {} of operators", share(part)),
-        None => lanes,
     }
 }

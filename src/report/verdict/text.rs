@@ -1,6 +1,7 @@
 //! The opening of the report, as text.
 
 use super::model::{Advice, OperatorVerdict, Verdict};
+use super::say::capital;
 use crate::report::table::{Align, Table, printable};
 use crate::report::text::Look;
 use crate::report::units::{quantity, share, time_f64};
@@ -20,10 +21,8 @@ pub(in crate::report) fn opening(out: &mut String, verdict: &Verdict, look: &Loo
         let lines = wrap(&printable(sentence), look.width, "");
         lines.iter().for_each(|line| out.push_str(&format!("{}\n", look.style("1", line))));
     }
-    for advice in verdict.advice.iter().take(SHOWN) {
-        wrap(&printable(&advice_text(advice)), look.width, "  ")
-            .iter()
-            .for_each(|line| out.push_str(&format!("{line}\n")));
+    for text in advice_texts(&verdict.advice).iter().take(SHOWN) {
+        wrap(&printable(text), look.width, "  ").iter().for_each(|line| out.push_str(&format!("{line}\n")));
     }
     for sentence in &verdict.cannot_say {
         let lines = wrap(&printable(sentence), look.width, "  ");
@@ -34,14 +33,17 @@ pub(in crate::report) fn opening(out: &mut String, verdict: &Verdict, look: &Loo
     }
 }
 
-fn advice_text(advice: &Advice) -> String {
-    let Advice { phase, what, gain_at_most, how } = advice;
-    format!("→ {what}. {} at most {} less time: {how}.", capital(phase), share(*gain_at_most))
-}
-
-fn capital(word: &str) -> String {
-    let mut letters = word.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+/// What helps several phases is said once.
+fn advice_texts(all: &[Advice]) -> Vec<String> {
+    let mut texts: Vec<(&str, String)> = Vec::new();
+    for Advice { phase, what, gain_at_most, how } in all {
+        let gain = share(*gain_at_most);
+        match texts.iter_mut().find(|(known, _)| known == what) {
+            Some((_, text)) => text.push_str(&format!(" {} at most {gain} less.", capital(phase))),
+            None => texts.push((what, format!("→ {what}. {} takes at most {gain} less time: {how}.", capital(phase)))),
+        }
+    }
+    texts.into_iter().map(|(_, text)| text).collect()
 }
 
 /// Lines of no more than `width` characters, where there is one; those after the first are indented.
