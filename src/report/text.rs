@@ -66,7 +66,7 @@ pub fn report_text(report: &Report, look: &Look) -> String {
         super::faults::text(&mut out, faults, look);
     }
     if !look.main_only {
-        super::verdict::operators(&mut out, &report.verdict, look);
+        super::verdict::operators(&mut out, &report.verdict, &report.table_phases, look);
     }
     match report.by {
         By::Lane => lanes(&mut out, report, look),

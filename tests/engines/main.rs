@@ -14,6 +14,7 @@ mod recording;
 mod stripped;
 mod threads;
 mod truth;
+mod verdicts;
 mod work;
 
 use engine::{Engine, Workload, alone, python, workload};

@@ -6,13 +6,19 @@ use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 
 /// Computes for ever on one processor; ended when dropped.
-struct Competitor(Child);
+pub(crate) struct Competitor(Child);
 
 impl Competitor {
-    fn on(cpu: u32) -> Self {
+    pub(crate) fn on(cpu: u32) -> Self {
         let mut command = Command::new("taskset");
         command.args(["-c", &cpu.to_string(), "sh", "-c", "while :; do :; done"]);
         Self(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("taskset"))
+    }
+}
+
+impl Competitor {
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
     }
 }
 

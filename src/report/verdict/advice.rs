@@ -2,7 +2,6 @@
 
 use super::gather::{Group, PhaseParts};
 use super::model::{Advice, Bound, PhaseVerdict};
-use super::say::processes;
 use crate::analysis::{PhaseFacts, Rules};
 use crate::report::faults::FaultsReport;
 use crate::report::units::{bytes, rate, share, time_f64};
@@ -17,11 +16,11 @@ pub(super) fn advise(
     verdict: &PhaseVerdict,
     rules: &Rules,
     faults: Option<&FaultsReport>,
-    machine_cpus: u32,
+    (machine_cpus, others): (u32, &str),
 ) -> Vec<Advice> {
     let mut all = Vec::new();
     all.extend(fewer_lanes(of, machine_cpus));
-    all.extend(own_cpus(of, verdict));
+    all.extend(own_cpus(of, verdict, others));
     all.extend(smaller_weights(of, verdict, rules));
     all.extend(more_memory(of, verdict, faults));
     all.extend(one_lane(of, verdict));
@@ -56,19 +55,18 @@ fn fewer_lanes(of: &PhaseParts, machine_cpus: u32) -> Option<Advice> {
 }
 
 /// Cpus that others leave alone.
-fn own_cpus(of: &PhaseParts, verdict: &PhaseVerdict) -> Option<Advice> {
+fn own_cpus(of: &PhaseParts, verdict: &PhaseVerdict, others: &str) -> Option<Advice> {
     let threads = of.threads.as_ref()?;
     if threads.oversubscribed.is_some() {
         return None;
     }
-    let others: Vec<_> = threads.interference.iter().filter(|row| !row.own).collect();
-    let taken: u64 = others.iter().map(|row| row.taken_ns).fold(0, u64::saturating_add);
+    let taken = threads.interference.iter().filter(|row| !row.own).map(|row| row.taken_ns).fold(0, u64::saturating_add);
     let kept: u64 = threads.lanes.iter().map(|lane| lane.runnable_ns).fold(0, u64::saturating_add);
     let part = if kept > 0 { (taken as f64 / kept as f64).min(1.0) } else { 0.0 };
     let migrations: u64 = threads.lanes.iter().map(|lane| lane.migrations).sum();
-    let moved = if migrations > 0 { format!("; its threads changed cpu {migrations} times") } else { String::new() };
-    let what = format!("Keep {} off its cpus: end them, or pin its threads and theirs apart", processes(&others));
-    let how = format!("the part of the time that they kept lanes from running, and others waiting for these{moved}");
+    let moved = if migrations > 1 { format!("; its threads changed cpu {migrations} times") } else { String::new() };
+    let what = format!("Keep {others} off its cpus: end them, or pin its threads and theirs apart");
+    let how = format!("the time that they kept lanes from running, and others waiting{moved}");
     Some(advice(of, what, part * verdict.parts.starved, how))
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Fewer operators than this say nothing of how short one can be.
 const ENOUGH: u64 = 16;
 /// An operator of this time is too small on any machine, ns.
-const TOO_SMALL_NS: f64 = 10_000.0;
+const TOO_SMALL_NS: f64 = 15_000.0;
 /// One of this time is not too small, however long the shortest ones take, ns.
 const NOT_SMALL_NS: f64 = 30_000.0;
 /// So many times as long as the shortest ones, an operator is still mostly what they are.
@@ -227,7 +227,9 @@ impl<'a> Source<'a> {
         let costs = sum.quantities.costs();
         // What other things did to the lanes is taken out: their time at work, spread over the processors they had.
         let spread = |elapsed: f64, work: f64| {
-            let running = if sum.work_ns > 0.0 { (sum.time.running / sum.work_ns).min(1.0) * work } else { work };
+            // Of what is not known it is taken that they ran: a rate is never made higher than it was by not knowing.
+            let ran = sum.time.running + sum.time.unknown;
+            let running = if sum.work_ns > 0.0 { (ran / sum.work_ns).min(1.0) * work } else { work };
             elapsed.min(running / f64::from(cpus))
         };
         let costed_ns = costs.as_ref().map_or(0.0, |sums| spread(sums.elapsed as f64, sums.work as f64));
@@ -239,6 +241,7 @@ impl<'a> Source<'a> {
             elapsed_ns: sum.elapsed_ns,
             costed_ns,
             costs: costs.as_ref().map(|sums| (sums.flops, sums.bytes)),
+            unknown: sum.time.unknown / (sum.time.unknown + sum.time.running).max(1.0),
             at_most: costs.as_ref().is_some_and(crate::analysis::Sums::costs_are_bounds),
             stalled: both(columns.stalled, columns.cycles)
                 .filter(|(_, cycles)| *cycles > 0.0)

@@ -63,6 +63,8 @@ pub(super) struct Work {
     pub(super) costed_ns: f64,
     /// Their operations and bytes; `None` where nothing is known.
     pub(super) costs: Option<(f64, f64)>,
+    /// The part of `costed_ns` of which it is not known whether lanes ran.
+    pub(super) unknown: f64,
     /// These are of the most experts that could be used.
     pub(super) at_most: bool,
     /// Cycles in which nothing could be done for want of data, by all cycles, where they were counted.
@@ -104,7 +106,8 @@ pub(super) fn judge(work: &Work, limits: &Limits) -> Judged {
     let (bound, confidence, also, why) = decide(work, limits, &rates);
     // What a host takes is in every time: the rates are lower than they would be.
     let stolen = u32::from(limits.stolen >= 0.05) + u32::from(limits.stolen >= 0.2);
-    let confidence = confidence.lowered(stolen + u32::from(work.at_most));
+    let unknown = u32::from(work.unknown >= 0.1) + u32::from(work.unknown >= 0.5);
+    let confidence = confidence.lowered(stolen + unknown + u32::from(work.at_most));
     Judged { bound, confidence, also, rates, why }
 }
 

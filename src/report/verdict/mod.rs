@@ -15,6 +15,7 @@ pub(super) use text::{opening, operators};
 
 use super::faults::FaultsReport;
 use super::sampling::SamplingReport;
+use super::threads::ThreadsReport;
 use super::units::share;
 use crate::analysis::{Phase, Statistics, Timeline};
 use crate::trace::Meta;
@@ -37,6 +38,11 @@ impl Verdict {
         let source = Source { meta, statistics, timeline };
         let mut found = Self::default();
         let mut stolen = 0.0_f64;
+        let both = [Phase::Prefill, Phase::Decode];
+        let threads = ThreadsReport::new(meta, statistics, timeline.catalogue(), &both);
+        let others = threads.map_or_else(String::new, |threads| {
+            say::processes(&threads.interference.iter().filter(|row| !row.own).collect::<Vec<_>>())
+        });
         // What a person waits for most comes first.
         for phase in [Phase::Decode, Phase::Prefill] {
             let Some(parts) = source.phase(phase) else { continue };
@@ -47,8 +53,8 @@ impl Verdict {
             // Of prefill, what limits it; of decode, what else too.
             found.sentences.push(said.main);
             found.sentences.extend(said.besides.into_iter().take(if phase == Phase::Decode { 2 } else { 0 }));
-            let cpus = meta.origin.host.cpus;
-            found.advice.extend(advice::advise(&parts, &verdict, timeline.rules(), faults, cpus));
+            let machine = (meta.origin.host.cpus, others.as_str());
+            found.advice.extend(advice::advise(&parts, &verdict, timeline.rules(), faults, machine));
             found.operators.extend(parts.operators());
             stolen = stolen.max(parts.stolen);
             found.layers.extend(parts.layers);

@@ -299,7 +299,7 @@ fn kept_by(of: &PhaseParts) -> Option<String> {
     if most.share >= 0.5 * all {
         return Some(ran_instead(most, of));
     }
-    Some(format!("{} ran on their cpus", processes(&others)))
+    Some(format!("{} ran on {}", processes(&others), if of.lanes > 1 { "their cpus" } else { "its cpu" }))
 }
 
 /// `` `a`, `b` and 3 more processes ``: the largest first.

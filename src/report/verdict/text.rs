@@ -1,10 +1,10 @@
 //! The opening of the report, as text.
 
-use super::model::{Advice, OperatorVerdict, Verdict};
+use super::model::{Advice, Verdict};
 use super::say::capital;
 use crate::report::table::{Align, Table, printable};
 use crate::report::text::Look;
-use crate::report::units::{quantity, share, time_f64};
+use crate::report::units::{share, time_f64};
 use Align::{Flexible, Left, Right};
 
 /// Advice that is shown.
@@ -68,45 +68,38 @@ fn wrap(text: &str, width: Option<usize>, indent: &str) -> Vec<String> {
     lines
 }
 
-/// Why operators take their time.
-pub(in crate::report) fn operators(out: &mut String, verdict: &Verdict, look: &Look) {
+/// Why operators take their time: of the first of these phases that has a verdict.
+pub(in crate::report) fn operators(out: &mut String, verdict: &Verdict, phases: &[&str], look: &Look) {
+    let Some(phase) = verdict.phases.iter().map(|row| row.phase).find(|phase| phases.contains(phase)) else { return };
     let mut table = Table::new(&[
         ("share", Right),
         ("mean", Right),
         ("limited by", Left),
-        ("confidence", Left),
-        ("moved", Right),
-        ("of memory's", Right),
-        ("computed", Right),
-        ("of peak", Right),
-        ("phase", Left),
+        ("sure", Left),
+        ("memory", Right),
+        ("peak", Right),
         ("op", Left),
         ("name", Flexible),
     ]);
-    let shown: Vec<&OperatorVerdict> = verdict.operators.iter().take(OPERATORS).collect();
-    for row in &shown {
-        let rates = &row.rates;
-        let bound = match row.also {
-            Some(also) => format!("{} or {}", row.bound.as_str(), also.as_str()),
-            None => row.bound.as_str().to_owned(),
-        };
+    let of_phase = || verdict.operators.iter().filter(|row| row.phase == phase);
+    for row in of_phase().take(OPERATORS) {
         table.row(vec![
             share(row.share),
             time_f64(row.mean_ns),
-            bound,
+            row.bound.as_str().to_owned(),
             row.confidence.as_str().to_owned(),
-            rates.bytes_per_s.map_or_else(String::new, |rate| quantity(rate, "B/s")),
-            rates.of_bandwidth().map_or_else(String::new, share),
-            rates.flops_per_s.map_or_else(String::new, |rate| quantity(rate, "FLOP/s")),
-            rates.of_peak().map_or_else(String::new, share),
-            row.phase.to_owned(),
+            row.rates.of_bandwidth().map_or_else(String::new, share),
+            row.rates.of_peak().map_or_else(String::new, share),
             row.op.clone(),
             row.name.clone(),
         ]);
     }
-    let more = verdict.operators.len().saturating_sub(shown.len());
+    let more = of_phase().count().saturating_sub(OPERATORS);
     let more = (more > 0).then(|| format!("… and {more} more; `--json` has them"));
-    look.table(out, "What limits operators (share of their phase; rates while their lanes ran)", &table, more);
+    let parts = of_phase().any(|row| row.rates.of_bandwidth().is_some());
+    let parts = if parts { "; memory, peak: the part of this machine's that they had" } else { "" };
+    let title = format!("What limits operators ({phase}{parts})");
+    look.table(out, &title, &table, more);
 }
 
 #[cfg(test)]
