@@ -93,7 +93,7 @@ fn decode_of_a_tiny_model_is_overhead_and_never_memory_bound() {
     let decode = find(&verdict["phases"], "phase", "decode");
     assert_eq!(part(decode, "memory"), 0.0, "{decode:#}");
     assert_eq!(decode["caches"], "fits", "{decode:#}");
-    assert!(part(decode, "overhead") > 0.5 * (1.0 - disturbed(decode)), "{decode:#}");
+    assert!(part(decode, "overhead") > 0.4 * (1.0 - disturbed(decode)), "{decode:#}");
     let sentences = verdict["sentences"].to_string();
     assert!(!sentences.contains("memory-bound"), "{sentences}");
 }
@@ -134,25 +134,20 @@ fn a_competitor_on_the_only_cpu_starves_it() {
 fn more_lanes_than_cpus_are_in_each_others_way() {
     let _alone = alone();
     with_limits();
-    let workload = Workload { tokens: 4, ..workload("small-dense", 3) };
-    let words = Engine::Wheel.command(&workload);
-    let recording = Recording::new(
-        "llama",
-        &[],
-        |command| {
-            command.args(["--", "taskset", "-c", "0"]).args(&words);
-        },
-        0,
-    );
-    let verdict = verdict(&recording);
+    let cpus = std::thread::available_parallelism().unwrap().get() as u64;
+    let lanes = 2 * cpus;
+    let workload = Workload { prompt: 4, tokens: 5, ..workload("medium-dense", lanes) };
+    let verdict = verdict(&record(Engine::Wheel, &workload, &[]));
     assert_adds_up(&verdict);
     let decode = find(&verdict["phases"], "phase", "decode");
     assert_eq!(decode["bound"], "starved", "{decode:#}");
     let evidence = decode["evidence"].to_string();
-    assert!(evidence.contains("3 lanes share 1 cpu"), "{evidence}");
-    let advice = &verdict["advice"][0];
-    assert_eq!(advice["what"], "Use 1 thread instead of 3: as many as it has cpus", "{verdict:#}");
-    assert!(advice["gain_at_most"].as_f64().unwrap() > 0.1, "{advice}");
+    let expected = format!("{lanes} lanes share {cpus} cpu");
+    assert!(evidence.contains(&expected), "{evidence}");
+    let what = format!("instead of {lanes}: as many as it has cpus");
+    let advice = rows(&verdict["advice"]).find(|row| row["what"].as_str().unwrap().ends_with(&what));
+    let gain = advice.unwrap_or_else(|| panic!("{verdict:#}"))["gain_at_most"].as_f64().unwrap();
+    assert!(gain > 0.1, "{gain}");
 }
 
 /// Before each batch the model is put out of memory.

@@ -18,7 +18,7 @@ const TOO_SMALL_NS: f64 = 15_000.0;
 /// One of this time is not too small, however long the shortest ones take, ns.
 const NOT_SMALL_NS: f64 = 30_000.0;
 /// So many times as long as the shortest ones, an operator is still mostly what they are.
-const TIMES_THE_SHORTEST: f64 = 3.0;
+const TIMES_THE_SHORTEST: f64 = 8.0;
 /// The second explanation is close from this part of the first on.
 pub(super) const CLOSE: f64 = 0.6;
 
@@ -91,6 +91,17 @@ struct Sum {
     weights: BTreeMap<u16, f64>,
 }
 
+impl Sum {
+    /// Of so much elapsed time and work, what it would have taken had nothing kept the lanes from running: their time at
+    /// work, spread over the processors they had. Of what is not known it is taken that they ran: a rate is never made
+    /// higher than it was by not knowing.
+    fn ran(&self, elapsed: f64, work: f64, cpus: u32) -> f64 {
+        let ran = self.time.running + self.time.unknown;
+        let running = if self.work_ns > 0.0 { (ran / self.work_ns).min(1.0) * work } else { work };
+        elapsed.min(running / f64::from(cpus))
+    }
+}
+
 type Key = (Arc<str>, Arc<str>);
 
 impl<'a> Source<'a> {
@@ -112,7 +123,7 @@ impl<'a> Source<'a> {
         let roofline = self.meta.origin.roofline.as_ref();
         let data = Data::new(bytes_per_step, roofline.and_then(last_cache));
         let stolen = threads.as_ref().and_then(|threads| threads.stolen_share).unwrap_or(0.0);
-        let limits = Limits { data, stolen, ..limits(roofline, cpus, too_small(&sums)) };
+        let limits = Limits { data, stolen, ..limits(roofline, cpus, too_small(&sums, cpus)) };
         let columns = self.columns();
         let mut layers: BTreeMap<Option<Arc<str>>, (TimeParts, BTreeMap<Confidence, f64>)> = BTreeMap::new();
         let mut groups = Vec::new();
@@ -225,20 +236,13 @@ impl<'a> Source<'a> {
     /// The group's work, and the time of what its costs are known of, had all lanes run.
     fn work(&self, sum: &Sum, cpus: u32, columns: Columns) -> (Work, f64) {
         let costs = sum.quantities.costs();
-        // What other things did to the lanes is taken out: their time at work, spread over the processors they had.
-        let spread = |elapsed: f64, work: f64| {
-            // Of what is not known it is taken that they ran: a rate is never made higher than it was by not knowing.
-            let ran = sum.time.running + sum.time.unknown;
-            let running = if sum.work_ns > 0.0 { (ran / sum.work_ns).min(1.0) * work } else { work };
-            elapsed.min(running / f64::from(cpus))
-        };
-        let costed_ns = costs.as_ref().map_or(0.0, |sums| spread(sums.elapsed as f64, sums.work as f64));
+        let costed_ns = costs.as_ref().map_or(0.0, |sums| sum.ran(sums.elapsed as f64, sums.work as f64, cpus));
         let count = |column: usize| sum.quantities.count(column).value().map(|count| count as f64);
         let both = |a: Option<usize>, b: Option<usize>| Some((count(a?)?, count(b?)?));
-        let whole_ns = spread(sum.elapsed_ns, sum.work_ns);
+        let whole_ns = sum.ran(sum.elapsed_ns, sum.work_ns, cpus);
         let work = Work {
             count: sum.count,
-            elapsed_ns: sum.elapsed_ns,
+            ran_ns: whole_ns,
             costed_ns,
             costs: costs.as_ref().map(|sums| (sums.flops, sums.bytes)),
             unknown: sum.time.unknown / (sum.time.unknown + sum.time.running).max(1.0),
@@ -280,8 +284,9 @@ fn bytes(sums: &BTreeMap<Key, Sum>) -> Option<f64> {
 }
 
 /// An operator of no more than this is mostly what every operator takes, whatever it does.
-fn too_small(sums: &BTreeMap<Key, Sum>) -> f64 {
-    let means = sums.values().filter(|sum| sum.count >= ENOUGH).map(|sum| sum.elapsed_ns / sum.count as f64);
+fn too_small(sums: &BTreeMap<Key, Sum>, cpus: u32) -> f64 {
+    let mean = |sum: &Sum| sum.ran(sum.elapsed_ns, sum.work_ns, cpus) / sum.count as f64;
+    let means = sums.values().filter(|sum| sum.count >= ENOUGH).map(mean);
     let shortest = means.fold(f64::INFINITY, f64::min);
     if shortest.is_finite() { (TIMES_THE_SHORTEST * shortest).clamp(TOO_SMALL_NS, NOT_SMALL_NS) } else { TOO_SMALL_NS }
 }
@@ -428,6 +433,9 @@ impl PhaseParts {
         let (first, ..) = decide(&self.parts, &BTreeMap::new());
         let (sure, open) = self.sure(first);
         let (bound, confidence, close) = decide(&self.parts, &sure);
+        // Where something kept lanes from their work, the rates are of most of the work.
+        let work = [Bound::Memory, Bound::Compute, Bound::Overhead, Bound::Unknown];
+        let most = work.into_iter().max_by(|a, b| self.parts[*a].total_cmp(&self.parts[*b])).unwrap_or(bound);
         PhaseVerdict {
             phase: self.phase.as_str(),
             bound,
@@ -436,7 +444,7 @@ impl PhaseParts {
             parts: self.shares(),
             bytes_per_step: self.bytes_per_step,
             caches: self.data.as_str(),
-            rates: self.rates(bound),
+            rates: self.rates(if work.contains(&bound) { bound } else { most }),
             evidence: Vec::new(),
         }
     }

@@ -57,9 +57,10 @@ impl Data {
 pub(super) struct Work {
     /// How many.
     pub(super) count: u64,
-    /// From the first lane's start to the last lane's end of work, summed.
-    pub(super) elapsed_ns: f64,
-    /// The same of those whose costs are known, while lanes ran: what it would be if all of them had.
+    /// From the first lane's start to the last lane's end of work, summed, while lanes ran: what it would be if all of
+    /// them had.
+    pub(super) ran_ns: f64,
+    /// The same of those whose costs are known.
     pub(super) costed_ns: f64,
     /// Their operations and bytes; `None` where nothing is known.
     pub(super) costs: Option<(f64, f64)>,
@@ -127,11 +128,14 @@ type Decision = (Bound, Confidence, Option<Bound>, String);
 fn decide(work: &Work, limits: &Limits, rates: &Rates) -> Decision {
     use Bound::{Compute, Memory, Overhead, Unknown};
     use Confidence::{High, Low, Medium};
-    let mean = work.elapsed_ns / work.count.max(1) as f64;
-    let needed = rates.of_bandwidth().unwrap_or(0.0).max(rates.of_peak().unwrap_or(0.0));
+    let mean = work.ran_ns / work.count.max(1) as f64;
+    // What fits the caches is not at the memory's limit, however fast it is.
+    let bandwidth = if limits.data == Data::Fits { limits.cache_bandwidth } else { limits.bandwidth };
+    let moved = rates.bytes_per_s.zip(bandwidth).map_or(0.0, |(bytes, limit)| bytes / limit);
+    let needed = moved.max(rates.of_peak().unwrap_or(0.0));
     if mean <= limits.too_small_ns && needed < AT_LIMIT {
         let sure = if mean <= limits.too_small_ns / 3.0 { High } else { Medium };
-        return (Overhead, sure, None, format!("{} each: handing it out takes as long as doing it", time_f64(mean)));
+        return (Overhead, sure, None, format!("{} each: too small to matter", time_f64(mean)));
     }
     let (Some(bytes_per_s), Some(flops_per_s)) = (rates.bytes_per_s, rates.flops_per_s) else {
         return (Unknown, Low, None, "the probeset does not say what it costs".to_owned());

@@ -21,7 +21,7 @@ fn machine() -> Limits {
 /// One operator of a millisecond, so fast.
 fn work(gflops: f64, gbytes: f64) -> Work {
     let costs = Some((gflops * 1e6, gbytes * 1e6));
-    Work { count: 1, elapsed_ns: 1e6, costed_ns: 1e6, costs, ..Work::default() }
+    Work { count: 1, ran_ns: 1e6, costed_ns: 1e6, costs, ..Work::default() }
 }
 
 fn bound(work: &Work, limits: &Limits) -> (Bound, Confidence, Option<Bound>) {
@@ -80,7 +80,7 @@ fn without_limits_nothing_is_claimed_of_memory() {
 fn operators_near_the_shortest_are_too_small() {
     let small = |ns: f64, gbytes: f64| {
         let costs = Some((0.0, gbytes * ns));
-        Work { count: 1, elapsed_ns: ns, costed_ns: ns, costs, ..Work::default() }
+        Work { count: 1, ran_ns: ns, costed_ns: ns, costs, ..Work::default() }
     };
     assert_eq!(bound(&small(3_000.0, 1.0), &machine()), (Bound::Overhead, Confidence::High, None));
     assert_eq!(bound(&small(9_999.0, 1.0), &machine()), (Bound::Overhead, Confidence::Medium, None));
