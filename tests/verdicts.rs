@@ -193,7 +193,7 @@ fn a_report_opens_with_what_limits_the_model_and_what_would_help() {
     let expected = "  → Keep the weights in f16 instead of f32. Decode takes at most 49.4 % less time: 32.0 MiB of \
                     weights a step would be 16.0 MiB, and reading them takes 98.9 % of the time.";
     assert_eq!(opening[3], expected);
-    assert!(text.contains("What limits operators (decode;"), "{text}");
+    assert!(text.contains("What limits operators (decode; memory, peak:"), "{text}");
     let verdict = trace.verdict();
     assert_eq!(verdict["sentences"][0], opening[2]);
     assert_eq!(

@@ -52,6 +52,8 @@ pub(super) struct PhaseParts {
     pub(super) parts: TimeParts,
     pub(super) groups: Vec<Group>,
     pub(super) layers: Vec<LayerVerdict>,
+    /// Of `parts.overhead`, what is around operators.
+    pub(super) around: f64,
     /// Lane time in graphs of backends whose operators are not seen, ns, and these backends.
     pub(super) unseen: (f64, Vec<String>),
     pub(super) bytes_per_step: Option<f64>,
@@ -160,6 +162,7 @@ impl<'a> Source<'a> {
         parts.add(&around);
         let layers = layer_verdicts(phase, layers, lane_time);
         let found = PhaseParts {
+            around: around.overhead,
             slowest: self.slowest(phase, totals.shared_operators),
             phase,
             lane_time,

@@ -135,6 +135,7 @@ fn memory(of_phase: &PhaseParts, verdict: &PhaseVerdict) -> String {
     let speed = rates
         .bytes_per_s
         .map_or_else(String::new, |bytes| format!(", which moves {}", of_this(bytes, rates.bandwidth_limit, "B/s")));
+    let speed = format!("{speed}{}", while_it_runs(verdict));
     format!(
         "{} {} memory-bound: {} of its time is in {}{speed}.",
         name(of_phase.phase),
@@ -150,11 +151,17 @@ fn of_this(value: f64, limit: Option<f64>, unit: &str) -> String {
     if limit.is_some() { text.replacen(" of ", " of this machine's ", 1) } else { text }
 }
 
+/// Rates are of the time in which lanes ran: that is said where they often did not.
+fn while_it_runs(verdict: &PhaseVerdict) -> &'static str {
+    let kept = verdict.parts.starved + verdict.parts.disk;
+    if kept >= WORTH_SAYING { " while it runs" } else { "" }
+}
+
 fn compute(of_phase: &PhaseParts, verdict: &PhaseVerdict) -> String {
     let rates = &verdict.rates;
     let (moved, computed) = (rates.bytes_per_s.unwrap_or(0.0), rates.flops_per_s.unwrap_or(0.0));
     let ridge = rates.peak_limit.zip(rates.bandwidth_limit).map(|(peak, bandwidth)| peak / bandwidth);
-    let at = of_this(computed, rates.peak_limit, "FLOP/s");
+    let at = format!("{}{}", of_this(computed, rates.peak_limit, "FLOP/s"), while_it_runs(verdict));
     let why = match (rates.intensity, ridge) {
         (Some(intensity), Some(ridge)) if intensity >= ridge => {
             format!(", at {at}; with {} operations for each byte, memory is not what limits it", rate(intensity))
@@ -165,10 +172,14 @@ fn compute(of_phase: &PhaseParts, verdict: &PhaseVerdict) -> String {
         _ if of_phase.data == Data::Fits => {
             format!(", at {at}; what it reads fits the caches, so memory is not what limits it")
         }
+        _ if rates.of_bandwidth().is_some_and(|of| of > 0.5) => {
+            format!(", at {at}; its data comes out of caches too ({})", quantity(moved, "B/s"))
+        }
         _ => {
             let moved = of_this(moved, rates.bandwidth_limit, "B/s");
             let computed = of(computed, rates.peak_limit, "FLOP/s");
-            format!(", which moves only {moved}: its instructions take the time ({computed}), not memory")
+            let runs = while_it_runs(verdict);
+            format!(", which moves only {moved}{runs}: its instructions take the time ({computed}), not memory")
         }
     };
     format!(
@@ -191,11 +202,24 @@ fn overhead(of: &PhaseParts, verdict: &PhaseVerdict, probes: Option<f64>) -> Str
     let probes = probes.filter(|part| *part >= PROBES_MATTER).map_or_else(String::new, |part| {
         format!(" About {} of a step is the recording itself.", share(part / (1.0 + part)))
     });
+    let start = format!("{} {} overhead-bound", name(of.phase), is(verdict.confidence));
+    let part = |ns: f64| share(ns / of.lane_time);
+    let small = of.parts.overhead - of.around;
+    if of.around > small {
+        let small = if small >= WORTH_SAYING * of.lane_time {
+            format!(", and {} in operators too small to matter", part(small))
+        } else {
+            String::new()
+        };
+        let outside = part((of.totals.outside_graphs as f64).min(of.around));
+        return format!(
+            "{start}: {} of its time is around operators, {outside} outside graphs{small}.{probes}",
+            part(of.around)
+        );
+    }
     format!(
-        "{} {} overhead-bound: a step is {} operators of {} each, and {} of its time is in those too small to matter and \
-         around operators{limits}.{probes}",
-        name(of.phase),
-        is(verdict.confidence),
+        "{start}: a step is {} operators of {} each, and {} of its time is in those too small to matter and around \
+         operators{limits}.{probes}",
         group_digits(operators.round() as u64),
         time_f64(each),
         share(verdict.parts.overhead),

@@ -97,7 +97,7 @@ pub(in crate::report) fn operators(out: &mut String, verdict: &Verdict, phases: 
     let more = of_phase().count().saturating_sub(OPERATORS);
     let more = (more > 0).then(|| format!("… and {more} more; `--json` has them"));
     let parts = of_phase().any(|row| row.rates.of_bandwidth().is_some());
-    let parts = if parts { "; memory, peak: the part of this machine's that they had" } else { "" };
+    let parts = if parts { "; memory, peak: parts of this machine's limits" } else { "" };
     let title = format!("What limits operators ({phase}{parts})");
     look.table(out, &title, &table, more);
 }
