@@ -106,6 +106,10 @@ impl Sum {
 
 type Key = (Arc<str>, Arc<str>);
 
+/// A layer's time, and that of the work on which its operators' verdicts are so sure.
+type LayerParts = (TimeParts, BTreeMap<Confidence, f64>);
+type Layers = BTreeMap<Option<Arc<str>>, LayerParts>;
+
 impl<'a> Source<'a> {
     fn catalogue(&self) -> &'a Catalogue {
         self.timeline.catalogue()
@@ -127,7 +131,7 @@ impl<'a> Source<'a> {
         let stolen = threads.as_ref().and_then(|threads| threads.stolen_share).unwrap_or(0.0);
         let limits = Limits { data, stolen, ..limits(roofline, cpus, too_small(&sums, cpus)) };
         let columns = self.columns();
-        let mut layers: BTreeMap<Option<Arc<str>>, (TimeParts, BTreeMap<Confidence, f64>)> = BTreeMap::new();
+        let mut layers = Layers::new();
         let mut groups = Vec::new();
         for ((name, op), sum) in sums {
             let (work, costed_ns) = self.work(&sum, cpus, columns);
@@ -361,15 +365,11 @@ pub(super) fn decide(parts: &TimeParts, sure: &BTreeMap<Confidence, f64>) -> (Bo
     (first, of_part.lowered(lowered), close.then_some(second))
 }
 
-fn layer_verdicts(
-    phase: Phase,
-    layers: BTreeMap<Option<Arc<str>>, (TimeParts, BTreeMap<Confidence, f64>)>,
-    lane_time: f64,
-) -> Vec<LayerVerdict> {
+fn layer_verdicts(phase: Phase, layers: Layers, lane_time: f64) -> Vec<LayerVerdict> {
     if layers.keys().all(Option::is_none) {
         return Vec::new();
     }
-    let row = |(layer, (parts, sure)): (Option<Arc<str>>, (TimeParts, BTreeMap<Confidence, f64>))| {
+    let row = |(layer, (parts, sure)): (Option<Arc<str>>, LayerParts)| {
         let (bound, confidence, also) = decide(&parts, &sure);
         LayerVerdict {
             phase: phase.as_str(),
