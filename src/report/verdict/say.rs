@@ -137,10 +137,11 @@ fn memory(of_phase: &PhaseParts, verdict: &PhaseVerdict) -> String {
         .map_or_else(String::new, |bytes| format!(", which moves {}", of_this(bytes, rates.bandwidth_limit, "B/s")));
     let speed = format!("{speed}{}", while_it_runs(verdict));
     format!(
-        "{} {} memory-bound: {} of its time is in {}{speed}.",
+        "{} {} memory-bound: {} of its time is {} {}{speed}.",
         name(of_phase.phase),
         is(verdict.confidence),
         share(verdict.parts.memory),
+        within(verdict),
         operators(of_phase, Bound::Memory),
     )
 }
@@ -155,6 +156,11 @@ fn of_this(value: f64, limit: Option<f64>, unit: &str) -> String {
 fn while_it_runs(verdict: &PhaseVerdict) -> &'static str {
     let kept = verdict.parts.starved + verdict.parts.disk;
     if kept >= WORTH_SAYING { " while it runs" } else { "" }
+}
+
+/// Where lanes were kept from running within operators, these take more time than the work in them.
+fn within(verdict: &PhaseVerdict) -> &'static str {
+    if while_it_runs(verdict).is_empty() { "in" } else { "work in" }
 }
 
 fn compute(of_phase: &PhaseParts, verdict: &PhaseVerdict) -> String {
@@ -183,10 +189,11 @@ fn compute(of_phase: &PhaseParts, verdict: &PhaseVerdict) -> String {
         }
     };
     format!(
-        "{} {} compute-bound: {} of its time is in {}{why}.",
+        "{} {} compute-bound: {} of its time is {} {}{why}.",
         name(of_phase.phase),
         is(verdict.confidence),
         share(verdict.parts.compute),
+        within(verdict),
         operators(of_phase, Bound::Compute),
     )
 }
