@@ -1,9 +1,9 @@
 //! Runs of a real engine that are made to be limited by one thing, and what the report says limits them. Other programs
 //! may disturb them: what is asserted is of the time in which the engine ran.
 
+use crate::competitor::Competitor;
 use crate::engine::{Engine, Workload, alone, model, workload};
 use crate::process::{profinfer, run};
-use crate::threads::Competitor;
 use crate::{Recording, find, record, rows};
 use serde_json::Value;
 use std::path::Path;
@@ -126,7 +126,7 @@ fn a_competitor_on_the_only_cpu_starves_it() {
         advice["gain_at_most"].as_f64().unwrap() <= 1.0 && advice["what"].as_str().unwrap().contains("off its cpus")
     );
     let interference = recording.report(&[])["threads"]["interference"].clone();
-    assert!(rows(&interference).any(|row| row["pid"] == competitor.id()), "{interference:#}");
+    assert!(rows(&interference).any(|row| row["pid"] == competitor.pid()), "{interference:#}");
 }
 
 #[test]
