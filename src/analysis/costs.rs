@@ -27,6 +27,17 @@ pub struct Cost {
     pub bytes_bound: bool,
     /// Tokens that it attends to, its own included.
     pub context: Option<u64>,
+    /// What of `bytes` is the model's weights.
+    pub weights: Option<Weights>,
+}
+
+/// Weights that an operator reads.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Weights {
+    /// Bytes, no more than all that the operator moves.
+    pub bytes: f64,
+    /// Their type, by its place among the probeset's types; of weights of several types that of the most bytes.
+    pub dtype: u16,
 }
 
 /// One cost, made ready.
@@ -69,6 +80,9 @@ pub(super) struct Costs {
     rules: HashMap<String, CostRule>,
     contexts: HashMap<String, Formula>,
     element_sizes: HashMap<String, Value>,
+    is_weight: Option<Formula>,
+    /// Types of elements, in the probeset's order.
+    dtypes: Vec<String>,
 }
 
 impl Costs {
@@ -77,6 +91,7 @@ impl Costs {
         for (dtype, expr) in &analysis.dtypes {
             let size = problems.keep(Formula::new(expr.clone())).and_then(|formula| formula.eval(&Nothing));
             costs.element_sizes.extend(size.map(|size| (dtype.clone(), size)));
+            costs.dtypes.push(dtype.clone());
         }
         for (op, cost) in &analysis.costs {
             let rule = CostRule {
@@ -90,10 +105,17 @@ impl Costs {
             let formula = problems.keep(Formula::new(tokens.clone()));
             costs.contexts.extend(formula.map(|formula| (op.clone(), formula)));
         }
+        let weights = analysis.weights.as_ref();
+        costs.is_weight = weights.and_then(|weights| problems.keep(Formula::new(weights.of.clone())));
         costs
     }
 
-    /// There are no costs.
+    /// The types of elements, by the places that [`Weights`] name.
+    pub(super) fn dtypes(&self) -> &[String] {
+        &self.dtypes
+    }
+
+    /// There are none.
     pub(super) fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
@@ -132,7 +154,30 @@ impl Costs {
             flops_bound: flops.is_some() && bound(&rule.flops),
             bytes_bound: bytes.is_some() && bound(&rule.bytes),
             context: None,
+            weights: bytes.and_then(|bytes| self.weights(fields, bytes)),
         }
+    }
+
+    /// The inputs that are weights. Of a matrix of which rows or experts are picked, no more is read than the operator
+    /// moves.
+    fn weights(&self, fields: &OperatorFields<'_>, most: f64) -> Option<Weights> {
+        let is_weight = self.is_weight.as_ref()?;
+        let (mut bytes, mut largest): (f64, Option<(f64, u16)>) = (0.0, None);
+        for input in fields.inputs.iter().flatten() {
+            if is_weight.holds(&InputFields(input)) != Some(true) {
+                continue;
+            }
+            let of = || fields.bytes(input.shape.as_deref()?, input.dtype.as_ref())?.as_f64();
+            let place = || self.dtypes.iter().position(|name| Some(name.as_str()) == input.dtype.as_deref());
+            let (Some(size), Some(dtype)) = (of(), place().and_then(|place| u16::try_from(place).ok())) else {
+                continue;
+            };
+            bytes += size;
+            if largest.is_none_or(|(most, _)| size > most) {
+                largest = Some((size, dtype));
+            }
+        }
+        largest.map(|(_, dtype)| Weights { bytes: bytes.min(most), dtype })
     }
 }
 
@@ -233,6 +278,23 @@ impl Environment for OperatorFields<'_> {
             "op" => text(&input.op),
             "name" => text(&input.name),
             "layer" => text(&input.layer),
+            _ => None,
+        }
+    }
+}
+
+/// An input as the probeset's expressions on objects see it.
+struct InputFields<'a>(&'a Description);
+
+impl Environment for InputFields<'_> {
+    fn field(&self, name: &str) -> Option<Value> {
+        let text = |text: &Option<Arc<str>>| text.as_ref().map(|text| Value::Text(Arc::clone(text)));
+        match name {
+            "name" => text(&self.0.name),
+            "op" => text(&self.0.op),
+            "dtype" => text(&self.0.dtype),
+            "layer" => text(&self.0.layer),
+            "shape" => self.0.shape.as_deref().map(shape_value),
             _ => None,
         }
     }

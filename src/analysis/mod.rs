@@ -2,6 +2,7 @@
 //! ([`Statistics`]). It knows roles and times, no engine; it reads records by the trace's schema and never fails: what
 //! a trace lacks, or has too much of, is counted.
 
+mod advice;
 mod assemble;
 mod catalogue;
 mod completeness;
@@ -32,10 +33,11 @@ mod timeline;
 mod unseen;
 mod window;
 
+pub use advice::{Advice, PhaseFacts};
 pub use catalogue::{Catalogue, Described, Kind, KindId, ObjectId, TextId, collapse_digits};
 pub use completeness::{Completeness, Lost};
 pub(crate) use completeness::{counted, group_digits};
-pub use costs::Cost;
+pub use costs::{Cost, Weights};
 pub use counters::Count;
 pub use distribution::Distribution;
 pub use estimate::{Estimate, GROUPS, Groups};

@@ -42,6 +42,11 @@ pub struct Sums {
 }
 
 impl Sums {
+    /// The operations or the bytes are of the most experts that could be used.
+    pub fn costs_are_bounds(&self) -> bool {
+        self.bounded & (FLOPS | BYTES) != 0
+    }
+
     fn add(&mut self, other: &Self) {
         self.estimated |= other.estimated;
         self.bounded |= other.bounded;
@@ -105,6 +110,11 @@ impl Quantities {
         self.over(BYTES)
     }
 
+    /// The sums over all operators whose operations and bytes are both known.
+    pub fn costs(&self) -> Option<Sums> {
+        self.over(FLOPS | BYTES)
+    }
+
     /// The sum of a counter, where it is known of every operator.
     pub fn count(&self, column: usize) -> Count {
         let bit = 1 << column;
@@ -123,6 +133,8 @@ pub(super) struct AllQuantities {
     pub(super) operators: FastMap<(KindId, Option<TextId>, Phase), Quantities>,
     pub(super) lanes: BTreeMap<(Phase, u32), Quantities>,
     pub(super) steps: BTreeMap<Phase, Quantities>,
+    /// Bytes of weights that were read, by their type.
+    pub(super) weights: FastMap<(KindId, Phase, u16), f64>,
     one: Sums,
 }
 
@@ -134,6 +146,9 @@ impl AllQuantities {
             let shares = step.lanes_of(operator);
             let one = &mut self.one;
             one.take_operator(step, operator);
+            if let Some(weights) = operator.cost.weights {
+                *self.weights.entry((operator.kind, phase, weights.dtype)).or_default() += weights.bytes;
+            }
             let backend = operator.graph.and_then(|g| step.graphs.get(g as usize)).map(|g| g.backend);
             self.operators.entry((operator.kind, backend, phase)).or_default().add(one);
             // Of lanes nothing but counts is told.

@@ -1,5 +1,6 @@
 //! What a probeset tells the analysis (`analysis:`), made ready to be evaluated.
 
+use super::advice::{self, Advice};
 use super::costs::Costs;
 use super::metrics::{self, Metric};
 use crate::diag::Diagnostics;
@@ -18,6 +19,8 @@ pub struct Rules {
     experts: Option<Formula>,
     costs: Costs,
     metrics: Vec<Metric>,
+    weight_types: Vec<String>,
+    advice: Vec<Advice>,
 }
 
 impl Rules {
@@ -33,13 +36,35 @@ impl Rules {
         let experts = compile(&analysis.experts);
         let costs = Costs::new(analysis, &mut problems);
         let metrics = metrics::compile(analysis, &mut problems);
-        let rules = Self { layer, prefill, experts, costs, metrics };
+        let weight_types = analysis.weights.as_ref().map_or_else(Vec::new, |weights| weights.types.clone());
+        let advice = advice::compile(analysis, &mut problems);
+        let rules = Self { layer, prefill, experts, costs, metrics, weight_types, advice };
         problems.finish(rules).map(|(rules, _)| rules)
     }
 
     /// The probeset's metrics.
     pub fn metrics(&self) -> &[Metric] {
         &self.metrics
+    }
+
+    /// What the probeset says can be done about what limits a phase.
+    pub fn advice(&self) -> &[Advice] {
+        &self.advice
+    }
+
+    /// The type of elements that [`super::Weights`] name, and the bytes of one.
+    pub fn dtype(&self, place: u16) -> Option<(&str, f64)> {
+        let name = self.costs.dtypes().get(usize::from(place))?;
+        Some((name, self.costs.element_size(name)?.as_f64()?))
+    }
+
+    /// Of the types that weights can be kept in, that whose size is nearest to half of a size: no more than two thirds
+    /// of it, and no less than a third.
+    pub fn half_of(&self, bytes: f64) -> Option<(&str, f64)> {
+        let size = |name: &String| self.costs.element_size(name).and_then(Value::as_f64);
+        let sizes = self.weight_types.iter().filter_map(|name| Some((name.as_str(), size(name)?)));
+        let near = sizes.filter(|(_, size)| (bytes / 3.0..=bytes / 1.5).contains(size));
+        near.min_by(|(_, a), (_, b)| (a - bytes / 2.0).abs().total_cmp(&(b - bytes / 2.0).abs()))
     }
 
     /// The probeset says what operators cost.

@@ -411,6 +411,11 @@ impl Statistics {
         self.quantities.operators.get(&(kind, backend, phase))
     }
 
+    /// Bytes of the model's weights that operators read, by kind, phase and the weights' type.
+    pub fn weights(&self) -> impl Iterator<Item = (KindId, Phase, u16, f64)> {
+        self.quantities.weights.iter().map(|((kind, phase, dtype), bytes)| (*kind, *phase, *dtype, *bytes))
+    }
+
     /// Counts of lanes' shares, by phase and lane.
     pub fn lane_quantities(&self, phase: Phase, lane: u32) -> Option<&Quantities> {
         self.quantities.lanes.get(&(phase, lane))

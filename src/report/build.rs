@@ -8,6 +8,7 @@ use super::model::{
 };
 use super::sampling::{SamplingReport, added_ns};
 use super::threads::ThreadsReport;
+use super::verdict::Verdict;
 use crate::analysis::{
     Catalogue, Completeness, Decoder, Generations, Kind, KindId, OperatorTotals, Phase, PhaseTotals, Quantities,
     SpanTotals, Statistics, TextId, Timeline, Unseen, UnseenSteps, generations,
@@ -56,13 +57,17 @@ pub fn build(
     layers.sort_by(|a, b| natural_order(a.layer.as_deref(), b.layer.as_deref()));
     let (expert_layers, mut experts) = scope.experts();
     experts.truncate(options.top.unwrap_or(usize::MAX));
+    let faults_of = |phases: &[Phase]| FaultsReport::new(meta, statistics.faults(), catalogue, phases);
+    let sampling = SamplingReport::new(meta, statistics, &unseen);
+    let all_faults = faults_of(&[Phase::Prefill, Phase::Decode]);
+    let verdict = Verdict::new(meta, statistics, timeline, &sampling, all_faults.as_ref());
     Report {
         format: "profinfer-report",
         version: 1,
         completeness,
         trace: TraceFacts::new(meta),
         roofline: meta.origin.roofline.clone(),
-        sampling: SamplingReport::new(meta, statistics, &unseen),
+        sampling,
         phases: Phase::ALL.iter().filter_map(|p| phase_report(*p, statistics, &generations)).collect(),
         ttft: generations.ttft,
         tpot: generations.tpot,
@@ -79,9 +84,10 @@ pub fn build(
         regions: scope.regions(decoder),
         expert_layers,
         experts,
-        faults: FaultsReport::new(meta, statistics.faults(), catalogue, &phases),
+        faults: faults_of(&phases),
         metrics: measures.report(scope.phase_metrics()),
         threads: ThreadsReport::new(meta, statistics, catalogue, &phases),
+        verdict,
     }
 }
 

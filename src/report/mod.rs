@@ -16,6 +16,7 @@ mod text;
 mod threads;
 mod timeline;
 mod units;
+mod verdict;
 
 pub use build::{Options, build};
 pub use faults::{FaultPhaseRow, FaultRow, FaultsReport, FetchFigures, WaitingStepRow};
@@ -35,6 +36,7 @@ pub use threads::{
     ThreadsReport,
 };
 pub use timeline::{Format, TimelineWriter};
+pub use verdict::{Advice, Bound, Confidence, LayerVerdict, OperatorVerdict, PhaseVerdict, Rates, TimeParts, Verdict};
 
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use super::metrics::{CountValue, MetricCell, MetricsReport};
 use super::sampling::SamplingReport;
 use super::threads::ThreadsReport;
 use super::units::shape;
+use super::verdict::Verdict;
 use crate::analysis::{Completeness, Distribution};
 use crate::trace::{Meta, Origin, Roofline};
 use serde::Serialize;
@@ -84,6 +85,8 @@ pub struct Report {
     pub metrics: MetricsReport,
     /// What the lanes' threads did; `None` where the scheduler's events were not recorded.
     pub threads: Option<ThreadsReport>,
+    /// Why it takes its time: of all phases, whatever the tables are of.
+    pub verdict: Verdict,
 }
 
 /// Where a trace comes from.

@@ -54,6 +54,7 @@ impl Look {
 /// The whole report.
 pub fn report_text(report: &Report, look: &Look) -> String {
     let mut out = completeness(&report.completeness, look);
+    super::verdict::opening(&mut out, &report.verdict, look);
     out.push_str(&facts(&report.trace));
     out.push_str(&super::roofline::report_line(report));
     for sentence in report.sampling.sentences() {
@@ -63,6 +64,9 @@ pub fn report_text(report: &Report, look: &Look) -> String {
     where_it_went(&mut out, report, look);
     if let Some(faults) = &report.faults {
         super::faults::text(&mut out, faults, look);
+    }
+    if !look.main_only {
+        super::verdict::operators(&mut out, &report.verdict, &report.table_phases, look);
     }
     match report.by {
         By::Lane => lanes(&mut out, report, look),

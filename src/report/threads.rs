@@ -73,6 +73,14 @@ pub struct LaneThreadsRow {
     pub cpus: Vec<CpuRow>,
 }
 
+impl LaneThreadsRow {
+    /// The cpu that it ran on nearly all the time.
+    pub(super) fn main_cpu(&self) -> Option<u16> {
+        let most = self.cpus.iter().max_by_key(|cpu| cpu.running_ns)?;
+        (part(most.running_ns, self.running_ns) >= 0.9).then_some(most.cpu)
+    }
+}
+
 /// Time on one cpu.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct CpuRow {
@@ -286,10 +294,7 @@ fn name_of(lane: Option<u32>) -> String {
 
 /// `cpu 1`, or how many.
 fn where_it_ran(lane: &LaneThreadsRow) -> String {
-    match lane.cpus.iter().max_by_key(|cpu| cpu.running_ns) {
-        Some(most) if part(most.running_ns, lane.running_ns) >= 0.9 => format!("cpu {}", most.cpu),
-        _ => "its cpus".to_owned(),
-    }
+    lane.main_cpu().map_or_else(|| "its cpus".to_owned(), |cpu| format!("cpu {cpu}"))
 }
 
 #[allow(clippy::cast_precision_loss)]

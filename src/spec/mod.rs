@@ -8,6 +8,7 @@
 //! Sources are untrusted. Files, nodes, names, numbers and problems are bounded (`limits.rs`), includes cannot leave
 //! the probeset's folder, and names that reach the generated C are identifiers.
 
+mod advice;
 mod check;
 mod library;
 mod limits;

@@ -169,6 +169,28 @@ pub struct Analysis {
     pub context: IndexMap<String, Expr>,
     /// What is worked out of counters, times and costs, by name.
     pub metrics: IndexMap<String, Metric>,
+    /// What of an operator's inputs is the model's weights.
+    pub weights: Option<Weights>,
+    /// What this engine's users can do about what limits it, by name.
+    pub advice: IndexMap<String, Advice>,
+}
+
+/// The model's weights.
+#[derive(Debug, Clone)]
+pub struct Weights {
+    /// Whether an object is a weight, from its fields.
+    pub of: Expr,
+    /// The element types that weights can be kept in, the largest first; each has a size in `dtypes`.
+    pub types: Vec<String>,
+}
+
+/// What can be done about a limit.
+#[derive(Debug, Clone)]
+pub struct Advice {
+    /// Whether it applies: over what is known of a phase.
+    pub when: Expr,
+    /// What to do, in a sentence.
+    pub say: String,
 }
 
 /// A number that is worked out of others.

@@ -4,7 +4,7 @@ use super::model::{Analysis, Cost, Field, Member, Module, Object, Probeset, View
 use super::problems::shown;
 use super::values::Context;
 use super::yaml::{Entry, Map, Node, Scalar};
-use super::{limits, metrics, names, probes, reader};
+use super::{advice, limits, metrics, names, probes, reader};
 use crate::counters::Event;
 use crate::diag::{Code, Diagnostic, Source, Spanned};
 use crate::path::Expr;
@@ -216,7 +216,7 @@ fn analysis(cx: &mut Context<'_>) -> Analysis {
     reader::known_keys(
         map,
         "`analysis`",
-        &["layer", "prefill", "experts", "dtypes", "costs", "context", "metrics"],
+        &["layer", "prefill", "experts", "dtypes", "costs", "context", "metrics", "weights", "advice"],
         cx.problems,
     );
     let mut analysis =
@@ -239,6 +239,8 @@ fn analysis(cx: &mut Context<'_>) -> Analysis {
         }
     }
     analysis.metrics = metrics::read(map, cx);
+    analysis.weights = advice::weights(map, cx);
+    analysis.advice = advice::read(map, cx);
     analysis
 }
 

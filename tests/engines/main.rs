@@ -18,6 +18,7 @@ mod statistics;
 mod stripped;
 mod threads;
 mod truth;
+mod verdicts;
 mod work;
 
 use engine::{Engine, Workload, alone, python, workload};

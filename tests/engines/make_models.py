@@ -54,6 +54,8 @@ MODELS = {
         "60 ms a token, 250 MB", layers=20, width=1280, feed_forward=3584, heads=20, kv_heads=4,
         quant=gguf.GGMLQuantizationType.Q5_0,
     ),
+    # Few operations for each byte, and far more bytes than caches hold: what memory delivers is what limits it.
+    "wide-dense": Model("280 MB of whole floats", layers=4, width=1280, feed_forward=3584, heads=20, kv_heads=4),
 }
 CONTEXT_LENGTH = 2048
 

@@ -1,0 +1,90 @@
+//! `analysis.weights` and `analysis.advice`: what verdicts have to know of an engine to say what would help.
+
+use super::model::{Advice, Weights};
+use super::problems::shown;
+use super::values::Context;
+use super::yaml::{Entry, Map};
+use super::{limits, names, reader};
+use crate::diag::Code;
+use crate::path::{Expr, ExprKind};
+use indexmap::IndexMap;
+
+/// What `when` is worked out of.
+const PHASE_FIELDS: [&str; 7] = ["phase", "bound", "share", "of_bandwidth", "of_peak", "lanes", "cpus"];
+
+/// Types of weights that can be listed.
+const MAX_TYPES: usize = 64;
+
+/// Reads which objects are weights.
+pub(super) fn weights(analysis: &Map, cx: &mut Context<'_>) -> Option<Weights> {
+    let entry = analysis.entries.get("weights")?;
+    let map = reader::map(&entry.value, "`weights`", limits::ENTRIES, cx.problems)?;
+    reader::known_keys(map, "`weights`", &["of", "types"], cx.problems);
+    let owner = ("`weights`", &entry.key.span);
+    let hint = "write `of: EXPRESSION` over an object's fields, such as `of: name ~ \"weight$\"`";
+    let of = reader::required(map, "of", owner, hint, cx.problems).map(|entry| &entry.value);
+    let of = of.and_then(|node| cx.expr(node, "`of`"));
+    let mut types = Vec::new();
+    if let Some(entry) = map.entries.get("types") {
+        let sizes = cx.sections.get("analysis").and_then(|map| map.entries.get("dtypes")).map(|entry| &entry.value);
+        let known: Vec<&str> = match sizes {
+            Some(super::yaml::Node::Map(map)) => map.entries.keys().map(String::as_str).collect(),
+            _ => Vec::new(),
+        };
+        for scalar in reader::texts(&entry.value, "`types`", MAX_TYPES, cx.problems) {
+            if !known.contains(&scalar.text.as_str()) {
+                let message = format!("there is no element type `{}`", shown(&scalar.text));
+                let otherwise = "give its size in `dtypes`";
+                let word = (scalar.text.as_str(), &scalar.span);
+                cx.problems.unknown(Code::UnknownName, word, message, known.iter().copied(), otherwise.to_owned());
+            }
+            types.push(scalar.text.clone());
+        }
+    }
+    Some(Weights { of: of?, types })
+}
+
+/// Reads what can be done.
+pub(super) fn read(analysis: &Map, cx: &mut Context<'_>) -> IndexMap<String, Advice> {
+    let mut all = IndexMap::new();
+    let Some(entry) = analysis.entries.get("advice") else { return all };
+    let Some(map) = reader::map(&entry.value, "`advice`", limits::ENTRIES, cx.problems) else { return all };
+    for entry in map.entries.values() {
+        let name = cx.problems.keep(names::word(&entry.key, "an advice"));
+        if let (Some(_), Some(advice)) = (name, one(entry, cx)) {
+            all.insert(entry.key.text.clone(), advice);
+        }
+    }
+    all
+}
+
+fn one(entry: &Entry, cx: &mut Context<'_>) -> Option<Advice> {
+    let what = format!("advice `{}`", shown(&entry.key.text));
+    let owner = (what.as_str(), &entry.key.span);
+    let map = reader::map(&entry.value, &what, limits::ENTRIES, cx.problems)?;
+    reader::known_keys(map, "an advice", &["when", "say"], cx.problems);
+    let hint = "write `when: EXPRESSION`, such as `when: phase == \"prefill\" && bound == \"compute\"`";
+    let when = reader::required(map, "when", owner, hint, cx.problems).map(|entry| &entry.value);
+    let when = when.and_then(|node| cx.expr(node, "`when`"));
+    let say = reader::required(map, "say", owner, "write `say: SENTENCE`", cx.problems).map(|entry| &entry.value);
+    let say = say.and_then(|node| reader::prose(node, &what, cx.problems));
+    let when = when?;
+    phase_names(&when, cx);
+    Some(Advice { when, say: say? })
+}
+
+/// An explicit stack: nothing here depends on how deep the expression is.
+fn phase_names(root: &Expr, cx: &mut Context<'_>) {
+    let mut stack = vec![root];
+    while let Some(expr) = stack.pop() {
+        if let ExprKind::Name(name) = &expr.kind
+            && !PHASE_FIELDS.contains(&name.as_str())
+        {
+            let message = format!("nothing of a phase is called `{}`", shown(name));
+            let otherwise = format!("known here: {}", PHASE_FIELDS.join(", "));
+            let word = (name.as_str(), &expr.span);
+            cx.problems.unknown(Code::PathUnknownName, word, message, PHASE_FIELDS.iter().copied(), otherwise);
+        }
+        stack.extend(expr.children());
+    }
+}

@@ -1,0 +1,187 @@
+//! Runs of a real engine that are made to be limited by one thing, and what the report says limits them. Other programs
+//! may disturb them: what is asserted is of the time in which the engine ran.
+
+use crate::competitor::Competitor;
+use crate::engine::{Engine, Workload, alone, model, workload};
+use crate::process::{profinfer, run};
+use crate::{Recording, find, record, rows};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+/// The machine's limits, which verdicts are by: measured once, kept for all traces.
+fn with_limits() {
+    run(&mut profinfer(&["roofline", "--quick"]), 0);
+}
+
+fn verdict(recording: &Recording) -> Value {
+    recording.report(&[])["verdict"].clone()
+}
+
+fn part(of: &Value, bound: &str) -> f64 {
+    of["parts"][bound].as_f64().unwrap()
+}
+
+/// What others took of the time, and what is not known of it.
+fn disturbed(phase: &Value) -> f64 {
+    part(phase, "starved") + part(phase, "unknown") + part(phase, "disk")
+}
+
+fn assert_adds_up(verdict: &Value) {
+    for row in rows(&verdict["phases"]).chain(rows(&verdict["operators"])) {
+        let sum: f64 = row["parts"].as_object().unwrap().values().map(|part| part.as_f64().unwrap()).sum();
+        assert!((sum - 1.0).abs() < 0.02, "{row:#}");
+    }
+    for advice in rows(&verdict["advice"]) {
+        let gain = advice["gain_at_most"].as_f64().unwrap();
+        assert!((0.0..=1.0).contains(&gain) && advice["how"].as_str().is_some_and(|how| !how.is_empty()), "{advice}");
+    }
+    assert!(!verdict["sentences"].as_array().unwrap().is_empty());
+}
+
+/// Whole floats, far more than the caches hold.
+#[test]
+#[ignore = "needs root"]
+fn decode_of_a_model_larger_than_the_caches_is_memory_bound() {
+    let _alone = alone();
+    with_limits();
+    let workload = Workload { prompt: 4, tokens: 12, ..workload("wide-dense", 1) };
+    let verdict = verdict(&record(Engine::Wheel, &workload, &[]));
+    assert_adds_up(&verdict);
+    let decode = find(&verdict["phases"], "phase", "decode");
+    assert_eq!(decode["caches"], "exceeds", "{decode:#}");
+    let left = 1.0 - disturbed(decode);
+    assert!(
+        part(decode, "memory") > 0.6 * left && part(decode, "memory") > 2.0 * part(decode, "compute"),
+        "{decode:#}"
+    );
+    let moved = decode["rates"]["bytes_per_s"].as_f64();
+    assert!(decode["bound"] != "memory" || moved.is_some_and(|moved| moved > 1e9), "{decode:#}");
+    let advice = rows(&verdict["advice"]).find(|row| row["what"] == "Keep the weights in F16 instead of F32");
+    let advice = advice.unwrap_or_else(|| panic!("{verdict:#}"));
+    assert!(
+        advice["gain_at_most"].as_f64().unwrap() <= part(decode, "memory") / 2.0 + 1e-9,
+        "half the bytes: {advice}"
+    );
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_long_prompt_is_compute_bound() {
+    let _alone = alone();
+    with_limits();
+    let workload = Workload { prompt: 128, tokens: 1, ..workload("medium-dense", 1) };
+    let verdict = verdict(&record(Engine::Wheel, &workload, &[]));
+    assert_adds_up(&verdict);
+    let prefill = find(&verdict["phases"], "phase", "prefill");
+    assert!(part(prefill, "compute") > 0.8 * (1.0 - disturbed(prefill)), "{prefill:#}");
+    assert!(part(prefill, "memory") < 0.1, "{prefill:#}");
+    let products = rows(&verdict["operators"]).filter(|row| row["op"] == "MUL_MAT" && row["phase"] == "prefill");
+    let intensities: Vec<f64> = products.map(|row| row["rates"]["intensity"].as_f64().unwrap()).collect();
+    assert!(intensities.iter().any(|operations| *operations > 30.0), "{intensities:?}");
+}
+
+/// Products of a few kilobytes: no limit of the machine matters.
+#[test]
+#[ignore = "needs root"]
+fn decode_of_a_tiny_model_is_overhead_and_never_memory_bound() {
+    let _alone = alone();
+    with_limits();
+    let workload = Workload { tokens: 40, ..workload("tiny-dense", 1) };
+    let verdict = verdict(&record(Engine::Wheel, &workload, &[]));
+    assert_adds_up(&verdict);
+    let decode = find(&verdict["phases"], "phase", "decode");
+    assert_eq!(part(decode, "memory"), 0.0, "{decode:#}");
+    assert_eq!(decode["caches"], "fits", "{decode:#}");
+    assert!(part(decode, "overhead") > 0.4 * (1.0 - disturbed(decode)), "{decode:#}");
+    let sentences = verdict["sentences"].to_string();
+    assert!(!sentences.contains("memory-bound"), "{sentences}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_competitor_on_the_only_cpu_starves_it() {
+    let _alone = alone();
+    with_limits();
+    let competitor = Competitor::on(0);
+    let workload = Workload { tokens: 8, ..workload("medium-dense", 1) };
+    let words = Engine::Wheel.command(&workload);
+    let recording = Recording::new(
+        "llama",
+        &[],
+        |command| {
+            command.args(["--", "taskset", "-c", "0"]).args(&words);
+        },
+        0,
+    );
+    let verdict = verdict(&recording);
+    assert_adds_up(&verdict);
+    let decode = find(&verdict["phases"], "phase", "decode");
+    assert!(part(decode, "starved") > 0.25, "{decode:#}");
+    let bounds: Vec<&Value> = vec![&decode["bound"], &decode["also"]];
+    assert!(bounds.contains(&&"starved".into()) || part(decode, "starved") < 0.4, "{decode:#}");
+    let advice = rows(&verdict["advice"]).find(|row| row["what"].as_str().unwrap().starts_with("Keep `"));
+    let advice = advice.unwrap_or_else(|| panic!("{verdict:#}"));
+    assert!(
+        advice["gain_at_most"].as_f64().unwrap() <= 1.0 && advice["what"].as_str().unwrap().contains("off its cpus")
+    );
+    let interference = recording.report(&[])["threads"]["interference"].clone();
+    assert!(rows(&interference).any(|row| row["pid"] == competitor.pid()), "{interference:#}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn more_lanes_than_cpus_are_in_each_others_way() {
+    let _alone = alone();
+    with_limits();
+    let cpus = std::thread::available_parallelism().unwrap().get() as u64;
+    let lanes = 2 * cpus;
+    let workload = Workload { prompt: 4, tokens: 5, ..workload("medium-dense", lanes) };
+    let verdict = verdict(&record(Engine::Wheel, &workload, &[]));
+    assert_adds_up(&verdict);
+    let decode = find(&verdict["phases"], "phase", "decode");
+    assert_eq!(decode["bound"], "starved", "{decode:#}");
+    let evidence = decode["evidence"].to_string();
+    let expected = format!("{lanes} lanes share {cpus} cpu");
+    assert!(evidence.contains(&expected), "{evidence}");
+    let what = format!("instead of {lanes}: as many as it has cpus");
+    let advice = rows(&verdict["advice"]).find(|row| row["what"].as_str().unwrap().ends_with(&what));
+    let gain = advice.unwrap_or_else(|| panic!("{verdict:#}"))["gain_at_most"].as_f64().unwrap();
+    assert!(gain > 0.1, "{gain}");
+}
+
+/// Before each batch the model is put out of memory.
+#[test]
+#[ignore = "needs root"]
+fn a_model_out_of_memory_is_disk_bound() {
+    let _alone = alone();
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (evict, copy) = (path("evict.so"), path("moe.gguf"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engines/evict.c");
+    run(Command::new("cc").args(["-O2", "-shared", "-fPIC", "-o", &evict]).arg(source).arg("-ldl"), 0);
+    std::fs::copy(model("tiny-moe"), &copy).unwrap();
+    run(Command::new("sync").arg(&copy), 0);
+    let work = Workload { tokens: 4, ..workload("tiny-moe", 1) };
+    let cached = model("tiny-moe").display().to_string();
+    let words = Engine::Shared.command(&work);
+    let words: Vec<String> = words.into_iter().map(|word| if word == cached { copy.clone() } else { word }).collect();
+    let preload = format!("LD_PRELOAD={evict}");
+    let recording = Recording::new(
+        "llama",
+        &[],
+        |command| {
+            command.args(["--", "env", &preload]).args(&words);
+        },
+        0,
+    );
+    let verdict = verdict(&recording);
+    assert_adds_up(&verdict);
+    let decode = find(&verdict["phases"], "phase", "decode");
+    let (disk, starved) = (part(decode, "disk"), part(decode, "starved"));
+    assert!(disk > 0.4 * (1.0 - starved), "{decode:#}");
+    let evidence = decode["evidence"].to_string();
+    assert!(evidence.contains("waited for the disk (") && evidence.contains("major fault"), "{evidence}");
+    let advice = rows(&verdict["advice"]).find(|row| row["what"].as_str().unwrap().starts_with("Have the "));
+    assert!(advice.is_some(), "{verdict:#}");
+}
