@@ -4,6 +4,7 @@
 
 mod assemble;
 mod catalogue;
+mod comparison;
 mod completeness;
 mod costs;
 mod counters;
@@ -31,6 +32,10 @@ mod unseen;
 mod window;
 
 pub use catalogue::{Catalogue, Kind, KindId, ObjectId, TextId, collapse_digits};
+pub use comparison::{
+    Change, CounterChange, Described, Fit, Judged, Judgement, LayerChange, OperatorChange, PhaseChange, PhaseSide,
+    SIGNIFICANT, Series, compare,
+};
 pub use completeness::{Completeness, Lost};
 pub(crate) use completeness::{counted, group_digits};
 pub use costs::Cost;

@@ -5,6 +5,7 @@ mod build;
 mod check;
 #[cfg(feature = "record")]
 mod counters;
+mod diff;
 #[cfg(feature = "record")]
 mod doctor;
 mod dump;
@@ -32,6 +33,8 @@ use std::process::ExitCode;
 pub(crate) const DONE: u8 = 0;
 /// Exit code: recorded, but incomplete.
 pub(crate) const INCOMPLETE: u8 = 4;
+/// Exit code: slower than was asked for.
+pub(crate) const SLOWER: u8 = 5;
 
 /// Profiles inference engines from outside: no rebuild, no link, one YAML file an engine.
 #[derive(Debug, Parser)]
@@ -48,6 +51,8 @@ enum Command {
     Record(record::Arguments),
     /// Say where the time of a trace went
     Report(report::Arguments),
+    /// Say where two traces differ, and whether that is more than noise
+    Diff(diff::Arguments),
     /// Write a trace's steps for Perfetto or another timeline viewer
     Timeline(timeline::Arguments),
     /// Print a trace, one record a line, as JSON
@@ -92,6 +97,7 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "record")]
         Command::Record(arguments) => record::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),

@@ -2,6 +2,7 @@
 //! Nothing here prints, reads a file, or knows an engine.
 
 mod build;
+mod diff;
 mod faults;
 mod metrics;
 mod model;
@@ -15,6 +16,10 @@ mod timeline;
 mod units;
 
 pub use build::{Options, build};
+pub use diff::{
+    ChangeRow, CounterRow, DiffReport, DiffSide, LayerDiff, OperatorDiff, OperatorName, PartDiff, PhaseDiff,
+    PhaseOfSide, TraceOfSide, Unlike, diff, diff_html, diff_text,
+};
 pub use faults::{FaultPhaseRow, FaultRow, FaultsReport, FetchFigures, WaitingStepRow};
 pub use metrics::{CountValue, CounterReport, MetricCell, MetricReport, MetricsReport, PhaseMetrics};
 pub use model::{By, EstimateRow, ExpertLayerRow, LaneRow, OperatorRow, PhaseReport, RegionRow, Report, TraceFacts};
