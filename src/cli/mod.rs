@@ -10,6 +10,7 @@ mod diff;
 mod doctor;
 mod dump;
 mod expected;
+mod export;
 mod r#gen;
 mod info;
 mod lock;
@@ -55,6 +56,8 @@ enum Command {
     Diff(diff::Arguments),
     /// Write a trace's steps for Perfetto or another timeline viewer
     Timeline(timeline::Arguments),
+    /// Write a trace's steps, operators and lanes as tables, for other tools
+    Export(export::Arguments),
     /// Print a trace, one record a line, as JSON
     Dump(dump::Arguments),
     /// Say what a trace is: its schema, probeset, machine, modules, losses
@@ -99,6 +102,7 @@ pub fn main() -> ExitCode {
         Command::Report(arguments) => report::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),

@@ -3,6 +3,7 @@
 
 mod build;
 mod diff;
+mod export;
 mod faults;
 mod metrics;
 mod model;
@@ -20,6 +21,7 @@ pub use diff::{
     ChangeRow, CounterRow, DiffReport, DiffSide, LayerDiff, OperatorDiff, OperatorName, PartDiff, PhaseDiff,
     PhaseOfSide, TraceOfSide, Unlike, diff, diff_html, diff_text,
 };
+pub use export::{Column, ColumnKind, ExportFormat, Exporter, TABLES, Table};
 pub use faults::{FaultPhaseRow, FaultRow, FaultsReport, FetchFigures, WaitingStepRow};
 pub use metrics::{CountValue, CounterReport, MetricCell, MetricReport, MetricsReport, PhaseMetrics};
 pub use model::{By, EstimateRow, ExpertLayerRow, LaneRow, OperatorRow, PhaseReport, RegionRow, Report, TraceFacts};

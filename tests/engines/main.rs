@@ -7,6 +7,7 @@
 mod attach;
 mod check;
 mod costs;
+mod differences;
 mod engine;
 mod faults;
 mod process;
