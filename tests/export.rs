@@ -36,7 +36,13 @@ fn report(trace: &str, arguments: &[&str]) -> Value {
 }
 
 /// The answers of all queries of a folder.
-fn answers(engine: &str, packages: [&str; 2], format: &str, tables: &Path, queries: &Path) -> BTreeMap<String, Vec<Value>> {
+fn answers(
+    engine: &str,
+    packages: [&str; 2],
+    format: &str,
+    tables: &Path,
+    queries: &Path,
+) -> BTreeMap<String, Vec<Value>> {
     let install = Command::new(in_repository("tests/engines/python_environment.sh")).args(packages).output().unwrap();
     assert!(install.status.success(), "{}", String::from_utf8_lossy(&install.stderr));
     let mut query = Command::new(String::from_utf8(install.stdout).unwrap().trim());
@@ -107,7 +113,8 @@ fn assert_as_reported(answers: &BTreeMap<String, Vec<Value>>, trace: &str) {
     if !rows("experts").is_empty() {
         assert_same("experts", &answers["experts"], &rows("experts"), &["layer", "expert"], &["activations", "share"]);
     }
-    let phases: Vec<Value> = rows("phases").iter().filter(|row| row["phase"] != "outside").map(with_durations).collect();
+    let phases: Vec<Value> =
+        rows("phases").iter().filter(|row| row["phase"] != "outside").map(with_durations).collect();
     let durations = ["total_ns", "mean_ns", "min_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns"];
     let others = ["steps", "whole_steps", "tokens", "lane_time_ns", "work_ns", "waiting_ns", "operators", "graphs"];
     let values = [&durations[..], &others].concat();

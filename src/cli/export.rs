@@ -140,7 +140,8 @@ mod tests {
 
     #[test]
     fn no_name_of_a_machine_leads_out_of_the_folder() {
-        let names = [("node-1.lan", "node-1.lan"), ("../..", ".._.."), ("..", "unknown"), ("", "unknown"), ("a/b=c", "a_b_c")];
+        let names =
+            [("node-1.lan", "node-1.lan"), ("../..", ".._.."), ("..", "unknown"), ("", "unknown"), ("a/b=c", "a_b_c")];
         for (name, expected) in names {
             assert_eq!(partition_name(name), expected);
         }

@@ -91,9 +91,8 @@ fn other_weights_change_the_products_of_matrices() {
 #[ignore = "needs root"]
 fn flash_attention_replaces_what_it_does() {
     let _alone = alone();
-    let [off, on] = [&["--flash-attention", "off"][..], &["--flash-attention", "on"]].map(|options| {
-        record(Engine::Wheel, &Workload { options, ..steps("tiny-dense", 1) }, &[])
-    });
+    let [off, on] = [&["--flash-attention", "off"][..], &["--flash-attention", "on"]]
+        .map(|options| record(Engine::Wheel, &Workload { options, ..steps("tiny-dense", 1) }, &[]));
     let report = diff(&off, &on, &[]);
     let [replaced] = matched(&report, "replaced")[..] else { panic!("{:#?}", matched(&report, "replaced")) };
     assert_eq!(types(replaced, "b"), ["FLASH_ATTN_EXT"]);

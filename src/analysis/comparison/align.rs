@@ -66,7 +66,8 @@ pub(super) struct Match {
 
 /// Matches the operators of two traces; each is in one match.
 pub(super) fn align(a: &[Item], b: &[Item]) -> Vec<Match> {
-    let mut found = Alignment { a, b, a_taken: vec![false; a.len()], b_taken: vec![false; b.len()], matches: Vec::new() };
+    let mut found =
+        Alignment { a, b, a_taken: vec![false; a.len()], b_taken: vec![false; b.len()], matches: Vec::new() };
     let pairs = found.by_name();
     found.by_parts(Fit::Fused);
     found.by_parts(Fit::Split);
@@ -90,7 +91,8 @@ impl Alignment<'_> {
     }
 
     fn by_name(&mut self) -> Vec<(usize, usize)> {
-        let places: HashMap<&Pattern, usize> = self.b.iter().enumerate().map(|(at, item)| (&item.pattern, at)).collect();
+        let places: HashMap<&Pattern, usize> =
+            self.b.iter().enumerate().map(|(at, item)| (&item.pattern, at)).collect();
         let pair = |(at, item): (usize, &Item)| Some((at, *places.get(&item.pattern)?));
         let pairs: Vec<(usize, usize)> = self.a.iter().enumerate().filter_map(pair).collect();
         for (a, b) in &pairs {
@@ -106,7 +108,9 @@ impl Alignment<'_> {
             if fit == Fit::Fused { (&self.b_taken, &self.a_taken) } else { (&self.a_taken, &self.b_taken) };
         let named = |name: &str| {
             let free = parts.iter().enumerate().filter(|(at, _)| !parts_taken[*at]);
-            free.filter(|(_, part)| part.pattern.covers.is_none() && *part.pattern.name == *name).map(|(at, _)| at).next()
+            free.filter(|(_, part)| part.pattern.covers.is_none() && *part.pattern.name == *name)
+                .map(|(at, _)| at)
+                .next()
         };
         let mut groups: Vec<(BTreeSet<usize>, BTreeSet<usize>)> = Vec::new();
         for (at, whole) in wholes.iter().enumerate().filter(|(at, _)| !wholes_taken[*at]) {

@@ -172,7 +172,9 @@ impl Grouping {
             offs.iter().map(|off| off * off).sum::<f64>() * n / (n - 1.0).max(1.0)
         };
         let found = offs.max_by(|a, b| error(&a.1).total_cmp(&error(&b.1)));
-        let Some((factor, offs)) = found.filter(|(_, offs)| offs.len() > 1) else { return Self { factor: 1, widened: 1.0 } };
+        let Some((factor, offs)) = found.filter(|(_, offs)| offs.len() > 1) else {
+            return Self { factor: 1, widened: 1.0 };
+        };
         let n = offs.len() as f64;
         let all: f64 = offs.iter().map(|off| off * off).sum();
         let alike = if all > 0.0 { offs.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>() / all } else { 0.0 };

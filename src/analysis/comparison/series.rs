@@ -144,7 +144,9 @@ impl PhaseSeries {
         let rest = time.saturating_sub(covered);
         let outside = if step.graphs.is_empty() { 0 } else { time.saturating_sub(step.in_graphs).min(rest) };
         let parts = [1, time, rest - outside, outside];
-        for (series, part) in [&mut self.steps, &mut self.time, &mut self.between, &mut self.outside].into_iter().zip(parts) {
+        for (series, part) in
+            [&mut self.steps, &mut self.time, &mut self.between, &mut self.outside].into_iter().zip(parts)
+        {
             if let Some(last) = series.last_mut() {
                 *last += part as f64;
             }

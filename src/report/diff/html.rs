@@ -59,7 +59,8 @@ pub fn diff_html(report: &DiffReport) -> String {
         out.push_str("<h2>Not alike</h2><div class=\"wide\"><table><tr><th></th><th>A</th><th>B</th></tr>\n");
         for found in &report.unlike {
             let cells = [&found.what, &found.a, &found.b].map(|text| escaped(text));
-            let _ = writeln!(out, "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td></tr>", cells[0], cells[1], cells[2]);
+            let _ =
+                writeln!(out, "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td></tr>", cells[0], cells[1], cells[2]);
         }
         out.push_str("</table></div>\n");
     }

@@ -274,7 +274,8 @@ fn phase(change: PhaseChange, [a, b]: [&DiffSide<'_>; 2]) -> PhaseDiff {
     };
     let whole = change.time.change;
     let of_difference = |of: Change| (whole.difference() != 0.0).then(|| of.difference() / whole.difference());
-    let share = |of: Change| [(of.a, whole.a), (of.b, whole.b)].map(|(of, whole)| if whole > 0.0 { of / whole } else { 0.0 });
+    let share =
+        |of: Change| [(of.a, whole.a), (of.b, whole.b)].map(|(of, whole)| if whole > 0.0 { of / whole } else { 0.0 });
     let part = |part, of: &Judged| PartDiff {
         part,
         time: ChangeRow::judged(of),
@@ -437,7 +438,10 @@ impl PhaseDiff {
         match self.time.judgement {
             "more" | "less" => format!("{}: {times}, {change}", self.time.judgement_text()),
             "unknown" => {
-                format!("{times}, {change}; {} and {} steps are too few to tell", self.a.whole_steps, self.b.whole_steps)
+                format!(
+                    "{times}, {change}; {} and {} steps are too few to tell",
+                    self.a.whole_steps, self.b.whole_steps
+                )
             }
             _ => format!("no significant difference: {times}, {change}"),
         }

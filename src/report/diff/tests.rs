@@ -111,9 +111,8 @@ fn compared(a: &Records, b: &Records, limits: (f64, Option<f64>)) -> DiffReport 
 
 /// `FIT title` of the operators.
 fn fits(report: &DiffReport) -> Vec<String> {
-    let of_phase = |phase: &PhaseDiff| {
-        phase.operators.iter().map(|of| format!("{} {}", of.fit, of.title())).collect::<Vec<_>>()
-    };
+    let of_phase =
+        |phase: &PhaseDiff| phase.operators.iter().map(|of| format!("{} {}", of.fit, of.title())).collect::<Vec<_>>();
     report.phases.iter().flat_map(of_phase).collect()
 }
 
@@ -163,7 +162,8 @@ fn noise_is_not_significant_and_further_runs_say_what_noise_is() {
     assert!(decode.lines().iter().all(|(time, _)| !time.is_significant()), "{decode:?}");
     assert!(report.failures.is_empty());
     // A run of the same that is slower all along, as other memory or another clock makes it.
-    let slower: Vec<Node<'_>> = LAYERED.iter().map(|(op, name, covers, ns)| (*op, *name, *covers, ns * 11 / 10)).collect();
+    let slower: Vec<Node<'_>> =
+        LAYERED.iter().map(|(op, name, covers, ns)| (*op, *name, *covers, ns * 11 / 10)).collect();
     let (again, b) = (records(&slower, 40, noise(3)), records(&slower, 40, noise(4)));
     let (a, b, again) = (Side::new(&a, &[]), Side::new(&b, &[]), Side::new(&again, &[]));
     let judged = |again: &[&Series]| {

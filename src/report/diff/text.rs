@@ -212,13 +212,8 @@ fn share_signed(part: f64) -> String {
 }
 
 fn counters(out: &mut String, phase: &PhaseDiff, look: &Look) {
-    let mut table = Table::new(&[
-        ("counter", Left),
-        ("A", Right),
-        ("B", Right),
-        ("change (95 %)", Right),
-        ("operator", Flexible),
-    ]);
+    let mut table =
+        Table::new(&[("counter", Left), ("A", Right), ("B", Right), ("change (95 %)", Right), ("operator", Flexible)]);
     let rows = look.top.unwrap_or(ROWS);
     for of in phase.operators.iter().take(rows) {
         for row in of.counters.iter().filter(|row| row.count.is_significant()) {
@@ -235,8 +230,14 @@ fn counters(out: &mut String, phase: &PhaseDiff, look: &Look) {
 }
 
 fn layers(out: &mut String, phase: &PhaseDiff, look: &Look) {
-    let mut table =
-        Table::new(&[("layer", Left), ("difference", Right), ("A", Right), ("B", Right), ("change (95 %)", Right), ("", Left)]);
+    let mut table = Table::new(&[
+        ("layer", Left),
+        ("difference", Right),
+        ("A", Right),
+        ("B", Right),
+        ("change (95 %)", Right),
+        ("", Left),
+    ]);
     let mut differing: Vec<_> = phase.layers.iter().filter(|layer| layer.time.is_significant()).collect();
     let all = phase.layers.iter().filter(|layer| layer.layer.is_some()).count();
     if all == 0 || differing.is_empty() {

@@ -19,7 +19,11 @@ pub(super) fn unlike(a: &DiffSide<'_>, b: &DiffSide<'_>, phases: &[PhaseDiff]) -
     let host = |of: &Origin| of.host.clone();
     let (host_a, host_b) = (host(of_a), host(of_b));
     say("engine", of_a.engine.clone(), of_b.engine.clone());
-    say("processor", format!("{}, {}", host_a.cpu_model, host_a.arch), format!("{}, {}", host_b.cpu_model, host_b.arch));
+    say(
+        "processor",
+        format!("{}, {}", host_a.cpu_model, host_a.arch),
+        format!("{}, {}", host_b.cpu_model, host_b.arch),
+    );
     say("processors", host_a.cpus.to_string(), host_b.cpus.to_string());
     say("machine", host_a.name, host_b.name);
     say("kernel", host_a.kernel, host_b.kernel);
@@ -64,9 +68,10 @@ fn quota(origin: &Origin) -> String {
 fn probeset(of: &Origin, other: &Origin) -> String {
     let texts = |origin: &Origin| origin.sources.iter().map(|(_, text)| text.clone()).collect::<Vec<_>>();
     if of.probeset == other.probeset && texts(of) != texts(other) {
-        let sum = texts(of).iter().flat_map(|text| text.bytes()).fold(0_u32, |sum, byte| {
-            sum.wrapping_mul(0x0100_0193) ^ u32::from(byte)
-        });
+        let sum = texts(of)
+            .iter()
+            .flat_map(|text| text.bytes())
+            .fold(0_u32, |sum, byte| sum.wrapping_mul(0x0100_0193) ^ u32::from(byte));
         return format!("{} (text {sum:08x})", of.probeset);
     }
     of.probeset.clone()

@@ -75,26 +75,29 @@ impl Exporter {
     fn run(&mut self, meta: &Meta, completeness: &Completeness) -> io::Result<()> {
         let (origin, command) = (&meta.origin, meta.origin.command.join(" "));
         let end = meta.end.as_ref();
-        self.row(RUNS, &[
-            origin.engine.as_str().into(),
-            origin.probeset.as_str().into(),
-            command.as_str().into(),
-            origin.pid.into(),
-            origin.host.name.as_str().into(),
-            origin.host.cpu_model.as_str().into(),
-            origin.host.cpus.into(),
-            origin.host.memory.into(),
-            origin.host.kernel.as_str().into(),
-            origin.host.arch.as_str().into(),
-            origin.recorder.as_str().into(),
-            origin.wall_clock_ns.into(),
-            end.map(|end| end.time.saturating_sub(origin.monotonic_ns)).into(),
-            completeness.steps.into(),
-            completeness.records.into(),
-            completeness.complete.into(),
-            completeness.verdict.as_str().into(),
-            end.map(|end| end.reason.as_str()).into(),
-        ])
+        self.row(
+            RUNS,
+            &[
+                origin.engine.as_str().into(),
+                origin.probeset.as_str().into(),
+                command.as_str().into(),
+                origin.pid.into(),
+                origin.host.name.as_str().into(),
+                origin.host.cpu_model.as_str().into(),
+                origin.host.cpus.into(),
+                origin.host.memory.into(),
+                origin.host.kernel.as_str().into(),
+                origin.host.arch.as_str().into(),
+                origin.recorder.as_str().into(),
+                origin.wall_clock_ns.into(),
+                end.map(|end| end.time.saturating_sub(origin.monotonic_ns)).into(),
+                completeness.steps.into(),
+                completeness.records.into(),
+                completeness.complete.into(),
+                completeness.verdict.as_str().into(),
+                end.map(|end| end.reason.as_str()).into(),
+            ],
+        )
     }
 
     fn row(&mut self, table: usize, cells: &[Cell<'_>]) -> io::Result<()> {
@@ -128,54 +131,64 @@ impl Exporter {
             self.shares(step, at, (index, operator), decoder)?;
         }
         for region in &step.regions {
-            self.row(REGIONS, &[
-                at[0],
-                at[1],
-                Cell::Text(decoder.name(region.probe)),
-                region.tid.into(),
-                self.since_start(region.start),
-                region.end.saturating_sub(region.start).into(),
-                region.operator.into(),
-            ])?;
+            self.row(
+                REGIONS,
+                &[
+                    at[0],
+                    at[1],
+                    Cell::Text(decoder.name(region.probe)),
+                    region.tid.into(),
+                    self.since_start(region.start),
+                    region.end.saturating_sub(region.start).into(),
+                    region.operator.into(),
+                ],
+            )?;
         }
         self.experts(step, at, catalogue)
     }
 
     fn step(&mut self, step: &Step, at: [Cell<'_>; 2]) -> io::Result<()> {
-        let sum = |of: fn(&crate::analysis::Operator) -> u64| step.operators.iter().map(of).fold(0, u64::saturating_add);
-        self.row(STEPS, &[
-            at[0],
-            at[1],
-            step.pid.into(),
-            step.tid.into(),
-            self.since_start(step.start),
-            step.duration().into(),
-            step.tokens.into(),
-            step.complete.into(),
-            step.recorded.as_str().into(),
-            step.window.into(),
-            Cell::int(step.lane_numbers.len()),
-            Cell::int(step.graphs.len()),
-            Cell::int(step.operators.len()),
-            step.in_graphs.into(),
-            sum(|o| o.work).into(),
-            sum(|o| o.waiting).into(),
-        ])
+        let sum =
+            |of: fn(&crate::analysis::Operator) -> u64| step.operators.iter().map(of).fold(0, u64::saturating_add);
+        self.row(
+            STEPS,
+            &[
+                at[0],
+                at[1],
+                step.pid.into(),
+                step.tid.into(),
+                self.since_start(step.start),
+                step.duration().into(),
+                step.tokens.into(),
+                step.complete.into(),
+                step.recorded.as_str().into(),
+                step.window.into(),
+                Cell::int(step.lane_numbers.len()),
+                Cell::int(step.graphs.len()),
+                Cell::int(step.operators.len()),
+                step.in_graphs.into(),
+                sum(|o| o.work).into(),
+                sum(|o| o.waiting).into(),
+            ],
+        )
     }
 
     fn graphs(&mut self, step: &Step, at: [Cell<'_>; 2], catalogue: &Catalogue) -> io::Result<()> {
         for (index, graph) in (0_u64..).zip(&step.graphs) {
-            self.row(GRAPHS, &[
-                at[0],
-                at[1],
-                index.into(),
-                graph.parent.into(),
-                Cell::Text(catalogue.text(graph.backend)),
-                graph.tid.into(),
-                self.since_start(graph.start),
-                graph.end.saturating_sub(graph.start).into(),
-                graph.tokens.into(),
-            ])?;
+            self.row(
+                GRAPHS,
+                &[
+                    at[0],
+                    at[1],
+                    index.into(),
+                    graph.parent.into(),
+                    Cell::Text(catalogue.text(graph.backend)),
+                    graph.tid.into(),
+                    self.since_start(graph.start),
+                    graph.end.saturating_sub(graph.start).into(),
+                    graph.tokens.into(),
+                ],
+            )?;
         }
         Ok(())
     }
@@ -190,30 +203,33 @@ impl Exporter {
         let kind = catalogue.kind(operator.kind);
         let texts = self.texts.entry(operator.kind).or_insert_with(|| Texts::new(kind)).clone();
         let backend: Option<TextId> = operator.graph.and_then(|at| step.graphs.get(at as usize)).map(|g| g.backend);
-        self.row(OPERATORS, &[
-            at[0],
-            at[1],
-            index.into(),
-            operator.graph.into(),
-            backend.map(|backend| &**catalogue.text(backend)).into(),
-            Cell::Text(&kind.op),
-            Cell::Text(&kind.name),
-            Cell::Text(&kind.pattern),
-            kind.covers.as_deref().into(),
-            texts.covers.as_deref().into(),
-            kind.layer.as_deref().into(),
-            kind.dtype.as_deref().into(),
-            texts.shape.as_deref().into(),
-            self.since_start(operator.start),
-            operator.end.saturating_sub(operator.start).into(),
-            operator.work.into(),
-            operator.waiting.into(),
-            Cell::int(operator.lanes.len()),
-            operator.cost.flops.into(),
-            operator.cost.bytes.into(),
-            operator.cost.flops_bound.into(),
-            operator.cost.bytes_bound.into(),
-        ])
+        self.row(
+            OPERATORS,
+            &[
+                at[0],
+                at[1],
+                index.into(),
+                operator.graph.into(),
+                backend.map(|backend| &**catalogue.text(backend)).into(),
+                Cell::Text(&kind.op),
+                Cell::Text(&kind.name),
+                Cell::Text(&kind.pattern),
+                kind.covers.as_deref().into(),
+                texts.covers.as_deref().into(),
+                kind.layer.as_deref().into(),
+                kind.dtype.as_deref().into(),
+                texts.shape.as_deref().into(),
+                self.since_start(operator.start),
+                operator.end.saturating_sub(operator.start).into(),
+                operator.work.into(),
+                operator.waiting.into(),
+                Cell::int(operator.lanes.len()),
+                operator.cost.flops.into(),
+                operator.cost.bytes.into(),
+                operator.cost.flops_bound.into(),
+                operator.cost.bytes_bound.into(),
+            ],
+        )
     }
 
     fn shares(
@@ -229,35 +245,41 @@ impl Exporter {
         for (number, share) in (operator.lanes.start as usize..).zip(step.lanes_of(operator)) {
             let split = step.splits.get(number);
             let part = |of: fn(&TimeSplit) -> u64| Cell::from(split.map(of));
-            self.row(LANES, &[
-                at[0],
-                at[1],
-                index.into(),
-                share.lane.into(),
-                share.tid.into(),
-                self.since_start(share.start),
-                share.end.saturating_sub(share.start).into(),
-                share.work().into(),
-                share.waiting.into(),
-                part(|split| split.compute),
-                part(|split| split.waiting),
-                part(|split| split.runnable),
-                part(|split| split.sleeping),
-                part(|split| split.blocked),
-                part(|split| split.unknown),
-            ])?;
-            for (column, counter) in decoder.counters().iter().enumerate().take(step.counter_columns) {
-                let count = step.count_of(share, column);
-                let Some(value) = count.value() else { continue };
-                self.row(COUNTS, &[
+            self.row(
+                LANES,
+                &[
                     at[0],
                     at[1],
                     index.into(),
                     share.lane.into(),
-                    Cell::Text(counter),
-                    value.into(),
-                    count.is_estimate().into(),
-                ])?;
+                    share.tid.into(),
+                    self.since_start(share.start),
+                    share.end.saturating_sub(share.start).into(),
+                    share.work().into(),
+                    share.waiting.into(),
+                    part(|split| split.compute),
+                    part(|split| split.waiting),
+                    part(|split| split.runnable),
+                    part(|split| split.sleeping),
+                    part(|split| split.blocked),
+                    part(|split| split.unknown),
+                ],
+            )?;
+            for (column, counter) in decoder.counters().iter().enumerate().take(step.counter_columns) {
+                let count = step.count_of(share, column);
+                let Some(value) = count.value() else { continue };
+                self.row(
+                    COUNTS,
+                    &[
+                        at[0],
+                        at[1],
+                        index.into(),
+                        share.lane.into(),
+                        Cell::Text(counter),
+                        value.into(),
+                        count.is_estimate().into(),
+                    ],
+                )?;
             }
         }
         Ok(())
@@ -270,15 +292,18 @@ impl Exporter {
             let layer = catalogue.kind(experts.kind).layer.as_ref();
             let speaks = layer.is_none_or(|layer| *speakers.entry(layer).or_insert(experts.kind) == experts.kind);
             for (choice, expert) in (0_u64..).zip(&experts.ids) {
-                self.row(EXPERTS, &[
-                    at[0],
-                    at[1],
-                    experts.operator.into(),
-                    layer.map(|layer| &**layer).into(),
-                    speaks.into(),
-                    choice.into(),
-                    (*expert).into(),
-                ])?;
+                self.row(
+                    EXPERTS,
+                    &[
+                        at[0],
+                        at[1],
+                        experts.operator.into(),
+                        layer.map(|layer| &**layer).into(),
+                        speaks.into(),
+                        choice.into(),
+                        (*expert).into(),
+                    ],
+                )?;
             }
         }
         Ok(())

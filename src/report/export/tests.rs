@@ -49,7 +49,8 @@ fn exported(format: ExportFormat, wanted: &str, name: &str) -> String {
     let mut timeline = Timeline::new(&r.schema, Rules::default(), 100);
     r.records.iter().for_each(|record| timeline.record(record, &mut exporter));
     timeline.finish(&mut exporter as &mut dyn Visitor);
-    let meta = Meta { origin, ..Meta::default() };
+    let mut meta = Meta::default();
+    meta.origin = origin;
     let completeness = Completeness::judge(&meta, timeline.findings(), &Statistics::default());
     exporter.finish(&meta, &completeness).unwrap();
     file.text()
@@ -64,7 +65,10 @@ fn rows_have_a_cell_a_column_and_nothing_for_what_is_not_known() {
     assert_eq!(csv.replace(",,,,,64", ",,,,,64"), expected);
     let line = exported(ExportFormat::Ndjson, "operators", "up-0");
     let row: serde_json::Value = serde_json::from_str(line.trim_end()).unwrap();
-    assert_eq!((&row["layer"], &row["work_ns"], &row["flops"]), (&serde_json::Value::Null, &20.into(), &serde_json::Value::Null));
+    assert_eq!(
+        (&row["layer"], &row["work_ns"], &row["flops"]),
+        (&serde_json::Value::Null, &20.into(), &serde_json::Value::Null)
+    );
     assert_eq!(row.as_object().unwrap().len(), TABLES[tables::OPERATORS].columns.len());
     let steps = exported(ExportFormat::Csv, "steps", "up-0");
     assert!(steps.ends_with("\n1,decode,100,1,100,100,1,true,whole,,1,1,1,50,20,10\n"), "{steps}");
@@ -76,7 +80,8 @@ fn rows_have_a_cell_a_column_and_nothing_for_what_is_not_known() {
 fn no_text_breaks_a_row() {
     for name in ["a,b", "a\"b", "a\nb", "=1+1", "é\u{1}"] {
         let csv = exported(ExportFormat::Csv, "operators", name);
-        let rows: Vec<csv::StringRecord> = csv::Reader::from_reader(csv.as_bytes()).records().map(Result::unwrap).collect();
+        let rows: Vec<csv::StringRecord> =
+            csv::Reader::from_reader(csv.as_bytes()).records().map(Result::unwrap).collect();
         assert_eq!((rows.len(), &rows[0][6]), (1, name), "{csv}");
         let line = exported(ExportFormat::Ndjson, "operators", name);
         assert_eq!(line.lines().count(), 1);
