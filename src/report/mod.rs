@@ -5,6 +5,7 @@ mod build;
 mod diff;
 mod export;
 mod faults;
+mod frequency;
 mod metrics;
 mod model;
 mod roofline;
