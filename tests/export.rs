@@ -43,7 +43,11 @@ fn answers(
     tables: &Path,
     queries: &Path,
 ) -> BTreeMap<String, Vec<Value>> {
-    let install = Command::new(in_repository("tests/engines/python_environment.sh")).args(packages).output().unwrap();
+    let install = Command::new(in_repository("tests/engines/python_environment.sh"))
+        .args(packages)
+        .env("FROM_SOURCE", "pyspark")
+        .output()
+        .unwrap();
     assert!(install.status.success(), "{}", String::from_utf8_lossy(&install.stderr));
     let mut query = Command::new(String::from_utf8(install.stdout).unwrap().trim());
     query.arg(in_repository("tests/export/query.py")).args([engine, format]).args([tables, queries]);
