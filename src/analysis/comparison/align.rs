@@ -7,6 +7,9 @@ use std::sync::Arc;
 /// Cells of a table of two orders of execution; larger ones are not compared by place.
 const MAX_CELLS: usize = 1 << 22;
 
+/// Distinct shapes.
+pub(super) type Shapes = BTreeSet<Arc<[i64]>>;
+
 /// What an operator is, whatever its layer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Pattern {
@@ -19,7 +22,7 @@ pub(super) struct Pattern {
 #[derive(Debug, Clone)]
 pub(super) struct Item {
     pub(super) pattern: Pattern,
-    pub(super) shapes: BTreeSet<Arc<[i64]>>,
+    pub(super) shapes: Shapes,
 }
 
 /// How operators of one trace go with those of the other.

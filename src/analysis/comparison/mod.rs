@@ -10,7 +10,8 @@ pub use resample::Change;
 pub use series::Series;
 
 use super::step::Phase;
-use align::{Item, Pattern, align};
+use align::{Item, Pattern, Shapes, align};
+use indexmap::IndexMap;
 use resample::{Resampler, among_many};
 use series::{Blocks, Key, PhaseSeries};
 use std::collections::{BTreeMap, BTreeSet};
@@ -314,7 +315,7 @@ impl<'a> PhaseComparison<'a> {
 
 /// The distinct operators of a phase whatever their layer, in the order of execution, and the rows of each.
 fn patterns(series: &PhaseSeries) -> (Vec<Item>, Vec<Vec<usize>>) {
-    let mut items: indexmap::IndexMap<Pattern, (BTreeSet<Arc<[i64]>>, Vec<usize>)> = indexmap::IndexMap::new();
+    let mut items: IndexMap<Pattern, (Shapes, Vec<usize>)> = IndexMap::new();
     for (at, key, row) in series.in_order() {
         let pattern = Pattern { op: key.op.clone(), name: key.name.clone(), covers: key.covers.clone() };
         let (shapes, rows) = items.entry(pattern).or_default();

@@ -313,7 +313,7 @@ fn own_times(step: &Step, open: &mut Vec<(usize, u64)>, own: &mut Vec<u64>) -> u
         open.push((index, operator.end.min(step.end)));
     }
     spend(open, step.end);
-    own.iter().fold(0, |sum, own| sum + own)
+    own.iter().sum()
 }
 
 #[cfg(test)]

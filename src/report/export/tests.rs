@@ -62,7 +62,7 @@ fn rows_have_a_cell_a_column_and_nothing_for_what_is_not_known() {
     let expected = "step,phase,operator,graph,backend,op,name,pattern,covers,covers_pattern,layer,dtype,shape,start_ns,\
         elapsed_ns,work_ns,waiting_ns,lanes,flops,bytes,flops_bound,bytes_bound\n\
         1,decode,0,0,CPU,MUL_MAT,up-0,up-*,,,,,64x2x1x1,120,20,20,10,1,,,false,false\n";
-    assert_eq!(csv.replace(",,,,,64", ",,,,,64"), expected);
+    assert_eq!(csv, expected);
     let line = exported(ExportFormat::Ndjson, "operators", "up-0");
     let row: serde_json::Value = serde_json::from_str(line.trim_end()).unwrap();
     assert_eq!(
