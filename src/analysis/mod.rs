@@ -5,6 +5,7 @@
 mod advice;
 mod assemble;
 mod catalogue;
+mod comparison;
 mod completeness;
 mod costs;
 mod counters;
@@ -35,6 +36,10 @@ mod window;
 
 pub use advice::{Advice, PhaseFacts};
 pub use catalogue::{Catalogue, Described, Kind, KindId, ObjectId, TextId, collapse_digits};
+pub use comparison::{
+    Change, ComparedOperator, CounterChange, Fit, Judged, Judgement, LayerChange, OperatorChange, PhaseChange,
+    PhaseSide, SIGNIFICANT, Series, compare,
+};
 pub use completeness::{Completeness, Lost};
 pub(crate) use completeness::{counted, group_digits};
 pub use costs::{Cost, Weights};

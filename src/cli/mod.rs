@@ -5,10 +5,12 @@ mod build;
 mod check;
 #[cfg(feature = "record")]
 mod counters;
+mod diff;
 #[cfg(feature = "record")]
 mod doctor;
 mod dump;
 mod expected;
+mod export;
 mod r#gen;
 mod graph;
 mod info;
@@ -34,6 +36,8 @@ use std::process::ExitCode;
 pub(crate) const DONE: u8 = 0;
 /// Exit code: recorded, but incomplete.
 pub(crate) const INCOMPLETE: u8 = 4;
+/// Exit code: slower than was asked for.
+pub(crate) const SLOWER: u8 = 5;
 
 /// Profiles inference engines from outside: no rebuild, no link, one YAML file an engine.
 #[derive(Debug, Parser)]
@@ -52,10 +56,14 @@ enum Command {
     Report(report::Arguments),
     /// Say what many steps of a trace together show: growth, work, experts, layers and more
     Statistics(statistics::Arguments),
-    /// Write a trace's steps for Perfetto or another timeline viewer
-    Timeline(timeline::Arguments),
+    /// Say where two traces differ, and whether that is more than noise
+    Diff(diff::Arguments),
     /// Rebuild the graph of a step's operators: as text, as a picture, for Graphviz and others
     Graph(graph::Arguments),
+    /// Write a trace's steps for Perfetto or another timeline viewer
+    Timeline(timeline::Arguments),
+    /// Write a trace's steps, operators and lanes as tables, for other tools
+    Export(export::Arguments),
     /// Print a trace, one record a line, as JSON
     Dump(dump::Arguments),
     /// Say what a trace is: its schema, probeset, machine, modules, losses
@@ -99,8 +107,10 @@ pub fn main() -> ExitCode {
         Command::Record(arguments) => record::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Statistics(arguments) => statistics::run(&arguments),
-        Command::Timeline(arguments) => timeline::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
         Command::Graph(arguments) => graph::run(&arguments),
+        Command::Timeline(arguments) => timeline::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),

@@ -2,6 +2,8 @@
 //! Nothing here prints, reads a file, or knows an engine.
 
 mod build;
+mod diff;
+mod export;
 mod faults;
 mod frequency;
 mod graph;
@@ -19,6 +21,11 @@ mod units;
 mod verdict;
 
 pub use build::{Options, build};
+pub use diff::{
+    ChangeRow, CounterRow, DiffReport, DiffSide, LayerDiff, OperatorDiff, OperatorName, PartDiff, PhaseDiff,
+    PhaseOfSide, TraceOfSide, Unlike, diff, diff_html, diff_text,
+};
+pub use export::{Column, ColumnKind, ExportFormat, Exporter, TABLES, Table};
 pub use faults::{FaultPhaseRow, FaultRow, FaultsReport, FetchFigures, WaitingStepRow};
 pub use graph::{
     BandwidthView, Colour, CriticalView, EdgeView, FoldView, GraphDifference, GraphReport, LeftOut, NodeCost, NodeView,

@@ -19,6 +19,22 @@ pub(super) fn time_f64(ns: f64) -> String {
     format!("{n:.digits$} {unit}")
 }
 
+/// A difference of times: `+1.20 ms`, `−310 ns`, `0`.
+pub(super) fn signed_time(ns: f64) -> String {
+    let size = time_f64(ns.abs());
+    match () {
+        () if size == "0" => size,
+        () if ns < 0.0 => format!("−{size}"),
+        () => format!("+{size}"),
+    }
+}
+
+/// A relative difference: `+12.3 %`, `−4.0 %`.
+pub(super) fn percent(part: f64) -> String {
+    let text = format!("{:+.1} %", part * 100.0);
+    text.replace('-', "−")
+}
+
 /// A number of bytes: three significant digits, in powers of 1024. `512 B`, `4.00 KiB`, `1.25 GiB`.
 #[allow(clippy::cast_precision_loss)]
 pub(super) fn bytes(bytes: u64) -> String {
@@ -123,6 +139,12 @@ mod tests {
         ];
         assert_eq!(times, expected);
         assert_eq!(time_f64(0.4), "0");
+    }
+
+    #[test]
+    fn differences_have_their_sign() {
+        assert_eq!([1200.0, -310.4, 0.2, -0.2].map(signed_time), ["+1.20 µs", "−310 ns", "0", "0"]);
+        assert_eq!([0.1234, -0.04, 0.0].map(percent), ["+12.3 %", "−4.0 %", "+0.0 %"]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod check;
 #[path = "../competitor/mod.rs"]
 mod competitor;
 mod costs;
+mod differences;
 mod engine;
 mod faults;
 mod graph;

@@ -5,7 +5,7 @@ use crate::process::{profinfer, run};
 use crate::work::{Experts, Graph, Operator, Step, Tensor};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// A trace, and where it is.
@@ -87,6 +87,11 @@ impl Recording {
             }
         }
         Self { _folder: folder, path, output, records, objects }
+    }
+
+    /// The trace.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// `profinfer report FILE --json …`, which must say that all is there.

@@ -34,6 +34,7 @@ def arguments(about: str) -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=positive, default=1, metavar="N", help="threads that compute (default 1)")
     parser.add_argument("--prompt-tokens", type=positive, default=8, metavar="P", help="(default 8)")
     parser.add_argument("--tokens", type=positive, default=16, metavar="K", help="tokens to generate (default 16)")
+    parser.add_argument("--flash-attention", choices=["auto", "off", "on"], default="auto", help="(default auto)")
     return parser
 
 
@@ -53,6 +54,11 @@ def main() -> None:
     params.model.path = str(options.model)
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options.threads
     params.n_gpu_layers = 0
+    params.flash_attn_type = {
+        "auto": xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_AUTO,
+        "off": xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED,
+        "on": xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED,
+    }[options.flash_attention]
     # All of the prompt in one batch and one graph.
     params.n_batch = params.n_ubatch = max(512, options.prompt_tokens)
     params.n_ctx = max(512, options.prompt_tokens + options.tokens) * options.parallel

@@ -1,0 +1,11 @@
+-- Decoding of many runs, by machine: needs tables that are partitioned by host and run (`export --partitioned`).
+SELECT
+    host,
+    run,
+    COUNT(*) AS steps,
+    AVG(duration_ns) AS mean_ns,
+    CAST(SUM(work_ns) AS DOUBLE) / SUM(duration_ns * GREATEST(lanes, 1)) AS busy
+FROM steps
+WHERE phase = 'decode' AND complete AND recorded = 'whole'
+GROUP BY host, run
+ORDER BY mean_ns DESC

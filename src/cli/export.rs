@@ -1,0 +1,149 @@
+//! `profinfer export`: a trace as tables for other tools.
+
+use super::analyse::analyse;
+use super::probeset::cannot_write;
+use super::{DONE, INCOMPLETE, Outcome, terminal, trace_file};
+use crate::analysis::{Catalogue, Completeness, Decoder, Statistics, Step, Visitor};
+use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::report::{ExportFormat, Exporter, TABLES, Table};
+use crate::trace::Origin;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The subcommand's arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The trace; `-` is standard input
+    file: PathBuf,
+    /// Write to this folder, a file a table; with one table, a name with an extension is the file's, `-` standard output
+    #[arg(short, long, value_name = "FOLDER")]
+    output: PathBuf,
+    /// The files' format
+    #[arg(long, value_enum, default_value_t)]
+    format: ExportFormat,
+    /// Only these tables, by commas; `docs/export.md` has their columns (default: all)
+    #[arg(long, value_delimiter = ',', value_parser = table)]
+    table: Vec<&'static Table>,
+    /// Write to `TABLE/host=…/run=…/` in the folder, so that it can hold the traces of many machines
+    #[arg(long)]
+    partitioned: bool,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let reader = trace_file::open(&arguments.file)?;
+    let origin = reader.meta().origin.clone();
+    let place = Place::new(arguments, &origin)?;
+    let wanted = |table: &Table| arguments.table.is_empty() || arguments.table.iter().any(|of| of.name == table.name);
+    // The path at which the first error came up.
+    let mut at = arguments.output.clone();
+    let exporter = Exporter::new(arguments.format, &origin, |table| {
+        if !wanted(table) {
+            return Ok(None);
+        }
+        at = place.path(table);
+        place.open(table).map(Some)
+    });
+    let exporter = exporter.map_err(|error| cannot_write(&at, &error))?;
+    let mut both = Both { statistics: Statistics::default(), exporter };
+    let (timeline, meta, problems) = analyse(reader, &mut both);
+    terminal::report_problems(&problems);
+    let completeness = Completeness::judge(&meta, timeline.findings(), &both.statistics);
+    match both.exporter.finish(&meta, &completeness) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(cannot_write(&arguments.output, &error)),
+        _ => {}
+    }
+    if !completeness.complete {
+        anstream::eprintln!("{}", completeness.verdict);
+        return Ok(INCOMPLETE);
+    }
+    Ok(DONE)
+}
+
+/// The exporter, and what says whether the trace is complete.
+struct Both {
+    statistics: Statistics,
+    exporter: Exporter,
+}
+
+impl Visitor for Both {
+    fn step(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) {
+        self.statistics.step(step, catalogue, decoder);
+        self.exporter.step(step, catalogue, decoder);
+    }
+}
+
+/// Where the tables go.
+enum Place {
+    Folder { folder: PathBuf, extension: &'static str },
+    Partition { folder: PathBuf, partition: PathBuf, extension: &'static str },
+    File(PathBuf),
+}
+
+impl Place {
+    fn new(arguments: &Arguments, origin: &Origin) -> Result<Self, Diagnostics> {
+        let (output, extension) = (arguments.output.clone(), arguments.format.extension());
+        let is_file = output.as_os_str() == "-" || output.extension().is_some() && !output.is_dir();
+        if is_file && (arguments.partitioned || arguments.table.len() != 1) {
+            let message = format!("`{}` is one file, and these are several", output.display());
+            let hint = "give a folder, or one table, such as `--table operators`";
+            return Err(Diagnostic::error(Code::BadArgument, message).hint(hint).into());
+        }
+        if arguments.partitioned {
+            let partition = Path::new(&format!("host={}", partition_name(&origin.host.name)))
+                .join(format!("run={}-{}", origin.wall_clock_ns, origin.pid));
+            return Ok(Self::Partition { folder: output, partition, extension });
+        }
+        Ok(if is_file { Self::File(output) } else { Self::Folder { folder: output, extension } })
+    }
+
+    fn path(&self, table: &Table) -> PathBuf {
+        match self {
+            Self::Folder { folder, extension } => folder.join(format!("{}.{extension}", table.name)),
+            Self::Partition { folder, partition, extension } => {
+                folder.join(table.name).join(partition).join(format!("{}.{extension}", table.name))
+            }
+            Self::File(path) => path.clone(),
+        }
+    }
+
+    fn open(&self, table: &Table) -> io::Result<Box<dyn Write + Send>> {
+        let path = self.path(table);
+        if path.as_os_str() == "-" {
+            return Ok(Box::new(io::stdout()));
+        }
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder)?;
+        }
+        Ok(Box::new(io::BufWriter::new(File::create(path)?)))
+    }
+}
+
+/// A machine's name as a part of a path that readers take apart: a trace may call its machine anything.
+fn partition_name(name: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
+    let name: String = name.chars().take(64).map(safe).collect();
+    if name.trim_matches('.').is_empty() { "unknown".to_owned() } else { name }
+}
+
+fn table(name: &str) -> Result<&'static Table, String> {
+    TABLES.iter().find(|table| table.name == name).ok_or_else(|| {
+        let names: Vec<&str> = TABLES.iter().map(|table| table.name).collect();
+        format!("there are {}", names.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_of_a_machine_leads_out_of_the_folder() {
+        let names =
+            [("node-1.lan", "node-1.lan"), ("../..", ".._.."), ("..", "unknown"), ("", "unknown"), ("a/b=c", "a_b_c")];
+        for (name, expected) in names {
+            assert_eq!(partition_name(name), expected);
+        }
+    }
+}
