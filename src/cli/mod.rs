@@ -10,6 +10,7 @@ mod doctor;
 mod dump;
 mod expected;
 mod r#gen;
+mod html;
 mod info;
 mod lock;
 mod probeset;
@@ -48,6 +49,8 @@ enum Command {
     Record(record::Arguments),
     /// Say where the time of a trace went
     Report(report::Arguments),
+    /// Write a trace's report, timeline and all, as one page for a browser
+    Html(html::Arguments),
     /// Write a trace's steps for Perfetto or another timeline viewer
     Timeline(timeline::Arguments),
     /// Print a trace, one record a line, as JSON
@@ -92,6 +95,7 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "record")]
         Command::Record(arguments) => record::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Html(arguments) => html::run(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),

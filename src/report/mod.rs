@@ -3,6 +3,7 @@
 
 mod build;
 mod faults;
+mod html;
 mod metrics;
 mod model;
 mod roofline;
@@ -16,6 +17,7 @@ mod units;
 
 pub use build::{Options, build};
 pub use faults::{FaultPhaseRow, FaultRow, FaultsReport, FetchFigures, WaitingStepRow};
+pub use html::{Drawing, MOST_SPANS, Page, Parts, SpanCollector, write_page};
 pub use metrics::{CountValue, CounterReport, MetricCell, MetricReport, MetricsReport, PhaseMetrics};
 pub use model::{By, EstimateRow, ExpertLayerRow, LaneRow, OperatorRow, PhaseReport, RegionRow, Report, TraceFacts};
 pub use roofline::{limits_line, limits_table};
