@@ -2,6 +2,9 @@
 
 const SERIES = ["--c0", "--c1", "--c2", "--c3", "--c4", "--c5", "--c6", "--c7", "--c8", "--c9"];
 
+// Colours that dark text is read on.
+const LIGHT = ["--waiting", "--sleeping", "--runnable", "--empty", "--c9", "--c1"];
+
 // One bar of several parts: [{ name, value, colour }]; `text` says a value.
 function stackedBar(label, parts, total, text) {
   const shown = parts.filter((part) => part.value > 0);
@@ -11,7 +14,7 @@ function stackedBar(label, parts, total, text) {
     el("div", { class: "stack", role: "img", "aria-label": `${plain(label)}: ${said}` }, shown.map((part) => {
       const share = part.value / total;
       const tip = (event) => showTip(event, [part.name, `${text(part.value)} · ${shareText(share)}`]);
-      return el("span", { colour: `var(${part.colour})`, "width%": share * 100, onpointermove: tip, onpointerleave: hideTip },
+      return el("span", { class: `${LIGHT.includes(part.colour) ? "light" : ""} ${share < 0.16 ? "narrow" : ""}`, colour: `var(${part.colour})`, "width%": share * 100, onpointermove: tip, onpointerleave: hideTip },
         share > 0.09 ? shareText(share) : null);
     })));
 }
@@ -34,7 +37,7 @@ function ticks(from, to, count) {
   const span = to - from;
   if (!(span > 0)) return [from];
   const rough = span / count, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough) || power * 10;
+  const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= rough) || power * 10;
   const all = [];
   for (let tick = Math.ceil(from / step) * step; tick <= to + step * 1e-6 && all.length < 50; tick += step) all.push(tick);
   return all;

@@ -87,9 +87,9 @@ function measureColumns(report, rows) {
 function operatorColumns(report, rows) {
   const total = (row) => (row.estimate ? `≈ ${timeText(row.estimate.total_ns)}` : timeText(row.total_ns));
   return [
-    { key: "layer", title: "layer", left: true, value: (row) => row.layer || (row.name === null && row.op === null && row.backend === null ? "none" : null) },
-    column.text("op", "type"), column.text("name", "name", rowName), column.text("backend", "backend"),
     column.share("share", "share", "of the lanes' time"), { key: "total_ns", title: "total", value: (row) => row.total_ns, text: total },
+    { key: "layer", title: "layer", left: true, value: (row) => row.layer || (row.name === null && row.op === null && row.backend === null ? "none" : null) },
+    column.text("name", "name", rowName), column.text("op", "type"), column.text("backend", "backend"),
     { key: "waiting_ns", title: "waiting", value: (row) => row.waiting_ns, text: (row) => (row.waiting_ns ? timeText(row.waiting_ns) : "") },
     column.count("count", "count"), column.time("mean_ns", "mean", "from the first lane's start to the last lane's end"), column.time("max_ns", "longest"),
     column.text("dtype", "dtype", (row) => (row.op ? row.dtype : null)), column.text("shape", "shape", (row) => shapeText(row.shape)),
@@ -201,7 +201,7 @@ function lanesSection(report) {
     content.push(table("Threads", [{ key: "lane", title: "lane", left: true, value: (row) => (row.lane === null ? "others" : row.lane) }, column.time("wall_ns", "time"), ...STATE_PARTS.map((part) => column.time(part.key, part.name)),
       column.count("voluntary_switches", "gave up the cpu"), column.count("involuntary_switches", "lost it"), column.count("migrations", "migrations"),
       { title: "cpus", left: true, value: (row) => row.cpus.map((cpu) => `${cpu.cpu}: ${timeText(cpu.running_ns)}`).join(", ") }], threads.lanes, { showCaption: true, id: "table-threads" }));
-    content.push(table("Who ran instead", [column.text("process", "process"), column.count("pid", "pid"), column.time("taken_ns", "took"), column.share("share", "of the lanes' time"),
+    content.push(table("Who ran instead", [column.text("process", "process"), column.number("pid", "pid"), column.time("taken_ns", "took"), column.share("share", "of the lanes' time"),
       { title: "most from", left: true, value: (row) => row.operators.slice(0, 2).map((operator) => operator.name || operator.op).join(", ") }], threads.interference, { showCaption: true }));
   }
   content.push(table("Regions", [column.text("region", "region"), column.share("share", "share"), column.time("total_ns", "total"), column.time("in_operators_ns", "in operators"), column.count("count", "count"), column.time("mean_ns", "mean"), column.time("max_ns", "longest")], report.regions, { showCaption: true }));
@@ -240,13 +240,13 @@ function environmentSection(report, page) {
   const { trace, roofline } = report;
   const { environment } = page;
   const figures = roofline ? roofline.figures.filter((figure) => figure.cpus === roofline.cpus) : [];
-  const unit = (figure) => (/read|copy|triad|write|random|bandwidth/.test(figure.quantity) ? "B/s" : "FLOP/s");
+  const unit = (figure) => (/^(read|write|copy)/.test(figure.quantity) ? "B/s" : /^int/.test(figure.quantity) ? "operations/s" : "FLOP/s");
   return section("environment", "Environment", factList([
     ["command", el("code", {}, plain(trace.command.join(" ")))], ["process", `${trace.pid}, ${environment.launched ? "launched" : "attached to"}`], ["engine", trace.engine], ["probeset", trace.probeset], ["options", environment.options.join(" ")],
     ["host", environment.host], ["processor", trace.cpu_model], ["cpus", countText(trace.cpus)], ["cpu quota", environment.cpu_quota === null ? "" : rateText(environment.cpu_quota)], ["memory", environment.memory ? bytesText(environment.memory) : ""],
     ["kernel", trace.kernel], ["architecture", trace.arch], ["recorded", dateText(trace.wall_clock_ns)], ["for", timeText(trace.duration_ns)], ["ended", trace.ended], ["recorder", trace.recorder], ["page by", page.page],
   ]), table("Modules", [column.text("name", "module"), column.text("path", "file"), column.text("build_id", "build-id"), column.bytes("size", "size")], environment.modules, { showCaption: true }),
-  roofline ? table("What this machine can do, all cpus", [column.text("quantity", "quantity"), column.text("level", "of"), { title: "best", value: (row) => row.best, text: (row) => quantityText(row.best, unit(row)) }, { title: "median", value: (row) => row.median, text: (row) => quantityText(row.median, unit(row)) }, column.text("instructions", "instructions")], figures, { showCaption: true }) : null,
+  roofline ? table("What this machine can do, all cpus", [column.text("quantity", "quantity", (row) => row.quantity.replace("_", ", ")), column.text("level", "of"), { title: "best", value: (row) => row.best, text: (row) => quantityText(row.best, unit(row)) }, { title: "median", value: (row) => row.median, text: (row) => quantityText(row.median, unit(row)) }, column.text("instructions", "instructions")], figures, { showCaption: true }) : null,
   environment.notices.length ? el("details", {}, el("summary", {}, "Notices of the recorder"), el("ul", {}, environment.notices.map((text) => el("li", {}, plain(text))))) : null);
 }
 

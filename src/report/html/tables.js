@@ -7,7 +7,11 @@ const FEW_ROWS = 15;
 function table(caption, columns, rows, options = {}) {
   const shown = columns.filter((column) => rows.some((row) => !isNothing(column.value(row))));
   if (rows.length === 0 || shown.length === 0) return null;
+  // What a row is about is its first text.
+  const heading = shown.findIndex((column) => column.left);
   let order = rows.slice(), sorted = null, isDown = true, limit = options.limit || FEW_ROWS, wanted = "";
+  // Bars are as long as their share of the column's largest.
+  const longest = new Map(shown.filter((column) => column.bar).map((column) => [column, rows.reduce((most, row) => Math.max(most, column.bar(row) || 0), 0) || 1]));
   const body = el("tbody");
   const more = el("button", { type: "button", class: "quiet more", onclick: () => { limit = Infinity; fill(); } });
   const counted = el("span", { class: "muted", role: "status" });
@@ -28,10 +32,11 @@ function table(caption, columns, rows, options = {}) {
   function cell(column, row, index) {
     const value = column.value(row);
     const text = column.text ? column.text(row) : value;
-    const kind = index === 0 && column.left ? "th" : "td";
+    const kind = index === heading ? "th" : "td";
     const share = column.bar ? column.bar(row) : null;
-    const bar = share === null ? null : el("span", { class: "bar", "aria-hidden": "true" }, el("i", { "width%": Math.max(0, Math.min(100, share * 100)) }));
-    return el(kind, { scope: kind === "th" ? "row" : null, class: column.left ? "left" : null, "data-key": column.key, "data-value": isNothing(value) ? null : value }, bar, plain(isNothing(value) ? "" : text));
+    const bar = isNothing(share) ? null : el("span", { class: "bar", "aria-hidden": "true" }, el("i", { "width%": Math.max(0, Math.min(100, (share / longest.get(column)) * 100)) }));
+    const said = plain(isNothing(value) ? "" : text);
+    return el(kind, { scope: kind === "th" ? "row" : null, class: column.left ? "left" : null, "data-key": column.key, "data-value": isNothing(value) ? null : value }, bar, bar ? el("span", { class: "beside" }, said) : said);
   }
   function sortBy(column) {
     isDown = sorted === column ? !isDown : !column.left;
@@ -69,6 +74,7 @@ const column = {
   text: (key, title, value) => ({ key, title, left: true, value: value || ((row) => row[key]) }),
   count: (key, title, hint) => ({ key, title, hint, value: (row) => row[key], text: (row) => countText(row[key]) }),
   time: (key, title, hint) => ({ key, title, hint, value: (row) => row[key], text: (row) => timeText(row[key]) }),
+  number: (key, title) => ({ key, title, value: (row) => row[key], text: (row) => String(row[key]) }),
   bytes: (key, title) => ({ key, title, value: (row) => row[key], text: (row) => bytesText(row[key]) }),
   share: (key, title, hint) => ({ key, title, hint, value: (row) => row[key], text: (row) => shareText(row[key]), bar: (row) => row[key] }),
 };

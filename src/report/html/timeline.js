@@ -347,7 +347,8 @@ function timeline(facts, tracks, steps, traceStart) {
   const types = names.ranked.slice(0, SERIES.length - 1).map((op) => ({ name: op, colour: SERIES[names.ranks.get(op)] }));
   if (names.ranked.length >= SERIES.length) types.push({ name: "other types", colour: SERIES[SERIES.length - 1] });
   if (rows.some((row) => row.waiting && row.waiting.some((waits) => waits > 0))) types.push({ name: "waiting", colour: "--waiting" });
-  if (rows.some((row) => row.kind === "states")) STATES.forEach((name) => types.push({ name: `thread ${name}`, colour: `--${name}` }));
+  const states = new Set(rows.filter((row) => row.kind === "states").flatMap((row) => Array.from(new Set(row.what), (what) => STATES[what & 3])));
+  STATES.filter((name) => states.has(name)).forEach((name) => types.push({ name: `thread ${name}`, colour: `--${name}` }));
   const help = el("details", { class: "keys" }, el("summary", {}, "Mouse and keys"), el("p", { id: "timeline-keys" },
     "Wheel: zoom, once the timeline is clicked; with Ctrl at once; with Shift it moves. Drag: move. Double click: fill the view. ",
     "Keys: + and − zoom, ← and → move, ↑ and ↓ go from track to track, comma and full stop from span to span, [ and ] from step to step, Enter fills the view, Home shows all, / searches, n and p go from match to match, Esc clears."));
@@ -361,9 +362,12 @@ function timeline(facts, tracks, steps, traceStart) {
     const row = stepRows.find((row) => row.start.length > 0);
     const decode = row ? Array.from(row.what, (what, n) => n).filter((n) => names.step(row, n).phase === "decode") : [];
     if (decode.length === 0) return show(0, whole);
-    const n = decode[Math.min(9, decode.length >> 1)];
-    const last = Math.min(row.start.length - 1, n + 1);
-    const far = row.start[last] - row.end[n] > 3 * (row.end[n] - row.start[n]) ? n : last;
-    show(row.start[n], row.end[far]);
+    const lasts = (n) => row.end[n] - row.start[n];
+    const middle = decode.map(lasts).sort((a, b) => a - b)[decode.length >> 1];
+    const isTypical = (n) => n < row.start.length && lasts(n) > 0 && Math.abs(lasts(n) - middle) <= 0.15 * middle;
+    const warm = decode.slice(Math.min(9, decode.length >> 1));
+    const n = warm.find((n) => isTypical(n) && isTypical(n + 1) && row.start[n + 1] - row.end[n] < middle) || warm[0];
+    const margin = middle * 0.02;
+    show(row.start[n] - margin, row.end[isTypical(n + 1) && row.start[n + 1] - row.end[n] < middle ? n + 1 : n] + margin);
   }
 }

@@ -2,7 +2,7 @@
 // pixel is. What a row costs depends on its pixels, not on its spans.
 
 const STATES = ["running", "runnable", "sleeping", "blocked"];
-const HEIGHTS = { steps: 22, graphs: 14, operators: 26, regions: 10, states: 7 };
+const HEIGHTS = { steps: 22, graphs: 14, operators: 28, regions: 13, states: 7 };
 // Spans that are looked at for one pixel.
 const SAMPLES = 24;
 // Spans within spans that have rows of their own; deeper ones share the last.
@@ -144,6 +144,16 @@ function drawRow(context, row, names, view, palette, selected) {
   }
 }
 
+// Dark or light text, whichever is read better on a colour (`#rrggbb`).
+const inks = new Map();
+function inkOn(colour) {
+  if (!inks.has(colour)) {
+    const [red, green, blue] = [1, 3, 5].map((at) => (parseInt(colour.slice(at, at + 2), 16) / 255) ** 2.2);
+    inks.set(colour, 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.3 ? "#16191d" : "#ffffff");
+  }
+  return inks.get(colour);
+}
+
 function drawSpan(context, row, names, n, x0, x1, scale, palette) {
   const { y, height, waiting, matches } = row;
   const isMatch = !matches || matches[n + 1] > matches[n];
@@ -162,7 +172,7 @@ function drawSpan(context, row, names, n, x0, x1, scale, palette) {
     context.fillRect(x0, y + height - 3, wide, 3);
   }
   if (works > 34 && height >= 12) {
-    context.fillStyle = palette(row.kind === "graphs" || row.kind === "regions" ? "--ink" : "--on-colour");
+    context.fillStyle = inkOn(palette(names.colour(row, n)));
     const room = Math.floor((works - 8) / 6.1);
     const name = names.name(row, n);
     context.fillText(name.length <= room ? name : `${name.slice(0, Math.max(1, room - 1))}…`, x0 + 4, y + height / 2 + 0.5);
