@@ -59,22 +59,29 @@ impl Selection {
         self.first_is_full = true;
         self.last_spans += spans;
         self.last.push_back(step);
+        if self.spans() <= self.most {
+            return;
+        }
         while self.last_spans > self.most / 4 {
             let Some(step) = self.last.pop_front() else { break };
             self.last_spans -= step.spans.len();
             self.push_slow(step);
         }
+        while self.spans() > self.most {
+            let Some((_, step)) = self.slowest.pop_first() else { break };
+            self.slowest_spans -= step.spans.len();
+            self.left_out += 1;
+        }
+    }
+
+    fn spans(&self) -> usize {
+        self.first_spans + self.last_spans + self.slowest_spans
     }
 
     fn push_slow(&mut self, step: StepSpans) {
         self.slowest_spans += step.spans.len();
         if let Some(twin) = self.slowest.insert((step.duration(), step.number), step) {
             self.slowest_spans -= twin.spans.len();
-            self.left_out += 1;
-        }
-        while self.slowest_spans > self.most / 4 {
-            let Some((_, step)) = self.slowest.pop_first() else { break };
-            self.slowest_spans -= step.spans.len();
             self.left_out += 1;
         }
     }
@@ -95,8 +102,10 @@ mod tests {
     use super::*;
 
     fn step(number: u64, duration: u64, spans: usize) -> StepSpans {
-        let start = number * 1000;
-        StepSpans { number, start, end: start + duration, spans: vec![Span::default(); spans], ..StepSpans::default() }
+        let mut step = StepSpans::default();
+        (step.number, step.start, step.end) = (number, number * 1000, number * 1000 + duration);
+        step.spans = vec![Span::default(); spans];
+        step
     }
 
     fn numbers(steps: &[StepSpans]) -> Vec<u64> {
