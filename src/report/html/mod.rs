@@ -37,6 +37,8 @@ const PROGRAM: &[&str] = &[
     include_str!("timeline.js"),
     include_str!("sections.js"),
     include_str!("statistics.js"),
+    include_str!("verdict.js"),
+    include_str!("graph.js"),
     include_str!("page.js"),
 ];
 /// Characters of a page's title.
@@ -62,21 +64,31 @@ pub struct Page<'a> {
 /// Parts of a page that others make.
 #[derive(Debug, Default)]
 pub struct Parts {
-    /// The operator graph.
-    pub graph: Option<Drawing>,
+    /// Pictures of the operator graph, the first of which is shown first.
+    pub drawings: Vec<Drawing>,
     /// Statistics as JSON: any object; its lists of objects are shown as tables, its series as charts.
     pub statistics: Option<serde_json::Value>,
 }
 
-/// A drawing, with the style and program that it needs. They are the program's own (`'static`): the page lets them run.
+/// A picture.
 #[derive(Debug, Default)]
 pub struct Drawing {
-    /// An `<svg>` element whose texts are escaped, without `<style>` and `<script>`.
+    /// What it is called where there are several.
+    pub name: String,
+    /// An `<svg>` element whose texts are escaped. Its first `<style>` becomes the page's, since the page allows no
+    /// other: no text of a trace may stand before that.
     pub svg: String,
-    /// CSS.
-    pub style: &'static str,
-    /// JavaScript.
-    pub script: &'static str,
+}
+
+impl Drawing {
+    /// The picture without its style, and the style.
+    fn apart(&self) -> (String, &str) {
+        let parts = self.svg.split_once("<style>").and_then(|(before, rest)| Some((before, rest.split_once("</style>")?)));
+        match parts {
+            Some((before, (style, after))) => ([before, after].concat(), style),
+            None => (self.svg.clone(), ""),
+        }
+    }
 }
 
 /// What the page has besides the report.
@@ -114,22 +126,32 @@ pub fn write_page(page: Page<'_>, mut out: impl Write) -> io::Result<String> {
         timeline: spans.facts,
         environment: environment(meta),
     };
-    let drawing = parts.graph.unwrap_or_default();
     let program = program();
-    let style = [STYLE, drawing.style].concat();
+    let mut styles = vec![STYLE];
+    let mut drawings = String::new();
+    for drawing in &parts.drawings {
+        let (svg, style) = drawing.apart();
+        if !styles.contains(&style) {
+            styles.push(style);
+        }
+        let name = escape::html(&drawing.name);
+        drawings.push_str(&format!("<template class=\"drawing\" data-name=\"{name}\">{svg}</template>\n"));
+    }
+    // A picture's colours are of the page's theme: the page's own style has the last word.
+    styles.rotate_left(1);
+    let style = styles.concat();
     let title = title(report);
     let values = [
-        ("policy", policy(&[&program, drawing.script], &[&style])),
+        ("policy", policy(&program, &style)),
         ("title", escape::html(&title)),
         ("style", style),
         ("text", escape::html(&report_text(report, &Look::default()))),
-        ("graph", drawing.svg),
+        ("drawings", drawings),
         ("report", json(report)?),
         ("page", json(&besides)?),
         ("statistics", parts.statistics.as_ref().map_or(Ok("null".to_owned()), json)?),
         ("steps", step_columns.into_text()?),
         ("spans", spans.columns.into_text()?),
-        ("graph_script", drawing.script.to_owned()),
         ("program", program),
     ];
     fill(TEMPLATE, &values, &mut out)?;
@@ -143,13 +165,11 @@ fn program() -> String {
 }
 
 /// What the page may do: show its own style, run its own program, nothing else.
-fn policy(scripts: &[&str], styles: &[&str]) -> String {
-    let hashes = |texts: &[&str]| -> String {
-        texts.iter().filter(|text| !text.is_empty()).map(|text| format!(" 'sha256-{}'", hash(text))).collect()
-    };
-    let (scripts, styles) = (hashes(scripts), hashes(styles));
+fn policy(program: &str, style: &str) -> String {
+    let (script, style) = (hash(program), hash(style));
     format!(
-        "default-src 'none'; script-src{scripts}; style-src{styles}; img-src data:; base-uri 'none'; form-action 'none'"
+        "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src data:; base-uri 'none'; \
+         form-action 'none'"
     )
 }
 

@@ -50,13 +50,6 @@ function contents(sections) {
   sections.forEach((section) => observer.observe(section));
 }
 
-function graphSection() {
-  const drawn = document.getElementById("graph-drawing");
-  if (!drawn.firstElementChild) return null;
-  drawn.hidden = false;
-  return section("graph", "Operator graph", el("div", { class: "scroll graph", tabindex: "0", role: "region", "aria-label": "Operator graph" }, drawn));
-}
-
 // A part that cannot be shown does not take the others with it.
 function attempt(make) {
   try {

@@ -31,12 +31,6 @@ function overview(report) {
   return section("overview", "Overview", judged, el("div", { class: "cards" }, cards), whereItWent(report));
 }
 
-function verdictSection(report) {
-  const verdict = report.verdict;
-  if (isNothing(verdict)) return null;
-  return section("verdict", "Verdict", el("div", { class: "verdict" }, anything("verdict", verdict, 0)));
-}
-
 function whereItWent(report) {
   const phases = report.phases.filter((phase) => phase.lane_time_ns > 0 && (phase.operators > 0 || phase.graphs > 0));
   if (phases.length === 0) return null;

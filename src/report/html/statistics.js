@@ -14,7 +14,7 @@ function anything(key, value, depth) {
   const { scalars, others } = apart(value, Boolean(drawn));
   const texts = scalars.filter(([name, part]) => typeof part === "string" && /^(sentences?|text|summary|verdict|said|note)$/.test(name));
   const figures = scalars.filter((entry) => !texts.includes(entry) && entry[0] !== "title");
-  const title = typeof value.title === "string" ? value.title : depth > 0 ? capital(wordsOf(key)) : null;
+  const title = typeof value.title === "string" ? value.title.trim() : depth > 0 ? capital(wordsOf(key)) : null;
   const inner = [texts.map(([, text]) => note(text, "said")), drawn, factList(figures.slice(0, 200).map(([name, part]) => [wordsOf(name), figureText(name, part)])), others.map(([name, part]) => anything(name, part, depth + 1))].flat(Infinity).filter(Boolean);
   if (inner.length === 0) return null;
   return el("div", { class: "group" }, title && !drawn ? el(depth > 1 ? "h4" : "h3", {}, plain(title)) : null, inner);
@@ -66,8 +66,45 @@ function chartOf(key, value) {
   return plot({ label: value.title || capital(wordsOf(key)), series, x: axisOf(value.x, "x"), y: axisOf(value.y, "y"), zero: value.zero !== false });
 }
 
+// Charts of lists whose keys are known: [list, x, y, what is said].
+const KNOWN_CHARTS = [
+  { list: "windows", x: "from_ns", y: "tokens_per_s", label: "Tokens a second over time", line: true, axes: ["from the first step", "tokens/s"] },
+  { list: "points", x: "context", y: "ns", label: "Time against context", axes: ["tokens behind the step", "time"] },
+  { list: "points", x: "flops", y: "mean_ns", label: "Time against work", axes: ["operations", "mean time"] },
+  { list: "points", x: "bytes", y: "mean_ns", label: "Time against bytes", axes: ["bytes", "mean time"] },
+];
+const CHARTED_ROWS = 6;
+
+function axisText(key) {
+  return (n) => (/(^|_)ns$/.test(key) ? timeText(n) : key === "bytes" ? bytesText(Math.round(n)) : quantityText(n, ""));
+}
+
+// A chart of one list of each row: a curve a row, those with the largest share.
+function knownCharts(name, value) {
+  const pointsOf = (list, known) => (Array.isArray(list) ? list.map((point) => [point[known.x], point[known.y]]).filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y)) : []);
+  const draw = (known, series) => plot({ label: known.label, series, x: { label: known.axes[0], text: axisText(known.x) }, y: { label: known.axes[1], text: axisText(known.y) } });
+  if (!Array.isArray(value) || value.length === 0 || typeof value[0] !== "object") return [];
+  const own = KNOWN_CHARTS.filter((known) => known.list === name).map((known) => ({ known, points: pointsOf(value, known) })).find(({ points }) => points.length > 2);
+  if (own) return [draw(own.known, [{ name, points: own.points, line: own.known.line }])];
+  const nested = KNOWN_CHARTS.filter((known) => value.some((row) => row !== null && Array.isArray(row[known.list]) && pointsOf(row[known.list], known).length > 2));
+  return nested.slice(0, 1).map((known) => {
+    const rows = value.filter((row) => row !== null && pointsOf(row[known.list], known).length > 1).sort((a, b) => (b.share || 0) - (a.share || 0)).slice(0, CHARTED_ROWS);
+    return draw(known, rows.map((row) => ({ name: row.name || row.op || wordsOf(name), points: pointsOf(row[known.list], known), line: known.line })));
+  });
+}
+
+const TITLES = { steps: "Tokens over time", growth: "What grows with the context", work: "Time against work", backends: "Backends", experts: "Experts", lanes: "Lanes", layers: "Layers", models: "Models and sequences", counters: "Counters" };
+
 function statisticsSection(statistics) {
   if (isNothing(statistics) || typeof statistics !== "object") return null;
-  const { format, version, completeness, trace, ...rest } = statistics;
-  return section("statistics", "Statistics", anything("statistics", rest, 0));
+  const parts = Object.entries(statistics).filter(([name, part]) => !["format", "version", "completeness", "trace"].includes(name) && !isNothing(part) && typeof part === "object");
+  const groups = parts.map(([name, part]) => {
+    const title = TITLES[name] || capital(wordsOf(name));
+    const why = typeof part.absent === "string" ? part.absent : null;
+    if (why) return el("details", {}, el("summary", {}, title), note(why));
+    const charts = Object.entries(part).flatMap(([key, value]) => knownCharts(key, value)).filter(Boolean);
+    const tables = anything(name, { ...part, title: " " }, 0);
+    return charts.length || tables ? el("details", { open: charts.length > 0 }, el("summary", {}, title), charts.length ? el("div", { class: "plots" }, charts) : null, charts.length ? el("details", {}, el("summary", {}, "Tables"), tables) : tables) : null;
+  });
+  return section("statistics", "Statistics", groups);
 }

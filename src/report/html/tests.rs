@@ -67,9 +67,9 @@ fn between<'a>(page: &'a str, opening: &str, closing: &str) -> &'a str {
 #[test]
 fn no_text_of_a_trace_becomes_part_of_the_page() {
     let page = hostile_page(Parts::default());
-    // Seven scripts: five of data, the program, and that of the graph; each closed once.
+    // Six scripts: five of data and the program; each closed once.
     let count = |text: &str| page.matches(text).count();
-    assert_eq!((count("<script"), count("</script>")), (7, 7));
+    assert_eq!((count("<script"), count("</script>")), (6, 6));
     assert_eq!((count("alert(1)</script>"), count("<!--"), count("<b onload")), (0, 0, 0));
     let scripts = || page.split("<script").skip(1).map(|rest| rest.split_once("</script>").unwrap().0);
     assert!(scripts().all(|script| !script.contains('\u{2028}')));
@@ -79,8 +79,9 @@ fn no_text_of_a_trace_becomes_part_of_the_page() {
 
 #[test]
 fn the_policy_has_the_hash_of_what_stands_in_the_page() {
-    let graph = Drawing { svg: "<svg></svg>".into(), style: "svg { fill: red }", script: "let x = 1;" };
-    for parts in [Parts::default(), Parts { graph: Some(graph), statistics: None }] {
+    let svg = "<svg><style>svg { fill: red }</style><text>a</text></svg>";
+    let drawing = Drawing { name: "<i>".into(), svg: svg.into() };
+    for parts in [Parts::default(), Parts { drawings: vec![drawing], statistics: None }] {
         let page = hostile_page(parts);
         let policy = between(&page, "Content-Security-Policy\" content=\"", "\">");
         assert!(policy.starts_with("default-src 'none'; script-src 'sha256-"), "{policy}");
@@ -107,4 +108,13 @@ fn a_template_s_values_are_not_looked_into() {
     fill("a {{x}} b", &[("x", "{{y}}".into())], &mut out).unwrap();
     assert_eq!(out, b"a {{y}} b");
     assert!(fill("{{z}}", &[], &mut Vec::new()).is_err());
+}
+
+#[test]
+fn a_picture_s_style_becomes_the_page_s() {
+    let drawing = |name: &str| Drawing { name: name.into(), svg: "<svg><style>.a{}</style><text>&lt;</text></svg>".into() };
+    let page = hostile_page(Parts { drawings: vec![drawing("a\"b"), drawing("two")], statistics: None });
+    assert!(page.contains("<template class=\"drawing\" data-name=\"a&quot;b\"><svg><text>&lt;</text></svg></template>"));
+    assert_eq!(page.matches(".a{}").count(), 1);
+    assert!(between(&page, "<style>", "</style>").contains(".a{}"));
 }
