@@ -55,7 +55,7 @@ with sync_playwright() as playwright:
 
     seen["title"] = page.title()
     seen["sections"] = page.evaluate("[...document.querySelectorAll('main > section')].map((section) => section.id)")
-    seen["report"] = page.evaluate("JSON.parse(document.getElementById('report').textContent)")
+    seen["report"] = page.evaluate("document.getElementById('report').textContent")
     # What the tables show, by the keys of the report: [{"key": number or text}].
     seen["tables"] = page.evaluate("""async () => {
         document.querySelectorAll(".more").forEach((more) => more.click());

@@ -80,20 +80,24 @@ function heatMap({ label, rows, columns, value, tip, rowName, columnName }) {
 }
 
 // A curve, or dots: series are [{ name, points: [[x, y]], line }]; axes are { label, text: value => shown }.
-function plot({ label, series, x, y, zero = true }) {
+function plot({ label, series: given, x, y, zero = true, log = false }) {
+  // Of logarithms, where values span powers of ten: what is not above 0 has none.
+  const series = log ? given.map((one) => ({ ...one, points: one.points.filter(([a, b]) => a > 0 && b > 0).map(([a, b]) => [Math.log10(a), Math.log10(b)]) })) : given;
+  const said = (axis) => (tick) => axis.text(log ? 10 ** tick : tick);
+  const marks = (from, to, count) => (log ? powers(from, to) : ticks(from, to, count));
   const points = series.flatMap((one) => one.points).filter(([a, b]) => Number.isFinite(a) && Number.isFinite(b));
   if (points.length < 2) return null;
   const bound = (pick, index, floor) => points.reduce((best, point) => pick(best, point[index]), floor);
   const [x0, x1] = [bound(Math.min, 0, Infinity), bound(Math.max, 0, -Infinity)];
-  const [y0, y1] = [zero ? Math.min(0, bound(Math.min, 1, Infinity)) : bound(Math.min, 1, Infinity), bound(Math.max, 1, -Infinity)];
+  const [y0, y1] = [zero && !log ? Math.min(0, bound(Math.min, 1, Infinity)) : bound(Math.min, 1, Infinity), bound(Math.max, 1, -Infinity)];
   const left = 64, bottom = 34, top = 8;
   const { canvas } = drawing({ class: "plot", role: "img", "aria-label": label }, 240, (context, width, height, colour) => {
     const atX = (value) => left + ((value - x0) / (x1 - x0 || 1)) * (width - left - 12);
     const atY = (value) => height - bottom - ((value - y0) / (y1 - y0 || 1)) * (height - bottom - top);
-    axis(context, colour, { left, width, height, bottom, y, atY, ticks: ticks(y0, y1, 4) });
+    axis(context, colour, { left, width, height, bottom, y: { text: said(y) }, atY, ticks: marks(y0, y1, 4) });
     context.textAlign = "center";
     context.textBaseline = "top";
-    for (const tick of ticks(x0, x1, Math.max(2, width / 120))) context.fillText(x.text(tick), atX(tick), height - bottom + 6);
+    for (const tick of marks(x0, x1, Math.max(2, width / 120))) context.fillText(said(x)(tick), atX(tick), height - bottom + 6);
     context.fillText(x.label, left + (width - left) / 2, height - 13);
     series.forEach((one, index) => {
       context.fillStyle = context.strokeStyle = colour(SERIES[index % SERIES.length]);
@@ -111,6 +115,12 @@ function plot({ label, series, x, y, zero = true }) {
   });
   const names = series.map((one, index) => ({ name: plain(one.name), colour: SERIES[index % SERIES.length] }));
   return el("figure", {}, el("figcaption", {}, plain(label), y.label ? el("span", { class: "muted" }, ` ${y.label}`) : null), canvas, series.length > 1 ? legend(names) : null);
+}
+
+function powers(from, to) {
+  const all = [];
+  for (let power = Math.ceil(from); power <= to; power++) all.push(power);
+  return all.length > 1 ? all : [from, to];
 }
 
 // The vertical axis of a chart: lines and what they are.

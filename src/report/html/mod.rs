@@ -83,7 +83,8 @@ pub struct Drawing {
 impl Drawing {
     /// The picture without its style, and the style.
     fn apart(&self) -> (String, &str) {
-        let parts = self.svg.split_once("<style>").and_then(|(before, rest)| Some((before, rest.split_once("</style>")?)));
+        let parts =
+            self.svg.split_once("<style>").and_then(|(before, rest)| Some((before, rest.split_once("</style>")?)));
         match parts {
             Some((before, (style, after))) => ([before, after].concat(), style),
             None => (self.svg.clone(), ""),

@@ -138,12 +138,7 @@ fn region_span(region: &Region, lanes: &HashMap<u32, u32>) -> Span {
 
 fn what_of(operator: &crate::analysis::Operator) -> What {
     let cost = &operator.cost;
-    What {
-        kind: operator.kind,
-        flops: cost.flops,
-        bytes: cost.bytes,
-        bound: cost.flops_bound || cost.bytes_bound,
-    }
+    What { kind: operator.kind, flops: cost.flops, bytes: cost.bytes, bound: cost.flops_bound || cost.bytes_bound }
 }
 
 /// As `timeline.js` has them.

@@ -58,7 +58,11 @@ fn a_large_trace_keeps_to_its_bound_and_says_so() {
     let spans = spans(&tokens(1000), None, 80);
     assert!(spans.facts.spans <= 80, "{}", spans.facts.spans);
     assert_eq!(spans.facts.steps_left_out + spans.facts.spans / 8, 1000);
-    assert!(spans.facts.sentence.starts_with("The timeline has 10 of 1,000 steps: the first, the last"), "{}", spans.facts.sentence);
+    assert!(
+        spans.facts.sentence.starts_with("The timeline has 10 of 1,000 steps: the first, the last"),
+        "{}",
+        spans.facts.sentence
+    );
     let numbers = &spans.facts.numbers[0];
     assert_eq!((numbers[0], numbers[numbers.len() - 1]), (1, 1000));
 }

@@ -70,8 +70,8 @@ function chartOf(key, value) {
 const KNOWN_CHARTS = [
   { list: "windows", x: "from_ns", y: "tokens_per_s", label: "Tokens a second over time", line: true, axes: ["from the first step", "tokens/s"] },
   { list: "points", x: "context", y: "ns", label: "Time against context", axes: ["tokens behind the step", "time"] },
-  { list: "points", x: "flops", y: "mean_ns", label: "Time against work", axes: ["operations", "mean time"] },
-  { list: "points", x: "bytes", y: "mean_ns", label: "Time against bytes", axes: ["bytes", "mean time"] },
+  { list: "points", x: "flops", y: "mean_ns", label: "Time against work", log: true, axes: ["operations", "mean time"] },
+  { list: "points", x: "bytes", y: "mean_ns", label: "Time against bytes", log: true, axes: ["bytes", "mean time"] },
 ];
 const CHARTED_ROWS = 6;
 
@@ -82,7 +82,7 @@ function axisText(key) {
 // A chart of one list of each row: a curve a row, those with the largest share.
 function knownCharts(name, value) {
   const pointsOf = (list, known) => (Array.isArray(list) ? list.map((point) => [point[known.x], point[known.y]]).filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y)) : []);
-  const draw = (known, series) => plot({ label: known.label, series, x: { label: known.axes[0], text: axisText(known.x) }, y: { label: known.axes[1], text: axisText(known.y) } });
+  const draw = (known, series) => plot({ label: known.label, log: known.log, series, x: { label: known.axes[0], text: axisText(known.x) }, y: { label: known.axes[1], text: axisText(known.y) } });
   if (!Array.isArray(value) || value.length === 0 || typeof value[0] !== "object") return [];
   const own = KNOWN_CHARTS.filter((known) => known.list === name).map((known) => ({ known, points: pointsOf(value, known) })).find(({ points }) => points.length > 2);
   if (own) return [draw(own.known, [{ name, points: own.points, line: own.known.line }])];

@@ -39,12 +39,8 @@ pub(super) fn columns(steps: &[StepRow], most: Option<usize>) -> (StepFacts, Col
     shown.iter().for_each(|step| columns.uint(step.duration()));
     shown.iter().for_each(|step| columns.uint(facts(step)));
     shown.iter().for_each(|step| columns.uint(step.tokens.map_or(0, |tokens| tokens.saturating_add(1))));
-    let facts = StepFacts {
-        steps: steps.len() as u64,
-        shown: shown.len() as u64,
-        of: of as u64,
-        origin: origin.to_string(),
-    };
+    let facts =
+        StepFacts { steps: steps.len() as u64, shown: shown.len() as u64, of: of as u64, origin: origin.to_string() };
     (facts, columns)
 }
 

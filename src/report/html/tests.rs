@@ -97,7 +97,9 @@ fn the_policy_has_the_hash_of_what_stands_in_the_page() {
 #[test]
 fn the_page_names_no_other_file() {
     let page = hostile_page(Parts::default());
-    for outside in [" src=", "@import", "url(", "fetch(", "XMLHttpRequest", "WebSocket", "import(", "innerHTML", "eval("] {
+    for outside in
+        [" src=", "@import", "url(", "fetch(", "XMLHttpRequest", "WebSocket", "import(", "innerHTML", "eval("]
+    {
         assert!(!page.contains(outside), "{outside}");
     }
 }
@@ -112,9 +114,12 @@ fn a_template_s_values_are_not_looked_into() {
 
 #[test]
 fn a_picture_s_style_becomes_the_page_s() {
-    let drawing = |name: &str| Drawing { name: name.into(), svg: "<svg><style>.a{}</style><text>&lt;</text></svg>".into() };
+    let drawing =
+        |name: &str| Drawing { name: name.into(), svg: "<svg><style>.a{}</style><text>&lt;</text></svg>".into() };
     let page = hostile_page(Parts { drawings: vec![drawing("a\"b"), drawing("two")], statistics: None });
-    assert!(page.contains("<template class=\"drawing\" data-name=\"a&quot;b\"><svg><text>&lt;</text></svg></template>"));
+    assert!(
+        page.contains("<template class=\"drawing\" data-name=\"a&quot;b\"><svg><text>&lt;</text></svg></template>")
+    );
     assert_eq!(page.matches(".a{}").count(), 1);
     assert!(between(&page, "<style>", "</style>").contains(".a{}"));
 }
