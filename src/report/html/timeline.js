@@ -55,7 +55,7 @@ function timeline(facts, tracks, steps, traceStart) {
     gaps(context, palette, scale);
     for (const row of rows) drawRow(context, row, names, view, palette, selected && selected.row === row ? selected.n : -1);
     context.restore();
-    if (left() > 0) labels(context, palette);
+    labels(context, palette, left() > 0);
     chart.canvas.dataset.from = view.from;
     chart.canvas.dataset.to = view.to;
   }
@@ -77,14 +77,24 @@ function timeline(facts, tracks, steps, traceStart) {
     }
   }
 
-  function labels(context, palette) {
+  // Beside the rows; on a narrow screen above each row's left end.
+  function labels(context, palette, isBeside) {
     context.font = "12px system-ui, sans-serif";
     context.textAlign = "left";
     context.textBaseline = "middle";
     for (const row of rows.filter((row) => row.isFirst && row.level === 0)) {
       context.fillStyle = palette("--muted");
       const label = plain(row.label);
-      context.fillText(label.length > 20 ? `${label.slice(0, 19)}…` : label, 0, AXIS + row.y + row.height / 2);
+      const shown = label.length > 20 ? `${label.slice(0, 19)}…` : label;
+      if (isBeside) { context.fillText(shown, 0, AXIS + row.y + row.height / 2); continue; }
+      if (row.kind !== "operators") continue;
+      const width = context.measureText(shown).width + 8;
+      context.fillStyle = palette("--panel");
+      context.globalAlpha = 0.85;
+      context.fillRect(0, AXIS + row.y, width, 15);
+      context.globalAlpha = 1;
+      context.fillStyle = palette("--ink");
+      context.fillText(shown, 4, AXIS + row.y + 8);
     }
   }
 
