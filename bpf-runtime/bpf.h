@@ -78,6 +78,7 @@ struct task_struct {
 	char comm[16];
 	struct pid *thread_pid;
 	struct task_struct *group_leader;
+	struct mm_struct *mm;
 	unsigned long sas_ss_sp; /* the stack for signals */
 	size_t sas_ss_size;
 	unsigned int __state;

@@ -2,7 +2,7 @@
 /*
  * Objects are described once and referred to by address. What was said of each is remembered as a fingerprint of its
  * described fields; the description is repeated when the fingerprint changes. Within one graph an object stays as it is:
- * it is looked at once.
+ * it is looked at once; and in the graphs that are said to be the same.
  */
 #pragma once
 #include "call.h"
@@ -17,7 +17,7 @@
  */
 struct pf_object {
 	__u64 said; /* fingerprint of what was described last */
-	__u64 seen; /* the graph that it was looked at in */
+	__u64 seen; /* the graph that it was looked at in, or that graph's identity */
 };
 
 /* An array and not a hash table: the lookup is a few instructions of the program itself. */
@@ -36,36 +36,86 @@ static __always_inline __u64 pf_mix(__u64 hash)
 	return hash ^ hash >> 29;
 }
 
-/* An object of a process, in a number. */
+/* Objects of this many bytes of address space, a power of two, keep their order in the table. */
+#define PF_REGION (16 * PF_OBJECTS)
+
+/*
+ * An object of a process, in a number: its region of the address space, mixed, and where it is in that. Objects that lie
+ * together, as those of a graph do, have places together: the table's pages that a graph needs are few, and a page that
+ * the processor does not know costs as much as a look.
+ */
 static __always_inline __u64 pf_object_key(struct pf_thread *thread, __u64 address, __u32 type)
 {
-	return pf_mix(address ^ ((__u64)thread->pid << 32 | type) * 0x9e3779b97f4a7c15);
+	__u64 region = address / PF_REGION ^ ((__u64)thread->pid << 32 | type) * 0x9e3779b97f4a7c15;
+
+	return pf_mix(region) + address % PF_REGION;
 }
 
 static __always_inline struct pf_object *pf_object(__u64 key)
 {
-	__u32 place = key & (PF_OBJECTS - 1);
+	__u32 place = key / 16 & (PF_OBJECTS - 1);
 
 	return bpf_map_lookup_elem(&pf_objects, &place);
 }
 
 /*
- * What `seen` is of an object that was looked at in the graph that is open on the thread; with `around`, together with
- * what it refers to. 0: no graph is open, so that nothing is known to stay as it is.
+ * What `seen` is of an object that was looked at in a graph; with `around`, together with what it refers to. 0: in none,
+ * so that nothing is known to stay as it is.
  */
-static __always_inline __u64 pf_sight(struct pf_thread *thread, __u64 key, _Bool around)
+static __always_inline __u64 pf_sight(__u64 graph, __u64 key, _Bool around)
 {
-	return thread->graph ? key ^ (thread->graph << 1 | around) : 0;
+	return graph ? key ^ (graph << 1 | around) : 0;
 }
 
 static __always_inline _Bool pf_has_seen(struct pf_thread *thread, const struct pf_object *known, __u64 key,
 					 _Bool around)
 {
-	__u64 seen = known->seen;
+	__u64 graph = thread->graph, seen = known->seen;
 
-	if (!thread->graph)
+	if (!graph)
 		return 0;
-	return seen == pf_sight(thread, key, 1) || (!around && seen == pf_sight(thread, key, 0));
+	return seen == pf_sight(graph, key, 1) || (!around && seen == pf_sight(graph, key, 0));
+}
+
+/*
+ * Graphs of one identity have the same objects: what was looked at in one is not looked at in the next. One of so many
+ * is looked at all the same. Where an object is not what it was, identities are worth nothing, and the loss is counted:
+ * operators since may have been told of as what they were before.
+ */
+#define PF_GRAPHS_A_CHECK 32
+
+_Bool pf_identities_fail;
+
+static __always_inline void pf_graph_begins(struct pf_call *call, __u64 identity)
+{
+	struct pf_thread *thread = call->thread;
+	__u64 memory = 0;
+
+	thread->graph = call->now;
+	thread->vouched = 0;
+	if (!identity || pf_identities_fail)
+		return;
+	/* Another program in the same process counts its graphs anew. */
+	bpf_probe_read_kernel(&memory, sizeof(memory), &pf_task()->mm);
+	identity = pf_mix(identity ^ pf_mix(memory)) | 1;
+	if (thread->graphs++ % PF_GRAPHS_A_CHECK)
+		thread->graph = identity;
+	else
+		thread->vouched = identity;
+}
+
+/* Whether an object was passed over because of its graph's identity, up to now. */
+static __always_inline _Bool pf_was_vouched_for(struct pf_thread *thread, const struct pf_object *known, __u64 key)
+{
+	__u64 graph = thread->vouched, seen = known->seen;
+
+	return graph && (seen == pf_sight(graph, key, 0) || seen == pf_sight(graph, key, 1));
+}
+
+static __always_inline void pf_changed_unseen(__u16 type)
+{
+	pf_identities_fail = 1;
+	pf_lose(type, PF_CHANGED_UNSEEN);
 }
 
 /* Reads the part of an object that its description needs, all at once: a read costs more than its bytes. */

@@ -31,8 +31,10 @@ struct pf_thread {
 	__u32 tid;
 	__u32 pid;
 	__u32 owner;
-	__u64 graph; /* when the graph began that is open on the thread, which tells it from every other; 0: none is */
+	__u64 graph; /* what tells the graph that is open on the thread from every other: when it began, or its identity; 0: none is */
+	__u64 vouched; /* the identity of an open graph whose objects are looked at all the same */
 	__u32 unseen; /* records lost since the last one that was sent */
+	__u32 graphs; /* that had an identity */
 	__u32 place; /* waiting.h: whether it runs, or the cpu that it waits for */
 	struct pf_rows rows;
 	__u64 work[PF_WORK];

@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
+mod competitor;
+
+use competitor::Competitor;
 use profinfer::trace::{Item, RecordKind, TraceReader};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets");
@@ -150,28 +153,6 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
 /// `a` is `b` within so many percent of `of`, and `slack`.
 fn assert_close(what: &str, a: u64, b: u64, percent: u64, of: u64, slack: u64) {
     assert!(a.abs_diff(b) <= of * percent / 100 + slack, "{what}: {a} and {b}, of {of}, {slack} beside");
-}
-
-/// A process that computes for ever on one cpu; ended when dropped.
-struct Competitor(Child);
-
-impl Competitor {
-    fn on(cpu: u32) -> Self {
-        let mut command = Command::new("taskset");
-        command.args(["-c", &cpu.to_string(), "sh", "-c", "while :; do :; done"]);
-        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("taskset"))
-    }
-
-    fn pid(&self) -> u64 {
-        self.0.id().into()
-    }
-}
-
-impl Drop for Competitor {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]

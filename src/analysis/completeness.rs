@@ -169,6 +169,9 @@ impl Lost {
             LossKind::NotAttached => format!("{count} sites of `{record}` not attached"),
             LossKind::StillOpen => format!("{count} `{record}` still open when the recording ended"),
             LossKind::Undecided => format!("{count} `{record}` lost because its condition could not be read"),
+            LossKind::ChangedUnseen => {
+                format!("{count} `{record}` changed while its graph was said to be the same, and told of too late")
+            }
         }
     }
 }

@@ -515,6 +515,7 @@ mod tests {
             ends: Vec::new(),
             notes_entry: false,
             relocations: Vec::new(),
+            optional_relocations: Vec::new(),
             optional: false,
         }
     }

@@ -79,7 +79,7 @@ fn paths(plan: &ProbePlan, placement: Option<&Placement>) -> Vec<Path> {
     for (index, program) in plan.programs.iter().enumerate().filter(|(index, _)| is_used(*index, plan, placement)) {
         for action in &program.actions {
             let owner = || action.probe.clone();
-            let conditions = [("when", &action.when), ("describe", &action.describe)];
+            let conditions = [("when", &action.when), ("describe", &action.describe), ("identity", &action.identity)];
             for (name, value) in conditions.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))) {
                 paths.push(path(plan, placement, Some(index), owner(), name, value, "condition".to_owned()));
             }

@@ -153,6 +153,7 @@ struct ActionData {
     graph: bool,
     when: Option<String>,
     describe: Option<String>,
+    identity: Option<String>,
     entry_fields: Vec<FieldData>,
     return_fields: Vec<FieldData>,
     references: Vec<Reference>,
@@ -508,7 +509,7 @@ fn first_with(plan: &ProbePlan, role: Role) -> Option<usize> {
 fn entry_expressions(program: &Program) -> Vec<&Checked> {
     let mut expressions = Vec::new();
     for action in &program.actions {
-        expressions.extend(action.when.iter().chain(&action.describe));
+        expressions.extend(action.when.iter().chain(&action.describe).chain(&action.identity));
         expressions.extend(action.fields.iter().filter(|field| !field.at_return).map(|field| &field.value));
     }
     expressions
@@ -537,6 +538,11 @@ fn action_data<'p>(
     let when = condition("when", &action.when, functions);
     let references = references(record, |_| true);
     let describe = if references.is_empty() { None } else { condition("describe", &action.describe, functions) };
+    let identity = action.identity.as_ref().map(|identity| {
+        let function = format!("{prefix}__identity");
+        functions.push(field_function(&function, identity, &FieldType::Uint(8), names()));
+        function
+    });
     let read = |f: &&FieldPlan| !matches!(record.fields[f.index].ty, FieldType::Match(_));
     let (at_return, at_entry): (Vec<&FieldPlan>, Vec<&FieldPlan>) =
         action.fields.iter().filter(read).partition(|f| f.at_return);
@@ -560,6 +566,7 @@ fn action_data<'p>(
         graph: action.role == Role::Graph,
         when,
         describe,
+        identity,
         entry_fields,
         return_fields,
         references,

@@ -73,6 +73,8 @@ pub struct Program {
     pub notes_entry: bool,
     /// Indices into the plan's relocations that this program's values are needed for.
     pub relocations: Vec<usize>,
+    /// Those that it can do without: it does what is dearer then.
+    pub optional_relocations: Vec<usize>,
     /// The recording can do without it.
     pub optional: bool,
 }
@@ -104,6 +106,8 @@ pub struct Action {
     pub when: Option<Checked>,
     /// Whether objects are looked at.
     pub describe: Option<Checked>,
+    /// Of a graph: what it has in common with another whose objects are the same.
+    pub identity: Option<Checked>,
     /// What is counted over its span.
     pub counts: Counts,
 }

@@ -2,7 +2,9 @@
 
 use super::abi::argument_place;
 use super::inlined::{Copies, PlacedCopy};
-use super::model::{PlacedSite, Placement, ProbePlan, Program, ProgramKind, RelocationKind, Unplaced};
+use super::model::{
+    PlacedSite, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, RelocationValue, Unplaced,
+};
 use super::module::{ModuleFiles, find};
 use super::relocate::Relocator;
 use super::site::{self, Needs};
@@ -12,8 +14,10 @@ use crate::spec::{Probeset, Role};
 use crate::target::{Function, Target};
 use crate::trace::{FieldType, ModuleInfo, Site};
 use indexmap::IndexMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+/// An offset that leads to no address: what would be there cannot be read.
+const OUT_OF_REACH: u64 = 1 << 62;
 /// Most functions that one probe may be at.
 const MAX_SITES_PER_PROBE: usize = 2048;
 
@@ -370,21 +374,29 @@ impl<'a> Placer<'a> {
         }
         files.dedup();
         let relocator = Relocator::new(self.plan, self.probeset, self.target, files);
-        let mut wanted: Vec<usize> = self
-            .placement
-            .sites
-            .iter()
-            .filter_map(|site| self.plan.programs.get(site.program))
-            .flat_map(|program| program.relocations.iter().copied())
-            .collect();
-        wanted.sort_unstable();
-        wanted.dedup();
-        for relocation in wanted.into_iter().filter_map(|index| self.plan.relocations.get(index)) {
+        let placed: Vec<&Program> =
+            self.placement.sites.iter().filter_map(|site| self.plan.programs.get(site.program)).collect();
+        let of = |indices: fn(&Program) -> &[usize]| -> BTreeSet<usize> {
+            placed.iter().flat_map(|program| indices(program)).copied().collect()
+        };
+        let wanted = of(|program| &program.relocations);
+        let optional = &of(|program| &program.optional_relocations) - &wanted;
+        let relocation = |index: &usize| self.plan.relocations.get(*index);
+        for relocation in wanted.iter().filter_map(relocation) {
             match relocator.value(relocation) {
                 Ok(value) => self.placement.values.push(value),
                 Err(problem) if self.problems.0.contains(&problem) => {}
                 Err(problem) => self.problems.push(problem),
             }
+        }
+        for relocation in optional.iter().filter_map(relocation) {
+            let value = relocator.value(relocation).unwrap_or_else(|problem| {
+                let what = "the objects of each graph are looked at anew, which costs more";
+                self.problems.push(Diagnostic { severity: Severity::Note, ..problem }.with_note(what));
+                let (symbol, provenance) = (relocation.symbol.clone(), Provenance::ByHand);
+                RelocationValue { symbol, value: OUT_OF_REACH, provenance }
+            });
+            self.placement.values.push(value);
         }
         if self.placement.sites.is_empty() {
             return;

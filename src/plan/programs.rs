@@ -244,8 +244,18 @@ impl<'p> Planner<'p> {
                 relocations.extend_from_slice(&self.plan.objects[object].relocations);
             }
         }
+        let mut optional_relocations = Vec::new();
+        for identity in actions.iter().filter_map(|action| action.identity.as_ref()) {
+            self.needs(identity, Some(index), &mut optional_relocations);
+        }
+        // An argument is where the others are; what is optional is where a member is.
+        let is_argument = |this: &Self, index: usize| {
+            matches!(this.relocations.get_index(index), Some((RelocationKind::Argument { .. }, _)))
+        };
+        relocations.extend(optional_relocations.iter().copied().filter(|index| is_argument(self, *index)));
         relocations.sort_unstable();
         relocations.dedup();
+        optional_relocations.retain(|index| relocations.binary_search(index).is_err());
         self.plan.programs.push(Program {
             name: format!("{name}__{alternative}"),
             probes: std::iter::once(name.clone())
@@ -259,6 +269,7 @@ impl<'p> Planner<'p> {
             ends: self.ended_by(&name),
             notes_entry: self.is_waited_from(&name),
             relocations,
+            optional_relocations,
             optional: root.optional,
         });
     }
@@ -294,8 +305,17 @@ impl<'p> Planner<'p> {
             // Where they are, and that they take no fields, the spec's checks have seen to.
             let record = self.record(&probe.name, &probe.name.span, RecordKind::Mark, Some(role), layout)?;
             let (name, shape, counts) = (probe.name.value.clone(), Shape::Instant, Counts::default());
-            let (fields, when, describe) = (Vec::new(), None, None);
-            return Some(Action { probe: name, role, record, shape, fields, counts, when, describe });
+            return Some(Action {
+                probe: name,
+                role,
+                record,
+                shape,
+                fields: Vec::new(),
+                counts,
+                when: None,
+                describe: None,
+                identity: None,
+            });
         }
         let rides = probe.name.value != root.name.value;
         let shape = match role {
@@ -338,9 +358,16 @@ impl<'p> Planner<'p> {
         let when = when.and_then(|when| self.problems.keep(when));
         let describe = probe.describe.as_ref().map(|describe| check(describe, &before).map_err(Diagnostics::from));
         let describe = describe.and_then(|describe| self.problems.keep(describe));
+        let identity = probe.identity.as_ref().map(|identity| check(identity, &before).map_err(Diagnostics::from));
+        let identity = identity.and_then(|identity| self.problems.keep(identity));
+        if let Some(identity) = identity.as_ref().filter(|identity| !matches!(identity.ty, Type::Int { .. })) {
+            let message = format!("`identity` is an integer, not {}", identity.ty);
+            self.problems.push(Diagnostic::error(Code::TypeMismatch, message).at(&identity.span));
+            return None;
+        }
         let fields = self.field_plans(record, checked);
         let counts = self.counts(record, counted);
-        Some(Action { probe: probe.name.value.clone(), role, record, shape, fields, when, describe, counts })
+        Some(Action { probe: probe.name.value.clone(), role, record, shape, fields, when, describe, identity, counts })
     }
 
     /// Adds the fields of a probe's counters; gives the counters.
@@ -391,15 +418,15 @@ impl<'p> Planner<'p> {
             let message = "the scheduler's events have fields of their own; none can be added yet";
             self.problems.push(Diagnostic::error(Code::NotSupportedYet, message).at(&field.name.span));
         }
-        let (when, describe) = (None, None);
         Some(Action {
             probe: probe.name.value.clone(),
             role,
             record,
             shape: Shape::Instant,
             fields: Vec::new(),
-            when,
-            describe,
+            when: None,
+            describe: None,
+            identity: None,
             counts: Counts::default(),
         })
     }

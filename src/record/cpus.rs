@@ -1,49 +1,18 @@
 //! The machine's processors by type, and how much of their time the target may have.
 
-use crate::target::cpu_ranges;
+use crate::target::{core_types, cpu_list};
 use crate::trace::CpuType;
-use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Processors that are told apart.
-const MOST_CPUS: u16 = 8192;
-
-/// The types of processors, where there are several: by the units that count their events, else by their capacity.
-/// `sys` is where sysfs is.
+/// The types of processors, where there are several, by their first processor. `sys` is where sysfs is.
 pub(super) fn types(sys: &Path) -> Vec<CpuType> {
-    let mut by_unit = by_unit(&sys.join("bus/event_source/devices"));
-    if by_unit.len() < 2 {
-        by_unit = by_capacity(&sys.join("devices/system/cpu"));
-    }
-    by_unit.sort_by(|a, b| a.cpus.cmp(&b.cpus));
-    if by_unit.len() < 2 { Vec::new() } else { by_unit }
-}
-
-/// Units that count the events of some processors only say of which.
-fn by_unit(devices: &Path) -> Vec<CpuType> {
-    let entries = std::fs::read_dir(devices).into_iter().flatten().flatten();
-    let unit = |entry: std::fs::DirEntry| {
-        let cpus = listed(&std::fs::read_to_string(entry.path().join("cpus")).ok()?);
-        (!cpus.is_empty()).then(|| CpuType { name: entry.file_name().to_string_lossy().into_owned(), cpus })
-    };
-    entries.filter_map(unit).collect()
-}
-
-fn by_capacity(folder: &Path) -> Vec<CpuType> {
-    let mut types: BTreeMap<u64, Vec<u16>> = BTreeMap::new();
-    for cpu in listed(&std::fs::read_to_string(folder.join("possible")).unwrap_or_default()) {
-        let capacity = std::fs::read_to_string(folder.join(format!("cpu{cpu}/cpu_capacity"))).ok();
-        if let Some(capacity) = capacity.and_then(|text| text.trim().parse().ok()) {
-            types.entry(capacity).or_default().push(cpu);
-        }
-    }
-    types.into_iter().map(|(capacity, cpus)| CpuType { name: format!("capacity {capacity}"), cpus }).collect()
-}
-
-/// The numbers that a list such as `0-3,8` names.
-fn listed(list: &str) -> Vec<u16> {
-    let numbers = cpu_ranges(list).flat_map(|range| *range.start()..=(*range.end()).min(u32::from(MOST_CPUS)));
-    numbers.filter_map(|number| u16::try_from(number).ok()).collect()
+    let possible = std::fs::read_to_string(sys.join("devices/system/cpu/possible")).unwrap_or_default();
+    let number = |cpu: u32| u16::try_from(cpu).ok();
+    let named =
+        |(name, cpus): (String, Vec<u32>)| CpuType { name, cpus: cpus.into_iter().filter_map(number).collect() };
+    let mut types: Vec<CpuType> = core_types(sys, &cpu_list(&possible)).into_iter().map(named).collect();
+    types.sort_by(|a, b| a.cpus.cmp(&b.cpus));
+    types
 }
 
 /// How many cpus' worth of time the control groups of a process let it have.

@@ -9,6 +9,7 @@ mod consumer;
 pub mod counters;
 mod cpus;
 mod detail;
+mod frequency;
 mod guardian;
 pub mod host;
 mod launch;
@@ -40,6 +41,7 @@ use crate::target::{Arch, DebugFolders, Lock, PidNamespace};
 use crate::trace::{Loss, Origin};
 use consumer::Consumer;
 use counters::Counters;
+use frequency::Frequencies;
 use guardian::Guardian;
 use launch::{Caller, Held};
 use mapped::MappedFiles;
@@ -243,6 +245,7 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
     let mapped = MappedFiles::new(&plan.schema);
     let recording = Recording {
         mapped,
+        frequencies: Frequencies::new(),
         options,
         plan,
         output,

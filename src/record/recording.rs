@@ -3,6 +3,7 @@
 
 use super::consumer::{Consumer, Control, name_losses};
 use super::detail::SOON;
+use super::frequency::Frequencies;
 use super::guardian::Guardian;
 use super::mapped::MappedFiles;
 use super::meter::Meter;
@@ -57,6 +58,7 @@ pub(super) struct Recording<'a> {
     pub(super) meter: Meter<'a>,
     pub(super) switches: Switches,
     pub(super) mapped: MappedFiles,
+    pub(super) frequencies: Frequencies,
     pub(super) started: Instant,
     /// The processors' time at the start.
     pub(super) processors: Option<ProcessorTime>,
@@ -109,6 +111,7 @@ impl<'a> Recording<'a> {
                 return Ok((Reason::Duration, None));
             }
             self.mapped.look(self.process.pid(), &self.consumer);
+            self.frequencies.look(&self.consumer);
             if flushed.elapsed() >= FLUSH {
                 flushed = Instant::now();
                 let losses = self.losses();

@@ -3,6 +3,7 @@
 
 mod build;
 mod faults;
+mod frequency;
 mod html;
 mod metrics;
 mod model;

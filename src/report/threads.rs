@@ -1,10 +1,11 @@
 //! What the lanes' threads did: by lane, by operator, who ran instead of them, and what that says in words.
 
+use super::frequency::frequencies;
 use super::table::{Align, Table, printable};
 use super::text::Look;
 use super::units::{share, time};
 use crate::analysis::{Catalogue, LaneThreads, Phase, Statistics, TextId, ThreadTotals, TimeSplit};
-use crate::trace::{CpuType, Meta};
+use crate::trace::Meta;
 use Align::{Flexible, Left, Right};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -82,6 +83,19 @@ pub struct CpuRow {
     pub kind: Option<String>,
     /// ns.
     pub running_ns: u64,
+    /// How fast it ran while it was recorded, where the kernel tells.
+    pub frequency: Option<Frequency>,
+}
+
+/// A processor's frequency over a recording, asked once a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Frequency {
+    /// By time.
+    pub mean_khz: u32,
+    /// The least.
+    pub min_khz: u32,
+    /// The most.
+    pub max_khz: u32,
 }
 
 /// How the lanes' time in operators was spent.
@@ -169,7 +183,7 @@ impl ThreadsReport {
         if totals.is_empty() {
             return None;
         }
-        let lanes = lanes(totals, phases, &meta.origin.host.cpu_types);
+        let lanes = lanes(totals, phases, meta);
         let interference = interference(totals, catalogue, phases, &lanes);
         let mut report = Self {
             operators: operators(totals, catalogue, phases),
@@ -283,13 +297,19 @@ fn part(ns: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { ns as f64 / of as f64 }
 }
 
-fn lanes(totals: &ThreadTotals, phases: &[Phase], types: &[CpuType]) -> Vec<LaneThreadsRow> {
+fn lanes(totals: &ThreadTotals, phases: &[Phase], meta: &Meta) -> Vec<LaneThreadsRow> {
     let mut lanes: BTreeMap<(bool, Option<u32>), LaneThreads> = BTreeMap::new();
     for (_, lane, of) in totals.lanes().filter(|(phase, ..)| phases.contains(phase)) {
         lanes.entry((lane.is_none(), lane)).or_default().merge(of);
     }
+    let (types, frequencies) = (&meta.origin.host.cpu_types, frequencies(meta));
     let kind = |cpu: u16| types.iter().find(|t| t.cpus.contains(&cpu)).map(|t| t.name.clone());
-    let cpu = |(cpu, ns): (&u16, &u64)| CpuRow { cpu: *cpu, kind: kind(*cpu), running_ns: *ns };
+    let cpu = |(cpu, ns): (&u16, &u64)| CpuRow {
+        cpu: *cpu,
+        kind: kind(*cpu),
+        running_ns: *ns,
+        frequency: frequencies.get(cpu).copied(),
+    };
     let row = |((_, lane), of): ((bool, Option<u32>), LaneThreads)| LaneThreadsRow {
         lane,
         wall_ns: of.wall,
@@ -444,9 +464,12 @@ pub(super) fn text(out: &mut String, report: &ThreadsReport, look: &Look) {
 }
 
 fn cpus(rows: &[CpuRow]) -> String {
-    let name = |row: &CpuRow| match &row.kind {
-        Some(kind) => format!("{} ({kind})", row.cpu),
-        None => row.cpu.to_string(),
+    let name = |row: &CpuRow| {
+        let frequency = row.frequency.map(|frequency| format!("{:.2} GHz", f64::from(frequency.mean_khz) / 1e6));
+        match row.kind.iter().chain(&frequency).map(String::as_str).collect::<Vec<_>>().as_slice() {
+            [] => row.cpu.to_string(),
+            more => format!("{} ({})", row.cpu, more.join(", ")),
+        }
     };
     let named: Vec<String> = rows.iter().take(8).map(name).collect();
     if rows.len() > 8 { format!("{}, … ({})", named.join(", "), rows.len()) } else { named.join(", ") }

@@ -1,10 +1,10 @@
 //! What is to be measured on: processors in the order in which they are taken, kinds of cores, caches, memory, and the
 //! instructions that all of them have. It reads `/proc` and `/sys`, and measures nothing.
 
-use crate::target::cpu_ranges;
+use crate::target::{core_types, cpu_list};
 use crate::trace::{CacheSize, CoreType};
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
 
 /// Processors that are looked at: as many as a thread can be bound to.
 const MAX_CPUS: usize = 1024;
@@ -103,14 +103,6 @@ impl Files<'_> {
         std::fs::read_to_string(self.root.join(path)).unwrap_or_default()
     }
 
-    /// The names in a folder, in their order.
-    fn names(&self, path: &str) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(self.root.join(path)).into_iter().flatten().flatten();
-        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-        paths.sort();
-        paths
-    }
-
     fn of_cpu(&self, cpu: u32, file: &str) -> String {
         self.text(&format!("sys/devices/system/cpu/cpu{cpu}/{file}"))
     }
@@ -124,28 +116,9 @@ impl Files<'_> {
     /// By the PMUs of cores, else by capacity, the strongest first. A maximum frequency is no kind: processors of one
     /// make differ a little in that.
     fn core_types(&self, allowed: &[u32]) -> Vec<CoreType> {
-        let of_allowed = |cpus: Vec<u32>| cpus.into_iter().filter(|cpu| allowed.contains(cpu)).collect::<Vec<_>>();
-        let mut kinds = Vec::new();
-        for device in self.names("sys/bus/event_source/devices") {
-            // Only the PMUs of cores have this file.
-            let cpus = std::fs::read_to_string(device.join("cpus")).map(|text| of_allowed(cpu_list(&text)));
-            let name = device.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if let Some(cpus) = cpus.ok().filter(|cpus| !cpus.is_empty()) {
-                kinds.push(CoreType { name, cpus });
-            }
-        }
+        let named = |(name, cpus)| CoreType { name, cpus };
+        let mut kinds: Vec<CoreType> = core_types(&self.root.join("sys"), allowed).into_iter().map(named).collect();
         let capacity = |cpu: u32| self.of_cpu(cpu, "cpu_capacity").trim().parse::<u32>().unwrap_or(0);
-        if kinds.len() < 2 {
-            let mut by_capacity: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-            for cpu in allowed.iter().take(MAX_CPUS) {
-                by_capacity.entry(capacity(*cpu)).or_default().push(*cpu);
-            }
-            let named = by_capacity.into_iter().map(|(of, cpus)| CoreType { name: format!("capacity {of}"), cpus });
-            kinds = named.collect();
-        }
-        if kinds.len() < 2 {
-            return Vec::new();
-        }
         let strength = |kind: &CoreType| {
             let cpu = kind.cpus.first().copied().unwrap_or(0);
             let frequency = self.of_cpu(cpu, "cpufreq/cpuinfo_max_freq").trim().parse::<u64>().unwrap_or(0);
@@ -208,11 +181,6 @@ fn features(cpuinfo: &str) -> BTreeSet<String> {
         matches!(name.trim(), "flags" | "Features").then(list)
     });
     lists.reduce(|all, list| &all & &list).unwrap_or_default()
-}
-
-/// `0-3,8`.
-fn cpu_list(text: &str) -> Vec<u32> {
-    cpu_ranges(text).flatten().take(MAX_CPUS).collect()
 }
 
 /// `32K`, `36608K`, `1M`.
@@ -324,8 +292,6 @@ mod tests {
     fn features_are_those_of_all_processors() {
         assert_eq!(features("flags\t: a b c\nflags\t: b c d\n"), ["b", "c"].map(str::to_owned).into());
         assert_eq!(features("Features\t: asimd asimddp\n").len(), 2);
-        assert_eq!((cpu_list("0-2,5\n"), cpu_list("x")), (vec![0, 1, 2, 5], vec![]));
-        assert_eq!((cpu_list("0-4294967295").len(), cpu_list("3-1")), (MAX_CPUS, vec![]));
         assert_eq!([size("32K"), size("1M"), size("x"), size("")], [Some(32 << 10), Some(1 << 20), None, None]);
     }
 }

@@ -142,6 +142,8 @@ pub struct Probe {
     pub when: Option<Expr>,
     /// Who looks whether the objects in the fields must be described (again); always, where left out.
     pub describe: Option<Expr>,
+    /// Of role `graph`: what two graphs have in common whose objects are the same; 0 where that is not known.
+    pub identity: Option<Expr>,
     /// Counters whose difference over the span is recorded.
     pub counters: Vec<Spanned<String>>,
     /// The probe may be without a site.

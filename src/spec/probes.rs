@@ -11,7 +11,8 @@ use crate::trace::MAX_FIELDS;
 use indexmap::IndexMap;
 
 /// Every key of a probe.
-const KEYS: &[&str] = &["at", "role", "fields", "when", "describe", "describes", "counters", "optional", "nested"];
+const KEYS: &[&str] =
+    &["at", "role", "fields", "when", "describe", "identity", "describes", "counters", "optional", "nested"];
 
 /// Reads a probe; `None` where it lacks what makes a probe.
 pub(super) fn probe(entry: &Entry, cx: &mut Context<'_>) -> Option<Probe> {
@@ -32,6 +33,7 @@ pub(super) fn probe(entry: &Entry, cx: &mut Context<'_>) -> Option<Probe> {
     }
     let when = get("when").and_then(|node| cx.expr(node, "`when`"));
     let describe = get("describe").and_then(|node| cx.expr(node, "`describe`"));
+    let identity = get("identity").and_then(|node| cx.expr(node, "`identity`"));
     if let Some(describes) = map.entries.get("describes") {
         describes_later(describes, cx);
     }
@@ -42,7 +44,7 @@ pub(super) fn probe(entry: &Entry, cx: &mut Context<'_>) -> Option<Probe> {
         return None;
     }
     let fields = fields.unwrap_or_else(IndexMap::new);
-    Some(Probe { name: name?, at, role: role?, fields, when, describe, counters, optional, nested })
+    Some(Probe { name: name?, at, role: role?, fields, when, describe, identity, counters, optional, nested })
 }
 
 fn places(map: &Map, what: &str, span: &Span, cx: &mut Context<'_>) -> Vec<AttachPoint> {

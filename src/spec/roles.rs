@@ -132,6 +132,10 @@ pub(super) fn check(probe: &Probe, probeset: &Probeset, problems: &mut Problems)
         boundary(probe, probeset, problems);
         return;
     }
+    if let Some(identity) = probe.identity.as_ref().filter(|_| role != Role::Graph) {
+        let message = "`identity` is what graphs have in common: it is for role `graph`";
+        problems.error_hint(Code::RoleField, &identity.span, message, "remove it, or move it to the graph's probe");
+    }
     let known = known_fields(probe, probeset);
     let is_missing = |use_: &&Use| {
         let elsewhere = use_.fields == ["tokens"] && tokens_are_within(probeset);
@@ -170,8 +174,9 @@ fn boundary(probe: &Probe, probeset: &Probeset, problems: &mut Problems) {
     let field = probe.fields.values().next().map(|field| (&field.name.span, "fields"));
     let when = probe.when.as_ref().map(|when| (&when.span, "`when`"));
     let describe = probe.describe.as_ref().map(|describe| (&describe.span, "`describe`"));
+    let identity = probe.identity.as_ref().map(|identity| (&identity.span, "`identity`"));
     let counters = probe.counters.first().map(|counter| (&counter.span, "counters"));
-    for (span, what) in [field, when, describe, counters].into_iter().flatten() {
+    for (span, what) in [field, when, describe, identity, counters].into_iter().flatten() {
         let message = format!("role `boundary` is not recorded and takes no {what}");
         problems.error_hint(Code::RoleField, span, message, hint);
     }

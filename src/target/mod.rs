@@ -3,7 +3,7 @@
 
 mod cache;
 #[cfg(feature = "record")]
-mod cpu_list;
+mod cpus;
 mod debug_file;
 mod dwarf;
 mod elf;
@@ -35,7 +35,7 @@ pub use cache::cache_folder;
 #[cfg(feature = "record")]
 pub(crate) use cache::{read_json, write_json};
 #[cfg(feature = "record")]
-pub(crate) use cpu_list::cpu_ranges;
+pub(crate) use cpus::{core_types, cpu_list};
 pub use debug_file::DebugFolders;
 pub use fake::FakeTarget;
 pub use files::Files;

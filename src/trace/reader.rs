@@ -200,7 +200,8 @@ impl<R: Read> TraceReader<R> {
     }
 
     fn item(&self, news: &News) -> Item<'_> {
-        const NO_NOTICE: &Notice = &Notice { time: 0, text: String::new(), detail: None, waiting: None, mapped: None };
+        const NO_NOTICE: &Notice =
+            &Notice { time: 0, text: String::new(), detail: None, waiting: None, mapped: None, frequencies: None };
         const NO_END: &End = &End {
             time: 0,
             reason: String::new(),

@@ -318,6 +318,9 @@ pub enum LossKind {
     StillOpen,
     /// Whether the record was wanted could not be found out, its `when` being unreadable: the record is lost.
     Undecided,
+    /// An object had changed although its graph's identity said that it had not: up to a few dozen graphs were told of
+    /// with what it was before.
+    ChangedUnseen,
 }
 
 impl LossKind {
@@ -331,7 +334,12 @@ impl LossKind {
             | Self::TooDeep
             | Self::NoThreadState
             | Self::Undecided => true,
-            Self::ReadFailed | Self::ObjectTableFull | Self::Truncated | Self::NotAttached | Self::StillOpen => false,
+            Self::ReadFailed
+            | Self::ObjectTableFull
+            | Self::Truncated
+            | Self::NotAttached
+            | Self::StillOpen
+            | Self::ChangedUnseen => false,
         }
     }
 
@@ -373,6 +381,18 @@ pub struct Notice {
     /// The files that the target has mapped now; it replaces what was said before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapped: Option<Vec<MappedFile>>,
+    /// Processors that run at another frequency from now on, as the kernel says, which is asked once a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frequencies: Option<Vec<CpuFrequency>>,
+}
+
+/// How fast a processor runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CpuFrequency {
+    /// Its number.
+    pub cpu: u16,
+    /// kHz.
+    pub khz: u32,
 }
 
 /// The probes that `waiting` is measured from come or go: one lane alone waits for no other. Spans that were open in

@@ -6,6 +6,8 @@
 
 mod attach;
 mod check;
+#[path = "../competitor/mod.rs"]
+mod competitor;
 mod costs;
 mod engine;
 mod faults;

@@ -1,27 +1,9 @@
 //! What a real engine's threads did while another process wanted its processor.
 
+use crate::competitor::Competitor;
 use crate::engine::{Engine, alone, workload};
 use crate::{Recording, record, rows};
 use serde_json::Value;
-use std::process::{Child, Command, Stdio};
-
-/// Computes for ever on one processor; ended when dropped.
-struct Competitor(Child);
-
-impl Competitor {
-    fn on(cpu: u32) -> Self {
-        let mut command = Command::new("taskset");
-        command.args(["-c", &cpu.to_string(), "sh", "-c", "while :; do :; done"]);
-        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("taskset"))
-    }
-}
-
-impl Drop for Competitor {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn threads_of(recording: &Recording) -> Value {
     let threads = recording.report(&[])["threads"].clone();
@@ -46,7 +28,7 @@ fn a_competitor_on_an_engines_processor_is_named() {
         let row = rows(&threads["lanes"]).find(|row| row["lane"] == lane).unwrap();
         assert!(row["running_ns"].as_u64().unwrap() > 0, "{threads}");
     }
-    let found = rows(&threads["interference"]).find(|row| row["pid"] == competitor.0.id());
+    let found = rows(&threads["interference"]).find(|row| row["pid"] == competitor.pid());
     let found = found.unwrap_or_else(|| panic!("{threads}"));
     assert_eq!((&found["process"], &found["own"]), (&"sh".into(), &false.into()));
     assert!(found["taken_ns"].as_u64().unwrap() > 0 && rows(&found["operators"]).count() > 0, "{found}");

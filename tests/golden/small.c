@@ -190,11 +190,13 @@ static __noinline int node_look(struct pf_thread *thread, __u64 address, __u64 n
 		PF_FIELD(&call, record, 1, kind, node_object__kind);
 		PF_FIELD(&call, record, 2, name, node_object__name);
 		PF_FIELD(&call, record, 3, next, node_object__next);
+		if (pf_was_vouched_for(thread, known, key))
+			pf_changed_unseen(TYPE_node_object);
 		/* What did not get away is said again. */
 		known->said = pf_send(thread, record, sizeof(*record)) ? fingerprint : 0;
 		news = 2;
 	}
-	known->seen = pf_sight(thread, key, around);
+	known->seen = known->said == fingerprint ? pf_sight(thread->graph, key, around) : 0;
 	return news;
 }
 

@@ -1,7 +1,7 @@
 //! This machine's counting units, from the files that the kernel has for them.
 
 use crate::counters::{Format, Machine, Pmu};
-use crate::target::cpu_ranges;
+use crate::target::cpu_list;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
@@ -9,8 +9,6 @@ use std::path::Path;
 /// Bytes of one file, and files of one folder, that are read.
 const MOST_BYTES: u64 = 4096;
 const MOST_FILES: usize = 4096;
-/// Processors of a machine.
-const MOST_CPUS: u32 = 1 << 14;
 
 /// Reads what is below a folder that is laid out as `/sys` is.
 pub(super) fn read(sys: &Path) -> Machine {
@@ -44,15 +42,6 @@ fn text(path: &Path) -> Option<String> {
     let mut text = String::new();
     std::fs::File::open(path).ok()?.take(MOST_BYTES).read_to_string(&mut text).ok()?;
     Some(text)
-}
-
-/// The numbers that `0-3,8` means.
-fn cpu_list(list: &str) -> Vec<u32> {
-    let mut cpus: Vec<u32> =
-        cpu_ranges(list).flat_map(|range| *range.start()..=(*range.end()).min(MOST_CPUS)).collect();
-    cpus.sort_unstable();
-    cpus.dedup();
-    cpus
 }
 
 #[cfg(test)]
@@ -101,8 +90,5 @@ mod tests {
     #[test]
     fn nothing_and_nonsense_are_a_machine_without_units() {
         assert_eq!(read(Path::new("/no/such/folder")), Machine::default());
-        assert_eq!(cpu_list(""), [] as [u32; 0]);
-        assert_eq!(cpu_list("3-1,x,-"), [] as [u32; 0]);
-        assert_eq!(cpu_list("0-4294967295").len(), MOST_CPUS as usize + 1);
     }
 }

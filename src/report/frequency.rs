@@ -1,0 +1,54 @@
+//! How fast processors ran, from what notices say of it.
+
+use super::threads::Frequency;
+use crate::trace::Meta;
+use std::collections::BTreeMap;
+
+/// Of each processor whose frequency is told, from when it was first told to the trace's end, by time.
+pub(super) fn frequencies(meta: &Meta) -> BTreeMap<u16, Frequency> {
+    let last = meta.notices.iter().map(|notice| notice.time).max().unwrap_or(0);
+    let end = meta.end.as_ref().map_or(last, |end| end.time.max(last));
+    let mut told: BTreeMap<u16, Vec<(u64, u32)>> = BTreeMap::new();
+    for notice in &meta.notices {
+        for now in notice.frequencies.iter().flatten() {
+            told.entry(now.cpu).or_default().push((notice.time, now.khz));
+        }
+    }
+    told.into_iter().filter_map(|(cpu, told)| Some((cpu, over_time(&told, end)?))).collect()
+}
+
+fn over_time(told: &[(u64, u32)], end: u64) -> Option<Frequency> {
+    let ends = told.iter().skip(1).map(|(time, _)| *time).chain([end]);
+    let (mut time, mut cycles) = (0u128, 0u128);
+    for ((start, khz), end) in told.iter().zip(ends) {
+        // What was told in the last instant counts for something, too.
+        let span = u128::from(end.saturating_sub(*start).max(1));
+        time += span;
+        cycles += span * u128::from(*khz);
+    }
+    let khz = || told.iter().map(|(_, khz)| *khz);
+    let mean_khz = u32::try_from(cycles.checked_div(time)?).ok()?;
+    Some(Frequency { mean_khz, min_khz: khz().min()?, max_khz: khz().max()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{CpuFrequency, End, Notice};
+
+    #[test]
+    fn each_frequency_counts_for_as_long_as_it_lasted() {
+        let notice = |time: u64, told: &[(u16, u32)]| Notice {
+            time,
+            frequencies: Some(told.iter().map(|(cpu, khz)| CpuFrequency { cpu: *cpu, khz: *khz }).collect()),
+            ..Notice::default()
+        };
+        let notices = vec![notice(100, &[(0, 1000), (1, 3000)]), notice(400, &[(0, 2000)])];
+        let mut meta = Meta::default();
+        (meta.notices, meta.end) = (notices, Some(End { time: 500, ..End::default() }));
+        let found = frequencies(&meta);
+        assert_eq!(found[&0], Frequency { mean_khz: 1250, min_khz: 1000, max_khz: 2000 });
+        assert_eq!(found[&1], Frequency { mean_khz: 3000, min_khz: 3000, max_khz: 3000 });
+        assert_eq!(frequencies(&Meta::default()), BTreeMap::new());
+    }
+}

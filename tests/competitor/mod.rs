@@ -1,0 +1,28 @@
+//! A process that is in others' way.
+
+// Not every test that starts one asks for everything.
+#![allow(dead_code, reason = "each test program uses what it needs")]
+
+use std::process::{Child, Command, Stdio};
+
+/// Computes for ever on one processor; ended when dropped.
+pub(crate) struct Competitor(Child);
+
+impl Competitor {
+    pub(crate) fn on(cpu: u32) -> Self {
+        let mut command = Command::new("taskset");
+        command.args(["-c", &cpu.to_string(), "sh", "-c", "while :; do :; done"]);
+        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("taskset"))
+    }
+
+    pub(crate) fn pid(&self) -> u64 {
+        self.0.id().into()
+    }
+}
+
+impl Drop for Competitor {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
