@@ -2,13 +2,14 @@
 //! model, two threads, 244 operators a token, each span ended by the next one's start, as `until` spans are.
 //!
 //! `cargo bench --bench report` runs all; `cargo bench --bench report -- 1000000` one size. Each trace is read by a
-//! process of its own, so that its memory is the report's alone.
+//! process of its own, so that its memory is the report's alone. The same trace is then made a page (`profinfer html`):
+//! how long that takes, and how large the page is. `KEEP=FILE` keeps the page of the last one.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use profinfer::analysis::testing::{Put, Records};
-use profinfer::analysis::{Completeness, Rules, Statistics, Timeline};
-use profinfer::report::{Look, Options, build, report_text};
+use profinfer::analysis::{Catalogue, Completeness, Decoder, Rules, Statistics, Step, Timeline, Visitor};
+use profinfer::report::{Look, Options, Page, Parts, SpanCollector, build, report_text, write_page};
 use profinfer::trace::{End, Item, Origin, TraceReader, TraceWriter};
 use std::fs::File;
 use std::path::Path;
@@ -22,15 +23,20 @@ fn main() {
     if let Some(at) = arguments.iter().position(|a| a == "--read") {
         return read(Path::new(&arguments[at + 1]));
     }
+    if let Some(at) = arguments.iter().position(|a| a == "--page") {
+        return page(Path::new(&arguments[at + 1]));
+    }
     let sizes: Vec<u64> = arguments.iter().filter_map(|argument| argument.parse().ok()).collect();
     let sizes = if sizes.is_empty() { vec![1_000_000, 10_000_000] } else { sizes };
     println!("{:>10} {:>8} {:>12} {:>12} {:>9}", "spans", "steps", "spans/s", "spans/cpu s", "peak MB");
     for spans in sizes {
         let file = tempfile::NamedTempFile::new().unwrap();
         write(file.as_file(), spans);
-        let program = std::env::current_exe().unwrap();
-        let status = std::process::Command::new(program).arg("--read").arg(file.path()).status().unwrap();
-        assert!(status.success());
+        for what in ["--read", "--page"] {
+            let program = std::env::current_exe().unwrap();
+            let status = std::process::Command::new(program).arg(what).arg(file.path()).status().unwrap();
+            assert!(status.success());
+        }
     }
 }
 
@@ -63,6 +69,55 @@ fn read(path: &Path) {
     );
     if std::env::var_os("SHOW").is_some() {
         println!("{text}");
+    }
+}
+
+/// What a page takes: statistics and the timeline's spans.
+#[derive(Debug)]
+struct Collected {
+    statistics: Statistics,
+    spans: SpanCollector,
+}
+
+impl Visitor for Collected {
+    fn step(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) {
+        self.statistics.step(step, catalogue, decoder);
+        self.spans.step(step, catalogue, decoder);
+    }
+}
+
+fn page(path: &Path) {
+    let start = Instant::now();
+    let mut reader = TraceReader::new(File::open(path).unwrap()).unwrap();
+    let mut timeline = Timeline::new(&reader.meta().schema, Rules::default(), 1);
+    let mut collected = Collected { statistics: Statistics::default(), spans: SpanCollector::new(None) };
+    while let Some(item) = reader.next() {
+        match item {
+            Item::Record(record) => timeline.record(record.bytes(), &mut collected),
+            Item::Sites { sites, .. } => timeline.add_sites(sites),
+            _ => {}
+        }
+    }
+    timeline.finish(&mut collected);
+    let meta = reader.into_meta();
+    let Collected { statistics, spans } = collected;
+    let judged = Completeness::judge(&meta, timeline.findings(), &statistics);
+    let report = build(&meta, judged, &statistics, &timeline, &Options::default());
+    let (statistics, timeline, meta) = (&statistics, &timeline, &meta);
+    let page = Page { report: &report, statistics, timeline, meta, spans, parts: Parts::default() };
+    let mut bytes = Vec::new();
+    write_page(page, &mut bytes).unwrap();
+    let time = start.elapsed();
+    let mb = bytes.len() as f64 / 1e6;
+    println!(
+        "{:>10} page: {:.2} s ({:.2} s of cpu), {mb:.1} MB, peak {:.1} MB",
+        "",
+        time.as_secs_f64(),
+        cpu_ns() as f64 / 1e9,
+        peak_bytes() as f64 / 1e6
+    );
+    if let Some(file) = std::env::var_os("KEEP") {
+        std::fs::write(file, &bytes).unwrap();
     }
 }
 

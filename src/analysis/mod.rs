@@ -67,9 +67,9 @@ pub use step::{
     Experts, Graph, Instead, LaneSpan, Missing, OffCpu, Operator, Phase, Region, StateSpan, Step, TimeSplit,
 };
 pub use study::{
-    Blocks, Change, ContextSource, Drift, ExpertUse, Growth, GrowthOf, Judged, LayerSeries, LayerUse, Layers, Line,
-    ModelTotals, Moments, ReuseBucket, ReuseOfExperts, Rounds, SequenceTotals, Streams, Study, ToldBy, Trend, judge,
-    median,
+    Blocks, ContextSource, Drift, ExpertUse, Growth, GrowthFound, GrowthOf, JudgedGrowth, LayerSeries, LayerUse,
+    Layers, Line, ModelTotals, Moments, ReuseBucket, ReuseOfExperts, Rounds, SequenceTotals, Streams, Study, ToldBy,
+    Trend, judge, median,
 };
 pub use thread_totals::{LaneThreads, Taken, ThreadTotals};
 pub use timeline::{Findings, Timeline, Visitor};

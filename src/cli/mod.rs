@@ -13,6 +13,7 @@ mod expected;
 mod export;
 mod r#gen;
 mod graph;
+mod html;
 mod info;
 mod lock;
 mod probeset;
@@ -60,6 +61,8 @@ enum Command {
     Diff(diff::Arguments),
     /// Rebuild the graph of a step's operators: as text, as a picture, for Graphviz and others
     Graph(graph::Arguments),
+    /// Write a trace's report, timeline and all, as one page for a browser
+    Html(html::Arguments),
     /// Write a trace's steps for Perfetto or another timeline viewer
     Timeline(timeline::Arguments),
     /// Write a trace's steps, operators and lanes as tables, for other tools
@@ -109,6 +112,7 @@ pub fn main() -> ExitCode {
         Command::Statistics(arguments) => statistics::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Graph(arguments) => graph::run(&arguments),
+        Command::Html(arguments) => html::run(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),

@@ -7,6 +7,7 @@ mod export;
 mod faults;
 mod frequency;
 mod graph;
+mod html;
 mod metrics;
 mod model;
 mod roofline;
@@ -31,6 +32,7 @@ pub use graph::{
     BandwidthView, Colour, CriticalView, EdgeView, FoldView, GraphDifference, GraphReport, LeftOut, NodeCost, NodeView,
     Picture, SectionView, Side, StepView, difference_text, dot, graph_text, graphml, svg,
 };
+pub use html::{Drawing, MOST_SPANS, Page, Parts, SpanCollector, write_page};
 pub use metrics::{CountValue, CounterReport, MetricCell, MetricReport, MetricsReport, PhaseMetrics};
 pub use model::{By, EstimateRow, ExpertLayerRow, LaneRow, OperatorRow, PhaseReport, RegionRow, Report, TraceFacts};
 pub use roofline::{limits_line, limits_table};

@@ -266,7 +266,7 @@ impl Drift {
 /// Whether an operator's time goes with the context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
+pub enum GrowthFound {
     /// It grows.
     Grows,
     /// It shrinks.
@@ -281,14 +281,14 @@ pub enum Change {
 
 /// What is said of an operator.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Judged {
+pub struct JudgedGrowth {
     /// Whether it changes.
-    pub change: Change,
+    pub change: GrowthFound,
     /// By which part of its mean time, from the shortest context to the longest.
     pub part: Option<f64>,
 }
 
-/// Change over the range as a part of the mean; half the width of its interval; the same of the robust slope.
+/// GrowthFound over the range as a part of the mean; half the width of its interval; the same of the robust slope.
 fn relative(time: &Blocks) -> Option<(f64, Option<f64>, f64)> {
     let Trend { line, half_width, robust_slope } = time.trend()?;
     let ((low, high), mean) = (time.range()?, time.all().y);
@@ -299,18 +299,20 @@ fn relative(time: &Blocks) -> Option<(f64, Option<f64>, f64)> {
 /// Growth is called so where the whole 99.9 % interval of the slope says so (there are many operators, and one in
 /// twenty would be beyond that of 95 % by chance), beyond what the machine itself drifted in the meantime, and where it
 /// does not hang on a few stretches.
-pub fn judge(time: &Blocks, drift: Option<Drift>) -> Judged {
-    let Some((part, half, robust)) = relative(time) else { return Judged { change: Change::NoSpread, part: None } };
+pub fn judge(time: &Blocks, drift: Option<Drift>) -> JudgedGrowth {
+    let Some((part, half, robust)) = relative(time) else {
+        return JudgedGrowth { change: GrowthFound::NoSpread, part: None };
+    };
     let drift = drift.map_or(0.0, Drift::limit);
     let least = LEAST + drift;
     let change = match half {
-        None => Change::Unclear,
-        Some(half) if part - WIDER * half > least && robust > least / 2.0 => Change::Grows,
-        Some(half) if part + WIDER * half < -least && robust < -least / 2.0 => Change::Shrinks,
-        Some(half) if part.abs() + half <= MOST_OF_CONSTANT + drift => Change::Constant,
-        Some(_) => Change::Unclear,
+        None => GrowthFound::Unclear,
+        Some(half) if part - WIDER * half > least && robust > least / 2.0 => GrowthFound::Grows,
+        Some(half) if part + WIDER * half < -least && robust < -least / 2.0 => GrowthFound::Shrinks,
+        Some(half) if part.abs() + half <= MOST_OF_CONSTANT + drift => GrowthFound::Constant,
+        Some(_) => GrowthFound::Unclear,
     };
-    Judged { change, part: Some(part) }
+    JudgedGrowth { change, part: Some(part) }
 }
 
 #[cfg(test)]
@@ -326,21 +328,21 @@ mod tests {
     #[test]
     fn growth_must_stand_out_of_noise_drift_and_single_stretches() {
         let wave = |i: f64| (i * 1.7).sin();
-        assert_eq!(judge(&blocks(|i| 100.0 + i + 5.0 * wave(i)), None).change, Change::Grows);
-        assert_eq!(judge(&blocks(|i| 500.0 - i + 5.0 * wave(i)), None).change, Change::Shrinks);
-        assert_eq!(judge(&blocks(|i| 100.0 + 5.0 * wave(i)), None).change, Change::Constant);
+        assert_eq!(judge(&blocks(|i| 100.0 + i + 5.0 * wave(i)), None).change, GrowthFound::Grows);
+        assert_eq!(judge(&blocks(|i| 500.0 - i + 5.0 * wave(i)), None).change, GrowthFound::Shrinks);
+        assert_eq!(judge(&blocks(|i| 100.0 + 5.0 * wave(i)), None).change, GrowthFound::Constant);
         // The machine became 30 % slower meanwhile: so did this one, and no more.
         let slower = blocks(|i| 100.0 + 0.075 * i + wave(i));
-        assert_eq!(judge(&slower, Some(Drift { part: 0.26, spread: 0.01 })).change, Change::Constant);
-        assert_eq!(judge(&slower, None).change, Change::Grows);
+        assert_eq!(judge(&slower, Some(Drift { part: 0.26, spread: 0.01 })).change, GrowthFound::Constant);
+        assert_eq!(judge(&slower, None).change, GrowthFound::Grows);
         // Others that have the same to do changed by as much, some up and some down.
-        assert_ne!(judge(&slower, Some(Drift { part: 0.02, spread: 0.13 })).change, Change::Grows);
+        assert_ne!(judge(&slower, Some(Drift { part: 0.02, spread: 0.13 })).change, GrowthFound::Grows);
         // Four steps in a row were disturbed.
         let disturbed = blocks(|i| if i > 396.0 { 2000.0 } else { 100.0 });
-        assert!(matches!(judge(&disturbed, None).change, Change::Unclear | Change::Constant));
+        assert!(matches!(judge(&disturbed, None).change, GrowthFound::Unclear | GrowthFound::Constant));
         let mut few = Blocks::default();
         (0..3).for_each(|i| few.push(f64::from(i), f64::from(i)));
-        assert_eq!(judge(&few, None).change, Change::Unclear);
-        assert_eq!(judge(&Blocks::default(), None).change, Change::NoSpread);
+        assert_eq!(judge(&few, None).change, GrowthFound::Unclear);
+        assert_eq!(judge(&Blocks::default(), None).change, GrowthFound::NoSpread);
     }
 }

@@ -10,7 +10,7 @@ mod streams;
 
 pub use blocks::{Blocks, Line, Moments, Trend, median};
 pub use experts::{ExpertUse, LayerUse, ReuseBucket, ReuseOfExperts};
-pub use growth::{Change, ContextSource, Drift, Growth, GrowthOf, Judged, judge};
+pub use growth::{ContextSource, Drift, Growth, GrowthFound, GrowthOf, JudgedGrowth, judge};
 pub use layers::{LayerSeries, Layers};
 pub use streams::{ModelTotals, Rounds, SequenceTotals, Streams, ToldBy};
 

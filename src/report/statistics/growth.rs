@@ -1,7 +1,7 @@
 //! Operators whose cost grows with the context, and those that do not.
 
 use super::Given;
-use crate::analysis::{Blocks, Change, ContextSource, Drift, KindId, counted, group_digits, judge};
+use crate::analysis::{Blocks, ContextSource, Drift, GrowthFound, KindId, counted, group_digits, judge};
 use crate::report::table::{Align, Table};
 use crate::report::text::Look;
 use crate::report::units::{quantity, rate, share, time_f64};
@@ -56,8 +56,8 @@ pub struct GrowthRow {
     /// Its part of all operators' work in these steps; 1 for the whole step.
     pub share: f64,
     /// Whether it grows.
-    pub change: Change,
-    /// Change from the shortest context to the longest, as a part of the mean.
+    pub change: GrowthFound,
+    /// GrowthFound from the shortest context to the longest, as a part of the mean.
     pub part: Option<f64>,
     /// ns a step for each further token of context, by least squares.
     pub slope_ns: Option<f64>,
@@ -148,7 +148,7 @@ impl GrowthSection {
         for row in &mut operators {
             row.share = if work > 0.0 { row.mean_ns * row.steps as f64 / work } else { 0.0 };
         }
-        let grows = |row: &GrowthRow| row.change == Change::Grows;
+        let grows = |row: &GrowthRow| row.change == GrowthFound::Grows;
         operators.sort_by(|a, b| grows(b).cmp(&grows(a)).then(b.share.total_cmp(&a.share)).then(a.name.cmp(&b.name)));
         let beyond = operators.len().saturating_sub(MOST_ROWS) as u64;
         operators.truncate(MOST_ROWS);
@@ -208,7 +208,7 @@ impl GrowthSection {
         for row in &self.step {
             table.row(row.cells());
         }
-        let shown = |row: &&GrowthRow| row.share >= WORTH_SHOWING || row.change == Change::Grows;
+        let shown = |row: &&GrowthRow| row.share >= WORTH_SHOWING || row.change == GrowthFound::Grows;
         let rows: Vec<&GrowthRow> = self.operators.iter().filter(shown).take(SHOWN).collect();
         rows.iter().for_each(|row| table.row(row.cells()));
         let rest = self.operators.len().saturating_sub(rows.len());
@@ -253,11 +253,11 @@ impl GrowthSection {
 impl GrowthRow {
     fn cells(&self) -> Vec<String> {
         let change = match self.change {
-            Change::Grows => "grows",
-            Change::Shrinks => "shrinks",
-            Change::Constant => "constant",
-            Change::Unclear => "unclear",
-            Change::NoSpread => "",
+            GrowthFound::Grows => "grows",
+            GrowthFound::Shrinks => "shrinks",
+            GrowthFound::Constant => "constant",
+            GrowthFound::Unclear => "unclear",
+            GrowthFound::NoSpread => "",
         };
         let small = |ns: f64| {
             let sign = if ns < 0.0 { "−" } else { "" };

@@ -1,0 +1,95 @@
+//! `profinfer html`: a trace's report as one page for a browser.
+
+use super::analyse::analyse;
+use super::probeset::cannot_write;
+use super::terminal::report_problems;
+use super::{DONE, Outcome, trace_file};
+use crate::analysis::{Catalogue, Completeness, Decoder, Statistics, Step, Visitor};
+use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::report::{self, Options, Page, Parts, SpanCollector};
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::PathBuf;
+
+/// Rows of a table that a page has at most: a damaged trace may have a name for every operator.
+const MOST_ROWS: usize = 5_000;
+
+/// The subcommand's arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The trace; `-` is standard input
+    file: PathBuf,
+    /// Write to this file; `-` is standard output (default: the trace's name with `.html`)
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The timeline's steps: `10..12` is 10, 11 and 12 (default: all; of a large trace those that fit)
+    #[arg(long, value_name = "N..M", value_parser = super::steps::range)]
+    steps: Option<(u64, u64)>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let path = output(arguments)?;
+    let reader = trace_file::open(&arguments.file)?;
+    let steps = arguments.steps.map(|(first, last)| first..=last);
+    let mut visitors = Visitors { statistics: Statistics::default(), spans: SpanCollector::new(steps) };
+    let (timeline, meta, problems) = analyse(reader, &mut visitors);
+    report_problems(&problems);
+    let Visitors { statistics, spans } = visitors;
+    let completeness = Completeness::judge(&meta, timeline.findings(), &statistics);
+    let all = completeness.steps;
+    if let Some((first, last)) = arguments.steps.filter(|(first, _)| *first > all) {
+        let shown = if last == u64::MAX { format!("from {first}") } else { format!("from {first} to {last}") };
+        let message = format!("the trace has no step {shown}");
+        return Err(Diagnostic::error(Code::BadArgument, message).hint(format!("its steps are 1 to {all}")).into());
+    }
+    let options = Options { top: Some(MOST_ROWS), ..Options::default() };
+    let report = report::build(&meta, completeness, &statistics, &timeline, &options);
+    let page = Page {
+        report: &report,
+        statistics: &statistics,
+        timeline: &timeline,
+        meta: &meta,
+        spans,
+        parts: Parts::default(),
+    };
+    let left_out = if path.as_os_str() == "-" {
+        report::write_page(page, io::stdout().lock())
+    } else {
+        let file = File::create(&path).map_err(|error| cannot_write(&path, &error))?;
+        report::write_page(page, BufWriter::new(file))
+    }
+    .map_err(|error| cannot_write(&path, &error))?;
+    if path.as_os_str() != "-" {
+        anstream::eprintln!("{}: open it in a browser", path.display());
+        if !left_out.is_empty() {
+            anstream::eprintln!("{left_out}");
+        }
+    }
+    Ok(DONE)
+}
+
+/// The page's file, by the arguments.
+fn output(arguments: &Arguments) -> Result<PathBuf, Diagnostics> {
+    match &arguments.output {
+        Some(path) => Ok(path.clone()),
+        None if arguments.file.as_os_str() == "-" => {
+            let problem = Diagnostic::error(Code::BadArgument, "a trace from standard input has no name for its page");
+            Err(problem.hint("give one: `-o run.html`").into())
+        }
+        None => Ok(arguments.file.with_extension("html")),
+    }
+}
+
+/// What is collected while the trace is read.
+struct Visitors {
+    statistics: Statistics,
+    spans: SpanCollector,
+}
+
+impl Visitor for Visitors {
+    fn step(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) {
+        self.statistics.step(step, catalogue, decoder);
+        self.spans.step(step, catalogue, decoder);
+    }
+}

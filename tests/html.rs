@@ -1,0 +1,260 @@
+//! `profinfer html` as a person sees it: the page is opened in headless Chromium, and what it shows must be what
+//! `profinfer report --json` says of the same trace.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use profinfer::analysis::testing::{Put, Records};
+use profinfer::trace::{End, Origin, TraceWriter};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_profinfer")).args(arguments).output().unwrap()
+}
+
+fn in_repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// A recording of a real engine.
+fn stored() -> String {
+    in_repository("tests/traces/v1/llama.pfi").to_str().unwrap().to_owned()
+}
+
+/// The page of a trace.
+fn page(folder: &TempDir, trace: &str, options: &[&str]) -> String {
+    let file = folder.path().join("run.html").to_str().unwrap().to_owned();
+    let output = run(&[&["html", trace, "-o", &file], options].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    file
+}
+
+/// What a browser makes of a page.
+fn looked_at(page: &str, options: &[&str]) -> Value {
+    let installed = Command::new(in_repository("tests/html/browser.sh")).output().unwrap();
+    assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
+    let python = String::from_utf8(installed.stdout).unwrap();
+    let mut look = Command::new(python.trim());
+    let output = look.arg(in_repository("tests/html/look.py")).arg(page).args(options).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[track_caller]
+fn loads_quietly(seen: &Value) {
+    assert_eq!(seen["errors"], serde_json::json!([]));
+    let requests: Vec<&str> = seen["requests"].as_array().unwrap().iter().map(|url| url.as_str().unwrap()).collect();
+    assert!(requests.len() == 1 && requests[0].starts_with("file://"), "{requests:?}");
+    assert_eq!(seen["nameless"], serde_json::json!([]), "every control has a name");
+    assert_eq!(seen["overflow"], 0, "the page is no wider than its window");
+}
+
+fn span(seen: &Value, key: &str) -> (f64, f64) {
+    (seen[key][0].as_f64().unwrap(), seen[key][1].as_f64().unwrap())
+}
+
+fn width((from, to): (f64, f64)) -> f64 {
+    to - from
+}
+
+/// Every cell of a table has the value of its key in the report's row.
+#[track_caller]
+fn same_numbers(shown: &Value, reported: &Value) {
+    let (shown, reported) = (shown.as_array().unwrap(), reported.as_array().unwrap());
+    assert_eq!(shown.len(), reported.len());
+    let mut compared = 0;
+    for (cells, row) in shown.iter().zip(reported) {
+        for (key, cell) in cells.as_object().unwrap() {
+            let value = match key.split_once('.') {
+                Some((list @ ("metrics" | "counts"), name)) => {
+                    let cells = row[list].as_array().unwrap();
+                    &cells.iter().find(|c| c["metric"] == name || c["counter"] == name).unwrap()["value"]
+                }
+                Some((outer, inner)) => &row[outer][inner],
+                None => &row[key.as_str()],
+            };
+            let shown = cell.as_str().and_then(|cell| cell.parse::<f64>().ok());
+            if let (Some(number), Some(cell)) = (value.as_f64(), shown) {
+                assert!((number - cell).abs() <= number.abs() * 1e-12, "{key}: {cell} is not {number}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared >= 3 * shown.len(), "{compared} numbers of {} rows", shown.len());
+}
+
+#[test]
+#[ignore = "needs a browser"]
+fn the_page_shows_what_the_report_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let shot = folder.path().join("light.png").to_str().unwrap().to_owned();
+    let pdf = folder.path().join("page.pdf").to_str().unwrap().to_owned();
+    let seen = looked_at(&page(&folder, &stored(), &[]), &["--search", "ffn_moe_gate", "--shot", &shot, "--pdf", &pdf]);
+    loads_quietly(&seen);
+    let report: Value = serde_json::from_slice(&run(&["report", &stored(), "--json"]).stdout).unwrap();
+    let held: Value = serde_json::from_str(seen["report"].as_str().unwrap()).unwrap();
+    assert!(held == report, "the page holds another report than `report --json` prints");
+    let tables = &seen["tables"];
+    same_numbers(&tables["table-operators"], &report["operators"]);
+    same_numbers(&tables["table-operator_types"], &report["operator_types"]);
+    same_numbers(&tables["table-layers"], &report["layers"]);
+    same_numbers(&tables["table-experts"], &report["experts"]);
+    same_numbers(&tables["table-lanes"], &report["lane_rows"]);
+    let phases: Vec<Value> = report["phases"].as_array().unwrap().iter().filter(|p| p["steps"] != 0).cloned().collect();
+    same_numbers(&tables["phases"], &Value::Array(phases));
+
+    let text = seen["text"].as_str().unwrap();
+    assert!(text.contains(report["completeness"]["verdict"].as_str().unwrap()));
+    let sections: Vec<&str> = seen["sections"].as_array().unwrap().iter().map(|id| id.as_str().unwrap()).collect();
+    for section in ["overview", "steps", "timeline", "operators", "layers", "experts", "completeness", "environment"] {
+        assert!(sections.contains(&section), "{section} of {sections:?}");
+    }
+    assert!(!sections.contains(&"graph") && !sections.contains(&"statistics"), "what has no data has no section");
+    for picture in [shot, pdf] {
+        assert!(std::fs::metadata(&picture).unwrap().len() > 20_000, "{picture}");
+    }
+}
+
+#[test]
+#[ignore = "needs a browser"]
+fn the_timeline_zooms_moves_and_finds() {
+    let folder = tempfile::tempdir().unwrap();
+    let seen = looked_at(&page(&folder, &stored(), &[]), &["--search", "ffn_moe_gate"]);
+    let of = |key: &str| span(&seen, key);
+    assert!((width(of("zoomed_by_key")) / width(of("start")) - 0.5).abs() < 0.01);
+    assert!(of("moved_by_key").0 > of("zoomed_by_key").0);
+    assert!((width(of("moved_by_key")) - width(of("zoomed_by_key"))).abs() < 1.0);
+    assert!(width(of("whole")) > width(of("start")));
+    let (whole, zoomed) = (of("whole"), of("zoomed_by_wheel"));
+    assert!(width(zoomed) < 0.6 * width(whole) && zoomed.0 > whole.0 && zoomed.1 < whole.1, "{zoomed:?} in {whole:?}");
+    assert_eq!(seen["wheel_scrolls_unless_focused"], true);
+    assert!(!seen["selected"].as_str().unwrap().contains("Click a span"), "{}", seen["selected"]);
+
+    // As many spans are found as the report counts shares of such operators.
+    let mut shares = 0;
+    for step in 1..=9 {
+        let output = run(&["report", &stored(), "--step", &step.to_string(), "--json"]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let operators = report["step"]["operators"].as_array().unwrap();
+        let gates = operators.iter().filter(|operator| operator["name"].as_str().unwrap().contains("ffn_moe_gate"));
+        shares += gates.map(|operator| operator["lanes"].as_array().unwrap().len()).sum::<usize>();
+    }
+    assert!(shares > 0);
+    assert_eq!(seen["found"], shares);
+    assert!(seen["found_details"].as_str().unwrap().contains("ffn_moe_gate"), "{}", seen["found_details"]);
+}
+
+#[test]
+#[ignore = "needs a browser"]
+fn narrow_dark_and_old_browsers_are_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = page(&folder, &stored(), &[]);
+    let light = looked_at(&page, &[]);
+    let shot = folder.path().join("dark.png").to_str().unwrap().to_owned();
+    let dark = looked_at(&page, &["--dark", "--width", "400", "--shot", &shot]);
+    loads_quietly(&dark);
+    assert_ne!(light["ground"], dark["ground"]);
+    assert!(std::fs::metadata(&shot).unwrap().len() > 20_000);
+    let old = looked_at(&page, &["--without-inflating"]);
+    loads_quietly(&old);
+    assert_eq!(old["whole"], light["whole"], "the page's own program inflates the same");
+}
+
+/// A trace whose texts try to become parts of the page.
+fn hostile(folder: &TempDir) -> String {
+    let mut records = Records::default();
+    let attacks = [
+        "</script><script>pwned=1",
+        "<img src=x onerror=pwned=1>",
+        "<!--<script>",
+        "'\"><b onx=1>{{program}}",
+        "\u{2028}\u{202e}\u{1b}[31m\u{0}",
+    ];
+    records.push("thread", 7, (1, 1), &[("pid", Put::Int(1))]);
+    for (index, attack) in attacks.iter().enumerate() {
+        let address = 16 * (index as u64 + 1);
+        let fields = [("address", Put::Int(address)), ("op", Put::Text(attack)), ("name", Put::Text(attack))];
+        records.push("tensor", 7, (2, 2), &fields);
+        let start = 100 + 20 * index as u64;
+        records.push("operator", 7, (start, start + 15), &[("node", Put::Int(address))]);
+    }
+    records.push("graph", 7, (50, 900), &[("backend", Put::Text("</style><i>"))]);
+    records.push("step", 7, (40, 1000), &[("tokens", Put::Int(1))]);
+    let command = attacks.map(str::to_owned).to_vec();
+    let origin = Origin { engine: attacks[1].to_owned(), command, pid: 1, ..Origin::default() };
+    written(folder, &origin, &records)
+}
+
+fn written(folder: &TempDir, origin: &Origin, records: &Records) -> String {
+    let path = folder.path().join("run.pfi");
+    let file = std::fs::File::create(&path).unwrap();
+    let mut writer = TraceWriter::new(file, origin, &records.schema).unwrap();
+    records.records.iter().for_each(|record| writer.push(record).unwrap());
+    writer.finish(&End::default()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+#[ignore = "needs a browser"]
+fn hostile_names_are_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let seen = looked_at(&page(&folder, &hostile(&folder), &[]), &["--search", "onerror"]);
+    loads_quietly(&seen);
+    assert_eq!((&seen["dialogs"], &seen["globals"]), (&serde_json::json!(0), &serde_json::json!([])));
+    let text = seen["text"].as_str().unwrap();
+    assert!(text.contains("<img src=x onerror=pwned=1>"), "it is shown as what it is: {text}");
+    assert!(!text.contains(['\u{202e}', '\u{1b}']), "and changes nothing of how the rest is shown");
+    assert_eq!(seen["found"], 1);
+}
+
+#[test]
+#[ignore = "needs a browser"]
+fn a_timeline_of_two_hundred_thousand_spans_is_smooth() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut records = Records::default();
+    for tid in [7, 8] {
+        records.push("thread", tid, (1, 1), &[("pid", Put::Int(1))]);
+    }
+    for operator in 0..200 {
+        let name = format!("op_{operator}");
+        let fields = [("address", Put::Int(operator * 16)), ("op", Put::Text("MUL")), ("name", Put::Text(&name))];
+        records.push("tensor", 7, (2, 2), &fields);
+    }
+    for token in 0..500 {
+        let start = 1000 + token * 300_000;
+        for operator in 0..200 {
+            let at = start + 100 + operator * 1000;
+            for (lane, tid) in [(0, 7), (1, 8)] {
+                let fields = [("lane", Put::Int(lane)), ("node", Put::Int(operator * 16)), ("waiting", Put::Int(70))];
+                records.push("operator", tid, (at, at + 900), &fields);
+            }
+        }
+        records.push("step", 7, (start, start + 250_000), &[("tokens", Put::Int(1))]);
+    }
+    let trace = written(&folder, &Origin { pid: 1, ..Origin::default() }, &records);
+    let seen = looked_at(&page(&folder, &trace, &[]), &["--search", "op_77"]);
+    loads_quietly(&seen);
+    assert_eq!(seen["found"], 1000);
+    // Busy machines, and browsers that draw without a graphics card, still have ten pictures a second.
+    assert!(seen["frame_ms"].as_f64().unwrap() < 100.0, "{} ms a picture", seen["frame_ms"]);
+}
+
+#[test]
+fn only_the_steps_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(page(&folder, &stored(), &["--steps", "3..4"])).unwrap();
+    assert!(text.contains("The timeline has 2 of 9 steps: those that were asked for"));
+    let wrong = run(&["html", &stored(), "--steps", "30..40", "-o", "-"]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("its steps are 1 to 9"));
+}
+
+#[test]
+fn standard_output_has_the_page_and_nothing_else() {
+    let output = run(&["html", &stored(), "-o", "-"]);
+    assert!(output.status.success() && output.stderr.is_empty());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("<!doctype html>") && text.trim_end().ends_with("</html>"));
+}

@@ -1,0 +1,131 @@
+"""Opens a page in headless Chromium, does what a person does, and prints what came of it as JSON.
+
+usage: look.py PAGE [--search TEXT] [--without-inflating] [--dark] [--width N] [--shot FILE] [--pdf FILE]
+"""
+
+import argparse
+import json
+
+from playwright.sync_api import sync_playwright
+
+parser = argparse.ArgumentParser()
+parser.add_argument("page")
+parser.add_argument("--search", default="")
+parser.add_argument("--without-inflating", action="store_true")
+parser.add_argument("--dark", action="store_true")
+parser.add_argument("--width", type=int, default=1280)
+parser.add_argument("--shot")
+parser.add_argument("--pdf")
+arguments = parser.parse_args()
+
+seen = {"errors": [], "requests": [], "dialogs": 0}
+
+
+def view(page):
+    return page.evaluate("""() => {
+        const { from, to } = document.querySelector("canvas.timeline").dataset;
+        return [Number(from), Number(to)];
+    }""")
+
+
+def settle(page):
+    page.wait_for_timeout(300)
+
+
+def dialog(shown):
+    seen["dialogs"] += 1
+    shown.dismiss()
+
+
+with sync_playwright() as playwright:
+    # Root has no sandbox of Chromium's; the page is a local file.
+    browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+    scheme = "dark" if arguments.dark else "light"
+    context = browser.new_context(viewport={"width": arguments.width, "height": 900}, color_scheme=scheme)
+    page = context.new_page()
+    page.on("pageerror", lambda error: seen["errors"].append(str(error)))
+    page.on("console", lambda line: seen["errors"].append(line.text) if line.type in ("error", "warning") else None)
+    page.on("request", lambda request: seen["requests"].append(request.url))
+    page.on("dialog", dialog)
+    if arguments.without_inflating:
+        page.add_init_script("delete window.DecompressionStream")
+    page.goto("file://" + arguments.page)
+    page.wait_for_selector("html[data-ready]", timeout=60000)
+    settle(page)
+
+    seen["title"] = page.title()
+    seen["sections"] = page.evaluate("[...document.querySelectorAll('main > section')].map((section) => section.id)")
+    seen["report"] = page.evaluate("document.getElementById('report').textContent")
+    # What the tables show, by the keys of the report: [{"key": number or text}].
+    seen["tables"] = page.evaluate("""async () => {
+        document.querySelectorAll(".more").forEach((more) => more.click());
+        const rows = (table) => [...table.querySelectorAll("tbody tr")].map((row) =>
+            Object.fromEntries([...row.children].map((cell) => [cell.dataset.key, cell.dataset.value]).filter(([key]) => key)));
+        const tables = [...document.querySelectorAll(".table[id]")];
+        return Object.fromEntries(tables.map((table) => [table.id, rows(table)]));
+    }""")
+    seen["text"] = page.evaluate("document.getElementById('main').innerText")
+    seen["globals"] = page.evaluate("Object.keys(window).filter((name) => /harm|pwned/i.test(name))")
+    seen["overflow"] = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    seen["ground"] = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    seen["nameless"] = page.evaluate("""[...document.querySelectorAll("button, input, canvas, [tabindex='0']")]
+        .filter((part) => !part.closest("[hidden], [aria-hidden]") && !part.hidden)
+        .filter((part) => !(part.getAttribute("aria-label") || part.textContent).trim())
+        .map((part) => part.outerHTML.slice(0, 100))""")
+
+    if "timeline" in seen["sections"]:
+        timeline = page.locator("canvas.timeline")
+        page.keyboard.press("Escape")
+        timeline.focus()
+        seen["start"] = view(page)
+        page.keyboard.press("+")
+        settle(page)
+        seen["zoomed_by_key"] = view(page)
+        page.keyboard.press("ArrowRight")
+        settle(page)
+        seen["moved_by_key"] = view(page)
+        page.keyboard.press("Home")
+        settle(page)
+        seen["whole"] = view(page)
+        timeline.scroll_into_view_if_needed()
+        box = timeline.bounding_box()
+        page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 40)
+        page.mouse.wheel(0, -400)
+        settle(page)
+        seen["zoomed_by_wheel"] = view(page)
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowDown")
+        settle(page)
+        seen["selected"] = page.inner_text("#timeline-details")
+        page.evaluate("document.activeElement.blur()")
+        before = view(page)
+        page.mouse.wheel(0, 200)
+        settle(page)
+        seen["wheel_scrolls_unless_focused"] = view(page) == before
+        if arguments.search:
+            page.fill("#timeline-search", arguments.search)
+            seen["found"] = page.evaluate("Number(document.querySelector('[data-count]').dataset.count)")
+            page.press("#timeline-search", "Enter")
+            settle(page)
+            seen["found_details"] = page.inner_text("#timeline-details")
+        # How long it takes to draw 40 views, each of another stretch; the pictures are drawn in frames.
+        seen["frame_ms"] = page.evaluate("""async () => {
+            const canvas = document.querySelector("canvas.timeline");
+            canvas.focus();
+            const press = (key) => canvas.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+            press("Home");
+            const frame = () => new Promise((done) => requestAnimationFrame(done));
+            await frame();
+            const start = performance.now();
+            for (let n = 0; n < 40; n++) { press(n % 2 ? "-" : "+"); await frame(); }
+            return (performance.now() - start) / 40;
+        }""")
+    if arguments.shot:
+        page.evaluate("window.scrollTo(0, 0)")
+        settle(page)
+        page.screenshot(path=arguments.shot, full_page=True)
+    if arguments.pdf:
+        page.pdf(path=arguments.pdf, format="A4", print_background=True)
+    browser.close()
+
+print(json.dumps(seen))
