@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// What `tests/export/query.py` runs in: the program itself asks for neither.
+/// What `tests/export/query.py` runs in: the program itself does not ask for it.
 const DUCKDB: [&str; 2] = ["duckdb", "duckdb==1.5.6"];
-const SPARK: [&str; 2] = ["pyspark", "pyspark==4.1.4"];
 
 fn profinfer(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_profinfer")).args(arguments).output().unwrap()
@@ -43,11 +42,7 @@ fn answers(
     tables: &Path,
     queries: &Path,
 ) -> BTreeMap<String, Vec<Value>> {
-    let install = Command::new(in_repository("tests/engines/python_environment.sh"))
-        .args(packages)
-        .env("FROM_SOURCE", "pyspark")
-        .output()
-        .unwrap();
+    let install = Command::new(in_repository("tests/engines/python_environment.sh")).args(packages).output().unwrap();
     assert!(install.status.success(), "{}", String::from_utf8_lossy(&install.stderr));
     let mut query = Command::new(String::from_utf8(install.stdout).unwrap().trim());
     query.arg(in_repository("tests/export/query.py")).args([engine, format]).args([tables, queries]);
@@ -181,16 +176,6 @@ fn a_fleet_of_traces_is_one_table() {
     assert!((row["mean_ns"].as_f64().unwrap() - decode["step"]["mean_ns"].as_f64().unwrap()).abs() < 1e-6, "{row}");
     let info: Value = serde_json::from_slice(&done(&["info", &stored(), "--json"]).stdout).unwrap();
     assert_eq!(row["host"], info["origin"]["host"]["name"], "{row}");
-}
-
-/// Downloads some hundred megabytes the first time, and needs Java.
-#[test]
-#[ignore = "needs root"]
-fn the_same_queries_run_on_spark() {
-    let folder = tempfile::tempdir().unwrap();
-    done(&["export", &stored(), "--format", "ndjson", "-o", folder.path().to_str().unwrap()]);
-    let answers = answers("spark", SPARK, "ndjson", folder.path(), queries_of_a_run().path());
-    assert_as_reported(&answers, &stored());
 }
 
 #[test]

@@ -4,15 +4,20 @@ use super::analyse::analyse;
 use super::probeset::cannot_write;
 use super::terminal::report_problems;
 use super::{DONE, Outcome, trace_file};
-use crate::analysis::{Catalogue, Completeness, Decoder, Statistics, Step, Visitor};
+use crate::analysis::{
+    Catalogue, Completeness, Decoder, GraphFinder, Phase, Statistics, Step, Study, Timeline, Visitor, Wanted,
+};
 use crate::diag::{Code, Diagnostic, Diagnostics};
-use crate::report::{self, Options, Page, Parts, SpanCollector};
+use crate::report::{self, Colour, Drawing, GraphReport, Options, Page, Parts, Picture, SpanCollector};
+use crate::trace::Meta;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::PathBuf;
 
 /// Rows of a table that a page has at most: a damaged trace may have a name for every operator.
 const MOST_ROWS: usize = 5_000;
+/// Nodes of a graph that is drawn with each layer for itself: a card is some kilobyte.
+const MOST_NODES: usize = 3_000;
 
 /// The subcommand's arguments.
 #[derive(Debug, clap::Args)]
@@ -32,10 +37,15 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let path = output(arguments)?;
     let reader = trace_file::open(&arguments.file)?;
     let steps = arguments.steps.map(|(first, last)| first..=last);
-    let mut visitors = Visitors { statistics: Statistics::default(), spans: SpanCollector::new(steps) };
+    let mut visitors = Visitors {
+        statistics: Statistics::default(),
+        study: Study::default(),
+        finder: GraphFinder::new(Wanted::Mean { phase: Some(Phase::Decode), steps: 1..=u64::MAX }),
+        spans: SpanCollector::new(steps),
+    };
     let (timeline, meta, problems) = analyse(reader, &mut visitors);
     report_problems(&problems);
-    let Visitors { statistics, spans } = visitors;
+    let Visitors { statistics, study, finder, spans } = visitors;
     let completeness = Completeness::judge(&meta, timeline.findings(), &statistics);
     let all = completeness.steps;
     if let Some((first, last)) = arguments.steps.filter(|(first, _)| *first > all) {
@@ -44,15 +54,13 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         return Err(Diagnostic::error(Code::BadArgument, message).hint(format!("its steps are 1 to {all}")).into());
     }
     let options = Options { top: Some(MOST_ROWS), ..Options::default() };
-    let report = report::build(&meta, completeness, &statistics, &timeline, &options);
-    let page = Page {
-        report: &report,
-        statistics: &statistics,
-        timeline: &timeline,
-        meta: &meta,
-        spans,
-        parts: Parts::default(),
+    let together = report::build_statistics(&meta, completeness.clone(), (&statistics, &study), &timeline, &[]);
+    let parts = Parts {
+        drawings: drawings(finder, &meta, &timeline, &completeness),
+        statistics: serde_json::to_value(together).ok(),
     };
+    let report = report::build(&meta, completeness, &statistics, &timeline, &options);
+    let page = Page { report: &report, statistics: &statistics, timeline: &timeline, meta: &meta, spans, parts };
     let left_out = if path.as_os_str() == "-" {
         report::write_page(page, io::stdout().lock())
     } else {
@@ -67,6 +75,24 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         }
     }
     Ok(DONE)
+}
+
+/// The operators of a mean decode step, in several pictures; none where no such step was recorded whole.
+fn drawings(finder: GraphFinder, meta: &Meta, timeline: &Timeline, completeness: &Completeness) -> Vec<Drawing> {
+    let Some(graph) = finder.finish(timeline.catalogue()) else { return Vec::new() };
+    let graph = GraphReport::new(&graph, meta, timeline, completeness.clone());
+    let picture = |name: &str, colour: Colour, unfolded: bool| Drawing {
+        name: name.to_owned(),
+        svg: report::svg(&graph, &Picture { colour, unfolded }),
+    };
+    let mut drawings = vec![picture("layers that are alike together", Colour::Time, false)];
+    if graph.bandwidth.is_some() {
+        drawings.push(picture("by bandwidth", Colour::Bandwidth, false));
+    }
+    if graph.nodes.len() <= MOST_NODES {
+        drawings.push(picture("each layer", Colour::Time, true));
+    }
+    drawings
 }
 
 /// The page's file, by the arguments.
@@ -84,12 +110,16 @@ fn output(arguments: &Arguments) -> Result<PathBuf, Diagnostics> {
 /// What is collected while the trace is read.
 struct Visitors {
     statistics: Statistics,
+    study: Study,
+    finder: GraphFinder,
     spans: SpanCollector,
 }
 
 impl Visitor for Visitors {
     fn step(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) {
         self.statistics.step(step, catalogue, decoder);
+        self.study.step(step, catalogue, decoder);
+        self.finder.step(step, catalogue, decoder);
         self.spans.step(step, catalogue, decoder);
     }
 }

@@ -55,11 +55,11 @@ enum Command {
     Record(record::Arguments),
     /// Say where the time of a trace went
     Report(report::Arguments),
-    /// Say what many steps of a trace together show: growth, work, experts, layers and more
+    /// Say what many steps of a trace show together
     Statistics(statistics::Arguments),
     /// Say where two traces differ, and whether that is more than noise
     Diff(diff::Arguments),
-    /// Rebuild the graph of a step's operators: as text, as a picture, for Graphviz and others
+    /// Rebuild the graph of a step's operators
     Graph(graph::Arguments),
     /// Write a trace's report, timeline and all, as one page for a browser
     Html(html::Arguments),

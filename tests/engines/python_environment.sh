@@ -9,7 +9,6 @@ usage: python_environment.sh NAME PACKAGE==VERSION...
 
 Prints the path of a Python that has the packages.
   PROFINFER_CACHE  where to keep it (default: ~/.cache/profinfer, by XDG_CACHE_HOME)
-  FROM_SOURCE      a package that PyPI has no wheel of
 USAGE
     exit 0
 fi
@@ -34,10 +33,8 @@ if [ ! -e "$venv/.finished" ]; then # unless another has made it while we waited
     say "installing ${packages[*]} into $venv"
     rm -rf "$venv"
     python3 -m venv "$venv" >&2 || die "'python3 -m venv' failed; on Debian: apt install python3-venv"
-    # Wheels only: nothing is compiled, and no package's own code runs while it is installed; but for the one that is named.
-    source=()
-    [ -z "${FROM_SOURCE:-}" ] || source=(--no-binary "$FROM_SOURCE")
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: "${source[@]}" "${packages[@]}" >&2 9>&- || {
+    # Wheels only: nothing is compiled, and no package's own code runs while it is installed.
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: "${packages[@]}" >&2 9>&- || {
         rm -rf "$venv"
         die "pip could not install ${packages[*]}; is PyPI (or PIP_INDEX_URL) reachable, and Python 3.10 or newer?"
     }
