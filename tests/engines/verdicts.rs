@@ -123,7 +123,7 @@ fn a_competitor_on_the_only_cpu_starves_it() {
     let advice = rows(&verdict["advice"]).find(|row| row["what"].as_str().unwrap().starts_with("Keep `"));
     let advice = advice.unwrap_or_else(|| panic!("{verdict:#}"));
     assert!(
-        advice["gain_at_most"].as_f64().unwrap() <= 1.0 && advice["what"].as_str().unwrap().contains("off its cpus")
+        advice["gain_at_most"].as_f64().unwrap() <= 1.0 && advice["what"].as_str().unwrap().contains("away from")
     );
     let interference = recording.report(&[])["threads"]["interference"].clone();
     assert!(rows(&interference).any(|row| row["pid"] == competitor.pid()), "{interference:#}");

@@ -65,7 +65,7 @@ fn own_cpus(of: &PhaseParts, verdict: &PhaseVerdict, others: &str) -> Option<Adv
     let part = if kept > 0 { (taken as f64 / kept as f64).min(1.0) } else { 0.0 };
     let migrations: u64 = threads.lanes.iter().map(|lane| lane.migrations).sum();
     let moved = if migrations > 1 { format!("; its threads changed cpu {migrations} times") } else { String::new() };
-    let what = format!("Keep {others} off its cpus: end them, or pin its threads and theirs apart");
+    let what = format!("Give it cpus of its own, away from {others}: pin threads apart, or end what need not run");
     let how = format!("the time that they kept lanes from running, and others waiting{moved}");
     Some(advice(of, what, part * verdict.parts.starved, how))
 }
