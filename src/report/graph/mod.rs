@@ -2,7 +2,7 @@
 //! graphs read. The pictures need nothing else: no font, no script, no network.
 //!
 //! For a page: [`crate::analysis::GraphFinder`] is a visitor of the timeline (`Wanted::Mean` needs no earlier reading),
-//! [`GraphReport::new`] makes the JSON model of what it finds, [`svg`] a picture of that, folded or unfolded.
+//! [`GraphReport::new`] makes the JSON model of what it finds, [`svg()`] a picture of that, folded or unfolded.
 
 mod difference;
 mod dot;
