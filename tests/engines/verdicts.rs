@@ -122,9 +122,7 @@ fn a_competitor_on_the_only_cpu_starves_it() {
     assert!(bounds.contains(&&"starved".into()) || part(decode, "starved") < 0.4, "{decode:#}");
     let advice = rows(&verdict["advice"]).find(|row| row["what"].as_str().unwrap().starts_with("Keep `"));
     let advice = advice.unwrap_or_else(|| panic!("{verdict:#}"));
-    assert!(
-        advice["gain_at_most"].as_f64().unwrap() <= 1.0 && advice["what"].as_str().unwrap().contains("away from")
-    );
+    assert!(advice["gain_at_most"].as_f64().unwrap() <= 1.0 && advice["what"].as_str().unwrap().contains("away from"));
     let interference = recording.report(&[])["threads"]["interference"].clone();
     assert!(rows(&interference).any(|row| row["pid"] == competitor.pid()), "{interference:#}");
 }

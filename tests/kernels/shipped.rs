@@ -88,6 +88,7 @@ fn every_program_is_let_in(arch: Arch) {
                 ("operator", graphs * NODES * LANES),
                 ("fused", graphs * LANES),
                 ("experts", graphs * ROUTED),
+                ("blas", 1),
                 ("tensor", TENSORS),
             ]);
             let counts = expected.keys().map(|name| (*name, essence.count(name))).collect();
