@@ -72,7 +72,7 @@ struct llama_batch {
 };
 
 struct llama_ubatch {
-	uint32_t b_equal_seqs, n_tokens, n_seq_tokens, n_seqs;
+	uint32_t b_equal_seqs, n_tokens, n_seq_tokens, n_seqs, n_seqs_unq;
 };
 
 static struct ggml_tensor nodes[NODES], *list[NODES], weight, ids, norm, scaled;
@@ -203,7 +203,7 @@ EXPORT void *process_ubatch(void *context, const struct llama_ubatch *ubatch, in
 
 static int run(int tokens)
 {
-	struct llama_ubatch ubatch = { 1, tokens, tokens, 1 };
+	struct llama_ubatch ubatch = { 1, tokens, tokens, 1, 1 };
 	int status = 1;
 
 	process_ubatch(&turn, &ubatch, 0, NULL, &status);
