@@ -45,6 +45,17 @@ impl Distribution {
     }
 }
 
+/// The median; `None` of nothing.
+pub fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    let half = values.len() / 2;
+    match values.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(values[half]),
+        _ => Some(f64::midpoint(values[half - 1], values[half])),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -44,7 +44,7 @@ pub use completeness::{Completeness, Lost};
 pub(crate) use completeness::{counted, group_digits};
 pub use costs::{Cost, Weights};
 pub use counters::Count;
-pub use distribution::Distribution;
+pub use distribution::{Distribution, median};
 pub use estimate::{Estimate, GROUPS, Groups};
 pub use faults::{Faults, FetchTotals, Fetched, StepPart, WaitingStep};
 pub use fields::{Decoder, Header};
@@ -69,7 +69,7 @@ pub use step::{
 pub use study::{
     Blocks, ContextSource, Drift, ExpertUse, Growth, GrowthFound, GrowthOf, JudgedGrowth, LayerSeries, LayerUse,
     Layers, Line, ModelTotals, Moments, ReuseBucket, ReuseOfExperts, Rounds, SequenceTotals, Streams, Study, ToldBy,
-    Trend, judge, median,
+    Trend, judge,
 };
 pub use thread_totals::{LaneThreads, Taken, ThreadTotals};
 pub use timeline::{Findings, Timeline, Visitor};

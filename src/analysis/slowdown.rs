@@ -4,6 +4,7 @@
 //! tokens, as many on each side as there are: so the growth of a step with its context, and the machine's mood, count
 //! for little. The median over windows is the measure; its interval is that of a bootstrap over windows.
 
+use super::distribution::median;
 use super::sampled::Recorded;
 use super::statistics::StepRow;
 use serde::Serialize;
@@ -49,12 +50,12 @@ pub fn measure(steps: &[StepRow]) -> Result<Measured, &'static str> {
     if ratios.len() < FEWEST {
         return Err("too few stretches of steps were recorded whole between others");
     }
-    let slowdown = median(&mut ratios.clone()) - 1.0;
+    let slowdown = median(&mut ratios.clone()).unwrap_or(0.0) - 1.0;
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut medians: Vec<f64> = Vec::with_capacity(RESAMPLES);
     for _ in 0..RESAMPLES {
         let mut sample: Vec<f64> = ratios.iter().map(|_| ratios[random.below(ratios.len())]).collect();
-        medians.push(median(&mut sample) - 1.0);
+        medians.push(median(&mut sample).unwrap_or(0.0) - 1.0);
     }
     medians.sort_by(f64::total_cmp);
     let at = |part: f64| medians[((part * RESAMPLES as f64) as usize).min(RESAMPLES - 1)];
@@ -98,18 +99,7 @@ fn whole_window(step: &StepRow) -> Option<u32> {
 }
 
 fn median_time(steps: &[&StepRow]) -> f64 {
-    median(&mut steps.iter().map(|step| step.duration() as f64).collect::<Vec<f64>>())
-}
-
-/// Of numbers, at least one.
-fn median(numbers: &mut [f64]) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    let middle = numbers.len() / 2;
-    match (numbers.get(middle), numbers.len() % 2) {
-        (None, _) => 0.0,
-        (Some(number), 1) => *number,
-        (Some(number), _) => f64::midpoint(numbers[middle - 1], *number),
-    }
+    median(&mut steps.iter().map(|step| step.duration() as f64).collect::<Vec<f64>>()).unwrap_or(0.0)
 }
 
 /// xorshift64*: equal traces give equal intervals.

@@ -354,12 +354,11 @@ impl<'p> Planner<'p> {
         let kind = if shape == Shape::Instant { RecordKind::Mark } else { RecordKind::Span };
         let record = self.record(&probe.name, &probe.name.span, kind, Some(role), layout)?;
         let before = Scope { returns: None, ..scope_of(self.probeset, root, &signature) };
-        let when = probe.when.as_ref().map(|when| check(when, &before).map_err(Diagnostics::from));
-        let when = when.and_then(|when| self.problems.keep(when));
-        let describe = probe.describe.as_ref().map(|describe| check(describe, &before).map_err(Diagnostics::from));
-        let describe = describe.and_then(|describe| self.problems.keep(describe));
-        let identity = probe.identity.as_ref().map(|identity| check(identity, &before).map_err(Diagnostics::from));
-        let identity = identity.and_then(|identity| self.problems.keep(identity));
+        let mut checked_before = |written: &Option<Expr>| {
+            let checked = written.as_ref().map(|written| check(written, &before).map_err(Diagnostics::from));
+            checked.and_then(|checked| self.problems.keep(checked))
+        };
+        let [when, describe, identity] = [&probe.when, &probe.describe, &probe.identity].map(&mut checked_before);
         if let Some(identity) = identity.as_ref().filter(|identity| !matches!(identity.ty, Type::Int { .. })) {
             let message = format!("`identity` is an integer, not {}", identity.ty);
             self.problems.push(Diagnostic::error(Code::TypeMismatch, message).at(&identity.span));

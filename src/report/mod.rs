@@ -8,6 +8,7 @@ mod faults;
 mod frequency;
 mod graph;
 mod html;
+mod markup;
 mod metrics;
 mod model;
 mod roofline;

@@ -1,5 +1,6 @@
 //! What the lanes' threads did: by lane, by operator, who ran instead of them, and what that says in words.
 
+use super::build::ratio;
 use super::frequency::frequencies;
 use super::table::{Align, Table, printable};
 use super::text::Look;
@@ -77,7 +78,7 @@ impl LaneThreadsRow {
     /// The cpu that it ran on nearly all the time.
     pub(super) fn main_cpu(&self) -> Option<u16> {
         let most = self.cpus.iter().max_by_key(|cpu| cpu.running_ns)?;
-        (part(most.running_ns, self.running_ns) >= 0.9).then_some(most.cpu)
+        (ratio(most.running_ns, self.running_ns) >= 0.9).then_some(most.cpu)
     }
 }
 
@@ -201,7 +202,7 @@ impl ThreadsReport {
                 .end
                 .as_ref()
                 .and_then(|end| end.stolen)
-                .map(|stolen| part(stolen.ns, stolen.ns.saturating_add(stolen.used_ns))),
+                .map(|stolen| ratio(stolen.ns, stolen.ns.saturating_add(stolen.used_ns))),
             lanes,
             interference,
             sentences: Vec::new(),
@@ -228,15 +229,15 @@ impl ThreadsReport {
         }
         let others = self.interference.iter().filter(|row| !row.own);
         said.extend(others.filter_map(|row| self.shared_with(row)).take(MOST_NAMED));
-        for lane in self.lanes.iter().filter(|lane| part(lane.idle_cpu_ns, lane.wall_ns) >= 0.05) {
+        for lane in self.lanes.iter().filter(|lane| ratio(lane.idle_cpu_ns, lane.wall_ns) >= 0.05) {
             said.push(format!(
                 "{} could have run for {} of its time while its cpu was idle: it was throttled, or slow to wake up.",
                 name_of(lane.lane),
-                share(part(lane.idle_cpu_ns, lane.wall_ns))
+                share(ratio(lane.idle_cpu_ns, lane.wall_ns))
             ));
         }
-        for lane in self.lanes.iter().filter(|lane| part(lane.blocked_ns, lane.wall_ns) >= WORTH_SAYING) {
-            let blocked = share(part(lane.blocked_ns, lane.wall_ns));
+        for lane in self.lanes.iter().filter(|lane| ratio(lane.blocked_ns, lane.wall_ns) >= WORTH_SAYING) {
+            let blocked = share(ratio(lane.blocked_ns, lane.wall_ns));
             said.push(format!("{} was blocked for {blocked} of its time, as by a disk.", name_of(lane.lane)));
         }
         if let Some(stolen) = self.stolen_share.filter(|stolen| *stolen >= WORTH_SAYING) {
@@ -272,7 +273,7 @@ impl ThreadsReport {
                 let taken = from.iter().map(|from| from.taken_ns).fold(0, u64::saturating_add);
                 let wall = lanes().map(|lane| lane.wall_ns).fold(0, u64::saturating_add);
                 let cpu = if cpus.len() == 1 && cpu != "its cpus" { cpu } else { "cpus" };
-                let (who, took) = (enumerated(lanes_with), share(part(taken, wall)));
+                let (who, took) = (enumerated(lanes_with), share(ratio(taken, wall)));
                 Some(format!("Lanes {who} shared {cpu} with `{process}` (pid {pid}), which took {took} of their time."))
             }
         }
@@ -295,11 +296,6 @@ fn name_of(lane: Option<u32>) -> String {
 /// `cpu 1`, or how many.
 fn where_it_ran(lane: &LaneThreadsRow) -> String {
     lane.main_cpu().map_or_else(|| "its cpus".to_owned(), |cpu| format!("cpu {cpu}"))
-}
-
-#[allow(clippy::cast_precision_loss)]
-fn part(ns: u64, of: u64) -> f64 {
-    if of == 0 { 0.0 } else { ns as f64 / of as f64 }
 }
 
 fn lanes(totals: &ThreadTotals, phases: &[Phase], meta: &Meta) -> Vec<LaneThreadsRow> {
@@ -395,10 +391,10 @@ fn interference(
     rows.sort_by_key(|row| (std::cmp::Reverse(row.taken_ns), row.pid));
     rows.truncate(MOST_ROWS);
     for row in &mut rows {
-        row.share = part(row.taken_ns, wall);
+        row.share = ratio(row.taken_ns, wall);
         row.lanes.sort_by_key(|from| (from.lane.is_none(), from.lane));
         for from in &mut row.lanes {
-            from.share = part(from.taken_ns, wall_of(from.lane));
+            from.share = ratio(from.taken_ns, wall_of(from.lane));
         }
         row.operators.sort_by_key(|from| std::cmp::Reverse(from.taken_ns));
         row.operators.truncate(MOST_ROWS);
@@ -445,11 +441,11 @@ pub(super) fn text(out: &mut String, report: &ThreadsReport, look: &Look) {
         ("cpus", Left),
     ]);
     for row in &report.lanes {
-        let of = |ns: u64| if ns == 0 { String::new() } else { share(part(ns, row.wall_ns)) };
+        let of = |ns: u64| if ns == 0 { String::new() } else { share(ratio(ns, row.wall_ns)) };
         let count = |n: u64| if n == 0 { String::new() } else { crate::analysis::group_digits(n) };
         table.row(vec![
             row.lane.map_or_else(|| "none".to_owned(), |lane| lane.to_string()),
-            share(part(row.running_ns, row.wall_ns)),
+            share(ratio(row.running_ns, row.wall_ns)),
             of(row.runnable_ns),
             of(row.sleeping_ns),
             of(row.blocked_ns),
@@ -497,10 +493,10 @@ fn operator_times(out: &mut String, report: &ThreadsReport, look: &Look) {
         row.runnable_ns.saturating_add(row.sleeping_ns).saturating_add(row.blocked_ns) > row.total_ns / 1000
     };
     for row in report.operators.iter().filter(disturbed).take(SHOWN) {
-        let of = |ns: u64| if ns == 0 { String::new() } else { share(part(ns, row.total_ns)) };
+        let of = |ns: u64| if ns == 0 { String::new() } else { share(ratio(ns, row.total_ns)) };
         table.row(vec![
             time(row.total_ns),
-            share(part(row.compute_ns, row.total_ns)),
+            share(ratio(row.compute_ns, row.total_ns)),
             of(row.waiting_ns),
             of(row.runnable_ns),
             of(row.sleeping_ns),

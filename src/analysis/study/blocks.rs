@@ -2,6 +2,7 @@
 //! neighbours: what the line comes to without each stretch says how much of it is chance, whatever the noise is like
 //! and however much neighbours have of it in common.
 
+use crate::analysis::distribution::median;
 use crate::analysis::estimate::t_of;
 
 /// Stretches that are told apart; a further one has neighbours put together, two and two.
@@ -205,17 +206,6 @@ fn interval(without: &[f64]) -> Option<f64> {
     let off: f64 = without.iter().map(|value| (value - mean).powi(2)).sum();
     let error = ((n - 1.0) / n * off).sqrt();
     error.is_finite().then(|| t_of(without.len() - 1) * error)
-}
-
-/// The median; `None` of nothing.
-pub fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    let half = values.len() / 2;
-    match values.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(values[half]),
-        _ => Some(f64::midpoint(values[half - 1], values[half])),
-    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! What an operator costs as the context grows: for each distinct operator, whatever its layer, its work in a decode
 //! step against the tokens that the step attends to.
 
-use super::blocks::{Blocks, Moments, Trend, median};
+use super::blocks::{Blocks, Moments, Trend};
 use super::streams::Stream;
 use crate::analysis::catalogue::{Catalogue, KindId};
+use crate::analysis::distribution::median;
 use crate::analysis::hash::FastMap;
 use crate::analysis::step::{Phase, Step};
 use std::collections::{BTreeMap, HashMap};

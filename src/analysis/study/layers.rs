@@ -1,7 +1,8 @@
 //! Layers beside one another: how much longer each takes than the median layer of the same step.
 
-use super::blocks::{Blocks, median};
+use super::blocks::Blocks;
 use crate::analysis::catalogue::{Catalogue, KindId};
+use crate::analysis::distribution::median;
 use crate::analysis::hash::FastMap;
 use crate::analysis::step::{Phase, Step};
 use std::collections::BTreeMap;

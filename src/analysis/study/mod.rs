@@ -8,7 +8,7 @@ mod growth;
 mod layers;
 mod streams;
 
-pub use blocks::{Blocks, Line, Moments, Trend, median};
+pub use blocks::{Blocks, Line, Moments, Trend};
 pub use experts::{ExpertUse, LayerUse, ReuseBucket, ReuseOfExperts};
 pub use growth::{ContextSource, Drift, Growth, GrowthFound, GrowthOf, JudgedGrowth, judge};
 pub use layers::{LayerSeries, Layers};

@@ -2,6 +2,7 @@
 
 use super::model::{ChangeRow, DiffReport, PhaseDiff};
 use super::text::{Line, change_class, part_text};
+use crate::report::markup;
 use crate::report::units::{share, signed_time, time_f64};
 use std::fmt::Write;
 
@@ -32,22 +33,22 @@ pub fn diff_html(report: &DiffReport) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{0}</title><style>{STYLE}</style></head><body>\n<h1>{0}</h1>\n",
-        escaped(&title)
+        markup::html(&title)
     );
     for (letter, side) in [("A", &report.a), ("B", &report.b)] {
         let _ = writeln!(
             out,
             "<p><b>{letter}</b> {} <span class=\"dim\">{}</span></p>",
-            escaped(&side.file),
-            escaped(&side.completeness.verdict)
+            markup::html(&side.file),
+            markup::html(&side.completeness.verdict)
         );
     }
     for phase in &report.phases {
         let class = change_class(&phase.time);
-        let _ = writeln!(out, "<p class=\"verdict {class}\">{}: {}</p>", phase.phase, escaped(&phase.verdict));
+        let _ = writeln!(out, "<p class=\"verdict {class}\">{}: {}</p>", phase.phase, markup::html(&phase.verdict));
     }
     for failure in &report.failures {
-        let _ = writeln!(out, "<p class=\"verdict slower\">Fails: {}</p>", escaped(failure));
+        let _ = writeln!(out, "<p class=\"verdict slower\">Fails: {}</p>", markup::html(failure));
     }
     let _ = writeln!(
         out,
@@ -58,7 +59,7 @@ pub fn diff_html(report: &DiffReport) -> String {
     if !report.unlike.is_empty() {
         out.push_str("<h2>Not alike</h2><div class=\"wide\"><table><tr><th></th><th>A</th><th>B</th></tr>\n");
         for found in &report.unlike {
-            let cells = [&found.what, &found.a, &found.b].map(|text| escaped(text));
+            let cells = [&found.what, &found.a, &found.b].map(|text| markup::html(text));
             let _ =
                 writeln!(out, "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td></tr>", cells[0], cells[1], cells[2]);
         }
@@ -92,8 +93,8 @@ fn operators(out: &mut String, phase: &PhaseDiff) {
             times(line.time),
             share(line.share[0]),
             share(line.share[1]),
-            escaped(&line.title),
-            escaped(&line.note)
+            markup::html(&line.title),
+            markup::html(&line.note)
         );
     }
     out.push_str("</table></div>\n");
@@ -113,7 +114,7 @@ fn layers(out: &mut String, phase: &PhaseDiff) {
     for layer in &phase.layers {
         let name = layer.layer.as_deref().unwrap_or("none");
         let (difference, times) = (difference(&layer.time, largest), times(&layer.time));
-        let _ = writeln!(out, "<tr><th scope=\"row\">{}</th>{difference}{times}</tr>", escaped(name));
+        let _ = writeln!(out, "<tr><th scope=\"row\">{}</th>{difference}{times}</tr>", markup::html(name));
     }
     out.push_str("</table></div>\n");
 }
@@ -139,19 +140,4 @@ fn times(time: &ChangeRow) -> String {
         change_class(time),
         time.judgement_text()
     )
-}
-
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
 }

@@ -1,5 +1,6 @@
 //! A graph as a picture: cards by layers from top to bottom, coloured by what they took, with what they read.
 
+use super::super::markup;
 use super::super::table::printable;
 use super::super::units::{quantity, shape, share, time_f64};
 use super::Colour;
@@ -456,17 +457,8 @@ fn cut(text: &str, most: usize) -> String {
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
-        for c in printable(line.trim_end_matches('\n')).chars() {
-            match c {
-                '&' => escaped.push_str("&amp;"),
-                '<' => escaped.push_str("&lt;"),
-                '>' => escaped.push_str("&gt;"),
-                '"' => escaped.push_str("&quot;"),
-                '\'' => escaped.push_str("&#39;"),
-                '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
-                c => escaped.push(c),
-            }
-        }
+        let shown = markup::html(&printable(line.trim_end_matches('\n')));
+        escaped.push_str(&shown.replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}"));
         if line.ends_with('\n') {
             escaped.push_str("&#10;");
         }

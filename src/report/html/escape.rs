@@ -1,20 +1,4 @@
-//! Texts of a trace made safe for where they stand: any program may have written them.
-
-/// As text between tags, or in an attribute with quotes.
-pub(super) fn html(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
-}
+//! Texts of a trace made safe for where they stand in a script.
 
 /// JSON as the content of a `<script>`: no tag or comment begins in it. What is replaced occurs in JSON's strings only,
 /// where the escape is the same character.
@@ -32,11 +16,6 @@ pub(super) fn json(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn html_has_no_tags() {
-        assert_eq!(html("<b a=\"1\" b='2'>&"), "&lt;b a=&quot;1&quot; b=&#39;2&#39;&gt;&amp;");
-    }
 
     #[test]
     fn json_ends_no_script_and_is_the_same_json() {

@@ -10,6 +10,7 @@ mod selection;
 mod spans;
 mod steps;
 
+use super::markup;
 use super::model::Report;
 use super::text::{Look, report_text};
 use crate::analysis::{Statistics, Timeline};
@@ -135,7 +136,7 @@ pub fn write_page(page: Page<'_>, mut out: impl Write) -> io::Result<String> {
         if !styles.contains(&style) {
             styles.push(style);
         }
-        let name = escape::html(&drawing.name);
+        let name = markup::html(&drawing.name);
         drawings.push_str(&format!("<template class=\"drawing\" data-name=\"{name}\">{svg}</template>\n"));
     }
     // A picture's colours are of the page's theme: the page's own style has the last word.
@@ -144,9 +145,9 @@ pub fn write_page(page: Page<'_>, mut out: impl Write) -> io::Result<String> {
     let title = title(report);
     let values = [
         ("policy", policy(&program, &style)),
-        ("title", escape::html(&title)),
+        ("title", markup::html(&title)),
         ("style", style),
-        ("text", escape::html(&report_text(report, &Look::default()))),
+        ("text", markup::html(&report_text(report, &Look::default()))),
         ("drawings", drawings),
         ("report", json(report)?),
         ("page", json(&besides)?),
