@@ -9,22 +9,23 @@ use std::path::Path;
 /// The subcommand's arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Print JSON: an array with `probeset`, `engine`, `summary`, `steps` and `tested` of each
+    /// Print JSON: an array with `probeset`, `engine`, `summary`, `steps` (it is of an engine) and `tested` of each
     #[arg(long)]
     json: bool,
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let probesets = shipped()?;
+    let probesets = shipped();
     let text = if arguments.json { json(&probesets)? } else { text(&probesets) };
     terminal::write_out(&text)?;
     Ok(DONE)
 }
 
-/// Every shipped probeset, by name.
-pub(crate) fn shipped() -> Result<Vec<Probeset>, Diagnostics> {
-    Library::SHIPPED.names().map(|name| Ok(spec::load(Path::new(name), &Library::SHIPPED)?.0)).collect()
+/// Every shipped probeset, by name. Files without probes, which can only be included, are none.
+pub(crate) fn shipped() -> Vec<Probeset> {
+    let load = |name: &str| spec::load(Path::new(name), &Library::SHIPPED).ok().map(|(probeset, _)| probeset);
+    Library::SHIPPED.names().filter_map(load).collect()
 }
 
 /// Whether it is of an engine: others are what engines' probesets include.

@@ -140,7 +140,7 @@ enum Found {
 
 /// The shipped probesets whose functions the target has.
 fn find(arguments: &Arguments) -> Result<Found, Diagnostics> {
-    let all: Vec<Probeset> = shipped()?.into_iter().filter(has_steps).collect();
+    let all: Vec<Probeset> = shipped().into_iter().filter(has_steps).collect();
     let name = match (arguments.pid, arguments.command.first()) {
         (Some(pid), _) => Some(pid.to_string()),
         (None, Some(program)) => path_of(program).map(|path| path.display().to_string()),
@@ -159,7 +159,9 @@ fn find(arguments: &Arguments) -> Result<Found, Diagnostics> {
         return Ok(Found::Engines(there));
     }
     match arguments.pid {
-        Some(pid) => Err(no_engine(&format!("process {pid} has no function that is a step of a shipped probeset")).into()),
+        Some(pid) => {
+            Err(no_engine(&format!("process {pid} has no function that is a step of a shipped probeset")).into())
+        }
         None => Ok(Found::NothingYet(all)),
     }
 }

@@ -70,7 +70,8 @@ fn present(path: &Path, reader: &AnyReader) -> Result<Vec<OriginPart>, Diagnosti
     let mut all = read(path)?;
     while all.next().is_some() {}
     let sites = &all.meta().sites;
-    let is_there = |part: &&OriginPart| sites.iter().flat_map(|site| &site.probes).any(|probe| part.own(probe).is_some());
+    let is_there =
+        |part: &&OriginPart| sites.iter().flat_map(|site| &site.probes).any(|probe| part.own(probe).is_some());
     let there: Vec<OriginPart> = parts.iter().filter(is_there).cloned().collect();
     // Of a target with none of them any is as good as another.
     Ok(if there.is_empty() { parts.into_iter().take(1).collect() } else { there })

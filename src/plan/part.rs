@@ -53,7 +53,9 @@ fn not_there(plan: &ProbePlan, part: &Part) -> Option<Unplaced> {
 fn add(placement: Placement, whole: &mut Placement) {
     let numbers: Vec<usize> = placement.modules.into_iter().map(|module| number(module, &mut whole.modules)).collect();
     for mut placed in placement.sites {
-        let (Ok(id), Some(module)) = (u16::try_from(whole.sites.len()), numbers.get(placed.site.module)) else { continue };
+        let (Ok(id), Some(module)) = (u16::try_from(whole.sites.len()), numbers.get(placed.site.module)) else {
+            continue;
+        };
         placed.site.id = id;
         placed.site.module = *module;
         placed.cookie = placed.cookie & !0xffff | u64::from(id);
@@ -213,8 +215,11 @@ fn engine_files(probeset: &Probeset, part: &Part, target: &dyn Target) -> BTreeS
     };
     let belongs = |file: usize, to: usize| folder(file) == folder(to) || needs(file, to) || needs(to, file);
     loop {
-        let next: BTreeSet<usize> =
-            candidates.iter().copied().filter(|file| !own.contains(file) && own.iter().any(|to| belongs(*file, *to))).collect();
+        let next: BTreeSet<usize> = candidates
+            .iter()
+            .copied()
+            .filter(|file| !own.contains(file) && own.iter().any(|to| belongs(*file, *to)))
+            .collect();
         if next.is_empty() {
             return own;
         }
@@ -233,7 +238,8 @@ fn step_files(probeset: &Probeset, part: Option<&Part>, target: &dyn Target) -> 
     let steps = probeset.probes.values().filter(|probe| probe.role.value == Role::Step && is_own(probe));
     let mut files = BTreeSet::new();
     for place in steps.flat_map(|probe| &probe.at).map(|at| &at.place) {
-        let (Place::Function { module, .. } | Place::Virtual { module, .. } | Place::Usdt { module, .. }) = place else {
+        let (Place::Function { module, .. } | Place::Virtual { module, .. } | Place::Usdt { module, .. }) = place
+        else {
             continue;
         };
         let named: Vec<usize> = globs(probeset, &module.value).flat_map(|glob| matching(glob, target)).collect();
@@ -329,11 +335,14 @@ probes:
         let (a, b) = ("/fake/a/engine.so", "/fake/b/engine.so");
         let expected = [("one__step", a), ("one__operator", a), ("two__step", b), ("two__operator", b)];
         assert_eq!(sites(&placement), expected);
-        let ids: Vec<(u16, u64)> = placement.sites.iter().map(|placed| (placed.site.id, placed.cookie & 0xffff)).collect();
+        let ids: Vec<(u16, u64)> =
+            placement.sites.iter().map(|placed| (placed.site.id, placed.cookie & 0xffff)).collect();
         assert_eq!(ids, [(0, 0), (1, 1), (2, 2), (3, 3)]);
         assert_eq!(placement.enums["one__kind"][&1], "ADD");
         assert_eq!(placement.enums["two__kind"][&7], "ADD");
-        let offset = |view: &str| placement.values.iter().find(|value| value.symbol.contains(view) && value.symbol.ends_with("op"));
+        let offset = |view: &str| {
+            placement.values.iter().find(|value| value.symbol.contains(view) && value.symbol.ends_with("op"))
+        };
         assert_eq!(offset("one__view").map(|value| value.value), Some(0));
         assert_eq!(offset("two__view").map(|value| value.value), Some(16));
         assert!(placement.unplaced.is_empty());

@@ -453,7 +453,8 @@ impl<'a> Modules<'a> {
 
     /// Which of several engines have a site, by name.
     pub(super) fn engines(&self, parts: &[Part]) -> Vec<String> {
-        let probes = || self.attached.iter().filter_map(|(program, ..)| self.plan.programs.get(*program)?.probes.first());
+        let probes =
+            || self.attached.iter().filter_map(|(program, ..)| self.plan.programs.get(*program)?.probes.first());
         let is_there = |part: &&Part| probes().any(|probe| part.own(probe).is_some());
         parts.iter().filter(is_there).map(|part| part.engine.clone()).collect()
     }

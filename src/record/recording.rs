@@ -259,7 +259,8 @@ impl<'a> Recording<'a> {
         let steps = counts.steps.load(Ordering::Relaxed);
         if steps > 0 {
             // One engine's steps do not stand for those of another that was asked for.
-            let without = self.modules.waiting_for().0.into_iter().filter(|problem| problem.code == Code::GroupNotAttached);
+            let without =
+                self.modules.waiting_for().0.into_iter().filter(|problem| problem.code == Code::GroupNotAttached);
             problems.0.extend(without.map(|problem| Diagnostic { severity: Severity::Warning, ..problem }));
         }
         if steps == 0 && self.plan.schema.records.iter().any(|record| record.role == Some(Role::Step)) {

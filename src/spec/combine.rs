@@ -19,7 +19,8 @@ pub fn combine(mut probesets: Vec<(Probeset, bool)>) -> Result<Probeset, Diagnos
     for (probeset, required) in probesets {
         let file = probeset.sources.first().map_or_else(String::new, |source| source.name.clone());
         if whole.parts.iter().any(|part| part.file == file) {
-            let problem = Diagnostic::error(Code::BadArgument, format!("the probeset `{}` is given twice", probeset.name));
+            let problem =
+                Diagnostic::error(Code::BadArgument, format!("the probeset `{}` is given twice", probeset.name));
             return Err(problem.hint("name each probeset once").into());
         }
         let key = key(&probeset.name, &whole.parts);

@@ -6,8 +6,8 @@ use super::format::FrameKind;
 use super::frames::{Frame, Frames};
 use super::layout::{Layout, layouts};
 use super::meta::{Meta, SitesFrame};
-use super::record::RecordView;
 use super::part::PartView;
+use super::record::RecordView;
 use super::schema::{End, Loss, ModuleInfo, Notice, OriginPart, Site};
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use serde::de::DeserializeOwned;
@@ -89,7 +89,8 @@ impl<R: Read> TraceReader<R> {
         let (frames, version) = Frames::new(input)?;
         let meta = Meta::of_version(version);
         let (decoder, block) = (BlockDecoder::default(), Block::default());
-        let mut reader = Self { frames, layouts: Vec::new(), decoder, block, next: 0, at: 0, meta, has_schema: false, part: None };
+        let mut reader =
+            Self { frames, layouts: Vec::new(), decoder, block, next: 0, at: 0, meta, has_schema: false, part: None };
         while !reader.has_schema {
             match reader.frames.next(&mut reader.meta) {
                 Some(frame) if frame.kind != FrameKind::Events => {

@@ -85,7 +85,8 @@ fn assert_same_graphs(recorded: &[Graph], truth: &[Graph]) {
 
 /// What `whisper_print_timings` says of a kind of call: ms altogether.
 fn said_ms(output: &str, what: &str) -> f64 {
-    let line = output.lines().find(|line| line.contains(&format!("{what} time ="))).unwrap_or_else(|| panic!("{output}"));
+    let line =
+        output.lines().find(|line| line.contains(&format!("{what} time ="))).unwrap_or_else(|| panic!("{output}"));
     let number = line.split('=').nth(1).unwrap().split("ms").next().unwrap();
     number.trim().parse().unwrap()
 }
@@ -163,7 +164,8 @@ fn two_engines_in_one_process() {
         engine.assert_lanes(1);
         let info = engine.info();
         let sites = info["sites"].as_array().unwrap().iter();
-        let of_operators = sites.filter(|site| site["probes"].as_array().unwrap().iter().any(|name| name == "operator"));
+        let of_operators =
+            sites.filter(|site| site["probes"].as_array().unwrap().iter().any(|name| name == "operator"));
         let modules: Vec<&str> = of_operators
             .map(|site| info["modules"][site["module"].as_u64().unwrap() as usize]["path"].as_str().unwrap())
             .collect();
@@ -196,7 +198,9 @@ fn calls(steps: &[Step]) -> Vec<&str> {
 #[ignore = "needs root"]
 fn the_probeset_is_found() {
     let _alone = alone();
-    for (engine, says) in [(Whisper::Built, "recording whisper"), (Whisper::Wheel, "recording the first that is loaded of")] {
+    for (engine, says) in
+        [(Whisper::Built, "recording whisper"), (Whisper::Wheel, "recording the first that is loaded of")]
+    {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.pfi");
         let path = path.to_str().unwrap();
