@@ -115,12 +115,12 @@ pub fn main() -> ExitCode {
     let outcome = match arguments.command {
         #[cfg(feature = "record")]
         Command::Record(arguments) => record::run(&arguments),
-        Command::Report(arguments) => each_engine(arguments.file(), || report::run(&arguments)),
-        Command::Statistics(arguments) => each_engine(arguments.file(), || statistics::run(&arguments)),
+        Command::Report(arguments) => each_engine(arguments.file(), true, || report::run(&arguments)),
+        Command::Statistics(arguments) => each_engine(arguments.file(), true, || statistics::run(&arguments)),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Graph(arguments) => graph::run(&arguments),
         Command::Html(arguments) => html::run(&arguments),
-        Command::Timeline(arguments) => timeline::run(&arguments),
+        Command::Timeline(arguments) => each_engine(arguments.file(), false, || timeline::run(&arguments)),
         Command::Export(arguments) => export::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
@@ -147,9 +147,9 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Runs a subcommand whose text can stand several times after itself: once for each engine of a trace, unless one is
-/// asked for. `file`: the trace, where that is so.
-fn each_engine(file: Option<&std::path::Path>, run: impl Fn() -> Outcome) -> Outcome {
+/// Runs a subcommand once for each engine of a trace, unless one is asked for. `file`: the trace, where what is written
+/// can be there several times; `titles`: it is text, one after the other.
+fn each_engine(file: Option<&std::path::Path>, titles: bool, run: impl Fn() -> Outcome) -> Outcome {
     let engines = match file {
         Some(file) if trace_file::wanted().is_none() => trace_file::engines(file).unwrap_or_default(),
         _ => Vec::new(),
@@ -159,8 +159,10 @@ fn each_engine(file: Option<&std::path::Path>, run: impl Fn() -> Outcome) -> Out
     }
     let mut code = DONE;
     for (number, part) in engines.into_iter().enumerate() {
-        let before = if number == 0 { "" } else { "\n" };
-        terminal::write_out(&format!("{before}=== {} ===\n\n", part.engine))?;
+        if titles {
+            let before = if number == 0 { "" } else { "\n" };
+            terminal::write_out(&format!("{before}=== {} ===\n\n", part.engine))?;
+        }
         trace_file::want(Some(part.key));
         code = code.max(run()?);
     }

@@ -35,6 +35,13 @@ pub(crate) struct Arguments {
     steps: Option<(u64, u64)>,
 }
 
+impl Arguments {
+    /// The trace, where each of its engines can have a timeline of its own.
+    pub(crate) fn file(&self) -> Option<&std::path::Path> {
+        (self.output.is_none() && self.file.as_os_str() != "-").then_some(self.file.as_path())
+    }
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let steps = match arguments.steps {
@@ -81,7 +88,11 @@ fn output(arguments: &Arguments) -> Result<PathBuf, Diagnostics> {
                 Diagnostic::error(Code::BadArgument, "a trace from standard input has no name for its timeline");
             Err(problem.hint(format!("give one: `-o run.{extension}`")).into())
         }
-        None => Ok(arguments.file.with_extension(extension)),
+        None => Ok(arguments.file.with_extension(match trace_file::wanted() {
+            // An engine's name is the trace's word: it leads to no other folder.
+            Some(engine) => format!("{}.{extension}", engine.replace(|c: char| !c.is_ascii_alphanumeric(), "_")),
+            None => extension.to_owned(),
+        })),
     }
 }
 

@@ -7,8 +7,10 @@ use crate::trace::{
     BUILTIN, FieldType, HEADER_SIZE, Loss, LossKind, ModuleInfo, Notice, Origin, PushError, RecordHeader, Schema, Site,
     TraceWriter,
 };
+use indexmap::IndexMap;
 use libbpf_rs::{MapCore, MapHandle};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -338,10 +340,15 @@ impl Consumer {
         self.sink.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Names more of the target's constants. What is recorded already keeps its numbers.
-    pub(super) fn set_schema(&self, schema: &Schema) {
-        if let Some(prospect) = &mut self.sink().prospect {
-            prospect.schema.clone_from(schema);
+    /// Names more of the target's constants: `new` are those that the schema has not had yet.
+    pub(super) fn set_enums(&self, schema: &Schema, new: &IndexMap<String, BTreeMap<i64, String>>) {
+        let mut sink = self.sink();
+        match &mut sink.prospect {
+            Some(prospect) => prospect.schema.clone_from(schema),
+            None if new.is_empty() => {}
+            None => {
+                sink.attempt(|writer| writer.add_enums(new));
+            }
         }
     }
 

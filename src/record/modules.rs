@@ -9,6 +9,7 @@ use crate::plan::{PlacedSite, Placement, ProbePlan, Tier, Unplaced};
 use crate::spec::Part;
 use crate::target::{DebugFolders, Files, ProcessTarget, Target};
 use crate::trace::{Loss, LossKind, ModuleInfo, NO_SITE, Schema, Site};
+use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -234,8 +235,11 @@ impl<'a> Modules<'a> {
         if let Some(refusal) = self.refusal(&placement) {
             return Err(refusal);
         }
-        self.schema.enums.extend(placement.enums.clone());
-        consumer.set_schema(&self.schema);
+        let known = &self.schema.enums;
+        let new = placement.enums.iter().filter(|(name, constants)| known.get(*name) != Some(*constants));
+        let new: IndexMap<_, _> = new.map(|(name, constants)| (name.clone(), constants.clone())).collect();
+        self.schema.enums.extend(new.clone());
+        consumer.set_enums(&self.schema, &new);
         self.attach(&placement, session, consumer)?;
         self.unplaced = placement.unplaced;
         Ok(())

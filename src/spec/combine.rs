@@ -6,6 +6,9 @@ use crate::diag::{Code, Diagnostic, Diagnostics, Spanned};
 use crate::path::{AttachPoint, Expr, ExprKind, Place, Rows, Signature, Type};
 use indexmap::IndexMap;
 
+/// Elements of a list of rows that one record has room for, however many probesets there are.
+const FEWEST: u64 = 64;
+
 /// Combines probesets, each with whether a recording must find its engine. One alone stays as it is.
 ///
 /// # Errors
@@ -16,6 +19,7 @@ pub fn combine(mut probesets: Vec<(Probeset, bool)>) -> Result<Probeset, Diagnos
         return probesets.pop().map(|(probeset, _)| probeset).ok_or_else(|| missing().into());
     }
     let mut whole = empty(&probesets);
+    let parts = probesets.len() as u64;
     for (probeset, required) in probesets {
         let file = probeset.sources.first().map_or_else(String::new, |source| source.name.clone());
         if whole.parts.iter().any(|part| part.file == file) {
@@ -26,7 +30,7 @@ pub fn combine(mut probesets: Vec<(Probeset, bool)>) -> Result<Probeset, Diagnos
         let key = key(&probeset.name, &whole.parts);
         let (name, engine) = (probeset.name.clone(), probeset.engine.value.clone());
         whole.parts.push(Part { key: key.clone(), probeset: name, engine, file, required });
-        Renamer { key: &key }.add(probeset, &mut whole);
+        Renamer { key: &key, parts }.add(probeset, &mut whole);
     }
     Ok(whole)
 }
@@ -73,6 +77,8 @@ fn key(name: &str, parts: &[Part]) -> String {
 
 struct Renamer<'a> {
     key: &'a str,
+    /// How many probesets there are: a thread has room for the lists of one.
+    parts: u64,
 }
 
 impl Renamer<'_> {
@@ -185,12 +191,14 @@ impl Renamer<'_> {
                 self.expr(base);
                 self.expr(index);
             }
-            ExprKind::Slice { base, from, to, rows, .. } => {
+            ExprKind::Slice { base, from, to, rows, max, .. } => {
                 self.expr(base);
                 from.iter_mut().chain(to).for_each(|end| self.expr(end));
                 if let Some(Rows { count, stride }) = rows.as_deref_mut() {
                     self.expr(count);
                     self.expr(stride);
+                    // What does not fit goes into further records.
+                    max.iter_mut().for_each(|max| max.value = (max.value / self.parts).max(max.value.min(FEWEST)));
                 }
             }
             ExprKind::Binary { left, right, .. } => {
@@ -228,6 +236,10 @@ counters: { cycles: cycles, other: COUNTER }
 probes:
   step: { at: 'm:decode(view* v)', role: step, fields: { tokens: 'v->next->op == ADD' }, counters: [cycles, other] }
   operator: { at: 'm:compute(view* v) until [operator, step]', role: operator, fields: { node: v as object thing } }
+  experts:
+    at: probe operator
+    role: experts
+    fields: { node: v as object thing, ids: 'v->next as i32[.. 2] rows 3 stride 8 max 256' }
   switch: { at: 'tracepoint sched:sched_switch', role: sched_switch }
 ";
 
@@ -241,7 +253,10 @@ probes:
         let whole = combine(vec![(probeset("a-1", "faults"), true), (probeset("b", "page-faults"), true)]).unwrap();
         assert_eq!((whole.name.as_str(), whole.engine.value.as_str()), ("a-1+b", "a-1 + b"));
         let probes: Vec<&str> = whole.probes.keys().map(String::as_str).collect();
-        assert_eq!(probes, ["a_1__step", "a_1__operator", "switch", "b__step", "b__operator"]);
+        let expected = ["a_1__step", "a_1__operator", "a_1__experts", "switch", "b__step", "b__operator", "b__experts"];
+        assert_eq!(probes, expected);
+        let rows = whole.probes["b__experts"].fields["ids"].value.clone();
+        assert!(matches!(rows.kind, ExprKind::Slice { max: Some(Spanned { value: 128, .. }), .. }), "{rows:?}");
         let at = &whole.probes["b__operator"].at[0];
         assert_eq!(at.until.iter().map(|end| end.value.as_str()).collect::<Vec<_>>(), ["b__operator", "b__step"]);
         assert_eq!(whole.types["b__view"].members["next"].ty.value.to_string(), "b__view*");

@@ -110,3 +110,46 @@ impl PartView {
         meta.losses.iter_mut().for_each(|loss| self.name(&mut loss.record));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Role;
+    use crate::trace::{FieldLayout, HEADER_SIZE, Loss, LossKind, RecordKind, RecordType};
+
+    fn part(key: &str) -> OriginPart {
+        let file = format!("{key}.yaml");
+        OriginPart { key: key.to_owned(), probeset: key.to_owned(), engine: key.to_uppercase(), file }
+    }
+
+    fn record(name: &str, ty: FieldType) -> RecordType {
+        let field = FieldLayout { name: "node".to_owned(), offset: HEADER_SIZE, ty };
+        let (kind, role) = (RecordKind::Span, Some(Role::Operator));
+        RecordType { name: name.to_owned(), kind, role, size: HEADER_SIZE + 8, fields: vec![field] }
+    }
+
+    #[test]
+    fn a_trace_of_two_engines_is_seen_as_one() {
+        let mut meta = Meta::of_version(1);
+        meta.origin.parts = vec![part("a"), part("b")];
+        meta.origin.sources = ["a.yaml", "b.yaml"].map(|name| (name.to_owned(), String::new())).to_vec();
+        let object = |of: &str| FieldType::Array(Box::new(FieldType::Object(of.to_owned())), 2);
+        meta.schema.records =
+            vec![record("a__run", object("a__x")), record("b__run", object("b__x")), record("switch", FieldType::Bool)];
+        meta.schema.enums.insert("b__kind".to_owned(), std::iter::once((1, "ADD".to_owned())).collect());
+        let loss = |name: &str| Loss { record: name.to_owned(), kind: LossKind::RingFull, count: 1 };
+        meta.losses = vec![loss("a__run"), loss("b__run"), loss("switch")];
+        let view = PartView::new(&part("b"), &meta.origin.parts);
+        view.see_schema(&mut meta);
+        view.see_losses(&mut meta);
+        assert_eq!((meta.origin.engine.as_str(), meta.origin.sources[0].0.as_str()), ("B", "b.yaml"));
+        let records: Vec<(&str, Option<Role>)> =
+            meta.schema.records.iter().map(|record| (record.name.as_str(), record.role)).collect();
+        // The other's records stay where they are, and are nothing.
+        assert_eq!(records, [("a__run", None), ("run", Some(Role::Operator)), ("switch", Some(Role::Operator))]);
+        assert_eq!(meta.schema.records[1].fields[0].ty, object("x"));
+        assert_eq!(meta.schema.enums["kind"][&1], "ADD");
+        let losses: Vec<&str> = meta.losses.iter().map(|loss| loss.record.as_str()).collect();
+        assert_eq!(losses, ["run", "switch"]);
+    }
+}

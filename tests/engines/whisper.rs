@@ -64,7 +64,7 @@ impl Whisper {
 
     fn record(self, threads: &str) -> Recording {
         let words = self.words(threads);
-        Recording::new("whisper", &[], |command: &mut Command| drop(command.arg("--").args(&words)), 0)
+        Recording::new("whisper", &[], |command: &mut Command| _ = command.arg("--").args(&words), 0)
     }
 }
 
@@ -155,7 +155,7 @@ fn two_engines_in_one_process() {
     let _alone = alone();
     let mut words = Whisper::Wheel.words("1");
     words.extend(["--llama".to_owned(), model("tiny-dense").display().to_string()]);
-    let both = Recording::new("whisper", &["llama"], |command: &mut Command| drop(command.arg("--").args(&words)), 0);
+    let both = Recording::new("whisper", &["llama"], |command: &mut Command| _ = command.arg("--").args(&words), 0);
     let whisper = both.of_engine("whisper");
     let llama = both.of_engine("llama");
     // Each has its own operators, of its own copy, numbered as that copy numbers them.
@@ -185,6 +185,9 @@ fn two_engines_in_one_process() {
     let path = both.path().to_str().unwrap();
     let text = String::from_utf8(run(&mut crate::process::profinfer(&["report", path]), 0).stdout).unwrap();
     assert!(text.contains("=== whisper.cpp ===") && text.contains("=== llama.cpp ==="), "{text}");
+    // A timeline is a file of each.
+    let written = run(&mut crate::process::profinfer(&["timeline", path]), 0);
+    assert!(stderr(&written).contains("run.whisper.pftrace") && stderr(&written).contains("run.llama.pftrace"));
     let refused = run(&mut crate::process::profinfer(&["timeline", path, "-o", "-"]), 1);
     assert!(stderr(&refused).contains("--engine llama"), "{}", stderr(&refused));
 }
@@ -212,6 +215,9 @@ fn the_probeset_is_found() {
         assert!(report["completeness"]["steps"].as_u64().unwrap() > TOKENS.parse::<u64>().unwrap(), "{report}");
         assert!(report["operator_types"].as_array().unwrap().iter().any(|row| row["op"] == "MUL_MAT"));
     }
-    let output = run(&mut crate::process::profinfer(&["record", "-o", "/dev/null", "--", "true"]), 1);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.pfi");
+    let nothing = ["record", "-o", path.to_str().unwrap(), "--", "true"];
+    let output = run(&mut crate::process::profinfer(&nothing), 1);
     assert!(stderr(&output).contains("R006"), "{}", stderr(&output));
 }
