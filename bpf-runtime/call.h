@@ -16,6 +16,7 @@ struct pf_call {
 	__u32 failed;
 	__u64 pieces[PF_PIECES]; /* of the target's memory, that several expressions need */
 	_Bool unreadable; /* an argument in memory was */
+	_Bool implausible; /* what was read cannot be what it is taken for */
 };
 
 /* The body of a function that reads a piece of memory into `field`, but once a hit whoever asks. */
@@ -219,6 +220,7 @@ static __always_inline _Bool pf_enter(struct pf_call *call, struct pt_regs *regs
 	for (int i = 0; i < PF_PIECES; i++)
 		call->pieces[i] = 0;
 	call->unreadable = 0;
+	call->implausible = 0;
 	return 1;
 }
 
@@ -237,6 +239,7 @@ static __always_inline _Bool pf_leave(struct pf_call *call, struct pt_regs *regs
 	call->object = 0;
 	call->block_start = 0;
 	call->unreadable = 0;
+	call->implausible = 0;
 	return 1;
 }
 
@@ -249,11 +252,12 @@ static __always_inline _Bool pf_take_unreadable(struct pf_call *call)
 	return unreadable;
 }
 
-/* Notes that a field could not be read. */
-static __always_inline void pf_missing(void *record, __u32 field)
+/* Notes that a field could not be read, or that what was there cannot be it. */
+static __always_inline void pf_missing(struct pf_call *call, void *record, __u32 field)
 {
 	struct pf_header *header = record;
 
 	header->missing |= 1 << field;
-	pf_lose(header->type, PF_READ_FAILED);
+	pf_lose(header->type, call->implausible ? PF_IMPLAUSIBLE : PF_READ_FAILED);
+	call->implausible = 0;
 }
