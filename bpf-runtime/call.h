@@ -165,6 +165,27 @@ static __always_inline long pf_read_list(void *field, void *elements, __u32 size
 	return 0;
 }
 
+/* A part of each element: parts lie `stride` bytes apart, and are read one by one. */
+static __always_inline long pf_read_parts(void *field, void *elements, __u32 size, __u32 max, __s64 count, __u64 address,
+					  __u64 stride)
+{
+	struct pf_list *list = field;
+	__u32 i;
+
+	list->count = 0;
+	if (count < 0)
+		count = 0;
+	list->total = count > 0xffffffffLL ? 0xffffffff : count;
+	for (i = 0; i < max; i++) {
+		if (i >= list->total)
+			break;
+		if (pf_read(elements + i * size, size, address + i * stride))
+			return -1;
+	}
+	list->count = i;
+	return 0;
+}
+
 /* Notes which rows a list consists of; they are read when the list is sent, in as many records as they fill. */
 static __always_inline long pf_rows(struct pf_call *call, void *field, __s64 width, __s64 count, __s64 stride,
 				    __u64 address)

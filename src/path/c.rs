@@ -2,7 +2,7 @@
 //! returns 0, or -1 where the target's memory cannot be read; the calls it makes are those of `bpf-runtime/`.
 
 use super::ast::{BinaryOp, Type, UnaryOp};
-use super::check::{Base, Checked, Memory, Node, Term, fixed_size};
+use super::check::{Base, Checked, Memory, Node, Part, Term, fixed_size};
 
 /// Names of the constants that are filled in when the object is loaded.
 pub trait Symbols {
@@ -87,7 +87,10 @@ impl<'s> Body<'s> {
 
     fn store(&mut self, checked: &Checked) {
         match (&checked.node, &checked.ty) {
-            (Node::Slice { start, count, rows, max }, element) => {
+            (Node::Slice { start, count, max, part: Some(part), .. }, element) => {
+                self.store_parts(start, count.as_deref(), part, *max, element);
+            }
+            (Node::Slice { start, count, rows, max, part: None }, element) => {
                 let rows = rows.as_ref().map(|(count, stride)| (&**count, &**stride));
                 self.store_list(start, count.as_deref(), rows, *max, element);
             }
@@ -136,6 +139,16 @@ impl<'s> Body<'s> {
                 self.line(format!("return pf_read_list_until_null(field, field->elements, {max}, {address});"))
             }
         }
+    }
+
+    /// A part of each element into the record's tail.
+    fn store_parts(&mut self, start: &Memory, count: Option<&Checked>, part: &Part, max: u64, element: &Type) {
+        let size = fixed_size(element).unwrap_or(8);
+        let (address, offset, stride) = (self.address(start), self.offset(&part.terms), self.size(&part.of));
+        let count = count.map_or_else(|| max.to_string(), |count| self.value(count));
+        self.line(format!(
+            "return pf_read_parts(field, field->elements, {size}, {max}, {count}, {address} + {offset}, {stride});"
+        ));
     }
 
     /// A call that reads a place of memory into `into`.

@@ -85,6 +85,8 @@ pub enum Node {
         rows: Option<(Box<Checked>, Box<Checked>)>,
         /// How many are read at most, of one row or of all.
         max: u64,
+        /// Of each element only this part is read: `elements[..n].member`.
+        part: Option<Part>,
     },
     /// Some bits of the integer that is stored at the member's place.
     Bits {
@@ -200,6 +202,15 @@ impl Memory {
         }
         children
     }
+}
+
+/// A part of each element of a slice.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// The elements' type, whose size is from one to the next.
+    pub of: Type,
+    /// Members on the way to it.
+    pub terms: Vec<Term>,
 }
 
 /// A place in the target's memory.
@@ -327,7 +338,14 @@ impl Checker<'_, '_> {
                 let condition = Box::new(self.number(condition)?);
                 let then = Box::new(self.number(then)?);
                 let otherwise = Box::new(self.number(otherwise)?);
-                let ty = if then.ty == otherwise.ty { then.ty.clone() } else { NUMBER };
+                // A number beside a constant of an enumeration is one of its constants.
+                let number = |side: &Checked| matches!(side.node, Node::Int(_));
+                let ty = match (&then.ty, &otherwise.ty) {
+                    (one, other) if one == other => one.clone(),
+                    (Type::Enum(_), _) if number(&otherwise) => then.ty.clone(),
+                    (_, Type::Enum(_)) if number(&then) => otherwise.ty.clone(),
+                    _ => NUMBER,
+                };
                 is(Node::Conditional(condition, then, otherwise), ty)
             }
             ExprKind::Float(_) | ExprKind::Text(_) | ExprKind::All { .. } | ExprKind::Matches { .. } => {
@@ -389,6 +407,9 @@ impl Checker<'_, '_> {
             let node = Node::VectorSize { vector, of };
             return Ok(Checked { node, ty: NUMBER, span: span.clone() });
         }
+        if let Node::Slice { .. } = base.node {
+            return self.member_of_each(base, name, arrow, span);
+        }
         // What a reference refers to has members by `.` in C++, and by `->` where one thinks of its address.
         let arrow = arrow && !is_referred_to(&base);
         let (mut memory, view) = match (base.ty.clone(), arrow) {
@@ -412,20 +433,40 @@ impl Checker<'_, '_> {
                 return Err(Diagnostic::error(Code::TypeMismatch, message).at(&name.span).hint(hint));
             }
         };
-        let Some(ty) = self.scope.definitions.member(&view, name) else {
-            let members = self.scope.definitions.members(&view);
-            let message = format!("no member `{}` in {view}", name.value);
-            let problem = Diagnostic::error(Code::UnknownMember, message).at(&name.span);
-            return Err(match members {
-                Some(members) => {
-                    let hint = did_you_mean(name, members.iter().copied());
-                    problem.hint(hint.unwrap_or_else(|| format!("the view has {}", members.join(", "))))
-                }
-                None => problem.hint(format!("describe it under `types: {view}:`")),
-            });
-        };
+        let ty = self.member_type(&view, name)?;
         memory.terms.push(Term::Member { view, member: name.value.clone() });
         Ok(with_bits(Checked { node: Node::Memory(memory), ty, span: span.clone() }))
+    }
+
+    fn member_type(&self, view: &str, name: &Spanned<String>) -> Result1<Type> {
+        if let Some(ty) = self.scope.definitions.member(view, name) {
+            return Ok(ty);
+        }
+        let message = format!("no member `{}` in {view}", name.value);
+        let problem = Diagnostic::error(Code::UnknownMember, message).at(&name.span);
+        Err(match self.scope.definitions.members(view) {
+            Some(members) => {
+                let hint = did_you_mean(name, members.iter().copied());
+                problem.hint(hint.unwrap_or_else(|| format!("the view has {}", members.join(", "))))
+            }
+            None => problem.hint(format!("describe it under `types: {view}:`")),
+        })
+    }
+
+    /// `slice.member`: that member of each element.
+    fn member_of_each(&self, base: Checked, name: &Spanned<String>, arrow: bool, span: &Span) -> Result1<Checked> {
+        let (Node::Slice { start, count, rows, max, part }, Type::View(view), false) = (base.node, &base.ty, arrow)
+        else {
+            let message = format!("elements of type {} have no member to take this way", base.ty);
+            return Err(Diagnostic::error(Code::TypeMismatch, message)
+                .at(&name.span)
+                .hint("`[..n].member` is of elements that lie one after the other, and are views"));
+        };
+        let ty = self.member_type(view, name)?;
+        let mut part = part.unwrap_or_else(|| Part { of: base.ty.clone(), terms: Vec::new() });
+        part.terms.push(Term::Member { view: view.clone(), member: name.value.clone() });
+        let node = Node::Slice { start, count, rows, max, part: Some(part) };
+        Ok(Checked { node, ty, span: span.clone() })
     }
 
     fn index(&self, base: &Expr, index: &Expr, span: &Span) -> Result1<Checked> {
@@ -499,7 +540,7 @@ impl Checker<'_, '_> {
         }
         let start_index = from.clone();
         let (start, of) = self.element(base, start_index, span)?;
-        if fixed_size(&of).is_none() {
+        if fixed_size(&of).is_none() && (!matches!(of, Type::View(_)) || bounds.until_null || bounds.rows.is_some()) {
             let message = format!("a slice of {of} cannot be recorded");
             return Err(Diagnostic::error(Code::NotAField, message).at(span).hint("take a member of its elements"));
         }
@@ -517,7 +558,9 @@ impl Checker<'_, '_> {
             Some(Rows { count, stride }) => Some((Box::new(self.number(count)?), Box::new(self.number(stride)?))),
             None => None,
         };
-        if let (Some(first), Some(last), None, None) = (first, last, bounds.max, &rows) {
+        if let (Some(first), Some(last), None, None) = (first, last, bounds.max, &rows)
+            && !matches!(of, Type::View(_))
+        {
             return fixed_slice(start, of, first..last, length, span);
         }
         let Some(max) = bounds.max.map(|max| max.value).or_else(|| Some(length?.saturating_sub(first.unwrap_or(0))))
@@ -534,7 +577,7 @@ impl Checker<'_, '_> {
                 Some(Box::new(Checked { node: Node::Int(max.cast_signed()), ty: NUMBER, span: span.clone() }))
             }
         };
-        Ok(Checked { node: Node::Slice { start, count, rows, max }, ty: of, span: span.clone() })
+        Ok(Checked { node: Node::Slice { start, count, rows, max, part: None }, ty: of, span: span.clone() })
     }
 
     fn cast(&self, base: &Expr, ty: &Spanned<Type>, span: &Span) -> Result1<Checked> {

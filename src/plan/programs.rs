@@ -357,8 +357,10 @@ impl<'p> Planner<'p> {
         };
         let counted = self.counted(probe, &shape, &mut layout)?;
         let has_list = layout.iter().any(|(_, ty)| matches!(ty, FieldType::List(..)));
-        if has_list && shape != Shape::Instant {
-            let message = format!("a list can only be recorded at an instant; `{}` is a span", probe.name.value);
+        let has_rows = || checked.iter().any(|(_, _, value)| matches!(value.node, Node::Slice { rows: Some(_), .. }));
+        if has_list && (matches!(shape, Shape::Until { .. }) || shape != Shape::Instant && has_rows()) {
+            let message =
+                format!("such a list can only be recorded at an instant or of a call; `{}` is neither", probe.name.value);
             self.problems.push(
                 Diagnostic::error(Code::NotSupportedYet, message)
                     .at(&probe.name.span)
@@ -685,7 +687,14 @@ fn collect(checked: &Checked, program: Option<usize>, module: Option<&str>, into
                 if let Base::Argument(index) = memory.base {
                     into.extend(argument(index).map(|kind| (kind, span.clone())));
                 }
-                for term in &memory.terms {
+                let parts = match &part.node {
+                    Node::Slice { part: Some(part), .. } => part.terms.as_slice(),
+                    _ => &[],
+                };
+                if let Node::Slice { part: Some(part), .. } = &part.node {
+                    into.extend(view_within(&part.of).map(|view| (RelocationKind::Size { view }, span.clone())));
+                }
+                for term in memory.terms.iter().chain(parts) {
                     match term {
                         Term::Member { view, member } => {
                             let kind = RelocationKind::Offset { view: view.clone(), member: member.clone() };
