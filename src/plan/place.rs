@@ -207,7 +207,7 @@ impl<'a> Placer<'a> {
 
     /// The registers that the program's expressions read, so that the site can be chosen before they change.
     fn needs(&self, index: usize, program: &Program, files: &[usize]) -> Needs {
-        let relocator = Relocator::new(self.plan, self.probeset, self.target, files.to_vec());
+        let relocator = Relocator::new(self.plan, self.probeset, self.target, files.to_vec(), Vec::new());
         let mut needs = Needs { returns: program.kind == ProgramKind::Span, ..Needs::default() };
         let Some(signature) = program.signature() else { return needs };
         let size_of = |view: &str| relocator.size_of(view);
@@ -389,7 +389,12 @@ impl<'a> Placer<'a> {
             }
         }
         files.dedup();
-        let relocator = Relocator::new(self.plan, self.probeset, self.target, files);
+        let of_module = |(name, files): (&String, &ModuleFiles)| match files {
+            ModuleFiles::Found(files) => (name.clone(), files.clone()),
+            _ => (name.clone(), Vec::new()),
+        };
+        let modules = self.modules.iter().map(of_module).collect();
+        let relocator = Relocator::new(self.plan, self.probeset, self.target, files, modules);
         let placed: Vec<&Program> =
             self.placement.sites.iter().filter_map(|site| self.plan.programs.get(site.program)).collect();
         let of = |indices: fn(&Program) -> &[usize]| -> BTreeSet<usize> {
