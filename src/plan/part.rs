@@ -113,6 +113,8 @@ pub(super) struct PartTarget<'a> {
     /// The target's files; those that are not the engine's have no name, so that nothing matches them.
     files: Vec<TargetFile>,
     own: BTreeSet<usize>,
+    /// The part's views, by their own names.
+    views: BTreeSet<String>,
 }
 
 impl<'a> PartTarget<'a> {
@@ -123,7 +125,8 @@ impl<'a> PartTarget<'a> {
             false => TargetFile { name: String::new(), ..file.clone() },
         };
         let files = inner.files().iter().enumerate().map(hide).collect();
-        Self { inner, part, files, own }
+        let views = probeset.types.keys().filter_map(|name| part.own(name)).map(str::to_owned).collect();
+        Self { inner, part, files, own, views }
     }
 
     /// Whether the target has the engine.
@@ -137,9 +140,31 @@ impl<'a> PartTarget<'a> {
             TargetType::Pointer(to) => TargetType::Pointer(to.map(|to| Box::new(self.renamed(*to)))),
             TargetType::Array(of, length) => TargetType::Array(Box::new(self.renamed(*of)), length),
             TargetType::Enum(of, size) => TargetType::Enum(name(of), size),
-            TargetType::Struct(of, size) => TargetType::Struct(name(of), size),
+            TargetType::Struct(of, size) => TargetType::Struct(self.with_views(&of), size),
             other => other,
         }
+    }
+}
+
+impl PartTarget<'_> {
+    /// A class's name with the part's own views in it (`std::vector<view*>`) called as the probeset calls them.
+    fn with_views(&self, name: &str) -> String {
+        let is_of_a_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
+        let (mut renamed, mut rest) = (String::with_capacity(name.len()), name);
+        while let Some(first) = rest.chars().next() {
+            let end = match is_of_a_name(first) {
+                true => rest.find(|c| !is_of_a_name(c)).unwrap_or(rest.len()),
+                false => first.len_utf8(),
+            };
+            let (word, after) = rest.split_at(end);
+            if self.views.contains(word) {
+                renamed.push_str(&self.part.key);
+                renamed.push_str(Part::BETWEEN);
+            }
+            renamed.push_str(word);
+            rest = after;
+        }
+        renamed
     }
 }
 
@@ -157,7 +182,7 @@ impl Target for PartTarget<'_> {
     }
 
     fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {
-        let Layout { size, members } = self.inner.layout(file, self.part.own(type_name)?)?;
+        let Layout { size, members } = self.inner.layout(file, self.part.own(type_name).unwrap_or(type_name))?;
         let members = members.into_iter().map(|(name, (offset, ty))| (name, (offset, self.renamed(ty))));
         Some(Layout { size, members: members.collect() })
     }
@@ -370,6 +395,22 @@ probes:
         let problems = place(&plan, &both, &target).unwrap_err();
         assert_eq!(problems.0[0].code, Code::ModuleAmbiguous);
         assert!(problems.0[0].hint.as_deref().unwrap().contains("other.yaml"), "{problems:?}");
+    }
+
+    #[test]
+    fn views_within_the_names_of_classes_are_the_probeset_s() {
+        let target = engine(FakeTarget::new(Arch::X86_64), "a", "one_run", 0, 1);
+        let both = probesets(&["one", "two"]);
+        let seen = PartTarget::new(&target, &both, &both.parts[0]);
+        assert_eq!(seen.with_views("view"), "one__view");
+        assert_eq!(
+            seen.with_views("std::vector<view*, std::allocator<view*> >"),
+            "std::vector<one__view*, std::allocator<one__view*> >"
+        );
+        assert_eq!(
+            (seen.with_views("review").as_str(), seen.with_views("std::string").as_str()),
+            ("review", "std::string")
+        );
     }
 
     #[test]
