@@ -280,13 +280,7 @@ impl Catalogue {
 
     /// Takes a probe's record that describes an object: from then on, the object at that address is another one, of which
     /// this is known, until it is described anew.
-    pub(super) fn join(
-        &mut self,
-        process: u32,
-        header: &Header,
-        record: &[u8],
-        (decoder, rules): (&Decoder, &Rules),
-    ) {
+    pub(super) fn join(&mut self, process: u32, header: &Header, record: &[u8], (decoder, rules): (&Decoder, &Rules)) {
         let Some(at) = decoder.records.get(usize::from(header.record)) else { return };
         let Some((object, field, at_end)) = at.describes else { return };
         let Some(address) = decoder.value_at(header, record, field).as_ref().and_then(address_of) else { return };

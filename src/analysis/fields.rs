@@ -5,7 +5,7 @@ use super::Count;
 use super::counters::{self, CountersAt};
 use crate::path::Value;
 use crate::spec::Role;
-use crate::trace::{text_of, FieldLayout, FieldType, RecordHeader, RecordKind, RecordType, Schema, Site};
+use crate::trace::{FieldLayout, FieldType, RecordHeader, RecordKind, RecordType, Schema, Site, text_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -191,9 +191,11 @@ impl RecordFields {
             describing,
             arguments: record.fields.iter().any(|f| !is_reserved(&f.name) && !is_counter(&f.ty)),
             counters: CountersAt::of(record, columns),
-            describes: schema.describes.get(&record.name).filter(|_| record.kind != RecordKind::Object).and_then(|said| {
-                Some((object_type(schema, &said.object), find(&said.field)?, said.at_end))
-            }),
+            describes: schema
+                .describes
+                .get(&record.name)
+                .filter(|_| record.kind != RecordKind::Object)
+                .and_then(|said| Some((object_type(schema, &said.object), find(&said.field)?, said.at_end))),
             texts: (0..record.fields.len()).filter(|i| matches!(record.fields[*i].ty, FieldType::Text(_))).collect(),
             numbers: numbers.filter_map(|(i, f)| Some((f.name.clone(), NumberAt::of(f, i)?))).collect(),
         }

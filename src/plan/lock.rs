@@ -184,7 +184,9 @@ impl Noted {
         file.add_inlined(&self.inlined);
         for (name, layout) in &self.layouts {
             let is_string = STRING_NAMES.contains(&name.as_str());
-            let wanted = |member: &str| is_string || probeset.types.get(name).is_some_and(|view| view.members.contains_key(member));
+            let wanted = |member: &str| {
+                is_string || probeset.types.get(name).is_some_and(|view| view.members.contains_key(member))
+            };
             file.add_layout(name, layout, wanted);
         }
         for (name, constants) in &self.enums {

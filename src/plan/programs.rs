@@ -2,15 +2,13 @@
 
 use super::counters::{Counters, at_an_instant};
 use super::model::{
-    Action, Counts, DescribesPlan, FieldPlan, Level, ObjectPlan, ProbePlan, Program, ProgramKind, Relocation, RelocationKind,
-    Selection, Shape,
+    Action, Counts, DescribesPlan, FieldPlan, Level, ObjectPlan, ProbePlan, Program, ProgramKind, Relocation,
+    RelocationKind, Selection, Shape,
 };
 use super::record_layout::{SCALED, WAITING, builtin, field_type, kernel_fields, lay_out};
 use super::site::CostTable;
 use crate::diag::{Code, Diagnostic, Diagnostics, Span};
-use crate::path::{
-    AttachPoint, Base, Checked, Expr, ExprKind, Node, Place, Scope, Signature, Term, Type, check,
-};
+use crate::path::{AttachPoint, Base, Checked, Expr, ExprKind, Node, Place, Scope, Signature, Term, Type, check};
 use crate::spec::{DESCRIBED, Describes, Nested, Probe, Probeset, Role};
 use crate::target::Arch;
 use crate::trace::{BUILTIN, DescribesObject, FieldType, RecordKind, RecordType, Schema};
@@ -359,8 +357,10 @@ impl<'p> Planner<'p> {
         let has_list = layout.iter().any(|(_, ty)| matches!(ty, FieldType::List(..)));
         let has_rows = || checked.iter().any(|(_, _, value)| matches!(value.node, Node::Slice { rows: Some(_), .. }));
         if has_list && (matches!(shape, Shape::Until { .. }) || shape != Shape::Instant && has_rows()) {
-            let message =
-                format!("such a list can only be recorded at an instant or of a call; `{}` is neither", probe.name.value);
+            let message = format!(
+                "such a list can only be recorded at an instant or of a call; `{}` is neither",
+                probe.name.value
+            );
             self.problems.push(
                 Diagnostic::error(Code::NotSupportedYet, message)
                     .at(&probe.name.span)

@@ -144,7 +144,9 @@ impl<'a> Relocator<'a> {
                         named(by_hand)
                     );
                     let hint = format!("leave out `strings: {}`", named(by_hand));
-                    return Err(self.with_files(Diagnostic::error(Code::TargetTypeDiffers, message).at(span)).hint(hint));
+                    return Err(self
+                        .with_files(Diagnostic::error(Code::TargetTypeDiffers, message).at(span))
+                        .hint(hint));
                 }
                 (Some(found), _) => said.push(found),
                 (None, by_hand) => said.extend(by_hand.map(|layout| (layout, Provenance::ByHand))),
@@ -157,9 +159,9 @@ impl<'a> Relocator<'a> {
         };
         if said.iter().any(|(layout, _)| *layout != first) {
             let message = "std::string is laid out in several ways in the modules of this target";
-            return Err(self.with_files(Diagnostic::error(Code::LayoutUnknown, message).at(span)).hint(
-                "read such strings at a probe instead of in an object: there the module is known",
-            ));
+            return Err(self
+                .with_files(Diagnostic::error(Code::LayoutUnknown, message).at(span))
+                .hint("read such strings at a probe instead of in an object: there the module is known"));
         }
         Ok((first as u64, from))
     }

@@ -46,7 +46,19 @@ pub(super) fn probe(entry: &Entry, cx: &mut Context<'_>) -> Option<Probe> {
         let message = format!("`{DESCRIBED}` cannot be a field here: `describes` makes one of that name");
         cx.problems.error_hint(Code::BadIdentifier, &field.name.span, message, "choose another name");
     }
-    Some(Probe { name: name?, at, role: role?, fields, when, describe, describes, identity, counters, optional, nested })
+    Some(Probe {
+        name: name?,
+        at,
+        role: role?,
+        fields,
+        when,
+        describe,
+        describes,
+        identity,
+        counters,
+        optional,
+        nested,
+    })
 }
 
 fn places(map: &Map, what: &str, span: &Span, cx: &mut Context<'_>) -> Vec<AttachPoint> {

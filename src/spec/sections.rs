@@ -137,9 +137,8 @@ fn member(key: &Scalar, value: &Scalar, cx: &mut Context<'_>) -> Option<Member> 
         None => (span, None, None),
         Some((before, after)) => {
             let place = span.slice(before.len() + 1..span.text().len());
-            let mut number = |text: &str, what: &str, most: i64| {
-                reader::number(text.trim(), &place, what, 0..=most, cx.problems)
-            };
+            let mut number =
+                |text: &str, what: &str, most: i64| reader::number(text.trim(), &place, what, 0..=most, cx.problems);
             let (bytes, bit) = after.split_once(':').map_or((after, None), |(bytes, bit)| (bytes, Some(bit)));
             let offset = number(bytes, "an offset after `@`", limits::VIEW_BYTES)?;
             let bit = bit.map(|bit| number(bit, "a bit after `@`", 63)).map_or(Some(None), |bit| bit.map(Some))?;

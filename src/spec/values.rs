@@ -172,7 +172,8 @@ impl Context<'_> {
     }
 
     fn vector_of_bool(&mut self, ty: &Spanned<Type>) {
-        let message = format!("`{}` cannot be read: its elements are bits, which each library packs its own way", ty.value);
+        let message =
+            format!("`{}` cannot be read: its elements are bits, which each library packs its own way", ty.value);
         let diagnostic = Diagnostic::error(Code::NotSupportedYet, message).at(&ty.span);
         self.problems.push(diagnostic.hint("describe its members as a view of your own"));
     }

@@ -97,17 +97,18 @@ mod tests {
 
     fn any_type() -> impl Strategy<Value = TargetType> {
         let name = "[a-zA-Z_:<>,* ]{0,12}";
-        let plain = prop_oneof![
-            (1..=16_u64, any::<bool>()).prop_map(|(size, signed)| TargetType::Int { size, signed }),
-            (1..=16_u64).prop_map(|size| TargetType::Float { size }),
-            Just(TargetType::Bool),
-            (1..=8_u64, any::<bool>(), 1..=4_u32, 0..=4_u32)
-                .prop_map(|(size, signed, bits, shift)| TargetType::Bits { size, signed, bits, shift }),
-            Just(TargetType::Pointer(None)),
-            (name, 0..1000_u64).prop_map(|(name, size)| TargetType::Enum(name, size)),
-            (name, 0..1000_u64).prop_map(|(name, size)| TargetType::Struct(name, size)),
-            "[^\u{0}]{0,12}".prop_map(TargetType::Other),
-        ];
+        let plain =
+            prop_oneof![
+                (1..=16_u64, any::<bool>()).prop_map(|(size, signed)| TargetType::Int { size, signed }),
+                (1..=16_u64).prop_map(|size| TargetType::Float { size }),
+                Just(TargetType::Bool),
+                (1..=8_u64, any::<bool>(), 1..=4_u32, 0..=4_u32)
+                    .prop_map(|(size, signed, bits, shift)| TargetType::Bits { size, signed, bits, shift }),
+                Just(TargetType::Pointer(None)),
+                (name, 0..1000_u64).prop_map(|(name, size)| TargetType::Enum(name, size)),
+                (name, 0..1000_u64).prop_map(|(name, size)| TargetType::Struct(name, size)),
+                "[^\u{0}]{0,12}".prop_map(TargetType::Other),
+            ];
         plain.prop_recursive(8, 8, 1, |inner| {
             prop_oneof![
                 inner.clone().prop_map(|to| TargetType::Pointer(Some(Box::new(to)))),
