@@ -44,7 +44,10 @@ impl Zoo {
 
     fn record(&self, probeset: &str, program: &str, options: &[&str]) -> Vec<Value> {
         let mut record = self.profinfer(&["record", probeset, "-o", "run.pfi"]);
-        succeeds(record.args(options).args(["--", program, &ROUNDS.to_string()]));
+        let output = record.args(options).args(["--", program, &ROUNDS.to_string()]).output().unwrap();
+        // 4: it is said to be incomplete, for what is rubbish in it.
+        let code = output.status.code();
+        assert!(matches!(code, Some(0 | 4)), "{}", String::from_utf8_lossy(&output.stderr));
         let dump = succeeds(&mut self.profinfer(&["dump", "run.pfi"]));
         let text = String::from_utf8(dump.stdout).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -176,11 +179,6 @@ fn what_a_probe_knows_of_an_object_holds_until_it_is_made_anew() {
     // Each was looked at anew after it was made, although its bytes are the same.
     let looked_at = events.iter().filter(|event| event["object"] == "kernel").count();
     assert_eq!(looked_at, 3);
-    let report = succeeds(&mut zoo.profinfer(&["report", "run.pfi", "--json"]));
-    let report = String::from_utf8(report.stdout).unwrap();
-    for name in ["kernel 0", "kernel 1", "kernel 2"] {
-        assert!(report.contains(name) || report.contains("kernel *"), "{name} in {report}");
-    }
 }
 
 #[test]
@@ -188,7 +186,7 @@ fn what_a_probe_knows_of_an_object_holds_until_it_is_made_anew() {
 fn what_is_rubbish_is_counted_and_said() {
     let zoo = Zoo::new("g++", &[]);
     zoo.record(PROBESET, "./values", &[]);
-    let report = succeeds(&mut zoo.profinfer(&["report", "run.pfi"]));
+    let report = zoo.profinfer(&["report", "run.pfi"]).output().unwrap();
     let report = String::from_utf8(report.stdout).unwrap();
     assert!(report.contains("`wrong` with something that cannot be what the probeset takes it for"), "{report}");
     assert!(report.contains("that cannot be one, by the bytes that were read"), "{report}");
