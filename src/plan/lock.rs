@@ -234,6 +234,10 @@ impl Target for Notes<'_> {
         self.inner.prepare(file, types, enums);
     }
 
+    fn needed(&self, file: usize) -> Vec<String> {
+        self.inner.needed(file)
+    }
+
     fn problems(&self) -> Vec<Diagnostic> {
         self.inner.problems()
     }

@@ -31,6 +31,35 @@ pub struct Probeset {
     pub analysis: Analysis,
     /// Every file that was read, the probeset first: a trace carries them all.
     pub sources: Vec<Arc<Source>>,
+    /// The probesets that it was combined of; empty for one by itself.
+    pub parts: Vec<Part>,
+    /// The builds of the engine that it was tested on, for people.
+    pub tested: Vec<String>,
+}
+
+/// One of several probesets that are recorded together; see [`crate::spec::combine`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// What its names begin with, before [`Self::BETWEEN`].
+    pub key: String,
+    /// The probeset's name.
+    pub probeset: String,
+    /// The engine it is for.
+    pub engine: String,
+    /// Its main file, among the sources.
+    pub file: String,
+    /// The recording is told where the target does not have it.
+    pub required: bool,
+}
+
+impl Part {
+    /// Between a part's key and a name of it.
+    pub const BETWEEN: &'static str = "__";
+
+    /// The name by itself, where it is one of this part's.
+    pub fn own<'n>(&self, name: &'n str) -> Option<&'n str> {
+        name.strip_prefix(&self.key)?.strip_prefix(Self::BETWEEN)
+    }
 }
 
 /// A mapped file, or several.

@@ -28,7 +28,16 @@ pub(super) fn read(name: String, root: &Map, sources: Vec<Arc<Source>>, cx: &mut
         probes: each("probes", probes::probe, cx),
         analysis: analysis(cx),
         sources,
+        parts: Vec::new(),
+        tested: tested(root, cx),
     }
+}
+
+/// The builds that the main file says it was tested on.
+fn tested(root: &Map, cx: &mut Context<'_>) -> Vec<String> {
+    let Some(entry) = root.entries.get("tested") else { return Vec::new() };
+    let texts = reader::texts(&entry.value, "`tested`", limits::TESTED, cx.problems);
+    texts.into_iter().filter_map(|text| reader::prose(&Node::Scalar(text.clone()), "`tested`", cx.problems)).collect()
 }
 
 /// The entries of a section that can be read, by name.

@@ -225,6 +225,12 @@ pub trait Target {
         false
     }
 
+    /// The libraries that a file asks the dynamic linker for, by name.
+    fn needed(&self, file: usize) -> Vec<String> {
+        let _ = file;
+        Vec::new()
+    }
+
     /// What was wrong with what the answers so far were looked for in: debug information of another build, say.
     fn problems(&self) -> Vec<Diagnostic> {
         Vec::new()

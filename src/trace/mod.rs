@@ -12,6 +12,7 @@ mod frames;
 mod intern;
 mod layout;
 mod meta;
+mod part;
 mod reader;
 mod record;
 mod roofline;

@@ -271,6 +271,23 @@ pub struct Origin {
     /// How many cpus' worth of time the target's control groups let it have; `None` where they set no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_quota: Option<f64>,
+    /// The engines that were recorded together, where they are several: names of record types, enumerations and probes
+    /// begin with a part's key and two underscores.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<OriginPart>,
+}
+
+/// One of several engines that were recorded together.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct OriginPart {
+    /// What its names begin with.
+    pub key: String,
+    /// Its probeset's name.
+    pub probeset: String,
+    /// The engine.
+    pub engine: String,
+    /// Its probeset's main file, among the sources.
+    pub file: String,
 }
 
 /// The machine a trace was recorded on.
