@@ -84,6 +84,19 @@ struct task_struct {
 	unsigned int __state;
 } __kernel_type;
 
+/* Where the kernel has calls return to whose return is probed: the start of a page of its own in the process. */
+struct xol_area {
+	unsigned long vaddr;
+} __kernel_type;
+
+struct uprobes_state {
+	struct xol_area *xol_area;
+} __kernel_type;
+
+struct mm_struct {
+	struct uprobes_state uprobes_state;
+} __kernel_type;
+
 /* Before Linux 5.14. */
 struct task_struct___old_state {
 	long state;

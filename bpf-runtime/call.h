@@ -69,6 +69,11 @@ static __always_inline long pf_read(void *into, __u32 size, __u64 address)
 
 static __always_inline long pf_read_text(void *into, __u32 size, __u64 address)
 {
+	/* No text is an empty one. */
+	if (!address) {
+		*(char *)into = 0;
+		return 0;
+	}
 	return bpf_probe_read_user_str(into, size, (void *)address) < 0 ? -1 : 0;
 }
 

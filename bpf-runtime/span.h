@@ -49,15 +49,47 @@ static __always_inline void pf_drop_abandoned(struct pf_thread *thread, __u64 *d
 	}
 }
 
+/*
+ * Whether a function was jumped to as the last thing that another one does: it will return for both. Where that one's
+ * return is probed, the return address is the kernel's by now; after a call that was left it would be the program's.
+ */
+static __always_inline _Bool pf_is_tail_call(struct pf_call *call)
+{
+	struct xol_area *area = NULL;
+	struct mm_struct *mm = PF_KERNEL(pf_task(), mm);
+	__u64 trampoline = 0, returns_to = 0;
+
+	if (!mm || !PF_HAS_MEMBER(mm, uprobes_state) || !PF_HAS_MEMBER(area, vaddr))
+		return 0;
+	bpf_probe_read_kernel(&area, sizeof(area), &mm->uprobes_state.xol_area);
+	if (!area)
+		return 0;
+	bpf_probe_read_kernel(&trampoline, sizeof(trampoline), &area->vaddr);
+	if (PF_RETURN_ADDRESS)
+		pf_read(&returns_to, sizeof(returns_to), call->sp);
+	else
+		returns_to = pf_register(call->regs, 30);
+	return trampoline && returns_to == trampoline;
+}
+
 /* A new frame's record, or NULL where this call is nested in one that counts. */
 static __always_inline void *pf_push(struct pf_call *call, __u64 *depth, void *frames, __u32 stride, __u32 limit,
 				     __u16 type)
 {
-	__u64 top;
+	__u64 top = *depth;
 	__u64 *frame;
+	_Bool same = 0;
 
-	pf_drop_abandoned(call->thread, depth, frames, stride, limit, call->sp, 1, type);
+	if (top && top <= limit) {
+		frame = frames + (top - 1) * stride;
+		same = frame[0] == call->sp && pf_is_tail_call(call);
+	}
+	if (!same)
+		pf_drop_abandoned(call->thread, depth, frames, stride, limit, call->sp, 1, type);
 	top = *depth;
+	/* The outermost stands for both. */
+	if (same && limit == 1)
+		return NULL;
 	if (top >= limit) {
 		frame = frames;
 		if (limit > 1)

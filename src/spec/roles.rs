@@ -159,7 +159,9 @@ pub(super) fn check(probe: &Probe, probeset: &Probeset, problems: &mut Problems)
         problems.push(lacks(probe, Severity::Note, &notes).hint(hint));
     }
     for (field, roles) in ONLY_IN {
-        if let Some(field) = probe.fields.get(*field).filter(|_| !roles.contains(&role)) {
+        // What describes an object is said of whatever that is to others.
+        let is_shown = probe.describes.is_none() && !roles.contains(&role);
+        if let Some(field) = probe.fields.get(*field).filter(|_| is_shown) {
             let names: Vec<&str> = roles.iter().map(|role| name_of(*role)).collect();
             let message =
                 format!("`{}` has a meaning in {} only: here it is just shown", field.name.value, reader::list(&names));

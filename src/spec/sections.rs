@@ -157,13 +157,12 @@ fn member(key: &Scalar, value: &Scalar, cx: &mut Context<'_>) -> Option<Member> 
     };
     let ty = cx.type_(ty_span)?;
     match ty.value {
-        Type::Bits { size, bits, .. } => {
-            if offset.is_some() && bit.is_none_or(|bit| bit + bits > size * 8) {
-                let message = format!("{bits} bits of {} bytes begin at one of their bits", size);
-                let hint = "write the bit behind the offset: `u32:3 @ 8:5`";
-                cx.problems.error_hint(Code::OutOfRange, &ty.span, message, hint);
-            }
+        Type::Bits { size, bits, .. } if offset.is_some() && bit.is_none_or(|bit| bit + bits > size * 8) => {
+            let message = format!("{bits} bits of {size} bytes begin at one of their bits");
+            let hint = "write the bit behind the offset: `u32:3 @ 8:5`";
+            cx.problems.error_hint(Code::OutOfRange, &ty.span, message, hint);
         }
+        Type::Bits { .. } => {}
         _ if bit.is_some() => {
             let message = format!("{} begins at a byte, not at a bit", ty.value);
             cx.problems.error_hint(Code::TypeMismatch, &ty.span, message, "only `u32:3` and its kin have a bit");

@@ -110,6 +110,7 @@ struct pf_spans {
 /* … the runtime … */
 /* … the runtime … */
 /* … the runtime … */
+/* … the runtime … */
 #line … (this file)
 
 /* Stores a field, or notes that it could not be read. */
@@ -117,7 +118,7 @@ struct pf_spans {
 	do {                                                                                                           \
 		if (read(call, (void *)&(record)->member) | pf_take_unreadable(call)) {                                \
 			__builtin_memset(&(record)->member, 0, sizeof((record)->member));                              \
-			pf_missing(record, index);                                                                     \
+			pf_missing(call, record, index);                                                               \
 		}                                                                                                      \
 	} while (0)
 
@@ -125,7 +126,7 @@ struct pf_spans {
 #define PF_LIST_FIELD(call, record, index, member, read)                                                               \
 	do {                                                                                                           \
 		if (read(call, (void *)&(record)->member) | pf_take_unreadable(call))                                  \
-			pf_missing(record, index);                                                                     \
+			pf_missing(call, record, index);                                                               \
 	} while (0)
 
 /* Whether a record is wanted. One whose condition cannot be read is lost: it might have been. */

@@ -1,0 +1,132 @@
+//! MNN as its users install it, with a small network of random weights: what is recorded of each run is what MNN's own
+//! callback says of the same network: the same operators in the same order, with their types, names and output shapes.
+//! This needs root.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+const RUNS: usize = 4;
+
+fn succeeds(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engines")
+}
+
+/// A Python that has MNN.
+fn python() -> &'static Path {
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(|| {
+        let output = succeeds(&mut Command::new(scripts().join("install_mnn.sh")));
+        PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+    })
+}
+
+/// The engine's shared object.
+fn library() -> PathBuf {
+    let packages = python().parent().and_then(Path::parent).unwrap().join("lib");
+    let python = std::fs::read_dir(packages).unwrap().next().unwrap().unwrap().path();
+    let files = std::fs::read_dir(python.join("site-packages")).unwrap().map(|file| file.unwrap().path());
+    let is_engine = |file: &PathBuf| file.file_name().unwrap().to_string_lossy().starts_with("_mnncengine");
+    files.into_iter().find(is_engine).expect("the wheel has its shared object")
+}
+
+fn profinfer(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    command.args(arguments);
+    command
+}
+
+fn lines(text: &[u8]) -> Vec<Value> {
+    std::str::from_utf8(text).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn operators_are_those_that_the_engines_own_callback_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let run = |extra: &[&str]| {
+        let mut words = vec![scripts().join("run_mnn.py").display().to_string(), path("small.mnn")];
+        words.extend(["--make", "--runs"].map(str::to_owned));
+        words.push(RUNS.to_string());
+        words.extend(extra.iter().map(|word| (*word).to_owned()));
+        words
+    };
+    succeeds(Command::new(python()).args(run(&["--operators", &path("said")])));
+    let said = lines(&std::fs::read(path("said")).unwrap());
+    assert!(said.len() > 8, "{said:?}");
+
+    let mut record = profinfer(&["record", "mnn", "-o", &path("run.pfi"), "--"]);
+    succeeds(record.arg(python()).args(run(&[])));
+    let trace = lines(&succeeds(&mut profinfer(&["dump", &path("run.pfi")])).stdout);
+    let of = |probe: &str| -> Vec<&Value> { trace.iter().filter(|event| event["probe"] == probe).collect() };
+    let steps = of("run");
+    assert_eq!(steps.len(), RUNS);
+    assert_eq!(of("execute").len(), RUNS);
+
+    // What is known of each address, as the trace says it: the last before an operator ran.
+    let mut known: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
+    let mut operators: Vec<Vec<Value>> = vec![Vec::new(); RUNS];
+    for event in &trace {
+        let fields = &event["fields"];
+        if event["probe"] == "create" {
+            let text = |name: &str| fields[name].as_str().unwrap_or("");
+            known.insert(text("described"), (text("op"), text("name")));
+        }
+        let within = |step: &&Value| {
+            let number = |of: &Value, name: &str| of[name].as_u64().unwrap();
+            let start = number(step, "start_ns");
+            (start..start + number(step, "duration_ns")).contains(&number(event, "start_ns"))
+        };
+        if event["probe"] == "operator"
+            && let Some(step) = steps.iter().position(|step| within(&step))
+        {
+            let (op, name) = known.get(fields["node"].as_str().unwrap()).copied().unwrap_or_default();
+            operators[step].push(serde_json::json!({ "op": op, "name": name, "shape": fields["shape"] }));
+        }
+    }
+    for recorded in operators {
+        assert_eq!(recorded.len(), said.len(), "{recorded:#?}\n{said:#?}");
+        for (recorded, said) in recorded.iter().zip(&said) {
+            assert_eq!(recorded["shape"], said["shapes"][0], "{recorded} {said}");
+            // What MNN makes of an operator besides has no record of its own, and neither name nor type.
+            if recorded["name"] != "" {
+                assert_eq!(recorded["name"], said["name"]);
+                assert_eq!(recorded["op"], said["type"]);
+            }
+        }
+        let named = recorded.iter().filter(|operator| operator["name"] != "").count();
+        let in_model = said.iter().filter(|said| !said["name"].as_str().unwrap().contains("raster")).count();
+        assert_eq!(named, in_model, "{recorded:#?}");
+    }
+
+    // The report has them by type and name, and nothing is lost.
+    let report = succeeds(profinfer(&["report", "--json"]).arg(path("run.pfi")));
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let text = report.to_string();
+    for op in ["\"Convolution\"", "\"Softmax\"", "\"Pooling\"", "\"ConvolutionDepthwise\""] {
+        assert!(text.contains(op), "{op} is in the report");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn every_attach_point_is_in_the_wheel_and_its_language_models_steps_too() {
+    let library = library();
+    let output = succeeds(&mut profinfer(&["check", "mnn", "--json", "--target", &library.display().to_string()]));
+    let check: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let text = check.to_string();
+    for function in ["MNN::Session::run", "MNN::Transformer::Llm::forwardRaw", "MNN::CPUAttention::onExecute"] {
+        assert!(text.contains(function), "{function}");
+    }
+}
