@@ -22,6 +22,7 @@ mod record;
 mod report;
 #[cfg(feature = "record")]
 mod roofline;
+mod schema;
 mod statistics;
 mod steps;
 mod table;
@@ -79,6 +80,8 @@ enum Command {
     Build(build::Arguments),
     /// Write down what a target's debug information says, for where it is stripped
     Lock(lock::Arguments),
+    /// Print the probeset language as a JSON Schema, for editors
+    Schema(schema::Arguments),
     /// List what this machine can count
     #[cfg(feature = "record")]
     Counters(counters::Arguments),
@@ -121,6 +124,7 @@ pub fn main() -> ExitCode {
         Command::Gen(arguments) => r#gen::run(&arguments),
         Command::Build(arguments) => build::run(&arguments),
         Command::Lock(arguments) => lock::run(&arguments),
+        Command::Schema(arguments) => schema::run(&arguments),
         #[cfg(feature = "record")]
         Command::Counters(arguments) => counters::run(&arguments),
         #[cfg(feature = "record")]

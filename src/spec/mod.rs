@@ -10,6 +10,8 @@
 
 mod advice;
 mod check;
+mod json_schema;
+mod language;
 mod library;
 mod limits;
 mod load;
@@ -26,6 +28,7 @@ mod unit;
 mod values;
 mod yaml;
 
+pub use json_schema::json_schema;
 pub use library::Library;
 pub use load::from_sources;
 pub use load::load;
