@@ -10,6 +10,9 @@ mod diff;
 mod doctor;
 mod dump;
 mod expected;
+mod explain;
+#[cfg(feature = "record")]
+mod explain_live;
 mod export;
 mod r#gen;
 mod graph;
@@ -29,6 +32,8 @@ mod table;
 mod terminal;
 mod timeline;
 mod trace_file;
+#[cfg(feature = "record")]
+mod try_;
 
 use crate::diag::Diagnostics;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -54,6 +59,9 @@ enum Command {
     /// Record a trace of a command, or of a running process
     #[cfg(feature = "record")]
     Record(record::Arguments),
+    /// Record a few steps and print each record, with what looks wrong
+    #[cfg(feature = "record")]
+    Try(try_::Arguments),
     /// Say where the time of a trace went
     Report(report::Arguments),
     /// Say what many steps of a trace show together
@@ -74,6 +82,8 @@ enum Command {
     Info(info::Arguments),
     /// Resolve a probeset against a target: every probe, site and path
     Check(check::Arguments),
+    /// Say how one path of a probeset is read, step by step
+    Explain(explain::Arguments),
     /// Print the C that a probeset is compiled to
     Gen(r#gen::Arguments),
     /// Compile a probeset to a BPF object
@@ -111,6 +121,8 @@ pub fn main() -> ExitCode {
     let outcome = match arguments.command {
         #[cfg(feature = "record")]
         Command::Record(arguments) => record::run(&arguments),
+        #[cfg(feature = "record")]
+        Command::Try(arguments) => try_::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Statistics(arguments) => statistics::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
@@ -121,6 +133,7 @@ pub fn main() -> ExitCode {
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Gen(arguments) => r#gen::run(&arguments),
         Command::Build(arguments) => build::run(&arguments),
         Command::Lock(arguments) => lock::run(&arguments),

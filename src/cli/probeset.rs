@@ -85,7 +85,6 @@ impl WantedArguments {
     }
 
     /// What was asked for.
-    #[cfg(not(feature = "record"))]
     pub(crate) fn name(&self) -> std::path::Display<'_> {
         self.spec.display()
     }
@@ -175,6 +174,11 @@ impl ProbesetArguments {
                 .hint("`profinfer lock` writes one")
         })?;
         Ok(Some(Lock::parse(&path.display().to_string(), &text)?))
+    }
+
+    /// The probeset that was asked for, as it was.
+    pub(crate) fn name(&self) -> std::path::Display<'_> {
+        self.wanted.name()
     }
 
     /// The probes that are wanted.
