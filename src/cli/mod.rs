@@ -25,6 +25,9 @@ mod record;
 mod report;
 #[cfg(feature = "record")]
 mod roofline;
+mod scaffold;
+#[cfg(feature = "record")]
+mod scaffold_trial;
 mod schema;
 mod statistics;
 mod steps;
@@ -90,6 +93,8 @@ enum Command {
     Build(build::Arguments),
     /// Write down what a target's debug information says, for where it is stripped
     Lock(lock::Arguments),
+    /// Write a first draft of a probeset for a binary
+    Scaffold(scaffold::Arguments),
     /// Print the probeset language as a JSON Schema, for editors
     Schema(schema::Arguments),
     /// List what this machine can count
@@ -137,6 +142,7 @@ pub fn main() -> ExitCode {
         Command::Gen(arguments) => r#gen::run(&arguments),
         Command::Build(arguments) => build::run(&arguments),
         Command::Lock(arguments) => lock::run(&arguments),
+        Command::Scaffold(arguments) => scaffold::run(&arguments),
         Command::Schema(arguments) => schema::run(&arguments),
         #[cfg(feature = "record")]
         Command::Counters(arguments) => counters::run(&arguments),
