@@ -177,6 +177,7 @@ impl ProbesetArguments {
     }
 
     /// The probeset that was asked for, as it was.
+    #[cfg(feature = "record")]
     pub(crate) fn name(&self) -> std::path::Display<'_> {
         self.wanted.name()
     }
