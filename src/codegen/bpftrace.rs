@@ -65,6 +65,9 @@ struct Line {
     texts: usize,
 }
 
+/// A file's path, and a symbol of it.
+type SymbolOfFile = (String, String);
+
 /// Why a value cannot be expressed.
 type Said<T> = Result<T, &'static str>;
 
@@ -86,7 +89,7 @@ impl Script<'_> {
         let sites: Vec<&PlacedSite> = placement.sites.iter().filter(|site| site.program == index).collect();
         let mut text = String::new();
         // Functions of one text share a block; where names of functions are values, each has its own.
-        let mut groups: Vec<(String, String, Vec<(String, String)>)> = Vec::new();
+        let mut groups: Vec<(String, String, Vec<SymbolOfFile>)> = Vec::new();
         for site in sites {
             let place = match self.place(program, site) {
                 Ok(place) => place,
@@ -210,7 +213,7 @@ impl Script<'_> {
         let open = format!("\tif ({condition}) {{\n");
         match &action.shape {
             Shape::Instant => {
-                let _ = write!(entry, "{open}\t\t{enter}\t}}\n");
+                let _ = writeln!(entry, "{open}\t\t{enter}\t}}");
             }
             Shape::Until { .. } => {
                 let _ = write!(entry, "{open}\t\t{enter}\t\t@{name}_start[tid] = nsecs;\n\t}}\n");
