@@ -63,11 +63,14 @@ pub(super) struct Meant {
     pub(super) ty: String,
 }
 
+/// A field, the words that its member may be called by, and what is written for its type.
+type Sought<'a> = (&'static str, &'a [&'a str], &'a dyn Fn(&TargetType) -> Option<String>);
+
 /// The members of a struct that an object is described by, as far as they can be told by their names and types.
 pub(super) fn described(name: &str, layout: &Layout) -> Vec<Meant> {
     let mut meant: Vec<Meant> = Vec::new();
     let own = |ty: &TargetType| pointed(ty) == Some(name);
-    let kinds: [(&'static str, &[&str], &dyn Fn(&TargetType) -> Option<String>); 5] = [
+    let kinds: [Sought<'_>; 5] = [
         ("op", words::OP, &enumeration),
         ("name", words::NAME, &text),
         ("dtype", words::DTYPE, &enumeration),

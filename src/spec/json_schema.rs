@@ -78,7 +78,7 @@ fn keys(keys: &Keys) -> Value {
         .iter()
         .map(|key| {
             // Beside a reference, draft 7 ignores what else is said.
-            let schema = match form(&key.form, key.name) {
+            let schema = match form(&key.form) {
                 Value::Object(map) if map.contains_key("$ref") => json!({ "allOf": [map] }),
                 other => other,
             };
@@ -98,7 +98,7 @@ fn keys(keys: &Keys) -> Value {
 }
 
 /// What stands at a key.
-fn form(form_: &Form, key: &str) -> Value {
+fn form(form_: &Form) -> Value {
     match form_ {
         Form::Version => json!({ "enum": [1, "1"] }),
         Form::Prose => {
@@ -122,12 +122,12 @@ fn form(form_: &Form, key: &str) -> Value {
             json!({ "enum": words, "enumDescriptions": about })
         }
         Form::Several(one, most) => {
-            let one = form(one, key);
+            let one = form(one);
             json!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1, "maxItems": most }] })
         }
         Form::Map(map) => keys(map),
-        Form::Either(one, other) => json!({ "anyOf": [form(one, key), form(other, key)] }),
-        Form::Table { names, most, each } => table(*names, *most, form(each, key)),
+        Form::Either(one, other) => json!({ "anyOf": [form(one), form(other)] }),
+        Form::Table { names, most, each } => table(*names, *most, form(each)),
     }
 }
 
