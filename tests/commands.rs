@@ -49,7 +49,7 @@ struct Session {
 
 /// Pages with commands: those of the package's folder and of `docs/`.
 fn pages() -> Vec<(String, String)> {
-    let mut paths: Vec<PathBuf> = ["", "docs", "docs/decisions"]
+    let mut paths: Vec<PathBuf> = ["", "docs", "docs/decisions", "docs/engines"]
         .iter()
         .flat_map(|folder| std::fs::read_dir(root().join(folder)).unwrap())
         .map(|entry| entry.unwrap().path())

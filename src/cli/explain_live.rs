@@ -130,6 +130,7 @@ fn reduced(probeset: &Probeset, probe: &str, alternative: usize, steps: &[&PathS
         fields: fields.collect(),
         when: own.when.clone(),
         describe: None,
+        describes: None,
         identity: None,
         counters: Vec::new(),
         optional: false,

@@ -395,6 +395,11 @@ impl Reading<'_> {
             }
             Node::Match(_) => return Err("a name is no number"),
             Node::Slice { .. } => return Err("bpftrace has no lists of variable length"),
+            Node::Bits { .. }
+            | Node::Relative { .. }
+            | Node::VectorSize { .. }
+            | Node::VectorElement { .. }
+            | Node::Address(_) => return Err("it takes more than one read"),
         })
     }
 

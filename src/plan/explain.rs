@@ -144,6 +144,8 @@ impl Explainer<'_> {
             RelocationKind::Offset { view, member } => format!("{view}.{member} at +{}", shown(value)),
             RelocationKind::Size { view } => format!("{view} has {} bytes", shown(value)),
             RelocationKind::Constant { name, .. } => format!("{name} = {}", shown(value)),
+            RelocationKind::Shift { member, .. } => format!("{member} begins at bit {}", shown(value)),
+            RelocationKind::Strings { .. } => "by its library's layout of strings".to_owned(),
             RelocationKind::BlockStart { .. } | RelocationKind::BlockLength { .. } => return None,
         })
     }

@@ -10,7 +10,7 @@ const DIALECT: &str = "http://json-schema.org/draft-07/schema#";
 /// A whole number, as the language writes it.
 const NUMBER: &str = "^-?(0x[0-9a-fA-F]+|[0-9]+)$";
 /// A type: a name, what makes another type of it, and an offset.
-const TYPE: &str = r"^\s*[A-Za-z_][\w:<>,()\[\]*&\s.]*(@\s*(0x[0-9a-fA-F]+|[0-9]+)\s*)?$";
+const TYPE: &str = r"^\s*[A-Za-z_][\w:<>,()\[\]*&\s.-]*(@\s*(0x[0-9a-fA-F]+|[0-9]+)\s*(:\s*[0-9]+\s*)?)?$";
 /// `module:function…`, or one of the places that start with a word.
 const ATTACH_POINT: &str =
     r"^\s*((tracepoint|software|probe|usdt|virtual)\s+[A-Za-z]|[A-Za-z_]\w*\s*:\s*[\w*?~{<])[\s\S]*$";

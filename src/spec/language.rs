@@ -165,8 +165,16 @@ pub(super) static FILE: Keys = Keys {
             "Other files whose sections are taken in: paths relative to this file, or names of shipped probesets.",
         ),
         Key::new(
+            "tested",
+            Form::Several(&Form::Prose, limits::TESTED),
+            "The builds of the engine that it was tested on.",
+        ),
+        Key::new(
             "modules",
-            table(Names::Identifier, &Form::Several(&Form::Glob, limits::ALTERNATIVES)),
+            table(
+                Names::Identifier,
+                &Form::Either(&Form::Several(&Form::Glob, limits::ALTERNATIVES), &Form::Map(&MODULE)),
+            ),
             "Which mapped files there are: file-name globs in order of preference.",
         )
         .merged(1),
@@ -192,6 +200,21 @@ pub(super) static FILE: Keys = Keys {
         Key::new("analysis", Form::Map(&ANALYSIS), "What the reports should work out, over decoded fields.").merged(2),
     ],
 };
+
+/// An entry of `modules`, where it is a map.
+pub(super) static MODULE: Keys = Keys {
+    what: "a module",
+    keys: &[
+        Key::new("files", Form::Several(&Form::Glob, limits::ALTERNATIVES), "File-name globs in order of preference.")
+            .required("write `files:` and the files' names"),
+        Key::new("strings", Form::OneOf(string_words), "How its C++ library lays out strings."),
+    ],
+};
+
+/// The layouts of strings; each is named for its library.
+fn string_words() -> Vec<(&'static str, &'static str)> {
+    super::model::StringLayout::NAMES.iter().map(|(name, _)| (*name, "")).collect()
+}
 
 /// An entry of `objects`.
 pub(super) static OBJECT: Keys = Keys {

@@ -10,6 +10,7 @@
 
 mod advice;
 mod check;
+mod combine;
 mod json_schema;
 mod language;
 mod library;
@@ -28,6 +29,7 @@ mod unit;
 mod values;
 mod yaml;
 
+pub use combine::combine;
 pub use json_schema::json_schema;
 pub use library::Library;
 pub use load::from_sources;

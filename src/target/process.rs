@@ -196,6 +196,10 @@ impl Target for ProcessTarget {
         self.files.signatures(file, symbols)
     }
 
+    fn needed(&self, file: usize) -> Vec<String> {
+        self.files.needed(file)
+    }
+
     fn problems(&self) -> Vec<Diagnostic> {
         self.files.problems()
     }
