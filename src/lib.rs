@@ -28,6 +28,7 @@ pub mod record;
 pub mod report;
 #[cfg(feature = "record")]
 pub mod roofline;
+pub mod scaffold;
 pub mod spec;
 pub mod target;
 pub mod trace;

@@ -52,6 +52,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("spec", &["diag", "counters", "path", "trace"]),
     ("target", &["diag", "path"]),
     ("plan", &["diag", "counters", "path", "spec", "target", "trace"]),
+    ("scaffold", &["diag", "path", "target"]),
     ("codegen", &["diag", "path", "spec", "target", "trace", "plan"]),
     ("analysis", &["diag", "path", "spec", "trace"]),
     ("report", &["diag", "trace", "analysis"]),
@@ -64,7 +65,8 @@ const MODULES: &[(&str, &[&str])] = &[
 const NARROW: &[(&str, &str, &[&str])] = &[("trace", "spec", &["Role"]), ("spec", "trace", &["MAX_FIELDS"])];
 
 /// Modules that compute only: what they know of the world is handed to them.
-const PURE: &[&str] = &["diag", "counters", "path", "trace", "spec", "plan", "codegen", "analysis", "report"];
+const PURE: &[&str] =
+    &["diag", "counters", "path", "trace", "spec", "plan", "codegen", "scaffold", "analysis", "report"];
 
 /// The exceptions: probesets are read from files, within bounds.
 const IMPURE_FILES: &[&str] = &["spec/load.rs"];

@@ -1,9 +1,10 @@
-//! `profinfer gen`: the C that a probeset is compiled to.
+//! `profinfer gen`: the C that a probeset is compiled to, or the same probes for another tool.
 
 use super::probeset::{ArchArgument, ProbesetArguments, arch_of, cannot_write};
 use super::terminal::{report_problems, write_out};
 use super::{DONE, Outcome};
-use crate::codegen::generate;
+use crate::codegen::{bpftrace, generate};
+use crate::diag::{Code, Diagnostic};
 use crate::plan::place_with;
 use std::path::PathBuf;
 
@@ -18,9 +19,21 @@ pub(crate) struct Arguments {
     /// The instruction set (default: the target's, else this machine's)
     #[arg(long, value_enum)]
     arch: Option<ArchArgument>,
+    /// What to write
+    #[arg(long, value_enum, default_value_t = Format::C)]
+    format: Format,
     /// Write to this file
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+}
+
+/// What is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// The C that is compiled for BPF
+    C,
+    /// A script for bpftrace, with what that can express; needs a target
+    Bpftrace,
 }
 
 /// Runs the subcommand.
@@ -38,10 +51,21 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         }
         None => None,
     };
-    let source = generate(&plan, &probeset, placement.as_ref())?;
+    let text = match arguments.format {
+        Format::C => generate(&plan, &probeset, placement.as_ref())?.text,
+        Format::Bpftrace => {
+            let (Some(placement), Some(target)) = (&placement, &target) else {
+                let problem = Diagnostic::error(Code::BadArgument, "a script for bpftrace needs a target");
+                return Err(problem.hint("give `--target FILE|DIR|PID`: offsets stand in the script").into());
+            };
+            let (text, problems) = bpftrace(&plan, &probeset, placement, target.as_ref())?;
+            report_problems(&problems);
+            text
+        }
+    };
     match &arguments.output {
-        Some(path) => std::fs::write(path, &source.text).map_err(|error| cannot_write(path, &error))?,
-        None => write_out(&source.text)?,
+        Some(path) => std::fs::write(path, &text).map_err(|error| cannot_write(path, &error))?,
+        None => write_out(&text)?,
     }
     Ok(DONE)
 }

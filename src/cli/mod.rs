@@ -11,6 +11,9 @@ mod doctor;
 mod dump;
 mod engines;
 mod expected;
+mod explain;
+#[cfg(feature = "record")]
+mod explain_live;
 mod export;
 mod r#gen;
 mod graph;
@@ -23,12 +26,18 @@ mod record;
 mod report;
 #[cfg(feature = "record")]
 mod roofline;
+mod scaffold;
+#[cfg(feature = "record")]
+mod scaffold_trial;
+mod schema;
 mod statistics;
 mod steps;
 mod table;
 mod terminal;
 mod timeline;
 mod trace_file;
+#[cfg(feature = "record")]
+mod try_;
 
 use crate::diag::Diagnostics;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -57,6 +66,9 @@ enum Command {
     /// Record a trace of a command, or of a running process
     #[cfg(feature = "record")]
     Record(record::Arguments),
+    /// Record a few steps and print each record, with what looks wrong
+    #[cfg(feature = "record")]
+    Try(try_::Arguments),
     /// Say where the time of a trace went
     Report(report::Arguments),
     /// Say what many steps of a trace show together
@@ -77,6 +89,8 @@ enum Command {
     Info(info::Arguments),
     /// Resolve a probeset against a target: every probe, site and path
     Check(check::Arguments),
+    /// Say how one path of a probeset is read, step by step
+    Explain(explain::Arguments),
     /// Print the C that a probeset is compiled to
     Gen(r#gen::Arguments),
     /// Compile a probeset to a BPF object
@@ -85,6 +99,10 @@ enum Command {
     Engines(engines::Arguments),
     /// Write down what a target's debug information says, for where it is stripped
     Lock(lock::Arguments),
+    /// Write a first draft of a probeset for a binary
+    Scaffold(scaffold::Arguments),
+    /// Print the probeset language as a JSON Schema, for editors
+    Schema(schema::Arguments),
     /// List what this machine can count
     #[cfg(feature = "record")]
     Counters(counters::Arguments),
@@ -115,6 +133,8 @@ pub fn main() -> ExitCode {
     let outcome = match arguments.command {
         #[cfg(feature = "record")]
         Command::Record(arguments) => record::run(&arguments),
+        #[cfg(feature = "record")]
+        Command::Try(arguments) => try_::run(&arguments),
         Command::Report(arguments) => each_engine(arguments.file(), true, || report::run(&arguments)),
         Command::Statistics(arguments) => each_engine(arguments.file(), true, || statistics::run(&arguments)),
         Command::Diff(arguments) => diff::run(&arguments),
@@ -125,10 +145,13 @@ pub fn main() -> ExitCode {
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Gen(arguments) => r#gen::run(&arguments),
         Command::Build(arguments) => build::run(&arguments),
         Command::Engines(arguments) => engines::run(&arguments),
         Command::Lock(arguments) => lock::run(&arguments),
+        Command::Scaffold(arguments) => scaffold::run(&arguments),
+        Command::Schema(arguments) => schema::run(&arguments),
         #[cfg(feature = "record")]
         Command::Counters(arguments) => counters::run(&arguments),
         #[cfg(feature = "record")]

@@ -115,7 +115,6 @@ impl WantedArguments {
     }
 
     /// What was asked for.
-    #[cfg(not(feature = "record"))]
     pub(crate) fn name(&self) -> std::path::Display<'_> {
         self.spec.display()
     }
@@ -193,6 +192,29 @@ impl DebugArguments {
     /// Where debug files are looked for first.
     fn folders(&self) -> DebugFolders {
         DebugFolders::new(self.debug_folders.iter().cloned())
+    }
+}
+
+#[cfg(feature = "record")]
+impl ProbesetArguments {
+    /// Reads the probeset.
+    pub(crate) fn load(&self) -> Result<(Probeset, Diagnostics), Diagnostics> {
+        self.wanted.load()
+    }
+
+    /// The probeset that was asked for, as it was.
+    pub(crate) fn name(&self) -> std::path::Display<'_> {
+        self.wanted.name()
+    }
+
+    /// The probes that are wanted.
+    pub(crate) fn selection(&self) -> Selection {
+        self.wanted.selection()
+    }
+
+    /// Where debug files are looked for first.
+    pub(crate) fn debug_folders(&self) -> DebugFolders {
+        self.debug.folders()
     }
 }
 

@@ -1,11 +1,14 @@
 //! From a plan to C, through the template in `templates/` and the fixed runtime in `bpf-runtime/`. Most logic is in
 //! the runtime; what is generated are tables, record layouts, and a small function for each expression.
 
+mod bpftrace;
 mod counting;
 mod expression;
 mod pieces;
 mod program;
 mod source;
+
+pub use bpftrace::bpftrace;
 
 use crate::diag::{Code, Diagnostic};
 use crate::plan::{Placement, ProbePlan};

@@ -173,6 +173,8 @@ codes! {
     TraceLacks = "F006", Input;
     /// An argument of the command line asks for something that is not there.
     BadArgument = "U001", Input;
+    /// Something that a script for bpftrace cannot express.
+    NotInBpftrace = "G001", Input;
     /// A fault of profinfer itself.
     Bug = "X001", Machine;
 }

@@ -59,6 +59,63 @@ impl ArgumentPlace {
     }
 }
 
+/// Where a call has an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ArgumentIn {
+    /// In a register, as DWARF numbers it.
+    Register(u8),
+    /// On the stack: bytes from its pointer at the function's first instruction.
+    Stack(u32),
+    /// A struct, so on the stack.
+    StackStruct(u32),
+    /// A struct, where a register points to.
+    Reference(u8),
+    /// A struct of up to 16 bytes, in these registers.
+    Registers(u8, u8),
+}
+
+/// Unpacks the value of a [`super::RelocationKind::Argument`]; `None` for places that only inlined copies have.
+pub fn argument_in(packed: u64) -> Option<ArgumentIn> {
+    let (first, second, offset) = ((packed >> 8) as u8, (packed >> 16) as u8, (packed >> 32) as u32);
+    Some(match packed & 0xff {
+        IN_REGISTER => ArgumentIn::Register(first),
+        ON_STACK => ArgumentIn::Stack(offset),
+        STRUCT_ON_STACK => ArgumentIn::StackStruct(offset),
+        STRUCT_BY_REFERENCE => ArgumentIn::Reference(first),
+        STRUCT_IN_REGISTERS => ArgumentIn::Registers(first, second),
+        _ => return None,
+    })
+}
+
+/// A place in words: `in rsi`, `on the stack at +8`. `packed` is as in the generated program.
+pub(super) fn place_text(arch: Arch, packed: u64) -> String {
+    let register = |shift: u32| register_name(arch, (packed >> shift & 0xff) as u8);
+    let (first, second, offset) = (register(8), register(16), (packed >> 32) as u32);
+    let signed = offset.cast_signed();
+    match packed & 0xff {
+        IN_REGISTER => format!("in {first}"),
+        ON_STACK | STRUCT_ON_STACK => format!("on the stack, {offset} bytes above its pointer at the entry"),
+        STRUCT_BY_REFERENCE => format!("where {first} points to"),
+        STRUCT_IN_REGISTERS if first == second => format!("in {first}"),
+        STRUCT_IN_REGISTERS => format!("in {first} and {second}"),
+        IN_MEMORY | STRUCT_IN_MEMORY => format!("in memory at {first} {signed:+}"),
+        SUM => format!("{first} {signed:+}"),
+        CONSTANT => format!("always {signed}"),
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// A general register's name, by its number in DWARF.
+fn register_name(arch: Arch, number: u8) -> String {
+    const X86_64: [&str; 8] = ["rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp"];
+    match (arch, X86_64.get(usize::from(number))) {
+        (Arch::X86_64, Some(name)) => (*name).to_owned(),
+        (Arch::X86_64, None) => format!("r{number}"),
+        (Arch::Aarch64, _) if number == 31 => "sp".to_owned(),
+        (Arch::Aarch64, _) => format!("x{number}"),
+    }
+}
+
 /// Why an argument's place cannot be known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NoPlace {

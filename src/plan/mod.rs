@@ -4,6 +4,7 @@
 mod abi;
 mod counters;
 mod definitions;
+mod explain;
 mod inlined;
 mod lock;
 mod model;
@@ -16,7 +17,9 @@ mod relocate;
 mod site;
 mod tier;
 
+pub use abi::{ArgumentIn, argument_in};
 pub use counters::{Asked, counters_asked};
+pub use explain::{PathStep, explain_at, explain_in_object};
 pub use lock::{lock, place_with, survey_with};
 pub use model::*;
 pub use part::has_engine;

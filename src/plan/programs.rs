@@ -573,7 +573,7 @@ impl<'p> Planner<'p> {
 
 /// What the fields of a probe at a place of `root` may use. Where one of its alternatives has fewer captures than
 /// another, the field is missing there.
-fn scope_of<'s>(probeset: &'s Probeset, root: &Probe, signature: &Signature) -> Scope<'s> {
+pub(super) fn scope_of<'s>(probeset: &'s Probeset, root: &Probe, signature: &Signature) -> Scope<'s> {
     let captures_of = |at: &AttachPoint| match &at.place {
         Place::Function { pattern, .. } => pattern.captures(),
         Place::Virtual { .. } => 1,

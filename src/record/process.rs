@@ -72,6 +72,20 @@ impl TargetProcess {
         (poll(&mut handles, wait).unwrap_or(0) > 0).then_some(Ending::Unknown)
     }
 
+    /// Ends it, if it was launched by this program and still runs: by asking, then by force.
+    pub fn end(&mut self) {
+        const GRACE: Duration = Duration::from_secs(3);
+        if !self.launched() || self.ending(Duration::ZERO).is_some() {
+            return;
+        }
+        for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+            self.signal(signal);
+            if self.ending(GRACE).is_some() {
+                return;
+            }
+        }
+    }
+
     /// Sends a signal, if the process is still there.
     pub(super) fn signal(&self, signal: Signal) {
         let _ = self.send(signal as i32);

@@ -3,6 +3,7 @@
 
 mod build;
 mod diff;
+mod events;
 mod export;
 mod faults;
 mod frequency;
@@ -27,6 +28,7 @@ pub use diff::{
     ChangeRow, CounterRow, DiffReport, DiffSide, LayerDiff, OperatorDiff, OperatorName, PartDiff, PhaseDiff,
     PhaseOfSide, TraceOfSide, Unlike, diff, diff_html, diff_text,
 };
+pub use events::{DoubtSum, Events};
 pub use export::{Column, ColumnKind, ExportFormat, Exporter, TABLES, Table};
 pub use faults::{FaultPhaseRow, FaultRow, FaultsReport, FetchFigures, WaitingStepRow};
 pub use graph::{

@@ -1,5 +1,6 @@
 //! `analysis.weights` and `analysis.advice`: what verdicts have to know of an engine to say what would help.
 
+use super::language::{ADVICE, WEIGHTS};
 use super::model::{Advice, Weights};
 use super::problems::shown;
 use super::values::Context;
@@ -13,16 +14,15 @@ use indexmap::IndexMap;
 const PHASE_FIELDS: [&str; 7] = ["phase", "bound", "share", "of_bandwidth", "of_peak", "lanes", "cpus"];
 
 /// Types of weights that can be listed.
-const MAX_TYPES: usize = 64;
+pub(super) const MAX_TYPES: usize = 64;
 
 /// Reads which objects are weights.
 pub(super) fn weights(analysis: &Map, cx: &mut Context<'_>) -> Option<Weights> {
     let entry = analysis.entries.get("weights")?;
     let map = reader::map(&entry.value, "`weights`", limits::ENTRIES, cx.problems)?;
-    reader::known_keys(map, "`weights`", &["of", "types"], cx.problems);
+    reader::known_keys(map, &WEIGHTS, cx.problems);
     let owner = ("`weights`", &entry.key.span);
-    let hint = "write `of: EXPRESSION` over an object's fields, such as `of: name ~ \"weight$\"`";
-    let of = reader::required(map, "of", owner, hint, cx.problems).map(|entry| &entry.value);
+    let of = reader::required(map, "of", owner, &WEIGHTS, cx.problems).map(|entry| &entry.value);
     let of = of.and_then(|node| cx.expr(node, "`of`"));
     let mut types = Vec::new();
     if let Some(entry) = map.entries.get("types") {
@@ -62,11 +62,10 @@ fn one(entry: &Entry, cx: &mut Context<'_>) -> Option<Advice> {
     let what = format!("advice `{}`", shown(&entry.key.text));
     let owner = (what.as_str(), &entry.key.span);
     let map = reader::map(&entry.value, &what, limits::ENTRIES, cx.problems)?;
-    reader::known_keys(map, "an advice", &["when", "say"], cx.problems);
-    let hint = "write `when: EXPRESSION`, such as `when: phase == \"prefill\" && bound == \"compute\"`";
-    let when = reader::required(map, "when", owner, hint, cx.problems).map(|entry| &entry.value);
+    reader::known_keys(map, &ADVICE, cx.problems);
+    let when = reader::required(map, "when", owner, &ADVICE, cx.problems).map(|entry| &entry.value);
     let when = when.and_then(|node| cx.expr(node, "`when`"));
-    let say = reader::required(map, "say", owner, "write `say: SENTENCE`", cx.problems).map(|entry| &entry.value);
+    let say = reader::required(map, "say", owner, &ADVICE, cx.problems).map(|entry| &entry.value);
     let say = say.and_then(|node| reader::prose(node, &what, cx.problems));
     let when = when?;
     phase_names(&when, cx);

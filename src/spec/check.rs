@@ -1,6 +1,7 @@
 //! What can only be said of a probeset as a whole: that it has probes, that their spans end, that none is at itself,
 //! and that each has what its role needs.
 
+use super::language::{FILE, Key};
 use super::merge::Sections;
 use super::model::{Probe, Probeset, Role};
 use super::problems::Problems;
@@ -11,7 +12,7 @@ use crate::path::{AttachPoint, Place};
 /// Checks what could be read of a probeset.
 pub(super) fn check(probeset: &Probeset, sections: &Sections, problems: &mut Problems) {
     if sections.get("probes").is_none_or(|probes| probes.entries.is_empty()) {
-        let hint = "write a `probes:` section; a file without one can only be included";
+        let hint = FILE.get("probes").map(Key::hint).unwrap_or_default();
         problems.error_hint(Code::MissingKey, sections.start(), "the probeset has no probes", hint);
     }
     for probe in probeset.probes.values() {

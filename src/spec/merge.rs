@@ -1,6 +1,7 @@
 //! A probeset's files as one: each section is the union of the files' sections. What two files say of one name must be
 //! the same, except that views, enumerations and costs are unions again: each file names the members it reads.
 
+use super::language::{FILE, Key};
 use super::problems::{Problems, shown};
 use super::yaml::{Entry, Map, Node, Scalar};
 use super::{limits, reader};
@@ -8,26 +9,6 @@ use crate::diag::{Code, Diagnostic, Span};
 
 /// The version of the language.
 const VERSION: &str = "1";
-
-/// The sections that are merged, and how many levels of maps in them are unions.
-const SECTIONS: &[(&str, usize)] =
-    &[("modules", 1), ("types", 2), ("enums", 2), ("objects", 1), ("counters", 1), ("probes", 1), ("analysis", 2)];
-
-/// Every key of a probeset.
-const KEYS: &[&str] = &[
-    "profinfer",
-    "engine",
-    "summary",
-    "include",
-    "tested",
-    "modules",
-    "types",
-    "enums",
-    "objects",
-    "counters",
-    "probes",
-    "analysis",
-];
 
 /// The files' sections, merged.
 #[derive(Debug)]
@@ -63,7 +44,7 @@ impl Sections {
 
     /// Takes a file's sections in.
     pub(super) fn add(&mut self, file: &Map, problems: &mut Problems) {
-        for (section, depth) in SECTIONS {
+        for Key { name: section, merged: depth, .. } in FILE.keys.iter().filter(|key| key.merged > 0) {
             let Some(entry) = file.entries.get(*section) else { continue };
             let what = format!("`{section}`");
             if reader::map(&entry.value, &what, limits::ENTRIES, problems).is_none() {
@@ -108,15 +89,14 @@ fn differ(first: &Scalar, second: &Entry) -> Diagnostic {
 /// Whether a file is a probeset of a version that this program reads, with known keys.
 pub(super) fn header<'n>(root: &'n Node, problems: &mut Problems) -> Option<&'n Map> {
     let file = reader::map(root, "a probeset", limits::ENTRIES, problems)?;
-    let hint = "write `profinfer: 1` on the first line: it is the version of the language";
     let start = file.entries.values().next().map_or(&file.span, |entry| &entry.key.span);
-    match reader::required(file, "profinfer", ("the probeset", start), hint, problems) {
+    match reader::required(file, "profinfer", ("the probeset", start), &FILE, problems) {
         Some(version) => is_version(&version.value, problems)?,
         // Without a version it may be any YAML: every other key would be a problem.
-        None if !file.entries.keys().any(|key| KEYS.contains(&key.as_str())) => return None,
+        None if !file.entries.keys().any(|key| FILE.get(key).is_some()) => return None,
         None => {}
     }
-    reader::known_keys(file, "a probeset", KEYS, problems);
+    reader::known_keys(file, &FILE, problems);
     Some(file)
 }
 

@@ -1,6 +1,7 @@
 //! `analysis.metrics`, and the names that `analysis.costs` may use: what reports work out of counters, times and
 //! costs. Expressions are checked here as far as a probeset alone can tell.
 
+use super::language::METRIC;
 use super::model::Metric;
 use super::problems::shown;
 use super::unit::{self, Dimension, QUANTITIES};
@@ -57,9 +58,8 @@ pub(super) fn read(analysis: &Map, cx: &mut Context<'_>) -> IndexMap<String, Met
 /// The value and the unit, of either form.
 fn parts<'n>(node: &'n Node, what: &str, key: &Span, cx: &mut Context<'_>) -> (Option<&'n Node>, Option<&'n Node>) {
     let Node::Map(map) = node else { return (Some(node), None) };
-    reader::known_keys(map, "a metric", &["value", "unit"], cx.problems);
-    let hint = "write `value: EXPRESSION`, such as `value: instructions / cycles`";
-    let value = reader::required(map, "value", (what, key), hint, cx.problems);
+    reader::known_keys(map, &METRIC, cx.problems);
+    let value = reader::required(map, "value", (what, key), &METRIC, cx.problems);
     (value.map(|entry| &entry.value), map.entries.get("unit").map(|entry| &entry.value))
 }
 

@@ -11,6 +11,8 @@
 mod advice;
 mod check;
 mod combine;
+mod json_schema;
+mod language;
 mod library;
 mod limits;
 mod load;
@@ -28,6 +30,7 @@ mod values;
 mod yaml;
 
 pub use combine::combine;
+pub use json_schema::json_schema;
 pub use library::Library;
 pub use load::from_sources;
 pub use load::load;

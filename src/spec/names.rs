@@ -6,7 +6,7 @@ use super::yaml::Scalar;
 use crate::diag::{Code, Diagnostic, Span, Spanned};
 
 /// C's keywords and the macros every generated program knows.
-const C_WORDS: &[&str] = &[
+pub(super) const C_WORDS: &[&str] = &[
     "NULL",
     "_Alignas",
     "_Alignof",
@@ -63,7 +63,7 @@ const C_WORDS: &[&str] = &[
 const EXPRESSION_WORDS: &[&str] = &["tid", "cpu", "match"];
 
 /// Prefix of the runtime's own names in C.
-const RUNTIME_PREFIX: &str = "pf_";
+pub(super) const RUNTIME_PREFIX: &str = "pf_";
 
 /// A name: `[A-Za-z_][A-Za-z0-9_]*`.
 pub(super) fn name(scalar: &Scalar, what: &str) -> Result<Spanned<String>, Diagnostic> {

@@ -1,5 +1,6 @@
 //! One probe of the `probes` section.
 
+use super::language::PROBE;
 use super::model::{DESCRIBED, Describes, Nested, Probe, Role};
 use super::problems::shown;
 use super::values::Context;
@@ -10,16 +11,23 @@ use crate::path::{AttachPoint, Place};
 use crate::trace::MAX_FIELDS;
 use indexmap::IndexMap;
 
-/// Every key of a probe.
-const KEYS: &[&str] =
-    &["at", "role", "fields", "when", "describe", "identity", "describes", "counters", "optional", "nested"];
+/// How calls inside a call are taken: the word, and what it means.
+const NESTED: [(&str, Nested, &str); 2] = [
+    ("outermost", Nested::Outermost, "Calls inside a call of the same probe are not recorded (default)."),
+    ("all", Nested::All, "They are recorded."),
+];
+
+/// The words of `nested`, with what each means.
+pub(super) fn nested_words() -> Vec<(&'static str, &'static str)> {
+    NESTED.iter().map(|(word, _, about)| (*word, *about)).collect()
+}
 
 /// Reads a probe; `None` where it lacks what makes a probe.
 pub(super) fn probe(entry: &Entry, cx: &mut Context<'_>) -> Option<Probe> {
     let name = cx.problems.keep(names::word(&entry.key, "a probe"));
     let what = format!("probe `{}`", shown(&entry.key.text));
     let map = reader::map(&entry.value, &what, limits::ENTRIES, cx.problems)?;
-    reader::known_keys(map, "a probe", KEYS, cx.problems);
+    reader::known_keys(map, &PROBE, cx.problems);
     let at = places(map, &what, &entry.key.span, cx);
     let role = role(map, &what, &entry.key.span, cx);
     let get = |key: &str| map.entries.get(key).map(|entry| &entry.value);
@@ -62,8 +70,7 @@ pub(super) fn probe(entry: &Entry, cx: &mut Context<'_>) -> Option<Probe> {
 }
 
 fn places(map: &Map, what: &str, span: &Span, cx: &mut Context<'_>) -> Vec<AttachPoint> {
-    let hint = "write `at: MODULE:FUNCTION(TYPE NAME, …)`";
-    let Some(entry) = reader::required(map, "at", (what, span), hint, cx.problems) else { return Vec::new() };
+    let Some(entry) = reader::required(map, "at", (what, span), &PROBE, cx.problems) else { return Vec::new() };
     let texts = reader::texts(&entry.value, "`at`", limits::ALTERNATIVES, cx.problems);
     let written = texts.len();
     let points: Vec<AttachPoint> = texts.into_iter().filter_map(|text| cx.attach(text)).collect();
@@ -95,29 +102,26 @@ fn unsupported(place: &Place) -> Option<&'static str> {
 }
 
 fn role(map: &Map, what: &str, span: &Span, cx: &mut Context<'_>) -> Option<Spanned<Role>> {
-    let hint = format!("write `role:` and one of {}", reader::list(&roles::NAMES));
-    let entry = reader::required(map, "role", (what, span), &hint, cx.problems)?;
+    let entry = reader::required(map, "role", (what, span), &PROBE, cx.problems)?;
     let scalar = reader::text(&entry.value, "`role`", cx.problems)?;
     if let Some(role) = roles::by_name(&scalar.text) {
         return Some(Spanned::new(role, scalar.span.clone()));
     }
     let message = format!("there is no role `{}`", shown(&scalar.text));
-    let otherwise = format!("the roles are {}", reader::list(&roles::NAMES));
-    cx.problems.unknown(Code::UnknownName, (&scalar.text, &scalar.span), message, roles::NAMES, otherwise);
+    let otherwise = format!("the roles are {}", reader::list(&roles::names()));
+    cx.problems.unknown(Code::UnknownName, (&scalar.text, &scalar.span), message, roles::names(), otherwise);
     None
 }
 
 fn nested(node: &Node, cx: &mut Context<'_>) -> Option<Nested> {
     let scalar = reader::text(node, "`nested`", cx.problems)?;
-    match scalar.text.as_str() {
-        "outermost" => Some(Nested::Outermost),
-        "all" => Some(Nested::All),
-        other => {
-            let message = format!("`nested` is `outermost` or `all`, not `{}`", shown(other));
-            cx.problems.error(Code::WrongShape, &scalar.span, message);
-            None
-        }
+    let found = NESTED.iter().find(|(word, ..)| *word == scalar.text).map(|(_, nested, _)| *nested);
+    if found.is_none() {
+        let words = NESTED.map(|(word, ..)| format!("`{word}`")).join(" or ");
+        let message = format!("`nested` is {words}, not `{}`", shown(&scalar.text));
+        cx.problems.error(Code::WrongShape, &scalar.span, message);
     }
+    found
 }
 
 fn counters(node: &Node, cx: &mut Context<'_>) -> Vec<Spanned<String>> {

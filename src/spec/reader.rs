@@ -1,6 +1,7 @@
 //! Reading one YAML value as what the language has in its place. Each function says what is wrong and returns `None`,
 //! so that its caller goes on with the rest.
 
+use super::language::{Key, Keys};
 use super::limits;
 use super::problems::{Problems, shown};
 use super::yaml::{Entry, Map, Node, Scalar};
@@ -125,26 +126,28 @@ pub(super) fn parse_integer(text: &str) -> Option<i64> {
 }
 
 /// Says which keys of a map the language does not have.
-pub(super) fn known_keys(map: &Map, what: &str, known: &[&str], problems: &mut Problems) {
+pub(super) fn known_keys(map: &Map, keys: &Keys, problems: &mut Problems) {
+    let (what, known) = (keys.what, keys.names());
     for entry in map.entries.values().filter(|e| !known.contains(&e.key.text.as_str())) {
         let word = entry.key.text.as_str();
         let message = format!("{what} has no key `{}`", shown(word));
-        let otherwise = format!("the keys of {what} are {}", list(known));
+        let otherwise = format!("the keys of {what} are {}", list(&known));
         problems.unknown(Code::UnknownKey, (word, &entry.key.span), message, known.iter().copied(), otherwise);
     }
 }
 
-/// A required entry of a map that stands at `owner`.
+/// A required entry of a map that stands at `owner`. That it is required, its table says.
 pub(super) fn required<'n>(
     map: &'n Map,
     key: &str,
     owner: (&str, &Span),
-    hint: &str,
+    keys: &Keys,
     problems: &mut Problems,
 ) -> Option<&'n Entry> {
     let entry = map.entries.get(key);
     if entry.is_none() {
         let message = format!("{} has no `{key}`", owner.0);
+        let hint = keys.get(key).map(Key::hint).unwrap_or_default();
         problems.push(Diagnostic::error(Code::MissingKey, message).at(owner.1).hint(hint));
     }
     entry

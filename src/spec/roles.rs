@@ -7,45 +7,42 @@ use crate::diag::{Code, Diagnostic, Severity};
 use crate::path::{AttachPoint, ExprKind, Place, Type};
 use std::collections::BTreeSet;
 
-/// The roles as the language writes them.
-pub(super) const NAMES: [&str; 11] = [
-    "step",
-    "graph",
-    "operator",
-    "experts",
-    "region",
-    "boundary",
-    "sched_switch",
-    "sched_wakeup",
-    "fault",
-    "page_cache",
-    "mark",
+/// The roles: as the language writes them, and what an event of each is.
+const ROLES: [(&str, Role, &str); 11] = [
+    ("step", Role::Step, "One decode or prefill call."),
+    ("graph", Role::Graph, "One computation of a graph."),
+    ("operator", Role::Operator, "One operator, or one thread's share of it."),
+    ("experts", Role::Experts, "An instant: the experts that an operator used."),
+    ("region", Role::Region, "Any other span: a barrier, a copy, a load."),
+    ("boundary", Role::Boundary, "Where spans of other probes end or their waiting begins; nothing is recorded."),
+    ("sched_switch", Role::SchedSwitch, "A thread left its processor; at `tracepoint sched:sched_switch`."),
+    ("sched_wakeup", Role::SchedWakeup, "A thread can run again; at `tracepoint sched:sched_wakeup`."),
+    ("fault", Role::Fault, "A thread goes on after a page had to be fetched; at `software major-faults`."),
+    ("page_cache", Role::PageCache, "A part of a file is read into the page cache."),
+    ("mark", Role::Mark, "An instant."),
 ];
+
+/// The roles' names, with what an event of each is.
+pub(super) fn words() -> Vec<(&'static str, &'static str)> {
+    ROLES.iter().map(|(name, _, about)| (*name, *about)).collect()
+}
+
+/// The roles' names.
+pub(super) fn names() -> [&'static str; ROLES.len()] {
+    ROLES.map(|(name, ..)| name)
+}
 
 /// The kernel's own counts that a probe can be at, as perf calls them.
 pub(super) const SOFTWARE_EVENTS: [&str; 1] = ["major-faults"];
 
 /// The role of a name.
 pub(super) fn by_name(name: &str) -> Option<Role> {
-    Some(match name {
-        "step" => Role::Step,
-        "graph" => Role::Graph,
-        "operator" => Role::Operator,
-        "experts" => Role::Experts,
-        "region" => Role::Region,
-        "sched_switch" => Role::SchedSwitch,
-        "sched_wakeup" => Role::SchedWakeup,
-        "mark" => Role::Mark,
-        "fault" => Role::Fault,
-        "page_cache" => Role::PageCache,
-        "boundary" => Role::Boundary,
-        _ => return None,
-    })
+    ROLES.iter().find(|(known, ..)| *known == name).map(|(_, role, _)| *role)
 }
 
 /// A role's name.
 fn name_of(role: Role) -> &'static str {
-    NAMES.into_iter().find(|name| by_name(name) == Some(role)).unwrap_or_default()
+    ROLES.iter().find(|(_, known, _)| *known == role).map(|(name, ..)| *name).unwrap_or_default()
 }
 
 /// A field that a role should have: any of `fields` will do.

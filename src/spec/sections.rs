@@ -1,5 +1,6 @@
 //! The merged sections as a [`Probeset`]: everything but the probes, which have a file of their own.
 
+use super::language::{ANALYSIS, COST, FILE, MODULE, OBJECT};
 use super::model::{Analysis, Cost, Field, Member, Module, Object, Probeset, StringLayout, View};
 use super::problems::shown;
 use super::values::Context;
@@ -52,8 +53,7 @@ fn each<T>(
 
 fn engine(root: &Map, cx: &mut Context<'_>) -> Spanned<String> {
     let start = cx.sections.start();
-    let hint = "write `engine: NAME`: reports show it";
-    let text = reader::required(root, "engine", ("the probeset", start), hint, cx.problems)
+    let text = reader::required(root, "engine", ("the probeset", start), &FILE, cx.problems)
         .and_then(|entry| Some((reader::prose(&entry.value, "`engine`", cx.problems)?, entry.value.span().clone())));
     let (text, span) = text.unwrap_or_else(|| (String::new(), start.clone()));
     Spanned::new(text, span)
@@ -64,9 +64,8 @@ fn module(entry: &Entry, cx: &mut Context<'_>) -> Option<Module> {
     let what = format!("module `{}`", shown(&entry.key.text));
     let (files, strings) = match &entry.value {
         Node::Map(map) => {
-            reader::known_keys(map, "a module", &["files", "strings"], cx.problems);
-            let hint = "write `files:` and the files' names";
-            let files = reader::required(map, "files", (&what, &entry.key.span), hint, cx.problems)?;
+            reader::known_keys(map, &MODULE, cx.problems);
+            let files = reader::required(map, "files", (&what, &entry.key.span), &MODULE, cx.problems)?;
             (&files.value, map.entries.get("strings").and_then(|entry| strings(&entry.value, cx)))
         }
         files => (files, None),
@@ -197,16 +196,15 @@ fn object(entry: &Entry, cx: &mut Context<'_>) -> Option<Object> {
     let what = format!("object `{}`", shown(&entry.key.text));
     let owner = (what.as_str(), &entry.key.span);
     let map = reader::map(&entry.value, &what, limits::ENTRIES, cx.problems)?;
-    reader::known_keys(map, "an object", &["of", "fields"], cx.problems);
-    let hint = "write `of: VIEW`: the type whose members the fields are";
-    let of = reader::required(map, "of", owner, hint, cx.problems)
+    reader::known_keys(map, &OBJECT, cx.problems);
+    let of = reader::required(map, "of", owner, &OBJECT, cx.problems)
         .and_then(|entry| reader::text(&entry.value, "`of`", cx.problems))
         .and_then(|scalar| cx.problems.keep(names::qualified(scalar, "a view")));
     if let Some(of) = &of {
         cx.refers("types", "type", of, "add it to `types`");
     }
     // The record of an object starts with its address.
-    let fields = reader::required(map, "fields", owner, "write what is read of it", cx.problems)
+    let fields = reader::required(map, "fields", owner, &OBJECT, cx.problems)
         .and_then(|entry| fields(&entry.value, &what, MAX_FIELDS - 1, cx))?;
     if let Some(field) = fields.get("address") {
         let message = "`address` cannot be a field of an object: each object has it already";
@@ -259,12 +257,7 @@ fn counter(entry: &Entry, cx: &mut Context<'_>) -> Option<Spanned<String>> {
 
 fn analysis(cx: &mut Context<'_>) -> Analysis {
     let Some(map) = cx.sections.get("analysis") else { return Analysis::default() };
-    reader::known_keys(
-        map,
-        "`analysis`",
-        &["layer", "prefill", "experts", "dtypes", "costs", "context", "metrics", "weights", "advice"],
-        cx.problems,
-    );
+    reader::known_keys(map, &ANALYSIS, cx.problems);
     let mut analysis =
         Analysis { layer: value(map, "layer", cx), prefill: value(map, "prefill", cx), ..Analysis::default() };
     analysis.experts = value(map, "experts", cx);
@@ -315,7 +308,7 @@ fn table<'n>(map: &'n Map, key: &str, cx: &mut Context<'_>) -> Vec<(&'n str, &'n
 
 fn cost(key: &str, node: &Node, cx: &mut Context<'_>) -> Option<Cost> {
     let map = reader::map(node, &format!("the cost of `{}`", shown(key)), limits::ENTRIES, cx.problems)?;
-    reader::known_keys(map, "a cost", &["flops", "bytes", "experts"], cx.problems);
+    reader::known_keys(map, &COST, cx.problems);
     let cost =
         Cost { flops: value(map, "flops", cx), bytes: value(map, "bytes", cx), experts: value(map, "experts", cx) };
     for expr in [&cost.flops, &cost.bytes, &cost.experts].into_iter().flatten() {

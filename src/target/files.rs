@@ -8,7 +8,7 @@ use super::dwarf::{self, Answers, Parts};
 use super::elf::{Image, Unusable};
 use super::names::Matcher;
 use super::symbols::Symbols;
-use super::{Function, InlinedCopy, Layout, Target, TargetFile};
+use super::{Function, FunctionSignature, InlinedCopy, Layout, Target, TargetFile};
 use crate::diag::Diagnostic;
 use crate::path::NamePattern;
 use lzma_rust2::XzReader;
@@ -272,6 +272,11 @@ impl Target for Files {
 
     fn prepare(&self, file: usize, types: &[&str], enums: &[&str]) {
         self.ask(file, types, enums, |_| ());
+    }
+
+    fn signatures(&self, file: usize, symbols: &[&str]) -> BTreeMap<String, FunctionSignature> {
+        let Some((image, debug)) = self.debug(file) else { return BTreeMap::new() };
+        dwarf::signatures(image, self.parts(file, image, debug), symbols)
     }
 
     fn needed(&self, file: usize) -> Vec<String> {

@@ -83,6 +83,15 @@ pub struct Function {
     pub captures: Vec<String>,
 }
 
+/// What a function is called with, as it is declared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FunctionSignature {
+    /// Names, which may be empty, and types of the parameters, `this` included.
+    pub parameters: Vec<(String, TargetType)>,
+    /// The type of the result; `None` for `void`.
+    pub returns: Option<TargetType>,
+}
+
 /// A type as the target's debug information has it, as far as it is compared with a view.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum TargetType {
@@ -212,6 +221,13 @@ pub trait Target {
 
     /// The constants of a named enumeration; of several names of one number the first.
     fn enumeration(&self, file: usize, name: &str) -> Option<BTreeMap<i64, String>>;
+
+    /// What functions of a file, by their symbols, are called with; those that its debug information does not say are
+    /// left out.
+    fn signatures(&self, file: usize, symbols: &[&str]) -> BTreeMap<String, FunctionSignature> {
+        let _ = (file, symbols);
+        BTreeMap::new()
+    }
 
     /// Says which types and enumerations of a file will be asked for, so that one pass over its debug information
     /// answers them all. Only a matter of speed.

@@ -4,7 +4,7 @@
 use super::elf::Unusable;
 use super::files::Files;
 use super::maps::{self, Mapping};
-use super::{Function, InlinedCopy, Layout, Target, TargetFile};
+use super::{Function, FunctionSignature, InlinedCopy, Layout, Target, TargetFile};
 use crate::diag::{Code, Diagnostic};
 use crate::path::NamePattern;
 use std::collections::{BTreeMap, HashMap};
@@ -190,6 +190,10 @@ impl Target for ProcessTarget {
 
     fn prepare(&self, file: usize, types: &[&str], enums: &[&str]) {
         self.files.prepare(file, types, enums);
+    }
+
+    fn signatures(&self, file: usize, symbols: &[&str]) -> BTreeMap<String, FunctionSignature> {
+        self.files.signatures(file, symbols)
     }
 
     fn needed(&self, file: usize) -> Vec<String> {

@@ -4,6 +4,7 @@
 pub(super) mod inlined;
 mod scan;
 mod sections;
+mod signatures;
 mod split;
 mod types;
 mod unit;
@@ -19,6 +20,7 @@ use std::collections::BTreeMap;
 use types::Types;
 use unit::Debug;
 
+pub(crate) use signatures::signatures;
 pub(crate) use split::Parts;
 
 /// The constants of an enumeration by number.

@@ -153,7 +153,7 @@ impl<'a> Types<'a> {
     }
 
     /// What a view is compared with; `None` is `void`.
-    fn target_type(&self, place: Option<Place>, depth: usize) -> Option<TargetType> {
+    pub(super) fn target_type(&self, place: Option<Place>, depth: usize) -> Option<TargetType> {
         let place = place?;
         if depth > MAX_NESTING {
             return Some(unknown());

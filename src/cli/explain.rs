@@ -1,0 +1,230 @@
+//! `profinfer explain`: one path of a probeset, step by step: types, offsets, where they are known from, and with a
+//! running process the bytes that are read.
+
+use super::probeset::{ArchArgument, ProbesetArguments, arch_of};
+use super::table::columns;
+use super::terminal::{report_problems, write_out};
+use super::{DONE, Outcome};
+use crate::diag::{Code, Diagnostic, Diagnostics, did_you_mean};
+use crate::path::Expr;
+use crate::plan::{PathStep, PlacedSite, Placement, ProbePlan, Provenance, explain_at, explain_in_object, survey_with};
+use crate::spec::Probeset;
+use std::fmt::Write;
+
+/// What stands before an object's name where a probe's could stand.
+const OBJECT: &str = "object:";
+
+/// The subcommand's arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    probeset: ProbesetArguments,
+    /// A probe, or one field of it: operator, operator.lane; an object's field: object:tensor.name
+    path: String,
+    /// Resolve against this: a program, library, folder or process number
+    #[arg(long, value_name = "FILE|DIR|PID", group = "of")]
+    target: Option<String>,
+    /// Resolve against this running process, and read the values of one hit of the probe
+    #[arg(short, long, value_name = "PID", group = "of")]
+    pid: Option<u32>,
+    /// The instruction set (default: the target's, else this machine's)
+    #[arg(long, value_enum)]
+    arch: Option<ArchArgument>,
+    /// With -p: wait so many seconds for the hit
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    seconds: u64,
+}
+
+/// Values of a probe's steps, as one hit had them: by text of the step, bytes and value.
+pub(super) type Live = std::collections::HashMap<String, (String, String)>;
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let target = arguments.probeset.open_target(arguments.target.as_deref(), arguments.pid)?;
+    let lock = arguments.probeset.lock()?;
+    let arch = arch_of(arguments.arch, target.as_deref());
+    let (probeset, plan, mut problems) = arguments.probeset.plan(arch)?;
+    let placement = target.as_ref().map(|target| {
+        let (placement, more) = survey_with(&plan, &probeset, target.as_ref(), lock.as_ref());
+        problems.0.extend(more.0);
+        placement
+    });
+    let wanted = Wanted::find(&probeset, &arguments.path)?;
+    let of_this = |problem: &Diagnostic| {
+        let within = |expr: &Expr| problem.span.as_ref().is_some_and(|span| span.text() == expr.span.text());
+        wanted.paths.iter().any(|(_, expr)| within(expr))
+    };
+    let related = problems.0.iter().filter(|problem| of_this(problem)).cloned().collect();
+    let text = match wanted.kind {
+        Kind::Object(view) => of_object(&plan, &probeset, placement.as_ref(), view, &wanted),
+        Kind::Probe => of_probe(arguments, &plan, &probeset, placement.as_ref(), &wanted)?,
+    };
+    write_out(&text)?;
+    report_problems(&Diagnostics(related));
+    Ok(DONE)
+}
+
+/// What is asked for.
+struct Wanted<'a> {
+    name: &'a str,
+    kind: Kind<'a>,
+    /// Fields and conditions, by name.
+    paths: Vec<(&'a str, &'a Expr)>,
+}
+
+#[derive(Clone, Copy)]
+enum Kind<'a> {
+    Probe,
+    /// Of this view.
+    Object(&'a str),
+}
+
+impl<'a> Wanted<'a> {
+    fn find(probeset: &'a Probeset, path: &str) -> Result<Self, Diagnostics> {
+        let (owner, field) = path.split_once('.').map_or((path, None), |(owner, field)| (owner, Some(field)));
+        let (name, kind, mut paths): (&str, Kind<'_>, Vec<(&str, &Expr)>) = match owner.strip_prefix(OBJECT) {
+            Some(object) => {
+                let names = probeset.objects.keys().map(String::as_str);
+                let (name, found) =
+                    probeset.objects.get_key_value(object).ok_or_else(|| missing("object", object, names))?;
+                let fields = found.fields.iter().map(|(name, field)| (name.as_str(), &field.value));
+                (name, Kind::Object(&found.of.value), fields.collect())
+            }
+            None => {
+                let names = probeset.probes.keys().map(String::as_str);
+                let (name, probe) =
+                    probeset.probes.get_key_value(owner).ok_or_else(|| missing("probe", owner, names))?;
+                let fields = probe.fields.iter().map(|(name, field)| (name.as_str(), &field.value));
+                let conditions = [("when", &probe.when), ("describe", &probe.describe), ("identity", &probe.identity)];
+                let conditions = conditions.into_iter().filter_map(|(name, expr)| Some((name, expr.as_ref()?)));
+                (name, Kind::Probe, fields.chain(conditions).collect())
+            }
+        };
+        if let Some(field) = field {
+            let known: Vec<&str> = paths.iter().map(|(name, _)| *name).collect();
+            paths.retain(|(name, _)| *name == field);
+            if paths.is_empty() {
+                return Err(missing("field", field, known.into_iter()).into());
+            }
+        }
+        Ok(Self { name, kind, paths })
+    }
+}
+
+fn missing<'n>(kind: &str, name: &str, known: impl Iterator<Item = &'n str> + Clone) -> Diagnostic {
+    let hint = did_you_mean(name, known.clone())
+        .unwrap_or_else(|| format!("there are {}", known.collect::<Vec<_>>().join(", ")));
+    Diagnostic::error(Code::BadArgument, format!("the probeset has no {kind} `{name}`")).hint(hint)
+}
+
+fn of_object(
+    plan: &ProbePlan,
+    probeset: &Probeset,
+    placement: Option<&Placement>,
+    view: &str,
+    wanted: &Wanted<'_>,
+) -> String {
+    let mut text = format!("object {}, of {view}\n", wanted.name);
+    for (name, expr) in &wanted.paths {
+        let steps = explain_in_object(plan, probeset, placement, view, expr);
+        text.push_str(&table(name, expr, &steps, None));
+    }
+    text
+}
+
+fn of_probe(
+    arguments: &Arguments,
+    plan: &ProbePlan,
+    probeset: &Probeset,
+    placement: Option<&Placement>,
+    wanted: &Wanted<'_>,
+) -> Result<String, Diagnostics> {
+    let mut text = String::new();
+    for (program, at) in plan.programs.iter().enumerate().filter(|(_, at)| at.probes.iter().any(|p| p == wanted.name)) {
+        let sites: Vec<&PlacedSite> =
+            placement.iter().flat_map(|placement| &placement.sites).filter(|site| site.program == program).collect();
+        if placement.is_some() && sites.is_empty() && at.signature().is_some() {
+            continue;
+        }
+        let _ = writeln!(text, "{} at {}", wanted.name, at.span.text());
+        for site in sites.iter().take(8) {
+            let file = site.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let _ = writeln!(text, "  {file}: {}, `{}`", site.site.place(), site.site.instruction);
+        }
+        if sites.len() > 8 {
+            let _ = writeln!(text, "  and {} more sites", sites.len() - 8);
+        }
+        let explained: Vec<(&str, &Expr, Vec<PathStep>)> = wanted
+            .paths
+            .iter()
+            .map(|(name, expr)| {
+                (*name, *expr, explain_at(plan, probeset, placement, (program, sites.first().copied()), expr))
+            })
+            .collect();
+        for (name, expr, steps) in &explained {
+            let live = live(arguments, probeset, (wanted.name, at.alternative), steps)?;
+            text.push_str(&table(name, expr, steps, live.as_ref()));
+        }
+        text.push('\n');
+    }
+    if text.is_empty() {
+        let why = placement.into_iter().flat_map(|placement| &placement.unplaced).find(|u| u.probe == wanted.name);
+        let problem = why.map_or_else(
+            || Diagnostic::error(Code::BadArgument, format!("`{}` has no site on this target", wanted.name)),
+            |unplaced| unplaced.problem.clone(),
+        );
+        return Err(problem.into());
+    }
+    Ok(text)
+}
+
+/// The values of a hit, where a process is given.
+#[cfg(feature = "record")]
+fn live(
+    arguments: &Arguments,
+    probeset: &Probeset,
+    probe: (&str, usize),
+    steps: &[PathStep],
+) -> Result<Option<Live>, Diagnostics> {
+    let Some(pid) = arguments.pid.and_then(|pid| i32::try_from(pid).ok()) else { return Ok(None) };
+    let wait = std::time::Duration::from_secs(arguments.seconds.max(1));
+    super::explain_live::values(&arguments.probeset, pid, wait, probeset, probe, steps).map(Some)
+}
+
+#[cfg(not(feature = "record"))]
+fn live(
+    arguments: &Arguments,
+    _probeset: &Probeset,
+    _probe: (&str, usize),
+    _steps: &[PathStep],
+) -> Result<Option<Live>, Diagnostics> {
+    let _ = arguments.seconds;
+    Ok(None)
+}
+
+fn table(name: &str, expr: &Expr, steps: &[PathStep], live: Option<&Live>) -> String {
+    let mut headers = vec!["STEP", "TYPE", "PLACE", "FROM"];
+    if live.is_some() {
+        headers.extend(["BYTES", "VALUE"]);
+    }
+    let rows = steps.iter().map(|step| {
+        let text = step.expr.span.text().split_whitespace().collect::<Vec<_>>().join(" ");
+        let from = step.provenance.map_or("", provenance).to_owned();
+        let mut row = vec![text, step.ty.clone(), step.place.clone(), from];
+        if let Some(live) = live {
+            let (bytes, value) = live.get(step.expr.span.text()).cloned().unwrap_or_default();
+            row.extend([bytes, value]);
+        }
+        row
+    });
+    format!("\n{name}: {}\n{}", expr.span.text(), columns(&headers, rows))
+}
+
+fn provenance(provenance: Provenance) -> &'static str {
+    match provenance {
+        Provenance::Dwarf => "DWARF",
+        Provenance::Lock => "lock",
+        Provenance::ByHand => "by hand",
+        Provenance::Abi => "convention",
+    }
+}

@@ -1,0 +1,111 @@
+//! Generic words of inference, by which names of functions and members are told. None is an engine's own.
+
+/// What a function may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// One call for a token or a batch.
+    Step,
+    /// One computation of a graph.
+    Graph,
+    /// One operator.
+    Operator,
+}
+
+const STEP: &[&str] =
+    &["step", "decode", "encode", "infer", "inference", "invoke", "generate", "predict", "forward", "run", "eval"];
+/// Words of steps that many other functions have, too.
+const WEAK: &[&str] = &["forward", "run", "eval"];
+const GRAPH: &[&str] = &["graph", "pipeline", "plan", "subgraph", "session"];
+const OPERATOR: &[&str] =
+    &["operator", "op", "kernel", "node", "layer", "execute", "compute", "matmul", "conv", "attention", "gemm"];
+/// What a function of these does is seldom where the time goes.
+const ASIDE: &[&str] = &[
+    "print", "free", "init", "get", "set", "name", "size", "is", "has", "string", "alloc", "log", "dump", "create",
+    "delete", "destroy", "parse", "load", "save", "add", "new", "debug", "error", "reserve", "build", "test",
+];
+
+/// Members and arguments that have a meaning, the likeliest word first.
+pub(super) const NAME: &[&str] = &["name", "label", "id"];
+pub(super) const OP: &[&str] = &["op", "optype", "opcode", "operator", "kind", "type"];
+pub(super) const DTYPE: &[&str] = &["dtype", "type", "datatype", "elemtype", "format"];
+pub(super) const SHAPE: &[&str] = &["shape", "dims", "dim", "extent", "extents", "sizes", "ne"];
+pub(super) const INPUTS: &[&str] = &["inputs", "input", "src", "sources", "parents"];
+pub(super) const LANE: &[&str] = &["lane", "ith", "thread", "threadid", "worker", "rank", "tid"];
+pub(super) const TOKENS: &[&str] = &["tokens", "ntokens", "numtokens", "batchsize", "batch", "length", "len", "n"];
+
+/// What a function may be, by the words of its own name.
+pub(super) fn kind(name: &str) -> Option<Kind> {
+    let words = words(last(name));
+    let has = |of: &[&str]| words.iter().any(|word| of.contains(&word.as_str()));
+    if has(GRAPH) {
+        Some(Kind::Graph)
+    } else if has(OPERATOR) {
+        Some(Kind::Operator)
+    } else if has(STEP) {
+        Some(Kind::Step)
+    } else {
+        None
+    }
+}
+
+/// How likely a name is one that matters.
+pub(super) fn score(name: &str) -> i64 {
+    let words = words(last(name));
+    let count = |of: &[&str]| words.iter().filter(|word| of.contains(&word.as_str())).count() as i64;
+    let good = count(STEP).min(2) + count(GRAPH).min(1) + count(OPERATOR).min(2);
+    // A long name is a special case of something.
+    4 * good - 2 * count(WEAK).min(1) - 6 * count(ASIDE).min(2) - (words.len() as i64 - 3).max(0)
+}
+
+/// Whether a name is one of these words, without its underscores: `n_tokens`, `opType`, `name_`.
+pub(super) fn place(name: &str, of: &[&str]) -> Option<usize> {
+    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    let plain = plain.strip_prefix("m_").unwrap_or(&plain);
+    of.iter().position(|word| *word == plain)
+}
+
+/// What stands after the last `::`.
+fn last(name: &str) -> &str {
+    let without = name.split('<').next().unwrap_or(name);
+    without.rsplit("::").next().unwrap_or(without)
+}
+
+/// `compute_forward` and `computeForward` are two words each.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before_lower = false;
+    for c in name.chars() {
+        if !c.is_ascii_alphanumeric() || (c.is_ascii_uppercase() && before_lower) {
+            words.push(String::new());
+        }
+        before_lower = c.is_ascii_lowercase();
+        if c.is_ascii_alphanumeric()
+            && let Some(word) = words.last_mut()
+        {
+            word.push(c.to_ascii_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_by_their_words() {
+        assert_eq!(words("computeForward_v2"), ["compute", "forward", "v2"]);
+        assert_eq!(kind("toy_step"), Some(Kind::Step));
+        assert_eq!(kind("ns::Engine::computeGraph"), Some(Kind::Graph));
+        assert_eq!(kind("ns::Matmul::execute"), Some(Kind::Operator));
+        assert_eq!(kind("toy_barrier"), None);
+        assert!(score("toy_step") > score("toy_step_print"));
+        assert!(score("toy_step") > score("run"));
+        assert!(score("run_graph") > score("helper"));
+        assert_eq!(place("n_tokens", TOKENS), place("nTokens", TOKENS));
+        assert_eq!(place("opType", OP), Some(1));
+        assert_eq!(place("shape_", SHAPE), Some(0));
+        assert_eq!(place("colour", NAME), None);
+    }
+}

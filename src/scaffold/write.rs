@@ -1,0 +1,323 @@
+//! The text of the probeset.
+
+use super::Candidate;
+use super::types::{any_member, by_value, described, integer_member, is_name, number, pointed};
+use super::words::{self, Kind};
+use crate::target::{FunctionSignature, Layout, Target, TargetType};
+use indexmap::IndexMap;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Words that mean something of their own in expressions, and some of C's that C++ lets be names elsewhere.
+const NOT_NAMES: &[&str] = &["tid", "cpu", "match", "return", "this", "NULL", "asm", "typeof", "restrict"];
+
+/// Writes a probeset for the candidates, the likeliest first.
+pub fn write(target: &dyn Target, engine: &str, candidates: &[Candidate]) -> String {
+    let mut draft = Draft {
+        target,
+        modules: BTreeMap::new(),
+        types: IndexMap::new(),
+        objects: IndexMap::new(),
+        layouts: BTreeMap::new(),
+    };
+    draft.module_names(candidates);
+    let roles = roles(&mut draft, candidates);
+    let probes: Vec<(String, String)> =
+        candidates.iter().zip(&roles).map(|(candidate, role)| draft.probe(candidate, *role)).collect();
+    draft.text(engine, candidates, probes)
+}
+
+struct Draft<'a> {
+    target: &'a dyn Target,
+    /// Names of the files that candidates are in.
+    modules: BTreeMap<usize, String>,
+    /// Members of views.
+    types: IndexMap<String, IndexMap<String, String>>,
+    /// Fields of objects, by the view.
+    objects: IndexMap<String, Vec<(&'static str, String)>>,
+    layouts: BTreeMap<(usize, String), Option<Layout>>,
+}
+
+/// What each candidate is taken for: one step, one graph, one operator; the rest are spans.
+fn roles(draft: &mut Draft<'_>, candidates: &[Candidate]) -> Vec<Option<Kind>> {
+    let mut roles = vec![None; candidates.len()];
+    let calls = |candidate: &Candidate| candidate.calls.unwrap_or(0);
+    // What is called once is rather the run than a step of it.
+    let fewest = |candidate: &Candidate| (calls(candidate) == 1, calls(candidate));
+    let of_kind = |kind: Kind| {
+        let found = candidates.iter().enumerate().filter(move |(_, candidate)| candidate.kind() == Some(kind));
+        found.min_by_key(|(place, candidate)| (fewest(candidate), *place)).map(|(place, _)| place)
+    };
+    for kind in [Kind::Step, Kind::Graph] {
+        if let Some(place) = of_kind(kind) {
+            roles[place] = Some(kind);
+        }
+    }
+    // An operator must be told from another: it is called with something that has a name or a kind.
+    let operators = candidates.iter().enumerate().filter(|(place, _)| roles[*place].is_none());
+    let operators: Vec<usize> = operators
+        .filter(|(_, candidate)| candidate.kind() == Some(Kind::Operator) && draft.node_of(candidate).is_some())
+        .map(|(place, _)| place)
+        .collect();
+    let most = operators.into_iter().min_by_key(|place| std::cmp::Reverse(calls(&candidates[*place])));
+    if let Some(place) = most {
+        roles[place] = Some(Kind::Operator);
+    }
+    roles
+}
+
+impl Draft<'_> {
+    fn layout(&mut self, file: usize, name: &str) -> Option<Layout> {
+        let target = self.target;
+        self.layouts.entry((file, name.to_owned())).or_insert_with(|| target.layout(file, name)).clone()
+    }
+
+    /// The argument that is an object: its place, and its type.
+    fn node_of(&mut self, candidate: &Candidate) -> Option<(usize, String)> {
+        let signature = candidate.signature.as_ref()?;
+        for (place, (_, ty)) in signature.parameters.iter().enumerate() {
+            if let Some(name) = pointed(ty)
+                && let Some(layout) = self.layout(candidate.file, name)
+                && described(name, &layout).iter().any(|meant| matches!(meant.field, "op" | "name"))
+            {
+                return Some((place, name.to_owned()));
+            }
+        }
+        None
+    }
+
+    fn module_names(&mut self, candidates: &[Candidate]) {
+        for candidate in candidates {
+            if self.modules.contains_key(&candidate.file) {
+                continue;
+            }
+            let file = self.target.files().get(candidate.file).map_or("", |file| file.name.as_str());
+            let stem = file.strip_prefix("lib").unwrap_or(file);
+            let stem = stem.split('.').next().unwrap_or_default();
+            let stem: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+            let mut name = if is_name(&stem) { stem } else { format!("module_{stem}") };
+            while self.modules.values().any(|taken| *taken == name) {
+                name.push('_');
+            }
+            self.modules.insert(candidate.file, name);
+        }
+    }
+
+    /// A probe: its name, and its text.
+    fn probe(&mut self, candidate: &Candidate, role: Option<Kind>) -> (String, String) {
+        let name = candidate.place.rsplit("::").next().unwrap_or_default();
+        let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let name = if is_name(&name) { name } else { format!("probe_{name}") };
+        let mut fields: Vec<(String, String)> = Vec::new();
+        let node = (role == Some(Kind::Operator)).then(|| self.node_of(candidate)).flatten();
+        let signature = self.signature(candidate, role, node.as_ref(), &mut fields);
+        let module = self.modules.get(&candidate.file).cloned().unwrap_or_default();
+        let (word, about) = match role {
+            Some(Kind::Step) => ("step", "one call for a token or a batch?"),
+            Some(Kind::Graph) => ("graph", "one computation of a graph?"),
+            Some(Kind::Operator) => ("operator", "one operator, or one thread's share of it?"),
+            None => ("region", "a span; is it a step, a graph or an operator?"),
+        };
+        let calls = candidate.calls.map_or_else(String::new, |calls| format!(" Called {calls} times in the trial."));
+        let mut text =
+            format!("    # {about}{calls}\n    at: {module}:{}{signature}\n    role: {word}\n", candidate.place);
+        if role.is_none() {
+            text.push_str("    optional: true\n");
+        }
+        if !fields.is_empty() {
+            text.push_str("    fields:\n");
+            for (field, value) in &fields {
+                let _ = writeln!(text, "      {field}: {value}");
+            }
+        }
+        (name, text)
+    }
+
+    /// The arguments that can be written, and what is read of them.
+    fn signature(
+        &mut self,
+        candidate: &Candidate,
+        role: Option<Kind>,
+        node: Option<&(usize, String)>,
+        fields: &mut Vec<(String, String)>,
+    ) -> String {
+        let Some(signature) = &candidate.signature else { return String::new() };
+        let mut written: Vec<String> = Vec::new();
+        let mut names: Vec<String> = Vec::new();
+        for (place, (own, ty)) in signature.parameters.iter().enumerate() {
+            let name = argument_name(own, place, &names);
+            let is_node = node.is_some_and(|(at, _)| *at == place);
+            let Some(ty) = self.argument(candidate.file, &name, ty, role, is_node, fields) else {
+                written.push("…".to_owned());
+                break;
+            };
+            written.push(format!("{ty} {name}"));
+            names.push(name);
+        }
+        let returns = self.returns(candidate.file, signature, role, fields);
+        format!("({}){returns}", written.join(", "))
+    }
+
+    /// An argument's type; `None` where it, and so what comes after it, cannot be placed.
+    fn argument(
+        &mut self,
+        file: usize,
+        name: &str,
+        ty: &TargetType,
+        role: Option<Kind>,
+        is_node: bool,
+        fields: &mut Vec<(String, String)>,
+    ) -> Option<String> {
+        let has = |fields: &[(String, String)], field: &str| fields.iter().any(|(name, _)| name == field);
+        let wanted = match role {
+            Some(Kind::Step) => Some(("tokens", words::TOKENS)),
+            Some(Kind::Operator) => Some(("lane", words::LANE)),
+            _ => None,
+        };
+        let wanted = wanted.filter(|(field, _)| !has(fields, field));
+        if let Some(written) = number(ty) {
+            if let Some((field, of)) = wanted
+                && matches!(ty, TargetType::Int { .. })
+                && words::place(name, of).is_some()
+            {
+                fields.push((field.to_owned(), name.to_owned()));
+            }
+            return Some(written);
+        }
+        if let Some(view) = by_value(ty) {
+            let layout = self.layout(file, view)?;
+            let found = wanted.and_then(|(field, of)| Some((field, integer_member(&layout, of)?)));
+            let (member, ty) = match found {
+                Some((field, (member, ty))) => {
+                    fields.push((field.to_owned(), format!("{name}.{member}")));
+                    (member, ty)
+                }
+                None => any_member(&layout)?,
+            };
+            self.types.entry(view.to_owned()).or_default().insert(member, ty);
+            return Some(view.to_owned());
+        }
+        if !matches!(ty, TargetType::Pointer(_)) {
+            return None;
+        }
+        let Some(view) = pointed(ty).map(str::to_owned) else { return Some("void*".to_owned()) };
+        let Some(layout) = self.layout(file, &view) else { return Some("void*".to_owned()) };
+        if is_node {
+            let meant = described(&view, &layout);
+            let members = self.types.entry(view.clone()).or_default();
+            members.extend(meant.iter().map(|meant| (meant.member.clone(), meant.ty.clone())));
+            self.objects.insert(view.clone(), meant.into_iter().map(|meant| (meant.field, meant.member)).collect());
+            fields.push(("node".to_owned(), format!("{name} as object {}", object_name(&view))));
+            return Some(format!("{view}*"));
+        }
+        if let Some((field, of)) = wanted
+            && let Some((member, ty)) = integer_member(&layout, of)
+        {
+            self.types.entry(view.clone()).or_default().insert(member.clone(), ty);
+            fields.push((field.to_owned(), format!("{name}->{member}")));
+            return Some(format!("{view}*"));
+        }
+        Some("void*".to_owned())
+    }
+
+    fn returns(
+        &mut self,
+        file: usize,
+        signature: &FunctionSignature,
+        role: Option<Kind>,
+        fields: &mut Vec<(String, String)>,
+    ) -> String {
+        match &signature.returns {
+            // A class that is returned in memory shifts the arguments.
+            Some(ty) if by_value(ty).is_some() => {
+                let view = by_value(ty).unwrap_or_default().to_owned();
+                let member = self.layout(file, &view).as_ref().and_then(any_member);
+                let Some((member, of)) = member else { return String::new() };
+                self.types.entry(view.clone()).or_default().insert(member, of);
+                format!(" -> {view}")
+            }
+            Some(ty @ TargetType::Int { .. }) if role == Some(Kind::Step) => match number(ty) {
+                Some(written) => {
+                    fields.push(("status".to_owned(), "return".to_owned()));
+                    format!(" -> {written}")
+                }
+                None => String::new(),
+            },
+            _ => String::new(),
+        }
+    }
+
+    fn text(&self, engine: &str, candidates: &[Candidate], probes: Vec<(String, String)>) -> String {
+        let mut text = format!(
+            "# A first draft, guessed from names and debug information. Look at each probe: is it what its role says?\n\
+             # `profinfer try FILE -- COMMAND` shows what they see, `profinfer check FILE --target …` where they are.\n\
+             profinfer: 1\nengine: {}\nsummary: A first draft\n\nmodules:\n",
+            quoted(engine)
+        );
+        for (file, name) in &self.modules {
+            let of_file = self.target.files().get(*file).map_or("", |file| file.name.as_str());
+            let _ = writeln!(text, "  {name}: {}", quoted(&glob(of_file)));
+        }
+        if !self.types.is_empty() {
+            text.push_str("\n# The members that are read; `@ OFFSET` after a type where a build has no debug information.\ntypes:\n");
+        }
+        for (view, members) in &self.types {
+            let _ = writeln!(text, "  {view}:");
+            for (member, ty) in members {
+                let _ = writeln!(text, "    {member}: {ty}");
+            }
+        }
+        if !self.objects.is_empty() {
+            text.push_str("\nobjects:\n");
+        }
+        for (view, fields) in &self.objects {
+            let _ = writeln!(text, "  {}:\n    of: {view}\n    fields:", object_name(view));
+            for (field, member) in fields {
+                let _ = writeln!(text, "      {field}: {member}");
+            }
+        }
+        text.push_str("\nprobes:\n");
+        let mut taken: Vec<String> = Vec::new();
+        for (name, probe) in probes {
+            let mut name = name;
+            while taken.contains(&name) {
+                name.push('_');
+            }
+            let _ = write!(text, "  {name}:\n{probe}");
+            taken.push(name);
+        }
+        if candidates.iter().all(|candidate| candidate.signature.is_none()) {
+            text.push_str("\n# No debug information: write the arguments by the engine's headers.\n");
+        }
+        text
+    }
+}
+
+fn object_name(view: &str) -> String {
+    let last = view.rsplit("::").next().unwrap_or(view);
+    if NOT_NAMES.contains(&last) { format!("{last}_") } else { last.to_owned() }
+}
+
+/// An argument's name: its own, where that can be one.
+fn argument_name(own: &str, place: usize, taken: &[String]) -> String {
+    let name = match own {
+        "this" => "self",
+        own => own,
+    };
+    let fits = is_name(name) && !NOT_NAMES.contains(&name) && !taken.iter().any(|taken| taken == name);
+    if fits { name.to_owned() } else { format!("argument_{}", place + 1) }
+}
+
+/// A glob that takes the same library's other versions, too.
+fn glob(file: &str) -> String {
+    match file.split_once(".so") {
+        Some((stem, _)) => format!("{stem}.so*"),
+        None => file.to_owned(),
+    }
+}
+
+/// A text in single quotes, as YAML has them.
+fn quoted(text: &str) -> String {
+    let shown: String = text.chars().filter(|c| !c.is_control()).collect();
+    format!("'{}'", shown.replace('\'', "''"))
+}

@@ -1,0 +1,107 @@
+//! `profinfer scaffold`: what it writes for a binary that it has never seen passes `check` on that binary.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says what went wrong by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn in_repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// The toy engine, compiled with these flags.
+fn toy(folder: &Path, flags: &[&str]) -> String {
+    let toy = folder.join("toy");
+    let mut command = Command::new("cc");
+    command.args(flags).args(["-O1", "-DLINKED", "-o"]).arg(&toy);
+    command.args(["toy.c", "toy_engine.c"].map(|file| in_repository("tests/targets").join(file)));
+    assert!(command.args(["-ldl", "-lpthread"]).status().expect("a C compiler").success());
+    toy.display().to_string()
+}
+
+fn profinfer(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_profinfer")).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// What `scaffold` writes, after `check` has taken it.
+fn checked(folder: &Path, target: &str, arguments: &[&str]) -> String {
+    let file = folder.join("draft.yaml");
+    let path = file.to_str().unwrap();
+    let output = profinfer(&[&["scaffold", target, "-o", path], arguments].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = std::fs::read_to_string(&file).unwrap();
+    let output = profinfer(&["check", path, "--target", target]);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+#[track_caller]
+fn has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    }
+}
+
+#[test]
+fn debug_information_gives_arguments_and_views() {
+    let folder = tempfile::tempdir().unwrap();
+    let toy = toy(folder.path(), &["-g"]);
+    let text = checked(folder.path(), &toy, &[]);
+    has(
+        &text,
+        &[
+            "toy:toy_step(toy_batch batch, i32 operators, i32 lanes) -> i32\n    role: step",
+            "tokens: batch.tokens",
+            "toy_operator(toy_params* params, toy_tensor* tensor)\n    role: operator",
+            "lane: params->lane",
+            "node: tensor as object toy_tensor",
+            "op: enum toy_op",
+            "name: char[32]",
+            "shape: i64[4]",
+            "inputs: toy_tensor*[2]",
+            "toy:toy_graph(i32 operators, i32 lanes)\n    role: graph",
+        ],
+    );
+    // Only what is asked for.
+    let text = checked(folder.path(), &toy, &["*barrier*"]);
+    has(&text, &["toy_barrier", "role: region"]);
+    assert!(!text.contains("toy_step"), "{text}");
+    let output = profinfer(&["scaffold", &toy, "no_such_*"]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn names_alone_are_enough_for_a_draft() {
+    let folder = tempfile::tempdir().unwrap();
+    let toy = toy(folder.path(), &["-g0"]);
+    let text = checked(folder.path(), &toy, &[]);
+    has(&text, &["at: toy:toy_step\n    role: step", "No debug information"]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_trial_counts_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let toy = toy(folder.path(), &["-g"]);
+    let text = checked(folder.path(), &toy, &["--trial", "--seconds", "60", "--", &toy, "20", "4", "2"]);
+    has(
+        &text,
+        &[
+            "Called 20 times in the trial.\n    at: toy:toy_step(",
+            "Called 160 times in the trial.\n    at: toy:toy_operator(",
+        ],
+    );
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_real_engine_gets_a_draft_that_checks() {
+    let output = Command::new(in_repository("tests/engines/build_llama.sh")).arg("shared").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let libraries = Path::new(printed.trim()).join("lib");
+    let folder = tempfile::tempdir().unwrap();
+    let patterns = ["llama_*", "*graph_compute*", "ggml_compute_forward*", "ggml_cpu_extra*"];
+    let text = checked(folder.path(), libraries.to_str().unwrap(), &patterns);
+    has(&text, &["role: operator", "as object ggml_tensor", "name: char[64]", "op: enum ggml_op"]);
+}

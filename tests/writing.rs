@@ -1,0 +1,358 @@
+//! What helps to write a probeset: `try`, `explain` and the script for bpftrace, on the toy engine, whose values are known.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets")
+}
+
+/// A folder with the toy engine, with debug information (`toy`) and without (`bare`).
+fn toys() -> &'static Path {
+    static TOYS: OnceLock<PathBuf> = OnceLock::new();
+    TOYS.get_or_init(|| {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("writing");
+        std::fs::create_dir_all(&folder).unwrap();
+        for (name, debug) in [("toy", "-g"), ("bare", "-g0")] {
+            let mut command = Command::new("cc");
+            command.args(["-O1", debug, "-DLINKED", "-o"]).arg(folder.join(name));
+            command.args(["toy.c", "toy_engine.c"].map(|file| sources().join(file))).args(["-ldl", "-lpthread"]);
+            assert!(command.status().expect("a C compiler").success());
+        }
+        folder
+    })
+}
+
+fn toy(name: &str) -> String {
+    toys().join(name).display().to_string()
+}
+
+fn probeset(name: &str) -> String {
+    sources().join(name).display().to_string()
+}
+
+fn profinfer(arguments: &[&str], folder: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    command.args(arguments).current_dir(folder).stdin(Stdio::null()).env("COLUMNS", "200");
+    command.output().unwrap()
+}
+
+fn printed(arguments: &[&str], folder: &Path) -> String {
+    let output = profinfer(arguments, folder);
+    let (text, problems) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}\n{text}\n{problems}");
+    text.into_owned()
+}
+
+/// Words of a line, so that columns may be as wide as they like.
+fn words(text: &str) -> Vec<String> {
+    text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[track_caller]
+fn has_line(text: &str, wanted: &str) {
+    assert!(words(text).iter().any(|line| line.contains(wanted)), "`{wanted}` is not in\n{text}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn try_prints_what_was_seen_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let toy = toy("toy");
+    let text = printed(&["try", &probeset("toy.yaml"), "--steps", "2", "--", &toy, "9", "3", "2"], folder.path());
+    has_line(&text, "tokens=8 status=0");
+    has_line(&text, "tokens=1 status=0");
+    has_line(&text, "op=MATMUL name=\"blk.1.tensor\" shape=[64, 8, 0, 0]");
+    has_line(&text, "lane=0 node=0x");
+    assert!(text.contains("\"blk.1.tensor\""), "{text}");
+    has_line(&text, "No value looks wrong.");
+    assert_eq!(text.lines().filter(|line| line.contains("  step  ")).count(), 2, "{text}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");
+}
+
+/// Offsets by hand, some of them wrong: the shape is looked for where the name is, the kind where the shape is.
+const WRONG: &str = "profinfer: 1
+engine: toy
+modules: { engine: 'libtoy_engine*.so*' }
+types:
+  toy_tensor:
+    op: enum toy_op @ 40
+    name: char[32] @ 4
+    shape: i64[4] @ 4
+  toy_params: { lane: i32 @ 0 }
+  toy_batch: { size: 40, tokens: i32 @ 0 }
+enums: { toy_op: { 0: ADD, 1: MATMUL, 2: NORM } }
+objects:
+  tensor: { of: toy_tensor, fields: { op: op, name: name, shape: shape } }
+probes:
+  step:
+    at: engine:toy_step(toy_batch batch, i32 operators, i32 lanes) -> i32
+    role: step
+    fields: { tokens: batch.tokens }
+  operator:
+    at: engine:toy_operator(toy_params* params, toy_tensor* tensor)
+    role: operator
+    fields: { lane: params->lane, node: tensor as object tensor }
+";
+
+#[test]
+#[ignore = "needs root"]
+fn try_says_which_values_look_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("wrong.yaml"), WRONG).unwrap();
+    let text = printed(&["try", "wrong.yaml", "--steps", "1", "--", &toy("bare"), "3", "3", "1"], folder.path());
+    has_line(&text, "op=64 (! is no constant of its enumeration) name=\"blk.0.tensor\" shape=[");
+    has_line(&text, "object tensor.shape has a negative or absurd extent: 3 of 3");
+    has_line(&text, "object tensor.op is no constant of its enumeration: 3 of 3, such as 64");
+    has_line(&text, "profinfer explain wrong.yaml --target FILE object:tensor.shape");
+    assert!(!text.contains("tokens=8 (!"), "{text}");
+    assert!(!text.contains("name=\"blk.0.tensor\" (!"), "{text}");
+}
+
+#[test]
+fn explain_shows_each_step_of_a_path() {
+    let here = Path::new(".");
+    let (toy, spec) = (toy("toy"), probeset("toy.yaml"));
+    let text = printed(&["explain", &spec, "operator.lane", "--target", &toy], here);
+    has_line(&text, "params->lane i32 toy_params.lane at +0 DWARF");
+    #[cfg(target_arch = "x86_64")]
+    has_line(&text, "params toy_params* in rdi convention");
+    assert!(!text.contains("node"), "only that field\n{text}");
+    let text = printed(&["explain", &spec, "step.tokens", "--target", &toy], here);
+    #[cfg(target_arch = "x86_64")]
+    has_line(&text, "batch toy_batch on the stack, 8 bytes above");
+    has_line(&text, "batch.tokens i32 toy_batch.tokens at +0 DWARF");
+    let text = printed(&["explain", &spec, "object:tensor.name", "--target", &toy], here);
+    has_line(&text, "name char[32] toy_tensor.name at +4 DWARF");
+    let text = printed(&["explain", &spec, "object:tensor.name"], here);
+    has_line(&text, "name char[32] toy_tensor.name at +?");
+    for (path, said) in [("operater", "no probe `operater`"), ("operator.lan", "did you mean `lane`")] {
+        let output = profinfer(&["explain", &spec, path, "--target", &toy], here);
+        assert_eq!(output.status.code(), Some(1));
+        let problems = String::from_utf8_lossy(&output.stderr);
+        assert!(problems.contains(said), "{problems}");
+    }
+}
+
+/// A process that is ended with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn explain_reads_a_running_process() {
+    let mut command = Command::new(toy("toy"));
+    let running = Running(command.args(["1", "4", "1", "forever", "sleep=5"]).stdout(Stdio::null()).spawn().unwrap());
+    let pid = running.0.id().to_string();
+    let here = Path::new(".");
+    let text = printed(&["explain", &probeset("toy.yaml"), "step.tokens", "-p", &pid, "--seconds", "60"], here);
+    has_line(&text, "DWARF 01000000 1");
+    let text = printed(&["explain", &probeset("toy.yaml"), "operator.lane", "-p", &pid, "--seconds", "60"], here);
+    has_line(&text, "DWARF 00000000 0");
+    // A pointer's bytes are its value's, the least significant first.
+    let line = words(&text).into_iter().find(|line| line.starts_with("params toy_params*")).unwrap();
+    let mut columns = line.split(' ').rev();
+    let (value, bytes) = (columns.next().unwrap(), columns.next().unwrap());
+    let value = u64::from_str_radix(value.trim_start_matches("0x"), 16).unwrap();
+    let hex: String = value.to_le_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(bytes, hex);
+}
+
+// ---- bpftrace ----------------------------------------------------------------------------------------------------
+
+#[test]
+fn a_script_says_what_it_leaves_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (spec, toy) = (probeset("expressed.yaml"), toy("toy"));
+    let output = profinfer(&["gen", &spec, "--format", "bpftrace", "--target", &toy], folder.path());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let (script, problems) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    for part in ["`ids` of `list` is not part of the script", "`switch` is not part of the script", "G001"] {
+        assert!(problems.contains(part), "{part} in {problems}");
+    }
+    for part in [":\"toy_step\"", "operator\\t%d", "ends.end\\t%d\\t%llu\\twaiting=%llu", "which=graph"] {
+        assert!(script.contains(part), "{part} in {script}");
+    }
+    let output = profinfer(&["gen", &spec, "--format", "bpftrace"], folder.path());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("needs a target"));
+}
+
+/// How often each probe's records had which values; a value by name.
+type Seen = BTreeMap<(String, Vec<(String, String)>), u64>;
+
+fn count(seen: &mut Seen, probe: &str, mut fields: Vec<(String, String)>) {
+    fields.sort();
+    *seen.entry((probe.to_owned(), fields)).or_default() += 1;
+}
+
+/// What bpftrace printed: an entry and its end are one record, so ends' fields stand by themselves.
+fn of_script(text: &str) -> Seen {
+    let mut seen = Seen::new();
+    for line in text.lines() {
+        let mut columns = line.split('\t');
+        let (Some(probe), Some(_thread), Some(_time)) = (columns.next(), columns.next(), columns.next()) else {
+            continue;
+        };
+        let fields = columns.filter_map(|column| column.split_once('='));
+        // How long something took differs from tool to tool.
+        let fields = fields.filter(|(name, _)| *name != "waiting");
+        count(&mut seen, probe, fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect());
+    }
+    seen
+}
+
+/// What profinfer recorded, in the same form.
+fn of_trace(dump: &str, ends: &[&str]) -> Seen {
+    let mut seen = Seen::new();
+    let mut objects: BTreeMap<String, Value> = BTreeMap::new();
+    let lines: Vec<Value> = dump.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for line in lines.iter().filter(|line| line["object"] == "tensor") {
+        objects.insert(line["address"].as_str().unwrap().to_owned(), line["fields"].clone());
+    }
+    for line in lines.iter().filter(|line| line["probe"].is_string()) {
+        let probe = line["probe"].as_str().unwrap();
+        let (mut at_entry, mut at_end) = (Vec::new(), Vec::new());
+        for (name, value) in line["fields"].as_object().unwrap() {
+            match name.as_str() {
+                "waiting" | "ids" => {}
+                "status" => at_end.push((name.clone(), shown(value))),
+                "node" => {
+                    at_entry.push((name.clone(), shown(value)));
+                    let object = objects[value.as_str().unwrap()].as_object().unwrap();
+                    // Shapes change from step to step; what an object was at that time is not looked up here.
+                    let fixed = object.iter().filter(|(name, _)| *name != "shape");
+                    at_entry.extend(fixed.map(|(name, value)| (format!("node.{name}"), shown(value))));
+                }
+                _ => at_entry.push((name.clone(), shown(value))),
+            }
+        }
+        count(&mut seen, probe, at_entry);
+        if ends.contains(&probe) {
+            count(&mut seen, &format!("{probe}.end"), at_end);
+        }
+    }
+    seen
+}
+
+/// A value as the script prints it.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => match text.as_str() {
+            "ADD" => "0".to_owned(),
+            "MATMUL" => "1".to_owned(),
+            "NORM" => "2".to_owned(),
+            text => text.to_owned(),
+        },
+        // Null pointers at the end of a list are left out by the one and printed by the other.
+        Value::Array(values) => {
+            let mut shown: Vec<String> = values.iter().map(shown_in_list).collect();
+            shown.retain(|value| value != "0x0");
+            format!("[{}]", shown.join(","))
+        }
+        other => other.to_string(),
+    }
+}
+
+fn shown_in_list(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The first child of a process, once there is one.
+fn child_of(process: u32) -> u32 {
+    let path = format!("/proc/{process}/task/{process}/children");
+    until("bpftrace runs its command", || {
+        let children = std::fs::read_to_string(&path).unwrap_or_default();
+        let child = children.split_whitespace().next()?.parse().ok()?;
+        // It waits, once it is the toy and reads.
+        let is_toy = std::fs::read_link(format!("/proc/{child}/exe")).is_ok_and(|exe| exe.ends_with("toy"));
+        let reads = std::fs::read_to_string(format!("/proc/{child}/wchan")).is_ok_and(|at| at.contains("pipe"));
+        (is_toy && reads).then_some(child)
+    })
+}
+
+/// What a condition gives, once it does.
+fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn bpftrace_and_profinfer_see_the_same_run_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let (spec, toy) = (probeset("expressed.yaml"), toy("toy"));
+    let script = folder.path().join("toy.bt");
+    let script_text = printed(&["gen", &spec, "--format", "bpftrace", "--target", &toy], folder.path());
+    std::fs::write(&script, script_text).unwrap();
+    let mut command = Command::new("bpftrace");
+    command.arg(&script).args(["0", "-c", &format!("{toy} 20 6 2 wait")]);
+    let log = std::fs::File::create(folder.path().join("script.txt")).unwrap();
+    command.stdin(Stdio::piped()).stdout(log).stderr(Stdio::piped()).env("BPFTRACE_PERF_RB_PAGES", "512");
+    let mut tracer = Running(command.spawn().expect("bpftrace: scripts/setup installs it"));
+    let target = child_of(tracer.0.id());
+    let trace = folder.path().join("run.pfi");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    command.args(["record", &spec, "-o"]).arg(&trace).args(["-p", &target.to_string()]);
+    let mut recorder = Running(command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+    until("the recorder attaches", || {
+        assert!(recorder.0.try_wait().unwrap().is_none(), "the recorder ended");
+        attached(recorder.0.id()).then_some(())
+    });
+    // The toy goes on when there is nothing more to read.
+    drop(tracer.0.stdin.take());
+    until("both end", || {
+        let ended = recorder.0.try_wait().unwrap().is_some() && tracer.0.try_wait().unwrap().is_some();
+        ended.then_some(())
+    });
+    let printed_by_script = std::fs::read_to_string(folder.path().join("script.txt")).unwrap();
+    let dump = printed(&["dump", trace.to_str().unwrap()], folder.path());
+    let ends = ["step", "graph", "operator", "ends"];
+    let (theirs, ours) = (of_script(&without_shapes(&printed_by_script)), of_trace(&dump, &ends));
+    assert!(ours.keys().any(|(probe, fields)| probe == "operator" && fields.len() > 3), "{ours:#?}");
+    assert!(!printed_by_script.contains("Lost "), "{printed_by_script}");
+    let total = |seen: &Seen, probe: &str| -> u64 {
+        seen.iter().filter(|((name, _), _)| name == probe).map(|(_, count)| count).sum()
+    };
+    for (probe, count) in [("step", 20), ("step.end", 20), ("operator", 240), ("list", 120), ("ends", 80)] {
+        assert_eq!((total(&ours, probe), total(&theirs, probe)), (count, count), "{probe}");
+    }
+    for (key, count) in &ours {
+        assert_eq!(theirs.get(key), Some(count), "{key:?}, of\n{theirs:#?}");
+    }
+    assert_eq!(ours.len(), theirs.len(), "{ours:#?}\n{theirs:#?}");
+}
+
+/// The script's lines in the form that they are compared in: without shapes, and null pointers at the end of a list.
+fn without_shapes(text: &str) -> String {
+    let line = |line: &str| {
+        let columns = line.split('\t').filter(|column| !column.starts_with("node.shape="));
+        columns.map(|column| column.replace(",0x0]", "]").replace("[0x0]", "[]")).collect::<Vec<_>>().join("\t")
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether a recorder holds probes of functions.
+fn attached(recorder: u32) -> bool {
+    let descriptors = std::fs::read_dir(format!("/proc/{recorder}/fdinfo")).into_iter().flatten().flatten();
+    let texts = descriptors.filter_map(|descriptor| std::fs::read_to_string(descriptor.path()).ok());
+    texts.filter(|text| text.contains("link_type:\tuprobe_multi") || text.contains("link_type:\tperf")).count() >= 6
+}
