@@ -1,0 +1,1 @@
+//! What virtual tables say of small programs that a compiler made, and of files that were forged.
