@@ -92,7 +92,8 @@ impl Attacher<'_> {
 
     fn attach_multi(&self, program: &ProgramMut<'_>, at: At, sites: &[FileSite]) -> libbpf_rs::Result<Link> {
         let offsets: Option<Vec<usize>> = sites.iter().map(|site| usize::try_from(site.file_offset).ok()).collect();
-        let semaphore = |site: &FileSite| site.semaphore.map_or(0, |offset| usize::try_from(offset).unwrap_or_default());
+        let semaphore =
+            |site: &FileSite| site.semaphore.map_or(0, |offset| usize::try_from(offset).unwrap_or_default());
         let any = sites.iter().any(|site| site.semaphore.is_some());
         let options = UprobeMultiOpts {
             offsets: offsets.unwrap_or_default(),

@@ -281,7 +281,8 @@ impl<'a> Session<'a> {
         let Some(first) = self.generations.first() else { return Err("nothing is loaded".to_owned()) };
         let attacher = Attacher { object: &first.object, mode: self.setup.mode, file, process };
         let part = Part { name: LINKER.to_owned(), at: At::Entry };
-        let links = attacher.attach_all(std::slice::from_ref(&part), &[FileSite { file_offset, cookie: 0, semaphore: None }])?;
+        let links = attacher
+            .attach_all(std::slice::from_ref(&part), &[FileSite { file_offset, cookie: 0, semaphore: None }])?;
         self.links.extend(links.into_iter().map(|link| (Some(AT_LINKER), link)));
         Ok(())
     }

@@ -7,7 +7,8 @@ use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::path::{NamePattern, Place};
 use crate::spec::Probeset;
 use crate::target::{
-    Function, InlinedCopy, Layout, Lock, LockedFile, LockedSite, LockedTarget, Overrides, StaticSite, Target, TargetFile,
+    Function, InlinedCopy, Layout, Lock, LockedFile, LockedSite, LockedTarget, Overrides, StaticSite, Target,
+    TargetFile,
 };
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -230,6 +231,10 @@ impl Target for Notes<'_> {
             self.note(file, |noted| drop(noted.overrides.insert((base.to_owned(), slot), found.clone())));
         }
         found
+    }
+
+    fn class_like(&self, file: usize, name: &str) -> Option<String> {
+        self.inner.class_like(file, name)
     }
 
     fn static_sites(&self, file: usize, provider: &str, name: &str) -> Vec<StaticSite> {

@@ -2,6 +2,7 @@
 //! values ([`place()`]). Pure: a target is seen through [`crate::target::Target`] only.
 
 mod abi;
+mod again;
 mod counters;
 mod definitions;
 mod inlined;
@@ -15,6 +16,7 @@ mod relocate;
 mod site;
 mod tier;
 
+pub use again::Placing;
 pub use counters::{Asked, counters_asked};
 pub use lock::{lock, place_with, survey_with};
 pub use model::*;

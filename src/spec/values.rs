@@ -84,7 +84,8 @@ impl Context<'_> {
                 self.refers("modules", "module", module, "add it to `modules`");
                 self.signature(signature);
                 for param in signature.params.iter().filter(|param| !param.ty.value.is_word()) {
-                    let message = format!("an argument of a static probe is a number or an address, not {}", param.ty.value);
+                    let message =
+                        format!("an argument of a static probe is a number or an address, not {}", param.ty.value);
                     self.problems.error(Code::TypeMismatch, &param.ty.span, message);
                 }
             }

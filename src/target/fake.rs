@@ -1,9 +1,7 @@
 //! A target made of nothing but what a test says of it: plans and programs can be checked without a binary or root.
 
 use super::names::Matcher;
-use super::{
-    Arch, Function, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, TargetType,
-};
+use super::{Arch, Function, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, TargetType};
 use crate::path::NamePattern;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

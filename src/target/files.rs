@@ -14,7 +14,7 @@ use crate::diag::{Diagnostic, did_you_mean};
 use crate::path::NamePattern;
 use lzma_rust2::XzReader;
 use object::{Object, ObjectSection};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -50,6 +50,8 @@ struct Lazy {
     compressed: OnceLock<Option<Image>>,
     symbols: OnceLock<Symbols>,
     classes: OnceLock<Classes>,
+    /// What was asked of virtual tables: it is asked again each time that the target maps something.
+    overrides: Mutex<HashMap<(String, u32), Overrides>>,
     debug: OnceLock<Debug>,
 }
 
@@ -107,6 +109,7 @@ impl Files {
             compressed: OnceLock::new(),
             symbols: OnceLock::new(),
             classes: OnceLock::new(),
+            overrides: Mutex::default(),
             debug: OnceLock::new(),
         });
         self.listed.len() - 1
@@ -299,19 +302,25 @@ impl Target for Files {
 
     fn overrides(&self, file: usize, base: &str, slot: u32) -> Overrides {
         let Some(lazy) = self.read.get(file) else { return Overrides::default() };
-        let classes = lazy.classes();
+        let key = (base.to_owned(), slot);
+        let known = || lazy.overrides.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(answer) = known().get(&key) {
+            return answer.clone();
+        }
         let last = base.rsplit("::").next().unwrap_or(base);
         let is_base = |mangled: &str| mangled.contains(last) && class_name(mangled) == base;
         let elsewhere = |mangled: &str| self.bases_elsewhere(file, mangled);
-        let found = overrides::find(&lazy.image, classes, &is_base, slot, &elsewhere);
-        let like = if found.classes == 0 {
-            let names: Vec<String> = classes.all.iter().take(CLASSES_LIKE).map(|c| class_name(&c.mangled)).collect();
-            did_you_mean(base, names.iter().map(String::as_str))
-        } else {
-            None
-        };
+        let found = overrides::find(&lazy.image, lazy.classes(), &is_base, slot, &elsewhere);
         let functions = self.name_overrides(file, &found, base, slot);
-        Overrides { functions, classes: found.classes, slots: found.slots, is_cut: found.is_cut, like }
+        let answer = Overrides { functions, classes: found.classes, slots: found.slots, is_cut: found.is_cut };
+        known().insert(key, answer.clone());
+        answer
+    }
+
+    fn class_like(&self, file: usize, name: &str) -> Option<String> {
+        let classes = self.read.get(file)?.classes().all.iter().take(CLASSES_LIKE);
+        let names: Vec<String> = classes.map(|class| class_name(&class.mangled)).collect();
+        did_you_mean(name, names.iter().map(String::as_str))
     }
 
     fn static_sites(&self, file: usize, provider: &str, name: &str) -> Vec<StaticSite> {

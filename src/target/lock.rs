@@ -4,9 +4,7 @@
 
 use super::names::{MAX_SYMBOL, Matcher};
 use super::type_text;
-use super::{
-    Arch, Function, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, TargetType,
-};
+use super::{Arch, Function, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, TargetType};
 use crate::diag::{Code, Diagnostic};
 use crate::path::NamePattern;
 use serde::{Deserialize, Serialize};
@@ -248,11 +246,7 @@ impl LockedFile {
     /// Writes down what is in a slot of a class's virtual table.
     pub fn add_overrides(&mut self, base: &str, slot: u32, overrides: &Overrides) {
         let functions = overrides.functions.iter().map(|function| LockedOverride {
-            function: LockedFunction {
-                at: function.file_offset,
-                size: function.size,
-                symbol: function.symbol.clone(),
-            },
+            function: LockedFunction { at: function.file_offset, size: function.size, symbol: function.symbol.clone() },
             name: function.name.clone(),
             class: function.captures.first().cloned(),
         });
@@ -497,6 +491,10 @@ impl Target for LockedTarget<'_> {
             captures: locked.class.iter().cloned().collect(),
         });
         Overrides { functions: functions.collect(), classes: locked.classes, ..Overrides::default() }
+    }
+
+    fn class_like(&self, file: usize, name: &str) -> Option<String> {
+        self.inner.class_like(file, name)
     }
 
     fn static_sites(&self, file: usize, provider: &str, name: &str) -> Vec<StaticSite> {

@@ -101,8 +101,6 @@ pub struct Overrides {
     pub slots: Option<u64>,
     /// There is more than was looked at.
     pub is_cut: bool,
-    /// A class with a name near the base's, where there is none of it.
-    pub like: Option<String>,
 }
 
 /// One place of a static probe (USDT).
@@ -275,6 +273,12 @@ pub trait Target {
     fn overrides(&self, file: usize, base: &str, slot: u32) -> Overrides {
         let _ = (file, base, slot);
         Overrides::default()
+    }
+
+    /// Says which of a file's classes has a name near this one, as a hint.
+    fn class_like(&self, file: usize, name: &str) -> Option<String> {
+        let _ = (file, name);
+        None
     }
 
     /// The places of a static probe, by file offset.

@@ -13,6 +13,8 @@ const MAX_ALL_STEPS: usize = 64 << 20;
 /// Places of the base in one class.
 const MAX_POSITIONS: usize = 64;
 const WORD: u64 = 8;
+/// Beginnings of the names of typeinfo objects, their names, and virtual tables.
+const DATA: [&str; 4] = ["_ZTI", "_ZTS", "_ZTV", "_ZTT"];
 
 /// What is known of a class that another image has.
 pub(crate) type Elsewhere<'a> = dyn Fn(&str) -> Option<Vec<(String, i64, bool)>> + 'a;
@@ -105,8 +107,7 @@ struct Hierarchy<'a> {
 
 impl<'a> Hierarchy<'a> {
     fn new(classes: &'a Classes, is_base: &dyn Fn(&str) -> bool, elsewhere: &Elsewhere<'_>) -> Self {
-        let mut hierarchy =
-            Self { classes, others: HashMap::new(), targets: HashSet::new(), derived: BTreeSet::new() };
+        let mut hierarchy = Self { classes, others: HashMap::new(), targets: HashSet::new(), derived: BTreeSet::new() };
         hierarchy.look_elsewhere(elsewhere);
         let mut above: HashMap<Key, Vec<Key>> = HashMap::new();
         let here = classes.all.iter().enumerate().map(|(number, class)| (Key::Here(number), &class.bases));
@@ -190,7 +191,11 @@ impl<'a> Hierarchy<'a> {
         let mut seen: HashSet<(Key, u64)> = HashSet::new();
         let mut next = vec![(Key::Here(number), 0u64)];
         while let Some((key, position)) = next.pop() {
-            if !tables.step() || seen.len() >= MAX_STEPS || found.len() >= MAX_POSITIONS || !seen.insert((key.clone(), position)) {
+            if !tables.step()
+                || seen.len() >= MAX_STEPS
+                || found.len() >= MAX_POSITIONS
+                || !seen.insert((key.clone(), position))
+            {
                 continue;
             }
             if self.is_target(&key) {
@@ -244,9 +249,9 @@ impl Tables<'_> {
         let Some(place) = place.filter(|_| self.step()) else { return Entry::End };
         match self.classes.pointers.at(place) {
             Some(Pointer::Address(address)) => self.image.code_offset(address).map_or(Entry::End, Entry::Function),
-            // The next table's typeinfo; a function's name is of another kind.
+            // The next table's typeinfo, or the first word of one; a function's name is of another kind.
             Some(Pointer::Import(symbol, _)) => match self.classes.pointers.import(self.image, symbol) {
-                Some(name) if !name.starts_with("_ZTI") => Entry::Elsewhere,
+                Some(name) if !DATA.iter().any(|data| name.starts_with(data)) => Entry::Elsewhere,
                 _ => Entry::End,
             },
             None if self.image.word_at(place) == Some(0) => Entry::Nothing,

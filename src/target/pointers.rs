@@ -206,7 +206,8 @@ fn dynamic(image: &Image) -> Vec<(u64, u64)> {
     let Some(range) = image.dynamic_range() else { return Vec::new() };
     let length = usize::try_from(range.end - range.start).unwrap_or_default().min(MAX_DYNAMIC * 16);
     let bytes = image.slice(range.start, length);
-    let word = |entry: &[u8], at: usize| entry.get(at..at + 8).and_then(|w| w.try_into().ok()).map_or(0, u64::from_le_bytes);
+    let word =
+        |entry: &[u8], at: usize| entry.get(at..at + 8).and_then(|w| w.try_into().ok()).map_or(0, u64::from_le_bytes);
     let entries = bytes.chunks_exact(16).map(|entry| (word(entry, 0), word(entry, 8)));
     entries.take_while(|(tag, _)| *tag != 0).collect()
 }

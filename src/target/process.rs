@@ -184,6 +184,10 @@ impl Target for ProcessTarget {
         self.files.overrides(file, base, slot)
     }
 
+    fn class_like(&self, file: usize, name: &str) -> Option<String> {
+        self.files.class_like(file, name)
+    }
+
     fn static_sites(&self, file: usize, provider: &str, name: &str) -> Vec<StaticSite> {
         self.files.static_sites(file, provider, name)
     }

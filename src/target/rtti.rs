@@ -5,8 +5,8 @@
 use super::elf::Image;
 use super::names::{MAX_SYMBOL, class_name};
 use super::pointers::{Pointer, Pointers};
-use object::read::elf::Sym;
 use object::Endianness;
+use object::read::elf::Sym;
 use regex::bytes::Regex;
 use std::collections::HashMap;
 
@@ -108,7 +108,9 @@ impl Classes {
         let mut all = Vec::new();
         let mut places = Vec::new();
         for (place, kind) in found {
-            let Some(name) = pointers.address_at(place.wrapping_add(WORD)).and_then(|at| text(image, at)) else { continue };
+            let Some(name) = pointers.address_at(place.wrapping_add(WORD)).and_then(|at| text(image, at)) else {
+                continue;
+            };
             numbers.insert(place, all.len());
             // A name that only this image may know begins so.
             let mangled = name.strip_prefix('*').unwrap_or(name).to_owned();
@@ -227,7 +229,9 @@ fn inside(image: &Image, pointers: &Pointers) -> Vec<(u64, Kind)> {
         let bytes = image.at_address(range.start, usize::try_from(range.end - range.start).unwrap_or_default());
         for (name, kind) in KINDS {
             let Ok(regex) = Regex::new(&format!("(?-u){name}\\x00")) else { continue };
-            names.extend(regex.find_iter(bytes).take(MAX_TABLES).map(|hit| (range.start.wrapping_add(hit.start() as u64), kind)));
+            names.extend(
+                regex.find_iter(bytes).take(MAX_TABLES).map(|hit| (range.start.wrapping_add(hit.start() as u64), kind)),
+            );
         }
     }
     let typeinfos: HashMap<u64, Kind> = pointers

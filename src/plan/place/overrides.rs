@@ -12,13 +12,12 @@ impl Placer<'_> {
         slot: u32,
     ) -> Result<Vec<(usize, Function)>, Diagnostic> {
         let mut found = Vec::new();
-        let (mut classes, mut slots, mut like, mut is_cut) = (0, None, None, false);
+        let (mut classes, mut slots, mut is_cut) = (0, None, false);
         for file in files {
             let overrides = self.target.overrides(*file, base, slot);
             found.extend(overrides.functions.into_iter().map(|function| (*file, function)));
             classes += overrides.classes;
             slots = slots.max(overrides.slots);
-            like = like.or(overrides.like);
             is_cut |= overrides.is_cut;
         }
         if is_cut {
@@ -33,7 +32,9 @@ impl Placer<'_> {
         let problem = |message: String| Diagnostic::error(Code::FunctionNotFound, message).at(&program.span);
         Err(match (classes, slots) {
             (0, _) => problem(format!("no class `{base}` with run-time type information in {names}")).hint(
-                like.unwrap_or_else(|| "it may be built with `-fno-rtti`; add an alternative that names functions".into()),
+                files.iter().find_map(|file| self.target.class_like(*file, base)).unwrap_or_else(|| {
+                    "it may be built with `-fno-rtti`; add an alternative that names functions".into()
+                }),
             ),
             (_, Some(slots)) if u64::from(slot) >= slots => {
                 problem(format!("`{base}` has no slot {slot}: its virtual table has {slots}"))

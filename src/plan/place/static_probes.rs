@@ -114,7 +114,9 @@ impl Placer<'_> {
             };
             let Some(said) = found.arguments.get(argument) else {
                 let count = found.arguments.len();
-                return Err(problem(format!("is not there: it has {count}")).hint("arguments are counted as they stand"));
+                return Err(
+                    problem(format!("is not there: it has {count}")).hint("arguments are counted as they stand")
+                );
             };
             let place = ArgumentPlace::of_static(self.plan.arch, said).ok_or_else(|| {
                 let text = match &said.place {
