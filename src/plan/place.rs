@@ -10,11 +10,12 @@ use super::model::{
     PlacedSite, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, RelocationValue, Unplaced,
 };
 use super::module::{ModuleFiles, find};
+use super::part::parts;
 use super::relocate::Relocator;
 use super::site::{self, Needs};
 use crate::diag::{Code, Diagnostic, Diagnostics, Severity, did_you_mean};
 use crate::path::{NamePattern, Place};
-use crate::spec::{Probeset, Role};
+use crate::spec::{Part, Probeset, Role};
 use crate::target::{Function, Target};
 use crate::trace::{FieldType, ModuleInfo, NO_SITE, Site};
 use indexmap::IndexMap;
@@ -41,10 +42,21 @@ pub fn place(
 
 /// The same for those who want to see what could be placed beside what could not.
 pub fn survey(plan: &ProbePlan, probeset: &Probeset, target: &dyn Target) -> (Placement, Diagnostics) {
+    if probeset.parts.is_empty() { survey_part(plan, probeset, target, None) } else { parts(plan, probeset, target) }
+}
+
+/// Places the probes of one of several probesets; of the only one, where there are no parts.
+pub(super) fn survey_part(
+    plan: &ProbePlan,
+    probeset: &Probeset,
+    target: &dyn Target,
+    part: Option<&Part>,
+) -> (Placement, Diagnostics) {
     let mut placer = Placer {
         plan,
         probeset,
         target,
+        part,
         modules: IndexMap::new(),
         placement: Placement::default(),
         files: Vec::new(),
@@ -52,7 +64,10 @@ pub fn survey(plan: &ProbePlan, probeset: &Probeset, target: &dyn Target) -> (Pl
     };
     let mut roots: IndexMap<&str, Vec<usize>> = IndexMap::new();
     for (index, program) in plan.programs.iter().enumerate() {
-        roots.entry(program.probes.first().map_or("", String::as_str)).or_default().push(index);
+        let root = program.probes.first().map_or("", String::as_str);
+        if part.is_none_or(|part| part.own(root).is_some()) {
+            roots.entry(root).or_default().push(index);
+        }
     }
     for (root, alternatives) in roots {
         placer.probe(root, &alternatives);
@@ -69,6 +84,7 @@ struct Placer<'a> {
     plan: &'a ProbePlan,
     probeset: &'a Probeset,
     target: &'a dyn Target,
+    part: Option<&'a Part>,
     modules: IndexMap<String, ModuleFiles>,
     placement: Placement,
     /// Files with a site, each as the placement's modules number them.
@@ -230,7 +246,7 @@ impl<'a> Placer<'a> {
 
     /// The registers that the program's expressions read, so that the site can be chosen before they change.
     fn needs(&self, index: usize, program: &Program, files: &[usize]) -> Needs {
-        let relocator = Relocator::new(self.plan, self.probeset, self.target, files.to_vec());
+        let relocator = Relocator::new(self.plan, self.probeset, self.target, files.to_vec(), Vec::new());
         let mut needs = Needs { returns: program.kind == ProgramKind::Span, ..Needs::default() };
         let Some(signature) = program.signature() else { return needs };
         let size_of = |view: &str| relocator.size_of(view);
@@ -424,7 +440,12 @@ impl<'a> Placer<'a> {
             }
         }
         files.dedup();
-        let relocator = Relocator::new(self.plan, self.probeset, self.target, files);
+        let of_module = |(name, files): (&String, &ModuleFiles)| match files {
+            ModuleFiles::Found(files) => (name.clone(), files.clone()),
+            _ => (name.clone(), Vec::new()),
+        };
+        let modules = self.modules.iter().map(of_module).collect();
+        let relocator = Relocator::new(self.plan, self.probeset, self.target, files, modules);
         let placed: Vec<&Program> =
             self.placement.sites.iter().filter_map(|site| self.plan.programs.get(site.program)).collect();
         let of = |indices: fn(&Program) -> &[usize]| -> BTreeSet<usize> {
@@ -452,7 +473,8 @@ impl<'a> Placer<'a> {
         if self.placement.sites.is_empty() {
             return;
         }
-        for name in enumerations(self.plan) {
+        let is_own = |name: &String| self.part.is_none_or(|part| part.own(name).is_some());
+        for name in enumerations(self.plan).into_iter().filter(is_own) {
             match relocator.enumeration(&name) {
                 Some((constants, _)) => {
                     self.placement.enums.insert(name, constants);

@@ -41,3 +41,6 @@ pub(super) const ELEMENTS: i64 = 65_536;
 pub(super) const CHARS: i64 = 4096;
 /// Slots of a virtual table.
 pub(super) const SLOTS: i64 = 4096;
+
+/// Builds that a probeset says it was tested on.
+pub(super) const TESTED: usize = 64;

@@ -28,6 +28,9 @@ const MAX_XZ_MEMORY_KIB: u32 = 256 << 10;
 const OF_THE_LIBRARY: [&str; 4] = ["St", "NSt", "N10__cxxabiv1", "N9__gnu_cxx"];
 /// Classes among which one of a like name is looked for.
 const CLASSES_LIKE: usize = 16 << 10;
+/// Patterns of which it is kept what a file has of them, and functions of one pattern.
+const MAX_KEPT_PATTERNS: usize = 1024;
+const MAX_KEPT_FUNCTIONS: usize = 64;
 
 /// A list of ELF files that can only grow: a file keeps its number.
 #[derive(Debug)]
@@ -53,6 +56,8 @@ struct Lazy {
     /// What was asked of virtual tables: it is asked again each time that the target maps something.
     overrides: Mutex<HashMap<(String, u32), Overrides>>,
     debug: OnceLock<Debug>,
+    /// What was found of patterns, which are asked for again whenever the target has mapped another file.
+    found: Mutex<HashMap<String, Vec<Function>>>,
 }
 
 /// What is known of one file's debug information.
@@ -111,6 +116,7 @@ impl Files {
             classes: OnceLock::new(),
             overrides: Mutex::default(),
             debug: OnceLock::new(),
+            found: Mutex::default(),
         });
         self.listed.len() - 1
     }
@@ -291,8 +297,16 @@ impl Target for Files {
 
     fn functions(&self, file: usize, pattern: &NamePattern) -> Vec<Function> {
         let (Some(lazy), Some(matcher)) = (self.read.get(file), Matcher::new(pattern)) else { return Vec::new() };
+        if let Some(found) = lazy.found.lock().unwrap_or_else(PoisonError::into_inner).get(&pattern.0) {
+            return found.clone();
+        }
         let images = self.with_symbols(file, lazy);
-        lazy.symbols.get_or_init(|| Symbols::read(&images)).find(&images, &matcher)
+        let found = lazy.symbols.get_or_init(|| Symbols::read(&images)).find(&images, &matcher);
+        let mut kept = lazy.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < MAX_KEPT_PATTERNS && found.len() < MAX_KEPT_FUNCTIONS {
+            kept.insert(pattern.0.clone(), found.clone());
+        }
+        found
     }
 
     fn inlined(&self, file: usize, pattern: &NamePattern) -> Vec<InlinedCopy> {
@@ -337,6 +351,10 @@ impl Target for Files {
 
     fn prepare(&self, file: usize, types: &[&str], enums: &[&str]) {
         self.ask(file, types, enums, |_| ());
+    }
+
+    fn needed(&self, file: usize) -> Vec<String> {
+        self.image(file).map(|image| image.dynamic().needed).unwrap_or_default()
     }
 
     fn problems(&self) -> Vec<Diagnostic> {
