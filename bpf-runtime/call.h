@@ -40,6 +40,8 @@ struct pf_call {
  *   bits 0-7   what: see below
  *   bits 8-15  register, as DWARF numbers it; the first of two
  *   bits 16-23 the second register
+ *   bits 24-25 how far the second register is shifted
+ *   bits 26-27 bytes of the value, as a power of two; bit 28: it has a sign; bit 29: these count
  *   bits 32-63 bytes from the stack pointer at the function's first instruction; from PF_IN_MEMORY on, with a sign,
  *              bytes from the register's value, or the constant itself
  */
@@ -54,11 +56,17 @@ enum pf_place {
 	PF_SUM = 7,
 	PF_CONSTANT = 8,
 	PF_STRUCT_IN_MEMORY = 9,
+	/* In static probes only: at the sum of two registers and an offset. */
+	PF_INDEXED = 10,
 };
 
 #define PF_PLACE_KIND(place) (0xff & (place))
 #define PF_PLACE_REGISTER(place) (((place) >> 8) & 0xff)
 #define PF_PLACE_SECOND(place) (((place) >> 16) & 0xff)
+#define PF_PLACE_SHIFT(place) (((place) >> 24) & 3)
+#define PF_PLACE_LOG_SIZE(place) (((place) >> 26) & 3)
+#define PF_PLACE_SIGNED (1 << 28)
+#define PF_PLACE_SIZED (1 << 29)
 #define PF_PLACE_OFFSET(place) ((__u32)((place) >> 32))
 #define PF_PLACE_SIGNED_OFFSET(place) ((__s64)(place) >> 32)
 
@@ -83,12 +91,38 @@ static __always_inline __u64 pf_place_sum(struct pf_call *call, __u64 place)
 	return pf_register(call->regs, PF_PLACE_REGISTER(place)) + PF_PLACE_SIGNED_OFFSET(place);
 }
 
+/* The value of which an argument is the lowest bytes. */
+static __always_inline __u64 pf_narrow(__u64 place, __u64 value)
+{
+	__u32 unused = 64 - (8 << PF_PLACE_LOG_SIZE(place));
+
+	value <<= unused & 63;
+	return place & PF_PLACE_SIGNED ? (__u64)((__s64)value >> (unused & 63)) : value >> (unused & 63);
+}
+
+/* An argument of a static probe. */
+static __always_inline __u64 pf_static_argument(struct pf_call *call, __u64 place)
+{
+	__u64 address = pf_place_sum(call, place);
+	__u64 value = 0;
+
+	if (PF_PLACE_KIND(place) == PF_IN_REGISTER)
+		return pf_narrow(place, address);
+	if (PF_PLACE_KIND(place) == PF_INDEXED)
+		address += pf_register(call->regs, PF_PLACE_SECOND(place)) << PF_PLACE_SHIFT(place);
+	if (pf_read(&value, 1 << PF_PLACE_LOG_SIZE(place), address))
+		call->unreadable = 1;
+	return pf_narrow(place, value);
+}
+
 static __always_inline __u64 pf_argument(struct pf_call *call, __u64 place)
 {
 	__u64 value = 0;
 
 	if (PF_PLACE_KIND(place) == PF_CONSTANT)
 		return PF_PLACE_SIGNED_OFFSET(place);
+	if (place & PF_PLACE_SIZED)
+		return pf_static_argument(call, place);
 	if (PF_PLACE_KIND(place) == PF_ON_STACK) {
 		if (pf_read(&value, sizeof(value), call->sp + PF_PLACE_OFFSET(place)))
 			call->unreadable = 1;

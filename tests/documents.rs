@@ -99,7 +99,9 @@ fn every_shipped_probeset_loads() {
         let (file, text) = Library::SHIPPED.get(name).expect("names are of files");
         match spec::load_text(&format!("builtin:{file}"), text, &Library::SHIPPED) {
             Ok((probeset, problems)) => {
-                assert!(problems.0.is_empty(), "{name}\n{}", render(&problems, false));
+                // An engine may have no tokens, or say nothing of shapes; the probeset's page says so.
+                let wrong = problems.0.iter().any(|problem| problem.code != Code::RoleField);
+                assert!(!wrong, "{name}\n{}", render(&problems, false));
                 let planned = plan::plan(&probeset, &Selection::default(), Arch::X86_64);
                 assert!(planned.is_ok(), "{name}\n{}", render(&planned.err().unwrap_or_default(), false));
             }

@@ -12,6 +12,9 @@ pub struct FileSite {
     pub file_offset: u64,
     /// What the program is told there.
     pub cookie: u64,
+    /// Bytes from the start of the file to a number that the kernel raises by one while the program is attached: what is
+    /// probed looks there whether anyone does.
+    pub semaphore: Option<u64>,
 }
 
 /// A place where attaching failed.
@@ -89,8 +92,12 @@ impl Attacher<'_> {
 
     fn attach_multi(&self, program: &ProgramMut<'_>, at: At, sites: &[FileSite]) -> libbpf_rs::Result<Link> {
         let offsets: Option<Vec<usize>> = sites.iter().map(|site| usize::try_from(site.file_offset).ok()).collect();
+        let semaphore =
+            |site: &FileSite| site.semaphore.map_or(0, |offset| usize::try_from(offset).unwrap_or_default());
+        let any = sites.iter().any(|site| site.semaphore.is_some());
         let options = UprobeMultiOpts {
             offsets: offsets.unwrap_or_default(),
+            ref_ctr_offsets: if any { sites.iter().map(semaphore).collect() } else { Vec::new() },
             cookies: sites.iter().map(|site| site.cookie).collect(),
             retprobe: at == At::Return,
             session: at == At::Both,
@@ -100,7 +107,12 @@ impl Attacher<'_> {
     }
 
     fn attach_single(&self, program: &ProgramMut<'_>, at: At, site: FileSite) -> libbpf_rs::Result<Link> {
-        let options = UprobeOpts { cookie: site.cookie, retprobe: at == At::Return, ..Default::default() };
+        let options = UprobeOpts {
+            ref_ctr_offset: site.semaphore.map_or(0, |offset| usize::try_from(offset).unwrap_or_default()),
+            cookie: site.cookie,
+            retprobe: at == At::Return,
+            ..Default::default()
+        };
         let offset = usize::try_from(site.file_offset).unwrap_or(usize::MAX);
         program.attach_uprobe_with_opts(self.process.unwrap_or(-1), self.file, offset, options)
     }

@@ -281,7 +281,8 @@ impl<'a> Session<'a> {
         let Some(first) = self.generations.first() else { return Err("nothing is loaded".to_owned()) };
         let attacher = Attacher { object: &first.object, mode: self.setup.mode, file, process };
         let part = Part { name: LINKER.to_owned(), at: At::Entry };
-        let links = attacher.attach_all(std::slice::from_ref(&part), &[FileSite { file_offset, cookie: 0 }])?;
+        let links = attacher
+            .attach_all(std::slice::from_ref(&part), &[FileSite { file_offset, cookie: 0, semaphore: None }])?;
         self.links.extend(links.into_iter().map(|link| (Some(AT_LINKER), link)));
         Ok(())
     }
@@ -552,7 +553,7 @@ mod tests {
     }
 
     fn site(function: &str, cookie: u64) -> FileSite {
-        FileSite { file_offset: file_offset(function), cookie }
+        FileSite { file_offset: file_offset(function), cookie, semaphore: None }
     }
 
     #[test]
@@ -613,7 +614,7 @@ mod tests {
         let mut session = Session::open(setup(&object, &sources, &programs)).unwrap();
         session.load(&BTreeSet::from([0]), &values(1)).unwrap();
         session.enable();
-        let beyond = FileSite { file_offset: 1 << 40, cookie: 6 };
+        let beyond = FileSite { file_offset: 1 << 40, cookie: 6, semaphore: None };
         let sites = [site("profinfer_probed_one", 2), beyond, site("profinfer_probed_two", 4)];
         let failed = session.attach(0, &values(1), Path::new("/proc/self/exe"), None, &sites);
         assert_eq!(failed.iter().map(|failure| failure.site).collect::<Vec<_>>(), [beyond]);

@@ -101,7 +101,7 @@ codes! {
     ModuleAmbiguous = "T004", Input;
     /// No function of that name in the module.
     FunctionNotFound = "T005", Input;
-    /// A glob matches more functions than may be probed.
+    /// An attach point means more places than may be probed.
     TooManySites = "T006", Input;
     /// The target's type has no such member.
     TargetMemberMissing = "T007", Input;
@@ -121,6 +121,8 @@ codes! {
     ArgumentPlace = "T014", Input;
     /// A function was inlined, and its copies cannot be probed, or not all of them.
     InlinedCopies = "T017", Input;
+    /// Two programs are at one place.
+    SharedSite = "T018", Input;
     /// Debug information was found that is of another build than the file it is looked for.
     DebugInformationDiffers = "D001", Input;
     /// A lock file cannot be read, or is malformed.

@@ -320,7 +320,7 @@ pub enum Place {
         /// What the method is called with.
         signature: Signature,
     },
-    /// `usdt module:provider:name`.
+    /// `usdt module:provider:name(TYPE name, …)`.
     Usdt {
         /// A module of the probeset.
         module: Spanned<String>,
@@ -328,6 +328,8 @@ pub enum Place {
         provider: Spanned<String>,
         /// The probe's name.
         name: Spanned<String>,
+        /// Its arguments.
+        signature: Signature,
     },
     /// `tracepoint category:name`.
     Tracepoint {
@@ -345,6 +347,31 @@ pub enum Place {
     Probe(Spanned<String>),
 }
 
+impl Place {
+    /// The module whose files it is in.
+    pub fn module(&self) -> Option<&Spanned<String>> {
+        match self {
+            Self::Function { module, .. } | Self::Virtual { module, .. } | Self::Usdt { module, .. } => Some(module),
+            Self::Tracepoint { .. } | Self::Software { .. } | Self::Probe(_) => None,
+        }
+    }
+
+    /// The arguments that are read there.
+    pub fn signature(&self) -> Option<&Signature> {
+        match self {
+            Self::Function { signature, .. } | Self::Virtual { signature, .. } | Self::Usdt { signature, .. } => {
+                Some(signature)
+            }
+            Self::Tracepoint { .. } | Self::Software { .. } | Self::Probe(_) => None,
+        }
+    }
+
+    /// Whether it is a function's beginning, whose return is known; anywhere else there is no call.
+    pub fn is_call(&self) -> bool {
+        matches!(self, Self::Function { offset: 0, .. } | Self::Virtual { .. })
+    }
+}
+
 /// A function's arguments and result as far as the spec reads them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Signature {
@@ -354,6 +381,8 @@ pub struct Signature {
     pub variadic: bool,
     /// What it returns; `None` where the spec does not say.
     pub returns: Option<Spanned<Type>>,
+    /// `-> memory`: it returns a class whose place the caller says in a hidden argument.
+    pub in_memory: bool,
 }
 
 /// One argument.

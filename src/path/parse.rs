@@ -320,6 +320,7 @@ impl Tree<'_> {
                 module: first,
                 provider: self.named(&self.next(&mut pairs)?),
                 name: self.named(&self.next(&mut pairs)?),
+                signature: pairs.next().map_or_else(|| Ok(Signature::default()), |s| self.signature(s))?,
             },
             Rule::virtual_place => {
                 let base = self.named(&self.next(&mut pairs)?);
@@ -348,8 +349,12 @@ impl Tree<'_> {
     fn signature(&self, pair: Pair<'_, Rule>) -> Parsed<Signature> {
         let mut signature = Signature::default();
         for part in pair.parts() {
-            if part.as_rule() == Rule::r#type {
-                signature.returns = Some(self.ty(part)?);
+            match part.as_rule() {
+                Rule::r#type => signature.returns = Some(self.ty(part.clone())?),
+                Rule::in_memory => signature.in_memory = true,
+                _ => {}
+            }
+            if part.as_rule() != Rule::param {
                 continue;
             }
             let place = self.place_of(&part);

@@ -3,7 +3,7 @@
 //! Architecture", 6.8.2.
 
 use crate::path::{Signature, Type};
-use crate::target::{Arch, Location};
+use crate::target::{Arch, Location, StaticArgument, StaticPlace};
 
 /// A place, packed as `bpf-runtime/call.h` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +18,10 @@ const IN_MEMORY: u64 = 6;
 const SUM: u64 = 7;
 const CONSTANT: u64 = 8;
 const STRUCT_IN_MEMORY: u64 = 9;
+const INDEXED: u64 = 10;
+/// Of the bits from 24 on: a number of bytes is given, by its logarithm; it has a sign.
+const SIZED: u64 = 1 << 29;
+const SIGNED: u64 = 1 << 28;
 
 impl ArgumentPlace {
     fn new(kind: u64, register: u64, second: u64, offset: u64) -> Self {
@@ -41,6 +45,33 @@ impl ArgumentPlace {
         };
         let offset = i32::try_from(offset).ok()?.cast_unsigned();
         general.contains(&register).then(|| Self::new(kind, register.into(), 0, offset.into()))
+    }
+
+    /// Where a static probe's note says that an argument is; `None` where a program cannot read that.
+    pub(super) fn of_static(arch: Arch, argument: &StaticArgument) -> Option<Self> {
+        let general = match arch {
+            Arch::X86_64 => 0..16,
+            Arch::Aarch64 => 0..32,
+        };
+        let (kind, register, second, scale, offset) = match argument.place {
+            StaticPlace::Register(register) => (IN_REGISTER, register, 0, 0, 0),
+            StaticPlace::Constant(constant) => (CONSTANT, 0, 0, 0, constant),
+            StaticPlace::Memory { register, offset } => (IN_MEMORY, register, 0, 0, offset),
+            StaticPlace::Indexed { register, index, scale, offset } => (INDEXED, register, index, scale, offset),
+            StaticPlace::Unreadable(_) => return None,
+        };
+        let offset = i32::try_from(offset).ok()?.cast_unsigned();
+        if !general.contains(&register) || !general.contains(&second) || scale > 3 {
+            return None;
+        }
+        let size = match argument.size {
+            1 => 0,
+            2 => 1,
+            4 => 2,
+            _ => 3,
+        };
+        let how = SIZED | size << 26 | u64::from(scale) << 24 | if argument.signed { SIGNED } else { 0 };
+        Some(Self(Self::new(kind, register.into(), second.into(), offset.into()).0 | how))
     }
 
     /// Whether it is read from the stack.
@@ -148,7 +179,9 @@ pub(super) fn argument_place(
         Arch::Aarch64 => AARCH64_REGISTERS.iter().copied(),
     };
     // A class returned in memory: x86-64 passes its address as a hidden first argument, AAPCS64 in x8.
-    if let (Arch::X86_64, Some(returned)) = (arch, signature.returns.as_ref().map(|ty| &ty.value)) {
+    if arch == Arch::X86_64 && signature.in_memory {
+        registers.next();
+    } else if let (Arch::X86_64, Some(returned)) = (arch, signature.returns.as_ref().map(|ty| &ty.value)) {
         let in_memory = match returned {
             Type::View(view) => size_of(view).ok_or_else(|| NoPlace::SizeUnknown(view.clone()))? > LARGEST_IN_REGISTERS,
             // Classes with destructors of their own always are.
@@ -263,6 +296,19 @@ mod tests {
     }
 
     #[test]
+    fn places_of_static_probes_are_packed_with_size_and_sign() {
+        let argument = |size, signed, place| StaticArgument { size, signed, place };
+        let packed = |argument: &StaticArgument| ArgumentPlace::of_static(Arch::X86_64, argument).map(|p| p.0);
+        let register = argument(4, true, StaticPlace::Register(5));
+        assert_eq!(packed(&register), Some(IN_REGISTER | 5 << 8 | SIZED | SIGNED | 2 << 26));
+        let indexed = StaticPlace::Indexed { register: 0, index: 3, scale: 2, offset: -8 };
+        let expected = INDEXED | 3 << 16 | 2 << 24 | SIZED | 3 << 26 | 0xffff_fff8 << 32;
+        assert_eq!(packed(&argument(8, false, indexed)), Some(expected));
+        assert_eq!(packed(&argument(8, false, StaticPlace::Constant(1 << 40))), None, "too large for the constant");
+        assert_eq!(packed(&argument(8, false, StaticPlace::Register(17))), None, "forged");
+    }
+
+    #[test]
     fn large_structs_are_on_the_stack_or_by_reference() {
         let text = "m:f(void* ctx, batch b, i32 after)";
         assert_eq!(place(Arch::X86_64, text, 1).unwrap().0, STRUCT_ON_STACK | 8 << 32);
@@ -289,6 +335,9 @@ mod tests {
     fn a_result_in_memory_shifts_the_arguments_on_x86_64_only() {
         assert_eq!(place(Arch::X86_64, "m:f(this) -> batch", 0).unwrap().registers(), [4]);
         assert_eq!(place(Arch::Aarch64, "m:f(this) -> batch", 0).unwrap().registers(), [0]);
+        // However small it is: a class with a destructor of its own.
+        assert_eq!(place(Arch::X86_64, "m:f(this, i32 n) -> memory", 1).unwrap().registers(), [1]);
+        assert_eq!(place(Arch::Aarch64, "m:f(this, i32 n) -> memory", 1).unwrap().registers(), [1]);
     }
 
     #[test]

@@ -7,7 +7,10 @@ use super::relocate::STRING_NAMES;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::path::{NamePattern, Place};
 use crate::spec::Probeset;
-use crate::target::{Function, InlinedCopy, Layout, Lock, LockedFile, LockedSite, LockedTarget, Target, TargetFile};
+use crate::target::{
+    Function, InlinedCopy, Layout, Lock, LockedFile, LockedSite, LockedTarget, Overrides, StaticSite, Target,
+    TargetFile,
+};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 
@@ -148,6 +151,8 @@ struct Notes<'a> {
 struct Noted {
     functions: Vec<Function>,
     inlined: Vec<InlinedCopy>,
+    overrides: BTreeMap<(String, u32), Overrides>,
+    static_sites: BTreeMap<(String, String), Vec<StaticSite>>,
     layouts: BTreeMap<String, Layout>,
     enums: BTreeMap<String, BTreeMap<i64, String>>,
 }
@@ -176,12 +181,20 @@ impl<'a> Notes<'a> {
 
 impl Noted {
     fn is_empty(&self) -> bool {
-        self.functions.is_empty() && self.inlined.is_empty() && self.layouts.is_empty() && self.enums.is_empty()
+        let places = self.functions.is_empty() && self.inlined.is_empty();
+        let others = self.overrides.is_empty() && self.static_sites.is_empty();
+        places && others && self.layouts.is_empty() && self.enums.is_empty()
     }
 
     fn write(&self, file: &mut LockedFile, probeset: &Probeset) {
         file.add_functions(&self.functions);
         file.add_inlined(&self.inlined);
+        for ((base, slot), overrides) in &self.overrides {
+            file.add_overrides(base, *slot, overrides);
+        }
+        for ((provider, name), sites) in &self.static_sites {
+            file.add_static(provider, name, sites);
+        }
         for (name, layout) in &self.layouts {
             let is_string = STRING_NAMES.contains(&name.as_str());
             let wanted = |member: &str| {
@@ -212,6 +225,27 @@ impl Target for Notes<'_> {
         let found = self.inner.inlined(file, pattern);
         if self.patterns.contains(&pattern.0) {
             self.note(file, |noted| noted.inlined.extend(found.iter().cloned()));
+        }
+        found
+    }
+
+    fn overrides(&self, file: usize, base: &str, slot: u32) -> Overrides {
+        let found = self.inner.overrides(file, base, slot);
+        if !found.functions.is_empty() {
+            self.note(file, |noted| drop(noted.overrides.insert((base.to_owned(), slot), found.clone())));
+        }
+        found
+    }
+
+    fn class_like(&self, file: usize, name: &str) -> Option<String> {
+        self.inner.class_like(file, name)
+    }
+
+    fn static_sites(&self, file: usize, provider: &str, name: &str) -> Vec<StaticSite> {
+        let found = self.inner.static_sites(file, provider, name);
+        if !found.is_empty() {
+            let key = (provider.to_owned(), name.to_owned());
+            self.note(file, |noted| drop(noted.static_sites.insert(key, found.clone())));
         }
         found
     }

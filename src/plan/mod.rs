@@ -2,6 +2,7 @@
 //! values ([`place()`]). Pure: a target is seen through [`crate::target::Target`] only.
 
 mod abi;
+mod again;
 mod counters;
 mod definitions;
 mod explain;
@@ -18,6 +19,7 @@ mod site;
 mod tier;
 
 pub use abi::{ArgumentIn, argument_in};
+pub use again::Placing;
 pub use counters::{Asked, counters_asked};
 pub use explain::{PathStep, explain_at, explain_in_object};
 pub use lock::{lock, place_with, survey_with};

@@ -82,10 +82,7 @@ pub struct Program {
 impl Program {
     /// The function's arguments, where the program is at one.
     pub fn signature(&self) -> Option<&Signature> {
-        match &self.place {
-            Place::Function { signature, .. } | Place::Virtual { signature, .. } => Some(signature),
-            _ => None,
-        }
+        self.place.signature()
     }
 
     /// The module it is in.
@@ -320,6 +317,8 @@ pub struct PlacedSite {
     pub cost_ns: Option<u32>,
     /// Why the site is at no cheaper instruction.
     pub reason: String,
+    /// Bytes from the start of the file to the number that counts who looks, of a static probe that has one.
+    pub semaphore: Option<u64>,
     /// Constants that are otherwise here than in [`Placement::values`], by C variable: where an inlined copy has its
     /// arguments. The program is loaded once for each set of them.
     pub values: BTreeMap<String, u64>,

@@ -1,6 +1,6 @@
 //! Which of a target's files a module is.
 
-use crate::path::{NamePattern, Place};
+use crate::path::{AttachPoint, NamePattern, Place};
 use crate::spec::Probeset;
 use crate::target::Target;
 
@@ -25,7 +25,12 @@ pub(super) fn find(probeset: &Probeset, module: &str, target: &dyn Target) -> Mo
         }
     }
     let functions = named_functions(probeset, module);
-    let defines = |file: &usize| functions.iter().any(|pattern| !target.functions(*file, pattern).is_empty());
+    let places = points(probeset).map(|at| &at.place);
+    let places: Vec<&Place> = places.filter(|place| place.module().is_some_and(|of| of.value == module)).collect();
+    let defines = |file: &usize| {
+        functions.iter().any(|pattern| !target.functions(*file, pattern).is_empty())
+            || places.iter().any(|place| has(target, *file, place))
+    };
     let candidates: Vec<usize> = (0..target.files().len()).filter(defines).collect();
     match candidates.len() {
         0 => ModuleFiles::NotFound,
@@ -41,10 +46,22 @@ pub(super) fn matching(glob: &str, target: &dyn Target) -> Vec<usize> {
     files.filter(|(_, file)| regex.is_match(&file.name)).map(|(index, _)| index).collect()
 }
 
+fn points(probeset: &Probeset) -> impl Iterator<Item = &AttachPoint> {
+    probeset.probes.values().flat_map(|probe| &probe.at)
+}
+
+/// Whether a file has what an attach point that names no function is at.
+fn has(target: &dyn Target, file: usize, place: &Place) -> bool {
+    match place {
+        Place::Virtual { base, slot, .. } => !target.overrides(file, &base.value, *slot).functions.is_empty(),
+        Place::Usdt { provider, name, .. } => !target.static_sites(file, &provider.value, &name.value).is_empty(),
+        _ => false,
+    }
+}
+
 /// The functions of a module that attach points name, as such or in a choice: `*` could match anything anywhere.
 pub(super) fn named_functions(probeset: &Probeset, module: &str) -> Vec<NamePattern> {
-    let points = probeset.probes.values().flat_map(|probe| &probe.at);
-    let mut patterns: Vec<NamePattern> = points
+    let mut patterns: Vec<NamePattern> = points(probeset)
         .filter_map(|at| match &at.place {
             Place::Function { module: of, pattern, .. } if of.value == module && !pattern.0.contains(['*', '?']) => {
                 Some(pattern.value.clone())

@@ -1,5 +1,9 @@
 //! A plan on a target: the sites of its programs and the values of its constants.
 
+mod overrides;
+mod shared;
+mod static_probes;
+
 use super::abi::argument_place;
 use super::inlined::{Copies, PlacedCopy};
 use super::model::{
@@ -13,7 +17,7 @@ use crate::diag::{Code, Diagnostic, Diagnostics, Severity, did_you_mean};
 use crate::path::{NamePattern, Place};
 use crate::spec::{Part, Probeset, Role};
 use crate::target::{Function, Target};
-use crate::trace::{FieldType, ModuleInfo, Site};
+use crate::trace::{FieldType, ModuleInfo, NO_SITE, Site};
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,6 +73,7 @@ pub(super) fn survey_part(
         placer.probe(root, &alternatives);
     }
     placer.step_group();
+    placer.say_shared();
     placer.name_modules();
     placer.values();
     placer.problems.0.extend(target.problems());
@@ -119,9 +124,8 @@ impl<'a> Placer<'a> {
 
     /// The number of sites found; why there is none.
     fn alternative(&mut self, index: usize, program: &'a Program) -> Result<usize, Diagnostic> {
-        let Place::Function { module, pattern, .. } = &program.place else {
-            return Err(Diagnostic::error(Code::NotSupportedYet, "this kind of attach point has no sites yet")
-                .at(&program.span));
+        let Some(module) = program.place.module() else {
+            return Err(Diagnostic::error(Code::Bug, "this kind of attach point has no sites").at(&program.span));
         };
         let files = self.module(module).clone();
         let files = match files {
@@ -132,43 +136,28 @@ impl<'a> Placer<'a> {
                 return Err(self.refuse(problem));
             }
         };
-        let found: Vec<(usize, Function)> = files
-            .iter()
-            .flat_map(|file| self.target.functions(*file, pattern).into_iter().map(|function| (*file, function)))
-            .collect();
-        let copies = Copies::find(self.plan, index, self.target, &files);
-        if found.is_empty() && (copies.is_empty() || self.is_tried_again(program)) {
-            return Err(self.function_not_found(pattern, &files, program));
+        if let Place::Usdt { provider, name, .. } = &program.place {
+            return self.static_probe(index, program, &files, (&provider.value, &name.value));
         }
-        if found.is_empty() && !copies.refused.is_empty() {
-            return Err(copies.not_taken(pattern, program));
-        }
-        // One that is noted at some of its calls only would split others' spans at the wrong ones.
-        if program.actions.is_empty() && !copies.refused.is_empty() {
-            return Err(copies.not_taken(pattern, program));
-        }
-        let places = found.len() + copies.placed.len();
-        if places > MAX_SITES_PER_PROBE {
-            let message =
-                format!("`{}` is {places} functions; a probe is at {MAX_SITES_PER_PROBE} at most", pattern.value);
-            let problem =
-                Diagnostic::error(Code::TooManySites, message).at(&program.span).hint("make the pattern narrower");
-            return Err(self.refuse(problem));
-        }
-        if let Some(file) = files.iter().find_map(|f| self.target.files().get(*f).filter(|f| f.arch != self.plan.arch))
-        {
-            let message = format!("{} is for {}, the program for {}", file.path.display(), file.arch, self.plan.arch);
-            let problem = Diagnostic::error(Code::WrongArchitecture, message).hint("give `--arch`, or another target");
-            return Err(self.refuse(problem));
-        }
+        let (found, copies) = match &program.place {
+            Place::Virtual { base, slot, .. } => {
+                (self.overrides(program, &files, &base.value, *slot)?, Copies::default())
+            }
+            Place::Function { pattern, .. } => self.functions(index, program, &files, pattern)?,
+            _ => (Vec::new(), Copies::default()),
+        };
+        self.not_too_many(program, found.len() + copies.placed.len())?;
+        self.right_architecture(&files)?;
         let needs = self.needs(index, program, &files);
         let before = self.placement.sites.len();
         let mut refused = Vec::new();
         for (file, function) in found {
             refused.extend(self.site(index, program, file, function, &needs).err());
         }
-        self.problems.0.extend(copies.not_seen(pattern, program));
-        self.problems.0.extend(copies.other_names(pattern, program));
+        if let Place::Function { pattern, .. } = &program.place {
+            self.problems.0.extend(copies.not_seen(pattern, program));
+            self.problems.0.extend(copies.other_names(pattern, program));
+        }
         for copy in copies.placed {
             self.copy_site(index, program, copy);
         }
@@ -178,6 +167,56 @@ impl<'a> Placer<'a> {
         }
         self.problems.0.extend(refused.into_iter().map(|problem| Diagnostic { severity: Severity::Note, ..problem }));
         Ok(count)
+    }
+
+    /// The functions that a pattern means, and the copies of them in others.
+    fn functions(
+        &self,
+        index: usize,
+        program: &Program,
+        files: &[usize],
+        pattern: &NamePattern,
+    ) -> Result<(Vec<(usize, Function)>, Copies), Diagnostic> {
+        let found: Vec<(usize, Function)> = files
+            .iter()
+            .flat_map(|file| self.target.functions(*file, pattern).into_iter().map(|function| (*file, function)))
+            .collect();
+        let copies = Copies::find(self.plan, index, self.target, files);
+        if found.is_empty() && (copies.is_empty() || self.is_tried_again(program)) {
+            return Err(self.function_not_found(pattern, files, program));
+        }
+        if found.is_empty() && !copies.refused.is_empty() {
+            return Err(copies.not_taken(pattern, program));
+        }
+        // One that is noted at some of its calls only would split others' spans at the wrong ones.
+        if program.actions.is_empty() && !copies.refused.is_empty() {
+            return Err(copies.not_taken(pattern, program));
+        }
+        Ok((found, copies))
+    }
+
+    fn not_too_many(&mut self, program: &Program, places: usize) -> Result<(), Diagnostic> {
+        if places <= MAX_SITES_PER_PROBE {
+            return Ok(());
+        }
+        let (what, hint) = match &program.place {
+            Place::Function { pattern, .. } => (format!("`{}`", pattern.value), "make the pattern narrower"),
+            Place::Virtual { base, slot, .. } => {
+                (format!("slot {slot} of `{}`", base.value), "name a class that fewer derive from")
+            }
+            _ => ("a static probe".to_owned(), "the file may be damaged: a probe has a few places"),
+        };
+        let message = format!("{what} is {places} places; a probe is at {MAX_SITES_PER_PROBE} at most");
+        let problem = Diagnostic::error(Code::TooManySites, message).at(&program.span).hint(hint);
+        Err(self.refuse(problem))
+    }
+
+    fn right_architecture(&mut self, files: &[usize]) -> Result<(), Diagnostic> {
+        let other = files.iter().find_map(|f| self.target.files().get(*f).filter(|f| f.arch != self.plan.arch));
+        let Some(file) = other else { return Ok(()) };
+        let message = format!("{} is for {}, the program for {}", file.path.display(), file.arch, self.plan.arch);
+        let problem = Diagnostic::error(Code::WrongArchitecture, message).hint("give `--arch`, or another target");
+        Err(self.refuse(problem))
     }
 
     /// Whether another alternative is at the same function without needing its return, so that copies serve it too.
@@ -224,6 +263,16 @@ impl<'a> Placer<'a> {
         needs
     }
 
+    /// The number of the next site.
+    fn next_id(&self, program: &Program) -> Result<u16, Diagnostic> {
+        let id = u16::try_from(self.placement.sites.len()).ok().filter(|id| *id < NO_SITE);
+        id.ok_or_else(|| {
+            Diagnostic::error(Code::TooManySites, format!("all probes together have more than {NO_SITE} sites"))
+                .at(&program.span)
+                .hint("make patterns narrower, or leave probes out: `--no-probe NAME`")
+        })
+    }
+
     /// Chooses the function's site; why there is none.
     fn site(
         &mut self,
@@ -233,7 +282,7 @@ impl<'a> Placer<'a> {
         function: Function,
         needs: &Needs,
     ) -> Result<(), Diagnostic> {
-        let Ok(id) = u16::try_from(self.placement.sites.len()) else { return Ok(()) };
+        let id = self.next_id(program)?;
         let Some(of) = self.target.files().get(file) else { return Ok(()) };
         let extra = match &program.place {
             Place::Function { offset, .. } => *offset,
@@ -265,6 +314,7 @@ impl<'a> Placer<'a> {
             cookie: u64::from(id) | u64::from(chosen.stack_moved) << 16,
             cost_ns: chosen.cost_ns,
             reason: chosen.reason,
+            semaphore: None,
             values: BTreeMap::new(),
         });
         Ok(())
@@ -322,6 +372,7 @@ impl<'a> Placer<'a> {
             cookie: u64::from(id),
             cost_ns: site.cost_ns,
             reason: site.reason,
+            semaphore: None,
             values: site.places.into_iter().collect(),
         });
     }

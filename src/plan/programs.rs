@@ -222,10 +222,6 @@ impl<'p> Planner<'p> {
     fn program(&mut self, root: &'p Probe, alternative: usize, at: &'p AttachPoint, riders: &[&'p Probe]) {
         let index = self.plan.programs.len();
         let tracepoint = matches!(at.place, Place::Tracepoint { .. } | Place::Software { .. });
-        if !tracepoint && !matches!(at.place, Place::Function { .. }) {
-            // Said by the spec's checks already; the other alternatives still stand.
-            return;
-        }
         self.module = module_of(&at.place);
         let name = root.name.value.clone();
         self.program_names.push(format!("{name}__{alternative}"));
@@ -334,10 +330,17 @@ impl<'p> Planner<'p> {
             },
             _ => Shape::Call { frames: if probe.nested == Nested::All { NESTED_FRAMES } else { 1 } },
         };
-        let signature = match &at.place {
-            Place::Function { signature, .. } => signature.clone(),
-            _ => Signature::default(),
-        };
+        if matches!(shape, Shape::Call { .. }) && !at.place.is_call() {
+            // The return address is looked for where a function has it at its beginning.
+            let message = format!("`{}` is a span, and no return can be watched for from there", probe.name.value);
+            self.problems.push(
+                Diagnostic::error(Code::RolePlace, message)
+                    .at(&at.span)
+                    .hint("write `until PROBE` behind it, give the probe `role: mark`, or name a function's beginning"),
+            );
+            return None;
+        }
+        let signature = at.place.signature().cloned().unwrap_or_default();
         let checked = self.checked_fields(probe, root, &signature, &shape)?;
         let mut layout: Vec<(String, FieldType)> = checked.iter().map(|(n, ty, _)| (n.clone(), ty.clone())).collect();
         if probe.at.iter().any(|at| at.waiting_from.is_some()) {

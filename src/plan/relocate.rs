@@ -4,7 +4,7 @@
 use super::abi::{NoPlace, argument_place};
 use super::model::{ObjectPlan, ProbePlan, Provenance, Relocation, RelocationKind, RelocationValue};
 use crate::diag::{Code, Diagnostic, Span, did_you_mean};
-use crate::path::{Base, Memory, Node, Term, Type, fixed_size};
+use crate::path::{Base, Memory, Node, Place, Term, Type, fixed_size};
 use crate::spec::{Probeset, StringLayout, View};
 use crate::target::{Layout, Target, TargetType};
 use std::cell::RefCell;
@@ -240,6 +240,10 @@ impl<'a> Relocator<'a> {
         let Some(signature) = signature else {
             return Err(Diagnostic::error(Code::Bug, "an argument of a program without a signature").at(span));
         };
+        if self.plan.programs.get(program).is_some_and(|program| matches!(program.place, Place::Usdt { .. })) {
+            // Each site has its own.
+            return Ok((0, Provenance::Abi));
+        }
         let size_of = |view: &str| self.size_of(view);
         match argument_place(self.plan.arch, signature, argument, &size_of) {
             Ok(place) => Ok((place.0, Provenance::Abi)),

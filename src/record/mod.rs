@@ -209,7 +209,8 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         Some(object) => bpf::prebuilt(&object.name, &object.bytes, &source, kernels)?,
         None => bpf::build(&Translation { source: &source, sources: &probeset.sources, kernels })?,
     };
-    let place = |target: &dyn crate::target::Target| plan::place_with(&plan, probeset, target, options.lock.as_ref());
+    let placing = plan::Placing::new(&plan, probeset, options.lock.as_ref());
+    let place = |target: &dyn crate::target::Target| placing.place(target);
     let caller = Caller::through_sudo();
     let (output, file) = Output::open(&options.output, caller.as_ref())?;
     let signals = Signals::hold().map_err(|error| unexpected("holding back signals", &error))?;

@@ -4,7 +4,7 @@
 use super::consumer::Consumer;
 use crate::bpf::{AttachMode, FailedSite, FileSite, Session};
 use crate::diag::{Code, Diagnostic, Diagnostics, Severity};
-use crate::path::{NamePattern, Place};
+use crate::path::NamePattern;
 use crate::plan::{PlacedSite, Placement, ProbePlan, Tier, Unplaced};
 use crate::spec::Part;
 use crate::target::{DebugFolders, Files, ProcessTarget, Target};
@@ -326,7 +326,7 @@ impl<'a> Modules<'a> {
             let cookie = new.cookie(site.id);
             // Old kernels refuse any cookie but none.
             let cookie = session.constant_of_site(cookie).map_or(cookie, |_| 0);
-            let place = FileSite { file_offset: site.file_offset, cookie };
+            let place = FileSite { file_offset: site.file_offset, cookie, semaphore: new.placed.semaphore };
             groups.entry((new.placed.program, &new.placed.path)).or_default().push((site, place));
         }
         for ((program, path), sites) in groups {
@@ -418,10 +418,7 @@ impl<'a> Modules<'a> {
     fn refusal(&self, placement: &Placement) -> Option<Diagnostics> {
         let is_mapped = |probe: &str| {
             let programs = self.plan.programs.iter().filter(|program| program.probes.iter().any(|name| name == probe));
-            let mut modules = programs.filter_map(|program| match &program.place {
-                Place::Function { module, .. } => Some(&module.value),
-                _ => None,
-            });
+            let mut modules = programs.filter_map(|program| Some(&program.place.module()?.value));
             modules.any(|name| placement.modules.iter().any(|module| module.name.split(", ").any(|one| one == name)))
         };
         let for_good = |probe: &&Unplaced| match probe.problem.code {

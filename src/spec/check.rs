@@ -38,6 +38,7 @@ fn span_end(at: &AttachPoint, probe: &Probe, probeset: &Probeset, problems: &mut
             problems.push(bad(&end.span, &message).hint("name a probe of a function"));
         }
     }
+    no_return(at, probe, problems);
     if let Some(barrier) = &at.waiting_from {
         if at.until.is_empty() {
             let message = "`waiting from` without `until`: a call has no waiting part";
@@ -66,6 +67,16 @@ fn span_end(at: &AttachPoint, probe: &Probe, probeset: &Probeset, problems: &mut
         _ => return,
     };
     problems.push(bad(&end.span, &message).hint(hint));
+}
+
+/// A span at a place that is no function's beginning: it has no return to end at.
+fn no_return(at: &AttachPoint, probe: &Probe, problems: &mut Problems) {
+    let is_span = matches!(probe.role.value, Role::Step | Role::Graph | Role::Operator | Role::Region);
+    if is_span && at.until.is_empty() && matches!(at.place, Place::Usdt { .. }) {
+        let message = "a static probe is an instant: no return ends its span";
+        let hint = "write `until PROBE` behind it, or give the probe `role: mark`";
+        problems.push(Diagnostic::error(Code::BadSpanEnd, message).at(&at.span).hint(hint));
+    }
 }
 
 /// `probe X` that comes round to itself, or is one alternative of several.

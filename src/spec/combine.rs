@@ -151,11 +151,12 @@ impl Renamer<'_> {
     fn attach_point(&self, at: &mut AttachPoint) {
         at.until.iter_mut().chain(&mut at.waiting_from).for_each(|probe| self.spanned(probe));
         match &mut at.place {
-            Place::Function { module, signature, .. } | Place::Virtual { module, signature, .. } => {
+            Place::Function { module, signature, .. }
+            | Place::Virtual { module, signature, .. }
+            | Place::Usdt { module, signature, .. } => {
                 self.spanned(module);
                 self.signature(signature);
             }
-            Place::Usdt { module, .. } => self.spanned(module),
             Place::Probe(probe) => self.spanned(probe),
             Place::Tracepoint { .. } | Place::Software { .. } => {}
         }
@@ -183,6 +184,7 @@ impl Renamer<'_> {
             | Type::Chars(_)
             | Type::CStr(_)
             | Type::Hex(_)
+            | Type::Bits { .. }
             | Type::StdString(_) => {}
         }
     }

@@ -6,8 +6,8 @@ use super::problems::shown;
 use super::values::Context;
 use super::yaml::{Entry, Map, Node};
 use super::{limits, names, reader, roles, sections};
-use crate::diag::{Code, Diagnostic, Span, Spanned};
-use crate::path::{AttachPoint, Place};
+use crate::diag::{Code, Span, Spanned};
+use crate::path::AttachPoint;
 use crate::trace::MAX_FIELDS;
 use indexmap::IndexMap;
 
@@ -72,33 +72,7 @@ pub(super) fn probe(entry: &Entry, cx: &mut Context<'_>) -> Option<Probe> {
 fn places(map: &Map, what: &str, span: &Span, cx: &mut Context<'_>) -> Vec<AttachPoint> {
     let Some(entry) = reader::required(map, "at", (what, span), &PROBE, cx.problems) else { return Vec::new() };
     let texts = reader::texts(&entry.value, "`at`", limits::ALTERNATIVES, cx.problems);
-    let written = texts.len();
-    let points: Vec<AttachPoint> = texts.into_iter().filter_map(|text| cx.attach(text)).collect();
-    let alone = written == 1;
-    let (later, usable): (Vec<_>, Vec<_>) = points.into_iter().partition(|point| unsupported(&point.place).is_some());
-    // Where another alternative may serve, the probe lives on without this one.
-    let fatal = usable.is_empty() && written == later.len();
-    for point in &later {
-        let kind = unsupported(&point.place).unwrap_or_default();
-        let message = format!("{kind} attach points are not supported yet");
-        let diagnostic = if fatal {
-            Diagnostic::error(Code::NotSupportedYet, message)
-        } else {
-            Diagnostic::warning(Code::NotSupportedYet, format!("{message}: this alternative is left out"))
-        };
-        let hint = if alone { "give a function" } else { "add an alternative that names a function" };
-        cx.problems.push(if fatal { diagnostic.at(&point.span).hint(hint) } else { diagnostic.at(&point.span) });
-    }
-    usable
-}
-
-/// What a place that the language has, but this version cannot attach to, is called.
-fn unsupported(place: &Place) -> Option<&'static str> {
-    match place {
-        Place::Virtual { .. } => Some("`virtual`"),
-        Place::Usdt { .. } => Some("`usdt`"),
-        Place::Function { .. } | Place::Tracepoint { .. } | Place::Software { .. } | Place::Probe(_) => None,
-    }
+    texts.into_iter().filter_map(|text| cx.attach(text)).collect()
 }
 
 fn role(map: &Map, what: &str, span: &Span, cx: &mut Context<'_>) -> Option<Spanned<Role>> {

@@ -75,8 +75,20 @@ impl Context<'_> {
                 );
                 self.signature(signature);
             }
-            // Refused when the probe was read.
-            Place::Virtual { .. } | Place::Usdt { .. } => {}
+            Place::Virtual { module, base, slot, signature } => {
+                self.refers("modules", "module", module, "add it to `modules`");
+                self.range(i128::from(*slot), &base.span, "a slot of a virtual table", 0, limits::SLOTS);
+                self.signature(signature);
+            }
+            Place::Usdt { module, signature, .. } => {
+                self.refers("modules", "module", module, "add it to `modules`");
+                self.signature(signature);
+                for param in signature.params.iter().filter(|param| !param.ty.value.is_word()) {
+                    let message =
+                        format!("an argument of a static probe is a number or an address, not {}", param.ty.value);
+                    self.problems.error(Code::TypeMismatch, &param.ty.span, message);
+                }
+            }
             Place::Tracepoint { category, name } => {
                 for part in [category, name] {
                     if !names::is_identifier(&part.value) || part.value.len() > limits::NAME_BYTES {

@@ -55,6 +55,10 @@ pub(crate) struct Image {
     arch: Arch,
     build_id: Option<String>,
     segments: Vec<Segment>,
+    /// It is always mapped at the addresses in the file.
+    fixed: bool,
+    /// Where the dynamic section is in the file.
+    dynamic: Option<Range<u64>>,
 }
 
 impl Image {
@@ -115,8 +119,15 @@ impl Image {
                 }
             })
             .collect();
+        let dynamic = header
+            .program_headers(endian, &*map)
+            .map_err(|_| Unusable::NotElf("has malformed program headers"))?
+            .iter()
+            .find(|segment| segment.p_type(endian) == elf::PT_DYNAMIC)
+            .map(|s| s.p_offset(endian)..s.p_offset(endian).saturating_add(s.p_filesz(endian)));
+        let fixed = header.e_type(endian) == elf::ET_EXEC;
         let build_id = build_id(header, endian, &map);
-        Ok(Self { map, arch, build_id, segments })
+        Ok(Self { map, arch, build_id, segments, fixed, dynamic })
     }
 
     /// The instruction set.
@@ -164,6 +175,53 @@ impl Image {
     fn address(&self, offset: u64) -> Option<u64> {
         let segment = self.segments.iter().find(|segment| segment.file.contains(&offset))?;
         segment.address.checked_add(offset - segment.file.start)
+    }
+
+    /// Whether it is always mapped at the addresses in the file.
+    pub(crate) fn is_at_fixed_address(&self) -> bool {
+        self.fixed
+    }
+
+    /// Where the dynamic section is in the file.
+    pub(crate) fn dynamic_range(&self) -> Option<Range<u64>> {
+        self.dynamic.clone()
+    }
+
+    /// Addresses that the file has bytes for and that are not code.
+    pub(crate) fn data_ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let data = self.segments.iter().filter(|segment| !segment.executable);
+        data.map(|segment| {
+            let length = (segment.file.end.min(self.map.len() as u64)).saturating_sub(segment.file.start);
+            segment.address..segment.address.saturating_add(length)
+        })
+    }
+
+    /// Whether the file has a byte for an address.
+    pub(crate) fn is_mapped(&self, address: u64) -> bool {
+        self.offset_of(address).is_some()
+    }
+
+    /// Where the byte at an address is in the file.
+    pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
+        self.segments.iter().find_map(|segment| {
+            let at = segment.file.start.checked_add(address.checked_sub(segment.address)?)?;
+            (segment.file.contains(&at) && at < self.map.len() as u64).then_some(at)
+        })
+    }
+
+    /// Up to `len` bytes from an address, of one segment; empty where the file has none.
+    pub(crate) fn at_address(&self, address: u64, len: usize) -> &[u8] {
+        let found = self.segments.iter().find_map(|segment| {
+            let at = segment.file.start.checked_add(address.checked_sub(segment.address)?)?;
+            segment.file.contains(&at).then(|| (at, segment.file.end - at))
+        });
+        let Some((at, left)) = found else { return &[] };
+        self.slice(at, usize::try_from(left).unwrap_or(usize::MAX).min(len))
+    }
+
+    /// The word at an address.
+    pub(crate) fn word_at(&self, address: u64) -> Option<u64> {
+        self.at_address(address, 8).try_into().ok().map(u64::from_le_bytes)
     }
 
     /// Up to `len` bytes from the address that lies so many bytes from that of another byte of the file.

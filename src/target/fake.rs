@@ -1,7 +1,7 @@
 //! A target made of nothing but what a test says of it: plans and programs can be checked without a binary or root.
 
 use super::names::Matcher;
-use super::{Arch, Function, InlinedCopy, Layout, Target, TargetFile, TargetType};
+use super::{Arch, Function, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, TargetType};
 use crate::path::NamePattern;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,6 +32,8 @@ pub struct FakeTarget {
 struct Contents {
     functions: Vec<(String, u64, Vec<u8>)>,
     inlined: Vec<InlinedCopy>,
+    overrides: BTreeMap<(String, u32), Overrides>,
+    static_sites: BTreeMap<(String, String), Vec<StaticSite>>,
     layouts: BTreeMap<String, Layout>,
     enums: BTreeMap<String, BTreeMap<i64, String>>,
 }
@@ -68,6 +70,20 @@ impl FakeTarget {
     #[must_use]
     pub fn inlined_copy(mut self, copy: InlinedCopy) -> Self {
         self.last().inlined.push(copy);
+        self
+    }
+
+    /// Says what is in a slot of a class's virtual table.
+    #[must_use]
+    pub fn overrides_of(mut self, base: &str, slot: u32, overrides: Overrides) -> Self {
+        self.last().overrides.insert((base.to_owned(), slot), overrides);
+        self
+    }
+
+    /// Adds a place of a static probe.
+    #[must_use]
+    pub fn static_site(mut self, provider: &str, name: &str, site: StaticSite) -> Self {
+        self.last().static_sites.entry((provider.to_owned(), name.to_owned())).or_default().push(site);
         self
     }
 
@@ -129,6 +145,16 @@ impl Target for FakeTarget {
             .iter()
             .filter_map(|copy| Some(InlinedCopy { captures: matcher.matches(&copy.name)?.captures, ..copy.clone() }));
         found.collect()
+    }
+
+    fn overrides(&self, file: usize, base: &str, slot: u32) -> Overrides {
+        let found = self.contents.get(file).and_then(|contents| contents.overrides.get(&(base.to_owned(), slot)));
+        found.cloned().unwrap_or_default()
+    }
+
+    fn static_sites(&self, file: usize, provider: &str, name: &str) -> Vec<StaticSite> {
+        let of = |contents: &Contents| contents.static_sites.get(&(provider.to_owned(), name.to_owned())).cloned();
+        self.contents.get(file).and_then(of).unwrap_or_default()
     }
 
     fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {

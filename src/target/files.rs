@@ -6,14 +6,17 @@ use super::debug_file::{DebugFile, DebugFolders};
 use super::dwarf::inlined::InlinedFunction;
 use super::dwarf::{self, Answers, Parts};
 use super::elf::{Image, Unusable};
-use super::names::Matcher;
+use super::names::{Matcher, class_name, readable_name};
+use super::rtti::Classes;
 use super::symbols::Symbols;
-use super::{Function, FunctionSignature, InlinedCopy, Layout, Target, TargetFile};
-use crate::diag::Diagnostic;
+use super::{
+    Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, overrides, usdt,
+};
+use crate::diag::{Diagnostic, did_you_mean};
 use crate::path::NamePattern;
 use lzma_rust2::XzReader;
 use object::{Object, ObjectSection};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -23,6 +26,10 @@ const MAX_COMPRESSED_SYMBOLS: u64 = 256 << 20;
 /// Memory that unpacking it may take.
 const MAX_XZ_MEMORY_KIB: u32 = 256 << 10;
 
+/// Beginnings of the mangled names of the C++ library's own classes: no engine's class is a base of one.
+const OF_THE_LIBRARY: [&str; 4] = ["St", "NSt", "N10__cxxabiv1", "N9__gnu_cxx"];
+/// Classes among which one of a like name is looked for.
+const CLASSES_LIKE: usize = 16 << 10;
 /// Patterns of which it is kept what a file has of them, and functions of one pattern.
 const MAX_KEPT_PATTERNS: usize = 1024;
 const MAX_KEPT_FUNCTIONS: usize = 64;
@@ -47,6 +54,9 @@ struct Lazy {
     /// The table of symbols that some systems leave in a stripped file, compressed.
     compressed: OnceLock<Option<Image>>,
     symbols: OnceLock<Symbols>,
+    classes: OnceLock<Classes>,
+    /// What was asked of virtual tables: it is asked again each time that the target maps something.
+    overrides: Mutex<HashMap<(String, u32), Overrides>>,
     debug: OnceLock<Debug>,
     /// What was found of patterns, which are asked for again whenever the target has mapped another file.
     found: Mutex<HashMap<String, Vec<Function>>>,
@@ -105,6 +115,8 @@ impl Files {
             separate: OnceLock::new(),
             compressed: OnceLock::new(),
             symbols: OnceLock::new(),
+            classes: OnceLock::new(),
+            overrides: Mutex::default(),
             debug: OnceLock::new(),
             found: Mutex::default(),
         });
@@ -219,6 +231,48 @@ impl Files {
     }
 }
 
+impl Lazy {
+    fn classes(&self) -> &Classes {
+        self.classes.get_or_init(|| Classes::read(&self.image))
+    }
+}
+
+impl Files {
+    /// The bases of a class that another file than this one has: name, place, whether virtual.
+    fn bases_elsewhere(&self, file: usize, mangled: &str) -> Option<Vec<(String, i64, bool)>> {
+        if OF_THE_LIBRARY.iter().any(|prefix| mangled.starts_with(prefix)) {
+            return None;
+        }
+        let others = self.read.iter().enumerate().filter(|(number, _)| *number != file);
+        others.map(|(_, lazy)| lazy.classes()).find_map(|classes| classes.bases_by_name(mangled))
+    }
+
+    /// Names for the functions in a slot: those of the symbols that are left, else of class and slot.
+    fn name_overrides(&self, file: usize, found: &overrides::Found, base: &str, slot: u32) -> Vec<Function> {
+        let Some(lazy) = self.read.get(file) else { return Vec::new() };
+        let images = self.with_symbols(file, lazy);
+        let offsets: BTreeSet<u64> = found.functions.iter().map(|function| function.file_offset).collect();
+        let symbols = lazy.symbols.get_or_init(|| Symbols::read(&images)).at(&images, &offsets);
+        let function = |function: &overrides::Override| {
+            let class = function.class.map(|class| lazy.classes().name(class));
+            let symbol = symbols.get(&function.file_offset);
+            let name = match (symbol, &class) {
+                (Some((symbol, _)), _) => readable_name(symbol),
+                (None, Some(class)) => format!("{class}::[{slot}]"),
+                (None, None) => format!("{base}::[{slot}] at {:#x}", function.file_offset),
+            };
+            Function {
+                symbol: symbol.map_or_else(|| name.clone(), |(symbol, _)| symbol.clone()),
+                name,
+                file_offset: function.file_offset,
+                size: symbol.map_or(0, |(_, size)| *size),
+                captures: class.into_iter().collect(),
+            }
+        };
+        found.functions.iter().map(function).collect()
+    }
+}
+
 impl Debug {
     fn store(&self, known: &Answers) {
         if let Some(cache) = &self.cache {
@@ -260,6 +314,33 @@ impl Target for Files {
     fn inlined(&self, file: usize, pattern: &NamePattern) -> Vec<InlinedCopy> {
         let copies = Matcher::new(pattern).and_then(|matcher| self.inlined_copies(file, &matcher, pattern));
         copies.unwrap_or_default()
+    }
+
+    fn overrides(&self, file: usize, base: &str, slot: u32) -> Overrides {
+        let Some(lazy) = self.read.get(file) else { return Overrides::default() };
+        let key = (base.to_owned(), slot);
+        let known = || lazy.overrides.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(answer) = known().get(&key) {
+            return answer.clone();
+        }
+        let last = base.rsplit("::").next().unwrap_or(base);
+        let is_base = |mangled: &str| mangled.contains(last) && class_name(mangled) == base;
+        let elsewhere = |mangled: &str| self.bases_elsewhere(file, mangled);
+        let found = overrides::find(&lazy.image, lazy.classes(), &is_base, slot, &elsewhere);
+        let functions = self.name_overrides(file, &found, base, slot);
+        let answer = Overrides { functions, classes: found.classes, slots: found.slots, is_cut: found.is_cut };
+        known().insert(key, answer.clone());
+        answer
+    }
+
+    fn class_like(&self, file: usize, name: &str) -> Option<String> {
+        let classes = self.read.get(file)?.classes().all.iter().take(CLASSES_LIKE);
+        let names: Vec<String> = classes.map(|class| class_name(&class.mangled)).collect();
+        did_you_mean(name, names.iter().map(String::as_str))
+    }
+
+    fn static_sites(&self, file: usize, provider: &str, name: &str) -> Vec<StaticSite> {
+        self.read.get(file).map_or_else(Vec::new, |lazy| usdt::sites(&lazy.image, provider, name))
     }
 
     fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {

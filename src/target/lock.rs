@@ -4,7 +4,7 @@
 
 use super::names::{MAX_SYMBOL, Matcher};
 use super::type_text;
-use super::{Arch, Function, InlinedCopy, Layout, Target, TargetFile, TargetType};
+use super::{Arch, Function, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, TargetType};
 use crate::diag::{Code, Diagnostic};
 use crate::path::NamePattern;
 use serde::{Deserialize, Serialize};
@@ -62,6 +62,12 @@ pub struct LockedFile {
     /// Copies of functions inside of others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     inlined: Vec<InlinedCopy>,
+    /// What is in slots of virtual tables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    virtuals: Vec<LockedVirtual>,
+    /// Static probes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "static")]
+    static_probes: Vec<LockedStatic>,
     /// The sites that were chosen where the lock was made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<LockedSite>,
@@ -74,6 +80,35 @@ struct LockedFunction {
     at: u64,
     size: u64,
     symbol: String,
+}
+
+/// The functions in one slot of a class's virtual table and of those of the classes derived from it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LockedVirtual {
+    base: String,
+    slot: u32,
+    classes: usize,
+    functions: Vec<LockedOverride>,
+}
+
+/// One of them, with the class that it is of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LockedOverride {
+    function: LockedFunction,
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    class: Option<String>,
+}
+
+/// A static probe with its places.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LockedStatic {
+    provider: String,
+    name: String,
+    sites: Vec<StaticSite>,
 }
 
 /// A layout.
@@ -179,6 +214,8 @@ impl LockedFile {
             types: BTreeMap::new(),
             enums: BTreeMap::new(),
             inlined: Vec::new(),
+            virtuals: Vec::new(),
+            static_probes: Vec::new(),
             sites: Vec::new(),
         })
     }
@@ -206,6 +243,23 @@ impl LockedFile {
         }
     }
 
+    /// Writes down what is in a slot of a class's virtual table.
+    pub fn add_overrides(&mut self, base: &str, slot: u32, overrides: &Overrides) {
+        let functions = overrides.functions.iter().map(|function| LockedOverride {
+            function: LockedFunction { at: function.file_offset, size: function.size, symbol: function.symbol.clone() },
+            name: function.name.clone(),
+            class: function.captures.first().cloned(),
+        });
+        let functions = functions.collect();
+        self.virtuals.push(LockedVirtual { base: base.to_owned(), slot, classes: overrides.classes, functions });
+    }
+
+    /// Writes a static probe down.
+    pub fn add_static(&mut self, provider: &str, name: &str, sites: &[StaticSite]) {
+        let (provider, name) = (provider.to_owned(), name.to_owned());
+        self.static_probes.push(LockedStatic { provider, name, sites: sites.to_vec() });
+    }
+
     /// Writes a layout down, as far as its members are wanted.
     pub fn add_layout(&mut self, name: &str, layout: &Layout, wanted: impl Fn(&str) -> bool) {
         let members = layout.members.iter().filter(|(member, _)| wanted(member));
@@ -220,12 +274,16 @@ impl LockedFile {
 
     /// Whether it says anything.
     pub fn is_empty(&self) -> bool {
-        self.functions.is_empty() && self.types.is_empty() && self.enums.is_empty() && self.inlined.is_empty()
+        let places = self.functions.is_empty() && self.inlined.is_empty();
+        let others = self.virtuals.is_empty() && self.static_probes.is_empty();
+        places && others && self.types.is_empty() && self.enums.is_empty()
     }
 
     /// How much it says: functions, types, enumerations.
     pub fn counts(&self) -> [usize; 3] {
-        [self.functions.len() + self.inlined.len(), self.types.len(), self.enums.len()]
+        let overrides: usize = self.virtuals.iter().map(|known| known.functions.len()).sum();
+        let places = self.functions.len() + self.inlined.len() + overrides + self.static_probes.len();
+        [places, self.types.len(), self.enums.len()]
     }
 
     fn validate(&self) -> Result<(), String> {
@@ -250,6 +308,13 @@ impl LockedFile {
                 && copy.name.len() <= MAX_SYMBOL
         };
         if !self.inlined.iter().all(copies_inside) || !self.sites.iter().all(|site| inside(site.file_offset)) {
+            return Err("a site is outside of the file".to_owned());
+        }
+        let overrides = self.virtuals.iter().flat_map(|known| &known.functions);
+        let sites = self.static_probes.iter().flat_map(|known| &known.sites);
+        let semaphores = sites.clone().filter_map(|site| site.semaphore);
+        let mut places = overrides.map(|known| known.function.at).chain(sites.map(|site| site.file_offset));
+        if !places.all(inside) || !semaphores.clone().all(inside) {
             return Err("a site is outside of the file".to_owned());
         }
         for (name, layout) in &self.types {
@@ -410,6 +475,34 @@ impl Target for LockedTarget<'_> {
             Some(InlinedCopy { captures: matched.captures, ..copy.clone() })
         });
         copies.collect()
+    }
+
+    fn overrides(&self, file: usize, base: &str, slot: u32) -> Overrides {
+        let known = self.inner.overrides(file, base, slot);
+        let (0, Some(locked)) = (known.classes, self.locked(file)) else { return known };
+        let Some(locked) = locked.virtuals.iter().find(|locked| locked.base == base && locked.slot == slot) else {
+            return known;
+        };
+        let functions = locked.functions.iter().map(|locked| Function {
+            symbol: locked.function.symbol.clone(),
+            name: locked.name.clone(),
+            file_offset: locked.function.at,
+            size: locked.function.size,
+            captures: locked.class.iter().cloned().collect(),
+        });
+        Overrides { functions: functions.collect(), classes: locked.classes, ..Overrides::default() }
+    }
+
+    fn class_like(&self, file: usize, name: &str) -> Option<String> {
+        self.inner.class_like(file, name)
+    }
+
+    fn static_sites(&self, file: usize, provider: &str, name: &str) -> Vec<StaticSite> {
+        let known = self.inner.static_sites(file, provider, name);
+        let (true, Some(locked)) = (known.is_empty(), self.locked(file)) else { return known };
+        let mut all = locked.static_probes.iter();
+        let found = all.find(|locked| locked.provider == provider && locked.name == name);
+        found.map_or_else(Vec::new, |locked| locked.sites.clone())
     }
 
     fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {

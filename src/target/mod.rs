@@ -15,11 +15,17 @@ mod lock;
 pub(crate) mod maps;
 mod names;
 mod open;
+mod overrides;
+mod pointers;
 #[cfg(target_os = "linux")]
 mod process;
+mod rtti;
 mod symbols;
 mod type_text;
+mod usdt;
 
+#[cfg(test)]
+mod overrides_tests;
 #[cfg(test)]
 mod stripped_tests;
 #[cfg(test)]
@@ -90,6 +96,72 @@ pub struct FunctionSignature {
     pub parameters: Vec<(String, TargetType)>,
     /// The type of the result; `None` for `void`.
     pub returns: Option<TargetType>,
+}
+
+/// What a class and those derived from it have in one slot of its virtual table.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Overrides {
+    /// Each function once, by file offset; pure virtual ones and those of other files are left out. Its only capture is
+    /// the class that it is of: where several have it, the one that the others derive from; none, where there is no such.
+    pub functions: Vec<Function>,
+    /// How many classes of the file are the base or derive from it.
+    pub classes: usize,
+    /// How many functions the base's own table has; `None` where that table is not in the file.
+    pub slots: Option<u64>,
+    /// There is more than was looked at.
+    pub is_cut: bool,
+}
+
+/// One place of a static probe (USDT).
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct StaticSite {
+    /// Bytes from the start of the file to the instruction.
+    pub file_offset: u64,
+    /// The same for the number that says whether anyone looks, where the probe has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub semaphore: Option<u64>,
+    /// Its arguments in order.
+    pub arguments: Vec<StaticArgument>,
+}
+
+/// An argument of a static probe.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct StaticArgument {
+    /// Bytes: 1, 2, 4 or 8.
+    pub size: u8,
+    /// It has a sign.
+    pub signed: bool,
+    /// Where it is.
+    pub place: StaticPlace,
+}
+
+/// Where an argument of a static probe is. Registers as DWARF numbers them.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum StaticPlace {
+    /// In a register's lowest bytes.
+    Register(u16),
+    /// It is known.
+    Constant(i64),
+    /// In memory, at a register's value and some bytes.
+    Memory {
+        /// The register.
+        register: u16,
+        /// Bytes.
+        offset: i64,
+    },
+    /// In memory, at a register's value, another one's times 1, 2, 4 or 8, and some bytes.
+    Indexed {
+        /// The register.
+        register: u16,
+        /// The other.
+        index: u16,
+        /// Bits that the other is shifted by.
+        scale: u8,
+        /// Bytes.
+        offset: i64,
+    },
+    /// Where a program cannot read it; as the note has it.
+    Unreadable(String),
 }
 
 /// A type as the target's debug information has it, as far as it is compared with a view.
@@ -212,6 +284,26 @@ pub trait Target {
     /// Sorted by entry. Those without instructions are left out.
     fn inlined(&self, file: usize, pattern: &NamePattern) -> Vec<InlinedCopy> {
         let _ = (file, pattern);
+        Vec::new()
+    }
+
+    /// What a class (its qualified name) and those derived from it have in a slot of its virtual table, by the run-time
+    /// type information that stripped files have, too. A function is the one that the *base's* table leads to: where the
+    /// base is not at the start of a derived class, a thunk, which is called with a pointer to the base.
+    fn overrides(&self, file: usize, base: &str, slot: u32) -> Overrides {
+        let _ = (file, base, slot);
+        Overrides::default()
+    }
+
+    /// Says which of a file's classes has a name near this one, as a hint.
+    fn class_like(&self, file: usize, name: &str) -> Option<String> {
+        let _ = (file, name);
+        None
+    }
+
+    /// The places of a static probe, by file offset.
+    fn static_sites(&self, file: usize, provider: &str, name: &str) -> Vec<StaticSite> {
+        let _ = (file, provider, name);
         Vec::new()
     }
 

@@ -148,6 +148,20 @@ pub(crate) fn readable_name(symbol: &str) -> String {
     if symbol.len() > MAX_SYMBOL { String::new() } else { readable(symbol).1 }
 }
 
+/// A class's name, of the one that its type information has: mangled, without `_Z`.
+pub(crate) fn class_name(mangled: &str) -> String {
+    let name = || {
+        let symbol = format!("_ZTS{mangled}");
+        demangled(&symbol).filter(|_| symbol.len() <= MAX_SYMBOL)?.strip_prefix("typeinfo name for ").map(str::to_owned)
+    };
+    printable(name().unwrap_or_else(|| mangled.to_owned()))
+}
+
+/// A name without line breaks and other characters that steer a terminal: no compiler writes any.
+fn printable(name: String) -> String {
+    if name.contains(char::is_control) { name.replace(char::is_control, "\u{fffd}") } else { name }
+}
+
 /// The kind of a symbol and its name without version, suffixes and parameters.
 fn readable(symbol: &str) -> (Kind, String) {
     let symbol = unversioned(symbol);
@@ -163,7 +177,7 @@ fn readable(symbol: &str) -> (Kind, String) {
         return (Kind::Function, demangle(stem));
     }
     // Any other suffix is another function's name: `run._omp_fn.0` is the body of a parallel loop in `run`.
-    (Kind::Function, format!("{}.{suffixes}", demangle(stem)))
+    (Kind::Function, printable(format!("{}.{suffixes}", demangle(stem))))
 }
 
 fn names_a_copy(word: &str) -> bool {
@@ -174,7 +188,7 @@ fn names_a_copy(word: &str) -> bool {
 
 /// The demangled name without parameters, return type, qualifiers and ABI tags; the symbol itself for C.
 fn demangle(symbol: &str) -> String {
-    demangled(symbol).unwrap_or_else(|| symbol.to_owned())
+    printable(demangled(symbol).unwrap_or_else(|| symbol.to_owned()))
 }
 
 fn demangled(symbol: &str) -> Option<String> {

@@ -4,7 +4,7 @@
 use super::elf::Unusable;
 use super::files::Files;
 use super::maps::{self, Mapping};
-use super::{Function, FunctionSignature, InlinedCopy, Layout, Target, TargetFile};
+use super::{Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile};
 use crate::diag::{Code, Diagnostic};
 use crate::path::NamePattern;
 use std::collections::{BTreeMap, HashMap};
@@ -178,6 +178,18 @@ impl Target for ProcessTarget {
 
     fn inlined(&self, file: usize, pattern: &NamePattern) -> Vec<InlinedCopy> {
         self.files.inlined(file, pattern)
+    }
+
+    fn overrides(&self, file: usize, base: &str, slot: u32) -> Overrides {
+        self.files.overrides(file, base, slot)
+    }
+
+    fn class_like(&self, file: usize, name: &str) -> Option<String> {
+        self.files.class_like(file, name)
+    }
+
+    fn static_sites(&self, file: usize, provider: &str, name: &str) -> Vec<StaticSite> {
+        self.files.static_sites(file, provider, name)
     }
 
     fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {

@@ -8,7 +8,7 @@ use object::elf;
 use object::read::elf::{Sym, SymbolTable as RawTable};
 use object::{Endianness, Object, ObjectSection};
 use regex::bytes::Regex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 /// Bytes of names that one question may look at one by one; real files have some 100 MB at most.
@@ -81,6 +81,26 @@ impl Symbols {
             }
         }
         found.into_values().map(|(_, function)| function).collect()
+    }
+}
+
+impl Symbols {
+    /// Symbol and bytes of the functions at these file offsets.
+    pub(crate) fn at(&self, images: &[&Image], offsets: &BTreeSet<u64>) -> HashMap<u64, (String, u64)> {
+        let mut found: HashMap<u64, (bool, String, u64)> = HashMap::new();
+        for table in &self.tables {
+            let bytes = images.get(table.image).map_or(&[][..], |image| image.bytes());
+            for symbol in table.symbols.iter().filter(|symbol| offsets.contains(&symbol.file_offset)) {
+                let (name, size) = (table.name(bytes, symbol), symbol.size);
+                let better = |(local, known, _): &(bool, String, u64)| {
+                    (symbol.local, name.len(), name) < (*local, known.len(), known)
+                };
+                if !name.is_empty() && found.get(&symbol.file_offset).is_none_or(better) {
+                    found.insert(symbol.file_offset, (symbol.local, name.to_owned(), size));
+                }
+            }
+        }
+        found.into_iter().map(|(offset, (_, name, size))| (offset, (name, size))).collect()
     }
 }
 

@@ -1,0 +1,213 @@
+//! What the words of an image's data point to once the dynamic linker has been over it: the file itself has zeros there.
+//! The bytes are not trusted: every address is checked where it is used, and there are bounds on how many there are.
+
+use super::Arch;
+use super::elf::Image;
+use object::elf;
+use std::ops::Range;
+
+/// Words that are pointers; the largest real libraries have some millions.
+const MAX_POINTERS: usize = 16 << 20;
+/// Bytes of a symbol's name.
+const MAX_NAME: usize = super::names::MAX_SYMBOL;
+/// Entries of the dynamic section.
+const MAX_DYNAMIC: usize = 4096;
+const RELA_BYTES: u64 = 24;
+const SYMBOL_BYTES: u64 = 24;
+const WORD: u64 = 8;
+/// Keys of the dynamic section.
+const TAG_STRTAB: u64 = 5;
+const TAG_SYMTAB: u64 = 6;
+const TAG_RELA: u64 = 7;
+const TAG_RELASZ: u64 = 8;
+const TAG_STRSZ: u64 = 10;
+const TAG_RELRSZ: u64 = 35;
+const TAG_RELR: u64 = 36;
+
+/// Kinds of relocation, the same for both tables of an architecture.
+struct Kinds {
+    relative: u32,
+    absolute: u32,
+    global: u32,
+}
+
+/// What a word points to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pointer {
+    /// An address of the image.
+    Address(u64),
+    /// Something of another image: the number of a symbol, and bytes from there.
+    Import(u32, i64),
+}
+
+/// The words of an image that are pointers.
+#[derive(Debug, Default)]
+pub(crate) struct Pointers {
+    /// By address of the word, sorted.
+    words: Vec<(u64, Pointer)>,
+    /// Addresses of the dynamic symbols and their strings.
+    symbols: u64,
+    strings: Range<u64>,
+}
+
+impl Pointers {
+    /// Reads an image's relocations; for a program that is always at the same place, its data.
+    pub(crate) fn read(image: &Image) -> Self {
+        let dynamic = dynamic(image);
+        let value = |tag: u64| dynamic.iter().find(|(found, _)| *found == tag).map(|(_, value)| *value);
+        let table = |start: u64, size: u64| {
+            let start = value(start)?;
+            Some(start..start.checked_add(value(size)?)?)
+        };
+        let mut pointers = Self {
+            words: Vec::new(),
+            symbols: value(TAG_SYMTAB).unwrap_or_default(),
+            strings: table(TAG_STRTAB, TAG_STRSZ).unwrap_or_default(),
+        };
+        if image.is_at_fixed_address() {
+            pointers.data(image);
+        }
+        if let Some(table) = table(TAG_RELR, TAG_RELRSZ) {
+            pointers.relr(image, table);
+        }
+        if let Some(table) = table(TAG_RELA, TAG_RELASZ) {
+            pointers.rela(image, table);
+        }
+        // Of two for one word the later one stands, as the linker writes it last.
+        pointers.words.sort_by_key(|(place, _)| *place);
+        pointers.words.reverse();
+        pointers.words.dedup_by_key(|(place, _)| *place);
+        pointers.words.reverse();
+        pointers
+    }
+
+    /// What the word at an address points to.
+    pub(crate) fn at(&self, place: u64) -> Option<Pointer> {
+        let index = self.words.binary_search_by_key(&place, |(place, _)| *place).ok()?;
+        self.words.get(index).map(|(_, pointer)| *pointer)
+    }
+
+    /// The address that the word at an address points to, if it is one of the image.
+    pub(crate) fn address_at(&self, place: u64) -> Option<u64> {
+        match self.at(place)? {
+            Pointer::Address(address) => Some(address),
+            Pointer::Import(..) => None,
+        }
+    }
+
+    /// Every word and what it points to, by address.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u64, Pointer)> + '_ {
+        self.words.iter().copied()
+    }
+
+    /// The name of an imported symbol.
+    pub(crate) fn import<'a>(&self, image: &'a Image, symbol: u32) -> Option<&'a str> {
+        let entry = self.symbols.checked_add(SYMBOL_BYTES.checked_mul(symbol.into())?)?;
+        let name = u64::from(u32::from_le_bytes(image.at_address(entry, 4).try_into().ok()?));
+        let start = self.strings.start.checked_add(name).filter(|start| self.strings.contains(start))?;
+        let most = usize::try_from(self.strings.end - start).unwrap_or(usize::MAX).min(MAX_NAME);
+        let bytes = image.at_address(start, most);
+        let end = bytes.iter().position(|byte| *byte == 0)?;
+        std::str::from_utf8(bytes.get(..end)?).ok()
+    }
+
+    fn push(&mut self, place: u64, pointer: Pointer) -> bool {
+        if self.words.len() >= MAX_POINTERS {
+            return false;
+        }
+        self.words.push((place, pointer));
+        true
+    }
+
+    /// A symbol's address, if the image defines it.
+    fn defined(&self, image: &Image, symbol: u32) -> Option<u64> {
+        let entry = self.symbols.checked_add(SYMBOL_BYTES.checked_mul(symbol.into())?)?;
+        let bytes = image.at_address(entry, 24);
+        let section = u16::from_le_bytes(bytes.get(6..8)?.try_into().ok()?);
+        let value = u64::from_le_bytes(bytes.get(8..16)?.try_into().ok()?);
+        (section != 0).then_some(value)
+    }
+
+    fn rela(&mut self, image: &Image, table: Range<u64>) {
+        let kinds = match image.arch() {
+            Arch::X86_64 => Kinds {
+                relative: elf::R_X86_64_RELATIVE.0,
+                absolute: elf::R_X86_64_64.0,
+                global: elf::R_X86_64_GLOB_DAT.0,
+            },
+            Arch::Aarch64 => Kinds {
+                relative: elf::R_AARCH64_RELATIVE.0,
+                absolute: elf::R_AARCH64_ABS64.0,
+                global: elf::R_AARCH64_GLOB_DAT.0,
+            },
+        };
+        let bytes = image.at_address(table.start, usize::try_from(table.end - table.start).unwrap_or_default());
+        for entry in bytes.chunks_exact(RELA_BYTES as usize) {
+            let word = |at: usize| entry.get(at..at + 8).and_then(|w| w.try_into().ok()).map_or(0, u64::from_le_bytes);
+            let (place, info, addend) = (word(0), word(8), word(16).cast_signed());
+            let (kind, symbol) = ((info & 0xffff_ffff) as u32, (info >> 32) as u32);
+            let pointer = if kind == kinds.relative {
+                Pointer::Address(addend.cast_unsigned())
+            } else if kind == kinds.absolute || kind == kinds.global {
+                match self.defined(image, symbol) {
+                    Some(address) => Pointer::Address(address.wrapping_add_signed(addend)),
+                    None => Pointer::Import(symbol, addend),
+                }
+            } else {
+                continue;
+            };
+            if !self.push(place, pointer) {
+                return;
+            }
+        }
+    }
+
+    /// Words that hold their address in the file already: an address, then bits for the 63 words that follow.
+    fn relr(&mut self, image: &Image, table: Range<u64>) {
+        let bytes = image.at_address(table.start, usize::try_from(table.end - table.start).unwrap_or_default());
+        let mut next = 0u64;
+        for entry in bytes.chunks_exact(WORD as usize) {
+            let entry = entry.try_into().map_or(0, u64::from_le_bytes);
+            let (first, bits, step) = match entry & 1 {
+                0 => (entry, 1, WORD),
+                _ => (next, entry >> 1, 63 * WORD),
+            };
+            for bit in (0..63).filter(|bit| bits >> bit & 1 == 1) {
+                let place = first.wrapping_add(bit * WORD);
+                if let Some(address) = image.word_at(place)
+                    && !self.push(place, Pointer::Address(address))
+                {
+                    return;
+                }
+            }
+            next = first.wrapping_add(step);
+        }
+    }
+
+    /// The words of data that could be addresses.
+    fn data(&mut self, image: &Image) {
+        for range in image.data_ranges() {
+            let bytes = image.at_address(range.start, usize::try_from(range.end - range.start).unwrap_or_default());
+            let skip = range.start.wrapping_neg() % WORD;
+            let bytes = bytes.get(usize::try_from(skip).unwrap_or_default()..).unwrap_or_default();
+            for (number, word) in (0u64..).zip(bytes.chunks_exact(WORD as usize)) {
+                let place = range.start.wrapping_add(skip).wrapping_add(number * WORD);
+                let address = word.try_into().map_or(0, u64::from_le_bytes);
+                if image.is_mapped(address) && !self.push(place, Pointer::Address(address)) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Tags and values of the dynamic section.
+fn dynamic(image: &Image) -> Vec<(u64, u64)> {
+    let Some(range) = image.dynamic_range() else { return Vec::new() };
+    let length = usize::try_from(range.end - range.start).unwrap_or_default().min(MAX_DYNAMIC * 16);
+    let bytes = image.slice(range.start, length);
+    let word =
+        |entry: &[u8], at: usize| entry.get(at..at + 8).and_then(|w| w.try_into().ok()).map_or(0, u64::from_le_bytes);
+    let entries = bytes.chunks_exact(16).map(|entry| (word(entry, 0), word(entry, 8)));
+    entries.take_while(|(tag, _)| *tag != 0).collect()
+}

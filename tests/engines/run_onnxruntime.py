@@ -1,0 +1,86 @@
+"""Runs a small ONNX model of random weights, and has the engine's own profiler say what it ran.
+
+run_onnxruntime.py FOLDER RUNS [profile]
+
+The model has products, sums, norms and activations in three blocks, with an If of its own kernels at the end: a few
+dozen nodes, most of them far longer than a probe. With `profile` the engine writes FOLDER/profile.json.
+"""
+
+import json
+import os
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+ROWS, WIDTH, BLOCKS = 64, 256, 3
+
+
+def model() -> bytes:
+    random = np.random.default_rng(1)
+    nodes, weights = [], []
+
+    def weight(name, *shape):
+        values = (random.random(shape, dtype=np.float32) * 2 - 1) * np.float32((3.0 / WIDTH) ** 0.5)
+        weights.append(numpy_helper.from_array(values, name))
+        return name
+
+    def node(kind, inputs, name, **attributes):
+        nodes.append(helper.make_node(kind, inputs, [name + ":out"], name=name, **attributes))
+        return name + ":out"
+
+    x = "x"
+    for block in range(BLOCKS):
+        p = f"block{block}/"
+        normed = node("LayerNormalization", [x, weight(p + "scale", WIDTH), weight(p + "bias", WIDTH)], p + "norm")
+        up = node("MatMul", [normed, weight(p + "up_w", WIDTH, 4 * WIDTH)], p + "up")
+        act = node("Sigmoid", [up], p + "sigmoid")
+        gated = node("Mul", [up, act], p + "gate")
+        down = node("MatMul", [gated, weight(p + "down_w", 4 * WIDTH, WIDTH)], p + "down")
+        soft = node("Softmax", [down], p + "softmax", axis=-1)
+        turned = node("Transpose", [soft], p + "transpose", perm=[1, 0])
+        scores = node("MatMul", [down, turned], p + "scores")
+        mixed = node("MatMul", [scores, down], p + "mix")
+        x = node("Add", [x, mixed], p + "a_residual_sum_whose_name_is_longer_than_what_a_short_string_holds")
+    value = lambda name, kind, shape: helper.make_tensor_value_info(name, kind, shape)
+    shape = [ROWS, WIDTH]
+    branch = lambda kind, name: helper.make_graph(
+        [helper.make_node(kind, [x], [name + ":branch"], name=name)], name, [],
+        [value(name + ":branch", TensorProto.FLOAT, shape)])
+    nodes.append(helper.make_node("If", ["choice"], ["y"], name="choose",
+                                  then_branch=branch("Exp", "chosen"), else_branch=branch("Neg", "not_chosen")))
+    inputs = [value("x", TensorProto.FLOAT, shape), value("choice", TensorProto.BOOL, [])]
+    graph = helper.make_graph(nodes, "small", inputs, [value("y", TensorProto.FLOAT, shape)], weights)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(made)
+    return made.SerializeToString()
+
+
+def main() -> None:
+    folder, runs = sys.argv[1], int(sys.argv[2])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.enable_profiling = sys.argv[3:] == ["profile"]
+    options.profile_file_prefix = os.path.join(folder, "ort")
+    session = onnxruntime.InferenceSession(model(), options, providers=["CPUExecutionProvider"])
+    feed = {"x": np.linspace(-1, 1, ROWS * WIDTH, dtype=np.float32).reshape(ROWS, WIDTH), "choice": np.array(True)}
+    for _ in range(runs):
+        session.run(None, feed)
+    if options.enable_profiling:
+        path = session.end_profiling()
+        with open(path, encoding="utf-8") as file:
+            events = json.load(file)
+        kernels = [
+            {"name": event["name"].removesuffix("_kernel_time"), "op": event["args"]["op_name"],
+             "start": event["ts"], "us": event["dur"]}
+            for event in events if event.get("cat") == "Node" and event["name"].endswith("_kernel_time")
+        ]
+        runs = [event["dur"] for event in events if event["name"] == "model_run"]
+        with open(os.path.join(folder, "profile.json"), "w", encoding="utf-8") as file:
+            json.dump({"version": onnxruntime.__version__, "kernels": kernels, "runs": runs}, file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,280 @@
+//! Probes at overrides of virtual methods and at static probes: on small programs that count their calls themselves,
+//! stripped, linked in each way. What records needs root (or CAP_BPF and CAP_PERFMON); all need gcc and g++.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Ways of linking that put what the types say elsewhere, or in another form.
+const FORMS: [&[&str]; 6] = [
+    &["-O2", "-fPIE", "-pie"],
+    &["-O1", "-no-pie"],
+    &["-O2", "-static-libstdc++", "-static-libgcc"],
+    &["-O2", "-static"],
+    &["-O2", "-Wl,-z,pack-relative-relocs"],
+    &["-O0", "-rdynamic"],
+];
+
+fn compile(folder: &Path, source: &str, options: &[&str]) -> PathBuf {
+    let (name, compiler) = match source.rsplit_once('.').unwrap() {
+        (name, "cpp") => (name, "g++"),
+        (name, _) => (name, "gcc"),
+    };
+    let program = folder.join(name);
+    let mut command = Command::new(compiler);
+    command.args(["-s", "-Wno-attribute-alias", "-Wl,--build-id=sha1"]).args(options).arg("-o").arg(&program);
+    run(command.arg(format!("{ROOT}/tests/targets/{source}")));
+    program
+}
+
+fn run(command: &mut Command) -> Output {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn profinfer() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_profinfer"))
+}
+
+fn probeset(name: &str) -> PathBuf {
+    PathBuf::from(format!("{ROOT}/tests/targets/{name}.yaml"))
+}
+
+fn check(probeset: &Path, program: &Path, arguments: &[&str]) -> Value {
+    let mut command = profinfer();
+    command.arg("check").arg(probeset).args(["--json", "--target"]).arg(program).args(arguments);
+    let output = command.output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// What the target printed, and what was recorded: probe and fields.
+fn record(probeset: &Path, program: &Path, arguments: &[&str]) -> (String, Vec<(String, Value)>) {
+    let trace = program.with_extension("pfi");
+    let mut command = profinfer();
+    command.arg("record").arg(probeset).arg("-o").arg(&trace).args(arguments).arg("--").arg(program).arg("5");
+    let said = String::from_utf8(run(&mut command).stdout).unwrap();
+    let dump = String::from_utf8(run(profinfer().arg("dump").arg(&trace)).stdout).unwrap();
+    let lines = dump.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let events = lines.filter_map(|line| Some((line["probe"].as_str()?.to_owned(), line["fields"].clone())));
+    (said, events.collect())
+}
+
+/// By class: the layers' numbers; as the program makes them.
+fn layers() -> BTreeMap<&'static str, Vec<i64>> {
+    BTreeMap::from([
+        // A class that inherits the function has it of the one that wrote it.
+        ("eng::Add", vec![10, 13, 14, 15]),
+        ("eng::Mul", vec![11, 12]),
+        ("eng::Deeper", vec![16]),
+        ("eng::Both", vec![17, 18]),
+        ("eng::Shared", vec![19]),
+        ("eng::Diamond", vec![20, 21]),
+        ("eng::(anonymous namespace)::Hidden", vec![22]),
+        // Of two classes that have one function, and nothing else in common, none is named.
+        ("", vec![23, 24]),
+        ("eng::Typed<int>", vec![25, 26]),
+        ("eng::Typed<float>", vec![27]),
+    ])
+}
+
+#[test]
+fn each_override_is_found_once_however_the_program_is_linked() {
+    let folder = tempfile::tempdir().unwrap();
+    for form in FORMS {
+        let program = compile(folder.path(), "virtuals.cpp", form);
+        let checked = check(&probeset("virtuals"), &program, &[]);
+        let sites = checked["sites"].as_array().unwrap().iter().filter(|site| site["probes"][0] == "layer");
+        let mut classes: Vec<&str> = sites.map(|site| site["captures"][0].as_str().unwrap_or_default()).collect();
+        classes.sort_unstable();
+        let expected: Vec<&str> = layers().keys().copied().collect();
+        assert_eq!(classes, expected, "{form:?}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_said_with_what_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "virtuals.cpp", &["-O1"]);
+    let text = std::fs::read_to_string(probeset("virtuals")).unwrap();
+    for (from, to, expected) in [
+        ("eng::Layer[3]", "eng::Layr[3]", "no class `eng::Layr` with run-time type information in virtuals"),
+        ("eng::Layer[3]", "eng::Layer[4]", "`eng::Layer` has no slot 4: its virtual table has 4"),
+    ] {
+        let spec = folder.path().join("wrong.yaml");
+        std::fs::write(&spec, text.replace(from, to)).unwrap();
+        let checked = check(&spec, &program, &[]);
+        assert_eq!(checked["missing"][0]["why"], expected);
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn calls_of_overrides_are_the_program_s_own() {
+    let folder = tempfile::tempdir().unwrap();
+    for form in FORMS {
+        let program = compile(folder.path(), "virtuals.cpp", form);
+        let (_, events) = record(&probeset("virtuals"), &program, &[]);
+        let steps = events.iter().filter(|(probe, _)| probe == "step").count();
+        assert_eq!(steps, 5, "{form:?}");
+        let mut found: BTreeMap<(String, i64), Vec<i64>> = BTreeMap::new();
+        for (_, fields) in events.iter().filter(|(probe, _)| probe == "layer") {
+            let class = fields["op"].as_str().unwrap_or_default().to_owned();
+            let key = (class, fields["name"].as_i64().unwrap());
+            found.entry(key).or_default().push(fields["number"].as_i64().unwrap());
+        }
+        let expected: BTreeMap<(String, i64), Vec<i64>> = layers()
+            .into_iter()
+            .flat_map(|(class, ids)| ids.into_iter().map(move |id| ((class.to_owned(), id), vec![1, 2, 3, 4, 5])))
+            .collect();
+        assert_eq!(found, expected, "{form:?}");
+    }
+}
+
+#[test]
+fn a_lock_file_holds_what_was_found() {
+    let folder = tempfile::tempdir().unwrap();
+    for (source, name) in [("virtuals.cpp", "virtuals"), ("static_probes.c", "static_probes")] {
+        let program = compile(folder.path(), source, &["-O2"]);
+        let lock = folder.path().join("made.lock");
+        run(profinfer().arg("lock").arg(probeset(name)).arg("--target").arg(&program).arg("-o").arg(&lock));
+        let locked: Value = serde_json::from_str(&std::fs::read_to_string(&lock).unwrap()).unwrap();
+        let file = &locked["files"][0];
+        let count = match name {
+            "virtuals" => {
+                let slots = file["virtuals"].as_array().unwrap();
+                slots.iter().map(|slot| slot["functions"].as_array().unwrap().len()).sum::<usize>()
+            }
+            _ => {
+                let probes = file["static"].as_array().unwrap();
+                probes.iter().map(|probe| probe["sites"].as_array().unwrap().len()).sum::<usize>()
+            }
+        };
+        let plain = check(&probeset(name), &program, &[]);
+        assert_eq!(plain["sites"].as_array().unwrap().len(), count, "{name}");
+        let with_lock = check(&probeset(name), &program, &["--lock", lock.to_str().unwrap()]);
+        assert_eq!(plain["sites"], with_lock["sites"], "{name}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn static_probes_are_read_in_every_form_and_their_semaphores_raised() {
+    let folder = tempfile::tempdir().unwrap();
+    for level in ["-O0", "-O1", "-O2"] {
+        let program = compile(folder.path(), "static_probes.c", &[level]);
+        assert!(String::from_utf8(run(Command::new(&program).arg("5")).stdout).unwrap().ends_with("guarded 0\n"));
+        let (said, events) = record(&probeset("static_probes"), &program, &[]);
+        let of = |name: &str| events.iter().filter(|(probe, _)| probe == name).map(|(_, f)| f).collect::<Vec<_>>();
+        let (items, guarded, steps) = (of("item"), of("guarded"), of("step"));
+        let values: i64 = items.iter().map(|fields| fields["value"].as_i64().unwrap()).sum();
+        assert_eq!(said, format!("items {} values {values} guarded {}\n", items.len(), guarded.len()), "{level}");
+        for fields in items {
+            // Odd ones are at the one place, even ones at the other.
+            let constant = if fields["number"].as_i64().unwrap() % 2 == 1 { 7 } else { 5 };
+            assert_eq!(fields["constant"], constant, "{level}");
+        }
+        let numbers: Vec<i64> = guarded.iter().map(|fields| fields["number"].as_i64().unwrap()).collect();
+        assert_eq!(numbers, [-1, -2, -3, -4, -5], "{level}");
+        let totals: Vec<(i64, i64)> =
+            steps.iter().map(|f| (f["tokens"].as_i64().unwrap(), f["total"].as_i64().unwrap())).collect();
+        assert_eq!(totals, [(1, 1), (2, 2), (3, 4), (4, 7), (5, 11)], "{level}");
+    }
+}
+
+#[test]
+fn an_argument_that_cannot_be_read_is_refused_where_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "static_probes.c", &["-O2"]);
+    let spec = folder.path().join("fourth.yaml");
+    let text = std::fs::read_to_string(probeset("static_probes")).unwrap();
+    let text =
+        text.replace("i32 constant)", "i32 constant, i64 fourth)").replace("constant: constant", "fourth: fourth");
+    std::fs::write(&spec, text).unwrap();
+    let checked = check(&spec, &program, &[]);
+    // One place has it not at all, the other one in a variable.
+    let missing = checked["missing"][0].clone();
+    assert_eq!(missing["probe"], "item");
+    assert!(missing["why"].as_str().unwrap().starts_with("argument 4 of the static probe `item`"), "{missing}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn two_probes_at_one_place_both_record_and_it_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "virtuals.cpp", &["-O2"]);
+    let spec = folder.path().join("two.yaml");
+    let second = "  again:\n    at: virtual program:eng::Add[3](this, i32 number) -> memory\n    role: region\n";
+    std::fs::write(&spec, std::fs::read_to_string(probeset("virtuals")).unwrap() + second).unwrap();
+    let checked = check(&spec, &program, &[]);
+    let said = checked["problems"].as_array().unwrap().iter().find(|problem| problem["code"] == "T018");
+    let said = said.expect("it is said")["message"].as_str().unwrap().to_owned();
+    assert_eq!(said, "`layer` and `again` are at the same place: `eng::Add::[3]`, `eng::Deeper::[3]`");
+    let (_, events) = record(&spec, &program, &[]);
+    let count = |name: &str| events.iter().filter(|(probe, _)| probe == name).count();
+    let all: usize = layers().values().map(Vec::len).sum();
+    assert_eq!((count("layer"), count("again")), (5 * all, 5 * 5), "each as if it were alone");
+}
+
+/// A library of so many classes, each with its own function.
+fn many(folder: &Path, classes: usize) -> PathBuf {
+    use std::fmt::Write;
+    let mut source = String::from(
+        "#include <cstdio>\nstruct Base { virtual ~Base() {} virtual long run(long n) = 0; };\n\
+         struct Engine { virtual ~Engine() {} virtual long step(long n); };\n",
+    );
+    for class in 0..classes {
+        writeln!(source, "struct C{class} : Base {{ long run(long n) override {{ return n * {class} + 1; }} }};")
+            .unwrap();
+    }
+    source.push_str("static Base *all[] = {\n");
+    for class in 0..classes {
+        writeln!(source, "new C{class},").unwrap();
+    }
+    source.push_str(
+        "};\nlong Engine::step(long n) { long sum = 0; for (auto b : all) sum += b->run(n); return sum; }\n\
+         int main() { Engine *volatile e = new Engine; for (int i = 0; i < 3; i++) printf(\"%ld\\n\", e->step(i)); }\n",
+    );
+    let file = folder.join("many.cpp");
+    std::fs::write(&file, source).unwrap();
+    let program = folder.join("many");
+    run(Command::new("g++").args(["-O0", "-s", "-o"]).arg(&program).arg(&file));
+    program
+}
+
+const MANY: &str = "profinfer: 1\nengine: many\nmodules: { program: many }\nprobes:\n  step:\n    \
+    at: virtual program:Engine[2](this, i64 n)\n    role: step\n    fields: { tokens: n }\n  run:\n    \
+    at: virtual program:Base[2](this, i64 n)\n    role: operator\n    fields: { op: \"match[1]\" }\n";
+
+#[test]
+#[ignore = "needs root"]
+fn seven_hundred_overrides_attach_at_once_and_none_is_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = many(folder.path(), 700);
+    let spec = folder.path().join("many.yaml");
+    std::fs::write(&spec, MANY).unwrap();
+    let (_, events) = record(&spec, &program, &["--ring-size", "64M"]);
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for (_, fields) in events.iter().filter(|(probe, _)| probe == "run") {
+        *seen.entry(fields["op"].as_str().unwrap().to_owned()).or_default() += 1;
+    }
+    assert_eq!(seen.len(), 700);
+    assert!(seen.values().all(|calls| *calls == 3));
+}
+
+#[test]
+fn more_places_than_may_be_probed_are_refused_with_their_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = many(folder.path(), 2100);
+    let spec = folder.path().join("many.yaml");
+    std::fs::write(&spec, MANY).unwrap();
+    let checked = check(&spec, &program, &[]);
+    let said = checked["problems"].as_array().unwrap().iter().find(|problem| problem["code"] == "T006");
+    let message = said.expect("it is refused")["message"].as_str().unwrap();
+    assert_eq!(message, "slot 2 of `Base` is 2100 places; a probe is at 2048 at most");
+}
