@@ -53,6 +53,7 @@ pub fn survey(plan: &ProbePlan, probeset: &Probeset, target: &dyn Target) -> (Pl
     for (root, alternatives) in roots {
         placer.probe(root, &alternatives);
     }
+    placer.leave_out_what_lacks_a_member();
     placer.step_group();
     placer.name_modules();
     placer.values();
@@ -345,6 +346,40 @@ impl<'a> Placer<'a> {
         }
     }
 
+    /// A probe that may be without a site is left out, too, where the target's types have no member that it reads: an
+    /// older engine is not refused for what only newer ones say. (A member of another type is still an error.)
+    fn leave_out_what_lacks_a_member(&mut self) {
+        let relocator = Relocator::new(self.plan, self.probeset, self.target, self.described_in());
+        let is_optional = |probe: &String| self.probeset.probes.get(probe).is_some_and(|probe| probe.optional);
+        let mut lacking = BTreeMap::new();
+        for index in self.placement.sites.iter().map(|site| site.program).collect::<BTreeSet<usize>>() {
+            let Some(program) = self.plan.programs.get(index) else { continue };
+            let relocations = program.relocations.iter().filter_map(|index| self.plan.relocations.get(*index));
+            let missing = |problem: &Diagnostic| problem.code == Code::TargetMemberMissing;
+            let found = relocations.filter_map(|relocation| relocator.value(relocation).err()).find(missing);
+            if let Some(problem) = found.filter(|_| program.probes.iter().all(is_optional)) {
+                lacking.insert(index, problem);
+            }
+        }
+        self.placement.sites.retain(|site| !lacking.contains_key(&site.program));
+        for (index, problem) in lacking {
+            let probe = self.plan.programs[index].probes.first().cloned().unwrap_or_default();
+            self.placement.unplaced.push(Unplaced { probe, required: false, problem });
+        }
+    }
+
+    /// Types are described in any file of the modules, not only in those with a site.
+    fn described_in(&self) -> Vec<usize> {
+        let mut files = self.files.clone();
+        for (_, module) in &self.modules {
+            if let ModuleFiles::Found(found) = module {
+                files.extend(found.iter().filter(|f| !self.files.contains(f)));
+            }
+        }
+        files.dedup();
+        files
+    }
+
     /// Steps are what everything is counted by: without any of their probes a recording says nothing.
     fn step_group(&mut self) {
         let is_step = |probe: &str| self.probeset.probes.get(probe).is_some_and(|p| p.role.value == Role::Step);
@@ -365,15 +400,7 @@ impl<'a> Placer<'a> {
 
     /// Values of what the placed programs use, and names of the enumerations that records carry.
     fn values(&mut self) {
-        let mut files = self.files.clone();
-        // Types are described in any file of the modules, not only in those with a site.
-        for (_, module) in &self.modules {
-            if let ModuleFiles::Found(found) = module {
-                files.extend(found.iter().filter(|f| !self.files.contains(f)));
-            }
-        }
-        files.dedup();
-        let relocator = Relocator::new(self.plan, self.probeset, self.target, files);
+        let relocator = Relocator::new(self.plan, self.probeset, self.target, self.described_in());
         let placed: Vec<&Program> =
             self.placement.sites.iter().filter_map(|site| self.plan.programs.get(site.program)).collect();
         let of = |indices: fn(&Program) -> &[usize]| -> BTreeSet<usize> {
