@@ -5,6 +5,7 @@ mod build;
 mod diff;
 mod export;
 mod faults;
+mod flows;
 mod frequency;
 mod graph;
 mod html;
@@ -24,8 +25,8 @@ mod verdict;
 
 pub use build::{Options, build};
 pub use diff::{
-    ChangeRow, CounterRow, DiffReport, DiffSide, LayerDiff, OperatorDiff, OperatorName, PartDiff, PhaseDiff,
-    PhaseOfSide, TraceOfSide, Unlike, diff, diff_html, diff_text,
+    ChangeRow, CounterRow, DiffReport, DiffSide, LayerDiff, OperatorDiff, PartDiff, PhaseDiff, PhaseOfSide,
+    TraceOfSide, Unlike, diff, diff_html, diff_text,
 };
 pub use export::{Column, ColumnKind, ExportFormat, Exporter, TABLES, Table};
 pub use faults::{FaultPhaseRow, FaultRow, FaultsReport, FetchFigures, WaitingStepRow};
