@@ -257,6 +257,9 @@ pub struct Origin {
     /// How many cpus' worth of time the target's control groups let it have; `None` where they set no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_quota: Option<f64>,
+    /// The recorder's own process, as the kernel numbers it; `None` where it runs in a namespace with other numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorder_pid: Option<u32>,
 }
 
 /// The machine a trace was recorded on.
