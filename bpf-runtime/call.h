@@ -16,6 +16,7 @@ struct pf_call {
 	__u32 failed;
 	__u64 pieces[PF_PIECES]; /* of the target's memory, that several expressions need */
 	_Bool unreadable; /* an argument in memory was */
+	_Bool implausible; /* what was read cannot be what it is taken for */
 };
 
 /* The body of a function that reads a piece of memory into `field`, but once a hit whoever asks. */
@@ -164,6 +165,27 @@ static __always_inline long pf_read_list(void *field, void *elements, __u32 size
 	return 0;
 }
 
+/* A part of each element: parts lie `stride` bytes apart, and are read one by one. */
+static __always_inline long pf_read_parts(void *field, void *elements, __u32 size, __u32 max, __s64 count, __u64 address,
+					  __u64 stride)
+{
+	struct pf_list *list = field;
+	__u32 i;
+
+	list->count = 0;
+	if (count < 0)
+		count = 0;
+	list->total = count > 0xffffffffLL ? 0xffffffff : count;
+	for (i = 0; i < max; i++) {
+		if (i >= list->total)
+			break;
+		if (pf_read(elements + i * size, size, address + i * stride))
+			return -1;
+	}
+	list->count = i;
+	return 0;
+}
+
 /* Notes which rows a list consists of; they are read when the list is sent, in as many records as they fill. */
 static __always_inline long pf_rows(struct pf_call *call, void *field, __s64 width, __s64 count, __s64 stride,
 				    __u64 address)
@@ -219,6 +241,7 @@ static __always_inline _Bool pf_enter(struct pf_call *call, struct pt_regs *regs
 	for (int i = 0; i < PF_PIECES; i++)
 		call->pieces[i] = 0;
 	call->unreadable = 0;
+	call->implausible = 0;
 	return 1;
 }
 
@@ -237,6 +260,7 @@ static __always_inline _Bool pf_leave(struct pf_call *call, struct pt_regs *regs
 	call->object = 0;
 	call->block_start = 0;
 	call->unreadable = 0;
+	call->implausible = 0;
 	return 1;
 }
 
@@ -249,11 +273,12 @@ static __always_inline _Bool pf_take_unreadable(struct pf_call *call)
 	return unreadable;
 }
 
-/* Notes that a field could not be read. */
-static __always_inline void pf_missing(void *record, __u32 field)
+/* Notes that a field could not be read, or that what was there cannot be it. */
+static __always_inline void pf_missing(struct pf_call *call, void *record, __u32 field)
 {
 	struct pf_header *header = record;
 
 	header->missing |= 1 << field;
-	pf_lose(header->type, PF_READ_FAILED);
+	pf_lose(header->type, call->implausible ? PF_IMPLAUSIBLE : PF_READ_FAILED);
+	call->implausible = 0;
 }

@@ -42,6 +42,7 @@ __u64 pf_waiting_since;
 		return pf_##tier##_is_stale(start) || !pf_##tier##_on(now);                                            \
 	}
 
+PF_TIER(always, 0, 1)
 PF_TIER(step, pf_steps_switch, 1)
 PF_TIER(graph, pf_graphs_switch, !pf_steps_switch || pf_step_came)
 PF_TIER(detail, 1, !pf_steps_switch || pf_step_came)

@@ -118,6 +118,17 @@ static __always_inline void pf_changed_unseen(__u16 type)
 	pf_lose(type, PF_CHANGED_UNSEEN);
 }
 
+/* Another object may be at an address now: what was said of the one before is not said of it. */
+static __always_inline void pf_object_forget(struct pf_thread *thread, __u64 address, __u32 type)
+{
+	struct pf_object *known = pf_object(pf_object_key(thread, address, type));
+
+	if (!known)
+		return;
+	known->said = 0;
+	known->seen = 0;
+}
+
 /* Reads the part of an object that its description needs, all at once: a read costs more than its bytes. */
 static __always_inline long pf_object_block(struct pf_call *call, __u64 address, __u64 start, __u64 length)
 {

@@ -54,6 +54,7 @@ enum pf_loss {
 	PF_STILL_OPEN, /* counted by the recorder */
 	PF_UNDECIDED,
 	PF_CHANGED_UNSEEN,
+	PF_IMPLAUSIBLE,
 };
 #define PF_LOSSES_PER_TYPE 16
 #define PF_LOSS_COUNTERS (PF_LOSSES_PER_TYPE * PF_TYPES)

@@ -117,9 +117,14 @@ static __always_inline void pf_count_open(struct pf_thread *thread, __u64 *depth
 #define PF_SPAN(name)                                                                                                  \
 	SEC("uprobe.session") int name(struct pt_regs *regs)                                                           \
 	{                                                                                                              \
+		int skip;                                                                                              \
+                                                                                                                       \
 		if (bpf_session_is_return())                                                                           \
 			return name##_leave(regs);                                                                     \
-		return name##_enter(regs);                                                                             \
+		skip = name##_enter(regs);                                                                             \
+		/* The verifier may have lost that it is 0 or 1, which the compiler relies on. */                       \
+		asm volatile("" : "+r"(skip));                                                                         \
+		return skip & 1;                                                                                       \
 	}                                                                                                              \
 	SEC("uprobe.multi") int name##_entry(struct pt_regs *regs)                                                     \
 	{                                                                                                              \

@@ -16,6 +16,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
+use std::time::Instant;
 
 /// The package's folder.
 fn root() -> &'static Path {
@@ -48,7 +49,7 @@ struct Session {
 
 /// Pages with commands: those of the package's folder and of `docs/`.
 fn pages() -> Vec<(String, String)> {
-    let mut paths: Vec<PathBuf> = ["", "docs", "docs/decisions"]
+    let mut paths: Vec<PathBuf> = ["", "docs", "docs/decisions", "docs/engines"]
         .iter()
         .flat_map(|folder| std::fs::read_dir(root().join(folder)).unwrap())
         .map(|entry| entry.unwrap().path())
@@ -161,6 +162,7 @@ impl Place {
     fn run(&self, session: &Session) -> Result<(), String> {
         const MARK: &str = "<next command>";
         let script: String = session.shown.iter().map(|shown| format!("echo '{MARK}'\n{}\n", shown.command)).collect();
+        let started = Instant::now();
         let output = Command::new("bash")
             .args(["-c", &format!("exec 2>&1\nset -e\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}")])
             .current_dir(self.folder.path())
@@ -173,6 +175,7 @@ impl Place {
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let place = format!("{}:{}", session.page, session.line);
+        println!("{place}: {:.1} s", started.elapsed().as_secs_f64());
         if !output.status.success() {
             return Err(format!("{place}: {}\n{text}", output.status));
         }

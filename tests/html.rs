@@ -165,7 +165,7 @@ fn the_timeline_zooms_moves_and_finds() {
     assert!(used.contains("ffn_moe_swiglu"), "{details}");
     assert!(seen["followed"].as_str().unwrap().starts_with("ffn_moe_swiglu"), "{}", seen["followed"]);
     // A click beside a layer's operators unfolds the layers, another one folds them.
-    assert_eq!(seen["drawings"], serde_json::json!([2, 0]));
+    assert_eq!(seen["drawings"], serde_json::json!([1, 0]));
 }
 
 #[test]

@@ -216,6 +216,7 @@ fn origin() -> Origin {
             cpu_types: Vec::new(),
         },
         cpu_quota: None,
+        parts: Vec::new(),
         recorder_pid: None,
         roofline: None,
     }

@@ -14,6 +14,8 @@ const MAX_DIMENSIONS: usize = 16;
 const MAX_INPUTS: usize = 256;
 /// Characters of a name that are kept.
 const MAX_NAME: usize = 256;
+/// Objects that were one after the other at one address, of which is kept what probes said.
+const MAX_JOINED: usize = 16;
 /// Forks that a description is looked for through.
 const MAX_FORKS: usize = 8;
 
@@ -56,6 +58,13 @@ struct Version {
     description: u32,
     inputs: Box<[u64]>,
     place: Place,
+}
+
+/// What a probe said of an object, from a time on.
+#[derive(Debug)]
+struct Joined {
+    time: u64,
+    fields: Box<[(Arc<str>, Value)]>,
 }
 
 /// Where an object's data lies; 0 is what is not known.
@@ -132,6 +141,8 @@ pub struct Catalogue {
     objects: Vec<Object>,
     object_ids: FastMap<ObjectKey, ObjectId>,
     by_site: FastMap<(u16, u16), InlineId>,
+    /// What probes said of objects beside what the objects' own descriptions say.
+    joined: FastMap<ObjectKey, Vec<Joined>>,
     kinds: Vec<Kind>,
     kind_ids: HashMap<Kind, KindId>,
     combined: FastMap<(InlineId, InlineId, InlineId, u16), KindId>,
@@ -233,9 +244,19 @@ impl Catalogue {
         (decoder, rules): (&Decoder, &Rules),
         needed: u64,
     ) {
-        let fields = decoder.fields(header, record);
+        let mut fields = decoder.fields(header, record);
+        let Some(address) = fields.iter().find(|(n, _)| &**n == "address").and_then(|(_, v)| address_of(v)) else {
+            return;
+        };
+        let key = ObjectKey { process, object: header.record, address };
+        // What is known of it by others as well; its own description has the last word.
+        let others = self.joined.get(&key).and_then(|said| said.iter().rev().find(|said| said.time <= header.start));
+        for (name, value) in others.iter().flat_map(|said| &said.fields) {
+            if !fields.iter().any(|(own, _)| own == name) {
+                fields.push((Arc::clone(name), value.clone()));
+            }
+        }
         let find = |name: &str| fields.iter().find(|(n, _)| &**n == name).map(|(_, v)| v);
-        let Some(address) = find("address").and_then(address_of) else { return };
         let inputs = find("inputs").map(addresses_of).unwrap_or_default();
         let lies_at = Place {
             view: find("view").and_then(address_of).unwrap_or(0),
@@ -243,7 +264,7 @@ impl Catalogue {
             bytes: rules.bytes(&Fields { fields: &fields, decoder }).unwrap_or(0),
         };
         let description = self.description(&fields, (decoder, rules));
-        let id = self.object(ObjectKey { process, object: header.record, address });
+        let id = self.object(key);
         let object = &mut self.objects[id.0 as usize];
         let versions = &mut object.versions;
         let place = versions.partition_point(|v| v.time <= header.start);
@@ -255,6 +276,32 @@ impl Catalogue {
         versions.insert(place, Version { time: header.start, description, inputs, place: lies_at });
         let oldest = versions.partition_point(|v| v.time <= needed).saturating_sub(1);
         versions.drain(..oldest);
+    }
+
+    /// Takes a probe's record that describes an object: from then on, the object at that address is another one, of which
+    /// this is known, until it is described anew.
+    pub(super) fn join(&mut self, process: u32, header: &Header, record: &[u8], (decoder, rules): (&Decoder, &Rules)) {
+        let Some(at) = decoder.records.get(usize::from(header.record)) else { return };
+        let Some((object, field, at_end)) = at.describes else { return };
+        let Some(address) = decoder.value_at(header, record, field).as_ref().and_then(address_of) else { return };
+        if address == 0 {
+            return; // nothing was made
+        }
+        let key = ObjectKey { process, object, address };
+        let time = if at_end { header.end } else { header.start };
+        let mut fields = decoder.fields(header, record);
+        fields.retain(|(name, _)| **name != at.layouts[field].name);
+        let description = self.description(&fields, (decoder, rules));
+        let id = self.object(key);
+        let versions = &mut self.objects[id.0 as usize].versions;
+        let place = versions.partition_point(|v| v.time <= time);
+        versions.insert(place, Version { time, description, inputs: Box::default(), place: Place::default() });
+        let said = self.joined.entry(key).or_default();
+        let place = said.partition_point(|said| said.time <= time);
+        said.insert(place, Joined { time, fields: fields.into() });
+        if said.len() > MAX_JOINED {
+            said.remove(0);
+        }
     }
 
     /// What the record of an operator's span itself says of it.

@@ -169,6 +169,9 @@ impl Lost {
             LossKind::NotAttached => format!("{count} sites of `{record}` not attached"),
             LossKind::StillOpen => format!("{count} `{record}` still open when the recording ended"),
             LossKind::Undecided => format!("{count} `{record}` lost because its condition could not be read"),
+            LossKind::Implausible => {
+                format!("{count} `{record}` with something that cannot be what the probeset takes it for")
+            }
             LossKind::ChangedUnseen => {
                 format!("{count} `{record}` changed while its graph was said to be the same, and told of too late")
             }
@@ -189,6 +192,7 @@ fn notes(findings: &Findings, statistics: &Statistics) -> Vec<String> {
         "whose graph could not be told, several being open: counted with one of them.",
     );
     note(findings.forced, "step", "finished while a thread's last operator was still open.");
+    note(findings.not_texts, "text", "that cannot be one, by the bytes that were read: left out.");
     note(findings.loops, "step span", "around many other steps: left out.");
     note(statistics.loose_with_losses(), "part", "outside steps with lost records: numbers are too low there.");
     note(statistics.experts_left_out(), "choice", "of experts in no table: there are too many experts.");

@@ -5,7 +5,7 @@ use super::Count;
 use super::counters::{self, CountersAt};
 use crate::path::Value;
 use crate::spec::Role;
-use crate::trace::{FieldLayout, FieldType, RecordHeader, RecordKind, RecordType, Schema, Site};
+use crate::trace::{FieldLayout, FieldType, RecordHeader, RecordKind, RecordType, Schema, Site, text_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -152,6 +152,11 @@ pub(super) struct RecordFields {
     pub(super) arguments: bool,
     /// Counters of the span.
     pub(super) counters: CountersAt,
+    /// The object that the record describes: index of its record type, of the field with its address, and whether it
+    /// is described from the record's end on.
+    pub(super) describes: Option<(u16, usize, bool)>,
+    /// Fields that are texts.
+    texts: Vec<usize>,
     numbers: BTreeMap<String, NumberAt>,
 }
 
@@ -186,6 +191,12 @@ impl RecordFields {
             describing,
             arguments: record.fields.iter().any(|f| !is_reserved(&f.name) && !is_counter(&f.ty)),
             counters: CountersAt::of(record, columns),
+            describes: schema
+                .describes
+                .get(&record.name)
+                .filter(|_| record.kind != RecordKind::Object)
+                .and_then(|said| Some((object_type(schema, &said.object), find(&said.field)?, said.at_end))),
+            texts: (0..record.fields.len()).filter(|i| matches!(record.fields[*i].ty, FieldType::Text(_))).collect(),
             numbers: numbers.filter_map(|(i, f)| Some((f.name.clone(), NumberAt::of(f, i)?))).collect(),
         }
     }
@@ -279,6 +290,19 @@ impl Decoder {
         fields.layouts.iter().enumerate().filter_map(read).collect()
     }
 
+    /// How many of a record's fields are texts by the schema and hold something else.
+    pub(super) fn not_texts(&self, header: &Header, record: &[u8]) -> u64 {
+        let Some(fields) = self.records.get(usize::from(header.record)) else { return 0 };
+        let is_rubbish = |index: &&usize| {
+            let layout = &fields.layouts[**index];
+            let FieldType::Text(n) = layout.ty else { return false };
+            let at = layout.offset as usize;
+            let bytes = at.checked_add(n as usize).and_then(|end| record.get(at..end));
+            header.missing & missing_bit(**index) == 0 && bytes.is_some_and(|bytes| text_of(bytes).is_none())
+        };
+        fields.texts.iter().filter(is_rubbish).count() as u64
+    }
+
     /// The number of an enumeration's constant, as a value, whichever enumeration has it.
     pub fn constant(&self, name: &str) -> Option<Value> {
         let of = |constants: &BTreeMap<i64, Arc<str>>| constants.iter().find(|(_, c)| &***c == name).map(|(n, _)| *n);
@@ -323,8 +347,7 @@ impl Decoder {
             }
             FieldType::Text(n) => {
                 let text = bytes.get(..*n as usize)?;
-                let end = text.iter().position(|b| *b == 0).unwrap_or(text.len());
-                Some(Value::Text(String::from_utf8_lossy(&text[..end]).into()))
+                text_of(text).map(|text| Value::Text(text.into()))
             }
             FieldType::Hex(n) => {
                 let digits: String = bytes.get(..*n as usize)?.iter().map(|b| format!("{b:02x}")).collect();

@@ -57,6 +57,8 @@ pub struct Findings {
     pub malformed: u64,
     /// Steps that were finished while a thread's last operator was still open.
     pub forced: u64,
+    /// Fields that are texts, by the probeset, and held something else: they are missing.
+    pub not_texts: u64,
 }
 
 /// Builds steps from records.
@@ -155,6 +157,7 @@ impl Timeline {
                     let old = self.threads.of(header.tid, |_| 0);
                     self.exit(old, header.start);
                 }
+                self.findings.not_texts += self.decoder.not_texts(&header, record);
                 let thread = self.thread_of(&header);
                 match kind {
                     RecordKind::Thread => self.thread(thread, &header, record),
@@ -255,7 +258,16 @@ impl Timeline {
         self.memory.describe(process, header, record, (&self.decoder, &self.rules));
     }
 
+    /// A probe's record that describes an object.
+    fn describes(&mut self, thread: u32, header: &Header, record: &[u8]) {
+        let process = self.threads.get(thread).process;
+        self.catalogue.join(process, header, record, (&self.decoder, &self.rules));
+    }
+
     fn event(&mut self, thread: u32, header: &Header, record: &[u8], visitor: &mut dyn Visitor) {
+        if self.decoder.records[usize::from(header.record)].describes.is_some() {
+            self.describes(thread, header, record);
+        }
         match self.decoder.records[usize::from(header.record)].role {
             Some(Role::Operator) => self.operator(thread, header, record),
             Some(Role::Graph) => self.graph(thread, header, record),

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 pub const OLDEST_CLANG: u32 = 14;
 
 /// The compiler may run this long.
-const TIME_LIMIT: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(180);
 /// The compiler may map this much memory, in bytes.
 const MEMORY_LIMIT: u64 = 4 << 30;
 /// No file that the compiler writes may be larger, in bytes.

@@ -128,6 +128,9 @@ fn path(
         let label = match &kind {
             RelocationKind::Offset { view, member } => format!("{view}.{member}"),
             RelocationKind::Size { view } => format!("sizeof {view}"),
+            RelocationKind::Shift { view, member } => format!("bit of {view}.{member}"),
+            RelocationKind::Strings { module: Some(module) } => format!("strings of {module}"),
+            RelocationKind::Strings { module: None } => "strings".to_owned(),
             RelocationKind::Constant { name, .. } => name.clone(),
             _ => continue,
         };

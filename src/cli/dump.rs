@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let mut reader = trace_file::open(&arguments.trace)?;
+    let mut reader = trace_file::open_whole(&arguments.trace)?;
     let wanted = wanted(&reader.meta().schema, &arguments.probes)?;
     let start = reader.meta().origin.monotonic_ns;
     let mut left = arguments.limit.unwrap_or(u64::MAX);

@@ -50,7 +50,7 @@ impl Visitor for Steps<'_> {
 impl Seen {
     /// Reads a trace.
     pub(crate) fn read(path: &Path) -> Result<Self, Diagnostics> {
-        let mut reader = trace_file::open(path)?;
+        let mut reader = trace_file::open_whole(path)?;
         let mut timeline = Timeline::new(&reader.meta().schema, Rules::default(), reader.meta().origin.pid);
         let mut seen = Self::default();
         // Probes that share a site make a record each of one hit: the most of one type is what is counted.

@@ -36,7 +36,7 @@ struct Count {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let mut reader = trace_file::open(&arguments.trace)?;
+    let mut reader = trace_file::open_whole(&arguments.trace)?;
     let mut counts = vec![Count::default(); reader.meta().schema.records.len()];
     if !arguments.probeset {
         reader.for_each_record(|record| {

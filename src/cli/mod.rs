@@ -9,6 +9,7 @@ mod diff;
 #[cfg(feature = "record")]
 mod doctor;
 mod dump;
+mod engines;
 mod expected;
 mod export;
 mod r#gen;
@@ -44,6 +45,9 @@ pub(crate) const SLOWER: u8 = 5;
 #[derive(Debug, Parser)]
 #[command(version, propagate_version = true, max_term_width = 100)]
 struct Arguments {
+    /// Of a trace of several engines, this one: its probeset's name
+    #[arg(long, global = true, value_name = "NAME")]
+    engine: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -77,6 +81,8 @@ enum Command {
     Gen(r#gen::Arguments),
     /// Compile a probeset to a BPF object
     Build(build::Arguments),
+    /// List the engines that profinfer knows, and the builds that it was tested on
+    Engines(engines::Arguments),
     /// Write down what a target's debug information says, for where it is stripped
     Lock(lock::Arguments),
     /// List what this machine can count
@@ -105,11 +111,12 @@ enum Command {
 /// Runs the program.
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    trace_file::want(arguments.engine);
     let outcome = match arguments.command {
         #[cfg(feature = "record")]
         Command::Record(arguments) => record::run(&arguments),
-        Command::Report(arguments) => report::run(&arguments),
-        Command::Statistics(arguments) => statistics::run(&arguments),
+        Command::Report(arguments) => each_engine(arguments.file(), || report::run(&arguments)),
+        Command::Statistics(arguments) => each_engine(arguments.file(), || statistics::run(&arguments)),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Graph(arguments) => graph::run(&arguments),
         Command::Html(arguments) => html::run(&arguments),
@@ -120,6 +127,7 @@ pub fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Gen(arguments) => r#gen::run(&arguments),
         Command::Build(arguments) => build::run(&arguments),
+        Command::Engines(arguments) => engines::run(&arguments),
         Command::Lock(arguments) => lock::run(&arguments),
         #[cfg(feature = "record")]
         Command::Counters(arguments) => counters::run(&arguments),
@@ -137,6 +145,26 @@ pub fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(problems) => ExitCode::from(terminal::report_problems(&problems)),
     }
+}
+
+/// Runs a subcommand whose text can stand several times after itself: once for each engine of a trace, unless one is
+/// asked for. `file`: the trace, where that is so.
+fn each_engine(file: Option<&std::path::Path>, run: impl Fn() -> Outcome) -> Outcome {
+    let engines = match file {
+        Some(file) if trace_file::wanted().is_none() => trace_file::engines(file).unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    if engines.len() < 2 {
+        return run();
+    }
+    let mut code = DONE;
+    for (number, part) in engines.into_iter().enumerate() {
+        let before = if number == 0 { "" } else { "\n" };
+        terminal::write_out(&format!("{before}=== {} ===\n\n", part.engine))?;
+        trace_file::want(Some(part.key));
+        code = code.max(run()?);
+    }
+    Ok(code)
 }
 
 /// What a subcommand comes to: an exit code, or problems to print.

@@ -12,6 +12,13 @@ use std::path::{Path, PathBuf};
 pub(crate) struct WantedArguments {
     /// A probeset file, or the name of a shipped one
     pub(crate) spec: PathBuf,
+    #[command(flatten)]
+    choice: ChoiceArguments,
+}
+
+/// Which of a probeset's probes are wanted.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ChoiceArguments {
     /// How much is recorded
     #[arg(long, value_enum, default_value_t = LevelArgument::Operator)]
     level: LevelArgument,
@@ -42,9 +49,32 @@ pub(crate) struct ProbesetArguments {
     wanted: WantedArguments,
     #[command(flatten)]
     debug: DebugArguments,
+    #[command(flatten)]
+    lock: LockArguments,
+}
+
+/// What was written down of a target.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LockArguments {
     /// Take what the target's files do not say from this lock file, written by `profinfer lock`
     #[arg(long, value_name = "FILE")]
     lock: Option<PathBuf>,
+}
+
+/// Any number of probesets, which of their probes are wanted, and what is known of a target.
+#[cfg(feature = "record")]
+#[derive(Debug, clap::Args)]
+pub(crate) struct SeveralArguments {
+    /// Probeset files, or names of shipped ones, each for an engine of the target; without any, every shipped one whose
+    /// functions the target has
+    #[arg(value_name = "SPEC")]
+    pub(crate) specs: Vec<PathBuf>,
+    #[command(flatten)]
+    choice: ChoiceArguments,
+    #[command(flatten)]
+    debug: DebugArguments,
+    #[command(flatten)]
+    lock: LockArguments,
 }
 
 /// The levels, each of which includes those before it.
@@ -92,18 +122,7 @@ impl WantedArguments {
 
     /// The probes that are wanted.
     pub(crate) fn selection(&self) -> Selection {
-        let level = match self.level {
-            LevelArgument::Step => Level::Step,
-            LevelArgument::Graph => Level::Graph,
-            LevelArgument::Operator => Level::Operator,
-        };
-        Selection {
-            level,
-            only: self.only.clone(),
-            without: self.without.clone(),
-            counters: self.counters.clone(),
-            offer: None,
-        }
+        self.choice.selection()
     }
 
     /// Reads the probeset and plans it; the problems of both are given together.
@@ -120,6 +139,38 @@ impl WantedArguments {
                 Err(problems)
             }
         }
+    }
+}
+
+impl ChoiceArguments {
+    /// The probes that are wanted.
+    fn selection(&self) -> Selection {
+        let level = match self.level {
+            LevelArgument::Step => Level::Step,
+            LevelArgument::Graph => Level::Graph,
+            LevelArgument::Operator => Level::Operator,
+        };
+        Selection {
+            level,
+            only: self.only.clone(),
+            without: self.without.clone(),
+            counters: self.counters.clone(),
+            offer: None,
+        }
+    }
+
+    /// The choice of probes where it is not the default, as it is typed.
+    #[cfg(feature = "record")]
+    fn described(&self) -> Vec<String> {
+        let level = match self.level {
+            LevelArgument::Step => Some("--level step"),
+            LevelArgument::Graph => Some("--level graph"),
+            LevelArgument::Operator => None,
+        };
+        let only = self.only.iter().map(|glob| format!("--probe {glob}"));
+        let without = self.without.iter().map(|glob| format!("--no-probe {glob}"));
+        let counters = self.counters.iter().map(|counter| format!("--counter {counter}"));
+        level.map(str::to_owned).into_iter().chain(only).chain(without).chain(counters).collect()
     }
 }
 
@@ -146,12 +197,6 @@ impl DebugArguments {
 }
 
 impl ProbesetArguments {
-    /// Reads the probeset.
-    #[cfg(feature = "record")]
-    pub(crate) fn load(&self) -> Result<(Probeset, Diagnostics), Diagnostics> {
-        self.wanted.load()
-    }
-
     /// Opens the target that `--target` or `-p` names.
     pub(crate) fn open_target(
         &self,
@@ -161,14 +206,20 @@ impl ProbesetArguments {
         self.debug.open_target(target, pid)
     }
 
-    /// Where debug files are looked for first.
-    #[cfg(feature = "record")]
-    pub(crate) fn debug_folders(&self) -> DebugFolders {
-        self.debug.folders()
-    }
-
     /// The lock file, where one is given.
     pub(crate) fn lock(&self) -> Result<Option<Lock>, Diagnostics> {
+        self.lock.read()
+    }
+
+    /// Reads the probeset and plans it; the problems of both are given together.
+    pub(crate) fn plan(&self, arch: Arch) -> Result<(Probeset, ProbePlan, Diagnostics), Diagnostics> {
+        self.wanted.plan(arch)
+    }
+}
+
+impl LockArguments {
+    /// The lock file, where one is given.
+    fn read(&self) -> Result<Option<Lock>, Diagnostics> {
         let Some(path) = &self.lock else { return Ok(None) };
         let text = read_bounded(path, MAX_LOCK).map_err(|why| {
             Diagnostic::error(Code::LockUnreadable, format!("the lock file {} cannot be read: {why}", path.display()))
@@ -176,31 +227,49 @@ impl ProbesetArguments {
         })?;
         Ok(Some(Lock::parse(&path.display().to_string(), &text)?))
     }
+}
 
-    /// The probes that are wanted.
-    #[cfg(feature = "record")]
-    pub(crate) fn selection(&self) -> Selection {
-        self.wanted.selection()
+#[cfg(feature = "record")]
+impl SeveralArguments {
+    /// Reads the probesets that are named.
+    pub(crate) fn load(&self) -> Result<(Vec<Probeset>, Diagnostics), Diagnostics> {
+        let (mut probesets, mut warnings) = (Vec::new(), Diagnostics::new());
+        for spec in &self.specs {
+            let (probeset, more) = spec::load(spec, &Library::SHIPPED)?;
+            probesets.push(probeset);
+            warnings.0.extend(more.0);
+        }
+        Ok((probesets, warnings))
+    }
+
+    /// Where debug files are looked for first.
+    pub(crate) fn debug_folders(&self) -> DebugFolders {
+        self.debug.folders()
+    }
+
+    /// The lock file, where one is given.
+    pub(crate) fn lock(&self) -> Result<Option<Lock>, Diagnostics> {
+        self.lock.read()
+    }
+
+    /// The probes that are wanted of a probeset; of several, each glob means those of all.
+    pub(crate) fn selection(&self, probeset: &Probeset) -> Selection {
+        let mut selection = self.choice.selection();
+        if !probeset.parts.is_empty() {
+            let of_all = |glob: &String| match glob.contains('{') {
+                true => glob.clone(),
+                false => format!("{{{glob},*{}{glob}}}", spec::Part::BETWEEN),
+            };
+            selection.only = selection.only.iter().map(of_all).collect();
+            selection.without = selection.without.iter().map(of_all).collect();
+        }
+        selection
     }
 
     /// The choice of probes where it is not the default, as it is typed.
-    #[cfg(feature = "record")]
     pub(crate) fn described(&self) -> Vec<String> {
-        let level = match self.wanted.level {
-            LevelArgument::Step => Some("--level step"),
-            LevelArgument::Graph => Some("--level graph"),
-            LevelArgument::Operator => None,
-        };
-        let only = self.wanted.only.iter().map(|glob| format!("--probe {glob}"));
-        let without = self.wanted.without.iter().map(|glob| format!("--no-probe {glob}"));
-        let counters = self.wanted.counters.iter().map(|counter| format!("--counter {counter}"));
-        let lock = self.lock.iter().map(|path| format!("--lock {}", path.display()));
-        level.map(str::to_owned).into_iter().chain(only).chain(without).chain(counters).chain(lock).collect()
-    }
-
-    /// Reads the probeset and plans it; the problems of both are given together.
-    pub(crate) fn plan(&self, arch: Arch) -> Result<(Probeset, ProbePlan, Diagnostics), Diagnostics> {
-        self.wanted.plan(arch)
+        let lock = self.lock.lock.iter().map(|path| format!("--lock {}", path.display()));
+        self.choice.described().into_iter().chain(lock).collect()
     }
 }
 

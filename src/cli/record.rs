@@ -1,10 +1,14 @@
 //! `profinfer record`: the arguments, the live line, the last line, and the exit code.
 
-use super::probeset::{ProbesetArguments, read_bounded};
+use super::engines::{has_steps, shipped};
+use super::probeset::{SeveralArguments, read_bounded};
 use super::{DONE, INCOMPLETE, Outcome, terminal};
 use crate::bpf::AttachMode;
 use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::plan::has_engine;
 use crate::record::{self, Ending, Live, Options, Subject, Summary, Terms};
+use crate::spec::{self, Probeset};
+use crate::target::{self, Files};
 use crate::trace::LossKind;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -20,7 +24,7 @@ const MAX_OBJECT: u64 = 64 << 20;
     the trace is incomplete, 1 or 3 if nothing could be recorded.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    probeset: ProbesetArguments,
+    probesets: SeveralArguments,
     /// Write the trace to this file [default: PROBESET-TIME.pfi]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -85,12 +89,30 @@ enum AttachName {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let (probeset, warnings) = arguments.probeset.load()?;
+    let (wanted, warnings) = arguments.probesets.load()?;
     terminal::report_problems(&warnings);
-    let options = options(arguments, &probeset.name)?;
+    let found = if wanted.is_empty() { Some(find(arguments)?) } else { None };
+    let is_offer = matches!(found, Some(Found::NothingYet(_)));
+    let wanted = match found {
+        None => wanted,
+        Some(Found::Engines(found)) => {
+            anstream::eprintln!("recording {}", names(&found));
+            found
+        }
+        Some(Found::NothingYet(all)) => {
+            anstream::eprintln!("recording the first that is loaded of {}", names(&all));
+            all
+        }
+    };
+    let probeset = spec::combine(wanted.into_iter().map(|probeset| (probeset, !is_offer)).collect())?;
+    let options = options(arguments, &probeset, is_offer)?;
     let mut line = LiveLine::new(arguments.live, &options.subject);
     let mut summary = record::record(&options, &probeset, &mut |live| line.show(live))?;
     line.clear();
+    if is_offer && summary.engines.is_empty() {
+        summary.problems.0.retain(|problem| problem.code != Code::NothingRecorded);
+        summary.problems.push(no_engine("the target had no function that is a step of a shipped probeset"));
+    }
     let failed = terminal::report_problems(&summary.problems);
     let failed = summary.problems.has_errors().then_some(failed);
     anstream::eprintln!("{}", last_line(&summary));
@@ -108,13 +130,71 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(exit_code(summary.wait(), failed, summary.is_complete()))
 }
 
-fn options(arguments: &Arguments, name: &str) -> Result<Options, Diagnostics> {
+/// What of the shipped probesets is looked for.
+enum Found {
+    /// The target's files have the functions of these.
+    Engines(Vec<Probeset>),
+    /// They have none's, but the target may load any of these later.
+    NothingYet(Vec<Probeset>),
+}
+
+/// The shipped probesets whose functions the target has.
+fn find(arguments: &Arguments) -> Result<Found, Diagnostics> {
+    let all: Vec<Probeset> = shipped().into_iter().filter(has_steps).collect();
+    let name = match (arguments.pid, arguments.command.first()) {
+        (Some(pid), _) => Some(pid.to_string()),
+        (None, Some(program)) => path_of(program).map(|path| path.display().to_string()),
+        (None, None) => None,
+    };
+    let files = || Files::with_user_cache().with_debug_folders(arguments.probesets.debug_folders());
+    let target = match name.map(|name| target::open_with(&name, files())) {
+        Some(Ok(target)) => Some(target),
+        Some(Err(problem)) if arguments.pid.is_some() => return Err(problem.into()),
+        // A script, say: what it loads is seen when it runs.
+        _ => None,
+    };
+    let is_there = |probeset: &&Probeset| target.as_ref().is_some_and(|target| has_engine(probeset, target.as_ref()));
+    let there: Vec<Probeset> = all.iter().filter(is_there).cloned().collect();
+    if !there.is_empty() {
+        return Ok(Found::Engines(there));
+    }
+    match arguments.pid {
+        Some(pid) => {
+            Err(no_engine(&format!("process {pid} has no function that is a step of a shipped probeset")).into())
+        }
+        None => Ok(Found::NothingYet(all)),
+    }
+}
+
+/// The program that a command's first word means.
+fn path_of(program: &OsString) -> Option<PathBuf> {
+    let path = Path::new(program);
+    if path.components().count() > 1 {
+        return Some(path.to_owned()).filter(|path| path.is_file());
+    }
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(path)).find(|path| path.is_file())
+}
+
+fn names(probesets: &[Probeset]) -> String {
+    let names: Vec<String> =
+        probesets.iter().map(|probeset| format!("{} ({})", probeset.name, probeset.engine.value)).collect();
+    names.join(", ")
+}
+
+fn no_engine(message: &str) -> Diagnostic {
+    Diagnostic::error(Code::NoEngine, message)
+        .hint("`profinfer engines` lists them; name one to see what it misses, or write one: docs/probesets.md")
+}
+
+fn options(arguments: &Arguments, probeset: &Probeset, is_offer: bool) -> Result<Options, Diagnostics> {
+    let name = if is_offer { "run" } else { &probeset.name };
     let subject = arguments.pid.map_or_else(|| Subject::Command(arguments.command.clone()), Subject::Process);
     let object = arguments.object.as_deref().map(object).transpose()?;
     Ok(Options {
         subject,
         output: arguments.output.clone().unwrap_or_else(|| record::default_path(name)),
-        selection: arguments.probeset.selection(),
+        selection: arguments.probesets.selection(probeset),
         steps: arguments.steps,
         duration: arguments.duration,
         follow_forks: arguments.follow_forks,
@@ -127,8 +207,8 @@ fn options(arguments: &Arguments, name: &str) -> Result<Options, Diagnostics> {
         exact: arguments.exact,
         old_kernel: arguments.old_kernel,
         ring_bytes: arguments.ring_size,
-        debug_folders: arguments.probeset.debug_folders(),
-        lock: arguments.probeset.lock()?,
+        debug_folders: arguments.probesets.debug_folders(),
+        lock: arguments.probesets.lock()?,
         object,
         described: described(arguments),
     })
@@ -146,7 +226,7 @@ fn object(path: &Path) -> Result<record::Object, Diagnostics> {
 
 /// The options that differ from the defaults, as they are typed.
 fn described(arguments: &Arguments) -> Vec<String> {
-    let mut said = arguments.probeset.described();
+    let mut said = arguments.probesets.described();
     said.extend(arguments.steps.map(|(first, last)| match last {
         u64::MAX => format!("--steps {first}.."),
         _ => format!("--steps {first}..{last}"),
@@ -282,7 +362,8 @@ fn live_line(live: &Live, from: &Live) -> String {
 fn last_line(summary: &Summary) -> String {
     let file = summary.file.display();
     format!(
-        "{file}: {}, {}, {} lost, {:.1} s: {}; next: profinfer report {file}",
+        "{file}: {}{}, {}, {} lost, {:.1} s: {}; next: profinfer report {file}",
+        if summary.engines.is_empty() { String::new() } else { format!("{}: ", summary.engines.join(" and ")) },
         counted(summary.steps, "step"),
         counted(summary.events, "event"),
         summary.lost(),

@@ -39,6 +39,13 @@ enum PhaseName {
     Decode,
 }
 
+impl Arguments {
+    /// The trace, where its engines can be shown one after the other.
+    pub(crate) fn file(&self) -> Option<&std::path::Path> {
+        (!self.json && self.file.as_os_str() != "-").then_some(self.file.as_path())
+    }
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut visitors = Visitors { statistics: Statistics::default(), step: arguments.step.map(StepFinder::new) };

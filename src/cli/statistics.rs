@@ -34,6 +34,13 @@ impl Visitor for Visitors {
     }
 }
 
+impl Arguments {
+    /// The trace, where its engines can be shown one after the other.
+    pub(crate) fn file(&self) -> Option<&std::path::Path> {
+        (!self.json && self.file.as_os_str() != "-").then_some(self.file.as_path())
+    }
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut visitors = Visitors::default();

@@ -41,6 +41,16 @@ impl Symbols for Names<'_> {
         self.symbol(&RelocationKind::Argument { program: self.program.unwrap_or_default(), argument: index })
     }
 
+    fn shift(&mut self, view: &str, member: &str) -> String {
+        self.symbol(&RelocationKind::Shift { view: view.to_owned(), member: member.to_owned() })
+    }
+
+    fn strings(&mut self) -> String {
+        let program = self.program.and_then(|program| self.plan.programs.get(program));
+        let module = program.and_then(|program| program.module()).map(str::to_owned);
+        self.symbol(&RelocationKind::Strings { module })
+    }
+
     fn piece(&mut self, memory: &Checked) -> Option<String> {
         self.pieces?.function(memory, self.plan, self.program)
     }
@@ -94,7 +104,7 @@ fn pointer_to(ty: &FieldType, value: &Checked) -> String {
             // The record's own list type has no name; this one is laid out alike.
             format!("struct {{ __u32 count; __u32 total; {}[{max}]; }} *field", member("elements", of))
         }
-        (FieldType::Text(_), Type::CStr(_)) => "char *field".to_owned(),
+        (FieldType::Text(_), Type::CStr(_) | Type::StdString(_)) => "char *field".to_owned(),
         (FieldType::Text(n) | FieldType::Hex(n), _) => format!("char (*field)[{n}]"),
         (FieldType::Array(..), _) => member("(*field)", ty),
         (ty, _) => format!("{} *field", scalar(ty)),

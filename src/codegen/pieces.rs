@@ -85,7 +85,11 @@ fn each_read<'c>(expression: &'c Checked, each: &mut dyn FnMut(&'c Checked)) {
 
 /// Whether it is read from memory, and of a word at most.
 fn is_piece(checked: &Checked) -> bool {
-    checked.ty.is_word() && matches!(&checked.node, Node::Memory(Memory { base: Base::Pointer(_), .. }))
+    let read = match &checked.node {
+        Node::Memory(memory) | Node::VectorElement { vector: memory, .. } => memory,
+        _ => return false,
+    };
+    checked.ty.is_word() && matches!(read, Memory { base: Base::Pointer(_), .. })
 }
 
 /// Equal for equal reads: the C that makes them.

@@ -7,7 +7,7 @@ use super::source::{comment, place, runtime_after_records, runtime_before_record
 use crate::path::c::offset_in_object;
 use crate::path::{Checked, Node, Place};
 use crate::plan::{
-    Action, FieldPlan, ObjectPlan, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, Shape,
+    Action, FieldPlan, ObjectPlan, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, Shape, Tier,
     WAITING,
 };
 use crate::spec::{Probeset, Role};
@@ -128,6 +128,8 @@ struct ProgramData {
     notes_entry: Option<String>,
     step_frames: Vec<String>,
     counts_steps: bool,
+    /// It describes objects that steps use which come later: it records whatever steps are wanted.
+    always: bool,
     /// The tier that says whether this program records now.
     tier: &'static str,
     /// The type of record that is lost where the thread's state is not to be had.
@@ -160,6 +162,9 @@ struct ActionData {
     counts: bool,
     list: Option<List>,
     rows: bool,
+    /// The type of object that the record describes, where its address is known at the entry, or at the return.
+    describes_at_entry: Option<String>,
+    describes_at_return: Option<String>,
     unused_waiting: Option<usize>,
 }
 
@@ -226,6 +231,9 @@ fn constants(plan: &ProbePlan, probeset: &Probeset, placement: Option<&Placement
             format!("{view}.{member}{ty}{at}")
         }
         RelocationKind::Size { view } => format!("size of {view}"),
+        RelocationKind::Shift { view, member } => format!("lowest bit of {view}.{member}"),
+        RelocationKind::Strings { module: Some(module) } => format!("layout of strings in {module}"),
+        RelocationKind::Strings { module: None } => "layout of strings".to_owned(),
         RelocationKind::Constant { enumeration, name } => format!("enum {enumeration}: {name}"),
         RelocationKind::Argument { program, argument } => {
             let program = plan.programs.get(*program);
@@ -491,6 +499,7 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         notes_entry: program.notes_entry.then(|| root(program).to_owned()),
         step_frames: actions_named(plan, is_step),
         counts_steps: program.actions.iter().any(|a| is_step(&a)),
+        always: plan.tier(program) == Tier::Always,
         tier: plan.tier(program).name(),
         counted_as: actions.first().map_or_else(|| "PF_THREAD".to_owned(), |a| a.type_name.clone()),
         calls_within: calls_within(plan, program),
@@ -550,6 +559,11 @@ fn action_data<'p>(
         let at = |f: &FieldPlan| if f.at_return { Names { pieces: None, ..names() } } else { names() };
         plans.into_iter().map(|f| field_data(at(f), &prefix, record, f)).collect()
     };
+    let describes = |at_return: bool| {
+        let described = action.describes.as_ref().filter(|describes| describes.at_return == at_return)?;
+        let object = plan.objects.iter().find(|object| object.name == described.object)?;
+        Some(type_name_of(&plan.schema.records[object.record]))
+    };
     let waiting = record.fields.iter().position(|f| f.name == WAITING);
     let list = list_of(record);
     let (entry_fields, return_fields) = (fields(at_entry), fields(at_return));
@@ -573,6 +587,8 @@ fn action_data<'p>(
         counts: !action.counts.fields.is_empty(),
         list,
         rows: has_rows(action),
+        describes_at_entry: describes(false),
+        describes_at_return: describes(true),
         unused_waiting: waiting.filter(|_| !matches!(action.shape, Shape::Until { waiting_from: Some(_) })),
     }
 }

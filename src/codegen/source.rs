@@ -18,6 +18,7 @@ const AFTER_RECORDS: &[(&str, &str)] = &[
     ("thread_state.h", include_str!("../../bpf-runtime/thread_state.h")),
     ("thread.h", include_str!("../../bpf-runtime/thread.h")),
     ("call.h", include_str!("../../bpf-runtime/call.h")),
+    ("library.h", include_str!("../../bpf-runtime/library.h")),
     ("object.h", include_str!("../../bpf-runtime/object.h")),
     ("span.h", include_str!("../../bpf-runtime/span.h")),
     ("waiting.h", include_str!("../../bpf-runtime/waiting.h")),

@@ -155,6 +155,8 @@ codes! {
     NothingRecorded = "R004", Input;
     /// The probes that stay attached cost more than the budget.
     BudgetExceeded = "R005", Input;
+    /// The target has no engine that a shipped probeset knows.
+    NoEngine = "R006", Input;
     /// What the machine can do at most cannot be measured.
     CannotMeasure = "R029", Machine;
     /// The file cannot be read.

@@ -21,8 +21,10 @@ pub enum Type {
     },
     /// `bool`, one byte.
     Bool,
-    /// `T*`, and `T&`, which the ABIs pass alike.
+    /// `T*`.
     Pointer(Box<Type>),
+    /// `T&`: passed and kept as a pointer, used as what it refers to.
+    Reference(Box<Type>),
     /// `T[n]`.
     Array(Box<Type>, u64),
     /// `enum E`: a C enumeration, `int`-sized unless the target says otherwise.
@@ -39,16 +41,66 @@ pub enum Type {
     StdString(u64),
     /// `std::vector<T>`.
     StdVector(Box<Type>),
+    /// `std::shared_ptr<T>`, or `std::unique_ptr<T>` without a deleter of its own: used as a pointer.
+    Smart {
+        /// What it points to.
+        to: Box<Type>,
+        /// `shared_ptr`.
+        shared: bool,
+    },
+    /// `relative<i32, T>`: a number of bytes from its own place to a `T`; used as a pointer, null where it is 0.
+    Relative {
+        /// The number's size in bytes.
+        size: u32,
+        /// The number's signedness.
+        signed: bool,
+        /// `-i32`: bytes back.
+        back: bool,
+        /// What is there.
+        to: Box<Type>,
+        /// No more bytes than this, either way.
+        most: u64,
+    },
+    /// `u32:3`: some bits of an integer; a member only.
+    Bits {
+        /// The integer's size in bytes.
+        size: u32,
+        /// Its signedness.
+        signed: bool,
+        /// How many bits.
+        bits: u32,
+    },
     /// `object O`: an address that stands for a described object.
     Object(String),
 }
 
 impl Type {
+    /// Whether a value of it has a place of its own however it is passed: a function is given its address.
+    pub fn is_passed_by_address(&self) -> bool {
+        matches!(self, Self::StdString(_) | Self::StdVector(_) | Self::Smart { .. })
+    }
+
+    /// Bytes in memory of the library's types, which all libraries agree on.
+    pub fn library_size(&self) -> Option<u64> {
+        match self {
+            Self::StdVector(_) => Some(24),
+            Self::Smart { shared: true, .. } => Some(16),
+            Self::Smart { shared: false, .. } => Some(8),
+            _ => None,
+        }
+    }
+
     /// Whether a value of it is a number or an address, of eight bytes at most.
     pub fn is_word(&self) -> bool {
         matches!(
             self,
-            Self::Int { .. } | Self::Float { .. } | Self::Bool | Self::Pointer(_) | Self::Enum(_) | Self::Object(_)
+            Self::Int { .. }
+                | Self::Float { .. }
+                | Self::Bool
+                | Self::Pointer(_)
+                | Self::Reference(_)
+                | Self::Enum(_)
+                | Self::Object(_)
         )
     }
 }
@@ -368,6 +420,7 @@ impl std::fmt::Display for Type {
             Self::Float { size } => write!(f, "f{}", size * 8),
             Self::Bool => f.write_str("bool"),
             Self::Pointer(to) => write!(f, "{to}*"),
+            Self::Reference(to) => write!(f, "{to}&"),
             Self::Array(of, n) => write!(f, "{of}[{n}]"),
             Self::Enum(name) => write!(f, "enum {name}"),
             Self::View(name) => f.write_str(name),
@@ -376,6 +429,14 @@ impl std::fmt::Display for Type {
             Self::Hex(n) => write!(f, "hex({n})"),
             Self::StdString(n) => write!(f, "std::string({n})"),
             Self::StdVector(of) => write!(f, "std::vector<{of}>"),
+            Self::Smart { to, shared } => write!(f, "std::{}_ptr<{to}>", if *shared { "shared" } else { "unique" }),
+            Self::Relative { size, signed, back, to, .. } => {
+                let (minus, kind) = (if *back { "-" } else { "" }, if *signed { 'i' } else { 'u' });
+                write!(f, "relative<{minus}{kind}{}, {to}>", size * 8)
+            }
+            Self::Bits { size, signed, bits } => {
+                write!(f, "{}{}:{bits}", if *signed { 'i' } else { 'u' }, size * 8)
+            }
             Self::Object(name) => write!(f, "object {name}"),
         }
     }

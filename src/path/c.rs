@@ -2,7 +2,7 @@
 //! returns 0, or -1 where the target's memory cannot be read; the calls it makes are those of `bpf-runtime/`.
 
 use super::ast::{BinaryOp, Type, UnaryOp};
-use super::check::{Base, Checked, Memory, Node, Term, fixed_size};
+use super::check::{Base, Checked, Memory, Node, Part, Term, fixed_size};
 
 /// Names of the constants that are filled in when the object is loaded.
 pub trait Symbols {
@@ -14,6 +14,10 @@ pub trait Symbols {
     fn constant(&mut self, enumeration: &str, name: &str) -> String;
     /// Where an argument is.
     fn argument(&mut self, index: usize) -> String;
+    /// Bit at which a member of some bits begins, in the integer at its offset.
+    fn shift(&mut self, view: &str, member: &str) -> String;
+    /// How the library that the target was built with lays out strings.
+    fn strings(&mut self) -> String;
     /// A function that reads this piece of memory for all expressions that need it, where there is one.
     fn piece(&mut self, _memory: &Checked) -> Option<String> {
         None
@@ -38,8 +42,8 @@ pub fn condition(checked: &Checked, symbols: &mut dyn Symbols) -> Vec<String> {
 /// Bytes from the start of the object that is described to a value that lies in it, where that needs no code.
 pub fn offset_in_object(checked: &Checked, symbols: &mut dyn Symbols) -> Option<String> {
     let Node::Memory(Memory { base: Base::Object, terms }) = &checked.node else { return None };
-    if matches!(checked.ty, Type::CStr(_)) {
-        return None; // it is a pointer to elsewhere that lies there
+    if matches!(checked.ty, Type::CStr(_) | Type::StdString(_)) {
+        return None; // what is read is elsewhere
     }
     let mut body = Body::new(symbols);
     let offset = body.offset(terms);
@@ -83,13 +87,20 @@ impl<'s> Body<'s> {
 
     fn store(&mut self, checked: &Checked) {
         match (&checked.node, &checked.ty) {
-            (Node::Slice { start, count, rows, max }, element) => {
+            (Node::Slice { start, count, max, part: Some(part), .. }, element) => {
+                self.store_parts(start, count.as_deref(), part, *max, element);
+            }
+            (Node::Slice { start, count, rows, max, part: None }, element) => {
                 let rows = rows.as_ref().map(|(count, stride)| (&**count, &**stride));
                 self.store_list(start, count.as_deref(), rows, *max, element);
             }
             (_, Type::CStr(bound)) => {
                 let pointer = self.value(checked);
                 self.line(format!("return pf_read_text(field, {bound}, (__u64){pointer});"));
+            }
+            (Node::Memory(memory), Type::StdString(bound)) => {
+                let (address, kind) = (self.address(memory), self.symbols.strings());
+                self.line(format!("return pf_read_string(call, field, {bound}, {address}, {kind});"));
             }
             // A word is read on the stack, whence it is copied: the kernel checks any other destination at length.
             (Node::Memory(memory), ty) if !ty.is_word() || memory.base == Base::Object => {
@@ -128,6 +139,16 @@ impl<'s> Body<'s> {
                 self.line(format!("return pf_read_list_until_null(field, field->elements, {max}, {address});"))
             }
         }
+    }
+
+    /// A part of each element into the record's tail.
+    fn store_parts(&mut self, start: &Memory, count: Option<&Checked>, part: &Part, max: u64, element: &Type) {
+        let size = fixed_size(element).unwrap_or(8);
+        let (address, offset, stride) = (self.address(start), self.offset(&part.terms), self.size(&part.of));
+        let count = count.map_or_else(|| max.to_string(), |count| self.value(count));
+        self.line(format!(
+            "return pf_read_parts(field, field->elements, {size}, {max}, {count}, {address} + {offset}, {stride});"
+        ));
     }
 
     /// A call that reads a place of memory into `into`.
@@ -190,7 +211,8 @@ impl<'s> Body<'s> {
         match ty {
             Type::View(view) => self.symbols.size(view),
             Type::Array(of, n) => format!("{n} * {}", self.size(of)),
-            ty => fixed_size(ty).unwrap_or(1).to_string(),
+            Type::StdString(_) => format!("pf_string_bytes({})", self.symbols.strings()),
+            ty => ty.library_size().or_else(|| fixed_size(ty)).unwrap_or(1).to_string(),
         }
     }
 
@@ -218,6 +240,47 @@ impl<'s> Body<'s> {
                 self.line("\treturn -1;");
                 format!("(__s64){temporary}")
             }
+            Node::Bits { storage, view, member, bits, signed } => {
+                let stored = self.value(storage);
+                let shift = self.symbols.shift(view, member);
+                // Shifted to the top and back: with a sign where the bits have one.
+                let (back, unused) = (if *signed { "__s64" } else { "__u64" }, 64 - bits);
+                format!("(__s64)(({back})((__u64){stored} >> ({shift} & 63) << {unused}) >> {unused})")
+            }
+            Node::Relative { place, size, signed, back, most } => {
+                let (at, distance) = (self.temporary(), self.temporary());
+                let ty = c_type(&Type::Int { size: *size, signed: *signed });
+                let address = self.address(place);
+                self.line(format!("__u64 {at} = {address};"));
+                self.line(format!("{ty} {distance};"));
+                self.line(format!("if (pf_read(&{distance}, sizeof({distance}), {at}))"));
+                self.line("\treturn -1;");
+                let minus = if *back { "-" } else { "" };
+                self.line(format!("if (pf_is_far(call, {distance}, {most}))"));
+                self.line("\treturn -1;");
+                format!("pf_relative({at}, {minus}(__s64){distance})")
+            }
+            Node::VectorSize { vector, of } => {
+                let read = self.vector(vector, of);
+                format!("(__s64){read}.count")
+            }
+            Node::VectorElement { vector, of, index } => {
+                if let Some(piece) = self.symbols.piece(checked) {
+                    let temporary = self.temporary();
+                    self.line(format!("__u64 {temporary};"));
+                    self.line(format!("if ({piece}(call, &{temporary}))"));
+                    self.line("\treturn -1;");
+                    return format!("(__s64){temporary}");
+                }
+                let stride = self.size(of);
+                let read = self.vector(vector, of);
+                let Some(index) = index else { return format!("(__s64){read}.begin") };
+                let index = self.value(index);
+                self.line(format!("if ((__u64)({index}) >= {read}.count)"));
+                self.line("\treturn -1;");
+                format!("(__s64)({read}.begin + ({index}) * ({stride}))")
+            }
+            Node::Address(memory) => format!("(__s64)({})", self.address(memory)),
             Node::Unary(op, operand) => {
                 let operand = self.value(operand);
                 match op {
@@ -245,6 +308,16 @@ impl<'s> Body<'s> {
             // A list or a capture is no number; the type checker has refused it.
             Node::Slice { .. } | Node::Match(_) => "0".to_owned(),
         }
+    }
+
+    /// The temporary that holds a vector's ends.
+    fn vector(&mut self, vector: &Memory, of: &Type) -> String {
+        let (address, stride) = (self.address(vector), self.size(of));
+        let temporary = self.temporary();
+        self.line(format!("struct pf_vector {temporary};"));
+        self.line(format!("if (pf_read_vector(call, &{temporary}, {address}, {stride}))"));
+        self.line("\treturn -1;");
+        temporary
     }
 
     fn assign_in_block(&mut self, result: &str, value: &Checked) {

@@ -85,7 +85,53 @@ pub enum Node {
         rows: Option<(Box<Checked>, Box<Checked>)>,
         /// How many are read at most, of one row or of all.
         max: u64,
+        /// Of each element only this part is read: `elements[..n].member`.
+        part: Option<Part>,
     },
+    /// Some bits of the integer that is stored at the member's place.
+    Bits {
+        /// The integer.
+        storage: Box<Checked>,
+        /// The view.
+        view: String,
+        /// The member.
+        member: String,
+        /// How many bits.
+        bits: u32,
+        /// They are in two's complement.
+        signed: bool,
+    },
+    /// A pointer that is stored as a distance from its own place.
+    Relative {
+        /// Where the number is.
+        place: Memory,
+        /// The number's size.
+        size: u32,
+        /// The number's signedness.
+        signed: bool,
+        /// It counts back.
+        back: bool,
+        /// It is no more than this, either way.
+        most: u64,
+    },
+    /// How many elements a `std::vector` has.
+    VectorSize {
+        /// The vector.
+        vector: Memory,
+        /// What it holds.
+        of: Type,
+    },
+    /// A pointer to an element of a `std::vector`; without an index to the first, which need not be there.
+    VectorElement {
+        /// The vector.
+        vector: Memory,
+        /// What it holds.
+        of: Type,
+        /// Which element; one that the vector has not got cannot be read.
+        index: Option<Box<Checked>>,
+    },
+    /// The address of a place.
+    Address(Memory),
     /// Prefix operator.
     Unary(UnaryOp, Box<Checked>),
     /// Infix operator.
@@ -106,7 +152,16 @@ impl Checked {
     /// The expressions right inside it.
     pub fn children(&self) -> Vec<&Self> {
         match &self.node {
-            Node::Memory(memory) => memory.children(),
+            Node::Memory(memory)
+            | Node::Relative { place: memory, .. }
+            | Node::VectorSize { vector: memory, .. }
+            | Node::Address(memory) => memory.children(),
+            Node::VectorElement { vector, index, .. } => {
+                let mut children = vector.children();
+                children.extend(index.as_deref());
+                children
+            }
+            Node::Bits { storage, .. } => vec![storage],
             Node::Slice { start, count, rows, .. } => {
                 let mut children = start.children();
                 children.extend(count.as_deref());
@@ -117,6 +172,18 @@ impl Checked {
             Node::Binary(_, left, right) => vec![left, right],
             Node::Conditional(condition, then, otherwise) => vec![condition, then, otherwise],
             _ => Vec::new(),
+        }
+    }
+}
+
+impl Checked {
+    /// The place that it is read from, and the type of the elements there, where their size is needed.
+    pub fn place(&self) -> Option<(&Memory, Option<&Type>)> {
+        match &self.node {
+            Node::Memory(memory) | Node::Slice { start: memory, .. } => Some((memory, None)),
+            Node::Relative { place, .. } | Node::Address(place) => Some((place, None)),
+            Node::VectorSize { vector, of } | Node::VectorElement { vector, of, .. } => Some((vector, Some(of))),
+            _ => None,
         }
     }
 }
@@ -135,6 +202,15 @@ impl Memory {
         }
         children
     }
+}
+
+/// A part of each element of a slice.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// The elements' type, whose size is from one to the next.
+    pub of: Type,
+    /// Members on the way to it.
+    pub terms: Vec<Term>,
 }
 
 /// A place in the target's memory.
@@ -196,10 +272,11 @@ pub fn fixed_size(ty: &Type) -> Option<u64> {
         Type::Int { size, .. } | Type::Float { size } => Some(u64::from(*size)),
         Type::Bool => Some(1),
         Type::Enum(_) => Some(4),
-        Type::Pointer(_) | Type::CStr(_) | Type::Object(_) => Some(8),
+        Type::Pointer(_) | Type::Reference(_) | Type::CStr(_) | Type::Object(_) => Some(8),
+        Type::Relative { size, .. } | Type::Bits { size, .. } => Some(u64::from(*size)),
         Type::Chars(n) | Type::Hex(n) => Some(*n),
         Type::Array(of, n) => fixed_size(of)?.checked_mul(*n),
-        Type::Void | Type::View(_) | Type::StdString(_) | Type::StdVector(_) => None,
+        Type::Void | Type::View(_) | Type::StdString(_) | Type::StdVector(_) | Type::Smart { .. } => None,
     }
 }
 
@@ -229,7 +306,11 @@ impl Checker<'_, '_> {
             ExprKind::Cpu => is(Node::Cpu, Type::Int { size: 4, signed: false }),
             ExprKind::Match(n) => self.capture(*n, &span),
             ExprKind::Return => match &self.scope.returns {
-                Some(ty) => is(Node::Return, ty.clone()),
+                Some(ty) if ty.is_passed_by_address() => {
+                    let address = Checked { node: Node::Return, ty: pointer_to(ty), span: span.clone() };
+                    is(Node::Memory(at(address)), ty.clone()).map(settled)
+                }
+                Some(ty) => is(Node::Return, ty.clone()).map(settled),
                 None => Err(Diagnostic::error(Code::PathUnknownName, "there is no result here").at(&span).hint(
                     "give the attach point a result type (`-> i32`); `until` probes and conditions have no result",
                 )),
@@ -257,7 +338,14 @@ impl Checker<'_, '_> {
                 let condition = Box::new(self.number(condition)?);
                 let then = Box::new(self.number(then)?);
                 let otherwise = Box::new(self.number(otherwise)?);
-                let ty = if then.ty == otherwise.ty { then.ty.clone() } else { NUMBER };
+                // A number beside a constant of an enumeration is one of its constants.
+                let number = |side: &Checked| matches!(side.node, Node::Int(_));
+                let ty = match (&then.ty, &otherwise.ty) {
+                    (one, other) if one == other => one.clone(),
+                    (Type::Enum(_), _) if number(&otherwise) => then.ty.clone(),
+                    (_, Type::Enum(_)) if number(&then) => otherwise.ty.clone(),
+                    _ => NUMBER,
+                };
                 is(Node::Conditional(condition, then, otherwise), ty)
             }
             ExprKind::Float(_) | ExprKind::Text(_) | ExprKind::All { .. } | ExprKind::Matches { .. } => {
@@ -284,18 +372,22 @@ impl Checker<'_, '_> {
             && let Some(ty) = self.scope.definitions.member(view, name)
         {
             let member = Term::Member { view: view.to_owned(), member: name.to_owned() };
-            return Ok(memory(Base::Object, vec![member], ty));
+            return Ok(with_bits(memory(Base::Object, vec![member], ty)));
         }
         let named = |(_, (n, _)): &(usize, &(Option<String>, Type))| n.as_deref() == Some(name);
         if let Some((index, (_, ty))) = self.scope.arguments.iter().enumerate().find(named) {
             return Ok(match ty {
                 Type::View(_) => memory(Base::Argument(index), Vec::new(), ty.clone()),
+                ty if ty.is_passed_by_address() => {
+                    let address = Checked { node: Node::Argument(index), ty: pointer_to(ty), span: span.clone() };
+                    settled(memory(Base::Pointer(Box::new(address)), Vec::new(), ty.clone()))
+                }
                 Type::Float { .. } => {
                     return Err(Diagnostic::error(Code::ArgumentPlace, "a floating-point argument cannot be read")
                         .at(span)
                         .hint("the kernel does not show vector registers to probes"));
                 }
-                _ => Checked { node: Node::Argument(index), ty: ty.clone(), span: span.clone() },
+                _ => settled(Checked { node: Node::Argument(index), ty: ty.clone(), span: span.clone() }),
             });
         }
         let mut known: Vec<&str> = self.scope.arguments.iter().filter_map(|(n, _)| n.as_deref()).collect();
@@ -309,6 +401,17 @@ impl Checker<'_, '_> {
 
     fn member(&self, base: &Expr, name: &Spanned<String>, arrow: bool, span: &Span) -> Result1<Checked> {
         let base = self.expr(base)?;
+        if name.value == "size"
+            && let Some((vector, of)) = vector_of(&base, arrow)
+        {
+            let node = Node::VectorSize { vector, of };
+            return Ok(Checked { node, ty: NUMBER, span: span.clone() });
+        }
+        if let Node::Slice { .. } = base.node {
+            return self.member_of_each(base, name, arrow, span);
+        }
+        // What a reference refers to has members by `.` in C++, and by `->` where one thinks of its address.
+        let arrow = arrow && !is_referred_to(&base);
         let (mut memory, view) = match (base.ty.clone(), arrow) {
             (Type::View(view), false) => (self.place(base)?, view),
             (Type::Pointer(to), true) if matches!(*to, Type::View(_)) => {
@@ -330,32 +433,58 @@ impl Checker<'_, '_> {
                 return Err(Diagnostic::error(Code::TypeMismatch, message).at(&name.span).hint(hint));
             }
         };
-        let Some(ty) = self.scope.definitions.member(&view, name) else {
-            let members = self.scope.definitions.members(&view);
-            let message = format!("no member `{}` in {view}", name.value);
-            let problem = Diagnostic::error(Code::UnknownMember, message).at(&name.span);
-            return Err(match members {
-                Some(members) => {
-                    let hint = did_you_mean(name, members.iter().copied());
-                    problem.hint(hint.unwrap_or_else(|| format!("the view has {}", members.join(", "))))
-                }
-                None => problem.hint(format!("describe it under `types: {view}:`")),
-            });
-        };
+        let ty = self.member_type(&view, name)?;
         memory.terms.push(Term::Member { view, member: name.value.clone() });
-        Ok(Checked { node: Node::Memory(memory), ty, span: span.clone() })
+        Ok(with_bits(Checked { node: Node::Memory(memory), ty, span: span.clone() }))
+    }
+
+    fn member_type(&self, view: &str, name: &Spanned<String>) -> Result1<Type> {
+        if let Some(ty) = self.scope.definitions.member(view, name) {
+            return Ok(ty);
+        }
+        let message = format!("no member `{}` in {view}", name.value);
+        let problem = Diagnostic::error(Code::UnknownMember, message).at(&name.span);
+        Err(match self.scope.definitions.members(view) {
+            Some(members) => {
+                let hint = did_you_mean(name, members.iter().copied());
+                problem.hint(hint.unwrap_or_else(|| format!("the view has {}", members.join(", "))))
+            }
+            None => problem.hint(format!("describe it under `types: {view}:`")),
+        })
+    }
+
+    /// `slice.member`: that member of each element.
+    fn member_of_each(&self, base: Checked, name: &Spanned<String>, arrow: bool, span: &Span) -> Result1<Checked> {
+        let (Node::Slice { start, count, rows, max, part }, Type::View(view), false) = (base.node, &base.ty, arrow)
+        else {
+            let message = format!("elements of type {} have no member to take this way", base.ty);
+            return Err(Diagnostic::error(Code::TypeMismatch, message)
+                .at(&name.span)
+                .hint("`[..n].member` is of elements that lie one after the other, and are views"));
+        };
+        let ty = self.member_type(view, name)?;
+        let mut part = part.unwrap_or_else(|| Part { of: base.ty.clone(), terms: Vec::new() });
+        part.terms.push(Term::Member { view: view.clone(), member: name.value.clone() });
+        let node = Node::Slice { start, count, rows, max, part: Some(part) };
+        Ok(Checked { node, ty, span: span.clone() })
     }
 
     fn index(&self, base: &Expr, index: &Expr, span: &Span) -> Result1<Checked> {
         let base = self.expr(base)?;
         let index = self.number(index)?;
         let (memory, of) = self.element(base, index, span)?;
-        Ok(Checked { node: Node::Memory(memory), ty: of, span: span.clone() })
+        Ok(settled(Checked { node: Node::Memory(memory), ty: of, span: span.clone() }))
     }
 
     /// The place of `base[index]`.
     fn element(&self, base: Checked, index: Checked, span: &Span) -> Result1<(Memory, Type)> {
         let (mut memory, of, length) = match base.ty.clone() {
+            Type::StdVector(of) => {
+                let vector = self.place(base)?;
+                let ty = Type::Pointer(of.clone());
+                let node = Node::VectorElement { vector, of: (*of).clone(), index: Some(Box::new(index)) };
+                return Ok((at(Checked { node, ty, span: span.clone() }), *of));
+            }
             Type::Array(of, length) => (self.place(base)?, *of, Some(length)),
             Type::Chars(length) | Type::Hex(length) => {
                 (self.place(base)?, Type::Int { size: 1, signed: false }, Some(length))
@@ -383,7 +512,12 @@ impl Checker<'_, '_> {
     }
 
     fn slice(&self, base: &Expr, bounds: &Bounds<'_>, span: &Span) -> Result1<Checked> {
-        let base = self.expr(base)?;
+        let mut base = self.expr(base)?;
+        let vector = vector_of(&base, false);
+        if let Some((vector, of)) = &vector {
+            let node = Node::VectorElement { vector: vector.clone(), of: of.clone(), index: None };
+            base = Checked { node, ty: Type::Pointer(Box::new(of.clone())), span: base.span };
+        }
         let length = match &base.ty {
             Type::Array(_, length) => Some(*length),
             _ => None,
@@ -396,10 +530,17 @@ impl Checker<'_, '_> {
             Node::Int(first) => u64::try_from(first).ok(),
             _ => None,
         };
-        let to = bounds.to.map(|to| self.number(to)).transpose()?;
+        let mut to = bounds.to.map(|to| self.number(to)).transpose()?;
+        if let Some((vector, of)) = vector.filter(|_| !bounds.until_null) {
+            let size = || {
+                let node = Node::VectorSize { vector: vector.clone(), of: of.clone() };
+                Checked { node, ty: NUMBER, span: span.clone() }
+            };
+            to = Some(to.map_or_else(size, |to| lesser(to, size())));
+        }
         let start_index = from.clone();
         let (start, of) = self.element(base, start_index, span)?;
-        if fixed_size(&of).is_none() {
+        if fixed_size(&of).is_none() && (!matches!(of, Type::View(_)) || bounds.until_null || bounds.rows.is_some()) {
             let message = format!("a slice of {of} cannot be recorded");
             return Err(Diagnostic::error(Code::NotAField, message).at(span).hint("take a member of its elements"));
         }
@@ -417,7 +558,9 @@ impl Checker<'_, '_> {
             Some(Rows { count, stride }) => Some((Box::new(self.number(count)?), Box::new(self.number(stride)?))),
             None => None,
         };
-        if let (Some(first), Some(last), None, None) = (first, last, bounds.max, &rows) {
+        if let (Some(first), Some(last), None, None) = (first, last, bounds.max, &rows)
+            && !matches!(of, Type::View(_))
+        {
             return fixed_slice(start, of, first..last, length, span);
         }
         let Some(max) = bounds.max.map(|max| max.value).or_else(|| Some(length?.saturating_sub(first.unwrap_or(0))))
@@ -434,19 +577,27 @@ impl Checker<'_, '_> {
                 Some(Box::new(Checked { node: Node::Int(max.cast_signed()), ty: NUMBER, span: span.clone() }))
             }
         };
-        Ok(Checked { node: Node::Slice { start, count, rows, max }, ty: of, span: span.clone() })
+        Ok(Checked { node: Node::Slice { start, count, rows, max, part: None }, ty: of, span: span.clone() })
     }
 
     fn cast(&self, base: &Expr, ty: &Spanned<Type>, span: &Span) -> Result1<Checked> {
         let base = self.expr(base)?;
-        let aggregate = matches!(ty.value, Type::Array(..) | Type::View(_) | Type::Chars(_) | Type::Hex(_));
+        let of_library = ty.value.is_passed_by_address() || matches!(ty.value, Type::Relative { .. });
+        let aggregate =
+            of_library || matches!(ty.value, Type::Array(..) | Type::View(_) | Type::Chars(_) | Type::Hex(_));
         let scalar = |t: &Type| is_integer(t) || is_address(t);
-        if aggregate && is_address(&base.ty) {
-            let memory = Memory { base: Base::Pointer(Box::new(base)), terms: Vec::new() };
-            return Ok(Checked { node: Node::Memory(memory), ty: ty.value.clone(), span: span.clone() });
+        let stored = |memory| settled(Checked { node: Node::Memory(memory), ty: ty.value.clone(), span: span.clone() });
+        if aggregate && (is_address(&base.ty) || of_library && matches!(base.ty, Type::Int { size: 8, .. })) {
+            return Ok(stored(at(base)));
         }
         if aggregate && matches!(base.node, Node::Memory(_)) && !scalar(&base.ty) {
-            return Ok(Checked { ty: ty.value.clone(), span: span.clone(), ..base });
+            return Ok(settled(Checked { ty: ty.value.clone(), span: span.clone(), ..base }));
+        }
+        // What lies in another, or is referred to, by its address.
+        if let (Type::View(_) | Type::StdVector(_), Node::Memory(memory)) = (&base.ty, &base.node)
+            && matches!(ty.value, Type::Object(_) | Type::Pointer(_))
+        {
+            return Ok(Checked { node: Node::Address(memory.clone()), ty: ty.value.clone(), span: span.clone() });
         }
         let fits = match &ty.value {
             Type::Object(_) | Type::Pointer(_) | Type::CStr(_) => {
@@ -551,6 +702,73 @@ struct Bounds<'e> {
     rows: Option<&'e Rows>,
     max: Option<&'e Spanned<u64>>,
     until_null: bool,
+}
+
+fn pointer_to(ty: &Type) -> Type {
+    Type::Pointer(Box::new(ty.clone()))
+}
+
+/// The place that an address leads to.
+fn at(address: Checked) -> Memory {
+    Memory { base: Base::Pointer(Box::new(address)), terms: Vec::new() }
+}
+
+/// What is read, as what it is used as: a smart pointer is a pointer, a reference is what it refers to.
+fn settled(checked: Checked) -> Checked {
+    let span = checked.span.clone();
+    match (checked.node, checked.ty) {
+        (node, Type::Smart { to, .. }) => Checked { node, ty: Type::Pointer(to), span },
+        (Node::Memory(place), Type::Relative { size, signed, back, to, most }) => {
+            Checked { node: Node::Relative { place, size, signed, back, most }, ty: Type::Pointer(to), span }
+        }
+        (node, Type::Reference(to)) if *to != Type::Void => {
+            let address = Checked { node, ty: Type::Reference(to.clone()), span: span.clone() };
+            settled(Checked { node: Node::Memory(at(address)), ty: *to, span })
+        }
+        (node, ty) => Checked { node, ty, span },
+    }
+}
+
+/// The same for a member, which may be some bits of what is stored there.
+fn with_bits(checked: Checked) -> Checked {
+    let Type::Bits { size, signed, bits } = checked.ty else { return settled(checked) };
+    let member = match &checked.node {
+        Node::Memory(memory) => memory.terms.last().cloned(),
+        _ => None,
+    };
+    let Some(Term::Member { view, member }) = member else { return checked };
+    let span = checked.span.clone();
+    let storage = Box::new(Checked { ty: Type::Int { size, signed: false }, ..checked });
+    Checked { node: Node::Bits { storage, view, member, bits, signed }, ty: Type::Int { size, signed }, span }
+}
+
+fn is_referred_to(checked: &Checked) -> bool {
+    match &checked.node {
+        Node::Memory(Memory { base: Base::Pointer(address), terms }) => {
+            terms.is_empty() && matches!(address.ty, Type::Reference(_))
+        }
+        _ => false,
+    }
+}
+
+/// The vector that a value is, or that a pointer leads to.
+fn vector_of(checked: &Checked, arrow: bool) -> Option<(Memory, Type)> {
+    match (&checked.node, &checked.ty) {
+        (Node::Memory(memory), Type::StdVector(of)) => Some((memory.clone(), (**of).clone())),
+        (_, Type::Pointer(to)) if arrow => match &**to {
+            Type::StdVector(of) => Some((at(checked.clone()), (**of).clone())),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The lesser of two numbers.
+fn lesser(one: Checked, other: Checked) -> Checked {
+    let span = one.span.clone();
+    let less = Node::Binary(BinaryOp::Lt, Box::new(one.clone()), Box::new(other.clone()));
+    let condition = Checked { node: less, ty: NUMBER, span: span.clone() };
+    Checked { node: Node::Conditional(Box::new(condition), Box::new(one), Box::new(other)), ty: NUMBER, span }
 }
 
 fn bug(span: &Span) -> Diagnostic {

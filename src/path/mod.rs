@@ -10,6 +10,6 @@ mod parse;
 mod value;
 
 pub use ast::*;
-pub use check::{Base, Checked, Definitions, MAX_ELEMENTS, Memory, Node, Scope, Term, check, fixed_size};
+pub use check::{Base, Checked, Definitions, MAX_ELEMENTS, Memory, Node, Part, Scope, Term, check, fixed_size};
 pub use parse::{parse_attach, parse_expr, parse_type};
 pub use value::{Environment, Formula, Value};

@@ -32,8 +32,16 @@ type Parsed<T> = Result<T, Diagnostic>;
 /// # Errors
 /// `P001`, pointing at the first character that does not fit.
 pub fn parse_type(text: &str, span: &Span) -> Parsed<Type> {
-    let pair = parse(Rule::type_only, text, span, "a type")?;
-    Tree { span }.ty(pair).map(|ty| ty.value)
+    within_bounds(text, span, "a type")?;
+    let mut pairs =
+        Grammar::parse(Rule::type_only, text).map_err(|error| syntax_error(&error, text, span, "a type"))?;
+    let tree = Tree { span };
+    let pair = pairs.next().ok_or_else(|| Diagnostic::error(Code::Bug, "a type without a tree").at(span))?;
+    let ty = tree.ty(pair)?.value;
+    match pairs.next().filter(|pair| pair.as_rule() == Rule::bits) {
+        Some(bits) => tree.bits(&ty, bits),
+        None => Ok(ty),
+    }
 }
 
 /// Parses an attach point such as `core:engine_decode(void* ctx, batch_t batch) -> i32`.
@@ -218,10 +226,26 @@ impl Tree<'_> {
                     let length = self.number(&self.inner(suffix)?)?;
                     if plain_char && position == 0 { Type::Chars(length) } else { Type::Array(Box::new(ty), length) }
                 }
+                Rule::reference => Type::Reference(Box::new(ty)),
                 _ => Type::Pointer(Box::new(ty)),
             };
         }
         Ok(Spanned::new(ty, place))
+    }
+
+    /// `u32:3`.
+    fn bits(&self, of: &Type, pair: Pair<'_, Rule>) -> Parsed<Type> {
+        let number = self.inner(pair)?;
+        let place = self.place_of(&number);
+        let bits = self.number(&number)?;
+        match of {
+            Type::Int { size, signed } if (1..=u64::from(size * 8)).contains(&bits) => {
+                Ok(Type::Bits { size: *size, signed: *signed, bits: u32::try_from(bits).unwrap_or_default() })
+            }
+            _ => Err(Diagnostic::error(Code::TypeMismatch, format!("{of} has no {bits} bits to take"))
+                .at(&place)
+                .hint("bits are of an integer, and no more than it has: `u32:3`")),
+        }
     }
 
     fn type_base(&self, pair: Pair<'_, Rule>) -> Parsed<Type> {
@@ -241,8 +265,30 @@ impl Tree<'_> {
                 None => Type::StdString(DEFAULT_STRING),
             },
             Rule::vector => Type::StdVector(Box::new(self.ty(self.inner(pair)?)?.value)),
+            Rule::smart => {
+                let mut pairs = pair.parts();
+                let shared = self.next(&mut pairs)?.as_str().trim() == "std::shared_ptr";
+                Type::Smart { to: Box::new(self.ty(self.next(&mut pairs)?)?.value), shared }
+            }
+            Rule::relative => self.relative(pair)?,
             _ => scalar_or_view(pair.as_str().trim()),
         })
+    }
+
+    /// `relative<-i32, T, 4096>`.
+    fn relative(&self, pair: Pair<'_, Rule>) -> Parsed<Type> {
+        let mut pairs = pair.parts().peekable();
+        let back = pairs.next_if(|part| part.as_rule() == Rule::backwards).is_some();
+        let number = self.next(&mut pairs)?;
+        let Type::Int { size, signed } = scalar_or_view(number.as_str().trim()) else {
+            let message = format!("`{}` is no integer", number.as_str().trim());
+            return Err(Diagnostic::error(Code::TypeMismatch, message)
+                .at(&self.place_of(&number))
+                .hint("what leads from its own place is an integer: `relative<i32, TYPE>`"));
+        };
+        let to = Box::new(self.ty(self.next(&mut pairs)?)?.value);
+        let most = pairs.next().map_or(Ok(MAX_DISTANCE), |most| self.number(&most))?;
+        Ok(Type::Relative { size, signed, back, to, most: most.min(MAX_DISTANCE) })
     }
 
     // ---- attach points -------------------------------------------------------------------------------------------
@@ -414,7 +460,14 @@ impl Tree<'_> {
         let rule = pair.as_rule();
         let kind = match rule {
             Rule::arrow | Rule::dot => {
+                let call = pair.as_str().trim_end().ends_with(')');
                 let name = self.named(&self.inner(pair)?);
+                if call && name.value != "size" {
+                    let message = format!("`{}()` cannot be called", name.value);
+                    return Err(Diagnostic::error(Code::PathSyntax, message)
+                        .at(&name.span)
+                        .hint("nothing is run in the target; `size()` of a std::vector is read"));
+                }
                 ExprKind::Member { base: base_box, name, arrow: rule == Rule::arrow }
             }
             Rule::index => ExprKind::Index { base: base_box, index: Box::new(self.expression(self.inner(pair)?)?) },
@@ -481,6 +534,8 @@ impl Tree<'_> {
     }
 }
 
+/// Bytes that a `relative<…>` leads at most.
+const MAX_DISTANCE: u64 = 1 << 31;
 /// Bytes read of a `std::string` without a bound.
 const DEFAULT_STRING: u64 = 64;
 

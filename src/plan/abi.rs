@@ -91,10 +91,15 @@ pub(super) fn argument_place(
         Arch::Aarch64 => AARCH64_REGISTERS.iter().copied(),
     };
     // A class returned in memory: x86-64 passes its address as a hidden first argument, AAPCS64 in x8.
-    if let (Arch::X86_64, Some(Type::View(view))) = (arch, signature.returns.as_ref().map(|ty| &ty.value))
-        && size_of(view).ok_or_else(|| NoPlace::SizeUnknown(view.clone()))? > LARGEST_IN_REGISTERS
-    {
-        registers.next();
+    if let (Arch::X86_64, Some(returned)) = (arch, signature.returns.as_ref().map(|ty| &ty.value)) {
+        let in_memory = match returned {
+            Type::View(view) => size_of(view).ok_or_else(|| NoPlace::SizeUnknown(view.clone()))? > LARGEST_IN_REGISTERS,
+            // Classes with destructors of their own always are.
+            ty => ty.is_passed_by_address(),
+        };
+        if in_memory {
+            registers.next();
+        }
     }
     let mut vectors = 0;
     // Above the return address, where the architecture keeps it on the stack.

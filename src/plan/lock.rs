@@ -3,6 +3,7 @@
 
 use super::model::{PlacedSite, Placement, ProbePlan, RelocationKind};
 use super::place::survey;
+use super::relocate::STRING_NAMES;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::path::{NamePattern, Place};
 use crate::spec::Probeset;
@@ -161,7 +162,7 @@ impl<'a> Notes<'a> {
         Self {
             inner,
             patterns: patterns.collect(),
-            types: probeset.types.keys().map(String::as_str).collect(),
+            types: probeset.types.keys().map(String::as_str).chain(STRING_NAMES).collect(),
             noted: RefCell::new(noted),
         }
     }
@@ -182,7 +183,10 @@ impl Noted {
         file.add_functions(&self.functions);
         file.add_inlined(&self.inlined);
         for (name, layout) in &self.layouts {
-            let wanted = |member: &str| probeset.types.get(name).is_some_and(|view| view.members.contains_key(member));
+            let is_string = STRING_NAMES.contains(&name.as_str());
+            let wanted = |member: &str| {
+                is_string || probeset.types.get(name).is_some_and(|view| view.members.contains_key(member))
+            };
             file.add_layout(name, layout, wanted);
         }
         for (name, constants) in &self.enums {
@@ -228,6 +232,10 @@ impl Target for Notes<'_> {
 
     fn prepare(&self, file: usize, types: &[&str], enums: &[&str]) {
         self.inner.prepare(file, types, enums);
+    }
+
+    fn needed(&self, file: usize) -> Vec<String> {
+        self.inner.needed(file)
     }
 
     fn problems(&self) -> Vec<Diagnostic> {

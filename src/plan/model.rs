@@ -87,6 +87,16 @@ impl Program {
             _ => None,
         }
     }
+
+    /// The module it is in.
+    pub fn module(&self) -> Option<&str> {
+        match &self.place {
+            Place::Function { module, .. } | Place::Virtual { module, .. } | Place::Usdt { module, .. } => {
+                Some(&module.value)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// What one probe does at one program.
@@ -106,10 +116,21 @@ pub struct Action {
     pub when: Option<Checked>,
     /// Whether objects are looked at.
     pub describe: Option<Checked>,
+    /// The object that its record describes, and the field that has its address.
+    pub describes: Option<DescribesPlan>,
     /// Of a graph: what it has in common with another whose objects are the same.
     pub identity: Option<Checked>,
     /// What is counted over its span.
     pub counts: Counts,
+}
+
+/// The object that a record describes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DescribesPlan {
+    /// The object.
+    pub object: String,
+    /// Its address is known when the function returns.
+    pub at_return: bool,
 }
 
 /// The counters of a span.
@@ -220,6 +241,18 @@ pub enum RelocationKind {
     Size {
         /// The view.
         view: String,
+    },
+    /// Bit at which a member of some bits begins.
+    Shift {
+        /// The view.
+        view: String,
+        /// The member.
+        member: String,
+    },
+    /// How strings are laid out, as a [`crate::spec::StringLayout`]: in a module, or in what is described everywhere.
+    Strings {
+        /// The module.
+        module: Option<String>,
     },
     /// The value of an enumeration's constant.
     Constant {

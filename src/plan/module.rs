@@ -34,7 +34,7 @@ pub(super) fn find(probeset: &Probeset, module: &str, target: &dyn Target) -> Mo
     }
 }
 
-fn matching(glob: &str, target: &dyn Target) -> Vec<usize> {
+pub(super) fn matching(glob: &str, target: &dyn Target) -> Vec<usize> {
     let pattern = NamePattern(glob.to_owned()).to_regex();
     let Ok(regex) = regex::Regex::new(&pattern) else { return Vec::new() };
     let files = target.files().iter().enumerate();
@@ -42,7 +42,7 @@ fn matching(glob: &str, target: &dyn Target) -> Vec<usize> {
 }
 
 /// The functions of a module that attach points name, as such or in a choice: `*` could match anything anywhere.
-fn named_functions(probeset: &Probeset, module: &str) -> Vec<NamePattern> {
+pub(super) fn named_functions(probeset: &Probeset, module: &str) -> Vec<NamePattern> {
     let points = probeset.probes.values().flat_map(|probe| &probe.at);
     let mut patterns: Vec<NamePattern> = points
         .filter_map(|at| match &at.place {

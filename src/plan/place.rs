@@ -6,11 +6,12 @@ use super::model::{
     PlacedSite, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, RelocationValue, Unplaced,
 };
 use super::module::{ModuleFiles, find};
+use super::part::parts;
 use super::relocate::Relocator;
 use super::site::{self, Needs};
 use crate::diag::{Code, Diagnostic, Diagnostics, Severity, did_you_mean};
 use crate::path::{NamePattern, Place};
-use crate::spec::{Probeset, Role};
+use crate::spec::{Part, Probeset, Role};
 use crate::target::{Function, Target};
 use crate::trace::{FieldType, ModuleInfo, Site};
 use indexmap::IndexMap;
@@ -37,10 +38,21 @@ pub fn place(
 
 /// The same for those who want to see what could be placed beside what could not.
 pub fn survey(plan: &ProbePlan, probeset: &Probeset, target: &dyn Target) -> (Placement, Diagnostics) {
+    if probeset.parts.is_empty() { survey_part(plan, probeset, target, None) } else { parts(plan, probeset, target) }
+}
+
+/// Places the probes of one of several probesets; of the only one, where there are no parts.
+pub(super) fn survey_part(
+    plan: &ProbePlan,
+    probeset: &Probeset,
+    target: &dyn Target,
+    part: Option<&Part>,
+) -> (Placement, Diagnostics) {
     let mut placer = Placer {
         plan,
         probeset,
         target,
+        part,
         modules: IndexMap::new(),
         placement: Placement::default(),
         files: Vec::new(),
@@ -48,7 +60,10 @@ pub fn survey(plan: &ProbePlan, probeset: &Probeset, target: &dyn Target) -> (Pl
     };
     let mut roots: IndexMap<&str, Vec<usize>> = IndexMap::new();
     for (index, program) in plan.programs.iter().enumerate() {
-        roots.entry(program.probes.first().map_or("", String::as_str)).or_default().push(index);
+        let root = program.probes.first().map_or("", String::as_str);
+        if part.is_none_or(|part| part.own(root).is_some()) {
+            roots.entry(root).or_default().push(index);
+        }
     }
     for (root, alternatives) in roots {
         placer.probe(root, &alternatives);
@@ -65,6 +80,7 @@ struct Placer<'a> {
     plan: &'a ProbePlan,
     probeset: &'a Probeset,
     target: &'a dyn Target,
+    part: Option<&'a Part>,
     modules: IndexMap<String, ModuleFiles>,
     placement: Placement,
     /// Files with a site, each as the placement's modules number them.
@@ -192,7 +208,7 @@ impl<'a> Placer<'a> {
 
     /// The registers that the program's expressions read, so that the site can be chosen before they change.
     fn needs(&self, index: usize, program: &Program, files: &[usize]) -> Needs {
-        let relocator = Relocator::new(self.plan, self.probeset, self.target, files.to_vec());
+        let relocator = Relocator::new(self.plan, self.probeset, self.target, files.to_vec(), Vec::new());
         let mut needs = Needs { returns: program.kind == ProgramKind::Span, ..Needs::default() };
         let Some(signature) = program.signature() else { return needs };
         let size_of = |view: &str| relocator.size_of(view);
@@ -349,7 +365,7 @@ impl<'a> Placer<'a> {
     /// A probe that may be without a site is left out, too, where the target's types have no member that it reads: an
     /// older engine is not refused for what only newer ones say. (A member of another type is still an error.)
     fn leave_out_what_lacks_a_member(&mut self) {
-        let relocator = Relocator::new(self.plan, self.probeset, self.target, self.described_in());
+        let relocator = self.relocator();
         let is_optional = |probe: &String| self.probeset.probes.get(probe).is_some_and(|probe| probe.optional);
         let mut lacking = BTreeMap::new();
         for index in self.placement.sites.iter().map(|site| site.program).collect::<BTreeSet<usize>>() {
@@ -368,16 +384,22 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Types are described in any file of the modules, not only in those with a site.
-    fn described_in(&self) -> Vec<usize> {
+    /// What says values of the placed programs.
+    fn relocator(&self) -> Relocator<'a> {
         let mut files = self.files.clone();
+        // Types are described in any file of the modules, not only in those with a site.
         for (_, module) in &self.modules {
             if let ModuleFiles::Found(found) = module {
                 files.extend(found.iter().filter(|f| !self.files.contains(f)));
             }
         }
         files.dedup();
-        files
+        let of_module = |(name, files): (&String, &ModuleFiles)| match files {
+            ModuleFiles::Found(files) => (name.clone(), files.clone()),
+            _ => (name.clone(), Vec::new()),
+        };
+        let modules = self.modules.iter().map(of_module).collect();
+        Relocator::new(self.plan, self.probeset, self.target, files, modules)
     }
 
     /// Steps are what everything is counted by: without any of their probes a recording says nothing.
@@ -400,7 +422,7 @@ impl<'a> Placer<'a> {
 
     /// Values of what the placed programs use, and names of the enumerations that records carry.
     fn values(&mut self) {
-        let relocator = Relocator::new(self.plan, self.probeset, self.target, self.described_in());
+        let relocator = self.relocator();
         let placed: Vec<&Program> =
             self.placement.sites.iter().filter_map(|site| self.plan.programs.get(site.program)).collect();
         let of = |indices: fn(&Program) -> &[usize]| -> BTreeSet<usize> {
@@ -428,7 +450,8 @@ impl<'a> Placer<'a> {
         if self.placement.sites.is_empty() {
             return;
         }
-        for name in enumerations(self.plan) {
+        let is_own = |name: &String| self.part.is_none_or(|part| part.own(name).is_some());
+        for name in enumerations(self.plan).into_iter().filter(is_own) {
             match relocator.enumeration(&name) {
                 Some((constants, _)) => {
                     self.placement.enums.insert(name, constants);

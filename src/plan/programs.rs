@@ -2,18 +2,16 @@
 
 use super::counters::{Counters, at_an_instant};
 use super::model::{
-    Action, Counts, FieldPlan, Level, ObjectPlan, ProbePlan, Program, ProgramKind, Relocation, RelocationKind,
-    Selection, Shape,
+    Action, Counts, DescribesPlan, FieldPlan, Level, ObjectPlan, ProbePlan, Program, ProgramKind, Relocation,
+    RelocationKind, Selection, Shape,
 };
 use super::record_layout::{SCALED, WAITING, builtin, field_type, kernel_fields, lay_out};
 use super::site::CostTable;
 use crate::diag::{Code, Diagnostic, Diagnostics, Span};
-use crate::path::{
-    AttachPoint, Base, Checked, Expr, ExprKind, Memory, Node, Place, Scope, Signature, Term, Type, check,
-};
-use crate::spec::{Nested, Probe, Probeset, Role};
+use crate::path::{AttachPoint, Base, Checked, Expr, ExprKind, Node, Place, Scope, Signature, Term, Type, check};
+use crate::spec::{DESCRIBED, Describes, Nested, Probe, Probeset, Role};
 use crate::target::Arch;
-use crate::trace::{BUILTIN, FieldType, RecordKind, RecordType, Schema};
+use crate::trace::{BUILTIN, DescribesObject, FieldType, RecordKind, RecordType, Schema};
 use indexmap::IndexMap;
 
 /// Frames of a probe with `nested: all`; the same number stands in `bpf-runtime/span.h`.
@@ -36,6 +34,7 @@ pub fn plan(probeset: &Probeset, selection: &Selection, arch: Arch) -> Result<(P
         problems: Diagnostics::new(),
         relocations: IndexMap::new(),
         program_names: Vec::new(),
+        module: None,
         plan: ProbePlan {
             arch,
             programs: Vec::new(),
@@ -61,6 +60,8 @@ struct Planner<'p> {
     relocations: IndexMap<RelocationKind, (String, Span)>,
     program_names: Vec<String>,
     counters: Counters,
+    /// The module of the program that is being planned.
+    module: Option<String>,
     plan: ProbePlan,
 }
 
@@ -225,6 +226,7 @@ impl<'p> Planner<'p> {
             // Said by the spec's checks already; the other alternatives still stand.
             return;
         }
+        self.module = module_of(&at.place);
         let name = root.name.value.clone();
         self.program_names.push(format!("{name}__{alternative}"));
         let actions: Vec<Action> = riders.iter().filter_map(|probe| self.action(root, probe, at, tracepoint)).collect();
@@ -314,6 +316,7 @@ impl<'p> Planner<'p> {
                 counts,
                 when: None,
                 describe: None,
+                describes: None,
                 identity: None,
             });
         }
@@ -340,10 +343,24 @@ impl<'p> Planner<'p> {
         if probe.at.iter().any(|at| at.waiting_from.is_some()) {
             layout.push((WAITING.to_owned(), FieldType::Duration));
         }
+        let mut checked = checked;
+        let describes = match &probe.describes {
+            Some(describes) => {
+                let (plan, value) = self.describes(probe, describes, &checked, root, &signature)?;
+                layout.push((DESCRIBED.to_owned(), FieldType::Pointer));
+                checked.push((DESCRIBED.to_owned(), FieldType::Pointer, value));
+                Some(plan)
+            }
+            None => None,
+        };
         let counted = self.counted(probe, &shape, &mut layout)?;
         let has_list = layout.iter().any(|(_, ty)| matches!(ty, FieldType::List(..)));
-        if has_list && shape != Shape::Instant {
-            let message = format!("a list can only be recorded at an instant; `{}` is a span", probe.name.value);
+        let has_rows = || checked.iter().any(|(_, _, value)| matches!(value.node, Node::Slice { rows: Some(_), .. }));
+        if has_list && (matches!(shape, Shape::Until { .. }) || shape != Shape::Instant && has_rows()) {
+            let message = format!(
+                "such a list can only be recorded at an instant or of a call; `{}` is neither",
+                probe.name.value
+            );
             self.problems.push(
                 Diagnostic::error(Code::NotSupportedYet, message)
                     .at(&probe.name.span)
@@ -366,7 +383,41 @@ impl<'p> Planner<'p> {
         }
         let fields = self.field_plans(record, checked);
         let counts = self.counts(record, counted);
-        Some(Action { probe: probe.name.value.clone(), role, record, shape, fields, when, describe, identity, counts })
+        if let Some(DescribesPlan { object, at_return }) = &describes {
+            let (object, field) = (object.clone(), DESCRIBED.to_owned());
+            let said = DescribesObject { object, field, at_end: *at_return };
+            self.plan.schema.describes.insert(probe.name.value.clone(), said);
+        }
+        let probe = probe.name.value.clone();
+        Some(Action { probe, role, record, shape, fields, when, describe, describes, identity, counts })
+    }
+
+    /// The address of the object that a probe describes, and when it is known.
+    fn describes(
+        &mut self,
+        probe: &Probe,
+        describes: &Describes,
+        fields: &[(String, FieldType, Checked)],
+        root: &Probe,
+        signature: &Signature,
+    ) -> Option<(DescribesPlan, Checked)> {
+        let scope = scope_of(self.probeset, root, signature);
+        let checked = check(&describes.address, &scope)
+            .and_then(|value| if mixes_entry_and_return(&value) { Err(mixed(&value)) } else { Ok(value) });
+        let address = self.problems.keep(checked.map_err(Diagnostics::from))?;
+        if !matches!(address.ty, Type::Pointer(_) | Type::Object(_) | Type::Int { size: 8, .. }) {
+            let message = format!("`describes` is of an address, not of {}", address.ty);
+            self.problems.push(Diagnostic::error(Code::TypeMismatch, message).at(&address.span));
+            return None;
+        }
+        if fields.is_empty() {
+            let message = format!("`{}` describes an object and says nothing of it", probe.name.value);
+            let hint = "add `fields`, such as `name` and `op`";
+            self.problems.push(Diagnostic::error(Code::RoleField, message).at(&address.span).hint(hint));
+            return None;
+        }
+        let plan = DescribesPlan { object: describes.object.value.clone(), at_return: uses_result(&address) };
+        Some((plan, address))
     }
 
     /// Adds the fields of a probe's counters; gives the counters.
@@ -425,6 +476,7 @@ impl<'p> Planner<'p> {
             fields: Vec::new(),
             when: None,
             describe: None,
+            describes: None,
             identity: None,
             counts: Counts::default(),
         })
@@ -475,7 +527,7 @@ impl<'p> Planner<'p> {
     /// Collects the relocations that an expression's code will use.
     fn needs(&mut self, checked: &Checked, program: Option<usize>, into: &mut Vec<usize>) {
         let mut kinds: Vec<(RelocationKind, Span)> = Vec::new();
-        collect(checked, program, &mut kinds);
+        collect(checked, program, self.module.as_deref().filter(|_| program.is_some()), &mut kinds);
         for (kind, span) in kinds {
             into.push(self.relocation(kind, &span));
         }
@@ -579,6 +631,7 @@ fn uses_result(checked: &Checked) -> bool {
 
 fn reads_result(probe: &Probe) -> bool {
     let mut stack: Vec<&Expr> = probe.fields.values().map(|field| &field.value).collect();
+    stack.extend(probe.describes.iter().map(|describes| &describes.address));
     while let Some(expr) = stack.pop() {
         if expr.kind == ExprKind::Return {
             return true;
@@ -589,8 +642,12 @@ fn reads_result(probe: &Probe) -> bool {
 }
 
 fn mixes_entry_and_return(checked: &Checked) -> bool {
-    let entry = |node: &Node| matches!(node, Node::Argument(_) | Node::Memory(Memory { base: Base::Argument(_), .. }));
-    uses_result(checked) && any(checked, &entry)
+    let mut entry = false;
+    checked.visit(&mut |part| {
+        let by_value = part.place().is_some_and(|(memory, _)| matches!(memory.base, Base::Argument(_)));
+        entry |= by_value || matches!(part.node, Node::Argument(_));
+    });
+    uses_result(checked) && entry
 }
 
 fn mixed(checked: &Checked) -> Diagnostic {
@@ -602,12 +659,12 @@ fn mixed(checked: &Checked) -> Diagnostic {
 /// The relocations that an expression of a program (or of an object, without one) needs, in the order it reads them.
 pub fn relocations_of(checked: &Checked, program: Option<usize>) -> Vec<RelocationKind> {
     let mut kinds = Vec::new();
-    collect(checked, program, &mut kinds);
+    collect(checked, program, None, &mut kinds);
     kinds.reverse();
     kinds.into_iter().map(|(kind, _)| kind).collect()
 }
 
-fn collect(checked: &Checked, program: Option<usize>, into: &mut Vec<(RelocationKind, Span)>) {
+fn collect(checked: &Checked, program: Option<usize>, module: Option<&str>, into: &mut Vec<(RelocationKind, Span)>) {
     checked.visit(&mut |part| {
         let span = part.span.clone();
         let argument = |argument: usize| program.map(|program| RelocationKind::Argument { program, argument });
@@ -617,25 +674,61 @@ fn collect(checked: &Checked, program: Option<usize>, into: &mut Vec<(Relocation
                 into.push((kind, span));
             }
             Node::Argument(index) => into.extend(argument(*index).map(|kind| (kind, span))),
-            Node::Memory(memory) | Node::Slice { start: memory, .. } => {
+            Node::Bits { view, member, .. } => {
+                into.push((RelocationKind::Shift { view: view.clone(), member: member.clone() }, span));
+            }
+            _ => {
+                let Some((memory, of)) = part.place() else { return };
+                let strings = || RelocationKind::Strings { module: module.map(str::to_owned) };
+                if has_string(&part.ty) || of.is_some_and(has_string) {
+                    into.push((strings(), span.clone()));
+                }
+                into.extend(of.and_then(view_within).map(|view| (RelocationKind::Size { view }, span.clone())));
                 if let Base::Argument(index) = memory.base {
                     into.extend(argument(index).map(|kind| (kind, span.clone())));
                 }
-                for term in &memory.terms {
+                let parts = match &part.node {
+                    Node::Slice { part: Some(part), .. } => part.terms.as_slice(),
+                    _ => &[],
+                };
+                if let Node::Slice { part: Some(part), .. } = &part.node {
+                    into.extend(view_within(&part.of).map(|view| (RelocationKind::Size { view }, span.clone())));
+                }
+                for term in memory.terms.iter().chain(parts) {
                     match term {
                         Term::Member { view, member } => {
                             let kind = RelocationKind::Offset { view: view.clone(), member: member.clone() };
                             into.push((kind, span.clone()));
                         }
                         Term::Element { of, .. } => {
+                            if has_string(of) {
+                                into.push((strings(), span.clone()));
+                            }
                             into.extend(view_within(of).map(|view| (RelocationKind::Size { view }, span.clone())));
                         }
                     }
                 }
             }
-            _ => {}
         }
     });
+}
+
+/// Whether bytes of a type depend on how strings are laid out.
+fn has_string(ty: &Type) -> bool {
+    match ty {
+        Type::StdString(_) => true,
+        Type::Array(of, _) => has_string(of),
+        _ => false,
+    }
+}
+
+fn module_of(place: &Place) -> Option<String> {
+    match place {
+        Place::Function { module, .. } | Place::Virtual { module, .. } | Place::Usdt { module, .. } => {
+            Some(module.value.clone())
+        }
+        _ => None,
+    }
 }
 
 /// The view whose size an element's size depends on.
@@ -654,6 +747,9 @@ fn symbol_of(kind: &RelocationKind, program_name: impl Fn(usize) -> String) -> S
     match kind {
         RelocationKind::Offset { view, member } => format!("offset_of_{}__{}", identifier(view), identifier(member)),
         RelocationKind::Size { view } => format!("size_of_{}", identifier(view)),
+        RelocationKind::Shift { view, member } => format!("bit_of_{}__{}", identifier(view), identifier(member)),
+        RelocationKind::Strings { module: None } => "strings".to_owned(),
+        RelocationKind::Strings { module: Some(module) } => format!("strings_of_{}", identifier(module)),
         RelocationKind::Constant { enumeration, name } => {
             format!("constant_{}__{}", identifier(enumeration), identifier(name))
         }

@@ -103,7 +103,7 @@ fn stored(ty: &Type, definitions: &dyn Definitions) -> Result<FieldType, Diagnos
         Type::Bool => FieldType::Bool,
         Type::Enum(name) => FieldType::Enum(name.clone()),
         Type::Object(name) => FieldType::Object(name.clone()),
-        Type::Chars(n) | Type::CStr(n) => FieldType::Text(length(*n)?),
+        Type::Chars(n) | Type::CStr(n) | Type::StdString(n) => FieldType::Text(length(*n)?),
         Type::Hex(n) => FieldType::Hex(length(*n)?),
         Type::Array(of, n) => FieldType::Array(Box::new(stored(of, definitions)?), length(*n)?),
         // A pointer to what an object is, is a reference to that object.
@@ -119,8 +119,13 @@ fn stored(ty: &Type, definitions: &dyn Definitions) -> Result<FieldType, Diagnos
                 .hint("take one of its members, or make it an object and refer to it by address"));
         }
         Type::Void => return Err(Diagnostic::error(Code::NotAField, "void cannot be recorded")),
-        Type::StdString(_) | Type::StdVector(_) => {
-            return Err(Diagnostic::error(Code::NotSupportedYet, format!("{ty} cannot be read yet")));
+        Type::StdVector(_) => {
+            return Err(Diagnostic::error(Code::NotAField, format!("a whole {ty} cannot be recorded"))
+                .hint("take its elements, such as `[..] max 8`, or its `size`"));
+        }
+        Type::Smart { .. } | Type::Relative { .. } | Type::Reference(_) | Type::Bits { .. } => {
+            return Err(Diagnostic::error(Code::NotAField, format!("{ty} cannot be recorded as it is stored"))
+                .hint("take what it points to, or one element"));
         }
     })
 }

@@ -5,7 +5,7 @@ use super::abi::{NoPlace, argument_place};
 use super::model::{ObjectPlan, ProbePlan, Provenance, Relocation, RelocationKind, RelocationValue};
 use crate::diag::{Code, Diagnostic, Span, did_you_mean};
 use crate::path::{Base, Memory, Node, Term, Type, fixed_size};
-use crate::spec::{Probeset, View};
+use crate::spec::{Probeset, StringLayout, View};
 use crate::target::{Layout, Target, TargetType};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -20,14 +20,22 @@ pub(super) struct Relocator<'a> {
     target: &'a dyn Target,
     /// Files to ask, in order of preference.
     files: Vec<usize>,
+    /// The files of each module.
+    modules: Vec<(String, Vec<usize>)>,
     layouts: RefCell<HashMap<String, Option<(Layout, Provenance)>>>,
 }
 
 type Found = Result<(u64, Provenance), Diagnostic>;
 
 impl<'a> Relocator<'a> {
-    pub(super) fn new(plan: &'a ProbePlan, probeset: &'a Probeset, target: &'a dyn Target, files: Vec<usize>) -> Self {
-        Self { plan, probeset, target, files, layouts: RefCell::default() }
+    pub(super) fn new(
+        plan: &'a ProbePlan,
+        probeset: &'a Probeset,
+        target: &'a dyn Target,
+        files: Vec<usize>,
+        modules: Vec<(String, Vec<usize>)>,
+    ) -> Self {
+        Self { plan, probeset, target, files, modules, layouts: RefCell::default() }
     }
 
     /// The value of one relocation.
@@ -35,6 +43,8 @@ impl<'a> Relocator<'a> {
         let span = &relocation.span;
         let (value, provenance) = match &relocation.what {
             RelocationKind::Offset { view, member } => self.offset(view, member, span),
+            RelocationKind::Shift { view, member } => self.shift(view, member, span),
+            RelocationKind::Strings { module } => self.strings(module.as_deref(), span),
             RelocationKind::Size { view } => self.size(view).ok_or_else(|| self.size_unknown(view, span)),
             RelocationKind::Constant { enumeration, name } => self.constant(enumeration, name, span),
             RelocationKind::Argument { program, argument } => self.argument(*program, *argument, span),
@@ -101,6 +111,77 @@ impl<'a> Relocator<'a> {
                 .hint("the engine has changed: look at what the member means now, then change the probeset's type"));
         }
         Ok((*offset, from))
+    }
+
+    /// The lowest bit of a member of some bits, whose offset and type were found right before.
+    fn shift(&self, view: &str, member: &str, span: &Span) -> Found {
+        let (_, from) = self.offset(view, member, span)?;
+        let unknown = || Diagnostic::error(Code::Bug, format!("{view}.{member} has no bits")).at(span);
+        if let Some((layout, from)) = self.layout(view) {
+            return match layout.members.get(member) {
+                Some((_, TargetType::Bits { shift, .. })) => Ok((u64::from(*shift), from)),
+                _ => Err(unknown()),
+            };
+        }
+        let declared = self.view(view, span)?.members.get(member).and_then(|member| member.bit);
+        declared.map(|bit| (u64::from(bit), from)).ok_or_else(unknown)
+    }
+
+    /// How strings are laid out in a module, or everywhere: from debug information, else as the spec says.
+    fn strings(&self, module: Option<&str>, span: &Span) -> Found {
+        let mut said: Vec<(StringLayout, Provenance)> = Vec::new();
+        for (name, files) in self.modules.iter().filter(|(name, _)| module.is_none_or(|module| *name == module)) {
+            let by_hand = self.probeset.modules.get(name).and_then(|module| module.strings);
+            let found = files.iter().find_map(|file| self.strings_of(*file));
+            match (found, by_hand) {
+                (Some((found, _)), Some(by_hand)) if found != by_hand => {
+                    let named = |layout: StringLayout| {
+                        StringLayout::NAMES.iter().find(|(_, of)| *of == layout).map_or("", |(name, _)| name)
+                    };
+                    let message = format!(
+                        "strings of the module `{name}` are {} in the target; the probeset says {}",
+                        named(found),
+                        named(by_hand)
+                    );
+                    let hint = format!("leave out `strings: {}`", named(by_hand));
+                    return Err(self
+                        .with_files(Diagnostic::error(Code::TargetTypeDiffers, message).at(span))
+                        .hint(hint));
+                }
+                (Some(found), _) => said.push(found),
+                (None, by_hand) => said.extend(by_hand.map(|layout| (layout, Provenance::ByHand))),
+            }
+        }
+        let hint = "say it by module: `modules: NAME: { files: FILE, strings: libstdc++ }`; others are libstdc++-cow and libc++";
+        let Some((first, from)) = said.first().copied() else {
+            let message = "how std::string is laid out is not known on this target";
+            return Err(self.with_files(Diagnostic::error(Code::LayoutUnknown, message).at(span)).hint(hint));
+        };
+        if said.iter().any(|(layout, _)| *layout != first) {
+            let message = "std::string is laid out in several ways in the modules of this target";
+            return Err(self
+                .with_files(Diagnostic::error(Code::LayoutUnknown, message).at(span))
+                .hint("read such strings at a probe instead of in an object: there the module is known"));
+        }
+        Ok((first as u64, from))
+    }
+
+    /// How a file's debug information lays out strings.
+    fn strings_of(&self, file: usize) -> Option<(StringLayout, Provenance)> {
+        STRING_NAMES.iter().find_map(|name| {
+            let layout = self.target.layout(file, name)?;
+            let has = |member: &str| layout.members.contains_key(member);
+            let found = if has("_M_string_length") && layout.size == 32 {
+                StringLayout::Libstdcxx
+            } else if has("_M_dataplus") && layout.size == 8 {
+                StringLayout::LibstdcxxCow
+            } else if layout.size == 24 && (has("__r_") || has("__rep_")) {
+                StringLayout::Libcxx
+            } else {
+                return None;
+            };
+            Some((found, self.source(file, name)))
+        })
     }
 
     /// Says which files were asked, by name and build-id.
@@ -233,7 +314,7 @@ impl<'a> Relocator<'a> {
         match ty {
             Type::View(view) => self.size(view).map_or(0, |(size, _)| size),
             Type::Array(of, n) => self.bytes(of).saturating_mul(*n),
-            ty => fixed_size(ty).unwrap_or(0),
+            ty => ty.library_size().or_else(|| fixed_size(ty)).unwrap_or(0),
         }
     }
 }
@@ -254,6 +335,15 @@ fn fits(declared: &Type, target: &TargetType) -> bool {
             (Type::View(name), Some(TargetType::Struct(of, _) | TargetType::Other(of))) => same_name(name, of),
             (to, Some(of)) => fits(to, of),
         },
+        (Type::Reference(to), target @ TargetType::Pointer(_)) => fits(&Type::Pointer(to.clone()), target),
+        (Type::Bits { size, signed, bits }, TargetType::Bits { size: of, signed: is, bits: has, .. }) => {
+            u64::from(*size) == *of && signed == is && bits == has
+        }
+        (Type::StdString(_), TargetType::Struct(name, size)) => is_string(name) && matches!(size, 8 | 24 | 32),
+        (Type::StdVector(of), TargetType::Struct(name, 24)) => is_of(name, "vector", of),
+        (Type::Smart { to, shared: true }, TargetType::Struct(name, 16)) => is_of(name, "shared_ptr", to),
+        (Type::Smart { to, shared: false }, TargetType::Struct(name, 8)) => is_of(name, "unique_ptr", to),
+        (Type::Relative { size, .. }, target) => bytes_of(target).is_none_or(|bytes| bytes == u64::from(*size)),
         (Type::CStr(_), TargetType::Pointer(to)) => {
             to.as_deref().is_none_or(|to| matches!(to, TargetType::Int { size: 1, .. }))
         }
@@ -275,9 +365,57 @@ fn bytes_of(target: &TargetType) -> Option<u64> {
         TargetType::Bool => Some(1),
         TargetType::Pointer(_) => Some(8),
         TargetType::Array(of, length) => bytes_of(of)?.checked_mul((*length)?),
-        TargetType::Other(_) => None,
+        TargetType::Bits { .. } | TargetType::Other(_) => None,
     }
 }
+
+/// The name of a class of the C++ library without its namespaces: `vector<int, std::allocator<int> >`.
+fn in_std(name: &str) -> Option<&str> {
+    let rest = name.strip_prefix("std::")?;
+    // Libraries version themselves by inline namespaces: `std::__cxx11::`, `std::__1::`, `std::__ndk1::`.
+    let versioned = rest.split_once("::").filter(|(head, _)| head.starts_with("__") && !head.contains('<'));
+    Some(versioned.map_or(rest, |(_, inner)| inner))
+}
+
+fn is_string(name: &str) -> bool {
+    let plain = in_std(name).unwrap_or(name);
+    plain == "string" || plain.starts_with("basic_string<char")
+}
+
+/// Whether a class of the C++ library is this template of that type, as far as the type has a name.
+fn is_of(name: &str, template: &str, of: &Type) -> bool {
+    let plain = in_std(name).unwrap_or(name);
+    let Some(arguments) = plain.strip_prefix(template).and_then(|rest| rest.strip_prefix('<')) else { return false };
+    let mut depth = 0_usize;
+    let end = arguments.char_indices().find(|(_, c)| {
+        match c {
+            '<' | '(' => depth += 1,
+            '>' | ',' if depth == 0 => return true,
+            '>' | ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        false
+    });
+    let argument = end.map_or(arguments, |(at, _)| &arguments[..at]);
+    let mut of = of;
+    let mut argument = argument.trim();
+    loop {
+        argument = argument.trim_end_matches(" const").trim_start_matches("const ").trim();
+        match of {
+            Type::Pointer(to) => match argument.strip_suffix('*') {
+                Some(rest) => (of, argument) = (to, rest),
+                None => return false,
+            },
+            Type::View(view) => return same_name(view, argument),
+            // Numbers go by many names, and what they are is asked of nobody here.
+            _ => return !argument.ends_with('*'),
+        }
+    }
+}
+
+/// Names that strings have in debug information.
+pub(super) const STRING_NAMES: [&str; 2] =
+    ["std::string", "std::basic_string<char, std::char_traits<char>, std::allocator<char> >"];
 
 /// Constants without the prefix up to `_` that all of them have: `ENGINE_OP_ADD` is `ADD`.
 fn without_prefix(constants: BTreeMap<i64, String>) -> BTreeMap<i64, String> {

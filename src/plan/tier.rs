@@ -6,6 +6,8 @@ use crate::spec::Role;
 /// What programs a recording can do without for a while, the dearest last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
+    /// What describes objects that are made once, long before a step uses them.
+    Always,
     /// Steps.
     Step,
     /// Graphs, and what says how many tokens a step has: a few records a step.
@@ -20,6 +22,7 @@ impl Tier {
     /// As the programs name what decides whether it is recorded now: `pf_NAME_on`.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Always => "always",
             Self::Step => "step",
             Self::Graph => "graph",
             Self::Detail | Self::Waiting => "detail",
@@ -37,6 +40,7 @@ impl ProbePlan {
                 .is_some_and(|record| record.fields.iter().any(|field| field.name == "tokens"))
         };
         let tiers = program.actions.iter().map(|action| match action.role {
+            _ if action.describes.is_some() => Tier::Always,
             Role::Step => Tier::Step,
             Role::Graph => Tier::Graph,
             Role::Region if says_tokens(action.record) => Tier::Graph,

@@ -551,7 +551,7 @@ fn step_records(schema: &Schema) -> Vec<Option<Option<Tokens>>> {
 }
 
 /// The kinds of loss, as the programs number them.
-const KINDS: [LossKind; 13] = [
+const KINDS: [LossKind; 14] = [
     LossKind::RingFull,
     LossKind::ReadFailed,
     LossKind::MissingEntry,
@@ -565,6 +565,7 @@ const KINDS: [LossKind; 13] = [
     LossKind::StillOpen,
     LossKind::Undecided,
     LossKind::ChangedUnseen,
+    LossKind::Implausible,
 ];
 
 /// Names what the programs counted: entry = type of record × `width` + kind.
@@ -601,7 +602,7 @@ mod tests {
         for (number, kind) in KINDS.into_iter().enumerate() {
             assert_eq!(kind as usize, number);
         }
-        assert_eq!(LossKind::ChangedUnseen as usize + 1, KINDS.len());
+        assert_eq!(LossKind::Implausible as usize + 1, KINDS.len());
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl<'a> Meter<'a> {
             now_ns: monotonic_ns() as f64,
             steps: counts.steps_apart.load(Ordering::Relaxed),
             step_ns: counts.step_ns.load(Ordering::Relaxed) as f64,
-            steps_cost_ns: self.costs.of(Tier::Step),
+            steps_cost_ns: self.costs.of(Tier::Always) + self.costs.of(Tier::Step),
             graphs_cost_ns: self.costs.of(Tier::Graph),
             detail_cost_ns: (self.costs.of(Tier::Detail) + self.costs.of(Tier::Waiting)) * busiest_lane,
         }

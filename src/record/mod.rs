@@ -38,7 +38,7 @@ use crate::plan::{self, Selection};
 use crate::roofline::Kept;
 use crate::spec::Probeset;
 use crate::target::{Arch, DebugFolders, Lock, PidNamespace};
-use crate::trace::{Loss, Origin};
+use crate::trace::{Loss, Origin, OriginPart};
 use consumer::Consumer;
 use counters::Counters;
 use frequency::Frequencies;
@@ -154,6 +154,8 @@ pub struct Summary {
     pub problems: Diagnostics,
     /// The target, which may still run.
     pub target: TargetProcess,
+    /// Of several engines that were looked for, those that the target had.
+    pub engines: Vec<String>,
 }
 
 impl Summary {
@@ -248,6 +250,7 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         frequencies: Frequencies::new(),
         options,
         plan,
+        parts: &probeset.parts,
         output,
         signals,
         process,
@@ -372,11 +375,17 @@ fn origin(options: &Options, probeset: &Probeset, found: &Found) -> Origin {
         roofline: kept_limits().load(&host).map(|(roofline, _)| roofline),
         host,
         cpu_quota: cpus::quota(pid),
+        parts: probeset.parts.iter().map(origin_part).collect(),
         recorder_pid: PidNamespace::of(std::process::id())
             .ok()
             .filter(|own| own.inode == INITIAL_PID_NAMESPACE)
             .map(|_| std::process::id()),
     }
+}
+
+fn origin_part(part: &crate::spec::Part) -> OriginPart {
+    let crate::spec::Part { key, probeset, engine, file, .. } = part.clone();
+    OriginPart { key, probeset, engine, file }
 }
 
 /// Where it is kept what this machine can do at most.

@@ -6,6 +6,7 @@ use crate::bpf::{AttachMode, FailedSite, FileSite, Session};
 use crate::diag::{Code, Diagnostic, Diagnostics, Severity};
 use crate::path::{NamePattern, Place};
 use crate::plan::{PlacedSite, Placement, ProbePlan, Tier, Unplaced};
+use crate::spec::Part;
 use crate::target::{DebugFolders, Files, ProcessTarget, Target};
 use crate::trace::{Loss, LossKind, ModuleInfo, NO_SITE, Schema, Site};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -448,6 +449,14 @@ impl<'a> Modules<'a> {
     /// Whether any probe has a site.
     pub(super) fn any_site(&self) -> bool {
         self.sites > 0
+    }
+
+    /// Which of several engines have a site, by name.
+    pub(super) fn engines(&self, parts: &[Part]) -> Vec<String> {
+        let probes =
+            || self.attached.iter().filter_map(|(program, ..)| self.plan.programs.get(*program)?.probes.first());
+        let is_there = |part: &&Part| probes().any(|probe| part.own(probe).is_some());
+        parts.iter().filter(is_there).map(|part| part.engine.clone()).collect()
     }
 
     /// What probes wait for: each problem of one that must have a site, and has none.

@@ -15,9 +15,9 @@ use super::steal::ProcessorTime;
 use super::switches::{Hands, Switches};
 use super::{Live, Options, Summary, clock};
 use crate::bpf::{LOSS_KINDS, Session};
-use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::diag::{Code, Diagnostic, Diagnostics, Severity};
 use crate::plan::ProbePlan;
-use crate::spec::Role;
+use crate::spec::{Part, Role};
 use crate::trace::{End, Loss, LossKind, Price};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
@@ -48,6 +48,8 @@ enum Reason {
 pub(super) struct Recording<'a> {
     pub(super) options: &'a Options,
     pub(super) plan: &'a ProbePlan,
+    /// The engines that are looked for, where they are several.
+    pub(super) parts: &'a [Part],
     pub(super) output: Output,
     pub(super) signals: Signals,
     pub(super) process: TargetProcess,
@@ -253,7 +255,14 @@ impl<'a> Recording<'a> {
             problems
                 .push(cannot_write(self.output.path(), &error).with_note("what was written until then can be read"));
         }
+        let engines = self.modules.engines(self.parts);
         let steps = counts.steps.load(Ordering::Relaxed);
+        if steps > 0 {
+            // One engine's steps do not stand for those of another that was asked for.
+            let without =
+                self.modules.waiting_for().0.into_iter().filter(|problem| problem.code == Code::GroupNotAttached);
+            problems.0.extend(without.map(|problem| Diagnostic { severity: Severity::Warning, ..problem }));
+        }
         if steps == 0 && self.plan.schema.records.iter().any(|record| record.role == Some(Role::Step)) {
             problems.0.extend(nothing_recorded(&self.modules, reason));
         }
@@ -275,6 +284,7 @@ impl<'a> Recording<'a> {
             ending,
             problems,
             target: self.process,
+            engines,
         })
     }
 }

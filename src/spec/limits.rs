@@ -39,3 +39,6 @@ pub(super) const VIEW_BYTES: i64 = 1 << 20;
 pub(super) const ELEMENTS: i64 = 65_536;
 /// Bytes of a text or a dump: `char[n]`, `cstr(n)`, `hex(n)`.
 pub(super) const CHARS: i64 = 4096;
+
+/// Builds that a probeset says it was tested on.
+pub(super) const TESTED: usize = 64;

@@ -19,6 +19,7 @@ const KEYS: &[&str] = &[
     "engine",
     "summary",
     "include",
+    "tested",
     "modules",
     "types",
     "enums",

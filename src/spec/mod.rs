@@ -10,6 +10,7 @@
 
 mod advice;
 mod check;
+mod combine;
 mod library;
 mod limits;
 mod load;
@@ -26,6 +27,7 @@ mod unit;
 mod values;
 mod yaml;
 
+pub use combine::combine;
 pub use library::Library;
 pub use load::from_sources;
 pub use load::load;

@@ -31,6 +31,35 @@ pub struct Probeset {
     pub analysis: Analysis,
     /// Every file that was read, the probeset first: a trace carries them all.
     pub sources: Vec<Arc<Source>>,
+    /// The probesets that it was combined of; empty for one by itself.
+    pub parts: Vec<Part>,
+    /// The builds of the engine that it was tested on, for people.
+    pub tested: Vec<String>,
+}
+
+/// One of several probesets that are recorded together; see [`crate::spec::combine`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// What its names begin with, before [`Self::BETWEEN`].
+    pub key: String,
+    /// The probeset's name.
+    pub probeset: String,
+    /// The engine it is for.
+    pub engine: String,
+    /// Its main file, among the sources.
+    pub file: String,
+    /// The recording is told where the target does not have it.
+    pub required: bool,
+}
+
+impl Part {
+    /// Between a part's key and a name of it.
+    pub const BETWEEN: &'static str = "__";
+
+    /// The name by itself, where it is one of this part's.
+    pub fn own<'n>(&self, name: &'n str) -> Option<&'n str> {
+        name.strip_prefix(&self.key)?.strip_prefix(Self::BETWEEN)
+    }
 }
 
 /// A mapped file, or several.
@@ -38,6 +67,25 @@ pub struct Probeset {
 pub struct Module {
     /// File-name globs in order of preference; every mapped file that matches the first fruitful one is the module.
     pub globs: Vec<Spanned<String>>,
+    /// How its C++ library lays out strings, where the spec says so.
+    pub strings: Option<StringLayout>,
+}
+
+/// How a C++ library lays out `std::string`; the numbers are those of `bpf-runtime/library.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StringLayout {
+    /// libstdc++ since GCC 5: pointer, length, and room for 15 bytes.
+    Libstdcxx = 1,
+    /// libstdc++ before, and with `_GLIBCXX_USE_CXX11_ABI=0`: one pointer to text that copies share.
+    LibstdcxxCow = 2,
+    /// libc++: length and text in place, or capacity, length and pointer.
+    Libcxx = 3,
+}
+
+impl StringLayout {
+    /// As a probeset writes them.
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("libstdc++", Self::Libstdcxx), ("libstdc++-cow", Self::LibstdcxxCow), ("libc++", Self::Libcxx)];
 }
 
 /// The members of a struct or class that the probeset reads.
@@ -60,6 +108,8 @@ pub struct Member {
     pub ty: Spanned<Type>,
     /// `@ offset`: bytes from the start of the struct, used where there is no debug information.
     pub offset: Option<u64>,
+    /// `@ offset:bit` of a member of some bits: the lowest of them in the integer at the offset.
+    pub bit: Option<u32>,
 }
 
 /// A thing with an identity: described once, referred to by its address afterwards.
@@ -127,6 +177,18 @@ pub enum Nested {
     All,
 }
 
+/// The field of a record that holds the address of the object that the others describe.
+pub const DESCRIBED: &str = "described";
+
+/// The object that a probe's fields are known of.
+#[derive(Debug, Clone)]
+pub struct Describes {
+    /// The object's name.
+    pub object: Spanned<String>,
+    /// Its address.
+    pub address: Expr,
+}
+
 /// One probe.
 #[derive(Debug, Clone)]
 pub struct Probe {
@@ -142,6 +204,8 @@ pub struct Probe {
     pub when: Option<Expr>,
     /// Who looks whether the objects in the fields must be described (again); always, where left out.
     pub describe: Option<Expr>,
+    /// What its fields are known of: an object, described so until it is described anew.
+    pub describes: Option<Describes>,
     /// Of role `graph`: what two graphs have in common whose objects are the same; 0 where that is not known.
     pub identity: Option<Expr>,
     /// Counters whose difference over the span is recorded.

@@ -1,6 +1,6 @@
 //! One probe of the `probes` section.
 
-use super::model::{Nested, Probe, Role};
+use super::model::{DESCRIBED, Describes, Nested, Probe, Role};
 use super::problems::shown;
 use super::values::Context;
 use super::yaml::{Entry, Map, Node};
@@ -34,9 +34,7 @@ pub(super) fn probe(entry: &Entry, cx: &mut Context<'_>) -> Option<Probe> {
     let when = get("when").and_then(|node| cx.expr(node, "`when`"));
     let describe = get("describe").and_then(|node| cx.expr(node, "`describe`"));
     let identity = get("identity").and_then(|node| cx.expr(node, "`identity`"));
-    if let Some(describes) = map.entries.get("describes") {
-        describes_later(describes, cx);
-    }
+    let describes = map.entries.get("describes").and_then(|entry| describes(entry, cx));
     let counters = get("counters").map_or_else(Vec::new, |node| counters(node, cx));
     let optional = get("optional").and_then(|node| reader::flag(node, "`optional`", cx.problems)).unwrap_or_default();
     let nested = get("nested").and_then(|node| nested(node, cx)).unwrap_or_default();
@@ -44,7 +42,23 @@ pub(super) fn probe(entry: &Entry, cx: &mut Context<'_>) -> Option<Probe> {
         return None;
     }
     let fields = fields.unwrap_or_else(IndexMap::new);
-    Some(Probe { name: name?, at, role: role?, fields, when, describe, identity, counters, optional, nested })
+    if let Some(field) = fields.get(DESCRIBED).filter(|_| describes.is_some()) {
+        let message = format!("`{DESCRIBED}` cannot be a field here: `describes` makes one of that name");
+        cx.problems.error_hint(Code::BadIdentifier, &field.name.span, message, "choose another name");
+    }
+    Some(Probe {
+        name: name?,
+        at,
+        role: role?,
+        fields,
+        when,
+        describe,
+        describes,
+        identity,
+        counters,
+        optional,
+        nested,
+    })
 }
 
 fn places(map: &Map, what: &str, span: &Span, cx: &mut Context<'_>) -> Vec<AttachPoint> {
@@ -115,23 +129,21 @@ fn counters(node: &Node, cx: &mut Context<'_>) -> Vec<Spanned<String>> {
     counters
 }
 
-/// `describes: object NAME(EXPR)`: its form is checked, and that it does nothing yet is said.
-fn describes_later(entry: &Entry, cx: &mut Context<'_>) {
-    let Some(scalar) = reader::text(&entry.value, "`describes`", cx.problems) else { return };
-    let Some(span) = reader::language(scalar, "`describes`", cx.problems) else { return };
+/// `describes: object NAME(EXPR)`.
+fn describes(entry: &Entry, cx: &mut Context<'_>) -> Option<Describes> {
+    let scalar = reader::text(&entry.value, "`describes`", cx.problems)?;
+    let span = reader::language(scalar, "`describes`", cx.problems)?;
     let parts = span.text().strip_prefix("object ").and_then(|rest| rest.trim_end().strip_suffix(')')?.split_once('('));
     let Some((name, inside)) = parts.filter(|(name, _)| names::is_identifier(name.trim())) else {
         let message = format!("`describes` is `object NAME(EXPRESSION)`, not `{}`", shown(span.text()));
         cx.problems.error(Code::PathSyntax, &span, message);
-        return;
+        return None;
     };
     let start = "object ".len() + name.len() + 1;
     let place = span.slice(start..start + inside.len());
     let before = "object ".len() + name.len() - name.trim_start().len();
     let name = Spanned::new(name.trim().to_owned(), span.slice(before..before + name.trim().len()));
     let known = cx.refers("objects", "object", &name, "add it to `objects`");
-    if cx.expr_at(&place).is_some() && known {
-        let message = format!("`describes` is not supported yet: nothing is joined to objects `{}`", name.value);
-        cx.problems.push(Diagnostic::warning(Code::NotSupportedYet, message).at(&span));
-    }
+    let address = cx.expr_at(&place)?;
+    known.then_some(Describes { object: name, address })
 }

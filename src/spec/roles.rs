@@ -217,7 +217,12 @@ fn known_fields<'a>(probe: &'a Probe, probeset: &'a Probeset) -> BTreeSet<&'a st
         _ => None,
     });
     let described = object.into_iter().flat_map(|object| object.fields.keys());
-    probe.fields.keys().chain(described).map(String::as_str).collect()
+    let describes = |probe: &&Probe| {
+        let of = probe.describes.as_ref().map(|describes| &describes.object.value);
+        of.is_some() && of == object.map(|object| &object.name.value)
+    };
+    let others = probeset.probes.values().filter(describes).flat_map(|probe| probe.fields.keys());
+    probe.fields.keys().chain(described).chain(others).map(String::as_str).collect()
 }
 
 /// The one place where a role's events happen, as the language writes it.

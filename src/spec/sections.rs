@@ -1,13 +1,13 @@
 //! The merged sections as a [`Probeset`]: everything but the probes, which have a file of their own.
 
-use super::model::{Analysis, Cost, Field, Member, Module, Object, Probeset, View};
+use super::model::{Analysis, Cost, Field, Member, Module, Object, Probeset, StringLayout, View};
 use super::problems::shown;
 use super::values::Context;
 use super::yaml::{Entry, Map, Node, Scalar};
 use super::{advice, limits, metrics, names, probes, reader};
 use crate::counters::Event;
 use crate::diag::{Code, Diagnostic, Source, Spanned};
-use crate::path::Expr;
+use crate::path::{Expr, Type};
 use crate::trace::MAX_FIELDS;
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
@@ -28,7 +28,16 @@ pub(super) fn read(name: String, root: &Map, sources: Vec<Arc<Source>>, cx: &mut
         probes: each("probes", probes::probe, cx),
         analysis: analysis(cx),
         sources,
+        parts: Vec::new(),
+        tested: tested(root, cx),
     }
+}
+
+/// The builds that the main file says it was tested on.
+fn tested(root: &Map, cx: &mut Context<'_>) -> Vec<String> {
+    let Some(entry) = root.entries.get("tested") else { return Vec::new() };
+    let texts = reader::texts(&entry.value, "`tested`", limits::TESTED, cx.problems);
+    texts.into_iter().filter_map(|text| reader::prose(&Node::Scalar(text.clone()), "`tested`", cx.problems)).collect()
 }
 
 /// The entries of a section that can be read, by name.
@@ -53,9 +62,30 @@ fn engine(root: &Map, cx: &mut Context<'_>) -> Spanned<String> {
 fn module(entry: &Entry, cx: &mut Context<'_>) -> Option<Module> {
     cx.problems.keep(names::name(&entry.key, "a module"));
     let what = format!("module `{}`", shown(&entry.key.text));
-    let texts = reader::texts(&entry.value, &what, limits::ALTERNATIVES, cx.problems);
+    let (files, strings) = match &entry.value {
+        Node::Map(map) => {
+            reader::known_keys(map, "a module", &["files", "strings"], cx.problems);
+            let hint = "write `files:` and the files' names";
+            let files = reader::required(map, "files", (&what, &entry.key.span), hint, cx.problems)?;
+            (&files.value, map.entries.get("strings").and_then(|entry| strings(&entry.value, cx)))
+        }
+        files => (files, None),
+    };
+    let texts = reader::texts(files, &what, limits::ALTERNATIVES, cx.problems);
     let globs: Vec<_> = texts.into_iter().filter_map(|scalar| cx.problems.keep(glob(scalar))).collect();
-    (!globs.is_empty()).then_some(Module { globs })
+    (!globs.is_empty()).then_some(Module { globs, strings })
+}
+
+fn strings(node: &Node, cx: &mut Context<'_>) -> Option<StringLayout> {
+    let scalar = reader::text(node, "`strings`", cx.problems)?;
+    let found = StringLayout::NAMES.iter().find(|(name, _)| *name == scalar.text);
+    if found.is_none() {
+        let names = StringLayout::NAMES.map(|(name, _)| name);
+        let message = format!("no library lays out strings as `{}`", shown(&scalar.text));
+        let otherwise = format!("write one of {}", reader::list(&names));
+        cx.problems.unknown(Code::UnknownName, (&scalar.text, &scalar.span), message, names, otherwise);
+    }
+    found.map(|(_, layout)| *layout)
 }
 
 /// A file-name glob: `*` and `?`, no folder, not so wide that it takes in everything.
@@ -112,18 +142,35 @@ fn view(entry: &Entry, cx: &mut Context<'_>) -> Option<View> {
 fn member(key: &Scalar, value: &Scalar, cx: &mut Context<'_>) -> Option<Member> {
     let name = cx.problems.keep(names::name(key, "a member"));
     let span = reader::language(value, "a type", cx.problems)?;
-    let (ty_span, offset) = match span.text().rsplit_once('@') {
-        None => (span, None),
+    let (ty_span, offset, bit) = match span.text().rsplit_once('@') {
+        None => (span, None, None),
         Some((before, after)) => {
             let place = span.slice(before.len() + 1..span.text().len());
-            let what = "an offset after `@`";
-            let range = 0..=limits::VIEW_BYTES;
-            let offset = reader::number(after.trim(), &place, what, range, cx.problems)?;
-            (span.slice(0..before.trim_end().len()), u64::try_from(offset).ok())
+            let mut number =
+                |text: &str, what: &str, most: i64| reader::number(text.trim(), &place, what, 0..=most, cx.problems);
+            let (bytes, bit) = after.split_once(':').map_or((after, None), |(bytes, bit)| (bytes, Some(bit)));
+            let offset = number(bytes, "an offset after `@`", limits::VIEW_BYTES)?;
+            let bit = bit.map(|bit| number(bit, "a bit after `@`", 63)).map_or(Some(None), |bit| bit.map(Some))?;
+            let bit = bit.and_then(|bit| u32::try_from(bit).ok());
+            (span.slice(0..before.trim_end().len()), u64::try_from(offset).ok(), bit)
         }
     };
     let ty = cx.type_(ty_span)?;
-    Some(Member { name: name?, ty, offset })
+    match ty.value {
+        Type::Bits { size, bits, .. } => {
+            if offset.is_some() && bit.is_none_or(|bit| bit + bits > size * 8) {
+                let message = format!("{bits} bits of {} bytes begin at one of their bits", size);
+                let hint = "write the bit behind the offset: `u32:3 @ 8:5`";
+                cx.problems.error_hint(Code::OutOfRange, &ty.span, message, hint);
+            }
+        }
+        _ if bit.is_some() => {
+            let message = format!("{} begins at a byte, not at a bit", ty.value);
+            cx.problems.error_hint(Code::TypeMismatch, &ty.span, message, "only `u32:3` and its kin have a bit");
+        }
+        _ => {}
+    }
+    Some(Member { name: name?, ty, offset, bit })
 }
 
 fn enumeration(entry: &Entry, cx: &mut Context<'_>) -> Option<BTreeMap<i64, String>> {

@@ -141,13 +141,14 @@ impl Context<'_> {
         let mut inner = &ty.value;
         loop {
             inner = match inner {
-                Type::Pointer(to) => to,
+                Type::Pointer(to) | Type::Reference(to) | Type::Smart { to, .. } | Type::Relative { to, .. } => to,
                 Type::Array(of, count) => {
                     elements = elements.saturating_mul(*count);
                     self.range(i128::from(elements), &ty.span, "an array's length", 1, limits::ELEMENTS);
                     of
                 }
-                Type::StdVector(_) | Type::StdString(_) => return self.not_yet(ty),
+                Type::StdVector(of) if **of == Type::Bool => return self.vector_of_bool(ty),
+                Type::StdVector(of) => of,
                 other => break self.leaf(other, &ty.span),
             }
         }
@@ -163,15 +164,16 @@ impl Context<'_> {
                 let name = Spanned::new(name.clone(), span.clone());
                 self.refers("objects", "object", &name, "add it to `objects`");
             }
-            Type::Chars(n) | Type::CStr(n) | Type::Hex(n) => {
+            Type::Chars(n) | Type::CStr(n) | Type::Hex(n) | Type::StdString(n) => {
                 self.range(i128::from(*n), span, "a text's length", 1, limits::CHARS);
             }
             _ => {}
         }
     }
 
-    fn not_yet(&mut self, ty: &Spanned<Type>) {
-        let message = format!("`{}` is not supported yet", ty.value);
+    fn vector_of_bool(&mut self, ty: &Spanned<Type>) {
+        let message =
+            format!("`{}` cannot be read: its elements are bits, which each library packs its own way", ty.value);
         let diagnostic = Diagnostic::error(Code::NotSupportedYet, message).at(&ty.span);
         self.problems.push(diagnostic.hint("describe its members as a view of your own"));
     }

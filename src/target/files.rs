@@ -13,7 +13,7 @@ use crate::diag::Diagnostic;
 use crate::path::NamePattern;
 use lzma_rust2::XzReader;
 use object::{Object, ObjectSection};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -22,6 +22,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 const MAX_COMPRESSED_SYMBOLS: u64 = 256 << 20;
 /// Memory that unpacking it may take.
 const MAX_XZ_MEMORY_KIB: u32 = 256 << 10;
+
+/// Patterns of which it is kept what a file has of them, and functions of one pattern.
+const MAX_KEPT_PATTERNS: usize = 1024;
+const MAX_KEPT_FUNCTIONS: usize = 64;
 
 /// A list of ELF files that can only grow: a file keeps its number.
 #[derive(Debug)]
@@ -44,6 +48,8 @@ struct Lazy {
     compressed: OnceLock<Option<Image>>,
     symbols: OnceLock<Symbols>,
     debug: OnceLock<Debug>,
+    /// What was found of patterns, which are asked for again whenever the target has mapped another file.
+    found: Mutex<HashMap<String, Vec<Function>>>,
 }
 
 /// What is known of one file's debug information.
@@ -100,6 +106,7 @@ impl Files {
             compressed: OnceLock::new(),
             symbols: OnceLock::new(),
             debug: OnceLock::new(),
+            found: Mutex::default(),
         });
         self.listed.len() - 1
     }
@@ -238,8 +245,16 @@ impl Target for Files {
 
     fn functions(&self, file: usize, pattern: &NamePattern) -> Vec<Function> {
         let (Some(lazy), Some(matcher)) = (self.read.get(file), Matcher::new(pattern)) else { return Vec::new() };
+        if let Some(found) = lazy.found.lock().unwrap_or_else(PoisonError::into_inner).get(&pattern.0) {
+            return found.clone();
+        }
         let images = self.with_symbols(file, lazy);
-        lazy.symbols.get_or_init(|| Symbols::read(&images)).find(&images, &matcher)
+        let found = lazy.symbols.get_or_init(|| Symbols::read(&images)).find(&images, &matcher);
+        let mut kept = lazy.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < MAX_KEPT_PATTERNS && found.len() < MAX_KEPT_FUNCTIONS {
+            kept.insert(pattern.0.clone(), found.clone());
+        }
+        found
     }
 
     fn inlined(&self, file: usize, pattern: &NamePattern) -> Vec<InlinedCopy> {
@@ -257,6 +272,10 @@ impl Target for Files {
 
     fn prepare(&self, file: usize, types: &[&str], enums: &[&str]) {
         self.ask(file, types, enums, |_| ());
+    }
+
+    fn needed(&self, file: usize) -> Vec<String> {
+        self.image(file).map(|image| image.dynamic().needed).unwrap_or_default()
     }
 
     fn problems(&self) -> Vec<Diagnostic> {

@@ -431,6 +431,10 @@ impl Target for LockedTarget<'_> {
         self.inner.prepare(file, types, enums);
     }
 
+    fn needed(&self, file: usize) -> Vec<String> {
+        self.inner.needed(file)
+    }
+
     fn problems(&self) -> Vec<Diagnostic> {
         let mut problems = self.inner.problems();
         problems.extend(self.other_builds());

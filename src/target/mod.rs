@@ -108,6 +108,17 @@ pub enum TargetType {
     Enum(String, u64),
     /// A struct, class or union by (qualified) name and size in bytes; 0 where it is only declared.
     Struct(String, u64),
+    /// Some bits of an integer: `shift` bits of the integer at the member's offset are below them.
+    Bits {
+        /// The integer's bytes.
+        size: u64,
+        /// Its signedness.
+        signed: bool,
+        /// How many bits.
+        bits: u32,
+        /// The lowest one.
+        shift: u32,
+    },
     /// Anything else, by its name.
     Other(String),
 }
@@ -214,6 +225,12 @@ pub trait Target {
         false
     }
 
+    /// The libraries that a file asks the dynamic linker for, by name.
+    fn needed(&self, file: usize) -> Vec<String> {
+        let _ = file;
+        Vec::new()
+    }
+
     /// What was wrong with what the answers so far were looked for in: debug information of another build, say.
     fn problems(&self) -> Vec<Diagnostic> {
         Vec::new()
@@ -249,6 +266,9 @@ impl std::fmt::Display for TargetType {
             Self::Array(of, Some(n)) => write!(f, "{of}[{n}]"),
             Self::Array(of, None) => write!(f, "{of}[]"),
             Self::Enum(name, _) => write!(f, "enum {name}"),
+            Self::Bits { size, signed, bits, .. } => {
+                write!(f, "{}{}:{bits}", if *signed { 'i' } else { 'u' }, size * 8)
+            }
             Self::Struct(name, _) | Self::Other(name) => f.write_str(name),
         }
     }

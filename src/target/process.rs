@@ -192,6 +192,10 @@ impl Target for ProcessTarget {
         self.files.prepare(file, types, enums);
     }
 
+    fn needed(&self, file: usize) -> Vec<String> {
+        self.files.needed(file)
+    }
+
     fn problems(&self) -> Vec<Diagnostic> {
         self.files.problems()
     }

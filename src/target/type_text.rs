@@ -19,6 +19,9 @@ pub(super) fn write(ty: &TargetType) -> String {
         TargetType::Array(of, None) => format!("{}[]", write(of)),
         TargetType::Enum(name, size) => format!("enum {name}:{size}"),
         TargetType::Struct(name, size) => format!("struct {name}:{size}"),
+        TargetType::Bits { size, signed, bits, shift } => {
+            format!("bits {}{}:{bits}:{shift}", if *signed { 'i' } else { 'u' }, size * 8)
+        }
         // With quotes, because it may end in anything.
         TargetType::Other(name) => format!("other \"{name}\""),
     }
@@ -51,10 +54,22 @@ fn inside(text: &str, depth: usize) -> Option<TargetType> {
     match text.split_once(' ') {
         Some(("enum", rest)) => sized(rest).map(|(name, size)| TargetType::Enum(name, size)),
         Some(("struct", rest)) => sized(rest).map(|(name, size)| TargetType::Struct(name, size)),
+        Some(("bits", rest)) => bits_of(rest),
         Some(("other", rest)) => Some(TargetType::Other(rest.strip_prefix('"')?.strip_suffix('"')?.to_owned())),
         Some(_) => None,
         None => number(text),
     }
+}
+
+/// `u32:3:5`: three bits from bit 5.
+fn bits_of(text: &str) -> Option<TargetType> {
+    let (of, rest) = text.split_once(':')?;
+    let (bits, shift) = rest.split_once(':')?;
+    let TargetType::Int { size, signed } = number(of)? else { return None };
+    let (bits, shift) = (bounded(bits, size * 8)?, bounded(shift, size * 8)?);
+    let fits = bits > 0 && bits + shift <= size * 8;
+    let narrow = |number: u64| u32::try_from(number).ok();
+    fits.then_some(TargetType::Bits { size, signed, bits: narrow(bits)?, shift: narrow(shift)? })
 }
 
 fn number(text: &str) -> Option<TargetType> {
@@ -82,15 +97,18 @@ mod tests {
 
     fn any_type() -> impl Strategy<Value = TargetType> {
         let name = "[a-zA-Z_:<>,* ]{0,12}";
-        let plain = prop_oneof![
-            (1..=16_u64, any::<bool>()).prop_map(|(size, signed)| TargetType::Int { size, signed }),
-            (1..=16_u64).prop_map(|size| TargetType::Float { size }),
-            Just(TargetType::Bool),
-            Just(TargetType::Pointer(None)),
-            (name, 0..1000_u64).prop_map(|(name, size)| TargetType::Enum(name, size)),
-            (name, 0..1000_u64).prop_map(|(name, size)| TargetType::Struct(name, size)),
-            "[^\u{0}]{0,12}".prop_map(TargetType::Other),
-        ];
+        let plain =
+            prop_oneof![
+                (1..=16_u64, any::<bool>()).prop_map(|(size, signed)| TargetType::Int { size, signed }),
+                (1..=16_u64).prop_map(|size| TargetType::Float { size }),
+                Just(TargetType::Bool),
+                (1..=8_u64, any::<bool>(), 1..=4_u32, 0..=4_u32)
+                    .prop_map(|(size, signed, bits, shift)| TargetType::Bits { size, signed, bits, shift }),
+                Just(TargetType::Pointer(None)),
+                (name, 0..1000_u64).prop_map(|(name, size)| TargetType::Enum(name, size)),
+                (name, 0..1000_u64).prop_map(|(name, size)| TargetType::Struct(name, size)),
+                "[^\u{0}]{0,12}".prop_map(TargetType::Other),
+            ];
         plain.prop_recursive(8, 8, 1, |inner| {
             prop_oneof![
                 inner.clone().prop_map(|to| TargetType::Pointer(Some(Box::new(to)))),

@@ -12,6 +12,7 @@ mod frames;
 mod intern;
 mod layout;
 mod meta;
+mod part;
 mod reader;
 mod record;
 mod roofline;
@@ -23,7 +24,7 @@ mod writer;
 
 pub use meta::Meta;
 pub use reader::{Item, TraceReader};
-pub use record::{RecordHeader, RecordView};
+pub use record::{RecordHeader, RecordView, text_of};
 pub use roofline::*;
 pub use schema::*;
 pub use value::Value;

@@ -6,8 +6,9 @@ use super::format::FrameKind;
 use super::frames::{Frame, Frames};
 use super::layout::{Layout, layouts};
 use super::meta::{Meta, SitesFrame};
+use super::part::PartView;
 use super::record::RecordView;
-use super::schema::{End, Loss, ModuleInfo, Notice, Site};
+use super::schema::{End, Loss, ModuleInfo, Notice, OriginPart, Site};
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use serde::de::DeserializeOwned;
 use std::io::Read;
@@ -69,6 +70,8 @@ pub struct TraceReader<R> {
     at: usize,
     meta: Meta,
     has_schema: bool,
+    /// The only one of several engines that is wanted.
+    part: Option<PartView>,
 }
 
 impl<R> std::fmt::Debug for TraceReader<R> {
@@ -86,7 +89,8 @@ impl<R: Read> TraceReader<R> {
         let (frames, version) = Frames::new(input)?;
         let meta = Meta::of_version(version);
         let (decoder, block) = (BlockDecoder::default(), Block::default());
-        let mut reader = Self { frames, layouts: Vec::new(), decoder, block, next: 0, at: 0, meta, has_schema: false };
+        let mut reader =
+            Self { frames, layouts: Vec::new(), decoder, block, next: 0, at: 0, meta, has_schema: false, part: None };
         while !reader.has_schema {
             match reader.frames.next(&mut reader.meta) {
                 Some(frame) if frame.kind != FrameKind::Events => {
@@ -131,6 +135,14 @@ impl<R: Read> TraceReader<R> {
                 return;
             }
         }
+    }
+
+    /// Has the trace seen as one of the engines that were recorded together: call it before the first item is asked
+    /// for. Without it each record type bears its engine's key before its name.
+    pub fn only(&mut self, part: &OriginPart) {
+        let view = PartView::new(part, &self.meta.origin.parts);
+        view.see_schema(&mut self.meta);
+        self.part = Some(view);
     }
 
     /// What the trace says beside its records, as far as it has been read.
@@ -180,10 +192,18 @@ impl<R: Read> TraceReader<R> {
             FrameKind::Sites => {
                 self.meta.keep(payload.len())?;
                 let (modules, sites) = self.meta.add_sites(json::<SitesFrame>(payload)?)?;
+                if let Some(part) = &self.part {
+                    part.see_enums(&mut self.meta);
+                    part.see_modules(self.meta.modules.get_mut(modules..).unwrap_or_default());
+                    part.see_sites(self.meta.sites.get_mut(sites..).unwrap_or_default());
+                }
                 News::Sites(modules, sites)
             }
             FrameKind::Losses => {
                 self.meta.losses = json(payload)?;
+                if let Some(part) = &self.part {
+                    part.see_losses(&mut self.meta);
+                }
                 News::Losses
             }
             FrameKind::Notice => {
@@ -193,6 +213,9 @@ impl<R: Read> TraceReader<R> {
             }
             FrameKind::End => {
                 self.meta.end = Some(json(payload)?);
+                if let Some(part) = &self.part {
+                    part.see_end(&mut self.meta);
+                }
                 News::End
             }
             FrameKind::Events => return Err("it is no metadata".into()),

@@ -181,7 +181,7 @@ impl<'a> RecordView<'a> {
             FieldType::Bool => Value::Bool(number(bytes) != 0),
             FieldType::Pointer => Value::Address(number(bytes)),
             FieldType::Enum(name) => self.constant(name, sign_extended(number(bytes), 4) as i64),
-            FieldType::Text(_) => Value::Text(text(bytes)),
+            FieldType::Text(_) => text_of(bytes).map_or(Value::Missing, |text| Value::Text(Cow::Borrowed(text))),
             FieldType::Hex(_) => Value::Hex(bytes),
             FieldType::Object(name) => Value::Object { name, address: number(bytes) },
             FieldType::Array(of, _) => self.array(of, bytes),
@@ -232,7 +232,16 @@ fn sign_extended(value: u64, size: u32) -> u64 {
     (((value << unused) as i64) >> unused) as u64
 }
 
-fn text(bytes: &[u8]) -> Cow<'_, str> {
+/// The text up to the first NUL; `None` where the bytes are no text: not UTF-8, or control characters other than blanks.
+/// A character that the end of the field cuts is left out.
+pub fn text_of(bytes: &[u8]) -> Option<&str> {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end])
+    let text = match std::str::from_utf8(&bytes[..end]) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() && end == bytes.len() => {
+            std::str::from_utf8(&bytes[..error.valid_up_to()]).ok()?
+        }
+        Err(_) => return None,
+    };
+    text.chars().all(|c| !c.is_control() || matches!(c, '\t' | '\n' | '\r')).then_some(text)
 }

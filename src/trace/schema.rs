@@ -38,6 +38,20 @@ pub struct Schema {
     /// The counters that were asked for, by name; fields of type [`FieldType::Counter`] have these names.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub counters: IndexMap<String, CounterInfo>,
+    /// Records of probes whose fields describe an object, by name.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub describes: IndexMap<String, DescribesObject>,
+}
+
+/// What object a probe's records describe: from then on it is as their fields say, until it is described anew.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DescribesObject {
+    /// The object's record type, by name.
+    pub object: String,
+    /// The field that has its address.
+    pub field: String,
+    /// It is described from the end of the span on, not from its start.
+    pub at_end: bool,
 }
 
 /// A counter that was asked for.
@@ -257,9 +271,26 @@ pub struct Origin {
     /// How many cpus' worth of time the target's control groups let it have; `None` where they set no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_quota: Option<f64>,
+    /// The engines that were recorded together, where they are several: names of record types, enumerations and probes
+    /// begin with a part's key and two underscores.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<OriginPart>,
     /// The recorder's own process, as the kernel numbers it; `None` where it runs in a namespace with other numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorder_pid: Option<u32>,
+}
+
+/// One of several engines that were recorded together.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct OriginPart {
+    /// What its names begin with.
+    pub key: String,
+    /// Its probeset's name.
+    pub probeset: String,
+    /// The engine.
+    pub engine: String,
+    /// Its probeset's main file, among the sources.
+    pub file: String,
 }
 
 /// The machine a trace was recorded on.
@@ -324,6 +355,9 @@ pub enum LossKind {
     /// An object had changed although its graph's identity said that it had not: up to a few dozen graphs were told of
     /// with what it was before.
     ChangedUnseen,
+    /// What was read cannot be what the probeset takes it for (a string longer than its own room, a vector that ends
+    /// before it begins): the record is there, the field is missing.
+    Implausible,
 }
 
 impl LossKind {
@@ -342,7 +376,8 @@ impl LossKind {
             | Self::Truncated
             | Self::NotAttached
             | Self::StillOpen
-            | Self::ChangedUnseen => false,
+            | Self::ChangedUnseen
+            | Self::Implausible => false,
         }
     }
 

@@ -170,7 +170,7 @@ fn cache() -> PathBuf {
 }
 
 /// Runs a script of this folder, which says what takes minutes; gives the path that it prints.
-fn script(name: &str, arguments: &[&str]) -> PathBuf {
+pub(crate) fn script(name: &str, arguments: &[&str]) -> PathBuf {
     let output = Command::new(here().join(name)).args(arguments).stderr(Stdio::inherit()).output().unwrap();
     assert!(output.status.success(), "{name} failed: {}", output.status);
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())

@@ -20,6 +20,7 @@ mod stripped;
 mod threads;
 mod truth;
 mod verdicts;
+mod whisper;
 mod work;
 
 use engine::{Engine, Workload, alone, python, workload};

@@ -7,11 +7,14 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::rc::Rc;
 
 /// A trace, and where it is.
 pub(crate) struct Recording {
-    _folder: tempfile::TempDir,
+    folder: Rc<tempfile::TempDir>,
     path: PathBuf,
+    /// `--engine NAME`, of one of several engines.
+    engine: Vec<String>,
     /// What `record` and its target wrote.
     pub(crate) output: Output,
     records: Vec<Record>,
@@ -75,7 +78,17 @@ impl Recording {
         let mut command = profinfer(&["record", probeset, "-o", path.to_str().unwrap()]);
         set(command.args(arguments));
         let output = run(&mut command, status);
-        let dump = run(&mut profinfer(&["dump", path.to_str().unwrap()]), 0);
+        Self::read(Rc::new(folder), path, Vec::new(), output)
+    }
+
+    /// The same recording, seen as one of its engines.
+    pub(crate) fn of_engine(&self, name: &str) -> Self {
+        let engine = vec!["--engine".to_owned(), name.to_owned()];
+        Self::read(Rc::clone(&self.folder), self.path.clone(), engine, self.output.clone())
+    }
+
+    fn read(folder: Rc<tempfile::TempDir>, path: PathBuf, engine: Vec<String>, output: Output) -> Self {
+        let dump = run(profinfer(&["dump", path.to_str().unwrap()]).args(&engine), 0);
         let lines = String::from_utf8(dump.stdout).unwrap();
         let mut records: Vec<Record> =
             lines.lines().map(|line| Record::of(serde_json::from_str(line).unwrap())).collect();
@@ -86,7 +99,7 @@ impl Recording {
                 objects.entry(address.to_owned()).or_default().push(index);
             }
         }
-        Self { _folder: folder, path, output, records, objects }
+        Self { folder, path, engine, output, records, objects }
     }
 
     /// The trace.
@@ -97,7 +110,7 @@ impl Recording {
     /// `profinfer report FILE --json …`, which must say that all is there.
     pub(crate) fn report(&self, arguments: &[&str]) -> Value {
         let mut command = profinfer(&["report", self.path.to_str().unwrap(), "--json"]);
-        serde_json::from_slice(&run(command.args(arguments), 0).stdout).unwrap()
+        serde_json::from_slice(&run(command.args(arguments).args(&self.engine), 0).stdout).unwrap()
     }
 
     /// `profinfer graph FILE --step N --format json`.
@@ -110,7 +123,7 @@ impl Recording {
     /// `profinfer statistics FILE --json`, of a trace in which all is there.
     pub(crate) fn statistics(&self) -> Value {
         let mut command = profinfer(&["statistics", self.path.to_str().unwrap(), "--json"]);
-        serde_json::from_slice(&run(&mut command, 0).stdout).unwrap()
+        serde_json::from_slice(&run(command.args(&self.engine), 0).stdout).unwrap()
     }
 
     /// What `profinfer COMMAND FILE …` writes, of a trace in which all is there.
@@ -121,8 +134,8 @@ impl Recording {
 
     /// `profinfer info FILE --json`.
     pub(crate) fn info(&self) -> Value {
-        serde_json::from_slice(&run(&mut profinfer(&["info", self.path.to_str().unwrap(), "--json"]), 0).stdout)
-            .unwrap()
+        let mut command = profinfer(&["info", self.path.to_str().unwrap(), "--json"]);
+        serde_json::from_slice(&run(command.args(&self.engine), 0).stdout).unwrap()
     }
 
     /// Fails unless the recorder counted no loss and the report says so.
@@ -178,6 +191,12 @@ impl Recording {
     /// Each step's own duration as recorded, ns.
     pub(crate) fn step_durations(&self) -> Vec<i64> {
         self.steps().iter().map(|step| step.end - step.start).collect()
+    }
+
+    /// How long all spans of a probe took together, in ms.
+    pub(crate) fn total_ms(&self, probe: &str) -> f64 {
+        let spans = self.records.iter().filter(|record| record.name == probe);
+        spans.map(|span| span.end - span.start).sum::<i64>() as f64 / 1e6
     }
 
     /// The work of lane 0, put together from the records.

@@ -132,9 +132,14 @@ impl<'a> Types<'a> {
         };
         let place = member.attr_value(gimli::DW_AT_type).and_then(|value| record.unit.place(value));
         let mut ty = self.target_type(place, 0).unwrap_or_else(unknown);
+        let mut at = at;
         if let Some(bits) = number(member, gimli::DW_AT_bit_size) {
             // Never a plain integer: reading it as one would give its neighbours too.
-            ty = TargetType::Other(format!("{ty}:{bits}"));
+            let placed = bit_field(member, &ty, bits);
+            (at, ty) = match placed {
+                Some((offset, ty)) => (within(base.checked_add(offset)?, layout)?, ty),
+                None => (at, TargetType::Other(format!("{ty}:{bits}"))),
+            };
         }
         layout.members.entry(name).or_insert((at, ty));
         Some(())
@@ -303,6 +308,30 @@ fn is_declaration(entry: &Entry<'_>) -> bool {
 
 fn number(entry: &Entry<'_>, name: gimli::DwAt) -> Option<u64> {
     entry.attr(name)?.udata_value()
+}
+
+/// Where the integer is that a member of some bits is a part of, and which part; `None` where no one integer of its
+/// type has all of them.
+fn bit_field(member: &Entry<'_>, of: &TargetType, bits: u64) -> Option<(u64, TargetType)> {
+    let (size, signed) = match of {
+        TargetType::Int { size, signed } => (*size, *signed),
+        TargetType::Enum(_, size) => (*size, false),
+        TargetType::Bool => (1, false),
+        _ => return None,
+    };
+    let width = size.checked_mul(8).filter(|width| (8..=64).contains(width))?;
+    let (at, shift) = match number(member, gimli::DW_AT_data_bit_offset) {
+        Some(first) => (first / width * size, first % width),
+        // As DWARF 2 has it: counted from the integer's highest bit.
+        None => {
+            let above = number(member, gimli::DW_AT_bit_offset).unwrap_or(0);
+            (member_offset(member)?, width.checked_sub(above.checked_add(bits)?)?)
+        }
+    };
+    let fits = bits > 0 && shift.checked_add(bits)? <= width;
+    let narrow = |number: u64| u32::try_from(number).ok();
+    let ty = TargetType::Bits { size, signed, bits: narrow(bits)?, shift: narrow(shift)? };
+    fits.then_some((at, ty))
 }
 
 /// Bytes from the start of the record to a member or base class; `None` for a virtual base, whose place is only known

@@ -1,0 +1,380 @@
+//! A target as one of several probesets sees it that are recorded together: by the names of its own file, and only the
+//! files that are its engine's. Two engines in one process may each have a copy of what both are built on.
+
+use super::model::{Placement, ProbePlan, Program, Unplaced};
+use super::module::{matching, named_functions};
+use super::place::survey_part;
+use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::path::{NamePattern, Place};
+use crate::spec::{Part, Probe, Probeset, Role};
+use crate::target::{Function, InlinedCopy, Layout, Target, TargetFile, TargetType};
+use crate::trace::ModuleInfo;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Whether a target has the functions of a probeset's steps.
+pub fn has_engine(probeset: &Probeset, target: &dyn Target) -> bool {
+    !step_files(probeset, None, target).is_empty()
+}
+
+/// Places each of several probesets on what it sees of the target.
+pub(super) fn parts(plan: &ProbePlan, probeset: &Probeset, target: &dyn Target) -> (Placement, Diagnostics) {
+    let (mut whole, mut problems) = (Placement::default(), Diagnostics::new());
+    for part in &probeset.parts {
+        let seen = PartTarget::new(target, probeset, part);
+        if !seen.is_there() {
+            whole.unplaced.extend(not_there(plan, part));
+            continue;
+        }
+        let (placement, said) = survey_part(plan, probeset, &seen, Some(part));
+        for problem in said.0 {
+            if !problems.0.contains(&problem) {
+                problems.push(problem);
+            }
+        }
+        add(placement, &mut whole);
+    }
+    problems.0.extend(claimed_twice(probeset, &whole));
+    (whole, problems)
+}
+
+/// That the target has no step of a part's, as the problem of its first program.
+fn not_there(plan: &ProbePlan, part: &Part) -> Option<Unplaced> {
+    let own = |program: &&Program| program.probes.first().is_some_and(|probe| part.own(probe).is_some());
+    let step = |program: &&Program| program.actions.iter().any(|action| action.role == Role::Step);
+    let program = plan.programs.iter().filter(own).find(step)?;
+    let message = format!("the target has no function that is a step of {}", part.engine);
+    let problem = Diagnostic::error(Code::GroupNotAttached, message)
+        .at(&program.span)
+        .hint("`profinfer check` with this probeset alone says what it looks for");
+    Some(Unplaced { probe: program.probes.first()?.clone(), required: part.required, problem })
+}
+
+/// Adds one part's placement to the others': files are numbered, and named, for all of them.
+fn add(placement: Placement, whole: &mut Placement) {
+    let numbers: Vec<usize> = placement.modules.into_iter().map(|module| number(module, &mut whole.modules)).collect();
+    for mut placed in placement.sites {
+        let (Ok(id), Some(module)) = (u16::try_from(whole.sites.len()), numbers.get(placed.site.module)) else {
+            continue;
+        };
+        placed.site.id = id;
+        placed.site.module = *module;
+        placed.cookie = placed.cookie & !0xffff | u64::from(id);
+        whole.sites.push(placed);
+    }
+    whole.values.extend(placement.values);
+    whole.enums.extend(placement.enums);
+    whole.unplaced.extend(placement.unplaced);
+}
+
+/// The number of a file among those of all parts; where two have it, it bears the names of both.
+fn number(module: ModuleInfo, all: &mut Vec<ModuleInfo>) -> usize {
+    match all.iter().position(|known| known.path == module.path) {
+        Some(known) => {
+            all[known].name = format!("{}, {}", all[known].name, module.name);
+            known
+        }
+        None => {
+            all.push(module);
+            all.len() - 1
+        }
+    }
+}
+
+/// Two probesets are of the same engine where they take the same instruction for a step.
+fn claimed_twice(probeset: &Probeset, whole: &Placement) -> Option<Diagnostic> {
+    let is_step = |probe: &String| probeset.probes.get(probe).is_some_and(|probe| probe.role.value == Role::Step);
+    let part = |probe: &String| probeset.parts.iter().find(|part| part.own(probe).is_some());
+    let mut steps: BTreeMap<(usize, u64), &Part> = BTreeMap::new();
+    for site in whole.sites.iter().map(|placed| &placed.site) {
+        for part in site.probes.iter().filter(|probe| is_step(probe)).filter_map(part) {
+            let first = *steps.entry((site.module, site.file_offset)).or_insert(part);
+            if first.key != part.key {
+                let message = format!("`{}` is a step of {} and of {}", site.function, first.engine, part.engine);
+                return Some(Diagnostic::error(Code::ModuleAmbiguous, message).hint(format!(
+                    "name one of the probesets: {} or {}",
+                    shown_name(&first.file),
+                    shown_name(&part.file)
+                )));
+            }
+        }
+    }
+    None
+}
+
+/// What is typed for a probeset's file.
+fn shown_name(file: &str) -> &str {
+    file.strip_prefix("builtin:").map_or(file, |name| name.strip_suffix(".yaml").unwrap_or(name))
+}
+
+/// A target, seen by one part of a probeset.
+pub(super) struct PartTarget<'a> {
+    inner: &'a dyn Target,
+    part: &'a Part,
+    /// The target's files; those that are not the engine's have no name, so that nothing matches them.
+    files: Vec<TargetFile>,
+    own: BTreeSet<usize>,
+}
+
+impl<'a> PartTarget<'a> {
+    pub(super) fn new(inner: &'a dyn Target, probeset: &Probeset, part: &'a Part) -> Self {
+        let own = engine_files(probeset, part, inner);
+        let hide = |(number, file): (usize, &TargetFile)| match own.contains(&number) {
+            true => file.clone(),
+            false => TargetFile { name: String::new(), ..file.clone() },
+        };
+        let files = inner.files().iter().enumerate().map(hide).collect();
+        Self { inner, part, files, own }
+    }
+
+    /// Whether the target has the engine.
+    pub(super) fn is_there(&self) -> bool {
+        !self.own.is_empty()
+    }
+
+    fn renamed(&self, ty: TargetType) -> TargetType {
+        let name = |name: String| format!("{}{}{name}", self.part.key, Part::BETWEEN);
+        match ty {
+            TargetType::Pointer(to) => TargetType::Pointer(to.map(|to| Box::new(self.renamed(*to)))),
+            TargetType::Array(of, length) => TargetType::Array(Box::new(self.renamed(*of)), length),
+            TargetType::Enum(of, size) => TargetType::Enum(name(of), size),
+            TargetType::Struct(of, size) => TargetType::Struct(name(of), size),
+            other => other,
+        }
+    }
+}
+
+impl Target for PartTarget<'_> {
+    fn files(&self) -> &[TargetFile] {
+        &self.files
+    }
+
+    fn functions(&self, file: usize, pattern: &NamePattern) -> Vec<Function> {
+        if self.own.contains(&file) { self.inner.functions(file, pattern) } else { Vec::new() }
+    }
+
+    fn inlined(&self, file: usize, pattern: &NamePattern) -> Vec<InlinedCopy> {
+        if self.own.contains(&file) { self.inner.inlined(file, pattern) } else { Vec::new() }
+    }
+
+    fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {
+        let Layout { size, members } = self.inner.layout(file, self.part.own(type_name)?)?;
+        let members = members.into_iter().map(|(name, (offset, ty))| (name, (offset, self.renamed(ty))));
+        Some(Layout { size, members: members.collect() })
+    }
+
+    fn enumeration(&self, file: usize, name: &str) -> Option<BTreeMap<i64, String>> {
+        self.inner.enumeration(file, self.part.own(name)?)
+    }
+
+    fn prepare(&self, file: usize, types: &[&str], enums: &[&str]) {
+        let own = |names: &[&'_ str]| -> Vec<String> {
+            names.iter().filter_map(|name| self.part.own(name).map(str::to_owned)).collect()
+        };
+        let (types, enums) = (own(types), own(enums));
+        self.inner.prepare(file, &texts(&types), &texts(&enums));
+    }
+
+    fn is_locked(&self, file: usize, name: &str) -> bool {
+        self.part.own(name).is_some_and(|name| self.inner.is_locked(file, name))
+    }
+
+    fn needed(&self, file: usize) -> Vec<String> {
+        self.inner.needed(file)
+    }
+
+    fn problems(&self) -> Vec<Diagnostic> {
+        self.inner.problems()
+    }
+
+    fn near(&self, file: usize, file_offset: u64, distance: i64, len: usize) -> Vec<u8> {
+        self.inner.near(file, file_offset, distance, len)
+    }
+
+    fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8> {
+        self.inner.code(file, file_offset, len)
+    }
+}
+
+fn texts(names: &[String]) -> Vec<&str> {
+    names.iter().map(String::as_str).collect()
+}
+
+/// The files with an engine's functions that belong to those with its steps: they lie beside one of them, need it, or
+/// are needed by it, at once or by way of others.
+fn engine_files(probeset: &Probeset, part: &Part, target: &dyn Target) -> BTreeSet<usize> {
+    let mut own = step_files(probeset, Some(part), target);
+    if own.is_empty() {
+        return own;
+    }
+    let candidates = module_files(probeset, part, target);
+    let files = target.files();
+    let folder = |file: usize| files.get(file).and_then(|file| file.path.parent());
+    let needs = |one: usize, other: usize| {
+        let name = files.get(other).map_or("", |file| file.name.as_str());
+        target.needed(one).iter().any(|needed| same_library(needed, name))
+    };
+    let belongs = |file: usize, to: usize| folder(file) == folder(to) || needs(file, to) || needs(to, file);
+    loop {
+        let next: BTreeSet<usize> = candidates
+            .iter()
+            .copied()
+            .filter(|file| !own.contains(file) && own.iter().any(|to| belongs(*file, *to)))
+            .collect();
+        if next.is_empty() {
+            return own;
+        }
+        own.extend(next);
+    }
+}
+
+/// `libengine.so.0`, which is asked for, is `libengine.so.0.9.1`, which is there.
+fn same_library(needed: &str, name: &str) -> bool {
+    !needed.is_empty() && name.strip_prefix(needed).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// The files that define what the part's steps are: of those that its modules name, else of all.
+fn step_files(probeset: &Probeset, part: Option<&Part>, target: &dyn Target) -> BTreeSet<usize> {
+    let is_own = |probe: &Probe| part.is_none_or(|part| part.own(&probe.name.value).is_some());
+    let steps = probeset.probes.values().filter(|probe| probe.role.value == Role::Step && is_own(probe));
+    let mut files = BTreeSet::new();
+    for place in steps.flat_map(|probe| &probe.at).map(|at| &at.place) {
+        let (Place::Function { module, .. } | Place::Virtual { module, .. } | Place::Usdt { module, .. }) = place
+        else {
+            continue;
+        };
+        let named: Vec<usize> = globs(probeset, &module.value).flat_map(|glob| matching(glob, target)).collect();
+        let Place::Function { pattern, .. } = place else {
+            // What has no function's name is known by its file's alone.
+            files.extend(named);
+            continue;
+        };
+        let defines = |file: &usize| !target.functions(*file, pattern).is_empty();
+        let found: Vec<usize> = named.into_iter().filter(defines).collect();
+        match found.is_empty() && !pattern.0.contains(['*', '?']) {
+            true => files.extend((0..target.files().len()).filter(defines)),
+            false => files.extend(found),
+        }
+    }
+    files
+}
+
+/// The files that may be any of the part's modules.
+fn module_files(probeset: &Probeset, part: &Part, target: &dyn Target) -> BTreeSet<usize> {
+    let mut files = BTreeSet::new();
+    for module in probeset.modules.keys().filter(|module| part.own(module).is_some()) {
+        files.extend(globs(probeset, module).flat_map(|glob| matching(glob, target)));
+        let functions = named_functions(probeset, module);
+        let defines = |file: &usize| functions.iter().any(|pattern| !target.functions(*file, pattern).is_empty());
+        files.extend((0..target.files().len()).filter(defines));
+    }
+    files
+}
+
+fn globs<'p>(probeset: &'p Probeset, module: &str) -> impl Iterator<Item = &'p str> {
+    probeset.modules.get(module).into_iter().flat_map(|module| &module.globs).map(|glob| glob.value.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Selection, place, plan};
+    use crate::spec::{Library, combine, load_text};
+    use crate::target::{Arch, FakeTarget};
+
+    const TEXT: &str = "profinfer: 1
+engine: NAME
+modules: { m: libnothing.so }
+types: { view: { op: enum kind, next: view* } }
+objects: { thing: { of: view, fields: { op: op } } }
+probes:
+  step: { at: 'm:NAME_run()', role: step, fields: { tokens: 1 } }
+  operator: { at: 'm:compute(view* v)', role: operator, fields: { lane: 0, node: v as object thing } }
+";
+
+    /// A push and a return: a place for a probe.
+    const CODE: &[u8] = &[0x55, 0x5d, 0xc3];
+
+    fn probesets(names: &[&str]) -> Probeset {
+        let load = |name: &&str| {
+            load_text(&format!("{name}.yaml"), &TEXT.replace("NAME", name), &Library::new(&[])).unwrap().0
+        };
+        combine(names.iter().map(|name| (load(name), true)).collect()).unwrap()
+    }
+
+    fn engine(target: FakeTarget, folder: &str, step: &str, op_at: u64, add: i64) -> FakeTarget {
+        target
+            .file(&format!("{folder}/engine.so"))
+            .function(step, 0x1000, CODE)
+            .function("compute", 0x2000, CODE)
+            .layout(
+                "view",
+                64,
+                &[
+                    ("op", op_at, TargetType::Enum("kind".into(), 4)),
+                    ("next", 8, TargetType::Pointer(Some(Box::new(TargetType::Struct("view".into(), 64))))),
+                ],
+            )
+            .enumeration("kind", &[(add, "ADD")])
+    }
+
+    fn placed(probeset: &Probeset, target: &FakeTarget) -> (Placement, Diagnostics) {
+        let plan = plan(probeset, &Selection::default(), Arch::X86_64).unwrap().0;
+        place(&plan, probeset, target).unwrap()
+    }
+
+    fn sites(placement: &Placement) -> Vec<(&str, &str)> {
+        let path = |site: &crate::trace::Site| placement.modules[site.module].path.as_str();
+        placement.sites.iter().map(|placed| (placed.site.probes[0].as_str(), path(&placed.site))).collect()
+    }
+
+    #[test]
+    fn each_engine_has_its_own_copy_of_what_both_are_built_on() {
+        let target = engine(FakeTarget::new(Arch::X86_64), "a", "one_run", 0, 1);
+        let target = engine(target, "b", "two_run", 16, 7);
+        let (placement, _) = placed(&probesets(&["one", "two"]), &target);
+        let (a, b) = ("/fake/a/engine.so", "/fake/b/engine.so");
+        let expected = [("one__step", a), ("one__operator", a), ("two__step", b), ("two__operator", b)];
+        assert_eq!(sites(&placement), expected);
+        let ids: Vec<(u16, u64)> =
+            placement.sites.iter().map(|placed| (placed.site.id, placed.cookie & 0xffff)).collect();
+        assert_eq!(ids, [(0, 0), (1, 1), (2, 2), (3, 3)]);
+        assert_eq!(placement.enums["one__kind"][&1], "ADD");
+        assert_eq!(placement.enums["two__kind"][&7], "ADD");
+        let offset = |view: &str| {
+            placement.values.iter().find(|value| value.symbol.contains(view) && value.symbol.ends_with("op"))
+        };
+        assert_eq!(offset("one__view").map(|value| value.value), Some(0));
+        assert_eq!(offset("two__view").map(|value| value.value), Some(16));
+        assert!(placement.unplaced.is_empty());
+    }
+
+    #[test]
+    fn an_engine_that_is_not_there_takes_nothing_of_another() {
+        let target = engine(FakeTarget::new(Arch::X86_64), "a", "one_run", 0, 1);
+        let (placement, _) = placed(&probesets(&["one", "two"]), &target);
+        assert_eq!(sites(&placement).len(), 2);
+        let unplaced: Vec<(&str, Code)> =
+            placement.unplaced.iter().map(|probe| (probe.probe.as_str(), probe.problem.code)).collect();
+        assert_eq!(unplaced, [("two__step", Code::GroupNotAttached)]);
+        let loaded = load_text("two.yaml", &TEXT.replace("NAME", "two"), &Library::new(&[])).unwrap().0;
+        assert!(!has_engine(&loaded, &target));
+    }
+
+    #[test]
+    fn two_probesets_of_one_engine_are_refused() {
+        let target = engine(FakeTarget::new(Arch::X86_64), "a", "one_run", 0, 1);
+        let text = TEXT.replace("NAME", "one");
+        let load = |file: &str| (load_text(file, &text, &Library::new(&[])).unwrap().0, true);
+        let both = combine(vec![load("one.yaml"), load("other.yaml")]).unwrap();
+        let plan = plan(&both, &Selection::default(), Arch::X86_64).unwrap().0;
+        let problems = place(&plan, &both, &target).unwrap_err();
+        assert_eq!(problems.0[0].code, Code::ModuleAmbiguous);
+        assert!(problems.0[0].hint.as_deref().unwrap().contains("other.yaml"), "{problems:?}");
+    }
+
+    #[test]
+    fn a_library_is_asked_for_by_the_beginning_of_its_name() {
+        assert!(same_library("libbase.so.0", "libbase.so.0.13.1") && same_library("libbase.so", "libbase.so"));
+        assert!(!same_library("libbase.so.0", "libbase.so.01") && !same_library("", "libbase.so"));
+    }
+}

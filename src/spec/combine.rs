@@ -1,0 +1,267 @@
+//! Several probesets as one, for one recording of several engines: each one's names get its own in front, so that two
+//! engines may call things alike and each has its own copy of what both are built on. What is the kernel's is there once.
+
+use super::model::{Analysis, Part, Probe, Probeset};
+use crate::diag::{Code, Diagnostic, Diagnostics, Spanned};
+use crate::path::{AttachPoint, Expr, ExprKind, Place, Rows, Signature, Type};
+use indexmap::IndexMap;
+
+/// Combines probesets, each with whether a recording must find its engine. One alone stays as it is.
+///
+/// # Errors
+/// There is none, or one is given twice.
+pub fn combine(mut probesets: Vec<(Probeset, bool)>) -> Result<Probeset, Diagnostics> {
+    if probesets.len() < 2 {
+        let missing = || Diagnostic::error(Code::BadArgument, "there is no probeset").hint("name at least one");
+        return probesets.pop().map(|(probeset, _)| probeset).ok_or_else(|| missing().into());
+    }
+    let mut whole = empty(&probesets);
+    for (probeset, required) in probesets {
+        let file = probeset.sources.first().map_or_else(String::new, |source| source.name.clone());
+        if whole.parts.iter().any(|part| part.file == file) {
+            let problem =
+                Diagnostic::error(Code::BadArgument, format!("the probeset `{}` is given twice", probeset.name));
+            return Err(problem.hint("name each probeset once").into());
+        }
+        let key = key(&probeset.name, &whole.parts);
+        let (name, engine) = (probeset.name.clone(), probeset.engine.value.clone());
+        whole.parts.push(Part { key: key.clone(), probeset: name, engine, file, required });
+        Renamer { key: &key }.add(probeset, &mut whole);
+    }
+    Ok(whole)
+}
+
+/// Nothing yet, under the names of all.
+fn empty(probesets: &[(Probeset, bool)]) -> Probeset {
+    let joined = |of: fn(&Probeset) -> &str, between: &str| {
+        probesets.iter().map(|(probeset, _)| of(probeset)).collect::<Vec<_>>().join(between)
+    };
+    let span = probesets[0].0.engine.span.clone();
+    Probeset {
+        name: joined(|probeset| &probeset.name, "+"),
+        engine: Spanned { value: joined(|probeset| &probeset.engine.value, " + "), span },
+        summary: String::new(),
+        modules: IndexMap::new(),
+        types: IndexMap::new(),
+        enums: IndexMap::new(),
+        objects: IndexMap::new(),
+        counters: IndexMap::new(),
+        probes: IndexMap::new(),
+        // Each engine's own is taken when the trace is read.
+        analysis: Analysis::default(),
+        sources: Vec::new(),
+        parts: Vec::new(),
+        tested: Vec::new(),
+    }
+}
+
+/// An identifier for a probeset that no other has.
+fn key(name: &str, parts: &[Part]) -> String {
+    let mut key: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    // Two underscores end it.
+    while key.contains("__") {
+        key = key.replace("__", "_");
+    }
+    key = key.trim_matches('_').to_owned();
+    if !key.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        key.insert(0, 'p');
+    }
+    let taken = |key: &str| parts.iter().any(|part| part.key == key);
+    let numbered = (2..).map(|number| format!("{key}{number}"));
+    std::iter::once(key.clone()).chain(numbered).find(|key| !taken(key)).unwrap_or(key)
+}
+
+struct Renamer<'a> {
+    key: &'a str,
+}
+
+impl Renamer<'_> {
+    fn add(&self, probeset: Probeset, whole: &mut Probeset) {
+        for source in probeset.sources {
+            // What several include is there once.
+            if !whole.sources.contains(&source) {
+                whole.sources.push(source);
+            }
+        }
+        whole.modules.extend(probeset.modules.into_iter().map(|(name, module)| (self.name(&name), module)));
+        whole.enums.extend(probeset.enums.into_iter().map(|(name, constants)| (self.name(&name), constants)));
+        for (name, mut view) in probeset.types {
+            self.spanned(&mut view.name);
+            view.members.values_mut().for_each(|member| self.ty(&mut member.ty.value));
+            whole.types.insert(self.name(&name), view);
+        }
+        for (name, mut object) in probeset.objects {
+            self.spanned(&mut object.name);
+            self.spanned(&mut object.of);
+            object.fields.values_mut().for_each(|field| self.expr(&mut field.value));
+            whole.objects.insert(self.name(&name), object);
+        }
+        let mut counters = Vec::new();
+        for (name, event) in probeset.counters {
+            let same = whole.counters.get(&name).is_none_or(|other| other.value == event.value);
+            let key = if same { name.clone() } else { self.name(&name) };
+            counters.push((name, key.clone()));
+            whole.counters.entry(key).or_insert(event);
+        }
+        for (name, mut probe) in probeset.probes {
+            // The kernel's events are everybody's.
+            if probe.role.value.is_of_the_kernel() {
+                whole.probes.entry(name).or_insert(probe);
+                continue;
+            }
+            for counter in &mut probe.counters {
+                if let Some((_, key)) = counters.iter().find(|(name, _)| *name == counter.value) {
+                    counter.value.clone_from(key);
+                }
+            }
+            self.probe(&mut probe);
+            whole.probes.insert(self.name(&name), probe);
+        }
+    }
+
+    fn name(&self, name: &str) -> String {
+        format!("{}{}{name}", self.key, Part::BETWEEN)
+    }
+
+    fn text(&self, name: &mut String) {
+        *name = self.name(name);
+    }
+
+    fn spanned(&self, name: &mut Spanned<String>) {
+        self.text(&mut name.value);
+    }
+
+    fn probe(&self, probe: &mut Probe) {
+        self.spanned(&mut probe.name);
+        probe.at.iter_mut().for_each(|at| self.attach_point(at));
+        probe.fields.values_mut().for_each(|field| self.expr(&mut field.value));
+        [&mut probe.when, &mut probe.describe, &mut probe.identity].into_iter().flatten().for_each(|e| self.expr(e));
+    }
+
+    fn attach_point(&self, at: &mut AttachPoint) {
+        at.until.iter_mut().chain(&mut at.waiting_from).for_each(|probe| self.spanned(probe));
+        match &mut at.place {
+            Place::Function { module, signature, .. } | Place::Virtual { module, signature, .. } => {
+                self.spanned(module);
+                self.signature(signature);
+            }
+            Place::Usdt { module, .. } => self.spanned(module),
+            Place::Probe(probe) => self.spanned(probe),
+            Place::Tracepoint { .. } | Place::Software { .. } => {}
+        }
+    }
+
+    fn signature(&self, signature: &mut Signature) {
+        signature.params.iter_mut().for_each(|param| self.ty(&mut param.ty.value));
+        signature.returns.iter_mut().for_each(|returns| self.ty(&mut returns.value));
+    }
+
+    fn ty(&self, ty: &mut Type) {
+        match ty {
+            Type::Enum(name) | Type::View(name) | Type::Object(name) => self.text(name),
+            Type::Pointer(of) | Type::Array(of, _) | Type::StdVector(of) => self.ty(of),
+            Type::Void
+            | Type::Int { .. }
+            | Type::Float { .. }
+            | Type::Bool
+            | Type::Chars(_)
+            | Type::CStr(_)
+            | Type::Hex(_)
+            | Type::StdString(_) => {}
+        }
+    }
+
+    fn expr(&self, expr: &mut Expr) {
+        match &mut expr.kind {
+            ExprKind::Cast { base, ty } => {
+                self.ty(&mut ty.value);
+                self.expr(base);
+            }
+            ExprKind::Member { base, .. }
+            | ExprKind::All { base }
+            | ExprKind::Matches { base, .. }
+            | ExprKind::Unary { operand: base, .. } => self.expr(base),
+            ExprKind::Index { base, index } => {
+                self.expr(base);
+                self.expr(index);
+            }
+            ExprKind::Slice { base, from, to, rows, .. } => {
+                self.expr(base);
+                from.iter_mut().chain(to).for_each(|end| self.expr(end));
+                if let Some(Rows { count, stride }) = rows.as_deref_mut() {
+                    self.expr(count);
+                    self.expr(stride);
+                }
+            }
+            ExprKind::Binary { left, right, .. } => {
+                self.expr(left);
+                self.expr(right);
+            }
+            ExprKind::Conditional { condition, then, otherwise } => {
+                self.expr(condition);
+                self.expr(then);
+                self.expr(otherwise);
+            }
+            ExprKind::Int(_)
+            | ExprKind::Float(_)
+            | ExprKind::Text(_)
+            | ExprKind::Name(_)
+            | ExprKind::Return
+            | ExprKind::Tid
+            | ExprKind::Cpu
+            | ExprKind::Match(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Library, load_text};
+
+    const TEXT: &str = "profinfer: 1
+engine: ENGINE
+modules: { m: libm.so }
+types: { view: { next: view*, op: enum kind } }
+objects: { thing: { of: view, fields: { op: op } } }
+counters: { cycles: cycles, other: COUNTER }
+probes:
+  step: { at: 'm:decode(view* v)', role: step, fields: { tokens: 'v->next->op == ADD' }, counters: [cycles, other] }
+  operator: { at: 'm:compute(view* v) until [operator, step]', role: operator, fields: { node: v as object thing } }
+  switch: { at: 'tracepoint sched:sched_switch', role: sched_switch }
+";
+
+    fn probeset(name: &str, counter: &str) -> Probeset {
+        let text = TEXT.replace("ENGINE", name).replace("COUNTER", counter);
+        load_text(&format!("{name}.yaml"), &text, &Library::new(&[])).unwrap().0
+    }
+
+    #[test]
+    fn two_probesets_keep_their_names_apart() {
+        let whole = combine(vec![(probeset("a-1", "faults"), true), (probeset("b", "page-faults"), true)]).unwrap();
+        assert_eq!((whole.name.as_str(), whole.engine.value.as_str()), ("a-1+b", "a-1 + b"));
+        let probes: Vec<&str> = whole.probes.keys().map(String::as_str).collect();
+        assert_eq!(probes, ["a_1__step", "a_1__operator", "switch", "b__step", "b__operator"]);
+        let at = &whole.probes["b__operator"].at[0];
+        assert_eq!(at.until.iter().map(|end| end.value.as_str()).collect::<Vec<_>>(), ["b__operator", "b__step"]);
+        assert_eq!(whole.types["b__view"].members["next"].ty.value.to_string(), "b__view*");
+        assert_eq!(whole.objects["a_1__thing"].of.value, "a_1__view");
+        // The same event is counted once; another of the same name by itself.
+        let counters: Vec<&str> = whole.counters.keys().map(String::as_str).collect();
+        assert_eq!(counters, ["cycles", "other", "b__other"]);
+        let of_b: Vec<&str> = whole.probes["b__step"].counters.iter().map(|name| name.value.as_str()).collect();
+        assert_eq!(of_b, ["cycles", "b__other"]);
+        assert_eq!(whole.parts[0].own("a_1__view"), Some("view"));
+        assert_eq!(whole.parts[0].own("b__view"), None);
+        assert_eq!(whole.sources.len(), 2);
+    }
+
+    #[test]
+    fn one_probeset_stays_as_it_is_and_none_is_given_twice() {
+        let one = combine(vec![(probeset("a", "faults"), true)]).unwrap();
+        assert!(one.parts.is_empty() && one.probes.contains_key("operator"));
+        let twice = combine(vec![(probeset("a", "faults"), true), (probeset("a", "faults"), true)]);
+        assert_eq!(twice.unwrap_err().0[0].code, Code::BadArgument);
+        assert!(combine(Vec::new()).is_err());
+    }
+}

@@ -1,0 +1,112 @@
+//! A trace of several engines, seen as one of them: its names are those of its own probeset, its records have their
+//! roles, and those of the others have none, so that nothing is made of them.
+
+use super::meta::Meta;
+use super::schema::{FieldType, ModuleInfo, OriginPart, Site};
+
+/// Between a part's key and a name of it in the trace.
+const BETWEEN: &str = "__";
+
+impl OriginPart {
+    /// The name by itself, where it is one of this part's.
+    pub fn own<'n>(&self, name: &'n str) -> Option<&'n str> {
+        name.strip_prefix(&self.key)?.strip_prefix(BETWEEN)
+    }
+}
+
+/// One part of a trace's origin, and the others.
+#[derive(Debug, Clone)]
+pub(super) struct PartView {
+    part: OriginPart,
+    others: Vec<OriginPart>,
+}
+
+impl PartView {
+    pub(super) fn new(part: &OriginPart, all: &[OriginPart]) -> Self {
+        Self { part: part.clone(), others: all.iter().filter(|other| other.key != part.key).cloned().collect() }
+    }
+
+    fn is_of_another(&self, name: &str) -> bool {
+        self.others.iter().any(|other| other.own(name).is_some())
+    }
+
+    fn name(&self, name: &mut String) {
+        if let Some(own) = self.part.own(name) {
+            *name = own.to_owned();
+        }
+    }
+
+    fn ty(&self, ty: &mut FieldType) {
+        match ty {
+            FieldType::Enum(name) | FieldType::Object(name) => self.name(name),
+            FieldType::Array(of, _) | FieldType::List(of, _) => self.ty(of),
+            _ => {}
+        }
+    }
+
+    /// What was read before the first record.
+    pub(super) fn see_schema(&self, meta: &mut Meta) {
+        let origin = &mut meta.origin;
+        origin.probeset.clone_from(&self.part.probeset);
+        origin.engine.clone_from(&self.part.engine);
+        if let Some(first) = origin.sources.iter().position(|(name, _)| *name == self.part.file) {
+            origin.sources.swap(0, first);
+        }
+        for record in &mut meta.schema.records {
+            if self.is_of_another(&record.name) {
+                record.role = None;
+                continue;
+            }
+            self.name(&mut record.name);
+            for field in &mut record.fields {
+                self.name(&mut field.name);
+                self.ty(&mut field.ty);
+            }
+        }
+        let counters = std::mem::take(&mut meta.schema.counters).into_iter();
+        let own = counters.filter(|(name, _)| !self.is_of_another(name));
+        meta.schema.counters = own.map(|(mut name, info)| (std::mem::take(self.named(&mut name)), info)).collect();
+        self.see_enums(meta);
+    }
+
+    fn named<'n>(&self, name: &'n mut String) -> &'n mut String {
+        self.name(name);
+        name
+    }
+
+    /// Enumerations, also those that became known later.
+    pub(super) fn see_enums(&self, meta: &mut Meta) {
+        let enums = std::mem::take(&mut meta.schema.enums).into_iter();
+        meta.schema.enums = enums.map(|(mut name, of)| (std::mem::take(self.named(&mut name)), of)).collect();
+    }
+
+    /// Sites that became known.
+    pub(super) fn see_sites(&self, sites: &mut [Site]) {
+        for probes in sites.iter_mut().map(|site| &mut site.probes) {
+            probes.retain(|probe| !self.is_of_another(probe));
+            probes.iter_mut().for_each(|probe| self.name(probe));
+        }
+    }
+
+    /// Modules that became known: what each is to this engine.
+    pub(super) fn see_modules(&self, modules: &mut [ModuleInfo]) {
+        for module in modules {
+            let names = module.name.split(", ").filter(|name| !self.is_of_another(name));
+            let own: Vec<&str> = names.map(|name| self.part.own(name).unwrap_or(name)).collect();
+            module.name = own.join(", ");
+        }
+    }
+
+    /// What the recording cost, by probe.
+    pub(super) fn see_end(&self, meta: &mut Meta) {
+        let Some(price) = meta.end.as_mut().and_then(|end| end.price.as_mut()) else { return };
+        let costs = std::mem::take(&mut price.record_ns).into_iter().filter(|(name, _)| !self.is_of_another(name));
+        price.record_ns = costs.map(|(mut name, ns)| (std::mem::take(self.named(&mut name)), ns)).collect();
+    }
+
+    /// Losses as they stand: another's are another's.
+    pub(super) fn see_losses(&self, meta: &mut Meta) {
+        meta.losses.retain(|loss| !self.is_of_another(&loss.record));
+        meta.losses.iter_mut().for_each(|loss| self.name(&mut loss.record));
+    }
+}
