@@ -135,6 +135,10 @@ impl Renamer<'_> {
         self.spanned(&mut probe.name);
         probe.at.iter_mut().for_each(|at| self.attach_point(at));
         probe.fields.values_mut().for_each(|field| self.expr(&mut field.value));
+        if let Some(describes) = &mut probe.describes {
+            self.spanned(&mut describes.object);
+            self.expr(&mut describes.address);
+        }
         [&mut probe.when, &mut probe.describe, &mut probe.identity].into_iter().flatten().for_each(|e| self.expr(e));
     }
 
@@ -159,11 +163,13 @@ impl Renamer<'_> {
     fn ty(&self, ty: &mut Type) {
         match ty {
             Type::Enum(name) | Type::View(name) | Type::Object(name) => self.text(name),
-            Type::Pointer(of) | Type::Array(of, _) | Type::StdVector(of) => self.ty(of),
+            Type::Pointer(of) | Type::Reference(of) | Type::Array(of, _) | Type::StdVector(of) => self.ty(of),
+            Type::Smart { to, .. } | Type::Relative { to, .. } => self.ty(to),
             Type::Void
             | Type::Int { .. }
             | Type::Float { .. }
             | Type::Bool
+            | Type::Bits { .. }
             | Type::Chars(_)
             | Type::CStr(_)
             | Type::Hex(_)
