@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use profinfer::analysis::testing::{Put, Records};
-use profinfer::trace::{End, Origin, TraceWriter};
+use profinfer::trace::{CounterInfo, End, FieldLayout, FieldType, Origin, TraceWriter};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -154,7 +154,18 @@ fn the_timeline_zooms_moves_and_finds() {
     }
     assert!(shares > 0);
     assert_eq!(seen["found"], shares);
-    assert!(seen["found_details"].as_str().unwrap().contains("ffn_moe_gate"), "{}", seen["found_details"]);
+    let details = seen["found_details"].as_str().unwrap();
+    assert!(details.contains("ffn_moe_gate"), "{details}");
+    // What the model does: the normalised input and the router's choice go in; the product with the other half comes of it.
+    let (reads, used) = details.split_once("used by").unwrap();
+    assert!(
+        reads.contains("reads from") && reads.contains("ffn_norm") && reads.contains("ffn_moe_argsort"),
+        "{details}"
+    );
+    assert!(used.contains("ffn_moe_swiglu"), "{details}");
+    assert!(seen["followed"].as_str().unwrap().starts_with("ffn_moe_swiglu"), "{}", seen["followed"]);
+    // A click beside a layer's operators unfolds the layers, another one folds them.
+    assert_eq!(seen["drawings"], serde_json::json!([1, 0]));
 }
 
 #[test]
@@ -171,6 +182,44 @@ fn narrow_dark_and_old_browsers_are_served() {
     let old = looked_at(&page, &["--without-inflating"]);
     loads_quietly(&old);
     assert_eq!(old["whole"], light["whole"], "the page's own program inflates the same");
+}
+
+/// What was counted shows: in tables of the phases, where a part was not counted too, and with each span.
+#[test]
+#[ignore = "needs a browser"]
+fn what_was_counted_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut records = Records::default();
+    let mut add = |name: &str| {
+        let record = records.schema.records.iter_mut().find(|record| record.name == name).unwrap();
+        let (offset, ty) = (record.size, FieldType::Counter);
+        record.size += 8;
+        record.fields.push(FieldLayout { name: "faults".to_owned(), offset, ty });
+    };
+    add("operator");
+    let event = CounterInfo { event: "minor-faults".to_owned(), ..CounterInfo::default() };
+    records.schema.counters.insert("faults".to_owned(), event);
+    records.push("thread", 7, (1, 1), &[("pid", Put::Int(1))]);
+    let fields = [("address", Put::Int(16)), ("op", Put::Text("MUL_MAT")), ("name", Put::Text("product"))];
+    records.push("tensor", 7, (2, 2), &fields);
+    for step in 0..3_u64 {
+        let at = 1000 * (1 + step);
+        let fields = [("node", Put::Int(16)), ("faults", Put::Int(1234))];
+        records.push("operator", 7, (at + 10, at + 400), &fields);
+        // One that counts nothing, in the second step only: its phase has no sum.
+        if step == 1 {
+            records.push("kernel", 7, (at + 410, at + 500), &[]);
+        }
+        records.push("graph", 7, (at + 5, at + 600), &[("backend", Put::Text("cpu"))]);
+        records.push("step", 7, (at, at + 700), &[("tokens", Put::Int(if step == 0 { 5 } else { 1 }))]);
+    }
+    let origin = Origin { engine: "toy".into(), pid: 1, ..Origin::default() };
+    let seen = looked_at(&page(&folder, &written(&folder, &origin, &records), &[]), &["--search", "product"]);
+    loads_quietly(&seen);
+    let details = seen["found_details"].as_str().unwrap();
+    assert!(details.contains("faults on this lane") && details.contains("1,234"), "{details}");
+    let text = seen["text"].as_str().unwrap();
+    assert!(text.contains("Counters and metrics") && text.contains("minor-faults"), "{text}");
 }
 
 /// A trace whose texts try to become parts of the page.

@@ -332,6 +332,37 @@ fn drafts_and_what_is_accepted_of_them_are_told_by_instances_and_positions() {
 }
 
 #[test]
+fn catching_up_and_reading_the_prompt_are_no_drafts() {
+    let mut r = begin();
+    with_streams(&mut r);
+    describe(&mut r, 1, 0xa, ("MUL_MAT", "small-0"), &[64, 1, 1, 1], &[]);
+    describe(&mut r, 1, 0xb, ("MUL_MAT", "large-0"), &[256, 1, 1, 1], &[]);
+    let of = |instance: u64, position: u64| {
+        [("instance", Put::Int(instance)), ("position", Put::Int(position)), ("sequence_count", Put::Int(1))]
+    };
+    // Both models read the prompt, the small one first.
+    step(&mut r, 100_000, 8, ("decode", &of(0x7000, 0)), &[(0xa, 900)]);
+    step(&mut r, 200_000, 8, ("decode", &of(0x8000, 0)), &[(0xb, 9000)]);
+    for round in 0..10_u64 {
+        let (at, position) = (1_000_000 * (1 + round), 8 + 2 * round);
+        // What was verified in the round before, the small model computes at once; then it goes on one by one.
+        step(&mut r, at, 3, ("decode", &of(0x7000, position.saturating_sub(2))), &[(0xa, 700)]);
+        for draft in 0..2 {
+            step(&mut r, at + (1 + draft) * 20_000, 1, ("decode", &of(0x7000, position + draft)), &[(0xa, 500)]);
+        }
+        // Of two drafts one is accepted each time.
+        step(&mut r, at + 100_000, 3, ("decode", &of(0x8000, position)), &[(0xb, 8000)]);
+    }
+    let (found, _) = statistics(&r, PROBESET);
+    let rounds = found["models"]["rounds"].as_array().unwrap();
+    assert_eq!(rounds.len(), 1, "{:#}", found["models"]);
+    let counts =
+        ["draft", "verify", "rounds", "drafted", "known_rounds", "accepted"].map(|key| rounds[0][key].as_u64());
+    // What was accepted of the last round's drafts nothing says.
+    assert_eq!(counts, [0, 1, 10, 20, 9, 9].map(Some), "{:#}", found["models"]);
+}
+
+#[test]
 fn steps_are_told_apart_by_the_sequences_that_they_advance() {
     let mut r = begin();
     with_streams(&mut r);

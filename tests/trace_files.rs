@@ -217,6 +217,7 @@ fn origin() -> Origin {
         },
         cpu_quota: None,
         parts: Vec::new(),
+        recorder_pid: None,
         roofline: None,
     }
 }

@@ -71,8 +71,10 @@ impl LaneThreads {
 pub struct Taken {
     /// ns.
     pub ns: u64,
-    /// The name of a thread of the process.
+    /// The name of the process's first thread, which is the process's own, where that one was seen; else of another.
     pub name: Option<TextId>,
+    /// It is the first thread's.
+    pub of_leader: bool,
     /// It is a process that is recorded.
     pub own: bool,
 }
@@ -148,8 +150,13 @@ impl ThreadTotals {
             self.others = self.others.saturating_add(ns);
             return;
         }
-        let taken = self.by_lane.entry(key).or_insert(Taken { ns: 0, name: other.name, own: other.own });
+        let of_leader = other.tid == other.pid;
+        let new = Taken { ns: 0, name: other.name, of_leader, own: other.own };
+        let taken = self.by_lane.entry(key).or_insert(new);
         taken.ns = taken.ns.saturating_add(ns);
+        if taken.name.is_none() || (of_leader && !taken.of_leader && other.name.is_some()) {
+            (taken.name, taken.of_leader) = (other.name, of_leader);
+        }
         let Some(operator) = other.operator.and_then(|operator| step.operators.get(operator as usize)) else { return };
         let key = (phase, operator.kind, other.pid);
         if self.by_operator.len() < MAX_PAIRS || self.by_operator.contains_key(&key) {

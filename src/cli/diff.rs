@@ -92,6 +92,7 @@ impl Read {
         let mut gathered = Gathered::default();
         let (timeline, meta, problems) = analyse(trace_file::open(path)?, &mut gathered);
         terminal::report_problems(&problems);
+        gathered.series.name_types(timeline.rules());
         let completeness = Completeness::judge(&meta, timeline.findings(), &gathered.statistics);
         Ok(Self { meta, completeness, gathered })
     }

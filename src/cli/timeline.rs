@@ -100,8 +100,9 @@ fn output(arguments: &Arguments) -> Result<PathBuf, Diagnostics> {
 fn write(reader: AnyReader, out: impl Write, format: Format, steps: &RangeInclusive<u64>) -> io::Result<(u64, u64)> {
     let origin = reader.meta().origin.clone();
     let mut writer = Counting { all: 0, writer: TimelineWriter::new(out, format, steps.clone(), &origin) };
-    let (_, _, problems) = analyse(reader, &mut writer);
+    let (_, meta, problems) = analyse(reader, &mut writer);
     report_problems(&problems);
+    writer.writer.frequencies(&meta);
     writer.writer.finish().map(|written| (written, writer.all))
 }
 

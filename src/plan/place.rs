@@ -72,6 +72,7 @@ pub(super) fn survey_part(
     for (root, alternatives) in roots {
         placer.probe(root, &alternatives);
     }
+    placer.leave_out_what_lacks_a_member();
     placer.step_group();
     placer.say_shared();
     placer.name_modules();
@@ -412,6 +413,46 @@ impl<'a> Placer<'a> {
         }
     }
 
+    /// A probe that may be without a site is left out, too, where the target's types have no member that it reads: an
+    /// older engine is not refused for what only newer ones say. (A member of another type is still an error.)
+    fn leave_out_what_lacks_a_member(&mut self) {
+        let relocator = self.relocator();
+        let is_optional = |probe: &String| self.probeset.probes.get(probe).is_some_and(|probe| probe.optional);
+        let mut lacking = BTreeMap::new();
+        for index in self.placement.sites.iter().map(|site| site.program).collect::<BTreeSet<usize>>() {
+            let Some(program) = self.plan.programs.get(index) else { continue };
+            let relocations = program.relocations.iter().filter_map(|index| self.plan.relocations.get(*index));
+            let missing = |problem: &Diagnostic| problem.code == Code::TargetMemberMissing;
+            let found = relocations.filter_map(|relocation| relocator.value(relocation).err()).find(missing);
+            if let Some(problem) = found.filter(|_| program.probes.iter().all(is_optional)) {
+                lacking.insert(index, problem);
+            }
+        }
+        self.placement.sites.retain(|site| !lacking.contains_key(&site.program));
+        for (index, problem) in lacking {
+            let probe = self.plan.programs[index].probes.first().cloned().unwrap_or_default();
+            self.placement.unplaced.push(Unplaced { probe, required: false, problem });
+        }
+    }
+
+    /// What says values of the placed programs.
+    fn relocator(&self) -> Relocator<'a> {
+        let mut files = self.files.clone();
+        // Types are described in any file of the modules, not only in those with a site.
+        for (_, module) in &self.modules {
+            if let ModuleFiles::Found(found) = module {
+                files.extend(found.iter().filter(|f| !self.files.contains(f)));
+            }
+        }
+        files.dedup();
+        let of_module = |(name, files): (&String, &ModuleFiles)| match files {
+            ModuleFiles::Found(files) => (name.clone(), files.clone()),
+            _ => (name.clone(), Vec::new()),
+        };
+        let modules = self.modules.iter().map(of_module).collect();
+        Relocator::new(self.plan, self.probeset, self.target, files, modules)
+    }
+
     /// Steps are what everything is counted by: without any of their probes a recording says nothing.
     fn step_group(&mut self) {
         let is_step = |probe: &str| self.probeset.probes.get(probe).is_some_and(|p| p.role.value == Role::Step);
@@ -432,20 +473,7 @@ impl<'a> Placer<'a> {
 
     /// Values of what the placed programs use, and names of the enumerations that records carry.
     fn values(&mut self) {
-        let mut files = self.files.clone();
-        // Types are described in any file of the modules, not only in those with a site.
-        for (_, module) in &self.modules {
-            if let ModuleFiles::Found(found) = module {
-                files.extend(found.iter().filter(|f| !self.files.contains(f)));
-            }
-        }
-        files.dedup();
-        let of_module = |(name, files): (&String, &ModuleFiles)| match files {
-            ModuleFiles::Found(files) => (name.clone(), files.clone()),
-            _ => (name.clone(), Vec::new()),
-        };
-        let modules = self.modules.iter().map(of_module).collect();
-        let relocator = Relocator::new(self.plan, self.probeset, self.target, files, modules);
+        let relocator = self.relocator();
         let placed: Vec<&Program> =
             self.placement.sites.iter().filter_map(|site| self.plan.programs.get(site.program)).collect();
         let of = |indices: fn(&Program) -> &[usize]| -> BTreeSet<usize> {

@@ -343,6 +343,10 @@ fn constants(found: &Found, options: &Options) -> Result<BTreeMap<String, u64>, 
     Ok(constants.map(|(name, value)| (name.to_owned(), value)).into())
 }
 
+/// The number that the kernel gives the first namespace of processes (`PROC_PID_INIT_INO`): in it, processes are numbered
+/// as in the kernel's own records.
+const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
 /// The processors that this machine may ever have: as many numbers are given to them.
 fn possible_cpus() -> Result<u32, Diagnostic> {
     let cpus = libbpf_rs::num_possible_cpus().map_err(|error| unexpected("counting the processors", &error))?;
@@ -373,6 +377,10 @@ fn origin(options: &Options, probeset: &Probeset, found: &Found) -> Origin {
         host,
         cpu_quota: cpus::quota(pid),
         parts: probeset.parts.iter().map(origin_part).collect(),
+        recorder_pid: PidNamespace::of(std::process::id())
+            .ok()
+            .filter(|own| own.inode == INITIAL_PID_NAMESPACE)
+            .map(|_| std::process::id()),
     }
 }
 

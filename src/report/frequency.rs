@@ -4,8 +4,8 @@ use super::threads::Frequency;
 use crate::trace::Meta;
 use std::collections::BTreeMap;
 
-/// Of each processor whose frequency is told, from when it was first told to the trace's end, by time.
-pub(super) fn frequencies(meta: &Meta) -> BTreeMap<u16, Frequency> {
+/// Of each processor whose frequency is told: from when on it ran how fast (kHz), up to the trace's end.
+pub(super) fn told(meta: &Meta) -> (BTreeMap<u16, Vec<(u64, u32)>>, u64) {
     let last = meta.notices.iter().map(|notice| notice.time).max().unwrap_or(0);
     let end = meta.end.as_ref().map_or(last, |end| end.time.max(last));
     let mut told: BTreeMap<u16, Vec<(u64, u32)>> = BTreeMap::new();
@@ -14,6 +14,13 @@ pub(super) fn frequencies(meta: &Meta) -> BTreeMap<u16, Frequency> {
             told.entry(now.cpu).or_default().push((notice.time, now.khz));
         }
     }
+    told.values_mut().for_each(|told| told.sort_by_key(|(time, _)| *time));
+    (told, end)
+}
+
+/// Of each processor whose frequency is told, from when it was first told to the trace's end, by time.
+pub(super) fn frequencies(meta: &Meta) -> BTreeMap<u16, Frequency> {
+    let (told, end) = told(meta);
     told.into_iter().filter_map(|(cpu, told)| Some((cpu, over_time(&told, end)?))).collect()
 }
 

@@ -6,6 +6,7 @@ mod diff;
 mod events;
 mod export;
 mod faults;
+mod flows;
 mod frequency;
 mod graph;
 mod html;
@@ -25,8 +26,8 @@ mod verdict;
 
 pub use build::{Options, build};
 pub use diff::{
-    ChangeRow, CounterRow, DiffReport, DiffSide, LayerDiff, OperatorDiff, OperatorName, PartDiff, PhaseDiff,
-    PhaseOfSide, TraceOfSide, Unlike, diff, diff_html, diff_text,
+    ChangeRow, CounterRow, DiffReport, DiffSide, LayerDiff, OperatorDiff, PartDiff, PhaseDiff, PhaseOfSide,
+    TraceOfSide, Unlike, diff, diff_html, diff_text,
 };
 pub use events::{DoubtSum, Events};
 pub use export::{Column, ColumnKind, ExportFormat, Exporter, TABLES, Table};

@@ -9,7 +9,7 @@ use crate::analysis::{Catalogue, LaneThreads, Phase, Statistics, TextId, ThreadT
 use crate::trace::Meta;
 use Align::{Flexible, Left, Right};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Operators, and processes, that are listed.
 const MOST_ROWS: usize = 64;
@@ -135,10 +135,12 @@ pub struct OperatorTimeRow {
 pub struct InterferenceRow {
     /// The process.
     pub pid: u32,
-    /// The name of a thread of it.
+    /// Its name, which is that of its first thread; of another thread, where that one was not seen.
     pub process: String,
     /// It is a process that is recorded: its lanes were in each other's way.
     pub own: bool,
+    /// It is profinfer itself, recording.
+    pub recorder: bool,
     /// ns that it took from all lanes.
     pub taken_ns: u64,
     /// `taken_ns` by the lanes' time.
@@ -185,6 +187,23 @@ pub struct Oversubscribed {
     pub share: f64,
 }
 
+impl InterferenceRow {
+    /// Neither the target nor what records it.
+    pub(super) fn is_other(&self) -> bool {
+        !self.own && !self.recorder
+    }
+
+    /// Its name, and what it is to the recording.
+    pub(super) fn title(&self) -> String {
+        let what = match (self.own, self.recorder) {
+            (true, _) => " (the target)",
+            (_, true) => " (the recording itself)",
+            _ => "",
+        };
+        format!("{}{what}", self.process)
+    }
+}
+
 impl ThreadsReport {
     /// Of these phases; `None` where the scheduler's events were not recorded.
     pub(super) fn new(meta: &Meta, statistics: &Statistics, catalogue: &Catalogue, phases: &[Phase]) -> Option<Self> {
@@ -193,7 +212,7 @@ impl ThreadsReport {
             return None;
         }
         let lanes = lanes(totals, phases, meta);
-        let interference = interference(totals, catalogue, phases, &lanes);
+        let interference = interference(totals, catalogue, phases, &lanes, meta.origin.recorder_pid);
         let mut report = Self {
             operators: operators(totals, catalogue, phases),
             oversubscribed: oversubscribed(meta, totals.crowd(), &lanes, &interference),
@@ -264,17 +283,22 @@ impl ThreadsReport {
         let mut cpus: Vec<String> = lanes().map(where_it_ran).collect();
         cpus.dedup();
         let (InterferenceRow { process, pid, .. }, cpu) = (row, cpus.first()?);
+        let itself = if row.recorder { ", the recording itself" } else { "" };
         match numbers.as_slice() {
             [lane] => {
                 let took = share(from.first()?.share);
-                Some(format!("Lane {lane} shared {cpu} with `{process}` (pid {pid}), which took {took} of the time."))
+                Some(format!(
+                    "Lane {lane} shared {cpu} with `{process}` (pid {pid}{itself}), which took {took} of the time."
+                ))
             }
             lanes_with => {
                 let taken = from.iter().map(|from| from.taken_ns).fold(0, u64::saturating_add);
                 let wall = lanes().map(|lane| lane.wall_ns).fold(0, u64::saturating_add);
                 let cpu = if cpus.len() == 1 && cpu != "its cpus" { cpu } else { "cpus" };
                 let (who, took) = (enumerated(lanes_with), share(ratio(taken, wall)));
-                Some(format!("Lanes {who} shared {cpu} with `{process}` (pid {pid}), which took {took} of their time."))
+                Some(format!(
+                    "Lanes {who} shared {cpu} with `{process}` (pid {pid}{itself}), which took {took} of their time."
+                ))
             }
         }
     }
@@ -358,18 +382,24 @@ fn interference(
     catalogue: &Catalogue,
     phases: &[Phase],
     lanes: &[LaneThreadsRow],
+    recorder: Option<u32>,
 ) -> Vec<InterferenceRow> {
     let wall_of = |lane: Option<u32>| lanes.iter().find(|row| row.lane == lane).map_or(0, |row| row.wall_ns);
     let wall = lanes.iter().map(|row| row.wall_ns).fold(0, u64::saturating_add);
     let text = |name: Option<TextId>| name.map_or_else(|| "?".to_owned(), |name| catalogue.text(name).to_string());
     let mut rows: BTreeMap<u32, InterferenceRow> = BTreeMap::new();
+    let mut by_leader: BTreeSet<u32> = BTreeSet::new();
     for (_, lane, pid, taken) in totals.taken_from_lanes().filter(|(phase, ..)| phases.contains(phase)) {
         let row = rows.entry(pid).or_insert_with(|| InterferenceRow {
             pid,
             process: text(taken.name),
             own: taken.own,
+            recorder: recorder == Some(pid),
             ..InterferenceRow::default()
         });
+        if taken.of_leader && by_leader.insert(pid) {
+            row.process = text(taken.name);
+        }
         row.taken_ns = row.taken_ns.saturating_add(taken.ns);
         match row.lanes.iter_mut().find(|from| from.lane == lane) {
             Some(from) => from.taken_ns = from.taken_ns.saturating_add(taken.ns),
@@ -518,7 +548,7 @@ fn interference_table(out: &mut String, report: &ThreadsReport, look: &Look) {
             share(row.share),
             time(row.taken_ns),
             row.pid.to_string(),
-            if row.own { format!("{} (the target)", row.process) } else { row.process.clone() },
+            row.title(),
             most.unwrap_or_default(),
         ]);
     }

@@ -275,6 +275,9 @@ pub struct Origin {
     /// begin with a part's key and two underscores.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<OriginPart>,
+    /// The recorder's own process, as the kernel numbers it; `None` where it runs in a namespace with other numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorder_pid: Option<u32>,
 }
 
 /// One of several engines that were recorded together.

@@ -12,6 +12,10 @@
 #            taken from `shared`.
 #   plugins  backends are loaded with dlopen when the program runs, as in the
 #            releases for many processors. Only libllama is taken from `shared`.
+#   blas     the same, and a backend that has products of large matrices computed by
+#            OpenBLAS, which must be installed. Like `symbols` it keeps functions that
+#            are called only once, each product of matrices being one. The rest is
+#            taken from `plugins`.
 set -euo pipefail
 
 readonly package=llama-cpp-python version=0.3.36
@@ -38,7 +42,7 @@ readonly -a options=(
 
 usage() {
     cat <<'USAGE'
-usage: build_llama.sh shared|symbols|inlined|plugins
+usage: build_llama.sh shared|symbols|inlined|plugins|blas
 
 Prints the folder of the finished engine; instant when it is built already.
   PROFINFER_CACHE  where to keep it (default: ~/.cache/profinfer, by XDG_CACHE_HOME)
@@ -54,6 +58,7 @@ case "${1-}" in
     symbols) config=symbols keep_functions=' -fno-inline-functions-called-once' ;;
     inlined) config=inlined keep_functions='' ;;
     plugins) config=plugins keep_functions='' ;;
+    blas) config=blas keep_functions=' -fno-inline-functions-called-once' ;;
     *) usage >&2; exit 2 ;;
 esac
 [ $# -eq 1 ] || { usage >&2; exit 2; }
@@ -68,12 +73,16 @@ for tool in cc c++ python3 flock sha256sum; do
         die "'$tool' is missing; on Debian: apt install gcc g++ python3 python3-venv util-linux coreutils"
 done
 
+if [ "$config" = blas ]; then
+    pkg-config --exists openblas || die "OpenBLAS is missing; on Debian: apt install libopenblas-dev pkg-config"
+fi
 key=$({
     printf '%s\n' "$version" "$sdist_sha256" "${options[@]}" "$keep_functions"
     cc --version
     c++ --version
     uname -m
     if [ "$config" = inlined ]; then clang --version; fi
+    if [ "$config" = blas ]; then pkg-config --modversion openblas; fi
 } | sha256sum | cut -c 1-12)
 readonly engine="$cache/engines/llama.cpp-$version-$config-$key"
 if [ -e "$engine/.finished" ]; then
@@ -92,9 +101,13 @@ if ! flock --nonblock 9; then
 fi
 
 # What `shared` has is built before the temporary folder is made: it is a build of its own.
-if [ "$config" != shared ]; then
-    shared=$("$0" shared 9>&-)
-fi
+case "$config" in
+    shared) ;;
+    blas)
+        plugins=$("$0" plugins 9>&-)
+        ;;
+    *) shared=$("$0" shared 9>&-) ;;
+esac
 work=$(mktemp -d "$cache/engines/.build-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 readonly started=$SECONDS
@@ -140,6 +153,10 @@ case "$config" in
         variant=(-DCMAKE_C_COMPILER=clang '-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O3 -g -DNDEBUG')
         ;;
     plugins) targets=(ggml ggml-cpu) variant=(-DGGML_BACKEND_DL=ON) ;;
+    blas)
+        targets=(ggml-blas)
+        variant=(-DGGML_BACKEND_DL=ON -DGGML_CPU=OFF -DGGML_BLAS=ON -DGGML_BLAS_VENDOR=OpenBLAS)
+        ;;
 esac
 # The temporary folder's name must not get into the debug information: the same
 # source gives the same build-id.
@@ -163,10 +180,17 @@ case "$config" in
     shared) ;;
     symbols | inlined) cp -a "$shared/lib/." "$work/engine/lib/" && rm "$work"/engine/lib/libggml-cpu.so* ;;
     plugins) cp -a "$shared"/lib/libllama.so* "$work/engine/lib/" ;;
+    blas) cp -a "$plugins/lib/." "$work/engine/lib/" ;;
 esac
 for built in "$work"/build/bin/*.so*; do
-    # `symbols` and `inlined` have libggml-base built as well, but no more than libggml-cpu differs.
-    if [[ "$config" != @(symbols|inlined) ]] || [[ "$built" == */libggml-cpu.so* ]]; then
+    # These have libggml-base built as well, but no more than one library differs.
+    case "$config" in
+        symbols | inlined) new='*/libggml-cpu.so*' ;;
+        blas) new='*/libggml-blas.so*' ;;
+        *) new='*' ;;
+    esac
+    # shellcheck disable=SC2053 # a pattern
+    if [[ "$built" == $new ]]; then
         cp -a "$built" "$work/engine/lib/"
     fi
 done

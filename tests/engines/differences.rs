@@ -78,13 +78,40 @@ fn other_weights_change_the_products_of_matrices() {
     let _alone = alone();
     let [full, q4] = ["tiny-dense", "tiny-dense-q4_0"].map(|model| record(Engine::Wheel, &steps(model, 1), &[]));
     let report = diff(&full, &q4, &[]);
-    assert_eq!(unlike(&report), ["command"]);
+    assert_eq!(unlike(&report), ["command", "types of weights"]);
     let operators = decode(&report)["operators"].as_array().unwrap();
     let products: Vec<&Value> = operators.iter().filter(|of| types(of, "a") == ["MUL_MAT"]).collect();
     assert!(products.len() >= 7, "{products:#?}");
     assert!(products.iter().all(|of| of["fit"] == "name"), "{products:#?}");
     let changed = products.iter().filter(|of| of["time"]["judgement"] != "not_significant");
     assert!(changed.count() >= 3, "{products:#?}");
+}
+
+/// Eight bits against four, and against whole floats: the products of matrices differ, and their weights' types are why.
+#[test]
+#[ignore = "needs root"]
+fn quantised_weights_are_named() {
+    let _alone = alone();
+    let [full, q8, q4] = ["small-dense", "small-dense-q8_0", "small-dense-q4_0"]
+        .map(|model| record(Engine::Wheel, &steps(model, 1), &[]));
+    for (a, b, types_of) in [(&full, &q8, ["F32", "Q8_0"]), (&q8, &q4, ["Q8_0", "Q4_0"])] {
+        let report = diff(a, b, &[]);
+        let found = report["unlike"].as_array().unwrap();
+        let weights =
+            found.iter().find(|found| found["what"] == "types of weights").unwrap_or_else(|| panic!("{found:#?}"));
+        for (side, expected) in ["a", "b"].iter().zip(types_of) {
+            assert!(weights[side].as_str().unwrap().contains(expected), "{weights}");
+        }
+        let operators = decode(&report)["operators"].as_array().unwrap();
+        let products: Vec<&Value> = operators.iter().filter(|of| types(of, "a") == ["MUL_MAT"]).collect();
+        assert!(products.len() >= 7 && products.iter().all(|of| of["fit"] == "name"), "{products:#?}");
+        // Most of the difference is theirs, where there is one.
+        if decode(&report)["time"]["judgement"] == "not_significant" {
+            continue;
+        }
+        let significant = products.iter().filter(|of| of["time"]["judgement"] != "not_significant");
+        assert!(significant.count() >= 3, "{products:#?}");
+    }
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub(crate) enum Engine {
     Inlined,
     /// Shared libraries of which the CPU backend is loaded with `dlopen` when the program runs.
     Plugins,
+    /// The same, with a backend beside it that computes products of large matrices by OpenBLAS.
+    Blas,
 }
 
 /// What an engine is to do.
@@ -90,10 +92,12 @@ impl Engine {
         static SYMBOLS: OnceLock<PathBuf> = OnceLock::new();
         static INLINED: OnceLock<PathBuf> = OnceLock::new();
         static PLUGINS: OnceLock<PathBuf> = OnceLock::new();
+        static BLAS: OnceLock<PathBuf> = OnceLock::new();
         let program = match self {
             Self::Symbols => &SYMBOLS,
             Self::Inlined => &INLINED,
             Self::Plugins => &PLUGINS,
+            Self::Blas => &BLAS,
             _ => &SHARED,
         };
         let program = program.get_or_init(|| script("build_reference.sh", &[self.folder().to_str().unwrap()]));
@@ -107,7 +111,9 @@ impl Engine {
         static SYMBOLS: OnceLock<PathBuf> = OnceLock::new();
         static INLINED: OnceLock<PathBuf> = OnceLock::new();
         static PLUGINS: OnceLock<PathBuf> = OnceLock::new();
+        static BLAS: OnceLock<PathBuf> = OnceLock::new();
         match self {
+            Self::Blas => BLAS.get_or_init(|| script("build_llama.sh", &["blas"])),
             Self::Plugins => PLUGINS.get_or_init(|| script("build_llama.sh", &["plugins"])),
             Self::Inlined => INLINED.get_or_init(|| script("build_llama.sh", &["inlined"])),
             Self::Symbols => SYMBOLS.get_or_init(|| script("build_llama.sh", &["symbols"])),

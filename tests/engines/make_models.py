@@ -44,6 +44,15 @@ MODELS = {
     # Large enough that a decode step takes milliseconds and the matrix
     # products, not the probes, are what costs.
     "small-dense": Model("for numbers worth looking at", layers=8, width=384, feed_forward=1024, heads=6, kv_heads=2),
+    # The same weights, rounded. With eight bits it is nearly always of the same mind, and drafts for the former.
+    "small-dense-q8_0": Model(
+        "eight bits a weight", layers=8, width=384, feed_forward=1024, heads=6, kv_heads=2,
+        quant=gguf.GGMLQuantizationType.Q8_0,
+    ),
+    "small-dense-q4_0": Model(
+        "four bits a weight", layers=8, width=384, feed_forward=1024, heads=6, kv_heads=2,
+        quant=gguf.GGMLQuantizationType.Q4_0,
+    ),
     # As long a token as a phone's and a small computer's: some 15 and 60 ms on one thread. Five bits a weight: most work
     # for the file's size, and no more of it than the memory can keep up with.
     "medium-dense": Model(

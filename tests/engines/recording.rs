@@ -126,6 +126,12 @@ impl Recording {
         serde_json::from_slice(&run(command.args(&self.engine), 0).stdout).unwrap()
     }
 
+    /// What `profinfer COMMAND FILE …` writes, of a trace in which all is there.
+    pub(crate) fn text(&self, arguments: &[&str]) -> String {
+        let mut command = profinfer(&[arguments[0], self.path.to_str().unwrap()]);
+        String::from_utf8(run(command.args(&arguments[1..]), 0).stdout).unwrap()
+    }
+
     /// `profinfer info FILE --json`.
     pub(crate) fn info(&self) -> Value {
         let mut command = profinfer(&["info", self.path.to_str().unwrap(), "--json"]);

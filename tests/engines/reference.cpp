@@ -16,19 +16,21 @@
 
 static const char * usage =
     "usage: reference --model FILE [--threads N] [--prompt P] [--tokens K] [--trace FILE [--experts]] [--keep-workers]\n"
+    "                 [--only-cpu]\n"
     "\n"
     "One llama_decode of P tokens (default 8), then K (default 16) of one token each,\n"
     "on N threads (default 1). Prints one JSON line.\n"
     "\n"
     "  --trace FILE     write the graphs' nodes as NDJSON; they are computed as without it\n"
     "  --experts        trace the experts' ids, too; this computes each graph in pieces\n"
-    "  --keep-workers   one thread pool for the whole run, instead of one for each graph\n";
+    "  --keep-workers   one thread pool for the whole run, instead of one for each graph\n"
+    "  --only-cpu       of backends that are plug-ins, load the CPU's and no other\n";
 
 struct Options {
     const char * model = nullptr;
     const char * trace = nullptr;
     int threads = 1, prompt = 8, tokens = 16;
-    bool experts = false, keep_workers = false;
+    bool experts = false, keep_workers = false, only_cpu = false;
 };
 
 [[noreturn]] static void fail(const std::string & what, int code = 1) {
@@ -72,6 +74,8 @@ static Options parse(int argc, char ** argv) {
             options.experts = true;
         } else if (name == "--keep-workers") {
             options.keep_workers = true;
+        } else if (name == "--only-cpu") {
+            options.only_cpu = true;
         } else {
             fail("unknown argument " + name + "\n" + usage, 2);
         }
@@ -127,7 +131,11 @@ int main(int argc, char ** argv) {
     if (ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) == nullptr) {
         // A build with backends as plug-ins has none until they are loaded.
         const auto libraries = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "lib";
-        ggml_backend_load_all_from_path(libraries.c_str());
+        if (options.only_cpu) {
+            ggml_backend_load((libraries / "libggml-cpu.so").c_str());
+        } else {
+            ggml_backend_load_all_from_path(libraries.c_str());
+        }
     }
     ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     if (cpu == nullptr) {

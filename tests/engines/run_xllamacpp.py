@@ -116,6 +116,9 @@ def main() -> None:
                 "steps": 1 + usage["completion_tokens"],
                 "prefill_ms": timings["prompt_ms"],
                 "decode_ms": timings["predicted_ms"],
+                # Of a model that drafts; the engine says nothing of them without one.
+                "drafted": timings.get("draft_n", 0),
+                "accepted": timings.get("draft_n_accepted", 0),
                 "text": answer["choices"][0]["text"],
             }
         ),

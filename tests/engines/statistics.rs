@@ -36,21 +36,55 @@ fn attention_grows_with_the_context_and_products_do_not() {
     }
 }
 
+/// One model drafts for another: the statistics' models, and what the engine says.
+fn speculative(draft: &str, tokens: u64) -> (Value, Value) {
+    let draft = model(draft).display().to_string();
+    let mut words = Engine::Wheel.command(&Workload { tokens, ..workload("small-dense", 1) });
+    words.extend(["--draft".to_owned(), draft]);
+    let set = |command: &mut std::process::Command| {
+        command.arg("--").args(&words);
+    };
+    let recording = Recording::new("llama", &[], set, 0);
+    let said = serde_json::from_slice(&recording.output.stdout).unwrap();
+    let mut models = recording.statistics()["models"].take();
+    assert_eq!((&models["told_by"], models["models"].as_array().unwrap().len()), (&"instance".into(), 2));
+    assert_eq!(models["rounds"].as_array().unwrap().len(), 1, "{models:#}");
+    (models["rounds"][0].take(), said)
+}
+
+fn numbers<const N: usize>(of: &Value, keys: [&str; N]) -> [u64; N] {
+    keys.map(|key| of[key].as_u64().unwrap_or_else(|| panic!("no {key} in {of:#}")))
+}
+
+/// What was kept of the last round's drafts no later step says.
+fn assert_drafts(round: &Value, said: &Value) -> [u64; 2] {
+    let [rounds, drafted, known_rounds, accepted] = numbers(round, ["rounds", "drafted", "known_rounds", "accepted"]);
+    let [said_drafted, said_accepted] = numbers(said, ["drafted", "accepted"]);
+    assert_eq!(drafted, said_drafted, "{round:#} {said:#}");
+    // A last step without drafts says it of the last round, too.
+    assert!((rounds - 1..=rounds).contains(&known_rounds), "{round:#}");
+    // Three at a time.
+    assert!((accepted..=accepted + 3).contains(&said_accepted), "{round:#} {said:#}");
+    [accepted, said_accepted]
+}
+
 #[test]
 #[ignore = "needs root"]
 fn a_model_that_drafts_for_another() {
     let _alone = alone();
-    let draft = model("tiny-dense").display().to_string();
-    let found = record(&Workload { tokens: 12, ..workload("small-dense", 1) }, &["--draft", &draft]);
-    let models = &found["models"];
-    assert_eq!((&models["told_by"], models["models"].as_array().unwrap().len()), (&"instance".into(), 2));
-    let layers: Vec<u64> = [0, 1].iter().map(|i| models["models"][*i]["layers"].as_u64().unwrap()).collect();
-    let rounds = models["rounds"].as_array().unwrap();
-    assert_eq!(rounds.len(), 1, "{models:#}");
-    let model_of = |key: &str| layers[usize::try_from(rounds[0][key].as_u64().unwrap()).unwrap()];
-    assert_eq!((model_of("draft"), model_of("verify")), (4, 8), "{models:#}");
-    assert!(rounds[0]["drafted"].as_u64() >= rounds[0]["rounds"].as_u64(), "{models:#}");
-    assert_eq!(rounds[0]["accepted"], Value::Null, "the engine's steps do not say where they stand");
+    let (round, said) = speculative("tiny-dense", 12);
+    // The models have nothing in common but their words.
+    assert_eq!(assert_drafts(&round, &said), [0, 0]);
+    assert!(round["draft_ns"].as_f64() < round["verify_ns"].as_f64(), "{round:#}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn drafts_that_are_accepted() {
+    let _alone = alone();
+    let (round, said) = speculative("small-dense-q8_0", 24);
+    let [accepted, _] = assert_drafts(&round, &said);
+    assert!(accepted >= 6, "{round:#}");
 }
 
 #[test]
@@ -62,4 +96,65 @@ fn several_requests_at_once() {
     let together = rows.iter().find(|row| row["sequences"] == 3).unwrap_or_else(|| panic!("{rows:#?}"));
     assert!(together["one_each"].as_u64().unwrap() >= 5, "{rows:#?}");
     assert!(rows.iter().all(|row| row["sequences"].as_u64().unwrap() <= 3), "{rows:#?}");
+}
+
+/// The same prompts with the CPU's products of matrices and with a library's.
+#[test]
+#[ignore = "needs root"]
+fn two_backends_side_by_side() {
+    let _alone = alone();
+    let mut script = String::new();
+    let mut expected = std::collections::BTreeSet::new();
+    for (name, prompt) in [("tiny-dense", 32), ("tiny-dense", 128), ("small-dense", 64), ("small-dense", 192)] {
+        let workload = Workload { prompt, tokens: 1, ..workload(name, 1) };
+        let words = Engine::Blas.command(&workload).join(" ");
+        script += &format!("{words} && {words} --only-cpu && ");
+        expected.insert(prompt);
+    }
+    script += "true";
+    let set = |command: &mut std::process::Command| {
+        command.args(["--", "sh", "-c", &script]);
+    };
+    let recording = Recording::new("llama", &["--follow-forks"], set, 0);
+    recording.assert_complete();
+    let backends = recording.statistics()["backends"].take();
+    let pairs = backends["pairs"].as_array().unwrap();
+    assert_eq!(backends["absent"], Value::Null);
+    // Products of the prompt's tokens with the weights, by both.
+    let side = |pair: &Value, backend: &str| {
+        let found = ["first", "second"].into_iter().find(|side| pair[side]["backend"] == backend);
+        pair[found.unwrap_or_else(|| panic!("no {backend}: {pair:#}"))].clone()
+    };
+    let products: Vec<&Value> = pairs.iter().filter(|pair| pair["op"] == "MUL_MAT").collect();
+    assert!(products.len() >= 8, "{backends:#}");
+    for pair in &products {
+        assert_eq!(pair["measure"], "flops");
+        let [rows, columns] = [0, 1].map(|i| pair["shape"][i].as_u64().unwrap());
+        assert!(rows >= 32 && expected.contains(&columns), "{pair:#}");
+        // Each layer once on each; two operations for each element of a row of weights.
+        assert_eq!(side(pair, "blas")["count"], side(pair, "cpu")["count"], "{pair:#}");
+        let row = pair["size"].as_f64().unwrap() / (2 * rows * columns) as f64;
+        assert!([128.0, 256.0, 384.0, 1024.0].contains(&row), "{pair:#}");
+    }
+    assert_eq!(pairs.len(), products.len(), "what the library does not compute the CPU does in both");
+    // Where one overtakes the other depends on the machine; it must be what the shortest times say, or nothing.
+    for crossing in backends["crossings"].as_array().unwrap() {
+        for (at, faster) in [("seen_below", "below"), ("seen_above", "above")] {
+            let size = crossing[at].as_f64().unwrap();
+            let of_size = products.iter().filter(|pair| (pair["size"].as_f64().unwrap() / size - 1.0).abs() < 1e-6);
+            let ratios: Vec<f64> = of_size
+                .map(|pair| ["blas", "cpu"].map(|backend| side(pair, backend)["min_ns"].as_f64().unwrap()))
+                .map(|[blas, cpu]| (blas / cpu).ln())
+                .collect();
+            assert!(!ratios.is_empty(), "{crossing:#}");
+            assert_eq!(ratios.iter().sum::<f64>() < 0.0, crossing[faster] == "blas", "{crossing:#} {products:#?}");
+        }
+    }
+    let text = recording.text(&["statistics", "--only", "backends"]);
+    let said = if backends["crossings"].as_array().unwrap().is_empty() {
+        "No backend overtakes another within the sizes that were seen."
+    } else {
+        "is faster up to about"
+    };
+    assert!(text.contains(said), "{text}");
 }

@@ -108,6 +108,10 @@ with sync_playwright() as playwright:
             page.press("#timeline-search", "Enter")
             settle(page)
             seen["found_details"] = page.inner_text("#timeline-details")
+            timeline.focus()
+            page.keyboard.press(">")
+            settle(page)
+            seen["followed"] = page.inner_text("#timeline-details")
         # How long it takes to draw 40 views, each of another stretch; the pictures are drawn in frames.
         seen["frame_ms"] = page.evaluate("""async () => {
             const canvas = document.querySelector("canvas.timeline");
@@ -120,6 +124,25 @@ with sync_playwright() as playwright:
             for (let n = 0; n < 40; n++) { press(n % 2 ? "-" : "+"); await frame(); }
             return (performance.now() - start) / 40;
         }""")
+    if "graph" in seen["sections"]:
+        pressed = "[...document.querySelectorAll('#graph button[aria-pressed]')].findIndex((button) => button.ariaPressed === 'true')"
+        # Beside the operators of layers that are shown together; then beside those of one layer.
+        place = """() => {
+            const frames = [...document.querySelectorAll('#graph rect.frame')].filter((frame) => frame.dataset.layers);
+            const frame = frames.find((frame) => frame.dataset.layers.includes(' ')) || frames[0];
+            if (!frame) return null;
+            frame.scrollIntoView({ block: 'start' });
+            window.scrollBy(0, -120);
+            const box = frame.getBoundingClientRect();
+            return [box.left + 12, box.top + 12];
+        }"""
+        seen["drawings"] = []
+        for _ in range(2):
+            at = page.evaluate(place)
+            if at:
+                page.mouse.click(*at)
+                settle(page)
+            seen["drawings"].append(page.evaluate(pressed))
     if arguments.shot:
         page.evaluate("window.scrollTo(0, 0)")
         settle(page)

@@ -72,7 +72,11 @@ struct llama_batch {
 };
 
 struct llama_ubatch {
-	uint32_t b_equal_seqs, n_tokens, n_seq_tokens, n_seqs, n_seqs_unq;
+	uint32_t b_equal_seqs, n_tokens, n_seq_tokens, n_seqs, n_seqs_unq, n_pos;
+	uint64_t of_newer_ones;
+	int32_t *token;
+	float *embd;
+	int32_t *pos;
 };
 
 static struct ggml_tensor nodes[NODES], *list[NODES], weight, ids, norm, scaled;
@@ -203,7 +207,8 @@ EXPORT void *process_ubatch(void *context, const struct llama_ubatch *ubatch, in
 
 static int run(int tokens)
 {
-	struct llama_ubatch ubatch = { 1, tokens, tokens, 1, 1 };
+	static int32_t pos[TOKENS];
+	struct llama_ubatch ubatch = { 1, tokens, tokens, 1, 1, 1, 0, NULL, NULL, pos };
 	int status = 1;
 
 	process_ubatch(&turn, &ubatch, 0, NULL, &status);

@@ -57,11 +57,11 @@ pub struct Judged {
 }
 
 /// What operators of one trace are described as.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
 pub struct ComparedOperator {
     /// Type.
     pub op: String,
-    /// Name, without its layer's number.
+    /// Name, its layer's number as `*`.
     pub name: String,
     /// What was computed along with it.
     pub covers: Option<String>,
@@ -71,6 +71,8 @@ pub struct ComparedOperator {
     pub dtypes: Vec<String>,
     /// Backends.
     pub backends: Vec<String>,
+    /// Types of the model's weights among its inputs, where the probeset says what these are.
+    pub weights: Vec<String>,
 }
 
 /// A counter of operators.
@@ -330,6 +332,7 @@ fn describe(item: &Item, rows: &[usize], of: &PhaseSeries) -> ComparedOperator {
     let rows = || rows.iter().filter_map(|at| of.rows.get(*at)).map(|(_, row)| row);
     let dtypes: BTreeSet<&Arc<str>> = rows().flat_map(|row| &row.dtypes).collect();
     let backends: BTreeSet<&Arc<str>> = rows().flat_map(|row| &row.backends).collect();
+    let weights: BTreeSet<&String> = rows().flat_map(|row| &row.weights).collect();
     ComparedOperator {
         op: text(&item.pattern.op),
         name: text(&item.pattern.name),
@@ -337,6 +340,7 @@ fn describe(item: &Item, rows: &[usize], of: &PhaseSeries) -> ComparedOperator {
         shapes: item.shapes.iter().take(4).map(|shape| shape.to_vec()).collect(),
         dtypes: dtypes.into_iter().map(text).collect(),
         backends: backends.into_iter().map(text).collect(),
+        weights: weights.into_iter().cloned().collect(),
     }
 }
 

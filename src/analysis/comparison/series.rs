@@ -6,6 +6,7 @@ use crate::analysis::catalogue::{Catalogue, Kind, KindId, collapse_digits};
 use crate::analysis::counters::Count;
 use crate::analysis::fields::Decoder;
 use crate::analysis::hash::FastMap;
+use crate::analysis::rules::Rules;
 use crate::analysis::sampled::Recorded;
 use crate::analysis::step::{Phase, Step};
 use crate::analysis::timeline::Visitor;
@@ -57,6 +58,9 @@ pub(super) struct Row {
     pub(super) shapes: BTreeSet<Arc<[i64]>>,
     pub(super) dtypes: BTreeSet<Arc<str>>,
     pub(super) backends: BTreeSet<Arc<str>>,
+    /// Types of the model's weights that it reads, by their places among the probeset's types; and their names.
+    weight_types: BTreeSet<u16>,
+    pub(super) weights: BTreeSet<String>,
 }
 
 /// Distinct shapes, types and backends of one operator that are kept.
@@ -98,6 +102,22 @@ pub struct Series {
     pub(super) counters: Vec<Arc<str>>,
     own: Vec<u64>,
     open: Vec<(usize, u64)>,
+}
+
+impl Series {
+    /// Names the types of weights, when all steps were seen.
+    pub fn name_types(&mut self, rules: &Rules) {
+        for (_, row) in self.phases.values_mut().flat_map(|phase| &mut phase.rows) {
+            let names = row.weight_types.iter().filter_map(|place| rules.dtype(*place));
+            row.weights = names.map(|(name, _)| name.to_owned()).collect();
+        }
+    }
+
+    /// The types of the model's weights that operators read, as far as that is known.
+    pub fn types_of_weights(&self) -> BTreeSet<&str> {
+        let rows = self.phases.values().flat_map(|phase| &phase.rows);
+        rows.flat_map(|(_, row)| &row.weights).map(String::as_str).collect()
+    }
 }
 
 impl Visitor for Series {
@@ -185,6 +205,11 @@ impl PhaseSeries {
                 && !row.backends.contains(backend)
             {
                 row.backends.insert(Arc::clone(backend));
+            }
+            if let Some(weights) = operator.cost.weights
+                && row.weight_types.len() < MAX_DISTINCT
+            {
+                row.weight_types.insert(weights.dtype);
             }
             row.sums.resize(block + self.columns, 0.0);
             let sums = &mut row.sums[block..];

@@ -212,23 +212,12 @@ fn operator_node(step: &Step, operator: &Operator, catalogue: &Catalogue) -> Nod
     let kind = catalogue.kind(operator.kind);
     let graph = operator.graph.and_then(|graph| step.graphs.get(graph as usize));
     let mut node = Node {
-        kind: NodeKind::Operator,
-        name: kind.name.clone(),
-        pattern: kind.pattern.clone(),
-        op: kind.op.clone(),
         dtype: kind.dtype.clone(),
         shape: kind.shape.clone(),
         layer: kind.layer.clone(),
-        layer_by_place: false,
         covers: kind.covers.clone(),
         backend: graph.map(|graph| catalogue.text(graph.backend).clone()),
-        in_place: false,
-        start: 0,
-        elapsed: 0,
-        work: 0,
-        waiting: 0,
-        lanes: 0,
-        quantities: Quantities::default(),
+        ..Node::bare(NodeKind::Operator, kind.name.clone(), kind.pattern.clone(), kind.op.clone())
     };
     add_times(&mut node, step, operator);
     node

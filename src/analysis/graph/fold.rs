@@ -1,6 +1,7 @@
 //! A graph folded by layers: layers that follow one another and are made alike are shown once.
 
 use super::OperatorGraph;
+use crate::analysis::distribution::median;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -165,14 +166,9 @@ fn odd_one(work: &[f64]) -> Option<usize> {
     if work.len() < ODD_AMONG {
         return None;
     }
-    let middle = median(work.to_vec());
+    let middle = median(&mut work.to_vec())?;
     let away: Vec<f64> = work.iter().map(|ns| (ns - middle).abs()).collect();
-    let usual = median(away.clone());
+    let usual = median(&mut away.clone())?;
     let (odd, most) = away.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1))?;
     (*most > ODD * usual && *most > ODD_SHARE * middle).then_some(odd)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }

@@ -53,24 +53,12 @@ pub(super) fn node(object: Option<ObjectId>, time: u64, catalogue: &Catalogue) -
     let op = described.and_then(|described| described.op.cloned()).unwrap_or_else(|| Arc::from(""));
     let name = described.map_or_else(unknown, |described| described.name.unwrap_or(&op).clone());
     let layer = described.and_then(|described| described.layer.cloned());
+    let pattern = super::super::collapse_digits(&name, layer.as_deref()).into();
     Node {
-        kind: NodeKind::Unknown,
-        pattern: super::super::collapse_digits(&name, layer.as_deref()).into(),
-        name,
-        op,
         dtype: described.and_then(|described| described.dtype.cloned()),
         shape: described.map_or_else(|| Arc::from([]), |described| described.shape.into()),
         layer,
-        layer_by_place: false,
-        covers: None,
-        backend: None,
-        in_place: false,
-        start: 0,
-        elapsed: 0,
-        work: 0,
-        waiting: 0,
-        lanes: 0,
-        quantities: super::Quantities::default(),
+        ..Node::bare(NodeKind::Unknown, name, pattern, op)
     }
 }
 

@@ -91,6 +91,31 @@ pub struct Node {
     pub quantities: Quantities,
 }
 
+impl Node {
+    /// One of which nothing more is known.
+    fn bare(kind: NodeKind, name: Arc<str>, pattern: Arc<str>, op: Arc<str>) -> Self {
+        Self {
+            kind,
+            name,
+            pattern,
+            op,
+            dtype: None,
+            shape: Arc::from([]),
+            layer: None,
+            layer_by_place: false,
+            covers: None,
+            backend: None,
+            in_place: false,
+            start: 0,
+            elapsed: 0,
+            work: 0,
+            waiting: 0,
+            lanes: 0,
+            quantities: Quantities::default(),
+        }
+    }
+}
+
 /// How an operator comes to what it reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Via {

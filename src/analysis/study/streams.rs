@@ -78,7 +78,7 @@ pub struct Rounds {
     pub draft_steps: u64,
     /// Their time, ns.
     pub draft_time: u64,
-    /// Tokens that were verified: of each step but its first, which was known already.
+    /// Tokens that were verified: of each step but its first of each sequence, which was known already.
     pub drafted: u64,
     /// Time of the verifying steps, ns.
     pub verify_time: u64,
@@ -90,14 +90,51 @@ pub struct Rounds {
     pub accepted: u64,
 }
 
-/// The latest of a thread.
-#[derive(Debug, Clone, Copy, Default)]
+/// The latest of a thread: steps of one model that follow one another.
+#[derive(Debug, Clone, Default)]
 struct Latest {
     model: u32,
     steps: u64,
     time: u64,
-    /// The latest verification: drafting model, verifying model, position of the first token, tokens.
-    verified: Option<(u32, u32, u64, u64)>,
+    /// Where the first of these steps stand, and the last, as far as they say it.
+    positions: Option<(u64, u64)>,
+    /// The latest verification of each model.
+    verified: Vec<Verified>,
+}
+
+/// A step that verified drafts, until the next step of its model says what was kept of them.
+#[derive(Debug, Clone, Copy)]
+struct Verified {
+    draft: u32,
+    verify: u32,
+    /// Of its first token.
+    position: u64,
+    drafted: u64,
+}
+
+impl Latest {
+    fn begin(&mut self, model: u32, step: &Step, position: Option<u64>) {
+        (self.model, self.steps, self.time, self.positions) = (model, 0, 0, None);
+        self.go_on(step, position);
+    }
+
+    fn go_on(&mut self, step: &Step, position: Option<u64>) {
+        self.steps += 1;
+        self.time = self.time.saturating_add(step.duration());
+        if let Some(at) = position {
+            let (from, to) = self.positions.unwrap_or((at, at));
+            self.positions = Some((from.min(at), to.max(at)));
+        }
+    }
+
+    /// Whether a step of another model may verify what these drafted. Each of them gives a token a sequence at most: what
+    /// has more tokens reads a prompt, or catches up. And it stands where they do.
+    fn may_have_drafted(&self, drafted: u64, sequences: u64, position: Option<u64>) -> bool {
+        let near = |(from, to): (u64, u64)| {
+            position.is_none_or(|at| (from.saturating_sub(1)..=to.saturating_add(1)).contains(&at))
+        };
+        drafted > 0 && drafted <= self.steps.saturating_mul(sequences) && self.positions.is_none_or(near)
+    }
 }
 
 /// What a step is a part of.
@@ -134,7 +171,7 @@ impl Streams {
         };
         if let Some(model) = model {
             self.add_to_model(model, step);
-            self.follow(model, step, stream.position);
+            self.follow(model, step, stream);
         }
         if let Some(sequences) = stream.sequences {
             self.add_sequences(sequences, step);
@@ -202,41 +239,44 @@ impl Streams {
     }
 
     /// Steps of one model, then a step of several tokens of another on the same thread: a round.
-    fn follow(&mut self, model: u32, step: &Step, position: Option<u64>) {
+    fn follow(&mut self, model: u32, step: &Step, stream: Stream) {
         let key = (step.pid, step.tid);
         if self.latest.len() >= MAX_THREADS && !self.latest.contains_key(&key) {
             self.latest.clear();
         }
         let latest = self.latest.entry(key).or_insert(Latest { model, ..Latest::default() });
-        let tokens = step.tokens.unwrap_or(1);
+        let sequences = stream.sequences.unwrap_or(1).max(1);
+        // Where several sequences go on together, the first one's place says nothing of the others.
+        let position = stream.position.filter(|_| sequences == 1);
         // The next step of a model that verified says by its position how many tokens were kept.
-        if let Some((draft, verify, from, verified)) = latest.verified
-            && verify == model
-        {
-            latest.verified = None;
-            let kept = position.and_then(|now| now.checked_sub(from)).and_then(|moved| moved.checked_sub(1));
-            if let Some(kept) = kept.filter(|kept| *kept < verified) {
-                let rounds = self.rounds.entry((draft, verify)).or_default();
+        if let Some(at) = latest.verified.iter().position(|verified| verified.verify == model) {
+            let verified = latest.verified.swap_remove(at);
+            let moved = position.and_then(|now| now.checked_sub(verified.position));
+            let kept = moved.and_then(|moved| moved.checked_sub(1)).filter(|kept| *kept <= verified.drafted);
+            if let Some(kept) = kept {
+                let rounds = self.rounds.entry((verified.draft, model)).or_default();
                 rounds.known += 1;
-                rounds.known_drafted = rounds.known_drafted.saturating_add(verified - 1);
+                rounds.known_drafted = rounds.known_drafted.saturating_add(verified.drafted);
                 rounds.accepted = rounds.accepted.saturating_add(kept);
             }
         }
         if latest.model == model {
-            latest.steps += 1;
-            latest.time = latest.time.saturating_add(step.duration());
-            return;
+            return latest.go_on(step, position);
         }
-        if tokens > 1 && latest.steps > 0 {
+        // One token of each sequence was known already.
+        let drafted = step.tokens.unwrap_or(1).saturating_sub(sequences);
+        if latest.may_have_drafted(drafted, sequences, position) {
             let rounds = self.rounds.entry((latest.model, model)).or_default();
             rounds.rounds += 1;
             rounds.draft_steps = rounds.draft_steps.saturating_add(latest.steps);
             rounds.draft_time = rounds.draft_time.saturating_add(latest.time);
-            rounds.drafted = rounds.drafted.saturating_add(tokens - 1);
+            rounds.drafted = rounds.drafted.saturating_add(drafted);
             rounds.verify_time = rounds.verify_time.saturating_add(step.duration());
-            latest.verified = position.map(|position| (latest.model, model, position, tokens));
+            if let Some(position) = position {
+                latest.verified.push(Verified { draft: latest.model, verify: model, position, drafted });
+            }
         }
-        (latest.model, latest.steps, latest.time) = (model, 1, step.duration());
+        latest.begin(model, step, position);
     }
 
     /// The models, in the order of their first steps.
@@ -255,20 +295,24 @@ impl Streams {
     }
 
     /// Rounds of drafting and verifying: drafting model, verifying model. Of two models, the one whose steps of one
-    /// token are shorter drafts; what looks like a round the other way is none.
+    /// token are shorter drafts, or the only one that has such steps; what looks like a round the other way is none.
     pub fn rounds(&self) -> Vec<(u32, u32, Rounds)> {
-        let mean = |model: u32| {
-            let totals = self.models.get(model as usize)?;
-            let (time, steps) = if totals.single_steps > 0 {
-                (totals.single_time, totals.single_steps)
-            } else {
-                (totals.time, totals.tokens.max(totals.steps))
-            };
-            (steps > 0).then(|| time as f64 / steps as f64)
+        let single = |model: u32| {
+            let totals = self.models.get(model as usize).filter(|totals| totals.single_steps > 0)?;
+            Some(totals.single_time as f64 / totals.single_steps as f64)
         };
-        let found = self.rounds.iter().filter(|((draft, verify), rounds)| {
-            rounds.rounds > 1 && mean(*draft).zip(mean(*verify)).is_some_and(|(draft, verify)| draft < verify)
-        });
+        let any = |model: u32| {
+            let totals = self.models.get(model as usize)?;
+            let tokens = totals.tokens.max(totals.steps);
+            (tokens > 0).then(|| totals.time as f64 / tokens as f64)
+        };
+        let drafts = |draft: u32, verify: u32| match (single(draft), single(verify)) {
+            (Some(draft), Some(verify)) => draft < verify,
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (None, None) => any(draft).zip(any(verify)).is_some_and(|(draft, verify)| draft < verify),
+        };
+        let found = self.rounds.iter().filter(|((draft, verify), rounds)| rounds.rounds > 1 && drafts(*draft, *verify));
         found.map(|((draft, verify), rounds)| (*draft, *verify, *rounds)).collect()
     }
 }

@@ -8,8 +8,8 @@ mod unlike;
 
 pub use html::diff_html;
 pub use model::{
-    ChangeRow, CounterRow, DiffReport, DiffSide, LayerDiff, OperatorDiff, OperatorName, PartDiff, PhaseDiff,
-    PhaseOfSide, TraceOfSide, Unlike, diff,
+    ChangeRow, CounterRow, DiffReport, DiffSide, LayerDiff, OperatorDiff, PartDiff, PhaseDiff, PhaseOfSide,
+    TraceOfSide, Unlike, diff,
 };
 pub use text::diff_text;
 

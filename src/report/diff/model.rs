@@ -156,9 +156,9 @@ pub struct OperatorDiff {
     /// How they were matched: `name`, `place`, `fused`, `split`, `replaced`, `gone`, `new`.
     pub fit: &'static str,
     /// In the first trace.
-    pub a: Vec<OperatorName>,
+    pub a: Vec<ComparedOperator>,
     /// In the second.
-    pub b: Vec<OperatorName>,
+    pub b: Vec<ComparedOperator>,
     /// Time on the clock, ns a step.
     pub time: ChangeRow,
     /// Part of the phase's difference.
@@ -175,23 +175,6 @@ pub struct OperatorDiff {
     pub counters: Vec<CounterRow>,
     /// By layer.
     pub layers: Vec<LayerDiff>,
-}
-
-/// An operator of one trace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct OperatorName {
-    /// Type.
-    pub op: String,
-    /// Name, its layer's number as `*`.
-    pub name: String,
-    /// What was computed along with it.
-    pub covers: Option<String>,
-    /// Shapes; the first few.
-    pub shapes: Vec<Vec<i64>>,
-    /// Element types.
-    pub dtypes: Vec<String>,
-    /// Backends.
-    pub backends: Vec<String>,
 }
 
 /// Time that no operator took.
@@ -284,8 +267,8 @@ fn phase(change: PhaseChange, [a, b]: [&DiffSide<'_>; 2]) -> PhaseDiff {
     };
     let operator = |of: &OperatorChange| OperatorDiff {
         fit: of.fit.as_str(),
-        a: of.a.iter().map(name).collect(),
-        b: of.b.iter().map(name).collect(),
+        a: of.a.clone(),
+        b: of.b.clone(),
         time: ChangeRow::judged(&of.time),
         of_difference: of_difference(of.time.change),
         share: share(of.time.change),
@@ -318,17 +301,6 @@ fn phase(change: PhaseChange, [a, b]: [&DiffSide<'_>; 2]) -> PhaseDiff {
 
 fn is_significant(judgement: Judgement) -> bool {
     matches!(judgement, Judgement::More | Judgement::Less)
-}
-
-fn name(of: &ComparedOperator) -> OperatorName {
-    OperatorName {
-        op: of.op.clone(),
-        name: of.name.clone(),
-        covers: of.covers.clone(),
-        shapes: of.shapes.clone(),
-        dtypes: of.dtypes.clone(),
-        backends: of.backends.clone(),
-    }
 }
 
 fn layer(of: &LayerChange) -> LayerDiff {
@@ -470,8 +442,8 @@ fn slower(time: &ChangeRow, of_step: Option<f64>) -> String {
 impl OperatorDiff {
     /// Types, then names: `MUL_MAT ffn_up-*`; both sides where they differ.
     pub(super) fn title(&self) -> String {
-        let side = |of: &[OperatorName]| {
-            let mut names: Vec<String> = of.iter().take(NAMED).map(OperatorName::title).collect();
+        let side = |of: &[ComparedOperator]| {
+            let mut names: Vec<String> = of.iter().take(NAMED).map(ComparedOperator::title).collect();
             if of.len() > NAMED {
                 names.push(format!("{} more", of.len() - NAMED));
             }
@@ -485,7 +457,7 @@ impl OperatorDiff {
     }
 }
 
-impl OperatorName {
+impl ComparedOperator {
     fn title(&self) -> String {
         let covers = self.covers.as_ref().map_or_else(String::new, |covers| format!(" (with {covers})"));
         if self.op == self.name { format!("{}{covers}", self.op) } else { format!("{} {}{covers}", self.op, self.name) }

@@ -157,7 +157,7 @@ impl OperatorDiff {
             notes.push(format!("{} → {} a step", calls(a), calls(b)));
         }
         if let ([a], [b]) = (self.a.as_slice(), self.b.as_slice()) {
-            for (a, b) in [(&a.dtypes, &b.dtypes), (&a.backends, &b.backends)] {
+            for (a, b) in [(&a.dtypes, &b.dtypes), (&a.weights, &b.weights), (&a.backends, &b.backends)] {
                 if a != b && !a.is_empty() && !b.is_empty() {
                     notes.push(format!("{} → {}", a.join("/"), b.join("/")));
                 }

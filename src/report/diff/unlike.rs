@@ -34,6 +34,8 @@ pub(super) fn unlike(a: &DiffSide<'_>, b: &DiffSide<'_>, phases: &[PhaseDiff]) -
     for (name, a, b) in builds(a.meta, b.meta) {
         say(&format!("build of {name}"), a, b);
     }
+    let weights = |of: &DiffSide<'_>| of.series.types_of_weights().into_iter().collect::<Vec<_>>().join(", ");
+    say("types of weights", weights(a), weights(b));
     for phase in phases {
         let sides = [phase.a, phase.b];
         if sides.iter().any(|side| side.whole_steps == 0) {

@@ -283,8 +283,9 @@ impl Drawing<'_> {
             (true, true) => "between layers",
             (false, false) => "operators",
         };
+        let layers = markup::html(&section.layers.join(" "));
         self.add(format_args!(
-            "<rect class=\"frame\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"10\"/>\n"
+            "<rect class=\"frame\" data-layers=\"{layers}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"10\"/>\n"
         ));
         self.text(x + 16.0, y + 21.0, "layer", title, 44);
         let total: f64 = section.work_ns.iter().sum();

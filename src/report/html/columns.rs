@@ -30,6 +30,12 @@ impl Columns {
         self.uint(((n << 1) ^ (n >> 63)).cast_unsigned());
     }
 
+    /// As they are.
+    #[cfg(test)]
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// Deflated, in base64.
     pub(super) fn into_text(self) -> io::Result<String> {
         let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());

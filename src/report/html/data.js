@@ -69,7 +69,7 @@ async function readSteps(facts) {
 async function readTracks(facts) {
   const numbers = await columns("span-columns");
   let steps = 0;
-  return facts.tracks.map((track) => {
+  const tracks = facts.tracks.map((track) => {
     const gaps = new Float64Array(track.spans);
     for (let n = 0; n < track.spans; n++) gaps[n] = numbers.difference();
     const start = gaps, end = numbers.uints(new Float64Array(track.spans));
@@ -79,9 +79,27 @@ async function readTracks(facts) {
       before = end[n] += start[n];
     }
     const what = numbers.uints(new Uint32Array(track.spans));
-    const waiting = track.kind === "operators" ? numbers.uints(new Float64Array(track.spans)) : null;
-    return { ...track, start, end, what, waiting, steps: track.kind === "steps" ? facts.numbers[steps++] : null };
+    const more = { steps: track.kind === "steps" ? facts.numbers[steps++] : null, waiting: null, number: null, counts: [] };
+    if (track.kind === "operators") {
+      more.waiting = numbers.uints(new Float64Array(track.spans));
+      more.number = new Uint32Array(track.spans);
+      for (let n = 0, last = 0; n < track.spans; n++) more.number[n] = last += numbers.difference();
+      // One more than was counted; 0 is what is not known.
+      more.counts = facts.counters.map(() => numbers.uints(new Float64Array(track.spans)));
+    }
+    return { ...track, start, end, what, ...more };
   });
+  return { tracks, sources: readSources(numbers, facts.operators) };
+}
+
+// Of each operator, by its number, those whose results it reads: `list` from `from[number]` to `from[number + 1]`.
+function readSources(numbers, count) {
+  const from = new Uint32Array(count + 1), list = [];
+  for (let n = 0; n < count; n++) {
+    for (let left = numbers.uint(); left > 0; left--) list.push(n - numbers.uint());
+    from[n + 1] = list.length;
+  }
+  return { count, from, list };
 }
 
 // The first index in [from, to) whose value is not below `wanted`.

@@ -35,6 +35,7 @@ const PROGRAM: &[&str] = &[
     include_str!("charts.js"),
     include_str!("steps.js"),
     include_str!("tracks.js"),
+    include_str!("arrows.js"),
     include_str!("timeline.js"),
     include_str!("sections.js"),
     include_str!("statistics.js"),
@@ -119,7 +120,7 @@ struct Environment<'a> {
 /// The first one that writing met.
 pub fn write_page(page: Page<'_>, mut out: impl Write) -> io::Result<String> {
     let Page { report, statistics, timeline, meta, spans, parts } = page;
-    let spans = spans.finish(timeline.catalogue(), timeline.decoder());
+    let spans = spans.finish(timeline.catalogue(), timeline.decoder(), meta);
     let (step_facts, step_columns) = steps::columns(&statistics.steps(), None);
     let left_out = spans.facts.sentence_text().to_owned();
     let besides = Besides {

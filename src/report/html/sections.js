@@ -73,7 +73,7 @@ function measureColumns(report, rows) {
   const cellOf = (row, list, name, wanted) => row[list].find((cell) => cell[name] === wanted);
   const made = (list, name, wanted, unit) => ({
     key: `${list}.${wanted}`, title: plain(wanted), value: (row) => { const cell = cellOf(row, list, name, wanted); return cell ? cell.value : null; },
-    text: (row) => { const cell = cellOf(row, list, name, wanted); return shown(cell, unit === null ? countText(cell.value) : quantityText(cell.value, unit)); },
+    text: (row) => { const cell = cellOf(row, list, name, wanted); return !cell || cell.value === null ? "" : shown(cell, unit === null ? countText(cell.value) : quantityText(cell.value, unit)); },
   });
   return [...names("counts", "counter").map((name) => made("counts", "counter", name, null)), ...names("metrics", "metric").map((name) => made("metrics", "metric", name, units.get(name) || ""))];
 }
@@ -161,12 +161,23 @@ function expertsSection(report) {
     el("details", {}, el("summary", {}, "Each expert"), table("Experts", expertColumns, report.experts, { id: "table-experts" })));
 }
 
+// Of whole steps, where they were counted.
+function stepCounts(rows) {
+  const names = [...new Set(rows.flatMap((row) => row.step_counts.map((cell) => cell.counter)))];
+  const of = (row, name) => row.step_counts.find((cell) => cell.counter === name) || { value: null };
+  return names.map((name) => ({
+    key: `step_counts.${name}`, title: plain(name), value: (row) => of(row, name).value,
+    text: (row) => (of(row, name).value === null ? "" : (of(row, name).estimate ? "≈ " : "") + countText(of(row, name).value)),
+  }));
+}
+
 function countersSection(report) {
   const { counters, metrics, by_phase: phases } = report.metrics;
   const rows = phases.filter((row) => row.counts.length + row.metrics.length + row.step_counts.length > 0);
   if (counters.length + metrics.length === 0) return null;
   return section("counters", "Counters and metrics",
     table("All operators together, by phase", [column.text("phase", "phase"), ...measureColumns(report, rows)], rows, { showCaption: true }),
+    table("Counted in whole steps, by the threads that ran them", [column.text("phase", "phase"), ...stepCounts(rows)], rows, { showCaption: true }),
     table("Metrics", [column.text("metric", "metric"), column.text("expression", "is"), column.text("unit", "unit"), column.text("absent", "why not there")], metrics, { showCaption: true }),
     table("Counters", [column.text("counter", "counter"), column.text("event", "event"), column.text("pmu", "counted by"), column.text("absent", "why not there")], counters, { showCaption: true }));
 }

@@ -6,12 +6,18 @@ use super::selection::Selection;
 use crate::analysis::{
     Catalogue, Decoder, KindId, LaneSpan, Phase, Region, Step, TextId, ThreadState, Visitor, counted, group_digits,
 };
+use crate::report::{flows, frequency};
+use crate::trace::Meta;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 
 /// Spans that a page holds at most: browsers draw as many smoothly, and the page stays below 20 MB.
 pub const MOST_SPANS: usize = 400_000;
+/// Operators whose results one operator reads, as far as the page says it.
+const MOST_SOURCES: usize = 16;
+/// Changes of a processor's frequency that a page holds.
+const MOST_CHANGES: usize = 4000;
 /// Lines of the timeline; spans of further ones are left out.
 const MOST_TRACKS: usize = 512;
 
@@ -25,6 +31,8 @@ pub(super) struct Span {
     pub(super) waiting: u64,
     /// By the line: an index into the step's operators, a probe, or a state and cpu.
     pub(super) what: u32,
+    /// Of a lane's share of an operator: where its counters are among the step's.
+    counts: u32,
 }
 
 /// What a line of the timeline is for, in the order of display.
@@ -39,6 +47,8 @@ pub(super) enum Line {
     Lane(u32, OfLane),
     /// Regions of a thread that is no lane.
     Thread(u32),
+    /// How fast a processor ran.
+    Frequency(u16),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,6 +78,10 @@ pub(super) struct StepSpans {
     tid: u32,
     pub(super) spans: Vec<Span>,
     operators: Vec<What>,
+    /// Of each operator, those whose results it reads.
+    sources: Vec<Vec<u32>>,
+    /// Counters of the lanes' shares, one after the other.
+    counts: Vec<Option<u64>>,
     backends: Vec<TextId>,
     /// Spans beyond what is kept of one step.
     left_out: u64,
@@ -78,7 +92,7 @@ impl StepSpans {
         self.end.saturating_sub(self.start)
     }
 
-    fn new(step: &Step, most: usize) -> Self {
+    fn new(step: &Step, catalogue: &Catalogue, counters: usize, most: usize) -> Self {
         let is_step = step.phase != Some(Phase::Outside);
         let mut kept = Self {
             number: step.number,
@@ -98,7 +112,11 @@ impl StepSpans {
         }
         for (index, operator) in step.operators.iter().enumerate() {
             let what = u32::try_from(index).unwrap_or(u32::MAX);
-            spans.extend(step.lanes_of(operator).iter().map(|share| operator_span(share, what)));
+            for share in step.lanes_of(operator) {
+                let counts = u32::try_from(kept.counts.len()).unwrap_or(u32::MAX);
+                kept.counts.extend((0..counters).map(|column| step.count_of(share, column).value()));
+                spans.push(operator_span(share, what, counts));
+            }
         }
         spans.extend(step.regions.iter().map(|region| region_span(region, &lanes)));
         let known = step.states.iter().filter(|span| span.state != ThreadState::Unknown);
@@ -106,12 +124,16 @@ impl StepSpans {
             let line = Line::Lane(*lanes.get(&span.tid)?, OfLane::States);
             let cpu = span.cpu.map_or(0, |cpu| u32::from(cpu) + 1);
             let what = cpu << 2 | state_number(span.state);
-            Some(Span { line, start: span.start, end: span.end, waiting: 0, what })
+            Some(Span { line, start: span.start, end: span.end, what, ..Span::default() })
         }));
         kept.left_out = spans.len().saturating_sub(most) as u64;
         spans.truncate(most);
         spans.shrink_to_fit();
         kept.operators = step.operators.iter().map(what_of).collect();
+        let few = |sources: std::collections::BTreeSet<usize>| {
+            sources.into_iter().filter_map(|source| u32::try_from(source).ok()).take(MOST_SOURCES).collect()
+        };
+        kept.sources = flows::sources(step, catalogue).into_iter().map(few).collect();
         kept.spans = spans;
         kept
     }
@@ -126,14 +148,14 @@ fn position(backends: &mut Vec<TextId>, backend: TextId) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
 
-fn operator_span(share: &LaneSpan, what: u32) -> Span {
+fn operator_span(share: &LaneSpan, what: u32, counts: u32) -> Span {
     let line = Line::Lane(share.lane, OfLane::Operators);
-    Span { line, start: share.start, end: share.end, waiting: share.waiting, what }
+    Span { line, start: share.start, end: share.end, waiting: share.waiting, what, counts }
 }
 
 fn region_span(region: &Region, lanes: &HashMap<u32, u32>) -> Span {
     let line = lanes.get(&region.tid).map_or(Line::Thread(region.tid), |lane| Line::Lane(*lane, OfLane::Regions));
-    Span { line, start: region.start, end: region.end, waiting: 0, what: u32::from(region.probe) }
+    Span { line, start: region.start, end: region.end, what: u32::from(region.probe), ..Span::default() }
 }
 
 fn what_of(operator: &crate::analysis::Operator) -> What {
@@ -172,9 +194,9 @@ impl SpanCollector {
     }
 
     /// What the page holds of them.
-    pub(super) fn finish(self, catalogue: &Catalogue, decoder: &Decoder) -> Spans {
+    pub(super) fn finish(self, catalogue: &Catalogue, decoder: &Decoder, meta: &Meta) -> Spans {
         let (steps, too_many) = self.selection.finish();
-        let mut spans = Spans::new(&steps, catalogue, decoder);
+        let mut spans = Spans::new(&steps, catalogue, decoder, meta);
         spans.facts.steps = self.steps;
         spans.facts.steps_left_out = too_many + self.not_wanted;
         spans.facts.sentence = spans.facts.say(self.not_wanted > 0);
@@ -183,10 +205,11 @@ impl SpanCollector {
 }
 
 impl Visitor for SpanCollector {
-    fn step(&mut self, step: &Step, _: &Catalogue, _: &Decoder) {
+    fn step(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) {
         self.steps += u64::from(step.number > 0);
         if self.selection.wants(step.number) {
-            self.selection.push(StepSpans::new(step, self.selection.most_of_a_step()));
+            let counters = decoder.counters().len();
+            self.selection.push(StepSpans::new(step, catalogue, counters, self.selection.most_of_a_step()));
         } else {
             self.not_wanted += u64::from(step.number > 0);
         }
@@ -218,6 +241,10 @@ pub(super) struct SpanFacts {
     texts: Vec<String>,
     /// name, op, shape, dtype, layer, covers (`-1`: none); flops, bytes, and whether they are of the most experts.
     kinds: Vec<KindRow>,
+    /// Names of the counters that each span of an operator has.
+    counters: Vec<String>,
+    /// Operators in the columns, which follow the tracks: how many others each reads from, and how far back these are.
+    operators: u64,
     tracks: Vec<TrackRow>,
 }
 
@@ -225,7 +252,7 @@ type KindRow = (u32, u32, String, i64, i64, i64, Option<f64>, Option<f64>, bool)
 
 #[derive(Debug, Serialize)]
 struct TrackRow {
-    /// `steps`, `graphs`, `operators`, `regions`, `states`.
+    /// `steps`, `graphs`, `operators`, `regions`, `states`, `frequency`.
     kind: &'static str,
     label: String,
     /// The lane, where it belongs to one.
@@ -262,13 +289,16 @@ impl SpanFacts {
 type Key = (u32, u32, Line);
 
 impl Spans {
-    fn new(steps: &[StepSpans], catalogue: &Catalogue, decoder: &Decoder) -> Self {
+    fn new(steps: &[StepSpans], catalogue: &Catalogue, decoder: &Decoder, meta: &Meta) -> Self {
         let mut tables = Tables { catalogue, decoder, texts: HashMap::new(), kinds: HashMap::new() };
-        let mut facts = SpanFacts::default();
+        let counters = decoder.counters().iter().map(ToString::to_string).collect();
+        let mut facts = SpanFacts { counters, ..SpanFacts::default() };
         let origin = steps.iter().flat_map(|s| s.spans.iter().map(|span| span.start)).min().unwrap_or(0);
         facts.origin = origin.to_string();
-        let mut tracks: BTreeMap<Key, Vec<(Span, u64)>> = BTreeMap::new();
+        let mut tracks: BTreeMap<Key, Vec<Shown<'_>>> = BTreeMap::new();
         for step in steps {
+            let first = facts.operators;
+            facts.operators += step.operators.len() as u64;
             facts.spans_left_out += step.left_out;
             for span in &step.spans {
                 let line = match span.line {
@@ -295,37 +325,90 @@ impl Spans {
                         u64::from(tables.text(tables.decoder.name(probe), &mut facts))
                     }
                     Line::Lane(_, OfLane::States) => u64::from(span.what),
+                    Line::Frequency(_) => continue,
                 };
-                tracks.entry(key).or_default().push((*span, what));
+                let number = first + u64::from(span.what);
+                let counts = step.counts.get(span.counts as usize..).unwrap_or(&[]);
+                let counts = counts.get(..facts.counters.len()).unwrap_or(&[]);
+                tracks.entry(key).or_default().push(Shown { span: *span, what, number, counts });
             }
         }
+        add_frequencies(&mut tracks, meta, origin);
         let first = tracks.keys().find(|key| key.1 != 0).map(|key| (key.0, key.1));
         let mut columns = Columns::default();
         for (key, mut spans) in tracks {
-            spans.sort_by_key(|(span, _)| (span.start, std::cmp::Reverse(span.end)));
+            spans.sort_by_key(|shown| (shown.span.start, std::cmp::Reverse(shown.span.end)));
             facts.spans += spans.len() as u64;
             facts.tracks.push(track_row(key, first, spans.len(), &facts.texts));
             if key.2 == Line::Steps {
-                facts.numbers.push(spans.iter().map(|(_, number)| *number).collect());
-                spans.iter_mut().enumerate().for_each(|(index, (_, what))| *what = index as u64);
+                facts.numbers.push(spans.iter().map(|shown| shown.what).collect());
+                spans.iter_mut().enumerate().for_each(|(index, shown)| shown.what = index as u64);
             }
-            write(&mut columns, key.2, &spans, origin);
+            write(&mut columns, key.2, &spans, origin, facts.counters.len());
+        }
+        for step in steps {
+            for (index, sources) in (0_u32..).zip(&step.sources) {
+                columns.uint(sources.len() as u64);
+                sources.iter().for_each(|source| columns.uint(u64::from(index.saturating_sub(*source))));
+            }
         }
         Self { facts, columns }
     }
 }
 
-/// A track's columns: starts, counted from the end before; durations; what; waiting, where it has operators.
-fn write(columns: &mut Columns, line: Line, spans: &[(Span, u64)], origin: u64) {
+/// A span on its track.
+#[derive(Debug, Clone, Copy)]
+struct Shown<'a> {
+    span: Span,
+    what: u64,
+    /// Of the operator, through all steps.
+    number: u64,
+    counts: &'a [Option<u64>],
+}
+
+/// How fast each processor ran while there were steps, where the trace tells it.
+fn add_frequencies(tracks: &mut BTreeMap<Key, Vec<Shown<'_>>>, meta: &Meta, origin: u64) {
+    let whose = tracks.keys().next().map(|key| key.0);
+    let ends = tracks.values().flatten().map(|shown| shown.span.end);
+    let (Some(pid), Some(last)) = (whose, ends.max()) else { return };
+    for (cpu, told) in frequency::told(meta).0 {
+        let ends = told.iter().skip(1).map(|(time, _)| *time).chain([last]);
+        let spans = told.iter().zip(ends).map(|((start, khz), end)| {
+            let (start, end) = ((*start).max(origin), end.min(last));
+            let span = Span { line: Line::Frequency(cpu), start, end, ..Span::default() };
+            Shown { span, what: u64::from(*khz), number: 0, counts: &[] }
+        });
+        let spans: Vec<Shown<'_>> =
+            spans.filter(|shown| shown.span.end > shown.span.start).take(MOST_CHANGES).collect();
+        if !spans.is_empty() && tracks.len() < MOST_TRACKS {
+            tracks.insert((pid, u32::MAX, Line::Frequency(cpu)), spans);
+        }
+    }
+}
+
+/// A track's columns: starts, counted from the end before; durations; what. Of operators: waiting; their numbers, each
+/// from the one before; each counter, one more than it is, and 0 where it is not known.
+fn write(columns: &mut Columns, line: Line, spans: &[Shown<'_>], origin: u64, counters: usize) {
     let mut before = origin;
-    for (span, _) in spans {
+    for Shown { span, .. } in spans {
         columns.difference(span.start, before);
         before = span.end.max(span.start);
     }
-    spans.iter().for_each(|(span, _)| columns.uint(span.end.saturating_sub(span.start)));
-    spans.iter().for_each(|(_, what)| columns.uint(*what));
-    if matches!(line, Line::Lane(_, OfLane::Operators)) {
-        spans.iter().for_each(|(span, _)| columns.uint(span.waiting.min(span.end.saturating_sub(span.start))));
+    let lasts = |span: &Span| span.end.saturating_sub(span.start);
+    spans.iter().for_each(|shown| columns.uint(lasts(&shown.span)));
+    spans.iter().for_each(|shown| columns.uint(shown.what));
+    if !matches!(line, Line::Lane(_, OfLane::Operators)) {
+        return;
+    }
+    spans.iter().for_each(|shown| columns.uint(shown.span.waiting.min(lasts(&shown.span))));
+    let mut before = 0;
+    for shown in spans {
+        columns.difference(shown.number, before);
+        before = shown.number;
+    }
+    for column in 0..counters {
+        let count = |shown: &Shown<'_>| shown.counts.get(column).copied().flatten();
+        spans.iter().for_each(|shown| columns.uint(count(shown).map_or(0, |count| count.saturating_add(1))));
     }
 }
 
@@ -340,6 +423,10 @@ fn track_row((pid, tid, line): Key, first: Option<(u32, u32)>, spans: usize, tex
         Line::Lane(lane, OfLane::Regions) => ("regions", format!("lane {lane}: regions"), Some(lane)),
         Line::Lane(lane, OfLane::States) => ("states", format!("lane {lane}: thread"), Some(lane)),
         Line::Thread(thread) => ("regions", format!("thread {thread}"), None),
+        Line::Frequency(cpu) => {
+            let label = format!("cpu {cpu}: MHz");
+            return TrackRow { kind: "frequency", label, lane: None, spans: spans as u64 };
+        }
     };
     // The first thread that runs steps need not be named.
     let label = match tid {

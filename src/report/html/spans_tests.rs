@@ -34,7 +34,7 @@ fn spans(records: &Records, steps: Option<RangeInclusive<u64>>, most: usize) -> 
         timeline.record(record, &mut collector);
     }
     timeline.finish(&mut collector);
-    collector.finish(timeline.catalogue(), timeline.decoder())
+    collector.finish(timeline.catalogue(), timeline.decoder(), &Meta::default())
 }
 
 #[test]
@@ -50,6 +50,76 @@ fn each_line_is_a_track() {
     assert_eq!(tracks, expected);
     assert_eq!((spans.facts.spans, spans.facts.kinds.len(), spans.facts.sentence.as_str()), (32, 3, ""));
     assert_eq!(spans.facts.numbers, [[1, 2, 3, 4]]);
+}
+
+/// Reads a variable-length integer of the columns.
+fn next(bytes: &mut &[u8]) -> u64 {
+    let (mut n, mut shift) = (0, 0);
+    loop {
+        let (byte, rest) = bytes.split_first().unwrap();
+        *bytes = rest;
+        n |= u64::from(byte & 127) << shift;
+        shift += 7;
+        if byte & 128 == 0 {
+            return n;
+        }
+    }
+}
+
+#[test]
+fn operators_say_whose_results_they_read() {
+    let mut records = Records::default();
+    records.push("thread", 7, (1, 1), &[("pid", Put::Int(1))]);
+    let inputs: [(u64, &[i64]); 3] = [(0x10, &[]), (0x20, &[0x10]), (0x30, &[0x10, 0x20])];
+    for (address, inputs) in inputs {
+        let fields = [("address", Put::Int(address)), ("op", Put::Text("MUL")), ("inputs", Put::List(inputs))];
+        records.push("tensor", 7, (2, 2), &fields);
+    }
+    for token in 0..2 {
+        let start = 1000 + token * 1000;
+        for (position, address) in [0x10, 0x20, 0x30].into_iter().enumerate() {
+            let at = start + 100 + position as u64 * 200;
+            records.push("operator", 7, (at, at + 150), &[("node", Put::Int(address))]);
+        }
+        records.push("step", 7, (start, start + 800), &[("tokens", Put::Int(1))]);
+    }
+    let spans = spans(&records, None, 1000);
+    assert_eq!(spans.facts.operators, 6);
+    // Two spans of steps: start, duration, what. Six of operators: these, waiting and numbers.
+    let bytes = spans.columns.into_bytes();
+    let mut bytes = bytes.as_slice();
+    (0..2 * 3 + 6 * 4).for_each(|_| _ = next(&mut bytes));
+    let numbers: Vec<u64> = (0..6).map(|_| next(&mut bytes)).collect();
+    assert_eq!(numbers, [0, 2, 2, 2, 2, 2], "one after the other");
+    let sources: Vec<Vec<u64>> = (0..6)
+        .map(|_| {
+            let count = next(&mut bytes);
+            (0..count).map(|_| next(&mut bytes)).collect()
+        })
+        .collect();
+    assert_eq!(sources, [vec![], vec![1], vec![2, 1], vec![], vec![1], vec![2, 1]]);
+    assert!(bytes.is_empty());
+}
+
+#[test]
+fn frequencies_have_a_line_each() {
+    use crate::trace::{CpuFrequency, Notice};
+    let records = tokens(2);
+    let mut timeline = Timeline::new(&records.schema, Rules::default(), 1);
+    let mut collector = SpanCollector::new(None);
+    records.records.iter().for_each(|record| timeline.record(record, &mut collector));
+    timeline.finish(&mut collector);
+    let notice = |time: u64, khz: u32| Notice {
+        time,
+        frequencies: Some(vec![CpuFrequency { cpu: 1, khz }]),
+        ..Notice::default()
+    };
+    let mut meta = Meta::default();
+    meta.notices = vec![notice(500, 1_000_000), notice(1500, 2_000_000), notice(9000, 3)];
+    let spans = collector.finish(timeline.catalogue(), timeline.decoder(), &meta);
+    let track = spans.facts.tracks.last().unwrap();
+    // What was told before and after the steps is not of them.
+    assert_eq!((track.kind, track.label.as_str(), track.spans), ("frequency", "cpu 1: MHz", 2));
 }
 
 #[test]

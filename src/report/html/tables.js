@@ -82,5 +82,5 @@ const column = {
 // Names and values, where there is a value.
 function factList(rows) {
   const known = rows.filter(([, value]) => !isNothing(value));
-  return known.length ? el("dl", { class: "facts" }, known.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value instanceof Node ? value : plain(value))])) : null;
+  return known.length ? el("dl", { class: "facts" }, known.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value instanceof Node ? value : plain(value))))) : null;
 }

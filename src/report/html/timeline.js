@@ -5,16 +5,17 @@ const LEAST_NS = 200;
 // Rows that tell what is in view.
 const IN_VIEW = 12;
 
-function timeline(facts, tracks, steps, traceStart) {
+function timeline(facts, { tracks, sources }, steps) {
   const { rows, height: rowsHeight } = rowsOf(tracks);
   if (rows.length === 0) return { section: note("No spans were recorded."), goTo: () => false };
   const names = new Names(facts, steps);
   names.colourBy(rows);
+  const around = neighbours(rows, sources);
   const left = () => (chart.canvas.clientWidth < 560 ? 0 : 132);
   const whole = rows.reduce((all, row) => row.end.reduce((most, end) => Math.max(most, end), all), 1);
   const stepRows = rows.filter((row) => row.kind === "steps");
   const view = { from: 0, to: whole, width: 1 };
-  let selected = null, hovered = null, found = [], current = -1, pendingTable = 0;
+  let selected = null, near = { reads: [], usedBy: [] }, hovered = null, found = [], current = -1, pendingTable = 0;
 
   const chart = drawing({ class: "timeline", tabindex: "0", role: "application", "aria-roledescription": "timeline", "aria-describedby": "timeline-keys" }, AXIS + rowsHeight + 6, draw);
   const overview = drawing({ class: "overview", "aria-hidden": "true" }, 22, drawOverview);
@@ -54,6 +55,8 @@ function timeline(facts, tracks, steps, traceStart) {
     context.translate(0, AXIS);
     gaps(context, palette, scale);
     for (const row of rows) drawRow(context, row, names, view, palette, selected && selected.row === row ? selected.n : -1);
+    near.reads.slice(0, MOST_ARROWS).forEach((source) => drawArrow(context, source, selected, view, palette("--muted")));
+    near.usedBy.slice(0, MOST_ARROWS).forEach((user) => drawArrow(context, selected, user, view, palette("--match")));
     context.restore();
     labels(context, palette, left() > 0);
     chart.canvas.dataset.from = view.from;
@@ -175,6 +178,7 @@ function timeline(facts, tracks, steps, traceStart) {
 
   function select(row, n, reveal = false) {
     selected = row ? { row, n } : null;
+    near = selected ? around(selected) : { reads: [], usedBy: [] };
     chart.redraw();
     if (!row) return details.replaceChildren(el("p", { class: "muted" }, "Click a span, or press ↑ and ↓, to see what it is."));
     const lasts = row.end[n] - row.start[n], waits = row.waiting ? row.waiting[n] : 0;
@@ -185,6 +189,11 @@ function timeline(facts, tracks, steps, traceStart) {
       rowFacts.push(["work", timeText(lasts - waits)], ["waiting", waits ? timeText(waits) : ""]);
       const most = kind.isBound ? "at most " : "";
       rowFacts.push(["all lanes compute", kind.flops === null ? "" : most + quantityText(kind.flops, "FLOP")], ["all lanes move", kind.bytes === null ? "" : most + quantityText(kind.bytes, "B")]);
+      facts.counters.forEach((counter, column) => {
+        const count = row.counts[column][n];
+        if (count > 0) rowFacts.push([`${plain(counter)} on this lane`, countText(count - 1)]);
+      });
+      rowFacts.push(["reads from", links(near.reads)], ["used by", links(near.usedBy)]);
     } else rowFacts.push(["duration", timeText(lasts)]);
     if (row.kind === "states" && row.what[n] >> 2) rowFacts.push(["cpu", String((row.what[n] >> 2) - 1)]);
     if (row.kind === "steps") {
@@ -202,6 +211,15 @@ function timeline(facts, tracks, steps, traceStart) {
       }
     }
   }
+
+  // Names that lead to their spans; the arrows as words.
+  function links(spans) {
+    if (spans.length === 0) return null;
+    const named = spans.slice(0, MOST_NAMED).map(({ row, n }) => el("button", { type: "button", class: "link", onclick: () => select(row, n, true) }, names.name(row, n)));
+    const more = spans.length > MOST_NAMED ? ` and ${spans.length - MOST_NAMED} more` : null;
+    return el("span", {}, named.map((link, at) => [at > 0 ? ", " : null, link]), more);
+  }
+  const follow = (spans) => { if (spans.length > 0) select(spans[0].row, spans[0].n, true); };
 
   // Marks all spans whose words contain the wanted ones, and counts them.
   function find(text) {
@@ -272,7 +290,7 @@ function timeline(facts, tracks, steps, traceStart) {
     ArrowUp: () => walkRow(-1), ArrowDown: () => walkRow(1), ",": () => walk(-1), ".": () => walk(1),
     "[": () => neighbourStep(-1), "]": () => neighbourStep(1), Home: () => show(0, whole), 0: () => show(0, whole),
     Enter: () => selected && show(selected.row.start[selected.n] - 1, selected.row.end[selected.n] + 1),
-    n: () => go(1), p: () => go(-1), "/": () => search.focus(), Escape: () => select(null),
+    n: () => go(1), p: () => go(-1), ">": () => follow(near.usedBy), "<": () => follow(near.reads), "/": () => search.focus(), Escape: () => select(null),
   };
   chart.canvas.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(keys, event.key)) return;
@@ -361,7 +379,8 @@ function timeline(facts, tracks, steps, traceStart) {
   STATES.filter((name) => states.has(name)).forEach((name) => types.push({ name: `thread ${name}`, colour: `--${name}` }));
   const help = el("details", { class: "keys" }, el("summary", {}, "Mouse and keys"), el("p", { id: "timeline-keys" },
     "Wheel: zoom, once the timeline is clicked; with Ctrl at once; with Shift it moves. Drag: move. Double click: fill the view. ",
-    "Keys: + and − zoom, ← and → move, ↑ and ↓ go from track to track, comma and full stop from span to span, [ and ] from step to step, Enter fills the view, Home shows all, / searches, n and p go from match to match, Esc clears."));
+    "Keys: + and − zoom, ← and → move, ↑ and ↓ go from track to track, comma and full stop from span to span, [ and ] from step to step, Enter fills the view, Home shows all, / searches, n and p go from match to match, > goes to what uses the operator's result, < to what it reads, Esc clears. ",
+    "Arrows: coloured to those that use the selected operator's result, grey from those that it reads."));
   select(null);
   const section = [facts.sentence ? note(facts.sentence, "note warn") : null, tools, overview.canvas, chart.canvas, status, legend(types), details, inView, help];
   start();

@@ -2,7 +2,7 @@
 // pixel is. What a row costs depends on its pixels, not on its spans.
 
 const STATES = ["running", "runnable", "sleeping", "blocked"];
-const HEIGHTS = { steps: 22, graphs: 14, operators: 28, regions: 13, states: 7 };
+const HEIGHTS = { steps: 22, graphs: 14, operators: 28, regions: 13, states: 7, frequency: 18 };
 // Spans that are looked at for one pixel.
 const SAMPLES = 24;
 // Spans within spans that have rows of their own; deeper ones share the last.
@@ -27,7 +27,8 @@ function rowsOf(tracks) {
       const chosen = [];
       for (let n = 0; n < count; n++) if (depth[n] === level) chosen.push(n);
       const pick = (values) => values && values.constructor.from(chosen, (n) => values[n]);
-      rows.push({ ...track, level, start: pick(track.start), end: pick(track.end), what: pick(track.what), waiting: pick(track.waiting) });
+      const counts = track.counts.map(pick);
+      rows.push({ ...track, level, start: pick(track.start), end: pick(track.end), what: pick(track.what), waiting: pick(track.waiting), number: pick(track.number), counts });
     }
   }
   let y = 0, before = null;
@@ -83,6 +84,7 @@ class Names {
       case "graphs": return "graph";
       case "operators": return this.kinds[row.what[n]].name || this.kinds[row.what[n]].op;
       case "states": return STATES[row.what[n] & 3];
+      case "frequency": return `${countText(Math.round(row.what[n] / 1000))} MHz`;
       default: return plain(this.facts.texts[row.what[n]]);
     }
   }
@@ -92,6 +94,7 @@ class Names {
       case "steps": return this.step(row, n).phase === "prefill" ? "--c1" : "--c0";
       case "graphs": return "--graph";
       case "operators": return this.colours[row.what[n]];
+      case "frequency": return "--c7";
       case "states": return ["--running", "--runnable", "--sleeping", "--blocked"][row.what[n] & 3];
       default: return "--region";
     }
@@ -110,6 +113,7 @@ function drawRow(context, row, names, view, palette, selected) {
   const { from, to, width } = view;
   const scale = width / (to - from), count = start.length;
   const { y, height, matches } = row;
+  if (row.kind === "frequency") return drawLevels(context, row, names, view, palette, selected);
   let n = firstVisible(row, from);
   while (n < count && start[n] < to) {
     const x0 = Math.max(0, (start[n] - from) * scale), x1 = Math.min(width, (end[n] - from) * scale);
@@ -141,6 +145,29 @@ function drawRow(context, row, names, view, palette, selected) {
     context.strokeStyle = palette("--ink");
     context.lineWidth = 2;
     context.strokeRect(x0, y, Math.max(3, x1 - x0), height);
+  }
+}
+
+// As high as the processor was fast, by the fastest of the row.
+function drawLevels(context, row, names, { from, to, width }, palette, selected) {
+  const scale = width / (to - from);
+  row.most ??= row.what.reduce((most, khz) => Math.max(most, khz), 1);
+  for (let n = firstVisible(row, from); n < row.start.length && row.start[n] < to; n++) {
+    const x0 = Math.max(0, (row.start[n] - from) * scale), x1 = Math.min(width, (row.end[n] - from) * scale);
+    const high = Math.max(1, (row.what[n] / row.most) * row.height);
+    context.globalAlpha = !row.matches || row.matches[n + 1] > row.matches[n] ? 0.75 : 0.15;
+    context.fillStyle = palette(names.colour(row, n));
+    context.fillRect(x0, row.y + row.height - high, Math.max(1, x1 - x0), high);
+    context.globalAlpha = 1;
+    if (x1 - x0 > 70) {
+      context.fillStyle = palette("--ink");
+      context.fillText(names.name(row, n), x0 + 4, row.y + row.height / 2 + 0.5);
+    }
+    if (n === selected) {
+      context.strokeStyle = palette("--ink");
+      context.lineWidth = 2;
+      context.strokeRect(x0, row.y, Math.max(3, x1 - x0), row.height);
+    }
   }
 }
 

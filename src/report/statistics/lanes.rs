@@ -139,7 +139,7 @@ impl LanesSection {
         let rows = self.interference.as_deref().unwrap_or(&[]);
         let (rows, more) = few(rows, "`--json` has all");
         for row in rows {
-            let process = if row.own { format!("{} (the target)", row.process) } else { row.process.clone() };
+            let process = row.title();
             table.row(vec![share(row.share), time(row.taken_ns), row.pid.to_string(), process]);
         }
         look.table(out, "Who ran while lanes could have", &table, more);

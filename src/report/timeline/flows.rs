@@ -1,10 +1,8 @@
-//! Arrows from an operator to those of its step that use its result.
+//! Arrows from an operator to those of its step that use its result, numbered.
 
-use crate::analysis::{Catalogue, ObjectId, Step};
-use std::collections::{BTreeSet, HashMap};
+use crate::analysis::{Catalogue, Step};
+use crate::report::flows::sources;
 
-/// Inputs of one operator that are looked at, views of views included.
-const MOST_INPUTS: usize = 512;
 /// Arrows that begin at one operator.
 const MOST: usize = 256;
 
@@ -22,14 +20,10 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// The arrows of each operator of a step. An input that no operator computed, as a view, stands for its own inputs;
-    /// one that several computed, for the last of them. What goes through memory that another object names has no arrow.
+    /// The arrows of each operator of a step.
     pub(super) fn of(&mut self, step: &Step, catalogue: &Catalogue) -> Vec<Arrows> {
         let mut arrows = vec![Arrows::default(); step.operators.len()];
-        let mut computed: HashMap<u64, usize> = HashMap::new();
-        for (index, operator) in step.operators.iter().enumerate() {
-            let Some(object) = operator.object else { continue };
-            let sources = sources_of(object, operator.start, catalogue, &computed);
+        for (index, sources) in sources(step, catalogue).into_iter().enumerate() {
             for source in sources {
                 if arrows[source].outs.len() < MOST {
                     self.last += 1;
@@ -37,26 +31,7 @@ impl Flows {
                     arrows[index].ins.push(self.last);
                 }
             }
-            computed.insert(catalogue.address(object), index);
         }
         arrows
     }
-}
-
-/// The operators whose results an object is made of.
-fn sources_of(object: ObjectId, time: u64, catalogue: &Catalogue, computed: &HashMap<u64, usize>) -> BTreeSet<usize> {
-    let mut sources = BTreeSet::new();
-    let mut seen = BTreeSet::new();
-    let mut waiting: Vec<u64> = catalogue.inputs(object, time).to_vec();
-    while let Some(address) = waiting.pop() {
-        if seen.len() >= MOST_INPUTS || !seen.insert(address) {
-            continue;
-        }
-        match (computed.get(&address), catalogue.sibling(object, address)) {
-            (Some(index), _) => _ = sources.insert(*index),
-            (None, Some(view)) => waiting.extend(catalogue.inputs(view, time).iter().take(MOST_INPUTS)),
-            (None, None) => {}
-        }
-    }
-    sources
 }

@@ -9,7 +9,8 @@ mod sink;
 mod tracks;
 
 use crate::analysis::{Catalogue, Decoder, Kind, LaneSpan, Phase, Recorded, Region, Step, ThreadState, Visitor};
-use crate::trace::Origin;
+use crate::report::frequency;
+use crate::trace::{Meta, Origin};
 use chrome::Chrome;
 use flows::Flows;
 use perfetto::Perfetto;
@@ -37,6 +38,9 @@ pub struct TimelineWriter<'a> {
     steps: RangeInclusive<u64>,
     flows: Flows,
     written: u64,
+    /// Whose the first step was; from when and until when there are steps.
+    first: Option<Owner>,
+    extent: (u64, u64),
     error: Option<io::Error>,
 }
 
@@ -55,7 +59,37 @@ impl<'a> TimelineWriter<'a> {
         };
         let program = origin.command.first().map_or("", |word| word.rsplit('/').next().unwrap_or(word));
         let name = [program, origin.engine.as_str()].into_iter().find(|name| !name.is_empty()).unwrap_or("target");
-        Self { sink, tracks: Tracks::new(name.to_owned()), steps, flows: Flows::default(), written: 0, error: None }
+        Self {
+            sink,
+            tracks: Tracks::new(name.to_owned()),
+            steps,
+            flows: Flows::default(),
+            written: 0,
+            first: None,
+            extent: (u64::MAX, 0),
+            error: None,
+        }
+    }
+
+    /// How fast processors ran while there were steps, where the trace tells it: after all steps.
+    pub fn frequencies(&mut self, meta: &Meta) {
+        if let (Some(owner), None) = (self.first, &self.error) {
+            self.error = self.write_frequencies(meta, owner).err();
+        }
+    }
+
+    fn write_frequencies(&mut self, meta: &Meta, owner: Owner) -> io::Result<()> {
+        let (from, until) = self.extent;
+        for (cpu, told) in frequency::told(meta).0 {
+            let track = self.tracks.id(Owner { tid: 0, ..owner }, Line::Frequency(cpu), self.sink.as_mut())?;
+            // What held when the first step began, and what changed until the last one's end.
+            let held = told.iter().take_while(|(time, _)| *time <= from).last().map(|(_, khz)| (from, *khz));
+            let later = told.iter().filter(|(time, _)| (from + 1..=until).contains(time)).copied();
+            let sample = |(time, khz)| Sample { track, time, value: f64::from(khz) / 1e3 };
+            let samples = held.into_iter().chain(later).map(sample).collect();
+            self.sink.batch(&Batch { samples, ..Batch::default() })?;
+        }
+        Ok(())
     }
 
     /// Ends the file; gives how many steps are in it.
@@ -92,6 +126,12 @@ impl<'a> TimelineWriter<'a> {
                     let value = step.count_of(span, column).value();
                     shown.arguments.extend(value.map(|value| (Arc::clone(counter), count(value))));
                 }
+                let bandwidth = operator.cost.bytes.filter(|bytes| position == 0 && *bytes >= LEAST_BYTES);
+                shown.arguments.extend(bandwidth.map(|bytes| {
+                    // Bytes by ns are GB/s.
+                    let rate = bytes * 1e3 / operator.end.saturating_sub(operator.start).max(1) as f64;
+                    ("MB/s".into(), count(two_digits(rate)))
+                }));
                 if position == 0 {
                     // An arrow goes from the first share of one to the first of the other.
                     (shown.flows_in, shown.flows_out) = (arrows.ins.clone(), arrows.outs.clone());
@@ -163,6 +203,10 @@ impl Visitor for TimelineWriter<'_> {
             return;
         }
         self.written += u64::from(step.number > 0);
+        if step.number > 0 {
+            self.first.get_or_insert(Owner { pid: step.pid, tid: step.tid });
+            self.extent = (self.extent.0.min(step.start), self.extent.1.max(step.end));
+        }
         self.error = self.write(step, catalogue, decoder).err();
     }
 }
@@ -213,6 +257,15 @@ fn state_name(state: ThreadState) -> Option<&'static str> {
         ThreadState::Blocked => Some("blocked"),
         ThreadState::Unknown => None,
     }
+}
+
+/// Operators that move less than this have no bandwidth to speak of: beginning and ending is most of their time.
+const LEAST_BYTES: f64 = 65536.0;
+
+/// As precise as a bandwidth of one operator is, and as few different numbers as keep the file small.
+fn two_digits(value: f64) -> u64 {
+    let scale = 10_f64.powf((value.max(1.0).log10().floor() - 1.0).max(0.0));
+    ((value / scale).round() * scale) as u64
 }
 
 fn count(n: u64) -> Argument {

@@ -21,6 +21,8 @@ pub(super) enum Line {
     Regions(u32),
     /// Tokens by the step's time.
     Speed,
+    /// How fast a processor ran.
+    Frequency(u16),
 }
 
 /// Whose track it is: a process, and the thread that runs the steps. Two of them may run steps at once.
@@ -65,7 +67,11 @@ impl Tracks {
             parent,
             pid: owner.pid,
             rank: rank(&line),
-            counter: matches!(line, Line::Speed).then_some("tokens/s"),
+            counter: match line {
+                Line::Speed => Some("tokens/s"),
+                Line::Frequency(_) => Some("MHz"),
+                _ => None,
+            },
         };
         sink.track(&track)?;
         self.ids.insert((owner, line), id);
@@ -82,6 +88,7 @@ impl Tracks {
             Line::State(lane) => format!("lane {lane}: thread"),
             Line::Regions(tid) => return format!("thread {tid}"),
             Line::Speed => "speed".to_owned(),
+            Line::Frequency(cpu) => format!("cpu {cpu}: frequency"),
         };
         let first = *self.first.entry(owner.pid).or_insert(owner.tid);
         if first == owner.tid || owner.tid == 0 { name } else { format!("{name} (thread {})", owner.tid) }
@@ -96,5 +103,6 @@ fn rank(line: &Line) -> u32 {
         Line::Lane(lane) => 10 + (*lane).min(100_000),
         Line::State(_) => 1,
         Line::Regions(_) => 200_000,
+        Line::Frequency(cpu) => 300_000 + u32::from(*cpu),
     }
 }

@@ -60,7 +60,8 @@ fn own_cpus(of: &PhaseParts, verdict: &PhaseVerdict, others: &str) -> Option<Adv
     if threads.oversubscribed.is_some() {
         return None;
     }
-    let taken = threads.interference.iter().filter(|row| !row.own).map(|row| row.taken_ns).fold(0, u64::saturating_add);
+    let taken =
+        threads.interference.iter().filter(|row| row.is_other()).map(|row| row.taken_ns).fold(0, u64::saturating_add);
     let kept: u64 = threads.lanes.iter().map(|lane| lane.runnable_ns).fold(0, u64::saturating_add);
     let part = if kept > 0 { (taken as f64 / kept as f64).min(1.0) } else { 0.0 };
     let migrations: u64 = threads.lanes.iter().map(|lane| lane.migrations).sum();

@@ -41,7 +41,7 @@ impl Verdict {
         let both = [Phase::Prefill, Phase::Decode];
         let threads = ThreadsReport::new(meta, statistics, timeline.catalogue(), &both);
         let others = threads.map_or_else(String::new, |threads| {
-            say::processes(&threads.interference.iter().filter(|row| !row.own).collect::<Vec<_>>())
+            say::processes(&threads.interference.iter().filter(|row| row.is_other()).collect::<Vec<_>>())
         });
         // What a person waits for most comes first.
         for phase in [Phase::Decode, Phase::Prefill] {

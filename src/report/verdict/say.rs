@@ -353,7 +353,10 @@ pub(super) fn processes(rows: &[&InterferenceRow]) -> String {
 fn ran_instead(row: &InterferenceRow, of: &PhaseParts) -> String {
     let most = row.lanes.iter().max_by_key(|from| from.taken_ns).and_then(|from| from.lane);
     let lane = most.and_then(|lane| of.threads.as_ref()?.lanes.iter().find(|row| row.lane == Some(lane)));
-    let process = format!("`{}` (pid {})", row.process, row.pid);
+    let process = match row.recorder {
+        true => format!("the recording itself (`{}`)", row.process),
+        false => format!("`{}` (pid {})", row.process, row.pid),
+    };
     match (lane.and_then(LaneThreadsRow::main_cpu), most) {
         (Some(cpu), Some(lane)) if of.lanes > 1 => format!("lane {lane} shared cpu {cpu} with {process}"),
         (Some(cpu), _) => format!("{process} ran on its cpu {cpu}"),
