@@ -184,7 +184,6 @@ impl Renamer<'_> {
             | Type::Chars(_)
             | Type::CStr(_)
             | Type::Hex(_)
-            | Type::Bits { .. }
             | Type::StdString(_) => {}
         }
     }
