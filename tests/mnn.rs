@@ -89,7 +89,7 @@ fn operators_are_those_that_the_engines_own_callback_names() {
             (start..start + number(step, "duration_ns")).contains(&number(event, "start_ns"))
         };
         if event["probe"] == "operator"
-            && let Some(step) = steps.iter().position(|step| within(step))
+            && let Some(step) = steps.iter().position(within)
         {
             let (op, name) = known.get(fields["node"].as_str().unwrap()).copied().unwrap_or_default();
             operators[step].push(serde_json::json!({ "op": op, "name": name, "shape": fields["shape"] }));
