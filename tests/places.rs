@@ -100,7 +100,8 @@ fn each_override_is_found_once_however_the_program_is_linked() {
 #[test]
 fn what_is_not_there_is_said_with_what_is() {
     let folder = tempfile::tempdir().unwrap();
-    let program = compile(folder.path(), "virtuals.cpp", &["-O1"]);
+    // Unoptimised, so that the base, which nobody makes, has its table.
+    let program = compile(folder.path(), "virtuals.cpp", &["-O0"]);
     let text = std::fs::read_to_string(probeset("virtuals")).unwrap();
     for (from, to, expected) in [
         ("eng::Layer[3]", "eng::Layr[3]", "no class `eng::Layr` with run-time type information in virtuals"),
@@ -214,7 +215,10 @@ fn two_probes_at_one_place_both_record_and_it_is_said() {
     let checked = check(&spec, &program, &[]);
     let said = checked["problems"].as_array().unwrap().iter().find(|problem| problem["code"] == "T018");
     let said = said.expect("it is said")["message"].as_str().unwrap().to_owned();
-    assert_eq!(said, "`layer` and `again` are at the same place: `eng::Add::[3]`, `eng::Deeper::[3]`");
+    let (probes, mut places) = said.split_once(": ").map(|(a, b)| (a, b.split(", ").collect::<Vec<_>>())).unwrap();
+    places.sort_unstable();
+    assert_eq!(probes, "`layer` and `again` are at the same place");
+    assert_eq!(places, ["`eng::Add::[3]`", "`eng::Deeper::[3]`"]);
     let (_, events) = record(&spec, &program, &[]);
     let count = |name: &str| events.iter().filter(|(probe, _)| probe == name).count();
     let all: usize = layers().values().map(Vec::len).sum();

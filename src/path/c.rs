@@ -2,7 +2,8 @@
 //! returns 0, or -1 where the target's memory cannot be read; the calls it makes are those of `bpf-runtime/`.
 
 use super::ast::{BinaryOp, Type, UnaryOp};
-use super::check::{Base, Checked, Memory, Node, Part, Term, fixed_size};
+use super::check::fixed_size;
+use super::checked::{Base, Checked, Memory, Node, Part, Term};
 
 /// Names of the constants that are filled in when the object is loaded.
 pub trait Symbols {

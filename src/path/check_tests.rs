@@ -81,6 +81,7 @@ fn paths_have_the_type_of_what_they_end_at() {
         ("b.label", "cstr(16)"),
         ("n->ne[1..3]", "i64[2]"),
         ("n->src[..]", "node*[3]"),
+        ("(n->data as box*)[..2].width", "i32"),
         ("n as object node", "object node"),
         ("n->data as i32[4]", "i32[4]"),
         ("n->data as box*", "box*"),
@@ -113,7 +114,7 @@ fn slips_are_named_with_the_nearest_thing() {
 
 #[test]
 fn what_the_types_do_not_allow_is_refused() {
-    assert_eq!(code_of("(n->data as box*)[..2]"), Code::NotAField);
+    assert_eq!(code_of("(n->data as box*)[..] until null max 2"), Code::NotAField);
     assert_eq!(code_of("count->ne"), Code::TypeMismatch);
     assert_eq!(code_of("count[0]"), Code::TypeMismatch);
     assert_eq!(code_of("n->data[0]"), Code::TypeMismatch);

@@ -1,7 +1,7 @@
 //! Which comparisons the types decide: a condition that always holds, or never, is a slip of the pen.
 
 use super::ast::{BinaryOp, Type};
-use super::check::{Checked, Node};
+use super::checked::{Checked, Node};
 
 /// Whether it is one of the six comparisons.
 pub(super) fn is_comparison(op: BinaryOp) -> bool {

@@ -5,11 +5,13 @@
 mod ast;
 pub mod c;
 mod check;
+mod checked;
 mod interval;
 mod parse;
 mod value;
 
 pub use ast::*;
-pub use check::{Base, Checked, Definitions, MAX_ELEMENTS, Memory, Node, Part, Scope, Term, check, fixed_size};
+pub use check::{Definitions, MAX_ELEMENTS, Scope, check, fixed_size};
+pub use checked::{Base, Checked, Memory, Node, Part, Term};
 pub use parse::{parse_attach, parse_expr, parse_type};
 pub use value::{Environment, Formula, Value};

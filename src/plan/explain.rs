@@ -2,8 +2,9 @@
 //! known from. Works from a plan and its placement, and reads nothing itself.
 
 use super::abi::place_text;
+use super::constants::relocations_of;
 use super::model::{PlacedSite, Placement, ProbePlan, Provenance, RelocationKind};
-use super::programs::{relocations_of, scope_of};
+use super::programs::scope_of;
 use super::record_layout::field_type;
 use crate::path::{Base, Checked, Expr, ExprKind, Memory, Node, Scope, Term, check, fixed_size};
 use crate::spec::Probeset;

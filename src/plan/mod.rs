@@ -3,6 +3,7 @@
 
 mod abi;
 mod again;
+mod constants;
 mod counters;
 mod definitions;
 mod explain;
@@ -20,13 +21,14 @@ mod tier;
 
 pub use abi::{ArgumentIn, argument_in};
 pub use again::Placing;
+pub use constants::relocations_of;
 pub use counters::{Asked, counters_asked};
 pub use explain::{PathStep, explain_at, explain_in_object};
 pub use lock::{lock, place_with, survey_with};
 pub use model::*;
 pub use part::has_engine;
 pub use place::{place, survey};
-pub use programs::{plan, relocations_of};
+pub use programs::plan;
 pub use record_layout::{SCALED, WAITING};
 pub use site::{CostTable, Kind as InstructionKind};
 pub use tier::Tier;

@@ -173,7 +173,7 @@ fn fields_are_decoded_by_their_types() {
     tensor.extend_from_slice(&[29, 0, 0, 0, 0xee, 0xee, 0xee, 0xee]);
     [4096_i64, -1, 1, 1].iter().for_each(|n| tensor.extend_from_slice(&n.to_le_bytes()));
     [0x10_u64, 0, 0x20, 0].iter().for_each(|n| tensor.extend_from_slice(&n.to_le_bytes()));
-    tensor.extend_from_slice(b"blk\xff.0\0garbage!!");
+    tensor.extend_from_slice(b"bl\xc3\xa9.0\0garbage!!");
     let mut all = header(2, 1, 1, 20, 5);
     all[6..8].copy_from_slice(&(1_u16 << 6).to_le_bytes());
     all.extend_from_slice(&[0xff, 2, 0x34, 0x12]);
@@ -204,7 +204,7 @@ fn fields_are_decoded_by_their_types() {
     assert_eq!(
         shown,
         [
-            "address=0x7f00 op=MUL shape=[4096, -1, 1, 1] inputs=[0x10, 0x0, 0x20] name=blk\u{fffd}.0",
+            "address=0x7f00 op=MUL shape=[4096, -1, 1, 1] inputs=[0x10, 0x0, 0x20] name=blé.0",
             "i8=-1 bool=true u16=4660 f32=1.5 f64=-2.5 hex=0102ab pointer=? wait=1.500 us match=gelu absent=?",
             "node=0x7f00 ids=[7, -8]",
         ]

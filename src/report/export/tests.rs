@@ -78,7 +78,7 @@ fn rows_have_a_cell_a_column_and_nothing_for_what_is_not_known() {
 
 #[test]
 fn no_text_breaks_a_row() {
-    for name in ["a,b", "a\"b", "a\nb", "=1+1", "é\u{1}"] {
+    for name in ["a,b", "a\"b", "a\nb", "=1+1", "é\t"] {
         let csv = exported(ExportFormat::Csv, "operators", name);
         let rows: Vec<csv::StringRecord> =
             csv::Reader::from_reader(csv.as_bytes()).records().map(Result::unwrap).collect();
