@@ -29,6 +29,7 @@ fn functions(engine: Engine) -> BTreeMap<&'static str, &'static str> {
         ("process", "llama_process"),
         ("encode", "llama_encode"),
         ("ubatch", "llama_context::process_ubatch"),
+        ("sequences", "llama_context::process_ubatch"),
     ])
 }
 

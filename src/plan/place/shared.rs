@@ -18,7 +18,11 @@ impl Placer<'_> {
         let mut together: BTreeMap<Vec<&str>, Vec<String>> = BTreeMap::new();
         for numbers in at.into_values().filter(|numbers| numbers.len() > 1) {
             let sites = || numbers.iter().filter_map(|number| self.placement.sites.get(*number));
-            let probes = sites().filter_map(|site| site.site.probes.first().map(String::as_str)).collect();
+            let probes: Vec<&str> = sites().filter_map(|site| site.site.probes.first().map(String::as_str)).collect();
+            // One that may have to be left out needs a program of its own.
+            if probes.iter().any(|probe| self.probeset.probes.get(*probe).is_some_and(|probe| probe.optional)) {
+                continue;
+            }
             together.entry(probes).or_default().extend(sites().next().map(|site| site.site.place()));
         }
         let notes = together.into_iter().map(|(probes, places)| {
