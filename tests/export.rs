@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// What `tests/export/query.py` runs in: the program itself does not ask for it.
-const DUCKDB: [&str; 2] = ["duckdb", "duckdb==1.5.6"];
+/// Apache publishes its source only; it is Java's classes already.
+const SPARK: &[&str] = &["spark", "--no-binary=pyspark", "pyspark==4.1.4"];
+const DUCKDB: &[&str] = &["duckdb", "duckdb==1.5.6"];
 
 fn profinfer(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_profinfer")).args(arguments).output().unwrap()
@@ -37,7 +39,7 @@ fn report(trace: &str, arguments: &[&str]) -> Value {
 /// The answers of all queries of a folder.
 fn answers(
     engine: &str,
-    packages: [&str; 2],
+    packages: &[&str],
     format: &str,
     tables: &Path,
     queries: &Path,
@@ -147,6 +149,15 @@ fn the_shipped_queries_say_what_the_report_says() {
         let answers = answers("duckdb", DUCKDB, format, &tables, queries.path());
         assert_as_reported(&answers, &stored());
     }
+}
+
+#[test]
+#[ignore = "needs Java, and half a gigabyte"]
+fn spark_answers_the_shipped_queries_alike() {
+    let tables = tempfile::tempdir().unwrap();
+    done(&["export", &stored(), "--format", "ndjson", "-o", tables.path().to_str().unwrap()]);
+    let answers = answers("spark", SPARK, "ndjson", tables.path(), queries_of_a_run().path());
+    assert_as_reported(&answers, &stored());
 }
 
 #[cfg(feature = "columnar")]
