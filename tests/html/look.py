@@ -128,11 +128,13 @@ with sync_playwright() as playwright:
         pressed = "[...document.querySelectorAll('#graph button[aria-pressed]')].findIndex((button) => button.ariaPressed === 'true')"
         # Beside the operators of layers that are shown together; then beside those of one layer.
         place = """() => {
-            const frames = [...document.querySelectorAll('#graph rect.frame')].filter((frame) => frame.dataset.layers);
+            const frames = [...document.querySelectorAll('#graph rect.frame')]
+                .filter((frame) => frame.dataset.layers && frame.checkVisibility());
             const frame = frames.find((frame) => frame.dataset.layers.includes(' ')) || frames[0];
             if (!frame) return null;
-            frame.scrollIntoView({ block: 'start' });
-            window.scrollBy(0, -120);
+            // At once: where it is while it still moves is no place to click.
+            frame.scrollIntoView({ block: 'start', behavior: 'instant' });
+            window.scrollBy({ top: -120, behavior: 'instant' });
             const box = frame.getBoundingClientRect();
             return [box.left + 12, box.top + 12];
         }"""
