@@ -47,7 +47,7 @@ struct Session {
     shown: Vec<Shown>,
 }
 
-/// Pages with commands: those of the package's folder and of `docs/`.
+/// Pages with commands: those of the package's folder and of `docs/`; of them those that `PAGES` has in it, where it is set.
 fn pages() -> Vec<(String, String)> {
     let mut paths: Vec<PathBuf> = ["", "docs", "docs/decisions", "docs/engines"]
         .iter()
@@ -57,6 +57,8 @@ fn pages() -> Vec<(String, String)> {
         .collect();
     paths.sort();
     let name = |path: &Path| path.strip_prefix(root()).unwrap().display().to_string();
+    let wanted = std::env::var("PAGES").unwrap_or_default();
+    paths.retain(|path| wanted.is_empty() || wanted.contains(&name(path)));
     paths.iter().map(|path| (name(path), std::fs::read_to_string(path).unwrap())).collect()
 }
 
