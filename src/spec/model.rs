@@ -37,7 +37,7 @@ pub struct Probeset {
     pub tested: Vec<String>,
 }
 
-/// One of several probesets that are recorded together; see [`crate::spec::combine`].
+/// One of several probesets that are recorded together; see [`combine()`](crate::spec::combine()).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     /// What its names begin with, before [`Self::BETWEEN`].
