@@ -8,8 +8,8 @@ use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::path::{NamePattern, Place};
 use crate::spec::Probeset;
 use crate::target::{
-    Function, InlinedCopy, Layout, Lock, LockedFile, LockedSite, LockedTarget, Overrides, StaticSite, Target,
-    TargetFile,
+    Function, FunctionSignature, InlinedCopy, Layout, Lock, LockedFile, LockedSite, LockedTarget, Overrides,
+    StaticSite, Target, TargetFile,
 };
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -264,8 +264,16 @@ impl Target for Notes<'_> {
         Some(found)
     }
 
+    fn signatures(&self, file: usize, symbols: &[&str]) -> BTreeMap<String, FunctionSignature> {
+        self.inner.signatures(file, symbols)
+    }
+
     fn prepare(&self, file: usize, types: &[&str], enums: &[&str]) {
         self.inner.prepare(file, types, enums);
+    }
+
+    fn is_locked(&self, file: usize, name: &str) -> bool {
+        self.inner.is_locked(file, name)
     }
 
     fn needed(&self, file: usize) -> Vec<String> {

@@ -7,7 +7,9 @@ use super::place::survey_part;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::path::{NamePattern, Place};
 use crate::spec::{Part, Probe, Probeset, Role};
-use crate::target::{Function, InlinedCopy, Layout, Target, TargetFile, TargetType};
+use crate::target::{
+    Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, TargetType,
+};
 use crate::trace::ModuleInfo;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -181,6 +183,18 @@ impl Target for PartTarget<'_> {
         if self.own.contains(&file) { self.inner.inlined(file, pattern) } else { Vec::new() }
     }
 
+    fn overrides(&self, file: usize, base: &str, slot: u32) -> Overrides {
+        if self.own.contains(&file) { self.inner.overrides(file, base, slot) } else { Overrides::default() }
+    }
+
+    fn class_like(&self, file: usize, name: &str) -> Option<String> {
+        self.inner.class_like(file, name).filter(|_| self.own.contains(&file))
+    }
+
+    fn static_sites(&self, file: usize, provider: &str, name: &str) -> Vec<StaticSite> {
+        if self.own.contains(&file) { self.inner.static_sites(file, provider, name) } else { Vec::new() }
+    }
+
     fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {
         let Layout { size, members } = self.inner.layout(file, self.part.own(type_name).unwrap_or(type_name))?;
         let members = members.into_iter().map(|(name, (offset, ty))| (name, (offset, self.renamed(ty))));
@@ -189,6 +203,10 @@ impl Target for PartTarget<'_> {
 
     fn enumeration(&self, file: usize, name: &str) -> Option<BTreeMap<i64, String>> {
         self.inner.enumeration(file, self.part.own(name)?)
+    }
+
+    fn signatures(&self, file: usize, symbols: &[&str]) -> BTreeMap<String, FunctionSignature> {
+        self.inner.signatures(file, symbols)
     }
 
     fn prepare(&self, file: usize, types: &[&str], enums: &[&str]) {
@@ -370,6 +388,49 @@ probes:
         };
         assert_eq!(offset("one__view").map(|value| value.value), Some(0));
         assert_eq!(offset("two__view").map(|value| value.value), Some(16));
+        assert!(placement.unplaced.is_empty());
+    }
+
+    #[test]
+    fn virtual_methods_and_static_probes_are_found_in_the_engine_s_own_file() {
+        const TEXT: &str = "profinfer: 1
+engine: NAME
+modules: { m: engine-NAME.so }
+probes:
+  step: { at: 'm:NAME_run()', role: step, fields: { tokens: 1 } }
+  kernel: { at: 'virtual m:Kernel[3](this)', role: region }
+  mark: { at: 'usdt m:NAME:mark', role: mark }
+";
+        let file = |target: FakeTarget, name: &str| {
+            let found = Function {
+                symbol: format!("{name}_kernel"),
+                name: format!("{name}_kernel"),
+                file_offset: 0x2000,
+                size: CODE.len() as u64,
+                captures: vec!["Add".to_owned()],
+            };
+            let mark = StaticSite { file_offset: 0x2001, semaphore: None, arguments: Vec::new() };
+            target
+                .file(&format!("engine-{name}.so"))
+                .function(&format!("{name}_run"), 0x1000, CODE)
+                .function(&found.name.clone(), 0x2000, CODE)
+                .overrides_of("Kernel", 3, Overrides { functions: vec![found], classes: 1, ..Overrides::default() })
+                .static_site(name, "mark", mark)
+        };
+        let load = |name: &&str| {
+            let text = TEXT.replace("NAME", name);
+            (load_text(&format!("{name}.yaml"), &text, &Library::new(&[])).unwrap().0, true)
+        };
+        let both = combine(["one", "two"].iter().map(load).collect()).unwrap();
+        let target = file(file(FakeTarget::new(Arch::X86_64), "one"), "two");
+        let (placement, _) = placed(&both, &target);
+        let [one, two] = ["/fake/engine-one.so", "/fake/engine-two.so"];
+        let mut found = sites(&placement);
+        found.sort_unstable();
+        let expected = ["kernel", "mark", "step"];
+        let of = |key: &str, path| expected.map(|probe| (format!("{key}__{probe}"), path));
+        let expected: Vec<(String, &str)> = of("one", one).into_iter().chain(of("two", two)).collect();
+        assert!(found.into_iter().eq(expected.iter().map(|(probe, path)| (probe.as_str(), *path))), "{expected:?}");
         assert!(placement.unplaced.is_empty());
     }
 

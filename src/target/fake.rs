@@ -1,7 +1,10 @@
 //! A target made of nothing but what a test says of it: plans and programs can be checked without a binary or root.
 
 use super::names::Matcher;
-use super::{Arch, Function, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, TargetType};
+use super::{
+    Arch, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, TargetType,
+};
+use crate::diag::{Diagnostic, did_you_mean};
 use crate::path::NamePattern;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -157,12 +160,39 @@ impl Target for FakeTarget {
         self.contents.get(file).and_then(of).unwrap_or_default()
     }
 
+    fn class_like(&self, file: usize, name: &str) -> Option<String> {
+        let overrides = &self.contents.get(file)?.overrides;
+        did_you_mean(name, overrides.keys().map(|(base, _)| base.as_str()))
+    }
+
     fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {
         self.contents.get(file)?.layouts.get(type_name).cloned()
     }
 
     fn enumeration(&self, file: usize, name: &str) -> Option<BTreeMap<i64, String>> {
         self.contents.get(file)?.enums.get(name).cloned()
+    }
+
+    fn signatures(&self, _file: usize, _symbols: &[&str]) -> BTreeMap<String, FunctionSignature> {
+        BTreeMap::new()
+    }
+
+    fn prepare(&self, _file: usize, _types: &[&str], _enums: &[&str]) {}
+
+    fn is_locked(&self, _file: usize, _name: &str) -> bool {
+        false
+    }
+
+    fn needed(&self, _file: usize) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn problems(&self) -> Vec<Diagnostic> {
+        Vec::new()
+    }
+
+    fn near(&self, file: usize, file_offset: u64, distance: i64, len: usize) -> Vec<u8> {
+        file_offset.checked_add_signed(distance).map_or_else(Vec::new, |at| self.code(file, at, len))
     }
 
     fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8> {

@@ -360,6 +360,10 @@ impl Target for Files {
         dwarf::signatures(image, self.parts(file, image, debug), symbols)
     }
 
+    fn is_locked(&self, _file: usize, _name: &str) -> bool {
+        false
+    }
+
     fn needed(&self, file: usize) -> Vec<String> {
         self.image(file).map(|image| image.dynamic().needed).unwrap_or_default()
     }

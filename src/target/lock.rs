@@ -4,7 +4,9 @@
 
 use super::names::{MAX_SYMBOL, Matcher};
 use super::type_text;
-use super::{Arch, Function, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, TargetType};
+use super::{
+    Arch, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, TargetType,
+};
 use crate::diag::{Code, Diagnostic};
 use crate::path::NamePattern;
 use serde::{Deserialize, Serialize};
@@ -518,6 +520,10 @@ impl Target for LockedTarget<'_> {
         self.locked(file).is_some_and(says)
             && self.inner.layout(file, name).is_none()
             && self.inner.enumeration(file, name).is_none()
+    }
+
+    fn signatures(&self, file: usize, symbols: &[&str]) -> BTreeMap<String, FunctionSignature> {
+        self.inner.signatures(file, symbols)
     }
 
     fn prepare(&self, file: usize, types: &[&str], enums: &[&str]) {

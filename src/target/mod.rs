@@ -269,7 +269,8 @@ pub enum Location {
     Constant(i64),
 }
 
-/// What can be asked of a target. Files are numbered as in [`Target::files`].
+/// What can be asked of a target. Files are numbered as in [`Target::files`]. Nothing has an answer by default: a target
+/// that is made of another would silently lose what it forgets to hand on.
 pub trait Target {
     /// The files that are mapped (a process), or given (a file, a folder).
     fn files(&self) -> &[TargetFile];
@@ -282,30 +283,18 @@ pub trait Target {
 
     /// Copies of functions that the compiler put into others, whose name matches, from the file's debug information.
     /// Sorted by entry. Those without instructions are left out.
-    fn inlined(&self, file: usize, pattern: &NamePattern) -> Vec<InlinedCopy> {
-        let _ = (file, pattern);
-        Vec::new()
-    }
+    fn inlined(&self, file: usize, pattern: &NamePattern) -> Vec<InlinedCopy>;
 
     /// What a class (its qualified name) and those derived from it have in a slot of its virtual table, by the run-time
     /// type information that stripped files have, too. A function is the one that the *base's* table leads to: where the
     /// base is not at the start of a derived class, a thunk, which is called with a pointer to the base.
-    fn overrides(&self, file: usize, base: &str, slot: u32) -> Overrides {
-        let _ = (file, base, slot);
-        Overrides::default()
-    }
+    fn overrides(&self, file: usize, base: &str, slot: u32) -> Overrides;
 
     /// Says which of a file's classes has a name near this one, as a hint.
-    fn class_like(&self, file: usize, name: &str) -> Option<String> {
-        let _ = (file, name);
-        None
-    }
+    fn class_like(&self, file: usize, name: &str) -> Option<String>;
 
     /// The places of a static probe, by file offset.
-    fn static_sites(&self, file: usize, provider: &str, name: &str) -> Vec<StaticSite> {
-        let _ = (file, provider, name);
-        Vec::new()
-    }
+    fn static_sites(&self, file: usize, provider: &str, name: &str) -> Vec<StaticSite>;
 
     /// The layout of a named type in a file's debug information: a C struct tag, typedef, or qualified C++ class. Where
     /// several units define the name, the first does.
@@ -316,39 +305,24 @@ pub trait Target {
 
     /// What functions of a file, by their symbols, are called with; those that its debug information does not say are
     /// left out.
-    fn signatures(&self, file: usize, symbols: &[&str]) -> BTreeMap<String, FunctionSignature> {
-        let _ = (file, symbols);
-        BTreeMap::new()
-    }
+    fn signatures(&self, file: usize, symbols: &[&str]) -> BTreeMap<String, FunctionSignature>;
 
     /// Says which types and enumerations of a file will be asked for, so that one pass over its debug information
     /// answers them all. Only a matter of speed.
-    fn prepare(&self, file: usize, types: &[&str], enums: &[&str]) {
-        let _ = (file, types, enums);
-    }
+    fn prepare(&self, file: usize, types: &[&str], enums: &[&str]);
 
     /// Whether a type or enumeration of a file is known from a lock file alone.
-    fn is_locked(&self, file: usize, name: &str) -> bool {
-        let _ = (file, name);
-        false
-    }
+    fn is_locked(&self, file: usize, name: &str) -> bool;
 
     /// The libraries that a file asks the dynamic linker for, by name.
-    fn needed(&self, file: usize) -> Vec<String> {
-        let _ = file;
-        Vec::new()
-    }
+    fn needed(&self, file: usize) -> Vec<String>;
 
     /// What was wrong with what the answers so far were looked for in: debug information of another build, say.
-    fn problems(&self) -> Vec<Diagnostic> {
-        Vec::new()
-    }
+    fn problems(&self) -> Vec<Diagnostic>;
 
     /// Up to `len` bytes from the address that lies `distance` bytes from that of an instruction, which is at an offset of
     /// the file: what code refers to. As [`Target::code`] where addresses are as far apart as their bytes in the file.
-    fn near(&self, file: usize, file_offset: u64, distance: i64, len: usize) -> Vec<u8> {
-        file_offset.checked_add_signed(distance).map_or_else(Vec::new, |at| self.code(file, at, len))
-    }
+    fn near(&self, file: usize, file_offset: u64, distance: i64, len: usize) -> Vec<u8>;
 
     /// Up to `len` bytes of the file from an offset; fewer at its end, empty where it cannot be read.
     fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8>;

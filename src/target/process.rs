@@ -208,6 +208,10 @@ impl Target for ProcessTarget {
         self.files.signatures(file, symbols)
     }
 
+    fn is_locked(&self, file: usize, name: &str) -> bool {
+        self.files.is_locked(file, name)
+    }
+
     fn needed(&self, file: usize) -> Vec<String> {
         self.files.needed(file)
     }
