@@ -33,10 +33,20 @@ pub(super) struct RawFetch {
 /// What was fetched.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum What {
-    /// A page that was touched; `waited` where the scheduler's events were recorded.
-    Fault { address: u64, waited: Option<u64> },
+    /// A page that was touched; `took` where the scheduler's events were recorded.
+    Fault { address: u64, took: Option<FaultTime> },
     /// A part of a file.
     Cached { device: u32, inode: u64, offset: u64, bytes: u64 },
+}
+
+/// How long a fault took, ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FaultTime {
+    /// All of it.
+    waited: u64,
+    /// Of it, what the thread was on a cpu: having a page read is work, too, and where the read is done by the time that
+    /// it was asked for, all of it is.
+    on_cpu: u64,
 }
 
 /// What was fetched of one part of memory for one operator of a step.
@@ -57,6 +67,8 @@ pub struct FetchTotals {
     pub faults: u64,
     /// ns that threads waited for them, all threads together; of those faults alone of which it is known.
     pub waited: u64,
+    /// Of `waited`: ns that the threads were on a cpu.
+    pub on_cpu: u64,
     /// Faults of which it is known how long their threads waited.
     pub timed: u64,
     /// Bytes that came into the page cache.
@@ -68,6 +80,7 @@ impl FetchTotals {
     pub fn merge(&mut self, other: &Self) {
         self.faults = self.faults.saturating_add(other.faults);
         self.waited = self.waited.saturating_add(other.waited);
+        self.on_cpu = self.on_cpu.saturating_add(other.on_cpu);
         self.timed = self.timed.saturating_add(other.timed);
         self.bytes = self.bytes.saturating_add(other.bytes);
     }
@@ -160,23 +173,29 @@ impl Waits {
 
     /// How long a thread waited for a fault that is over now: since the first of the signs that follow one another up
     /// to now. `None` where the scheduler's switches are not recorded.
-    pub(super) fn take(&mut self, tid: u32, time: u64) -> Option<u64> {
+    pub(super) fn take(&mut self, tid: u32, time: u64) -> Option<FaultTime> {
         self.ran(tid, time);
         if !self.saw_switches {
             return None;
         }
-        let Some(signs) = self.threads.get_mut(&tid) else { return Some(0) };
+        let Some(signs) = self.threads.get_mut(&tid) else {
+            return Some(FaultTime { waited: 0, on_cpu: 0 });
+        };
         let (mut began, mut from) = (time, time);
+        // Off its cpu since `from`, and since `began`.
+        let (mut off, mut off_cpu) = (0, 0);
         for seen in signs.seen.drain(..).rev() {
             if from.saturating_sub(seen.end) > ON_THE_WAY || seen.sign == Sign::Asleep {
                 break;
             }
             from = seen.start;
+            off += seen.end - seen.start;
             if seen.sign != Sign::Preempted {
-                began = began.min(seen.start);
+                (began, off_cpu) = (began.min(seen.start), off);
             }
         }
-        Some(time - began)
+        let waited = time - began;
+        Some(FaultTime { waited, on_cpu: waited.saturating_sub(off_cpu) })
     }
 
     /// A thread has ended.
@@ -202,10 +221,11 @@ pub(super) fn gather(
             sums.entry((operator, part)).or_default().merge(&totals);
         };
         match fetch.what {
-            What::Fault { address, waited } => {
-                let (timed, waited) = (u64::from(waited.is_some()), waited.unwrap_or(0));
+            What::Fault { address, took } => {
+                let FaultTime { waited, on_cpu } = took.unwrap_or(FaultTime { waited: 0, on_cpu: 0 });
                 let waited = waited.min(fetch.start.saturating_sub(since));
-                let totals = FetchTotals { faults: 1, waited, timed, bytes: 0 };
+                let timed = u64::from(took.is_some());
+                let totals = FetchTotals { faults: 1, waited, on_cpu: on_cpu.min(waited), timed, bytes: 0 };
                 add(memory.at(process, address, threads), totals);
             }
             What::Cached { device, inode, offset, bytes } => {

@@ -375,8 +375,8 @@ impl Timeline {
         let fields = &self.decoder.records[usize::from(header.record)];
         let number = |name: &str| fields.number(name, record, header.missing);
         let what = if fields.role == Some(Role::Fault) {
-            let waited = self.waits.take(header.tid, header.start);
-            number("address").map(|address| What::Fault { address, waited })
+            let took = self.waits.take(header.tid, header.start);
+            number("address").map(|address| What::Fault { address, took })
         } else {
             let device = fields.number_u32("device", record, header.missing);
             self.waits.reads(header.tid, header.start);

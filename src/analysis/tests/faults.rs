@@ -146,8 +146,8 @@ fn a_fault_waited_while_its_thread_could_not_run_for_it() {
     step(&mut records, 1, (1000, 400_000), 1);
     let (kept, _) = run_with(&records, rules());
     let totals: Vec<FetchTotals> = kept.steps.iter().flat_map(|s| &s.fetched).map(|f| f.totals).collect();
-    let timed = |waited: u64| FetchTotals { faults: 1, waited, timed: 1, bytes: 0 };
-    assert_eq!(totals, [timed(480), timed(0), timed(30)]);
+    let timed = |waited: u64, on_cpu: u64| FetchTotals { faults: 1, waited, on_cpu, timed: 1, bytes: 0 };
+    assert_eq!(totals, [timed(480, 480 - 400 - 20 - 5), timed(0, 0), timed(30, 30)]);
     let slowest = kept.statistics.faults().slowest();
     assert_eq!((slowest.len(), slowest[0].number, slowest[0].totals.waited), (1, 2, 510));
     assert_eq!(slowest[0].parts[0].part.as_ref().and_then(|part| part.expert), Some(0));

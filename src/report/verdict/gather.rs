@@ -189,6 +189,7 @@ impl<'a> Source<'a> {
             let of = self.statistics.threads().operators().filter(|(_, of, _)| *of == phase);
             of.map(|(kind, _, split)| (kind, split)).collect()
         };
+        let mut faults = self.statistics.faults().operators(&[phase]);
         let mut split_taken: BTreeSet<KindId> = BTreeSet::new();
         let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
         for (id, backend, of, totals) in self.statistics.operators() {
@@ -202,11 +203,12 @@ impl<'a> Source<'a> {
             sum.work_ns += totals.work as f64;
             let layer = sum.layers.entry(kind.layer.clone()).or_default();
             // A kind's split is of all backends that it occurs in.
-            let time = match splits.get(&id) {
+            let mut time = match splits.get(&id) {
                 Some(split) if split_taken.insert(id) => LaneTime::of_split(split),
                 Some(_) => LaneTime::default(),
                 None => LaneTime::of_work(totals.work, totals.waiting),
             };
+            time.take_faults(faults.remove(&Some(id)).map_or(0, |totals| totals.on_cpu));
             layer.add(&time);
             sum.time.add(&time);
             if let Some(quantities) = self.statistics.quantities(id, backend, phase) {

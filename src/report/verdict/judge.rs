@@ -10,6 +10,8 @@ const AT_LIMIT: f64 = 0.5;
 const NEAR_LIMIT: f64 = 0.7;
 /// Below this part of the bandwidth, it is not what limits.
 const FAR_FROM_LIMIT: f64 = 0.33;
+/// Below this part of every limit, neither is any reason for the time that it took.
+const NO_REASON: f64 = 0.01;
 /// Faster than memory by more than the measurement's noise: it came out of caches.
 const FASTER_THAN_MEMORY: f64 = 1.15;
 /// Operations for each byte that no memory is too slow for, whatever the machine.
@@ -164,6 +166,10 @@ fn decide(work: &Work, limits: &Limits, rates: &Rates) -> Decision {
     if intensity >= ridge {
         let why = format!("{} operations for each byte; it computed {peak}", rate(intensity));
         return (Compute, Medium, None, why);
+    }
+    if of_bandwidth < NO_REASON && of_peak < NO_REASON && work.stalled.is_none_or(|stalled| stalled < STALLED) {
+        let why = format!("it moved only {bandwidth}, and computed only {peak}: something else took the time");
+        return (Unknown, Low, None, why);
     }
     let from_caches = of_bandwidth > FASTER_THAN_MEMORY;
     if limits.data == Data::Fits || from_caches {

@@ -8,6 +8,8 @@ use crate::analysis::TimeSplit;
 pub(super) struct LaneTime {
     /// At work, on a cpu.
     pub(super) running: f64,
+    /// On a cpu, having what was touched read into memory.
+    pub(super) fetching: f64,
     /// Done, and waiting for the slowest lane.
     pub(super) waiting: f64,
     /// Able to run.
@@ -25,6 +27,7 @@ impl LaneTime {
     pub(super) fn of_split(split: &TimeSplit) -> Self {
         Self {
             running: split.compute as f64,
+            fetching: 0.0,
             waiting: split.waiting as f64,
             runnable: split.runnable as f64,
             sleeping: split.sleeping as f64,
@@ -40,6 +43,7 @@ impl LaneTime {
 
     pub(super) fn add(&mut self, other: &Self) {
         self.running += other.running;
+        self.fetching += other.fetching;
         self.waiting += other.waiting;
         self.runnable += other.runnable;
         self.sleeping += other.sleeping;
@@ -47,23 +51,30 @@ impl LaneTime {
         self.unknown += other.unknown;
     }
 
+    /// Takes so much of the work for what faults need of a cpu.
+    pub(super) fn take_faults(&mut self, on_cpu_ns: u64) {
+        let ns = (on_cpu_ns as f64).min(self.running);
+        self.running -= ns;
+        self.fetching += ns;
+    }
+
     /// By what it was spent on, the work being limited by `bound`. Of the waiting, as much is put down to lanes that
     /// were kept from running as the other `lanes` can have waited for them; the rest is uneven work. A lane alone
     /// waits for nobody: what it spends at a boundary is the boundary's own time. So is what lanes wait in operators
     /// that are too small to be shared.
     pub(super) fn parts(&self, lanes: u64, bound: Bound) -> TimeParts {
-        let mut parts =
-            TimeParts { disk: self.blocked, starved: self.runnable, unknown: self.unknown, ..TimeParts::default() };
+        let disk = self.blocked + self.fetching;
+        let mut parts = TimeParts { disk, starved: self.runnable, unknown: self.unknown, ..TimeParts::default() };
         parts[bound] += self.running;
         if lanes <= 1 {
             parts.overhead += self.waiting;
             parts.synchronisation += self.sleeping;
             return parts;
         }
-        let kept = self.blocked + self.runnable;
+        let kept = disk + self.runnable;
         let explained = self.waiting.min(kept * (lanes - 1) as f64);
         if kept > 0.0 {
-            parts.disk += explained * self.blocked / kept;
+            parts.disk += explained * disk / kept;
             parts.starved += explained * self.runnable / kept;
         }
         let uneven = self.waiting - explained;

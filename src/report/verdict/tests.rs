@@ -43,6 +43,15 @@ fn near_the_bandwidth_it_is_memory() {
 }
 
 #[test]
+fn what_explains_nothing_of_the_time_is_not_what_limits() {
+    let fits = Limits { data: Data::Fits, ..machine() };
+    for limits in [machine(), fits] {
+        assert_eq!(bound(&work(0.1, 0.1), &limits), (Bound::Unknown, Confidence::Low, None));
+        assert_eq!(bound(&work(0.1, 1.0), &limits).0, Bound::Compute);
+    }
+}
+
+#[test]
 fn what_caches_hold_is_no_claim_on_memory() {
     use Bound::{Compute, Memory, Unknown};
     let fits = Limits { data: Data::Fits, ..machine() };
@@ -122,9 +131,20 @@ fn waiting_is_put_down_to_what_was_waited_for() {
     let parts = disk.parts(2, Bound::Unknown);
     assert_eq!((parts.disk, parts.starved), (60.0, 20.0));
     for (lanes, bound) in [(1, Bound::Memory), (2, Bound::Overhead), (8, Bound::Compute)] {
-        let all = LaneTime { running: 5.0, waiting: 7.0, runnable: 1.0, sleeping: 2.0, blocked: 3.0, unknown: 4.0 };
+        let (kept, known) = (LaneTime { runnable: 1.0, blocked: 3.0, ..LaneTime::default() }, 5.0);
+        let all = LaneTime { running: known, waiting: 7.0, sleeping: 2.0, unknown: 4.0, ..kept };
         assert!((all.parts(lanes, bound).total() - 22.0).abs() < 1e-9, "nothing is lost");
     }
+}
+
+#[test]
+fn what_a_fault_needs_of_a_cpu_is_no_work() {
+    let mut time = LaneTime { running: 60.0, blocked: 20.0, ..LaneTime::default() };
+    time.take_faults(50);
+    let parts = time.parts(1, Bound::Compute);
+    assert_eq!((parts.disk, parts.compute), (70.0, 10.0));
+    time.take_faults(50);
+    assert_eq!(time.parts(1, Bound::Compute).total(), 80.0, "no more than was there");
 }
 
 #[test]
