@@ -621,7 +621,10 @@ fn a_budget_is_kept_with_perf_probes_and_with_children() {
         let steps = operators_of_steps(&run.trace());
         let of = |kind: &str| steps.iter().filter(|step| step.0 == kind).map(|step| step.1).collect::<Vec<_>>();
         assert!(!of("whole").is_empty() && of("whole").iter().all(|n| *n == 20), "{words:?}: {:?}", of("whole"));
-        assert!(of("bare").len() > 1_000 && of("bare").iter().all(|n| *n == 0), "{words:?}: {}", of("bare").len());
+        let bare = of("bare");
+        assert!(bare.iter().all(|n| *n == 0), "{words:?}: {:?}", bare.iter().filter(|n| **n > 0).collect::<Vec<_>>());
+        // As above: how many are bare is the machine's affair.
+        assert!(bare.len() * 10 > of("whole").len(), "{words:?}: {} whole, {} bare", of("whole").len(), bare.len());
     }
 }
 
