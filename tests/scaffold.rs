@@ -163,3 +163,19 @@ fn a_trial_tells_the_slot_that_is_called() {
     // The destructors' slots were not called.
     assert!(!text.contains("Layer[0]") && !text.contains("Layer[1]"), "{text}");
 }
+
+#[test]
+#[ignore = "needs root"]
+fn a_stripped_wheel_has_the_class_of_its_kernels() {
+    let output = Command::new(in_repository("tests/engines/install_onnxruntime.sh")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let python = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+    let libraries = std::fs::read_dir(python.parent().unwrap().parent().unwrap().join("lib")).unwrap();
+    let capi = libraries.map(|folder| folder.unwrap().path().join("site-packages/onnxruntime/capi"));
+    let files = std::fs::read_dir(capi.into_iter().find(|folder| folder.exists()).unwrap()).unwrap();
+    let mut files = files.map(|file| file.unwrap().path().display().to_string());
+    let engine = files.find(|file| file.contains("onnxruntime_pybind11_state") && file.contains(".so")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let text = checked(folder.path(), &engine, &[]);
+    has(&text, &["onnxruntime_pybind11_state:onnxruntime::OpKernel[2](this)\n    role: operator", "op: match[1]"]);
+}

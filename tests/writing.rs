@@ -145,7 +145,8 @@ fn try_prints_json_for_other_programs() {
 #[ignore = "needs root"]
 fn try_says_that_there_was_no_step() {
     let folder = tempfile::tempdir().unwrap();
-    let barren = WRONG.replace("engine:toy_step(toy_batch batch, i32 operators, i32 lanes) -> i32", "engine:toy_barrier");
+    let barren =
+        WRONG.replace("engine:toy_step(toy_batch batch, i32 operators, i32 lanes) -> i32", "engine:toy_barrier");
     assert_ne!(barren, WRONG);
     let barren = barren.replace("    fields: { tokens: batch.tokens }\n", "");
     std::fs::write(folder.path().join("barren.yaml"), barren).unwrap();

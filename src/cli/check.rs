@@ -8,9 +8,7 @@ use super::terminal::{report_problems, write_out};
 use super::{DONE, Outcome};
 use crate::diag::{Diagnostics, Severity};
 use crate::path::Checked;
-use crate::plan::{
-    PlacedSite, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, relocations_of,
-};
+use crate::plan::{PlacedSite, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, relocations_of};
 use crate::spec::{Metric, Probeset, Role};
 use crate::trace::FieldType;
 use serde_json::json;

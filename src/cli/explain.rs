@@ -104,8 +104,7 @@ fn missing<'n>(kind: &str, name: &str, known: impl Iterator<Item = &'n str> + Cl
 
 /// What has that name.
 fn named<'a, T>(kind: &str, all: &'a IndexMap<String, T>, name: &str) -> Result<(&'a str, &'a T), Diagnostic> {
-    let (name, found) =
-        all.get_key_value(name).ok_or_else(|| missing(kind, name, all.keys().map(String::as_str)))?;
+    let (name, found) = all.get_key_value(name).ok_or_else(|| missing(kind, name, all.keys().map(String::as_str)))?;
     Ok((name, found))
 }
 
@@ -138,11 +137,7 @@ fn of_object(
     Ok(text)
 }
 
-fn of_probe(
-    arguments: &Arguments,
-    resolved: &Resolved,
-    wanted: &Wanted<'_>,
-) -> Result<String, Diagnostics> {
+fn of_probe(arguments: &Arguments, resolved: &Resolved, wanted: &Wanted<'_>) -> Result<String, Diagnostics> {
     let Resolved { probeset, plan, placement, .. } = resolved;
     let placement = placement.as_ref();
     let mut text = String::new();

@@ -68,7 +68,8 @@ fn grouped(names: &[&str]) -> Vec<String> {
 
 /// Whether a candidate's name can be one of several in a pattern.
 fn is_plain(candidate: &Candidate) -> bool {
-    candidate.overrides.is_none() && candidate.place.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b':')
+    candidate.overrides.is_none()
+        && candidate.place.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b':')
 }
 
 fn probe_name(number: usize) -> String {

@@ -59,7 +59,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     show(&run, arguments, &explain)?;
     for loss in summary.losses.iter().filter(|loss| loss.kind.is_harmful()) {
         write_out(&match arguments.json {
-            true => format!("{}\n", serde_json::json!({ "missing": lost(loss.kind), "of": loss.record, "count": loss.count })),
+            true => format!(
+                "{}\n",
+                serde_json::json!({ "missing": lost(loss.kind), "of": loss.record, "count": loss.count })
+            ),
             false => format!("missing: {} × {}\n", loss.count, lost(loss.kind)),
         })?;
     }

@@ -132,17 +132,13 @@ fn seen_from(expr: &Expr, pointer: &Expr, view: &View) -> Expr {
             base: again(base),
             from: maybe(from),
             to: maybe(to),
-            rows: rows.as_ref().map(|rows| {
-                Box::new(Rows { count: *again(&rows.count), stride: *again(&rows.stride) })
-            }),
+            rows: rows.as_ref().map(|rows| Box::new(Rows { count: *again(&rows.count), stride: *again(&rows.stride) })),
             max: max.clone(),
             until_null: *until_null,
         },
         ExprKind::Cast { base, ty } => ExprKind::Cast { base: again(base), ty: ty.clone() },
         ExprKind::Unary { op, operand } => ExprKind::Unary { op: *op, operand: again(operand) },
-        ExprKind::Binary { op, left, right } => {
-            ExprKind::Binary { op: *op, left: again(left), right: again(right) }
-        }
+        ExprKind::Binary { op, left, right } => ExprKind::Binary { op: *op, left: again(left), right: again(right) },
         ExprKind::Conditional { condition, then, otherwise } => {
             ExprKind::Conditional { condition: again(condition), then: again(then), otherwise: again(otherwise) }
         }

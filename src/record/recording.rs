@@ -138,7 +138,8 @@ impl<'a> Recording<'a> {
             Some(false) => TICK,
             None => LIVE,
         };
-        let left = self.options.duration.map_or(by_clock, |end| (end + self.held).saturating_sub(self.started.elapsed()));
+        let left =
+            self.options.duration.map_or(by_clock, |end| (end + self.held).saturating_sub(self.started.elapsed()));
         let wait = PollTimeout::try_from(by_clock.min(left)).unwrap_or(PollTimeout::ZERO);
         let awaited = [self.consumer.said(), self.signals.arrived(), self.process.ended()];
         let mut awaited = awaited.map(|fd| PollFd::new(fd, PollFlags::POLLIN));

@@ -212,7 +212,9 @@ mod tests {
         assert_eq!(text("ns::eval<(ns::Kind)2>").as_deref(), Some("ns::eval<*>"));
         assert_eq!(text("ns::Box<ns::T<int> >::eval").as_deref(), Some("ns::Box<*>::eval"));
         // Not what makes and ends objects, and not the C++ library's.
-        for name in ["ns::Box::Box", "ns::Box<int>::Box", "ns::Box::~Box", "std::sort", "ns::operator()", "ns::f::{lambda}"] {
+        for name in
+            ["ns::Box::Box", "ns::Box<int>::Box", "ns::Box::~Box", "std::sort", "ns::operator()", "ns::f::{lambda}"]
+        {
             assert_eq!(text(name), None, "{name}");
         }
     }

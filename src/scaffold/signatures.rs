@@ -18,7 +18,9 @@ pub(super) fn guess(target: &dyn Target, candidate: &mut Candidate) {
         }
         candidate.guess = Some(match (said.is_const, looks_so) {
             (true, _) => "by the symbol; a class that is returned may shift the arguments",
-            (false, true) => "by the symbol; a static function would have no `this`, and a class that is returned shifts",
+            (false, true) => {
+                "by the symbol; a static function would have no `this`, and a class that is returned shifts"
+            }
             (false, false) => "by the symbol; a method would have `this` before, and a class that is returned shifts",
         });
     } else {
@@ -39,9 +41,10 @@ fn class_of(place: &str) -> Option<&str> {
 fn has_class(target: &dyn Target, file: usize, class: &str) -> bool {
     let last = class.rsplit("::").next().unwrap_or(class);
     let plain = !class.contains('<');
-    plain && [format!("{class}::{last}"), format!("{class}::~{last}")]
-        .into_iter()
-        .any(|name| !target.functions(file, &NamePattern(name)).is_empty())
+    plain
+        && [format!("{class}::{last}"), format!("{class}::~{last}")]
+            .into_iter()
+            .any(|name| !target.functions(file, &NamePattern(name)).is_empty())
 }
 
 /// By the habit of writing classes with a capital.

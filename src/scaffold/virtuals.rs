@@ -47,7 +47,7 @@ fn likeliest_slots(base: &ClassBase) -> Vec<(u32, usize)> {
     let slots = base.slots.iter().enumerate().filter(|(_, functions)| **functions >= FEWEST);
     let mut slots: Vec<(u32, usize)> =
         slots.filter_map(|(slot, functions)| Some((u32::try_from(slot).ok()?, *functions))).collect();
-    slots.sort_by_key(|(slot, functions)| (std::cmp::Reverse(*functions), *slot));
+    slots.sort_by_key(|(slot, functions)| (may_be_destructor(*slot), std::cmp::Reverse(*functions), *slot));
     slots.truncate(MOST_SLOTS);
     slots
 }
@@ -69,8 +69,13 @@ fn candidate(target: &dyn Target, file: usize, base: &ClassBase, slot: u32, func
         size: 0,
         calls: None,
         overrides: Some((base.derived, functions)),
-        score: score(base, functions),
+        score: score(base, functions) - if may_be_destructor(slot) { 4 } else { 0 },
     })
+}
+
+/// A virtual destructor is mostly declared first, and has two slots.
+fn may_be_destructor(slot: u32) -> bool {
+    slot < 2
 }
 
 /// A class of operators has such a word in its name, and many others derive from it.

@@ -16,8 +16,20 @@ const STEP: &[&str] =
 /// Words of steps that many other functions have, too.
 const WEAK: &[&str] = &["forward", "run", "eval"];
 const GRAPH: &[&str] = &["graph", "pipeline", "plan", "subgraph", "session"];
-const OPERATOR: &[&str] =
-    &["operator", "op", "kernel", "node", "layer", "execute", "execution", "compute", "matmul", "conv", "attention", "gemm"];
+const OPERATOR: &[&str] = &[
+    "operator",
+    "op",
+    "kernel",
+    "node",
+    "layer",
+    "execute",
+    "execution",
+    "compute",
+    "matmul",
+    "conv",
+    "attention",
+    "gemm",
+];
 /// What a function of these does is seldom where the time goes.
 const ASIDE: &[&str] = &[
     "print", "free", "init", "get", "set", "name", "size", "is", "has", "string", "alloc", "log", "dump", "create",

@@ -43,9 +43,7 @@ fn roles(draft: &mut Draft<'_>, candidates: &[Candidate]) -> Vec<Option<Kind>> {
     let mut roles = vec![None; candidates.len()];
     let calls = |candidate: &Candidate| candidate.calls.unwrap_or(0);
     // What is called once is rather the run than a step of it.
-    let fewest = |candidate: &Candidate| {
-        (calls(candidate) == 1, !words::is_plain(&candidate.place), calls(candidate))
-    };
+    let fewest = |candidate: &Candidate| (calls(candidate) == 1, !words::is_plain(&candidate.place), calls(candidate));
     let of_kind = |kind: Kind| {
         let found = candidates.iter().enumerate().filter(move |(_, candidate)| candidate.kind() == Some(kind));
         found.min_by_key(|(place, candidate)| (fewest(candidate), *place)).map(|(place, _)| place)

@@ -5,8 +5,14 @@ use super::TargetType;
 use super::names::with_parameters;
 
 /// Classes of the C++ library that are given by address where they are taken by value.
-const BY_ADDRESS: [&str; 6] =
-    ["std::string", "std::__cxx11::basic_string", "std::basic_string", "std::vector", "std::shared_ptr", "std::function"];
+const BY_ADDRESS: [&str; 6] = [
+    "std::string",
+    "std::__cxx11::basic_string",
+    "std::basic_string",
+    "std::vector",
+    "std::shared_ptr",
+    "std::function",
+];
 
 /// What a symbol says of its function.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +68,10 @@ fn type_of(text: &str) -> Option<TargetType> {
         let class = !to.is_empty() && !to.ends_with(['*', ')', ']']) && fundamental(&to).is_none() && to != "void";
         return Some(TargetType::Pointer(class.then(|| Box::new(TargetType::Struct(to, 0)))));
     }
-    if BY_ADDRESS.iter().any(|known| text.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('<'))) {
+    if BY_ADDRESS
+        .iter()
+        .any(|known| text.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('<')))
+    {
         return Some(TargetType::Pointer(None));
     }
     fundamental(&text)
@@ -99,11 +108,10 @@ mod tests {
         // ns::Layer::run(int, ns::Tensor const&, float*, std::vector<int> const&, unsigned long) const
         let said = declared("_ZNK2ns5Layer3runEiRKNS_6TensorEPfRKSt6vectorIiSaIiEEm").unwrap();
         assert!(said.is_const);
-        assert_eq!(said.parameters[..3], [
-            Some(TargetType::Int { size: 4, signed: true }),
-            class("ns::Tensor"),
-            Some(TargetType::Pointer(None)),
-        ]);
+        assert_eq!(
+            said.parameters[..3],
+            [Some(TargetType::Int { size: 4, signed: true }), class("ns::Tensor"), Some(TargetType::Pointer(None)),]
+        );
         assert!(matches!(said.parameters[3], Some(TargetType::Pointer(_))));
         assert_eq!(said.parameters[4], Some(TargetType::Int { size: 8, signed: false }));
         assert_eq!(declared("_Z4stepv"), Some(Declared { parameters: Vec::new(), is_const: false }));
