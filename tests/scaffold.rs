@@ -105,3 +105,77 @@ fn a_real_engine_gets_a_draft_that_checks() {
     let text = checked(folder.path(), libraries.to_str().unwrap(), &patterns);
     has(&text, &["role: operator", "as object ggml_tensor", "name: char[64]", "op: enum ggml_op"]);
 }
+
+/// A network whose layers are overrides of a virtual method, compiled with these flags.
+fn layers(folder: &Path, flags: &[&str]) -> String {
+    let layers = folder.join("layers");
+    let mut command = Command::new("c++");
+    command.args(flags).args(["-O2", "-o"]).arg(&layers).arg(in_repository("tests/targets/layers.cpp"));
+    assert!(command.status().expect("a C++ compiler").success());
+    layers.display().to_string()
+}
+
+#[test]
+fn symbols_give_the_types_of_arguments() {
+    let folder = tempfile::tempdir().unwrap();
+    let layers = layers(folder.path(), &["-g0"]);
+    let text = checked(folder.path(), &layers, &["*Session::run", "*::forward"]);
+    has(
+        &text,
+        &[
+            "at: layers:net::Session::run(net::Session* self, net::Tensor* argument_2, i32 argument_3)",
+            "at: layers:net::Softmax::forward(net::Softmax* self, net::Tensor* argument_2, net::Tensor* argument_3)",
+            "  net::Tensor: {}",
+            "Arguments by the symbol",
+        ],
+    );
+    // What makes and ends objects is no step of inference; and where symbols are, no table is needed.
+    let text = checked(folder.path(), &layers, &[]);
+    assert!(!text.contains("Session::Session") && !text.contains('~') && !text.contains("virtual"), "{text}");
+}
+
+#[test]
+fn a_stripped_file_has_its_classes() {
+    let folder = tempfile::tempdir().unwrap();
+    let layers = layers(folder.path(), &["-s"]);
+    let text = checked(folder.path(), &layers, &[]);
+    has(
+        &text,
+        &[
+            "at: virtual layers:net::Layer[2](this)",
+            "at: virtual layers:net::Layer[3](this)",
+            "6 classes derive from it, with 6 functions in this slot",
+            "op: match[1]",
+        ],
+    );
+    let output = profinfer(&["scaffold", &layers, "*Tensor*"]);
+    assert_eq!(output.status.code(), Some(1), "no class of such a name has others derive from it");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_trial_tells_the_slot_that_is_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let layers = layers(folder.path(), &["-s"]);
+    let text = checked(folder.path(), &layers, &["--trial", "--seconds", "60", "--", &layers, "20"]);
+    has(&text, &["Called 120 times in the trial.", "at: virtual layers:net::Layer[3](this)\n    role: operator"]);
+    has(&text, &["Called 6 times in the trial."]);
+    // The destructors' slots were not called.
+    assert!(!text.contains("Layer[0]") && !text.contains("Layer[1]"), "{text}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_stripped_wheel_has_the_class_of_its_kernels() {
+    let output = Command::new(in_repository("tests/engines/install_onnxruntime.sh")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let python = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+    let libraries = std::fs::read_dir(python.parent().unwrap().parent().unwrap().join("lib")).unwrap();
+    let capi = libraries.map(|folder| folder.unwrap().path().join("site-packages/onnxruntime/capi"));
+    let files = std::fs::read_dir(capi.into_iter().find(|folder| folder.exists()).unwrap()).unwrap();
+    let mut files = files.map(|file| file.unwrap().path().display().to_string());
+    let engine = files.find(|file| file.contains("onnxruntime_pybind11_state") && file.contains(".so")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let text = checked(folder.path(), &engine, &[]);
+    has(&text, &["onnxruntime_pybind11_state:onnxruntime::OpKernel[2](this)\n    role: operator", "op: match[1]"]);
+}

@@ -116,6 +116,46 @@ fn try_says_which_values_look_wrong() {
 }
 
 #[test]
+#[ignore = "needs root"]
+fn try_prints_json_for_other_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("wrong.yaml"), WRONG).unwrap();
+    let arguments = ["try", "wrong.yaml", "--json", "--steps", "1", "--", &toy("bare"), "3", "3", "1"];
+    let text = printed(&arguments, folder.path());
+    // The toy prints its own line.
+    let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let step = lines.iter().find(|line| line["probe"] == "step").unwrap();
+    assert_eq!(step["fields"]["tokens"], 8);
+    assert_eq!(step["doubts"], serde_json::json!({}));
+    assert!(step["duration_ns"].as_u64().unwrap() > 0);
+    let objects: Vec<&Value> = lines.iter().filter(|line| line["object"] == "tensor").collect();
+    assert_eq!(objects.len(), 3, "{text}");
+    for object in objects {
+        assert_eq!(object["doubts"]["op"], "is no constant of its enumeration");
+        assert!(object["doubts"].get("name").is_none(), "{object}");
+    }
+    let end = lines.last().unwrap();
+    assert_eq!(end["records"]["operator"], 3);
+    assert_eq!(end["silent"], serde_json::json!([]));
+    let sum = end["doubtful"].as_array().unwrap().iter().find(|sum| sum["field"] == "op").unwrap();
+    assert_eq!((sum["probe"].as_str(), sum["count"].as_u64()), (Some("object tensor"), Some(3)));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn try_says_that_there_was_no_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let barren =
+        WRONG.replace("engine:toy_step(toy_batch batch, i32 operators, i32 lanes) -> i32", "engine:toy_barrier");
+    assert_ne!(barren, WRONG);
+    let barren = barren.replace("    fields: { tokens: batch.tokens }\n", "");
+    std::fs::write(folder.path().join("barren.yaml"), barren).unwrap();
+    let output = profinfer(&["try", "barren.yaml", "--", &toy("bare"), "1", "0", "1"], folder.path());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    has_line(&text, "There was no step, and what is outside of steps is not recorded");
+}
+
+#[test]
 fn explain_shows_each_step_of_a_path() {
     let here = Path::new(".");
     let (toy, spec) = (toy("toy"), probeset("toy.yaml"));
@@ -161,6 +201,13 @@ fn explain_reads_a_running_process() {
     has_line(&text, "DWARF 01000000 1");
     let text = printed(&["explain", &probeset("toy.yaml"), "operator.lane", "-p", &pid, "--seconds", "60"], here);
     has_line(&text, "DWARF 00000000 0");
+    // An object's field is read where a probe meets the object.
+    let text = printed(&["explain", &probeset("toy.yaml"), "object:tensor.name", "-p", &pid, "--seconds", "60"], here);
+    has_line(&text, "met by operator in toy_operator");
+    let name: String = b"blk.".iter().map(|byte| format!("{byte:02x}")).collect();
+    has_line(&text, &format!("name char[32] toy_tensor.name at +4 DWARF {name}"));
+    has_line(&text, ".tensor");
+    let text = printed(&["explain", &probeset("toy.yaml"), "operator.lane", "-p", &pid, "--seconds", "60"], here);
     // A pointer's bytes are its value's, the least significant first.
     let line = words(&text).into_iter().find(|line| line.starts_with("params toy_params*")).unwrap();
     let mut columns = line.split(' ').rev();

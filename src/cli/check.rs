@@ -1,15 +1,14 @@
 //! `profinfer check`: every probe, site and path of a probeset, resolved against a real binary.
 
 use super::expected::{Expected, Seen};
-use super::probeset::{ArchArgument, ProbesetArguments, arch_of};
+use super::probeset::ProbesetArguments;
+use super::resolved::{Resolved, TargetArguments};
 use super::table::columns;
 use super::terminal::{report_problems, write_out};
 use super::{DONE, Outcome};
 use crate::diag::{Diagnostics, Severity};
 use crate::path::Checked;
-use crate::plan::{
-    PlacedSite, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, relocations_of, survey_with,
-};
+use crate::plan::{PlacedSite, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, relocations_of};
 use crate::spec::{Metric, Probeset, Role};
 use crate::trace::FieldType;
 use serde_json::json;
@@ -20,15 +19,8 @@ use std::path::PathBuf;
 pub(crate) struct Arguments {
     #[command(flatten)]
     probeset: ProbesetArguments,
-    /// Resolve against this: a program, library, folder or process number
-    #[arg(long, value_name = "FILE|DIR|PID", group = "of")]
-    target: Option<String>,
-    /// Resolve against this running process
-    #[arg(short, long, value_name = "PID", group = "of")]
-    pid: Option<u32>,
-    /// The instruction set (default: the target's, else this machine's)
-    #[arg(long, value_enum)]
-    arch: Option<ArchArgument>,
+    #[command(flatten)]
+    target: TargetArguments,
     /// Say what the probes would cost each step of this trace
     #[arg(long, value_name = "FILE", requires = "of")]
     trace: Option<PathBuf>,
@@ -39,16 +31,9 @@ pub(crate) struct Arguments {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let target = arguments.probeset.open_target(arguments.target.as_deref(), arguments.pid)?;
-    let lock = arguments.probeset.lock()?;
-    let arch = arch_of(arguments.arch, target.as_deref());
-    let (probeset, plan, mut problems) = arguments.probeset.plan(arch)?;
-    let placement = target.as_ref().map(|target| {
-        let (placement, more) = survey_with(&plan, &probeset, target.as_ref(), lock.as_ref());
-        problems.0.extend(more.0);
-        problems.0.extend(placement.unplaced.iter().filter(|u| u.required).map(|u| u.problem.clone()));
-        placement
-    });
+    let Resolved { probeset, plan, placement, mut problems } = arguments.target.resolve(&arguments.probeset)?;
+    let unplaced = placement.iter().flat_map(|placement| &placement.unplaced).filter(|unplaced| unplaced.required);
+    problems.0.extend(unplaced.map(|unplaced| unplaced.problem.clone()));
     let paths = paths(&plan, placement.as_ref());
     let seen = arguments.trace.as_deref().map(Seen::read).transpose()?;
     let expected = seen.zip(placement.as_ref()).map(|(seen, placement)| seen.expect(&plan, placement));
@@ -168,15 +153,6 @@ fn type_name(ty: &FieldType) -> String {
     }
 }
 
-fn provenance_name(provenance: Provenance) -> &'static str {
-    match provenance {
-        Provenance::Dwarf => "DWARF",
-        Provenance::Lock => "lock",
-        Provenance::ByHand => "by hand",
-        Provenance::Abi => "convention",
-    }
-}
-
 // ---- text --------------------------------------------------------------------------------------------------------
 
 fn as_text(
@@ -201,7 +177,7 @@ fn as_text(
                 Some(value) => format!("{label} {value}"),
                 None => label.clone(),
             });
-            let from = path.provenance.map_or("", provenance_name).to_owned();
+            let from = path.provenance.map_or("", Provenance::said).to_owned();
             let layout = layout.collect::<Vec<_>>().join(", ");
             vec![path.owner.clone(), path.field.clone(), path.text.clone(), path.ty.clone(), layout, from]
         }),
@@ -339,7 +315,7 @@ fn as_json(
             "path": path.text,
             "type": path.ty,
             "layout": layout,
-            "from": path.provenance.map(provenance_name),
+            "from": path.provenance.map(Provenance::said),
         })
     };
     let problem = |d: &crate::diag::Diagnostic| {

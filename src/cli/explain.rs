@@ -1,14 +1,16 @@
 //! `profinfer explain`: one path of a probeset, step by step: types, offsets, where they are known from, and with a
 //! running process the bytes that are read.
 
-use super::probeset::{ArchArgument, ProbesetArguments, arch_of};
+use super::probeset::ProbesetArguments;
+use super::resolved::{Resolved, TargetArguments};
 use super::table::columns;
 use super::terminal::{report_problems, write_out};
 use super::{DONE, Outcome};
 use crate::diag::{Code, Diagnostic, Diagnostics, did_you_mean};
 use crate::path::Expr;
-use crate::plan::{PathStep, PlacedSite, Placement, ProbePlan, Provenance, explain_at, explain_in_object, survey_with};
-use crate::spec::Probeset;
+use crate::plan::{Meeting, PathStep, PlacedSite, Provenance, explain_at, explain_in_object, explain_met, meetings};
+use crate::spec::{Field, Probeset};
+use indexmap::IndexMap;
 use std::fmt::Write;
 
 /// What stands before an object's name where a probe's could stand.
@@ -16,20 +18,14 @@ const OBJECT: &str = "object:";
 
 /// The subcommand's arguments.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "With -p the values of one hit are read, of the probe or of one that meets the object.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     probeset: ProbesetArguments,
     /// A probe, or one field of it: operator, operator.lane; an object's field: object:tensor.name
     path: String,
-    /// Resolve against this: a program, library, folder or process number
-    #[arg(long, value_name = "FILE|DIR|PID", group = "of")]
-    target: Option<String>,
-    /// Resolve against this running process, and read the values of one hit of the probe
-    #[arg(short, long, value_name = "PID", group = "of")]
-    pid: Option<u32>,
-    /// The instruction set (default: the target's, else this machine's)
-    #[arg(long, value_enum)]
-    arch: Option<ArchArgument>,
+    #[command(flatten)]
+    target: TargetArguments,
     /// With -p: wait so many seconds for the hit
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     seconds: u64,
@@ -40,24 +36,16 @@ pub(super) type Live = std::collections::HashMap<String, (String, String)>;
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let target = arguments.probeset.open_target(arguments.target.as_deref(), arguments.pid)?;
-    let lock = arguments.probeset.lock()?;
-    let arch = arch_of(arguments.arch, target.as_deref());
-    let (probeset, plan, mut problems) = arguments.probeset.plan(arch)?;
-    let placement = target.as_ref().map(|target| {
-        let (placement, more) = survey_with(&plan, &probeset, target.as_ref(), lock.as_ref());
-        problems.0.extend(more.0);
-        placement
-    });
-    let wanted = Wanted::find(&probeset, &arguments.path)?;
+    let resolved = arguments.target.resolve(&arguments.probeset)?;
+    let wanted = Wanted::find(&resolved.probeset, &arguments.path)?;
     let of_this = |problem: &Diagnostic| {
         let within = |expr: &Expr| problem.span.as_ref().is_some_and(|span| span.text() == expr.span.text());
         wanted.paths.iter().any(|(_, expr)| within(expr))
     };
-    let related = problems.0.iter().filter(|problem| of_this(problem)).cloned().collect();
+    let related = resolved.problems.0.iter().filter(|problem| of_this(problem)).cloned().collect();
     let text = match wanted.kind {
-        Kind::Object(view) => of_object(&plan, &probeset, placement.as_ref(), view, &wanted),
-        Kind::Probe => of_probe(arguments, &plan, &probeset, placement.as_ref(), &wanted)?,
+        Kind::Object(view) => of_object(arguments, &resolved, view, &wanted)?,
+        Kind::Probe => of_probe(arguments, &resolved, &wanted)?,
     };
     write_out(&text)?;
     report_problems(&Diagnostics(related));
@@ -82,22 +70,19 @@ enum Kind<'a> {
 impl<'a> Wanted<'a> {
     fn find(probeset: &'a Probeset, path: &str) -> Result<Self, Diagnostics> {
         let (owner, field) = path.split_once('.').map_or((path, None), |(owner, field)| (owner, Some(field)));
-        let (name, kind, mut paths): (&str, Kind<'_>, Vec<(&str, &Expr)>) = match owner.strip_prefix(OBJECT) {
+        let fields = |fields: &'a IndexMap<String, Field>| -> Vec<(&'a str, &'a Expr)> {
+            fields.iter().map(|(name, field)| (name.as_str(), &field.value)).collect()
+        };
+        let (name, kind, mut paths) = match owner.strip_prefix(OBJECT) {
             Some(object) => {
-                let names = probeset.objects.keys().map(String::as_str);
-                let (name, found) =
-                    probeset.objects.get_key_value(object).ok_or_else(|| missing("object", object, names))?;
-                let fields = found.fields.iter().map(|(name, field)| (name.as_str(), &field.value));
-                (name, Kind::Object(&found.of.value), fields.collect())
+                let (name, found) = named("object", &probeset.objects, object)?;
+                (name, Kind::Object(&found.of.value), fields(&found.fields))
             }
             None => {
-                let names = probeset.probes.keys().map(String::as_str);
-                let (name, probe) =
-                    probeset.probes.get_key_value(owner).ok_or_else(|| missing("probe", owner, names))?;
-                let fields = probe.fields.iter().map(|(name, field)| (name.as_str(), &field.value));
+                let (name, probe) = named("probe", &probeset.probes, owner)?;
                 let conditions = [("when", &probe.when), ("describe", &probe.describe), ("identity", &probe.identity)];
                 let conditions = conditions.into_iter().filter_map(|(name, expr)| Some((name, expr.as_ref()?)));
-                (name, Kind::Probe, fields.chain(conditions).collect())
+                (name, Kind::Probe, fields(&probe.fields).into_iter().chain(conditions).collect())
             }
         };
         if let Some(field) = field {
@@ -117,28 +102,44 @@ fn missing<'n>(kind: &str, name: &str, known: impl Iterator<Item = &'n str> + Cl
     Diagnostic::error(Code::BadArgument, format!("the probeset has no {kind} `{name}`")).hint(hint)
 }
 
-fn of_object(
-    plan: &ProbePlan,
-    probeset: &Probeset,
-    placement: Option<&Placement>,
-    view: &str,
-    wanted: &Wanted<'_>,
-) -> String {
-    let mut text = format!("object {}, of {view}\n", wanted.name);
-    for (name, expr) in &wanted.paths {
-        let steps = explain_in_object(plan, probeset, placement, view, expr);
-        text.push_str(&table(name, expr, &steps, None));
-    }
-    text
+/// What has that name.
+fn named<'a, T>(kind: &str, all: &'a IndexMap<String, T>, name: &str) -> Result<(&'a str, &'a T), Diagnostic> {
+    let (name, found) = all.get_key_value(name).ok_or_else(|| missing(kind, name, all.keys().map(String::as_str)))?;
+    Ok((name, found))
 }
 
-fn of_probe(
+/// An object's fields, as its memory has them; with a process, as a probe meets one.
+fn of_object(
     arguments: &Arguments,
-    plan: &ProbePlan,
-    probeset: &Probeset,
-    placement: Option<&Placement>,
+    resolved: &Resolved,
+    view: &str,
     wanted: &Wanted<'_>,
 ) -> Result<String, Diagnostics> {
+    let Resolved { probeset, plan, placement, .. } = resolved;
+    let mut text = format!("object {}, of {view}\n", wanted.name);
+    let met = placement.as_ref().filter(|_| arguments.target.pid.is_some());
+    let met = met.and_then(|placement| meetings(plan, probeset, placement, wanted.name).into_iter().next());
+    let alternative = |meeting: &Meeting<'_>| plan.programs.get(meeting.program).map_or(0, |at| at.alternative);
+    if let Some(meeting) = &met {
+        let _ = writeln!(text, "  met by {} in {}", meeting.probe, meeting.site.site.place());
+    }
+    for (name, expr) in &wanted.paths {
+        let (steps, live) = match &met {
+            Some(meeting) => {
+                let steps = explain_met(plan, probeset, placement.as_ref(), (meeting, view), expr);
+                let live = live(arguments, probeset, (meeting.probe, alternative(meeting)), &steps)?;
+                (steps, live)
+            }
+            None => (explain_in_object(plan, probeset, placement.as_ref(), view, expr), None),
+        };
+        text.push_str(&table(name, expr, &steps, live.as_ref()));
+    }
+    Ok(text)
+}
+
+fn of_probe(arguments: &Arguments, resolved: &Resolved, wanted: &Wanted<'_>) -> Result<String, Diagnostics> {
+    let Resolved { probeset, plan, placement, .. } = resolved;
+    let placement = placement.as_ref();
     let mut text = String::new();
     for (program, at) in plan.programs.iter().enumerate().filter(|(_, at)| at.probes.iter().any(|p| p == wanted.name)) {
         let sites: Vec<&PlacedSite> =
@@ -186,7 +187,7 @@ fn live(
     probe: (&str, usize),
     steps: &[PathStep],
 ) -> Result<Option<Live>, Diagnostics> {
-    let Some(pid) = arguments.pid.and_then(|pid| i32::try_from(pid).ok()) else { return Ok(None) };
+    let Some(pid) = arguments.target.pid.and_then(|pid| i32::try_from(pid).ok()) else { return Ok(None) };
     let wait = std::time::Duration::from_secs(arguments.seconds.max(1));
     super::explain_live::values(&arguments.probeset, pid, wait, probeset, probe, steps).map(Some)
 }
@@ -209,7 +210,7 @@ fn table(name: &str, expr: &Expr, steps: &[PathStep], live: Option<&Live>) -> St
     }
     let rows = steps.iter().map(|step| {
         let text = step.expr.span.text().split_whitespace().collect::<Vec<_>>().join(" ");
-        let from = step.provenance.map_or("", provenance).to_owned();
+        let from = step.provenance.map_or("", Provenance::said).to_owned();
         let mut row = vec![text, step.ty.clone(), step.place.clone(), from];
         if let Some(live) = live {
             let (bytes, value) = live.get(step.expr.span.text()).cloned().unwrap_or_default();
@@ -218,13 +219,4 @@ fn table(name: &str, expr: &Expr, steps: &[PathStep], live: Option<&Live>) -> St
         row
     });
     format!("\n{name}: {}\n{}", expr.span.text(), columns(&headers, rows))
-}
-
-fn provenance(provenance: Provenance) -> &'static str {
-    match provenance {
-        Provenance::Dwarf => "DWARF",
-        Provenance::Lock => "lock",
-        Provenance::ByHand => "by hand",
-        Provenance::Abi => "convention",
-    }
 }

@@ -3,13 +3,13 @@
 
 use super::explain::Live;
 use super::probeset::ProbesetArguments;
-use super::trace_file;
+use super::short_run::ShortRun;
 use crate::diag::{Code, Diagnostic, Diagnostics, Spanned};
 use crate::path::Place;
-use crate::plan::{PathStep, Selection};
-use crate::record::{self, Options, Subject, Terms};
+use crate::plan::PathStep;
+use crate::record::Subject;
 use crate::spec::{Field, Probe, Probeset, Role};
-use crate::trace::{Item, MAX_FIELDS, RecordView};
+use crate::trace::{MAX_FIELDS, RecordView};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -32,35 +32,20 @@ pub(super) fn values(
     // The last ones are nearest to what is asked for.
     let shown = &shown[shown.len().saturating_sub(MAX_FIELDS - 1)..];
     let Some(reduced) = reduced(probeset, probe, alternative, shown) else { return Ok(Live::new()) };
-    let folder = tempfile::tempdir().map_err(|error| {
-        Diagnostic::error(Code::CannotWrite, format!("cannot make a folder for the trace: {error}"))
-    })?;
-    let trace = folder.path().join("explain.pfi");
-    let options = Options {
-        subject: Subject::Process(pid),
-        output: trace.clone(),
-        selection: Selection::default(),
-        steps: Some((1, 1)),
-        duration: Some(wait),
-        follow_forks: false,
-        attach: None,
-        terms: Terms { budget: None, min_rate: None },
-        exact: false,
-        debug_folders: arguments.debug_folders(),
-        lock: arguments.lock()?,
-        object: None,
-        ring_bytes: None,
-        old_kernel: false,
-        described: Vec::new(),
-    };
-    let summary = record::record(&options, &reduced, &mut |_| {})?;
-    let mut reader = trace_file::open(&trace)?;
-    while let Some(item) = reader.next() {
-        if let Item::Record(record) = item
-            && record.kind().name == PROBE
-        {
-            return Ok(of_record(record, shown));
+    let mut run = ShortRun::new(Subject::Process(pid), wait)?;
+    run.options.steps = Some((1, 1));
+    run.options.debug_folders = arguments.debug_folders();
+    run.options.lock = arguments.lock()?;
+    let summary = run.record(&reduced)?;
+    let mut live = None;
+    run.each(|record| {
+        if record.kind().name == PROBE {
+            live = Some(of_record(record, shown));
         }
+        live.is_none()
+    })?;
+    if let Some(live) = live {
+        return Ok(live);
     }
     if summary.problems.has_errors() {
         return Err(summary.problems);

@@ -24,12 +24,15 @@ mod probeset;
 #[cfg(feature = "record")]
 mod record;
 mod report;
+mod resolved;
 #[cfg(feature = "record")]
 mod roofline;
 mod scaffold;
 #[cfg(feature = "record")]
 mod scaffold_trial;
 mod schema;
+#[cfg(feature = "record")]
+mod short_run;
 mod statistics;
 mod steps;
 mod table;

@@ -65,6 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         }
     }
     candidates.truncate(limit);
+    scaffold::guess_signatures(target.as_ref(), &mut candidates);
     let engine = Path::new(&arguments.target).file_name().map(|name| name.to_string_lossy().into_owned());
     let text = scaffold::write(target.as_ref(), engine.as_deref().unwrap_or("unknown"), &candidates);
     match &arguments.output {

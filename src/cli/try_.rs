@@ -1,12 +1,14 @@
 //! `profinfer try`: a few steps, each record on a line, and what of it looks wrong. No trace is left.
 
 use super::probeset::ProbesetArguments;
+use super::short_run::ShortRun;
 use super::terminal::{report_problems, write_out};
-use super::{DONE, INCOMPLETE, Outcome, trace_file};
-use crate::diag::{Code, Diagnostic};
-use crate::record::{self, Options, Subject, Terms};
+use super::{DONE, INCOMPLETE, Outcome};
+use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::record::Subject;
 use crate::report::Events;
-use crate::trace::{Item, LossKind};
+use crate::spec::Role;
+use crate::trace::{LossKind, Schema};
 use std::ffi::OsString;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::time::Duration;
@@ -32,6 +34,9 @@ pub(crate) struct Arguments {
     /// Give up after so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_SECONDS)]
     seconds: u64,
+    /// Print a JSON object for each record, with what looks wrong of it, and one for the sum
+    #[arg(long)]
+    json: bool,
     /// The command to launch
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -41,35 +46,25 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let (probeset, warnings) = arguments.probeset.load()?;
     report_problems(&warnings);
-    let folder = tempfile::tempdir().map_err(|error| {
-        Diagnostic::error(Code::CannotWrite, format!("cannot make a folder for the trace: {error}"))
-    })?;
     let subject = arguments.pid.map_or_else(|| Subject::Command(arguments.command.clone()), Subject::Process);
-    let options = Options {
-        subject,
-        output: folder.path().join("try.pfi"),
-        selection: arguments.probeset.selection(),
-        steps: Some((1, arguments.steps)),
-        duration: Some(Duration::from_secs(arguments.seconds.max(1))),
-        follow_forks: false,
-        attach: None,
-        terms: Terms { budget: None, min_rate: None },
-        exact: false,
-        debug_folders: arguments.probeset.debug_folders(),
-        lock: arguments.probeset.lock()?,
-        object: None,
-        ring_bytes: None,
-        old_kernel: false,
-        described: Vec::new(),
-    };
-    let mut summary = record::record(&options, &probeset, &mut |_| {})?;
-    summary.target.end();
+    let mut run = ShortRun::new(subject, Duration::from_secs(arguments.seconds.max(1)))?;
+    run.options.selection = arguments.probeset.selection();
+    run.options.steps = Some((1, arguments.steps));
+    run.options.debug_folders = arguments.probeset.debug_folders();
+    run.options.lock = arguments.probeset.lock()?;
+    let summary = run.record(&probeset)?;
     let failed = report_problems(&summary.problems);
     let of = arguments.pid.map_or_else(|| "--target FILE".to_owned(), |pid| format!("-p {pid}"));
     let explain = format!("profinfer explain {} {of}", arguments.probeset.name());
-    show(&options.output, arguments.lines, &explain)?;
+    show(&run, arguments, &explain)?;
     for loss in summary.losses.iter().filter(|loss| loss.kind.is_harmful()) {
-        write_out(&format!("missing: {} × {}\n", loss.count, lost(loss.kind)))?;
+        write_out(&match arguments.json {
+            true => format!(
+                "{}\n",
+                serde_json::json!({ "missing": lost(loss.kind), "of": loss.record, "count": loss.count })
+            ),
+            false => format!("missing: {} × {}\n", loss.count, lost(loss.kind)),
+        })?;
     }
     if summary.problems.has_errors() {
         return Ok(failed);
@@ -83,26 +78,44 @@ fn lost(kind: LossKind) -> String {
     name.unwrap_or_default()
 }
 
-fn show(trace: &std::path::Path, lines: u64, explain: &str) -> Result<(), crate::diag::Diagnostics> {
-    let mut reader = trace_file::open(trace)?;
-    let mut events = Events::new(reader.meta().origin.monotonic_ns, lines);
+fn show(run: &ShortRun, arguments: &Arguments, explain: &str) -> Result<(), Diagnostics> {
+    let reader = run.trace()?;
+    let mut events = Events::new(reader.meta().origin.monotonic_ns, arguments.lines);
+    let schema = reader.meta().schema.clone();
     let mut output = BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
-    while let Some(item) = reader.next() {
-        if let Item::Record(record) = item
-            && let Some(line) = events.line(record)
-        {
+    run.each(|record| {
+        let line = match arguments.json {
+            true => events.json(record).map(|json| json.to_string()),
+            false => events.line(record),
+        };
+        if let Some(line) = line {
             written = writeln!(output, "{line}");
         }
-        if written.is_err() {
-            break;
-        }
-    }
-    let end = events.end(&reader.meta().schema, explain);
+        written.is_ok()
+    })?;
+    let end = match arguments.json {
+        true => format!("{}\n", events.end_json(&schema)),
+        false => events.end(&schema, explain),
+    };
+    let end = match missing_steps(&events, &schema) {
+        Some(steps) if !arguments.json => format!(
+            "{end}\nThere was no step, and what is outside of steps is not recorded: is {steps} the function that is called?\n"
+        ),
+        _ => end,
+    };
     match written.and_then(|()| output.write_all(end.as_bytes())).and_then(|()| output.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Diagnostic::error(Code::CannotWrite, format!("cannot write the records: {error}")).into())
         }
         _ => Ok(()),
     }
+}
+
+/// The probes of steps, where none of them was called: then nothing of the others is recorded either.
+fn missing_steps(events: &Events, schema: &Schema) -> Option<String> {
+    let silent = events.silent(schema);
+    let steps = schema.records.iter().filter(|record| record.role == Some(Role::Step));
+    let steps: Vec<&str> = steps.map(|record| record.name.as_str()).collect();
+    (!steps.is_empty() && steps.iter().all(|step| silent.contains(step))).then(|| steps.join(" or "))
 }

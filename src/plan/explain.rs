@@ -6,8 +6,9 @@ use super::constants::relocations_of;
 use super::model::{PlacedSite, Placement, ProbePlan, Provenance, RelocationKind};
 use super::programs::scope_of;
 use super::record_layout::field_type;
-use crate::path::{Base, Checked, Expr, ExprKind, Memory, Node, Scope, Term, check, fixed_size};
-use crate::spec::Probeset;
+use crate::diag::Spanned;
+use crate::path::{Base, Checked, Expr, ExprKind, Memory, Node, Rows, Scope, Term, Type, check, fixed_size};
+use crate::spec::{Probeset, View};
 
 /// One step of a path.
 #[derive(Debug, Clone)]
@@ -54,6 +55,97 @@ pub fn explain_in_object(
 ) -> Vec<PathStep> {
     let scope = Scope { definitions: probeset, arguments: Vec::new(), returns: None, object: Some(view), captures: 0 };
     Explainer { plan, probeset, placement, site: None, program: None, scope }.steps(expr)
+}
+
+/// Where a probe meets an object: the alternative's program, its first site, and the pointer to the object there.
+#[derive(Debug)]
+pub struct Meeting<'a> {
+    /// The probe.
+    pub probe: &'a str,
+    /// Its program.
+    pub program: usize,
+    /// Its first site.
+    pub site: &'a PlacedSite,
+    /// What is the object's address.
+    pointer: &'a Expr,
+}
+
+/// Where a target's probes meet an object of this name.
+pub fn meetings<'a>(
+    plan: &ProbePlan,
+    probeset: &'a Probeset,
+    placement: &'a Placement,
+    object: &str,
+) -> Vec<Meeting<'a>> {
+    let mut found = Vec::new();
+    for site in &placement.sites {
+        if found.iter().any(|meeting: &Meeting<'_>| meeting.program == site.program) {
+            continue;
+        }
+        let probes = plan.programs.get(site.program).into_iter().flat_map(|program| &program.probes);
+        let probes = probes.filter_map(|name| probeset.probes.get(name));
+        let pointer = |expr: &'a Expr| match &expr.kind {
+            ExprKind::Cast { base, ty: Spanned { value: Type::Object(name), .. } } if name == object => Some(&**base),
+            _ => None,
+        };
+        let mut met = probes.flat_map(|probe| probe.fields.values().map(move |field| (probe, &field.value)));
+        let met = met.find_map(|(probe, value)| Some((probe, pointer(value)?)));
+        if let Some((probe, pointer)) = met {
+            found.push(Meeting { probe: &probe.name.value, program: site.program, site, pointer });
+        }
+    }
+    found
+}
+
+/// The steps of an expression in the description of an object, where a probe meets it.
+pub fn explain_met(
+    plan: &ProbePlan,
+    probeset: &Probeset,
+    placement: Option<&Placement>,
+    (meeting, view): (&Meeting<'_>, &str),
+    expr: &Expr,
+) -> Vec<PathStep> {
+    let Some(of) = probeset.types.get(view) else { return Vec::new() };
+    let ty = Type::Pointer(Box::new(Type::View(view.to_owned())));
+    let span = meeting.pointer.span.clone();
+    let pointer = ExprKind::Cast { base: Box::new(meeting.pointer.clone()), ty: Spanned::new(ty, span.clone()) };
+    let seen = seen_from(expr, &Expr { kind: pointer, span }, of);
+    explain_at(plan, probeset, placement, (meeting.program, Some(meeting.site)), &seen)
+}
+
+/// An expression over an object's members as one over a pointer to the object.
+fn seen_from(expr: &Expr, pointer: &Expr, view: &View) -> Expr {
+    let again = |expr: &Expr| Box::new(seen_from(expr, pointer, view));
+    let maybe = |expr: &Option<Box<Expr>>| expr.as_ref().map(|expr| again(expr));
+    let kind = match &expr.kind {
+        ExprKind::Name(name) if view.members.contains_key(name) => ExprKind::Member {
+            base: Box::new(pointer.clone()),
+            name: Spanned::new(name.clone(), expr.span.clone()),
+            arrow: true,
+        },
+        ExprKind::Member { base, name, arrow } => {
+            ExprKind::Member { base: again(base), name: name.clone(), arrow: *arrow }
+        }
+        ExprKind::Index { base, index } => ExprKind::Index { base: again(base), index: again(index) },
+        ExprKind::All { base } => ExprKind::All { base: again(base) },
+        ExprKind::Slice { base, from, to, rows, max, until_null } => ExprKind::Slice {
+            base: again(base),
+            from: maybe(from),
+            to: maybe(to),
+            rows: rows.as_ref().map(|rows| Box::new(Rows { count: *again(&rows.count), stride: *again(&rows.stride) })),
+            max: max.clone(),
+            until_null: *until_null,
+        },
+        ExprKind::Cast { base, ty } => ExprKind::Cast { base: again(base), ty: ty.clone() },
+        ExprKind::Unary { op, operand } => ExprKind::Unary { op: *op, operand: again(operand) },
+        ExprKind::Binary { op, left, right } => ExprKind::Binary { op: *op, left: again(left), right: again(right) },
+        ExprKind::Conditional { condition, then, otherwise } => {
+            ExprKind::Conditional { condition: again(condition), then: again(then), otherwise: again(otherwise) }
+        }
+        ExprKind::Matches { base, pattern } => ExprKind::Matches { base: again(base), pattern: pattern.clone() },
+        other => other.clone(),
+    };
+    Expr { kind, span: expr.span.clone() }
 }
 
 struct Explainer<'a> {

@@ -8,7 +8,7 @@ use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::path::{NamePattern, Place};
 use crate::spec::Probeset;
 use crate::target::{
-    Function, FunctionSignature, InlinedCopy, Layout, Lock, LockedFile, LockedSite, LockedTarget, Overrides,
+    ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Lock, LockedFile, LockedSite, LockedTarget, Overrides,
     StaticSite, Target, TargetFile,
 };
 use std::cell::RefCell;
@@ -235,6 +235,10 @@ impl Target for Notes<'_> {
             self.note(file, |noted| drop(noted.overrides.insert((base.to_owned(), slot), found.clone())));
         }
         found
+    }
+
+    fn class_bases(&self, file: usize) -> Vec<ClassBase> {
+        self.inner.class_bases(file)
     }
 
     fn class_like(&self, file: usize, name: &str) -> Option<String> {

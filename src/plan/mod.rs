@@ -23,7 +23,7 @@ pub use abi::{ArgumentIn, argument_in};
 pub use again::Placing;
 pub use constants::relocations_of;
 pub use counters::{Asked, counters_asked};
-pub use explain::{PathStep, explain_at, explain_in_object};
+pub use explain::{Meeting, PathStep, explain_at, explain_in_object, explain_met, meetings};
 pub use lock::{lock, place_with, survey_with};
 pub use model::*;
 pub use part::has_engine;

@@ -290,6 +290,18 @@ pub enum Provenance {
     Abi,
 }
 
+impl Provenance {
+    /// In a word.
+    pub fn said(self) -> &'static str {
+        match self {
+            Self::Dwarf => "DWARF",
+            Self::Lock => "lock",
+            Self::ByHand => "by hand",
+            Self::Abi => "convention",
+        }
+    }
+}
+
 /// A relocation's value for one target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RelocationValue {

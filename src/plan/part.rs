@@ -8,7 +8,7 @@ use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::path::{NamePattern, Place};
 use crate::spec::{Part, Probe, Probeset, Role};
 use crate::target::{
-    Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, TargetType,
+    ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, TargetType,
 };
 use crate::trace::ModuleInfo;
 use std::collections::{BTreeMap, BTreeSet};
@@ -196,6 +196,10 @@ impl Target for PartTarget<'_> {
 
     fn overrides(&self, file: usize, base: &str, slot: u32) -> Overrides {
         if self.own.contains(&file) { self.inner.overrides(file, base, slot) } else { Overrides::default() }
+    }
+
+    fn class_bases(&self, file: usize) -> Vec<ClassBase> {
+        if self.own.contains(&file) { self.inner.class_bases(file) } else { Vec::new() }
     }
 
     fn class_like(&self, file: usize, name: &str) -> Option<String> {

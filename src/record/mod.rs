@@ -262,6 +262,7 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         meter,
         switches,
         started,
+        held: Duration::ZERO,
         processors: ProcessorTime::now(),
         lost: 0,
     };

@@ -62,6 +62,8 @@ pub(super) struct Recording<'a> {
     pub(super) mapped: MappedFiles,
     pub(super) frequencies: Frequencies,
     pub(super) started: Instant,
+    /// How long the target stood still to be looked at: it could do nothing then, and no duration counts it.
+    pub(super) held: Duration,
     /// The processors' time at the start.
     pub(super) processors: Option<ProcessorTime>,
     /// Records that are missing, when that was last asked.
@@ -109,7 +111,7 @@ impl<'a> Recording<'a> {
             if let Some(ending) = self.process.ending(Duration::ZERO) {
                 return Ok((Reason::TargetEnded, Some(ending)));
             }
-            if self.options.duration.is_some_and(|duration| self.started.elapsed() >= duration) {
+            if self.options.duration.is_some_and(|duration| self.started.elapsed() >= duration + self.held) {
                 return Ok((Reason::Duration, None));
             }
             self.mapped.look(self.process.pid(), &self.consumer);
@@ -136,7 +138,8 @@ impl<'a> Recording<'a> {
             Some(false) => TICK,
             None => LIVE,
         };
-        let left = self.options.duration.map_or(by_clock, |end| end.saturating_sub(self.started.elapsed()));
+        let left =
+            self.options.duration.map_or(by_clock, |end| (end + self.held).saturating_sub(self.started.elapsed()));
         let wait = PollTimeout::try_from(by_clock.min(left)).unwrap_or(PollTimeout::ZERO);
         let awaited = [self.consumer.said(), self.signals.arrived(), self.process.ended()];
         let mut awaited = awaited.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
@@ -165,7 +168,10 @@ impl<'a> Recording<'a> {
 
     /// Attaches to what a stopped process has mapped, and lets it run on.
     fn look_at(&mut self, stopped: &Stopped, anew: bool) -> Result<(), Diagnostics> {
-        match self.modules.look(stopped.pid(), anew, &mut self.session, &self.consumer) {
+        let from = Instant::now();
+        let looked = self.modules.look(stopped.pid(), anew, &mut self.session, &self.consumer);
+        self.held += from.elapsed();
+        match looked {
             Ok(()) => {}
             // It ended while it was looked at: nothing of it can be missed any more.
             Err(problems) if state(stopped.pid()).is_none_or(|state| state == 'Z') => drop(problems),

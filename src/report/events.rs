@@ -65,6 +65,38 @@ impl Events {
 
     /// The line of a record, where it is one of a probe or an object and there are not enough of its kind yet.
     pub fn line(&mut self, record: RecordView<'_>) -> Option<String> {
+        let doubts = self.take(record)?;
+        Some(self.text(record, &owner(record), &doubts))
+    }
+
+    /// The same as a JSON object; `doubts` has what is wrong, by field.
+    pub fn json(&mut self, record: RecordView<'_>) -> Option<serde_json::Value> {
+        let doubts = self.take(record)?;
+        let (kind, header) = (record.kind(), record.header());
+        let fields: serde_json::Map<String, serde_json::Value> = record
+            .fields()
+            .map(|(name, value)| (name.to_owned(), serde_json::to_value(&value).unwrap_or_default()))
+            .collect();
+        let doubt = |(index, doubt): &(usize, Doubt)| (kind.fields[*index].name.clone(), doubt.said().into());
+        let doubts: serde_json::Map<String, serde_json::Value> = doubts.iter().map(doubt).collect();
+        let owner = if kind.kind == RecordKind::Object { "object" } else { "probe" };
+        let mut line = serde_json::json!({
+            "kind": kind.kind,
+            "tid": header.tid,
+            "start_ns": header.start.saturating_sub(self.start),
+            "duration_ns": header.duration,
+            "fields": fields,
+            "doubts": doubts,
+        });
+        line[owner] = kind.name.as_str().into();
+        if let Some(site) = record.site() {
+            line["function"] = site.function.as_str().into();
+        }
+        Some(line)
+    }
+
+    /// Notes what a record has; gives what is doubtful about it, where it is to be shown.
+    fn take(&mut self, record: RecordView<'_>) -> Option<Vec<(usize, Doubt)>> {
         let kind = record.kind();
         if !matches!(kind.kind, RecordKind::Span | RecordKind::Mark | RecordKind::Object) {
             return None;
@@ -91,7 +123,7 @@ impl Events {
             });
             sum.count += 1;
         }
-        (shown || doubtful).then(|| self.text(record, &owner, &doubts))
+        (shown || doubtful).then_some(doubts)
     }
 
     /// Keeps an object's name for the lines that refer to it.
@@ -142,13 +174,7 @@ impl Events {
         for seen in self.records.values().filter(|seen| seen.records > seen.shown + seen.doubtful_shown) {
             let _ = writeln!(text, "… and {} more of {}", seen.records - seen.shown - seen.doubtful_shown, seen.name);
         }
-        let kinds = [RecordKind::Span, RecordKind::Mark, RecordKind::Object];
-        let silent = schema
-            .records
-            .iter()
-            .enumerate()
-            .filter(|(index, record)| kinds.contains(&record.kind) && !self.records.contains_key(index));
-        let silent: Vec<&str> = silent.map(|(_, record)| record.name.as_str()).collect();
+        let silent = self.silent(schema);
         if !silent.is_empty() {
             let _ = writeln!(text, "\nNothing of {}: was it called in these steps?", silent.join(", "));
         }
@@ -174,6 +200,24 @@ impl Events {
             );
         }
         text
+    }
+
+    /// The end as a JSON object.
+    pub fn end_json(&self, schema: &Schema) -> serde_json::Value {
+        let records: BTreeMap<&str, u64> =
+            self.records.values().map(|seen| (seen.name.as_str(), seen.records)).collect();
+        serde_json::json!({ "records": records, "silent": self.silent(schema), "doubtful": self.sums() })
+    }
+
+    /// The probes and objects that there was no record of.
+    pub fn silent<'s>(&self, schema: &'s Schema) -> Vec<&'s str> {
+        let kinds = [RecordKind::Span, RecordKind::Mark, RecordKind::Object];
+        let silent = schema
+            .records
+            .iter()
+            .enumerate()
+            .filter(|(index, record)| kinds.contains(&record.kind) && !self.records.contains_key(index));
+        silent.map(|(_, record)| record.name.as_str()).collect()
     }
 
     /// The doubts so far, the most frequent first.

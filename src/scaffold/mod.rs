@@ -2,7 +2,9 @@
 //! their names and what they are called with, and views of the types they take. It guesses, says so in comments, and
 //! knows no engine. What comes out is a text that `check` takes.
 
+mod signatures;
 mod types;
+mod virtuals;
 mod words;
 mod write;
 
@@ -22,22 +24,32 @@ const MOST_ASKED: usize = 2000;
 pub struct Candidate {
     /// The target's file.
     pub file: usize,
-    /// What stands after `module:` in an attach point, without a signature. Another way to find functions than by their
-    /// names says here how they are found.
+    /// What stands after `module:` in an attach point, without a signature: a function's name, with `*` for what cannot be
+    /// written; or a class and a slot of its virtual table.
     pub place: String,
     /// The symbol.
     pub symbol: String,
-    /// What it is called with, where debug information says so.
+    /// What it is called with, where debug information or the symbol says so.
     pub signature: Option<FunctionSignature>,
+    /// What of the signature is no more than likely.
+    pub guess: Option<&'static str>,
     /// Bytes of its code.
     pub size: u64,
     /// How often it was called in a trial run.
     pub calls: Option<u64>,
+    /// Of a slot of a virtual table: how many classes derive from the class, and how many different functions they have.
+    pub overrides: Option<(usize, usize)>,
     /// How likely it looks.
     score: i64,
 }
 
 impl Candidate {
+    /// Where it is, in the words of an attach point, without a signature.
+    pub fn attach_point(&self, module: &str) -> String {
+        let kind = if self.overrides.is_some() { "virtual " } else { "" };
+        format!("{kind}{module}:{}", self.place)
+    }
+
     /// What it looks like, by its name.
     fn kind(&self) -> Option<words::Kind> {
         words::kind(&self.place)
@@ -52,15 +64,18 @@ pub fn candidates(target: &dyn Target, patterns: &[NamePattern], most: usize) ->
     for (file, _) in target.files().iter().enumerate().filter(|(_, file)| !has_own || own(file)) {
         let mut seen = BTreeSet::new();
         for function in patterns.iter().flat_map(|pattern| target.functions(file, pattern)) {
-            if can_be_named(&function) && seen.insert(function.name.clone()) {
-                all.push(candidate(file, function));
+            if let Some(place) = place(&function.name)
+                && seen.insert(place.clone())
+            {
+                all.push(candidate(file, place, function));
             }
         }
+        all.extend(virtuals::candidates(target, file, patterns));
     }
     likeliest(&mut all);
     all.truncate(MOST_ASKED);
     let mut symbols: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
-    for candidate in &all {
+    for candidate in all.iter().filter(|candidate| candidate.overrides.is_none()) {
         symbols.entry(candidate.file).or_default().push(&candidate.symbol);
     }
     let known: BTreeMap<usize, BTreeMap<String, FunctionSignature>> =
@@ -73,6 +88,13 @@ pub fn candidates(target: &dyn Target, patterns: &[NamePattern], most: usize) ->
     }
     likeliest(&mut all);
     varied(all, most)
+}
+
+/// Fills in what the symbols say of those candidates that no debug information says anything of.
+pub fn guess_signatures(target: &dyn Target, candidates: &mut [Candidate]) {
+    for candidate in candidates.iter_mut().filter(|candidate| candidate.signature.is_none()) {
+        signatures::guess(target, candidate);
+    }
 }
 
 /// Those that a trial run called, at most `most`.
@@ -118,15 +140,17 @@ fn of_the_system(file: &str) -> bool {
     SYSTEM.iter().any(|start| file.starts_with(start))
 }
 
-fn candidate(file: usize, function: Function) -> Candidate {
+fn candidate(file: usize, place: String, function: Function) -> Candidate {
     let score = words::score(&function.name) + i64::from(function.size >= 64);
     Candidate {
         file,
-        place: function.name,
+        place,
         symbol: function.symbol,
         signature: None,
+        guess: None,
         size: function.size,
         calls: None,
+        overrides: None,
         score,
     }
 }
@@ -135,14 +159,63 @@ fn likeliest(all: &mut [Candidate]) {
     all.sort_by(|a, b| b.score.cmp(&a.score).then_with(|| a.place.cmp(&b.place)));
 }
 
-/// Whether an attach point can have the name, and an engine it as its own.
-fn can_be_named(function: &Function) -> bool {
-    let name = function.name.as_str();
-    let foreign = ["_", "std::", "main", "frame_dummy", "register_tm", "deregister_tm"];
-    if foreign.iter().any(|start| name.starts_with(start)) || name.contains(['*', '?', '{', ' ', '(', '#', '"']) {
-        return false;
+/// The name as an attach point has it, with `*` for what cannot be written there; `None` for what is no engine's own
+/// function, or makes and ends objects.
+pub fn place(name: &str) -> Option<String> {
+    let foreign = ["_", "std::", "__gnu_cxx::", "main", "frame_dummy", "register_tm", "deregister_tm"];
+    if foreign.iter().any(|start| name.starts_with(start)) || name.contains(['{', '#', '"', '*', '?', '\'']) {
+        return None;
     }
-    let text = format!("m:{name}()");
+    let place = without_arguments(&name.replace("(anonymous namespace)", "*"))?;
+    let mut parts = place.rsplit("::");
+    let (last, class) = (parts.next().unwrap_or_default(), parts.next());
+    if last.starts_with('~') || class.is_some_and(|class| class.trim_end_matches("<*>") == last) {
+        return None;
+    }
+    let text = format!("m:{place}()");
     let span = Span::new(&Arc::new(Source { name: String::new(), text: text.clone() }), 0..text.len());
-    parse_attach(&text, &span).is_ok()
+    parse_attach(&text, &span).is_ok().then_some(place)
+}
+
+/// `f<*>` of `f<(kind)2, g<int>>`: what stands in angle brackets can be anything.
+fn without_arguments(name: &str) -> Option<String> {
+    let (mut place, mut depth) = (String::new(), 0usize);
+    for c in name.chars() {
+        match c {
+            '<' if depth == 0 => {
+                depth = 1;
+                place.push_str("<*");
+            }
+            '<' => depth += 1,
+            '>' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    place.push('>');
+                }
+            }
+            c if depth == 0 => place.push(c),
+            _ => {}
+        }
+    }
+    (depth == 0).then_some(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_written_is_a_wildcard() {
+        let text = |name: &str| place(name);
+        assert_eq!(text("ns::Engine::run").as_deref(), Some("ns::Engine::run"));
+        assert_eq!(text("ns::(anonymous namespace)::eval").as_deref(), Some("ns::*::eval"));
+        assert_eq!(text("ns::eval<(ns::Kind)2>").as_deref(), Some("ns::eval<*>"));
+        assert_eq!(text("ns::Box<ns::T<int> >::eval").as_deref(), Some("ns::Box<*>::eval"));
+        // Not what makes and ends objects, and not the C++ library's.
+        for name in
+            ["ns::Box::Box", "ns::Box<int>::Box", "ns::Box::~Box", "std::sort", "ns::operator()", "ns::f::{lambda}"]
+        {
+            assert_eq!(text(name), None, "{name}");
+        }
+    }
 }

@@ -17,6 +17,17 @@ pub(super) fn pointed(ty: &TargetType) -> Option<&str> {
     }
 }
 
+/// What a pointer points to, where that is only declared.
+pub(super) fn declared_only(ty: &TargetType) -> Option<&str> {
+    match ty {
+        TargetType::Pointer(Some(to)) => match &**to {
+            TargetType::Struct(name, 0) if is_qualified(name) => Some(name),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// The name of a struct.
 pub(super) fn by_value(ty: &TargetType) -> Option<&str> {
     match ty {
@@ -39,7 +50,7 @@ pub(super) fn number(ty: &TargetType) -> Option<String> {
 }
 
 /// Whether a name can stand as a type.
-fn is_qualified(name: &str) -> bool {
+pub(super) fn is_qualified(name: &str) -> bool {
     !name.is_empty() && name.len() <= 100 && name.split("::").all(is_name)
 }
 

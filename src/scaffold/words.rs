@@ -16,8 +16,20 @@ const STEP: &[&str] =
 /// Words of steps that many other functions have, too.
 const WEAK: &[&str] = &["forward", "run", "eval"];
 const GRAPH: &[&str] = &["graph", "pipeline", "plan", "subgraph", "session"];
-const OPERATOR: &[&str] =
-    &["operator", "op", "kernel", "node", "layer", "execute", "compute", "matmul", "conv", "attention", "gemm"];
+const OPERATOR: &[&str] = &[
+    "operator",
+    "op",
+    "kernel",
+    "node",
+    "layer",
+    "execute",
+    "execution",
+    "compute",
+    "matmul",
+    "conv",
+    "attention",
+    "gemm",
+];
 /// What a function of these does is seldom where the time goes.
 const ASIDE: &[&str] = &[
     "print", "free", "init", "get", "set", "name", "size", "is", "has", "string", "alloc", "log", "dump", "create",
@@ -46,6 +58,12 @@ pub(super) fn kind(name: &str) -> Option<Kind> {
     } else {
         None
     }
+}
+
+/// Whether a name is one word and nothing else, and no weak one: `invoke`, not `invokeLater` or `run`.
+pub(super) fn is_plain(name: &str) -> bool {
+    let words = words(last(name));
+    words.len() == 1 && !words.iter().any(|word| WEAK.contains(&word.as_str()))
 }
 
 /// How likely a name is one that matters.

@@ -1,7 +1,7 @@
 //! The text of the probeset.
 
 use super::Candidate;
-use super::types::{any_member, by_value, described, integer_member, is_name, number, pointed};
+use super::types::{any_member, by_value, declared_only, described, integer_member, is_name, number, pointed};
 use super::words::{self, Kind};
 use crate::target::{FunctionSignature, Layout, Target, TargetType};
 use indexmap::IndexMap;
@@ -43,7 +43,7 @@ fn roles(draft: &mut Draft<'_>, candidates: &[Candidate]) -> Vec<Option<Kind>> {
     let mut roles = vec![None; candidates.len()];
     let calls = |candidate: &Candidate| candidate.calls.unwrap_or(0);
     // What is called once is rather the run than a step of it.
-    let fewest = |candidate: &Candidate| (calls(candidate) == 1, calls(candidate));
+    let fewest = |candidate: &Candidate| (calls(candidate) == 1, !words::is_plain(&candidate.place), calls(candidate));
     let of_kind = |kind: Kind| {
         let found = candidates.iter().enumerate().filter(move |(_, candidate)| candidate.kind() == Some(kind));
         found.min_by_key(|(place, candidate)| (fewest(candidate), *place)).map(|(place, _)| place)
@@ -56,7 +56,8 @@ fn roles(draft: &mut Draft<'_>, candidates: &[Candidate]) -> Vec<Option<Kind>> {
     // An operator must be told from another: it is called with something that has a name or a kind.
     let operators = candidates.iter().enumerate().filter(|(place, _)| roles[*place].is_none());
     let operators: Vec<usize> = operators
-        .filter(|(_, candidate)| candidate.kind() == Some(Kind::Operator) && draft.node_of(candidate).is_some())
+        .filter(|(_, candidate)| candidate.kind() == Some(Kind::Operator))
+        .filter(|(_, candidate)| candidate.overrides.is_some() || draft.node_of(candidate).is_some())
         .map(|(place, _)| place)
         .collect();
     let most = operators.into_iter().min_by_key(|place| std::cmp::Reverse(calls(&candidates[*place])));
@@ -106,11 +107,18 @@ impl Draft<'_> {
     /// A probe: its name, and its text.
     fn probe(&mut self, candidate: &Candidate, role: Option<Kind>) -> (String, String) {
         let name = candidate.place.rsplit("::").next().unwrap_or_default();
+        let name = name.trim_end_matches("<*>");
         let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let name = name.trim_end_matches('_').to_owned();
         let name = if is_name(&name) { name } else { format!("probe_{name}") };
         let mut fields: Vec<(String, String)> = Vec::new();
         let node = (role == Some(Kind::Operator)).then(|| self.node_of(candidate)).flatten();
-        let signature = self.signature(candidate, role, node.as_ref(), &mut fields);
+        let mut signature = self.signature(candidate, role, node.as_ref(), &mut fields);
+        if candidate.overrides.is_some() {
+            "(this)".clone_into(&mut signature);
+            let field = if role == Some(Kind::Operator) { "op" } else { "class" };
+            fields.push((field.to_owned(), "match[1]".to_owned()));
+        }
         let module = self.modules.get(&candidate.file).cloned().unwrap_or_default();
         let (word, about) = match role {
             Some(Kind::Step) => ("step", "one call for a token or a batch?"),
@@ -119,8 +127,17 @@ impl Draft<'_> {
             None => ("region", "a span; is it a step, a graph or an operator?"),
         };
         let calls = candidate.calls.map_or_else(String::new, |calls| format!(" Called {calls} times in the trial."));
-        let mut text =
-            format!("    # {about}{calls}\n    at: {module}:{}{signature}\n    role: {word}\n", candidate.place);
+        let mut text = format!("    # {about}{calls}\n");
+        if let Some((derived, functions)) = candidate.overrides {
+            let _ = writeln!(
+                text,
+                "    # {derived} classes derive from it, with {functions} functions in this slot. A destructor has slots, too."
+            );
+        }
+        if let Some(guess) = candidate.guess {
+            let _ = writeln!(text, "    # Arguments {guess}.");
+        }
+        let _ = write!(text, "    at: {}{signature}\n    role: {word}\n", candidate.attach_point(&module));
         if role.is_none() {
             text.push_str("    optional: true\n");
         }
@@ -200,6 +217,13 @@ impl Draft<'_> {
         if !matches!(ty, TargetType::Pointer(_)) {
             return None;
         }
+        if let Some(view) = declared_only(ty) {
+            if view.rsplit("::").next().is_some_and(|last| NOT_NAMES.contains(&last)) {
+                return Some("void*".to_owned());
+            }
+            self.types.entry(view.to_owned()).or_default();
+            return Some(format!("{view}*"));
+        }
         let Some(view) = pointed(ty).map(str::to_owned) else { return Some("void*".to_owned()) };
         let Some(layout) = self.layout(file, &view) else { return Some("void*".to_owned()) };
         if is_node {
@@ -262,7 +286,7 @@ impl Draft<'_> {
             text.push_str("\n# The members that are read; `@ OFFSET` after a type where a build has no debug information.\ntypes:\n");
         }
         for (view, members) in &self.types {
-            let _ = writeln!(text, "  {view}:");
+            let _ = writeln!(text, "  {view}:{}", if members.is_empty() { " {}" } else { "" });
             for (member, ty) in members {
                 let _ = writeln!(text, "    {member}: {ty}");
             }
@@ -288,6 +312,11 @@ impl Draft<'_> {
         }
         if candidates.iter().all(|candidate| candidate.signature.is_none()) {
             text.push_str("\n# No debug information: write the arguments by the engine's headers.\n");
+        } else if self.types.values().any(IndexMap::is_empty) {
+            text.push_str(
+                "\n# Where a type has no members, no debug information says any: write those that are read, with their offsets,\n\
+                 # by the engine's headers.\n",
+            );
         }
         text
     }

@@ -2,7 +2,8 @@
 
 use super::names::Matcher;
 use super::{
-    Arch, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, TargetType,
+    Arch, ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile,
+    TargetType,
 };
 use crate::diag::{Diagnostic, did_you_mean};
 use crate::path::NamePattern;
@@ -36,6 +37,7 @@ struct Contents {
     functions: Vec<(String, u64, Vec<u8>)>,
     inlined: Vec<InlinedCopy>,
     overrides: BTreeMap<(String, u32), Overrides>,
+    bases: Vec<ClassBase>,
     static_sites: BTreeMap<(String, String), Vec<StaticSite>>,
     layouts: BTreeMap<String, Layout>,
     enums: BTreeMap<String, BTreeMap<i64, String>>,
@@ -66,6 +68,13 @@ impl FakeTarget {
     #[must_use]
     pub fn function(mut self, symbol: &str, file_offset: u64, code: &[u8]) -> Self {
         self.last().functions.push((symbol.to_owned(), file_offset, code.to_vec()));
+        self
+    }
+
+    /// Adds a class that others derive from.
+    #[must_use]
+    pub fn class_base(mut self, base: ClassBase) -> Self {
+        self.last().bases.push(base);
         self
     }
 
@@ -158,6 +167,10 @@ impl Target for FakeTarget {
     fn static_sites(&self, file: usize, provider: &str, name: &str) -> Vec<StaticSite> {
         let of = |contents: &Contents| contents.static_sites.get(&(provider.to_owned(), name.to_owned())).cloned();
         self.contents.get(file).and_then(of).unwrap_or_default()
+    }
+
+    fn class_bases(&self, file: usize) -> Vec<ClassBase> {
+        self.contents.get(file).map(|contents| contents.bases.clone()).unwrap_or_default()
     }
 
     fn class_like(&self, file: usize, name: &str) -> Option<String> {

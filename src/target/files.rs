@@ -10,7 +10,8 @@ use super::names::{Matcher, class_name, readable_name};
 use super::rtti::Classes;
 use super::symbols::Symbols;
 use super::{
-    Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, overrides, usdt,
+    ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, bases,
+    overrides, usdt,
 };
 use crate::diag::{Diagnostic, did_you_mean};
 use crate::path::NamePattern;
@@ -338,6 +339,10 @@ impl Target for Files {
         let answer = Overrides { functions, classes: found.classes, slots: found.slots, is_cut: found.is_cut };
         known().insert(key, (depends.get().then_some(files), answer.clone()));
         answer
+    }
+
+    fn class_bases(&self, file: usize) -> Vec<ClassBase> {
+        self.read.get(file).map_or_else(Vec::new, |lazy| bases::find(&lazy.image, lazy.classes()))
     }
 
     fn class_like(&self, file: usize, name: &str) -> Option<String> {

@@ -5,7 +5,8 @@
 use super::names::{MAX_SYMBOL, Matcher};
 use super::type_text;
 use super::{
-    Arch, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, TargetType,
+    Arch, ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile,
+    TargetType,
 };
 use crate::diag::{Code, Diagnostic};
 use crate::path::NamePattern;
@@ -493,6 +494,10 @@ impl Target for LockedTarget<'_> {
             captures: locked.class.iter().cloned().collect(),
         });
         Overrides { functions: functions.collect(), classes: locked.classes, ..Overrides::default() }
+    }
+
+    fn class_bases(&self, file: usize) -> Vec<ClassBase> {
+        self.inner.class_bases(file)
     }
 
     fn class_like(&self, file: usize, name: &str) -> Option<String> {

@@ -1,10 +1,12 @@
 //! What is known of a target: its mapped files, functions, types, and bytes. The rest of profinfer sees only the
 //! [`Target`] trait, so that a fake makes it testable without a binary or root.
 
+mod bases;
 mod cache;
 #[cfg(feature = "record")]
 mod cpus;
 mod debug_file;
+mod declared;
 mod dwarf;
 mod elf;
 mod fake;
@@ -43,6 +45,7 @@ pub(crate) use cache::{read_json, write_json};
 #[cfg(feature = "record")]
 pub(crate) use cpus::{core_types, cpu_list};
 pub use debug_file::DebugFolders;
+pub use declared::{Declared, declared};
 pub use fake::FakeTarget;
 pub use files::Files;
 pub use lock::{Lock, LockedFile, LockedSite, LockedTarget, MAX_LOCK};
@@ -110,6 +113,17 @@ pub struct Overrides {
     pub slots: Option<u64>,
     /// There is more than was looked at.
     pub is_cut: bool,
+}
+
+/// A class that others of its file derive from, and what they make of its virtual methods.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClassBase {
+    /// Its qualified name.
+    pub name: String,
+    /// How many classes begin with one of it: those that derive from it elsewhere than at their start are left out.
+    pub derived: usize,
+    /// How many different functions there are in each slot of its virtual table.
+    pub slots: Vec<usize>,
 }
 
 /// One place of a static probe (USDT).
@@ -289,6 +303,9 @@ pub trait Target {
     /// type information that stripped files have, too. A function is the one that the *base's* table leads to: where the
     /// base is not at the start of a derived class, a thunk, which is called with a pointer to the base.
     fn overrides(&self, file: usize, base: &str, slot: u32) -> Overrides;
+
+    /// The classes of a file that others derive from, by the run-time type information; those that most derive from first.
+    fn class_bases(&self, file: usize) -> Vec<ClassBase>;
 
     /// Says which of a file's classes has a name near this one, as a hint.
     fn class_like(&self, file: usize, name: &str) -> Option<String>;

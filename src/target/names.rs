@@ -201,6 +201,26 @@ fn demangled(symbol: &str) -> Option<String> {
     Some(without_tags(text.0))
 }
 
+/// What stands between a mangled function's parentheses, and what stands behind them.
+pub(crate) fn with_parameters(symbol: &str) -> Option<(String, String)> {
+    let symbol = unversioned(symbol);
+    let stem = symbol.get(1..).and_then(|rest| rest.find('.')).map_or(symbol, |at| &symbol[..=at]);
+    if !stem.starts_with("_Z") || stem.len() > MAX_SYMBOL {
+        return None;
+    }
+    let parsed = BorrowedSymbol::new_with_options(stem.as_bytes(), &ParseOptions::default()).ok()?;
+    let text = |options: &DemangleOptions| {
+        let mut text = Bounded(String::new());
+        parsed.structured_demangle(&mut text, options).ok()?;
+        Some(without_tags(text.0))
+    };
+    let options = DemangleOptions::new().no_return_type();
+    let (name, all) = (text(&options.no_params())?, text(&options)?);
+    let rest = all.strip_prefix(&name)?.strip_prefix('(')?;
+    let end = rest.rfind(')')?;
+    Some((rest[..end].to_owned(), rest[end + 1..].to_owned()))
+}
+
 /// `name` of `name[abi:cxx11]`.
 fn without_tags(name: String) -> String {
     if !name.contains("[abi:") {

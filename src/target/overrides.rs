@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 /// Steps from a class towards its bases, of one class: hierarchies that fork again and again have more.
 const MAX_STEPS: usize = 4096;
 /// Steps of one question: through hierarchies, and along tables.
-const MAX_ALL_STEPS: usize = 64 << 20;
+pub(crate) const MAX_ALL_STEPS: usize = 64 << 20;
 /// Places of the base in one class.
 const MAX_POSITIONS: usize = 64;
 const WORD: u64 = 8;
@@ -66,7 +66,7 @@ pub(crate) fn find(
     elsewhere: &Elsewhere<'_>,
 ) -> Found {
     let hierarchy = Hierarchy::new(classes, is_base, elsewhere);
-    let tables = Tables { image, classes, steps: Cell::new(MAX_ALL_STEPS) };
+    let tables = Tables::new(image, classes, MAX_ALL_STEPS);
     let mut found = Found { classes: hierarchy.derived.len(), ..Found::default() };
     let own = hierarchy.derived.iter().filter(|class| hierarchy.is_target(&Key::Here(**class)));
     found.slots = own
@@ -230,13 +230,26 @@ enum Entry {
 }
 
 /// The tables of an image, and how many steps may still be taken along them.
-struct Tables<'a> {
+pub(crate) struct Tables<'a> {
     image: &'a Image,
     classes: &'a Classes,
     steps: Cell<usize>,
 }
 
-impl Tables<'_> {
+impl<'a> Tables<'a> {
+    /// Of an image; `steps` may be taken.
+    pub(crate) fn new(image: &'a Image, classes: &'a Classes, steps: usize) -> Self {
+        Self { image, classes, steps: Cell::new(steps) }
+    }
+
+    /// The function in a slot that is known to be within the table.
+    pub(crate) fn function_at(&self, table: Table, slot: u64) -> Option<u64> {
+        match self.entry(table, slot) {
+            Entry::Function(offset) => Some(offset),
+            Entry::Elsewhere | Entry::Nothing | Entry::End => None,
+        }
+    }
+
     /// Takes a step, if there is one left.
     fn step(&self) -> bool {
         let left = self.steps.get();
@@ -273,7 +286,7 @@ impl Tables<'_> {
     }
 
     /// How many functions a table has, as far as `most`.
-    fn length(&self, table: Table, most: u64) -> u64 {
+    pub(crate) fn length(&self, table: Table, most: u64) -> u64 {
         let mut length = 0;
         for index in 0..most {
             match self.entry(table, index) {

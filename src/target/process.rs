@@ -4,7 +4,7 @@
 use super::elf::Unusable;
 use super::files::Files;
 use super::maps::{self, Mapping};
-use super::{Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile};
+use super::{ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile};
 use crate::diag::{Code, Diagnostic};
 use crate::path::NamePattern;
 use std::collections::{BTreeMap, HashMap};
@@ -182,6 +182,10 @@ impl Target for ProcessTarget {
 
     fn overrides(&self, file: usize, base: &str, slot: u32) -> Overrides {
         self.files.overrides(file, base, slot)
+    }
+
+    fn class_bases(&self, file: usize) -> Vec<ClassBase> {
+        self.files.class_bases(file)
     }
 
     fn class_like(&self, file: usize, name: &str) -> Option<String> {

@@ -1,0 +1,135 @@
+//! LiteRT as its users install it, with a small network of random weights: what is recorded of each invocation is what
+//! the interpreter itself says of its nodes, in the same order, with types, names and shapes; and where the XNNPACK
+//! delegate has taken them, that delegate's operators. This needs root.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+const RUNS: usize = 4;
+
+fn succeeds(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engines")
+}
+
+/// A Python that has LiteRT.
+fn python() -> &'static Path {
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(|| {
+        let output = succeeds(&mut Command::new(scripts().join("install_litert.sh")));
+        PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+    })
+}
+
+fn profinfer(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    command.args(arguments);
+    command
+}
+
+fn lines(text: &[u8]) -> Vec<Value> {
+    std::str::from_utf8(text).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// What was recorded of each invocation, and what the interpreter says of its nodes.
+struct Recorded {
+    /// The records of each step, by start.
+    steps: Vec<Vec<Value>>,
+    said: Vec<Value>,
+    output: Output,
+}
+
+impl Recorded {
+    /// A run of the model with these arguments, with the probeset that is named, or the one that is found.
+    fn of(extra: &[&str], probeset: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let run = |more: &[&str]| {
+            let mut words = vec![scripts().join("run_litert.py").display().to_string(), path("small.tflite")];
+            words.extend(["--make".to_owned(), "--runs".to_owned(), RUNS.to_string()]);
+            words.extend(extra.iter().chain(more).map(|word| (*word).to_owned()));
+            words
+        };
+        succeeds(Command::new(python()).args(run(&["--operators", &path("said")])));
+        let said = lines(&std::fs::read(path("said")).unwrap());
+        assert!(said.len() > 8, "{said:?}");
+        let trace = path("run.pfi");
+        let mut record = profinfer(&["record"]);
+        record.args(probeset).args(["-o", &trace, "--"]);
+        let output = succeeds(record.arg(python()).args(run(&[])));
+        let mut events = lines(&succeeds(&mut profinfer(&["dump", &trace])).stdout);
+        events.retain(|event| event["probe"].is_string());
+        // Where several probesets were looked for, names have the engine's before them.
+        for event in &mut events {
+            let name = event["probe"].as_str().unwrap();
+            let plain = name.strip_prefix("litert__").unwrap_or(name).to_owned();
+            event["probe"] = Value::String(plain);
+        }
+        let start = |event: &Value| event["start_ns"].as_u64().unwrap();
+        let end = |event: &Value| start(event) + event["duration_ns"].as_u64().unwrap();
+        events.sort_by_key(start);
+        let steps: Vec<_> = events.iter().filter(|event| event["probe"] == "invoke").collect();
+        let within = |step: &Value, event: &&Value| {
+            (start(step)..end(step)).contains(&start(event)) && event["role"] == "operator"
+        };
+        let steps = steps.iter().map(|step| events.iter().filter(|event| within(step, event)).cloned().collect());
+        Self { steps: steps.collect(), said, output }
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn kernels_are_the_nodes_that_the_interpreter_names() {
+    let recorded = Recorded::of(&["--kernels"], &["litert"]);
+    assert_eq!(recorded.steps.len(), RUNS);
+    for operators in &recorded.steps {
+        let seen: Vec<Value> = operators.iter().map(|operator| operator["fields"].clone()).collect();
+        let said = |said: &Value| {
+            serde_json::json!({
+                "op": said["type"], "name": said["name"], "dtype": said["dtype"], "shape": said["shape"],
+            })
+        };
+        assert_eq!(seen, recorded.said.iter().map(said).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_delegates_operators_are_within_its_node_and_the_probeset_is_found() {
+    let recorded = Recorded::of(&[], &[]);
+    let printed = String::from_utf8_lossy(&recorded.output.stderr).into_owned();
+    assert!(printed.contains("litert"), "it says which probeset it took: {printed}");
+    let said = recorded.said.last().unwrap();
+    assert_eq!(said["type"], "DELEGATE", "XNNPACK has taken the model");
+    assert_eq!(recorded.steps.len(), RUNS);
+    for operators in &recorded.steps {
+        let (nodes, inner): (Vec<_>, Vec<_>) = operators.iter().partition(|operator| operator["probe"] == "node");
+        assert_eq!(nodes.len(), 1, "{nodes:#?}");
+        assert_eq!(nodes[0]["fields"]["op"], "DELEGATE");
+        assert_eq!(nodes[0]["fields"]["name"], said["name"]);
+        assert_eq!(nodes[0]["fields"]["shape"], said["shape"]);
+        // What the model has, in its order; what is only moved has no counterpart there.
+        let ops: Vec<&str> = inner.iter().map(|operator| operator["fields"]["op"].as_str().unwrap()).collect();
+        let ops: Vec<&str> = ops.into_iter().filter(|op| !op.starts_with("copy_")).collect();
+        let model = [
+            "convolution_nhwc_f32",
+            "convolution_nhwc_f32",
+            "sigmoid_nc",
+            "multiply_nd",
+            "add_nd",
+            "average_pooling_nhwc_f32",
+            "fully_connected_nc_f32",
+            "softmax_nc_f32",
+        ];
+        assert_eq!(ops, model);
+    }
+}
