@@ -62,6 +62,21 @@ fn each_file_has_the_problems_it_says() {
     assert!(wrong.is_empty(), "{}\n(BLESS=1 writes what is found)", wrong.join("\n\n"));
 }
 
+/// Where a class is that a function returned is known where the instruction set's convention says so, and only there.
+#[test]
+fn a_returned_class_is_refused_where_its_address_is_lost() {
+    let text = fragment::complete(
+        "probes:\n  named:\n    at: toy:toy_name(void* of) -> std::string(32)\n    role: region\n    fields: { name: return }\n",
+    );
+    let (probeset, _) = spec::load_text("probeset.yaml", &text, &spec::Library::SHIPPED).expect("a probeset");
+    let refused = |arch| plan::plan(&probeset, &Selection::default(), arch).err().unwrap_or_default();
+    assert!(refused(Arch::X86_64).0.is_empty());
+    let problems = refused(Arch::Aarch64).0;
+    let [problem] = problems.as_slice() else { panic!("{problems:?}") };
+    assert_eq!(problem.code, Code::ArgumentPlace);
+    assert_eq!(problem.span.as_ref().map(|span| span.text()), Some("return"));
+}
+
 #[test]
 fn each_code_that_a_text_can_have_has_a_file() {
     let seen: BTreeSet<Code> = files()

@@ -130,3 +130,52 @@ fn every_attach_point_is_in_the_wheel_and_its_language_models_steps_too() {
         assert!(text.contains(function), "{function}");
     }
 }
+
+/// What a forward pass of the language model has as operators of one kind: each one's type, and the first output's shape.
+fn of_kernel<'a>(step: &'a [&'a Value], kernel: &'a str) -> impl Iterator<Item = &'a Value> {
+    step.iter().copied().filter(move |operator| operator["fields"]["kernel"] == kernel)
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_language_model_of_random_weights_has_a_step_for_its_prompt_and_one_for_each_word() {
+    const LAYERS: usize = 2;
+    const PROMPT: u64 = 5;
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.pfi").display().to_string();
+    let mut record = profinfer(&["record", "mnn", "-o", &trace, "--"]);
+    record.arg(python()).arg(scripts().join("run_mnn_llm.py")).arg(folder.path()).arg("--make");
+    let output = succeeds(record.args(["--prompt", &PROMPT.to_string()]));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let said: Value = serde_json::from_str(text.lines().find(|line| line.starts_with('{')).unwrap()).unwrap();
+    assert_eq!(said["prompt"].as_u64(), Some(PROMPT));
+    let generated = usize::try_from(said["generated"].as_u64().unwrap()).unwrap();
+    assert!(generated > 1, "{said}");
+
+    let trace_events = lines(&succeeds(&mut profinfer(&["dump", &trace])).stdout);
+    let start = |event: &Value| event["start_ns"].as_u64().unwrap();
+    let end = |event: &Value| start(event) + event["duration_ns"].as_u64().unwrap();
+    let of = |probe: &str| -> Vec<&Value> { trace_events.iter().filter(|event| event["probe"] == probe).collect() };
+    let passes = of("forward");
+    let words = of("forward_words");
+    assert_eq!((passes.len(), words.len()), (1 + generated, generated));
+    assert!(words.iter().all(|step| step["fields"]["tokens"] == 1), "{words:?}");
+    let operators = of("operator");
+    for (number, pass) in passes.iter().enumerate() {
+        let within: Vec<&Value> =
+            operators.iter().copied().filter(|event| (start(pass)..end(pass)).contains(&start(event))).collect();
+        let rows = if number == 0 { PROMPT } else { 1 };
+        let shapes: Vec<&Value> = of_kernel(&within, "CPUAttention").map(|event| &event["fields"]["shape"]).collect();
+        assert_eq!(shapes, vec![&serde_json::json!([1, rows, 64]); LAYERS], "pass {number}");
+    }
+
+    // The report tells the prompt from the words, and knows the attention by its type.
+    let report = succeeds(profinfer(&["report", "--json"]).arg(&trace));
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let steps = |phase: &str| {
+        let of = report["phases"].as_array().unwrap().iter().filter(|of| of["phase"] == phase);
+        of.map(|of| of["steps"].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!((steps("prefill"), steps("decode")), (1, generated as u64), "{}", report["phases"]);
+    assert!(report.to_string().contains("\"Attention\""), "attention is in the report");
+}

@@ -1,5 +1,5 @@
-//! ONNX Runtime as its users install it, stripped: what is recorded of a run is what its own profiler writes down of the
-//! same run. Needs root (or CAP_BPF and CAP_PERFMON), and PyPI the first time.
+//! ONNX Runtime as its users install it, stripped and with symbols: what is recorded of a run is what its own profiler
+//! writes down of the same run. Needs root (or CAP_BPF and CAP_PERFMON), and PyPI the first time.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
@@ -20,12 +20,57 @@ fn run(command: &mut Command) -> Output {
     output
 }
 
-/// A Python that has the engine.
-fn python() -> PathBuf {
-    let script = format!("{ROOT}/tests/engines/install_onnxruntime.sh");
-    let output = Command::new(script).stderr(Stdio::inherit()).output().unwrap();
-    assert!(output.status.success(), "install_onnxruntime.sh failed: {}", output.status);
-    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+/// A build of the engine, as one package brings it.
+struct Build {
+    /// Installs it, and prints the path of a Python that has it.
+    install: &'static str,
+    /// Runs the model on it.
+    script: &'static str,
+}
+
+/// Stripped, with the strings of today's C++ library.
+const WHEEL: Build = Build { install: "install_onnxruntime.sh", script: "run_onnxruntime.py" };
+/// With symbols, and with strings that are shared until they change: one pointer each.
+const SHERPA: Build = Build { install: "install_sherpa_onnx.sh", script: "run_sherpa_onnx.py" };
+
+impl Build {
+    fn python(&self) -> PathBuf {
+        let script = format!("{ROOT}/tests/engines/{}", self.install);
+        let output = Command::new(script).stderr(Stdio::inherit()).output().unwrap();
+        assert!(output.status.success(), "{} failed: {}", self.install, output.status);
+        PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+    }
+
+    /// Records the model with a probeset; gives what the engine's profiler said of it.
+    fn record(&self, probeset: &str, trace: &Path) -> Said {
+        let folder = trace.parent().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+        command.args(["record", probeset, "-o"]).arg(trace).arg("--").arg(self.python());
+        command.arg(format!("{ROOT}/tests/engines/{}", self.script)).arg(folder);
+        run(command.args([&RUNS.to_string(), "profile"]));
+        let text = std::fs::read_to_string(folder.join("profile.json")).unwrap();
+        let profile: Value = serde_json::from_str(&text).unwrap();
+        let mut events: Vec<&Value> = profile["kernels"].as_array().unwrap().iter().collect();
+        events.sort_by_key(|event| event["start"].as_u64());
+        let said = |event: &Value, name: &str| event[name].as_str().unwrap().to_owned();
+        let kernel = |event: &&Value| Kernel {
+            name: said(event, "name"),
+            op: said(event, "op"),
+            us: event["us"].as_f64().unwrap(),
+        };
+        Said {
+            kernels: events.iter().map(kernel).collect(),
+            runs: profile["runs"].as_array().unwrap().len(),
+            version: said(&profile, "version"),
+        }
+    }
+}
+
+/// What the engine's own profiler wrote down.
+struct Said {
+    kernels: Vec<Kernel>,
+    runs: usize,
+    version: String,
 }
 
 struct Kernel {
@@ -56,50 +101,38 @@ fn medians(kernels: &[Kernel]) -> BTreeMap<&str, f64> {
     by_name.into_iter().map(|(name, values)| (name, median(values))).collect()
 }
 
+/// The recorded kernels, with their names as far as they are recorded.
+fn kernels(events: &[Value]) -> Vec<Kernel> {
+    let field = |event: &Value, name: &str| event["fields"][name].as_str().unwrap().to_owned();
+    let us = |event: &Value| event["duration_ns"].as_f64().unwrap() / 1000.0;
+    events.iter().map(|event| Kernel { name: field(event, "name"), op: field(event, "op"), us: us(event) }).collect()
+}
+
+/// The same nodes of the same types in the same order, each in a run of the engine, of which there are as many.
+fn assert_same_nodes(ours: &[Kernel], said: &Said, trace: &Path) {
+    let names = |kernels: &[Kernel]| -> Vec<(String, String)> {
+        kernels.iter().map(|k| (k.name.chars().take(63).collect(), k.op.clone())).collect()
+    };
+    assert_eq!(names(ours), names(&said.kernels), "{}", said.version);
+    assert!(ours.len() >= 20 * RUNS, "{} kernels", ours.len());
+    let steps = recorded(trace, "run");
+    assert_eq!((steps.len(), said.runs), (RUNS, RUNS));
+    let total: f64 = ours.iter().map(|k| k.us).sum();
+    let step_us: f64 = steps.iter().map(|step| step["duration_ns"].as_f64().unwrap() / 1000.0).sum();
+    assert!(step_us >= total * 0.9, "runs take {step_us} µs, their kernels {total}");
+}
+
 #[test]
 #[ignore = "needs root"]
 fn kernels_of_the_stripped_wheel_are_those_of_the_engine_s_own_profile() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("run.pfi");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
-    command.args(["record", "onnxruntime", "-o"]).arg(&trace).arg("--").arg(python());
-    command.arg(format!("{ROOT}/tests/engines/run_onnxruntime.py")).arg(folder.path());
-    run(command.args([&RUNS.to_string(), "profile"]));
-
-    let text = std::fs::read_to_string(folder.path().join("profile.json")).unwrap();
-    let profile: Value = serde_json::from_str(&text).unwrap();
-    let mut events: Vec<&Value> = profile["kernels"].as_array().unwrap().iter().collect();
-    events.sort_by_key(|event| event["start"].as_u64());
-    let said = |event: &&Value, name: &str| event[name].as_str().unwrap().to_owned();
-    let theirs: Vec<Kernel> = events
-        .iter()
-        .map(|event| Kernel { name: said(event, "name"), op: said(event, "op"), us: event["us"].as_f64().unwrap() })
-        .collect();
-    let field = |event: &Value, name: &str| event["fields"][name].as_str().unwrap().to_owned();
-    let ours: Vec<Kernel> = recorded(&trace, "kernel")
-        .iter()
-        .map(|event| {
-            let us = event["duration_ns"].as_f64().unwrap() / 1000.0;
-            Kernel { name: field(event, "name").chars().take(63).collect(), op: field(event, "op"), us }
-        })
-        .collect();
-
-    // The same nodes, in the same order.
-    let names = |kernels: &[Kernel]| -> Vec<(String, String)> {
-        kernels.iter().map(|k| (k.name.chars().take(63).collect(), k.op.clone())).collect()
-    };
-    assert_eq!(names(&ours), names(&theirs));
-    assert!(ours.len() >= 20 * RUNS, "{} kernels", ours.len());
-
-    // Each in a run of the engine, of which there are as many.
-    let steps = recorded(&trace, "run");
-    assert_eq!((steps.len(), profile["runs"].as_array().unwrap().len()), (RUNS, RUNS));
-    let total = |kernels: &[Kernel]| kernels.iter().map(|k| k.us).sum::<f64>();
-    let step_us: f64 = steps.iter().map(|step| step["duration_ns"].as_f64().unwrap() / 1000.0).sum();
-    assert!(step_us >= total(&ours) * 0.9, "runs take {step_us} µs, their kernels {}", total(&ours));
+    let said = WHEEL.record("onnxruntime", &trace);
+    let ours = kernels(&recorded(&trace, "kernel"));
+    assert_same_nodes(&ours, &said, &trace);
 
     // The same times, but for what each of both adds: the middle of 20 runs, for most nodes.
-    let (ours, theirs) = (medians(&ours), medians(&theirs));
+    let (ours, theirs) = (medians(&ours), medians(&said.kernels));
     let theirs: BTreeMap<String, f64> =
         theirs.into_iter().map(|(name, us)| (name.chars().take(63).collect(), us)).collect();
     let beside = median(ours.iter().map(|(name, us)| theirs[*name] - us).collect());
@@ -107,4 +140,45 @@ fn kernels_of_the_stripped_wheel_are_those_of_the_engine_s_own_profile() {
     let near = |(name, us): &(&&str, &f64)| (theirs[**name] - beside - **us).abs() <= (0.05 * theirs[**name]).max(4.0);
     let share = ours.iter().filter(near).count() as f64 / ours.len() as f64;
     assert!(share >= 0.6, "{share} of the nodes have the engine's times: {ours:?} {theirs:?}");
+}
+
+/// Where the engine's profiler looks at its clock: before it describes a kernel's inputs, and behind the texts that it
+/// makes of its outputs.
+const CLOCK: &str = r#"
+  looked_first: { at: "ort:onnxruntime::profiling::Profiler::Start(this)", role: mark }
+  looked_again: { at: "ort:onnxruntime::profiling::Profiler::EndTimeAndRecordEvent(this, ...)", role: mark }
+"#;
+
+/// One probeset for both builds. And where the engine's times are longer than ours, that is what the engine itself does
+/// between its looks at the clock: by these looks our clock says what the engine's does.
+#[test]
+#[ignore = "needs root"]
+fn kernels_of_a_build_with_symbols_are_those_of_its_profile_and_have_its_times_where_it_looks_at_its_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.pfi");
+    let probeset = folder.path().join("with_clock.yaml");
+    let shipped = std::fs::read_to_string(format!("{ROOT}/probesets/onnxruntime.yaml")).unwrap();
+    std::fs::write(&probeset, shipped + CLOCK).unwrap();
+    let said = SHERPA.record(probeset.to_str().unwrap(), &trace);
+    let events = recorded(&trace, "kernel");
+    assert_same_nodes(&kernels(&events), &said, &trace);
+
+    let instants = |probe| -> Vec<u64> {
+        recorded(&trace, probe).iter().map(|event| event["start_ns"].as_u64().unwrap()).collect()
+    };
+    let (first, again) = (instants("looked_first"), instants("looked_again"));
+    let mut differences = Vec::new();
+    for (event, said) in events.iter().zip(&said.kernels) {
+        let start = event["start_ns"].as_u64().unwrap();
+        let end = start + event["duration_ns"].as_u64().unwrap();
+        let began = first[first.partition_point(|at| *at <= start) - 1];
+        let ended = again[again.partition_point(|at| *at < end)];
+        differences.push(((ended - began) as f64 / 1000.0 - said.us, said.us));
+    }
+    // A thread may be kept from running between our look at the clock and the engine's.
+    let near = |(by, us): &&(f64, f64)| by.abs() <= (0.05 * us).max(2.0);
+    let share = differences.iter().filter(near).count() as f64 / differences.len() as f64;
+    assert!(share >= 0.8, "{share} of the kernels have the engine's times: {differences:?}");
+    let middle = median(differences.iter().map(|(by, _)| *by).collect());
+    assert!(middle.abs() <= 2.0, "{middle} µs");
 }

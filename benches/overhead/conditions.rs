@@ -18,7 +18,7 @@ pub(crate) struct Condition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tool {
     None,
-    /// `profinfer record` with these options.
+    /// `profinfer record` with this probeset and these options.
     Profinfer(&'static [&'static str]),
     Bpftrace(Script),
     /// `perf record` with these options.
@@ -43,10 +43,10 @@ const fn condition(name: &'static str, title: &'static str, tool: Tool, everywhe
 
 pub(crate) const CONDITIONS: &[Condition] = &[
     condition("none", "no tool: must be 1", Tool::None, true),
-    condition("graph", "`record --level graph`", Tool::Profinfer(&["--level", "graph"]), true),
-    condition("operator", "`record`: operators with structure", Tool::Profinfer(&[]), true),
-    condition("no-barrier", "`record --no-probe barrier`", Tool::Profinfer(&["--no-probe", "barrier"]), false),
-    condition("budget", "`record --budget 1%`", Tool::Profinfer(&["--budget", "1%"]), true),
+    condition("graph", "`record --level graph`", Tool::Profinfer(&["llama", "--level", "graph"]), true),
+    condition("operator", "`record`: operators with structure", Tool::Profinfer(&["llama"]), true),
+    condition("no-barrier", "`record --no-probe barrier`", Tool::Profinfer(&["llama", "--no-probe", "barrier"]), false),
+    condition("budget", "`record --budget 1%`", Tool::Profinfer(&["llama", "--budget", "1%"]), true),
     condition("trap", "bpftrace, nothing done: the trap alone", Tool::Bpftrace(Script::Empty), false),
     condition("bpftrace-count", "bpftrace, counting the calls", Tool::Bpftrace(Script::Count), false),
     condition("bpftrace-read", "bpftrace, reading the fields", Tool::Bpftrace(Script::Read), false),
@@ -54,6 +54,10 @@ pub(crate) const CONDITIONS: &[Condition] = &[
     condition("perf", "`perf record -F 999 -e cpu-clock`", Tool::Perf(&["-F", "999", "-e", "cpu-clock"]), false),
     condition("perf-probe", "`perf record` of `perf probe`, no fields", Tool::PerfProbe, false),
 ];
+
+/// Of the engine that has a profiler of its own.
+pub(crate) const BESIDE_OWN_PROFILER: Condition =
+    condition("onnxruntime", "`profinfer record`", Tool::Profinfer(&["onnxruntime"]), false);
 
 /// The model whose operators cost most beside their work.
 const FIRST: &str = "tiny-dense";

@@ -46,6 +46,9 @@ fn main() {
     for model in &arguments.models {
         let here: Vec<&Condition> =
             conditions.iter().copied().filter(|condition| arguments.names(condition) || condition.on(model)).collect();
+        if here.is_empty() {
+            continue;
+        }
         page.add(turns::measure(&build, model, &here, &arguments, &mut random));
     }
     if arguments.measures_recorder() {

@@ -186,16 +186,24 @@ fn own_table(text: &mut String, own: &OwnProfiler) {
     let us = |clock: Estimate, run: f64| shown(clock.map(|ratio| (ratio - 1.0) * run / 1e3 / operators), 2);
     let _ = writeln!(
         text,
-        "**ONNX Runtime {}**, its own profiler: {ms:.2} ms and {operators:.0} operators a run\n\n\
-         | time it takes, by that without | the same, CPU time | µs an operator | the same, CPU time | seen |\n\
-         |---:|---:|---:|---:|---:|\n| {} | {} | {} | {} | {:.1} % |\n",
+        "**ONNX Runtime {}** and its own profiler: {ms:.2} ms and {operators:.0} operators a run\n\n\
+         | | time it takes, by that without | the same, CPU time | µs an operator | the same, CPU time | seen |\n\
+         |---|---:|---:|---:|---:|---:|",
         own.version,
-        shown(own.ratio.wall, 3),
-        shown(own.ratio.cpu, 3),
-        us(own.ratio.wall, own.run_ns.wall),
-        us(own.ratio.cpu, own.run_ns.cpu),
-        100.0 * own.seen,
     );
+    for row in &own.rows {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} |",
+            row.title,
+            shown(row.ratio.wall, 3),
+            shown(row.ratio.cpu, 3),
+            us(row.ratio.wall, own.run_ns.wall),
+            us(row.ratio.cpu, own.run_ns.cpu),
+            row.seen.map_or_else(String::new, |seen| format!("{:.1} %", 100.0 * seen)),
+        );
+    }
+    text.push('\n');
 }
 
 fn recorder_table(text: &mut String, recorder: &Recorder) {

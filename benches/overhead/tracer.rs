@@ -83,7 +83,8 @@ impl Tracer {
             if probes && since.elapsed() > Duration::from_millis(500) {
                 return;
             }
-            if started.elapsed() > Duration::from_secs(30) || self.process.try_wait().is_ok_and(|ended| ended.is_some())
+            if started.elapsed() > Duration::from_secs(120)
+                || self.process.try_wait().is_ok_and(|ended| ended.is_some())
             {
                 let log = std::fs::read_to_string(scratch.join("log")).unwrap_or_default();
                 panic!("{} did not attach: {log}", condition.title);
@@ -141,7 +142,7 @@ impl Drop for Tracer {
 
 fn profinfer(options: &[&str], pid: &str, output: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
-    command.args(["record", "llama", "-p", pid, "--live", "never"]).args(options).arg("-o").arg(output);
+    command.arg("record").args(options).args(["-p", pid, "--live", "never", "-o"]).arg(output);
     command
 }
 

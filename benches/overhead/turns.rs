@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Blocks that a condition's pairs are divided into: half of them with the one copy traced, half with the other.
 const BLOCKS: usize = 4;
 /// Between turns, so that a tool reads what the last one left while nobody is timed.
-const PAUSE: Duration = Duration::from_millis(10);
+pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 
 /// What was measured on one model.
 #[derive(Debug)]
@@ -116,12 +116,7 @@ fn block(
 }
 
 /// Pairs of turns, each in random order; one more pair before them is not counted.
-pub(crate) fn take_turns(
-    traced: &mut Copy,
-    bare: &mut Copy,
-    (tokens, pairs): (u64, usize),
-    random: &mut Random,
-) -> Vec<Pair> {
+fn take_turns(traced: &mut Copy, bare: &mut Copy, (tokens, pairs): (u64, usize), random: &mut Random) -> Vec<Pair> {
     let turn = |copy: &mut Copy| {
         sleep(PAUSE);
         copy.turn(tokens)

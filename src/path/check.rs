@@ -97,6 +97,13 @@ impl Checker<'_, '_> {
                     let address = Checked { node: Node::Return, ty: pointer_to(ty), span: span.clone() };
                     is(Node::Memory(at(address)), ty.clone()).map(settled)
                 }
+                // Its size, which the target says, decides whether it is in registers or in memory.
+                Some(ty @ Type::View(_)) => {
+                    let message = format!("the result is a struct by value, {ty}, which cannot be read");
+                    Err(Diagnostic::error(Code::NotSupportedYet, message)
+                        .at(&span)
+                        .hint("if it is a pointer write `*` behind its type; else read it where it is an argument"))
+                }
                 Some(ty) => is(Node::Return, ty.clone()).map(settled),
                 None => Err(Diagnostic::error(Code::PathUnknownName, "there is no result here").at(&span).hint(
                     "give the attach point a result type (`-> i32`); `until` probes and conditions have no result",

@@ -220,6 +220,13 @@ pub(super) fn argument_place(
     Ok(place)
 }
 
+/// Whether what a function returns can still be found when it has returned. A class is where the caller said: x86-64
+/// gives that address back, AAPCS64 does not, and lets the function change the register that it came in.
+pub(super) fn result_is_found(arch: Arch, signature: &Signature) -> bool {
+    let is_class = signature.returns.as_ref().is_some_and(|ty| ty.value.is_passed_by_address());
+    arch == Arch::X86_64 || !is_class
+}
+
 fn take(stack: &mut u64, bytes: u64) -> u64 {
     let at = *stack;
     *stack += bytes.next_multiple_of(8);
@@ -338,6 +345,20 @@ mod tests {
         // However small it is: a class with a destructor of its own.
         assert_eq!(place(Arch::X86_64, "m:f(this, i32 n) -> memory", 1).unwrap().registers(), [1]);
         assert_eq!(place(Arch::Aarch64, "m:f(this, i32 n) -> memory", 1).unwrap().registers(), [1]);
+    }
+
+    #[test]
+    fn a_class_that_was_returned_is_found_on_x86_64_only() {
+        let found = |arch, text: &str| {
+            let span = Span::new(&Arc::new(Source { name: "t".into(), text: text.into() }), 0..text.len());
+            let Place::Function { signature, .. } = parse_attach(text, &span).unwrap().place else { panic!() };
+            result_is_found(arch, &signature)
+        };
+        assert!(found(Arch::X86_64, "m:f(this) -> std::string(32)"));
+        assert!(!found(Arch::Aarch64, "m:f(this) -> std::string(32)"));
+        assert!(!found(Arch::Aarch64, "m:f(this) -> std::vector<i32>"));
+        assert!(found(Arch::Aarch64, "m:f(this) -> void*"));
+        assert!(found(Arch::Aarch64, "m:f(this) -> i32"));
     }
 
     #[test]

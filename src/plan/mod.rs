@@ -16,6 +16,7 @@ mod place;
 mod programs;
 mod record_layout;
 mod relocate;
+mod results;
 mod site;
 mod tier;
 

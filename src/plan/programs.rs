@@ -7,9 +7,10 @@ use super::model::{
     RelocationKind, Selection, Shape,
 };
 use super::record_layout::{SCALED, WAITING, builtin, field_type, kernel_fields, lay_out};
+use super::results::{can_be_had, reads_result, uses_result};
 use super::site::CostTable;
 use crate::diag::{Code, Diagnostic, Diagnostics, Span};
-use crate::path::{AttachPoint, Base, Checked, Expr, ExprKind, Node, Place, Scope, Signature, Type, check};
+use crate::path::{AttachPoint, Checked, Expr, Node, Place, Scope, Signature, Type, check};
 use crate::spec::{DESCRIBED, Describes, Nested, Probe, Probeset, Role};
 use crate::target::Arch;
 use crate::trace::{BUILTIN, DescribesObject, FieldType, RecordKind, RecordType, Schema};
@@ -406,8 +407,7 @@ impl<'p> Planner<'p> {
         (signature, shape): (&Signature, &Shape),
     ) -> Option<(DescribesPlan, Checked)> {
         let scope = scope_at(self.probeset, root, signature, shape);
-        let checked = check(&describes.address, &scope)
-            .and_then(|value| if mixes_entry_and_return(&value) { Err(mixed(&value)) } else { Ok(value) });
+        let checked = check(&describes.address, &scope).and_then(|value| can_be_had(value, self.plan.arch, signature));
         let address = self.problems.keep(checked.map_err(Diagnostics::from))?;
         if !matches!(address.ty, Type::Pointer(_) | Type::Object(_) | Type::Int { size: 8, .. }) {
             let message = format!("`describes` is of an address, not of {}", address.ty);
@@ -498,7 +498,7 @@ impl<'p> Planner<'p> {
         let scope = scope_at(self.probeset, root, signature, shape);
         for field in probe.fields.values() {
             let value = check(&field.value, &scope)
-                .and_then(|value| if mixes_entry_and_return(&value) { Err(mixed(&value)) } else { Ok(value) })
+                .and_then(|value| can_be_had(value, self.plan.arch, signature))
                 .map_err(Diagnostics::from);
             let Some(value) = problems.keep(value) else { continue };
             let ty = field_type(&value, self.probeset).map_err(Diagnostics::from);
@@ -624,41 +624,4 @@ fn tail_bytes(record: &RecordType) -> u64 {
         _ => 0,
     };
     record.fields.iter().map(|field| bytes(&field.ty)).sum()
-}
-
-fn any(checked: &Checked, test: &dyn Fn(&Node) -> bool) -> bool {
-    let mut found = false;
-    checked.visit(&mut |part| found |= test(&part.node));
-    found
-}
-
-fn uses_result(checked: &Checked) -> bool {
-    any(checked, &|node| matches!(node, Node::Return))
-}
-
-fn reads_result(probe: &Probe) -> bool {
-    let mut stack: Vec<&Expr> = probe.fields.values().map(|field| &field.value).collect();
-    stack.extend(probe.describes.iter().map(|describes| &describes.address));
-    while let Some(expr) = stack.pop() {
-        if expr.kind == ExprKind::Return {
-            return true;
-        }
-        stack.extend(expr.children());
-    }
-    false
-}
-
-fn mixes_entry_and_return(checked: &Checked) -> bool {
-    let mut entry = false;
-    checked.visit(&mut |part| {
-        let by_value = part.place().is_some_and(|(memory, _)| matches!(memory.base, Base::Argument(_)));
-        entry |= by_value || matches!(part.node, Node::Argument(_));
-    });
-    uses_result(checked) && entry
-}
-
-fn mixed(checked: &Checked) -> Diagnostic {
-    Diagnostic::error(Code::NotSupportedYet, "arguments and the result cannot be used together yet")
-        .at(&checked.span)
-        .hint("the arguments' registers are gone when the function returns; record both as fields of their own")
 }

@@ -58,7 +58,8 @@ def make_model(path):
         onnx_path = os.path.join(folder, "small.onnx")
         onnx.save(model, onnx_path)
         made = os.path.join(folder, "small.mnn")
-        converter = "import sys; from MNN.tools.mnnconvert import main; sys.exit(main())"
+        # The converter itself: `MNN.tools` around it installs a package and reports to its makers.
+        converter = "import sys, _tools; _tools.mnnconvert(sys.argv)"
         command = [sys.executable, "-c", converter, "-f", "ONNX", "--modelFile", onnx_path, "--MNNModel", made,
                    "--bizCode", "test", "--keepInputFormat"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder)

@@ -12,7 +12,6 @@ import sys
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 ROWS, WIDTH, BLOCKS = 64, 256, 3
@@ -58,28 +57,38 @@ def model() -> bytes:
     return made.SerializeToString()
 
 
+def inputs() -> dict:
+    return {"x": np.linspace(-1, 1, ROWS * WIDTH, dtype=np.float32).reshape(ROWS, WIDTH), "choice": np.array(True)}
+
+
+def write_down(folder: str, version: str, profile: str) -> None:
+    """What the engine wrote of its run, in short: each node's computation in microseconds since it began to look."""
+    with open(profile, encoding="utf-8") as file:
+        events = json.load(file)
+    kernels = [
+        {"name": event["name"].removesuffix("_kernel_time"), "op": event["args"]["op_name"],
+         "start": event["ts"], "us": event["dur"]}
+        for event in events if event.get("cat") == "Node" and event["name"].endswith("_kernel_time")
+    ]
+    runs = [event["dur"] for event in events if event["name"] == "model_run"]
+    with open(os.path.join(folder, "profile.json"), "w", encoding="utf-8") as file:
+        json.dump({"version": version, "kernels": kernels, "runs": runs}, file)
+
+
 def main() -> None:
+    import onnxruntime
+
     folder, runs = sys.argv[1], int(sys.argv[2])
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_profiling = sys.argv[3:] == ["profile"]
     options.profile_file_prefix = os.path.join(folder, "ort")
     session = onnxruntime.InferenceSession(model(), options, providers=["CPUExecutionProvider"])
-    feed = {"x": np.linspace(-1, 1, ROWS * WIDTH, dtype=np.float32).reshape(ROWS, WIDTH), "choice": np.array(True)}
+    feed = inputs()
     for _ in range(runs):
         session.run(None, feed)
     if options.enable_profiling:
-        path = session.end_profiling()
-        with open(path, encoding="utf-8") as file:
-            events = json.load(file)
-        kernels = [
-            {"name": event["name"].removesuffix("_kernel_time"), "op": event["args"]["op_name"],
-             "start": event["ts"], "us": event["dur"]}
-            for event in events if event.get("cat") == "Node" and event["name"].endswith("_kernel_time")
-        ]
-        runs = [event["dur"] for event in events if event["name"] == "model_run"]
-        with open(os.path.join(folder, "profile.json"), "w", encoding="utf-8") as file:
-            json.dump({"version": onnxruntime.__version__, "kernels": kernels, "runs": runs}, file)
+        write_down(folder, onnxruntime.__version__, session.end_profiling())
 
 
 if __name__ == "__main__":
