@@ -58,8 +58,7 @@ struct Lazy {
     symbols: OnceLock<Symbols>,
     classes: OnceLock<Classes>,
     /// What was asked of virtual tables: it is asked again each time that the target maps something.
-    /// With the number of files that there were, where it depends on them.
-    overrides: Mutex<HashMap<(String, u32), (Option<usize>, Overrides)>>,
+    overrides: Mutex<HashMap<(String, u32), KnownOverrides>>,
     debug: OnceLock<Debug>,
     /// What was found of patterns, which are asked for again whenever the target has mapped another file.
     found: Mutex<HashMap<String, Vec<Function>>>,
@@ -73,6 +72,14 @@ struct Debug {
     answers: Mutex<Answers>,
     parts: OnceLock<Parts>,
     inlined: OnceLock<Vec<InlinedFunction>>,
+}
+
+/// What is in a slot of virtual tables.
+#[derive(Debug)]
+struct KnownOverrides {
+    /// How many files there were, where the answer depends on them.
+    of_files: Option<usize>,
+    answer: Overrides,
 }
 
 impl Files {
@@ -324,8 +331,8 @@ impl Target for Files {
         let key = (base.to_owned(), slot);
         let known = || lazy.overrides.lock().unwrap_or_else(PoisonError::into_inner);
         let files = self.read.len();
-        if let Some((_, answer)) = known().get(&key).filter(|(of, _)| of.is_none_or(|of| of == files)) {
-            return answer.clone();
+        if let Some(known) = known().get(&key).filter(|known| known.of_files.is_none_or(|of| of == files)) {
+            return known.answer.clone();
         }
         let last = base.rsplit("::").next().unwrap_or(base);
         let is_base = |mangled: &str| mangled.contains(last) && class_name(mangled) == base;
@@ -337,7 +344,7 @@ impl Target for Files {
         let found = overrides::find(&lazy.image, lazy.classes(), &is_base, slot, &elsewhere);
         let functions = self.name_overrides(file, &found, base, slot);
         let answer = Overrides { functions, classes: found.classes, slots: found.slots, is_cut: found.is_cut };
-        known().insert(key, (depends.get().then_some(files), answer.clone()));
+        known().insert(key, KnownOverrides { of_files: depends.get().then_some(files), answer: answer.clone() });
         answer
     }
 
