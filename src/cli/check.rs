@@ -173,6 +173,7 @@ fn provenance_name(provenance: Provenance) -> &'static str {
         Provenance::Dwarf => "DWARF",
         Provenance::Lock => "lock",
         Provenance::ByHand => "by hand",
+        Provenance::Checked => "by a check",
         Provenance::Abi => "convention",
     }
 }

@@ -225,6 +225,7 @@ fn provenance(provenance: Provenance) -> &'static str {
         Provenance::Dwarf => "DWARF",
         Provenance::Lock => "lock",
         Provenance::ByHand => "by hand",
+        Provenance::Checked => "by a check",
         Provenance::Abi => "convention",
     }
 }

@@ -10,7 +10,7 @@ use super::names::{Matcher, class_name, readable_name};
 use super::rtti::Classes;
 use super::symbols::Symbols;
 use super::{
-    Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, overrides, usdt,
+    ChosenLayout, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, overrides, usdt,
 };
 use crate::diag::{Diagnostic, did_you_mean};
 use crate::path::NamePattern;
@@ -362,6 +362,14 @@ impl Target for Files {
 
     fn is_locked(&self, _file: usize, _name: &str) -> bool {
         false
+    }
+
+    fn chosen(&self, _file: usize, _view: &str) -> Option<ChosenLayout> {
+        None
+    }
+
+    fn has_bytes(&self, file: usize, bytes: &[u8]) -> bool {
+        self.image(file).is_some_and(|image| image.has_bytes(bytes))
     }
 
     fn needed(&self, file: usize) -> Vec<String> {
