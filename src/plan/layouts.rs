@@ -63,3 +63,7 @@ fn is_so(fact: Fact, value: &str, target: &dyn Target, file: usize) -> bool {
 fn matches(glob: &str, name: &str) -> bool {
     regex::Regex::new(&NamePattern(glob.to_owned()).to_regex()).is_ok_and(|regex| regex.is_match(name))
 }
+
+#[cfg(test)]
+#[path = "layouts_tests.rs"]
+mod tests;

@@ -128,10 +128,18 @@ fn value(fact: Fact, scalar: &Scalar, cx: &mut Context<'_>) -> Option<String> {
                 return None;
             }
         }
-        Fact::Bytes | Fact::Function => {
-            let wild = text.matches(['*', '?']).count() > limits::WILDCARDS && fact == Fact::Function;
-            if text.len() < FEWEST.1 || text.len() > limits::NAME_BYTES || text.contains(char::is_control) || wild {
+        Fact::Bytes => {
+            if text.len() < FEWEST.1 || text.len() > limits::NAME_BYTES || text.contains(char::is_control) {
                 refuse(cx, &scalar.span, "is not what tells builds apart", "give 4 to 128 bytes of text");
+                return None;
+            }
+        }
+        Fact::Function => {
+            let wildcards = text.matches(['*', '?']).count();
+            let named = text.chars().any(|c| !matches!(c, '*' | '?'));
+            let fits = named && text.len() <= limits::NAME_BYTES && wildcards <= limits::WILDCARDS;
+            if !fits || text.contains(char::is_control) {
+                refuse(cx, &scalar.span, "is no function", "give its name, or a glob such as `engine_run*`");
                 return None;
             }
         }

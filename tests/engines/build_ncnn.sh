@@ -114,9 +114,10 @@ mkdir "$work/source"
 tar -xzf "$sdist" -C "$work/source" --strip-components=1
 mapfile -t all < <(sed -nE 's/^ncnn_add_layer\(([A-Za-z0-9]+).*/\L\1/p' "$work/source/src/CMakeLists.txt")
 [ "${#all[@]}" -gt 50 ] || die "the source's list of layers is not where it was"
+words=" ${layers//$'\n'/ } "
 without=()
 for layer in "${all[@]}"; do
-    case " $(echo $layers) " in
+    case "$words" in
     *" $layer "*) without+=("-DWITH_LAYER_$layer=ON") ;;
     *) without+=("-DWITH_LAYER_$layer=OFF") ;;
     esac

@@ -34,7 +34,7 @@ int main(int argc, char** argv)
             std::fprintf(stderr, "run %d failed\n", run);
             return 1;
         }
-        for (int i = 0; i < out.w; i++) sum += out[i];
+        for (int i = 0; i < out.w; i++) sum += out[i] * (i + 1);
     }
     std::printf("ran %d, %.3f\n", runs, sum);
     return 0;
