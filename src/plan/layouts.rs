@@ -28,7 +28,8 @@ pub(super) fn choose(view: &View, target: &dyn Target, files: &[usize]) -> Resul
     }
     let name = &view.name.value;
     let (message, listed, hint) = if holding.is_empty() {
-        let hint = "this build is another one: find out where the members are, and add a layout with what it is known by";
+        let hint =
+            "this build is another one: find out where the members are, and add a layout with what it is known by";
         (format!("no layout of {name} is this target's"), view.layouts.iter().collect(), hint)
     } else {
         let several: Vec<&GivenLayout> = holding.iter().map(|(_, layout)| *layout).collect();

@@ -66,7 +66,8 @@ fn the_layout_whose_checks_hold_is_taken() {
 #[test]
 fn debug_information_goes_before() {
     let int = || TargetType::Int { size: 4, signed: true };
-    let target = with_class(target().text("toy 1.2").layout("ns::Layer", 96, &[("kind", 8, int()), ("flags", 12, int())]));
+    let target =
+        with_class(target().text("toy 1.2").layout("ns::Layer", 96, &[("kind", 8, int()), ("flags", 12, int())]));
     let placement = placed(&probeset(TWO), &target).unwrap();
     assert_eq!(member(&placement, "kind"), (8, Provenance::Dwarf));
     assert!(placement.chosen.is_empty());

@@ -8,8 +8,8 @@ use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::path::{NamePattern, Place};
 use crate::spec::Probeset;
 use crate::target::{
-    ChosenLayout, Function, FunctionSignature, InlinedCopy, Layout, Lock, LockedFile, LockedSite, LockedTarget, Overrides,
-    StaticSite, Target, TargetFile,
+    ChosenLayout, Function, FunctionSignature, InlinedCopy, Layout, Lock, LockedFile, LockedSite, LockedTarget,
+    Overrides, StaticSite, Target, TargetFile,
 };
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};

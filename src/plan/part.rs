@@ -8,7 +8,8 @@ use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::path::{NamePattern, Place};
 use crate::spec::{Part, Probe, Probeset, Role};
 use crate::target::{
-    ChosenLayout, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, TargetType,
+    ChosenLayout, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile,
+    TargetType,
 };
 use crate::trace::ModuleInfo;
 use std::collections::{BTreeMap, BTreeSet};

@@ -84,7 +84,8 @@ impl<'a> Relocator<'a> {
     /// What is chosen of the layouts that the spec gives a view: by a lock file, else by the checks.
     fn given(&self, view: &str) -> Given {
         let Some(of) = self.probeset.types.get(view).filter(|of| !of.layouts.is_empty()) else { return Ok(None) };
-        let locked = |file: &usize| Some((Chosen { file: *file, layout: self.target.chosen(*file, view)? }, Provenance::Lock));
+        let locked =
+            |file: &usize| Some((Chosen { file: *file, layout: self.target.chosen(*file, view)? }, Provenance::Lock));
         let find = || match self.files.iter().find_map(locked) {
             Some(locked) => Ok(Some(locked)),
             None => match choose(of, self.target, &self.files) {

@@ -26,7 +26,8 @@ pub(super) fn read(
         Node::List(list) if !list.items.is_empty() && list.items.len() <= limits::ALTERNATIVES => &list.items,
         Node::List(list) => {
             let count = list.items.len();
-            let message = format!("`layouts` of {what} has {count} entries; 1 to {} can be given", limits::ALTERNATIVES);
+            let message =
+                format!("`layouts` of {what} has {count} entries; 1 to {} can be given", limits::ALTERNATIVES);
             cx.problems.error(Code::OutOfRange, &list.span, message);
             return Vec::new();
         }
@@ -124,7 +125,12 @@ fn value(fact: Fact, scalar: &Scalar, cx: &mut Context<'_>) -> Option<String> {
         Fact::BuildId => {
             let digits = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
             if !digits || text.len() < FEWEST.0 || text.len() > limits::NAME_BYTES {
-                refuse(cx, &scalar.span, "is no build-id", "give at least its first 8 digits, as `file LIBRARY` shows them");
+                refuse(
+                    cx,
+                    &scalar.span,
+                    "is no build-id",
+                    "give at least its first 8 digits, as `file LIBRARY` shows them",
+                );
                 return None;
             }
         }

@@ -2,7 +2,8 @@
 
 use super::names::Matcher;
 use super::{
-    Arch, ChosenLayout, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, TargetType,
+    Arch, ChosenLayout, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile,
+    TargetType,
 };
 use crate::diag::{Diagnostic, did_you_mean};
 use crate::path::NamePattern;

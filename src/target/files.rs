@@ -10,7 +10,8 @@ use super::names::{Matcher, class_name, readable_name};
 use super::rtti::Classes;
 use super::symbols::Symbols;
 use super::{
-    ChosenLayout, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, overrides, usdt,
+    ChosenLayout, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile,
+    overrides, usdt,
 };
 use crate::diag::{Diagnostic, did_you_mean};
 use crate::path::NamePattern;

@@ -5,7 +5,8 @@
 use super::names::{MAX_SYMBOL, Matcher};
 use super::type_text;
 use super::{
-    Arch, ChosenLayout, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, TargetType,
+    Arch, ChosenLayout, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile,
+    TargetType,
 };
 use crate::diag::{Code, Diagnostic};
 use crate::path::NamePattern;

@@ -4,7 +4,9 @@
 use super::elf::Unusable;
 use super::files::Files;
 use super::maps::{self, Mapping};
-use super::{ChosenLayout, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile};
+use super::{
+    ChosenLayout, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile,
+};
 use crate::diag::{Code, Diagnostic};
 use crate::path::NamePattern;
 use std::collections::{BTreeMap, HashMap};
