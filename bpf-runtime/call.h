@@ -77,11 +77,14 @@ static __always_inline long pf_read(void *into, __u32 size, __u64 address)
 
 static __always_inline long pf_read_text(void *into, __u32 size, __u64 address)
 {
+	/* What was here before is no part of it: objects are compared whole. A read that fails leaves zeros. */
+	if (__builtin_constant_p(size) && size <= 256)
+		__builtin_memset(into, 0, size);
+	else
+		bpf_probe_read_user(into, size, NULL);
 	/* No text is an empty one. */
-	if (!address) {
-		*(char *)into = 0;
+	if (!address)
 		return 0;
-	}
 	return bpf_probe_read_user_str(into, size, (void *)address) < 0 ? -1 : 0;
 }
 
@@ -119,8 +122,10 @@ static __always_inline __u64 pf_argument(struct pf_call *call, __u64 place)
 {
 	__u64 value = 0;
 
-	if (PF_PLACE_KIND(place) == PF_CONSTANT)
-		return PF_PLACE_SIGNED_OFFSET(place);
+	if (PF_PLACE_KIND(place) == PF_CONSTANT) {
+		value = PF_PLACE_SIGNED_OFFSET(place);
+		return place & PF_PLACE_SIZED ? pf_narrow(place, value) : value;
+	}
 	if (place & PF_PLACE_SIZED)
 		return pf_static_argument(call, place);
 	if (PF_PLACE_KIND(place) == PF_ON_STACK) {

@@ -296,6 +296,10 @@ impl Catalogue {
         let versions = &mut self.objects[id.0 as usize].versions;
         let place = versions.partition_point(|v| v.time <= time);
         versions.insert(place, Version { time, description, inputs: Box::default(), place: Place::default() });
+        // What is made anew again and again at one address is not remembered for ever.
+        if versions.len() > MAX_JOINED {
+            versions.remove(0);
+        }
         let said = self.joined.entry(key).or_default();
         let place = said.partition_point(|said| said.time <= time);
         said.insert(place, Joined { time, fields: fields.into() });

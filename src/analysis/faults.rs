@@ -189,7 +189,7 @@ impl Waits {
                 break;
             }
             from = seen.start;
-            off += seen.end - seen.start;
+            off = u64::saturating_add(off, seen.end - seen.start);
             if seen.sign != Sign::Preempted {
                 (began, off_cpu) = (began.min(seen.start), off);
             }

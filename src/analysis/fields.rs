@@ -237,15 +237,24 @@ pub struct Decoder {
 impl Decoder {
     /// For one trace's schema.
     pub fn new(schema: &Schema) -> Self {
-        let enums = schema.enums.iter().map(|(name, constants)| {
-            (name.clone(), constants.iter().map(|(n, c)| (*n, Arc::from(c.as_str()))).collect())
-        });
         let columns = counters::columns(schema);
-        Self {
+        let mut decoder = Self {
             records: schema.records.iter().map(|r| RecordFields::new(r, schema, &columns)).collect(),
-            enums: enums.collect(),
+            enums: BTreeMap::new(),
             sites: Vec::new(),
             columns,
+        };
+        decoder.add_enums(&schema.enums);
+        decoder
+    }
+
+    /// Makes enumerations known; again when a trace has more of them: a library may be mapped late.
+    pub fn add_enums<'e>(&mut self, enums: impl IntoIterator<Item = (&'e String, &'e BTreeMap<i64, String>)>) {
+        for (name, constants) in enums {
+            if self.enums.get(name).is_none_or(|known| known.len() != constants.len()) {
+                let constants = constants.iter().map(|(n, c)| (*n, Arc::from(c.as_str()))).collect();
+                self.enums.insert(name.clone(), constants);
+            }
         }
     }
 

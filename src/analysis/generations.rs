@@ -23,6 +23,8 @@ pub struct Generations {
 /// Reads them off all steps. A step with lost records, and what is measured from it, is left out.
 /// And so is what lies on both sides of a time in which nothing was recorded.
 pub fn generations(steps: &[StepRow], unseen: &Unseen) -> Generations {
+    // Where only steps that were recorded whole say how many tokens they have, one each is taken for the others'.
+    let has_tokens = steps.iter().any(|step| step.phase == Phase::Decode && step.tokens.is_some());
     let mut by_thread: BTreeMap<(u32, u32), Vec<&StepRow>> = BTreeMap::new();
     for step in steps {
         by_thread.entry((step.pid, step.tid)).or_default().push(step);
@@ -42,7 +44,7 @@ pub fn generations(steps: &[StepRow], unseen: &Unseen) -> Generations {
             let (before, step) = (pair[0], pair[1]);
             if step.phase == Phase::Decode && step.complete && before.complete && follows(before, step) {
                 per_token.push(step.end.saturating_sub(before.end));
-                tokens = tokens.saturating_add(step.tokens.unwrap_or(1));
+                tokens = tokens.saturating_add(step.tokens.unwrap_or(u64::from(has_tokens)));
             }
         }
     }

@@ -147,6 +147,8 @@ pub struct PhaseTotals {
     pub tokens: u64,
     /// Steps that say how many tokens they have.
     pub steps_with_tokens: u64,
+    /// The time of these.
+    pub time_with_tokens: u64,
     /// The steps' time.
     pub time: u64,
     /// Steps that were recorded whole.
@@ -257,7 +259,10 @@ impl Statistics {
         totals.steps += u64::from(phase != Phase::Outside);
         totals.tokens = totals.tokens.saturating_add(step.tokens.unwrap_or(0));
         totals.steps_with_tokens += u64::from(step.tokens.is_some());
-        totals.time = totals.time.saturating_add(time_of(step, phase));
+        let time = time_of(step, phase);
+        totals.time = totals.time.saturating_add(time);
+        let with_tokens = if step.tokens.is_some() { time } else { 0 };
+        totals.time_with_tokens = totals.time_with_tokens.saturating_add(with_tokens);
     }
 
     fn add_incomplete(&mut self, step: &Step) {
@@ -325,9 +330,10 @@ impl Statistics {
         let busy = work.saturating_add(waiting);
         let time = time_of(step, phase);
         let lane_time = time.saturating_mul(lanes);
+        let in_steps = phase != Phase::Outside;
         let outside_graphs =
-            if self.saw_graphs { time.saturating_sub(step.in_graphs).saturating_mul(lanes) } else { 0 };
-        totals.whole_steps += u64::from(phase != Phase::Outside);
+            if self.saw_graphs && in_steps { time.saturating_sub(step.in_graphs).saturating_mul(lanes) } else { 0 };
+        totals.whole_steps += u64::from(in_steps);
         totals.whole_time = totals.whole_time.saturating_add(time);
         for (record, count) in &step.records {
             let sum = totals.records.entry(*record).or_default();

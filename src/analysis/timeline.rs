@@ -109,6 +109,11 @@ impl Timeline {
         self.decoder.add_sites(sites);
     }
 
+    /// Makes enumerations known: those of the schema, as it stands where sites became known.
+    pub fn add_enums(&mut self, schema: &Schema) {
+        self.decoder.add_enums(&schema.enums);
+    }
+
     /// Takes a notice, in its place among the records: it may say that operators are recorded from now on, or are not.
     pub fn notice(&mut self, notice: &Notice) {
         self.windows.notice(notice);

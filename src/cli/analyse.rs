@@ -13,7 +13,10 @@ pub(crate) fn analyse(mut reader: AnyReader, visitor: &mut dyn Visitor) -> (Time
     while let Some(item) = reader.next() {
         match item {
             Item::Record(record) => timeline.record(record.bytes(), visitor),
-            Item::Sites { sites, .. } => timeline.add_sites(sites),
+            Item::Sites { sites, .. } => {
+                timeline.add_sites(sites);
+                timeline.add_enums(&reader.meta().schema);
+            }
             Item::Notice(notice) => timeline.notice(notice),
             _ => {}
         }

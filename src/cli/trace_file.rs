@@ -59,12 +59,15 @@ pub(crate) fn open_whole(path: &Path) -> Result<AnyReader, Diagnostics> {
 
 /// The engines of a trace of several that the target had; of one that cannot be read twice, all that were looked for.
 pub(crate) fn engines(path: &Path) -> Result<Vec<OriginPart>, Diagnostics> {
+    if !is_read_again(path) {
+        return Ok(Vec::new());
+    }
     present(path, &read(path)?)
 }
 
 fn present(path: &Path, reader: &AnyReader) -> Result<Vec<OriginPart>, Diagnostics> {
     let parts = reader.meta().origin.parts.clone();
-    if parts.is_empty() || path.as_os_str() == "-" {
+    if parts.is_empty() || !is_read_again(path) {
         return Ok(parts);
     }
     let mut all = read(path)?;
@@ -75,6 +78,11 @@ fn present(path: &Path, reader: &AnyReader) -> Result<Vec<OriginPart>, Diagnosti
     let there: Vec<OriginPart> = parts.iter().filter(is_there).cloned().collect();
     // Of a target with none of them any is as good as another.
     Ok(if there.is_empty() { parts.into_iter().take(1).collect() } else { there })
+}
+
+/// Whether what is read of a path can be read a second time: a pipe cannot.
+fn is_read_again(path: &Path) -> bool {
+    path.as_os_str() != "-" && std::fs::metadata(path).is_ok_and(|found| found.is_file())
 }
 
 fn choose(parts: &[OriginPart]) -> Diagnostic {

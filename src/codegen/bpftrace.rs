@@ -2,7 +2,7 @@
 //! to compare what both see. It shares no code with the generated C beyond the plan, so that one checks the other.
 
 use crate::diag::{Code, Diagnostic, Diagnostics};
-use crate::path::{Base, BinaryOp, Checked, Memory, Node, Place, Term, Type, UnaryOp, fixed_size};
+use crate::path::{Base, Checked, Memory, Node, Place, Term, Type, UnaryOp, fixed_size};
 use crate::plan::{Action, ArgumentIn, PlacedSite, Placement, ProbePlan, Program, RelocationKind, Shape, argument_in};
 use crate::spec::{Probeset, Role};
 use crate::target::{Arch, Target};
@@ -82,7 +82,11 @@ impl Script<'_> {
     fn program(&mut self, index: usize, program: &Program) -> String {
         let name = program.probes.join(", ");
         if !matches!(program.place, Place::Function { .. }) {
-            self.tell(&format!("`{name}`"), "it is at an event of the kernel", &program.span);
+            let why = match program.place {
+                Place::Virtual { .. } | Place::Usdt { .. } => "it is at no function by name",
+                _ => "it is at an event of the kernel",
+            };
+            self.tell(&format!("`{name}`"), why, &program.span);
             return String::new();
         }
         let placement = self.placement;
@@ -387,7 +391,7 @@ impl Reading<'_> {
                 format!("({op}{})", self.number(operand)?)
             }
             Node::Binary(op, left, right) => {
-                format!("({} {} {})", self.number(left)?, operator(*op), self.number(right)?)
+                format!("({} {} {})", self.number(left)?, op.symbol(), self.number(right)?)
             }
             Node::Conditional(condition, then, otherwise) => {
                 let (condition, then) = (self.number(condition)?, self.number(then)?);
@@ -513,29 +517,6 @@ fn scalar(ty: &Type) -> Option<(&'static str, &'static str)> {
         Type::Pointer(_) | Type::Object(_) => ("uint64", "0x%llx"),
         _ => return None,
     })
-}
-
-fn operator(op: BinaryOp) -> &'static str {
-    match op {
-        BinaryOp::Mul => "*",
-        BinaryOp::Div => "/",
-        BinaryOp::Rem => "%",
-        BinaryOp::Add => "+",
-        BinaryOp::Sub => "-",
-        BinaryOp::Shl => "<<",
-        BinaryOp::Shr => ">>",
-        BinaryOp::Lt => "<",
-        BinaryOp::Le => "<=",
-        BinaryOp::Gt => ">",
-        BinaryOp::Ge => ">=",
-        BinaryOp::Eq => "==",
-        BinaryOp::Ne => "!=",
-        BinaryOp::BitAnd => "&",
-        BinaryOp::BitXor => "^",
-        BinaryOp::BitOr => "|",
-        BinaryOp::And => "&&",
-        BinaryOp::Or => "||",
-    }
 }
 
 fn reads_argument(value: &Checked) -> bool {

@@ -282,6 +282,32 @@ pub enum BinaryOp {
     Or,
 }
 
+impl BinaryOp {
+    /// As it is written, here as in C.
+    pub(crate) fn symbol(self) -> &'static str {
+        match self {
+            Self::Mul => "*",
+            Self::Div => "/",
+            Self::Rem => "%",
+            Self::Add => "+",
+            Self::Sub => "-",
+            Self::Shl => "<<",
+            Self::Shr => ">>",
+            Self::Lt => "<",
+            Self::Le => "<=",
+            Self::Gt => ">",
+            Self::Ge => ">=",
+            Self::Eq => "==",
+            Self::Ne => "!=",
+            Self::BitAnd => "&",
+            Self::BitXor => "^",
+            Self::BitOr => "|",
+            Self::And => "&&",
+            Self::Or => "||",
+        }
+    }
+}
+
 /// Where a probe goes: one alternative of a probe's `at`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AttachPoint {

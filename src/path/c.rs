@@ -347,23 +347,10 @@ fn binary(op: BinaryOp, left: &str, right: &str) -> String {
     let operator = match op {
         BinaryOp::Div => return format!("pf_divide({left}, {right})"),
         BinaryOp::Rem => return format!("pf_remainder({left}, {right})"),
-        BinaryOp::Mul => "*",
-        BinaryOp::Add => "+",
-        BinaryOp::Sub => "-",
         // A shift by 64 or more has no meaning in C; the processor's is to use the low six bits.
         BinaryOp::Shl => return format!("(__s64)((__u64)({left}) << (({right}) & 63))"),
         BinaryOp::Shr => return format!("(({left}) >> (({right}) & 63))"),
-        BinaryOp::Lt => "<",
-        BinaryOp::Le => "<=",
-        BinaryOp::Gt => ">",
-        BinaryOp::Ge => ">=",
-        BinaryOp::Eq => "==",
-        BinaryOp::Ne => "!=",
-        BinaryOp::BitAnd => "&",
-        BinaryOp::BitXor => "^",
-        BinaryOp::BitOr => "|",
-        BinaryOp::And => "&&",
-        BinaryOp::Or => "||",
+        other => other.symbol(),
     };
     format!("(({left}) {operator} ({right}))")
 }

@@ -75,10 +75,12 @@ fn within_bounds(text: &str, span: &Span, what: &str) -> Parsed<()> {
         return Err(Diagnostic::error(Code::PathSyntax, message).at(span));
     }
     let (mut depth, mut deepest) = (0_usize, 0);
+    let mut before = b' ';
     for byte in text.bytes() {
+        let is_arrow = std::mem::replace(&mut before, byte) == b'-' && byte == b'>';
         match byte {
             b'(' | b'[' | b'<' => depth += 1,
-            b')' | b']' | b'>' => depth = depth.saturating_sub(1),
+            b')' | b']' | b'>' if !is_arrow => depth = depth.saturating_sub(1),
             _ => {}
         }
         deepest = deepest.max(depth);
@@ -225,6 +227,9 @@ impl Tree<'_> {
                 Rule::array => {
                     let length = self.number(&self.inner(suffix)?)?;
                     if plain_char && position == 0 { Type::Chars(length) } else { Type::Array(Box::new(ty), length) }
+                }
+                Rule::reference if matches!(ty, Type::Reference(_)) => {
+                    return Err(Diagnostic::error(Code::PathSyntax, "a reference is of no reference").at(&place));
                 }
                 Rule::reference => Type::Reference(Box::new(ty)),
                 _ => Type::Pointer(Box::new(ty)),

@@ -5,12 +5,14 @@ use super::module::{ModuleFiles, find};
 use super::place::place;
 use super::place_with;
 use crate::diag::Diagnostics;
+use crate::path::Place;
 use crate::spec::Probeset;
 use crate::target::{Lock, Target, TargetFile};
 use std::cell::RefCell;
 
-/// What placing depends on: the files that each module is.
-type Modules = Vec<(&'static str, Vec<TargetFile>)>;
+/// What placing depends on: the files that each module is, and, where bases of classes may be in any file, how many
+/// files there are.
+type Modules = (Vec<(&'static str, Vec<TargetFile>)>, Option<usize>);
 type Outcome = Result<(Placement, Diagnostics), Diagnostics>;
 
 /// Outcomes that are kept: processes of one target are alike.
@@ -60,6 +62,7 @@ impl<'a> Placing<'a> {
             };
             (kind, files.iter().filter_map(|file| target.files().get(*file).cloned()).collect())
         };
-        self.probeset.modules.keys().map(files).collect()
+        let has_classes = self.plan.programs.iter().any(|program| matches!(program.place, Place::Virtual { .. }));
+        (self.probeset.modules.keys().map(files).collect(), has_classes.then(|| target.files().len()))
     }
 }

@@ -51,7 +51,7 @@ fn points(probeset: &Probeset) -> impl Iterator<Item = &AttachPoint> {
 }
 
 /// Whether a file has what an attach point that names no function is at.
-fn has(target: &dyn Target, file: usize, place: &Place) -> bool {
+pub(super) fn has(target: &dyn Target, file: usize, place: &Place) -> bool {
     match place {
         Place::Virtual { base, slot, .. } => !target.overrides(file, &base.value, *slot).functions.is_empty(),
         Place::Usdt { provider, name, .. } => !target.static_sites(file, &provider.value, &name.value).is_empty(),

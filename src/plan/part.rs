@@ -1,8 +1,8 @@
 //! A target as one of several probesets sees it that are recorded together: by the names of its own file, and only the
 //! files that are its engine's. Two engines in one process may each have a copy of what both are built on.
 
-use super::model::{Placement, ProbePlan, Program, Unplaced};
-use super::module::{matching, named_functions};
+use super::model::{Placement, ProbePlan, Program, RelocationValue, Unplaced};
+use super::module::{has, matching, named_functions};
 use super::place::survey_part;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::path::{NamePattern, Place};
@@ -37,6 +37,7 @@ pub(super) fn parts(plan: &ProbePlan, probeset: &Probeset, target: &dyn Target) 
         add(placement, &mut whole);
     }
     problems.0.extend(claimed_twice(probeset, &whole));
+    problems.0.extend(of_two_values(&whole));
     (whole, problems)
 }
 
@@ -82,6 +83,16 @@ fn number(module: ModuleInfo, all: &mut Vec<ModuleInfo>) -> usize {
             all.len() - 1
         }
     }
+}
+
+/// What all parts share, and each of them has another value of: where a string's text is, say.
+fn of_two_values(whole: &Placement) -> Option<Diagnostic> {
+    let mut known: BTreeMap<&str, u64> = BTreeMap::new();
+    let all = whole.values.iter().map(|RelocationValue { symbol, value, .. }| (symbol.as_str(), *value));
+    let (symbol, _) = { all }.find(|(symbol, value)| known.entry(symbol).or_insert(*value) != value)?;
+    let message = format!("the engines differ in what `{symbol}` is for all of them");
+    let hint = "record them one at a time: they are built with different C++ libraries";
+    Some(Diagnostic::error(Code::ModuleAmbiguous, message).hint(hint))
 }
 
 /// Two probesets are of the same engine where they take the same instruction for a step.
@@ -297,8 +308,11 @@ fn step_files(probeset: &Probeset, part: Option<&Part>, target: &dyn Target) -> 
         };
         let named: Vec<usize> = globs(probeset, &module.value).flat_map(|glob| matching(glob, target)).collect();
         let Place::Function { pattern, .. } = place else {
-            // What has no function's name is known by its file's alone.
-            files.extend(named);
+            let all = 0..target.files().len();
+            match named.is_empty() {
+                true => files.extend(all.filter(|file| has(target, *file, place))),
+                false => files.extend(named),
+            }
             continue;
         };
         let defines = |file: &usize| !target.functions(*file, pattern).is_empty();

@@ -350,7 +350,7 @@ impl<'p> Planner<'p> {
         let mut checked = checked;
         let describes = match &probe.describes {
             Some(describes) => {
-                let (plan, value) = self.describes(probe, describes, &checked, root, &signature)?;
+                let (plan, value) = self.describes(probe, describes, &checked, root, (&signature, &shape))?;
                 layout.push((DESCRIBED.to_owned(), FieldType::Pointer));
                 checked.push((DESCRIBED.to_owned(), FieldType::Pointer, value));
                 Some(plan)
@@ -403,9 +403,9 @@ impl<'p> Planner<'p> {
         describes: &Describes,
         fields: &[(String, FieldType, Checked)],
         root: &Probe,
-        signature: &Signature,
+        (signature, shape): (&Signature, &Shape),
     ) -> Option<(DescribesPlan, Checked)> {
-        let scope = scope_of(self.probeset, root, signature);
+        let scope = scope_at(self.probeset, root, signature, shape);
         let checked = check(&describes.address, &scope)
             .and_then(|value| if mixes_entry_and_return(&value) { Err(mixed(&value)) } else { Ok(value) });
         let address = self.problems.keep(checked.map_err(Diagnostics::from))?;
@@ -495,10 +495,7 @@ impl<'p> Planner<'p> {
     ) -> Option<Vec<(String, FieldType, Checked)>> {
         let mut found = Vec::new();
         let mut problems = Diagnostics::new();
-        let mut scope = scope_of(self.probeset, root, signature);
-        if matches!(shape, Shape::Until { .. }) {
-            scope.returns = None;
-        }
+        let scope = scope_at(self.probeset, root, signature, shape);
         for field in probe.fields.values() {
             let value = check(&field.value, &scope)
                 .and_then(|value| if mixes_entry_and_return(&value) { Err(mixed(&value)) } else { Ok(value) })
@@ -573,6 +570,12 @@ impl<'p> Planner<'p> {
             self.relocations.into_iter().map(|(what, (symbol, span))| Relocation { symbol, what, span }).collect();
         self.problems.finish(self.plan)
     }
+}
+
+/// The same, of a span of this shape: one that another probe ends has no result.
+fn scope_at<'s>(probeset: &'s Probeset, root: &Probe, signature: &Signature, shape: &Shape) -> Scope<'s> {
+    let scope = scope_of(probeset, root, signature);
+    if matches!(shape, Shape::Until { .. }) { Scope { returns: None, ..scope } } else { scope }
 }
 
 /// What the fields of a probe at a place of `root` may use. Where one of its alternatives has fewer captures than

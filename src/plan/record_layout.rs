@@ -86,6 +86,7 @@ pub(super) fn field_type(value: &Checked, definitions: &dyn Definitions) -> Resu
     let element = |ty: &Type| stored(ty, definitions);
     match &value.node {
         Node::Match(n) => Ok(FieldType::Match(*n)),
+        Node::Slice { .. } if is_text_elsewhere(&value.ty) => Err(no_texts(&value.ty)),
         Node::Slice { max, .. } => {
             element(&value.ty).map(|of| FieldType::List(Box::new(of), u32::try_from(*max).unwrap_or(u32::MAX)))
         }
@@ -105,6 +106,7 @@ fn stored(ty: &Type, definitions: &dyn Definitions) -> Result<FieldType, Diagnos
         Type::Object(name) => FieldType::Object(name.clone()),
         Type::Chars(n) | Type::CStr(n) | Type::StdString(n) => FieldType::Text(length(*n)?),
         Type::Hex(n) => FieldType::Hex(length(*n)?),
+        Type::Array(of, _) if is_text_elsewhere(of) => return Err(no_texts(of)),
         Type::Array(of, n) => FieldType::Array(Box::new(stored(of, definitions)?), length(*n)?),
         // A pointer to what an object is, is a reference to that object.
         Type::Pointer(to) => match &**to {
@@ -128,6 +130,16 @@ fn stored(ty: &Type, definitions: &dyn Definitions) -> Result<FieldType, Diagnos
                 .hint("take what it points to, or one element"));
         }
     })
+}
+
+/// Text that is not where its value is: one is fetched by itself, a list of them is not.
+fn is_text_elsewhere(ty: &Type) -> bool {
+    matches!(ty, Type::CStr(_) | Type::StdString(_))
+}
+
+fn no_texts(ty: &Type) -> Diagnostic {
+    Diagnostic::error(Code::NotAField, format!("a list of {ty} cannot be recorded"))
+        .hint("take one of them, such as `[0]`, or their addresses")
 }
 
 /// Lays out fields one after the other, each on its own alignment; the whole is a multiple of eight bytes.

@@ -168,9 +168,15 @@ impl<'a> Modules<'a> {
         Some(self.tier(self.groups.get(number)?.program))
     }
 
+    /// Whether probes of a tier stay where others come and go. What describes objects that are made once always does:
+    /// nobody would name them afterwards.
+    fn remains(&self, tier: Tier) -> bool {
+        tier == Tier::Always || Some(tier) <= self.stays
+    }
+
     /// Whether what is mapped now gets probes of a tier at once.
     fn is_attached_now(&self, tier: Tier) -> bool {
-        (self.detail_attached || Some(tier) <= self.stays) && (tier != Tier::Waiting || self.waiting_wanted)
+        (self.detail_attached || self.remains(tier)) && (tier != Tier::Waiting || self.waiting_wanted)
     }
 
     fn tier(&self, program: usize) -> Tier {
@@ -179,7 +185,7 @@ impl<'a> Modules<'a> {
 
     /// Whether a program comes and goes.
     fn switches(&self, program: usize) -> bool {
-        Some(self.tier(program)) > self.stays
+        !self.remains(self.tier(program))
     }
 
     /// Attaches the sites of a group, if it is wanted now; gives how many. `None`: there are no more groups.

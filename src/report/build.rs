@@ -107,7 +107,7 @@ fn phase_report(phase: Phase, statistics: &Statistics, generations: &Generations
     let tokens = (totals.steps_with_tokens > 0 && !few_say).then_some(totals.tokens);
     let rate = |tokens: u64, time: u64| (time > 0 && tokens > 0).then(|| tokens as f64 * 1e9 / time as f64);
     let tokens_per_s = match phase {
-        Phase::Prefill => tokens.and_then(|tokens| rate(tokens, totals.time)),
+        Phase::Prefill => tokens.and_then(|tokens| rate(tokens, totals.time_with_tokens)),
         Phase::Decode => rate(generations.decode_tokens, generations.tpot.total_ns),
         Phase::Outside => None,
     };

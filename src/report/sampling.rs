@@ -237,8 +237,8 @@ pub(super) fn added_ns(meta: &Meta, statistics: &Statistics) -> Option<(Phase, f
         let name = &meta.schema.records.get(usize::from(*record))?.name;
         Some(price.record_ns.get(name).filter(|ns| ns.is_finite())? * *count as f64)
     };
-    let added = totals.records.iter().filter_map(cost).sum::<f64>() / totals.whole_steps as f64;
-    Some((phase, added))
+    let added = totals.records.iter().filter_map(cost).reduce(|a, b| a + b)?;
+    Some((phase, added / totals.whole_steps as f64))
 }
 
 fn whole(number: f64) -> String {

@@ -137,8 +137,10 @@ fn phases(out: &mut String, report: &Report, look: &Look) {
         out.push_str(&format!("  Time to first token: {}{of}.\n", time_f64(ttft.mean_ns)));
     }
     if tpot.count > 0 {
+        let has_tokens = report.phases.iter().any(|phase| phase.phase == "decode" && phase.tokens_per_s.is_some());
+        let what = if has_tokens { "output token" } else { "step" };
         out.push_str(&format!(
-            "  Time per output token: mean {}, p50 {}, p90 {}, p99 {}, of {}, sampling included.\n",
+            "  Time per {what}: mean {}, p50 {}, p90 {}, p99 {}, of {}, sampling included.\n",
             time_f64(tpot.mean_ns),
             time(tpot.p50_ns),
             time(tpot.p90_ns),

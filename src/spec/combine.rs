@@ -112,7 +112,11 @@ impl Renamer<'_> {
         for (name, mut probe) in probeset.probes {
             // The kernel's events are everybody's.
             if probe.role.value.is_of_the_kernel() {
-                whole.probes.entry(name).or_insert(probe);
+                let is_same = |other: &Probe| other.role.value == probe.role.value && events(other).eq(events(&probe));
+                if !whole.probes.values().any(is_same) {
+                    let taken = whole.probes.contains_key(&name);
+                    whole.probes.insert(if taken { self.name(&name) } else { name }, probe);
+                }
                 continue;
             }
             for counter in &mut probe.counters {
@@ -231,6 +235,15 @@ impl Renamer<'_> {
             | ExprKind::Match(_) => {}
         }
     }
+}
+
+/// The kernel's events that a probe is at.
+fn events(probe: &Probe) -> impl Iterator<Item = [&str; 2]> {
+    probe.at.iter().filter_map(|at| match &at.place {
+        Place::Tracepoint { category, name } => Some([category.value.as_str(), name.value.as_str()]),
+        Place::Software { event } => Some(["", event.value.as_str()]),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

@@ -175,7 +175,8 @@ fn boundary(probe: &Probe, probeset: &Probeset, problems: &mut Problems) {
     let describe = probe.describe.as_ref().map(|describe| (&describe.span, "`describe`"));
     let identity = probe.identity.as_ref().map(|identity| (&identity.span, "`identity`"));
     let counters = probe.counters.first().map(|counter| (&counter.span, "counters"));
-    for (span, what) in [field, when, describe, identity, counters].into_iter().flatten() {
+    let describes = probe.describes.as_ref().map(|describes| (&describes.object.span, "`describes`"));
+    for (span, what) in [field, when, describe, describes, identity, counters].into_iter().flatten() {
         let message = format!("role `boundary` is not recorded and takes no {what}");
         problems.error_hint(Code::RoleField, span, message, hint);
     }

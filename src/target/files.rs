@@ -17,6 +17,7 @@ use crate::diag::{Diagnostic, did_you_mean};
 use crate::path::NamePattern;
 use lzma_rust2::XzReader;
 use object::{Object, ObjectSection};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -57,7 +58,8 @@ struct Lazy {
     symbols: OnceLock<Symbols>,
     classes: OnceLock<Classes>,
     /// What was asked of virtual tables: it is asked again each time that the target maps something.
-    overrides: Mutex<HashMap<(String, u32), Overrides>>,
+    /// With the number of files that there were, where it depends on them.
+    overrides: Mutex<HashMap<(String, u32), (Option<usize>, Overrides)>>,
     debug: OnceLock<Debug>,
     /// What was found of patterns, which are asked for again whenever the target has mapped another file.
     found: Mutex<HashMap<String, Vec<Function>>>,
@@ -321,16 +323,21 @@ impl Target for Files {
         let Some(lazy) = self.read.get(file) else { return Overrides::default() };
         let key = (base.to_owned(), slot);
         let known = || lazy.overrides.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(answer) = known().get(&key) {
+        let files = self.read.len();
+        if let Some((_, answer)) = known().get(&key).filter(|(of, _)| of.is_none_or(|of| of == files)) {
             return answer.clone();
         }
         let last = base.rsplit("::").next().unwrap_or(base);
         let is_base = |mangled: &str| mangled.contains(last) && class_name(mangled) == base;
-        let elsewhere = |mangled: &str| self.bases_elsewhere(file, mangled);
+        let depends = Cell::new(false);
+        let elsewhere = |mangled: &str| {
+            depends.set(true);
+            self.bases_elsewhere(file, mangled)
+        };
         let found = overrides::find(&lazy.image, lazy.classes(), &is_base, slot, &elsewhere);
         let functions = self.name_overrides(file, &found, base, slot);
         let answer = Overrides { functions, classes: found.classes, slots: found.slots, is_cut: found.is_cut };
-        known().insert(key, answer.clone());
+        known().insert(key, (depends.get().then_some(files), answer.clone()));
         answer
     }
 

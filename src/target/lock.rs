@@ -520,7 +520,9 @@ impl Target for LockedTarget<'_> {
         let (true, Some(locked)) = (known.is_empty(), self.locked(file)) else { return known };
         let mut all = locked.static_probes.iter();
         let found = all.find(|locked| locked.provider == provider && locked.name == name);
-        found.map_or_else(Vec::new, |locked| locked.sites.clone())
+        // The kernel counts a semaphore up in the target's memory: only the file itself says where one is.
+        let sites = found.into_iter().flat_map(|locked| &locked.sites);
+        sites.filter(|site| site.semaphore.is_none()).cloned().collect()
     }
 
     fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {

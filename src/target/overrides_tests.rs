@@ -46,24 +46,47 @@ fn bases_that_are_inherited_twice_are_found_twice() {
 fn a_base_of_another_file_is_followed_there() {
     let base = "struct Base { virtual ~Base(); virtual int run(int) = 0; };";
     let middle = "struct Middle : Base { int word; int run(int n) override; ~Middle(); };";
-    let (folder, mut files) = library(
+    let (folder, _) = library(
         "g++",
         &format!(
             "{base} {middle} struct Last : Middle {{ int run(int) override; }}; int Last::run(int n) {{ return n; }}"
         ),
         &["-Wl,-z,undefs"],
     );
-    assert_eq!(files.overrides(0, "Base", 2).classes, 0, "who Middle is, is not known here");
     let source =
         format!("{base} {middle} Base::~Base() {{}} Middle::~Middle() {{}} int Middle::run(int n) {{ return n; }}");
     let options = ["-shared", "-fPIC", "-nostdlib", "-Wl,-z,undefs"];
     let path = compile_in(folder.path(), "g++", "libbase.so", &source, &options);
-    let mut both = Files::new(None);
-    both.add(&folder.path().join("libengine.so"), "libengine.so").unwrap();
-    files = both;
+    let mut files = Files::new(None);
+    files.add(&folder.path().join("libengine.so"), "libengine.so").unwrap();
+    assert_eq!(files.overrides(0, "Base", 2).classes, 0, "who Middle is, is not known here");
     files.add(&path, "libbase.so").unwrap();
     assert_eq!(classes_of(&files, "Base", 2), ["Last"]);
     assert_eq!(files.overrides(1, "Base", 2).functions[0].captures, ["Middle"]);
+}
+
+#[test]
+fn a_base_that_a_program_has_a_copy_of_is_followed_to_its_file() {
+    let base = "struct Base { virtual ~Base(); virtual int run(int); };";
+    let folder = tempfile::tempdir().unwrap();
+    let source = format!("{base} Base::~Base() {{}} int Base::run(int n) {{ return n; }}");
+    let library = compile_in(folder.path(), "g++", "libbase.so", &source, &["-shared", "-fPIC"]);
+    let source = format!(
+        "{base} struct Derived : Base {{ int run(int n) override; }}; int Derived::run(int n) {{ return n + 1; }}
+         int main(int n, char **) {{ Base *it = new Derived; return it->run(n); }}"
+    );
+    let beside = library.display().to_string();
+    let program = compile_in(
+        folder.path(),
+        "g++",
+        "program",
+        &source,
+        &["-no-pie", "-fno-pic", "-O1", "-Wl,--no-as-needed", &beside],
+    );
+    let mut files = Files::new(None);
+    files.add(&program, "program").unwrap();
+    files.add(&library, "libbase.so").unwrap();
+    assert_eq!(classes_of(&files, "Base", 2), ["Derived"]);
 }
 
 #[test]

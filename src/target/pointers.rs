@@ -10,6 +10,9 @@ use std::ops::Range;
 const MAX_POINTERS: usize = 16 << 20;
 /// Bytes of a symbol's name.
 const MAX_NAME: usize = super::names::MAX_SYMBOL;
+/// Data of other images that is copied, and bytes of each.
+const MAX_COPIES: usize = 1 << 16;
+const MAX_COPY: u64 = 1 << 20;
 /// Entries of the dynamic section.
 const MAX_DYNAMIC: usize = 4096;
 const RELA_BYTES: u64 = 24;
@@ -29,6 +32,43 @@ struct Kinds {
     relative: u32,
     absolute: u32,
     global: u32,
+    copy: u32,
+}
+
+impl Kinds {
+    fn of(arch: Arch) -> Self {
+        match arch {
+            Arch::X86_64 => Self {
+                relative: elf::R_X86_64_RELATIVE.0,
+                absolute: elf::R_X86_64_64.0,
+                global: elf::R_X86_64_GLOB_DAT.0,
+                copy: elf::R_X86_64_COPY.0,
+            },
+            Arch::Aarch64 => Self {
+                relative: elf::R_AARCH64_RELATIVE.0,
+                absolute: elf::R_AARCH64_ABS64.0,
+                global: elf::R_AARCH64_GLOB_DAT.0,
+                copy: elf::R_AARCH64_COPY.0,
+            },
+        }
+    }
+}
+
+/// An entry of a table of relocations.
+struct Relocation {
+    place: u64,
+    kind: u32,
+    symbol: u32,
+    addend: i64,
+}
+
+fn relocations(image: &Image, table: Range<u64>) -> impl Iterator<Item = Relocation> {
+    let bytes = image.at_address(table.start, usize::try_from(table.end - table.start).unwrap_or_default());
+    bytes.chunks_exact(RELA_BYTES as usize).map(|entry| {
+        let word = |at: usize| entry.get(at..at + 8).and_then(|w| w.try_into().ok()).map_or(0, u64::from_le_bytes);
+        let (place, info, addend) = (word(0), word(8), word(16).cast_signed());
+        Relocation { place, kind: (info & 0xffff_ffff) as u32, symbol: (info >> 32) as u32, addend }
+    })
 }
 
 /// What a word points to.
@@ -48,6 +88,8 @@ pub(crate) struct Pointers {
     /// Addresses of the dynamic symbols and their strings.
     symbols: u64,
     strings: Range<u64>,
+    /// Where other images' data is copied to, in a program that is always at the same place, with the symbols; sorted.
+    copies: Vec<(Range<u64>, u32)>,
 }
 
 impl Pointers {
@@ -63,8 +105,12 @@ impl Pointers {
             words: Vec::new(),
             symbols: value(TAG_SYMTAB).unwrap_or_default(),
             strings: table(TAG_STRTAB, TAG_STRSZ).unwrap_or_default(),
+            copies: Vec::new(),
         };
         if image.is_at_fixed_address() {
+            if let Some(table) = table(TAG_RELA, TAG_RELASZ) {
+                pointers.copies(image, table);
+            }
             pointers.data(image);
         }
         if let Some(table) = table(TAG_RELR, TAG_RELRSZ) {
@@ -122,30 +168,39 @@ impl Pointers {
     /// A symbol's address, if the image defines it.
     fn defined(&self, image: &Image, symbol: u32) -> Option<u64> {
         let entry = self.symbols.checked_add(SYMBOL_BYTES.checked_mul(symbol.into())?)?;
-        let bytes = image.at_address(entry, 24);
+        let bytes = image.at_address(entry, SYMBOL_BYTES as usize);
         let section = u16::from_le_bytes(bytes.get(6..8)?.try_into().ok()?);
         let value = u64::from_le_bytes(bytes.get(8..16)?.try_into().ok()?);
         (section != 0).then_some(value)
     }
 
+    /// The bytes of a symbol.
+    fn symbol_size(&self, image: &Image, symbol: u32) -> Option<u64> {
+        let entry = self.symbols.checked_add(SYMBOL_BYTES.checked_mul(symbol.into())?)?;
+        let bytes = image.at_address(entry, SYMBOL_BYTES as usize);
+        Some(u64::from_le_bytes(bytes.get(16..24)?.try_into().ok()?))
+    }
+
+    fn copies(&mut self, image: &Image, table: Range<u64>) {
+        let copy = Kinds::of(image.arch()).copy;
+        let found = relocations(image, table).filter(|relocation| relocation.kind == copy);
+        for Relocation { place, symbol, .. } in found.take(MAX_COPIES) {
+            let size = self.symbol_size(image, symbol).unwrap_or_default().clamp(1, MAX_COPY);
+            self.copies.push((place..place.saturating_add(size), symbol));
+        }
+        self.copies.sort_unstable_by_key(|(place, _)| place.start);
+    }
+
+    /// What of another image lies at an address.
+    fn copied(&self, address: u64) -> Option<Pointer> {
+        let after = self.copies.partition_point(|(place, _)| place.start <= address);
+        let (place, symbol) = self.copies.get(after.checked_sub(1)?)?;
+        place.contains(&address).then(|| Pointer::Import(*symbol, (address - place.start).cast_signed()))
+    }
+
     fn rela(&mut self, image: &Image, table: Range<u64>) {
-        let kinds = match image.arch() {
-            Arch::X86_64 => Kinds {
-                relative: elf::R_X86_64_RELATIVE.0,
-                absolute: elf::R_X86_64_64.0,
-                global: elf::R_X86_64_GLOB_DAT.0,
-            },
-            Arch::Aarch64 => Kinds {
-                relative: elf::R_AARCH64_RELATIVE.0,
-                absolute: elf::R_AARCH64_ABS64.0,
-                global: elf::R_AARCH64_GLOB_DAT.0,
-            },
-        };
-        let bytes = image.at_address(table.start, usize::try_from(table.end - table.start).unwrap_or_default());
-        for entry in bytes.chunks_exact(RELA_BYTES as usize) {
-            let word = |at: usize| entry.get(at..at + 8).and_then(|w| w.try_into().ok()).map_or(0, u64::from_le_bytes);
-            let (place, info, addend) = (word(0), word(8), word(16).cast_signed());
-            let (kind, symbol) = ((info & 0xffff_ffff) as u32, (info >> 32) as u32);
+        let kinds = Kinds::of(image.arch());
+        for Relocation { place, kind, symbol, addend } in relocations(image, table) {
             let pointer = if kind == kinds.relative {
                 Pointer::Address(addend.cast_unsigned())
             } else if kind == kinds.absolute || kind == kinds.global {
@@ -193,7 +248,10 @@ impl Pointers {
             for (number, word) in (0u64..).zip(bytes.chunks_exact(WORD as usize)) {
                 let place = range.start.wrapping_add(skip).wrapping_add(number * WORD);
                 let address = word.try_into().map_or(0, u64::from_le_bytes);
-                if image.is_mapped(address) && !self.push(place, Pointer::Address(address)) {
+                let here = || image.is_mapped(address).then_some(Pointer::Address(address));
+                if let Some(pointer) = self.copied(address).or_else(here)
+                    && !self.push(place, pointer)
+                {
                     return;
                 }
             }

@@ -66,6 +66,15 @@ impl PartView {
         let counters = std::mem::take(&mut meta.schema.counters).into_iter();
         let own = counters.filter(|(name, _)| !self.is_of_another(name));
         meta.schema.counters = own.map(|(mut name, info)| (std::mem::take(self.named(&mut name)), info)).collect();
+        let describes = std::mem::take(&mut meta.schema.describes).into_iter();
+        let own = describes.filter(|(record, _)| !self.is_of_another(record));
+        meta.schema.describes = own
+            .map(|(mut record, mut said)| {
+                self.name(&mut said.object);
+                self.name(&mut said.field);
+                (std::mem::take(self.named(&mut record)), said)
+            })
+            .collect();
         self.see_enums(meta);
     }
 
@@ -77,6 +86,7 @@ impl PartView {
     /// Enumerations, also those that became known later.
     pub(super) fn see_enums(&self, meta: &mut Meta) {
         let enums = std::mem::take(&mut meta.schema.enums).into_iter();
+        let enums = enums.filter(|(name, _)| !self.is_of_another(name));
         meta.schema.enums = enums.map(|(mut name, of)| (std::mem::take(self.named(&mut name)), of)).collect();
     }
 
@@ -115,7 +125,7 @@ impl PartView {
 mod tests {
     use super::*;
     use crate::spec::Role;
-    use crate::trace::{FieldLayout, HEADER_SIZE, Loss, LossKind, RecordKind, RecordType};
+    use crate::trace::{DescribesObject, FieldLayout, HEADER_SIZE, Loss, LossKind, RecordKind, RecordType};
 
     fn part(key: &str) -> OriginPart {
         let file = format!("{key}.yaml");
@@ -136,7 +146,12 @@ mod tests {
         let object = |of: &str| FieldType::Array(Box::new(FieldType::Object(of.to_owned())), 2);
         meta.schema.records =
             vec![record("a__run", object("a__x")), record("b__run", object("b__x")), record("switch", FieldType::Bool)];
+        meta.schema.enums.insert("a__kind".to_owned(), std::iter::once((2, "ADD".to_owned())).collect());
         meta.schema.enums.insert("b__kind".to_owned(), std::iter::once((1, "ADD".to_owned())).collect());
+        for part in ["a", "b"] {
+            let said = DescribesObject { object: format!("{part}__x"), field: "described".to_owned(), at_end: true };
+            meta.schema.describes.insert(format!("{part}__make"), said);
+        }
         let loss = |name: &str| Loss { record: name.to_owned(), kind: LossKind::RingFull, count: 1 };
         meta.losses = vec![loss("a__run"), loss("b__run"), loss("switch")];
         let view = PartView::new(&part("b"), &meta.origin.parts);
@@ -148,7 +163,10 @@ mod tests {
         // The other's records stay where they are, and are nothing.
         assert_eq!(records, [("a__run", None), ("run", Some(Role::Operator)), ("switch", Some(Role::Operator))]);
         assert_eq!(meta.schema.records[1].fields[0].ty, object("x"));
-        assert_eq!(meta.schema.enums["kind"][&1], "ADD");
+        assert_eq!((meta.schema.enums.len(), meta.schema.enums["kind"][&1].as_str()), (1, "ADD"));
+        let describes: Vec<(&str, &str)> =
+            meta.schema.describes.iter().map(|(record, said)| (record.as_str(), said.object.as_str())).collect();
+        assert_eq!(describes, [("make", "x")]);
         let losses: Vec<&str> = meta.losses.iter().map(|loss| loss.record.as_str()).collect();
         assert_eq!(losses, ["run", "switch"]);
     }

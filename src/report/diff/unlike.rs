@@ -35,7 +35,11 @@ pub(super) fn unlike(a: &DiffSide<'_>, b: &DiffSide<'_>, phases: &[PhaseDiff]) -
         say(&format!("build of {name}"), a, b);
     }
     let weights = |of: &DiffSide<'_>| of.series.types_of_weights().into_iter().collect::<Vec<_>>().join(", ");
-    say("types of weights", weights(a), weights(b));
+    let (weights_a, weights_b) = (weights(a), weights(b));
+    // What is not known is not another.
+    if !weights_a.is_empty() && !weights_b.is_empty() {
+        say("types of weights", weights_a, weights_b);
+    }
     for phase in phases {
         let sides = [phase.a, phase.b];
         if sides.iter().any(|side| side.whole_steps == 0) {

@@ -283,7 +283,8 @@ impl Drawing<'_> {
             (true, true) => "between layers",
             (false, false) => "operators",
         };
-        let layers = markup::html(&section.layers.join(" "));
+        let layers: Vec<String> = section.layers.iter().map(|layer| layer.replace(' ', "_")).collect();
+        let layers = escape(&layers.join(" "));
         self.add(format_args!(
             "<rect class=\"frame\" data-layers=\"{layers}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"10\"/>\n"
         ));

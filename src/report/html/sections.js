@@ -23,7 +23,7 @@ function overview(report) {
   const [decode, prefill] = [phase("decode"), phase("prefill")];
   const cards = [];
   if (decode && decode.tokens_per_s !== null) cards.push(card("Decode", `${rateText(decode.tokens_per_s)} tokens/s`, `${countText(decode.steps)} steps`));
-  if (report.tpot.count > 0) cards.push(card("Time per output token", timeText(report.tpot.mean_ns), `p50 ${timeText(report.tpot.p50_ns)} · p99 ${timeText(report.tpot.p99_ns)}`));
+  if (report.tpot.count > 0) cards.push(card(decode && decode.tokens_per_s !== null ? "Time per output token" : "Time per step", timeText(report.tpot.mean_ns), `p50 ${timeText(report.tpot.p50_ns)} · p99 ${timeText(report.tpot.p99_ns)}`));
   if (prefill && prefill.tokens_per_s !== null) cards.push(card("Prefill", `${rateText(prefill.tokens_per_s)} tokens/s`, `${countText(prefill.tokens)} tokens`));
   if (report.ttft.count > 0) cards.push(card("Time to first token", timeText(report.ttft.mean_ns), report.ttft.count > 1 ? `mean of ${countText(report.ttft.count)}` : null));
   if (report.lanes > 0) cards.push(card("Lanes", countText(report.lanes), trace.cpus ? `on ${countText(trace.cpus)} cpus` : null));
@@ -177,7 +177,7 @@ function countersSection(report) {
   if (counters.length + metrics.length === 0) return null;
   return section("counters", "Counters and metrics",
     table("All operators together, by phase", [column.text("phase", "phase"), ...measureColumns(report, rows)], rows, { showCaption: true }),
-    table("Counted in whole steps, by the threads that ran them", [column.text("phase", "phase"), ...stepCounts(rows)], rows, { showCaption: true }),
+    rows.some((row) => row.step_counts.length > 0) ? table("Counted in whole steps, by the threads that ran them", [column.text("phase", "phase"), ...stepCounts(rows)], rows, { showCaption: true }) : null,
     table("Metrics", [column.text("metric", "metric"), column.text("expression", "is"), column.text("unit", "unit"), column.text("absent", "why not there")], metrics, { showCaption: true }),
     table("Counters", [column.text("counter", "counter"), column.text("event", "event"), column.text("pmu", "counted by"), column.text("absent", "why not there")], counters, { showCaption: true }));
 }

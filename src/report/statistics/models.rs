@@ -131,7 +131,9 @@ impl ModelsSection {
             absent: None,
         };
         section.sentences = section.say();
-        section.absent = section.models.is_empty().then(|| "The trace has no steps.".to_owned());
+        section.absent = section.models.is_empty().then(|| {
+            "No step tells what model it is of, by a field `instance` or by its operators' layers.".to_owned()
+        });
         section
     }
 

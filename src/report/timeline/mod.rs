@@ -84,7 +84,7 @@ impl<'a> TimelineWriter<'a> {
             let track = self.tracks.id(Owner { tid: 0, ..owner }, Line::Frequency(cpu), self.sink.as_mut())?;
             // What held when the first step began, and what changed until the last one's end.
             let held = told.iter().take_while(|(time, _)| *time <= from).last().map(|(_, khz)| (from, *khz));
-            let later = told.iter().filter(|(time, _)| (from + 1..=until).contains(time)).copied();
+            let later = told.iter().filter(|(time, _)| *time > from && *time <= until).copied();
             let sample = |(time, khz)| Sample { track, time, value: f64::from(khz) / 1e3 };
             let samples = held.into_iter().chain(later).map(sample).collect();
             self.sink.batch(&Batch { samples, ..Batch::default() })?;
@@ -130,7 +130,8 @@ impl<'a> TimelineWriter<'a> {
                 shown.arguments.extend(bandwidth.map(|bytes| {
                     // Bytes by ns are GB/s.
                     let rate = bytes * 1e3 / operator.end.saturating_sub(operator.start).max(1) as f64;
-                    ("MB/s".into(), count(two_digits(rate)))
+                    let name = if operator.cost.bytes_bound { "MB/s at most" } else { "MB/s" };
+                    (name.into(), count(two_digits(rate)))
                 }));
                 if position == 0 {
                     // An arrow goes from the first share of one to the first of the other.
