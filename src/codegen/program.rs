@@ -254,6 +254,7 @@ fn constants(plan: &ProbePlan, probeset: &Probeset, placement: Option<&Placement
                 Some(Provenance::Dwarf) => " (debug information)",
                 Some(Provenance::Lock) => " (lock file)",
                 Some(Provenance::ByHand) => " (probeset)",
+                Some(Provenance::Checked) => " (probeset, by a check)",
                 Some(Provenance::Abi) => " (calling convention)",
                 None => "",
             };

@@ -123,6 +123,8 @@ codes! {
     InlinedCopies = "T017", Input;
     /// Two programs are at one place.
     SharedSite = "T018", Input;
+    /// None of the layouts that a probeset gives a view is the target's, or several could be.
+    LayoutNotChosen = "T019", Input;
     /// Debug information was found that is of another build than the file it is looked for.
     DebugInformationDiffers = "D001", Input;
     /// A lock file cannot be read, or is malformed.

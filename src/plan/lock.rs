@@ -8,8 +8,8 @@ use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::path::{NamePattern, Place};
 use crate::spec::Probeset;
 use crate::target::{
-    ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Lock, LockedFile, LockedSite, LockedTarget, Overrides,
-    StaticSite, Target, TargetFile,
+    ChosenLayout, ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Lock, LockedFile, LockedSite,
+    LockedTarget, Overrides, StaticSite, Target, TargetFile,
 };
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -56,12 +56,14 @@ pub fn lock(plan: &ProbePlan, probeset: &Probeset, target: &dyn Target) -> Resul
     for (number, (file, noted)) in target.files().iter().zip(notes.noted.into_inner()).enumerate() {
         let sites = placement.sites.iter().filter(|site| site.path == file.path);
         let sites: Vec<LockedSite> = sites.map(|site| written(plan, &placement, site)).collect();
-        if noted.is_empty() && sites.is_empty() {
+        let chosen: Vec<_> = placement.chosen.iter().filter(|chosen| chosen.path == file.path).collect();
+        if noted.is_empty() && sites.is_empty() && chosen.is_empty() {
             continue;
         }
         match LockedFile::new(file) {
             Some(mut locked) => {
                 noted.write(&mut locked, probeset);
+                chosen.iter().for_each(|chosen| locked.add_chosen(&chosen.view, &chosen.layout));
                 locked.sites = sites;
                 files.push(locked);
             }
@@ -142,6 +144,8 @@ struct Notes<'a> {
     inner: &'a dyn Target,
     /// The functions that the plan's programs are at; others are asked for only to give hints.
     patterns: HashSet<String>,
+    /// The slots of virtual tables that they are at.
+    virtuals: HashSet<(String, u32)>,
     types: HashSet<&'a str>,
     noted: RefCell<Vec<Noted>>,
 }
@@ -163,10 +167,15 @@ impl<'a> Notes<'a> {
             Place::Function { pattern, .. } => Some(pattern.0.clone()),
             _ => None,
         });
+        let virtuals = plan.programs.iter().filter_map(|program| match &program.place {
+            Place::Virtual { base, slot, .. } => Some((base.value.clone(), *slot)),
+            _ => None,
+        });
         let noted = inner.files().iter().map(|_| Noted::default()).collect();
         Self {
             inner,
             patterns: patterns.collect(),
+            virtuals: virtuals.collect(),
             types: probeset.types.keys().map(String::as_str).chain(STRING_NAMES).collect(),
             noted: RefCell::new(noted),
         }
@@ -231,7 +240,8 @@ impl Target for Notes<'_> {
 
     fn overrides(&self, file: usize, base: &str, slot: u32) -> Overrides {
         let found = self.inner.overrides(file, base, slot);
-        if !found.functions.is_empty() {
+        // Others are asked for to learn whether there is such a class.
+        if !found.functions.is_empty() && self.virtuals.contains(&(base.to_owned(), slot)) {
             self.note(file, |noted| drop(noted.overrides.insert((base.to_owned(), slot), found.clone())));
         }
         found
@@ -278,6 +288,14 @@ impl Target for Notes<'_> {
 
     fn is_locked(&self, file: usize, name: &str) -> bool {
         self.inner.is_locked(file, name)
+    }
+
+    fn chosen(&self, file: usize, view: &str) -> Option<ChosenLayout> {
+        self.inner.chosen(file, view)
+    }
+
+    fn has_bytes(&self, file: usize, bytes: &[u8]) -> bool {
+        self.inner.has_bytes(file, bytes)
     }
 
     fn needed(&self, file: usize) -> Vec<String> {

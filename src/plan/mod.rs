@@ -8,6 +8,7 @@ mod counters;
 mod definitions;
 mod explain;
 mod inlined;
+mod layouts;
 mod lock;
 mod model;
 mod module;

@@ -5,7 +5,7 @@ use crate::counters::{Offer, TaskCount};
 use crate::diag::{Diagnostic, Span};
 use crate::path::{Checked, Place, Signature};
 use crate::spec::Role;
-use crate::target::Arch;
+use crate::target::{Arch, ChosenLayout};
 use crate::trace::{ModuleInfo, Schema, Site};
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
@@ -286,6 +286,8 @@ pub enum Provenance {
     Lock,
     /// `@ offset`, `size:` or `enums:` in the spec.
     ByHand,
+    /// One of the `layouts` in the spec, which a check of the target chose.
+    Checked,
     /// The calling convention.
     Abi,
 }
@@ -297,6 +299,7 @@ impl Provenance {
             Self::Dwarf => "DWARF",
             Self::Lock => "lock",
             Self::ByHand => "by hand",
+            Self::Checked => "by a check",
             Self::Abi => "convention",
         }
     }
@@ -347,6 +350,17 @@ pub struct Unplaced {
     pub problem: Diagnostic,
 }
 
+/// A view of which the spec gives several layouts, and the one that a check chose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChosenView {
+    /// The view.
+    pub view: String,
+    /// The file that the check held for.
+    pub path: PathBuf,
+    /// Where the members are.
+    pub layout: ChosenLayout,
+}
+
 /// A plan's sites and values on one target.
 #[derive(Debug, Clone, Default)]
 pub struct Placement {
@@ -358,6 +372,8 @@ pub struct Placement {
     pub values: Vec<RelocationValue>,
     /// Constants of the enumerations that fields use, where the target or the spec names them.
     pub enums: IndexMap<String, BTreeMap<i64, String>>,
+    /// What was chosen among the layouts that the spec gives its views.
+    pub chosen: Vec<ChosenView>,
     /// Probes that have no site on this target (yet), optional ones included.
     pub unplaced: Vec<Unplaced>,
 }

@@ -8,7 +8,8 @@ use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::path::{NamePattern, Place};
 use crate::spec::{Part, Probe, Probeset, Role};
 use crate::target::{
-    ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, TargetType,
+    ChosenLayout, ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target,
+    TargetFile, TargetType,
 };
 use crate::trace::ModuleInfo;
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,6 +67,7 @@ fn add(placement: Placement, whole: &mut Placement) {
     }
     whole.values.extend(placement.values);
     whole.enums.extend(placement.enums);
+    whole.chosen.extend(placement.chosen);
     whole.unplaced.extend(placement.unplaced);
 }
 
@@ -234,6 +236,14 @@ impl Target for PartTarget<'_> {
 
     fn is_locked(&self, file: usize, name: &str) -> bool {
         self.part.own(name).is_some_and(|name| self.inner.is_locked(file, name))
+    }
+
+    fn chosen(&self, file: usize, view: &str) -> Option<ChosenLayout> {
+        self.inner.chosen(file, self.part.own(view)?)
+    }
+
+    fn has_bytes(&self, file: usize, bytes: &[u8]) -> bool {
+        self.own.contains(&file) && self.inner.has_bytes(file, bytes)
     }
 
     fn needed(&self, file: usize) -> Vec<String> {

@@ -498,6 +498,7 @@ impl<'a> Placer<'a> {
             });
             self.placement.values.push(value);
         }
+        self.placement.chosen = relocator.chosen();
         if self.placement.sites.is_empty() {
             return;
         }

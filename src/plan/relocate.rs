@@ -2,11 +2,12 @@
 //! spec expects is refused with both shown.
 
 use super::abi::{NoPlace, argument_place};
-use super::model::{ObjectPlan, ProbePlan, Provenance, Relocation, RelocationKind, RelocationValue};
+use super::layouts::{Chosen, choose};
+use super::model::{ChosenView, ObjectPlan, ProbePlan, Provenance, Relocation, RelocationKind, RelocationValue};
 use crate::diag::{Code, Diagnostic, Span, did_you_mean};
 use crate::path::{Base, Memory, Node, Place, Term, Type, fixed_size};
 use crate::spec::{Probeset, StringLayout, View};
-use crate::target::{Layout, Target, TargetType};
+use crate::target::{ChosenLayout, Layout, Target, TargetType};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,7 +24,11 @@ pub(super) struct Relocator<'a> {
     /// The files of each module.
     modules: Vec<(String, Vec<usize>)>,
     layouts: RefCell<HashMap<String, Option<(Layout, Provenance)>>>,
+    given: RefCell<BTreeMap<String, Given>>,
 }
+
+/// What was chosen of the layouts that the spec gives a view; nothing where it gives none.
+type Given = Result<Option<(Chosen, Provenance)>, Diagnostic>;
 
 type Found = Result<(u64, Provenance), Diagnostic>;
 
@@ -35,7 +40,7 @@ impl<'a> Relocator<'a> {
         files: Vec<usize>,
         modules: Vec<(String, Vec<usize>)>,
     ) -> Self {
-        Self { plan, probeset, target, files, modules, layouts: RefCell::default() }
+        Self { plan, probeset, target, files, modules, layouts: RefCell::default(), given: RefCell::default() }
     }
 
     /// The value of one relocation.
@@ -76,6 +81,32 @@ impl<'a> Relocator<'a> {
         layouts.entry(view.to_owned()).or_insert_with(find).clone()
     }
 
+    /// What is chosen of the layouts that the spec gives a view: by a lock file, else by the checks.
+    fn given(&self, view: &str) -> Given {
+        let Some(of) = self.probeset.types.get(view).filter(|of| !of.layouts.is_empty()) else { return Ok(None) };
+        let locked =
+            |file: &usize| Some((Chosen { file: *file, layout: self.target.chosen(*file, view)? }, Provenance::Lock));
+        let find = || match self.files.iter().find_map(locked) {
+            Some(locked) => Ok(Some(locked)),
+            None => match choose(of, self.target, &self.files) {
+                Ok(chosen) => Ok(Some((chosen, Provenance::Checked))),
+                Err(problem) => Err(self.with_files(problem)),
+            },
+        };
+        self.given.borrow_mut().entry(view.to_owned()).or_insert_with(find).clone()
+    }
+
+    /// What was chosen so far.
+    pub(super) fn chosen(&self) -> Vec<ChosenView> {
+        let given = self.given.borrow();
+        let chosen = given.iter().filter_map(|(view, given)| Some((view, &given.as_ref().ok()?.as_ref()?.0)));
+        let chosen = chosen.filter_map(|(view, chosen)| {
+            let path = self.target.files().get(chosen.file)?.path.clone();
+            Some(ChosenView { view: view.clone(), path, layout: chosen.layout.clone() })
+        });
+        chosen.collect()
+    }
+
     fn view(&self, name: &str, span: &Span) -> Result<&'a View, Diagnostic> {
         let unknown = || Diagnostic::error(Code::Bug, format!("the plan uses the unknown view {name}")).at(span);
         self.probeset.types.get(name).ok_or_else(unknown)
@@ -86,8 +117,9 @@ impl<'a> Relocator<'a> {
         let declared = declared
             .ok_or_else(|| Diagnostic::error(Code::Bug, format!("{view}.{member} is not declared")).at(span))?;
         let Some((layout, from)) = self.layout(view) else {
-            let by_hand = declared.offset.map(|offset| (offset, Provenance::ByHand));
-            return by_hand.ok_or_else(|| {
+            let given = self.given(view)?.and_then(|(chosen, from)| Some((*chosen.layout.at.get(member)?, from)));
+            let by_hand = || declared.offset.map(|offset| (offset, Provenance::ByHand));
+            return given.or_else(by_hand).ok_or_else(|| {
                 let message = format!("where `{member}` is in {view} is not known on this target");
                 self.with_files(Diagnostic::error(Code::LayoutUnknown, message).at(&declared.name.span)).hint(format!(
                     "its files have no debug information for {view}; write the offset in bytes: `{member}: {} @ N`",
@@ -195,7 +227,10 @@ impl<'a> Relocator<'a> {
     fn size(&self, view: &str) -> Option<(u64, Provenance)> {
         match self.layout(view) {
             Some((layout, from)) => Some((layout.size, from)),
-            None => Some((self.probeset.types.get(view)?.size?, Provenance::ByHand)),
+            None => match self.given(view).ok().flatten() {
+                Some((Chosen { layout: ChosenLayout { size: Some(size), .. }, .. }, from)) => Some((size, from)),
+                _ => Some((self.probeset.types.get(view)?.size?, Provenance::ByHand)),
+            },
         }
     }
 
@@ -205,6 +240,9 @@ impl<'a> Relocator<'a> {
     }
 
     fn size_unknown(&self, view: &str, span: &Span) -> Diagnostic {
+        if let Err(problem) = self.given(view) {
+            return problem;
+        }
         let message = format!("the size of {view} is not known on this target");
         self.with_files(Diagnostic::error(Code::LayoutUnknown, message).at(span))
             .hint(format!("write it under `types: {view}:` as `size: N`, in bytes"))
@@ -297,7 +335,7 @@ impl<'a> Relocator<'a> {
                 Term::Member { view, member } => {
                     let (at, provenance) = self.offset(view, member, span)?;
                     offset = offset.saturating_add(at);
-                    if provenance == Provenance::ByHand {
+                    if matches!(provenance, Provenance::ByHand | Provenance::Checked) {
                         from = provenance;
                     }
                 }

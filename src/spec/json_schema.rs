@@ -106,6 +106,7 @@ fn form(form_: &Form) -> Value {
             schema["maxLength"] = json!(limits::SUMMARY_BYTES);
             schema
         }
+        Form::Size => reference("number"),
         Form::Path => json!({ "type": "string", "minLength": 1, "maxLength": limits::PATH_BYTES }),
         Form::Glob => reference("glob"),
         Form::Name => reference("name"),

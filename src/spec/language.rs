@@ -55,6 +55,8 @@ pub(super) enum Form {
     Qualified,
     /// `true` or `false`.
     Flag,
+    /// A number of bytes.
+    Size,
     /// `TYPE` or `TYPE @ offset`.
     Member,
     /// An attach point.
@@ -180,7 +182,14 @@ pub(super) static FILE: Keys = Keys {
         .merged(1),
         Key::new(
             "types",
-            table(Names::Qualified, &table(Names::Identifier, &Form::Member)),
+            table(
+                Names::Qualified,
+                &table(
+                    Names::Identifier,
+                    // `layouts` among the members is the view's own.
+                    &Form::Either(&Form::Member, &Form::Several(&Form::Map(&LAYOUT), limits::ALTERNATIVES)),
+                ),
+            ),
             "Views: the members that are read of the engine's structs, with the types they are expected to have.",
         )
         .merged(2),
@@ -208,6 +217,38 @@ pub(super) static MODULE: Keys = Keys {
         Key::new("files", Form::Several(&Form::Glob, limits::ALTERNATIVES), "File-name globs in order of preference.")
             .required("write `files:` and the files' names"),
         Key::new("strings", Form::OneOf(string_words), "How its C++ library lays out strings."),
+    ],
+};
+
+/// One of the `layouts` of a view.
+pub(super) static LAYOUT: Keys = Keys {
+    what: "a layout",
+    keys: &[
+        Key::new("when", Form::Map(&WHEN), "What must be so of the file."),
+        Key::new("unless", Form::Map(&WHEN), "What must not be so of the file."),
+        Key::new("size", Form::Size, "The view's size in bytes."),
+        Key::new("at", table(Names::Identifier, &Form::Size), "Where the members are, in bytes from the start.")
+            .required("write `at: { MEMBER: OFFSET }`"),
+    ],
+};
+
+/// `when` and `unless` of a layout.
+pub(super) static WHEN: Keys = Keys {
+    what: "a check",
+    keys: &[
+        Key::new("file", Form::Several(&Form::Glob, limits::ALTERNATIVES), "The file's name: a glob, or one of some."),
+        Key::new("build_id", Form::Several(&Form::Word, limits::ALTERNATIVES), "How the file's build-id begins."),
+        Key::new(
+            "bytes",
+            Form::Several(&Form::Word, limits::ALTERNATIVES),
+            "A text that stands in what is mapped of the file to be read only, such as a version.",
+        ),
+        Key::new(
+            "class",
+            Form::Several(&Form::Qualified, limits::ALTERNATIVES),
+            "A class of which the file has run-time type information.",
+        ),
+        Key::new("function", Form::Several(&Form::Word, limits::ALTERNATIVES), "A function of the file: a glob."),
     ],
 };
 

@@ -13,6 +13,7 @@ mod check;
 mod combine;
 mod json_schema;
 mod language;
+mod layouts;
 mod library;
 mod limits;
 mod load;

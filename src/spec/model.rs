@@ -1,6 +1,6 @@
 //! What a probeset consists of. A [`Probeset`] has no dangling name: whatever it refers to is defined in it.
 
-use crate::diag::{Source, Spanned};
+use crate::diag::{Source, Span, Spanned};
 use crate::path::{AttachPoint, Expr, Type};
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
@@ -97,6 +97,72 @@ pub struct View {
     pub size: Option<u64>,
     /// The members by name.
     pub members: IndexMap<String, Member>,
+    /// What it may be laid out like where there is no debug information; the checks say on which target.
+    pub layouts: Vec<GivenLayout>,
+}
+
+/// One of several layouts of a view. It holds for a file of which all of `when` and nothing of `unless` is true.
+#[derive(Debug, Clone)]
+pub struct GivenLayout {
+    /// Where it stands.
+    pub span: Span,
+    /// What must be so.
+    pub when: Vec<Check>,
+    /// What must not be so.
+    pub unless: Vec<Check>,
+    /// The whole size in bytes.
+    pub size: Option<u64>,
+    /// Bytes from the start of the struct, by member.
+    pub at: IndexMap<String, u64>,
+}
+
+/// Something that a file has or has not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// What is looked at.
+    pub fact: Fact,
+    /// It is one of these.
+    pub any: Vec<String>,
+}
+
+/// What a check looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fact {
+    /// The file's name, by globs.
+    File,
+    /// How its build-id begins.
+    BuildId,
+    /// Texts that stand in what is mapped of it to be read only.
+    Bytes,
+    /// Classes with run-time type information.
+    Class,
+    /// Functions, by globs.
+    Function,
+}
+
+impl Fact {
+    /// As a probeset writes them.
+    pub const NAMES: [(&'static str, Self); 5] = [
+        ("file", Self::File),
+        ("build_id", Self::BuildId),
+        ("bytes", Self::Bytes),
+        ("class", Self::Class),
+        ("function", Self::Function),
+    ];
+}
+
+impl std::fmt::Display for GivenLayout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let parts = [("when", &self.when), ("unless", &self.unless)];
+        let checks = parts.iter().flat_map(|(word, checks)| checks.iter().map(move |check| (word, check)));
+        let said: Vec<String> = checks
+            .map(|(word, Check { fact, any })| {
+                let name = Fact::NAMES.iter().find(|(_, of)| of == fact).map_or("", |(name, _)| name);
+                format!("{word} {name} {}", any.join(" or "))
+            })
+            .collect();
+        f.write_str(&said.join(", "))
+    }
 }
 
 /// One member of a view.

@@ -5,7 +5,7 @@ use super::model::{Analysis, Cost, Field, Member, Module, Object, Probeset, Stri
 use super::problems::shown;
 use super::values::Context;
 use super::yaml::{Entry, Map, Node, Scalar};
-use super::{advice, limits, metrics, names, probes, reader};
+use super::{advice, layouts, limits, metrics, names, probes, reader};
 use crate::counters::Event;
 use crate::diag::{Code, Diagnostic, Source, Spanned};
 use crate::path::{Expr, Type};
@@ -88,7 +88,7 @@ fn strings(node: &Node, cx: &mut Context<'_>) -> Option<StringLayout> {
 }
 
 /// A file-name glob: `*` and `?`, no folder, not so wide that it takes in everything.
-fn glob(scalar: &Scalar) -> Result<Spanned<String>, Diagnostic> {
+pub(super) fn glob(scalar: &Scalar) -> Result<Spanned<String>, Diagnostic> {
     let text = scalar.text.as_str();
     let error = |why: String| Diagnostic::error(Code::BadPattern, format!("`{}` {why}", shown(text))).at(&scalar.span);
     let example = "such as `libengine.so*`";
@@ -115,7 +115,9 @@ fn view(entry: &Entry, cx: &mut Context<'_>) -> Option<View> {
     let what = format!("view `{}`", shown(&entry.key.text));
     let map = reader::map(&entry.value, &what, limits::ENTRIES, cx.problems)?;
     let (mut size, mut members) = (None, IndexMap::new());
-    for entry in map.entries.values() {
+    // `layouts` with something else than a type is the view's own, too.
+    let is_layouts = |entry: &Entry| entry.key.text == "layouts" && !matches!(entry.value, Node::Scalar(_));
+    for entry in map.entries.values().filter(|entry| !is_layouts(entry)) {
         let Some(scalar) = reader::text(&entry.value, &format!("a member of {what}"), cx.problems) else { continue };
         // `size: 336` is the view's own size; `size: u64` is a member that happens to be called so.
         if entry.key.text == "size" && reader::parse_integer(&scalar.text).is_some() {
@@ -134,7 +136,9 @@ fn view(entry: &Entry, cx: &mut Context<'_>) -> Option<View> {
             cx.problems.error(Code::OutOfRange, &member.ty.span, message);
         }
     }
-    Some(View { name: name?, size, members })
+    let layouts = map.entries.get("layouts").filter(|entry| is_layouts(entry));
+    let layouts = layouts.map(|entry| layouts::read(entry, &what, &members, cx)).unwrap_or_default();
+    Some(View { name: name?, size, members, layouts })
 }
 
 /// `TYPE` or `TYPE @ offset`.

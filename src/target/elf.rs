@@ -35,6 +35,7 @@ struct Segment {
     address: u64,
     file: Range<u64>,
     executable: bool,
+    writable: bool,
 }
 
 /// What the dynamic section says.
@@ -116,6 +117,7 @@ impl Image {
                     address: segment.p_vaddr(endian),
                     file: start..start.saturating_add(segment.p_filesz(endian)),
                     executable: segment.p_flags(endian).contains(elf::PF_X),
+                    writable: segment.p_flags(endian).contains(elf::PF_W),
                 }
             })
             .collect();
@@ -232,6 +234,18 @@ impl Image {
             segment.file.contains(&at).then_some(at)
         })?;
         Some(self.slice(at, len))
+    }
+
+    /// Whether some bytes stand in what is mapped and cannot be written to.
+    pub(crate) fn has_bytes(&self, bytes: &[u8]) -> bool {
+        let pattern: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+        let Ok(regex) = regex::bytes::Regex::new(&format!("(?-u:{pattern})")) else { return false };
+        let mut fixed = self.segments.iter().filter(|segment| !segment.writable);
+        !bytes.is_empty()
+            && fixed.any(|Segment { file, .. }| {
+                let length = usize::try_from(file.end.saturating_sub(file.start)).unwrap_or(usize::MAX);
+                regex.is_match(self.slice(file.start, length))
+            })
     }
 
     /// Up to `len` bytes from an offset.

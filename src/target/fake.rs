@@ -2,8 +2,8 @@
 
 use super::names::Matcher;
 use super::{
-    Arch, ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile,
-    TargetType,
+    Arch, ChosenLayout, ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target,
+    TargetFile, TargetType,
 };
 use crate::diag::{Diagnostic, did_you_mean};
 use crate::path::NamePattern;
@@ -41,6 +41,7 @@ struct Contents {
     static_sites: BTreeMap<(String, String), Vec<StaticSite>>,
     layouts: BTreeMap<String, Layout>,
     enums: BTreeMap<String, BTreeMap<i64, String>>,
+    texts: Vec<Vec<u8>>,
 }
 
 impl FakeTarget {
@@ -112,6 +113,13 @@ impl FakeTarget {
     pub fn enumeration(mut self, name: &str, constants: &[(i64, &str)]) -> Self {
         let constants = constants.iter().map(|(value, name)| (*value, (*name).to_owned())).collect();
         self.last().enums.insert(name.to_owned(), constants);
+        self
+    }
+
+    /// Adds a text to what is only read.
+    #[must_use]
+    pub fn text(mut self, text: &str) -> Self {
+        self.last().texts.push(text.as_bytes().to_vec());
         self
     }
 
@@ -194,6 +202,15 @@ impl Target for FakeTarget {
 
     fn is_locked(&self, _file: usize, _name: &str) -> bool {
         false
+    }
+
+    fn chosen(&self, _file: usize, _view: &str) -> Option<ChosenLayout> {
+        None
+    }
+
+    fn has_bytes(&self, file: usize, bytes: &[u8]) -> bool {
+        let holds = |text: &Vec<u8>| !bytes.is_empty() && text.windows(bytes.len()).any(|part| part == bytes);
+        self.contents.get(file).is_some_and(|contents| contents.texts.iter().any(holds))
     }
 
     fn needed(&self, _file: usize) -> Vec<String> {

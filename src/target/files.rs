@@ -10,8 +10,8 @@ use super::names::{Matcher, class_name, readable_name};
 use super::rtti::Classes;
 use super::symbols::Symbols;
 use super::{
-    ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile, bases,
-    overrides, usdt,
+    ChosenLayout, ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target,
+    TargetFile, bases, overrides, usdt,
 };
 use crate::diag::{Diagnostic, did_you_mean};
 use crate::path::NamePattern;
@@ -381,6 +381,14 @@ impl Target for Files {
 
     fn is_locked(&self, _file: usize, _name: &str) -> bool {
         false
+    }
+
+    fn chosen(&self, _file: usize, _view: &str) -> Option<ChosenLayout> {
+        None
+    }
+
+    fn has_bytes(&self, file: usize, bytes: &[u8]) -> bool {
+        self.image(file).is_some_and(|image| image.has_bytes(bytes))
     }
 
     fn needed(&self, file: usize) -> Vec<String> {

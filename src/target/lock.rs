@@ -5,8 +5,8 @@
 use super::names::{MAX_SYMBOL, Matcher};
 use super::type_text;
 use super::{
-    Arch, ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile,
-    TargetType,
+    Arch, ChosenLayout, ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target,
+    TargetFile, TargetType,
 };
 use crate::diag::{Code, Diagnostic};
 use crate::path::NamePattern;
@@ -59,6 +59,9 @@ pub struct LockedFile {
     /// Structs, classes and unions with the members that are asked for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     types: BTreeMap<String, LockedLayout>,
+    /// Which of the layouts that the probeset gives a view was chosen.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    chosen: BTreeMap<String, ChosenLayout>,
     /// Enumerations.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     enums: BTreeMap<String, BTreeMap<i64, String>>,
@@ -215,6 +218,7 @@ impl LockedFile {
             size: file.size,
             functions: Vec::new(),
             types: BTreeMap::new(),
+            chosen: BTreeMap::new(),
             enums: BTreeMap::new(),
             inlined: Vec::new(),
             virtuals: Vec::new(),
@@ -270,6 +274,11 @@ impl LockedFile {
         self.types.insert(name.to_owned(), LockedLayout { size: layout.size, members: members.collect() });
     }
 
+    /// Writes down which layout was chosen for a view.
+    pub fn add_chosen(&mut self, view: &str, layout: &ChosenLayout) {
+        self.chosen.insert(view.to_owned(), layout.clone());
+    }
+
     /// Writes an enumeration down.
     pub fn add_enumeration(&mut self, name: &str, constants: &BTreeMap<i64, String>) {
         self.enums.insert(name.to_owned(), constants.clone());
@@ -279,14 +288,14 @@ impl LockedFile {
     pub fn is_empty(&self) -> bool {
         let places = self.functions.is_empty() && self.inlined.is_empty();
         let others = self.virtuals.is_empty() && self.static_probes.is_empty();
-        places && others && self.types.is_empty() && self.enums.is_empty()
+        places && others && self.types.is_empty() && self.chosen.is_empty() && self.enums.is_empty()
     }
 
     /// How much it says: functions, types, enumerations.
     pub fn counts(&self) -> [usize; 3] {
         let overrides: usize = self.virtuals.iter().map(|known| known.functions.len()).sum();
         let places = self.functions.len() + self.inlined.len() + overrides + self.static_probes.len();
-        [places, self.types.len(), self.enums.len()]
+        [places, self.types.len() + self.chosen.len(), self.enums.len()]
     }
 
     fn validate(&self) -> Result<(), String> {
@@ -323,6 +332,12 @@ impl LockedFile {
         for (name, layout) in &self.types {
             let fits = layout.members.values().all(|member| member.at <= layout.size);
             if !fits || layout.size > MAX_SIZE {
+                return Err(format!("the layout of {} cannot be true", cut(name)));
+            }
+        }
+        for (name, layout) in &self.chosen {
+            let most = layout.size.unwrap_or(MAX_SIZE);
+            if most > MAX_SIZE || layout.at.values().any(|at| *at >= most) {
                 return Err(format!("the layout of {} cannot be true", cut(name)));
             }
         }
@@ -535,6 +550,14 @@ impl Target for LockedTarget<'_> {
 
     fn prepare(&self, file: usize, types: &[&str], enums: &[&str]) {
         self.inner.prepare(file, types, enums);
+    }
+
+    fn chosen(&self, file: usize, view: &str) -> Option<ChosenLayout> {
+        self.inner.chosen(file, view).or_else(|| self.locked(file)?.chosen.get(view).cloned())
+    }
+
+    fn has_bytes(&self, file: usize, bytes: &[u8]) -> bool {
+        self.inner.has_bytes(file, bytes)
     }
 
     fn needed(&self, file: usize) -> Vec<String> {

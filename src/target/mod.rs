@@ -227,6 +227,17 @@ pub struct Layout {
     pub members: BTreeMap<String, (u64, TargetType)>,
 }
 
+/// What a check chose among the layouts that a probeset gives one of its views.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChosenLayout {
+    /// Bytes, where the probeset says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Offsets in bytes by member.
+    pub at: BTreeMap<String, u64>,
+}
+
 /// A copy of a function that the compiler put into another one.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct InlinedCopy {
@@ -330,6 +341,12 @@ pub trait Target {
 
     /// Whether a type or enumeration of a file is known from a lock file alone.
     fn is_locked(&self, file: usize, name: &str) -> bool;
+
+    /// What a lock file says was chosen, where it was written, among the layouts that a probeset gives a view.
+    fn chosen(&self, file: usize, view: &str) -> Option<ChosenLayout>;
+
+    /// Whether some bytes stand in what is mapped of a file and cannot be written to.
+    fn has_bytes(&self, file: usize, bytes: &[u8]) -> bool;
 
     /// The libraries that a file asks the dynamic linker for, by name.
     fn needed(&self, file: usize) -> Vec<String>;

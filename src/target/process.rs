@@ -4,7 +4,10 @@
 use super::elf::Unusable;
 use super::files::Files;
 use super::maps::{self, Mapping};
-use super::{ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target, TargetFile};
+use super::{
+    ChosenLayout, ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target,
+    TargetFile,
+};
 use crate::diag::{Code, Diagnostic};
 use crate::path::NamePattern;
 use std::collections::{BTreeMap, HashMap};
@@ -214,6 +217,14 @@ impl Target for ProcessTarget {
 
     fn is_locked(&self, file: usize, name: &str) -> bool {
         self.files.is_locked(file, name)
+    }
+
+    fn chosen(&self, file: usize, view: &str) -> Option<ChosenLayout> {
+        self.files.chosen(file, view)
+    }
+
+    fn has_bytes(&self, file: usize, bytes: &[u8]) -> bool {
+        self.files.has_bytes(file, bytes)
     }
 
     fn needed(&self, file: usize) -> Vec<String> {

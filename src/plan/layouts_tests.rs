@@ -1,0 +1,132 @@
+//! Layouts are chosen by what a target has, said where none or several fit, and kept by lock files.
+
+use super::*;
+use crate::diag::Diagnostics;
+use crate::plan::{Placement, Provenance, Selection, lock, place, place_with, plan};
+use crate::spec::{Library, Probeset, load_text};
+use crate::target::{Arch, FakeTarget, Overrides, TargetType};
+
+/// A push and a return: a place for a probe.
+const CODE: &[u8] = &[0x55, 0x5d, 0xc3];
+
+fn probeset(layouts: &str) -> Probeset {
+    let text = format!(
+        "profinfer: 1
+engine: toy
+modules: {{ toy: libtoy*.so }}
+types:
+  ns::Layer:
+    kind: i32
+    flags: i32 @ 4
+    layouts:
+{layouts}
+probes:
+  step: {{ at: 'toy:run(ns::Layer* layer)', role: step, fields: {{ tokens: layer->kind, flags: layer->flags }} }}
+"
+    );
+    load_text("toy.yaml", &text, &Library::new(&[])).unwrap().0
+}
+
+const TWO: &str = "      - { when: { bytes: [toy 1.2, toy 1.3], class: ns::Vulkan }, at: { kind: 56 } }
+      - { when: { bytes: toy 1.2 }, unless: { class: ns::Vulkan }, at: { kind: 48, flags: 40 } }";
+
+fn target() -> FakeTarget {
+    FakeTarget::new(Arch::X86_64).file("libtoy-gpu.so").function("run", 0x1000, CODE)
+}
+
+fn with_class(target: FakeTarget) -> FakeTarget {
+    target.overrides_of("ns::Vulkan", 0, Overrides { classes: 1, ..Overrides::default() })
+}
+
+fn placed(probeset: &Probeset, target: &FakeTarget) -> Result<Placement, Diagnostics> {
+    let plan = plan(probeset, &Selection::default(), Arch::X86_64).unwrap().0;
+    place(&plan, probeset, target).map(|(placement, _)| placement)
+}
+
+/// Where a member was found, and how it is known.
+fn member(placement: &Placement, name: &str) -> (u64, Provenance) {
+    let symbol = format!("offset_of_ns__Layer__{name}");
+    let found = placement.values.iter().find(|value| value.symbol == symbol).unwrap();
+    (found.value, found.provenance)
+}
+
+#[test]
+fn the_layout_whose_checks_hold_is_taken() {
+    let probeset = probeset(TWO);
+    let with = placed(&probeset, &with_class(target().text("the toy 1.3 (release)"))).unwrap();
+    assert_eq!(member(&with, "kind"), (56, Provenance::Checked));
+    // What the layout does not give is where the view has it.
+    assert_eq!(member(&with, "flags"), (4, Provenance::ByHand));
+    let without = placed(&probeset, &target().text("toy 1.2")).unwrap();
+    assert_eq!(member(&without, "kind"), (48, Provenance::Checked));
+    assert_eq!(member(&without, "flags"), (40, Provenance::Checked));
+    assert_eq!(without.chosen.len(), 1);
+}
+
+#[test]
+fn debug_information_goes_before() {
+    let int = || TargetType::Int { size: 4, signed: true };
+    let target =
+        with_class(target().text("toy 1.2").layout("ns::Layer", 96, &[("kind", 8, int()), ("flags", 12, int())]));
+    let placement = placed(&probeset(TWO), &target).unwrap();
+    assert_eq!(member(&placement, "kind"), (8, Provenance::Dwarf));
+    assert!(placement.chosen.is_empty());
+}
+
+#[test]
+fn none_and_several_are_said_with_what_they_ask() {
+    let problem = |layouts: &str, target: &FakeTarget| {
+        let problems = placed(&probeset(layouts), target).unwrap_err().0;
+        let mut of_layouts = problems.into_iter().filter(|problem| problem.code == Code::LayoutNotChosen);
+        let problem = of_layouts.next().unwrap();
+        assert!(of_layouts.next().is_none(), "it is said once");
+        problem
+    };
+    let none = problem(TWO, &target().text("toy 2.0"));
+    assert_eq!(none.message, "no layout of ns::Layer is this target's");
+    let listed = [
+        "line 9: when bytes toy 1.2 or toy 1.3, when class ns::Vulkan",
+        "line 10: when bytes toy 1.2, unless class ns::Vulkan",
+    ];
+    assert_eq!(none.notes[..2], listed);
+    // Another version of the same layout as an older one is not taken for it.
+    assert!(none.notes.iter().any(|note| note.contains("libtoy-gpu.so")), "{:?}", none.notes);
+
+    let both = "      - { when: { file: libtoy-*.so }, at: { kind: 8 } }
+      - { when: { function: r?n }, at: { kind: 16 } }
+      - { when: { build_id: ffffffff }, at: { kind: 24 } }";
+    let several = problem(both, &target());
+    assert_eq!(several.message, "2 layouts of ns::Layer could be this target's");
+    assert_eq!(several.notes[..2], ["line 9: when file libtoy-*.so", "line 10: when function r?n"]);
+    assert!(!several.notes.iter().any(|note| note.contains("ffffffff")));
+}
+
+#[test]
+fn each_fact_is_asked_of_the_file() {
+    let holds = |check: &str| {
+        let layouts = format!("      - {{ when: {{ {check} }}, at: {{ kind: 8 }} }}");
+        placed(&probeset(&layouts), &with_class(target().text("toy 1.2"))).is_ok()
+    };
+    for so in ["file: libtoy-g?u.so", "build_id: '00000000'", "bytes: oy 1", "class: ns::Vulkan", "function: ru*n"] {
+        assert!(holds(so), "{so}");
+    }
+    for not in ["file: libtoy.so", "build_id: '10000000'", "bytes: toy 1.3", "class: ns::Metal", "function: walk"] {
+        assert!(!holds(not), "{not}");
+    }
+}
+
+#[test]
+fn a_lock_file_has_what_was_chosen() {
+    let probeset = probeset(TWO);
+    let known = with_class(target().text("toy 1.2"));
+    let plan = plan(&probeset, &Selection::default(), Arch::X86_64).unwrap().0;
+    let (lock, _) = lock(&plan, &probeset, &known).unwrap();
+    let lock = crate::target::Lock::parse("toy.lock", lock.to_text().as_bytes()).unwrap();
+    // The same build, of which nothing can be told: its name, text and classes are not asked.
+    let (placement, _) = place_with(&plan, &probeset, &target(), Some(&lock)).unwrap();
+    assert_eq!(member(&placement, "kind"), (56, Provenance::Lock));
+    assert!(place_with(&plan, &probeset, &target(), None).is_err());
+    // What cannot be true is refused.
+    let forged = lock.to_text().replace("\"kind\": 56", "\"kind\": 99999999999999999");
+    assert!(crate::target::Lock::parse("toy.lock", forged.as_bytes()).is_err());
+}

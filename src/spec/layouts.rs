@@ -1,0 +1,154 @@
+//! The layouts that a view may have where no debug information says: alternatives, each with the checks by which one of
+//! them is chosen on a target.
+
+use super::language::{LAYOUT, WHEN};
+use super::model::{Check, Fact, GivenLayout, Member};
+use super::problems::shown;
+use super::values::Context;
+use super::yaml::{Entry, Node, Scalar};
+use super::{limits, names, reader, sections};
+use crate::diag::{Code, Span};
+use crate::path::Type;
+use indexmap::IndexMap;
+
+/// Fewest digits of a build-id, and bytes of a text, that tell builds apart.
+const FEWEST: (usize, usize) = (8, 4);
+
+/// Reads the list. What it gives is given of `members`.
+pub(super) fn read(
+    entry: &Entry,
+    what: &str,
+    members: &IndexMap<String, Member>,
+    cx: &mut Context<'_>,
+) -> Vec<GivenLayout> {
+    let one;
+    let items = match &entry.value {
+        Node::List(list) if !list.items.is_empty() && list.items.len() <= limits::ALTERNATIVES => &list.items,
+        Node::List(list) => {
+            let count = list.items.len();
+            let message =
+                format!("`layouts` of {what} has {count} entries; 1 to {} can be given", limits::ALTERNATIVES);
+            cx.problems.error(Code::OutOfRange, &list.span, message);
+            return Vec::new();
+        }
+        node => {
+            one = vec![node.clone()];
+            &one
+        }
+    };
+    items.iter().filter_map(|item| layout(item, what, members, cx)).collect()
+}
+
+fn layout(node: &Node, what: &str, members: &IndexMap<String, Member>, cx: &mut Context<'_>) -> Option<GivenLayout> {
+    let name = format!("a layout of {what}");
+    let map = reader::map(node, &name, limits::ENTRIES, cx.problems)?;
+    reader::known_keys(map, &LAYOUT, cx.problems);
+    let mut checks = |key: &str| map.entries.get(key).map(|entry| checks(entry, cx)).unwrap_or_default();
+    let (when, unless) = (checks("when"), checks("unless"));
+    if !map.entries.contains_key("when") && !map.entries.contains_key("unless") {
+        let message = format!("{name} has neither `when` nor `unless`");
+        let hint = "say how its builds are known, such as `when: { class: ns::Class }`; a layout is never guessed";
+        cx.problems.error_hint(Code::MissingKey, &map.span, message, hint);
+    }
+    let size = map.entries.get("size").and_then(|entry| {
+        let scalar = reader::text(&entry.value, "`size`", cx.problems)?;
+        let range = 1..=limits::VIEW_BYTES;
+        let size = reader::number(&scalar.text, &scalar.span, "a view's size", range, cx.problems)?;
+        u64::try_from(size).ok()
+    });
+    let entry = reader::required(map, "at", (&name, &map.span), &LAYOUT, cx.problems)?;
+    let given = reader::map(&entry.value, &format!("`at` of {name}"), limits::ENTRIES, cx.problems)?;
+    let at = given.entries.values().filter_map(|entry| offset(entry, what, size, members, cx)).collect();
+    Some(GivenLayout { span: map.span.clone(), when, unless, size, at })
+}
+
+/// `member: offset`.
+fn offset(
+    entry: &Entry,
+    what: &str,
+    size: Option<u64>,
+    members: &IndexMap<String, Member>,
+    cx: &mut Context<'_>,
+) -> Option<(String, u64)> {
+    let Entry { key, value } = entry;
+    let Some(member) = members.get(&key.text) else {
+        let message = format!("{what} has no member `{}`", shown(&key.text));
+        let known = members.keys().map(String::as_str);
+        let otherwise = "name it with its type beside `layouts`";
+        cx.problems.unknown(Code::UnknownName, (&key.text, &key.span), message, known, otherwise);
+        return None;
+    };
+    if matches!(member.ty.value, Type::Bits { .. }) {
+        let message = format!("`{}` is some bits of an integer, which several layouts cannot have", key.text);
+        cx.problems.error_hint(Code::TypeMismatch, &key.span, message, "read the whole integer, and take its bits");
+        return None;
+    }
+    let scalar = reader::text(value, "an offset", cx.problems)?;
+    let at = reader::number(&scalar.text, &scalar.span, "an offset", 0..=limits::VIEW_BYTES, cx.problems)?;
+    let at = u64::try_from(at).ok()?;
+    if let Some(size) = size.filter(|size| at >= *size) {
+        let message = format!("`{}` is at {at}, beyond the {size} bytes of {what}", key.text);
+        cx.problems.error(Code::OutOfRange, &scalar.span, message);
+    }
+    Some((key.text.clone(), at))
+}
+
+/// What is checked of a file.
+fn checks(entry: &Entry, cx: &mut Context<'_>) -> Vec<Check> {
+    let what = format!("`{}`", entry.key.text);
+    let Some(map) = reader::map(&entry.value, &what, limits::ENTRIES, cx.problems) else { return Vec::new() };
+    reader::known_keys(map, &WHEN, cx.problems);
+    if map.entries.is_empty() {
+        cx.problems.error_hint(Code::MissingKey, &map.span, format!("{what} checks nothing"), WHEN_HINT);
+    }
+    let mut checks = Vec::new();
+    for (name, fact) in Fact::NAMES {
+        let Some(entry) = map.entries.get(name) else { continue };
+        let texts = reader::texts(&entry.value, &format!("`{name}`"), limits::ALTERNATIVES, cx.problems);
+        let any: Vec<String> = texts.into_iter().filter_map(|scalar| value(fact, scalar, cx)).collect();
+        checks.push(Check { fact, any });
+    }
+    checks
+}
+
+const WHEN_HINT: &str = "write one of `file`, `build_id`, `bytes`, `class` and `function`";
+
+/// A value to compare with, as far as it can be one.
+fn value(fact: Fact, scalar: &Scalar, cx: &mut Context<'_>) -> Option<String> {
+    let text = scalar.text.as_str();
+    let refuse = |cx: &mut Context<'_>, span: &Span, why: &str, hint: &str| {
+        cx.problems.error_hint(Code::BadPattern, span, format!("`{}` {why}", shown(text)), hint);
+    };
+    match fact {
+        Fact::File => return cx.problems.keep(sections::glob(scalar)).map(|glob| glob.value),
+        Fact::Class => return cx.problems.keep(names::qualified(scalar, "a class")).map(|name| name.value),
+        Fact::BuildId => {
+            let digits = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+            if !digits || text.len() < FEWEST.0 || text.len() > limits::NAME_BYTES {
+                refuse(
+                    cx,
+                    &scalar.span,
+                    "is no build-id",
+                    "give at least its first 8 digits, as `file LIBRARY` shows them",
+                );
+                return None;
+            }
+        }
+        Fact::Bytes => {
+            if text.len() < FEWEST.1 || text.len() > limits::NAME_BYTES || text.contains(char::is_control) {
+                refuse(cx, &scalar.span, "is not what tells builds apart", "give 4 to 128 bytes of text");
+                return None;
+            }
+        }
+        Fact::Function => {
+            let wildcards = text.matches(['*', '?']).count();
+            let named = text.chars().any(|c| !matches!(c, '*' | '?'));
+            let fits = named && text.len() <= limits::NAME_BYTES && wildcards <= limits::WILDCARDS;
+            if !fits || text.contains(char::is_control) {
+                refuse(cx, &scalar.span, "is no function", "give its name, or a glob such as `engine_run*`");
+                return None;
+            }
+        }
+    }
+    Some(text.to_owned())
+}

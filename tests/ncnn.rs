@@ -1,0 +1,222 @@
+//! ncnn as its users install it, from a wheel without symbols, and as they build it, with debug information and stripped
+//! of it: one probeset for all. The layers that are recorded are those that the engine lists, in its order, whichever
+//! build it is. This needs root.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+const RUNS: usize = 4;
+
+fn succeeds(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engines")
+}
+
+fn printed(script: &str) -> PathBuf {
+    let output = succeeds(&mut Command::new(scripts().join(script)));
+    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+}
+
+/// A Python that has the wheel.
+fn python() -> &'static Path {
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(|| printed("install_ncnn.sh"))
+}
+
+/// The folder of what is built from source.
+fn built() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| printed("build_ncnn.sh"))
+}
+
+/// The wheel's Python module.
+fn wheel() -> PathBuf {
+    let packages = python().parent().and_then(Path::parent).unwrap().join("lib");
+    let version = std::fs::read_dir(packages).unwrap().next().unwrap().unwrap().path();
+    let files = std::fs::read_dir(version.join("site-packages/ncnn")).unwrap().map(|file| file.unwrap().path());
+    let is_engine = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "so");
+    files.into_iter().find(is_engine).expect("the wheel has its module")
+}
+
+/// The library with debug information, and without.
+fn library(stripped: bool) -> PathBuf {
+    let folder = built().join("lib");
+    let folder = if stripped { folder.join("stripped") } else { folder };
+    folder.join("libncnn.so.1").canonicalize().unwrap()
+}
+
+fn profinfer(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    command.args(arguments);
+    command
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Build {
+    Wheel,
+    Debug,
+    Stripped,
+}
+
+/// Records some runs; what the engine prints, and the trace's events in order.
+fn recorded(build: Build, net: &str, trace: &str) -> (String, Vec<Value>) {
+    // Without a probeset's name, it is found by what the target has.
+    let named: &[&str] = if matches!(build, Build::Stripped) { &[] } else { &["ncnn"] };
+    let mut command = profinfer(&["record"]);
+    command.args(named).args(["-o", trace, "--"]);
+    match build {
+        Build::Wheel => command.arg(python()).arg(scripts().join("run_ncnn.py")).arg("run"),
+        Build::Debug | Build::Stripped => {
+            let library = library(matches!(build, Build::Stripped));
+            command.env("LD_LIBRARY_PATH", library.parent().unwrap()).arg(built().join("run"))
+        }
+    };
+    let output = succeeds(command.args([net, &RUNS.to_string()]));
+    let said = String::from_utf8(output.stdout).unwrap();
+    let dump = succeeds(&mut profinfer(&["dump", trace])).stdout;
+    let lines = std::str::from_utf8(&dump).unwrap().lines().map(|line| serde_json::from_str(line).unwrap());
+    let mut events: Vec<Value> = lines.collect();
+    // What an object is comes before those that refer to it.
+    events.sort_by_key(|event| event["start_ns"].as_u64().unwrap());
+    (said, events)
+}
+
+fn span(event: &Value) -> (u64, u64) {
+    let number = |name: &str| event[name].as_u64().unwrap();
+    (number("start_ns"), number("start_ns") + number("duration_ns"))
+}
+
+/// Whether it is of this probe; where several probesets were looked for, names begin with the probeset's.
+fn is_of(event: &Value, probe: &str) -> bool {
+    event["probe"].as_str().is_some_and(|name| name.strip_prefix("ncnn__").unwrap_or(name) == probe)
+}
+
+/// The layers of each run, `TYPE NAME`, and how many others ran within them.
+fn layers(events: &[Value]) -> Vec<(Vec<String>, Vec<String>)> {
+    let mut known: BTreeMap<&str, String> = BTreeMap::new();
+    let (mut runs, mut layers) = (Vec::new(), Vec::new());
+    for event in events {
+        let text = |name: &str| event["fields"][name].as_str().unwrap_or_default();
+        if let Some(address) = event["address"].as_str() {
+            known.insert(address, format!("{} {}", text("op"), text("name")));
+        } else if is_of(event, "run") {
+            runs.push(span(event));
+        } else if event["role"] == "operator" {
+            layers.push((span(event), known.get(text("node")).expect("it is described before").clone()));
+        }
+    }
+    let within = |one: (u64, u64), outer: (u64, u64)| outer.0 <= one.0 && one.1 <= outer.1;
+    let of_run = |run: &(u64, u64)| {
+        let (mut outermost, mut inner, mut open) = (Vec::new(), Vec::new(), (0, 0));
+        for (span, line) in layers.iter().filter(|(span, _)| within(*span, *run)) {
+            if within(*span, open) {
+                inner.push(line.clone());
+            } else {
+                open = *span;
+                outermost.push(line.clone());
+            }
+        }
+        (outermost, inner)
+    };
+    runs.iter().map(of_run).collect()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn layers_are_those_that_the_engine_lists_in_each_build() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let net = path("net");
+    succeeds(Command::new(python()).arg(scripts().join("run_ncnn.py")).args(["make", &net]));
+    let mut listed = Vec::new();
+    for build in [Build::Wheel, Build::Debug, Build::Stripped] {
+        let (said, events) = recorded(build, &net, &path("run.pfi"));
+        // Its list has what is given from outside, too, which does not run.
+        let expected: Vec<String> = said
+            .lines()
+            .filter(|line| !line.starts_with("ran ") && !line.starts_with("Input "))
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(expected.len(), 10, "{said}");
+        let runs = layers(&events);
+        assert_eq!(runs.len(), RUNS, "{build:?}");
+        for (layers, inner) in runs {
+            assert_eq!(layers, expected, "{build:?}");
+            // The convolution of four groups has four within it, without a name.
+            assert!(inner.iter().filter(|line| *line == " ").count() >= 4, "{build:?}: {inner:?}");
+        }
+        listed.push((expected, said.lines().last().unwrap().to_owned()));
+    }
+    // The same layers, and the same numbers come out.
+    assert!(listed.iter().all(|one| *one == listed[0]), "{listed:?}");
+}
+
+/// Where `check` finds the members of layers, in bytes; whether all of it is debug information's.
+fn found(target: &Path, extra: &[&str]) -> (Vec<(String, u64)>, bool) {
+    let mut command = profinfer(&["check", "ncnn", "--json", "--target", &target.display().to_string()]);
+    let check: Value = serde_json::from_slice(&succeeds(command.args(extra)).stdout).unwrap();
+    let paths = check["paths"].as_array().unwrap().iter().filter(|path| path["from"].is_string());
+    let mut layout: Vec<(String, u64)> = paths
+        .clone()
+        .flat_map(|path| path["layout"].as_array().unwrap())
+        .map(|part| (part["what"].as_str().unwrap().to_owned(), part["value"].as_u64().unwrap_or(u64::MAX)))
+        .filter(|(what, _)| what.starts_with("ncnn::Layer."))
+        .collect();
+    layout.sort();
+    layout.dedup();
+    let is_debug =
+        paths.filter(|path| path["path"] == "type" || path["path"] == "name").all(|path| path["from"] == "DWARF");
+    (layout, is_debug)
+}
+
+fn at(kind: u64, name: u64) -> Vec<(String, u64)> {
+    vec![("ncnn::Layer.name".to_owned(), name), ("ncnn::Layer.type".to_owned(), kind)]
+}
+
+#[test]
+#[ignore = "needs root"]
+fn layouts_come_from_debug_information_or_a_check() {
+    assert_eq!(found(&library(false), &[]), (at(48, 80), true));
+    // The check finds what the debug information says.
+    assert_eq!(found(&library(true), &[]), (at(48, 80), false));
+    assert_eq!(found(&wheel(), &[]), (at(56, 88), false));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_build_that_no_check_knows_is_refused_without_a_lock_file() {
+    let folder = tempfile::tempdir().unwrap();
+    // The same library, calling itself another version.
+    let mut bytes = std::fs::read(library(true)).unwrap();
+    let version = b"1.0.20261020";
+    let places: Vec<usize> = (0..bytes.len() - version.len()).filter(|at| bytes[*at..].starts_with(version)).collect();
+    for at in &places {
+        bytes[*at..*at + version.len()].copy_from_slice(b"1.0.20270101");
+    }
+    assert!(!places.is_empty());
+    let other = folder.path().join("libncnn.so.1");
+    std::fs::write(&other, bytes).unwrap();
+    let output = profinfer(&["check", "ncnn", "--target", &other.display().to_string()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = [output.stdout, output.stderr].concat();
+    let told = String::from_utf8_lossy(&told);
+    let checks = ["when bytes 1.0.20261020, when class ncnn::VkAllocator", "unless class ncnn::VkAllocator"];
+    for part in ["error[T019]"].iter().chain(&checks) {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    // A lock file of the build, by its build-id, has what was chosen.
+    let lock = folder.path().join("ncnn.lock").display().to_string();
+    let library = library(true).display().to_string();
+    succeeds(&mut profinfer(&["lock", "ncnn", "--target", &library, "-o", &lock]));
+    assert_eq!(found(&other, &["--lock", &lock]), (at(48, 80), false));
+}
