@@ -162,8 +162,11 @@ fn likeliest(all: &mut [Candidate]) {
 /// The name as an attach point has it, with `*` for what cannot be written there; `None` for what is no engine's own
 /// function, or makes and ends objects.
 pub fn place(name: &str) -> Option<String> {
-    let foreign = ["_", "std::", "__gnu_cxx::", "main", "frame_dummy", "register_tm", "deregister_tm"];
-    if foreign.iter().any(|start| name.starts_with(start)) || name.contains(['{', '#', '"', '*', '?', '\'']) {
+    let foreign = ["_", "std::", "__gnu_cxx::", "frame_dummy", "register_tm", "deregister_tm"];
+    if foreign.iter().any(|start| name.starts_with(start))
+        || name == "main"
+        || name.contains(['{', '#', '"', '*', '?', '\''])
+    {
         return None;
     }
     let place = without_arguments(&name.replace("(anonymous namespace)", "*"))?;

@@ -339,8 +339,9 @@ fn argument_name(own: &str, place: usize, taken: &[String]) -> String {
 
 /// A glob that takes the same library's other versions, too.
 fn glob(file: &str) -> String {
-    match file.split_once(".so") {
-        Some((stem, _)) => format!("{stem}.so*"),
+    let ends = |(at, _): &(usize, &str)| matches!(file.as_bytes().get(at + ".so".len()), None | Some(b'.'));
+    match file.match_indices(".so").find(ends) {
+        Some((at, _)) => format!("{}.so*", &file[..at]),
         None => file.to_owned(),
     }
 }

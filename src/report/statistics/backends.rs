@@ -8,6 +8,7 @@ use crate::report::model::BackendRow;
 use crate::report::table::{Align, Table};
 use crate::report::text::{Look, few};
 use crate::report::units::{quantity, shape, time_f64};
+use crate::spec::Role;
 use Align::{Flexible, Left, Right};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -106,6 +107,12 @@ impl BackendsSection {
             *count = count.saturating_add(totals.count);
             *elapsed = elapsed.saturating_add(totals.elapsed);
         }
+        let graphs = given.meta.schema.records.iter().filter(|record| record.role == Some(Role::Graph));
+        // Without the field a graph goes by its probe's name; two such are no two backends.
+        let is_said = { graphs }.any(|graph| graph.fields.iter().any(|field| field.name == "backend"));
+        if !is_said {
+            found.clear();
+        }
         let mut pairs = Vec::new();
         for ((op, dtype, shape, flops, bytes), sides) in &found {
             let sides: Vec<BackendSide> = sides
@@ -148,7 +155,10 @@ impl BackendsSection {
         let left_out = pairs.len().saturating_sub(MOST_PAIRS) as u64;
         pairs.truncate(MOST_PAIRS);
         let backends = given.report.backends.clone();
-        let absent = pairs.is_empty().then(|| why_absent(&backends));
+        let absent = pairs.is_empty().then(|| match is_said {
+            true => why_absent(&backends),
+            false => "No graph says its backend (a field `backend`).".to_owned(),
+        });
         Self { backends, pairs, left_out, crossings, absent }
     }
 
