@@ -1,7 +1,7 @@
 //! What a real engine's threads did while another process wanted its processor.
 
 use crate::competitor::Competitor;
-use crate::engine::{Engine, alone, workload};
+use crate::engine::{Engine, Workload, alone, workload};
 use crate::{Recording, record, rows};
 use serde_json::Value;
 
@@ -23,7 +23,9 @@ fn threads_of(recording: &Recording) -> Value {
 fn a_competitor_on_an_engines_processor_is_named() {
     let _alone = alone();
     let competitor = Competitor::on(0);
-    let recording = record(Engine::Shared, &workload("tiny-dense", 2), &[]);
+    // Long enough for the competitor to take turns from operators, too.
+    let work = Workload { tokens: 100, ..workload("tiny-dense", 2) };
+    let recording = record(Engine::Shared, &work, &[]);
     let threads = threads_of(&recording);
     for lane in [0, 1] {
         let row = rows(&threads["lanes"]).find(|row| row["lane"] == lane).unwrap();
