@@ -225,6 +225,12 @@ fn object_type(schema: &Schema, name: &str) -> u16 {
     position.and_then(|i| u16::try_from(i).ok()).unwrap_or(u16::MAX)
 }
 
+/// Whether graphs of a schema say their backend; else a graph goes by its probe's name, and two names are no two backends.
+pub fn graphs_say_backend(schema: &Schema) -> bool {
+    let mut graphs = schema.records.iter().filter(|record| record.role == Some(Role::Graph));
+    graphs.any(|graph| graph.fields.iter().any(|field| field.name == "backend"))
+}
+
 /// A trace's record types, enumerations and sites, made ready to read records by.
 #[derive(Debug)]
 pub struct Decoder {
@@ -251,7 +257,10 @@ impl Decoder {
     /// Makes enumerations known; again when a trace has more of them: a library may be mapped late.
     pub fn add_enums<'e>(&mut self, enums: impl IntoIterator<Item = (&'e String, &'e BTreeMap<i64, String>)>) {
         for (name, constants) in enums {
-            if self.enums.get(name).is_none_or(|known| known.len() != constants.len()) {
+            let same = |known: &BTreeMap<i64, Arc<str>>| {
+                known.iter().map(|(n, c)| (n, &**c)).eq(constants.iter().map(|(n, c)| (n, c.as_str())))
+            };
+            if !self.enums.get(name).is_some_and(same) {
                 let constants = constants.iter().map(|(n, c)| (*n, Arc::from(c.as_str()))).collect();
                 self.enums.insert(name.clone(), constants);
             }

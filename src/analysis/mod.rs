@@ -49,7 +49,7 @@ pub use distribution::{Distribution, median};
 pub use doubts::{Doubt, doubts};
 pub use estimate::{Estimate, GROUPS, Groups};
 pub use faults::{Faults, FetchTotals, Fetched, StepPart, WaitingStep};
-pub use fields::{Decoder, Header};
+pub use fields::{Decoder, Header, graphs_say_backend};
 pub use generations::{Generations, generations};
 pub use graph::{
     CriticalPath, Edge, Fold, Folded, GraphFinder, Node, NodeKind, OperatorGraph, Section, StepFacts, TypicalStep, Via,

@@ -2,13 +2,12 @@
 
 use super::Given;
 use super::work::work_of;
-use crate::analysis::TextId;
+use crate::analysis::{TextId, graphs_say_backend};
 use crate::report::build::{mean, ratio};
 use crate::report::model::BackendRow;
 use crate::report::table::{Align, Table};
 use crate::report::text::{Look, few};
 use crate::report::units::{quantity, shape, time_f64};
-use crate::spec::Role;
 use Align::{Flexible, Left, Right};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -94,8 +93,9 @@ type Key = (Arc<str>, Option<Arc<str>>, Arc<[i64]>, Option<u64>, Option<u64>);
 
 impl BackendsSection {
     pub(super) fn new(given: &Given<'_>) -> Self {
+        let is_said = graphs_say_backend(&given.meta.schema);
         let mut found: BTreeMap<Key, BTreeMap<TextId, (u64, u64, u64)>> = BTreeMap::new();
-        for (id, backend, phase, totals) in given.statistics.operators() {
+        for (id, backend, phase, totals) in given.statistics.operators().filter(|_| is_said) {
             let Some(backend_id) = backend else { continue };
             let kind = given.catalogue.kind(id);
             let (flops, bytes) = work_of(given, (id, backend, phase), totals.count);
@@ -106,12 +106,6 @@ impl BackendsSection {
             *min = totals.min.min(*min);
             *count = count.saturating_add(totals.count);
             *elapsed = elapsed.saturating_add(totals.elapsed);
-        }
-        let graphs = given.meta.schema.records.iter().filter(|record| record.role == Some(Role::Graph));
-        // Without the field a graph goes by its probe's name; two such are no two backends.
-        let is_said = { graphs }.any(|graph| graph.fields.iter().any(|field| field.name == "backend"));
-        if !is_said {
-            found.clear();
         }
         let mut pairs = Vec::new();
         for ((op, dtype, shape, flops, bytes), sides) in &found {
