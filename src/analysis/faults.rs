@@ -40,7 +40,7 @@ pub(super) enum What {
 }
 
 /// How long a fault took, ns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct FaultTime {
     /// All of it.
     waited: u64,
@@ -178,9 +178,7 @@ impl Waits {
         if !self.saw_switches {
             return None;
         }
-        let Some(signs) = self.threads.get_mut(&tid) else {
-            return Some(FaultTime { waited: 0, on_cpu: 0 });
-        };
+        let Some(signs) = self.threads.get_mut(&tid) else { return Some(FaultTime::default()) };
         let (mut began, mut from) = (time, time);
         // Off its cpu since `from`, and since `began`.
         let (mut off, mut off_cpu) = (0, 0);
@@ -222,7 +220,7 @@ pub(super) fn gather(
         };
         match fetch.what {
             What::Fault { address, took } => {
-                let FaultTime { waited, on_cpu } = took.unwrap_or(FaultTime { waited: 0, on_cpu: 0 });
+                let FaultTime { waited, on_cpu } = took.unwrap_or_default();
                 let waited = waited.min(fetch.start.saturating_sub(since));
                 let timed = u64::from(took.is_some());
                 let totals = FetchTotals { faults: 1, waited, on_cpu: on_cpu.min(waited), timed, bytes: 0 };
