@@ -3,7 +3,7 @@
 
 use super::explain::Live;
 use super::probeset::ProbesetArguments;
-use super::short_run::ShortRun;
+use super::short_run::{ShortRun, each};
 use crate::diag::{Code, Diagnostic, Diagnostics, Spanned};
 use crate::path::Place;
 use crate::plan::PathStep;
@@ -38,12 +38,12 @@ pub(super) fn values(
     run.options.lock = arguments.lock()?;
     let summary = run.record(&reduced)?;
     let mut live = None;
-    run.each(|record| {
+    each(run.trace()?, |record| {
         if record.kind().name == PROBE {
             live = Some(of_record(record, shown));
         }
         live.is_none()
-    })?;
+    });
     if let Some(live) = live {
         return Ok(live);
     }

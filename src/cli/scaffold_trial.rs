@@ -1,7 +1,7 @@
 //! How often candidates are called in a trial run: a probeset of its own marks them, and its records are counted. Functions
 //! with plain names are one probe together, whatever their number.
 
-use super::short_run::ShortRun;
+use super::short_run::{ShortRun, each};
 use crate::diag::Diagnostics;
 use crate::record::Subject;
 use crate::scaffold::{self, Candidate};
@@ -23,7 +23,7 @@ pub(super) fn count(
     let run = ShortRun::new(Subject::Command(command.to_vec()), wait)?;
     let summary = run.record(&probeset)?;
     let mut calls: BTreeMap<String, u64> = BTreeMap::new();
-    run.each(|record| {
+    each(run.trace()?, |record| {
         let own = &record.kind().name;
         // Of those that are one probe, the function says which it is.
         let file = own.strip_prefix(PLAIN).and_then(|rest| rest.split('_').next());
@@ -31,7 +31,7 @@ pub(super) fn count(
         let name = file.zip(place).map_or_else(|| own.clone(), |(file, place)| format!("{PLAIN}{file} {place}"));
         *calls.entry(name).or_default() += 1;
         true
-    })?;
+    });
     // What was lost was called, too; of which of several it was, is not known.
     for loss in summary.losses.iter().filter(|loss| loss.kind.loses_records()) {
         *calls.entry(loss.record.clone()).or_default() += loss.count;

@@ -54,17 +54,15 @@ impl ShortRun {
     pub(super) fn trace(&self) -> Result<AnyReader, Diagnostics> {
         trace_file::open(&self.options.output)
     }
+}
 
-    /// Hands each record over, until one is enough.
-    pub(super) fn each(&self, mut take: impl FnMut(RecordView<'_>) -> bool) -> Result<(), Diagnostics> {
-        let mut reader = self.trace()?;
-        while let Some(item) = reader.next() {
-            if let Item::Record(record) = item
-                && !take(record)
-            {
-                break;
-            }
+/// Hands each record over, until one is enough.
+pub(super) fn each(mut reader: AnyReader, mut take: impl FnMut(RecordView<'_>) -> bool) {
+    while let Some(item) = reader.next() {
+        if let Item::Record(record) = item
+            && !take(record)
+        {
+            break;
         }
-        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! `profinfer try`: a few steps, each record on a line, and what of it looks wrong. No trace is left.
 
 use super::probeset::ProbesetArguments;
-use super::short_run::ShortRun;
+use super::short_run::{ShortRun, each};
 use super::terminal::{report_problems, write_out};
 use super::{DONE, INCOMPLETE, Outcome};
 use crate::diag::{Code, Diagnostic, Diagnostics};
@@ -84,7 +84,7 @@ fn show(run: &ShortRun, arguments: &Arguments, explain: &str) -> Result<(), Diag
     let schema = reader.meta().schema.clone();
     let mut output = BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
-    run.each(|record| {
+    each(reader, |record| {
         let line = match arguments.json {
             true => events.json(record).map(|json| json.to_string()),
             false => events.line(record),
@@ -93,7 +93,7 @@ fn show(run: &ShortRun, arguments: &Arguments, explain: &str) -> Result<(), Diag
             written = writeln!(output, "{line}");
         }
         written.is_ok()
-    })?;
+    });
     let end = match arguments.json {
         true => format!("{}\n", events.end_json(&schema)),
         false => events.end(&schema, explain),
