@@ -140,6 +140,32 @@ impl Expr {
             | ExprKind::Match(_) => Vec::new(),
         }
     }
+
+    /// The same, to be changed.
+    pub fn children_mut(&mut self) -> Vec<&mut Self> {
+        match &mut self.kind {
+            ExprKind::Member { base, .. }
+            | ExprKind::All { base }
+            | ExprKind::Cast { base, .. }
+            | ExprKind::Matches { base, .. }
+            | ExprKind::Unary { operand: base, .. } => vec![base],
+            ExprKind::Index { base, index } => vec![base, index],
+            ExprKind::Slice { base, from, to, rows, .. } => {
+                let ends = [Some(base), from.as_mut(), to.as_mut()].into_iter().flatten().map(AsMut::as_mut);
+                ends.chain(rows.iter_mut().flat_map(|rows| [&mut rows.count, &mut rows.stride])).collect()
+            }
+            ExprKind::Binary { left, right, .. } => vec![left, right],
+            ExprKind::Conditional { condition, then, otherwise } => vec![condition, then, otherwise],
+            ExprKind::Int(_)
+            | ExprKind::Float(_)
+            | ExprKind::Text(_)
+            | ExprKind::Name(_)
+            | ExprKind::Return
+            | ExprKind::Tid
+            | ExprKind::Cpu
+            | ExprKind::Match(_) => Vec::new(),
+        }
+    }
 }
 
 /// The kinds of expression. A path is an expression made of names, members, indices, slices and casts.

@@ -7,7 +7,7 @@ use super::model::{PlacedSite, Placement, ProbePlan, Provenance, RelocationKind}
 use super::programs::scope_of;
 use super::record_layout::field_type;
 use crate::diag::Spanned;
-use crate::path::{Base, Checked, Expr, ExprKind, Memory, Node, Rows, Scope, Term, Type, check, fixed_size};
+use crate::path::{Base, Checked, Expr, ExprKind, Memory, Node, Scope, Term, Type, check, fixed_size};
 use crate::spec::{Probeset, View};
 
 /// One step of a path.
@@ -109,43 +109,21 @@ pub fn explain_met(
     let ty = Type::Pointer(Box::new(Type::View(view.to_owned())));
     let span = meeting.pointer.span.clone();
     let pointer = ExprKind::Cast { base: Box::new(meeting.pointer.clone()), ty: Spanned::new(ty, span.clone()) };
-    let seen = seen_from(expr, &Expr { kind: pointer, span }, of);
+    let mut seen = expr.clone();
+    see_from(&mut seen, &Expr { kind: pointer, span }, of);
     explain_at(plan, probeset, placement, (meeting.program, Some(meeting.site)), &seen)
 }
 
-/// An expression over an object's members as one over a pointer to the object.
-fn seen_from(expr: &Expr, pointer: &Expr, view: &View) -> Expr {
-    let again = |expr: &Expr| Box::new(seen_from(expr, pointer, view));
-    let maybe = |expr: &Option<Box<Expr>>| expr.as_ref().map(|expr| again(expr));
-    let kind = match &expr.kind {
-        ExprKind::Name(name) if view.members.contains_key(name) => ExprKind::Member {
-            base: Box::new(pointer.clone()),
-            name: Spanned::new(name.clone(), expr.span.clone()),
-            arrow: true,
-        },
-        ExprKind::Member { base, name, arrow } => {
-            ExprKind::Member { base: again(base), name: name.clone(), arrow: *arrow }
-        }
-        ExprKind::Index { base, index } => ExprKind::Index { base: again(base), index: again(index) },
-        ExprKind::All { base } => ExprKind::All { base: again(base) },
-        ExprKind::Slice { base, from, to, rows, max, until_null } => ExprKind::Slice {
-            base: again(base),
-            from: maybe(from),
-            to: maybe(to),
-            rows: rows.as_ref().map(|rows| Box::new(Rows { count: *again(&rows.count), stride: *again(&rows.stride) })),
-            max: max.clone(),
-            until_null: *until_null,
-        },
-        ExprKind::Cast { base, ty } => ExprKind::Cast { base: again(base), ty: ty.clone() },
-        ExprKind::Unary { op, operand } => ExprKind::Unary { op: *op, operand: again(operand) },
-        ExprKind::Binary { op, left, right } => ExprKind::Binary { op: *op, left: again(left), right: again(right) },
-        ExprKind::Conditional { condition, then, otherwise } => {
-            ExprKind::Conditional { condition: again(condition), then: again(then), otherwise: again(otherwise) }
-        }
-        ExprKind::Matches { base, pattern } => ExprKind::Matches { base: again(base), pattern: pattern.clone() },
-        other => other.clone(),
-    };
-    Expr { kind, span: expr.span.clone() }
+/// Makes an expression over an object's members one over a pointer to the object.
+fn see_from(expr: &mut Expr, pointer: &Expr, view: &View) {
+    if let ExprKind::Name(name) = &expr.kind
+        && view.members.contains_key(name)
+    {
+        let name = Spanned::new(name.clone(), expr.span.clone());
+        expr.kind = ExprKind::Member { base: Box::new(pointer.clone()), name, arrow: true };
+        return;
+    }
+    expr.children_mut().into_iter().for_each(|child| see_from(child, pointer, view));
 }
 
 struct Explainer<'a> {

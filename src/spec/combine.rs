@@ -3,7 +3,7 @@
 
 use super::model::{Analysis, Part, Probe, Probeset};
 use crate::diag::{Code, Diagnostic, Diagnostics, Spanned};
-use crate::path::{AttachPoint, Expr, ExprKind, Place, Rows, Signature, Type};
+use crate::path::{AttachPoint, Expr, ExprKind, Place, Signature, Type};
 use indexmap::IndexMap;
 
 /// Elements of a list of rows that one record has room for, however many probesets there are.
@@ -194,46 +194,14 @@ impl Renamer<'_> {
 
     fn expr(&self, expr: &mut Expr) {
         match &mut expr.kind {
-            ExprKind::Cast { base, ty } => {
-                self.ty(&mut ty.value);
-                self.expr(base);
+            ExprKind::Cast { ty, .. } => self.ty(&mut ty.value),
+            // What does not fit goes into further records.
+            ExprKind::Slice { rows: Some(_), max, .. } => {
+                max.iter_mut().for_each(|max| max.value = (max.value / self.parts).max(max.value.min(FEWEST)));
             }
-            ExprKind::Member { base, .. }
-            | ExprKind::All { base }
-            | ExprKind::Matches { base, .. }
-            | ExprKind::Unary { operand: base, .. } => self.expr(base),
-            ExprKind::Index { base, index } => {
-                self.expr(base);
-                self.expr(index);
-            }
-            ExprKind::Slice { base, from, to, rows, max, .. } => {
-                self.expr(base);
-                from.iter_mut().chain(to).for_each(|end| self.expr(end));
-                if let Some(Rows { count, stride }) = rows.as_deref_mut() {
-                    self.expr(count);
-                    self.expr(stride);
-                    // What does not fit goes into further records.
-                    max.iter_mut().for_each(|max| max.value = (max.value / self.parts).max(max.value.min(FEWEST)));
-                }
-            }
-            ExprKind::Binary { left, right, .. } => {
-                self.expr(left);
-                self.expr(right);
-            }
-            ExprKind::Conditional { condition, then, otherwise } => {
-                self.expr(condition);
-                self.expr(then);
-                self.expr(otherwise);
-            }
-            ExprKind::Int(_)
-            | ExprKind::Float(_)
-            | ExprKind::Text(_)
-            | ExprKind::Name(_)
-            | ExprKind::Return
-            | ExprKind::Tid
-            | ExprKind::Cpu
-            | ExprKind::Match(_) => {}
+            _ => {}
         }
+        expr.children_mut().into_iter().for_each(|child| self.expr(child));
     }
 }
 
