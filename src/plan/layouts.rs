@@ -1,5 +1,6 @@
 //! Which of the layouts that a spec gives a view a target has: the one whose checks hold, and never a guess.
 
+use super::module::glob_matches;
 use crate::diag::{Code, Diagnostic};
 use crate::path::NamePattern;
 use crate::spec::{Check, Fact, GivenLayout, View};
@@ -52,17 +53,13 @@ fn holds(layout: &GivenLayout, target: &dyn Target, file: usize) -> bool {
 fn is_so(fact: Fact, value: &str, target: &dyn Target, file: usize) -> bool {
     let Some(of) = target.files().get(file) else { return false };
     match fact {
-        Fact::File => matches(value, &of.name),
+        Fact::File => glob_matches(value, &of.name),
         Fact::BuildId => of.build_id.as_deref().is_some_and(|id| id.starts_with(value)),
         Fact::Bytes => target.has_bytes(file, value.as_bytes()),
         // Any slot will do: what is asked is whether there is such a class.
         Fact::Class => target.overrides(file, value, 0).classes > 0,
         Fact::Function => !target.functions(file, &NamePattern(value.to_owned())).is_empty(),
     }
-}
-
-fn matches(glob: &str, name: &str) -> bool {
-    regex::Regex::new(&NamePattern(glob.to_owned()).to_regex()).is_ok_and(|regex| regex.is_match(name))
 }
 
 #[cfg(test)]

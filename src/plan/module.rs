@@ -39,9 +39,18 @@ pub(super) fn find(probeset: &Probeset, module: &str, target: &dyn Target) -> Mo
     }
 }
 
+/// Whether a glob is of a name.
+pub(super) fn glob_matches(glob: &str, name: &str) -> bool {
+    regex_of(glob).is_some_and(|regex| regex.is_match(name))
+}
+
+fn regex_of(glob: &str) -> Option<regex::Regex> {
+    regex::Regex::new(&NamePattern(glob.to_owned()).to_regex()).ok()
+}
+
+/// The target's files whose name a glob is of.
 pub(super) fn matching(glob: &str, target: &dyn Target) -> Vec<usize> {
-    let pattern = NamePattern(glob.to_owned()).to_regex();
-    let Ok(regex) = regex::Regex::new(&pattern) else { return Vec::new() };
+    let Some(regex) = regex_of(glob) else { return Vec::new() };
     let files = target.files().iter().enumerate();
     files.filter(|(_, file)| regex.is_match(&file.name)).map(|(index, _)| index).collect()
 }

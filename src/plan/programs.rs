@@ -6,6 +6,7 @@ use super::model::{
     Action, Counts, DescribesPlan, FieldPlan, Level, ObjectPlan, ProbePlan, Program, ProgramKind, Relocation,
     RelocationKind, Selection, Shape,
 };
+use super::module::glob_matches;
 use super::record_layout::{SCALED, WAITING, builtin, field_type, kernel_fields, lay_out};
 use super::results::{can_be_had, reads_result, uses_result};
 use super::site::CostTable;
@@ -610,11 +611,6 @@ fn rides(probeset: &Probeset, probe: &Probe, root: &Probe) -> bool {
         at = next;
     }
     false
-}
-
-fn glob_matches(glob: &str, name: &str) -> bool {
-    let pattern = crate::path::NamePattern(glob.to_owned());
-    regex::Regex::new(&pattern.to_regex()).is_ok_and(|regex| regex.is_match(name))
 }
 
 fn tail_bytes(record: &RecordType) -> u64 {
