@@ -9,7 +9,7 @@ use crate::target::Arch;
 
 /// Whether a value is known only when the function returns.
 pub(super) fn uses_result(checked: &Checked) -> bool {
-    any(checked, &|node| matches!(node, Node::Return))
+    any(checked, &|part| matches!(part.node, Node::Return))
 }
 
 /// Whether a probe has such a value.
@@ -49,16 +49,12 @@ pub(super) fn can_be_had(value: Checked, arch: Arch, signature: &Signature) -> R
 }
 
 fn uses_entry(checked: &Checked) -> bool {
-    let mut entry = false;
-    checked.visit(&mut |part| {
-        let by_value = part.place().is_some_and(|(memory, _)| matches!(memory.base, Base::Argument(_)));
-        entry |= by_value || matches!(part.node, Node::Argument(_));
-    });
-    entry
+    let by_value = |part: &Checked| part.place().is_some_and(|(memory, _)| matches!(memory.base, Base::Argument(_)));
+    any(checked, &|part| by_value(part) || matches!(part.node, Node::Argument(_)))
 }
 
-fn any(checked: &Checked, test: &dyn Fn(&Node) -> bool) -> bool {
+fn any(checked: &Checked, test: &dyn Fn(&Checked) -> bool) -> bool {
     let mut found = false;
-    checked.visit(&mut |part| found |= test(&part.node));
+    checked.visit(&mut |part| found |= test(part));
     found
 }
