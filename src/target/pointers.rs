@@ -148,13 +148,18 @@ impl Pointers {
 
     /// The name of an imported symbol.
     pub(crate) fn import<'a>(&self, image: &'a Image, symbol: u32) -> Option<&'a str> {
-        let entry = self.symbols.checked_add(SYMBOL_BYTES.checked_mul(symbol.into())?)?;
-        let name = u64::from(u32::from_le_bytes(image.at_address(entry, 4).try_into().ok()?));
+        let name = u64::from(u32::from_le_bytes(self.symbol(image, symbol)?[..4].try_into().ok()?));
         let start = self.strings.start.checked_add(name).filter(|start| self.strings.contains(start))?;
         let most = usize::try_from(self.strings.end - start).unwrap_or(usize::MAX).min(MAX_NAME);
         let bytes = image.at_address(start, most);
         let end = bytes.iter().position(|byte| *byte == 0)?;
         std::str::from_utf8(bytes.get(..end)?).ok()
+    }
+
+    /// A symbol's entry: its name at 0, its section at 6, its address at 8, its bytes at 16.
+    fn symbol<'a>(&self, image: &'a Image, symbol: u32) -> Option<&'a [u8; SYMBOL_BYTES as usize]> {
+        let entry = self.symbols.checked_add(SYMBOL_BYTES.checked_mul(symbol.into())?)?;
+        image.at_address(entry, SYMBOL_BYTES as usize).try_into().ok()
     }
 
     fn push(&mut self, place: u64, pointer: Pointer) -> bool {
@@ -167,18 +172,15 @@ impl Pointers {
 
     /// A symbol's address, if the image defines it.
     fn defined(&self, image: &Image, symbol: u32) -> Option<u64> {
-        let entry = self.symbols.checked_add(SYMBOL_BYTES.checked_mul(symbol.into())?)?;
-        let bytes = image.at_address(entry, SYMBOL_BYTES as usize);
-        let section = u16::from_le_bytes(bytes.get(6..8)?.try_into().ok()?);
-        let value = u64::from_le_bytes(bytes.get(8..16)?.try_into().ok()?);
+        let entry = self.symbol(image, symbol)?;
+        let section = u16::from_le_bytes(entry[6..8].try_into().ok()?);
+        let value = u64::from_le_bytes(entry[8..16].try_into().ok()?);
         (section != 0).then_some(value)
     }
 
     /// The bytes of a symbol.
     fn symbol_size(&self, image: &Image, symbol: u32) -> Option<u64> {
-        let entry = self.symbols.checked_add(SYMBOL_BYTES.checked_mul(symbol.into())?)?;
-        let bytes = image.at_address(entry, SYMBOL_BYTES as usize);
-        Some(u64::from_le_bytes(bytes.get(16..24)?.try_into().ok()?))
+        Some(u64::from_le_bytes(self.symbol(image, symbol)?[16..].try_into().ok()?))
     }
 
     fn copies(&mut self, image: &Image, table: Range<u64>) {
