@@ -63,31 +63,27 @@ impl PartView {
                 self.ty(&mut field.ty);
             }
         }
-        let counters = std::mem::take(&mut meta.schema.counters).into_iter();
-        let own = counters.filter(|(name, _)| !self.is_of_another(name));
-        meta.schema.counters = own.map(|(mut name, info)| (std::mem::take(self.named(&mut name)), info)).collect();
-        let describes = std::mem::take(&mut meta.schema.describes).into_iter();
-        let own = describes.filter(|(record, _)| !self.is_of_another(record));
-        meta.schema.describes = own
-            .map(|(mut record, mut said)| {
-                self.name(&mut said.object);
-                self.name(&mut said.field);
-                (std::mem::take(self.named(&mut record)), said)
-            })
-            .collect();
+        meta.schema.counters = self.own(std::mem::take(&mut meta.schema.counters)).collect();
+        meta.schema.describes = self.own(std::mem::take(&mut meta.schema.describes)).collect();
+        for said in meta.schema.describes.values_mut() {
+            self.name(&mut said.object);
+            self.name(&mut said.field);
+        }
         self.see_enums(meta);
     }
 
-    fn named<'n>(&self, name: &'n mut String) -> &'n mut String {
-        self.name(name);
-        name
+    /// What is of this part, or of all of them, by its own name.
+    fn own<T>(&self, all: impl IntoIterator<Item = (String, T)>) -> impl Iterator<Item = (String, T)> {
+        let own = all.into_iter().filter(|(name, _)| !self.is_of_another(name));
+        own.map(|(mut name, of)| {
+            self.name(&mut name);
+            (name, of)
+        })
     }
 
     /// Enumerations, also those that became known later.
     pub(super) fn see_enums(&self, meta: &mut Meta) {
-        let enums = std::mem::take(&mut meta.schema.enums).into_iter();
-        let enums = enums.filter(|(name, _)| !self.is_of_another(name));
-        meta.schema.enums = enums.map(|(mut name, of)| (std::mem::take(self.named(&mut name)), of)).collect();
+        meta.schema.enums = self.own(std::mem::take(&mut meta.schema.enums)).collect();
     }
 
     /// Sites that became known.
@@ -110,8 +106,7 @@ impl PartView {
     /// What the recording cost, by probe.
     pub(super) fn see_end(&self, meta: &mut Meta) {
         let Some(price) = meta.end.as_mut().and_then(|end| end.price.as_mut()) else { return };
-        let costs = std::mem::take(&mut price.record_ns).into_iter().filter(|(name, _)| !self.is_of_another(name));
-        price.record_ns = costs.map(|(mut name, ns)| (std::mem::take(self.named(&mut name)), ns)).collect();
+        price.record_ns = self.own(std::mem::take(&mut price.record_ns)).collect();
     }
 
     /// Losses as they stand: another's are another's.
