@@ -334,10 +334,7 @@ impl Catalogue {
         {
             return *id;
         }
-        let read = |i: &usize| {
-            let name: Arc<str> = fields.layouts.get(*i)?.name.as_str().into();
-            Some((name, decoder.value_at(header, record, *i)?))
-        };
+        let read = |i: &usize| Some((Arc::clone(fields.names.get(*i)?), decoder.value_at(header, record, *i)?));
         let values: Vec<(Arc<str>, Value)> = fields.describing.iter().filter_map(read).collect();
         let id = self.description(&values, (decoder, rules));
         if fields.described_by_site {

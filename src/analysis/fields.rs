@@ -149,6 +149,8 @@ pub(super) struct RecordFields {
     fixed_size: usize,
     /// Its fields.
     pub(super) layouts: Vec<FieldLayout>,
+    /// Their names.
+    pub(super) names: Vec<Arc<str>>,
     pub(super) lane: Option<NumberAt>,
     pub(super) tokens: Option<NumberAt>,
     pub(super) waiting: Option<NumberAt>,
@@ -196,6 +198,7 @@ impl RecordFields {
             name: record.name.as_str().into(),
             fixed_size: record.size as usize,
             layouts: record.fields.clone(),
+            names: record.fields.iter().map(|field| field.name.as_str().into()).collect(),
             lane: number("lane"),
             tokens: number("tokens"),
             waiting: number("waiting"),
@@ -328,8 +331,8 @@ impl Decoder {
     /// Every field that could be read, in order.
     pub fn fields(&self, header: &Header, record: &[u8]) -> Vec<(Arc<str>, Value)> {
         let Some(fields) = self.records.get(usize::from(header.record)) else { return Vec::new() };
-        let read = |(i, f): (usize, &FieldLayout)| Some((f.name.as_str().into(), self.value_at(header, record, i)?));
-        fields.layouts.iter().enumerate().filter_map(read).collect()
+        let read = |(i, name): (usize, &Arc<str>)| Some((Arc::clone(name), self.value_at(header, record, i)?));
+        fields.names.iter().enumerate().filter_map(read).collect()
     }
 
     /// How many of a record's fields are texts by the schema and hold something else.
