@@ -3,7 +3,7 @@
 
 use super::explain::Live;
 use super::probeset::ProbesetArguments;
-use super::short_run::{ShortRun, each};
+use super::short_run::ShortRun;
 use crate::diag::{Code, Diagnostic, Diagnostics, Spanned};
 use crate::path::Place;
 use crate::plan::PathStep;
@@ -38,7 +38,7 @@ pub(super) fn values(
     run.options.lock = arguments.lock()?;
     let summary = run.record(&reduced)?;
     let mut live = None;
-    each(run.trace()?, |record| {
+    run.trace()?.for_each_record(|record| {
         if record.kind().name == PROBE {
             live = Some(of_record(record, shown));
         }

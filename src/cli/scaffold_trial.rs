@@ -1,7 +1,7 @@
 //! How often candidates are called in a trial run: a probeset of its own marks them, and its records are counted. Functions
 //! with plain names are one probe together, whatever their number.
 
-use super::short_run::{ShortRun, each};
+use super::short_run::ShortRun;
 use crate::diag::Diagnostics;
 use crate::record::Subject;
 use crate::scaffold::{self, Candidate};
@@ -23,7 +23,7 @@ pub(super) fn count(
     let run = ShortRun::new(Subject::Command(command.to_vec()), wait)?;
     let summary = run.record(&probeset)?;
     let mut calls: BTreeMap<String, u64> = BTreeMap::new();
-    each(run.trace()?, |record| {
+    run.trace()?.for_each_record(|record| {
         let own = &record.kind().name;
         // Of those that are one probe, the function says which it is.
         let file = own.strip_prefix(PLAIN).and_then(|rest| rest.split('_').next());

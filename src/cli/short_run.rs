@@ -6,7 +6,6 @@ use crate::plan::Selection;
 use crate::record::{self, Options, Subject, Summary, Terms};
 use crate::spec::Probeset;
 use crate::target::DebugFolders;
-use crate::trace::{Item, RecordView};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -53,16 +52,5 @@ impl ShortRun {
     /// What was recorded.
     pub(super) fn trace(&self) -> Result<AnyReader, Diagnostics> {
         trace_file::open(&self.options.output)
-    }
-}
-
-/// Hands each record over, until one is enough.
-pub(super) fn each(mut reader: AnyReader, mut take: impl FnMut(RecordView<'_>) -> bool) {
-    while let Some(item) = reader.next() {
-        if let Item::Record(record) = item
-            && !take(record)
-        {
-            break;
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! `profinfer try`: a few steps, each record on a line, and what of it looks wrong. No trace is left.
 
 use super::probeset::ProbesetArguments;
-use super::short_run::{ShortRun, each};
+use super::short_run::ShortRun;
 use super::terminal::{report_problems, write_out};
 use super::{DONE, INCOMPLETE, Outcome};
 use crate::diag::{Code, Diagnostic, Diagnostics};
@@ -79,12 +79,12 @@ fn lost(kind: LossKind) -> String {
 }
 
 fn show(run: &ShortRun, arguments: &Arguments, explain: &str) -> Result<(), Diagnostics> {
-    let reader = run.trace()?;
+    let mut reader = run.trace()?;
     let mut events = Events::new(reader.meta().origin.monotonic_ns, arguments.lines);
     let schema = reader.meta().schema.clone();
     let mut output = BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
-    each(reader, |record| {
+    reader.for_each_record(|record| {
         let line = match arguments.json {
             true => events.json(record).map(|json| json.to_string()),
             false => events.line(record),
