@@ -94,6 +94,16 @@ fn assert_values(events: &[Value]) {
     assert_eq!(fields(events, "wrong")[0]["count"], Value::Null);
     assert_eq!(fields(events, "wrong")[0]["word"], Value::Null);
     assert_eq!(fields(events, "texts")[0], &json!({ "good": "good", "bad": null }));
+    // The innermost call returns first; it has no food.
+    let measured = |depth: i64, grams: Value| {
+        let all = [depth, 10 * depth, depth];
+        json!({ "before": 0, "after": 10 * depth, "all": all, "sum": 2 * depth, "grams": grams })
+    };
+    let mut measures = fields(events, "measure");
+    assert_eq!(measures.len(), 3 * ROUNDS);
+    measures.truncate(3);
+    let expected = [measured(1, Value::Null), measured(2, json!(200)), measured(3, json!(300))];
+    assert!(measures.into_iter().eq(&expected), "{:?}", fields(events, "measure"));
 }
 
 #[test]

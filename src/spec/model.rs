@@ -196,6 +196,8 @@ pub struct Field {
     pub name: Spanned<String>,
     /// How it is read.
     pub value: Expr,
+    /// It is read when the call returns, though nothing in it is known only then.
+    pub at_return: bool,
 }
 
 /// What the analysis takes an event for.
