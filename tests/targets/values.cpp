@@ -25,12 +25,16 @@ struct Food {
     float price = 0;
 };
 
+enum class Kind { small, large };
+
 struct Dog : Animal, Tagged {
     std::string breed;
     std::vector<int32_t> meals;
     std::vector<Food*> foods;
     std::vector<std::shared_ptr<Food>> shared_foods;
     std::vector<std::string> tricks;
+    std::vector<Food> plates;
+    std::vector<Kind> kinds;
     std::shared_ptr<Food> lunch;
     std::unique_ptr<Food> dinner;
     union {
@@ -111,6 +115,8 @@ static Dog* make_dog(int number, const std::string& name, Food& favourite)
         dog->shared_foods.push_back(std::make_shared<Food>(Food{20 * i, 0}));
         dog->tricks.push_back("trick " + std::to_string(i));
     }
+    dog->plates.resize(2);
+    dog->kinds = {Kind::large, Kind::small, Kind::large};
     dog->lunch = std::make_shared<Food>(Food{333, 0});
     dog->dinner = std::unique_ptr<Food>(new Food{444, 0});
     dog->whole = -5;
