@@ -104,11 +104,15 @@ fn is_named(name: &str, declared: &Type, ask: Ask<'_>) -> bool {
     }
     if let Some(to) = name.strip_suffix('*').map(unqualified) {
         return match declared {
-            Type::Pointer(of) => **of == Type::Void || to == "void" || to.ends_with(')') || is_named(to, of, ask),
+            Type::Pointer(of) => **of == Type::Void || to == "void" || is_named(to, of, ask),
             Type::CStr(_) => to == "void" || matches!(number(to), Some(TargetType::Int { size: 1, .. })),
             Type::Object(_) => true,
             _ => false,
         };
+    }
+    if name.contains("(*)") {
+        // A pointer to a function.
+        return matches!(declared, Type::Pointer(of) if **of == Type::Void);
     }
     if name == "char" {
         // Its sign is the platform's.

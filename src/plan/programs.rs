@@ -20,8 +20,9 @@ use indexmap::IndexMap;
 /// Frames of a probe with `nested: all`: a power of two, by which `PF_KEPT_OF` in `bpf-runtime/record.h` finds one.
 const NESTED_FRAMES: u32 = 8;
 
-/// Bytes of a thread's state that spans and records in the making may take: what the kernel grants, less the fixed part.
-const MAX_SPAN_BYTES: u64 = 6 * 1024;
+/// Bytes of a thread's state that spans and records in the making may take. The kernel grants some 64 KiB of state; but
+/// each thread of the target has as much, so this is what several engines at once need, and not more.
+const MAX_SPAN_BYTES: u64 = 7 * 1024;
 /// Bytes of it that a counter of the cpus takes.
 const COUNTER_BYTES: u64 = 48;
 
@@ -579,7 +580,7 @@ impl<'p> Planner<'p> {
         }
         if bytes > MAX_SPAN_BYTES {
             let message =
-                format!("the records in the making take {bytes} bytes a thread; the kernel grants {MAX_SPAN_BYTES}");
+                format!("the records in the making take {bytes} bytes a thread; {MAX_SPAN_BYTES} are the most");
             self.problems.push(
                 Diagnostic::error(Code::OutOfRange, message)
                     .hint("make lists, texts and `nested: all` probes smaller or fewer"),

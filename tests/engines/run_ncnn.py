@@ -3,8 +3,8 @@
 run_ncnn.py make NET        writes NET.param and NET.bin
 run_ncnn.py run NET RUNS    prints the layers, `TYPE NAME` a line, then `ran RUNS`
 run_ncnn.py packed NET RUNS the same with the engine's own choice of options, as it packs blobs
-run_ncnn.py shapes NET      prints `TYPE NAME`, width, height, depth, channels and bits of an element of each layer's
-                            first blob, as the engine gives it
+run_ncnn.py shapes NET      prints `TYPE NAME`, width, height, depth and channels of each layer's first blob, as the
+                            engine gives it
 
 One layer is made of others (a convolution of groups), one has a name that is longer than what a short string holds.
 """
@@ -77,7 +77,7 @@ def shapes(path):
         status, blob = extractor.extract(outputs[0])
         if status != 0:
             sys.exit(f"there is no {outputs[0]}")
-        print(f"{kind} {name}", blob.w, blob.h, blob.d, blob.c, blob.elembits())
+        print(f"{kind} {name}", blob.w, blob.h, blob.d, blob.c)
 
 
 def run(path, runs, packed=False):
