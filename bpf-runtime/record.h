@@ -148,6 +148,11 @@ static __always_inline void pf_step_ends(__u32 tid)
 		} frame[limit];                                                                                        \
 	} name
 
+/* Arguments of open calls that are read again when these return: a word that says which could not be read, the values. */
+#define PF_KEPT(name, limit, many) __u64 name##_kept[limit][1 + (many)]
+/* Those of a call by its number; the limit is a power of two. */
+#define PF_KEPT_OF(call, name, limit, number) ((call)->thread->spans.name##_kept[(number) & ((limit) - 1)])
+
 /* A span that is ended by another probe's entry: at most one is open on a thread. */
 #define PF_OPEN(name)                                                                                                  \
 	struct {                                                                                                       \

@@ -145,6 +145,22 @@ static __always_inline void pf_count_open(struct pf_thread *thread, __u64 *depth
 	pf_pop(call, &(call)->thread->spans.name.depth, (call)->thread->spans.name.frame,                              \
 	       sizeof((call)->thread->spans.name.frame[0]), limit, type)
 
+static __always_inline void pf_keep(struct pf_call *call, __u64 *kept, __u32 number, __u64 place)
+{
+	if (!number)
+		kept[0] = 0;
+	kept[1 + number] = pf_argument(call, place);
+	if (pf_take_unreadable(call))
+		kept[0] |= 1ULL << number;
+}
+
+static __always_inline __u64 pf_kept(struct pf_call *call, __u64 *kept, __u32 number)
+{
+	if (kept[0] & 1ULL << number)
+		call->unreadable = 1;
+	return kept[1 + number];
+}
+
 /*
  * The programs of a span: one for kernels with sessions, a pair for those without. An object for one kernel need not
  * have both: PF_NO_SESSIONS and PF_NO_PAIRS leave one out.

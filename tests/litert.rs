@@ -6,7 +6,7 @@
 
 mod packages;
 
-use packages::{installed, lines, profinfer, scripts, succeeds};
+use packages::{installed, lines, packaged, profinfer, scripts, succeeds};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -112,4 +112,82 @@ fn a_delegates_operators_are_within_its_node_and_the_probeset_is_found() {
         ];
         assert_eq!(ops, model);
     }
+}
+
+/// A Python that has the version before, in which XNNPACK's operators have other numbers.
+fn python_before() -> PathBuf {
+    let mut install = Command::new(scripts().join("python_environment.sh"));
+    let output = succeeds(install.args(["litert", "ai-edge-litert==2.2.0", "numpy==2.4.6"]));
+    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+}
+
+/// The library of a Python's wheel.
+fn library(python: &Path) -> PathBuf {
+    packaged(python, "ai_edge_litert", "libpywrap_litert_common", ".so")
+}
+
+/// The probes of XNNPACK's operators that a target has, and those that are left out, with why.
+fn of_the_delegate(target: &Path) -> (Vec<String>, Vec<(String, String)>) {
+    let mut command = profinfer(&["check", "litert", "--json", "--target", &target.display().to_string()]);
+    let check: Value = serde_json::from_slice(&succeeds(&mut command).stdout).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let is_its = |probe: &str| probe.starts_with("xnnpack");
+    let mut placed: Vec<String> =
+        check["sites"].as_array().unwrap().iter().map(|site| text(&site["probes"][0])).collect();
+    placed.retain(|probe| is_its(probe));
+    let missing = check["missing"].as_array().unwrap().iter();
+    let mut missing: Vec<(String, String)> =
+        missing.map(|missing| (text(&missing["probe"]), text(&missing["why"]))).collect();
+    missing.retain(|(probe, _)| is_its(probe));
+    (placed, missing)
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_version_whose_operators_nobody_has_looked_at_is_not_guessed() {
+    let left_out = |view: &str| format!("no layout of {view} is this target's");
+    let (new, old) = ("xnnpack".to_owned(), "xnnpack_2_2".to_owned());
+    let before = python_before();
+    let (placed, missing) = of_the_delegate(&library(python()));
+    assert_eq!((placed, missing), (vec![new.clone()], vec![(old.clone(), left_out("xnn_operator_2_2"))]));
+    let (placed, missing) = of_the_delegate(&library(&before));
+    assert_eq!((placed, missing), (vec![old.clone()], vec![(new.clone(), left_out("xnn_operator"))]));
+    // The same library with one type of operator more.
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = std::fs::read(library(python())).unwrap();
+    let compare = [0x83, 0xff, 0x7f, 0x74, 0x1a, 0x83, 0xff, 0x0e];
+    let at = bytes.windows(compare.len()).position(|window| window == compare).unwrap();
+    bytes[at + 2] = 0x7e;
+    let other = folder.path().join("libpywrap_litert_common.so");
+    std::fs::write(&other, bytes).unwrap();
+    let (placed, missing) = of_the_delegate(&other);
+    assert!(placed.is_empty(), "{placed:?}");
+    assert_eq!(missing, [(new, left_out("xnn_operator")), (old, left_out("xnn_operator_2_2"))]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_version_before_has_the_same_operators_by_other_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let trace = path("run.pfi");
+    let mut record = profinfer(&["record", "litert", "-o", &trace, "--"]);
+    record.arg(python_before()).arg(scripts().join("run_litert.py")).arg(path("small.tflite"));
+    succeeds(record.args(["--make", "--runs", &RUNS.to_string()]));
+    let mut events = lines(&succeeds(&mut profinfer(&["dump", &trace])).stdout);
+    events.retain(|event| event["probe"].as_str().is_some_and(|probe| probe.starts_with("xnnpack")));
+    events.sort_by_key(|event| event["start_ns"].as_u64().unwrap());
+    let ops: Vec<&str> = events.iter().map(|event| event["fields"]["op"].as_str().unwrap()).collect();
+    let ops: Vec<&str> = ops.into_iter().filter(|op| !op.starts_with("copy_")).collect();
+    let model = [
+        "convolution_nhwc_f32",
+        "convolution_nhwc_f32",
+        "sigmoid_nc",
+        "multiply_nd",
+        "add_nd",
+        "average_pooling_nhwc_f32",
+        "fully_connected_nc_f32",
+        "softmax_nc_f32",
+    ];
+    assert_eq!(ops, model.repeat(RUNS));
 }

@@ -196,3 +196,52 @@ fn a_build_that_no_check_knows_is_refused_without_a_lock_file() {
     succeeds(&mut profinfer(&["lock", "ncnn", "--target", &library, "-o", &lock]));
     assert_eq!(found(&other, &["--lock", &lock]), (at(48, 80), false));
 }
+
+/// Layers of the first run with what comes out of them, as `run_ncnn.py shapes` prints them; what runs within another
+/// layer is left out.
+fn shapes(events: &[Value]) -> Vec<String> {
+    let mut known: BTreeMap<&str, String> = BTreeMap::new();
+    let (mut run, mut open, mut found) = (None, (0, 0), Vec::new());
+    for event in events {
+        let fields = &event["fields"];
+        if let Some(address) = event["address"].as_str() {
+            known.insert(address, format!("{} {}", fields["op"].as_str().unwrap(), fields["name"].as_str().unwrap()));
+        } else if is_of(event, "run") {
+            run = run.or(Some(span(event)));
+        } else if event["role"] == "operator"
+            && run.is_some_and(|run| span(event).1 <= run.1)
+            && span(event).0 >= open.1
+        {
+            open = span(event);
+            let layer = known.get(fields["node"].as_str().unwrap()).expect("it is described before");
+            let shape = fields["shape"].as_array().expect("it has a shape");
+            let shape: Vec<String> = shape.iter().map(Value::to_string).collect();
+            found.push(format!("{layer} {}", shape.join(" ")));
+        }
+    }
+    found
+}
+
+#[test]
+#[ignore = "needs root"]
+fn shapes_are_those_of_the_blobs_that_the_engine_gives() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let net = path("net");
+    let script = |what: &str| succeeds(Command::new(python()).arg(scripts().join("run_ncnn.py")).args([what, &net]));
+    script("make");
+    let said = String::from_utf8(script("shapes").stdout).unwrap();
+    let expected: Vec<&str> = said.lines().filter(|line| !line.starts_with("Input ")).collect();
+    assert_eq!(expected.len(), 10, "{said}");
+    assert!(expected.contains(&"Pooling pool 8 8 1 8") && expected.contains(&"Softmax prob 10 1 1 1"), "{said}");
+    for build in [Build::Wheel, Build::Debug, Build::Stripped] {
+        let (_, events) = recorded(build, &net, &path("run.pfi"));
+        assert_eq!(shapes(&events), expected, "{build:?}");
+    }
+    // Packed blobs have fewer channels, of several numbers each: the shape is that of the numbers all the same.
+    let mut command = profinfer(&["record", "ncnn", "-o", &path("packed.pfi"), "--"]);
+    succeeds(command.arg(python()).arg(scripts().join("run_ncnn.py")).args(["packed", &net, "1"]));
+    let mut events = lines(&succeeds(&mut profinfer(&["dump", &path("packed.pfi")])).stdout);
+    events.sort_by_key(|event| event["start_ns"].as_u64().unwrap());
+    assert_eq!(shapes(&events), expected);
+}

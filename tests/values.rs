@@ -83,6 +83,7 @@ fn assert_values(events: &[Value]) {
     }
     let meals: Vec<&Value> = fields(events, "meals").iter().map(|fields| &fields["all"]).take(3).collect();
     assert_eq!(meals, [&json!([100, 101, 102]), &json!([100, 101, 102, 103, 104, 105, 106, 107]), &json!([])]);
+    assert!(fields(events, "meals").iter().all(|fields| fields["plates"] == 2 && fields["kind"] == 1));
     let tricks: Vec<&Value> = fields(events, "trick").iter().map(|fields| &fields["last"]).take(2).collect();
     assert_eq!(tricks, ["trick 2", "trick 11"]);
     let reference = json!({ "legs": 4, "count": 3, "third": 102, "word": "Rex", "result": 10 });
@@ -94,6 +95,16 @@ fn assert_values(events: &[Value]) {
     assert_eq!(fields(events, "wrong")[0]["count"], Value::Null);
     assert_eq!(fields(events, "wrong")[0]["word"], Value::Null);
     assert_eq!(fields(events, "texts")[0], &json!({ "good": "good", "bad": null }));
+    // The innermost call returns first; it has no food.
+    let measured = |depth: i64, grams: Value| {
+        let all = [depth, 10 * depth, depth];
+        json!({ "before": 0, "after": 10 * depth, "all": all, "sum": 2 * depth, "grams": grams })
+    };
+    let mut measures = fields(events, "measure");
+    assert_eq!(measures.len(), 3 * ROUNDS);
+    measures.truncate(3);
+    let expected = [measured(1, Value::Null), measured(2, json!(200)), measured(3, json!(300))];
+    assert!(measures.into_iter().eq(&expected), "{:?}", fields(events, "measure"));
 }
 
 #[test]
@@ -190,4 +201,60 @@ fn what_is_rubbish_is_counted_and_said() {
     let report = String::from_utf8(report.stdout).unwrap();
     assert!(report.contains("`wrong` with something that cannot be what the probeset takes it for"), "{report}");
     assert!(report.contains("that cannot be one, by the bytes that were read"), "{report}");
+}
+
+/// A probeset that reads one member of a dog, which is of such a type.
+fn of_one_member(member: &str, ty: &str) -> String {
+    let read = if ty.starts_with("std::vector") { ".size" } else { "" };
+    format!(
+        "profinfer: 1\nengine: zoo\nmodules: {{ zoo: values* }}\ntypes:\n  zoo::Dog:\n    {member}: {ty}\n  zoo::Food: {{ grams: i32 }}\n\
+         probes:\n  dog:\n    at: zoo:zoo_dog(zoo::Dog* dog) -> i32\n    role: step\n    fields: {{ tokens: return, read: dog->{member}{read} }}\n"
+    )
+}
+
+#[test]
+fn what_a_class_of_the_library_holds_is_compared_with_the_target() {
+    let zoo = Zoo::new("g++", &[]);
+    zoo.strip();
+    let cases = [
+        (
+            "meals",
+            "std::vector<i32>",
+            &["std::vector<i64>", "std::vector<u32>", "std::vector<f32>", "std::vector<i32*>"][..],
+        ),
+        ("foods", "std::vector<zoo::Food*>", &["std::vector<zoo::Dog*>", "std::vector<zoo::Food>"]),
+        ("shared_foods", "std::vector<std::shared_ptr<zoo::Food>>", &["std::vector<std::shared_ptr<zoo::Dog>>"]),
+        ("tricks", "std::vector<std::string(8)>", &["std::vector<i64>", "std::vector<cstr(8)>"]),
+        ("kinds", "std::vector<i32>", &["std::vector<f32>"]),
+        ("plates", "std::vector<zoo::Food>", &["std::vector<zoo::Dog>", "std::vector<i64>"]),
+        ("lunch", "std::shared_ptr<zoo::Food>", &["std::shared_ptr<zoo::Dog>", "std::unique_ptr<zoo::Food>"]),
+        ("dinner", "std::unique_ptr<zoo::Food>", &["std::unique_ptr<zoo::Dog>"]),
+    ];
+    let check = |text: &str, arguments: &[&str]| {
+        std::fs::write(zoo.path("zoo.yaml"), text).unwrap();
+        let output = zoo.profinfer(&["check", "zoo.yaml"]).args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (member, right, wrong) in cases {
+        let text = of_one_member(member, right);
+        let (code, said) = check(&text, &["--target", "values"]);
+        assert_eq!(code, Some(0), "{right}: {said}");
+        succeeds(&mut zoo.profinfer(&["lock", "zoo.yaml", "--target", "values", "-o", "zoo.lock"]));
+        for wrong in wrong {
+            let text = of_one_member(member, wrong);
+            let mut ways = vec![&["--target", "values"][..]];
+            // A lock file has the class's name alone, which does not tell a class within from an enumeration.
+            if (member, *wrong) != ("plates", "std::vector<i64>") {
+                ways.push(&["--target", "stripped/values", "--lock", "zoo.lock"]);
+            }
+            for arguments in ways {
+                let (code, said) = check(&text, arguments);
+                assert_eq!(code, Some(1), "{wrong}: {said}");
+                let is = format!("`zoo::Dog.{member}` is");
+                for part in ["error[T008]", &is, &format!("the probeset expects {wrong}")] {
+                    assert!(said.contains(part), "{wrong}: {part}: {said}");
+                }
+            }
+        }
+    }
 }

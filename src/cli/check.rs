@@ -128,9 +128,20 @@ fn path(
                 _ => Some(found.provenance),
             };
         }
-        layout.push((label, found.map(|v| v.value)));
+        // What a path reads over again is shown once.
+        let part = (label, found.map(|v| v.value));
+        if !layout.contains(&part) {
+            layout.push(part);
+        }
     }
-    Path { owner, field: field.to_owned(), text: value.span.text().to_owned(), ty, layout, provenance }
+    Path {
+        owner,
+        field: field.to_owned(),
+        text: value.span.text().split_whitespace().collect::<Vec<_>>().join(" "),
+        ty,
+        layout,
+        provenance,
+    }
 }
 
 fn type_name(ty: &FieldType) -> String {

@@ -127,7 +127,7 @@ fn of_object(
         let (steps, live) = match &met {
             Some(meeting) => {
                 let steps = explain_met(plan, probeset, placement.as_ref(), (meeting, view), expr);
-                let live = live(arguments, probeset, (meeting.probe, alternative(meeting)), &steps)?;
+                let live = live(arguments, probeset, (meeting.probe, alternative(meeting), false), &steps)?;
                 (steps, live)
             }
             None => (explain_in_object(plan, probeset, placement.as_ref(), view, expr), None),
@@ -163,7 +163,9 @@ fn of_probe(arguments: &Arguments, resolved: &Resolved, wanted: &Wanted<'_>) -> 
             })
             .collect();
         for (name, expr, steps) in &explained {
-            let live = live(arguments, probeset, (wanted.name, at.alternative), steps)?;
+            let field = probeset.probes.get(wanted.name).and_then(|probe| probe.fields.get(*name));
+            let at_return = field.is_some_and(|field| field.at_return);
+            let live = live(arguments, probeset, (wanted.name, at.alternative, at_return), steps)?;
             text.push_str(&table(name, expr, steps, live.as_ref()));
         }
         text.push('\n');
@@ -184,7 +186,7 @@ fn of_probe(arguments: &Arguments, resolved: &Resolved, wanted: &Wanted<'_>) -> 
 fn live(
     arguments: &Arguments,
     probeset: &Probeset,
-    probe: (&str, usize),
+    probe: (&str, usize, bool),
     steps: &[PathStep],
 ) -> Result<Option<Live>, Diagnostics> {
     let Some(pid) = arguments.target.pid.and_then(|pid| i32::try_from(pid).ok()) else { return Ok(None) };
@@ -196,7 +198,7 @@ fn live(
 fn live(
     arguments: &Arguments,
     _probeset: &Probeset,
-    _probe: (&str, usize),
+    _probe: (&str, usize, bool),
     _steps: &[PathStep],
 ) -> Result<Option<Live>, Diagnostics> {
     let _ = arguments.seconds;

@@ -25,13 +25,13 @@ pub(super) fn values(
     pid: i32,
     wait: Duration,
     probeset: &Probeset,
-    (probe, alternative): (&str, usize),
+    (probe, alternative, at_return): (&str, usize, bool),
     steps: &[PathStep],
 ) -> Result<Live, Diagnostics> {
     let shown: Vec<&PathStep> = steps.iter().filter(|step| step.recordable).collect();
     // The last ones are nearest to what is asked for.
     let shown = &shown[shown.len().saturating_sub(MAX_FIELDS - 1)..];
-    let Some(reduced) = reduced(probeset, probe, alternative, shown) else { return Ok(Live::new()) };
+    let Some(reduced) = reduced(probeset, (probe, alternative, at_return), shown) else { return Ok(Live::new()) };
     let mut run = ShortRun::new(Subject::Process(pid), wait)?;
     run.options.steps = Some((1, 1));
     run.options.debug_folders = arguments.debug_folders();
@@ -83,7 +83,11 @@ fn of_record(record: RecordView<'_>, steps: &[&PathStep]) -> Live {
 }
 
 /// The probeset with that probe alone, at that alternative, and the steps as its fields.
-fn reduced(probeset: &Probeset, probe: &str, alternative: usize, steps: &[&PathStep]) -> Option<Probeset> {
+fn reduced(
+    probeset: &Probeset,
+    (probe, alternative, at_return): (&str, usize, bool),
+    steps: &[&PathStep],
+) -> Option<Probeset> {
     let own = probeset.probes.get(probe)?;
     let mut root = own;
     // A probe may be at another, which may be at a third; the bound is for circles.
@@ -104,7 +108,7 @@ fn reduced(probeset: &Probeset, probe: &str, alternative: usize, steps: &[&PathS
     }
     let fields = steps.iter().enumerate().map(|(number, step)| {
         let field = format!("{FIELD}{number}");
-        (field.clone(), Field { name: name(field, &step.expr.span), value: step.expr.clone() })
+        (field.clone(), Field { name: name(field, &step.expr.span), value: step.expr.clone(), at_return })
     });
     // Steps are counted, and so the recording ends with the first; a list can be in an instant only.
     let role = if steps.iter().any(|step| step.is_list) { Role::Mark } else { Role::Step };

@@ -338,6 +338,11 @@ impl Reading<'_> {
             let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "_:<>, ".contains(c));
             return if plain { Ok((text.clone(), Vec::new())) } else { Err("a name has characters that cannot stand") };
         }
+        if let (Node::List(items), Type::Array(of, _)) = (&value.node, &value.ty) {
+            let (_, format) = scalar(of).ok_or("bpftrace has no such type")?;
+            let values = items.iter().map(|item| self.number(item)).collect::<Said<Vec<String>>>()?;
+            return Ok((format!("[{}]", vec![format; values.len()].join(",")), values));
+        }
         match &value.ty {
             Type::Chars(n) => {
                 Ok(("%s".to_owned(), vec![format!("str({}, {})", self.address(value)?, (*n).min(TEXT_BYTES))]))
@@ -399,6 +404,7 @@ impl Reading<'_> {
             }
             Node::Match(_) => return Err("a name is no number"),
             Node::Slice { .. } => return Err("bpftrace has no lists of variable length"),
+            Node::List(_) => return Err("a list is no number"),
             Node::Bits { .. }
             | Node::Relative { .. }
             | Node::VectorSize { .. }

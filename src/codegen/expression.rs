@@ -5,7 +5,7 @@ use super::pieces::Pieces;
 use super::source::{LINE_HERE, comment, line_of};
 use crate::path::c::{Symbols, condition, store};
 use crate::path::{Checked, Type};
-use crate::plan::{ProbePlan, RelocationKind};
+use crate::plan::{Action, ProbePlan, RelocationKind, Shape};
 use crate::trace::FieldType;
 
 /// Names of constants, for the expressions of one program or object.
@@ -14,6 +14,8 @@ pub(super) struct Names<'p> {
     pub(super) program: Option<usize>,
     /// What is read once a hit.
     pub(super) pieces: Option<&'p Pieces>,
+    /// What was kept for the return, where that is when it is read.
+    pub(super) kept: Option<&'p Action>,
 }
 
 impl Names<'_> {
@@ -51,9 +53,21 @@ impl Symbols for Names<'_> {
         self.symbol(&RelocationKind::Strings { module })
     }
 
+    fn kept(&mut self, argument: usize) -> Option<String> {
+        let action = self.kept?;
+        let number = action.kept.iter().position(|kept| *kept == argument)?;
+        let (probe, frames) = (&action.probe, frames(action));
+        Some(format!("pf_kept(call, PF_KEPT_OF(call, {probe}, {frames}, call->thread->spans.{probe}.depth), {number})"))
+    }
+
     fn piece(&mut self, memory: &Checked) -> Option<String> {
         self.pieces?.function(memory, self.plan, self.program)
     }
+}
+
+/// How many calls of a probe may be open.
+pub(super) fn frames(action: &Action) -> u32 {
+    if let Shape::Call { frames } = action.shape { frames } else { 1 }
 }
 
 /// A function that stores a field's value; 0, or -1 where it cannot be read.

@@ -43,7 +43,7 @@ impl Pieces {
             let number = pieces.found.len();
             let name = format!("{prefix}__piece_{number}");
             let ty = c_type(&read.ty);
-            let body = store(read, &mut Names { plan, program: Some(program), pieces: Some(&pieces) });
+            let body = store(read, &mut Names { plan, program: Some(program), pieces: Some(&pieces), kept: None });
             let head = |name: &str| format!("static __always_inline long {name}(struct pf_call *call, {ty} *field)");
             functions.push(function(&head(&format!("{name}_read")), &body, read));
             let once = format!("PF_ONCE(call, {number}, {name}_read, field);");
@@ -94,6 +94,6 @@ fn is_piece(checked: &Checked) -> bool {
 
 /// Equal for equal reads: the C that makes them.
 fn key(read: &Checked, plan: &ProbePlan, program: Option<usize>) -> String {
-    let body = store(read, &mut Names { plan, program, pieces: None });
+    let body = store(read, &mut Names { plan, program, pieces: None, kept: None });
     format!("{} {}", c_type(&read.ty), body.join("\n"))
 }

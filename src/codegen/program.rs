@@ -1,10 +1,10 @@
 //! What the template is filled with.
 
 use super::counting::{Counting, counting, member_name, open_spans};
-use super::expression::{Names, condition_function, field_function, member};
+use super::expression::{Names, condition_function, field_function, frames as frames_of, member};
 use super::pieces::Pieces;
 use super::source::{comment, place, runtime_after_records, runtime_before_records};
-use crate::path::c::offset_in_object;
+use crate::path::c::{Symbols, offset_in_object};
 use crate::path::{Checked, Node, Place};
 use crate::plan::{
     Action, FieldPlan, ObjectPlan, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, Shape, Tier,
@@ -160,12 +160,21 @@ struct ActionData {
     return_fields: Vec<FieldData>,
     references: Vec<Reference>,
     counts: bool,
+    /// Where the arguments are that are kept until the return.
+    kept: Vec<Kept>,
     list: Option<List>,
     rows: bool,
     /// The type of object that the record describes, where its address is known at the entry, or at the return.
     describes_at_entry: Option<String>,
     describes_at_return: Option<String>,
     unused_waiting: Option<usize>,
+}
+
+/// An argument that is kept: its number among those, and the constant that says where it is.
+#[derive(Debug, Serialize)]
+struct Kept {
+    number: usize,
+    place: String,
 }
 
 /// A list that is read row by row, in as many records as the rows fill.
@@ -312,6 +321,11 @@ fn record_data(plan: &ProbePlan, number: usize, record: &RecordType) -> Record {
 fn spans(plan: &ProbePlan) -> Vec<String> {
     let mut members: Vec<String> = Vec::new();
     members.extend(frames(plan).iter().map(|f| open_spans(plan, &f.probe, false)));
+    members.extend(actions(plan, |a| !a.kept.is_empty()).into_iter().map(|action| {
+        let alternatives = plan.programs.iter().flat_map(|p| &p.actions).filter(|a| a.probe == action.probe);
+        let most = alternatives.map(|a| a.kept.len()).max().unwrap_or_default();
+        format!("PF_KEPT({}, {}, {most})", action.probe, frames_of(action))
+    }));
     members.extend(closers(plan).iter().map(|c| open_spans(plan, &c.probe, true)));
     members.extend(
         actions(plan, |a| a.shape == Shape::Instant && !a.role.is_of_the_kernel())
@@ -347,7 +361,7 @@ fn frames(plan: &ProbePlan) -> Vec<Frames> {
         .into_iter()
         .map(|action| Frames {
             probe: action.probe.clone(),
-            limit: if let Shape::Call { frames } = action.shape { frames } else { 1 },
+            limit: frames_of(action),
             type_name: type_name_of(&plan.schema.records[action.record]),
             tier: plan.tier_of_probe(&action.probe).name(),
         })
@@ -388,7 +402,7 @@ fn closers(plan: &ProbePlan) -> Vec<Closer> {
 
 fn object_data(plan: &ProbePlan, object: &ObjectPlan) -> ObjectData {
     let record = &plan.schema.records[object.record];
-    let names = || Names { plan, program: None, pieces: None };
+    let names = || Names { plan, program: None, pieces: None, kept: None };
     let symbol = |kind: RelocationKind| plan.symbol(&kind).unwrap_or("missing_constant").to_owned();
     let fields: Vec<FieldData> =
         object.fields.iter().map(|f| field_data(names(), &structure_of(record), record, f)).collect();
@@ -477,7 +491,7 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
     let has_role = |role: Role| program.actions.iter().any(|a| a.role == role);
     let of_the_kernel = program.actions.iter().any(|a| a.role.is_of_the_kernel());
     let (pieces, mut functions) = Pieces::of(&program.name, &entry_expressions(program), plan, index);
-    let names = || Names { plan, program: Some(index), pieces: Some(&pieces) };
+    let names = || Names { plan, program: Some(index), pieces: Some(&pieces), kept: None };
     let actions: Vec<ActionData> = program
         .actions
         .iter()
@@ -533,7 +547,7 @@ fn action_data<'p>(
     plan: &'p ProbePlan,
     names: &dyn Fn() -> Names<'p>,
     program: &Program,
-    action: &Action,
+    action: &'p Action,
     functions: &mut Vec<String>,
 ) -> ActionData {
     let record = &plan.schema.records[action.record];
@@ -557,7 +571,8 @@ fn action_data<'p>(
     let (at_return, at_entry): (Vec<&FieldPlan>, Vec<&FieldPlan>) =
         action.fields.iter().filter(read).partition(|f| f.at_return);
     let fields = |plans: Vec<&FieldPlan>| -> Vec<FieldData> {
-        let at = |f: &FieldPlan| if f.at_return { Names { pieces: None, ..names() } } else { names() };
+        let late = || Names { pieces: None, kept: Some(action), ..names() };
+        let at = |f: &FieldPlan| if f.at_return { late() } else { names() };
         plans.into_iter().map(|f| field_data(at(f), &prefix, record, f)).collect()
     };
     let describes = |at_return: bool| {
@@ -574,7 +589,7 @@ fn action_data<'p>(
         structure: structure_of(record),
         type_name: type_name_of(record),
         call: matches!(action.shape, Shape::Call { .. }),
-        limit: if let Shape::Call { frames } = action.shape { frames } else { 1 },
+        limit: frames_of(action),
         until: matches!(action.shape, Shape::Until { .. }),
         instant: action.shape == Shape::Instant,
         step: action.role == Role::Step,
@@ -586,6 +601,13 @@ fn action_data<'p>(
         return_fields,
         references,
         counts: !action.counts.fields.is_empty(),
+        kept: action
+            .kept
+            .iter()
+            .map(|kept| names().argument(*kept))
+            .enumerate()
+            .map(|(number, place)| Kept { number, place })
+            .collect(),
         list,
         rows: has_rows(action),
         describes_at_entry: describes(false),

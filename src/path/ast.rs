@@ -130,6 +130,7 @@ impl Expr {
             }
             ExprKind::Binary { left, right, .. } => vec![left, right],
             ExprKind::Conditional { condition, then, otherwise } => vec![condition, then, otherwise],
+            ExprKind::List(items) => items.iter().collect(),
             ExprKind::Int(_)
             | ExprKind::Float(_)
             | ExprKind::Text(_)
@@ -156,6 +157,7 @@ impl Expr {
             }
             ExprKind::Binary { left, right, .. } => vec![left, right],
             ExprKind::Conditional { condition, then, otherwise } => vec![condition, then, otherwise],
+            ExprKind::List(items) => items.iter_mut().collect(),
             ExprKind::Int(_)
             | ExprKind::Float(_)
             | ExprKind::Text(_)
@@ -255,6 +257,8 @@ pub enum ExprKind {
         /// Where it does not.
         otherwise: Box<Expr>,
     },
+    /// `[a, b, c]`: so many elements.
+    List(Vec<Expr>),
     /// `text ~ "regex"`: the first group of the first match, else the whole match (analysis only).
     Matches {
         /// The text.

@@ -19,6 +19,10 @@ pub trait Symbols {
     fn shift(&mut self, view: &str, member: &str) -> String;
     /// How the library that the target was built with lays out strings.
     fn strings(&mut self) -> String;
+    /// The value that an argument had at the entry, where that is not read again.
+    fn kept(&mut self, _argument: usize) -> Option<String> {
+        None
+    }
     /// A function that reads this piece of memory for all expressions that need it, where there is one.
     fn piece(&mut self, _memory: &Checked) -> Option<String> {
         None
@@ -94,6 +98,13 @@ impl<'s> Body<'s> {
             (Node::Slice { start, count, rows, max, part: None }, element) => {
                 let rows = rows.as_ref().map(|(count, stride)| (&**count, &**stride));
                 self.store_list(start, count.as_deref(), rows, *max, element);
+            }
+            (Node::List(items), Type::Array(of, _)) => {
+                for (at, item) in items.iter().enumerate() {
+                    let value = self.value(item);
+                    self.line(format!("(*field)[{at}] = ({}){value};", c_type(of)));
+                }
+                self.line("return 0;");
             }
             (_, Type::CStr(bound)) => {
                 let pointer = self.value(checked);
@@ -224,8 +235,11 @@ impl<'s> Body<'s> {
             Node::Int(value) => value.to_string(),
             Node::Constant { enumeration, name } => format!("(__s64){}", self.symbols.constant(enumeration, name)),
             Node::Argument(index) => {
-                let place = self.symbols.argument(*index);
-                format!("(__s64)({})pf_argument(call, {place})", c_type(&checked.ty))
+                let value = match self.symbols.kept(*index) {
+                    Some(kept) => kept,
+                    None => format!("pf_argument(call, {})", self.symbols.argument(*index)),
+                };
+                format!("(__s64)({}){value}", c_type(&checked.ty))
             }
             Node::Return => format!("(__s64)({})pf_result(call)", c_type(&checked.ty)),
             Node::Tid => "(__s64)call->thread->tid".to_owned(),
@@ -307,7 +321,7 @@ impl<'s> Body<'s> {
                 result
             }
             // A list or a capture is no number; the type checker has refused it.
-            Node::Slice { .. } | Node::Match(_) => "0".to_owned(),
+            Node::Slice { .. } | Node::Match(_) | Node::List(_) => "0".to_owned(),
         }
     }
 

@@ -142,6 +142,15 @@ impl Checker<'_, '_> {
                 };
                 is(Node::Conditional(condition, then, otherwise), ty)
             }
+            ExprKind::List(items) => {
+                let items = items.iter().map(|item| self.number(item)).collect::<Result1<Vec<Checked>>>()?;
+                let of = match items.split_first() {
+                    Some((first, others)) if others.iter().all(|item| item.ty == first.ty) => first.ty.clone(),
+                    _ => NUMBER,
+                };
+                let ty = Type::Array(Box::new(of), items.len() as u64);
+                is(Node::List(items), ty)
+            }
             ExprKind::Float(_) | ExprKind::Text(_) | ExprKind::All { .. } | ExprKind::Matches { .. } => {
                 Err(Diagnostic::error(Code::TypeMismatch, "this can only be used under `analysis:`").at(&span).hint(
                     "the kernel has neither fractions nor regular expressions; record the value, analyse it later",
@@ -485,6 +494,11 @@ impl Checker<'_, '_> {
     fn place(&self, checked: Checked) -> Result1<Memory> {
         match checked.node {
             Node::Memory(memory) => Ok(memory),
+            Node::List(_) => {
+                Err(Diagnostic::error(Code::TypeMismatch, "a list that is written out is a field's value")
+                    .at(&checked.span)
+                    .hint("nothing can be taken out of it; write the element itself"))
+            }
             _ => Err(bug(&checked.span)),
         }
     }

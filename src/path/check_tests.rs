@@ -89,6 +89,9 @@ fn paths_have_the_type_of_what_they_end_at() {
         ("n->kind == ADD", "i64"),
         ("return", "i32"),
         ("n->ne[count]", "i64"),
+        ("[count, count]", "i32[2]"),
+        ("[count, n->ne[0], 1]", "i64[3]"),
+        ("[n->src[0], n]", "node*[2]"),
     ];
     for (text, expected) in cases {
         assert_eq!(type_of(text), expected, "{text}");
@@ -124,6 +127,10 @@ fn what_the_types_do_not_allow_is_refused() {
     assert_eq!(code_of("x"), Code::ArgumentPlace);
     assert_eq!(code_of("\"text\""), Code::TypeMismatch);
     assert_eq!(code_of("match[2]"), Code::IndexOutOfBounds);
+    for text in ["[count][0]", "[count][..1]", "[count].n", "[count] as i64", "[n->name]", "[[count]]", "[count] == 1"]
+    {
+        assert_eq!(code_of(text), Code::TypeMismatch, "{text}");
+    }
 }
 
 #[test]

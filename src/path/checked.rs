@@ -101,6 +101,8 @@ pub enum Node {
     Binary(BinaryOp, Box<Checked>, Box<Checked>),
     /// `a ? b : c`.
     Conditional(Box<Checked>, Box<Checked>, Box<Checked>),
+    /// Numbers or addresses of one type, one after the other.
+    List(Vec<Checked>),
 }
 
 impl Checked {
@@ -134,6 +136,7 @@ impl Checked {
             Node::Unary(_, operand) => vec![operand],
             Node::Binary(_, left, right) => vec![left, right],
             Node::Conditional(condition, then, otherwise) => vec![condition, then, otherwise],
+            Node::List(items) => items.iter().collect(),
             _ => Vec::new(),
         }
     }

@@ -13,5 +13,5 @@ mod value;
 pub use ast::*;
 pub use check::{Definitions, MAX_ELEMENTS, Scope, check, fixed_size};
 pub use checked::{Base, Checked, Memory, Node, Part, Term};
-pub use parse::{parse_attach, parse_expr, parse_type};
+pub use parse::{parse_attach, parse_expr, parse_field, parse_type};
 pub use value::{Environment, Formula, Value};

@@ -62,6 +62,19 @@ pub fn parse_expr(text: &str, span: &Span) -> Parsed<Expr> {
     Tree { span }.expression(pair)
 }
 
+/// Parses what a field is read by: an expression, and whether it is `at return`.
+///
+/// # Errors
+/// `P001`, pointing at the first character that does not fit.
+pub fn parse_field(text: &str, span: &Span) -> Parsed<(Expr, bool)> {
+    within_bounds(text, span, "an expression")?;
+    let mut pairs =
+        Grammar::parse(Rule::field_only, text).map_err(|error| syntax_error(&error, text, span, "an expression"))?;
+    let pair = pairs.next().ok_or_else(|| Diagnostic::error(Code::Bug, "a field without a tree").at(span))?;
+    let at_return = pairs.next().is_some_and(|pair| pair.as_rule() == Rule::at_return);
+    Ok((Tree { span }.expression(pair)?, at_return))
+}
+
 fn parse<'t>(rule: Rule, text: &'t str, span: &Span, what: &str) -> Parsed<Pair<'t, Rule>> {
     within_bounds(text, span, what)?;
     let mut pairs = Grammar::parse(rule, text).map_err(|error| syntax_error(&error, text, span, what))?;
@@ -130,6 +143,7 @@ fn rule_name(rule: Rule) -> Option<&'static str> {
             "`->member`, `.member` or `[…]`"
         }
         Rule::cast | Rule::word_as => "`as TYPE`",
+        Rule::at_return | Rule::word_at => "`at return`",
         Rule::maximum | Rule::word_max => "`max N`",
         Rule::until_null => "`until null`",
         Rule::EOI => "the end",
@@ -168,6 +182,7 @@ fn is_keyword(rule: Rule) -> bool {
             | Rule::word_max
             | Rule::word_null
             | Rule::word_as
+            | Rule::word_at
             | Rule::word_rows
             | Rule::word_stride
     )
@@ -533,6 +548,9 @@ impl Tree<'_> {
                     Ok(n @ 1..=9) => ExprKind::Match(n),
                     _ => return Err(out_of_range().at(&self.place_of(&number))),
                 }
+            }
+            Rule::list => {
+                ExprKind::List(inner.parts().map(|part| self.expression(part)).collect::<Parsed<Vec<Expr>>>()?)
             }
             Rule::expression => {
                 // The place of a bracketed expression is the bracket's, so that a hint never cuts it open.

@@ -79,7 +79,19 @@ fn shape(e: &Expr) -> String {
         ExprKind::Tid => "tid".into(),
         ExprKind::Cpu => "cpu".into(),
         ExprKind::Match(n) => format!("match[{n}]"),
+        ExprKind::List(items) => format!("[{}]", items.iter().map(shape).collect::<Vec<_>>().join(", ")),
     }
+}
+
+#[test]
+fn a_field_may_be_read_at_the_return() {
+    let field = |text: &str| super::parse_field(text, &span(text)).map(|(expr, late)| (shape(&expr), late));
+    assert_eq!(field("a->b at return"), Ok(("a->b".into(), true)));
+    assert_eq!(field("at + return"), Ok(("(at Add return)".into(), false)));
+    for wrong in ["a at", "a at returned", "at return", "(a at return)"] {
+        assert_eq!(field(wrong).map_err(|problem| problem.code), Err(Code::PathSyntax), "{wrong}");
+    }
+    assert!(expr("a at return").is_err(), "it is no expression");
 }
 
 #[test]
@@ -101,6 +113,8 @@ fn expressions_have_the_structure_of_c() {
         ("18 / 32.5", "(18 Div 32.5)"),
         ("match[1]", "match[1]"),
         ("returned + tidy", "(returned Add tidy)"),
+        ("[a, b->c + 1, 2]", "[a, (b->c Add 1), 2]"),
+        ("[a][0]", "[a][0]"),
     ];
     for (text, expected) in cases {
         assert_eq!(expr(text).map(|e| shape(&e)).as_deref(), Ok(expected), "{text}");

@@ -213,6 +213,9 @@ impl Evaluation<'_> {
             ExprKind::Conditional { condition, then, otherwise } => {
                 self.eval(if self.eval(condition, depth)?.truth()? { then } else { otherwise }, depth)
             }
+            ExprKind::List(items) => {
+                items.iter().map(|item| self.eval(item, depth)).collect::<Option<Vec<Value>>>().map(Value::List)
+            }
             ExprKind::Matches { base, pattern } => self.matches(&self.eval(base, depth)?, pattern),
         }
     }

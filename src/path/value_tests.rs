@@ -92,6 +92,9 @@ fn an_absent_operand_makes_the_result_absent() {
     assert_eq!(eval(e(ExprKind::Unary { op: UnaryOp::Not, operand: name("nothing") })), None);
     let choice = e(ExprKind::Conditional { condition: name("nothing"), then: int(1), otherwise: int(2) });
     assert_eq!(eval(choice), None);
+    let list = |items: Vec<Box<Expr>>| e(ExprKind::List(items.into_iter().map(|item| *item).collect()));
+    assert_eq!(eval(list(vec![int(1), name("nothing")])), None);
+    assert_eq!(eval(list(vec![int(1), int(2)])), Some(Value::List(vec![Value::Int(1), Value::Int(2)])));
 }
 
 #[test]

@@ -160,7 +160,10 @@ impl Explainer<'_> {
                 kinds.remove(at);
             }
         }
-        if matches!(expr.kind, ExprKind::Unary { .. } | ExprKind::Binary { .. } | ExprKind::Conditional { .. }) {
+        if matches!(
+            expr.kind,
+            ExprKind::Unary { .. } | ExprKind::Binary { .. } | ExprKind::Conditional { .. } | ExprKind::List(_)
+        ) {
             kinds.retain(|kind| matches!(kind, RelocationKind::Constant { .. }));
         }
         let mut places = Vec::new();
@@ -265,7 +268,7 @@ fn of_itself(expr: &Expr) -> &'static str {
         ExprKind::Cpu => "the processor's number",
         ExprKind::Match(_) => "of the function's name",
         ExprKind::Cast { .. } => "the same, seen as another type",
-        ExprKind::Slice { .. } => "its elements",
+        ExprKind::Slice { .. } | ExprKind::List(_) => "its elements",
         ExprKind::Unary { .. } | ExprKind::Binary { .. } | ExprKind::Conditional { .. } => "worked out",
         _ => "",
     }

@@ -56,10 +56,17 @@ fn is_so(fact: Fact, value: &str, target: &dyn Target, file: usize) -> bool {
         Fact::File => glob_matches(value, &of.name),
         Fact::BuildId => of.build_id.as_deref().is_some_and(|id| id.starts_with(value)),
         Fact::Bytes => target.has_bytes(file, value.as_bytes()),
+        Fact::Hex => bytes_of(value).is_some_and(|bytes| target.has_bytes(file, &bytes)),
         // Any slot will do: what is asked is whether there is such a class.
         Fact::Class => target.overrides(file, value, 0).classes > 0,
         Fact::Function => !target.functions(file, &NamePattern(value.to_owned())).is_empty(),
     }
+}
+
+/// The bytes that hexadecimal digits stand for.
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let byte = |at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    (0..digits.len()).step_by(2).map(byte).collect()
 }
 
 #[cfg(test)]

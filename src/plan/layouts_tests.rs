@@ -51,6 +51,33 @@ fn member(placement: &Placement, name: &str) -> (u64, Provenance) {
 }
 
 #[test]
+fn bytes_may_be_given_by_their_digits() {
+    // "toy" and a byte that is no text.
+    let probeset = probeset("      - { when: { hex: [746f7901, 746f7902] }, at: { kind: 56 } }");
+    let placement = placed(&probeset, &target().text("a toy\u{2}")).unwrap();
+    assert_eq!(member(&placement, "kind"), (56, Provenance::Checked));
+    assert_eq!(placed(&probeset, &target().text("a toy\u{3}")).unwrap_err().0[0].code, Code::LayoutNotChosen);
+}
+
+#[test]
+fn an_optional_probe_whose_layout_is_not_the_targets_is_left_out() {
+    let mut probeset = probeset(TWO);
+    let step = probeset.probes["step"].clone();
+    probeset.probes.get_mut("step").unwrap().fields["tokens"].value.kind = crate::path::ExprKind::Int(1);
+    probeset.probes.get_mut("step").unwrap().fields.shift_remove("flags");
+    let mut other = crate::spec::Probe { optional: true, ..step };
+    other.name.value = "other".into();
+    other.role.value = crate::spec::Role::Region;
+    probeset.probes.insert("other".into(), other);
+    let with = placed(&probeset, &with_class(target().text("toy 1.3"))).unwrap();
+    assert_eq!((with.sites.len(), with.unplaced.len()), (2, 0));
+    let without = placed(&probeset, &target().text("toy 1.4")).unwrap();
+    assert_eq!(without.sites.len(), 1);
+    let left_out: Vec<_> = without.unplaced.iter().map(|u| (u.probe.as_str(), u.required, u.problem.code)).collect();
+    assert_eq!(left_out, [("other", false, Code::LayoutNotChosen)]);
+}
+
+#[test]
 fn the_layout_whose_checks_hold_is_taken() {
     let probeset = probeset(TWO);
     let with = placed(&probeset, &with_class(target().text("the toy 1.3 (release)"))).unwrap();

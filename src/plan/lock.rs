@@ -1,9 +1,10 @@
 //! A plan and a lock: what placing asks of a target is written down, and what a lock says of the sites is compared with
 //! what is chosen again.
 
+use super::fitting::STRING_NAMES;
 use super::model::{PlacedSite, Placement, ProbePlan, RelocationKind};
 use super::place::survey;
-use super::relocate::STRING_NAMES;
+
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::path::{NamePattern, Place};
 use crate::spec::Probeset;

@@ -7,6 +7,7 @@ mod constants;
 mod counters;
 mod definitions;
 mod explain;
+mod fitting;
 mod inlined;
 mod layouts;
 mod lock;

@@ -109,6 +109,8 @@ pub struct Action {
     pub shape: Shape,
     /// What is recorded.
     pub fields: Vec<FieldPlan>,
+    /// Arguments that are kept until the return.
+    pub kept: Vec<usize>,
     /// Events for which this is zero are not recorded.
     pub when: Option<Checked>,
     /// Whether objects are looked at.

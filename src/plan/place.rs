@@ -414,7 +414,8 @@ impl<'a> Placer<'a> {
     }
 
     /// A probe that may be without a site is left out, too, where the target's types have no member that it reads: an
-    /// older engine is not refused for what only newer ones say. (A member of another type is still an error.)
+    /// older engine is not refused for what only newer ones say. So it is where none of the layouts that the probeset has
+    /// is the target's. (A member of another type is still an error.)
     fn leave_out_what_lacks_a_member(&mut self) {
         let relocator = self.relocator();
         let is_optional = |probe: &String| self.probeset.probes.get(probe).is_some_and(|probe| probe.optional);
@@ -422,7 +423,8 @@ impl<'a> Placer<'a> {
         for index in self.placement.sites.iter().map(|site| site.program).collect::<BTreeSet<usize>>() {
             let Some(program) = self.plan.programs.get(index) else { continue };
             let relocations = program.relocations.iter().filter_map(|index| self.plan.relocations.get(*index));
-            let missing = |problem: &Diagnostic| problem.code == Code::TargetMemberMissing;
+            let missing =
+                |problem: &Diagnostic| matches!(problem.code, Code::TargetMemberMissing | Code::LayoutNotChosen);
             let found = relocations.filter_map(|relocation| relocator.value(relocation).err()).find(missing);
             if let Some(problem) = found.filter(|_| program.probes.iter().all(is_optional)) {
                 lacking.insert(index, problem);

@@ -8,7 +8,7 @@ use super::model::{
 };
 use super::module::glob_matches;
 use super::record_layout::{SCALED, WAITING, builtin, field_type, kernel_fields, lay_out};
-use super::results::{can_be_had, reads_result, uses_result};
+use super::results::{can_be_had, kept, reads_result, uses_result};
 use super::site::CostTable;
 use crate::diag::{Code, Diagnostic, Diagnostics, Span};
 use crate::path::{AttachPoint, Checked, Expr, Node, Place, Scope, Signature, Type, check};
@@ -17,11 +17,12 @@ use crate::target::Arch;
 use crate::trace::{BUILTIN, DescribesObject, FieldType, RecordKind, RecordType, Schema};
 use indexmap::IndexMap;
 
-/// Frames of a probe with `nested: all`; the same number stands in `bpf-runtime/span.h`.
+/// Frames of a probe with `nested: all`: a power of two, by which `PF_KEPT_OF` in `bpf-runtime/record.h` finds one.
 const NESTED_FRAMES: u32 = 8;
 
-/// Bytes of a thread's state that spans and records in the making may take: what the kernel grants, less the fixed part.
-const MAX_SPAN_BYTES: u64 = 6 * 1024;
+/// Bytes of a thread's state that spans and records in the making may take. The kernel grants some 64 KiB of state; but
+/// each thread of the target has as much, so this is what several engines at once need, and not more.
+const MAX_SPAN_BYTES: u64 = 7 * 1024;
 /// Bytes of it that a counter of the cpus takes.
 const COUNTER_BYTES: u64 = 48;
 
@@ -142,7 +143,7 @@ impl<'p> Planner<'p> {
                 continue;
             };
             let name = object.name.value.clone();
-            let fields = self.field_plans(record, checked);
+            let fields = self.field_plans(record, checked, |_| false);
             let mut relocations = Vec::new();
             for field in &fields {
                 self.needs(&field.value, None, &mut relocations);
@@ -157,12 +158,21 @@ impl<'p> Planner<'p> {
         }
     }
 
-    fn field_plans(&self, record: usize, checked: Vec<(String, FieldType, Checked)>) -> Vec<FieldPlan> {
+    fn field_plans(
+        &self,
+        record: usize,
+        checked: Vec<(String, FieldType, Checked)>,
+        at_return: impl Fn(&str) -> bool,
+    ) -> Vec<FieldPlan> {
         let layout = &self.plan.schema.records[record];
         let index = |name: &str| layout.fields.iter().position(|f| f.name == name).unwrap_or_default();
         checked
             .into_iter()
-            .map(|(name, _, value)| FieldPlan { index: index(&name), at_return: uses_result(&value), value })
+            .map(|(name, _, value)| FieldPlan {
+                index: index(&name),
+                at_return: at_return(&name) || uses_result(&value),
+                value,
+            })
             .collect()
     }
 
@@ -312,6 +322,7 @@ impl<'p> Planner<'p> {
                 record,
                 shape,
                 fields: Vec::new(),
+                kept: Vec::new(),
                 counts,
                 when: None,
                 describe: None,
@@ -387,7 +398,8 @@ impl<'p> Planner<'p> {
             self.problems.push(Diagnostic::error(Code::TypeMismatch, message).at(&identity.span));
             return None;
         }
-        let fields = self.field_plans(record, checked);
+        let is_late = |name: &str| probe.fields.get(name).is_some_and(|field| field.at_return);
+        let fields = self.field_plans(record, checked, is_late);
         let counts = self.counts(record, counted);
         if let Some(DescribesPlan { object, at_return }) = &describes {
             let (object, field) = (object.clone(), DESCRIBED.to_owned());
@@ -395,7 +407,8 @@ impl<'p> Planner<'p> {
             self.plan.schema.describes.insert(probe.name.value.clone(), said);
         }
         let probe = probe.name.value.clone();
-        Some(Action { probe, role, record, shape, fields, when, describe, describes, identity, counts })
+        let kept = kept(&fields);
+        Some(Action { probe, role, record, shape, fields, kept, when, describe, describes, identity, counts })
     }
 
     /// The address of the object that a probe describes, and when it is known.
@@ -408,7 +421,8 @@ impl<'p> Planner<'p> {
         (signature, shape): (&Signature, &Shape),
     ) -> Option<(DescribesPlan, Checked)> {
         let scope = scope_at(self.probeset, root, signature, shape);
-        let checked = check(&describes.address, &scope).and_then(|value| can_be_had(value, self.plan.arch, signature));
+        let checked =
+            check(&describes.address, &scope).and_then(|value| can_be_had(value, false, self.plan.arch, signature));
         let address = self.problems.keep(checked.map_err(Diagnostics::from))?;
         if !matches!(address.ty, Type::Pointer(_) | Type::Object(_) | Type::Int { size: 8, .. }) {
             let message = format!("`describes` is of an address, not of {}", address.ty);
@@ -479,6 +493,7 @@ impl<'p> Planner<'p> {
             record,
             shape: Shape::Instant,
             fields: Vec::new(),
+            kept: Vec::new(),
             when: None,
             describe: None,
             describes: None,
@@ -498,12 +513,25 @@ impl<'p> Planner<'p> {
         let mut problems = Diagnostics::new();
         let scope = scope_at(self.probeset, root, signature, shape);
         for field in probe.fields.values() {
+            if field.at_return && !matches!(shape, Shape::Call { .. }) {
+                let message =
+                    format!("`{}` has no return at which `{}` could be read", probe.name.value, field.name.value);
+                let hint = "leave `at return` out, or let the probe span a function's call";
+                problems.push(Diagnostic::error(Code::RolePlace, message).at(&field.value.span).hint(hint));
+                continue;
+            }
             let value = check(&field.value, &scope)
-                .and_then(|value| can_be_had(value, self.plan.arch, signature))
+                .and_then(|value| can_be_had(value, field.at_return, self.plan.arch, signature))
                 .map_err(Diagnostics::from);
             let Some(value) = problems.keep(value) else { continue };
             let ty = field_type(&value, self.probeset).map_err(Diagnostics::from);
             let Some(ty) = problems.keep(ty) else { continue };
+            if field.at_return && refers_to_object(&ty) {
+                let message = "an object cannot be referred to at the return yet";
+                let hint = "what is looked at is looked at where the call begins; leave `at return` out";
+                problems.push(Diagnostic::error(Code::NotSupportedYet, message).at(&field.value.span).hint(hint));
+                continue;
+            }
             found.push((field.name.value.clone(), ty, value));
         }
         let failed = problems.has_errors();
@@ -544,12 +572,15 @@ impl<'p> Planner<'p> {
             let shapes = self.plan.programs.iter().flat_map(|p| &p.actions).filter(|a| a.record == index);
             let copies =
                 shapes.clone().map(|a| if let Shape::Call { frames } = a.shape { u64::from(frames) } else { 1 });
+            let kept =
+                shapes.clone().map(|a| a.kept.len() as u64).max().filter(|kept| *kept > 0).map_or(0, |kept| kept + 1);
             let counts = shapes.map(|a| a.counts.fields.len() as u64).max().unwrap_or(0);
-            bytes += (8 + u64::from(record.size) + tail_bytes(record) + 24 * counts) * copies.max().unwrap_or(1);
+            let each = 8 + u64::from(record.size) + tail_bytes(record) + 24 * counts + 8 * kept;
+            bytes += each * copies.max().unwrap_or(1);
         }
         if bytes > MAX_SPAN_BYTES {
             let message =
-                format!("the records in the making take {bytes} bytes a thread; the kernel grants {MAX_SPAN_BYTES}");
+                format!("the records in the making take {bytes} bytes a thread; {MAX_SPAN_BYTES} are the most");
             self.problems.push(
                 Diagnostic::error(Code::OutOfRange, message)
                     .hint("make lists, texts and `nested: all` probes smaller or fewer"),
@@ -611,6 +642,14 @@ fn rides(probeset: &Probeset, probe: &Probe, root: &Probe) -> bool {
         at = next;
     }
     false
+}
+
+fn refers_to_object(ty: &FieldType) -> bool {
+    match ty {
+        FieldType::Object(_) => true,
+        FieldType::Array(of, _) | FieldType::List(of, _) => refers_to_object(of),
+        _ => false,
+    }
 }
 
 fn tail_bytes(record: &RecordType) -> u64 {

@@ -2,6 +2,7 @@
 //! spec expects is refused with both shown.
 
 use super::abi::{NoPlace, argument_place};
+use super::fitting::{STRING_NAMES, fits};
 use super::layouts::{Chosen, choose};
 use super::model::{ChosenView, ObjectPlan, ProbePlan, Provenance, Relocation, RelocationKind, RelocationValue};
 use crate::diag::{Code, Diagnostic, Span, did_you_mean};
@@ -135,7 +136,7 @@ impl<'a> Relocator<'a> {
                 .with_files(Diagnostic::error(Code::TargetMemberMissing, message).at(&declared.name.span))
                 .hint(near.unwrap_or_else(|| format!("it has {}", all.join(", ")))));
         };
-        if !fits(&declared.ty.value, ty) {
+        if !fits(&declared.ty.value, ty, &|name| self.class_or_enumeration(name)) {
             let message =
                 format!("`{view}.{member}` is {ty} in the target; the probeset expects {}", declared.ty.value);
             return Err(self
@@ -143,6 +144,15 @@ impl<'a> Relocator<'a> {
                 .hint("the engine has changed: look at what the member means now, then change the probeset's type"));
         }
         Ok((*offset, from))
+    }
+
+    /// What a name is in the target's debug information: a class, or an enumeration.
+    fn class_or_enumeration(&self, name: &str) -> Option<TargetType> {
+        self.files.iter().find_map(|file| match self.target.layout(*file, name) {
+            Some(layout) => Some(TargetType::Struct(name.to_owned(), layout.size)),
+            // Its size is not known here; it is read as what the probeset says.
+            None => self.target.enumeration(*file, name).map(|_| TargetType::Enum(name.to_owned(), 0)),
+        })
     }
 
     /// The lowest bit of a member of some bits, whose offset and type were found right before.
@@ -361,104 +371,6 @@ impl<'a> Relocator<'a> {
     }
 }
 
-/// Whether a member of the target can be read as the spec declares it.
-fn fits(declared: &Type, target: &TargetType) -> bool {
-    match (declared, target) {
-        (Type::Int { size, signed }, TargetType::Int { size: of, signed: is }) => {
-            u64::from(*size) == *of && signed == is
-        }
-        (Type::Int { size, .. }, TargetType::Enum(_, of)) => u64::from(*size) == *of,
-        (Type::Int { size: 1, .. } | Type::Bool, TargetType::Bool) => true,
-        (Type::Bool, TargetType::Int { size: 1, .. }) => true,
-        (Type::Float { size }, TargetType::Float { size: of }) => u64::from(*size) == *of,
-        (Type::Enum(name), TargetType::Enum(of, 4)) => same_name(name, of),
-        (Type::Pointer(to), TargetType::Pointer(of)) => match (&**to, of.as_deref()) {
-            (Type::Void, _) | (_, None) => true,
-            (Type::View(name), Some(TargetType::Struct(of, _) | TargetType::Other(of))) => same_name(name, of),
-            (to, Some(of)) => fits(to, of),
-        },
-        (Type::Reference(to), target @ TargetType::Pointer(_)) => fits(&Type::Pointer(to.clone()), target),
-        (Type::Bits { size, signed, bits }, TargetType::Bits { size: of, signed: is, bits: has, .. }) => {
-            u64::from(*size) == *of && signed == is && bits == has
-        }
-        (Type::StdString(_), TargetType::Struct(name, size)) => is_string(name) && matches!(size, 8 | 24 | 32),
-        (Type::StdVector(of), TargetType::Struct(name, 24)) => is_of(name, "vector", of),
-        (Type::Smart { to, shared: true }, TargetType::Struct(name, 16)) => is_of(name, "shared_ptr", to),
-        (Type::Smart { to, shared: false }, TargetType::Struct(name, 8)) => is_of(name, "unique_ptr", to),
-        (Type::Relative { size, .. }, target) => bytes_of(target).is_none_or(|bytes| bytes == u64::from(*size)),
-        (Type::CStr(_), TargetType::Pointer(to)) => {
-            to.as_deref().is_none_or(|to| matches!(to, TargetType::Int { size: 1, .. }))
-        }
-        (Type::Object(_), TargetType::Pointer(_)) => true,
-        (Type::Array(of, n), TargetType::Array(is, Some(length))) => n == length && fits(of, is),
-        (Type::Chars(n), TargetType::Array(is, Some(length))) => {
-            n == length && matches!(**is, TargetType::Int { size: 1, .. })
-        }
-        (Type::Hex(n), target) => bytes_of(target).is_none_or(|bytes| bytes >= *n),
-        (Type::View(name), TargetType::Struct(of, _)) => same_name(name, of),
-        _ => false,
-    }
-}
-
-fn bytes_of(target: &TargetType) -> Option<u64> {
-    match target {
-        TargetType::Int { size, .. } | TargetType::Float { size } => Some(*size),
-        TargetType::Enum(_, size) | TargetType::Struct(_, size) => Some(*size),
-        TargetType::Bool => Some(1),
-        TargetType::Pointer(_) => Some(8),
-        TargetType::Array(of, length) => bytes_of(of)?.checked_mul((*length)?),
-        TargetType::Bits { .. } | TargetType::Other(_) => None,
-    }
-}
-
-/// The name of a class of the C++ library without its namespaces: `vector<int, std::allocator<int> >`.
-fn in_std(name: &str) -> Option<&str> {
-    let rest = name.strip_prefix("std::")?;
-    // Libraries version themselves by inline namespaces: `std::__cxx11::`, `std::__1::`, `std::__ndk1::`.
-    let versioned = rest.split_once("::").filter(|(head, _)| head.starts_with("__") && !head.contains('<'));
-    Some(versioned.map_or(rest, |(_, inner)| inner))
-}
-
-fn is_string(name: &str) -> bool {
-    let plain = in_std(name).unwrap_or(name);
-    plain == "string" || plain.starts_with("basic_string<char")
-}
-
-/// Whether a class of the C++ library is this template of that type, as far as the type has a name.
-fn is_of(name: &str, template: &str, of: &Type) -> bool {
-    let plain = in_std(name).unwrap_or(name);
-    let Some(arguments) = plain.strip_prefix(template).and_then(|rest| rest.strip_prefix('<')) else { return false };
-    let mut depth = 0_usize;
-    let end = arguments.char_indices().find(|(_, c)| {
-        match c {
-            '<' | '(' => depth += 1,
-            '>' | ',' if depth == 0 => return true,
-            '>' | ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        false
-    });
-    let argument = end.map_or(arguments, |(at, _)| &arguments[..at]);
-    let mut of = of;
-    let mut argument = argument.trim();
-    loop {
-        argument = argument.trim_end_matches(" const").trim_start_matches("const ").trim();
-        match of {
-            Type::Pointer(to) => match argument.strip_suffix('*') {
-                Some(rest) => (of, argument) = (to, rest),
-                None => return false,
-            },
-            Type::View(view) => return same_name(view, argument),
-            // Numbers go by many names, and what they are is asked of nobody here.
-            _ => return !argument.ends_with('*'),
-        }
-    }
-}
-
-/// Names that strings have in debug information.
-pub(super) const STRING_NAMES: [&str; 2] =
-    ["std::string", "std::basic_string<char, std::char_traits<char>, std::allocator<char> >"];
-
 /// Constants without the prefix up to `_` that all of them have: `ENGINE_OP_ADD` is `ADD`.
 fn without_prefix(constants: BTreeMap<i64, String>) -> BTreeMap<i64, String> {
     let Some(first) = constants.values().next() else { return constants };
@@ -471,10 +383,4 @@ fn without_prefix(constants: BTreeMap<i64, String>) -> BTreeMap<i64, String> {
         return constants;
     }
     constants.iter().map(|(value, name)| (*value, name.get(length..).unwrap_or(name).to_owned())).collect()
-}
-
-/// Equal, or equal up to the namespaces that one of them leaves out.
-fn same_name(one: &str, other: &str) -> bool {
-    let qualifies = |long: &str, short: &str| long.strip_suffix(short).is_some_and(|rest| rest.ends_with("::"));
-    one == other || qualifies(one, other) || qualifies(other, one)
 }

@@ -1,19 +1,24 @@
-//! What functions return, in expressions: which of them need it, and whether it can be had with the rest. It knows
-//! nothing of programs and sites.
+//! What is known only when a function returns: which expressions need it, whether it can be had with the rest, and
+//! which arguments must be kept until then. It knows nothing of programs and sites.
 
 use super::abi::result_is_found;
+use super::model::FieldPlan;
 use crate::diag::{Code, Diagnostic};
 use crate::path::{Base, Checked, Expr, ExprKind, Node, Signature};
 use crate::spec::Probe;
 use crate::target::Arch;
+use std::collections::BTreeSet;
 
 /// Whether a value is known only when the function returns.
 pub(super) fn uses_result(checked: &Checked) -> bool {
     any(checked, &|part| matches!(part.node, Node::Return))
 }
 
-/// Whether a probe has such a value.
+/// Whether a probe has such a value, or one that is to be read then.
 pub(super) fn reads_result(probe: &Probe) -> bool {
+    if probe.fields.values().any(|field| field.at_return) {
+        return true;
+    }
     let mut stack: Vec<&Expr> = probe.fields.values().map(|field| &field.value).collect();
     stack.extend(probe.describes.iter().map(|describes| &describes.address));
     while let Some(expr) = stack.pop() {
@@ -28,18 +33,24 @@ pub(super) fn reads_result(probe: &Probe) -> bool {
 /// The value itself.
 ///
 /// # Errors
-/// It needs what is not there at one time: arguments are gone when the function returns, and where a returned class is
-/// may be.
-pub(super) fn can_be_had(value: Checked, arch: Arch, signature: &Signature) -> Result<Checked, Diagnostic> {
-    if !uses_result(&value) {
+/// It needs what is not there at one time: structs that were arguments are gone when the function returns, and where a
+/// returned class is may be.
+pub(super) fn can_be_had(
+    value: Checked,
+    at_return: bool,
+    arch: Arch,
+    signature: &Signature,
+) -> Result<Checked, Diagnostic> {
+    if !at_return && !uses_result(&value) {
         return Ok(value);
     }
-    if uses_entry(&value) {
-        return Err(Diagnostic::error(Code::NotSupportedYet, "arguments and the result cannot be used together yet")
+    if any(&value, &|part| part.place().is_some_and(|(memory, _)| matches!(memory.base, Base::Argument(_)))) {
+        let message = "a struct that is passed by value cannot be read at the return yet";
+        return Err(Diagnostic::error(Code::NotSupportedYet, message)
             .at(&value.span)
-            .hint("the arguments' registers are gone when the function returns; record both as fields of their own"));
+            .hint("it is gone when the function returns; record it as a field of its own, at the entry"));
     }
-    if !result_is_found(arch, signature) {
+    if uses_result(&value) && !result_is_found(arch, signature) {
         let message = format!("on {arch} nothing says where a returned class is when the function has returned");
         return Err(Diagnostic::error(Code::ArgumentPlace, message)
             .at(&value.span)
@@ -48,9 +59,17 @@ pub(super) fn can_be_had(value: Checked, arch: Arch, signature: &Signature) -> R
     Ok(value)
 }
 
-fn uses_entry(checked: &Checked) -> bool {
-    let by_value = |part: &Checked| part.place().is_some_and(|(memory, _)| matches!(memory.base, Base::Argument(_)));
-    any(checked, &|part| by_value(part) || matches!(part.node, Node::Argument(_)))
+/// The arguments whose values at the entry are needed at the return, where their registers are gone.
+pub(super) fn kept(fields: &[FieldPlan]) -> Vec<usize> {
+    let mut kept = BTreeSet::new();
+    for field in fields.iter().filter(|field| field.at_return) {
+        field.value.visit(&mut |part| {
+            if let Node::Argument(index) = part.node {
+                kept.insert(index);
+            }
+        });
+    }
+    kept.into_iter().collect()
 }
 
 fn any(checked: &Checked, test: &dyn Fn(&Checked) -> bool) -> bool {

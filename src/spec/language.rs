@@ -244,6 +244,11 @@ pub(super) static WHEN: Keys = Keys {
             "A text that stands in what is mapped of the file to be read only, such as a version.",
         ),
         Key::new(
+            "hex",
+            Form::Several(&Form::Word, limits::ALTERNATIVES),
+            "Bytes that stand there, code included, by their hexadecimal digits.",
+        ),
+        Key::new(
             "class",
             Form::Several(&Form::Qualified, limits::ALTERNATIVES),
             "A class of which the file has run-time type information.",

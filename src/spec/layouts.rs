@@ -111,7 +111,7 @@ fn checks(entry: &Entry, cx: &mut Context<'_>) -> Vec<Check> {
     checks
 }
 
-const WHEN_HINT: &str = "write one of `file`, `build_id`, `bytes`, `class` and `function`";
+const WHEN_HINT: &str = "write one of `file`, `build_id`, `bytes`, `hex`, `class` and `function`";
 
 /// A value to compare with, as far as it can be one.
 fn value(fact: Fact, scalar: &Scalar, cx: &mut Context<'_>) -> Option<String> {
@@ -137,6 +137,15 @@ fn value(fact: Fact, scalar: &Scalar, cx: &mut Context<'_>) -> Option<String> {
         Fact::Bytes => {
             if text.len() < FEWEST.1 || text.len() > limits::NAME_BYTES || text.contains(char::is_control) {
                 refuse(cx, &scalar.span, "is not what tells builds apart", "give 4 to 128 bytes of text");
+                return None;
+            }
+        }
+        Fact::Hex => {
+            let digits = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+            let bytes = FEWEST.1..=limits::NAME_BYTES;
+            if !digits || !text.len().is_multiple_of(2) || !bytes.contains(&(text.len() / 2)) {
+                let hint = "give 4 to 128 bytes by two of `0` to `9` and `a` to `f` each";
+                refuse(cx, &scalar.span, "is not what tells builds apart", hint);
                 return None;
             }
         }

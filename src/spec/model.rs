@@ -134,6 +134,8 @@ pub enum Fact {
     BuildId,
     /// Texts that stand in what is mapped of it to be read only.
     Bytes,
+    /// The same for any bytes, by their hexadecimal digits.
+    Hex,
     /// Classes with run-time type information.
     Class,
     /// Functions, by globs.
@@ -142,10 +144,11 @@ pub enum Fact {
 
 impl Fact {
     /// As a probeset writes them.
-    pub const NAMES: [(&'static str, Self); 5] = [
+    pub const NAMES: [(&'static str, Self); 6] = [
         ("file", Self::File),
         ("build_id", Self::BuildId),
         ("bytes", Self::Bytes),
+        ("hex", Self::Hex),
         ("class", Self::Class),
         ("function", Self::Function),
     ];
@@ -196,6 +199,8 @@ pub struct Field {
     pub name: Spanned<String>,
     /// How it is read.
     pub value: Expr,
+    /// It is read when the call returns, though nothing in it is known only then.
+    pub at_return: bool,
 }
 
 /// What the analysis takes an event for.

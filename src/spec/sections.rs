@@ -214,6 +214,10 @@ fn object(entry: &Entry, cx: &mut Context<'_>) -> Option<Object> {
         let message = "`address` cannot be a field of an object: each object has it already";
         cx.problems.error_hint(Code::BadIdentifier, &field.name.span, message, "remove it");
     }
+    for field in fields.values().filter(|field| field.at_return) {
+        let message = "`at return` is for a probe's fields: no function returns where an object is looked at";
+        cx.problems.error_hint(Code::RolePlace, &field.value.span, message, "give the field to a probe");
+    }
     Some(Object { name: name?, of: of?, fields })
 }
 
@@ -227,9 +231,9 @@ pub(super) fn fields(node: &Node, owner: &str, most: usize, cx: &mut Context<'_>
     let mut fields = IndexMap::new();
     for entry in map.entries.values() {
         let name = cx.problems.keep(names::variable(&entry.key, "a field"));
-        let value = cx.expr(&entry.value, &format!("field `{}`", shown(&entry.key.text)));
-        if let (Some(name), Some(value)) = (name, value) {
-            fields.insert(entry.key.text.clone(), Field { name, value });
+        let value = cx.field(&entry.value, &format!("field `{}`", shown(&entry.key.text)));
+        if let (Some(name), Some((value, at_return))) = (name, value) {
+            fields.insert(entry.key.text.clone(), Field { name, value, at_return });
         }
     }
     Some(fields)

@@ -8,7 +8,8 @@ use super::yaml::{Node, Scalar};
 use super::{limits, names, reader};
 use crate::diag::{Code, Diagnostic, Span, Spanned};
 use crate::path::{
-    AttachPoint, Expr, ExprKind, MAX_ELEMENTS, Place, Signature, Type, parse_attach, parse_expr, parse_type,
+    AttachPoint, Expr, ExprKind, MAX_ELEMENTS, Place, Signature, Type, parse_attach, parse_expr, parse_field,
+    parse_type,
 };
 
 /// What reading a value takes: the names that there are, and where problems go.
@@ -41,6 +42,15 @@ impl Context<'_> {
         let scalar = reader::text(node, what, self.problems)?;
         let span = reader::language(scalar, "an expression", self.problems)?;
         self.expr_at(&span)
+    }
+
+    /// A field's expression, and whether it is `at return`.
+    pub(super) fn field(&mut self, node: &Node, what: &str) -> Option<(Expr, bool)> {
+        let scalar = reader::text(node, what, self.problems)?;
+        let span = reader::language(scalar, "an expression", self.problems)?;
+        let (expr, at_return) = self.problems.keep(parse_field(span.text(), &span))?;
+        self.check_expr(&expr);
+        Some((expr, at_return))
     }
 
     /// An expression that stands at `span`.

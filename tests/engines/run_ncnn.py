@@ -2,6 +2,9 @@
 
 run_ncnn.py make NET        writes NET.param and NET.bin
 run_ncnn.py run NET RUNS    prints the layers, `TYPE NAME` a line, then `ran RUNS`
+run_ncnn.py packed NET RUNS the same with the engine's own choice of options, as it packs blobs
+run_ncnn.py shapes NET      prints `TYPE NAME`, width, height, depth and channels of each layer's first blob, as the
+                            engine gives it
 
 One layer is made of others (a convolution of groups), one has a name that is longer than what a short string holds.
 """
@@ -48,18 +51,40 @@ def make(path):
                 data.write(weights(count[0] if isinstance(count, list) else count))
 
 
-def run(path, runs):
+def loaded(path, packed):
     import ncnn
-    import numpy as np
 
     net = ncnn.Net()
     net.opt.use_vulkan_compute = False
     net.opt.num_threads = 1
     # Values and layers are then those of any other build.
     net.opt.use_fp16_packed = net.opt.use_fp16_storage = net.opt.use_fp16_arithmetic = False
-    net.opt.use_packing_layout = False
+    net.opt.use_packing_layout = packed
     if net.load_param(path + ".param") != 0 or net.load_model(path + ".bin") != 0:
         sys.exit(f"{path} cannot be loaded")
+    return net
+
+
+def shapes(path):
+    import ncnn
+    import numpy as np
+
+    net = loaded(path, False)
+    extractor = net.create_extractor()
+    extractor.set_light_mode(False)
+    extractor.input("in", ncnn.Mat(np.ones((3, 16, 16), np.float32)).clone())
+    for kind, name, _, outputs, _, _ in LAYERS:
+        status, blob = extractor.extract(outputs[0])
+        if status != 0:
+            sys.exit(f"there is no {outputs[0]}")
+        print(f"{kind} {name}", blob.w, blob.h, blob.d, blob.c)
+
+
+def run(path, runs, packed=False):
+    import ncnn
+    import numpy as np
+
+    net = loaded(path, packed)
     for layer in net.layers():
         print(layer.type, layer.name)
     total = 0.0
@@ -79,5 +104,9 @@ if sys.argv[1:2] == ["make"]:
     make(sys.argv[2])
 elif sys.argv[1:2] == ["run"]:
     run(sys.argv[2], int(sys.argv[3]))
+elif sys.argv[1:2] == ["packed"]:
+    run(sys.argv[2], int(sys.argv[3]), True)
+elif sys.argv[1:2] == ["shapes"]:
+    shapes(sys.argv[2])
 else:
     sys.exit(__doc__)

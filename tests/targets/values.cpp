@@ -25,12 +25,16 @@ struct Food {
     float price = 0;
 };
 
+enum class Kind { small, large };
+
 struct Dog : Animal, Tagged {
     std::string breed;
     std::vector<int32_t> meals;
     std::vector<Food*> foods;
     std::vector<std::shared_ptr<Food>> shared_foods;
     std::vector<std::string> tricks;
+    std::vector<Food> plates;
+    std::vector<Kind> kinds;
     std::shared_ptr<Food> lunch;
     std::unique_ptr<Food> dinner;
     union {
@@ -79,6 +83,19 @@ PROBED int zoo_wrong(const std::string* word, const std::vector<int32_t>* number
 PROBED Kernel* zoo_make(const std::string* name, int kind) { asm volatile("" : : "r"(name), "r"(kind)); return new Kernel; }
 PROBED void zoo_forget(Kernel* kernel) { asm volatile("" : : "r"(kernel)); }
 PROBED int zoo_run(Kernel* kernel, int n) { asm volatile("" : : "r"(kernel)); return n; }
+// Calls itself. What it is given has its numbers only when it returns; the food is on the stack, and may be none.
+PROBED int zoo_measure(int depth, std::vector<int32_t>& numbers, long, long, long, long, Food* food)
+{
+    std::vector<int32_t> others(1);
+    Food other;
+    if (depth > 1)
+        zoo_measure(depth - 1, others, 0, 0, 0, 0, depth > 2 ? &other : nullptr);
+    asm volatile("" : : "r"(others.data()) : "memory");
+    numbers[0] = 10 * depth;
+    if (food)
+        food->grams = 100 * depth;
+    return depth;
+}
 PROBED int zoo_texts(const char (*texts)[8]) { asm volatile("" : : "r"(texts)); return 0; }
 
 }  // namespace zoo
@@ -98,6 +115,8 @@ static Dog* make_dog(int number, const std::string& name, Food& favourite)
         dog->shared_foods.push_back(std::make_shared<Food>(Food{20 * i, 0}));
         dog->tricks.push_back("trick " + std::to_string(i));
     }
+    dog->plates.resize(2);
+    dog->kinds = {Kind::large, Kind::small, Kind::large};
     dog->lunch = std::make_shared<Food>(Food{333, 0});
     dog->dinner = std::unique_ptr<Food>(new Food{444, 0});
     dog->whole = -5;
@@ -153,6 +172,9 @@ int main(int argc, char** argv)
         zoo_table(&flat.table);
         zoo_wrong(reinterpret_cast<std::string*>(no_string), reinterpret_cast<std::vector<int32_t>*>(no_vector));
         zoo_texts(texts);
+        std::vector<int32_t> numbers(1);
+        Food food;
+        zoo_measure(3, numbers, 0, 0, 0, 0, &food);
     }
     // Objects that are made, used, and made anew at the same address.
     for (int number = 0; number < 3; number++) {
