@@ -50,7 +50,8 @@ fn write(path: &Path) -> (u64, u64) {
         file: origin.sources[0].0.clone(),
     };
     origin.parts = KEYS.map(part).to_vec();
-    let of_kernel = |number: usize| number < BUILTIN || single.records[number].role.is_some_and(|r| r.is_of_the_kernel());
+    let of_kernel =
+        |number: usize| number < BUILTIN || single.records[number].role.is_some_and(|r| r.is_of_the_kernel());
     let mut schema = single.clone();
     let mut second = HashMap::new();
     for (number, record) in single.records.iter().enumerate().filter(|(number, _)| !of_kernel(*number)) {
@@ -66,10 +67,8 @@ fn write(path: &Path) -> (u64, u64) {
             }
         }
     }
-    let both = |enums: &indexmap::IndexMap<String, std::collections::BTreeMap<i64, String>>| {
-        enums.iter().flat_map(|(name, of)| KEYS.map(|key| (format!("{key}__{name}"), of.clone()))).collect()
-    };
-    schema.enums = both(&single.enums);
+    let both = single.enums.iter().flat_map(|(name, of)| KEYS.map(|key| (format!("{key}__{name}"), of.clone())));
+    schema.enums = both.collect();
     let mut writer = TraceWriter::new(File::create(path).unwrap(), &origin, &schema).unwrap();
     let (mut shared, mut own) = (0, 0);
     let mut seq: HashMap<u32, u32> = HashMap::new();
@@ -132,7 +131,8 @@ fn an_engine_s_counts_are_its_own_and_the_rest_is_said() {
         assert_eq!(completeness["records"], shared + own, "{key}");
         assert_eq!(completeness["complete"], true, "{key}: {completeness}");
         let notes: Vec<&str> = completeness["notes"].as_array().unwrap().iter().map(|n| n.as_str().unwrap()).collect();
-        let further = notes.iter().find(|note| note.contains("of other engines")).unwrap_or_else(|| panic!("{notes:?}"));
+        let further =
+            notes.iter().find(|note| note.contains("of other engines")).unwrap_or_else(|| panic!("{notes:?}"));
         let digits: String = further.chars().filter(char::is_ascii_digit).collect();
         assert_eq!(digits, own.to_string(), "{further}");
         let info = json(&["info", joint, "--engine", key, "--json"]);
@@ -186,7 +186,9 @@ fn one_timeline_has_all_engines_each_in_a_group_of_its_own() {
             let tracks = slices.iter().filter_map(|(name, of)| Some((name.strip_prefix(prefix)?, of)));
             let wanted = |slice: &&String| slice.starts_with(&format!("\"{category}\""));
             let slices = tracks.filter(|(name, _)| !name.contains("thread"));
-            slices.flat_map(|(name, of)| of.iter().filter(wanted).map(|s| format!("{name}: {s}")).collect::<Vec<_>>()).collect()
+            slices
+                .flat_map(|(name, of)| of.iter().filter(wanted).map(|s| format!("{name}: {s}")).collect::<Vec<_>>())
+                .collect()
         };
         for category in ["step", "graph", "operator"] {
             let expected: BTreeSet<String> = own(category, &alone, "");

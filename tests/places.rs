@@ -11,13 +11,18 @@ use std::process::{Command, Output, Stdio};
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Ways of linking that put what the types say elsewhere, or in another form.
-const FORMS: [&[&str]; 6] = [
+const FORMS: [&[&str]; 9] = [
     &["-O2", "-fPIE", "-pie"],
     &["-O1", "-no-pie"],
     &["-O2", "-static-libstdc++", "-static-libgcc"],
     &["-O2", "-static"],
     &["-O2", "-Wl,-z,pack-relative-relocs"],
     &["-O0", "-rdynamic"],
+    // Unoptimised, so that the base has a table, with the function that stands for pure virtual ones: another file's,
+    // called by way of the program's own code; or the program's, without a name.
+    &["-O0", "-no-pie"],
+    &["-O0", "-static-libstdc++", "-static-libgcc", "-Wl,-u,__cxa_pure_virtual"],
+    &["-O0", "-static", "-Wl,-u,__cxa_pure_virtual"],
 ];
 
 fn compile(folder: &Path, source: &str, options: &[&str]) -> PathBuf {
@@ -336,19 +341,53 @@ fn arm64_programs_have_their_overrides_and_static_probes_found() {
     ];
     for form in forms {
         let program = compile_arm64(folder.path(), "toy", ARM64, form);
-        let checked = check(&spec, &program, &["--arch", "aarch64"]);
+        let checked = check(&spec, &program, &[]);
         let sites = checked["sites"].as_array().unwrap_or_else(|| panic!("{form:?}: {checked}"));
         let of = |probe: &str| sites.iter().filter(|site| site["probes"][0] == probe).collect::<Vec<_>>();
         let mut classes: Vec<&str> = of("layer").iter().map(|site| site["captures"][0].as_str().unwrap()).collect();
         classes.sort_unstable();
         assert_eq!(classes, ["Add", "Mul", "Third"], "{form:?}");
         assert_eq!(of("step").len(), 1, "{form:?}: {checked}");
-        // The program that is generated for it: what is where, by register and bytes, is filled in.
+        // Bytes to the site: what a program would have to be given for it. Registers as DWARF numbers them, the stack's is 31.
+        let placed = arm64_site(&spec, &program);
+        assert!(placed.semaphore.is_some(), "{form:?}");
+        let place = |argument: usize| placed.values[&format!("place_of_step__0__argument_{argument}")];
+        let register = |place: u64| place >> 8 & 0xff;
+        let (bytes, signed) = (|place: u64| 1 << (place >> 26 & 3), |place: u64| place >> 28 & 1 == 1);
+        let said: Vec<(u64, u64, u64, bool)> = (0..5)
+            .map(|argument| {
+                let place = place(argument);
+                (register(place), place >> 32, bytes(place), signed(place))
+            })
+            .collect();
+        let expected = [(0, 8, 4, true), (1, 0, 8, false), (31, 12, 4, true), (2, 0, 4, false), (4, 0, 8, false)];
+        assert_eq!(said, expected, "{form:?}");
+        assert_eq!((place(4) >> 16 & 0xff, place(4) >> 24 & 3), (5, 3), "the index, and what it is shifted by");
+        // The program that is generated reads each by its place, and an override's argument from the second register.
         let output = run(profinfer().arg("gen").arg(&spec).args(["--arch", "aarch64", "--target"]).arg(&program));
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(text.contains("step"), "{text}");
-        println!("{text}");
+        for wanted in [
+            "place_of_layer__0__argument_1 = 257;",
+            "*field = (__s32)(__s64)(__s32)pf_argument(call, place_of_step__0__argument_2)",
+            "*field = (__u32)(__s64)(__u32)pf_argument(call, place_of_step__0__argument_3)",
+        ] {
+            assert!(text.contains(wanted), "{form:?}: no `{wanted}`");
+        }
     }
+    let object = folder.path().join("arm64.o");
+    run(profinfer().arg("build").arg(&spec).args(["--arch", "aarch64", "-o"]).arg(&object));
+    assert!(object.metadata().unwrap().len() > 0, "and clang takes it");
+}
+
+/// The site of the static probe.
+fn arm64_site(spec: &Path, program: &Path) -> profinfer::plan::PlacedSite {
+    use profinfer::plan::{Selection, plan, survey};
+    use profinfer::spec::{Library, load};
+    let (probeset, _) = load(spec, &Library::SHIPPED).unwrap();
+    let (plan, _) = plan(&probeset, &Selection::default(), profinfer::target::Arch::Aarch64).unwrap();
+    let target = profinfer::target::open(program.to_str().unwrap()).unwrap();
+    let sites = survey(&plan, &probeset, target.as_ref()).0.sites;
+    sites.into_iter().find(|placed| placed.site.probes == ["step"]).unwrap()
 }
 
 /// A library of so many functions that are called alike.

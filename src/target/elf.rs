@@ -170,7 +170,7 @@ impl Image {
     }
 
     /// The address of a byte of the file; `None` where it is not mapped.
-    fn address(&self, offset: u64) -> Option<u64> {
+    pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
         let segment = self.segments.iter().find(|segment| segment.file.contains(&offset))?;
         segment.address.checked_add(offset - segment.file.start)
     }
@@ -224,7 +224,7 @@ impl Image {
 
     /// Up to `len` bytes from the address that lies so many bytes from that of another byte of the file.
     pub(crate) fn near(&self, offset: u64, distance: i64, len: usize) -> Option<&[u8]> {
-        let address = self.address(offset)?.checked_add_signed(distance)?;
+        let address = self.address_of(offset)?.checked_add_signed(distance)?;
         let at = self.segments.iter().find_map(|segment| {
             let at = segment.file.start.checked_add(address.checked_sub(segment.address)?)?;
             segment.file.contains(&at).then_some(at)

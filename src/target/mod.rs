@@ -23,6 +23,7 @@ mod overrides;
 mod pointers;
 #[cfg(target_os = "linux")]
 mod process;
+mod pure;
 mod rtti;
 mod symbols;
 mod type_text;

@@ -2,8 +2,9 @@
 
 use super::elf::Image;
 use super::pointers::Pointer;
+use super::pure;
 use super::rtti::{Base, BaseClass, Class, Classes, Table};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -240,18 +241,24 @@ pub(crate) struct Tables<'a> {
     image: &'a Image,
     classes: &'a Classes,
     steps: Cell<usize>,
+    /// Which functions stand for pure virtual ones, of those that were asked about.
+    pure: RefCell<HashMap<u64, bool>>,
 }
 
 impl<'a> Tables<'a> {
     /// Of an image; `steps` may be taken.
     pub(crate) fn new(image: &'a Image, classes: &'a Classes, steps: usize) -> Self {
-        Self { image, classes, steps: Cell::new(steps) }
+        Self { image, classes, steps: Cell::new(steps), pure: RefCell::default() }
+    }
+
+    fn is_pure(&self, offset: u64) -> bool {
+        *self.pure.borrow_mut().entry(offset).or_insert_with(|| pure::ends_the_program(self.image, offset))
     }
 
     /// The function in a slot that is known to be within the table.
     pub(crate) fn function_at(&self, table: Table, slot: u64) -> Option<u64> {
         match self.entry(table, slot) {
-            Entry::Function(offset) => Some(offset),
+            Entry::Function(offset) => Some(offset).filter(|offset| !self.is_pure(*offset)),
             Entry::Elsewhere | Entry::Nothing | Entry::End => None,
         }
     }
@@ -267,6 +274,7 @@ impl<'a> Tables<'a> {
         let place = slot.checked_mul(WORD).and_then(|bytes| table.functions.checked_add(bytes));
         let Some(place) = place.filter(|_| self.step()) else { return Entry::End };
         match self.classes.pointers.at(place) {
+            Some(Pointer::Address(address)) if self.classes.pointers.is_stub(address) => Entry::Elsewhere,
             Some(Pointer::Address(address)) => self.image.code_offset(address).map_or(Entry::End, Entry::Function),
             // The next table's typeinfo, or the first word of one; a function's name is of another kind.
             Some(Pointer::Import(symbol, _)) => {
@@ -290,7 +298,7 @@ impl<'a> Tables<'a> {
                 Entry::End => return None,
             };
         }
-        last
+        last.filter(|offset| !self.is_pure(*offset))
     }
 
     /// How many functions a table has, as far as `most`.

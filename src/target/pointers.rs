@@ -25,6 +25,8 @@ const WORD: u64 = 8;
 /// Keys of the dynamic section.
 const TAG_STRTAB: u64 = 5;
 const TAG_SYMTAB: u64 = 6;
+const TAG_PLT_BYTES: u64 = 2;
+const TAG_PLT: u64 = 23;
 const TAG_RELA: u64 = 7;
 const TAG_RELASZ: u64 = 8;
 const TAG_STRSZ: u64 = 10;
@@ -94,6 +96,8 @@ pub(crate) struct Pointers {
     strings: Range<u64>,
     /// Where other images' data is copied to, in a program that is always at the same place, with the symbols; sorted.
     copies: Vec<(Range<u64>, u32)>,
+    /// Where this image calls other images' functions, and says that they are; sorted.
+    stubs: Vec<u64>,
     /// How many places may still be looked at.
     left: usize,
 }
@@ -112,6 +116,7 @@ impl Pointers {
             symbols: value(TAG_SYMTAB).unwrap_or_default(),
             strings: table(TAG_STRTAB, TAG_STRSZ).unwrap_or_default(),
             copies: Vec::new(),
+            stubs: Vec::new(),
             left: (image.bytes().len() / FEWEST_BYTES + ALWAYS).min(MAX_POINTERS),
         };
         if image.is_at_fixed_address() {
@@ -119,6 +124,9 @@ impl Pointers {
                 pointers.copies(image, table);
             }
             pointers.data(image);
+            if let Some(table) = table(TAG_PLT, TAG_PLT_BYTES) {
+                pointers.stubs(image, table);
+            }
         }
         if let Some(table) = table(TAG_RELR, TAG_RELRSZ) {
             pointers.relr(image, table);
@@ -219,6 +227,24 @@ impl Pointers {
             self.copies.push((place..place.saturating_add(size), symbol));
         }
         self.copies.sort_unstable_by_key(|(place, _)| place.start);
+    }
+
+    /// Of a program that is always at the same place, the address of another image's function is one of its own: the code
+    /// that calls it, which its symbol says although it is not defined here.
+    fn stubs(&mut self, image: &Image, table: Range<u64>) {
+        let stub = |relocation: Relocation| {
+            let entry = self.symbol(image, relocation.symbol)?;
+            let (section, value) = (u16::from_le_bytes([entry[6], entry[7]]), entry.get(8..16)?.try_into().ok()?);
+            Some(u64::from_le_bytes(value)).filter(|value| section == 0 && *value != 0)
+        };
+        let mut stubs: Vec<u64> = relocations(image, table).filter_map(stub).collect();
+        stubs.sort_unstable();
+        self.stubs = stubs;
+    }
+
+    /// Whether an address is that of another image's function.
+    pub(crate) fn is_stub(&self, address: u64) -> bool {
+        self.stubs.binary_search(&address).is_ok()
     }
 
     /// What of another image lies at an address.
