@@ -178,4 +178,17 @@ fn the_function_for_pure_virtual_methods_is_known_by_what_it_says() {
     assert_eq!(slots("pure virtual method called\n"), 0);
     assert_eq!(slots("Pure virtual function called!"), 0);
     assert_eq!(slots("some other text"), 1);
+    // A short function before that one is one, as some table leads to the other.
+    let mut forged = Forged::library(EM_AARCH64);
+    derived(&mut forged, |forged| {
+        let base = forged.symbol("_ZTI4Base", 0, 0, 0);
+        forged.relocation(0x2010, R_AARCH64_ABS64.0, base, 0);
+    });
+    forged.text(0x1120, "pure virtual method called\n");
+    let pages = (0x1000i64 - CODE as i64) >> 12;
+    let (low, high) = ((pages & 3) as u32, (pages >> 2 & 0x7_ffff) as u32);
+    let code = [0xd65f_03c0, 0x9000_0001 | low << 29 | high << 5, 0x9100_0021 | 0x120 << 10];
+    forged.put(CODE + 0x40, &code.map(u32::to_le_bytes).concat());
+    forged.relocation(0x4000, R_AARCH64_RELATIVE.0, 0, CODE + 0x44);
+    assert_eq!(files(&forged.bytes()).overrides(0, "Base", 0).functions.len(), 1);
 }

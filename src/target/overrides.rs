@@ -251,8 +251,17 @@ impl<'a> Tables<'a> {
         Self { image, classes, steps: Cell::new(steps), pure: RefCell::default() }
     }
 
+    /// Whether a function stands for pure virtual ones.
     fn is_pure(&self, offset: u64) -> bool {
-        *self.pure.borrow_mut().entry(offset).or_insert_with(|| pure::ends_the_program(self.image, offset))
+        *self.pure.borrow_mut().entry(offset).or_insert_with(|| {
+            let Some(says) = pure::says_so(self.image, offset) else { return false };
+            // A short function may lie before that one, to which some table leads.
+            let targets = self.classes.pointers.all().filter_map(|(_, pointer)| match pointer {
+                Pointer::Address(address) => self.image.code_offset(address),
+                Pointer::Import(..) => None,
+            });
+            !{ targets }.any(|target| offset < target && target <= says)
+        })
     }
 
     /// The function in a slot that is known to be within the table.

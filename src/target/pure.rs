@@ -11,30 +11,29 @@ const TEXTS: [&[u8]; 3] =
 const BYTES: usize = 64;
 const LONGEST: usize = 32;
 
-/// Whether the function at an offset of the file is one of those.
-pub(super) fn ends_the_program(image: &Image, offset: u64) -> bool {
+/// Where in the file the function at an offset says so, if it does, or one that follows it closely.
+pub(super) fn says_so(image: &Image, offset: u64) -> Option<u64> {
     let code = image.slice(offset, BYTES);
     let says = |at: u64, distance: i64| {
         let text = image.near(at, distance, LONGEST).unwrap_or_default();
         TEXTS.iter().any(|known| text.starts_with(known))
     };
     match image.arch() {
-        Arch::X86_64 => code.windows(4).enumerate().any(|(place, word)| {
-            let Ok(word) = <[u8; 4]>::try_from(word) else { return false };
+        Arch::X86_64 => code.windows(4).enumerate().find_map(|(place, word)| {
+            let word = <[u8; 4]>::try_from(word).ok()?;
             // From the end of the instruction, which its distance ends; or, in a program at a fixed place, the address.
             let at = offset + place as u64;
             let near = i32::from_le_bytes(word);
             let absolute = u64::from(u32::from_le_bytes(word));
-            says(at, i64::from(near) + 4)
-                || image.is_at_fixed_address()
-                    && TEXTS.iter().any(|text| image.at_address(absolute, LONGEST).starts_with(text))
+            let is_known = |text: &[u8]| TEXTS.iter().any(|known| text.starts_with(known));
+            let does = says(at, i64::from(near) + 4)
+                || image.is_at_fixed_address() && is_known(image.at_address(absolute, LONGEST));
+            does.then_some(at)
         }),
-        Arch::Aarch64 => pages(code).any(|(place, pages, bytes)| {
+        Arch::Aarch64 => pages(code).find_map(|(place, pages, bytes)| {
             let at = offset + place;
-            image.address_of(at).is_some_and(|address| {
-                let page = (address & !0xfff).wrapping_add_signed(pages << 12).wrapping_add(bytes);
-                TEXTS.iter().any(|text| image.at_address(page, LONGEST).starts_with(text))
-            })
+            let page = (image.address_of(at)? & !0xfff).wrapping_add_signed(pages << 12).wrapping_add(bytes);
+            TEXTS.iter().any(|text| image.at_address(page, LONGEST).starts_with(text)).then_some(at)
         }),
     }
 }
