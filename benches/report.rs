@@ -4,12 +4,15 @@
 //! `cargo bench --bench report` runs all; `cargo bench --bench report -- 1000000` one size. Each trace is read by a
 //! process of its own, so that its memory is the report's alone. The same trace is then made a page (`profinfer html`):
 //! how long that takes, and how large the page is. `KEEP=FILE` keeps the page of the last one.
+//!
+//! `cargo bench --bench report -- FILE` reads a trace of yours instead, five times, by the rules of its probeset.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use profinfer::analysis::testing::{Put, Records};
 use profinfer::analysis::{Catalogue, Completeness, Decoder, Rules, Statistics, Step, Timeline, Visitor};
 use profinfer::report::{Look, Options, Page, Parts, SpanCollector, build, report_text, write_page};
+use profinfer::spec;
 use profinfer::trace::{End, Item, Origin, TraceReader, TraceWriter};
 use std::fs::File;
 use std::path::Path;
@@ -26,29 +29,56 @@ fn main() {
     if let Some(at) = arguments.iter().position(|a| a == "--page") {
         return page(Path::new(&arguments[at + 1]));
     }
+    if let Some(file) = arguments.iter().skip(1).find(|argument| Path::new(argument).is_file()) {
+        heading();
+        (0..5).for_each(|_| run("--read", Path::new(file)));
+        return;
+    }
     let sizes: Vec<u64> = arguments.iter().filter_map(|argument| argument.parse().ok()).collect();
     let sizes = if sizes.is_empty() { vec![1_000_000, 10_000_000] } else { sizes };
-    println!("{:>10} {:>8} {:>12} {:>12} {:>9}", "spans", "steps", "spans/s", "spans/cpu s", "peak MB");
+    heading();
     for spans in sizes {
         let file = tempfile::NamedTempFile::new().unwrap();
         write(file.as_file(), spans);
-        for what in ["--read", "--page"] {
-            let program = std::env::current_exe().unwrap();
-            let status = std::process::Command::new(program).arg(what).arg(file.path()).status().unwrap();
-            assert!(status.success());
-        }
+        ["--read", "--page"].iter().for_each(|what| run(what, file.path()));
     }
+}
+
+fn heading() {
+    println!("{:>10} {:>8} {:>12} {:>12} {:>9}", "spans", "steps", "spans/s", "spans/cpu s", "peak MB");
+}
+
+/// Reads a trace in a process of its own.
+fn run(what: &str, trace: &Path) {
+    let program = std::env::current_exe().unwrap();
+    let status = std::process::Command::new(program).arg(what).arg(trace).status().unwrap();
+    assert!(status.success());
+}
+
+/// The rules of the probeset that a trace carries.
+fn rules(origin: &Origin) -> Rules {
+    if origin.sources.is_empty() {
+        return Rules::default();
+    }
+    let (probeset, _) = spec::from_sources(&origin.sources).unwrap();
+    Rules::new(&probeset.analysis).unwrap()
 }
 
 fn read(path: &Path) {
     let start = Instant::now();
     let mut reader = TraceReader::new(File::open(path).unwrap()).unwrap();
-    let mut timeline = Timeline::new(&reader.meta().schema, Rules::default(), 1);
+    let origin = &reader.meta().origin;
+    let pid = if origin.pid == 0 { 1 } else { origin.pid };
+    let mut timeline = Timeline::new(&reader.meta().schema, rules(origin), pid);
     let mut statistics = Statistics::default();
     while let Some(item) = reader.next() {
         match item {
             Item::Record(record) => timeline.record(record.bytes(), &mut statistics),
-            Item::Sites { sites, .. } => timeline.add_sites(sites),
+            Item::Sites { sites, .. } => {
+                timeline.add_sites(sites);
+                timeline.add_enums(&reader.meta().schema);
+            }
+            Item::Notice(notice) => timeline.notice(notice),
             _ => {}
         }
     }

@@ -145,8 +145,14 @@ static __always_inline void pf_count_open(struct pf_thread *thread, __u64 *depth
 	pf_pop(call, &(call)->thread->spans.name.depth, (call)->thread->spans.name.frame,                              \
 	       sizeof((call)->thread->spans.name.frame[0]), limit, type)
 
-/* The programs of a span: one for kernels with sessions, a pair for those without. */
-#define PF_SPAN(name)                                                                                                  \
+/*
+ * The programs of a span: one for kernels with sessions, a pair for those without. An object for one kernel need not
+ * have both: PF_NO_SESSIONS and PF_NO_PAIRS leave one out.
+ */
+#ifdef PF_NO_SESSIONS
+#define PF_SESSION(name)
+#else
+#define PF_SESSION(name)                                                                                               \
 	SEC("uprobe.session") int name(struct pt_regs *regs)                                                           \
 	{                                                                                                              \
 		int skip;                                                                                              \
@@ -157,7 +163,13 @@ static __always_inline void pf_count_open(struct pf_thread *thread, __u64 *depth
 		/* The verifier may have lost that it is 0 or 1, which the compiler relies on. */                       \
 		asm volatile("" : "+r"(skip));                                                                         \
 		return skip & 1;                                                                                       \
-	}                                                                                                              \
+	}
+#endif
+
+#ifdef PF_NO_PAIRS
+#define PF_PAIR(name)
+#else
+#define PF_PAIR(name)                                                                                                  \
 	SEC("uprobe.multi") int name##_entry(struct pt_regs *regs)                                                     \
 	{                                                                                                              \
 		name##_enter(regs);                                                                                    \
@@ -167,6 +179,9 @@ static __always_inline void pf_count_open(struct pf_thread *thread, __u64 *depth
 	{                                                                                                              \
 		return name##_leave(regs);                                                                             \
 	}
+#endif
+
+#define PF_SPAN(name) PF_SESSION(name) PF_PAIR(name)
 
 #define PF_ENTRY(name)                                                                                                 \
 	SEC("uprobe.multi") int name##_entry(struct pt_regs *regs)                                                     \

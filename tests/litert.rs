@@ -4,6 +4,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
+mod packages;
+
+use packages::{installed, lines, profinfer, scripts, succeeds};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -11,33 +14,10 @@ use std::sync::OnceLock;
 
 const RUNS: usize = 4;
 
-fn succeeds(command: &mut Command) -> Output {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    output
-}
-
-fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engines")
-}
-
 /// A Python that has LiteRT.
 fn python() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
-    PYTHON.get_or_init(|| {
-        let output = succeeds(&mut Command::new(scripts().join("install_litert.sh")));
-        PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
-    })
-}
-
-fn profinfer(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
-    command.args(arguments);
-    command
-}
-
-fn lines(text: &[u8]) -> Vec<Value> {
-    std::str::from_utf8(text).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    PYTHON.get_or_init(|| installed("install_litert.sh"))
 }
 
 /// What was recorded of each invocation, and what the interpreter says of its nodes.

@@ -4,50 +4,26 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
+mod packages;
+
+use packages::{installed, lines, packaged, profinfer, scripts, succeeds};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::OnceLock;
 
 const RUNS: usize = 4;
 
-fn succeeds(command: &mut Command) -> Output {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    output
-}
-
-fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engines")
-}
-
 /// A Python that has MNN.
 fn python() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
-    PYTHON.get_or_init(|| {
-        let output = succeeds(&mut Command::new(scripts().join("install_mnn.sh")));
-        PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
-    })
+    PYTHON.get_or_init(|| installed("install_mnn.sh"))
 }
 
 /// The engine's shared object.
 fn library() -> PathBuf {
-    let packages = python().parent().and_then(Path::parent).unwrap().join("lib");
-    let python = std::fs::read_dir(packages).unwrap().next().unwrap().unwrap().path();
-    let files = std::fs::read_dir(python.join("site-packages")).unwrap().map(|file| file.unwrap().path());
-    let is_engine = |file: &PathBuf| file.file_name().unwrap().to_string_lossy().starts_with("_mnncengine");
-    files.into_iter().find(is_engine).expect("the wheel has its shared object")
-}
-
-fn profinfer(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
-    command.args(arguments);
-    command
-}
-
-fn lines(text: &[u8]) -> Vec<Value> {
-    std::str::from_utf8(text).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    packaged(python(), "", "_mnncengine", "")
 }
 
 #[test]

@@ -4,48 +4,32 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
+mod packages;
+
+use packages::{installed, lines, packaged, profinfer, scripts, succeeds};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::OnceLock;
 
 const RUNS: usize = 4;
 
-fn succeeds(command: &mut Command) -> Output {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    output
-}
-
-fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engines")
-}
-
-fn printed(script: &str) -> PathBuf {
-    let output = succeeds(&mut Command::new(scripts().join(script)));
-    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
-}
-
 /// A Python that has the wheel.
 fn python() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
-    PYTHON.get_or_init(|| printed("install_ncnn.sh"))
+    PYTHON.get_or_init(|| installed("install_ncnn.sh"))
 }
 
 /// The folder of what is built from source.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| printed("build_ncnn.sh"))
+    BUILT.get_or_init(|| installed("build_ncnn.sh"))
 }
 
 /// The wheel's Python module.
 fn wheel() -> PathBuf {
-    let packages = python().parent().and_then(Path::parent).unwrap().join("lib");
-    let version = std::fs::read_dir(packages).unwrap().next().unwrap().unwrap().path();
-    let files = std::fs::read_dir(version.join("site-packages/ncnn")).unwrap().map(|file| file.unwrap().path());
-    let is_engine = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "so");
-    files.into_iter().find(is_engine).expect("the wheel has its module")
+    packaged(python(), "ncnn", "", ".so")
 }
 
 /// The library with debug information, and without.
@@ -53,12 +37,6 @@ fn library(stripped: bool) -> PathBuf {
     let folder = built().join("lib");
     let folder = if stripped { folder.join("stripped") } else { folder };
     folder.join("libncnn.so.1").canonicalize().unwrap()
-}
-
-fn profinfer(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
-    command.args(arguments);
-    command
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -83,9 +61,7 @@ fn recorded(build: Build, net: &str, trace: &str) -> (String, Vec<Value>) {
     };
     let output = succeeds(command.args([net, &RUNS.to_string()]));
     let said = String::from_utf8(output.stdout).unwrap();
-    let dump = succeeds(&mut profinfer(&["dump", trace])).stdout;
-    let lines = std::str::from_utf8(&dump).unwrap().lines().map(|line| serde_json::from_str(line).unwrap());
-    let mut events: Vec<Value> = lines.collect();
+    let mut events = lines(&succeeds(&mut profinfer(&["dump", trace])).stdout);
     // What an object is comes before those that refer to it.
     events.sort_by_key(|event| event["start_ns"].as_u64().unwrap());
     (said, events)

@@ -3,22 +3,17 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
+mod packages;
+
+use packages::{installed, lines, profinfer, scripts, succeeds};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
 
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const RUNS: usize = 20;
 /// What our probe takes of the time that the engine sees, and the engine's own texts, which it puts together before it
 /// looks at its clock again: microseconds a node, far more than was ever seen.
 const MOST_BESIDE: f64 = 100.0;
-
-fn run(command: &mut Command) -> Output {
-    let output = command.stdin(Stdio::null()).output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    output
-}
 
 /// A build of the engine, as one package brings it.
 struct Build {
@@ -34,20 +29,12 @@ const WHEEL: Build = Build { install: "install_onnxruntime.sh", script: "run_onn
 const SHERPA: Build = Build { install: "install_sherpa_onnx.sh", script: "run_sherpa_onnx.py" };
 
 impl Build {
-    fn python(&self) -> PathBuf {
-        let script = format!("{ROOT}/tests/engines/{}", self.install);
-        let output = Command::new(script).stderr(Stdio::inherit()).output().unwrap();
-        assert!(output.status.success(), "{} failed: {}", self.install, output.status);
-        PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
-    }
-
     /// Records the model with a probeset; gives what the engine's profiler said of it.
     fn record(&self, probeset: &str, trace: &Path) -> Said {
         let folder = trace.parent().unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
-        command.args(["record", probeset, "-o"]).arg(trace).arg("--").arg(self.python());
-        command.arg(format!("{ROOT}/tests/engines/{}", self.script)).arg(folder);
-        run(command.args([&RUNS.to_string(), "profile"]));
+        let mut command = profinfer(&["record", probeset, "-o"]);
+        command.arg(trace).arg("--").arg(installed(self.install)).arg(scripts().join(self.script)).arg(folder);
+        succeeds(command.args([&RUNS.to_string(), "profile"]));
         let text = std::fs::read_to_string(folder.join("profile.json")).unwrap();
         let profile: Value = serde_json::from_str(&text).unwrap();
         let mut events: Vec<&Value> = profile["kernels"].as_array().unwrap().iter().collect();
@@ -80,10 +67,8 @@ struct Kernel {
 }
 
 fn recorded(trace: &Path, probe: &str) -> Vec<Value> {
-    let dump = run(Command::new(env!("CARGO_BIN_EXE_profinfer")).arg("dump").arg(trace)).stdout;
-    let lines = String::from_utf8(dump).unwrap();
-    let events = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let mut events: Vec<Value> = events.filter(|event| event["probe"] == probe).collect();
+    let mut events = lines(&succeeds(profinfer(&["dump"]).arg(trace)).stdout);
+    events.retain(|event| event["probe"] == probe);
     events.sort_by_key(|event| event["start_ns"].as_u64());
     events
 }
@@ -157,7 +142,7 @@ fn kernels_of_a_build_with_symbols_are_those_of_its_profile_and_have_its_times_w
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("run.pfi");
     let probeset = folder.path().join("with_clock.yaml");
-    let shipped = std::fs::read_to_string(format!("{ROOT}/probesets/onnxruntime.yaml")).unwrap();
+    let shipped = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/probesets/onnxruntime.yaml")).unwrap();
     std::fs::write(&probeset, shipped + CLOCK).unwrap();
     let said = SHERPA.record(probeset.to_str().unwrap(), &trace);
     let events = recorded(&trace, "kernel");

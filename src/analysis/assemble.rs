@@ -7,6 +7,7 @@ use super::counters::Count;
 use super::faults;
 use super::fields::Decoder;
 use super::hash::FastMap;
+use super::known_operators::{KnownOperators, Origin};
 use super::lane_time::{self, Known};
 use super::memory::Memory;
 use super::nesting::{GraphIndex, Share, nest};
@@ -76,6 +77,7 @@ pub(super) struct Assembler {
     stack: Vec<usize>,
     threads: Vec<(u32, u32)>,
     costs: KnownCosts,
+    known: KnownOperators,
     inputs: Vec<InlineId>,
 }
 
@@ -315,6 +317,7 @@ impl Assembler {
 
     fn give_operators(&mut self, catalogue: &mut Catalogue, threads: &Threads, decoder: &Decoder) {
         let parent = |process: u32| threads.parent(process);
+        let as_described = catalogue.as_described();
         self.out.operators.clear();
         self.rank.clear();
         self.rank.resize(self.instances.len(), 0);
@@ -322,14 +325,17 @@ impl Assembler {
         for (rank, i) in (0_u32..).zip(&self.order) {
             let instance = &self.instances[*i as usize];
             self.rank[*i as usize] = rank;
-            let described = |o: Option<ObjectId>| o.map_or(0, |o| catalogue.described(o, instance.end, &parent));
-            let (object, covers) = (described(instance.object), described(instance.covers));
-            let probe = (instance.record, decoder.name(instance.record));
+            let Instance { object, covers, inline, record, end, .. } = *instance;
+            let kind = self.known.kind(object, (Origin { inline, covers, record }, end), as_described, || {
+                let described = |o: Option<ObjectId>| o.map_or(0, |o| catalogue.described(o, end, &parent));
+                let (object, covers) = (described(object), described(covers));
+                catalogue.combine(object, inline, covers, (record, decoder.name(record)))
+            });
             let range = lanes..lanes + instance.shares;
             lanes = range.end;
             self.out.operators.push(Operator {
-                kind: catalogue.combine(object, instance.inline, covers, probe),
-                object: instance.object,
+                kind,
+                object,
                 graph: (instance.key.graph != NONE).then_some(instance.key.graph),
                 start: instance.start,
                 end: instance.end.max(instance.start),
@@ -376,13 +382,21 @@ impl Assembler {
         }
         let parent = |process: u32| threads.parent(process);
         let used = experts_used(&self.out.experts);
+        let as_described = catalogue.as_described();
         for (index, operator) in (0_u32..).zip(&mut self.out.operators) {
-            self.inputs.clear();
-            if let Some(object) = operator.object {
-                catalogue.describe_inputs(object, operator.end, &parent, &mut self.inputs);
-            }
             let experts = used.binary_search_by_key(&index, |(operator, _)| *operator).ok().map(|at| used[at].1);
-            operator.cost = self.costs.of(operator.kind, &self.inputs, experts, (rules.costs(), catalogue));
+            let (kind, object, end) = (operator.kind, operator.object, operator.end);
+            let mut cost = || {
+                self.inputs.clear();
+                if let Some(object) = object {
+                    catalogue.describe_inputs(object, end, &parent, &mut self.inputs);
+                }
+                self.costs.of(kind, &self.inputs, experts, (rules.costs(), catalogue))
+            };
+            operator.cost = match experts {
+                None => self.known.cost(object, (kind, end), as_described, cost),
+                Some(_) => cost(),
+            };
         }
     }
 

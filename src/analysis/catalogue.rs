@@ -3,6 +3,7 @@
 
 use super::fields::{Decoder, Header};
 use super::hash::FastMap;
+use super::known_operators::Descriptions;
 use super::rules::Rules;
 use crate::path::{Environment, Value};
 use std::collections::HashMap;
@@ -135,7 +136,7 @@ pub(super) type InlineId = u32;
 #[derive(Debug, Default)]
 pub struct Catalogue {
     texts: Vec<Arc<str>>,
-    text_ids: HashMap<Arc<str>, TextId>,
+    text_ids: FastMap<Arc<str>, TextId>,
     descriptions: Vec<Description>,
     description_ids: HashMap<Description, u32>,
     objects: Vec<Object>,
@@ -146,6 +147,7 @@ pub struct Catalogue {
     kinds: Vec<Kind>,
     kind_ids: HashMap<Kind, KindId>,
     combined: FastMap<(InlineId, InlineId, InlineId, u16), KindId>,
+    as_described: Descriptions,
 }
 
 impl Catalogue {
@@ -201,6 +203,16 @@ impl Catalogue {
     /// The object was described with another shape, or at another place, at another time.
     pub fn has_changed(&self, object: ObjectId) -> bool {
         self.objects.get(object.0 as usize).is_some_and(|object| object.changed)
+    }
+
+    /// Descriptions as they stand.
+    pub(super) fn as_described(&self) -> Descriptions {
+        self.as_described
+    }
+
+    /// A process has another's objects from now on: what was looked for in vain may be found there.
+    pub(super) fn forked(&mut self) {
+        self.as_described.change(0);
     }
 
     /// The text's number.
@@ -273,6 +285,7 @@ impl Catalogue {
             return;
         }
         object.changed |= versions.iter().any(|v| v.description != description || v.place != lies_at);
+        self.as_described.change(header.start);
         versions.insert(place, Version { time: header.start, description, inputs, place: lies_at });
         let oldest = versions.partition_point(|v| v.time <= needed).saturating_sub(1);
         versions.drain(..oldest);
@@ -295,6 +308,7 @@ impl Catalogue {
         let id = self.object(key);
         let versions = &mut self.objects[id.0 as usize].versions;
         let place = versions.partition_point(|v| v.time <= time);
+        self.as_described.change(time);
         versions.insert(place, Version { time, description, inputs: Box::default(), place: Place::default() });
         // What is made anew again and again at one address is not remembered for ever.
         if versions.len() > MAX_JOINED {
@@ -320,10 +334,7 @@ impl Catalogue {
         {
             return *id;
         }
-        let read = |i: &usize| {
-            let name: Arc<str> = fields.layouts.get(*i)?.name.as_str().into();
-            Some((name, decoder.value_at(header, record, *i)?))
-        };
+        let read = |i: &usize| Some((Arc::clone(fields.names.get(*i)?), decoder.value_at(header, record, *i)?));
         let values: Vec<(Arc<str>, Value)> = fields.describing.iter().filter_map(read).collect();
         let id = self.description(&values, (decoder, rules));
         if fields.described_by_site {

@@ -3,6 +3,7 @@
 //! each is worked out once.
 
 use super::catalogue::{Catalogue, Description, InlineId, Kind, KindId};
+use super::hash::FastMap;
 use crate::diag::Diagnostics;
 use crate::path::{Environment, Expr, ExprKind, Formula, Value};
 use crate::spec;
@@ -184,7 +185,7 @@ impl Costs {
 /// Costs that were worked out already, by operator, its inputs' descriptions, and how many experts it used.
 #[derive(Debug, Default)]
 pub(super) struct KnownCosts {
-    known: HashMap<Box<[u32]>, Cost>,
+    known: FastMap<Box<[u32]>, Cost>,
     key: Vec<u32>,
 }
 

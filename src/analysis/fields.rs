@@ -6,6 +6,7 @@ use super::counters::{self, CountersAt};
 use crate::path::Value;
 use crate::spec::Role;
 use crate::trace::{FieldLayout, FieldType, RecordHeader, RecordKind, RecordType, Schema, Site, text_of};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -94,7 +95,8 @@ impl NumberAt {
         self.read(record, missing).filter(|n| !self.signed || n.cast_signed() >= 0)
     }
 
-    fn read_u32(&self, record: &[u8], missing: u16) -> Option<u32> {
+    /// The same, where it has 32 bits.
+    pub(super) fn read_u32(&self, record: &[u8], missing: u16) -> Option<u32> {
         u32::try_from(self.read_count(record, missing)?).ok()
     }
 }
@@ -122,6 +124,18 @@ impl ObjectAt {
     }
 }
 
+/// Where a switch between threads says who left and who came: of many traces most records are such.
+#[derive(Debug, Default)]
+pub(super) struct SwitchAt {
+    pub(super) prev_pid: Option<NumberAt>,
+    pub(super) prev_state: Option<NumberAt>,
+    pub(super) next_pid: Option<NumberAt>,
+    pub(super) next_tid: Option<NumberAt>,
+    /// Indices in `layouts`.
+    pub(super) prev_comm: Option<usize>,
+    pub(super) next_comm: Option<usize>,
+}
+
 /// One record type, made ready.
 #[derive(Debug)]
 pub(super) struct RecordFields {
@@ -137,6 +151,8 @@ pub(super) struct RecordFields {
     fixed_size: usize,
     /// Its fields.
     pub(super) layouts: Vec<FieldLayout>,
+    /// Their names.
+    pub(super) names: Vec<Arc<str>>,
     pub(super) lane: Option<NumberAt>,
     pub(super) tokens: Option<NumberAt>,
     pub(super) waiting: Option<NumberAt>,
@@ -157,6 +173,8 @@ pub(super) struct RecordFields {
     /// The object that the record describes: index of its record type, of the field with its address, and whether it
     /// is described from the record's end on.
     pub(super) describes: Option<(u16, usize, bool)>,
+    /// Empty in records of other kinds.
+    pub(super) switch: SwitchAt,
     /// Fields that are texts.
     texts: Vec<usize>,
     numbers: BTreeMap<String, NumberAt>,
@@ -183,6 +201,7 @@ impl RecordFields {
             name: record.name.as_str().into(),
             fixed_size: record.size as usize,
             layouts: record.fields.clone(),
+            names: record.fields.iter().map(|field| field.name.as_str().into()).collect(),
             lane: number("lane"),
             tokens: number("tokens"),
             waiting: number("waiting"),
@@ -199,6 +218,14 @@ impl RecordFields {
                 .get(&record.name)
                 .filter(|_| record.kind != RecordKind::Object)
                 .and_then(|said| Some((object_type(schema, &said.object), find(&said.field)?, said.at_end))),
+            switch: SwitchAt {
+                prev_pid: number("prev_pid"),
+                prev_state: number("prev_state"),
+                next_pid: number("next_pid"),
+                next_tid: number("next_tid"),
+                prev_comm: find("prev_comm"),
+                next_comm: find("next_comm"),
+            },
             texts: (0..record.fields.len()).filter(|i| matches!(record.fields[*i].ty, FieldType::Text(_))).collect(),
             numbers: numbers.filter_map(|(i, f)| Some((f.name.clone(), NumberAt::of(f, i)?))).collect(),
         }
@@ -312,8 +339,8 @@ impl Decoder {
     /// Every field that could be read, in order.
     pub fn fields(&self, header: &Header, record: &[u8]) -> Vec<(Arc<str>, Value)> {
         let Some(fields) = self.records.get(usize::from(header.record)) else { return Vec::new() };
-        let read = |(i, f): (usize, &FieldLayout)| Some((f.name.as_str().into(), self.value_at(header, record, i)?));
-        fields.layouts.iter().enumerate().filter_map(read).collect()
+        let read = |(i, name): (usize, &Arc<str>)| Some((Arc::clone(name), self.value_at(header, record, i)?));
+        fields.names.iter().enumerate().filter_map(read).collect()
     }
 
     /// How many of a record's fields are texts by the schema and hold something else.
@@ -333,6 +360,16 @@ impl Decoder {
     pub fn constant(&self, name: &str) -> Option<Value> {
         let of = |constants: &BTreeMap<i64, Arc<str>>| constants.iter().find(|(_, c)| &***c == name).map(|(n, _)| *n);
         self.enums.values().find_map(of).map(|number| Value::Constant { number, name: name.into() })
+    }
+
+    /// A field's value as a text.
+    pub(super) fn text_at<'r>(&self, header: &Header, record: &'r [u8], index: usize) -> Option<Cow<'r, str>> {
+        let field = self.records.get(usize::from(header.record))?.layouts.get(index)?;
+        let FieldType::Text(n) = field.ty else {
+            return self.value_at(header, record, index).map(|value| Cow::Owned(value.to_string()));
+        };
+        let bytes = record.get(field.offset as usize..)?.get(..n as usize)?;
+        text_of(bytes).filter(|_| header.missing & missing_bit(index) == 0).map(Cow::Borrowed)
     }
 
     pub(super) fn value_at(&self, header: &Header, record: &[u8], index: usize) -> Option<Value> {

@@ -4,6 +4,7 @@
 
 mod advice;
 mod assemble;
+mod by_kind;
 mod catalogue;
 mod comparison;
 mod completeness;
@@ -17,6 +18,7 @@ mod fields;
 mod generations;
 mod graph;
 mod hash;
+mod known_operators;
 mod lane_time;
 mod memory;
 mod metrics;

@@ -2,10 +2,10 @@
 //! so sums are kept apart by what is known; a ratio is then taken of sums over the same operators, and says how many
 //! they were.
 
-use super::catalogue::{KindId, TextId};
+use super::by_kind::ByKind;
+use super::catalogue::TextId;
 use super::costs::Cost;
 use super::counters::Count;
-use super::hash::FastMap;
 use super::step::{Operator, Phase, Step};
 use std::collections::BTreeMap;
 
@@ -130,11 +130,11 @@ impl Quantities {
 /// Sums of a trace: by operator, lane and phase, and of the steps' own threads.
 #[derive(Debug, Default)]
 pub(super) struct AllQuantities {
-    pub(super) operators: FastMap<(KindId, Option<TextId>, Phase), Quantities>,
+    pub(super) operators: ByKind<(Option<TextId>, Phase), Quantities>,
     pub(super) lanes: BTreeMap<(Phase, u32), Quantities>,
     pub(super) steps: BTreeMap<Phase, Quantities>,
     /// Bytes of weights that were read, by their type.
-    pub(super) weights: FastMap<(KindId, Phase, u16), f64>,
+    pub(super) weights: ByKind<(Phase, u16), f64>,
     one: Sums,
 }
 
@@ -147,10 +147,10 @@ impl AllQuantities {
             let one = &mut self.one;
             one.take_operator(step, operator);
             if let Some(weights) = operator.cost.weights {
-                *self.weights.entry((operator.kind, phase, weights.dtype)).or_default() += weights.bytes;
+                *self.weights.entry(operator.kind, (phase, weights.dtype)) += weights.bytes;
             }
             let backend = operator.graph.and_then(|g| step.graphs.get(g as usize)).map(|g| g.backend);
-            self.operators.entry((operator.kind, backend, phase)).or_default().add(one);
+            self.operators.entry(operator.kind, (backend, phase)).add(one);
             // Of lanes nothing but counts is told.
             for share in shares.iter().filter(|_| columns > 0) {
                 let one = &mut self.one;

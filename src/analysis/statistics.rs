@@ -1,6 +1,7 @@
 //! What a trace's steps come to: a visitor of the timeline that adds up. Steps with lost records are counted and kept
 //! out of everything else. All times are ns.
 
+use super::by_kind::ByKind;
 use super::catalogue::{Catalogue, KindId, TextId};
 use super::distribution::Distribution;
 use super::estimate::{Estimate, GROUPS, Groups};
@@ -9,7 +10,7 @@ use super::fields::Decoder;
 use super::hash::FastMap;
 use super::quantities::{AllQuantities, Quantities};
 use super::sampled::Recorded;
-use super::step::{Phase, Step};
+use super::step::{Operator, Phase, Step};
 use super::thread_totals::ThreadTotals;
 use super::timeline::Visitor;
 use serde::Serialize;
@@ -195,9 +196,9 @@ pub struct ExpertTotals {
 pub struct Statistics {
     steps: Vec<StepRow>,
     phases: BTreeMap<Phase, PhaseTotals>,
-    operators: FastMap<(KindId, Option<TextId>, Phase), OperatorTotals>,
+    operators: ByKind<(Option<TextId>, Phase), OperatorTotals>,
     /// Work of operators by groups of windows, where there are windows; and whole steps of each.
-    grouped: FastMap<(KindId, Option<TextId>, Phase), Box<Groups>>,
+    grouped: ByKind<(Option<TextId>, Phase), Box<Groups>>,
     group_steps: BTreeMap<Phase, Groups>,
     graphs: FastMap<(TextId, Phase), SpanTotals>,
     lanes: BTreeMap<(Phase, u32), LaneTotals>,
@@ -283,11 +284,12 @@ impl Statistics {
         }
         for operator in &step.operators {
             let backend = operator.graph.and_then(|g| step.graphs.get(g as usize)).map(|g| g.backend);
-            let totals = self.operators.entry((operator.kind, backend, phase)).or_default();
+            let totals = self.operators.entry(operator.kind, (backend, phase));
             totals.add(operator.work, operator.waiting, operator.end.saturating_sub(operator.start));
             if let Some(group) = group {
-                let sums = self.grouped.entry((operator.kind, backend, phase));
-                sums.or_insert_with(|| Box::new([0.0; GROUPS]))[group] += operator.work as f64;
+                let key = (backend, phase);
+                let sums = self.grouped.get_or_insert_with(operator.kind, key, || Box::new([0.0; GROUPS]));
+                sums[group] += operator.work as f64;
             }
         }
     }
@@ -325,8 +327,10 @@ impl Statistics {
     fn add_phase(&mut self, step: &Step, phase: Phase) {
         let totals = self.phases.entry(phase).or_default();
         let lanes = step.lane_numbers.len().max(1) as u64;
-        let sum = |of: fn(&super::step::Operator) -> u64| step.operators.iter().map(of).fold(0, u64::saturating_add);
-        let (work, waiting) = (sum(|o| o.work), sum(|o| o.waiting));
+        let add = |(work, waiting): (u64, u64), o: &Operator| {
+            (work.saturating_add(o.work), waiting.saturating_add(o.waiting))
+        };
+        let (work, waiting) = step.operators.iter().fold((0, 0), add);
         let busy = work.saturating_add(waiting);
         let time = time_of(step, phase);
         let lane_time = time.saturating_mul(lanes);
@@ -409,17 +413,17 @@ impl Statistics {
 
     /// Operators by kind, backend and phase.
     pub fn operators(&self) -> impl Iterator<Item = (KindId, Option<TextId>, Phase, &OperatorTotals)> {
-        self.operators.iter().map(|((kind, backend, phase), totals)| (*kind, *backend, *phase, totals))
+        self.operators.iter().map(|(kind, (backend, phase), totals)| (kind, backend, phase, totals))
     }
 
     /// Counts and costs of operators of a kind, a backend and a phase.
     pub fn quantities(&self, kind: KindId, backend: Option<TextId>, phase: Phase) -> Option<&Quantities> {
-        self.quantities.operators.get(&(kind, backend, phase))
+        self.quantities.operators.get(kind, (backend, phase))
     }
 
     /// Bytes of the model's weights that operators read, by kind, phase and the weights' type.
     pub fn weights(&self) -> impl Iterator<Item = (KindId, Phase, u16, f64)> {
-        self.quantities.weights.iter().map(|((kind, phase, dtype), bytes)| (*kind, *phase, *dtype, *bytes))
+        self.quantities.weights.iter().map(|(kind, (phase, dtype), bytes)| (kind, phase, dtype, *bytes))
     }
 
     /// Counts of lanes' shares, by phase and lane.
@@ -438,7 +442,7 @@ impl Statistics {
         let steps = self.group_steps.get(&phase)?;
         let mut sums = [0.0; GROUPS];
         for (kind, backend) in kinds {
-            let Some(grouped) = self.grouped.get(&(*kind, *backend, phase)) else { continue };
+            let Some(grouped) = self.grouped.get(*kind, (*backend, phase)) else { continue };
             sums.iter_mut().zip(grouped.iter()).for_each(|(sum, work)| *sum += work);
         }
         Some(Estimate::of(&sums, steps, self.phases.get(&phase)?.steps))

@@ -1,5 +1,6 @@
 //! What lanes' threads did, added up over steps: by lane, by operator, and who ran instead of them. All times are ns.
 
+use super::by_kind::ByKind;
 use super::catalogue::{KindId, TextId};
 use super::hash::FastMap;
 use super::states::ThreadState;
@@ -8,6 +9,8 @@ use std::collections::BTreeMap;
 
 /// Pairs of a process and a lane, or an operator, that are counted apart.
 const MAX_PAIRS: usize = 1 << 16;
+/// Lanes that are looked through for one that is known already.
+const MANY_LANES: usize = 16;
 /// Cpus of one lane that are counted apart.
 const MAX_CPUS: usize = 4096;
 
@@ -83,7 +86,7 @@ pub struct Taken {
 #[derive(Debug, Default)]
 pub struct ThreadTotals {
     lanes: BTreeMap<(Phase, Option<u32>), LaneThreads>,
-    operators: FastMap<(KindId, Phase), TimeSplit>,
+    operators: ByKind<Phase, TimeSplit>,
     by_lane: FastMap<(Phase, Option<u32>, u32), Taken>,
     by_operator: FastMap<(Phase, KindId, u32), u64>,
     /// The most lanes, and on how many cpus at most their threads may run, of the steps with most lanes for a cpu.
@@ -126,7 +129,7 @@ impl ThreadTotals {
             self.add_instead(step, phase, lane_of(other.tid), other);
         }
         for operator in &step.operators {
-            let sum = self.operators.entry((operator.kind, phase)).or_default();
+            let sum = self.operators.entry(operator.kind, phase);
             *sum = sum.plus(&step.split_of(operator).unwrap_or_default());
         }
         if let (Some(cpus), Ok(lanes)) = (step.cpus_allowed, u32::try_from(step.lane_numbers.len())) {
@@ -177,7 +180,7 @@ impl ThreadTotals {
 
     /// How operators' time was spent, by kind and phase.
     pub fn operators(&self) -> impl Iterator<Item = (KindId, Phase, &TimeSplit)> {
-        self.operators.iter().map(|((kind, phase), split)| (*kind, *phase, split))
+        self.operators.iter()
     }
 
     /// Who ran instead: phase, lane, process.
@@ -208,7 +211,13 @@ impl ThreadTotals {
 
 /// The lane that a thread of the step is; none where it ran the step and computed nothing of what others did.
 fn lanes(step: &Step) -> impl Fn(u32) -> Option<u32> + use<> {
-    let mut known: Vec<(u32, u32)> = step.lanes.iter().map(|span| (span.tid, span.lane)).collect();
+    let mut known: Vec<(u32, u32)> = Vec::new();
+    for span in &step.lanes {
+        // Mostly there are few, and each has many spans.
+        if !known.iter().rev().take(MANY_LANES).any(|lane| *lane == (span.tid, span.lane)) {
+            known.push((span.tid, span.lane));
+        }
+    }
     known.sort_unstable();
     known.dedup_by_key(|(tid, _)| *tid);
     let alone = known.is_empty().then_some(0);

@@ -6,7 +6,7 @@
 use super::assemble::Assembler;
 use super::catalogue::{Catalogue, ObjectKey};
 use super::faults::{RawFetch, Waits, What};
-use super::fields::{Decoder, Header, ObjectAt};
+use super::fields::{Decoder, Header, NumberAt, ObjectAt};
 use super::memory::Memory;
 use super::rules::Rules;
 use super::sampled::{Recorded, Windows};
@@ -259,6 +259,7 @@ impl Timeline {
         let (Some(pid), Some(tid)) = (number("child_pid"), number("child_tid")) else { return self.malformed() };
         let parent = self.threads.get(thread).process;
         self.threads.forked(parent, pid, tid);
+        self.catalogue.forked();
         self.grow();
     }
 
@@ -343,8 +344,8 @@ impl Timeline {
     fn graph(&mut self, thread: u32, header: &Header, record: &[u8]) {
         let fields = &self.decoder.records[usize::from(header.record)];
         let tokens = fields.tokens.and_then(|at| at.read_count(record, header.missing));
-        let backend = fields.backend.and_then(|i| self.decoder.value_at(header, record, i));
-        let backend = backend.map(|value| value.to_string()).filter(|name| !name.is_empty());
+        let backend = fields.backend.and_then(|i| self.decoder.text_at(header, record, i));
+        let backend = backend.filter(|name| !name.is_empty());
         let backend = self.catalogue.intern(backend.as_deref().unwrap_or(&fields.name));
         let process = self.threads.get(thread).process as usize;
         let bucket = self.processes[process].bucket(header.start, thread);
@@ -512,18 +513,18 @@ impl Timeline {
 
     fn switch(&mut self, header: &Header, record: &[u8]) {
         let switch = {
-            let fields = &self.decoder.records[usize::from(header.record)];
-            let number = |name: &str| fields.number_u32(name, record, header.missing);
-            let comm = |name: &str| self.decoder.field(header, record, name);
-            let mut runner = |tid: Option<u32>, pid: &str, name: &str| {
-                let tid = tid?;
-                let name = comm(name).map(|name| self.catalogue.intern(&name.to_string()));
+            let fields = &self.decoder.records[usize::from(header.record)].switch;
+            let number = |at: Option<NumberAt>| at?.read_u32(record, header.missing);
+            let mut runner = |tid: u32, pid: Option<NumberAt>, comm: Option<usize>| {
+                let comm = comm.and_then(|index| self.decoder.text_at(header, record, index));
+                let name = comm.map(|name| self.catalogue.intern(&name));
                 // Old traces do not say whose it is.
-                Some(Runner { tid, pid: number(pid).unwrap_or(tid), name })
+                Runner { tid, pid: number(pid).unwrap_or(tid), name }
             };
-            let Some(prev) = runner(Some(header.tid), "prev_pid", "prev_comm") else { return };
-            let Some(next) = runner(number("next_tid"), "next_pid", "next_comm") else { return self.malformed() };
-            let prev_state = fields.number("prev_state", record, header.missing);
+            let prev = runner(header.tid, fields.prev_pid, fields.prev_comm);
+            let Some(next_tid) = number(fields.next_tid) else { return self.malformed() };
+            let next = runner(next_tid, fields.next_pid, fields.next_comm);
+            let prev_state = fields.prev_state.and_then(|at| at.read(record, header.missing));
             Switch { time: header.end, cpu: header.cpu, prev_state, prev, next }
         };
         if self.has_faults {

@@ -1,6 +1,6 @@
 //! clang: found, checked, and run within bounds on a private copy of the source. No shell sees anything of it.
 
-use super::features::Kernels;
+use super::features::{AttachMode, Kernels};
 use super::identity;
 use crate::codegen::CSource;
 use crate::diag::{Code, Diagnostic, Diagnostics, Source, Span};
@@ -38,6 +38,9 @@ pub struct Translation<'a> {
     pub sources: &'a [Arc<Source>],
     /// The kernels that it is for.
     pub kernels: Kernels,
+    /// How its programs will be attached; `None`: in whatever way the kernel has that it comes to, which takes a quarter
+    /// more time to compile.
+    pub attach: Option<AttachMode>,
 }
 
 /// A clang that can compile BPF.
@@ -173,7 +176,13 @@ fn flags(translation: &Translation<'_>) -> Vec<&'static str> {
         Kernels::Recent => None,
         Kernels::Old => Some("-DPF_OLD_KERNEL"),
     };
-    common.into_iter().chain([define, "-Wno-unknown-attributes", "-fno-color-diagnostics"]).chain(kernels).collect()
+    let spans = match translation.attach {
+        None => None,
+        Some(AttachMode::Session) => Some("-DPF_NO_PAIRS"),
+        Some(AttachMode::Multi | AttachMode::Single) => Some("-DPF_NO_SESSIONS"),
+    };
+    let common = common.into_iter().chain([define, "-Wno-unknown-attributes", "-fno-color-diagnostics"]);
+    common.chain(kernels).chain(spans).collect()
 }
 
 /// The compiler's output.
@@ -333,7 +342,8 @@ mod tests {
 
     fn translate(text: &str) -> Result<Vec<u8>, Diagnostics> {
         let sources = [source()];
-        let translation = Translation { source: &program(text), sources: &sources, kernels: Kernels::Recent };
+        let translation =
+            Translation { source: &program(text), sources: &sources, kernels: Kernels::Recent, attach: None };
         Compiler::find().expect("clang").compile(&translation)
     }
 
@@ -390,7 +400,7 @@ mod tests {
         let compiler = Compiler { path: "clang".into(), major: 14, version: "clang version 14.0.6".into() };
         let sources = [source()];
         let source = program("a");
-        let one = Translation { source: &source, sources: &sources, kernels: Kernels::Recent };
+        let one = Translation { source: &source, sources: &sources, kernels: Kernels::Recent, attach: None };
         let keys = [
             compiler.key(&one),
             compiler.key(&Translation { source: &program("b"), ..one }),
@@ -398,6 +408,8 @@ mod tests {
             compiler.key(&Translation { source: &CSource { name: "t.bpf.c".into(), ..source.clone() }, ..one }),
             compiler.key(&Translation { sources: &[], ..one }),
             compiler.key(&Translation { kernels: Kernels::Old, ..one }),
+            compiler.key(&Translation { attach: Some(AttachMode::Session), ..one }),
+            compiler.key(&Translation { attach: Some(AttachMode::Multi), ..one }),
             Compiler { version: "clang version 15.0.0".into(), ..compiler.clone() }.key(&one),
         ];
         let distinct: std::collections::BTreeSet<_> = keys.iter().collect();

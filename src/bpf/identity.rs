@@ -119,7 +119,10 @@ mod tests {
     }
 
     fn compiled(source: &CSource) -> Vec<u8> {
-        Compiler::find().unwrap().compile(&Translation { source, sources: &[], kernels: Kernels::Recent }).unwrap()
+        Compiler::find()
+            .unwrap()
+            .compile(&Translation { source, sources: &[], kernels: Kernels::Recent, attach: None })
+            .unwrap()
     }
 
     #[test]

@@ -35,17 +35,18 @@ pub struct BpfObject {
     pub cached: bool,
 }
 
-/// Compiles a generated program, or finds it in the cache.
+/// Compiles a generated program, or finds it in the cache. `compiling` is told before it is compiled, which takes seconds.
 ///
 /// # Errors
 /// No usable clang (B001), or a program that does not compile (B002).
-pub fn build(translation: &Translation<'_>) -> Result<BpfObject, Diagnostics> {
+pub fn build(translation: &Translation<'_>, compiling: impl FnOnce()) -> Result<BpfObject, Diagnostics> {
     let compiler = Compiler::find()?;
     let key = compiler.key(translation);
     let cache = cache::ObjectCache::default_folder();
     if let Some(bytes) = cache.as_ref().and_then(|cache| cache.get(&key)) {
         return Ok(BpfObject { bytes, cached: true });
     }
+    compiling();
     let bytes = compiler.compile(translation)?;
     if let Some(cache) = &cache {
         cache.put(&key, &bytes);

@@ -530,7 +530,7 @@ mod tests {
         let sources = [Arc::new(Source { name: "toy.yaml".into(), text: "a: 1\nb: 2\nprobes: bad\n".into() })];
         let text = include_str!("../../tests/programs/contract.bpf.c").into();
         let source = CSource { name: "contract.bpf.c".into(), text, arch: crate::target::Arch::X86_64 };
-        let translation = Translation { source: &source, sources: &sources, kernels: Kernels::Recent };
+        let translation = Translation { source: &source, sources: &sources, kernels: Kernels::Recent, attach: None };
         (Compiler::find().unwrap().compile(&translation).unwrap(), sources)
     }
     fn setup<'a>(object: &'a [u8], sources: &'a [Arc<Source>], programs: &'a [Program]) -> Setup<'a> {

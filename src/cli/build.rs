@@ -32,7 +32,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     terminal::report_problems(&warnings);
     let source = codegen::generate(&plan, &probeset, None)?;
     let kernels = if arguments.old_kernel { Kernels::Old } else { Kernels::Recent };
-    let object = bpf::build(&Translation { source: &source, sources: &probeset.sources, kernels })?;
+    let object =
+        bpf::build(&Translation { source: &source, sources: &probeset.sources, kernels, attach: None }, || {})?;
     let output = arguments.output.clone().unwrap_or_else(|| format!("{}.bpf.o", probeset.name).into());
     std::fs::write(&output, &object.bytes).map_err(|error| record::cannot_write(&output, &error))?;
     let from = if object.cached { "from the cache" } else { "compiled" };

@@ -6,7 +6,7 @@ use super::{DONE, INCOMPLETE, Outcome, terminal, together};
 use crate::bpf::AttachMode;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::{self, has_engine};
-use crate::record::{self, Ending, Live, Options, Subject, Summary, Terms};
+use crate::record::{self, Ending, Live, Options, Progress, Subject, Summary, Terms};
 use crate::spec::{self, Probeset};
 use crate::target::{self, Files};
 use crate::trace::LossKind;
@@ -100,7 +100,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     };
     let options = options(arguments, &probeset, is_offer)?;
     let mut line = LiveLine::new(arguments.live, &options.subject);
-    let mut summary = record::record(&options, &probeset, &mut |live| line.show(live))?;
+    let mut summary = record::record(&options, &probeset, &mut |progress| match progress {
+        Progress::Compiling => say_compiling(),
+        Progress::Recording(live) => line.show(&live),
+    })?;
     line.clear();
     if is_offer && summary.engines.is_empty() {
         summary.problems.0.retain(|problem| problem.code != Code::NothingRecorded);
@@ -296,6 +299,13 @@ fn bytes(text: &str) -> Result<u32, String> {
     match u32::try_from(size) {
         Ok(size) if (64 << 10..=1 << 30).contains(&size) => Ok(size),
         _ => Err("it must be from 64K to 1G".into()),
+    }
+}
+
+/// A person who waits is told why.
+fn say_compiling() {
+    if std::io::stderr().is_terminal() {
+        anstream::eprintln!("compiling the probes: once, what comes of it is kept");
     }
 }
 

@@ -110,6 +110,15 @@ pub struct Object {
     pub bytes: Vec<u8>,
 }
 
+/// How far it has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The probes are compiled: seconds, and only the first time.
+    Compiling,
+    /// It records.
+    Recording(Live),
+}
+
 /// How a recording is going.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Live {
@@ -196,7 +205,11 @@ impl Summary {
 /// # Errors
 /// The probeset does not suit the target, this machine cannot record, the target cannot be launched or found, or the
 /// trace cannot be created. Nothing is left behind then.
-pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&Live)) -> Result<Summary, Diagnostics> {
+pub fn record(
+    options: &Options,
+    probeset: &Probeset,
+    observe: &mut dyn FnMut(Progress),
+) -> Result<Summary, Diagnostics> {
     let features = Features::probe()?;
     features.require()?;
     let mut counters = Counters::open(&plan::counters_asked(probeset, &options.selection)?, options.exact)?;
@@ -205,9 +218,14 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
     plan.costs = calibrate::costs(plan.arch);
     let source = codegen::generate(&plan, probeset, None)?;
     let kernels = if options.old_kernel { Kernels::Old } else { features.kernels() };
+    let mode = options.attach.unwrap_or_else(|| features.attach_mode());
     let object = match &options.object {
         Some(object) => bpf::prebuilt(&object.name, &object.bytes, &source, kernels)?,
-        None => bpf::build(&Translation { source: &source, sources: &probeset.sources, kernels })?,
+        None => {
+            let sources = &probeset.sources;
+            let translation = Translation { source: &source, sources, kernels, attach: Some(mode) };
+            bpf::build(&translation, || observe(Progress::Compiling))?
+        }
     };
     let placing = plan::Placing::new(&plan, probeset, options.lock.as_ref());
     let place = |target: &dyn crate::target::Target| placing.place(target);
@@ -230,7 +248,7 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         constants,
         events: &events,
         event_entries: u32::try_from(plan.events()).unwrap_or(u32::MAX).saturating_mul(cpus),
-        mode: options.attach.unwrap_or_else(|| features.attach_mode()),
+        mode,
     };
     let unstoppable = (!found.may_signal()).then(libraries_missed);
     let mut session = Session::open(setup)?;
@@ -266,7 +284,7 @@ pub fn record(options: &Options, probeset: &Probeset, observe: &mut dyn FnMut(&L
         processors: ProcessorTime::now(),
         lost: 0,
     };
-    let mut summary = recording.run(observe)?;
+    let mut summary = recording.run(&mut |live| observe(Progress::Recording(*live)))?;
     let before = warnings.0.into_iter().chain(counters.problems.0).chain(unstoppable).chain(unattached);
     summary.problems.0.splice(..0, before);
     Ok(summary)

@@ -49,8 +49,6 @@ Prints the folder of the finished engine; instant when it is built already.
   JOBS             compilers to run at once (default: one per processor)
 USAGE
 }
-say() { printf 'build_llama: %s\n' "$*" >&2; }
-die() { say "$@"; exit 1; }
 
 case "${1-}" in
     -h | --help) usage; exit 0 ;;
@@ -63,15 +61,8 @@ case "${1-}" in
 esac
 [ $# -eq 1 ] || { usage >&2; exit 2; }
 
-cache="${PROFINFER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/profinfer}"
-mkdir -p "$cache/engines" "$cache/downloads"
-cache=$(cd "$cache" && pwd)
-jobs="${JOBS:-$(nproc)}"
-readonly cache jobs
-for tool in cc c++ python3 flock sha256sum; do
-    command -v "$tool" >/dev/null ||
-        die "'$tool' is missing; on Debian: apt install gcc g++ python3 python3-venv util-linux coreutils"
-done
+# shellcheck source-path=SCRIPTDIR disable=SC1091
+. "$(dirname "${BASH_SOURCE[0]}")/source_package.sh"
 
 if [ "$config" = blas ]; then
     pkg-config --exists openblas || die "OpenBLAS is missing; on Debian: apt install libopenblas-dev pkg-config"
@@ -108,71 +99,23 @@ case "$config" in
         ;;
     *) shared=$("$0" shared 9>&-) ;;
 esac
-work=$(mktemp -d "$cache/engines/.build-XXXXXX")
-trap 'rm -rf "$work"' EXIT
-readonly started=$SECONDS
-
-# A private environment for what this machine does not have itself.
-private_tools() {
-    local venv="$cache/build-tools"
-    if [ ! -e "$venv/.finished" ]; then
-        say "installing cmake and ninja into $venv"
-        rm -rf "$venv"
-        python3 -m venv "$venv" >&2 || die "'python3 -m venv' failed; on Debian: apt install python3-venv"
-        "$venv/bin/pip" install --quiet cmake ninja >&2 || die "pip could not install cmake and ninja from PyPI"
-        touch "$venv/.finished"
-    fi
-    PATH="$venv/bin:$PATH"
-}
-if ! command -v cmake >/dev/null || ! command -v ninja >/dev/null || ! python3 -m pip --version >/dev/null 2>&1; then
-    (flock 8 && private_tools) 8>"$cache/engines/.lock-tools"
-    private_tools
-fi
-
-readonly sdist="$cache/downloads/llama_cpp_python-$version.tar.gz"
-checked() { printf '%s  %s\n' "$sdist_sha256" "$1" | sha256sum --check --status 2>/dev/null; }
-if ! checked "$sdist"; then
-    say "downloading $package $version (77 MB) from PyPI"
-    # The source as it was published; nothing is built of it. (--no-binary for all
-    # packages would build from source what pip needs to read this one's metadata.)
-    python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-binary "$package" \
-        --dest "$work/sdist" "$package==$version" >&2 ||
-        die "pip could not download $package==$version; is PyPI (or PIP_INDEX_URL) reachable?"
-    checked "$work/sdist/${sdist##*/}" || die "$package $version has another checksum than expected: $sdist_sha256"
-    mv "$work/sdist/${sdist##*/}" "$sdist"
-fi
-say "unpacking"
-mkdir "$work/source"
-tar -xzf "$sdist" -C "$work/source" --strip-components=3 "llama_cpp_python-$version/vendor/llama.cpp"
+begin
+unpack '77 MB' "llama_cpp_python-$version/vendor/llama.cpp"
 
 case "$config" in
-    shared) targets=(llama) variant=() ;;
-    symbols) targets=(ggml-cpu) variant=() ;;
+    shared) targets=llama variant=() ;;
+    symbols) targets=ggml-cpu variant=() ;;
     inlined)
-        targets=(ggml-cpu)
+        targets=ggml-cpu
         variant=(-DCMAKE_C_COMPILER=clang '-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O3 -g -DNDEBUG')
         ;;
-    plugins) targets=(ggml ggml-cpu) variant=(-DGGML_BACKEND_DL=ON) ;;
+    plugins) targets='ggml ggml-cpu' variant=(-DGGML_BACKEND_DL=ON) ;;
     blas)
-        targets=(ggml-blas)
+        targets=ggml-blas
         variant=(-DGGML_BACKEND_DL=ON -DGGML_CPU=OFF -DGGML_BLAS=ON -DGGML_BLAS_VENDOR=OpenBLAS)
         ;;
 esac
-# The temporary folder's name must not get into the debug information: the same
-# source gives the same build-id.
-flags="-ffile-prefix-map=$work=/llama.cpp$keep_functions"
-say "compiling '${targets[*]}' for '$config' with $jobs jobs (minutes)"
-{
-    # GIT_DIR: ggml asks git for its commit, and must not be given that of a
-    # repository that the cache happens to lie in.
-    GIT_DIR=/dev/null cmake -S "$work/source" -B "$work/build" -G Ninja "${options[@]}" "${variant[@]}" \
-        -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" &&
-        nice -n 5 cmake --build "$work/build" --parallel "$jobs" --target "${targets[@]}"
-} >"$work/log" 2>&1 9>&- || {
-    tail -n 30 "$work/log" >&2
-    cp "$work/log" "$cache/engines/failed-$config.log"
-    die "the build failed; the whole log: $cache/engines/failed-$config.log"
-}
+compile llama.cpp "$keep_functions" "$targets" "${options[@]}" "${variant[@]}"
 
 # Only what is used at run time and to compile against: object files are pruned.
 mkdir -p "$work/engine/lib"
@@ -196,8 +139,5 @@ for built in "$work"/build/bin/*.so*; do
 done
 cp -r "$work/source/include" "$work/engine/include"
 cp -r "$work/source/ggml/include/." "$work/engine/include/"
-rm -rf "$engine"
-mv "$work/engine" "$engine"
-touch "$engine/.finished"
-say "built in $((SECONDS - started)) s, $(du -sh "$engine" | cut -f 1)"
+keep "$engine"
 printf '%s\n' "$engine"

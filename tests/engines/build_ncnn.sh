@@ -29,8 +29,6 @@ readonly -a options=(
     -DNCNN_BUILD_BENCHMARK=OFF
     -DNCNN_BUILD_TESTS=OFF
 )
-say() { printf 'build_ncnn: %s\n' "$*" >&2; }
-die() { say "$@"; exit 1; }
 
 if [ $# -ne 0 ]; then
     cat <<'USAGE'
@@ -43,16 +41,8 @@ USAGE
     [ "$1" = -h ] || [ "$1" = --help ] && exit 0
     exit 2
 fi
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-cache="${PROFINFER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/profinfer}"
-mkdir -p "$cache/engines" "$cache/downloads"
-cache=$(cd "$cache" && pwd)
-jobs="${JOBS:-$(nproc)}"
-readonly here cache jobs
-for tool in cc c++ python3 flock sha256sum; do
-    command -v "$tool" >/dev/null ||
-        die "'$tool' is missing; on Debian: apt install gcc g++ python3 python3-venv util-linux coreutils"
-done
+# shellcheck source-path=SCRIPTDIR disable=SC1091
+. "$(dirname "${BASH_SOURCE[0]}")/source_package.sh"
 key=$({ printf '%s\n' "$version" "$sdist_sha256" "$layers" "${options[@]}"; cc --version; c++ --version; uname -m; } |
     sha256sum | cut -c 1-12)
 readonly engine="$cache/engines/ncnn-$version-$key"
@@ -81,37 +71,8 @@ exec 9>"$cache/engines/.lock-ncnn"
 flock 9
 if [ -e "$engine/.finished" ]; then finish; fi
 
-work=$(mktemp -d "$cache/engines/.build-XXXXXX")
-trap 'rm -rf "$work"' EXIT
-readonly started=$SECONDS
-# A private environment for what this machine does not have itself.
-if ! command -v cmake >/dev/null || ! command -v ninja >/dev/null || ! python3 -m pip --version >/dev/null 2>&1; then
-    exec 8>"$cache/engines/.lock-tools"
-    flock 8
-    venv="$cache/build-tools"
-    if [ ! -e "$venv/.finished" ]; then
-        say "installing cmake and ninja into $venv"
-        rm -rf "$venv"
-        python3 -m venv "$venv" >&2 || die "'python3 -m venv' failed; on Debian: apt install python3-venv"
-        "$venv/bin/pip" install --quiet cmake ninja >&2 || die "pip could not install cmake and ninja from PyPI"
-        touch "$venv/.finished"
-    fi
-    exec 8>&-
-    PATH="$venv/bin:$PATH"
-fi
-
-readonly sdist="$cache/downloads/$package-$version.tar.gz"
-checked() { printf '%s  %s\n' "$sdist_sha256" "$1" | sha256sum --check --status 2>/dev/null; }
-if ! checked "$sdist"; then
-    say "downloading $package $version (5 MB) from PyPI"
-    python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-binary "$package" \
-        --dest "$work/sdist" "$sdist_url" >&2 9>&- ||
-        die "pip could not download $sdist_url; is PyPI reachable?"
-    checked "$work/sdist/${sdist##*/}" || die "$package $version has another checksum than expected: $sdist_sha256"
-    mv "$work/sdist/${sdist##*/}" "$sdist"
-fi
-mkdir "$work/source"
-tar -xzf "$sdist" -C "$work/source" --strip-components=1
+begin
+unpack '5 MB' "$package-$version"
 mapfile -t all < <(sed -nE 's/^ncnn_add_layer\(([A-Za-z0-9]+).*/\L\1/p' "$work/source/src/CMakeLists.txt")
 [ "${#all[@]}" -gt 50 ] || die "the source's list of layers is not where it was"
 words=" ${layers//$'\n'/ } "
@@ -122,24 +83,9 @@ for layer in "${all[@]}"; do
     *) without+=("-DWITH_LAYER_$layer=OFF") ;;
     esac
 done
-say "compiling with $jobs jobs (a minute or two)"
-# The temporary folder's name must not get into the debug information: the same source gives the same build-id.
-flags="-ffile-prefix-map=$work=/ncnn"
-{
-    GIT_DIR=/dev/null cmake -S "$work/source" -B "$work/build" -G Ninja "${options[@]}" "${without[@]}" \
-        "-DCMAKE_INSTALL_PREFIX=$work/engine" -DCMAKE_INSTALL_LIBDIR=lib \
-        -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" &&
-        nice -n 5 cmake --build "$work/build" --parallel "$jobs" --target install
-} >"$work/log" 2>&1 9>&- || {
-    tail -n 30 "$work/log" >&2
-    cp "$work/log" "$cache/engines/failed-ncnn.log"
-    die "the build failed; the whole log: $cache/engines/failed-ncnn.log"
-}
+compile ncnn '' install "${options[@]}" "${without[@]}" "-DCMAKE_INSTALL_PREFIX=$work/engine" -DCMAKE_INSTALL_LIBDIR=lib
 mkdir "$work/engine/lib/stripped"
 cp -a "$work"/engine/lib/libncnn.so* "$work/engine/lib/stripped/"
 strip --strip-all "$(readlink -f "$work/engine/lib/stripped/libncnn.so")"
-rm -rf "$engine"
-mv "$work/engine" "$engine"
-touch "$engine/.finished"
-say "built in $((SECONDS - started)) s, $(du -sh "$engine" | cut -f 1)"
+keep "$engine"
 finish

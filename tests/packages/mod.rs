@@ -1,0 +1,50 @@
+//! Engines as their users install them, in environments of their own, and what profinfer writes of them.
+
+// Not every test that runs one asks for everything.
+#![allow(dead_code, reason = "each test program uses what it needs")]
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// What a command wrote, which must have succeeded.
+pub(crate) fn succeeds(command: &mut Command) -> Output {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+/// Where the scripts are that install engines and run models on them.
+pub(crate) fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engines")
+}
+
+/// Runs one that installs an engine; the path that it prints: a Python that has it, or the folder of what was built.
+pub(crate) fn installed(script: &str) -> PathBuf {
+    let output = Command::new(scripts().join(script)).stderr(Stdio::inherit()).output().unwrap();
+    assert!(output.status.success(), "{script} failed: {}", output.status);
+    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+}
+
+/// The file of a package that an environment's Python has, by how its name begins and ends.
+pub(crate) fn packaged(python: &Path, folder: &str, begins: &str, ends: &str) -> PathBuf {
+    let versions = python.parent().and_then(Path::parent).unwrap().join("lib");
+    let version = std::fs::read_dir(versions).unwrap().next().unwrap().unwrap().path();
+    let files = std::fs::read_dir(version.join("site-packages").join(folder)).unwrap().map(|file| file.unwrap().path());
+    let is_it = |file: &PathBuf| {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        name.starts_with(begins) && name.ends_with(ends)
+    };
+    files.into_iter().find(is_it).expect("the package has its library")
+}
+
+pub(crate) fn profinfer(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    command.args(arguments);
+    command
+}
+
+/// JSON, a value a line.
+pub(crate) fn lines(text: &[u8]) -> Vec<Value> {
+    std::str::from_utf8(text).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
