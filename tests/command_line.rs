@@ -64,3 +64,15 @@ fn wrong_usage_is_exit_code_2() {
         assert_eq!(profinfer(arguments).status.code(), Some(2), "{arguments:?}");
     }
 }
+
+#[test]
+fn an_engine_is_chosen_only_where_a_trace_is_read() {
+    for command in [&["engines"][..], &["check", "llama"], &["gen", "llama"], &["schema"], &["completions", "bash"]] {
+        let output = profinfer(&[command, &["--engine", "llama"]].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && output.stdout.is_empty(), "{command:?}: {said}");
+        assert!(said.contains("`--engine llama` chooses among the engines of a trace"), "{command:?}: {said}");
+    }
+    let said = String::from_utf8(profinfer(&["info", "no-such-trace", "--engine", "llama"]).stderr).unwrap();
+    assert!(!said.contains("chooses among"), "{said}");
+}

@@ -11,13 +11,18 @@ use std::process::{Command, Output, Stdio};
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Ways of linking that put what the types say elsewhere, or in another form.
-const FORMS: [&[&str]; 6] = [
+const FORMS: [&[&str]; 9] = [
     &["-O2", "-fPIE", "-pie"],
     &["-O1", "-no-pie"],
     &["-O2", "-static-libstdc++", "-static-libgcc"],
     &["-O2", "-static"],
     &["-O2", "-Wl,-z,pack-relative-relocs"],
     &["-O0", "-rdynamic"],
+    // Unoptimised, so that the base has a table, with the function that stands for pure virtual ones: another file's,
+    // called by way of the program's own code; or the program's, without a name.
+    &["-O0", "-no-pie"],
+    &["-O0", "-static-libstdc++", "-static-libgcc", "-Wl,-u,__cxa_pure_virtual"],
+    &["-O0", "-static", "-Wl,-u,__cxa_pure_virtual"],
 ];
 
 fn compile(folder: &Path, source: &str, options: &[&str]) -> PathBuf {
@@ -281,4 +286,126 @@ fn more_places_than_may_be_probed_are_refused_with_their_number() {
     let said = checked["problems"].as_array().unwrap().iter().find(|problem| problem["code"] == "T006");
     let message = said.expect("it is refused")["message"].as_str().unwrap();
     assert_eq!(message, "slot 2 of `Base` is 2100 places; a probe is at 2048 at most");
+}
+
+/// The same, for arm64: no system of that kind is needed, as nothing is run.
+fn compile_arm64(folder: &Path, name: &str, source: &str, options: &[&str]) -> PathBuf {
+    let (file, program) = (folder.join(format!("{name}.cpp")), folder.join(name));
+    std::fs::write(&file, source).unwrap();
+    let mut command = Command::new("clang++");
+    command.args(["--target=aarch64-linux-gnu", "-fuse-ld=lld", "-nostdlib", "-Wl,-s,--build-id=sha1"]);
+    run(command.args(options).arg("-o").arg(&program).arg(&file));
+    program
+}
+
+/// Overrides and static probes, as `static_probes.c` writes them.
+const ARM64: &str = r#"
+struct Layer { virtual ~Layer(); virtual int run(int n) = 0; };
+struct Add : Layer { int run(int n) override; };
+struct Mul : Layer { int run(int n) override; };
+struct Third : Mul { int run(int n) override; };
+Layer::~Layer() {}
+int Add::run(int n) { return n + 1; }
+int Mul::run(int n) { return n * 3; }
+int Third::run(int n) { return n * 5; }
+void operator delete(void *, unsigned long) {}
+unsigned short toy_step_semaphore __attribute__((section(".probes"), used));
+extern "C" __attribute__((noinline)) void begin() {
+	__asm__ volatile("990: nop\n"
+		".pushsection .note.stapsdt,\"\",\"note\"\n.balign 4\n.4byte 992f-991f, 994f-993f, 3\n"
+		"991: .asciz \"stapsdt\"\n992: .balign 4\n993: .8byte 990b\n.8byte _.stapsdt.base\n"
+		".8byte toy_step_semaphore\n.asciz \"toy\"\n.asciz \"step\"\n"
+		".asciz \"-4@[x0, 8] 8@x1 -4@[sp, 12] 4@w2 8@[x4, x5, lsl 3]\"\n994: .balign 4\n.popsection\n"
+		".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n.weak _.stapsdt.base\n"
+		".hidden _.stapsdt.base\n_.stapsdt.base: .space 1\n.popsection\n");
+}
+Layer *made[] = { new Add, new Mul, new Third };
+void *operator new(unsigned long size) { static char room[256], *next = room; return next += size; }
+extern "C" int _start() { begin(); int n = 0; for (Layer *it : made) n = it->run(n); return n; }
+"#;
+
+const ARM64_SPEC: &str = "profinfer: 1\nengine: toy\nmodules: { program: toy }\nprobes:\n  step:\n    at: usdt program:toy:step(i32 in_memory, u64 in_register, i32 on_stack, u32 in_half, i64 indexed) until step\n    role: step\n    fields: { tokens: on_stack, a: in_memory, b: in_register, c: in_half, d: indexed }\n  layer:\n    at: virtual program:Layer[2](this, i32 n)\n    role: operator\n    fields: { op: \"match[1]\", n: n }\n";
+
+#[test]
+fn arm64_programs_have_their_overrides_and_static_probes_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = folder.path().join("arm64.yaml");
+    std::fs::write(&spec, ARM64_SPEC).unwrap();
+    let library = "/usr/aarch64-linux-gnu/lib/libstdc++.so.6";
+    // Packed relocations; plain ones; a program at a fixed place, with copies of the C++ library's tables.
+    let forms: [&[&str]; 4] = [
+        &["-O1", "-fPIC", "-shared", "-Wl,-z,undefs"],
+        &["-O1", "-fPIC", "-shared", "-Wl,-z,undefs", "-Wl,--pack-dyn-relocs=relr"],
+        &["-O2", "-fPIE", "-pie", "-Wl,--allow-shlib-undefined", library],
+        &["-O1", "-fno-pic", "-no-pie", "-Wl,--allow-shlib-undefined", library],
+    ];
+    for form in forms {
+        let program = compile_arm64(folder.path(), "toy", ARM64, form);
+        let checked = check(&spec, &program, &[]);
+        let sites = checked["sites"].as_array().unwrap_or_else(|| panic!("{form:?}: {checked}"));
+        let of = |probe: &str| sites.iter().filter(|site| site["probes"][0] == probe).collect::<Vec<_>>();
+        let mut classes: Vec<&str> = of("layer").iter().map(|site| site["captures"][0].as_str().unwrap()).collect();
+        classes.sort_unstable();
+        assert_eq!(classes, ["Add", "Mul", "Third"], "{form:?}");
+        assert_eq!(of("step").len(), 1, "{form:?}: {checked}");
+        // Bytes to the site: what a program would have to be given for it. Registers as DWARF numbers them, the stack's is 31.
+        let placed = arm64_site(&spec, &program);
+        assert!(placed.semaphore.is_some(), "{form:?}");
+        let place = |argument: usize| placed.values[&format!("place_of_step__0__argument_{argument}")];
+        let register = |place: u64| place >> 8 & 0xff;
+        let (bytes, signed) = (|place: u64| 1 << (place >> 26 & 3), |place: u64| place >> 28 & 1 == 1);
+        let said: Vec<(u64, u64, u64, bool)> = (0..5)
+            .map(|argument| {
+                let place = place(argument);
+                (register(place), place >> 32, bytes(place), signed(place))
+            })
+            .collect();
+        let expected = [(0, 8, 4, true), (1, 0, 8, false), (31, 12, 4, true), (2, 0, 4, false), (4, 0, 8, false)];
+        assert_eq!(said, expected, "{form:?}");
+        assert_eq!((place(4) >> 16 & 0xff, place(4) >> 24 & 3), (5, 3), "the index, and what it is shifted by");
+        // The program that is generated reads each by its place, and an override's argument from the second register.
+        let output = run(profinfer().arg("gen").arg(&spec).args(["--arch", "aarch64", "--target"]).arg(&program));
+        let text = String::from_utf8(output.stdout).unwrap();
+        for wanted in [
+            "place_of_layer__0__argument_1 = 257;",
+            "*field = (__s32)(__s64)(__s32)pf_argument(call, place_of_step__0__argument_2)",
+            "*field = (__u32)(__s64)(__u32)pf_argument(call, place_of_step__0__argument_3)",
+        ] {
+            assert!(text.contains(wanted), "{form:?}: no `{wanted}`");
+        }
+    }
+    let object = folder.path().join("arm64.o");
+    run(profinfer().arg("build").arg(&spec).args(["--arch", "aarch64", "-o"]).arg(&object));
+    assert!(object.metadata().unwrap().len() > 0, "and clang takes it");
+}
+
+/// The site of the static probe.
+fn arm64_site(spec: &Path, program: &Path) -> profinfer::plan::PlacedSite {
+    use profinfer::plan::{Selection, plan, survey};
+    use profinfer::spec::{Library, load};
+    let (probeset, _) = load(spec, &Library::SHIPPED).unwrap();
+    let (plan, _) = plan(&probeset, &Selection::default(), profinfer::target::Arch::Aarch64).unwrap();
+    let target = profinfer::target::open(program.to_str().unwrap()).unwrap();
+    let sites = survey(&plan, &probeset, target.as_ref()).0.sites;
+    sites.into_iter().find(|placed| placed.site.probes == ["step"]).unwrap()
+}
+
+/// A library of so many functions that are called alike.
+#[test]
+fn a_pattern_of_a_hundred_thousand_functions_is_refused_with_their_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("crowd.s");
+    let text = ".altmacro\n.macro function n\n.globl crowd_\\n\n.type crowd_\\n,@function\ncrowd_\\n: ret\n.endm\n.text\n\
+                .globl begin\n.type begin,@function\nbegin: ret\n.set i,0\n.rept 100000\nfunction %i\n.set i,i+1\n.endr\n";
+    std::fs::write(&source, text).unwrap();
+    let library = folder.path().join("libcrowd.so");
+    run(Command::new("gcc").args(["-shared", "-nostdlib", "-o"]).arg(&library).arg(&source));
+    let spec = folder.path().join("crowd.yaml");
+    let text = "profinfer: 1\nengine: crowd\nmodules: { crowd: libcrowd.so }\nprobes:\n  step:\n    at: crowd:begin(i32 n)\n    \
+                role: step\n    fields: { tokens: n }\n  run:\n    at: crowd:crowd_*(i32 n)\n    role: region\n";
+    std::fs::write(&spec, text).unwrap();
+    let checked = check(&spec, &library, &[]);
+    let said = checked["problems"].as_array().unwrap().iter().find(|problem| problem["code"] == "T006");
+    let message = said.expect("it is refused")["message"].as_str().unwrap();
+    assert_eq!(message, "`crowd_*` is 100000 places; a probe is at 2048 at most");
 }

@@ -25,5 +25,10 @@ fuzz_target!(|bytes: &[u8]| {
         drop(target.class_like(number, "Base"));
         drop(target.static_sites(number, "toy", "step"));
         drop(target.layout(number, "tensor"));
+        drop(target.enumeration(number, "op"));
+        drop(target.signatures(number, &["run"]));
+        drop(target.inlined(number, &NamePattern("run*".to_owned())));
+        assert!(target.class_bases(number).len() <= bytes.len());
+        assert!(!target.has_bytes(number, b"no such bytes in any file"));
     }
 });

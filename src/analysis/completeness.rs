@@ -1,6 +1,7 @@
 //! Is the trace complete, and if not, what is missing: what the recorder counted, what the numbering of threads shows,
 //! and what is wrong with the file.
 
+use super::faults::Faults;
 use super::statistics::{IncompleteStep, Statistics};
 use super::timeline::Findings;
 use crate::trace::{LossKind, Meta};
@@ -36,7 +37,7 @@ pub struct Completeness {
     pub steps_left_out: u64,
     /// The first of them, one by one.
     pub incomplete_steps: Vec<IncompleteStep>,
-    /// Records that are in the trace.
+    /// Records that are in the trace, but for those of other engines that were recorded together with this one.
     pub records: u64,
     /// Records that a thread numbered and that are not in the trace.
     pub missing_records: u64,
@@ -71,6 +72,7 @@ impl Completeness {
             notes: notes(findings, statistics),
         };
         judged.notes.splice(..0, judged.which_lanes());
+        judged.notes.extend(shared(meta, findings));
         if lost_at_the_end > 0 && !judged.cut {
             let lost = counted(lost_at_the_end, "record");
             judged.notes.push(format!("{lost} lost after the last one: no step of the trace misses them."));
@@ -196,6 +198,25 @@ fn notes(findings: &Findings, statistics: &Statistics) -> Vec<String> {
     note(findings.loops, "step span", "around many other steps: left out.");
     note(statistics.loose_with_losses(), "part", "outside steps with lost records: numbers are too low there.");
     note(statistics.experts_left_out(), "choice", "of experts in no table: there are too many experts.");
+    notes
+}
+
+/// What is not one engine's own, where several were recorded together.
+fn shared(meta: &Meta, findings: &Findings) -> Vec<String> {
+    if findings.of_others == 0 {
+        return Vec::new();
+    }
+    let further = counted(findings.of_others, "record");
+    let mut notes = vec![format!("{further} of other engines, recorded together with this one, are not counted here.")];
+    let (faults, page_cache) = Faults::recorded_by(&meta.schema);
+    if faults || page_cache {
+        // A fault says who touched the memory, and not for whom.
+        notes.push(
+            "Faults and reads from the disk are the whole process's while a step of this engine ran: another engine's \
+             threads may have had some of them."
+                .to_owned(),
+        );
+    }
     notes
 }
 

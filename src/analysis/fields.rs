@@ -141,6 +141,8 @@ pub(super) struct SwitchAt {
 pub(super) struct RecordFields {
     /// What it is.
     pub(super) kind: RecordKind,
+    /// Another engine's, which was recorded together with the one that is looked at.
+    pub(super) of_another: bool,
     /// The probe's role.
     pub(super) role: Option<Role>,
     /// The probe's or object's name.
@@ -194,6 +196,7 @@ impl RecordFields {
         let numbers = record.fields.iter().enumerate();
         Self {
             kind: record.kind,
+            of_another: false,
             role: record.role,
             name: record.name.as_str().into(),
             fixed_size: record.size as usize,
@@ -277,6 +280,11 @@ impl Decoder {
             sites: Vec::new(),
             columns,
         };
+        for other in &schema.others {
+            if let Some(record) = decoder.records.get_mut(usize::from(*other)) {
+                record.of_another = true;
+            }
+        }
         decoder.add_enums(&schema.enums);
         decoder
     }

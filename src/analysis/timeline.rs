@@ -39,8 +39,10 @@ pub trait Visitor {
 /// What was lost or could not be told while the timeline was built.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// Records that the trace gave.
+    /// Records that the trace gave, but for those of other engines.
     pub records: u64,
+    /// Those of other engines that were recorded together with this one.
+    pub of_others: u64,
     /// Spans of operators among them.
     pub operator_spans: u64,
     /// Records that a thread numbered and that are not in the trace.
@@ -153,6 +155,10 @@ impl Timeline {
         self.findings.records += 1;
         let Some(header) = Header::read(record) else { return self.malformed() };
         let Some(fields) = self.decoder.records.get(usize::from(header.record)) else { return self.malformed() };
+        if fields.of_another {
+            self.findings.records -= 1;
+            self.findings.of_others += 1;
+        }
         match fields.kind {
             RecordKind::Switch => self.switch(&header, record),
             RecordKind::Wakeup => self.wakeup(&header, record),

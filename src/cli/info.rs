@@ -96,7 +96,9 @@ fn probeset(meta: &Meta) -> String {
 
 fn json(meta: &Meta, counts: &[Count]) -> String {
     let names = meta.schema.records.iter().map(|record| record.name.as_str());
-    let records: serde_json::Value = names.zip(counts).map(|(name, count)| (name, serde_json::json!(count))).collect();
+    let records = (0..).zip(names.zip(counts)).filter(|(number, _)| !meta.schema.others.contains(number));
+    let records: serde_json::Value =
+        records.map(|(_, of)| of).map(|(name, count)| (name, serde_json::json!(count))).collect();
     let problem =
         |problem: &Diagnostic| serde_json::json!({ "code": problem.code.as_str(), "message": problem.message });
     let all = serde_json::json!({
@@ -215,7 +217,12 @@ fn sites(meta: &Meta) -> Option<Table> {
 
 fn records(meta: &Meta, counts: &[Count]) -> Option<Table> {
     let mut table = table(&["record", "kind", "role", "count", "size", "fields"]);
-    for (RecordType { name, kind, role, fields, .. }, count) in meta.schema.records.iter().zip(counts) {
+    for (number, (RecordType { name, kind, role, fields, .. }, count)) in
+        (0..).zip(meta.schema.records.iter().zip(counts))
+    {
+        if meta.schema.others.contains(&number) {
+            continue;
+        }
         let fields: Vec<String> = fields.iter().map(|f| format!("{}: {}", f.name, type_name(&f.ty))).collect();
         add_row(
             &mut table,

@@ -38,11 +38,13 @@ mod steps;
 mod table;
 mod terminal;
 mod timeline;
+#[cfg(feature = "record")]
+mod together;
 mod trace_file;
 #[cfg(feature = "record")]
 mod try_;
 
-use crate::diag::Diagnostics;
+use crate::diag::{Code, Diagnostic, Diagnostics};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -129,21 +131,49 @@ enum Command {
     },
 }
 
+impl Command {
+    /// Whether it is about a trace, in which there may be several engines.
+    fn reads_a_trace(&self) -> bool {
+        matches!(
+            self,
+            Self::Report(_)
+                | Self::Statistics(_)
+                | Self::Diff(_)
+                | Self::Graph(_)
+                | Self::Html(_)
+                | Self::Timeline(_)
+                | Self::Export(_)
+                | Self::Dump(_)
+                | Self::Info(_)
+        )
+    }
+}
+
+fn nothing_to_choose(engine: &str) -> Diagnostic {
+    let message = format!("`--engine {engine}` chooses among the engines of a trace, and this command reads none");
+    Diagnostic::error(Code::BadArgument, message).hint("leave it out; what names an engine here is its probeset")
+}
+
 /// Runs the program.
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Some(name) = &arguments.engine
+        && !arguments.command.reads_a_trace()
+    {
+        return ExitCode::from(terminal::report_problems(&nothing_to_choose(name).into()));
+    }
     trace_file::want(arguments.engine);
     let outcome = match arguments.command {
         #[cfg(feature = "record")]
         Command::Record(arguments) => record::run(&arguments),
         #[cfg(feature = "record")]
         Command::Try(arguments) => try_::run(&arguments),
-        Command::Report(arguments) => each_engine(arguments.file(), true, || report::run(&arguments)),
-        Command::Statistics(arguments) => each_engine(arguments.file(), true, || statistics::run(&arguments)),
+        Command::Report(arguments) => each_engine(arguments.file(), || report::run(&arguments)),
+        Command::Statistics(arguments) => each_engine(arguments.file(), || statistics::run(&arguments)),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Graph(arguments) => graph::run(&arguments),
         Command::Html(arguments) => html::run(&arguments),
-        Command::Timeline(arguments) => each_engine(arguments.file(), false, || timeline::run(&arguments)),
+        Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
@@ -174,8 +204,8 @@ pub fn main() -> ExitCode {
 }
 
 /// Runs a subcommand once for each engine of a trace, unless one is asked for. `file`: the trace, where what is written
-/// can be there several times; `titles`: it is text, one after the other.
-fn each_engine(file: Option<&std::path::Path>, titles: bool, run: impl Fn() -> Outcome) -> Outcome {
+/// can be there several times: text, one after the other.
+fn each_engine(file: Option<&std::path::Path>, run: impl Fn() -> Outcome) -> Outcome {
     let engines = match file {
         Some(file) if trace_file::wanted().is_none() => trace_file::engines(file).unwrap_or_default(),
         _ => Vec::new(),
@@ -185,10 +215,8 @@ fn each_engine(file: Option<&std::path::Path>, titles: bool, run: impl Fn() -> O
     }
     let mut code = DONE;
     for (number, part) in engines.into_iter().enumerate() {
-        if titles {
-            let before = if number == 0 { "" } else { "\n" };
-            terminal::write_out(&format!("{before}=== {} ===\n\n", part.engine))?;
-        }
+        let before = if number == 0 { "" } else { "\n" };
+        terminal::write_out(&format!("{before}=== {} ===\n\n", part.engine))?;
         trace_file::want(Some(part.key));
         // What one of them lacks, such as a step, the next may have.
         code = code.max(run().unwrap_or_else(|problems| terminal::report_problems(&problems)));

@@ -2,10 +2,10 @@
 
 use super::engines::{has_steps, shipped};
 use super::probeset::{SeveralArguments, read_bounded};
-use super::{DONE, INCOMPLETE, Outcome, terminal};
+use super::{DONE, INCOMPLETE, Outcome, terminal, together};
 use crate::bpf::AttachMode;
 use crate::diag::{Code, Diagnostic, Diagnostics};
-use crate::plan::has_engine;
+use crate::plan::{self, has_engine};
 use crate::record::{self, Ending, Live, Options, Progress, Subject, Summary, Terms};
 use crate::spec::{self, Probeset};
 use crate::target::{self, Files};
@@ -93,18 +93,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     terminal::report_problems(&warnings);
     let found = if wanted.is_empty() { Some(find(arguments)?) } else { None };
     let is_offer = matches!(found, Some(Found::NothingYet(_)));
-    let wanted = match found {
-        None => wanted,
-        Some(Found::Engines(found)) => {
-            anstream::eprintln!("recording {}", names(&found));
-            found
-        }
-        Some(Found::NothingYet(all)) => {
-            anstream::eprintln!("recording the first that is loaded of {}", names(&all));
-            all
-        }
+    let probeset = match found {
+        None => spec::combine(wanted.into_iter().map(|probeset| (probeset, true)).collect())?,
+        Some(Found::Engines(found)) => what_fits(found, "recording", is_offer, arguments)?,
+        Some(Found::NothingYet(all)) => what_fits(all, "recording the first that is loaded of", is_offer, arguments)?,
     };
-    let probeset = spec::combine(wanted.into_iter().map(|probeset| (probeset, !is_offer)).collect())?;
     let options = options(arguments, &probeset, is_offer)?;
     let mut line = LiveLine::new(arguments.live, &options.subject);
     let mut summary = record::record(&options, &probeset, &mut |progress| match progress {
@@ -139,6 +132,16 @@ enum Found {
     Engines(Vec<Probeset>),
     /// They have none's, but the target may load any of these later.
     NothingYet(Vec<Probeset>),
+}
+
+/// Those of several probesets that nobody named for which a thread has room together, as one; says which.
+fn what_fits(found: Vec<Probeset>, what: &str, is_offer: bool, arguments: &Arguments) -> Result<Probeset, Diagnostics> {
+    let arch = record::host_arch()?;
+    let room = |whole: &Probeset| plan::room(whole, &arguments.probesets.selection(whole), arch).ok();
+    let (taken, left_out) = together::fitting(found, !is_offer, room)?;
+    anstream::eprintln!("{what} {}", names(&taken.probesets));
+    terminal::report_problems(&Diagnostics(left_out.iter().map(together::left_out).collect()));
+    Ok(taken.whole)
 }
 
 /// The shipped probesets whose functions the target has.

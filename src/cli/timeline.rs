@@ -8,6 +8,7 @@ use super::{DONE, Outcome};
 use crate::analysis::{Catalogue, Decoder, Phase, Recorded, Step, Visitor};
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::report::{Format, TimelineWriter};
+use crate::trace::OriginPart;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::ops::RangeInclusive;
@@ -35,44 +36,62 @@ pub(crate) struct Arguments {
     steps: Option<(u64, u64)>,
 }
 
-impl Arguments {
-    /// The trace, where each of its engines can have a timeline of its own.
-    pub(crate) fn file(&self) -> Option<&std::path::Path> {
-        (self.output.is_none() && self.file.as_os_str() != "-").then_some(self.file.as_path())
-    }
-}
-
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let steps = match arguments.steps {
-        Some((first, last)) => first..=last,
-        None => some_steps(&arguments.file)?,
+    let parts = match trace_file::wanted() {
+        None => trace_file::engines(&arguments.file)?,
+        Some(_) => Vec::new(),
     };
-    let reader = trace_file::open(&arguments.file)?;
+    let views = if parts.len() < 2 { vec![View::of(arguments, None)?] } else { views(arguments, &parts)? };
     let path = output(arguments)?;
     let (written, all) = if path.as_os_str() == "-" {
-        write(reader, io::stdout().lock(), arguments.format, &steps)
+        write(arguments, views.as_slice(), io::stdout().lock())
     } else {
         let file = File::create(&path).map_err(|error| cannot_write(&path, &error))?;
-        write(reader, BufWriter::new(file), arguments.format, &steps)
-    }
+        write(arguments, views.as_slice(), BufWriter::new(file))
+    }?
     .map_err(|error| cannot_write(&path, &error))?;
+    let steps = views.iter().map(|view| shown(&view.steps)).collect::<Vec<_>>().join(" and ");
     if written == 0 && all > 0 {
-        let message = format!("the trace has no step from {} to {}", steps.start(), steps.end());
+        let message = format!("the trace has no step {steps}");
         return Err(Diagnostic::error(Code::BadArgument, message).hint(format!("its steps are 1 to {all}")).into());
     }
     if path.as_os_str() != "-" {
-        let left_out = if written < all {
-            format!(" of {all}: {}; `--steps 1..{all}` writes all", shown(&steps))
-        } else {
-            String::new()
-        };
+        let left_out =
+            if written < all { format!(" of {all}: {steps}; `--steps 1..{all}` writes all") } else { String::new() };
         anstream::eprintln!("{}: {written} steps{left_out}", path.display());
         if arguments.format == Format::Perfetto {
             anstream::eprintln!("open it at https://ui.perfetto.dev");
         }
     }
     Ok(DONE)
+}
+
+/// A trace as one of its engines, and the steps of it that are written.
+#[derive(Debug)]
+struct View {
+    /// `None` where there is one engine.
+    part: Option<OriginPart>,
+    steps: RangeInclusive<u64>,
+}
+
+impl View {
+    fn of(arguments: &Arguments, part: Option<&OriginPart>) -> Result<Self, Diagnostics> {
+        let steps = match arguments.steps {
+            Some((first, last)) => first..=last,
+            None => some_steps(&arguments.file, part)?,
+        };
+        Ok(Self { part: part.cloned(), steps })
+    }
+}
+
+/// One for each engine of a trace of several.
+fn views(arguments: &Arguments, parts: &[OriginPart]) -> Result<Vec<View>, Diagnostics> {
+    parts.iter().map(|part| View::of(arguments, Some(part))).collect()
+}
+
+fn open(file: &std::path::Path, part: Option<&OriginPart>) -> Result<AnyReader, Diagnostics> {
+    part.map_or_else(|| trace_file::open(file), |part| trace_file::open_part(file, part))
 }
 
 /// The timeline's file, by the arguments.
@@ -97,13 +116,30 @@ fn output(arguments: &Arguments) -> Result<PathBuf, Diagnostics> {
 }
 
 /// Writes the timeline; gives how many steps are in it, and how many the trace has.
-fn write(reader: AnyReader, out: impl Write, format: Format, steps: &RangeInclusive<u64>) -> io::Result<(u64, u64)> {
-    let origin = reader.meta().origin.clone();
-    let mut writer = Counting { all: 0, writer: TimelineWriter::new(out, format, steps.clone(), &origin) };
-    let (_, meta, problems) = analyse(reader, &mut writer);
-    report_problems(&problems);
-    writer.writer.frequencies(&meta);
-    writer.writer.finish().map(|written| (written, writer.all))
+fn write(arguments: &Arguments, views: &[View], out: impl Write) -> Result<io::Result<(u64, u64)>, Diagnostics> {
+    let mut out = Some(out);
+    let mut counting: Option<Counting<'_>> = None;
+    let mut all = 0;
+    for view in views {
+        let reader = open(&arguments.file, view.part.as_ref())?;
+        let new = |out| TimelineWriter::new(out, arguments.format, view.steps.clone(), &reader.meta().origin);
+        let Some(mut writer) = counting.take().map(|counting| counting.writer).or_else(|| out.take().map(new)) else {
+            break;
+        };
+        if let Some(part) = &view.part {
+            writer.engine(&part.engine, view.steps.clone());
+        }
+        let mut visitor = Counting { all: 0, writer };
+        let (_, meta, problems) = analyse(reader, &mut visitor);
+        report_problems(&problems);
+        all += visitor.all;
+        // The processors are there once.
+        if view.part == views.last().and_then(|view| view.part.clone()) {
+            visitor.writer.frequencies(&meta);
+        }
+        counting = Some(visitor);
+    }
+    Ok(counting.map_or(Ok((0, 0)), |counting| counting.writer.finish().map(|written| (written, all))))
 }
 
 struct Counting<'a> {
@@ -119,12 +155,12 @@ impl Visitor for Counting<'_> {
 }
 
 /// All steps, where a viewer can take them; of a larger trace a few, decoding and recorded whole where there are such.
-fn some_steps(file: &std::path::Path) -> Result<RangeInclusive<u64>, Diagnostics> {
+fn some_steps(file: &std::path::Path, part: Option<&OriginPart>) -> Result<RangeInclusive<u64>, Diagnostics> {
     if file.as_os_str() == "-" {
         return Ok(1..=u64::MAX);
     }
     let mut extent = Extent::default();
-    analyse(trace_file::open(file)?, &mut extent);
+    analyse(open(file, part)?, &mut extent);
     Ok(if extent.slices <= MANY { 1..=u64::MAX } else { extent.sample() })
 }
 

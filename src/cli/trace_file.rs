@@ -38,6 +38,13 @@ pub(crate) fn open(path: &Path) -> Result<AnyReader, Diagnostics> {
     Ok(reader)
 }
 
+/// Opens a trace of several engines as one of them.
+pub(crate) fn open_part(path: &Path, part: &OriginPart) -> Result<AnyReader, Diagnostics> {
+    let mut reader = read(path)?;
+    reader.only(part);
+    Ok(reader)
+}
+
 /// Opens a trace with all of its engines, where none is asked for.
 pub(crate) fn open_whole(path: &Path) -> Result<AnyReader, Diagnostics> {
     let mut reader = read(path)?;

@@ -125,6 +125,8 @@ codes! {
     SharedSite = "T018", Input;
     /// None of the layouts that a probeset gives a view is the target's, or several could be.
     LayoutNotChosen = "T019", Input;
+    /// A file claims to have more than one of its size can; not all of it was looked at.
+    TargetExceedsItself = "T020", Input;
     /// Debug information was found that is of another build than the file it is looked for.
     DebugInformationDiffers = "D001", Input;
     /// A lock file cannot be read, or is malformed.

@@ -19,6 +19,7 @@ mod programs;
 mod record_layout;
 mod relocate;
 mod results;
+mod room;
 mod site;
 mod tier;
 
@@ -31,7 +32,8 @@ pub use lock::{lock, place_with, survey_with};
 pub use model::*;
 pub use part::has_engine;
 pub use place::{place, survey};
-pub use programs::plan;
+pub use programs::{plan, room};
 pub use record_layout::{SCALED, WAITING};
+pub use room::Room;
 pub use site::{CostTable, Kind as InstructionKind};
 pub use tier::Tier;

@@ -9,6 +9,7 @@ use super::model::{
 use super::module::glob_matches;
 use super::record_layout::{SCALED, WAITING, builtin, field_type, kernel_fields, lay_out};
 use super::results::{can_be_had, kept, reads_result, uses_result};
+use super::room::Room;
 use super::site::CostTable;
 use crate::diag::{Code, Diagnostic, Diagnostics, Span};
 use crate::path::{AttachPoint, Checked, Expr, Node, Place, Scope, Signature, Type, check};
@@ -20,17 +21,28 @@ use indexmap::IndexMap;
 /// Frames of a probe with `nested: all`: a power of two, by which `PF_KEPT_OF` in `bpf-runtime/record.h` finds one.
 const NESTED_FRAMES: u32 = 8;
 
-/// Bytes of a thread's state that spans and records in the making may take. The kernel grants some 64 KiB of state; but
-/// each thread of the target has as much, so this is what several engines at once need, and not more.
-const MAX_SPAN_BYTES: u64 = 7 * 1024;
-/// Bytes of it that a counter of the cpus takes.
-const COUNTER_BYTES: u64 = 48;
-
 /// Plans the probes that are selected. Every problem of every path is found in one run.
 ///
 /// # Errors
 /// Whatever does not type-check, and selections that leave nothing.
 pub fn plan(probeset: &Probeset, selection: &Selection, arch: Arch) -> Result<(ProbePlan, Diagnostics), Diagnostics> {
+    let mut planner = planned(probeset, selection, arch)?;
+    // All open spans and records in the making live in one thread's state, which the kernel bounds.
+    let refusal = Room::of(&planner.plan, probeset).refusal(probeset);
+    planner.problems.0.extend(refusal);
+    planner.finish()
+}
+
+/// How much of a thread's state the probes that are selected take, whether it is granted or not.
+///
+/// # Errors
+/// As [`plan`], but for that there may be too much.
+pub fn room(probeset: &Probeset, selection: &Selection, arch: Arch) -> Result<Room, Diagnostics> {
+    let (plan, _) = planned(probeset, selection, arch)?.finish()?;
+    Ok(Room::of(&plan, probeset))
+}
+
+fn planned<'p>(probeset: &'p Probeset, selection: &Selection, arch: Arch) -> Result<Planner<'p>, Diagnostics> {
     let counters = Counters::new(probeset, selection)?;
     let mut planner = Planner {
         probeset,
@@ -53,8 +65,7 @@ pub fn plan(probeset: &Probeset, selection: &Selection, arch: Arch) -> Result<(P
     planner.select(selection);
     planner.objects();
     planner.programs();
-    planner.thread_state_fits();
-    planner.finish()
+    Ok(planner)
 }
 
 struct Planner<'p> {
@@ -565,29 +576,6 @@ impl<'p> Planner<'p> {
 
     // ---- the end -------------------------------------------------------------------------------------------------
 
-    /// All open spans and records in the making live in one thread's state, which the kernel bounds.
-    fn thread_state_fits(&mut self) {
-        let mut bytes = COUNTER_BYTES * self.plan.events() as u64;
-        for (index, record) in self.plan.schema.records.iter().enumerate().skip(BUILTIN) {
-            let shapes = self.plan.programs.iter().flat_map(|p| &p.actions).filter(|a| a.record == index);
-            let copies =
-                shapes.clone().map(|a| if let Shape::Call { frames } = a.shape { u64::from(frames) } else { 1 });
-            let kept =
-                shapes.clone().map(|a| a.kept.len() as u64).max().filter(|kept| *kept > 0).map_or(0, |kept| kept + 1);
-            let counts = shapes.map(|a| a.counts.fields.len() as u64).max().unwrap_or(0);
-            let each = 8 + u64::from(record.size) + tail_bytes(record) + 24 * counts + 8 * kept;
-            bytes += each * copies.max().unwrap_or(1);
-        }
-        if bytes > MAX_SPAN_BYTES {
-            let message =
-                format!("the records in the making take {bytes} bytes a thread; {MAX_SPAN_BYTES} are the most");
-            self.problems.push(
-                Diagnostic::error(Code::OutOfRange, message)
-                    .hint("make lists, texts and `nested: all` probes smaller or fewer"),
-            );
-        }
-    }
-
     fn finish(mut self) -> Result<(ProbePlan, Diagnostics), Diagnostics> {
         // Alternatives repeat a field's problem; a person wants it once.
         let mut seen = Vec::new();
@@ -650,13 +638,4 @@ fn refers_to_object(ty: &FieldType) -> bool {
         FieldType::Array(of, _) | FieldType::List(of, _) => refers_to_object(of),
         _ => false,
     }
-}
-
-fn tail_bytes(record: &RecordType) -> u64 {
-    // Twice: a list that is read by rows has room for one more than fits.
-    let bytes = |ty: &FieldType| match ty {
-        FieldType::List(of, max) => 2 * u64::from(of.size()) * u64::from(*max),
-        _ => 0,
-    };
-    record.fields.iter().map(|field| bytes(&field.ty)).sum()
 }

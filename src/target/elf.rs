@@ -15,8 +15,18 @@ pub(crate) type Headers<'a> = ElfFile64<'a, Endianness>;
 
 /// Build-ids are 16 to 20 bytes; longer ones are forged.
 const MAX_BUILD_ID: usize = 64;
-/// Names and search paths of libraries.
+/// Entries of the dynamic section that are looked at.
 const MAX_DYNAMIC_STRINGS: usize = 4096;
+/// Libraries that a file needs, and folders where it wants them searched.
+const MAX_NEEDED: usize = 1024;
+const MAX_FOLDERS: usize = 256;
+/// Bytes of a library's name, and of a list of folders.
+const MAX_NAME: usize = 4096;
+const MAX_FOLDER_LIST: usize = 64 << 10;
+/// Segments that are mapped; linkers write a handful.
+const MAX_SEGMENTS: usize = 256;
+/// How often all segments together may map the file: linkers map each byte once, some twice at a page's end.
+const MAX_TIMES_MAPPED: u64 = 4;
 
 /// Why a file is no use as a target, in words that follow its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,21 +116,7 @@ impl Image {
             elf::ET_CORE => return Err(Unusable::NotElf("is a core dump")),
             _ => return Err(Unusable::NotElf("is neither a program nor a library")),
         }
-        let segments = header
-            .program_headers(endian, &*map)
-            .map_err(|_| Unusable::NotElf("has malformed program headers"))?
-            .iter()
-            .filter(|segment| segment.p_type(endian) == elf::PT_LOAD)
-            .map(|segment| {
-                let start = segment.p_offset(endian);
-                Segment {
-                    address: segment.p_vaddr(endian),
-                    file: start..start.saturating_add(segment.p_filesz(endian)),
-                    executable: segment.p_flags(endian).contains(elf::PF_X),
-                    writable: segment.p_flags(endian).contains(elf::PF_W),
-                }
-            })
-            .collect();
+        let segments = segments(header, endian, &map)?;
         let dynamic = header
             .program_headers(endian, &*map)
             .map_err(|_| Unusable::NotElf("has malformed program headers"))?
@@ -174,7 +170,7 @@ impl Image {
     }
 
     /// The address of a byte of the file; `None` where it is not mapped.
-    fn address(&self, offset: u64) -> Option<u64> {
+    pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
         let segment = self.segments.iter().find(|segment| segment.file.contains(&offset))?;
         segment.address.checked_add(offset - segment.file.start)
     }
@@ -228,7 +224,7 @@ impl Image {
 
     /// Up to `len` bytes from the address that lies so many bytes from that of another byte of the file.
     pub(crate) fn near(&self, offset: u64, distance: i64, len: usize) -> Option<&[u8]> {
-        let address = self.address(offset)?.checked_add_signed(distance)?;
+        let address = self.address_of(offset)?.checked_add_signed(distance)?;
         let at = self.segments.iter().find_map(|segment| {
             let at = segment.file.start.checked_add(address.checked_sub(segment.address)?)?;
             segment.file.contains(&at).then_some(at)
@@ -269,13 +265,46 @@ impl Image {
             let Ok(text) = table.string(entry) else { continue };
             let Ok(text) = std::str::from_utf8(text) else { continue };
             if entry.tag == elf::DT_NEEDED {
-                list.push(text.to_owned());
-            } else {
-                list.extend(text.split(':').filter(|folder| !folder.is_empty()).map(str::to_owned));
+                list.extend((text.len() <= MAX_NAME && list.len() < MAX_NEEDED).then(|| text.to_owned()));
+            } else if text.len() <= MAX_FOLDER_LIST {
+                let left = MAX_FOLDERS.saturating_sub(list.len());
+                list.extend(text.split(':').filter(|folder| !folder.is_empty()).take(left).map(str::to_owned));
             }
         }
         dynamic
     }
+}
+
+/// What is mapped of a file, without what it does not have. All that follows goes over these again and again: a file
+/// whose segments are many times itself is refused here.
+fn segments(
+    header: &elf::FileHeader64<Endianness>,
+    endian: Endianness,
+    bytes: &[u8],
+) -> Result<Vec<Segment>, Unusable> {
+    let headers =
+        header.program_headers(endian, bytes).map_err(|_| Unusable::NotElf("has malformed program headers"))?;
+    let length = bytes.len() as u64;
+    let mut segments = Vec::new();
+    let mut mapped = 0u64;
+    for segment in headers.iter().filter(|segment| segment.p_type(endian) == elf::PT_LOAD) {
+        let start = segment.p_offset(endian).min(length);
+        let end = segment.p_offset(endian).saturating_add(segment.p_filesz(endian)).min(length);
+        mapped = mapped.saturating_add(end.saturating_sub(start));
+        segments.push(Segment {
+            address: segment.p_vaddr(endian),
+            file: start..end,
+            executable: segment.p_flags(endian).contains(elf::PF_X),
+            writable: segment.p_flags(endian).contains(elf::PF_W),
+        });
+        if segments.len() > MAX_SEGMENTS {
+            return Err(Unusable::NotElf("has more segments than any linker writes"));
+        }
+        if mapped > length.saturating_mul(MAX_TIMES_MAPPED) {
+            return Err(Unusable::NotElf("has segments that map its bytes again and again"));
+        }
+    }
+    Ok(segments)
 }
 
 fn map(path: &Path) -> Result<Mmap, Unusable> {

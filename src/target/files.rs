@@ -13,7 +13,7 @@ use super::{
     ChosenLayout, ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target,
     TargetFile, bases, overrides, usdt,
 };
-use crate::diag::{Diagnostic, did_you_mean};
+use crate::diag::{Code, Diagnostic, did_you_mean};
 use crate::path::NamePattern;
 use lzma_rust2::XzReader;
 use object::{Object, ObjectSection};
@@ -21,10 +21,12 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Bytes of a compressed table of symbols when it is unpacked.
+/// Bytes of a compressed table of symbols when it is unpacked, at most, of any, and for each byte of it.
 const MAX_COMPRESSED_SYMBOLS: u64 = 256 << 20;
+const ALWAYS_COMPRESSED_SYMBOLS: u64 = 8 << 20;
+const MAX_TIMES_COMPRESSED: u64 = 64;
 /// Memory that unpacking it may take.
 const MAX_XZ_MEMORY_KIB: u32 = 256 << 10;
 
@@ -158,6 +160,31 @@ impl Files {
         }
     }
 
+    /// Says that a file claims more than it can have, and that not all of it was looked at.
+    fn say_cut(&self, file: usize, what: &str) {
+        let Some(listed) = self.listed.get(file) else { return };
+        let message = format!("{} claims more than a file of its size can hold", listed.path.display());
+        let problem = Diagnostic::warning(Code::TargetExceedsItself, message);
+        self.say(vec![
+            problem
+                .with_note(what.to_owned())
+                .hint("no compiler writes such a file: is it damaged, or made to mislead?"),
+        ]);
+    }
+
+    /// A file's classes, read once.
+    fn classes(&self, file: usize) -> Option<&Classes> {
+        let lazy = self.read.get(file)?;
+        let read = || {
+            let classes = Classes::read(&lazy.image);
+            if classes.is_cut {
+                self.say_cut(file, "its type information has more pointers or names than fit; classes may be missing");
+            }
+            classes
+        };
+        Some(lazy.classes.get_or_init(read))
+    }
+
     /// The images whose symbols are a file's: itself first.
     fn with_symbols<'s>(&'s self, file: usize, lazy: &'s Lazy) -> Vec<&'s Image> {
         let mut images = vec![&lazy.image];
@@ -184,7 +211,16 @@ impl Files {
     fn debug(&self, file: usize) -> Option<(&Image, &Debug)> {
         let (image, _) = self.image_with_debug(file)?;
         let debug = self.read.get(file)?.debug.get_or_init(|| {
-            let bytes = dwarf::size(image);
+            let bytes = match dwarf::size(image) {
+                Some(bytes) => bytes,
+                None => {
+                    self.say_cut(
+                        file,
+                        "its compressed debug information says that it is many times as long; it is not read",
+                    );
+                    0
+                }
+            };
             let cache = match (&self.cache, image.build_id()) {
                 (Some(folder), Some(build_id)) if bytes > 0 => Some(LayoutCache::new(folder, build_id, bytes)),
                 _ => None,
@@ -241,30 +277,24 @@ impl Files {
     }
 }
 
-impl Lazy {
-    fn classes(&self) -> &Classes {
-        self.classes.get_or_init(|| Classes::read(&self.image))
-    }
-}
-
 impl Files {
     /// The bases of a class that another file than this one has: name, place, whether virtual.
-    fn bases_elsewhere(&self, file: usize, mangled: &str) -> Option<Vec<(String, i64, bool)>> {
+    fn bases_elsewhere(&self, file: usize, mangled: &str) -> Option<Vec<(Arc<str>, i64, bool)>> {
         if OF_THE_LIBRARY.iter().any(|prefix| mangled.starts_with(prefix)) {
             return None;
         }
-        let others = self.read.iter().enumerate().filter(|(number, _)| *number != file);
-        others.map(|(_, lazy)| lazy.classes()).find_map(|classes| classes.bases_by_name(mangled))
+        let mut others = (0..self.read.len()).filter(|number| *number != file);
+        others.find_map(|number| self.classes(number)?.bases_by_name(mangled))
     }
 
     /// Names for the functions in a slot: those of the symbols that are left, else of class and slot.
     fn name_overrides(&self, file: usize, found: &overrides::Found, base: &str, slot: u32) -> Vec<Function> {
-        let Some(lazy) = self.read.get(file) else { return Vec::new() };
+        let (Some(lazy), Some(classes)) = (self.read.get(file), self.classes(file)) else { return Vec::new() };
         let images = self.with_symbols(file, lazy);
         let offsets: BTreeSet<u64> = found.functions.iter().map(|function| function.file_offset).collect();
         let symbols = lazy.symbols.get_or_init(|| Symbols::read(&images)).at(&images, &offsets);
         let function = |function: &overrides::Override| {
-            let class = function.class.map(|class| lazy.classes().name(class));
+            let class = function.class.map(|class| classes.name(class));
             let symbol = symbols.get(&function.file_offset);
             let name = match (symbol, &class) {
                 (Some((symbol, _)), _) => readable_name(symbol),
@@ -298,7 +328,8 @@ fn compressed_symbols(image: &Image) -> Option<Image> {
     let packed = headers.section_by_name(".gnu_debugdata")?.data().ok()?;
     let mut unpacked = Vec::new();
     let reader = XzReader::new_mem_limit(packed, false, MAX_XZ_MEMORY_KIB);
-    reader.take(MAX_COMPRESSED_SYMBOLS).read_to_end(&mut unpacked).ok()?;
+    let most = ALWAYS_COMPRESSED_SYMBOLS.saturating_add(MAX_TIMES_COMPRESSED.saturating_mul(packed.len() as u64));
+    reader.take(most.min(MAX_COMPRESSED_SYMBOLS)).read_to_end(&mut unpacked).ok()?;
     Image::from_bytes(&unpacked).ok().filter(Image::has_symbols)
 }
 
@@ -313,7 +344,10 @@ impl Target for Files {
             return found.clone();
         }
         let images = self.with_symbols(file, lazy);
-        let found = lazy.symbols.get_or_init(|| Symbols::read(&images)).find(&images, &matcher);
+        let (found, is_cut) = lazy.symbols.get_or_init(|| Symbols::read(&images)).find(&images, &matcher);
+        if is_cut {
+            self.say_cut(file, "its symbols have longer names than it has bytes; functions may be missing");
+        }
         let mut kept = lazy.found.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() < MAX_KEPT_PATTERNS && found.len() < MAX_KEPT_FUNCTIONS {
             kept.insert(pattern.0.clone(), found.clone());
@@ -327,7 +361,9 @@ impl Target for Files {
     }
 
     fn overrides(&self, file: usize, base: &str, slot: u32) -> Overrides {
-        let Some(lazy) = self.read.get(file) else { return Overrides::default() };
+        let (Some(lazy), Some(classes)) = (self.read.get(file), self.classes(file)) else {
+            return Overrides::default();
+        };
         let key = (base.to_owned(), slot);
         let known = || lazy.overrides.lock().unwrap_or_else(PoisonError::into_inner);
         let files = self.read.len();
@@ -341,7 +377,7 @@ impl Target for Files {
             depends.set(true);
             self.bases_elsewhere(file, mangled)
         };
-        let found = overrides::find(&lazy.image, lazy.classes(), &is_base, slot, &elsewhere);
+        let found = overrides::find(&lazy.image, classes, &is_base, slot, &elsewhere);
         let functions = self.name_overrides(file, &found, base, slot);
         let answer = Overrides { functions, classes: found.classes, slots: found.slots, is_cut: found.is_cut };
         known().insert(key, KnownOverrides { of_files: depends.get().then_some(files), answer: answer.clone() });
@@ -349,11 +385,12 @@ impl Target for Files {
     }
 
     fn class_bases(&self, file: usize) -> Vec<ClassBase> {
-        self.read.get(file).map_or_else(Vec::new, |lazy| bases::find(&lazy.image, lazy.classes()))
+        let (Some(image), Some(classes)) = (self.image(file), self.classes(file)) else { return Vec::new() };
+        bases::find(image, classes)
     }
 
     fn class_like(&self, file: usize, name: &str) -> Option<String> {
-        let classes = self.read.get(file)?.classes().all.iter().take(CLASSES_LIKE);
+        let classes = self.classes(file)?.all.iter().take(CLASSES_LIKE);
         let names: Vec<String> = classes.map(|class| class_name(&class.mangled)).collect();
         did_you_mean(name, names.iter().map(String::as_str))
     }

@@ -1,6 +1,8 @@
 //! What is known of a target: its mapped files, functions, types, and bytes. The rest of profinfer sees only the
 //! [`Target`] trait, so that a fake makes it testable without a binary or root.
 
+#[cfg(test)]
+mod arm64_tests;
 mod bases;
 mod cache;
 #[cfg(feature = "record")]
@@ -21,11 +23,16 @@ mod overrides;
 mod pointers;
 #[cfg(target_os = "linux")]
 mod process;
+mod pure;
 mod rtti;
 mod symbols;
 mod type_text;
 mod usdt;
 
+#[cfg(test)]
+mod forged;
+#[cfg(test)]
+mod forged_tests;
 #[cfg(test)]
 mod overrides_tests;
 #[cfg(test)]

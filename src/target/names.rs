@@ -6,8 +6,11 @@ use regex::{Regex, RegexBuilder};
 
 /// Longer symbols are not looked at; the longest of real template libraries are some 10 kB.
 pub(crate) const MAX_SYMBOL: usize = 16 << 10;
-/// A mangled name can stand for one that is exponentially longer.
+/// A mangled name can stand for one that is exponentially longer; those of real template libraries are some ten times.
 const MAX_DEMANGLED: usize = 64 << 10;
+const MAX_TIMES_LONGER: usize = 64;
+/// Short names may be so long in any case.
+const ALWAYS_DEMANGLED: usize = 1 << 10;
 /// Bytes of a compiled pattern.
 const MAX_REGEX: usize = 1 << 20;
 
@@ -196,9 +199,9 @@ fn demangled(symbol: &str) -> Option<String> {
         return None;
     }
     let parsed = BorrowedSymbol::new_with_options(symbol.as_bytes(), &ParseOptions::default()).ok()?;
-    let mut text = Bounded(String::new());
+    let mut text = Bounded::of(symbol);
     parsed.structured_demangle(&mut text, &DemangleOptions::new().no_params().no_return_type()).ok()?;
-    Some(without_tags(text.0))
+    Some(without_tags(text.text))
 }
 
 /// What stands between a mangled function's parentheses, and what stands behind them.
@@ -210,9 +213,9 @@ pub(crate) fn with_parameters(symbol: &str) -> Option<(String, String)> {
     }
     let parsed = BorrowedSymbol::new_with_options(stem.as_bytes(), &ParseOptions::default()).ok()?;
     let text = |options: &DemangleOptions| {
-        let mut text = Bounded(String::new());
+        let mut text = Bounded::of(stem);
         parsed.structured_demangle(&mut text, options).ok()?;
-        Some(without_tags(text.0))
+        Some(without_tags(text.text))
     };
     let options = DemangleOptions::new().no_return_type();
     let (name, all) = (text(&options.no_params())?, text(&options)?);
@@ -237,14 +240,25 @@ fn without_tags(name: String) -> String {
 }
 
 /// Text that refuses to grow without end.
-struct Bounded(String);
+struct Bounded {
+    text: String,
+    most: usize,
+}
+
+impl Bounded {
+    /// For what a symbol stands for.
+    fn of(symbol: &str) -> Self {
+        let most = symbol.len().saturating_mul(MAX_TIMES_LONGER).saturating_add(ALWAYS_DEMANGLED).min(MAX_DEMANGLED);
+        Self { text: String::new(), most }
+    }
+}
 
 impl DemangleWrite for Bounded {
     fn write_string(&mut self, text: &str) -> std::fmt::Result {
-        if self.0.len() + text.len() > MAX_DEMANGLED {
+        if self.text.len() + text.len() > self.most {
             return Err(std::fmt::Error);
         }
-        self.0.push_str(text);
+        self.text.push_str(text);
         Ok(())
     }
 }

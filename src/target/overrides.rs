@@ -2,22 +2,25 @@
 
 use super::elf::Image;
 use super::pointers::Pointer;
+use super::pure;
 use super::rtti::{Base, BaseClass, Class, Classes, Table};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 /// Steps from a class towards its bases, of one class: hierarchies that fork again and again have more.
 const MAX_STEPS: usize = 4096;
 /// Steps of one question: through hierarchies, and along tables.
-pub(crate) const MAX_ALL_STEPS: usize = 64 << 20;
+pub(crate) const MAX_ALL_STEPS: usize = 16 << 20;
 /// Places of the base in one class.
 const MAX_POSITIONS: usize = 64;
 const WORD: u64 = 8;
 /// Beginnings of the names of typeinfo objects, their names, and virtual tables.
 const DATA: [&str; 4] = ["_ZTI", "_ZTS", "_ZTV", "_ZTT"];
+const DATA_BYTES: usize = 4;
 
 /// What is known of a class that another image has.
-pub(crate) type Elsewhere<'a> = dyn Fn(&str) -> Option<Vec<(String, i64, bool)>> + 'a;
+pub(crate) type Elsewhere<'a> = dyn Fn(&str) -> Option<Vec<(Arc<str>, i64, bool)>> + 'a;
 
 /// One function in the slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,20 +44,19 @@ pub(crate) struct Found {
     pub(crate) is_cut: bool,
 }
 
-/// A class on the way to the base.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// A class on the way to the base, by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     Here(usize),
-    Elsewhere(String),
+    Elsewhere(usize),
 }
 
-impl From<&BaseClass> for Key {
-    fn from(class: &BaseClass) -> Self {
-        match class {
-            BaseClass::Here(number) => Self::Here(*number),
-            BaseClass::Elsewhere(name) => Self::Elsewhere(name.clone()),
-        }
-    }
+/// A base of a class: which, and where in it.
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    to: Key,
+    offset: i64,
+    is_virtual: bool,
 }
 
 /// Finds what is in a slot of the classes that a name (as a person writes it) means, and of those derived from them.
@@ -68,13 +70,14 @@ pub(crate) fn find(
     let hierarchy = Hierarchy::new(classes, is_base, elsewhere);
     let tables = Tables::new(image, classes, MAX_ALL_STEPS);
     let mut found = Found { classes: hierarchy.derived.len(), ..Found::default() };
-    let own = hierarchy.derived.iter().filter(|class| hierarchy.is_target(&Key::Here(**class)));
+    let own = hierarchy.derived.iter().filter(|class| hierarchy.is_target(Key::Here(**class)));
     found.slots = own
         .filter_map(|class| classes.all.get(*class))
         .flat_map(|class| class.tables.iter().filter(|table| table.position == 0))
         .map(|table| tables.length(*table, u64::from(slot) + 2))
         .max();
     if found.slots.is_some_and(|slots| u64::from(slot) >= slots) {
+        found.is_cut = classes.is_cut;
         return found;
     }
     let mut owners: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
@@ -91,86 +94,89 @@ pub(crate) fn find(
         Override { file_offset, class }
     });
     found.functions = functions.collect();
-    found.is_cut = tables.steps.get() == 0;
+    found.is_cut = classes.is_cut || tables.steps.get() == 0;
     found
 }
 
 /// Which classes derive from the wanted ones.
-struct Hierarchy<'a> {
-    classes: &'a Classes,
-    /// Names of other images' classes that were looked up, with their bases.
-    others: HashMap<String, Vec<Base>>,
+#[derive(Default)]
+struct Hierarchy {
+    /// The bases of each class of the image.
+    here: Vec<Vec<Link>>,
+    /// Names of other images' classes, and their bases.
+    names: Vec<Arc<str>>,
+    others: Vec<Vec<Link>>,
     targets: HashSet<Key>,
     /// In the order of their typeinfo.
     derived: BTreeSet<usize>,
 }
 
-impl<'a> Hierarchy<'a> {
-    fn new(classes: &'a Classes, is_base: &dyn Fn(&str) -> bool, elsewhere: &Elsewhere<'_>) -> Self {
-        let mut hierarchy = Self { classes, others: HashMap::new(), targets: HashSet::new(), derived: BTreeSet::new() };
-        hierarchy.look_elsewhere(elsewhere);
+impl Hierarchy {
+    fn new(classes: &Classes, is_base: &dyn Fn(&str) -> bool, elsewhere: &Elsewhere<'_>) -> Self {
+        let mut hierarchy = Self::default();
+        hierarchy.link(classes, elsewhere);
         let mut above: HashMap<Key, Vec<Key>> = HashMap::new();
-        let here = classes.all.iter().enumerate().map(|(number, class)| (Key::Here(number), &class.bases));
-        let others = hierarchy.others.iter().map(|(name, bases)| (Key::Elsewhere(name.clone()), bases));
-        for (key, bases) in here.chain(others) {
-            let mangled = match &key {
-                Key::Here(number) => &classes.all[*number].mangled,
-                Key::Elsewhere(name) => name,
-            };
+        let here = classes.all.iter().map(|class| &class.mangled).zip(&hierarchy.here).enumerate();
+        let others = hierarchy.names.iter().zip(&hierarchy.others).enumerate();
+        let here = here.map(|(number, found)| (Key::Here(number), found));
+        for (key, (mangled, bases)) in here.chain(others.map(|(number, found)| (Key::Elsewhere(number), found))) {
             if is_base(mangled) {
-                hierarchy.targets.insert(key.clone());
+                hierarchy.targets.insert(key);
             }
             for base in bases {
-                above.entry(Key::from(&base.class)).or_default().push(key.clone());
+                above.entry(base.to).or_default().push(key);
             }
         }
         let mut seen: HashSet<Key> = hierarchy.targets.clone();
-        let mut next: Vec<Key> = seen.iter().cloned().collect();
+        let mut next: Vec<Key> = seen.iter().copied().collect();
         while let Some(key) = next.pop() {
             if let Key::Here(number) = key {
                 hierarchy.derived.insert(number);
             }
-            for derived in above.get(&key).into_iter().flatten() {
-                if seen.insert(derived.clone()) {
-                    next.push(derived.clone());
-                }
-            }
+            next.extend(above.get(&key).into_iter().flatten().copied().filter(|derived| seen.insert(*derived)));
         }
         hierarchy
     }
 
-    /// Follows bases into other images.
-    fn look_elsewhere(&mut self, elsewhere: &Elsewhere<'_>) {
-        let names = |bases: &[Base]| -> Vec<String> {
-            let name = |base: &Base| match &base.class {
-                BaseClass::Elsewhere(name) => Some(name.clone()),
-                BaseClass::Here(_) => None,
-            };
-            bases.iter().filter_map(name).collect()
+    /// Numbers the classes, and follows bases into other images.
+    fn link(&mut self, classes: &Classes, elsewhere: &Elsewhere<'_>) {
+        let mut numbers: HashMap<Arc<str>, usize> = HashMap::new();
+        let mut other = |name: &Arc<str>, names: &mut Vec<Arc<str>>| {
+            let number = numbers.entry(Arc::clone(name)).or_insert_with(|| {
+                names.push(Arc::clone(name));
+                names.len() - 1
+            });
+            Key::Elsewhere(*number)
         };
-        let mut next: Vec<String> = self.classes.all.iter().flat_map(|class| names(&class.bases)).collect();
-        while let Some(name) = next.pop() {
-            if self.others.contains_key(&name) {
-                continue;
-            }
-            let bases = elsewhere(&name).unwrap_or_default().into_iter();
-            let bases: Vec<Base> = bases
-                .map(|(name, offset, is_virtual)| Base { class: BaseClass::Elsewhere(name), offset, is_virtual })
-                .collect();
-            next.extend(names(&bases));
-            self.others.insert(name, bases);
+        for class in &classes.all {
+            let link = |base: &Base| {
+                let to = match &base.class {
+                    BaseClass::Here(number) => Key::Here(*number),
+                    BaseClass::Elsewhere(name) => other(name, &mut self.names),
+                };
+                Link { to, offset: base.offset, is_virtual: base.is_virtual }
+            };
+            self.here.push(class.bases.iter().map(link).collect());
+        }
+        // Those that are found on the way are at the end of the list.
+        while let Some(name) = self.names.get(self.others.len()) {
+            let bases = elsewhere(name).unwrap_or_default().into_iter();
+            let link = |(name, offset, is_virtual)| Link { to: other(&name, &mut self.names), offset, is_virtual };
+            let bases = bases.map(link).collect();
+            self.others.push(bases);
         }
     }
 
-    fn is_target(&self, key: &Key) -> bool {
-        self.targets.contains(key)
+    fn is_target(&self, key: Key) -> bool {
+        self.targets.contains(&key)
     }
 
-    fn bases(&self, key: &Key) -> &[Base] {
+    fn bases(&self, key: Key) -> &[Link] {
         match key {
-            Key::Here(number) => self.classes.all.get(*number).map_or(&[], |class| &class.bases),
-            Key::Elsewhere(name) => self.others.get(name).map_or(&[], Vec::as_slice),
+            Key::Here(number) => self.here.get(number),
+            Key::Elsewhere(number) => self.others.get(number),
         }
+        .map_or(&[], Vec::as_slice)
     }
 
     /// The tables by which a class's objects are seen as the base.
@@ -178,15 +184,17 @@ impl<'a> Hierarchy<'a> {
         let mut found = Vec::new();
         // A class's own tables begin with the one at its start; those of its construction in another follow alike.
         for group in class.tables.chunk_by(|_, next| next.position != 0) {
-            for position in self.positions(tables, number, group) {
-                found.extend(group.iter().find(|table| table.position == position).copied());
+            // Of two at one place the first is meant.
+            let group: HashMap<u64, Table> = group.iter().rev().map(|table| (table.position, *table)).collect();
+            for position in self.positions(tables, number, &group) {
+                found.extend(group.get(&position).copied());
             }
         }
         found
     }
 
     /// Where in a class's objects the base is; several times, where it is inherited so.
-    fn positions(&self, tables: &Tables<'_>, number: usize, group: &[Table]) -> BTreeSet<u64> {
+    fn positions(&self, tables: &Tables<'_>, number: usize, group: &HashMap<u64, Table>) -> BTreeSet<u64> {
         let mut found = BTreeSet::new();
         let mut seen: HashSet<(Key, u64)> = HashSet::new();
         let mut next = vec![(Key::Here(number), 0u64)];
@@ -194,23 +202,22 @@ impl<'a> Hierarchy<'a> {
             if !tables.step()
                 || seen.len() >= MAX_STEPS
                 || found.len() >= MAX_POSITIONS
-                || !seen.insert((key.clone(), position))
+                || !seen.insert((key, position))
             {
                 continue;
             }
-            if self.is_target(&key) {
+            if self.is_target(key) {
                 found.insert(position);
                 continue;
             }
-            for base in self.bases(&key) {
+            for base in self.bases(key) {
                 let offset = if base.is_virtual {
-                    let table = group.iter().find(|table| table.position == position);
-                    let said = table.and_then(|table| table.functions.checked_add_signed(base.offset));
+                    let said = group.get(&position).and_then(|table| table.functions.checked_add_signed(base.offset));
                     said.and_then(|place| tables.image.word_at(place)).map(u64::cast_signed)
                 } else {
                     Some(base.offset)
                 };
-                next.extend(offset.and_then(|o| position.checked_add_signed(o)).map(|at| (Key::from(&base.class), at)));
+                next.extend(offset.and_then(|o| position.checked_add_signed(o)).map(|at| (base.to, at)));
             }
         }
         found
@@ -234,18 +241,33 @@ pub(crate) struct Tables<'a> {
     image: &'a Image,
     classes: &'a Classes,
     steps: Cell<usize>,
+    /// Which functions stand for pure virtual ones, of those that were asked about.
+    pure: RefCell<HashMap<u64, bool>>,
 }
 
 impl<'a> Tables<'a> {
     /// Of an image; `steps` may be taken.
     pub(crate) fn new(image: &'a Image, classes: &'a Classes, steps: usize) -> Self {
-        Self { image, classes, steps: Cell::new(steps) }
+        Self { image, classes, steps: Cell::new(steps), pure: RefCell::default() }
+    }
+
+    /// Whether a function stands for pure virtual ones.
+    fn is_pure(&self, offset: u64) -> bool {
+        *self.pure.borrow_mut().entry(offset).or_insert_with(|| {
+            let Some(says) = pure::says_so(self.image, offset) else { return false };
+            // A short function may lie before that one, to which some table leads.
+            let targets = self.classes.pointers.all().filter_map(|(_, pointer)| match pointer {
+                Pointer::Address(address) => self.image.code_offset(address),
+                Pointer::Import(..) => None,
+            });
+            !{ targets }.any(|target| offset < target && target <= says)
+        })
     }
 
     /// The function in a slot that is known to be within the table.
     pub(crate) fn function_at(&self, table: Table, slot: u64) -> Option<u64> {
         match self.entry(table, slot) {
-            Entry::Function(offset) => Some(offset),
+            Entry::Function(offset) => Some(offset).filter(|offset| !self.is_pure(*offset)),
             Entry::Elsewhere | Entry::Nothing | Entry::End => None,
         }
     }
@@ -261,12 +283,15 @@ impl<'a> Tables<'a> {
         let place = slot.checked_mul(WORD).and_then(|bytes| table.functions.checked_add(bytes));
         let Some(place) = place.filter(|_| self.step()) else { return Entry::End };
         match self.classes.pointers.at(place) {
+            Some(Pointer::Address(address)) if self.classes.pointers.is_stub(address) => Entry::Elsewhere,
             Some(Pointer::Address(address)) => self.image.code_offset(address).map_or(Entry::End, Entry::Function),
             // The next table's typeinfo, or the first word of one; a function's name is of another kind.
-            Some(Pointer::Import(symbol, _)) => match self.classes.pointers.import(self.image, symbol) {
-                Some(name) if !DATA.iter().any(|data| name.starts_with(data)) => Entry::Elsewhere,
-                _ => Entry::End,
-            },
+            Some(Pointer::Import(symbol, _)) => {
+                match self.classes.pointers.import_start(self.image, symbol, DATA_BYTES) {
+                    Some(name) if !DATA.iter().any(|data| name == data.as_bytes()) => Entry::Elsewhere,
+                    _ => Entry::End,
+                }
+            }
             None if self.image.word_at(place) == Some(0) => Entry::Nothing,
             None => Entry::End,
         }
@@ -282,7 +307,7 @@ impl<'a> Tables<'a> {
                 Entry::End => return None,
             };
         }
-        last
+        last.filter(|offset| !self.is_pure(*offset))
     }
 
     /// How many functions a table has, as far as `most`.

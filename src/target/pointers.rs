@@ -8,6 +8,10 @@ use std::ops::Range;
 
 /// Words that are pointers; the largest real libraries have some millions.
 const MAX_POINTERS: usize = 16 << 20;
+/// A pointer is a word of the file, of eight bytes; those that are there twice count twice.
+const FEWEST_BYTES: usize = 4;
+/// So many are allowed in the smallest file.
+const ALWAYS: usize = 64;
 /// Bytes of a symbol's name.
 const MAX_NAME: usize = super::names::MAX_SYMBOL;
 /// Data of other images that is copied, and bytes of each.
@@ -21,6 +25,8 @@ const WORD: u64 = 8;
 /// Keys of the dynamic section.
 const TAG_STRTAB: u64 = 5;
 const TAG_SYMTAB: u64 = 6;
+const TAG_PLT_BYTES: u64 = 2;
+const TAG_PLT: u64 = 23;
 const TAG_RELA: u64 = 7;
 const TAG_RELASZ: u64 = 8;
 const TAG_STRSZ: u64 = 10;
@@ -90,6 +96,10 @@ pub(crate) struct Pointers {
     strings: Range<u64>,
     /// Where other images' data is copied to, in a program that is always at the same place, with the symbols; sorted.
     copies: Vec<(Range<u64>, u32)>,
+    /// Where this image calls other images' functions, and says that they are; sorted.
+    stubs: Vec<u64>,
+    /// How many places may still be looked at.
+    left: usize,
 }
 
 impl Pointers {
@@ -106,12 +116,17 @@ impl Pointers {
             symbols: value(TAG_SYMTAB).unwrap_or_default(),
             strings: table(TAG_STRTAB, TAG_STRSZ).unwrap_or_default(),
             copies: Vec::new(),
+            stubs: Vec::new(),
+            left: (image.bytes().len() / FEWEST_BYTES + ALWAYS).min(MAX_POINTERS),
         };
         if image.is_at_fixed_address() {
             if let Some(table) = table(TAG_RELA, TAG_RELASZ) {
                 pointers.copies(image, table);
             }
             pointers.data(image);
+            if let Some(table) = table(TAG_PLT, TAG_PLT_BYTES) {
+                pointers.stubs(image, table);
+            }
         }
         if let Some(table) = table(TAG_RELR, TAG_RELRSZ) {
             pointers.relr(image, table);
@@ -146,14 +161,29 @@ impl Pointers {
         self.words.iter().copied()
     }
 
+    /// How many words there are.
+    pub(crate) fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Whether there are more than a file of this size can have.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.left == 0
+    }
+
     /// The name of an imported symbol.
     pub(crate) fn import<'a>(&self, image: &'a Image, symbol: u32) -> Option<&'a str> {
-        let name = u64::from(u32::from_le_bytes(self.symbol(image, symbol)?[..4].try_into().ok()?));
-        let start = self.strings.start.checked_add(name).filter(|start| self.strings.contains(start))?;
-        let most = usize::try_from(self.strings.end - start).unwrap_or(usize::MAX).min(MAX_NAME);
-        let bytes = image.at_address(start, most);
+        let bytes = self.import_start(image, symbol, MAX_NAME)?;
         let end = bytes.iter().position(|byte| *byte == 0)?;
         std::str::from_utf8(bytes.get(..end)?).ok()
+    }
+
+    /// The first bytes of an imported symbol's name, and what follows it where it is shorter.
+    pub(crate) fn import_start<'a>(&self, image: &'a Image, symbol: u32, most: usize) -> Option<&'a [u8]> {
+        let name = u64::from(u32::from_le_bytes(self.symbol(image, symbol)?[..4].try_into().ok()?));
+        let start = self.strings.start.checked_add(name).filter(|start| self.strings.contains(start))?;
+        let most = usize::try_from(self.strings.end - start).unwrap_or(usize::MAX).min(most);
+        Some(image.at_address(start, most))
     }
 
     /// A symbol's entry: its name at 0, its section at 6, its address at 8, its bytes at 16.
@@ -162,12 +192,18 @@ impl Pointers {
         image.at_address(entry, SYMBOL_BYTES as usize).try_into().ok()
     }
 
+    /// Whether another place may be looked at.
+    fn may_look(&mut self) -> bool {
+        self.left = self.left.saturating_sub(1);
+        self.left > 0
+    }
+
     fn push(&mut self, place: u64, pointer: Pointer) -> bool {
-        if self.words.len() >= MAX_POINTERS {
-            return false;
+        let may_look = self.may_look();
+        if may_look {
+            self.words.push((place, pointer));
         }
-        self.words.push((place, pointer));
-        true
+        may_look
     }
 
     /// A symbol's address, if the image defines it.
@@ -191,6 +227,24 @@ impl Pointers {
             self.copies.push((place..place.saturating_add(size), symbol));
         }
         self.copies.sort_unstable_by_key(|(place, _)| place.start);
+    }
+
+    /// Of a program that is always at the same place, the address of another image's function is one of its own: the code
+    /// that calls it, which its symbol says although it is not defined here.
+    fn stubs(&mut self, image: &Image, table: Range<u64>) {
+        let stub = |relocation: Relocation| {
+            let entry = self.symbol(image, relocation.symbol)?;
+            let (section, value) = (u16::from_le_bytes([entry[6], entry[7]]), entry.get(8..16)?.try_into().ok()?);
+            Some(u64::from_le_bytes(value)).filter(|value| section == 0 && *value != 0)
+        };
+        let mut stubs: Vec<u64> = relocations(image, table).filter_map(stub).collect();
+        stubs.sort_unstable();
+        self.stubs = stubs;
+    }
+
+    /// Whether an address is that of another image's function.
+    pub(crate) fn is_stub(&self, address: u64) -> bool {
+        self.stubs.binary_search(&address).is_ok()
     }
 
     /// What of another image lies at an address.
@@ -231,9 +285,11 @@ impl Pointers {
             };
             for bit in (0..63).filter(|bit| bits >> bit & 1 == 1) {
                 let place = first.wrapping_add(bit * WORD);
-                if let Some(address) = image.word_at(place)
-                    && !self.push(place, Pointer::Address(address))
-                {
+                let is_taken = match image.word_at(place) {
+                    Some(address) => self.push(place, Pointer::Address(address)),
+                    None => self.may_look(),
+                };
+                if !is_taken {
                     return;
                 }
             }

@@ -9,13 +9,14 @@ use object::Endianness;
 use object::read::elf::Sym;
 use regex::bytes::Regex;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Classes of one image; the largest real libraries have some ten thousands.
 const MAX_CLASSES: usize = 1 << 20;
 /// Direct bases of one class.
 const MAX_BASES: u32 = 256;
-/// Direct bases of all classes.
-const MAX_ALL_BASES: usize = 4 << 20;
+/// Bytes of the names of all classes that the smallest file may have; others may have as many as they are long.
+const ALWAYS_NAMES: usize = 4 << 10;
 /// Virtual tables that name one class: its own, its bases' in it, those of its construction.
 const MAX_TABLES: usize = 1 << 12;
 /// Bytes of a base's place in a class: more is no class.
@@ -46,7 +47,7 @@ enum Kind {
 #[derive(Debug)]
 pub(crate) struct Class {
     /// As the compiler writes it.
-    pub(crate) mangled: String,
+    pub(crate) mangled: Arc<str>,
     /// Its direct bases.
     pub(crate) bases: Vec<Base>,
     /// The virtual tables that name it.
@@ -70,7 +71,7 @@ pub(crate) enum BaseClass {
     /// Of the same image, by number.
     Here(usize),
     /// Of another image, by its mangled name.
-    Elsewhere(String),
+    Elsewhere(Arc<str>),
 }
 
 /// A virtual table, or the part of one that serves a base.
@@ -88,7 +89,38 @@ pub(crate) struct Classes {
     /// In the order of their typeinfo's addresses.
     pub(crate) all: Vec<Class>,
     pub(crate) pointers: Pointers,
-    by_name: HashMap<String, usize>,
+    /// There is more than a file of this size can say: no compiler wrote it.
+    pub(crate) is_cut: bool,
+    by_name: HashMap<Arc<str>, usize>,
+}
+
+/// What is taken of a file's names: all of them together are no longer than the file, as each stands there once. Forged
+/// type information may have many classes whose long names overlap.
+struct Names {
+    left: usize,
+    /// Of imported classes, by symbol: many derive from one.
+    imported: HashMap<u32, Option<Arc<str>>>,
+}
+
+impl Names {
+    fn of(image: &Image) -> Self {
+        Self { left: image.bytes().len().saturating_add(ALWAYS_NAMES), imported: HashMap::new() }
+    }
+
+    fn take(&mut self, name: &str) -> Option<Arc<str>> {
+        self.left = self.left.saturating_sub(name.len());
+        (self.left > 0).then(|| name.into())
+    }
+
+    fn import(&mut self, image: &Image, pointers: &Pointers, symbol: u32) -> Option<Arc<str>> {
+        if let Some(known) = self.imported.get(&symbol) {
+            return known.clone();
+        }
+        let name = pointers.import(image, symbol).and_then(|name| name.strip_prefix("_ZTI"));
+        let name = name.and_then(|name| self.take(name));
+        self.imported.insert(symbol, name.clone());
+        name
+    }
 }
 
 impl Classes {
@@ -104,6 +136,7 @@ impl Classes {
                 found.push((place, kind));
             }
         }
+        let mut names = Names::of(image);
         let mut numbers: HashMap<u64, usize> = HashMap::new();
         let mut all = Vec::new();
         let mut places = Vec::new();
@@ -111,22 +144,26 @@ impl Classes {
             let Some(name) = pointers.address_at(place.wrapping_add(WORD)).and_then(|at| text(image, at)) else {
                 continue;
             };
-            numbers.insert(place, all.len());
             // A name that only this image may know begins so.
-            let mangled = name.strip_prefix('*').unwrap_or(name).to_owned();
+            let Some(mangled) = names.take(name.strip_prefix('*').unwrap_or(name)) else { break };
+            numbers.insert(place, all.len());
             all.push(Class { mangled, bases: Vec::new(), tables: Vec::new() });
             places.push((place, kind));
         }
-        let mut budget = MAX_ALL_BASES;
+        // Each base of a class is a pointer of its own.
+        let mut left = pointers.len();
+        let mut is_cut = names.left == 0 || pointers.is_cut();
         for (number, (place, kind)) in places.into_iter().enumerate() {
-            let bases = bases(image, &pointers, &numbers, place, kind);
-            budget = budget.saturating_sub(bases.len());
-            if budget > 0 {
-                all[number].bases = bases;
-            }
+            let bases = bases(image, &pointers, &numbers, &mut names, place, kind);
+            let Some(rest) = left.checked_sub(bases.len()).filter(|_| names.left > 0) else {
+                is_cut = true;
+                break;
+            };
+            left = rest;
+            all[number].bases = bases;
         }
         let by_name = all.iter().enumerate().map(|(number, class)| (class.mangled.clone(), number)).collect();
-        let mut classes = Self { all, pointers, by_name };
+        let mut classes = Self { all, pointers, is_cut, by_name };
         classes.tables(image, &numbers);
         classes
     }
@@ -150,7 +187,7 @@ impl Classes {
     }
 
     /// The bases of a class: mangled name, place, whether virtual.
-    pub(crate) fn bases_by_name(&self, mangled: &str) -> Option<Vec<(String, i64, bool)>> {
+    pub(crate) fn bases_by_name(&self, mangled: &str) -> Option<Vec<(Arc<str>, i64, bool)>> {
         let class = self.all.get(*self.by_name.get(mangled)?)?;
         let named = |base: &Base| {
             let name = match &base.class {
@@ -171,17 +208,21 @@ impl Classes {
 /// Where pointers to the three classes of typeinfo objects lead.
 #[derive(Debug, Default)]
 struct Kinds {
-    addresses: Vec<(u64, Kind)>,
+    addresses: HashMap<u64, Kind>,
     imports: HashMap<u32, Kind>,
 }
 
 impl Kinds {
     fn find(image: &Image, pointers: &Pointers) -> Self {
         let mut kinds = Self::default();
-        let of_symbol = |name: &str| {
-            let class = name.strip_prefix("_ZTV")?;
-            KINDS.iter().find(|(known, _)| *known == class).map(|(_, kind)| *kind)
+        let of_symbol = |name: &[u8]| {
+            let class = name.strip_prefix(b"_ZTV")?;
+            KINDS.iter().find(|(known, _)| known.as_bytes() == class).map(|(_, kind)| *kind)
         };
+        // A name may be long, and there may be many of them: so much is enough to know it by.
+        let longest = KINDS.iter().map(|(known, _)| known.len()).max().unwrap_or_default() + "_ZTV".len() + 1;
+        let imported =
+            |symbol: u32| of_symbol(pointers.import_start(image, symbol, longest)?.split(|b| *b == 0).next()?);
         // A symbol stands for many words; each is looked up once.
         let mut others: HashMap<u32, ()> = HashMap::new();
         for (_, pointer) in pointers.all() {
@@ -189,7 +230,7 @@ impl Kinds {
             if kinds.imports.contains_key(&symbol) || others.contains_key(&symbol) {
                 continue;
             }
-            match pointers.import(image, symbol).and_then(of_symbol) {
+            match imported(symbol) {
                 Some(kind) => drop(kinds.imports.insert(symbol, kind)),
                 None => drop(others.insert(symbol, ())),
             }
@@ -197,8 +238,7 @@ impl Kinds {
         if let Some(headers) = image.headers() {
             for table in [headers.elf_symbol_table(), headers.elf_dynamic_symbol_table()] {
                 for symbol in table.iter().filter(|symbol| !symbol.is_undefined(Endianness::Little)) {
-                    let name = symbol.name(Endianness::Little, table.strings()).ok();
-                    let kind = name.and_then(|name| of_symbol(std::str::from_utf8(name).ok()?));
+                    let kind = symbol.name(Endianness::Little, table.strings()).ok().and_then(of_symbol);
                     let address = symbol.st_value(Endianness::Little);
                     kinds.addresses.extend(kind.map(|kind| (address.wrapping_add(ADDRESS_POINT), kind)));
                 }
@@ -215,15 +255,13 @@ impl Kinds {
             Pointer::Import(symbol, addend) => {
                 self.imports.get(&symbol).copied().filter(|_| addend == ADDRESS_POINT.cast_signed())
             }
-            Pointer::Address(address) => {
-                self.addresses.iter().find(|(known, _)| *known == address).map(|(_, kind)| *kind)
-            }
+            Pointer::Address(address) => self.addresses.get(&address).copied(),
         }
     }
 }
 
 /// Where the C++ library is part of a stripped image: its classes are found by the names in their own typeinfo.
-fn inside(image: &Image, pointers: &Pointers) -> Vec<(u64, Kind)> {
+fn inside(image: &Image, pointers: &Pointers) -> HashMap<u64, Kind> {
     let mut names: HashMap<u64, Kind> = HashMap::new();
     for range in image.data_ranges() {
         let bytes = image.at_address(range.start, usize::try_from(range.end - range.start).unwrap_or_default());
@@ -251,13 +289,17 @@ fn inside(image: &Image, pointers: &Pointers) -> Vec<(u64, Kind)> {
     tables.collect()
 }
 
-fn bases(image: &Image, pointers: &Pointers, numbers: &HashMap<u64, usize>, place: u64, kind: Kind) -> Vec<Base> {
-    let class = |place: u64| match pointers.at(place)? {
+fn bases(
+    image: &Image,
+    pointers: &Pointers,
+    numbers: &HashMap<u64, usize>,
+    names: &mut Names,
+    place: u64,
+    kind: Kind,
+) -> Vec<Base> {
+    let mut class = |place: u64| match pointers.at(place)? {
         Pointer::Address(address) => numbers.get(&address).map(|number| BaseClass::Here(*number)),
-        Pointer::Import(symbol, 0) => {
-            let name = pointers.import(image, symbol)?.strip_prefix("_ZTI")?;
-            Some(BaseClass::Elsewhere(name.to_owned()))
-        }
+        Pointer::Import(symbol, 0) => names.import(image, pointers, symbol).map(BaseClass::Elsewhere),
         Pointer::Import(..) => None,
     };
     let first = place.saturating_add(2 * WORD);

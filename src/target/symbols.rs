@@ -11,8 +11,11 @@ use regex::bytes::Regex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
-/// Bytes of names that one question may look at one by one; real files have some 100 MB at most.
+/// Bytes of names that one question may look at one by one; real files have some 100 MB at most. Each name stands in
+/// its file once: forged symbols may have long ones that overlap.
 const MAX_NAME_BYTES: usize = 256 << 20;
+/// So many in the smallest file.
+const ALWAYS_NAME_BYTES: usize = 64 << 10;
 
 type Raw<'a> = RawTable<'a, elf::FileHeader64<Endianness>>;
 
@@ -58,18 +61,21 @@ impl Symbols {
         Self { tables }
     }
 
-    /// Every function that the matcher's pattern means, one an address, by file offset.
-    /// `images` are those that were read.
-    pub(crate) fn find(&self, images: &[&Image], matcher: &Matcher) -> Vec<Function> {
+    /// Every function that the matcher's pattern means, one an address, by file offset; whether there may be more than
+    /// was looked at. `images` are those that were read.
+    pub(crate) fn find(&self, images: &[&Image], matcher: &Matcher) -> (Vec<Function>, bool) {
         let mut found: BTreeMap<u64, (Symbol, Function)> = BTreeMap::new();
-        let mut budget = MAX_NAME_BYTES;
+        let length: usize = images.iter().map(|image| image.bytes().len()).sum();
+        let mut budget = length.saturating_add(ALWAYS_NAME_BYTES).min(MAX_NAME_BYTES);
+        let mut is_cut = false;
         for table in &self.tables {
             let bytes = images.get(table.image).map_or(&[][..], |image| image.bytes());
             for symbol in table.candidates(bytes, matcher) {
-                let name = table.name(bytes, symbol);
-                // A name that is no name was searched for its end as far as a name may go.
-                let cost = if name.is_empty() { MAX_SYMBOL } else { name.len() };
-                let Some(left) = budget.checked_sub(cost) else { break };
+                let (name, cost) = table.name_and_cost(bytes, symbol);
+                let Some(left) = budget.checked_sub(cost) else {
+                    is_cut = true;
+                    break;
+                };
                 budget = left;
                 let Some(matched) = matcher.matches(name) else { continue };
                 let function = function(symbol, name, matched);
@@ -80,7 +86,7 @@ impl Symbols {
                 }
             }
         }
-        found.into_values().map(|(_, function)| function).collect()
+        (found.into_values().map(|(_, function)| function).collect(), is_cut)
     }
 }
 
@@ -147,10 +153,16 @@ impl Table {
 
     /// The name of a symbol; empty where it is too long or not text.
     fn name<'a>(&self, bytes: &'a [u8], symbol: &Symbol) -> &'a str {
+        self.name_and_cost(bytes, symbol).0
+    }
+
+    /// The same, and how many bytes were looked at.
+    fn name_and_cost<'a>(&self, bytes: &'a [u8], symbol: &Symbol) -> (&'a str, usize) {
         let rest = self.strings(bytes).get(symbol.name..).unwrap_or_default();
         let rest = rest.get(..MAX_SYMBOL).unwrap_or(rest);
-        let length = rest.iter().position(|byte| *byte == 0).unwrap_or(0);
-        rest.get(..length).and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default()
+        let end = rest.iter().position(|byte| *byte == 0);
+        let name = rest.get(..end.unwrap_or(0)).and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default();
+        (name, end.unwrap_or(rest.len()) + 1)
     }
 
     /// The symbols whose names have the matcher's literal in them.

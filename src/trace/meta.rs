@@ -46,7 +46,7 @@ pub struct Meta {
     pub notices: Vec<Notice>,
     /// How the recording ended; `None` where the trace is cut, or not yet read to its end.
     pub end: Option<End>,
-    /// Records read.
+    /// Records read, but for those of other engines than the one that is wanted.
     pub records: u64,
     /// What is wrong with the file.
     pub problems: Diagnostics,

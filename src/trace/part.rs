@@ -52,9 +52,10 @@ impl PartView {
         if let Some(first) = origin.sources.iter().position(|(name, _)| *name == self.part.file) {
             origin.sources.swap(0, first);
         }
-        for record in &mut meta.schema.records {
+        for (number, record) in (0..).zip(&mut meta.schema.records) {
             if self.is_of_another(&record.name) {
                 record.role = None;
+                meta.schema.others.insert(number);
                 continue;
             }
             self.name(&mut record.name);
@@ -157,6 +158,7 @@ mod tests {
             meta.schema.records.iter().map(|record| (record.name.as_str(), record.role)).collect();
         // The other's records stay where they are, and are nothing.
         assert_eq!(records, [("a__run", None), ("run", Some(Role::Operator)), ("switch", Some(Role::Operator))]);
+        assert_eq!(meta.schema.others, std::iter::once(0).collect());
         assert_eq!(meta.schema.records[1].fields[0].ty, object("x"));
         assert_eq!((meta.schema.enums.len(), meta.schema.enums["kind"][&1].as_str()), (1, "ADD"));
         let describes: Vec<(&str, &str)> =

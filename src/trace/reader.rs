@@ -120,9 +120,11 @@ impl<R: Read> TraceReader<R> {
         let (start, end) = (self.at, self.block.ends[self.next]);
         self.next += 1;
         self.at = end;
-        self.meta.records += 1;
         let bytes = &self.block.bytes[start..end];
-        let kind = &self.meta.schema.records[usize::from(u16::from_le_bytes([bytes[0], bytes[1]]))];
+        let number = u16::from_le_bytes([bytes[0], bytes[1]]);
+        // Of several engines' records those of the one that is wanted, and the kernel's.
+        self.meta.records += u64::from(!self.meta.schema.others.contains(&number));
+        let kind = &self.meta.schema.records[usize::from(number)];
         Some(Item::Record(RecordView::new(bytes, kind, &self.meta)))
     }
 

@@ -6,7 +6,7 @@ use super::roofline::Roofline;
 use crate::spec::Role;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of the header that every record starts with:
 ///
@@ -41,6 +41,10 @@ pub struct Schema {
     /// Records of probes whose fields describe an object, by name.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub describes: IndexMap<String, DescribesObject>,
+    /// The types that are another engine's, where a trace of several is seen as one of them: their records are read, as
+    /// threads number all, and mean nothing.
+    #[serde(skip)]
+    pub others: BTreeSet<u16>,
 }
 
 /// What object a probe's records describe: from then on it is as their fields say, until it is described anew.

@@ -149,7 +149,12 @@ impl Recording {
         assert_eq!(completeness["missing_records"], 0, "{completeness}");
         assert_eq!(completeness["steps_left_out"], 0, "{completeness}");
         assert!(completeness["verdict"].as_str().unwrap().starts_with("Complete:"), "{completeness}");
-        assert_eq!(completeness["notes"], serde_json::json!([]), "nothing was doubtful");
+        // What is said of one of several engines is that there are others.
+        let notes = completeness["notes"].as_array().unwrap().iter().filter_map(Value::as_str);
+        let doubts: Vec<&str> = notes
+            .filter(|note| self.engine.is_empty() || !note.contains("other engine") && !note.contains("another engine"))
+            .collect();
+        assert!(doubts.is_empty(), "nothing was doubtful: {doubts:?}");
     }
 
     /// How many records there are of a probe, object or event.

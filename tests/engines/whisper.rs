@@ -185,10 +185,13 @@ fn two_engines_in_one_process() {
     let path = both.path().to_str().unwrap();
     let text = String::from_utf8(run(&mut crate::process::profinfer(&["report", path]), 0).stdout).unwrap();
     assert!(text.contains("=== whisper.cpp ===") && text.contains("=== llama.cpp ==="), "{text}");
-    // A timeline is a file of each.
-    let written = run(&mut crate::process::profinfer(&["timeline", path]), 0);
-    assert!(stderr(&written).contains("run.whisper.pftrace") && stderr(&written).contains("run.llama.pftrace"));
-    let refused = run(&mut crate::process::profinfer(&["timeline", path, "-o", "-"]), 1);
+    // A timeline has both, each in a group of its own.
+    let timeline = both.path().with_extension("json");
+    let chosen = ["timeline", path, "--format", "chrome", "-o", timeline.to_str().unwrap()];
+    run(&mut crate::process::profinfer(&chosen), 0);
+    let events = std::fs::read_to_string(&timeline).unwrap();
+    assert!(events.contains("\"whisper.cpp: steps\"") && events.contains("\"llama.cpp: steps\""));
+    let refused = run(&mut crate::process::profinfer(&["graph", path]), 1);
     assert!(stderr(&refused).contains("--engine llama"), "{}", stderr(&refused));
 }
 

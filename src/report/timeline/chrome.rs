@@ -32,6 +32,11 @@ impl<W: Write> Chrome<W> {
         time.saturating_sub(self.origin) as f64 / 1e3
     }
 
+    /// A track's name: these viewers know of no groups in a process.
+    fn name(track: &Track) -> String {
+        track.engine.as_ref().map_or_else(|| track.name.clone(), |engine| format!("{engine}: {}", track.name))
+    }
+
     /// A track's process and its number as a thread.
     fn place(&self, track: TrackId) -> (u32, TrackId) {
         (self.tracks.get(&track).map_or(0, |track| track.pid), track)
@@ -76,8 +81,7 @@ impl<W: Write> Sink for Chrome<W> {
     fn track(&mut self, track: &Track) -> io::Result<()> {
         self.tracks.insert(track.id, track.clone());
         let (pid, tid) = self.place(track.id);
-        let named =
-            |what: &str| json!({ "name": what, "ph": "M", "pid": pid, "tid": tid, "args": { "name": track.name } });
+        let named = |what: &str| json!({ "name": what, "ph": "M", "pid": pid, "tid": tid, "args": { "name": Self::name(track) } });
         match track.parent {
             None => self.event(&named("process_name")),
             Some(_) if track.counter.is_some() => Ok(()),
@@ -97,7 +101,7 @@ impl<W: Write> Sink for Chrome<W> {
         }
         for sample in &batch.samples {
             let Some(track) = self.tracks.get(&sample.track) else { continue };
-            let (name, unit) = (track.name.clone(), track.counter.unwrap_or_default());
+            let (name, unit) = (Self::name(track), track.counter.unwrap_or_default());
             let event = json!({
                 "name": name, "ph": "C", "pid": track.pid, "ts": self.micros(sample.time), "args": { unit: sample.value }
             });

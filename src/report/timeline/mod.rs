@@ -38,6 +38,8 @@ pub struct TimelineWriter<'a> {
     steps: RangeInclusive<u64>,
     flows: Flows,
     written: u64,
+    /// Of several engines the one whose steps come, by number; 0 where there is one.
+    engine: u16,
     /// Whose the first step was; from when and until when there are steps.
     first: Option<Owner>,
     extent: (u64, u64),
@@ -65,10 +67,17 @@ impl<'a> TimelineWriter<'a> {
             steps,
             flows: Flows::default(),
             written: 0,
+            engine: 0,
             first: None,
             extent: (u64::MAX, 0),
             error: None,
         }
+    }
+
+    /// Of several engines in one timeline the one whose steps come now, those with these numbers.
+    pub fn engine(&mut self, name: &str, steps: RangeInclusive<u64>) {
+        self.engine = self.tracks.engine(name);
+        self.steps = steps;
     }
 
     /// How fast processors ran while there were steps, where the trace tells it: after all steps.
@@ -81,7 +90,8 @@ impl<'a> TimelineWriter<'a> {
     fn write_frequencies(&mut self, meta: &Meta, owner: Owner) -> io::Result<()> {
         let (from, until) = self.extent;
         for (cpu, told) in frequency::told(meta).0 {
-            let track = self.tracks.id(Owner { tid: 0, ..owner }, Line::Frequency(cpu), self.sink.as_mut())?;
+            let track =
+                self.tracks.id(Owner { tid: 0, engine: 0, ..owner }, Line::Frequency(cpu), self.sink.as_mut())?;
             // What held when the first step began, and what changed until the last one's end.
             let held = told.iter().take_while(|(time, _)| *time <= from).last().map(|(_, khz)| (from, *khz));
             let later = told.iter().filter(|(time, _)| *time > from && *time <= until).copied();
@@ -104,7 +114,8 @@ impl<'a> TimelineWriter<'a> {
     }
 
     fn write(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) -> io::Result<()> {
-        let owner = Owner { pid: step.pid, tid: if step.phase == Some(Phase::Outside) { 0 } else { step.tid } };
+        let tid = if step.phase == Some(Phase::Outside) { 0 } else { step.tid };
+        let owner = Owner { pid: step.pid, tid, engine: self.engine };
         let mut batch = Batch::default();
         self.step_slice(step, owner, &mut batch)?;
         for graph in &step.graphs {
@@ -205,7 +216,7 @@ impl Visitor for TimelineWriter<'_> {
         }
         self.written += u64::from(step.number > 0);
         if step.number > 0 {
-            self.first.get_or_insert(Owner { pid: step.pid, tid: step.tid });
+            self.first.get_or_insert(Owner { pid: step.pid, tid: step.tid, engine: self.engine });
             self.extent = (self.extent.0.min(step.start), self.extent.1.max(step.end));
         }
         self.error = self.write(step, catalogue, decoder).err();

@@ -17,6 +17,8 @@ pub(super) struct Track {
     pub(super) pid: u32,
     /// Its place among those of the same parent.
     pub(super) rank: u32,
+    /// Of several engines whose it is.
+    pub(super) engine: Option<Arc<str>>,
     /// Values over time, in this unit, instead of slices.
     pub(super) counter: Option<&'static str>,
 }

@@ -1,14 +1,17 @@
-//! Which tracks there are: a process, under it a group for each thread that runs steps, and in that what belongs to
-//! its steps.
+//! Which tracks there are: a process, under it a group for each engine where there are several, and in that what belongs to
+//! the steps of each thread that runs some.
 
 use super::sink::{Sink, Track, TrackId};
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 
 /// What a track is for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Line {
     Process,
+    /// All of one engine's, where a timeline has several.
+    Engine,
     /// Steps, and marks of what they miss.
     Steps,
     /// Graphs of a backend.
@@ -31,6 +34,8 @@ pub(super) struct Owner {
     pub(super) pid: u32,
     /// 0 for what no step contains.
     pub(super) tid: u32,
+    /// Of several engines which, from 1; 0 for what is the process's, and where there is one.
+    pub(super) engine: u16,
 }
 
 /// Tracks, made when they are first used.
@@ -39,13 +44,25 @@ pub(super) struct Tracks {
     ids: HashMap<(Owner, Line), TrackId>,
     /// What the processes are called.
     process_name: String,
-    /// The first thread of each process that runs steps: its tracks need not say whose they are.
-    first: HashMap<u32, u32>,
+    /// The names of the engines, where a timeline has several.
+    engines: Vec<Arc<str>>,
+    /// The first thread of each process that runs an engine's steps: its tracks need not say whose they are.
+    first: HashMap<(u32, u16), u32>,
 }
 
 impl Tracks {
     pub(super) fn new(process_name: String) -> Self {
-        Self { ids: HashMap::new(), process_name, first: HashMap::new() }
+        Self { ids: HashMap::new(), process_name, engines: Vec::new(), first: HashMap::new() }
+    }
+
+    /// Another engine: gives its number.
+    pub(super) fn engine(&mut self, name: &str) -> u16 {
+        self.engines.push(name.into());
+        u16::try_from(self.engines.len()).unwrap_or(u16::MAX)
+    }
+
+    fn engine_of(&self, owner: Owner) -> Option<&Arc<str>> {
+        self.engines.get(usize::from(owner.engine.checked_sub(1)?))
     }
 
     /// The track's number.
@@ -58,6 +75,8 @@ impl Tracks {
         let parent = match &line {
             Line::Process => None,
             Line::State(lane) => Some(self.id(owner, Line::Lane(*lane), sink)?),
+            Line::Engine => Some(self.id(Owner { tid: 0, engine: 0, ..owner }, Line::Process, sink)?),
+            _ if owner.engine > 0 => Some(self.id(Owner { tid: 0, ..owner }, Line::Engine, sink)?),
             _ => Some(self.id(Owner { tid: 0, ..owner }, Line::Process, sink)?),
         };
         let id = self.ids.len() as TrackId + 1;
@@ -66,7 +85,8 @@ impl Tracks {
             name: self.name(owner, &line),
             parent,
             pid: owner.pid,
-            rank: rank(&line),
+            rank: rank(&line, owner),
+            engine: self.engine_of(owner).filter(|_| line != Line::Engine).cloned(),
             counter: match line {
                 Line::Speed => Some("tokens/s"),
                 Line::Frequency(_) => Some("MHz"),
@@ -81,6 +101,7 @@ impl Tracks {
     fn name(&mut self, owner: Owner, line: &Line) -> String {
         let name = match line {
             Line::Process => return self.process_name.clone(),
+            Line::Engine => return self.engine_of(owner).map(ToString::to_string).unwrap_or_default(),
             Line::Steps if owner.tid == 0 => "outside steps".to_owned(),
             Line::Steps => "steps".to_owned(),
             Line::Graphs(backend) => format!("graphs on {backend}"),
@@ -90,14 +111,15 @@ impl Tracks {
             Line::Speed => "speed".to_owned(),
             Line::Frequency(cpu) => format!("cpu {cpu}: frequency"),
         };
-        let first = *self.first.entry(owner.pid).or_insert(owner.tid);
+        let first = *self.first.entry((owner.pid, owner.engine)).or_insert(owner.tid);
         if first == owner.tid || owner.tid == 0 { name } else { format!("{name} (thread {})", owner.tid) }
     }
 }
 
-fn rank(line: &Line) -> u32 {
+fn rank(line: &Line, owner: Owner) -> u32 {
     match line {
         Line::Process | Line::Speed => 0,
+        Line::Engine => u32::from(owner.engine),
         Line::Steps => 1,
         Line::Graphs(_) => 2,
         Line::Lane(lane) => 10 + (*lane).min(100_000),

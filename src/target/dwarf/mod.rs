@@ -37,9 +37,10 @@ pub(crate) struct Answers {
     pub(crate) inlined: BTreeMap<String, Vec<InlinedCopy>>,
 }
 
-/// Bytes of debug information in the file; 0 where there is none, and every answer is no.
-pub(crate) fn size(image: &Image) -> u64 {
-    sections::size_in_file(image)
+/// Bytes of debug information in the file; 0 where there is none, and every answer is no. `None` where what is compressed
+/// claims to be larger than it can be, and every answer is no, too.
+pub(crate) fn size(image: &Image) -> Option<u64> {
+    sections::is_plausible(image).then(|| sections::size_in_file(image))
 }
 
 /// Answers for every name, from an image's debug information and its parts that lie elsewhere.

@@ -7,7 +7,7 @@ use gimli::{
     IndexSectionId, LittleEndian, UnitIndex,
 };
 use object::read::elf::ElfSection64;
-use object::{Endianness, Object, ObjectSection};
+use object::{CompressionFormat, Endianness, Object, ObjectSection};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -17,10 +17,12 @@ type Section<'a, 'h> = ElfSection64<'a, 'h, Endianness>;
 /// A reader of debug information.
 pub(super) type Reader<'a> = EndianSlice<'a, LittleEndian>;
 
-/// A compressed section that claims to be larger is forged.
-const MAX_DECOMPRESSED: u64 = 4 << 30;
-/// No compressor in use makes text this many times smaller.
-const MAX_RATIO: u64 = 1100;
+/// Compressed sections of one file that together claim to be larger are forged.
+const MAX_DECOMPRESSED: u64 = 8 << 30;
+/// Those of a small file may be so large in any case: much that is alike is compressed well.
+const ALWAYS_DECOMPRESSED: u64 = 64 << 20;
+/// Of a large one so many times the file: compilers' debug information gets some four times smaller.
+const MAX_RATIO: u64 = 32;
 
 /// Sections of one name in one file.
 const MAX_SECTIONS: usize = 1 << 16;
@@ -60,6 +62,29 @@ pub(super) fn size_in_file(image: &Image) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
+/// How large a file's sections may be when they are decompressed, all together.
+fn most_decompressed(headers: &Headers<'_>) -> u64 {
+    let length = headers.data().len() as u64;
+    length.saturating_mul(MAX_RATIO).saturating_add(ALWAYS_DECOMPRESSED).min(MAX_DECOMPRESSED)
+}
+
+/// Whether the compressed debug information of a file can be as large as it claims to be.
+pub(super) fn is_plausible(image: &Image) -> bool {
+    let Some(headers) = image.headers() else { return true };
+    is_plausible_in(&headers)
+}
+
+fn is_plausible_in(headers: &Headers<'_>) -> bool {
+    let is_debug = |section: &Section<'_, '_>| section.name().is_ok_and(|name| name.starts_with(".debug_"));
+    let claimed = headers
+        .sections()
+        .filter(is_debug)
+        .filter_map(|section| section.compressed_file_range().ok())
+        .filter(|range| range.format != CompressionFormat::None)
+        .fold(0, |sum: u64, range| sum.saturating_add(range.uncompressed_size));
+    claimed <= most_decompressed(headers)
+}
+
 impl<'a> Sections<'a> {
     /// Finds, and if need be decompresses, them; `None` where there is no debug information.
     pub(super) fn load(image: &'a Image) -> Option<Self> {
@@ -80,7 +105,7 @@ impl<'a> Sections<'a> {
     }
 
     fn of(image: &'a Image, names: [&str; 5], section: impl Fn(&Headers<'a>, &str) -> Cow<'a, [u8]>) -> Option<Self> {
-        let headers = image.headers()?;
+        let headers = image.headers().filter(is_plausible_in)?;
         let [info, types, abbrev, strings, string_offsets] = names.map(|name| section(&headers, name));
         let sections = Self { info, types, abbrev, strings, string_offsets, shares: HashMap::new() };
         (!sections.info.is_empty() || !sections.types.is_empty()).then_some(sections)
@@ -158,7 +183,8 @@ fn all_sections<'a>(headers: &Headers<'a>, name: &str) -> Cow<'a, [u8]> {
     let mut all = first.into_owned();
     for more in rest {
         let more = content(&more);
-        if (all.len() + more.len()) as u64 > MAX_DECOMPRESSED {
+        // Sections of a forged file may overlap.
+        if (all.len() + more.len()) as u64 > most_decompressed(headers) {
             break;
         }
         all.extend_from_slice(&more);
@@ -172,15 +198,11 @@ pub(super) fn named<'a>(image: &'a Image, name: &str) -> Cow<'a, [u8]> {
 }
 
 fn section<'a>(headers: &Headers<'a>, name: &str) -> Cow<'a, [u8]> {
-    headers.section_by_name(name).map(|section| content(&section)).unwrap_or_default()
+    let section = headers.section_by_name(name).filter(|_| is_plausible_in(headers));
+    section.map(|section| content(&section)).unwrap_or_default()
 }
 
+/// Of a file that is plausible.
 fn content<'a>(section: &Section<'a, '_>) -> Cow<'a, [u8]> {
-    let load = || {
-        let data = section.compressed_data().ok()?;
-        let plausible =
-            data.uncompressed_size <= MAX_DECOMPRESSED && data.uncompressed_size / MAX_RATIO <= data.data.len() as u64;
-        if plausible { data.decompress().ok() } else { None }
-    };
-    load().unwrap_or_default()
+    section.compressed_data().ok().and_then(|data| data.decompress().ok()).unwrap_or_default()
 }
