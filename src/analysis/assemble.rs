@@ -152,7 +152,11 @@ impl Assembler {
             }
         }
         self.take_graphs(graphs, threads);
-        operators.sort_by_key(|o| (o.thread, o.start, std::cmp::Reverse(o.end)));
+        // Threads take turns in the trace, and each one's operators come in order: so nothing is left to do after the first.
+        operators.sort_by_key(|o| o.thread);
+        for own in operators.chunk_by_mut(|a, b| a.thread == b.thread) {
+            own.sort_by_key(|o| (o.start, std::cmp::Reverse(o.end)));
+        }
         self.place(&operators, step_thread, threads);
         self.number_lanes(&operators, step_thread, threads);
         self.join(&operators);
