@@ -80,7 +80,8 @@ const volatile __u64 pf_last_step;
 __u64 pf_steps; /* steps begun */
 __u64 pf_in_window; /* the step that runs is one of those to record */
 
-static __always_inline void pf_lose_many(__u16 type, enum pf_loss kind, __u64 many)
+/* Out of line: what is seldom done and stands in many places. */
+static __noinline void pf_lose_many(__u16 type, enum pf_loss kind, __u64 many)
 {
 	__u32 index = type * PF_LOSSES_PER_TYPE + kind;
 	__u64 *count = bpf_map_lookup_elem(&pf_losses, &index);

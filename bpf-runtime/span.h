@@ -7,7 +7,7 @@
 #pragma once
 #include "call.h"
 
-static __always_inline _Bool pf_on_signal_stack(__u64 sp)
+static __noinline _Bool pf_on_signal_stack(__u64 sp)
 {
 	struct task_struct *task = pf_task();
 
