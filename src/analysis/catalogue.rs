@@ -365,17 +365,14 @@ impl Catalogue {
     /// The number of the description that holds for an object at a time, looked for in its process and then in the
     /// ones it was forked from; 0 where there is none.
     pub(super) fn described(&self, object: ObjectId, time: u64, parent: &dyn Fn(u32) -> Option<u32>) -> InlineId {
-        let mut object = object;
-        for _ in 0..MAX_FORKS {
-            if let Some(version) = self.version(object, time) {
-                return version.description;
-            }
-            let key = self.objects[object.0 as usize].key;
-            let Some(process) = parent(key.process) else { return 0 };
-            let Some(id) = self.object_ids.get(&ObjectKey { process, ..key }) else { return 0 };
-            object = *id;
-        }
-        0
+        let of_ancestors = || self.inherited(self.objects.get(object.0 as usize)?.key, time, parent);
+        self.version(object, time).or_else(of_ancestors).map_or(0, |version| version.description)
+    }
+
+    /// What holds at a time for an address in a process, or in the ones it was forked from.
+    fn inherited(&self, key: ObjectKey, time: u64, parent: &dyn Fn(u32) -> Option<u32>) -> Option<&Version> {
+        let mut processes = std::iter::successors(Some(key.process), |process| parent(*process)).take(MAX_FORKS);
+        processes.find_map(|process| self.version(*self.object_ids.get(&ObjectKey { process, ..key })?, time))
     }
 
     /// The description of that number; none is 0.
@@ -392,11 +389,7 @@ impl Catalogue {
         into: &mut Vec<InlineId>,
     ) {
         let Some(Object { key, .. }) = self.objects.get(object.0 as usize) else { return };
-        let at = |key: ObjectKey| self.version(*self.object_ids.get(&key)?, time);
-        let found = |key: ObjectKey| {
-            let processes = std::iter::successors(Some(key.process), |process| parent(*process)).take(MAX_FORKS);
-            processes.map(|process| ObjectKey { process, ..key }).find_map(at)
-        };
+        let found = |key: ObjectKey| self.inherited(key, time, parent);
         let inputs = found(*key).map_or(&[][..], |version| &version.inputs);
         let input = |address: &u64| found(ObjectKey { address: *address, ..*key });
         into.extend(inputs.iter().map(|address| input(address).map_or(0, |version| version.description)));

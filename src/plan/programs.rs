@@ -418,7 +418,7 @@ impl<'p> Planner<'p> {
             self.plan.schema.describes.insert(probe.name.value.clone(), said);
         }
         let probe = probe.name.value.clone();
-        let kept = kept(&fields);
+        let kept = kept(&fields, &signature);
         Some(Action { probe, role, record, shape, fields, kept, when, describe, describes, identity, counts })
     }
 

@@ -59,8 +59,9 @@ pub(super) fn can_be_had(
     Ok(value)
 }
 
-/// The arguments whose values at the entry are needed at the return, where their registers are gone.
-pub(super) fn kept(fields: &[FieldPlan]) -> Vec<usize> {
+/// The arguments whose values at the entry are needed at the return, where their registers are gone; by name, so that they
+/// are kept alike whichever alternative was entered: one that ends with a jump to another returns as that one.
+pub(super) fn kept(fields: &[FieldPlan], signature: &Signature) -> Vec<usize> {
     let mut kept = BTreeSet::new();
     for field in fields.iter().filter(|field| field.at_return) {
         field.value.visit(&mut |part| {
@@ -69,7 +70,11 @@ pub(super) fn kept(fields: &[FieldPlan]) -> Vec<usize> {
             }
         });
     }
-    kept.into_iter().collect()
+    let mut kept: Vec<usize> = kept.into_iter().collect();
+    kept.sort_by_key(|index| {
+        signature.params.get(*index).and_then(|param| param.name.as_ref()).map(|name| &name.value)
+    });
+    kept
 }
 
 fn any(checked: &Checked, test: &dyn Fn(&Checked) -> bool) -> bool {

@@ -4,7 +4,7 @@ use super::elf::Image;
 use super::pointers::Pointer;
 use super::pure;
 use super::rtti::{Base, BaseClass, Class, Classes, Table};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -243,25 +243,36 @@ pub(crate) struct Tables<'a> {
     steps: Cell<usize>,
     /// Which functions stand for pure virtual ones, of those that were asked about.
     pure: RefCell<HashMap<u64, bool>>,
+    /// Where its pointers lead to in its code, once that was asked.
+    targets: OnceCell<Vec<u64>>,
 }
 
 impl<'a> Tables<'a> {
     /// Of an image; `steps` may be taken.
     pub(crate) fn new(image: &'a Image, classes: &'a Classes, steps: usize) -> Self {
-        Self { image, classes, steps: Cell::new(steps), pure: RefCell::default() }
+        Self { image, classes, steps: Cell::new(steps), pure: RefCell::default(), targets: OnceCell::new() }
     }
 
     /// Whether a function stands for pure virtual ones.
     fn is_pure(&self, offset: u64) -> bool {
         *self.pure.borrow_mut().entry(offset).or_insert_with(|| {
-            let Some(says) = pure::says_so(self.image, offset) else { return false };
+            let Some(says) = self.step().then(|| pure::says_so(self.image, offset)).flatten() else { return false };
             // A short function may lie before that one, to which some table leads.
-            let targets = self.classes.pointers.all().filter_map(|(_, pointer)| match pointer {
-                Pointer::Address(address) => self.image.code_offset(address),
-                Pointer::Import(..) => None,
-            });
-            !{ targets }.any(|target| offset < target && target <= says)
+            let targets = self.targets.get_or_init(|| self.code_targets());
+            let next = targets.partition_point(|target| *target <= offset);
+            targets.get(next).is_none_or(|target| *target > says)
         })
+    }
+
+    /// The places in the file of code that the image's pointers lead to, in order.
+    fn code_targets(&self) -> Vec<u64> {
+        let target = |(_, pointer)| match pointer {
+            Pointer::Address(address) => self.image.code_offset(address),
+            Pointer::Import(..) => None,
+        };
+        let mut targets: Vec<u64> = self.classes.pointers.all().filter_map(target).collect();
+        targets.sort_unstable();
+        targets
     }
 
     /// The function in a slot that is known to be within the table.

@@ -103,8 +103,8 @@ fn quantised_weights_are_named() {
         let operators = decode(&report)["operators"].as_array().unwrap();
         let products: Vec<&Value> = operators.iter().filter(|of| types(of, "a") == ["MUL_MAT"]).collect();
         assert!(products.len() >= 7 && products.iter().all(|of| of["fit"] == "name"), "{products:#?}");
-        // Most of the difference is theirs, where there is one.
-        if decode(&report)["time"]["judgement"] == "not_significant" {
+        // Most of the difference is theirs. Between weights of eight bits and of four there is none to rely on.
+        if types_of[0] != "F32" || decode(&report)["time"]["judgement"] == "not_significant" {
             continue;
         }
         let significant = products.iter().filter(|of| of["time"]["judgement"] != "not_significant");

@@ -75,7 +75,8 @@ pub(super) fn is_plausible(image: &Image) -> bool {
 }
 
 fn is_plausible_in(headers: &Headers<'_>) -> bool {
-    let is_debug = |section: &Section<'_, '_>| section.name().is_ok_and(|name| name.starts_with(".debug_"));
+    let is_debug = |name: &str| name.starts_with(".debug_") || name.starts_with(".zdebug_");
+    let is_debug = |section: &Section<'_, '_>| section.name().is_ok_and(is_debug);
     let claimed = headers
         .sections()
         .filter(is_debug)
