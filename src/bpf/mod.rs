@@ -43,7 +43,9 @@ pub fn build(translation: &Translation<'_>, compiling: impl FnOnce()) -> Result<
     let compiler = Compiler::find()?;
     let key = compiler.key(translation);
     let cache = cache::ObjectCache::default_folder();
-    if let Some(bytes) = cache.as_ref().and_then(|cache| cache.get(&key)) {
+    // One that serves every way to attach serves this one: it may have come from a machine that has a compiler.
+    let whole = || compiler.key(&Translation { attach: None, ..*translation });
+    if let Some(bytes) = cache.as_ref().and_then(|cache| cache.get(&key).or_else(|| cache.get(&whole()))) {
         return Ok(BpfObject { bytes, cached: true });
     }
     compiling();
