@@ -52,19 +52,11 @@ impl Amount {
     fn new(expr: Option<&Expr>, problems: &mut Diagnostics) -> Option<Self> {
         let expr = expr?;
         let formula = problems.keep(Formula::new(expr.clone()))?;
-        Some(Self { formula, by_experts: uses(expr, "experts") })
+        Some(Self {
+            formula,
+            by_experts: expr.any(&|part| matches!(&part.kind, ExprKind::Name(name) if name == "experts")),
+        })
     }
-}
-
-fn uses(root: &Expr, wanted: &str) -> bool {
-    let mut stack = vec![root];
-    while let Some(expr) = stack.pop() {
-        if matches!(&expr.kind, ExprKind::Name(name) if name == wanted) {
-            return true;
-        }
-        stack.extend(expr.children());
-    }
-    false
 }
 
 /// The costs of one operator type.

@@ -7,7 +7,7 @@ use super::table::columns;
 use super::terminal::{report_problems, write_out};
 use super::{DONE, Outcome};
 use crate::diag::{Code, Diagnostic, Diagnostics, did_you_mean};
-use crate::path::{Expr, ExprKind};
+use crate::path::Expr;
 use crate::plan::{Meeting, PathStep, PlacedSite, Provenance, explain_at, explain_in_object, explain_met, meetings};
 use crate::spec::{Field, Probeset};
 use indexmap::IndexMap;
@@ -164,7 +164,7 @@ fn of_probe(arguments: &Arguments, resolved: &Resolved, wanted: &Wanted<'_>) -> 
             .collect();
         for (name, expr, steps) in &explained {
             let field = probeset.probes.get(wanted.name).and_then(|probe| probe.fields.get(*name));
-            let at_return = field.is_some_and(|field| field.at_return) || names_result(expr);
+            let at_return = field.is_some_and(|field| field.at_return) || expr.names_result();
             let live = live(arguments, probeset, (wanted.name, at.alternative, at_return), steps)?;
             text.push_str(&table(name, expr, steps, live.as_ref()));
         }
@@ -179,11 +179,6 @@ fn of_probe(arguments: &Arguments, resolved: &Resolved, wanted: &Wanted<'_>) -> 
         return Err(problem.into());
     }
     Ok(text)
-}
-
-/// Whether a function's result is in it, which is there when the function returns.
-fn names_result(expr: &Expr) -> bool {
-    expr.kind == ExprKind::Return || expr.children().into_iter().any(names_result)
 }
 
 /// The values of a hit, where a process is given.

@@ -105,6 +105,36 @@ impl Type {
     }
 }
 
+/// The parts of an expression, by references of either kind.
+macro_rules! children {
+    ($kind:expr, $as_ref:ident, $iter:ident $(, $mutable:tt)?) => {
+        match $kind {
+            ExprKind::Member { base, .. }
+            | ExprKind::All { base }
+            | ExprKind::Cast { base, .. }
+            | ExprKind::Matches { base, .. }
+            | ExprKind::Unary { operand: base, .. } => vec![base],
+            ExprKind::Index { base, index } => vec![base, index],
+            ExprKind::Slice { base, from, to, rows, .. } => {
+                let ends = [Some(base), from.$as_ref(), to.$as_ref()].into_iter().flatten();
+                let rows = rows.$iter().flat_map(|rows| [&$($mutable)? rows.count, &$($mutable)? rows.stride]);
+                ends.map(|end| &$($mutable)? **end).chain(rows).collect()
+            }
+            ExprKind::Binary { left, right, .. } => vec![left, right],
+            ExprKind::Conditional { condition, then, otherwise } => vec![condition, then, otherwise],
+            ExprKind::List(items) => items.$iter().collect(),
+            ExprKind::Int(_)
+            | ExprKind::Float(_)
+            | ExprKind::Text(_)
+            | ExprKind::Name(_)
+            | ExprKind::Return
+            | ExprKind::Tid
+            | ExprKind::Cpu
+            | ExprKind::Match(_) => Vec::new(),
+        }
+    };
+}
+
 /// An expression and the place it was written at.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
@@ -117,56 +147,22 @@ pub struct Expr {
 impl Expr {
     /// The expressions that an expression consists of.
     pub fn children(&self) -> Vec<&Self> {
-        match &self.kind {
-            ExprKind::Member { base, .. }
-            | ExprKind::All { base }
-            | ExprKind::Cast { base, .. }
-            | ExprKind::Matches { base, .. }
-            | ExprKind::Unary { operand: base, .. } => vec![base],
-            ExprKind::Index { base, index } => vec![base, index],
-            ExprKind::Slice { base, from, to, rows, .. } => {
-                let ends = [Some(base), from.as_ref(), to.as_ref()].into_iter().flatten().map(AsRef::as_ref);
-                ends.chain(rows.iter().flat_map(|rows| [&rows.count, &rows.stride])).collect()
-            }
-            ExprKind::Binary { left, right, .. } => vec![left, right],
-            ExprKind::Conditional { condition, then, otherwise } => vec![condition, then, otherwise],
-            ExprKind::List(items) => items.iter().collect(),
-            ExprKind::Int(_)
-            | ExprKind::Float(_)
-            | ExprKind::Text(_)
-            | ExprKind::Name(_)
-            | ExprKind::Return
-            | ExprKind::Tid
-            | ExprKind::Cpu
-            | ExprKind::Match(_) => Vec::new(),
-        }
+        children!(&self.kind, as_ref, iter)
     }
 
     /// The same, to be changed.
     pub fn children_mut(&mut self) -> Vec<&mut Self> {
-        match &mut self.kind {
-            ExprKind::Member { base, .. }
-            | ExprKind::All { base }
-            | ExprKind::Cast { base, .. }
-            | ExprKind::Matches { base, .. }
-            | ExprKind::Unary { operand: base, .. } => vec![base],
-            ExprKind::Index { base, index } => vec![base, index],
-            ExprKind::Slice { base, from, to, rows, .. } => {
-                let ends = [Some(base), from.as_mut(), to.as_mut()].into_iter().flatten().map(AsMut::as_mut);
-                ends.chain(rows.iter_mut().flat_map(|rows| [&mut rows.count, &mut rows.stride])).collect()
-            }
-            ExprKind::Binary { left, right, .. } => vec![left, right],
-            ExprKind::Conditional { condition, then, otherwise } => vec![condition, then, otherwise],
-            ExprKind::List(items) => items.iter_mut().collect(),
-            ExprKind::Int(_)
-            | ExprKind::Float(_)
-            | ExprKind::Text(_)
-            | ExprKind::Name(_)
-            | ExprKind::Return
-            | ExprKind::Tid
-            | ExprKind::Cpu
-            | ExprKind::Match(_) => Vec::new(),
-        }
+        children!(&mut self.kind, as_mut, iter_mut, mut)
+    }
+
+    /// Whether something holds for it or for any part of it.
+    pub fn any(&self, holds: &dyn Fn(&Self) -> bool) -> bool {
+        holds(self) || self.children().into_iter().any(|child| child.any(holds))
+    }
+
+    /// Whether a function's result is in it, which is there when the function returns.
+    pub fn names_result(&self) -> bool {
+        self.any(&|part| part.kind == ExprKind::Return)
     }
 }
 

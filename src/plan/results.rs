@@ -4,7 +4,7 @@
 use super::abi::result_is_found;
 use super::model::FieldPlan;
 use crate::diag::{Code, Diagnostic};
-use crate::path::{Base, Checked, Expr, ExprKind, Node, Signature};
+use crate::path::{Base, Checked, Node, Signature};
 use crate::spec::Probe;
 use crate::target::Arch;
 use std::collections::BTreeSet;
@@ -16,18 +16,8 @@ pub(super) fn uses_result(checked: &Checked) -> bool {
 
 /// Whether a probe has such a value, or one that is to be read then.
 pub(super) fn reads_result(probe: &Probe) -> bool {
-    if probe.fields.values().any(|field| field.at_return) {
-        return true;
-    }
-    let mut stack: Vec<&Expr> = probe.fields.values().map(|field| &field.value).collect();
-    stack.extend(probe.describes.iter().map(|describes| &describes.address));
-    while let Some(expr) = stack.pop() {
-        if expr.kind == ExprKind::Return {
-            return true;
-        }
-        stack.extend(expr.children());
-    }
-    false
+    let of_fields = probe.fields.values().any(|field| field.at_return || field.value.names_result());
+    of_fields || probe.describes.as_ref().is_some_and(|describes| describes.address.names_result())
 }
 
 /// The value itself.
