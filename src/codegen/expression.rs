@@ -5,7 +5,7 @@ use super::pieces::Pieces;
 use super::source::{LINE_HERE, comment, line_of};
 use crate::path::c::{Symbols, condition, store};
 use crate::path::{Checked, Type};
-use crate::plan::{Action, ProbePlan, RelocationKind, Shape};
+use crate::plan::{Action, ProbePlan, RelocationKind};
 use crate::trace::FieldType;
 
 /// Names of constants, for the expressions of one program or object.
@@ -56,18 +56,13 @@ impl Symbols for Names<'_> {
     fn kept(&mut self, argument: usize) -> Option<String> {
         let action = self.kept?;
         let number = action.kept.iter().position(|kept| *kept == argument)?;
-        let (probe, frames) = (&action.probe, frames(action));
+        let (probe, frames) = (&action.probe, action.shape.frames());
         Some(format!("pf_kept(call, PF_KEPT_OF(call, {probe}, {frames}, call->thread->spans.{probe}.depth), {number})"))
     }
 
     fn piece(&mut self, memory: &Checked) -> Option<String> {
         self.pieces?.function(memory, self.plan, self.program)
     }
-}
-
-/// How many calls of a probe may be open.
-pub(super) fn frames(action: &Action) -> u32 {
-    if let Shape::Call { frames } = action.shape { frames } else { 1 }
 }
 
 /// A function that stores a field's value; 0, or -1 where it cannot be read.

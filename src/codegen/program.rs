@@ -1,7 +1,7 @@
 //! What the template is filled with.
 
 use super::counting::{Counting, counting, member_name, open_spans};
-use super::expression::{Names, condition_function, field_function, frames as frames_of, member};
+use super::expression::{Names, condition_function, field_function, member};
 use super::pieces::Pieces;
 use super::source::{comment, place, runtime_after_records, runtime_before_records};
 use crate::path::c::{Symbols, offset_in_object};
@@ -324,7 +324,7 @@ fn spans(plan: &ProbePlan) -> Vec<String> {
     members.extend(actions(plan, |a| !a.kept.is_empty()).into_iter().map(|action| {
         let alternatives = plan.programs.iter().flat_map(|p| &p.actions).filter(|a| a.probe == action.probe);
         let most = alternatives.map(|a| a.kept.len()).max().unwrap_or_default();
-        format!("PF_KEPT({}, {}, {most})", action.probe, frames_of(action))
+        format!("PF_KEPT({}, {}, {most})", action.probe, action.shape.frames())
     }));
     members.extend(closers(plan).iter().map(|c| open_spans(plan, &c.probe, true)));
     members.extend(
@@ -361,7 +361,7 @@ fn frames(plan: &ProbePlan) -> Vec<Frames> {
         .into_iter()
         .map(|action| Frames {
             probe: action.probe.clone(),
-            limit: frames_of(action),
+            limit: action.shape.frames(),
             type_name: type_name_of(&plan.schema.records[action.record]),
             tier: plan.tier_of_probe(&action.probe).name(),
         })
@@ -589,7 +589,7 @@ fn action_data<'p>(
         structure: structure_of(record),
         type_name: type_name_of(record),
         call: matches!(action.shape, Shape::Call { .. }),
-        limit: frames_of(action),
+        limit: action.shape.frames(),
         until: matches!(action.shape, Shape::Until { .. }),
         instant: action.shape == Shape::Instant,
         step: action.role == Role::Step,

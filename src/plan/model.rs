@@ -188,6 +188,13 @@ pub enum Shape {
     Instant,
 }
 
+impl Shape {
+    /// How many records of a probe may be in the making on one thread.
+    pub fn frames(&self) -> u32 {
+        if let Self::Call { frames } = self { *frames } else { 1 }
+    }
+}
+
 /// One field of a record, or of an object's description.
 #[derive(Debug, Clone)]
 pub struct FieldPlan {

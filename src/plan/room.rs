@@ -1,7 +1,7 @@
 //! How much of a thread's state a plan's spans and records in the making take, which the kernel bounds, and how much of it
 //! each of several probesets that are recorded together.
 
-use super::model::{ProbePlan, Shape};
+use super::model::ProbePlan;
 use crate::diag::{Code, Diagnostic};
 use crate::spec::{Part, Probeset};
 use crate::trace::{BUILTIN, FieldType, RecordType};
@@ -74,7 +74,7 @@ fn shown(part: &Part) -> String {
 /// What one kind of record takes while it is made: as often as it can be at once.
 fn bytes(plan: &ProbePlan, index: usize, record: &RecordType) -> u64 {
     let shapes = plan.programs.iter().flat_map(|p| &p.actions).filter(|a| a.record == index);
-    let copies = shapes.clone().map(|a| if let Shape::Call { frames } = a.shape { u64::from(frames) } else { 1 });
+    let copies = shapes.clone().map(|a| u64::from(a.shape.frames()));
     let kept = shapes.clone().map(|a| a.kept.len() as u64).max().filter(|kept| *kept > 0).map_or(0, |kept| kept + 1);
     let counts = shapes.map(|a| a.counts.fields.len() as u64).max().unwrap_or(0);
     (8 + u64::from(record.size) + tail_bytes(record) + 24 * counts + 8 * kept) * copies.max().unwrap_or(1)
