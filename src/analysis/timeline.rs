@@ -152,13 +152,13 @@ impl Timeline {
 
     /// Takes one record, header included; gives the steps that it finishes to the visitor.
     pub fn record(&mut self, record: &[u8], visitor: &mut dyn Visitor) {
-        self.findings.records += 1;
-        let Some(header) = Header::read(record) else { return self.malformed() };
-        let Some(fields) = self.decoder.records.get(usize::from(header.record)) else { return self.malformed() };
-        if fields.of_another {
-            self.findings.records -= 1;
-            self.findings.of_others += 1;
+        let header = Header::read(record);
+        let fields = header.and_then(|header| self.decoder.records.get(usize::from(header.record)));
+        match fields {
+            Some(fields) if fields.of_another => self.findings.of_others += 1,
+            _ => self.findings.records += 1,
         }
+        let (Some(header), Some(fields)) = (header, fields) else { return self.malformed() };
         match fields.kind {
             RecordKind::Switch => self.switch(&header, record),
             RecordKind::Wakeup => self.wakeup(&header, record),

@@ -117,39 +117,37 @@ fn output(arguments: &Arguments) -> Result<PathBuf, Diagnostics> {
 
 /// Writes the timeline; gives how many steps are in it, and how many the trace has.
 fn write(arguments: &Arguments, views: &[View], out: impl Write) -> Result<io::Result<(u64, u64)>, Diagnostics> {
-    let mut out = Some(out);
-    let mut counting: Option<Counting<'_>> = None;
-    let mut all = 0;
-    for view in views {
-        let reader = open(&arguments.file, view.part.as_ref())?;
-        let new = |out| TimelineWriter::new(out, arguments.format, view.steps.clone(), &reader.meta().origin);
-        let Some(mut writer) = counting.take().map(|counting| counting.writer).or_else(|| out.take().map(new)) else {
-            break;
-        };
+    let readers = views.iter().map(|view| open(&arguments.file, view.part.as_ref()));
+    let readers = readers.collect::<Result<Vec<AnyReader>, Diagnostics>>()?;
+    let (Some(view), Some(first)) = (views.first(), readers.first()) else { return Ok(Ok((0, 0))) };
+    let origin = first.meta().origin.clone();
+    let writer = TimelineWriter::new(out, arguments.format, view.steps.clone(), &origin);
+    let mut counting = Counting { steps: 0, writer };
+    let (mut all, mut last) = (0, None);
+    for (view, reader) in views.iter().zip(readers) {
         if let Some(part) = &view.part {
-            writer.engine(&part.engine, view.steps.clone());
+            counting.writer.engine(&part.engine, view.steps.clone());
         }
-        let mut visitor = Counting { all: 0, writer };
-        let (_, meta, problems) = analyse(reader, &mut visitor);
+        counting.steps = 0;
+        let (_, meta, problems) = analyse(reader, &mut counting);
         report_problems(&problems);
-        all += visitor.all;
-        // The processors are there once.
-        if view.part == views.last().and_then(|view| view.part.clone()) {
-            visitor.writer.frequencies(&meta);
-        }
-        counting = Some(visitor);
+        all += counting.steps;
+        last = Some(meta);
     }
-    Ok(counting.map_or(Ok((0, 0)), |counting| counting.writer.finish().map(|written| (written, all))))
+    // The processors are there once.
+    last.iter().for_each(|meta| counting.writer.frequencies(meta));
+    Ok(counting.writer.finish().map(|written| (written, all)))
 }
 
+/// Counts the steps that are there, too.
 struct Counting<'a> {
-    all: u64,
+    steps: u64,
     writer: TimelineWriter<'a>,
 }
 
 impl Visitor for Counting<'_> {
     fn step(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) {
-        self.all = self.all.max(step.number);
+        self.steps = self.steps.max(step.number);
         self.writer.step(step, catalogue, decoder);
     }
 }

@@ -28,7 +28,9 @@ pub(crate) fn fitting(
     let mut left_out = Vec::new();
     loop {
         let whole = spec::combine(probesets.iter().map(|probeset| (probeset.clone(), required)).collect())?;
-        let Some(room) = room(&whole).filter(|room| !room.fits() && probesets.len() > 1) else {
+        // One alone is not planned for this: it is recorded, or planning it says why not.
+        let several = if probesets.len() > 1 { room(&whole) } else { None };
+        let Some(room) = several.filter(|room| !room.fits()) else {
             return Ok((Together { probesets, whole }, left_out));
         };
         let least = (0..probesets.len()).min_by_key(|number| {

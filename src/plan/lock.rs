@@ -4,7 +4,6 @@
 use super::fitting::STRING_NAMES;
 use super::model::{PlacedSite, Placement, ProbePlan, RelocationKind};
 use super::place::survey;
-
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::path::{NamePattern, Place};
 use crate::spec::Probeset;

@@ -14,28 +14,27 @@ const LONGEST: usize = 32;
 /// Where in the file the function at an offset says so, if it does, or one that follows it closely.
 pub(super) fn says_so(image: &Image, offset: u64) -> Option<u64> {
     let code = image.slice(offset, BYTES);
-    let says = |at: u64, distance: i64| {
-        let text = image.near(at, distance, LONGEST).unwrap_or_default();
-        TEXTS.iter().any(|known| text.starts_with(known))
-    };
     match image.arch() {
         Arch::X86_64 => code.windows(4).enumerate().find_map(|(place, word)| {
             let word = <[u8; 4]>::try_from(word).ok()?;
             // From the end of the instruction, which its distance ends; or, in a program at a fixed place, the address.
             let at = offset + place as u64;
-            let near = i32::from_le_bytes(word);
+            let near = i64::from(i32::from_le_bytes(word)) + 4;
             let absolute = u64::from(u32::from_le_bytes(word));
-            let is_known = |text: &[u8]| TEXTS.iter().any(|known| text.starts_with(known));
-            let does = says(at, i64::from(near) + 4)
+            let does = image.near(at, near, LONGEST).is_some_and(is_known)
                 || image.is_at_fixed_address() && is_known(image.at_address(absolute, LONGEST));
             does.then_some(at)
         }),
         Arch::Aarch64 => pages(code).find_map(|(place, pages, bytes)| {
             let at = offset + place;
             let page = (image.address_of(at)? & !0xfff).wrapping_add_signed(pages << 12).wrapping_add(bytes);
-            TEXTS.iter().any(|text| image.at_address(page, LONGEST).starts_with(text)).then_some(at)
+            is_known(image.at_address(page, LONGEST)).then_some(at)
         }),
     }
+}
+
+fn is_known(text: &[u8]) -> bool {
+    TEXTS.iter().any(|known| text.starts_with(known))
 }
 
 /// Addresses that are made of a page near the instruction (`adrp`) and bytes that are added (`add`): where the first

@@ -152,7 +152,7 @@ pub(super) fn index(bytes: &[u8]) -> Option<Index<'_>> {
 
 /// The bytes of a package's index; empty where it has none.
 pub(super) fn index_bytes(image: &Image) -> Cow<'_, [u8]> {
-    image.headers().map(|headers| section(&headers, ".debug_cu_index")).unwrap_or_default()
+    named(image, ".debug_cu_index")
 }
 
 fn shares<'i>(index: &'i Index<'_>) -> impl Iterator<Item = ((bool, usize), Share)> + 'i {
@@ -195,15 +195,14 @@ fn all_sections<'a>(headers: &Headers<'a>, name: &str) -> Cow<'a, [u8]> {
 
 /// A section by its name, for what else than layouts is read; empty where it is missing or malformed.
 pub(super) fn named<'a>(image: &'a Image, name: &str) -> Cow<'a, [u8]> {
-    image.headers().map(|headers| section(&headers, name)).unwrap_or_default()
+    image.headers().filter(is_plausible_in).map(|headers| section(&headers, name)).unwrap_or_default()
 }
 
+/// Of a file that is plausible, as what follows.
 fn section<'a>(headers: &Headers<'a>, name: &str) -> Cow<'a, [u8]> {
-    let section = headers.section_by_name(name).filter(|_| is_plausible_in(headers));
-    section.map(|section| content(&section)).unwrap_or_default()
+    headers.section_by_name(name).map(|section| content(&section)).unwrap_or_default()
 }
 
-/// Of a file that is plausible.
 fn content<'a>(section: &Section<'a, '_>) -> Cow<'a, [u8]> {
     section.compressed_data().ok().and_then(|data| data.decompress().ok()).unwrap_or_default()
 }
