@@ -3,27 +3,19 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
+mod invocation;
+
+use invocation::{json, profinfer, succeeds};
 use profinfer::trace::{BUILTIN, End, FieldType, Item, OriginPart, Site, TraceReader, TraceWriter};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 /// Threads of the second engine have numbers so much larger, and do everything so much later, ns.
 const THREADS: u32 = 1 << 20;
 const LATER: u64 = 1_000;
 const KEYS: [&str; 2] = ["one", "two"];
-
-fn profinfer(arguments: &[&str]) -> Output {
-    let output = Command::new(env!("CARGO_BIN_EXE_profinfer")).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    output
-}
-
-fn json(arguments: &[&str]) -> Value {
-    serde_json::from_slice(&profinfer(arguments).stdout).unwrap()
-}
 
 fn stored() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces/v1/llama.pfi")
@@ -174,7 +166,7 @@ fn one_timeline_has_all_engines_each_in_a_group_of_its_own() {
     let alone = folder.path().join("alone.json");
     let stored = stored();
     let timeline = |trace: &Path, arguments: &[&str]| {
-        profinfer(&[&["timeline", trace.to_str().unwrap(), "--steps", "1..4"], arguments].concat())
+        succeeds(&mut profinfer(&[&["timeline", trace.to_str().unwrap(), "--steps", "1..4"], arguments].concat()))
     };
     timeline(&stored, &["--format", "chrome", "-o", alone.to_str().unwrap()]);
     let output = timeline(&joint, &["--format", "chrome"]);

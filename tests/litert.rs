@@ -4,15 +4,28 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
+mod invocation;
 mod packages;
 
-use packages::{installed, lines, packaged, profinfer, scripts, succeeds};
+use invocation::{lines, profinfer, succeeds};
+use packages::{installed, packaged, scripts};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 const RUNS: usize = 4;
+/// What the model has, in its order.
+const MODEL: [&str; 8] = [
+    "convolution_nhwc_f32",
+    "convolution_nhwc_f32",
+    "sigmoid_nc",
+    "multiply_nd",
+    "add_nd",
+    "average_pooling_nhwc_f32",
+    "fully_connected_nc_f32",
+    "softmax_nc_f32",
+];
 
 /// A Python that has LiteRT.
 fn python() -> &'static Path {
@@ -66,6 +79,12 @@ impl Recorded {
     }
 }
 
+/// What a delegate's operators compute; what is only moved has no counterpart in the model.
+fn computed<'e>(operators: impl IntoIterator<Item = &'e Value>) -> Vec<&'e str> {
+    let ops = operators.into_iter().map(|operator| operator["fields"]["op"].as_str().unwrap());
+    ops.filter(|op| !op.starts_with("copy_")).collect()
+}
+
 #[test]
 #[ignore = "needs root"]
 fn kernels_are_the_nodes_that_the_interpreter_names() {
@@ -97,20 +116,7 @@ fn a_delegates_operators_are_within_its_node_and_the_probeset_is_found() {
         assert_eq!(nodes[0]["fields"]["op"], "DELEGATE");
         assert_eq!(nodes[0]["fields"]["name"], said["name"]);
         assert_eq!(nodes[0]["fields"]["shape"], said["shape"]);
-        // What the model has, in its order; what is only moved has no counterpart there.
-        let ops: Vec<&str> = inner.iter().map(|operator| operator["fields"]["op"].as_str().unwrap()).collect();
-        let ops: Vec<&str> = ops.into_iter().filter(|op| !op.starts_with("copy_")).collect();
-        let model = [
-            "convolution_nhwc_f32",
-            "convolution_nhwc_f32",
-            "sigmoid_nc",
-            "multiply_nd",
-            "add_nd",
-            "average_pooling_nhwc_f32",
-            "fully_connected_nc_f32",
-            "softmax_nc_f32",
-        ];
-        assert_eq!(ops, model);
+        assert_eq!(computed(inner), MODEL);
     }
 }
 
@@ -177,17 +183,5 @@ fn the_version_before_has_the_same_operators_by_other_numbers() {
     let mut events = lines(&succeeds(&mut profinfer(&["dump", &trace])).stdout);
     events.retain(|event| event["probe"].as_str().is_some_and(|probe| probe.starts_with("xnnpack")));
     events.sort_by_key(|event| event["start_ns"].as_u64().unwrap());
-    let ops: Vec<&str> = events.iter().map(|event| event["fields"]["op"].as_str().unwrap()).collect();
-    let ops: Vec<&str> = ops.into_iter().filter(|op| !op.starts_with("copy_")).collect();
-    let model = [
-        "convolution_nhwc_f32",
-        "convolution_nhwc_f32",
-        "sigmoid_nc",
-        "multiply_nd",
-        "add_nd",
-        "average_pooling_nhwc_f32",
-        "fully_connected_nc_f32",
-        "softmax_nc_f32",
-    ];
-    assert_eq!(ops, model.repeat(RUNS));
+    assert_eq!(computed(&events), MODEL.repeat(RUNS));
 }

@@ -4,9 +4,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
+mod invocation;
 mod packages;
 
-use packages::{installed, lines, packaged, profinfer, scripts, succeeds};
+use invocation::{lines, profinfer, succeeds};
+use packages::{installed, packaged, scripts};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

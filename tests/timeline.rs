@@ -3,20 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod invocation;
+
+use invocation::{json, profinfer, succeeds};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-fn profinfer(arguments: &[&str]) -> Output {
-    let output = Command::new(env!("CARGO_BIN_EXE_profinfer")).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    output
-}
-
-fn json(arguments: &[&str]) -> Value {
-    serde_json::from_slice(&profinfer(arguments).stdout).unwrap()
-}
+use std::process::Command;
 
 fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -75,7 +68,7 @@ fn reported(trace: &str) -> BTreeSet<(String, String, u64, u64)> {
 fn perfetto_shows_every_operator_where_the_report_says() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.pftrace");
-    profinfer(&["timeline", &stored(), "-o", file.to_str().unwrap()]);
+    succeeds(&mut profinfer(&["timeline", &stored(), "-o", file.to_str().unwrap()]));
     let slices = decoded(&file);
     let operators: Vec<&Slice> = slices.iter().filter(|slice| slice.arguments.contains_key("op")).collect();
     let shown: BTreeSet<_> = operators
@@ -133,7 +126,7 @@ fn arrows_lead_to_consumers(slices: &[Slice]) {
 
 #[test]
 fn chromes_events_are_the_same() {
-    let output = profinfer(&["timeline", &stored(), "--format", "chrome", "-o", "-"]);
+    let output = succeeds(&mut profinfer(&["timeline", &stored(), "--format", "chrome", "-o", "-"]));
     let events: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).count();
     let operators = events.iter().filter(|event| event["cat"] == "operator");
@@ -149,7 +142,7 @@ fn only_the_steps_asked_for() {
     let chrome = |steps: &[&str]| -> BTreeSet<String> {
         let trace = stored();
         let arguments = [&["timeline", trace.as_str(), "--format", "chrome", "-o", "-"], steps].concat();
-        let events: Vec<Value> = serde_json::from_slice(&profinfer(&arguments).stdout).unwrap();
+        let events: Vec<Value> = serde_json::from_slice(&succeeds(&mut profinfer(&arguments)).stdout).unwrap();
         let steps = events.iter().filter(|event| event["cat"] == "step");
         steps.map(|event| event["name"].as_str().unwrap().to_owned()).collect()
     };

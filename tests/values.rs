@@ -3,9 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
+mod invocation;
+
+use invocation::succeeds;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use tempfile::TempDir;
 
 const PROBESET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets/values.yaml");
@@ -52,12 +55,6 @@ impl Zoo {
         let text = String::from_utf8(dump.stdout).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
-}
-
-fn succeeds(command: &mut Command) -> Output {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    output
 }
 
 fn fields<'e>(events: &'e [Value], probe: &str) -> Vec<&'e Value> {

@@ -1,18 +1,10 @@
-//! Engines as their users install them, in environments of their own, and what profinfer writes of them.
+//! Engines as their users install them, in environments of their own.
 
 // Not every test that runs one asks for everything.
 #![allow(dead_code, reason = "each test program uses what it needs")]
 
-use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-
-/// What a command wrote, which must have succeeded.
-pub(crate) fn succeeds(command: &mut Command) -> Output {
-    let output = command.stdin(Stdio::null()).output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    output
-}
+use std::process::{Command, Stdio};
 
 /// Where the scripts are that install engines and run models on them.
 pub(crate) fn scripts() -> PathBuf {
@@ -36,15 +28,4 @@ pub(crate) fn packaged(python: &Path, folder: &str, begins: &str, ends: &str) ->
         name.starts_with(begins) && name.ends_with(ends)
     };
     files.into_iter().find(is_it).expect("the package has its library")
-}
-
-pub(crate) fn profinfer(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
-    command.args(arguments);
-    command
-}
-
-/// JSON, a value a line.
-pub(crate) fn lines(text: &[u8]) -> Vec<Value> {
-    std::str::from_utf8(text).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
