@@ -66,7 +66,7 @@ fn rules(origin: &Origin) -> Rules {
 
 fn read(path: &Path) {
     let start = Instant::now();
-    let mut reader = TraceReader::new(File::open(path).unwrap()).unwrap();
+    let mut reader = TraceReader::new(File::open(path).unwrap()).unwrap().ahead();
     let origin = &reader.meta().origin;
     let pid = if origin.pid == 0 { 1 } else { origin.pid };
     let mut timeline = Timeline::new(&reader.meta().schema, rules(origin), pid);
@@ -94,7 +94,7 @@ fn read(path: &Path) {
     println!(
         "{spans:>10} {steps:>8} {:>12.0} {:>12.0} {:>9.1}",
         spans as f64 / time.as_secs_f64(),
-        spans as f64 * 1e9 / cpu_ns() as f64,
+        spans as f64 * 1e9 / cpu_ns().max(1) as f64,
         peak_bytes() as f64 / 1e6
     );
     if std::env::var_os("SHOW").is_some() {
@@ -118,7 +118,7 @@ impl Visitor for Collected {
 
 fn page(path: &Path) {
     let start = Instant::now();
-    let mut reader = TraceReader::new(File::open(path).unwrap()).unwrap();
+    let mut reader = TraceReader::new(File::open(path).unwrap()).unwrap().ahead();
     let mut timeline = Timeline::new(&reader.meta().schema, Rules::default(), 1);
     let mut collected = Collected { statistics: Statistics::default(), spans: SpanCollector::new(None) };
     while let Some(item) = reader.next() {
@@ -232,10 +232,13 @@ impl Model {
     }
 }
 
-/// The time this process had a processor, which other processes do not stretch; 0 where the system does not say.
+/// The time this process had processors, all of its threads together, ns in steps of 10 ms; 0 where the system does not
+/// say.
 fn cpu_ns() -> u64 {
-    let schedstat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    schedstat.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // What follows the name, which may hold anything, in units of USER_HZ.
+    let numbers = stat.rsplit_once(')').map_or("", |(_, numbers)| numbers).split_whitespace().skip(11).take(2);
+    numbers.filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() * 10_000_000
 }
 
 /// The most memory this process had so far; 0 where the system does not say.

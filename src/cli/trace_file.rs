@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// A reader of any input.
-pub(crate) type AnyReader = TraceReader<Box<dyn Read>>;
+pub(crate) type AnyReader = TraceReader<Box<dyn Read + Send>>;
 
 /// What `--engine` says, for every trace that this run opens.
 static WANTED: Mutex<Option<String>> = Mutex::new(None);
@@ -100,14 +100,12 @@ fn choose(parts: &[OriginPart]) -> Diagnostic {
 }
 
 fn read(path: &Path) -> Result<AnyReader, Diagnostics> {
-    if path.as_os_str() == "-" {
-        return TraceReader::new(Box::new(io::stdin()));
-    }
-    let input: Box<dyn Read> = match File::open(path) {
-        Ok(file) => Box::new(file),
-        Err(error) => return Err(unreadable(path, &error).into()),
+    let input: Box<dyn Read + Send> = if path.as_os_str() == "-" {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(path).map_err(|error| unreadable(path, &error))?)
     };
-    TraceReader::new(input)
+    Ok(TraceReader::new(input)?.ahead())
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {

@@ -4,7 +4,6 @@ use super::format::{
     COMPRESSED, FILE_HEADER_SIZE, FRAME_HEADER_SIZE, FrameHeader, FrameKind, MAGIC, MARK, MAX_METADATA, MAY_SKIP,
     VERSION,
 };
-use super::meta::Meta;
 use crate::diag::{Code, Diagnostic};
 use std::io::{BufReader, ErrorKind, Read};
 
@@ -39,10 +38,12 @@ pub(super) struct Frames<R> {
     /// The payload is in `raw`, not in `stored`.
     in_raw: bool,
     decompressor: Option<zstd::bulk::Decompressor<'static>>,
+    /// A header that was found, with its place, behind bytes that are none.
+    found: Option<(FrameHeader, u64)>,
     /// There is no more to read.
     done: bool,
-    /// It was said why the trace ends where it does.
-    said_why: bool,
+    /// Why the trace ends where it does.
+    why: Option<Diagnostic>,
 }
 
 impl<R: Read> Frames<R> {
@@ -67,8 +68,9 @@ impl<R: Read> Frames<R> {
             raw: Vec::new(),
             in_raw: false,
             decompressor: None,
+            found: None,
             done: false,
-            said_why: false,
+            why: None,
         };
         Ok((frames, version))
     }
@@ -78,70 +80,68 @@ impl<R: Read> Frames<R> {
         if self.in_raw { &self.raw } else { &self.stored }
     }
 
-    /// Whether a problem says why the trace ends where it does.
-    pub(super) fn said_why(&self) -> bool {
-        self.said_why
+    /// Why the trace ends where it does, where it is known: of no use before its end.
+    pub(super) fn why_it_ends(&mut self) -> Option<Diagnostic> {
+        self.why.take()
     }
 
-    /// Says why the trace ends where it does.
-    pub(super) fn say(&mut self, meta: &mut Meta, why: Diagnostic) {
+    fn end(&mut self, why: Diagnostic) {
         self.done = true;
-        self.said_why = true;
-        meta.problem(why);
+        self.why = Some(why);
     }
 
-    /// The next frame that is whole and known; `None` where there are no more.
-    pub(super) fn next(&mut self, meta: &mut Meta) -> Option<Frame> {
+    /// The next frame that is whole and known, or what is left out before it; `None` where there are no more.
+    pub(super) fn next(&mut self) -> Option<Result<Frame, Diagnostic>> {
         while !self.done {
-            let (header, offset) = self.header(meta)?;
-            self.read_payload(&header, offset, meta)?;
+            let (header, offset) = match self.found.take().map_or_else(|| self.header(), |found| Some(Ok(found)))? {
+                Ok(found) => found,
+                Err(problem) => return Some(Err(problem)),
+            };
+            self.read_payload(&header, offset)?;
             let Some(kind) = header.known_kind() else {
                 if header.flags & MAY_SKIP == 0 {
                     let message = format!("the trace has a frame of unknown kind {} at byte {offset}", header.kind);
                     let why = Diagnostic::error(Code::TraceTooNew, message);
-                    self.say(meta, why.hint("everything before it was read; a newer profinfer reads all of it"));
+                    self.end(why.hint("everything before it was read; a newer profinfer reads all of it"));
                 }
                 continue;
             };
             let frame = Frame { kind, offset };
-            match self.check_payload(&header, kind) {
-                Ok(()) => return Some(frame),
-                Err(what) => meta.problem(frame.problem(&what)),
-            }
+            let checked = self.check_payload(&header, kind);
+            return Some(checked.map(|()| frame).map_err(|what| frame.problem(&what)));
         }
         None
     }
 
-    /// The next frame header and where it is, after whatever is none.
-    fn header(&mut self, meta: &mut Meta) -> Option<(FrameHeader, u64)> {
+    /// The next frame header and where it is, or that there is something else before it.
+    fn header(&mut self) -> Option<Result<(FrameHeader, u64), Diagnostic>> {
         let offset = self.offset;
         let mut bytes = [0; FRAME_HEADER_SIZE];
-        let length = self.read(&mut bytes, meta)?;
+        let length = self.read(&mut bytes)?;
         if length == 0 {
             self.done = true;
             return None;
         }
         if length < bytes.len() {
-            self.say(meta, cut(offset));
+            self.end(cut(offset));
             return None;
         }
         if let Some(header) = FrameHeader::from_bytes(&bytes) {
-            return Some((header, offset));
+            return Some(Ok((header, offset)));
         }
-        let found = self.find_header(&mut bytes, meta);
-        let skipped = found.map_or(self.offset, |(_, at)| at) - offset;
+        self.found = self.find_header(&mut bytes);
+        let skipped = self.found.map_or(self.offset, |(_, at)| at) - offset;
         let message = format!("{skipped} bytes at byte {offset} are no frame and were left out");
-        meta.problem(Diagnostic::error(Code::TraceCorrupt, message));
-        found
+        Some(Err(Diagnostic::error(Code::TraceCorrupt, message)))
     }
 
     /// Moves on byte by byte until the window holds a header.
-    fn find_header(&mut self, window: &mut [u8; FRAME_HEADER_SIZE], meta: &mut Meta) -> Option<(FrameHeader, u64)> {
+    fn find_header(&mut self, window: &mut [u8; FRAME_HEADER_SIZE]) -> Option<(FrameHeader, u64)> {
         loop {
             let next = (1..FRAME_HEADER_SIZE).find(|at| MARK.starts_with(&window[*at..FRAME_HEADER_SIZE.min(at + 4)]));
             let keep = FRAME_HEADER_SIZE - next.unwrap_or(FRAME_HEADER_SIZE);
             window.copy_within(FRAME_HEADER_SIZE - keep.., 0);
-            if self.read(&mut window[keep..], meta)? < FRAME_HEADER_SIZE - keep {
+            if self.read(&mut window[keep..])? < FRAME_HEADER_SIZE - keep {
                 self.done = true;
                 return None;
             }
@@ -152,13 +152,13 @@ impl<R: Read> Frames<R> {
     }
 
     /// Reads the payload as stored; `None` where the file ends within it.
-    fn read_payload(&mut self, header: &FrameHeader, offset: u64, meta: &mut Meta) -> Option<()> {
+    fn read_payload(&mut self, header: &FrameHeader, offset: u64) -> Option<()> {
         let mut stored = std::mem::take(&mut self.stored);
         stored.resize(header.stored as usize, 0);
-        let length = self.read(&mut stored, meta);
+        let length = self.read(&mut stored);
         self.stored = stored;
         if length? < header.stored as usize {
-            self.say(meta, cut(offset));
+            self.end(cut(offset));
             return None;
         }
         Some(())
@@ -192,14 +192,14 @@ impl<R: Read> Frames<R> {
     }
 
     /// Reads until `bytes` are full or the input ends; `None` where it cannot be read.
-    fn read(&mut self, bytes: &mut [u8], meta: &mut Meta) -> Option<usize> {
+    fn read(&mut self, bytes: &mut [u8]) -> Option<usize> {
         match fill(&mut self.input, bytes) {
             Ok(length) => {
                 self.offset += length as u64;
                 Some(length)
             }
             Err(error) => {
-                self.say(meta, unreadable(&error));
+                self.end(unreadable(&error));
                 None
             }
         }

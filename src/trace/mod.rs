@@ -1,10 +1,12 @@
 //! The trace file: the only thing that recording and analysis share. `docs/trace-format.md` specifies it. Nothing in
-//! here knows of BPF, targets or the file system beyond `Read` and `Write`.
+//! here knows of BPF, targets or the file system beyond `Read` and `Write`; one thread may read ahead.
 //!
 //! ```text
-//! ring record ─ TraceWriter ─ block ─ column ─▶ frames ─▶ file ─▶ frames ─ column ─ block ─ TraceReader ─▶ RecordView
+//! ring record ─ TraceWriter ─ block ─ column ─▶ frames ─▶ file
+//! file ─▶ frames ─ column ─ block ─ pieces ─ TraceReader ─▶ RecordView
 //! ```
 
+mod ahead;
 mod block;
 mod column;
 mod format;
@@ -13,6 +15,7 @@ mod intern;
 mod layout;
 mod meta;
 mod part;
+mod pieces;
 mod reader;
 mod record;
 mod roofline;

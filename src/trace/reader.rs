@@ -1,12 +1,14 @@
 //! Reads a trace as a stream, in constant memory. Whatever the bytes are, it gives what could be read and says what
 //! could not; it never panics, and needs no more memory than the bounds of `format` allow.
 
-use super::block::{Block, BlockDecoder};
+use super::ahead::Ahead;
+use super::block::Block;
 use super::format::FrameKind;
 use super::frames::{Frame, Frames};
-use super::layout::{Layout, layouts};
+use super::layout::layouts;
 use super::meta::{Meta, SitesFrame};
 use super::part::PartView;
+use super::pieces::{Piece, Pieces};
 use super::record::RecordView;
 use super::schema::{End, Loss, ModuleInfo, Notice, OriginPart, Site};
 use crate::diag::{Code, Diagnostic, Diagnostics};
@@ -41,6 +43,21 @@ enum News {
     End,
 }
 
+/// Where pieces come from.
+enum Source<R> {
+    Here(Box<Pieces<R>>),
+    Ahead(Ahead),
+}
+
+impl<R: Read> Source<R> {
+    fn next(&mut self, room: Block) -> Piece {
+        match self {
+            Self::Here(pieces) => pieces.next(room),
+            Self::Ahead(ahead) => ahead.next(room),
+        }
+    }
+}
+
 /// Reads a trace from `R`, which need not be buffered.
 ///
 /// ```
@@ -61,15 +78,15 @@ enum News {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct TraceReader<R> {
-    frames: Frames<R>,
-    layouts: Vec<Layout>,
-    decoder: BlockDecoder,
+    source: Source<R>,
     block: Block,
     /// The next record of the block, and where it starts.
     next: usize,
     at: usize,
     meta: Meta,
     has_schema: bool,
+    /// All was read, and it was said what is wrong with the end.
+    is_at_end: bool,
     /// The only one of several engines that is wanted.
     part: Option<PartView>,
 }
@@ -87,16 +104,18 @@ impl<R: Read> TraceReader<R> {
     /// The input is not a trace, too new, or has no readable schema: nothing of it can be read.
     pub fn new(input: R) -> Result<Self, Diagnostics> {
         let (frames, version) = Frames::new(input)?;
+        let source = Source::Here(Box::new(Pieces::new(frames)));
         let meta = Meta::of_version(version);
-        let (decoder, block) = (BlockDecoder::default(), Block::default());
-        let mut reader =
-            Self { frames, layouts: Vec::new(), decoder, block, next: 0, at: 0, meta, has_schema: false, part: None };
+        let (block, has_schema, is_at_end) = (Block::default(), false, false);
+        let mut reader = Self { source, block, next: 0, at: 0, meta, has_schema, is_at_end, part: None };
         while !reader.has_schema {
-            match reader.frames.next(&mut reader.meta) {
-                Some(frame) if frame.kind != FrameKind::Events => {
-                    reader.take_metadata(frame);
+            match reader.source.next(Block::default()) {
+                Piece::Metadata(frame, payload) => {
+                    reader.take_metadata(frame, &payload);
                 }
-                _ => return Err(reader.without_schema()),
+                Piece::Damaged(problem) => reader.meta.problem(problem),
+                Piece::Events(_) => return Err(reader.without_schema(None)),
+                Piece::End(why) => return Err(reader.without_schema(why)),
             }
         }
         Ok(reader)
@@ -107,14 +126,19 @@ impl<R: Read> TraceReader<R> {
     #[allow(clippy::should_implement_trait)] // An `Iterator`'s items cannot borrow from it.
     pub fn next(&mut self) -> Option<Item<'_>> {
         while self.next >= self.block.ends.len() {
-            let Some(frame) = self.frames.next(&mut self.meta) else {
-                self.finish();
-                return None;
-            };
-            if frame.kind == FrameKind::Events {
-                self.take_events(frame);
-            } else if let Some(news) = self.take_metadata(frame) {
-                return Some(self.item(&news));
+            (self.next, self.at) = (0, 0);
+            match self.source.next(std::mem::take(&mut self.block)) {
+                Piece::Events(block) => self.block = block,
+                Piece::Metadata(frame, payload) => {
+                    if let Some(news) = self.take_metadata(frame, &payload) {
+                        return Some(self.item(&news));
+                    }
+                }
+                Piece::Damaged(problem) => self.meta.problem(problem),
+                Piece::End(why) => {
+                    self.finish(why);
+                    return None;
+                }
             }
         }
         let (start, end) = (self.at, self.block.ends[self.next]);
@@ -157,17 +181,9 @@ impl<R: Read> TraceReader<R> {
         self.meta
     }
 
-    fn take_events(&mut self, frame: Frame) {
-        (self.next, self.at) = (0, 0);
-        let payload = self.frames.payload();
-        if let Err(what) = self.decoder.decode(payload, &self.layouts, &mut self.block) {
-            self.meta.problem(frame.problem(what));
-        }
-    }
-
     /// Keeps what a metadata frame says; `None` where that is nothing new, or wrong.
-    fn take_metadata(&mut self, frame: Frame) -> Option<News> {
-        match self.read_metadata(frame.kind) {
+    fn take_metadata(&mut self, frame: Frame, payload: &[u8]) -> Option<News> {
+        match self.read_metadata(frame.kind, payload) {
             Ok(news) => news,
             Err(what) => {
                 self.meta.problem(frame.problem(&what));
@@ -176,8 +192,7 @@ impl<R: Read> TraceReader<R> {
         }
     }
 
-    fn read_metadata(&mut self, kind: FrameKind) -> Result<Option<News>, String> {
-        let payload = self.frames.payload();
+    fn read_metadata(&mut self, kind: FrameKind, payload: &[u8]) -> Result<Option<News>, String> {
         Ok(Some(match kind {
             FrameKind::Origin => {
                 self.meta.origin = json(payload)?;
@@ -186,7 +201,10 @@ impl<R: Read> TraceReader<R> {
             FrameKind::Schema if self.has_schema => return Err("the trace has its schema already".into()),
             FrameKind::Schema => {
                 let schema = json(payload)?;
-                self.layouts = layouts(&schema)?;
+                let layouts = layouts(&schema)?;
+                if let Source::Here(pieces) = &mut self.source {
+                    pieces.lay_out(layouts);
+                }
                 self.meta.schema = schema;
                 self.has_schema = true;
                 return Ok(None);
@@ -248,18 +266,38 @@ impl<R: Read> TraceReader<R> {
     }
 
     /// Says that the trace is cut, where it is.
-    fn finish(&mut self) {
-        if self.meta.end.is_none() && !self.frames.said_why() {
-            let message = "the trace does not say how the recording ended: it was cut off";
-            self.frames.say(&mut self.meta, Diagnostic::warning(Code::TraceCut, message));
+    fn finish(&mut self, why: Option<Diagnostic>) {
+        if std::mem::replace(&mut self.is_at_end, true) {
+            return;
+        }
+        let message = "the trace does not say how the recording ended: it was cut off";
+        let cut = || self.meta.end.is_none().then(|| Diagnostic::warning(Code::TraceCut, message));
+        if let Some(problem) = why.or_else(cut) {
+            self.meta.problem(problem);
         }
     }
 
-    fn without_schema(mut self) -> Diagnostics {
+    fn without_schema(mut self, why: Option<Diagnostic>) -> Diagnostics {
+        why.into_iter().for_each(|problem| self.meta.problem(problem));
         let message = "the trace's schema cannot be read, and without it no record can";
         let code = if self.meta.problems.0.is_empty() { Code::TraceCut } else { Code::TraceCorrupt };
         self.meta.problem(Diagnostic::error(code, message).hint("record again; nothing of this file can be used"));
         self.meta.problems
+    }
+}
+
+impl<R: Read + Send + 'static> TraceReader<R> {
+    /// Has a thread of its own read and decode what follows, some blocks ahead; as before where there can be none.
+    #[must_use]
+    pub fn ahead(mut self) -> Self {
+        self.source = match self.source {
+            Source::Here(pieces) => match Ahead::start(pieces) {
+                Ok(ahead) => Source::Ahead(ahead),
+                Err(pieces) => Source::Here(pieces),
+            },
+            ahead @ Source::Ahead(_) => ahead,
+        };
+        self
     }
 }
 

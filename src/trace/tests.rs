@@ -6,6 +6,9 @@ use super::*;
 use crate::diag::{Code, Severity};
 use crate::spec::Role;
 use proptest::prelude::*;
+use std::io::{Cursor, Read};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 fn field(name: &str, offset: u32, ty: FieldType) -> FieldLayout {
     FieldLayout { name: name.into(), offset, ty }
@@ -104,9 +107,17 @@ fn trace(records: &[Vec<u8>], per_block: usize) -> Vec<u8> {
     writer.finish(&End { reason: "the target ended".into(), ..End::default() }).unwrap()
 }
 
-/// The records that can be read, and what else is known at the end.
+/// The records that can be read, and what else is known at the end: the same whether a thread reads ahead or not.
 fn read(file: &[u8]) -> (Vec<Vec<u8>>, Meta) {
-    let mut reader = TraceReader::new(file).unwrap();
+    let here = read_all(TraceReader::new(file).unwrap());
+    let ahead = read_all(TraceReader::new(Cursor::new(file.to_vec())).unwrap().ahead());
+    assert_eq!(here.0, ahead.0);
+    let known = |meta: &Meta| format!("{:?} {:?} {:?} {:?}", meta.problems, meta.sites, meta.losses, meta.end);
+    assert_eq!(known(&here.1), known(&ahead.1));
+    here
+}
+
+fn read_all<R: Read>(mut reader: TraceReader<R>) -> (Vec<Vec<u8>>, Meta) {
     let mut records = Vec::new();
     reader.for_each_record(|record| {
         records.push(record.bytes().to_vec());
@@ -274,6 +285,49 @@ fn a_damaged_frame_is_left_out_and_the_others_are_read() {
         assert_eq!(codes(&meta), [Code::TraceCorrupt], "{damaged}");
         assert!(meta.problems.0[0].message.contains(&start.to_string()), "{}", meta.problems.0[0].message);
         assert!(meta.end.is_some());
+    }
+}
+
+/// Gives a file's start, then panics.
+struct Panics(Cursor<Vec<u8>>);
+
+impl Read for Panics {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let length = self.0.read(bytes)?;
+        assert!(length > 0, "a reader's own fault");
+        Ok(length)
+    }
+}
+
+#[test]
+#[should_panic(expected = "a reader's own fault")]
+fn what_a_thread_that_reads_ahead_dies_of_is_not_the_end_of_the_trace() {
+    let mut file = trace(&[exit(1, 0)], 1);
+    file.truncate(*frames(&file).last().unwrap());
+    read_all(TraceReader::new(Panics(Cursor::new(file))).unwrap().ahead());
+}
+
+#[test]
+fn a_reader_that_is_not_read_to_its_end_lets_its_thread_go() {
+    let records: Vec<_> = (0..100).map(|seq| exit(1, seq)).collect();
+    let file = Arc::new(trace(&records, 5));
+    let input = Cursor::new(Shared(Arc::clone(&file)));
+    let mut reader = TraceReader::new(input).unwrap().ahead();
+    assert!(matches!(reader.next(), Some(Item::Sites { .. } | Item::Record(_))));
+    drop(reader);
+    let until = Instant::now() + Duration::from_secs(60);
+    while Arc::strong_count(&file) > 1 {
+        assert!(Instant::now() < until, "the thread still has the file");
+        std::thread::yield_now();
+    }
+}
+
+/// Bytes of which it can be told whether anybody still has them.
+struct Shared(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
     }
 }
 
@@ -454,6 +508,7 @@ proptest! {
                 let shown: String = record.fields().map(|(_, value)| value.to_string()).collect();
                 shown.len() < usize::MAX
             });
+            read(&file);
         }
     }
 
