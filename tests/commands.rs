@@ -3,9 +3,10 @@
 //! A block that starts with ```` ```console ```` is one session of a shell: lines that start with `$ ` are commands,
 //! each of which must succeed; the lines after one are what it prints, of which numbers, units and spacing may differ,
 //! and `…` stands for any lines. A page's blocks run one after the other in one folder, which looks like a clone, and
-//! has `app.py`, a program that uses an engine, `server.py`, one that does so for ever, and `run.pfi`, a trace.
+//! has `app.py`, a program that uses an engine, `server.py`, one that does so for ever, and `run.pfi`, a trace. What a
+//! block ```` ```yaml NAME ```` shows is a file of that name, for the sessions after it.
 //!
-//! ```` ```console root ```` needs root and the engine; ```` ```console no-run: REASON ```` is not run. Any other
+//! ```` ```console root ```` needs root and the engine, which `python` has; ```` ```console no-run: REASON ```` is not run. Any other
 //! block, and text without a block, shows no commands: `commands_are_shown_in_blocks_that_are_run` keeps that.
 
 // The functions around the tests are tests too.
@@ -45,6 +46,8 @@ struct Session {
     line: usize,
     needs: Needs,
     shown: Vec<Shown>,
+    /// What the page has shown of files until here, by name.
+    files: Vec<(String, String)>,
 }
 
 /// Pages with commands: those of the package's folder and of `docs/`; of them those that `PAGES` has in it, where it is set.
@@ -64,6 +67,7 @@ fn pages() -> Vec<(String, String)> {
 
 fn sessions(page: &str, text: &str) -> Vec<Session> {
     let mut sessions = Vec::new();
+    let mut files = Vec::new();
     let mut lines = text.lines().enumerate();
     while let Some((number, line)) = lines.next() {
         let Some(marks) = line.strip_prefix("```") else { continue };
@@ -73,12 +77,17 @@ fn sessions(page: &str, text: &str) -> Vec<Session> {
             ("console", "root") => Needs::Root,
             ("console", reason) if reason.starts_with("no-run: ") => Needs::NotToRun,
             ("console", other) => panic!("{page}:{}: what is `{other}`?", number + 1),
+            ("yaml", file) if !file.is_empty() => {
+                files.push((file.to_owned(), block.fold(String::new(), |text, line| text + line + "\n")));
+                continue;
+            }
             _ => {
                 block.for_each(drop);
                 continue;
             }
         };
-        sessions.push(Session { page: page.to_owned(), line: number + 1, needs, shown: commands(block) });
+        let shown = commands(block);
+        sessions.push(Session { page: page.to_owned(), line: number + 1, needs, shown, files: files.clone() });
     }
     sessions
 }
@@ -102,7 +111,7 @@ fn commands<'a>(block: impl Iterator<Item = &'a str>) -> Vec<Shown> {
 /// A line without what differs from run to run: numbers with their units, times of day, and the widths of columns.
 fn gist(line: &str) -> String {
     static NUMBER: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"<?\b\d[\d.,:]*\s?(ns|µs|ms|s|min|h|%|[kMG]?B)?(\s|\b|$)").unwrap());
+        LazyLock::new(|| Regex::new(r"<?\b\d[\d.,:]*\s?(ns|[µu]s|ms|s|min|h|%|[kMG]?B)?(\s|\b|$)").unwrap());
     let line = NUMBER.replace_all(line, "# ");
     line.split(|c: char| c.is_whitespace() || c == '#').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
@@ -164,6 +173,9 @@ impl Place {
     fn run(&self, session: &Session) -> Result<(), String> {
         const MARK: &str = "<next command>";
         let script: String = session.shown.iter().map(|shown| format!("echo '{MARK}'\n{}\n", shown.command)).collect();
+        for (name, text) in &session.files {
+            std::fs::write(self.folder.path().join(name), text).unwrap();
+        }
         let started = Instant::now();
         let output = Command::new("bash")
             .args(["-c", &format!("exec 2>&1\nset -e\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}")])
@@ -189,13 +201,13 @@ impl Place {
     }
 }
 
-fn run_all(needs: Needs, place: impl Fn() -> Place) {
+fn run_all(needs: Needs, place: impl Fn(&str) -> Place) {
     let mut failures = Vec::new();
     for (page, text) in pages() {
         let sessions: Vec<Session> =
             sessions(&page, &text).into_iter().filter(|session| session.needs == needs).collect();
         if !sessions.is_empty() {
-            let place = place();
+            let place = place(&page);
             failures.extend(sessions.iter().filter_map(|session| place.run(session).err()));
         }
     }
@@ -204,8 +216,11 @@ fn run_all(needs: Needs, place: impl Fn() -> Place) {
 
 #[test]
 fn what_the_pages_show_works() {
-    run_all(Needs::Nothing, || Place::new(None));
+    run_all(Needs::Nothing, |_| Place::new(None));
 }
+
+/// Pages that are about another engine than `app.py` uses, and what prints a Python that has it.
+const OTHER_ENGINES: [(&str, &str); 1] = [("docs/porting.md", "tests/engines/install_litert.sh")];
 
 #[test]
 #[ignore = "needs root"]
@@ -220,7 +235,10 @@ fn what_the_pages_show_of_recording_works() {
     let cache = python.ancestors().nth(4).unwrap();
     let models = cache.join("models");
     output(python.to_str().unwrap(), &["tests/engines/make_models.py", models.to_str().unwrap(), "tiny-dense"]);
-    run_all(Needs::Root, || Place::new(Some(&python)).with_app(cache));
+    run_all(Needs::Root, |page| match OTHER_ENGINES.iter().find(|(of, _)| *of == page) {
+        Some((_, script)) => Place::new(Some(Path::new(&output(script, &[])))),
+        None => Place::new(Some(&python)).with_app(cache),
+    });
 }
 
 #[test]
@@ -252,7 +270,7 @@ fn printed_lines_are_compared_without_their_numbers() {
 
 #[test]
 fn blocks_are_read_with_what_they_need() {
-    let text = "```console\n$ a \\\n  b\nout\n$ c\n```\n```yaml\n$ no\n```\n```console root\n$ d\n```\n```console no-run: why\n$ e\n```";
+    let text = "```console\n$ a \\\n  b\nout\n$ c\n```\n```yaml\n$ no\n```\n```yaml x.yaml\na: 1\n```\n```console root\n$ d\n```\n```console no-run: why\n$ e\n```";
     let found = sessions("page.md", text);
     let needs: Vec<Needs> = found.iter().map(|session| session.needs).collect();
     assert_eq!(needs, [Needs::Nothing, Needs::Root, Needs::NotToRun]);
@@ -261,4 +279,6 @@ fn blocks_are_read_with_what_they_need() {
         (found[0].shown[0].command.as_str(), found[0].shown[0].output.as_slice()),
         ("a \\\n  b", &["out".to_owned()][..])
     );
+    assert!(found[0].files.is_empty(), "only what stands before");
+    assert_eq!(found[1].files, [("x.yaml".to_owned(), "a: 1\n".to_owned())]);
 }
