@@ -1,12 +1,13 @@
 //! How long a user waits: `gen`, `check` and `record` up to attached and back, on the engine in the Python wheel, with
 //! profinfer's caches empty and filled. Needs root and the wheel's environment; see `docs/benchmarks.md`.
 //!
-//! `cargo bench --bench startup -- PYTHON`, where PYTHON is the interpreter of the wheel's environment.
+//! `cargo bench --bench startup -- PYTHON [MANY]`, where PYTHON is the interpreter of the wheel's environment. With MANY, that of an
+//! environment that has ONNX Runtime, a probeset of hundreds of sites is attached too, and how long that took is told apart.
 
 // What fails here ends the benchmark.
 #![allow(clippy::expect_used)]
 
-use profinfer::trace::TraceReader;
+use profinfer::trace::{Meta, Notice, TraceReader};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -16,11 +17,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const ROUNDS: usize = 9;
 
 fn main() {
-    let Some(python) = std::env::args().skip(1).find(|argument| !argument.starts_with("--")).map(PathBuf::from) else {
+    let mut pythons = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).map(PathBuf::from);
+    let Some(python) = pythons.next() else {
         println!("startup: give the interpreter of an environment that has the wheel; nothing measured");
         return;
     };
-    let target = Waiting::start(&python);
+    let target = Waiting::start(&python, "xllamacpp", "*.so");
     let library = target.library.clone();
     let pid = target.process.id().to_string();
     let trace = std::env::temp_dir().join("profinfer-bench.pfi");
@@ -35,7 +37,22 @@ fn main() {
         measure(&format!("record up to attached, caches {what}"), cache, &record, &|started| attached(trace, started));
         measure(&format!("record up to the end, caches {what}"), cache, &record, &|_| None);
     }
+    if let Some(python) = pythons.next() {
+        drop(target);
+        many(&python, trace);
+    }
     let _ = std::fs::remove_file(trace);
+}
+
+/// An engine whose kernels are hundreds of functions.
+fn many(python: &Path, trace: &str) {
+    let target = Waiting::start(python, "onnxruntime", "capi/onnxruntime_pybind11_state*.so");
+    let pid = target.process.id().to_string();
+    println!("{}", target.library.display());
+    let record = ["record", "onnxruntime", "-p", &pid, "--duration", "1ms", "-o", trace];
+    let what = "hundreds of sites, record up to attached";
+    measure(what, Cache::Warm, &record, &|started| attached(trace, started));
+    measure("hundreds of sites, programs and attaching", Cache::Warm, &record, &|_| attaching(trace));
 }
 
 /// A process that has the engine loaded and does nothing.
@@ -45,12 +62,13 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn start(python: &Path) -> Self {
-        let script = "import glob, os, sys, xllamacpp\n\
-                      print(glob.glob(os.path.dirname(xllamacpp.__file__) + '/*.so')[0], flush=True)\n\
+    fn start(python: &Path, package: &str, library: &str) -> Self {
+        let script = "import glob, importlib, os, sys\n\
+                      package = importlib.import_module(sys.argv[1])\n\
+                      print(glob.glob(os.path.join(os.path.dirname(package.__file__), sys.argv[2]))[0], flush=True)\n\
                       sys.stdin.read()";
         let mut process = Command::new(python)
-            .args(["-c", script])
+            .args(["-c", script, package, library])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -75,12 +93,30 @@ enum Cache {
     Warm,
 }
 
-/// From a command's start to the trace's word that the sites are attached.
-fn attached(trace: &str, started: SystemTime) -> Option<Duration> {
+/// What a trace knows beside its records.
+fn meta(trace: &str) -> Option<Meta> {
     let mut reader = TraceReader::new(File::open(trace).ok()?).ok()?;
     while reader.next().is_some() {}
-    let meta = reader.meta();
-    let notice = meta.notices.iter().find(|notice| notice.text.starts_with("attached"))?;
+    Some(reader.meta().clone())
+}
+
+/// The trace's word that the sites are attached.
+fn attached_notice(meta: &Meta) -> Option<&Notice> {
+    meta.notices.iter().find(|notice| notice.text.starts_with("attached"))
+}
+
+/// What it says of how long that took, loading of the programs included.
+fn attaching(trace: &str) -> Option<Duration> {
+    let meta = meta(trace)?;
+    let text = &attached_notice(&meta)?.text;
+    let ms: f64 = text.split_once(" sites in ")?.1.split_once(" ms")?.0.parse().ok()?;
+    Some(Duration::from_secs_f64(ms / 1e3))
+}
+
+/// From a command's start to that word.
+fn attached(trace: &str, started: SystemTime) -> Option<Duration> {
+    let meta = meta(trace)?;
+    let notice = attached_notice(&meta)?;
     let since_origin = notice.time.checked_sub(meta.origin.monotonic_ns)?;
     let began = u64::try_from(started.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok()?;
     Some(Duration::from_nanos(meta.origin.wall_clock_ns.checked_sub(began)? + since_origin))

@@ -366,13 +366,10 @@ impl Consumer {
         }
     }
 
-    /// Writes a sentence into the trace, once it is begun.
+    /// Writes a sentence into the trace.
     pub(super) fn notice(&self, text: impl Into<String>) {
         let notice = Notice { time: super::clock::monotonic_ns(), text: text.into(), ..Notice::default() };
-        let mut sink = self.sink();
-        if sink.prospect.is_none() {
-            sink.attempt(|writer| writer.notice(&notice));
-        }
+        self.notice_of(|| notice);
     }
 
     /// Writes a notice that is made, and what it tells done, while no record is taken: every record that the trace has

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// The dynamic linker's function that is there for debuggers to stop in.
 const LINKER_NOTICE: &str = "_dl_debug_state";
@@ -298,6 +299,7 @@ impl<'a> Modules<'a> {
         self.detach_replaced(placement, session);
         let values: BTreeMap<String, u64> =
             placement.values.iter().map(|value| (value.symbol.clone(), value.value)).collect();
+        let started = Instant::now();
         let known = self.files.len();
         let sites: Vec<Site> = new.iter().filter_map(|site| self.number(site.placed, placement)).collect();
         consumer.add_sites(self.files.get(known..).unwrap_or_default(), &sites);
@@ -316,7 +318,8 @@ impl<'a> Modules<'a> {
             self.attach_with(&values, &sites, session);
         }
         session.enable();
-        consumer.notice(format!("attached {} sites", sites.len()));
+        let ms = started.elapsed().as_secs_f64() * 1e3;
+        consumer.notice(format!("attached {} sites in {ms:.1} ms, their programs loaded", sites.len()));
         Ok(())
     }
 
