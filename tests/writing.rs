@@ -208,13 +208,22 @@ fn explain_reads_a_running_process() {
     has_line(&text, &format!("name char[32] toy_tensor.name at +4 DWARF {name}"));
     has_line(&text, ".tensor");
     let text = printed(&["explain", &probeset("toy.yaml"), "operator.lane", "-p", &pid, "--seconds", "60"], here);
-    // A pointer's bytes are its value's, the least significant first.
-    let line = words(&text).into_iter().find(|line| line.starts_with("params toy_params*")).unwrap();
+    pointer_s_bytes_are_its_value(&text, "params toy_params*");
+}
+
+/// A pointer's bytes are its value's, the least significant first.
+#[track_caller]
+fn pointer_s_bytes_are_its_value(text: &str, begins: &str) {
+    let line = words(text).into_iter().find(|line| line.starts_with(begins)).unwrap_or_else(|| panic!("{text}"));
     let mut columns = line.split(' ').rev();
     let (value, bytes) = (columns.next().unwrap(), columns.next().unwrap());
     let value = u64::from_str_radix(value.trim_start_matches("0x"), 16).unwrap();
-    let hex: String = value.to_le_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(bytes, hex);
+    assert_ne!(value, 0, "{line}");
+    assert_eq!(bytes, hex(&value.to_le_bytes()), "{line}");
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 // ---- bpftrace ----------------------------------------------------------------------------------------------------
@@ -261,27 +270,54 @@ fn of_script(text: &str) -> Seen {
     seen
 }
 
+/// Fields that are read at the return.
+const AT_RETURN: [&str; 2] = ["status", "sum"];
+
+/// What the tensors of a trace were from when on, by address.
+struct Tensors(BTreeMap<String, Vec<(u64, Value)>>);
+
+impl Tensors {
+    fn of(lines: &[Value]) -> Self {
+        let mut all: BTreeMap<String, Vec<(u64, Value)>> = BTreeMap::new();
+        for line in lines.iter().filter(|line| line["object"] == "tensor") {
+            let described = (line["start_ns"].as_u64().unwrap(), line["fields"].clone());
+            all.entry(line["address"].as_str().unwrap().to_owned()).or_default().push(described);
+        }
+        all.values_mut().for_each(|described| described.sort_by_key(|(time, _)| *time));
+        Self(all)
+    }
+
+    /// What one is by the end of a step. The toy changes its tensors before the step's graph, and one lane describes them,
+    /// which another may be ahead of.
+    fn at(&self, address: &str, end: u64) -> &serde_json::Map<String, Value> {
+        let described = self.0[address].iter().rev().find(|(time, _)| *time <= end);
+        described.unwrap_or_else(|| panic!("{address} was described")).1.as_object().unwrap()
+    }
+}
+
 /// What profinfer recorded, in the same form.
 fn of_trace(dump: &str, ends: &[&str]) -> Seen {
     let mut seen = Seen::new();
-    let mut objects: BTreeMap<String, Value> = BTreeMap::new();
     let lines: Vec<Value> = dump.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    for line in lines.iter().filter(|line| line["object"] == "tensor") {
-        objects.insert(line["address"].as_str().unwrap().to_owned(), line["fields"].clone());
-    }
+    let tensors = Tensors::of(&lines);
+    let time = |line: &Value, name: &str| line[name].as_u64().unwrap();
+    let steps = lines.iter().filter(|line| line["probe"] == "step");
+    let steps: Vec<(u64, u64)> =
+        steps.map(|line| (time(line, "start_ns"), time(line, "start_ns") + time(line, "duration_ns"))).collect();
     for line in lines.iter().filter(|line| line["probe"].is_string()) {
         let probe = line["probe"].as_str().unwrap();
         let (mut at_entry, mut at_end) = (Vec::new(), Vec::new());
         for (name, value) in line["fields"].as_object().unwrap() {
             match name.as_str() {
                 "waiting" | "ids" => {}
-                "status" => at_end.push((name.clone(), shown(value))),
+                name if AT_RETURN.contains(&name) => at_end.push((name.to_owned(), shown(value))),
                 "node" => {
                     at_entry.push((name.clone(), shown(value)));
-                    let object = objects[value.as_str().unwrap()].as_object().unwrap();
-                    // Shapes change from step to step; what an object was at that time is not looked up here.
-                    let fixed = object.iter().filter(|(name, _)| *name != "shape");
-                    at_entry.extend(fixed.map(|(name, value)| (format!("node.{name}"), shown(value))));
+                    let start = time(line, "start_ns");
+                    let step = steps.iter().find(|(from, to)| (*from..=*to).contains(&start));
+                    let (_, end) = step.unwrap_or_else(|| panic!("{line} is within no step"));
+                    let tensor = tensors.at(value.as_str().unwrap(), *end);
+                    at_entry.extend(tensor.iter().map(|(name, value)| (format!("node.{name}"), shown(value))));
                 }
                 _ => at_entry.push((name.clone(), shown(value))),
             }
@@ -318,15 +354,15 @@ fn shown_in_list(value: &Value) -> String {
 }
 
 /// The first child of a process, once there is one.
-fn child_of(process: u32) -> u32 {
+fn child_of(process: u32, program: &Path) -> u32 {
     let path = format!("/proc/{process}/task/{process}/children");
     until("bpftrace runs its command", || {
         let children = std::fs::read_to_string(&path).unwrap_or_default();
         let child = children.split_whitespace().next()?.parse().ok()?;
-        // It waits, once it is the toy and reads.
-        let is_toy = std::fs::read_link(format!("/proc/{child}/exe")).is_ok_and(|exe| exe.ends_with("toy"));
+        // It waits, once it is the program and reads.
+        let is_it = std::fs::read_link(format!("/proc/{child}/exe")).is_ok_and(|exe| exe == program);
         let reads = std::fs::read_to_string(format!("/proc/{child}/wchan")).is_ok_and(|at| at.contains("pipe"));
-        (is_toy && reads).then_some(child)
+        (is_it && reads).then_some(child)
     })
 }
 
@@ -342,6 +378,52 @@ fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Runs a program once, with both tools at it from its start; gives what the script printed, and profinfer's dump. Its last
+/// argument has it wait until its input ends. So many links are what the recorder holds once it is attached.
+fn seen_by_both(program: &Path, arguments: &str, spec: &str, links: usize) -> (String, String) {
+    let folder = program.parent().unwrap();
+    let path = program.to_str().unwrap();
+    let script = folder.join("script.bt");
+    std::fs::write(&script, printed(&["gen", spec, "--format", "bpftrace", "--target", path], folder)).unwrap();
+    let mut command = Command::new("bpftrace");
+    command.arg(&script).args(["0", "-c", &format!("{path} {arguments} wait")]);
+    let log = std::fs::File::create(folder.join("script.txt")).unwrap();
+    command.stdin(Stdio::piped()).stdout(log).stderr(Stdio::piped()).env("BPFTRACE_PERF_RB_PAGES", "512");
+    let mut tracer = Running(command.spawn().expect("bpftrace: scripts/setup installs it"));
+    let target = child_of(tracer.0.id(), program);
+    let trace = folder.join("run.pfi");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    command.args(["record", spec, "-o"]).arg(&trace).args(["-p", &target.to_string()]);
+    let mut recorder = Running(command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+    until("the recorder attaches", || {
+        assert!(recorder.0.try_wait().unwrap().is_none(), "the recorder ended");
+        (attached(recorder.0.id()) >= links).then_some(())
+    });
+    // The program goes on when there is nothing more to read.
+    drop(tracer.0.stdin.take());
+    until("both end", || {
+        let ended = recorder.0.try_wait().unwrap().is_some() && tracer.0.try_wait().unwrap().is_some();
+        ended.then_some(())
+    });
+    let printed_by_script = std::fs::read_to_string(folder.join("script.txt")).unwrap();
+    assert!(!printed_by_script.contains("Lost "), "{printed_by_script}");
+    (printed_by_script, printed(&["dump", trace.to_str().unwrap()], folder))
+}
+
+/// That both saw the same, and each probe so often.
+fn assert_alike(ours: &Seen, theirs: &Seen, counts: &[(&str, u64)]) {
+    let total = |seen: &Seen, probe: &str| -> u64 {
+        seen.iter().filter(|((name, _), _)| name == probe).map(|(_, count)| count).sum()
+    };
+    for (probe, count) in counts {
+        assert_eq!((total(ours, probe), total(theirs, probe)), (*count, *count), "{probe}");
+    }
+    for (key, count) in ours {
+        assert_eq!(theirs.get(key), Some(count), "{key:?}, of\n{theirs:#?}");
+    }
+    assert_eq!(ours.len(), theirs.len(), "{ours:#?}\n{theirs:#?}");
+}
+
 #[test]
 #[ignore = "needs root"]
 fn bpftrace_and_profinfer_see_the_same_run_alike() {
@@ -349,60 +431,74 @@ fn bpftrace_and_profinfer_see_the_same_run_alike() {
     // A file of its own: bpftrace sees every process of a file's, and other tests run the toy, too.
     let own = folder.path().join("toy");
     std::fs::copy(toy("toy"), &own).unwrap();
-    let (spec, toy) = (probeset("expressed.yaml"), own.display().to_string());
-    let script = folder.path().join("toy.bt");
-    let script_text = printed(&["gen", &spec, "--format", "bpftrace", "--target", &toy], folder.path());
-    std::fs::write(&script, script_text).unwrap();
-    let mut command = Command::new("bpftrace");
-    command.arg(&script).args(["0", "-c", &format!("{toy} 20 6 2 wait")]);
-    let log = std::fs::File::create(folder.path().join("script.txt")).unwrap();
-    command.stdin(Stdio::piped()).stdout(log).stderr(Stdio::piped()).env("BPFTRACE_PERF_RB_PAGES", "512");
-    let mut tracer = Running(command.spawn().expect("bpftrace: scripts/setup installs it"));
-    let target = child_of(tracer.0.id());
-    let trace = folder.path().join("run.pfi");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
-    command.args(["record", &spec, "-o"]).arg(&trace).args(["-p", &target.to_string()]);
-    let mut recorder = Running(command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
-    until("the recorder attaches", || {
-        assert!(recorder.0.try_wait().unwrap().is_none(), "the recorder ended");
-        attached(recorder.0.id()).then_some(())
-    });
-    // The toy goes on when there is nothing more to read.
-    drop(tracer.0.stdin.take());
-    until("both end", || {
-        let ended = recorder.0.try_wait().unwrap().is_some() && tracer.0.try_wait().unwrap().is_some();
-        ended.then_some(())
-    });
-    let printed_by_script = std::fs::read_to_string(folder.path().join("script.txt")).unwrap();
-    let dump = printed(&["dump", trace.to_str().unwrap()], folder.path());
+    let (script, dump) = seen_by_both(&own, "20 6 2", &probeset("expressed.yaml"), 6);
     let ends = ["step", "graph", "operator", "ends"];
-    let (theirs, ours) = (of_script(&without_shapes(&printed_by_script)), of_trace(&dump, &ends));
-    assert!(ours.keys().any(|(probe, fields)| probe == "operator" && fields.len() > 3), "{ours:#?}");
-    assert!(!printed_by_script.contains("Lost "), "{printed_by_script}");
-    let total = |seen: &Seen, probe: &str| -> u64 {
-        seen.iter().filter(|((name, _), _)| name == probe).map(|(_, count)| count).sum()
-    };
-    for (probe, count) in [("step", 20), ("step.end", 20), ("operator", 240), ("list", 120), ("ends", 80)] {
-        assert_eq!((total(&ours, probe), total(&theirs, probe)), (count, count), "{probe}");
+    let (theirs, ours) = (of_script(&without_nulls(&script)), of_trace(&dump, &ends));
+    // Each operator of the first step, which has eight tokens, and of the 19 others, by each of two lanes: with its shape.
+    for (tokens, steps) in [(8, 1), (1, 19)] {
+        let shape = ("node.shape".to_owned(), format!("[64,{tokens},0,0]"));
+        let with_shape = ours.iter().filter(|((probe, fields), _)| probe == "operator" && fields.contains(&shape));
+        let counts: Vec<u64> = with_shape.map(|(_, count)| *count).collect();
+        assert_eq!(counts, [steps; 12], "{ours:#?}");
     }
-    for (key, count) in &ours {
-        assert_eq!(theirs.get(key), Some(count), "{key:?}, of\n{theirs:#?}");
-    }
-    assert_eq!(ours.len(), theirs.len(), "{ours:#?}\n{theirs:#?}");
+    assert_alike(&ours, &theirs, &[("step", 20), ("step.end", 20), ("operator", 240), ("list", 120), ("ends", 80)]);
 }
 
-/// The script's lines in the form that they are compared in: without shapes, and null pointers at the end of a list.
-fn without_shapes(text: &str) -> String {
+/// A network in C++: methods that are one pattern, an argument behind `this`, a reference, a result.
+const LAYERS: &str = "profinfer: 1
+engine: layers
+modules: { layers: layers }
+types:
+  net::Layer: { size: i32 }
+  net::Tensor: { values: 'f32[64]' }
+probes:
+  step:
+    at: layers:net::Session::run(this, net::Tensor& tensor, i32 length) -> i32
+    role: step
+    fields: { tokens: length, sum: return }
+  layer:
+    at: layers:net::*::forward(net::Layer* this, net::Tensor& input, net::Tensor* output) -> i32
+    role: operator
+    fields: { op: 'match[1]', size: this->size, sum: return }
+";
+
+#[test]
+#[ignore = "needs root"]
+fn bpftrace_and_profinfer_see_methods_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("layers");
+    let mut command = Command::new("c++");
+    command.args(["-O1", "-g", "-o"]).arg(&program).arg(sources().join("layers.cpp"));
+    assert!(command.status().expect("a C++ compiler").success());
+    let spec = folder.path().join("layers.yaml");
+    std::fs::write(&spec, LAYERS).unwrap();
+    let (script, dump) = seen_by_both(&program, "20", spec.to_str().unwrap(), 3);
+    let (theirs, ours) = (of_script(&script), of_trace(&dump, &["step", "layer"]));
+    let layer = |op: &str, size: i32| {
+        let fields = [("op", op.to_owned()), ("size", size.to_string())];
+        ("layer".to_owned(), fields.map(|(name, value)| (name.to_owned(), value)).to_vec())
+    };
+    // Each layer's size is its number, and what the layer adds.
+    let layers =
+        [("Convolution", 2), ("Pooling", 4), ("Softmax", 7), ("Concat", 10), ("Reshape", 15), ("Attention", 18)];
+    for (op, size) in layers {
+        assert_eq!(ours.get(&layer(op, size)), Some(&20), "{op}: {ours:#?}");
+    }
+    assert_alike(&ours, &theirs, &[("step", 20), ("step.end", 20), ("layer", 120), ("layer.end", 120)]);
+}
+
+/// The script's lines in the form that they are compared in: without null pointers at the end of a list.
+fn without_nulls(text: &str) -> String {
     let line = |line: &str| {
-        let columns = line.split('\t').filter(|column| !column.starts_with("node.shape="));
-        columns.map(|column| column.replace(",0x0]", "]").replace("[0x0]", "[]")).collect::<Vec<_>>().join("\t")
+        let columns = line.split('\t').map(|column| column.replace(",0x0]", "]").replace("[0x0]", "[]"));
+        columns.collect::<Vec<_>>().join("\t")
     };
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Whether a recorder holds probes of functions.
-fn attached(recorder: u32) -> bool {
+/// How many probes of functions a recorder holds.
+fn attached(recorder: u32) -> usize {
     let descriptors = std::fs::read_dir(format!("/proc/{recorder}/fdinfo")).into_iter().flatten().flatten();
     let texts = descriptors.filter_map(|descriptor| std::fs::read_to_string(descriptor.path()).ok());
-    texts.filter(|text| text.contains("link_type:\tuprobe_multi") || text.contains("link_type:\tperf")).count() >= 6
+    texts.filter(|text| text.contains("link_type:\tuprobe_multi") || text.contains("link_type:\tperf")).count()
 }

@@ -1,4 +1,5 @@
-// A network of layers by a virtual method, for drafts of probesets: `layers RUNS`.
+// A network of layers by a virtual method, for drafts of probesets: `layers RUNS [wait]`, where it waits for the end of its
+// input before it runs.
 #include <cstdio>
 #include <cstdlib>
 
@@ -70,8 +71,10 @@ __attribute__((noinline)) int Session::run(Tensor &tensor, int length) const
 
 } // namespace net
 
-int main(int, char **arguments)
+int main(int count, char **arguments)
 {
+	while (count > 2 && getchar() != EOF)
+		;
 	net::Session session;
 	net::Tensor tensor = {};
 	int sum = 0;
