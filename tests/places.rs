@@ -430,3 +430,107 @@ fn a_pattern_of_a_hundred_thousand_functions_is_refused_with_their_number() {
     let message = said.expect("it is refused")["message"].as_str().unwrap();
     assert_eq!(message, "`crowd_*` is 100000 places; a probe is at 2048 at most");
 }
+
+/// Symbols that would be something else where they are printed as they are: lines, sequences for a terminal, ends of a
+/// text or of a comment, YAML, formats, templates.
+const HOSTILE: [&str; 14] = [
+    "run_line\nFORGED step",
+    "run_return\rFORGED",
+    "run_\u{1b}[31mFORGED",
+    "run_\u{9b}31mFORGED",
+    "run_\u{202e}FORGED",
+    "run_quote\"; FORGED",
+    "run_'#FORGED",
+    "run_key: [FORGED",
+    "run_*/ FORGED /*",
+    "run_`${FORGED}",
+    "run_%s%nFORGED",
+    "run_{{FORGED}}",
+    "run_\\\\FORGED",
+    "_ZN3net9run\u{1b}\"\nabc4stepEv",
+];
+
+/// A library with those functions, and one with a plain name.
+fn hostile(folder: &Path) -> PathBuf {
+    let mut text = ".text\n.globl begin\n.type begin,@function\nbegin: ret\n".to_owned();
+    for symbol in HOSTILE {
+        let quoted = format!("\"{}\"", symbol.replace('\\', "\\\\").replace('"', "\\\""));
+        text += &format!(".globl {quoted}\n.type {quoted},@function\n{quoted}: ret\n");
+    }
+    let source = folder.join("hostile.s");
+    std::fs::write(&source, text).unwrap();
+    // Its own name is a text for YAML, too.
+    let library = folder.join("lib'evil: [x.so");
+    run(Command::new("gcc").args(["-shared", "-nostdlib", "-o"]).arg(&library).arg(&source));
+    library
+}
+
+/// What a command writes to both, where nothing steers a terminal and no text of a symbol stands where a line begins.
+fn harmless(command: &mut Command) -> (Option<i32>, String, String) {
+    let output = command.stdin(Stdio::null()).env("NO_COLOR", "1").output().unwrap();
+    let texts = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    for text in &texts {
+        let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || ('\u{202a}'..='\u{202e}').contains(&c);
+        assert!(!text.contains(steers), "{command:?}: {text:?}");
+        assert!(!text.lines().any(|line| line.trim_start().starts_with("FORGED")), "{command:?}: {text}");
+    }
+    let [out, err] = texts;
+    (output.status.code(), out, err)
+}
+
+#[test]
+fn symbols_are_texts_and_nothing_else_wherever_they_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = hostile(folder.path());
+    let spec = folder.path().join("hostile.yaml");
+    let run_probe = "  run:\n    at: evil:run_*(i32 n)\n    role: region\n    fields: { what: \"match[1]\" }\n";
+    let other = "  run_mangled:\n    at: evil:_ZN*(i32 n)\n    role: region\n";
+    let step = "  step:\n    at: evil:begin(i32 n)\n    role: step\n    fields: { tokens: n }\n";
+    let head = "profinfer: 1\nengine: evil\nmodules: { evil: \"lib*.so\" }\nprobes:\n";
+    std::fs::write(&spec, format!("{head}{step}{run_probe}{other}")).unwrap();
+    // With a name that another tool's language has.
+    let plain = folder.path().join("libplain.so");
+    std::fs::copy(&library, &plain).unwrap();
+    let on = |target: &Path, subcommand: &str, more: &[&str]| {
+        let mut command = profinfer();
+        command.arg(subcommand).arg(&spec).args(more).arg("--target").arg(target);
+        harmless(&mut command)
+    };
+    // All are found, and shown.
+    let (code, shown, _) = on(&library, "check", &[]);
+    assert_eq!(code, Some(0), "{shown}");
+    let row = |line: &&str| line.starts_with("run") && line.contains("region");
+    assert_eq!(shown.lines().filter(row).count(), HOSTILE.len(), "{shown}");
+    assert!(shown.contains("run_line\u{fffd}FORGED step") && shown.contains("run_key: [FORGED"), "{shown}");
+    let checked = check(&spec, &library, &[]);
+    assert_eq!(checked["sites"].as_array().unwrap().len(), HOSTILE.len() + 1);
+    // In C none is needed: a record has its site's number.
+    let (code, c, _) = on(&library, "gen", &[]);
+    assert_eq!(code, Some(0));
+    assert!(!c.contains("FORGED") && !c.contains("abc4step"), "{c}");
+    // bpftrace has no way to say them.
+    let (code, script, problems) = on(&plain, "gen", &["--format", "bpftrace"]);
+    assert_eq!(code, Some(0), "{problems}");
+    assert!(script.contains("\"begin\"") && !script.contains("FORGED"), "{script}");
+    let left_out = "is not part of the script: its name has characters that a script cannot have";
+    let said = problems.lines().filter(|line| line.starts_with("warning[G001]: `run") && line.ends_with(left_out));
+    assert_eq!(said.count(), HOSTILE.len(), "{problems}");
+    std::fs::write(&spec, format!("{head}{}", run_probe.replace("region", "step"))).unwrap();
+    for target in [&plain, &library] {
+        let (code, _, problems) = on(target, "gen", &["--format", "bpftrace"]);
+        assert_eq!(code, Some(1));
+        assert!(problems.contains("error[G001]"), "{problems}");
+    }
+    // A draft is YAML, and one that the program itself takes.
+    let draft = folder.path().join("draft.yaml");
+    for patterns in [&[][..], &["run_*", "begin", "*step*"]] {
+        let mut command = profinfer();
+        let (code, _, problems) = harmless(command.arg("scaffold").arg(&library).args(patterns).arg("-o").arg(&draft));
+        assert_eq!(code, Some(0), "{problems}");
+        let text = std::fs::read_to_string(&draft).unwrap();
+        assert!(text.contains(":begin\n") && !text.contains("\n    FORGED"), "{text}");
+        let checked = check(&draft, &library, &[]);
+        assert_eq!(checked["missing"], serde_json::json!([]), "{text}");
+        assert!(!checked["sites"].as_array().unwrap().is_empty(), "{text}");
+    }
+}

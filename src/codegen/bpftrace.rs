@@ -1,6 +1,7 @@
 //! The same probes as a script for bpftrace, where that language can say them: to look at a target with another tool, and
 //! to compare what both see. It shares no code with the generated C beyond the plan, so that one checks the other.
 
+use super::source::comment;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::path::{Base, Checked, Memory, Node, Place, Term, Type, UnaryOp, fixed_size};
 use crate::plan::{Action, ArgumentIn, PlacedSite, Placement, ProbePlan, Program, RelocationKind, Shape, argument_in};
@@ -32,7 +33,7 @@ pub fn bpftrace(
     let mut text = format!(
         "// Probeset {}, by profinfer. A line a hit: PROBE, thread, instant in ns, fields; PROBE.end with the duration.\n\
          // Run it with a process number, or with 0 and -c COMMAND.\n",
-        probeset.name
+        comment(&probeset.name)
     );
     let mut blocks = 0;
     for (index, program) in plan.programs.iter().enumerate() {
