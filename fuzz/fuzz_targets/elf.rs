@@ -1,34 +1,10 @@
-//! Any bytes are a binary or an error: no panic and no hang, whatever is asked of its symbols, virtual tables, static
-//! probes and debug information.
+//! Any bytes are a binary or an error: no panic and no hang, whatever is asked of it.
 //!
-//! `cargo fuzz run elf fuzz/corpus/elf`, best with a few small libraries in the corpus
+//! `cargo fuzz run elf fuzz/corpus/elf fuzz/seeds/elf`
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use profinfer::path::NamePattern;
-use profinfer::target::{Files, Target, open_path};
-use std::io::Write;
+#[path = "../bodies/elf.rs"]
+mod body;
 
-fuzz_target!(|bytes: &[u8]| {
-    let Ok(mut file) = tempfile::NamedTempFile::new() else { return };
-    if file.write_all(bytes).is_err() {
-        return;
-    }
-    let Ok(target) = open_path(file.path(), Files::new(None)) else { return };
-    for number in 0..target.files().len() {
-        drop(target.functions(number, &NamePattern("*".to_owned())));
-        for slot in [0, 2, 4096] {
-            let found = target.overrides(number, "Base", slot);
-            assert!(found.functions.len() <= bytes.len());
-        }
-        drop(target.class_like(number, "Base"));
-        drop(target.static_sites(number, "toy", "step"));
-        drop(target.layout(number, "tensor"));
-        drop(target.enumeration(number, "op"));
-        drop(target.signatures(number, &["run"]));
-        drop(target.inlined(number, &NamePattern("run*".to_owned())));
-        assert!(target.class_bases(number).len() <= bytes.len());
-        assert!(!target.has_bytes(number, b"no such bytes in any file"));
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| body::feed(bytes));
