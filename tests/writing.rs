@@ -226,6 +226,80 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// A C++ program that sleeps after each of its many rounds.
+fn looping(folder: &Path, source: &str, flags: &[&str]) -> Running {
+    let program = folder.join(source.trim_end_matches(".cpp"));
+    let mut command = Command::new("g++");
+    command.args(["-std=c++17", "-Wno-invalid-offsetof", "-Wno-attribute-alias"]).args(flags);
+    assert!(command.arg("-o").arg(&program).arg(sources().join(source)).status().expect("g++").success());
+    let mut command = Command::new(&program);
+    Running(command.args(["100000000", "20000"]).stdout(Stdio::null()).spawn().unwrap())
+}
+
+#[test]
+#[ignore = "needs root"]
+fn explain_reads_what_c_plus_plus_keeps() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = looping(folder.path(), "values.cpp", &["-O1", "-g"]);
+    let pid = running.0.id().to_string();
+    let explained = |path: &str| {
+        printed(&["explain", &probeset("values.yaml"), path, "-p", &pid, "--seconds", "60"], folder.path())
+    };
+    // An element of a vector, which is a reference.
+    let text = explained("reference.third");
+    has_line(
+        &text,
+        "reference at zoo:zoo_reference(zoo::Dog& dog, std::vector<i32>& numbers, std::string(32)& word) -> i32",
+    );
+    let site = words(&text).into_iter().find(|line| line.starts_with("values: zoo_reference, `"));
+    assert!(site.is_some_and(|line| line.ends_with('`') && line.len() > "values: zoo_reference, ``".len()), "{text}");
+    has_line(&text, "STEP TYPE PLACE FROM BYTES VALUE");
+    #[cfg(target_arch = "x86_64")]
+    has_line(&text, "numbers std::vector<i32> in rsi convention");
+    has_line(&text, "numbers[2] i32 element 2 of the vector, 4 bytes each 66000000 102");
+    // A string that is in place: its bytes are those of its text, with what is behind it.
+    let text = explained("reference.word");
+    let line = words(&text).into_iter().find(|line| line.starts_with("word std::string(32) ")).unwrap();
+    #[cfg(target_arch = "x86_64")]
+    assert!(line.contains(" in rdx, by its library's layout of strings convention "), "{line}");
+    assert!(line.contains(&format!(" {}", hex(b"Rex\0"))) && line.ends_with("\u{2026} Rex"), "{line}");
+    // One that has no room in place, of a class that has two bases.
+    let text = explained("dog.breed");
+    pointer_s_bytes_are_its_value(&text, "dog zoo::Dog*");
+    let long = "dachshund with a rather long name, more than in place";
+    let bytes = hex(&long.as_bytes()[..16]);
+    let place = "zoo::Dog.breed at +56, by its library's layout of strings";
+    has_line(&text, &format!("dog->breed std::string(64) {place} DWARF {bytes}\u{2026} {long}"));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn explain_reads_this_of_an_override() {
+    let folder = tempfile::tempdir().unwrap();
+    // Without symbols: the override is found by its class.
+    let running = looping(folder.path(), "virtuals.cpp", &["-O2", "-s"]);
+    let pid = running.0.id().to_string();
+    let text =
+        printed(&["explain", &probeset("virtuals.yaml"), "layer.name", "-p", &pid, "--seconds", "60"], folder.path());
+    has_line(&text, "layer at virtual program:eng::Layer[3](eng::Layer* this, i32 number) -> memory");
+    let sites: Vec<String> = words(&text).into_iter().filter(|line| line.starts_with("virtuals: eng::")).collect();
+    assert!(sites.iter().any(|line| line.starts_with("virtuals: eng::Mul::[3], `")), "{text}");
+    assert!(sites.len() == 8 && sites.iter().all(|line| line.ends_with('`')), "{text}");
+    has_line(&text, "and 2 more sites");
+    // What is returned in memory has its place in the first register.
+    #[cfg(target_arch = "x86_64")]
+    has_line(&text, "this eng::Layer* in rsi convention");
+    pointer_s_bytes_are_its_value(&text, "this eng::Layer*");
+    let line = words(&text).into_iter().find(|line| line.starts_with("this->id i32 eng::Layer.id at +8 by hand "));
+    let line = line.unwrap_or_else(|| panic!("{text}"));
+    let mut columns = line.split(' ').rev();
+    let (value, bytes) = (columns.next().unwrap(), columns.next().unwrap());
+    let value: i32 = value.parse().unwrap();
+    // The layers are numbered from 10 on; which one is called first is not said.
+    assert!((10..=27).contains(&value), "{line}");
+    assert_eq!(bytes, hex(&value.to_le_bytes()));
+}
+
 // ---- bpftrace ----------------------------------------------------------------------------------------------------
 
 #[test]

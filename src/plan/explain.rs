@@ -246,14 +246,20 @@ fn in_order<'e>(expr: &'e Expr, into: &mut Vec<&'e Expr>) {
     }
 }
 
-/// What an index adds where its element has a size of its own.
+/// What an index adds where its element has a size of its own, and where a vector's number of elements is from.
 fn element(checked: &Checked, expr: &Expr) -> Option<String> {
-    if !matches!(expr.kind, ExprKind::Index { .. }) {
-        return None;
+    if matches!(checked.node, Node::VectorSize { .. }) {
+        return Some("by the vector's begin and end".to_owned());
     }
     let (Node::Memory(Memory { base, terms }), ExprKind::Index { index, .. }) = (&checked.node, &expr.kind) else {
         return None;
     };
+    if let (Base::Pointer(pointer), []) = (base, terms.as_slice())
+        && let Node::VectorElement { of, index: Some(_), .. } = &pointer.node
+    {
+        let size = fixed_size(of).map_or_else(String::new, |size| format!(", {size} bytes each"));
+        return Some(format!("element {} of the vector{size}", index.span.text()));
+    }
     let Some(Term::Element { of, .. }) = terms.last() else { return None };
     let size = fixed_size(of).map_or_else(|| "?".to_owned(), |size| size.to_string());
     let through = if matches!(base, Base::Pointer(_)) && terms.len() == 1 { "of what it points to, " } else { "" };

@@ -1,11 +1,13 @@
 // What C++ keeps in memory, in functions whose arguments are known: strings of every size, vectors, smart pointers,
 // base classes, unions, bit-fields, references, distances. Each function is called with the numbers that
 // tests/values.rs expects. A name with `wrong` is made so that it cannot be what its type says.
+// `values [ROUNDS [MICROSECONDS]]`: so many rounds, with so much sleep after each.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 namespace zoo {
@@ -175,6 +177,8 @@ int main(int argc, char** argv)
         std::vector<int32_t> numbers(1);
         Food food;
         zoo_measure(3, numbers, 0, 0, 0, 0, &food);
+        if (argc > 2)
+            usleep(atoi(argv[2]));
     }
     // Objects that are made, used, and made anew at the same address.
     for (int number = 0; number < 3; number++) {

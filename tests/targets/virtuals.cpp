@@ -1,7 +1,9 @@
 // An engine whose layers are virtual: overrides of all kinds, which it counts itself. Stripped, it still has its types.
+// `virtuals [STEPS [MICROSECONDS]]`: so many steps, with so much sleep after each.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <unistd.h>
 #include <vector>
 
 #define KEEP __attribute__((noinline, noclone))
@@ -153,8 +155,11 @@ int main(int argc, char **argv)
 	add<eng::Typed<float>>(runner, 1, id);
 	eng::Engine *volatile engine = &runner;
 	long sum = 0;
-	for (int number = 1; number <= steps; number++)
+	for (int number = 1; number <= steps; number++) {
 		sum += engine->step(number);
+		if (argc > 2)
+			usleep(atoi(argv[2]));
+	}
 	printf("%ld\n", sum);
 	return 0;
 }
