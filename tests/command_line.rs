@@ -3,6 +3,9 @@
 // The functions around the tests are tests too.
 #![allow(clippy::unwrap_used)]
 
+use profinfer::spec::{Library, Role, load};
+use regex::Regex;
+use std::path::Path;
 use std::process::Command;
 
 fn profinfer(arguments: &[&str]) -> std::process::Output {
@@ -75,4 +78,64 @@ fn an_engine_is_chosen_only_where_a_trace_is_read() {
     }
     let said = String::from_utf8(profinfer(&["info", "no-such-trace", "--engine", "llama"]).stderr).unwrap();
     assert!(!said.contains("chooses among"), "{said}");
+}
+
+/// Packages that make models for the engines, or read them.
+const NO_ENGINES: [&str; 3] = ["numpy", "onnx", "gguf"];
+
+/// What the scripts that install and build engines take of the registry: package and version.
+fn pinned_engines() -> Vec<(String, String)> {
+    let package = Regex::new(r"([A-Za-z0-9_.-]+)==([0-9][0-9A-Za-z.]*)").unwrap();
+    let source = Regex::new(r"package=([A-Za-z0-9_.-]+) version=([0-9][0-9A-Za-z.]*)").unwrap();
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engines");
+    let mut pinned = Vec::new();
+    for file in std::fs::read_dir(scripts).unwrap().map(|file| file.unwrap().path()) {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        if !(name.ends_with(".sh") && (name.starts_with("install_") || name.starts_with("build_"))) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).unwrap();
+        let found = package.captures_iter(&text).chain(source.captures_iter(&text));
+        pinned.extend(found.map(|found| (found[1].to_owned(), found[2].to_owned())));
+    }
+    pinned.retain(|(package, _)| !NO_ENGINES.contains(&package.as_str()));
+    pinned.sort();
+    pinned.dedup();
+    pinned
+}
+
+#[test]
+fn engines_are_listed_with_the_builds_that_the_tests_run() {
+    let shipped: Vec<_> =
+        Library::SHIPPED.names().filter_map(|name| load(Path::new(name), &Library::SHIPPED).ok()).collect();
+    let steps =
+        |probeset: &profinfer::spec::Probeset| probeset.probes.values().any(|probe| probe.role.value == Role::Step);
+    let engines: Vec<_> = shipped.iter().map(|(probeset, _)| probeset).filter(|probeset| steps(probeset)).collect();
+    assert!(engines.len() >= 6);
+    let text = String::from_utf8(profinfer(&["engines"]).stdout).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&profinfer(&["engines", "--json"]).stdout).unwrap();
+    let mut tested: Vec<&str> = Vec::new();
+    for probeset in engines {
+        assert!(!probeset.tested.is_empty(), "{} does not say what it was tested on", probeset.name);
+        let said = json.as_array().unwrap().iter().find(|said| said["probeset"] == probeset.name.as_str()).unwrap();
+        assert_eq!(said["tested"], serde_json::json!(probeset.tested), "{}", probeset.name);
+        assert_eq!((&said["steps"], &said["summary"]), (&true.into(), &probeset.summary.as_str().into()));
+        // After its own line, each build has one.
+        let mut lines = text.lines().skip_while(|line| line.split_whitespace().next() != Some(probeset.name.as_str()));
+        assert!(lines.next().is_some_and(|line| line.ends_with(&probeset.summary)), "{text}");
+        let printed: Vec<&str> = lines.take(probeset.tested.len()).map(str::trim).collect();
+        assert_eq!(printed, probeset.tested, "{text}");
+        tested.extend(probeset.tested.iter().map(String::as_str));
+    }
+    let pinned = pinned_engines();
+    assert!(pinned.len() >= 8, "{pinned:?}");
+    for (package, version) in pinned {
+        // Not a part of another name or version.
+        let pattern = format!(r"(^|\s){} {}([\s,)]|$)", regex::escape(&package), regex::escape(&version));
+        let pattern = Regex::new(&pattern).unwrap();
+        assert!(
+            tested.iter().any(|build| pattern.is_match(build)),
+            "no probeset says that {package} {version} is tested"
+        );
+    }
 }
