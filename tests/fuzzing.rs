@@ -91,9 +91,11 @@ fn changed(bytes: &[u8], numbers: &mut Numbers) -> Vec<u8> {
     bytes
 }
 
-/// Feeds a body with seeds, then with changes of them, each in turn, for so many seconds; says which input it was that it panicked
-/// at or hung on.
+/// Feeds a body with seeds, then with changes of them, each in turn, for so many seconds, or those that `FUZZ_SECONDS` has; says
+/// which input it was that it panicked at or hung on.
 fn feed(seconds: u64, seeds: Vec<(String, Vec<u8>)>, body: fn(&[u8])) {
+    let longer = std::env::var("FUZZ_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    let seconds = longer.unwrap_or(seconds);
     let (sender, receiver) = channel();
     let worker = std::thread::spawn(move || {
         let start = Instant::now();

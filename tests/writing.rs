@@ -283,7 +283,7 @@ fn explain_reads_this_of_an_override() {
         printed(&["explain", &probeset("virtuals.yaml"), "layer.name", "-p", &pid, "--seconds", "60"], folder.path());
     has_line(&text, "layer at virtual program:eng::Layer[3](eng::Layer* this, i32 number) -> memory");
     let sites: Vec<String> = words(&text).into_iter().filter(|line| line.starts_with("virtuals: eng::")).collect();
-    assert!(sites.iter().any(|line| line.starts_with("virtuals: eng::Mul::[3], `")), "{text}");
+    assert!(sites.iter().any(|line| line.contains("::[3], `")), "{text}");
     assert!(sites.len() == 8 && sites.iter().all(|line| line.ends_with('`')), "{text}");
     has_line(&text, "and 2 more sites");
     // What is returned in memory has its place in the first register.
