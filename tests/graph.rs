@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod toy;
+
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use toy::{MEMORY, Run, Trace};
 
 fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_profinfer")).args(arguments).output().unwrap()
@@ -161,6 +164,57 @@ fn a_mean_is_of_all_steps_that_are_alike() {
     let of = |graph: &Value| graph["nodes"][5]["cost"]["work_ns"].as_f64().unwrap();
     let mean = singles.iter().map(of).sum::<f64>() / singles.len() as f64;
     assert!((of(&graph) - mean).abs() < 0.5);
+}
+
+#[test]
+fn a_mean_is_of_one_phase_and_one_number_of_tokens() {
+    let all = graph(&["--steps", "1.."]);
+    let decode = graph(&["--steps", "1..", "--phase", "decode"]);
+    // Two more take in a prompt.
+    let facts = |graph: &Value| {
+        let step = &graph["step"];
+        (
+            text(step, "phase").to_owned(),
+            step["tokens"].as_u64(),
+            step["steps"].as_u64(),
+            step["steps_left_out"].as_u64(),
+        )
+    };
+    assert_eq!(facts(&all), ("decode".to_owned(), Some(1), Some(7), Some(2)));
+    assert_eq!(facts(&decode), ("decode".to_owned(), Some(1), Some(7), Some(0)));
+    assert_eq!((&all["nodes"], &all["step"]["duration_ns"]), (&decode["nodes"], &decode["step"]["duration_ns"]));
+    let said = profinfer(&["graph", &stored(), "--steps", "1.."]);
+    let lines: Vec<&str> = said.lines().take(2).collect();
+    assert!(
+        lines[0].starts_with("The mean of 7 steps that are alike, from step 3 on: decode, 1 token each, "),
+        "{said}"
+    );
+    let reason = "of another phase or number of tokens, with other operators, or not recorded whole";
+    assert_eq!(lines[1], format!("2 more steps are left out: {reason}"));
+    let svg = profinfer(&["graph", &stored(), "--steps", "1..", "--format", "svg"]);
+    assert!(svg.contains("2 more steps are left out"), "the picture says it, too");
+}
+
+#[test]
+fn prompts_of_different_lengths_are_not_put_together() {
+    let trace = Trace::new(Run { steps: 2, more_steps: &[16, 8, 16, 3], ..MEMORY });
+    let of = |arguments: &[&str]| {
+        json(&[&["graph", trace.file(), "--format", "json", "--steps", "1.."], arguments].concat())
+    };
+    let prefill = of(&["--phase", "prefill"]);
+    let step = &prefill["step"];
+    assert_eq!(
+        (step["tokens"].as_u64(), step["steps"].as_u64(), step["steps_left_out"].as_u64()),
+        (Some(16), Some(2), Some(2))
+    );
+    assert_eq!(prefill["nodes"][0]["shape"][1], 16);
+    // As many steps decode, and they take longer.
+    let any = of(&[]);
+    let step = &any["step"];
+    assert_eq!(
+        (text(step, "phase"), step["steps"].as_u64(), step["steps_left_out"].as_u64()),
+        ("decode", Some(2), Some(4))
+    );
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     /// Of this step (default: one that shows what decoding is like)
     #[arg(long, value_name = "N", conflicts_with_all = ["steps", "phase"])]
     step: Option<u64>,
-    /// The mean of those of these steps that have the same operators: `10..40`
+    /// The mean of those of these steps that are alike (phase, tokens, operators): `10..40`
     #[arg(long, value_name = "N..M", value_parser = super::steps::range)]
     steps: Option<(u64, u64)>,
     /// Of a step of this phase
@@ -175,7 +175,7 @@ fn wanted(
         (None, Some((first, last))) => return Ok(Wanted::Mean { phase, steps: first..=last }),
         (None, None) if file.as_os_str() == "-" => {
             return Err(Diagnostic::error(Code::BadArgument, "which step? Standard input can be read only once")
-                .hint("say `--step N`, or `--steps 1..` for the mean of all that are alike")
+                .hint("say `--step N`, or `--steps 1..` for the mean of those that are alike")
                 .into());
         }
         (None, None) => {}

@@ -43,11 +43,12 @@ pub struct StepView {
     pub number: u64,
     /// Steps that the times are means of.
     pub steps: u64,
-    /// Steps that were asked for and have other operators.
+    /// Steps that were asked for and are left out: of another phase or number of tokens, with other operators, or not
+    /// recorded whole.
     pub steps_left_out: u64,
     /// `prefill` or `decode`.
     pub phase: &'static str,
-    /// Tokens of the first.
+    /// Tokens of each.
     pub tokens: Option<u64>,
     /// ns.
     pub duration_ns: f64,

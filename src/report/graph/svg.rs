@@ -176,6 +176,9 @@ impl Drawing<'_> {
         facts.push(format!("{} lane{}", report.step.lanes, if report.step.lanes == 1 { "" } else { "s" }));
         let operators = report.nodes.iter().filter(|node| node.cost.is_some()).count();
         facts.push(format!("{operators} operators"));
+        if report.step.steps_left_out > 0 {
+            facts.push(super::text::left_out(report.step.steps_left_out));
+        }
         if !report.step.complete {
             facts.push("records of it were lost: it has more".to_owned());
         } else if report.step.recorded != "whole" {
