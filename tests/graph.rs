@@ -217,6 +217,54 @@ fn prompts_of_different_lengths_are_not_put_together() {
     );
 }
 
+/// The second product of layer 2 takes 100 µs more on each of two lanes.
+const ODD: Run = Run { odd: Some((2, 100_000)), steps: 40, ..MEMORY };
+
+fn statistics_of_layers(trace: &Trace) -> Vec<Value> {
+    let statistics = json(&["statistics", trace.file(), "--json", "--only", "layers"]);
+    rows(&statistics["layers"], "layers").cloned().collect()
+}
+
+#[test]
+fn the_odd_layer_is_the_same_one_everywhere() {
+    let trace = Trace::new(ODD);
+    let layers = statistics_of_layers(&trace);
+    let odd: Vec<&Value> = layers.iter().filter(|row| row["odd"] == true).collect();
+    let [odd] = odd[..] else { panic!("{layers:#?}") };
+    assert_eq!((text(odd, "layer"), text(odd, "phase")), ("2", "decode"));
+    // 200 µs more than the 892 of two products and two small operators.
+    assert!((odd["off"].as_f64().unwrap() - 200.0 / 892.0).abs() < 1e-3, "{odd}");
+    assert_eq!(odd["work_off"], 0.0, "it has no more to do");
+    assert_eq!((text(&odd["because"], "name"), text(&odd["because"], "op")), ("down-*", "MUL_MAT"));
+    assert!((odd["because"]["more_ns"].as_f64().unwrap() - 200_000.0).abs() < 1.0, "{odd}");
+    assert!(layers.iter().all(|row| row["odd"] == true || row["because"].is_null()));
+
+    let graph = json(&["graph", trace.file(), "--format", "json", "--step", "5"]);
+    let sections: Vec<&Value> = rows(&graph["folded"], "sections").collect();
+    let [section] = sections[..] else { panic!("{sections:#?}") };
+    assert_eq!((text(section, "title"), text(section, "odd_layer")), ("layers 0–3 ×4", "2"));
+    assert_eq!(section["odd_layers"], serde_json::json!(["2"]));
+    let unfolded = rows(&graph["unfolded"], "sections").map(|section| section["odd_layer"].as_str());
+    assert_eq!(unfolded.collect::<Vec<_>>(), [None, None, Some("2"), None]);
+    let svg = profinfer(&["graph", trace.file(), "--format", "svg", "--step", "5"]);
+    assert!(svg.contains("; odd: layer 2, 1.09 ms</text>"), "{svg}");
+    let said = profinfer(&["graph", trace.file(), "--steps", "1.."]);
+    assert!(said.contains("layers 0–3 ×4: ") && said.contains("; odd: layer 2"), "{said}");
+}
+
+/// Over three steps nobody knows whether it is chance, wherever it is asked.
+#[test]
+fn no_layer_is_odd_by_chance_alone() {
+    for run in [Run { steps: 3, ..ODD }, MEMORY] {
+        let trace = Trace::new(run);
+        assert!(statistics_of_layers(&trace).iter().all(|row| row["odd"] == false));
+        let graph = json(&["graph", trace.file(), "--format", "json", "--steps", "1.."]);
+        for fold in ["folded", "unfolded"] {
+            assert!(rows(&graph[fold], "sections").all(|section| section["odd_layer"].is_null()), "{graph:#}");
+        }
+    }
+}
+
 #[test]
 fn prefill_differs_from_decode_in_its_shapes() {
     let difference = graph(&["--step", "2", "--against-step", "9"]);

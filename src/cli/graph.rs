@@ -5,7 +5,7 @@ use super::probeset::cannot_write;
 use super::terminal::{report_problems, write_out};
 use super::{DONE, Outcome, trace_file};
 use crate::analysis::{
-    Catalogue, Completeness, Decoder, GraphFinder, Phase, Statistics, Step, TypicalStep, Visitor, Wanted,
+    Catalogue, Completeness, Decoder, GraphFinder, Phase, Statistics, Step, Study, TypicalStep, Visitor, Wanted,
 };
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::report::{self, Colour, GraphDifference, GraphReport, Look, Picture};
@@ -194,6 +194,7 @@ fn wanted(
 /// Everything that is found out in one reading.
 struct Visitors {
     statistics: Statistics,
+    study: Study,
     finder: GraphFinder,
     steps: u64,
 }
@@ -201,6 +202,7 @@ struct Visitors {
 impl Visitor for Visitors {
     fn step(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) {
         self.statistics.step(step, catalogue, decoder);
+        self.study.step(step, catalogue, decoder);
         self.finder.step(step, catalogue, decoder);
         self.steps = self.steps.max(step.number);
     }
@@ -208,14 +210,14 @@ impl Visitor for Visitors {
 
 fn graph(file: &Path, wanted: Wanted) -> Result<GraphReport, Diagnostics> {
     let finder = GraphFinder::new(wanted.clone());
-    let mut visitors = Visitors { statistics: Statistics::default(), finder, steps: 0 };
+    let mut visitors = Visitors { statistics: Statistics::default(), study: Study::default(), finder, steps: 0 };
     let (timeline, meta, problems) = analyse(trace_file::open(file)?, &mut visitors);
     report_problems(&problems);
     let completeness = Completeness::judge(&meta, timeline.findings(), &visitors.statistics);
     let Some(graph) = visitors.finder.finish(timeline.catalogue()) else {
         return Err(missing(&wanted, visitors.steps).into());
     };
-    Ok(GraphReport::new(&graph, &meta, &timeline, completeness))
+    Ok(GraphReport::new(&graph, (&meta, &timeline), completeness, &visitors.study.layers))
 }
 
 fn missing(wanted: &Wanted, steps: u64) -> Diagnostic {

@@ -5,7 +5,7 @@ use super::probeset::cannot_write;
 use super::terminal::report_problems;
 use super::{DONE, Outcome, trace_file};
 use crate::analysis::{
-    Catalogue, Completeness, Decoder, GraphFinder, Phase, Statistics, Step, Study, Timeline, Visitor, Wanted,
+    Catalogue, Completeness, Decoder, GraphFinder, Layers, Phase, Statistics, Step, Study, Timeline, Visitor, Wanted,
 };
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::report::{self, Colour, Drawing, GraphReport, Options, Page, Parts, Picture, SpanCollector};
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let options = Options { top: Some(MOST_ROWS), ..Options::default() };
     let together = report::build_statistics(&meta, completeness.clone(), (&statistics, &study), &timeline, &[]);
     let parts = Parts {
-        drawings: drawings(finder, &meta, &timeline, &completeness),
+        drawings: drawings(finder, (&meta, &timeline), &completeness, &study.layers),
         statistics: serde_json::to_value(together).ok(),
     };
     let report = report::build(&meta, completeness, &statistics, &timeline, &options);
@@ -78,9 +78,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// The operators of a mean decode step, in several pictures; none where no such step was recorded whole.
-fn drawings(finder: GraphFinder, meta: &Meta, timeline: &Timeline, completeness: &Completeness) -> Vec<Drawing> {
+fn drawings(
+    finder: GraphFinder,
+    (meta, timeline): (&Meta, &Timeline),
+    completeness: &Completeness,
+    layers: &Layers,
+) -> Vec<Drawing> {
     let Some(graph) = finder.finish(timeline.catalogue()) else { return Vec::new() };
-    let graph = GraphReport::new(&graph, meta, timeline, completeness.clone());
+    let graph = GraphReport::new(&graph, (meta, timeline), completeness.clone(), layers);
     let picture = |name: &str, colour: Colour, unfolded: bool| Drawing {
         name: name.to_owned(),
         svg: report::svg(&graph, &Picture { colour, unfolded }),

@@ -47,8 +47,9 @@ pub fn graph_text(report: &GraphReport, unfolded: bool, look: &Look) -> String {
         let of = if report.step.lane_time_ns > 0.0 { total / report.step.lane_time_ns } else { 0.0 };
         let title = if section.title.is_empty() { "no layer" } else { section.title.as_str() };
         let mut title = format!("{}: {} of work, {}", printable(title), time_f64(total), share(of));
-        if let Some(odd) = &section.odd_layer {
-            title.push_str(&format!("; odd: layer {}", printable(odd)));
+        if !section.odd_layers.is_empty() {
+            let plural = if section.odd_layers.len() == 1 { "" } else { "s" };
+            title.push_str(&format!("; odd: layer{plural} {}", printable(&section.odd_layers.join(", "))));
         }
         look.table(&mut out, &title, &table(&view, index), None);
     }
