@@ -266,6 +266,118 @@ fn no_layer_is_odd_by_chance_alone() {
 }
 
 #[test]
+fn a_node_has_its_share_counts_metrics_and_bandwidth() {
+    let trace = Trace::new(Run { counted: true, ..MEMORY });
+    let of = |steps: &[&str]| json(&[&["graph", trace.file(), "--format", "json"], steps].concat());
+    let (one, mean) = (of(&["--step", "3"]), of(&["--steps", "1..5"]));
+    assert_eq!(
+        (text(&one["bandwidth"], "metric"), text(&one["bandwidth"], "expression")),
+        ("traffic", "bytes / duration")
+    );
+    let operators: Vec<&Value> = rows(&one, "nodes").filter(|node| node["kind"] == "operator").collect();
+    let product = &operators[0]["cost"];
+    assert_eq!(text(operators[0], "name"), "up-0");
+    // Two lanes of 221 µs each, of two lanes of a step; each counts three cycles a nanosecond.
+    let duration = one["step"]["duration_ns"].as_f64().unwrap();
+    assert!((product["share"].as_f64().unwrap() - 221_000.0 / duration).abs() < 1e-9, "{product}");
+    let count = |cost: &Value| cost["counts"][0]["value"].as_u64();
+    assert_eq!((text(&product["counts"][0], "counter"), count(product)), ("cycles", Some(2 * 3 * 221_000)));
+    assert_eq!(count(&mean["nodes"][0]["cost"]), Some(5 * 2 * 3 * 221_000), "counts are sums over the steps");
+    let bytes = f64::from(4 * (1024 * 1024 + 2 * 1024));
+    for cost in [product, &mean["nodes"][0]["cost"]] {
+        let traffic = rows(cost, "metrics").find(|cell| cell["metric"] == "traffic").unwrap();
+        assert!((traffic["value"].as_f64().unwrap() / (bytes / 221e-6) - 1.0).abs() < 1e-6, "{traffic}");
+    }
+    let shares: f64 = operators.iter().map(|node| node["cost"]["share"].as_f64().unwrap()).sum();
+    assert!((shares - (duration - 1000.0) / duration).abs() < 1e-9, "all of a step but what lies around its graph");
+    let said = profinfer(&["graph", trace.file(), "--step", "3"]);
+    assert!(said.contains("traffic") && said.contains("19.0 GB/s"), "{said}");
+}
+
+/// The class that a card is coloured by, of each of its nodes.
+fn classes(trace: &Trace, colour: &str) -> BTreeMap<String, String> {
+    let graph = json(&["graph", trace.file(), "--format", "json", "--step", "3"]);
+    let nodes = nodes(&graph);
+    let svg = profinfer(&["graph", trace.file(), "--step", "3", "--format", "svg", "--color", colour, "--unfold"]);
+    let mut classes = BTreeMap::new();
+    for card in svg.split("<g class=\"card ").skip(1) {
+        let class = card.split(['"', ' ']).next().unwrap();
+        assert!(svg.contains(&format!(".pf-graph .{class}{{--c:")), "{class} has a colour");
+        let ids = card.split("data-nodes=\"").nth(1).unwrap().split('"').next().unwrap();
+        classes.extend(ids.split(' ').map(|id| (text(nodes[id], "name").to_owned(), class.to_owned())));
+    }
+    assert_eq!(classes.len(), 16, "{classes:?}");
+    classes
+}
+
+#[test]
+fn colours_are_times_bandwidths_and_backends() {
+    let trace = Trace::new(Run { two_backends: true, odd: Some((3, 221_000)), ..MEMORY });
+    let time = classes(&trace, "time");
+    let of = |classes: &BTreeMap<String, String>, names: &[&str]| {
+        names.iter().map(|name| classes[*name].clone()).collect::<Vec<_>>()
+    };
+    // The longest is at the scale's end, one of half its time in the middle, a short one at its beginning.
+    assert_eq!(of(&time, &["down-3", "up-0", "up_add-0"]), ["t7", "t4", "t0"]);
+    let bandwidth = classes(&trace, "bandwidth");
+    assert_eq!(of(&bandwidth, &["down-3", "up-0", "up_add-0"]), ["w4", "w7", "w0"], "the longest is half as fast");
+    let backend = classes(&trace, "backend");
+    assert_eq!(of(&backend, &["up-0", "down_add-1", "up-2", "down_add-3"]), ["b0", "b0", "b1", "b1"]);
+    let svg = profinfer(&["graph", trace.file(), "--format", "svg", "--color", "backend"]);
+    assert!(svg.contains("colour: backend") && svg.contains(">CPU<") && svg.contains(">Other<"), "{svg}");
+    let folded = json(&["graph", trace.file(), "--format", "json"]);
+    let titles: Vec<&str> = rows(&folded["folded"], "sections").map(|section| text(section, "title")).collect();
+    assert_eq!(titles, ["layers 0–1 ×2", "layers 2–3 ×2"], "layers of different backends are not alike");
+}
+
+/// A page has a picture by backend where there are several to tell apart.
+#[test]
+fn a_page_colours_by_backend_where_there_are_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    for two_backends in [false, true] {
+        let trace = Trace::new(Run { two_backends, ..MEMORY });
+        profinfer(&["html", trace.file(), "-o", page.to_str().unwrap()]);
+        let html = std::fs::read_to_string(&page).unwrap();
+        assert_eq!(html.contains("data-name=\"by backend\""), two_backends);
+    }
+}
+
+#[test]
+fn graphs_of_two_traces_are_compared() {
+    let (a, b) = (Trace::new(MEMORY), Trace::new(Run { two_backends: true, product_ns: 442_000, ..MEMORY }));
+    let against = |arguments: &[&str]| {
+        profinfer(
+            &[&["graph", a.file(), "--step", "3", "--against", b.file(), "--against-step", "4"], arguments].concat(),
+        )
+    };
+    let difference: Value = serde_json::from_str(&against(&["--format", "json"])).unwrap();
+    assert_eq!((&difference["a"]["number"], &difference["b"]["number"]), (&3.into(), &4.into()));
+    assert_eq!(
+        (&difference["operators_a"], &difference["operators_b"], &difference["same"]),
+        (&16.into(), &16.into(), &8.into())
+    );
+    let find = |name: &str, what: &str| {
+        let is_it = |row: &&Value| row["name"] == name && row["what"] == what;
+        rows(&difference, "rows").find(is_it).unwrap_or_else(|| panic!("no {what} {name}: {difference:#}"))
+    };
+    let moved = find("up-*", "changed");
+    assert_eq!(
+        (&moved["changed"], &moved["layers"]),
+        (&serde_json::json!(["backend"]), &serde_json::json!(["2", "3"]))
+    );
+    assert_eq!((text(&moved["a"], "backend"), text(&moved["b"], "backend")), ("CPU", "Other"));
+    let same = find("up-*", "same");
+    assert_eq!((&same["layers"], &same["count"]), (&serde_json::json!(["0", "1"]), &2.into()));
+    assert_eq!(same["b"]["elapsed_ns"].as_f64(), same["a"]["elapsed_ns"].as_f64().map(|ns| 2.0 * ns));
+    let said = against(&[]);
+    assert!(said.contains("Changed") && said.contains("backend"), "{said}");
+    let itself =
+        json(&["graph", a.file(), "--step", "3", "--against", a.file(), "--against-step", "3", "--format", "json"]);
+    assert!(rows(&itself, "rows").all(|row| row["what"] == "same") && itself["same"] == 16);
+}
+
+#[test]
 fn prefill_differs_from_decode_in_its_shapes() {
     let difference = graph(&["--step", "2", "--against-step", "9"]);
     assert_eq!(difference["format"], "profinfer-graph-difference");

@@ -10,6 +10,7 @@ use crate::analysis::{
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::report::{self, Colour, Drawing, GraphReport, Options, Page, Parts, Picture, SpanCollector};
 use crate::trace::Meta;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::PathBuf;
@@ -93,6 +94,10 @@ fn drawings(
     let mut drawings = vec![picture("layers that are alike together", Colour::Time, false)];
     if graph.bandwidth.is_some() {
         drawings.push(picture("by bandwidth", Colour::Bandwidth, false));
+    }
+    let backends: BTreeSet<&str> = graph.nodes.iter().filter_map(|node| node.backend.as_deref()).collect();
+    if backends.len() > 1 {
+        drawings.push(picture("by backend", Colour::Backend, false));
     }
     if graph.nodes.len() <= MOST_NODES {
         drawings.push(picture("each layer", Colour::Time, true));
