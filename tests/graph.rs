@@ -252,6 +252,40 @@ fn the_odd_layer_is_the_same_one_everywhere() {
     assert!(said.contains("layers 0–3 ×4: ") && said.contains("; odd: layer 2"), "{said}");
 }
 
+const READ_PAGE: &str = "
+import json, sys
+from playwright.sync_api import sync_playwright
+with sync_playwright() as playwright:
+    browser = playwright.chromium.launch(executable_path='/usr/bin/chromium', args=['--no-sandbox'])
+    page = browser.new_page()
+    errors = []
+    page.on('pageerror', lambda error: errors.append(str(error)))
+    page.goto('file://' + sys.argv[1])
+    page.wait_for_selector('html[data-ready]', timeout=60000)
+    texts = lambda of: [element.inner_text().split() for element in page.query_selector_all(of)]
+    said = [' '.join(words) for words in texts('#layers > p')]
+    print(json.dumps({'odd': [words[0] for words in texts('#layers .bars .odd')], 'said': said, 'errors': errors}))
+    browser.close()
+";
+
+#[test]
+fn a_page_marks_the_layers_that_its_statistics_call_odd() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let page = page.to_str().unwrap();
+    let browser = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/html/browser.sh");
+    let python = program(browser.to_str().unwrap(), &[]);
+    // The second is as far off, in too few steps to say so.
+    for (run, odd) in [(ODD, vec!["2"]), (Run { steps: 3, ..ODD }, vec![])] {
+        let trace = Trace::new(run);
+        profinfer(&["html", trace.file(), "-o", page]);
+        let seen: Value = serde_json::from_str(&program(python.trim(), &["-c", READ_PAGE, page])).unwrap();
+        assert_eq!((&seen["errors"], &seen["odd"]), (&serde_json::json!([]), &serde_json::json!(odd)), "{seen}");
+        let expected = "Odd beside the median layer of the same step: layer 2 (decode, +22.4 %, mostly down-*).";
+        assert_eq!(seen["said"].as_array().unwrap().iter().any(|said| said == expected), !odd.is_empty(), "{seen}");
+    }
+}
+
 /// Over three steps nobody knows whether it is chance, wherever it is asked.
 #[test]
 fn no_layer_is_odd_by_chance_alone() {
