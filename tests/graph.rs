@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod toy;
+
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use toy::{MEMORY, Run, Trace};
 
 fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_profinfer")).args(arguments).output().unwrap()
@@ -161,6 +164,251 @@ fn a_mean_is_of_all_steps_that_are_alike() {
     let of = |graph: &Value| graph["nodes"][5]["cost"]["work_ns"].as_f64().unwrap();
     let mean = singles.iter().map(of).sum::<f64>() / singles.len() as f64;
     assert!((of(&graph) - mean).abs() < 0.5);
+}
+
+#[test]
+fn a_mean_is_of_one_phase_and_one_number_of_tokens() {
+    let all = graph(&["--steps", "1.."]);
+    let decode = graph(&["--steps", "1..", "--phase", "decode"]);
+    // Two more take in a prompt.
+    let facts = |graph: &Value| {
+        let step = &graph["step"];
+        (
+            text(step, "phase").to_owned(),
+            step["tokens"].as_u64(),
+            step["steps"].as_u64(),
+            step["steps_left_out"].as_u64(),
+        )
+    };
+    assert_eq!(facts(&all), ("decode".to_owned(), Some(1), Some(7), Some(2)));
+    assert_eq!(facts(&decode), ("decode".to_owned(), Some(1), Some(7), Some(0)));
+    assert_eq!((&all["nodes"], &all["step"]["duration_ns"]), (&decode["nodes"], &decode["step"]["duration_ns"]));
+    let said = profinfer(&["graph", &stored(), "--steps", "1.."]);
+    let lines: Vec<&str> = said.lines().take(2).collect();
+    assert!(
+        lines[0].starts_with("The mean of 7 steps that are alike, from step 3 on: decode, 1 token each, "),
+        "{said}"
+    );
+    let reason = "of another phase or number of tokens, with other operators, or not recorded whole";
+    assert_eq!(lines[1], format!("2 more steps are left out: {reason}"));
+    let svg = profinfer(&["graph", &stored(), "--steps", "1..", "--format", "svg"]);
+    assert!(svg.contains("2 more steps are left out"), "the picture says it, too");
+}
+
+#[test]
+fn prompts_of_different_lengths_are_not_put_together() {
+    let trace = Trace::new(Run { steps: 2, more_steps: &[16, 8, 16, 3], ..MEMORY });
+    let of = |arguments: &[&str]| {
+        json(&[&["graph", trace.file(), "--format", "json", "--steps", "1.."], arguments].concat())
+    };
+    let prefill = of(&["--phase", "prefill"]);
+    let step = &prefill["step"];
+    assert_eq!(
+        (step["tokens"].as_u64(), step["steps"].as_u64(), step["steps_left_out"].as_u64()),
+        (Some(16), Some(2), Some(2))
+    );
+    assert_eq!(prefill["nodes"][0]["shape"][1], 16);
+    // As many steps decode, and they take longer.
+    let any = of(&[]);
+    let step = &any["step"];
+    assert_eq!(
+        (text(step, "phase"), step["steps"].as_u64(), step["steps_left_out"].as_u64()),
+        ("decode", Some(2), Some(4))
+    );
+}
+
+/// The second product of layer 2 takes 100 µs more on each of two lanes.
+const ODD: Run = Run { odd: Some((2, 100_000)), steps: 40, ..MEMORY };
+
+fn statistics_of_layers(trace: &Trace) -> Vec<Value> {
+    let statistics = json(&["statistics", trace.file(), "--json", "--only", "layers"]);
+    rows(&statistics["layers"], "layers").cloned().collect()
+}
+
+#[test]
+fn the_odd_layer_is_the_same_one_everywhere() {
+    let trace = Trace::new(ODD);
+    let layers = statistics_of_layers(&trace);
+    let odd: Vec<&Value> = layers.iter().filter(|row| row["odd"] == true).collect();
+    let [odd] = odd[..] else { panic!("{layers:#?}") };
+    assert_eq!((text(odd, "layer"), text(odd, "phase")), ("2", "decode"));
+    // 200 µs more than the 892 of two products and two small operators.
+    assert!((odd["off"].as_f64().unwrap() - 200.0 / 892.0).abs() < 1e-3, "{odd}");
+    assert_eq!(odd["work_off"], 0.0, "it has no more to do");
+    assert_eq!((text(&odd["because"], "name"), text(&odd["because"], "op")), ("down-*", "MUL_MAT"));
+    assert!((odd["because"]["more_ns"].as_f64().unwrap() - 200_000.0).abs() < 1.0, "{odd}");
+    assert!(layers.iter().all(|row| row["odd"] == true || row["because"].is_null()));
+
+    let graph = json(&["graph", trace.file(), "--format", "json", "--step", "5"]);
+    let sections: Vec<&Value> = rows(&graph["folded"], "sections").collect();
+    let [section] = sections[..] else { panic!("{sections:#?}") };
+    assert_eq!((text(section, "title"), text(section, "odd_layer")), ("layers 0–3 ×4", "2"));
+    assert_eq!(section["odd_layers"], serde_json::json!(["2"]));
+    let unfolded = rows(&graph["unfolded"], "sections").map(|section| section["odd_layer"].as_str());
+    assert_eq!(unfolded.collect::<Vec<_>>(), [None, None, Some("2"), None]);
+    let svg = profinfer(&["graph", trace.file(), "--format", "svg", "--step", "5"]);
+    assert!(svg.contains("; odd: layer 2, 1.09 ms</text>"), "{svg}");
+    let said = profinfer(&["graph", trace.file(), "--steps", "1.."]);
+    assert!(said.contains("layers 0–3 ×4: ") && said.contains("; odd: layer 2"), "{said}");
+}
+
+const READ_PAGE: &str = "
+import json, sys
+from playwright.sync_api import sync_playwright
+with sync_playwright() as playwright:
+    browser = playwright.chromium.launch(executable_path='/usr/bin/chromium', args=['--no-sandbox'])
+    page = browser.new_page()
+    errors = []
+    page.on('pageerror', lambda error: errors.append(str(error)))
+    page.goto('file://' + sys.argv[1])
+    page.wait_for_selector('html[data-ready]', timeout=60000)
+    texts = lambda of: [element.inner_text().split() for element in page.query_selector_all(of)]
+    said = [' '.join(words) for words in texts('#layers > p')]
+    print(json.dumps({'odd': [words[0] for words in texts('#layers .bars .odd')], 'said': said, 'errors': errors}))
+    browser.close()
+";
+
+#[test]
+fn a_page_marks_the_layers_that_its_statistics_call_odd() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let page = page.to_str().unwrap();
+    let browser = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/html/browser.sh");
+    let python = program(browser.to_str().unwrap(), &[]);
+    // The second is as far off, in too few steps to say so.
+    for (run, odd) in [(ODD, vec!["2"]), (Run { steps: 3, ..ODD }, vec![])] {
+        let trace = Trace::new(run);
+        profinfer(&["html", trace.file(), "-o", page]);
+        let seen: Value = serde_json::from_str(&program(python.trim(), &["-c", READ_PAGE, page])).unwrap();
+        assert_eq!((&seen["errors"], &seen["odd"]), (&serde_json::json!([]), &serde_json::json!(odd)), "{seen}");
+        let expected = "Odd beside the median layer of the same step: layer 2 (decode, +22.4 %, mostly down-*).";
+        assert_eq!(seen["said"].as_array().unwrap().iter().any(|said| said == expected), !odd.is_empty(), "{seen}");
+    }
+}
+
+/// Over three steps nobody knows whether it is chance, wherever it is asked.
+#[test]
+fn no_layer_is_odd_by_chance_alone() {
+    for run in [Run { steps: 3, ..ODD }, MEMORY] {
+        let trace = Trace::new(run);
+        assert!(statistics_of_layers(&trace).iter().all(|row| row["odd"] == false));
+        let graph = json(&["graph", trace.file(), "--format", "json", "--steps", "1.."]);
+        for fold in ["folded", "unfolded"] {
+            assert!(rows(&graph[fold], "sections").all(|section| section["odd_layer"].is_null()), "{graph:#}");
+        }
+    }
+}
+
+#[test]
+fn a_node_has_its_share_counts_metrics_and_bandwidth() {
+    let trace = Trace::new(Run { counted: true, ..MEMORY });
+    let of = |steps: &[&str]| json(&[&["graph", trace.file(), "--format", "json"], steps].concat());
+    let (one, mean) = (of(&["--step", "3"]), of(&["--steps", "1..5"]));
+    assert_eq!(
+        (text(&one["bandwidth"], "metric"), text(&one["bandwidth"], "expression")),
+        ("traffic", "bytes / duration")
+    );
+    let operators: Vec<&Value> = rows(&one, "nodes").filter(|node| node["kind"] == "operator").collect();
+    let product = &operators[0]["cost"];
+    assert_eq!(text(operators[0], "name"), "up-0");
+    // Two lanes of 221 µs each, of two lanes of a step; each counts three cycles a nanosecond.
+    let duration = one["step"]["duration_ns"].as_f64().unwrap();
+    assert!((product["share"].as_f64().unwrap() - 221_000.0 / duration).abs() < 1e-9, "{product}");
+    let count = |cost: &Value| cost["counts"][0]["value"].as_u64();
+    assert_eq!((text(&product["counts"][0], "counter"), count(product)), ("cycles", Some(2 * 3 * 221_000)));
+    assert_eq!(count(&mean["nodes"][0]["cost"]), Some(5 * 2 * 3 * 221_000), "counts are sums over the steps");
+    let bytes = f64::from(4 * (1024 * 1024 + 2 * 1024));
+    for cost in [product, &mean["nodes"][0]["cost"]] {
+        let traffic = rows(cost, "metrics").find(|cell| cell["metric"] == "traffic").unwrap();
+        assert!((traffic["value"].as_f64().unwrap() / (bytes / 221e-6) - 1.0).abs() < 1e-6, "{traffic}");
+    }
+    let shares: f64 = operators.iter().map(|node| node["cost"]["share"].as_f64().unwrap()).sum();
+    assert!((shares - (duration - 1000.0) / duration).abs() < 1e-9, "all of a step but what lies around its graph");
+    let said = profinfer(&["graph", trace.file(), "--step", "3"]);
+    assert!(said.contains("traffic") && said.contains("19.0 GB/s"), "{said}");
+}
+
+/// The class that a card is coloured by, of each of its nodes.
+fn classes(trace: &Trace, colour: &str) -> BTreeMap<String, String> {
+    let graph = json(&["graph", trace.file(), "--format", "json", "--step", "3"]);
+    let nodes = nodes(&graph);
+    let svg = profinfer(&["graph", trace.file(), "--step", "3", "--format", "svg", "--color", colour, "--unfold"]);
+    let mut classes = BTreeMap::new();
+    for card in svg.split("<g class=\"card ").skip(1) {
+        let class = card.split(['"', ' ']).next().unwrap();
+        assert!(svg.contains(&format!(".pf-graph .{class}{{--c:")), "{class} has a colour");
+        let ids = card.split("data-nodes=\"").nth(1).unwrap().split('"').next().unwrap();
+        classes.extend(ids.split(' ').map(|id| (text(nodes[id], "name").to_owned(), class.to_owned())));
+    }
+    assert_eq!(classes.len(), 16, "{classes:?}");
+    classes
+}
+
+#[test]
+fn colours_are_times_bandwidths_and_backends() {
+    let trace = Trace::new(Run { two_backends: true, odd: Some((3, 221_000)), ..MEMORY });
+    let time = classes(&trace, "time");
+    let of = |classes: &BTreeMap<String, String>, names: &[&str]| {
+        names.iter().map(|name| classes[*name].clone()).collect::<Vec<_>>()
+    };
+    // The longest is at the scale's end, one of half its time in the middle, a short one at its beginning.
+    assert_eq!(of(&time, &["down-3", "up-0", "up_add-0"]), ["t7", "t4", "t0"]);
+    let bandwidth = classes(&trace, "bandwidth");
+    assert_eq!(of(&bandwidth, &["down-3", "up-0", "up_add-0"]), ["w4", "w7", "w0"], "the longest is half as fast");
+    let backend = classes(&trace, "backend");
+    assert_eq!(of(&backend, &["up-0", "down_add-1", "up-2", "down_add-3"]), ["b0", "b0", "b1", "b1"]);
+    let svg = profinfer(&["graph", trace.file(), "--format", "svg", "--color", "backend"]);
+    assert!(svg.contains("colour: backend") && svg.contains(">CPU<") && svg.contains(">Other<"), "{svg}");
+    let folded = json(&["graph", trace.file(), "--format", "json"]);
+    let titles: Vec<&str> = rows(&folded["folded"], "sections").map(|section| text(section, "title")).collect();
+    assert_eq!(titles, ["layers 0–1 ×2", "layers 2–3 ×2"], "layers of different backends are not alike");
+}
+
+/// A page has a picture by backend where there are several to tell apart.
+#[test]
+fn a_page_colours_by_backend_where_there_are_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    for two_backends in [false, true] {
+        let trace = Trace::new(Run { two_backends, ..MEMORY });
+        profinfer(&["html", trace.file(), "-o", page.to_str().unwrap()]);
+        let html = std::fs::read_to_string(&page).unwrap();
+        assert_eq!(html.contains("data-name=\"by backend\""), two_backends);
+    }
+}
+
+#[test]
+fn graphs_of_two_traces_are_compared() {
+    let (a, b) = (Trace::new(MEMORY), Trace::new(Run { two_backends: true, product_ns: 442_000, ..MEMORY }));
+    let against = |arguments: &[&str]| {
+        profinfer(
+            &[&["graph", a.file(), "--step", "3", "--against", b.file(), "--against-step", "4"], arguments].concat(),
+        )
+    };
+    let difference: Value = serde_json::from_str(&against(&["--format", "json"])).unwrap();
+    assert_eq!((&difference["a"]["number"], &difference["b"]["number"]), (&3.into(), &4.into()));
+    assert_eq!(
+        (&difference["operators_a"], &difference["operators_b"], &difference["same"]),
+        (&16.into(), &16.into(), &8.into())
+    );
+    let find = |name: &str, what: &str| {
+        let is_it = |row: &&Value| row["name"] == name && row["what"] == what;
+        rows(&difference, "rows").find(is_it).unwrap_or_else(|| panic!("no {what} {name}: {difference:#}"))
+    };
+    let moved = find("up-*", "changed");
+    assert_eq!(
+        (&moved["changed"], &moved["layers"]),
+        (&serde_json::json!(["backend"]), &serde_json::json!(["2", "3"]))
+    );
+    assert_eq!((text(&moved["a"], "backend"), text(&moved["b"], "backend")), ("CPU", "Other"));
+    let same = find("up-*", "same");
+    assert_eq!((&same["layers"], &same["count"]), (&serde_json::json!(["0", "1"]), &2.into()));
+    assert_eq!(same["b"]["elapsed_ns"].as_f64(), same["a"]["elapsed_ns"].as_f64().map(|ns| 2.0 * ns));
+    let said = against(&[]);
+    assert!(said.contains("Changed") && said.contains("backend"), "{said}");
+    let itself =
+        json(&["graph", a.file(), "--step", "3", "--against", a.file(), "--against-step", "3", "--format", "json"]);
+    assert!(rows(&itself, "rows").all(|row| row["what"] == "same") && itself["same"] == 16);
 }
 
 #[test]

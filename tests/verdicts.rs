@@ -3,177 +3,66 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
-use profinfer::analysis::testing::{Put, Records};
-use profinfer::trace::{CacheSize, End, Figure, Host, Level, Origin, Quantity, Roofline, TraceWriter};
+mod toy;
+
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
+use toy::{Kept, MEMORY, NEIGHBOUR, Run};
 
-const PROBESET: &str = r#"profinfer: 1
-engine: toy
-summary: Matrix products
-types:
-  tensor_t: { name: "char[32]" }
-objects:
-  tensor: { of: tensor_t, fields: { name: name } }
-modules: { engine: engine }
-probes:
-  step: { at: engine:step(i32 tokens), role: step, fields: { tokens: tokens } }
-analysis:
-  layer: name ~ "-(\d+)$"
-  dtypes: { f32: 4, f16: 2, q8: 1.0625, i64: 8 }
-  weights: { of: name ~ "weight$", types: [f32, f16, q8] }
-  costs:
-    MUL_MAT:
-      flops: 2 * shape[0] * shape[1] * inputs[0].shape[0]
-      bytes: inputs[0].bytes + inputs[1].bytes + bytes
-    ADD: { flops: "shape[0] * shape[1]", bytes: "inputs[*].bytes + bytes" }
-  advice:
-    library:
-      when: phase == "prefill" && bound == "compute" && of_peak < 0.4
-      say: Use the faster products
-"#;
+fn report(trace: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    let output = command.arg("report").arg(trace).args(arguments).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
 
-fn figure(quantity: Quantity, level: Option<Level>, cpus: u32, best: u64) -> Figure {
-    let kind = "loop".to_owned();
-    Figure {
-        quantity,
-        level,
-        cpus,
-        core_type: None,
-        instructions: kind,
-        working_set: 0,
-        repetitions: 9,
-        best,
-        median: best,
-        low: best,
-        high: best,
-        off_cpu_percent: 0,
+/// A trace's verdicts, whose sentences say no more of any time than there is.
+fn verdict_of(trace: &Path) -> Value {
+    let verdict = serde_json::from_str::<Value>(&report(trace, &["--json"])).unwrap()["verdict"].clone();
+    verdict["phases"].as_array().unwrap().iter().for_each(assert_stated_shares_add_up);
+    verdict
+}
+
+/// The shares that a phase's sentences state are parts of one whole, and no share stands in them that is not known to
+/// be one.
+#[track_caller]
+fn assert_stated_shares_add_up(phase: &Value) {
+    let stated = phase["stated"].as_array().unwrap();
+    let sum = |what: Option<&str>| -> f64 {
+        let parts = stated.iter().filter(|one| one["overlaps"] == false && what.is_none_or(|what| one["what"] == what));
+        parts.map(|one| share(&one["share"])).sum()
+    };
+    assert!(sum(None) <= 1.0 + 1e-9, "{phase:#}");
+    for (what, part) in phase["parts"].as_object().unwrap() {
+        assert!(sum(Some(what)) <= share(part) + 1e-9, "{what}: {phase:#}");
+    }
+    let texts: Vec<String> = stated.iter().map(|one| format!("{:.1}", share(&one["share"]) * 100.0)).collect();
+    for sentence in phase["evidence"].as_array().unwrap() {
+        let sentence = sentence.as_str().unwrap();
+        let pieces: Vec<&str> = sentence.split(" %").collect();
+        for (before, after) in pieces.iter().zip(&pieces[1..]) {
+            let number = before.rsplit(' ').next().unwrap();
+            let is_known = after.starts_with(" of operators") || number == "<0.1" || texts.iter().any(|t| t == number);
+            assert!(is_known, "{number} of what? {sentence}\n{stated:?}");
+        }
     }
 }
 
-/// 10 and 20 GB/s out of memory, 40 GB/s out of a cache of 8 MiB, 100 and 200 GFLOP/s.
-fn machine() -> Roofline {
-    let figures = vec![
-        figure(Quantity::Read, Some(Level::Memory), 1, 10_000_000_000),
-        figure(Quantity::Read, Some(Level::Memory), 2, 20_000_000_000),
-        figure(Quantity::Read, Some(Level::L3), 2, 40_000_000_000),
-        figure(Quantity::Fp32, None, 1, 100_000_000_000),
-        figure(Quantity::Fp32, None, 2, 200_000_000_000),
-    ];
-    let caches = vec![CacheSize { level: 3, bytes: 8 << 20, shared_by: 2 }];
-    Roofline { cpus: 2, caches, figures, ..Roofline::default() }
-}
-
-/// What the toy engine does.
-#[derive(Clone, Copy)]
-struct Run {
-    /// Rows and columns of a weight; there are two in each of four layers, and a small operator after each.
-    size: i64,
-    tokens: i64,
-    /// Of a product on each of two lanes, and how long lane 1 waits for lane 0 on top.
-    product_ns: u64,
-    waiting_ns: u64,
-    steps: u64,
-    roofline: bool,
-    costs: bool,
-}
-
-/// Eight weights of 4 MiB, read at 19 GB/s.
-const MEMORY: Run =
-    Run { size: 1024, tokens: 1, product_ns: 221_000, waiting_ns: 0, steps: 20, roofline: true, costs: true };
-
-struct Trace {
-    _folder: tempfile::TempDir,
-    path: PathBuf,
-}
+struct Trace(toy::Trace);
 
 impl Trace {
     fn new(run: Run) -> Self {
-        let records = records(run);
-        let mut source = PROBESET.to_owned();
-        if !run.costs {
-            source.truncate(source.find("  costs:").unwrap());
-        }
-        let host = Host { cpus: 2, ..Host::default() };
-        let origin = Origin {
-            engine: "toy".into(),
-            sources: vec![("toy.yaml".to_owned(), source)],
-            pid: 100,
-            host,
-            roofline: run.roofline.then(machine),
-            ..Origin::default()
-        };
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("run.pfi");
-        let mut writer = TraceWriter::new(std::fs::File::create(&path).unwrap(), &origin, &records.schema).unwrap();
-        for record in &records.records {
-            writer.push(record).unwrap();
-        }
-        writer.finish(&End { time: 1 << 40, reason: "the target ended".into(), ..End::default() }).unwrap();
-        Self { _folder: folder, path }
+        Self(toy::Trace::new(run))
     }
 
     fn report(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
-        let output = command.arg("report").arg(&self.path).args(arguments).output().unwrap();
-        assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+        report(&self.0.path, arguments)
     }
 
     fn verdict(&self) -> Value {
-        serde_json::from_str::<Value>(&self.report(&["--json"])).unwrap()["verdict"].clone()
+        verdict_of(&self.0.path)
     }
-}
-
-fn records(run: Run) -> Records {
-    let mut r = Records::default();
-    for tid in [1, 2] {
-        r.push("thread", tid, (0, 0), &[("pid", Put::Int(100))]);
-    }
-    let Run { size, tokens, .. } = run;
-    let mut describe = |address: u64, op: &str, name: &str, shape: [i64; 2], inputs: &[i64]| {
-        let shape = [shape[0], shape[1], 1, 1];
-        let fields = [
-            ("address", Put::Int(address)),
-            ("op", Put::Text(op)),
-            ("name", Put::Text(name)),
-            ("dtype", Put::Text("f32")),
-            ("shape", Put::List(&shape)),
-            ("inputs", Put::List(inputs)),
-        ];
-        r.push("tensor", 1, (1, 1), &fields);
-    };
-    describe(0x10, "NONE", "input", [size, tokens], &[]);
-    for layer in 0..4_u64 {
-        for (i, name) in ["up", "down"].into_iter().enumerate() {
-            let at = 0x100 + layer * 0x20 + i as u64 * 0x10;
-            let weight = 0x1000 + at;
-            describe(weight, "NONE", &format!("blk.{layer}.{name}.weight"), [size, size], &[]);
-            describe(at, "MUL_MAT", &format!("{name}-{layer}"), [size, tokens], &[weight.cast_signed(), 0x10]);
-            describe(at + 8, "ADD", &format!("{name}_add-{layer}"), [64, 1], &[]);
-        }
-    }
-    let mut at = 1000;
-    for _ in 0..run.steps {
-        let start = at;
-        at += 500;
-        let graph = at;
-        for node in (0..8).map(|n| 0x100 + n * 0x10) {
-            for (node, work, waiting) in [(node, run.product_ns, run.waiting_ns), (node + 8, 2000, 0)] {
-                for (tid, lane) in [(1, 0), (2, 1)] {
-                    let wait = if lane == 1 { waiting } else { 0 };
-                    let fields = [("lane", Put::Int(lane)), ("node", Put::Int(node)), ("waiting", Put::Int(wait))];
-                    r.push("operator", tid, (at, at + work + waiting), &fields);
-                }
-                at += work + waiting;
-            }
-        }
-        r.push("graph", 1, (graph, at), &[("backend", Put::Text("CPU"))]);
-        at += 500;
-        r.push("step", 1, (start, at), &[("tokens", Put::Int(tokens.cast_unsigned()))]);
-    }
-    r
 }
 
 fn share(value: &Value) -> f64 {
@@ -294,4 +183,163 @@ fn uneven_lanes_wait_for_the_slowest() {
     let sentences = verdict["sentences"].as_array().unwrap();
     let waiting = "Its 2 lanes wait for the slowest 36.4 % of the time, which is lane 0 in 100.0 % of operators.";
     assert!(sentences.iter().any(|sentence| sentence == waiting), "{sentences:?}");
+}
+
+/// Recordings of real engines, and what is recorded otherwise is of the other tests here.
+#[test]
+fn stored_traces_state_no_more_than_there_is() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces/v1");
+    let mut phases = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "pfi") {
+            let verdict = serde_json::from_str::<Value>(&report_of_any(&path)).unwrap()["verdict"].clone();
+            let of = verdict["phases"].as_array().unwrap();
+            phases += of.len();
+            of.iter().for_each(assert_stated_shares_add_up);
+        }
+    }
+    assert!(phases >= 2, "one of them has operators");
+}
+
+/// Of a trace that may have lost records, which is told by the exit code.
+fn report_of_any(trace: &Path) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    String::from_utf8(command.arg("report").arg(trace).arg("--json").output().unwrap().stdout).unwrap()
+}
+
+#[test]
+fn what_lies_around_operators_is_stated_in_parts_that_add_up() {
+    // A step of 1,000 ns outside its graph, and of operators that take less.
+    let run = Run { size: 8, product_ns: 40, small_ns: 20, lanes: 1, ..MEMORY };
+    let verdict = Trace::new(run).verdict();
+    let decode = &verdict["phases"][0];
+    assert_eq!(decode["bound"], "overhead");
+    let sentence = verdict["sentences"][0].as_str().unwrap();
+    let expected = "Decode is overhead-bound: 67.6 % of its time is outside graphs and 32.4 % in operators too small to \
+                    matter.";
+    assert_eq!(sentence, expected);
+    let stated: Vec<f64> = decode["stated"].as_array().unwrap().iter().map(|one| share(&one["share"])).collect();
+    assert!((stated.iter().sum::<f64>() - share(&decode["parts"]["overhead"])).abs() < 1e-9, "{decode:#}");
+}
+
+/// Without the machine's limits nothing is known of the products; what lies around them is.
+#[test]
+fn what_is_not_known_of_most_of_the_time_is_the_verdict() {
+    for (outside_ns, bound, also) in [(1_280_000, "unknown", "overhead"), (2_400_000, "overhead", "unknown")] {
+        let trace = Trace::new(Run { roofline: false, outside_ns, ..MEMORY });
+        let verdict = trace.verdict();
+        let decode = &verdict["phases"][0];
+        assert_eq!((&decode["bound"], &decode["also"]), (&bound.into(), &also.into()), "{decode:#}");
+        let sentence = verdict["sentences"][0].as_str().unwrap();
+        if bound == "unknown" {
+            let expected = "What limits decode is not known: 57.7 % of its time is in MUL_MAT (2 per layer), at 19.0 GB/s \
+                            and 9.49 GFLOP/s. Another 42.3 % is in operators too small to matter and around operators.";
+            assert_eq!(sentence, expected);
+            assert!(trace.report(&[]).contains("`profinfer roofline` once"), "what would tell");
+        } else {
+            assert!(
+                sentence.starts_with("Decode is overhead-bound: ") && sentence.ends_with(" % is not known."),
+                "{sentence}"
+            );
+        }
+    }
+}
+
+#[test]
+fn lanes_that_mostly_wait_for_the_slowest_are_synchronisation_bound() {
+    // Three of four lanes wait for 2,000 µs of 2,221.
+    let run = Run { waiting_ns: 2_000_000, lanes: 4, ..MEMORY };
+    let verdict = Trace::new(run).verdict();
+    let decode = &verdict["phases"][0];
+    assert_eq!((&decode["bound"], &decode["confidence"]), (&"synchronisation".into(), &"high".into()), "{decode:#}");
+    let sentence = verdict["sentences"][0].as_str().unwrap();
+    let expected = "Decode is synchronisation-bound: its 4 lanes wait for the slowest 67.5 % of the time, which is lane 0 \
+                    in 100.0 % of operators.";
+    assert_eq!(sentence, expected);
+    let products = verdict["operators"].as_array().unwrap().iter().filter(|row| row["op"] == "MUL_MAT");
+    assert!(products.clone().all(|row| row["bound"] == "synchronisation"), "{:#}", verdict["operators"]);
+    assert_eq!(products.count(), 2);
+}
+
+#[test]
+fn lanes_that_wait_for_the_disk_are_disk_bound() {
+    let run = Run { kept: Kept::Disk(500_000), ..MEMORY };
+    let verdict = Trace::new(run).verdict();
+    let decode = &verdict["phases"][0];
+    // Lane 1 is blocked, and lane 0 waits for it.
+    assert_eq!((&decode["bound"], &decode["confidence"]), (&"disk".into(), &"high".into()), "{decode:#}");
+    let disk = share(&decode["parts"]["disk"]);
+    assert!((disk - 500.0 / 723.0).abs() < 0.01, "{decode:#}");
+    let sentences = verdict["sentences"].as_array().unwrap();
+    let expected = format!(
+        "Decode is disk-bound: for {:.1} % of the time its lanes waited for the disk, or for one that did (160 major faults).",
+        disk * 100.0
+    );
+    assert_eq!(sentences[0], expected);
+    assert!(sentences[1].as_str().unwrap().ends_with(" of the time, is memory-bound."), "{sentences:?}");
+    let advice = &verdict["advice"][0];
+    let what = "Have the model in memory: read the file before it runs, free memory for it, or lock it there";
+    assert_eq!((&advice["phase"], &advice["what"]), (&"decode".into(), &what.into()), "{:#}", verdict["advice"]);
+    assert!((share(&advice["gain_at_most"]) - disk).abs() < 1e-9, "{advice}");
+}
+
+#[test]
+fn experts_that_are_not_in_memory_are_named() {
+    let run = Run { kept: Kept::Disk(500_000), experts: true, ..MEMORY };
+    let verdict = Trace::new(run).verdict();
+    let advice = &verdict["advice"][0];
+    let what = "Have the experts in memory: read the file before it runs, free memory for it, or lock it there";
+    assert_eq!(advice["what"], what, "{:#}", verdict["advice"]);
+    let decode = &verdict["phases"][0];
+    assert_eq!(decode["bound"], "disk", "{decode:#}");
+    assert!((share(&advice["gain_at_most"]) - share(&decode["parts"]["disk"])).abs() < 1e-9, "{advice}");
+    assert_eq!(advice["how"], "the time in which lanes waited for the disk, or for one that did");
+}
+
+#[test]
+fn a_neighbour_on_its_cpu_starves_a_lane() {
+    let run = Run { kept: Kept::Neighbour(500_000), ..MEMORY };
+    let verdict = Trace::new(run).verdict();
+    let decode = &verdict["phases"][0];
+    assert_eq!((&decode["bound"], &decode["confidence"]), (&"starved".into(), &"high".into()), "{decode:#}");
+    let starved = share(&decode["parts"]["starved"]);
+    let expected = format!(
+        "Decode is starved: for {:.1} % of the time its lanes were kept from running, or waited for one that was: lane 1 \
+         shared cpu 1 with `neighbour` (pid {NEIGHBOUR}).",
+        starved * 100.0
+    );
+    assert_eq!(verdict["sentences"][0], expected);
+    let advice = &verdict["advice"][0];
+    let what = "Give it cpus of its own, away from `neighbour`: pin threads apart, or end what need not run";
+    assert_eq!(advice["what"], what, "{:#}", verdict["advice"]);
+    assert!((share(&advice["gain_at_most"]) - starved).abs() < 0.01, "it took all of it: {advice}");
+}
+
+#[test]
+fn lanes_that_share_one_of_two_cpus_are_to_be_pinned() {
+    let run = Run { kept: Kept::EachOther, ..MEMORY };
+    let verdict = Trace::new(run).verdict();
+    let decode = &verdict["phases"][0];
+    assert_eq!(decode["bound"], "starved", "{decode:#}");
+    assert!(decode["evidence"][0].as_str().unwrap().contains(": 2 lanes share 1 cpu."), "{decode:#}");
+    let advice = &verdict["advice"][0];
+    assert_eq!(advice["what"], "Pin its 2 threads to cpus of their own: they ran on 1 cpu", "{:#}", verdict["advice"]);
+    // Side by side, a product takes half as long as one after the other.
+    assert!((share(&advice["gain_at_most"]) - 0.5).abs() < 0.02, "{advice}");
+    assert!(advice["how"].as_str().unwrap().ends_with(" of work, spread evenly over 2 cpus"), "{advice}");
+}
+
+#[test]
+fn small_operators_on_several_lanes_want_fewer_threads() {
+    let tiny = Run { size: 64, product_ns: 4_000, waiting_ns: 3_000, ..MEMORY };
+    let verdict = Trace::new(tiny).verdict();
+    assert_eq!(verdict["phases"][0]["bound"], "overhead");
+    let what = "Try fewer threads than 2: its operators are too small to be shared";
+    let advice = &verdict["advice"][0];
+    assert_eq!(advice["what"], what, "{:#}", verdict["advice"]);
+    // One lane of two waits for 3 µs of the 9 that a product and the small operator after it take.
+    assert!((share(&advice["gain_at_most"]) - 3.0 / 18.0).abs() < 0.01, "{advice}");
+    let alone = Trace::new(Run { lanes: 1, ..tiny }).verdict();
+    assert_eq!(alone["advice"], serde_json::json!([]), "a lane alone waits for nobody");
 }

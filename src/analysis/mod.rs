@@ -71,9 +71,9 @@ pub use step::{
     Experts, Graph, Instead, LaneSpan, Missing, OffCpu, Operator, Phase, Region, StateSpan, Step, TimeSplit,
 };
 pub use study::{
-    Blocks, ContextSource, Drift, ExpertUse, Growth, GrowthFound, GrowthOf, JudgedGrowth, LayerSeries, LayerUse,
-    Layers, Line, ModelTotals, Moments, ReuseBucket, ReuseOfExperts, Rounds, SequenceTotals, Streams, Study, ToldBy,
-    Trend, judge,
+    Blocks, ContextSource, Drift, ExpertUse, Growth, GrowthFound, GrowthOf, JudgedGrowth, JudgedLayer, LayerSeries,
+    LayerUse, Layers, Line, ModelTotals, Moments, ReuseBucket, ReuseOfExperts, Rounds, SequenceTotals, Streams, Study,
+    ToldBy, Trend, judge, judge_layers,
 };
 pub use thread_totals::{LaneThreads, Taken, ThreadTotals};
 pub use timeline::{Findings, Timeline, Visitor};

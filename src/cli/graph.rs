@@ -5,7 +5,7 @@ use super::probeset::cannot_write;
 use super::terminal::{report_problems, write_out};
 use super::{DONE, Outcome, trace_file};
 use crate::analysis::{
-    Catalogue, Completeness, Decoder, GraphFinder, Phase, Statistics, Step, TypicalStep, Visitor, Wanted,
+    Catalogue, Completeness, Decoder, GraphFinder, Phase, Statistics, Step, Study, TypicalStep, Visitor, Wanted,
 };
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::report::{self, Colour, GraphDifference, GraphReport, Look, Picture};
@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     /// Of this step (default: one that shows what decoding is like)
     #[arg(long, value_name = "N", conflicts_with_all = ["steps", "phase"])]
     step: Option<u64>,
-    /// The mean of those of these steps that have the same operators: `10..40`
+    /// The mean of those of these steps that are alike (phase, tokens, operators): `10..40`
     #[arg(long, value_name = "N..M", value_parser = super::steps::range)]
     steps: Option<(u64, u64)>,
     /// Of a step of this phase
@@ -175,7 +175,7 @@ fn wanted(
         (None, Some((first, last))) => return Ok(Wanted::Mean { phase, steps: first..=last }),
         (None, None) if file.as_os_str() == "-" => {
             return Err(Diagnostic::error(Code::BadArgument, "which step? Standard input can be read only once")
-                .hint("say `--step N`, or `--steps 1..` for the mean of all that are alike")
+                .hint("say `--step N`, or `--steps 1..` for the mean of those that are alike")
                 .into());
         }
         (None, None) => {}
@@ -194,6 +194,7 @@ fn wanted(
 /// Everything that is found out in one reading.
 struct Visitors {
     statistics: Statistics,
+    study: Study,
     finder: GraphFinder,
     steps: u64,
 }
@@ -201,6 +202,7 @@ struct Visitors {
 impl Visitor for Visitors {
     fn step(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) {
         self.statistics.step(step, catalogue, decoder);
+        self.study.step(step, catalogue, decoder);
         self.finder.step(step, catalogue, decoder);
         self.steps = self.steps.max(step.number);
     }
@@ -208,14 +210,14 @@ impl Visitor for Visitors {
 
 fn graph(file: &Path, wanted: Wanted) -> Result<GraphReport, Diagnostics> {
     let finder = GraphFinder::new(wanted.clone());
-    let mut visitors = Visitors { statistics: Statistics::default(), finder, steps: 0 };
+    let mut visitors = Visitors { statistics: Statistics::default(), study: Study::default(), finder, steps: 0 };
     let (timeline, meta, problems) = analyse(trace_file::open(file)?, &mut visitors);
     report_problems(&problems);
     let completeness = Completeness::judge(&meta, timeline.findings(), &visitors.statistics);
     let Some(graph) = visitors.finder.finish(timeline.catalogue()) else {
         return Err(missing(&wanted, visitors.steps).into());
     };
-    Ok(GraphReport::new(&graph, &meta, &timeline, completeness))
+    Ok(GraphReport::new(&graph, (&meta, &timeline), completeness, &visitors.study.layers))
 }
 
 fn missing(wanted: &Wanted, steps: u64) -> Diagnostic {

@@ -5,11 +5,12 @@ use super::probeset::cannot_write;
 use super::terminal::report_problems;
 use super::{DONE, Outcome, trace_file};
 use crate::analysis::{
-    Catalogue, Completeness, Decoder, GraphFinder, Phase, Statistics, Step, Study, Timeline, Visitor, Wanted,
+    Catalogue, Completeness, Decoder, GraphFinder, Layers, Phase, Statistics, Step, Study, Timeline, Visitor, Wanted,
 };
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::report::{self, Colour, Drawing, GraphReport, Options, Page, Parts, Picture, SpanCollector};
 use crate::trace::Meta;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::PathBuf;
@@ -56,7 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let options = Options { top: Some(MOST_ROWS), ..Options::default() };
     let together = report::build_statistics(&meta, completeness.clone(), (&statistics, &study), &timeline, &[]);
     let parts = Parts {
-        drawings: drawings(finder, &meta, &timeline, &completeness),
+        drawings: drawings(finder, (&meta, &timeline), &completeness, &study.layers),
         statistics: serde_json::to_value(together).ok(),
     };
     let report = report::build(&meta, completeness, &statistics, &timeline, &options);
@@ -78,9 +79,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// The operators of a mean decode step, in several pictures; none where no such step was recorded whole.
-fn drawings(finder: GraphFinder, meta: &Meta, timeline: &Timeline, completeness: &Completeness) -> Vec<Drawing> {
+fn drawings(
+    finder: GraphFinder,
+    (meta, timeline): (&Meta, &Timeline),
+    completeness: &Completeness,
+    layers: &Layers,
+) -> Vec<Drawing> {
     let Some(graph) = finder.finish(timeline.catalogue()) else { return Vec::new() };
-    let graph = GraphReport::new(&graph, meta, timeline, completeness.clone());
+    let graph = GraphReport::new(&graph, (meta, timeline), completeness.clone(), layers);
     let picture = |name: &str, colour: Colour, unfolded: bool| Drawing {
         name: name.to_owned(),
         svg: report::svg(&graph, &Picture { colour, unfolded }),
@@ -88,6 +94,10 @@ fn drawings(finder: GraphFinder, meta: &Meta, timeline: &Timeline, completeness:
     let mut drawings = vec![picture("layers that are alike together", Colour::Time, false)];
     if graph.bandwidth.is_some() {
         drawings.push(picture("by bandwidth", Colour::Bandwidth, false));
+    }
+    let backends: BTreeSet<&str> = graph.nodes.iter().filter_map(|node| node.backend.as_deref()).collect();
+    if backends.len() > 1 {
+        drawings.push(picture("by backend", Colour::Backend, false));
     }
     if graph.nodes.len() <= MOST_NODES {
         drawings.push(picture("each layer", Colour::Time, true));

@@ -49,7 +49,9 @@ pub use threads::{
     ThreadsReport,
 };
 pub use timeline::{Format, TimelineWriter};
-pub use verdict::{Advice, Bound, Confidence, LayerVerdict, OperatorVerdict, PhaseVerdict, Rates, TimeParts, Verdict};
+pub use verdict::{
+    Advice, Bound, Confidence, LayerVerdict, OperatorVerdict, PhaseVerdict, Rates, StatedShare, TimeParts, Verdict,
+};
 
 #[cfg(test)]
 mod tests;

@@ -95,8 +95,8 @@ fn the_text_opens_with_the_verdict_and_adds_up() {
     insta::assert_snapshot!(text, @r"
     Complete: 3 steps, 25 records, nothing lost.
 
-    Decode is overhead-bound: 50.0 % of its time is around operators, 40.0 % outside graphs. What limits another 47.5 % is not known.
-    Prefill is overhead-bound: 50.0 % of its time is around operators, 40.0 % outside graphs. What limits another 47.5 % is not known.
+    Decode is overhead-bound: 40.0 % of its time is outside graphs and 10.0 % around operators within graphs. What limits another 47.5 % is not known.
+    Prefill is overhead-bound: 40.0 % of its time is outside graphs and 10.0 % around operators within graphs. What limits another 47.5 % is not known.
       The probeset does not say what operators cost: memory-bound and compute-bound cannot be told apart.
       Whether lanes were kept from running was not recorded (the scheduler's events).
 

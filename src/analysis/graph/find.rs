@@ -12,15 +12,18 @@ use super::{Edge, MAX_EDGES, MAX_NODES, Node, NodeKind, OperatorGraph, StepFacts
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 
-/// Graphs of different operators that are kept while it is not known which has the most steps.
-const MAX_STRUCTURES: usize = 8;
+/// Graphs of different operators, phases or tokens that are kept while it is not known which has the most steps.
+const MAX_STRUCTURES: usize = 64;
+/// Their nodes, all together.
+const MAX_NODES_OF_ALL: usize = 8 * MAX_NODES;
 
 /// What a graph is wanted of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
     /// One step.
     Step(u64),
-    /// The mean of those steps that have the same operators: of the structure that most of them have.
+    /// The mean of those steps that have the same phase, number of tokens and operators: of those that there are most
+    /// of, and of two as many those that took longer.
     Mean {
         /// Of this phase; of any, if it is `None`.
         phase: Option<Phase>,
@@ -34,6 +37,7 @@ pub enum Wanted {
 pub struct GraphFinder {
     wanted: Wanted,
     drafts: Vec<Draft>,
+    /// Steps that are in none of them.
     other: u64,
 }
 
@@ -52,7 +56,10 @@ impl GraphFinder {
 
     /// The graph, once the trace is read; `None` where it has no such step, or none whose operators were recorded.
     pub fn finish(mut self, catalogue: &Catalogue) -> Option<OperatorGraph> {
-        let of_steps = |draft: &Draft| (draft.graph.step.steps, std::cmp::Reverse(draft.graph.step.number));
+        let of_steps = |draft: &Draft| {
+            let step = &draft.graph.step;
+            (step.steps, step.duration, std::cmp::Reverse(step.number))
+        };
         let most = (0..self.drafts.len()).max_by_key(|i| of_steps(&self.drafts[*i]))?;
         let all: u64 = self.drafts.iter().map(|draft| draft.graph.step.steps).sum();
         let Draft { mut graph, leaves } = self.drafts.swap_remove(most);
@@ -65,13 +72,26 @@ impl GraphFinder {
         Some(graph)
     }
 
+    /// The step is asked for.
     fn takes(&self, step: &Step) -> bool {
         match &self.wanted {
             Wanted::Step(number) => step.number == *number && *number > 0,
             Wanted::Mean { phase, steps } => {
-                let is_wanted = step.number > 0 && steps.contains(&step.number) && is_whole(step);
+                let is_wanted = step.number > 0 && steps.contains(&step.number);
                 is_wanted && phase.is_none_or(|phase| step.phase == Some(phase))
             }
+        }
+    }
+
+    fn add(&mut self, step: &Step, catalogue: &Catalogue) {
+        if let Some(same) = self.drafts.iter_mut().find(|draft| draft.is_like(step, catalogue)) {
+            return same.add(step);
+        }
+        let nodes = self.drafts.iter().map(|draft| draft.graph.nodes.len()).sum::<usize>();
+        if self.drafts.len() < MAX_STRUCTURES && nodes < MAX_NODES_OF_ALL {
+            self.drafts.push(build(step, catalogue));
+        } else {
+            self.other += 1;
         }
     }
 }
@@ -82,21 +102,27 @@ fn is_whole(step: &Step) -> bool {
 
 impl Visitor for GraphFinder {
     fn step(&mut self, step: &Step, catalogue: &Catalogue, _: &Decoder) {
-        if !self.takes(step) || step.operators.is_empty() {
+        if !self.takes(step) {
             return;
         }
-        if let Some(same) = self.drafts.iter_mut().find(|draft| draft.has_operators_of(step, catalogue)) {
-            same.add(step);
-        } else if self.drafts.len() < MAX_STRUCTURES {
-            self.drafts.push(build(step, catalogue));
-        } else {
-            self.other += 1;
+        match self.wanted {
+            Wanted::Step(_) if step.operators.is_empty() => {}
+            Wanted::Mean { .. } if !is_whole(step) => self.other += 1,
+            _ => self.add(step, catalogue),
         }
     }
 }
 
 impl Draft {
-    /// The step has the same operators, in the same order; shapes may differ.
+    /// The step is of the same phase and number of tokens, and has the same operators in the same order. Shapes may
+    /// differ, as those that grow with the context do.
+    fn is_like(&self, step: &Step, catalogue: &Catalogue) -> bool {
+        let facts = &self.graph.step;
+        facts.phase == step.phase.unwrap_or(Phase::Outside)
+            && facts.tokens == step.tokens
+            && self.has_operators_of(step, catalogue)
+    }
+
     fn has_operators_of(&self, step: &Step, catalogue: &Catalogue) -> bool {
         let nodes = &self.graph.nodes[..self.graph.operators()];
         let all = nodes.len() as u64 + self.graph.nodes_left_out;

@@ -1,17 +1,9 @@
 //! A graph folded by layers: layers that follow one another and are made alike are shown once.
 
 use super::OperatorGraph;
-use crate::analysis::distribution::median;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-
-/// A layer is odd if it is this many times further from the median than half of the layers are.
-const ODD: f64 = 4.0;
-/// And differs from it by this share at least.
-const ODD_SHARE: f64 = 0.05;
-/// Layers that must be alike before one can be odd.
-const ODD_AMONG: usize = 4;
 
 /// Operators that are shown together: layers that are alike, or what lies before, between and behind layers.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,8 +12,6 @@ pub struct Section {
     pub layers: Vec<Arc<str>>,
     /// Work of each of the layers, ns of the mean step.
     pub work: Vec<f64>,
-    /// Which of them takes much more or less time than the others: an index into `layers`.
-    pub odd: Option<usize>,
     /// Its operators: indices into [`Fold::nodes`].
     pub nodes: Vec<usize>,
 }
@@ -89,7 +79,7 @@ impl Fold {
                 graph.mean(sum)
             };
             let work: Vec<f64> = group.iter().map(work_of).collect();
-            fold.sections.push(Section { odd: odd_one(&work), layers, work, nodes });
+            fold.sections.push(Section { layers, work, nodes });
         }
         fold
     }
@@ -159,16 +149,4 @@ fn likenesses(graph: &OperatorGraph, parts: &[Part]) -> Vec<u64> {
         hasher.finish()
     };
     parts.iter().enumerate().map(like).collect()
-}
-
-/// The one that differs most from the median, if it does so by far.
-fn odd_one(work: &[f64]) -> Option<usize> {
-    if work.len() < ODD_AMONG {
-        return None;
-    }
-    let middle = median(&mut work.to_vec())?;
-    let away: Vec<f64> = work.iter().map(|ns| (ns - middle).abs()).collect();
-    let usual = median(&mut away.clone())?;
-    let (odd, most) = away.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1))?;
-    (*most > ODD * usual && *most > ODD_SHARE * middle).then_some(odd)
 }

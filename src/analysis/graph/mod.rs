@@ -158,11 +158,12 @@ pub struct StepFacts {
     pub number: u64,
     /// How many steps the times are sums of.
     pub steps: u64,
-    /// Steps that were asked for and have other operators.
+    /// Steps that were asked for and are left out: of another phase or number of tokens, with other operators, or not
+    /// recorded whole.
     pub left_out: u64,
     /// What they were.
     pub phase: Phase,
-    /// Tokens of the first.
+    /// Tokens of each.
     pub tokens: Option<u64>,
     /// ns, all steps together.
     pub duration: u64,

@@ -1,17 +1,25 @@
-//! Layers beside one another: how much longer each takes than the median layer of the same step.
+//! Layers beside one another: how much longer each takes than the median layer of the same step, and which are odd. What
+//! is called so anywhere is judged here.
 
 use super::blocks::Blocks;
 use crate::analysis::catalogue::{Catalogue, KindId};
 use crate::analysis::distribution::median;
 use crate::analysis::hash::FastMap;
 use crate::analysis::step::{Phase, Step};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Layers that are told apart.
 const MAX_LAYERS: usize = 1 << 12;
 /// Of fewer layers none is odd.
 const FEWEST: usize = 4;
+
+/// Median deviations from which on a layer is odd.
+const FAR: f64 = 3.5;
+/// The least that counts as a difference, as a part of the median layer.
+const LEAST: f64 = 0.05;
+/// A median deviation is no smaller than this part: layers of equal times are not told apart by rounding.
+const LEAST_DEVIATION: f64 = 0.01;
 
 /// One layer, over steps.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +32,35 @@ pub struct LayerSeries {
     pub flops: Option<f64>,
     /// Its bytes, where all of its operators' are known.
     pub bytes: Option<f64>,
+}
+
+/// How a layer stands beside the others of its phase and model.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct JudgedLayer {
+    /// How much more it takes than the median layer of the same step, as a part of it: the mean over steps.
+    pub off: f64,
+    /// Half the width of its 95 % interval; `None` where there are too few steps.
+    pub off_half_width: Option<f64>,
+    /// `off` less the median of all layers, in standard deviations as the layers' median deviation gives them.
+    pub z: f64,
+    /// It is odd: beyond 3.5 of these, by more than 5 %, and not by chance.
+    pub odd: bool,
+}
+
+/// Judges the layers of one phase and model, each of them in their order.
+pub fn judge_layers<'a>(layers: impl IntoIterator<Item = &'a LayerSeries>) -> Vec<JudgedLayer> {
+    let means: Vec<(f64, Option<f64>)> = layers.into_iter().map(|series| series.off.mean()).collect();
+    let middle = median(&mut means.iter().map(|(off, _)| *off).collect::<Vec<f64>>()).unwrap_or(0.0);
+    let mut away: Vec<f64> = means.iter().map(|(off, _)| (off - middle).abs()).collect();
+    // 0.6745: of a normal distribution, half lies within so many standard deviations.
+    let scale = median(&mut away).unwrap_or(0.0).max(LEAST_DEVIATION) / 0.6745;
+    let judged = |(off, half): (f64, Option<f64>)| {
+        let beyond = off - middle;
+        let z = beyond / scale;
+        let odd = z.abs() > FAR && half.is_some_and(|half| beyond.abs() - half > LEAST);
+        JudgedLayer { off, off_half_width: half, z, odd }
+    };
+    means.into_iter().map(judged).collect()
 }
 
 /// Layers by phase and model.
@@ -82,6 +119,26 @@ impl Layers {
         });
         self.of_kind.insert(kind.0, layer);
         layer
+    }
+
+    /// The odd ones of a model with exactly these layers, the furthest off first. Of several models with such layers it is
+    /// not known which is meant: none is odd then.
+    pub fn odd(&self, phase: Phase, layers: &BTreeSet<&str>) -> Vec<&str> {
+        let mut models: BTreeMap<u32, Vec<(&str, &LayerSeries)>> = BTreeMap::new();
+        for (_, model, name, series) in self.all().filter(|(of, ..)| *of == phase) {
+            models.entry(model).or_default().push((name, series));
+        }
+        let same = |of: &&Vec<(&str, &LayerSeries)>| {
+            of.len() == layers.len() && of.iter().all(|(name, _)| layers.contains(name))
+        };
+        let mut same = models.values().filter(same);
+        let (Some(model), None) = (same.next(), same.next()) else { return Vec::new() };
+        let judged = judge_layers(model.iter().map(|(_, series)| *series));
+        let mut odd: Vec<(f64, &str)> = (model.iter().zip(judged).filter(|(_, judged)| judged.odd))
+            .map(|((name, _), judged)| (judged.z.abs(), *name))
+            .collect();
+        odd.sort_by(|a, b| b.0.total_cmp(&a.0));
+        odd.into_iter().map(|(_, name)| name).collect()
     }
 
     /// Every layer: phase, model, name.

@@ -11,7 +11,7 @@ mod streams;
 pub use blocks::{Blocks, Line, Moments, Trend};
 pub use experts::{ExpertUse, LayerUse, ReuseBucket, ReuseOfExperts};
 pub use growth::{ContextSource, Drift, Growth, GrowthFound, GrowthOf, JudgedGrowth, judge};
-pub use layers::{LayerSeries, Layers};
+pub use layers::{JudgedLayer, LayerSeries, Layers, judge_layers};
 pub use streams::{ModelTotals, Rounds, SequenceTotals, Streams, ToldBy};
 
 use super::catalogue::Catalogue;

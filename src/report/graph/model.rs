@@ -3,9 +3,10 @@
 
 use super::super::metrics::{CountValue, Measures, MetricCell};
 use super::super::model::TraceFacts;
-use crate::analysis::{Completeness, CriticalPath, Fold, Node, NodeKind, OperatorGraph, Recorded, Timeline};
+use crate::analysis::{Completeness, CriticalPath, Fold, Layers, Node, NodeKind, OperatorGraph, Recorded, Timeline};
 use crate::trace::Meta;
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// A graph of operators, with where it comes from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -43,11 +44,12 @@ pub struct StepView {
     pub number: u64,
     /// Steps that the times are means of.
     pub steps: u64,
-    /// Steps that were asked for and have other operators.
+    /// Steps that were asked for and are left out: of another phase or number of tokens, with other operators, or not
+    /// recorded whole.
     pub steps_left_out: u64,
     /// `prefill` or `decode`.
     pub phase: &'static str,
-    /// Tokens of the first.
+    /// Tokens of each.
     pub tokens: Option<u64>,
     /// ns.
     pub duration_ns: f64,
@@ -168,8 +170,11 @@ pub struct SectionView {
     pub layers: Vec<String>,
     /// Work of each of the layers.
     pub work_ns: Vec<f64>,
-    /// The one that differs by far from the others.
+    /// The oddest of `odd_layers`.
     pub odd_layer: Option<String>,
+    /// Those of the layers that are odd among all of their model's over the steps of this phase, as the statistics have
+    /// it; the furthest off first.
+    pub odd_layers: Vec<String>,
     /// For each operator, its node in each of the layers.
     pub nodes: Vec<Vec<String>>,
 }
@@ -189,8 +194,13 @@ pub(super) fn id(index: usize) -> String {
 }
 
 impl GraphReport {
-    /// Of a graph of a trace that was read to its end.
-    pub fn new(graph: &OperatorGraph, meta: &Meta, timeline: &Timeline, completeness: Completeness) -> Self {
+    /// Of a graph of a trace that was read to its end, with the layers of all of its steps.
+    pub fn new(
+        graph: &OperatorGraph,
+        (meta, timeline): (&Meta, &Timeline),
+        completeness: Completeness,
+        layers: &Layers,
+    ) -> Self {
         let measures = Measures::new(&meta.schema, timeline);
         let path = CriticalPath::of(graph);
         let mut on_path = vec![usize::MAX; graph.nodes.len()];
@@ -208,6 +218,9 @@ impl GraphReport {
             inputs: edge.inputs.clone(),
             critical: critical(edge.from, edge.to),
         });
+        let named: BTreeSet<&str> =
+            graph.nodes[..graph.operators()].iter().filter_map(|n| n.layer.as_deref()).collect();
+        let odd = layers.odd(graph.step.phase, &named);
         let all: u64 = graph.nodes.iter().map(|node| node.elapsed).fold(0, u64::saturating_add);
         let all = graph.mean(all);
         Self {
@@ -224,8 +237,8 @@ impl GraphReport {
                 share: path.share,
                 share_of_operators: if all > 0.0 { path.elapsed / all } else { 0.0 },
             },
-            folded: FoldView::new(&Fold::folded(graph)),
-            unfolded: FoldView::new(&Fold::unfolded(graph)),
+            folded: FoldView::new(&Fold::folded(graph), &odd),
+            unfolded: FoldView::new(&Fold::unfolded(graph), &odd),
             left_out: LeftOut { nodes: graph.nodes_left_out, edges: graph.edges_left_out },
             nodes,
         }
@@ -294,13 +307,16 @@ impl NodeView {
 }
 
 impl FoldView {
-    fn new(fold: &Fold) -> Self {
+    fn new(fold: &Fold, odd: &[&str]) -> Self {
         let section = |section: &crate::analysis::Section| {
             let layers: Vec<String> = section.layers.iter().map(ToString::to_string).collect();
+            let is_here = |odd: &&&str| layers.iter().any(|layer| layer == **odd);
+            let odd_layers: Vec<String> = odd.iter().filter(is_here).map(|odd| (*odd).to_owned()).collect();
             SectionView {
                 title: title(&layers),
                 work_ns: section.work.clone(),
-                odd_layer: section.odd.and_then(|odd| layers.get(odd).cloned()),
+                odd_layer: odd_layers.first().cloned(),
+                odd_layers,
                 nodes: (section.nodes.iter())
                     .map(|node| fold.nodes[*node].members.iter().map(|i| id(*i)).collect())
                     .collect(),

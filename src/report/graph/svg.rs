@@ -176,6 +176,9 @@ impl Drawing<'_> {
         facts.push(format!("{} lane{}", report.step.lanes, if report.step.lanes == 1 { "" } else { "s" }));
         let operators = report.nodes.iter().filter(|node| node.cost.is_some()).count();
         facts.push(format!("{operators} operators"));
+        if report.step.steps_left_out > 0 {
+            facts.push(super::text::left_out(report.step.steps_left_out));
+        }
         if !report.step.complete {
             facts.push("records of it were lost: it has more".to_owned());
         } else if report.step.recorded != "whole" {
@@ -294,15 +297,22 @@ impl Drawing<'_> {
         self.right(x + width - 16.0, y + 21.0, "number", &share(of_step));
         let mut about = format!("{} of work", time_f64(total));
         if section.work_ns.len() > 1 {
-            let min = section.work_ns.iter().copied().fold(f64::INFINITY, f64::min);
-            let max = section.work_ns.iter().copied().fold(0.0, f64::max);
             #[allow(clippy::cast_precision_loss)]
             let mean = total / section.work_ns.len() as f64;
-            about = format!("each {} of work ({} to {})", time_f64(mean), time_f64(min), time_f64(max));
+            about = format!("each {} of work", time_f64(mean));
         }
+        // The room is a card's width: the odd layer tells more than how far layers lie apart.
         if let Some(odd) = &section.odd_layer {
             let of = section.layers.iter().position(|layer| layer == odd).and_then(|i| section.work_ns.get(i));
-            about = format!("{about}; odd: layer {odd}, {}", of.map_or_else(String::new, |ns| time_f64(*ns)));
+            let more = match section.odd_layers.len() {
+                0 | 1 => String::new(),
+                n => format!(" and {} more", n - 1),
+            };
+            about = format!("{about}; odd: layer {odd}, {}{more}", of.map_or_else(String::new, |ns| time_f64(*ns)));
+        } else if section.work_ns.len() > 1 {
+            let min = section.work_ns.iter().copied().fold(f64::INFINITY, f64::min);
+            let max = section.work_ns.iter().copied().fold(0.0, f64::max);
+            about = format!("{about} ({} to {})", time_f64(min), time_f64(max));
         }
         self.text(x + 16.0, y + 36.0, "soft", &about, 56);
         let mut bottom = y + height - 10.0;

@@ -9,6 +9,15 @@ use super::view::{Card, View};
 /// Operators of the critical path that are listed.
 const MOST_ON_PATH: usize = 12;
 
+/// Why steps are not in a mean.
+const LEFT_OUT: &str = "of another phase or number of tokens, with other operators, or not recorded whole";
+
+/// `3 more steps are left out`.
+pub(super) fn left_out(steps: u64) -> String {
+    let count = crate::analysis::group_digits(steps);
+    if steps == 1 { "1 more step is left out".to_owned() } else { format!("{count} more steps are left out") }
+}
+
 /// The graph, folded by layers unless it is wanted unfolded.
 pub fn graph_text(report: &GraphReport, unfolded: bool, look: &Look) -> String {
     let view = View::new(report, if unfolded { &report.unfolded } else { &report.folded });
@@ -38,8 +47,9 @@ pub fn graph_text(report: &GraphReport, unfolded: bool, look: &Look) -> String {
         let of = if report.step.lane_time_ns > 0.0 { total / report.step.lane_time_ns } else { 0.0 };
         let title = if section.title.is_empty() { "no layer" } else { section.title.as_str() };
         let mut title = format!("{}: {} of work, {}", printable(title), time_f64(total), share(of));
-        if let Some(odd) = &section.odd_layer {
-            title.push_str(&format!("; odd: layer {}", printable(odd)));
+        if !section.odd_layers.is_empty() {
+            let plural = if section.odd_layers.len() == 1 { "" } else { "s" };
+            title.push_str(&format!("; odd: layer{plural} {}", printable(&section.odd_layers.join(", "))));
         }
         look.table(&mut out, &title, &table(&view, index), None);
     }
@@ -53,15 +63,16 @@ fn facts(report: &GraphReport) -> String {
     let step = &report.step;
     let mut facts = match step.steps {
         1 => format!("Step {}: {}", step.number, step.phase),
-        steps => format!("The mean of {steps} steps, from step {} on: {}", step.number, step.phase),
+        steps => format!("The mean of {steps} steps that are alike, from step {} on: {}", step.number, step.phase),
     };
     if let Some(tokens) = step.tokens {
-        facts.push_str(&format!(", {tokens} token{}", if tokens == 1 { "" } else { "s" }));
+        let each = if step.steps > 1 { " each" } else { "" };
+        facts.push_str(&format!(", {tokens} token{}{each}", if tokens == 1 { "" } else { "s" }));
     }
     let lanes = if step.lanes == 1 { "1 lane".to_owned() } else { format!("{} lanes", step.lanes) };
     facts.push_str(&format!(", {}, {lanes}\n", time_f64(step.duration_ns)));
     if step.steps_left_out > 0 {
-        facts.push_str(&format!("{} more steps have other operators\n", step.steps_left_out));
+        facts.push_str(&format!("{}: {LEFT_OUT}\n", left_out(step.steps_left_out)));
     }
     if !step.complete {
         facts.push_str("Records of it were lost: it has more than is shown\n");

@@ -84,7 +84,7 @@ async function start() {
     }),
     attempt(graphSection),
     attempt(() => operatorsSection(report)),
-    attempt(() => layersSection(report)),
+    attempt(() => layersSection(report, json("statistics-data"))),
     attempt(() => expertsSection(report)),
     attempt(() => countersSection(report)),
     attempt(() => lanesSection(report)),

@@ -121,17 +121,16 @@ function tabs(label, all) {
   return el("div", { class: "tabs", role: "tablist", "aria-label": label }, all.map((tab) => tab.button));
 }
 
-function layersSection(report) {
+// Which layers are odd is for the statistics to say.
+function layersSection(report, statistics) {
   const rows = report.layers;
   if (rows.length === 0 || rows.every((row) => row.layer === null)) return null;
-  const of = rows.filter((row) => row.layer !== null);
-  const times = of.map((row) => row.total_ns).sort((a, b) => a - b);
-  const middle = times[times.length >> 1];
-  // A layer that takes much more or less than the middle one is worth a look.
-  const isOdd = (row) => of.length > 2 && Math.abs(row.total_ns - middle) > 0.25 * middle;
-  const odd = of.filter(isOdd);
-  const said = odd.length && odd.length < of.length / 2 ? `The middle layer takes ${timeText(middle)}. More than a quarter away from that: ${odd.map((row) => row.layer).join(", ")}.` : null;
-  const chart = bars("Work by layer; the table below has the numbers", rows.slice(0, 200).map((row) => ({ name: row.layer === null ? "none" : row.layer, value: row.total_ns, text: `${timeText(row.total_ns)} · ${shareText(row.share)}`, odd: said && row.layer !== null && isOdd(row) })));
+  const judged = statistics && statistics.layers && Array.isArray(statistics.layers.layers) ? statistics.layers.layers : [];
+  const odd = judged.filter((row) => row.odd && report.table_phases.includes(row.phase));
+  const names = new Set(odd.map((row) => row.layer));
+  const signed = (part) => `${part < 0 ? "−" : "+"}${shareText(Math.abs(part))}`;
+  const said = odd.length ? `Odd beside the median layer of the same step: ${odd.slice(0, 8).map((row) => `layer ${plain(row.layer)} (${row.phase}, ${signed(row.off)}${row.because ? `, mostly ${plain(row.because.name)}` : ""})`).join(", ")}${odd.length > 8 ? ` and ${odd.length - 8} more` : ""}.` : null;
+  const chart = bars("Work by layer; the table below has the numbers", rows.slice(0, 200).map((row) => ({ name: row.layer === null ? "none" : row.layer, value: row.total_ns, text: `${timeText(row.total_ns)} · ${shareText(row.share)}`, odd: row.layer !== null && names.has(row.layer) })));
   return section("layers", "Layers", note(said), chart, el("details", {}, el("summary", {}, "Table"), table("Layers", operatorColumns(report, rows), rows, { id: "table-layers" })));
 }
 

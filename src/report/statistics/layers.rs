@@ -1,7 +1,7 @@
 //! Layers beside one another, and the odd one out: called so where it stands out of the others and of chance.
 
 use super::Given;
-use crate::analysis::{LayerSeries, Phase, median};
+use crate::analysis::{JudgedLayer, LayerSeries, Phase, judge_layers, median};
 use crate::report::build::natural_order;
 use crate::report::table::{Align, Table};
 use crate::report::text::Look;
@@ -10,12 +10,6 @@ use Align::{Flexible, Left, Right};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Median deviations from which on a layer is odd.
-const FAR: f64 = 3.5;
-/// The least that counts as a difference, as a part of the median layer.
-const LEAST: f64 = 0.05;
-/// A median deviation is no smaller than this part: layers of equal times are not told apart by rounding.
-const LEAST_DEVIATION: f64 = 0.01;
 /// Layers that are listed.
 const MOST_ROWS: usize = 2048;
 /// Layers that are shown.
@@ -144,26 +138,18 @@ impl LayersSection {
 }
 
 fn judge(phase: Phase, model: u32, layers: &[(&str, &LayerSeries)]) -> Vec<LayerStatistics> {
-    let off = |series: &LayerSeries| series.off.all().y;
     let steps = |series: &LayerSeries| series.off.all().n;
-    let mut offs: Vec<f64> = layers.iter().map(|(_, series)| off(series)).collect();
-    let middle = median(&mut offs).unwrap_or(0.0);
-    let mut away: Vec<f64> = offs.iter().map(|off| (off - middle).abs()).collect();
-    // 0.6745: of a normal distribution, half lies within so many standard deviations.
-    let scale = median(&mut away).unwrap_or(0.0).max(LEAST_DEVIATION) / 0.6745;
     let typical = |of: fn(&LayerSeries) -> Option<f64>| {
         let values: Option<Vec<f64>> =
             layers.iter().map(|(_, series)| Some(of(series)? / steps(series).max(1.0))).collect();
         median(&mut values?).filter(|median| *median > 0.0)
     };
     let (flops, bytes) = (typical(|series| series.flops), typical(|series| series.bytes));
-    let row = |(layer, series): &(&str, &LayerSeries)| {
-        let (off, half) = series.off.mean();
+    let row = |((layer, series), judged): (&(&str, &LayerSeries), JudgedLayer)| {
+        let JudgedLayer { off, off_half_width, z, odd } = judged;
         let n = steps(series).max(1.0);
         let of = |sum: Option<f64>, typical: Option<f64>| Some(sum? / n / typical? - 1.0);
         let work = [of(series.flops, flops), of(series.bytes, bytes)];
-        let z = (off - middle) / scale;
-        let beyond = off - middle;
         LayerStatistics {
             phase: phase.as_str(),
             model,
@@ -171,14 +157,14 @@ fn judge(phase: Phase, model: u32, layers: &[(&str, &LayerSeries)]) -> Vec<Layer
             steps: steps(series) as u64,
             work_ns: series.work as f64 / n,
             off,
-            off_half_width: half,
+            off_half_width,
             z,
-            odd: z.abs() > FAR && half.is_some_and(|half| beyond.abs() - half > LEAST),
+            odd,
             work_off: work.into_iter().flatten().max_by(|a, b| a.abs().total_cmp(&b.abs())),
             because: None,
         }
     };
-    layers.iter().map(row).collect()
+    layers.iter().zip(judge_layers(layers.iter().map(|(_, series)| *series))).map(row).collect()
 }
 
 /// The operator that differs most from what it is in the median layer.
@@ -234,5 +220,22 @@ mod tests {
         assert_eq!(odd(&layers(disturbed)), Vec::<String>::new());
         // All differ from one another as much.
         assert_eq!(odd(&layers(|layer, i| noise(layer, i) + 0.1 * layer as f64)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_layer_that_has_more_to_do_is_said_to() {
+        let mut layers = layers(|layer, _| if layer == 7 { 0.5 } else { 0.0 });
+        for (layer, series) in layers.iter_mut().enumerate() {
+            series.flops = Some(if layer == 7 { 150.0 } else { 100.0 });
+            series.bytes = Some(if layer == 7 { 100.0 } else { 80.0 });
+        }
+        let names: Vec<String> = (0..layers.len()).map(|i| i.to_string()).collect();
+        let of = |layers: &[LayerSeries]| {
+            let named: Vec<(&str, &LayerSeries)> = names.iter().map(String::as_str).zip(layers).collect();
+            judge(Phase::Decode, 0, &named).into_iter().map(|row| row.work_off).collect::<Vec<_>>()
+        };
+        assert_eq!((of(&layers)[7], of(&layers)[0]), (Some(0.5), Some(0.0)), "by operations, of which it has more");
+        layers[3].flops = None;
+        assert_eq!(of(&layers)[7], Some(0.25), "by bytes, where operations are not known of all");
     }
 }

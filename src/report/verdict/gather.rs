@@ -19,6 +19,8 @@ const TOO_SMALL_NS: f64 = 15_000.0;
 const NOT_SMALL_NS: f64 = 30_000.0;
 /// So many times as long as the shortest ones, an operator is still mostly what they are.
 const TIMES_THE_SHORTEST: f64 = 8.0;
+/// A part that is no more than this of another does not change it.
+const OF_NO_MATTER: f64 = 0.01;
 /// The second explanation is close from this part of the first on.
 pub(super) const CLOSE: f64 = 0.6;
 
@@ -54,6 +56,9 @@ pub(super) struct PhaseParts {
     pub(super) layers: Vec<LayerVerdict>,
     /// Of `parts.overhead`, what is around operators.
     pub(super) around: f64,
+    /// Of `around`, what is outside graphs; `None` where something kept lanes from running there, and it is not known
+    /// where.
+    pub(super) outside_graphs: Option<f64>,
     /// Lane time in graphs of backends whose operators are not seen, ns, and these backends.
     pub(super) unseen: (f64, Vec<String>),
     pub(super) bytes_per_step: Option<f64>,
@@ -167,6 +172,8 @@ impl<'a> Source<'a> {
         let layers = layer_verdicts(phase, layers, lane_time);
         let found = PhaseParts {
             around: around.overhead,
+            outside_graphs: (around.disk + around.starved <= OF_NO_MATTER * around.overhead)
+                .then(|| (totals.outside_graphs as f64).min(around.overhead)),
             slowest: self.slowest(phase, totals.shared_operators),
             phase,
             lane_time,
@@ -348,11 +355,7 @@ fn around(totals: &PhaseTotals, groups: &[Group], threads: Option<&ThreadsReport
 /// The largest part, how sure that is, and the other explanation where it is close: the second part, or what the
 /// operators' own verdicts leave open.
 pub(super) fn decide(parts: &TimeParts, sure: &BTreeMap<Confidence, f64>) -> (Bound, Confidence, Option<Bound>) {
-    let (mut first, mut second) = parts.largest();
-    // Where something is known of nearly as much, that is what there is to say.
-    if first == Bound::Unknown && parts[second] >= CLOSE * parts[first] && parts[second] > 0.0 {
-        std::mem::swap(&mut first, &mut second);
-    }
+    let (first, second) = parts.largest();
     let total = parts.total();
     let work = matches!(first, Bound::Memory | Bound::Compute | Bound::Overhead | Bound::Unknown);
     let most = sure.iter().max_by(|a, b| a.1.total_cmp(b.1)).map_or(Confidence::Medium, |(sure, _)| *sure);
@@ -391,7 +394,17 @@ fn layer_verdicts(phase: Phase, layers: Layers, lane_time: f64) -> Vec<LayerVerd
 impl PhaseParts {
     /// Shares of the phase's time.
     pub(super) fn shares(&self) -> TimeParts {
-        self.parts.by(self.lane_time.max(self.parts.total()))
+        self.parts.by(self.whole())
+    }
+
+    /// All of its time: what is known of lanes may come to a little more than the steps' durations.
+    fn whole(&self) -> f64 {
+        self.lane_time.max(self.parts.total())
+    }
+
+    /// The part of its time that so much is.
+    pub(super) fn share_of(&self, ns: f64) -> f64 {
+        ns / self.whole().max(1.0)
     }
 
     /// Groups whose work is limited by this.
@@ -451,6 +464,7 @@ impl PhaseParts {
             caches: self.data.as_str(),
             rates: self.rates(if work.contains(&bound) { bound } else { most }),
             evidence: Vec::new(),
+            stated: Vec::new(),
         }
     }
 

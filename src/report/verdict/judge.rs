@@ -11,7 +11,7 @@ const NEAR_LIMIT: f64 = 0.7;
 /// Below this part of the bandwidth, it is not what limits.
 const FAR_FROM_LIMIT: f64 = 0.33;
 /// Below this part of every limit, neither is any reason for the time that it took.
-const NO_REASON: f64 = 0.01;
+pub(super) const NO_REASON: f64 = 0.01;
 /// Faster than memory by more than the measurement's noise: it came out of caches.
 const FASTER_THAN_MEMORY: f64 = 1.15;
 /// Operations for each byte that no memory is too slow for, whatever the machine.

@@ -8,9 +8,12 @@ mod judge;
 mod model;
 mod parts;
 mod say;
+mod stated;
 mod text;
 
-pub use model::{Advice, Bound, Confidence, LayerVerdict, OperatorVerdict, PhaseVerdict, Rates, TimeParts, Verdict};
+pub use model::{
+    Advice, Bound, Confidence, LayerVerdict, OperatorVerdict, PhaseVerdict, Rates, StatedShare, TimeParts, Verdict,
+};
 pub(super) use text::{opening, operators};
 
 use super::faults::FaultsReport;
@@ -50,6 +53,7 @@ impl Verdict {
             let probes = sampling.predicted.filter(|_| phase == Phase::Decode);
             let said = say::say(&parts, &verdict, faults, probes);
             verdict.evidence = std::iter::once(said.main.clone()).chain(said.besides.iter().cloned()).collect();
+            verdict.stated = said.stated;
             // Of prefill, what limits it; of decode, what else too.
             found.sentences.push(said.main);
             found.sentences.extend(said.besides.into_iter().take(if phase == Phase::Decode { 2 } else { 0 }));

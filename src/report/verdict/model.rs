@@ -202,6 +202,19 @@ pub struct PhaseVerdict {
     pub rates: Rates,
     /// Numbers that say why, in sentences.
     pub evidence: Vec<String>,
+    /// The shares of its lane time that these sentences state.
+    pub stated: Vec<StatedShare>,
+}
+
+/// A share of a phase's lane time that a sentence states.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct StatedShare {
+    /// What that time was spent on.
+    pub what: Bound,
+    /// Of the phase's lane time.
+    pub share: f64,
+    /// It lies within other parts. Those that do not overlap come to no more than 1.
+    pub overlaps: bool,
 }
 
 /// How fast operators were while their lanes ran, and what the machine can do at most.

@@ -1,8 +1,9 @@
 //! Verdicts in words: short, with numbers and their units, and nothing that was not measured.
 
 use super::gather::{CLOSE, Group, PhaseParts};
-use super::judge::{Data, of};
-use super::model::{Bound, Confidence, PhaseVerdict};
+use super::judge::{Data, NO_REASON, of};
+use super::model::{Bound, Confidence, PhaseVerdict, Rates, StatedShare};
+use super::stated::Stated;
 use crate::analysis::{Phase, counted, group_digits};
 use crate::report::faults::FaultsReport;
 use crate::report::threads::{InterferenceRow, LaneThreadsRow};
@@ -25,6 +26,8 @@ pub(super) struct Said {
     pub(super) main: String,
     /// What else took its time.
     pub(super) besides: Vec<String>,
+    /// The shares that are stated of its time.
+    pub(super) stated: Vec<StatedShare>,
 }
 
 /// The phase's name at the start of a sentence.
@@ -38,14 +41,15 @@ fn name(phase: Phase) -> &'static str {
 
 /// Says it. `probes`: what recording a step whole added to it, as reckoned.
 pub(super) fn say(of: &PhaseParts, verdict: &PhaseVerdict, faults: Option<&FaultsReport>, probes: Option<f64>) -> Said {
+    let mut stated = Stated::default();
     let mut main = match verdict.bound {
-        Bound::Memory => memory(of, verdict),
-        Bound::Compute => compute(of, verdict),
-        Bound::Overhead => overhead(of, verdict, probes),
-        Bound::Unknown => unknown(of, verdict),
+        Bound::Memory => memory(of, verdict, &mut stated),
+        Bound::Compute => compute(of, verdict, &mut stated),
+        Bound::Overhead => overhead(of, verdict, &mut stated),
+        Bound::Unknown => unknown(of, verdict, &mut stated),
         bound => {
             let (is, words) = (is(verdict.confidence), bound.words());
-            format!("{} {is} {words}: {}.", name(of.phase), cause(of, verdict, bound, faults))
+            format!("{} {is} {words}: {}.", name(of.phase), cause(of, verdict, bound, faults, &mut stated))
         }
     };
     let mut others: Vec<Bound> = [Bound::Disk, Bound::Starved, Bound::Synchronisation]
@@ -55,10 +59,17 @@ pub(super) fn say(of: &PhaseParts, verdict: &PhaseVerdict, faults: Option<&Fault
     others.sort_by(|a, b| verdict.parts[*b].total_cmp(&verdict.parts[*a]));
     others.truncate(MOST_BESIDES);
     if let Some(other) = verdict.also.filter(|other| !others.contains(other)) {
-        main.push_str(&alternative(of, verdict, other));
+        main.push_str(&alternative(of, verdict, other, &mut stated));
     }
-    let mut besides: Vec<String> =
-        others.iter().map(|bound| capital(&format!("{}.", cause(of, verdict, *bound, faults)))).collect();
+    // What probes took lies within operators and around them: it is no further part.
+    if let Some(probes) = probes.filter(|part| verdict.bound == Bound::Overhead && *part >= PROBES_MATTER) {
+        let part = stated.within_others(Bound::Overhead, probes / (1.0 + probes));
+        main.push_str(&format!(" About {part} of a step, spread over all of this, is the recording itself."));
+    }
+    let mut besides: Vec<String> = Vec::new();
+    for bound in others {
+        besides.push(capital(&format!("{}.", cause(of, verdict, bound, faults, &mut stated))));
+    }
     // What its work is limited by, where something else kept the lanes from it.
     if let Bound::Disk | Bound::Starved | Bound::Synchronisation = verdict.bound {
         let work = [Bound::Memory, Bound::Compute, Bound::Overhead];
@@ -68,12 +79,12 @@ pub(super) fn say(of: &PhaseParts, verdict: &PhaseVerdict, faults: Option<&Fault
         {
             besides.push(format!(
                 "Its work itself, {} of the time, is {}.",
-                share(verdict.parts[bound]),
+                stated.part(bound, verdict.parts[bound]),
                 bound.words()
             ));
         }
     }
-    Said { main, besides }
+    Said { main, besides, stated: stated.into_shares() }
 }
 
 /// With a capital letter at its start.
@@ -83,13 +94,13 @@ pub(super) fn capital(text: &str) -> String {
 }
 
 /// Another part of the time that is nearly as large is another cause; else it is another explanation of the same part.
-fn alternative(of: &PhaseParts, verdict: &PhaseVerdict, other: Bound) -> String {
-    let part = share(verdict.parts[other]);
+fn alternative(of: &PhaseParts, verdict: &PhaseVerdict, other: Bound, stated: &mut Stated) -> String {
+    if matches!(other, Bound::Memory | Bound::Compute) && verdict.parts[other] < CLOSE * verdict.parts[verdict.bound] {
+        return format!(" It may be {} instead.", other.words());
+    }
+    let part = stated.part(other, verdict.parts[other]);
     match other {
         Bound::Unknown => format!(" What limits another {part} is not known."),
-        Bound::Memory | Bound::Compute if verdict.parts[other] < CLOSE * verdict.parts[verdict.bound] => {
-            format!(" It may be {} instead.", other.words())
-        }
         Bound::Overhead => format!(" Another {part} is in operators too small to matter and around operators."),
         _ => format!(" Another {part} is {}, in {}.", other.words(), operators(of, other)),
     }
@@ -130,7 +141,7 @@ fn operators(of: &PhaseParts, bound: Bound) -> String {
     }
 }
 
-fn memory(of_phase: &PhaseParts, verdict: &PhaseVerdict) -> String {
+fn memory(of_phase: &PhaseParts, verdict: &PhaseVerdict, stated: &mut Stated) -> String {
     let rates = &verdict.rates;
     let speed = rates
         .bytes_per_s
@@ -140,7 +151,7 @@ fn memory(of_phase: &PhaseParts, verdict: &PhaseVerdict) -> String {
         "{} {} memory-bound: {} of its time is {} {}{speed}.",
         name(of_phase.phase),
         is(verdict.confidence),
-        share(verdict.parts.memory),
+        stated.part(Bound::Memory, verdict.parts.memory),
         within(verdict),
         operators(of_phase, Bound::Memory),
     )
@@ -163,7 +174,7 @@ fn within(verdict: &PhaseVerdict) -> &'static str {
     if while_it_runs(verdict).is_empty() { "in" } else { "work in" }
 }
 
-fn compute(of_phase: &PhaseParts, verdict: &PhaseVerdict) -> String {
+fn compute(of_phase: &PhaseParts, verdict: &PhaseVerdict, stated: &mut Stated) -> String {
     let rates = &verdict.rates;
     let (moved, computed) = (rates.bytes_per_s.unwrap_or(0.0), rates.flops_per_s.unwrap_or(0.0));
     let ridge = rates.peak_limit.zip(rates.bandwidth_limit).map(|(peak, bandwidth)| peak / bandwidth);
@@ -192,13 +203,13 @@ fn compute(of_phase: &PhaseParts, verdict: &PhaseVerdict) -> String {
         "{} {} compute-bound: {} of its time is {} {}{why}.",
         name(of_phase.phase),
         is(verdict.confidence),
-        share(verdict.parts.compute),
+        stated.part(Bound::Compute, verdict.parts.compute),
         within(verdict),
         operators(of_phase, Bound::Compute),
     )
 }
 
-fn overhead(of: &PhaseParts, verdict: &PhaseVerdict, probes: Option<f64>) -> String {
+fn overhead(of: &PhaseParts, verdict: &PhaseVerdict, stated: &mut Stated) -> String {
     let steps = of.totals.whole_steps.max(1) as f64;
     let operators = of.totals.operators as f64 / steps;
     let each = of.lane_time / of.lanes as f64 / of.totals.operators.max(1) as f64;
@@ -206,31 +217,49 @@ fn overhead(of: &PhaseParts, verdict: &PhaseVerdict, probes: Option<f64>) -> Str
         let step = of.lane_time / of.lanes as f64 / steps;
         format!("; at this machine's limits a step would take {} instead of {}", time_f64(ns), time_f64(step))
     });
-    let probes = probes.filter(|part| *part >= PROBES_MATTER).map_or_else(String::new, |part| {
-        format!(" About {} of a step is the recording itself.", share(part / (1.0 + part)))
-    });
     let start = format!("{} {} overhead-bound", name(of.phase), is(verdict.confidence));
-    let part = |ns: f64| share(ns / of.lane_time);
-    let small = of.parts.overhead - of.around;
-    if of.around > small {
-        let small = if small >= WORTH_SAYING * of.lane_time {
-            format!(", and {} in operators too small to matter", part(small))
-        } else {
-            String::new()
-        };
-        let outside = part((of.totals.outside_graphs as f64).min(of.around));
-        return format!(
-            "{start}: {} of its time is around operators, {outside} outside graphs{small}.{probes}",
-            part(of.around)
-        );
+    match mostly_around(of) {
+        Some(parts) => {
+            let mut said = Vec::new();
+            for (ns, place) in parts {
+                let of_its_time = if said.is_empty() { " of its time is" } else { "" };
+                said.push(format!("{}{of_its_time} {place}", stated.part(Bound::Overhead, of.share_of(ns))));
+            }
+            format!("{start}: {}.", listed(&said))
+        }
+        None => format!(
+            "{start}: a step is {} operators of {} each, and {} of its time is in those too small to matter and around \
+             operators{limits}.",
+            group_digits(operators.round() as u64),
+            time_f64(each),
+            stated.part(Bound::Overhead, verdict.parts.overhead),
+        ),
     }
-    format!(
-        "{start}: a step is {} operators of {} each, and {} of its time is in those too small to matter and around \
-         operators{limits}.{probes}",
-        group_digits(operators.round() as u64),
-        time_f64(each),
-        share(verdict.parts.overhead),
-    )
+}
+
+/// What lies around operators, and what is in those too small to matter: parts that have nothing in common, ns. `None`
+/// where the operators have more of it.
+fn mostly_around(of: &PhaseParts) -> Option<Vec<(f64, &'static str)>> {
+    let small = of.parts.overhead - of.around;
+    if of.around <= small {
+        return None;
+    }
+    let matters = |(ns, _): &(f64, &str)| of.share_of(*ns) >= WORTH_SAYING / 5.0;
+    let around = match of.outside_graphs {
+        Some(outside) => vec![(outside, "outside graphs"), (of.around - outside, "around operators within graphs")],
+        None => vec![(of.around, "around operators")],
+    };
+    let small = [(small, "in operators too small to matter")];
+    Some(around.into_iter().chain(small).filter(matters).collect())
+}
+
+/// `a`, `a and b`, `a, b, and c`.
+fn listed(parts: &[String]) -> String {
+    match parts {
+        [] | [_] => parts.concat(),
+        [first, second] => format!("{first} and {second}"),
+        [first @ .., last] => format!("{}, and {last}", first.join(", ")),
+    }
 }
 
 /// What a step needs at the machine's limits, ns: of each operator the longer of its bytes and its operations.
@@ -248,15 +277,20 @@ fn needed(of: &PhaseParts) -> Option<f64> {
     Some(all / of.totals.whole_steps.max(1) as f64)
 }
 
-fn unknown(of_phase: &PhaseParts, verdict: &PhaseVerdict) -> String {
+fn unknown(of_phase: &PhaseParts, verdict: &PhaseVerdict, stated: &mut Stated) -> String {
     let (unseen, backends) = &of_phase.unseen;
-    let whose = share(verdict.parts.unknown);
+    let whose = stated.part(Bound::Unknown, verdict.parts.unknown);
     let start = format!("What limits {} is not known", name(of_phase.phase).to_lowercase());
-    if *unseen > of_phase.parts.unknown / 2.0 {
+    let half = of_phase.parts.unknown / 2.0;
+    if *unseen > half {
         let names = backends.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" and ");
         return format!(
             "{start}: for {whose} of its time graphs of {names} were computed, whose operators were not recorded."
         );
+    }
+    let untold: f64 = of_phase.groups.iter().map(|group| group.time.unknown).sum();
+    if untold > half {
+        return format!("{start}: for {whose} of its time the trace does not tell whether its lanes ran.");
     }
     let rates = &verdict.rates;
     let what = match rates.bytes_per_s.zip(rates.flops_per_s) {
@@ -264,6 +298,9 @@ fn unknown(of_phase: &PhaseParts, verdict: &PhaseVerdict) -> String {
             let at = format!("{} and {}", quantity(moved, "B/s"), quantity(computed, "FLOP/s"));
             match of_phase.data {
                 Data::Fits => format!(", at {at}, out of caches"),
+                _ if near_nothing(rates) => {
+                    format!(", at {at}, far below what this machine can do: something else takes the time")
+                }
                 _ => format!(", at {at}"),
             }
         }
@@ -272,9 +309,21 @@ fn unknown(of_phase: &PhaseParts, verdict: &PhaseVerdict) -> String {
     format!("{start}: {whose} of its time is in {}{what}.", operators(of_phase, Bound::Unknown))
 }
 
+/// Neither limit is any reason for the time that it took.
+fn near_nothing(rates: &Rates) -> bool {
+    let near_none = |of: Option<f64>| of.is_some_and(|of| of < NO_REASON);
+    near_none(rates.of_bandwidth()) && near_none(rates.of_peak())
+}
+
 /// What a share of the lanes' time was spent on besides work.
-fn cause(of: &PhaseParts, verdict: &PhaseVerdict, bound: Bound, faults: Option<&FaultsReport>) -> String {
-    let part = share(verdict.parts[bound]);
+fn cause(
+    of: &PhaseParts,
+    verdict: &PhaseVerdict,
+    bound: Bound,
+    faults: Option<&FaultsReport>,
+    stated: &mut Stated,
+) -> String {
+    let part = stated.part(bound, verdict.parts[bound]);
     let several = of.lanes > 1;
     match bound {
         Bound::Disk => {

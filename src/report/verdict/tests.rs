@@ -162,10 +162,11 @@ fn the_largest_part_decides_and_a_close_one_is_said() {
     assert_eq!(decide(&parts, &sure), (Bound::Memory, Confidence::High, None));
     let close = TimeParts { memory: 40.0, starved: 30.0, overhead: 30.0, ..TimeParts::default() };
     assert_eq!(decide(&close, &sure), (Bound::Memory, Confidence::Medium, Some(Bound::Starved)));
-    // Something known is worth more than that something is not.
+    // Nothing is claimed where more is not known than known of any one thing; what is known is said beside it.
     let unknown = TimeParts { unknown: 50.0, disk: 40.0, compute: 10.0, ..TimeParts::default() };
-    assert_eq!(decide(&unknown, &sure).0, Bound::Disk);
-    assert_eq!(decide(&unknown, &sure).2, Some(Bound::Unknown));
+    assert_eq!(decide(&unknown, &sure), (Bound::Unknown, Confidence::Low, Some(Bound::Disk)));
+    let as_much = TimeParts { unknown: 40.0, disk: 40.0, compute: 20.0, ..TimeParts::default() };
+    assert_eq!(decide(&as_much, &sure), (Bound::Disk, Confidence::Medium, Some(Bound::Unknown)));
     let dark = TimeParts { unknown: 80.0, disk: 20.0, ..TimeParts::default() };
     assert_eq!(decide(&dark, &sure), (Bound::Unknown, Confidence::Low, None));
 }
