@@ -1,6 +1,9 @@
 //! `profinfer diff` as a user runs it: exit codes, and what goes where.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod browser;
+mod written;
 
 use profinfer::analysis::testing::{Put, Records};
 use profinfer::trace::{End, Origin, TraceWriter};
@@ -87,4 +90,63 @@ fn two_traces_cannot_both_be_standard_input() {
     let output = diff(Path::new("-"), Path::new("-"), &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("standard input is one trace"));
+}
+
+/// Forty decode steps of two operators, the first of which counts so many misses and the second always the same.
+fn counted(path: &Path, misses: u64) -> PathBuf {
+    let mut r = written::begin();
+    written::count(&mut r, "operator", "misses", "cache-misses");
+    written::describe(&mut r, 1, 0xa, ("MUL_MAT", "product-0"), &[64, 1, 1, 1], &[]);
+    written::describe(&mut r, 1, 0xb, ("ADD", "sum-0"), &[64, 1, 1, 1], &[]);
+    for step in 1..=40_u64 {
+        let at = step * 1_000_000;
+        let noise = step * 7 % 13;
+        for (node, from, misses) in [(0xa, at + 100, misses), (0xb, at + 6000, 900)] {
+            let fields = [("node", Put::Int(node)), ("misses", Put::Int(misses + noise))];
+            r.push("operator", 1, (from, from + 5000 + noise), &fields);
+        }
+        r.push("graph", 1, (at + 50, at + 12_000), &[("backend", Put::Text("cpu"))]);
+        r.push("step", 1, (at, at + 13_000 + noise), &[("tokens", Put::Int(1))]);
+    }
+    written::write(path, &written::origin(written::PROBESET), &r);
+    path.to_owned()
+}
+
+#[test]
+fn a_counter_that_doubles_is_reported_and_one_that_does_not_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (a, b) = (counted(&path("a.pfi"), 1000), counted(&path("b.pfi"), 2000));
+    let report: Value = serde_json::from_slice(&diff(&a, &b, &["--json"]).stdout).unwrap();
+    let misses = |op: &str| {
+        let operators = report["phases"][0]["operators"].as_array().unwrap();
+        let operator =
+            operators.iter().find(|row| row["a"][0]["op"] == op).unwrap_or_else(|| panic!("no {op}: {report:#}"));
+        assert_eq!(operator["counters"][0]["counter"], "misses");
+        operator["counters"][0]["count"].clone()
+    };
+    let (product, sum) = (misses("MUL_MAT"), misses("ADD"));
+    assert_eq!(product["judgement"], "more", "{product:#}");
+    assert!((product["difference"].as_f64().unwrap() - 1000.0).abs() < 1e-6, "{product:#}");
+    assert_ne!(sum["judgement"], "more", "{sum:#}");
+    assert_eq!(report["phases"][0]["time"]["judgement"], "not_significant", "{}", report["phases"][0]["time"]);
+    let said = text(&diff(&a, &b, &[]).stdout);
+    let table = said.split_once("counters that differ").unwrap_or_else(|| panic!("{said}")).1;
+    assert!(table.contains("product") && table.contains("misses") && !table.contains("sum-"), "{table}");
+}
+
+#[test]
+#[ignore = "needs a browser"]
+fn the_page_loads_without_an_error_or_a_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (a, b) = (counted(&path("a.pfi"), 1000), counted(&path("b.pfi"), 2000));
+    let page = path("diff.html").to_str().unwrap().to_owned();
+    assert_eq!(diff(&a, &b, &["--html", &page]).status.code(), Some(0));
+    let light = browser::looked_at(&page, &["--plain"]);
+    browser::loads_quietly(&light);
+    assert!(light["text"].as_str().unwrap().contains("product"), "{}", light["text"]);
+    let dark = browser::looked_at(&page, &["--plain", "--dark", "--width", "400"]);
+    browser::loads_quietly(&dark);
+    assert_ne!(light["ground"], dark["ground"]);
 }

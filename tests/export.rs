@@ -3,8 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod written;
+
+use profinfer::analysis::testing::{Put, Records};
+use profinfer::trace::{End, Item, TraceReader, TraceWriter};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -53,16 +58,22 @@ fn answers(
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The shipped queries that are about one run.
-fn queries_of_a_run() -> tempfile::TempDir {
+/// The shipped queries of which this holds, by their names.
+fn queries(wanted: impl Fn(&str) -> bool) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(in_repository("queries")).unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_some_and(|e| e == "sql") && path.file_stem().is_some_and(|stem| stem != "fleet") {
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        if path.extension().is_some_and(|e| e == "sql") && wanted(&name) {
             std::fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
         }
     }
     folder
+}
+
+/// Those about one run in which nothing was counted: `counts` has no row to tell its columns by.
+fn queries_of_a_run() -> tempfile::TempDir {
+    queries(|name| !["fleet", "counters"].contains(&name))
 }
 
 /// A value as both sides can have it: layers may be read as numbers.
@@ -139,6 +150,163 @@ fn with_durations(row: &Value) -> Value {
     row
 }
 
+const PROBESET: &str = "profinfer: 1
+engine: toy
+summary: Steps of a toy
+modules: { toy: libtoy.so }
+probes:
+  step: { at: 'toy:toy_step(i32 n)', role: step, fields: { tokens: n } }
+analysis:
+  layer: name ~ \"-(\\d+)$\"
+  dtypes: { f32: 4 }
+  costs:
+    MUL_MAT: { flops: '2 * shape[0] * 1000', bytes: bytes }
+    ATTENTION: { flops: '2 * inputs[1].shape[1]', bytes: 'inputs[1].bytes' }
+  context: { ATTENTION: 'inputs[1].shape[1]' }
+";
+
+/// Two generations of a model of six layers, whose attention grows with the context, whose products have six sizes, and
+/// whose experts are chosen by the number of the step; those of the fourth layer take longer. Cycles are counted.
+fn many_steps(folder: &Path) -> String {
+    let mut r = Records::default();
+    written::count(&mut r, "operator", "cycles", "cpu-cycles");
+    r.push("thread", 1, (0, 0), &[("pid", Put::Int(100))]);
+    written::describe(&mut r, 1, 0x1, ("NONE", "query"), &[64, 1, 1, 1], &[]);
+    let layers = 0..6_u64;
+    for layer in layers.clone() {
+        let size = 64 << layer;
+        written::describe(&mut r, 1, 0x10 + layer, ("MUL_MAT", &format!("product-{layer}")), &[size, 1, 1, 1], &[1]);
+        written::describe(
+            &mut r,
+            1,
+            0x20 + layer,
+            ("ATTENTION", &format!("attention-{layer}")),
+            &[64, 1, 1, 1],
+            &[1, 2],
+        );
+        written::describe(&mut r, 1, 0x30 + layer, ("MUL_MAT_ID", &format!("experts-{layer}")), &[64, 1, 1, 1], &[1]);
+    }
+    for step in 0..100_u64 {
+        // A generation has a prompt of eight tokens and 49 more.
+        let (at, place) = (1_000_000 * (1 + step) + 3000 * (step % 7), step % 50);
+        let (tokens, keys) = (if place == 0 { 8 } else { 1 }, 8 + place);
+        written::describe(&mut r, at, 0x2, ("NONE", "keys"), &[64, i64::try_from(keys).unwrap(), 1, 1], &[]);
+        let mut time = at + 20;
+        for layer in layers.clone() {
+            let slower = if layer == 3 { 4000 } else { 0 };
+            let noise = (step * 17 + layer * 5) % 29;
+            for (node, duration) in [(0x10, 3000 + 10 * (1 << layer)), (0x20, 500 + 20 * keys), (0x30, 700 + slower)] {
+                let node = node + layer;
+                if node & 0x30 == 0x30 {
+                    let ids: Vec<i64> = (0..tokens)
+                        .flat_map(|token| [(token + step) % 5, 5 + (step * step + layer) % 3])
+                        .map(|id| i64::try_from(id).unwrap())
+                        .collect();
+                    let fields = [("node", Put::Int(node)), ("ids", Put::List(&ids))];
+                    r.push("experts", 1, (time, time), &fields);
+                }
+                let fields = [("node", Put::Int(node)), ("cycles", Put::Int(3 * duration + noise))];
+                r.push("operator", 1, (time, time + duration + noise), &fields);
+                time += duration + noise + 5;
+            }
+        }
+        r.push("barrier", 1, (time, time + 5), &[]);
+        r.push("graph", 1, (at + 10, time + 10), &[("backend", Put::Text("cpu"))]);
+        r.push("step", 1, (at, time + 20), &[("tokens", Put::Int(tokens))]);
+    }
+    let path = folder.join("many.pfi");
+    written::write(&path, &written::origin(PROBESET), &r);
+    path.to_str().unwrap().to_owned()
+}
+
+/// The queries of the statistics say what the statistics say: to a part of 1e-9, lines and entropies to 1e-6.
+fn assert_as_in_the_statistics(answers: &BTreeMap<String, Vec<Value>>, trace: &str) {
+    let statistics: Value = serde_json::from_slice(&done(&["statistics", trace, "--json"]).stdout).unwrap();
+    let rows = |section: &str, list: &str| statistics[section][list].as_array().unwrap().clone();
+    let steps = &statistics["steps"];
+    let times: Vec<Value> = ["ttft", "tpot"]
+        .iter()
+        .map(|measure| {
+            let mut row = steps[measure].clone();
+            row["measure"] = (*measure).into();
+            row
+        })
+        .collect();
+    let durations = ["count", "total_ns", "mean_ns", "min_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns"];
+    assert_same("times", &answers["times_to_tokens"], &times, &["measure"], &durations);
+    let windows: Vec<Value> = rows("steps", "windows").into_iter().filter(|window| window["steps"] != 0).collect();
+    assert_same("rates", &answers["rates"], &windows, &["from_ns"], &["steps", "tokens", "tokens_per_s", "step_ns"]);
+    let work = rows("work", "types");
+    let of_work = ["count", "total_ns", "share", "flops_per_s", "bytes_per_s", "overhead_ns", "ns_per_unit", "r2"];
+    assert_near("work", &answers["work"], &work, &["op", "backend", "measure"], &of_work);
+    let layers = rows("layers", "layers");
+    assert_near("layers", &answers["odd_layers"], &layers, &["phase", "layer"], &["steps", "work_ns", "off", "z"]);
+    let balance = ["choices", "experts", "used", "max_over_mean", "entropy", "gini", "for_90"];
+    assert_near("balance", &answers["expert_balance"], &rows("experts", "layers"), &["layer"], &balance);
+    assert_same("reuse", &answers["expert_reuse"], &rows("experts", "reuse"), &["from_tokens"], &["uses", "share"]);
+    let growth = [rows("growth", "step"), rows("growth", "operators")].concat();
+    if statistics["growth"]["absent"].is_null() {
+        let line = ["steps", "mean_ns", "slope_ns", "intercept_ns", "r2"];
+        assert_near("growth", &answers["growth"], &growth, &["name", "op"], &line);
+    }
+}
+
+/// Fails unless the same rows are in both, with values that are the same but for the rounding of long sums; what is
+/// null is null in both.
+#[track_caller]
+fn assert_near(what: &str, answers: &[Value], reported: &[Value], keys: &[&str], values: &[&str]) {
+    let by_key = |rows: &[Value]| -> BTreeMap<Vec<String>, Value> {
+        rows.iter().map(|row| (key(row, keys), row.clone())).collect()
+    };
+    let (answers, reported) = (by_key(answers), by_key(reported));
+    let names = |of: &BTreeMap<Vec<String>, Value>| of.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&answers), names(&reported), "{what}");
+    assert!(!reported.is_empty(), "{what}: nothing was compared");
+    for (name, row) in &reported {
+        for value in values {
+            match (answers[name][*value].as_f64(), row[*value].as_f64()) {
+                (None, None) => {}
+                (Some(found), Some(expected)) if (found - expected).abs() <= 1e-6 * expected.abs().max(1e-3) => {}
+                (found, expected) => panic!("{what} {name:?} {value}: {found:?}, {expected:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn the_shipped_queries_say_what_the_statistics_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = many_steps(folder.path());
+    for format in ["csv", "ndjson"] {
+        let tables = folder.path().join(format);
+        done(&["export", &trace, "--format", format, "-o", tables.to_str().unwrap()]);
+        let answers = answers("duckdb", DUCKDB, format, &tables, queries(|name| name != "fleet").path());
+        assert_as_in_the_statistics(&answers, &trace);
+        // It has all that can be compared: lines, an odd layer, experts that are used again late.
+        let odd = &answers["odd_layers"][0];
+        assert_eq!(odd["layer"].to_string().trim_matches('"'), "3", "{odd}");
+        let lines = answers["growth"].iter().filter(|row| row["r2"].as_f64().is_some_and(|r2| r2 > 0.9));
+        assert!(lines.count() >= 2, "{:?}", answers["growth"]);
+        assert!(answers["work"].iter().any(|row| row["measure"].is_string()), "{:?}", answers["work"]);
+        assert_counted(&answers["counters"], &trace);
+    }
+}
+
+/// What was counted of each operator.
+fn assert_counted(answers: &[Value], trace: &str) {
+    let statistics: Value = serde_json::from_slice(&done(&["statistics", trace, "--json"]).stdout).unwrap();
+    let rows = |row: &Value| {
+        let counts = row["counts"].as_array().unwrap().clone();
+        let named = row.clone();
+        counts.into_iter().map(move |mut count| {
+            (count["name"], count["op"]) = (named["name"].clone(), named["op"].clone());
+            count
+        })
+    };
+    let counts: Vec<Value> = statistics["counters"]["operators"].as_array().unwrap().iter().flat_map(rows).collect();
+    assert_same("counters", answers, &counts, &["name", "op", "counter"], &["value"]);
+}
+
 #[test]
 fn the_shipped_queries_say_what_the_report_says() {
     let folder = tempfile::tempdir().unwrap();
@@ -148,6 +316,7 @@ fn the_shipped_queries_say_what_the_report_says() {
         done(&["export", &stored(), "--format", format, "-o", tables.to_str().unwrap()]);
         let answers = answers("duckdb", DUCKDB, format, &tables, queries.path());
         assert_as_reported(&answers, &stored());
+        assert_as_in_the_statistics(&answers, &stored());
     }
 }
 
@@ -158,6 +327,15 @@ fn spark_answers_the_shipped_queries_alike() {
     done(&["export", &stored(), "--format", "ndjson", "-o", tables.path().to_str().unwrap()]);
     let answers = answers("spark", SPARK, "ndjson", tables.path(), queries_of_a_run().path());
     assert_as_reported(&answers, &stored());
+    let folder = tempfile::tempdir().unwrap();
+    let (tables, traces) = fleet(folder.path(), "ndjson");
+    let fleet = self::answers("spark", SPARK, "ndjson", &tables, queries(|name| name == "fleet").path());
+    assert_fleet(&fleet["fleet"], &traces);
+    let tables = folder.path().join("many");
+    let trace = many_steps(folder.path());
+    done(&["export", &trace, "--format", "csv", "-o", tables.to_str().unwrap()]);
+    let many = self::answers("spark", SPARK, "csv", &tables, queries(|name| name != "fleet").path());
+    assert_as_in_the_statistics(&many, &trace);
 }
 
 #[cfg(feature = "columnar")]
@@ -169,24 +347,67 @@ fn parquet_says_the_same() {
     assert_as_reported(&answers, &stored());
 }
 
-#[test]
-fn a_fleet_of_traces_is_one_table() {
-    let folder = tempfile::tempdir().unwrap();
-    let tables = folder.path().join("fleet");
-    for trace in [stored(), in_repository("tests/traces/v1/sampled.pfi").to_str().unwrap().to_owned()] {
-        if Path::new(&trace).exists() {
-            done(&["export", &trace, "--partitioned", "--table", "steps", "-o", tables.to_str().unwrap()]);
+/// The stored recording as another process of another machine would have made it, a minute later.
+fn from_another_machine(path: &Path) {
+    let mut reader = TraceReader::new(File::open(stored()).unwrap()).unwrap();
+    let mut origin = reader.meta().origin.clone();
+    origin.host.name = "other machine".to_owned();
+    origin.pid += 1;
+    origin.wall_clock_ns += 60_000_000_000;
+    let schema = reader.meta().schema.clone();
+    let mut writer = TraceWriter::new(File::create(path).unwrap(), &origin, &schema).unwrap();
+    while let Some(item) = reader.next() {
+        match item {
+            Item::Record(record) => writer.push(record.bytes()).unwrap(),
+            Item::Sites { modules, sites } => writer.add_sites(modules, sites).unwrap(),
+            Item::Losses(losses) => writer.losses(losses).unwrap(),
+            Item::Notice(notice) => writer.notice(notice).unwrap(),
+            Item::End(_) => {}
         }
     }
-    let queries = tempfile::tempdir().unwrap();
-    std::fs::copy(in_repository("queries/fleet.sql"), queries.path().join("fleet.sql")).unwrap();
-    let answers = answers("duckdb", DUCKDB, "csv", &tables, queries.path());
-    let decode = report(&stored(), &[])["phases"].as_array().unwrap().iter().find(|p| p["phase"] == "decode").cloned();
-    let decode = decode.unwrap();
-    let row = answers["fleet"].iter().find(|row| row["steps"] == decode["whole_steps"]).unwrap();
-    assert!((row["mean_ns"].as_f64().unwrap() - decode["step"]["mean_ns"].as_f64().unwrap()).abs() < 1e-6, "{row}");
-    let info: Value = serde_json::from_slice(&done(&["info", &stored(), "--json"]).stdout).unwrap();
-    assert_eq!(row["host"], info["origin"]["host"]["name"], "{row}");
+    let end: End = reader.meta().end.clone().unwrap();
+    writer.finish(&end).unwrap();
+}
+
+/// A folder of the steps of two recordings, partitioned; and the recordings.
+fn fleet(folder: &Path, format: &str) -> (PathBuf, [String; 2]) {
+    let (tables, other) = (folder.join("fleet"), folder.join("other.pfi"));
+    from_another_machine(&other);
+    let traces = [stored(), other.to_str().unwrap().to_owned()];
+    for trace in &traces {
+        let arguments = ["export", trace, "--partitioned", "--table", "steps", "--format", format];
+        done(&[&arguments[..], &["-o", tables.to_str().unwrap()]].concat());
+    }
+    (tables, traces)
+}
+
+/// A row a run, with the mean of its report and its place.
+fn assert_fleet(rows: &[Value], traces: &[String]) {
+    assert_eq!(rows.len(), traces.len(), "{rows:?}");
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    for trace in traces {
+        let info: Value = serde_json::from_slice(&done(&["info", trace, "--json"]).stdout).unwrap();
+        let origin = &info["origin"];
+        let host = text(&origin["host"]["name"]).replace(' ', "_");
+        let run = format!("{}-{}", origin["wall_clock_ns"], origin["pid"]);
+        let row = rows.iter().find(|row| text(&row["host"]) == host && text(&row["run"]) == run);
+        let row = row.unwrap_or_else(|| panic!("no {host} {run} in {rows:?}"));
+        let phases = report(trace, &[])["phases"].clone();
+        let decode = phases.as_array().unwrap().iter().find(|p| p["phase"] == "decode").unwrap();
+        assert_eq!(row["steps"], decode["whole_steps"]);
+        let mean = |row: &Value| row["mean_ns"].as_f64().unwrap();
+        assert!((mean(row) - mean(&decode["step"])).abs() < 1e-6, "{row}");
+    }
+}
+
+#[test]
+fn a_fleet_of_traces_is_one_table() {
+    for format in ["csv", "ndjson"] {
+        let folder = tempfile::tempdir().unwrap();
+        let (tables, traces) = fleet(folder.path(), format);
+        let answers = answers("duckdb", DUCKDB, format, &tables, queries(|name| name == "fleet").path());
+        assert_fleet(&answers["fleet"], &traces);
+    }
 }
 
 #[test]

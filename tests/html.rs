@@ -3,8 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod browser;
+mod written;
+
+use browser::{loads_quietly, looked_at};
 use profinfer::analysis::testing::{Put, Records};
-use profinfer::trace::{CounterInfo, End, FieldLayout, FieldType, Origin, TraceWriter};
+use profinfer::trace::{End, Origin, TraceWriter};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -29,26 +33,6 @@ fn page(folder: &TempDir, trace: &str, options: &[&str]) -> String {
     let output = run(&[&["html", trace, "-o", &file], options].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     file
-}
-
-/// What a browser makes of a page.
-fn looked_at(page: &str, options: &[&str]) -> Value {
-    let installed = Command::new(in_repository("tests/html/browser.sh")).output().unwrap();
-    assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
-    let python = String::from_utf8(installed.stdout).unwrap();
-    let mut look = Command::new(python.trim());
-    let output = look.arg(in_repository("tests/html/look.py")).arg(page).args(options).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
-#[track_caller]
-fn loads_quietly(seen: &Value) {
-    assert_eq!(seen["errors"], serde_json::json!([]));
-    let requests: Vec<&str> = seen["requests"].as_array().unwrap().iter().map(|url| url.as_str().unwrap()).collect();
-    assert!(requests.len() == 1 && requests[0].starts_with("file://"), "{requests:?}");
-    assert_eq!(seen["nameless"], serde_json::json!([]), "every control has a name");
-    assert_eq!(seen["overflow"], 0, "the page is no wider than its window");
 }
 
 fn span(seen: &Value, key: &str) -> (f64, f64) {
@@ -96,6 +80,8 @@ fn the_page_shows_what_the_report_says() {
     let report: Value = serde_json::from_slice(&run(&["report", &stored(), "--json"]).stdout).unwrap();
     let held: Value = serde_json::from_str(seen["report"].as_str().unwrap()).unwrap();
     assert!(held == report, "the page holds another report than `report --json` prints");
+    let shown = pictures(&seen, &stored());
+    assert!(shown.len() >= 4, "{shown:?}");
     let tables = &seen["tables"];
     same_numbers(&tables["table-operators"], &report["operators"]);
     same_numbers(&tables["table-operator_types"], &report["operator_types"]);
@@ -141,6 +127,13 @@ fn the_timeline_zooms_moves_and_finds() {
     let (whole, zoomed) = (of("whole"), of("zoomed_by_wheel"));
     assert!(width(zoomed) < 0.6 * width(whole) && zoomed.0 > whole.0 && zoomed.1 < whole.1, "{zoomed:?} in {whole:?}");
     assert_eq!(seen["wheel_scrolls_unless_focused"], true);
+    // To the left by a quarter of the picture: what is shown moves to later, and is as long as before.
+    let (before, dragged) = (of("before_drag"), of("dragged"));
+    let moved = (dragged.0 - before.0) / width(before);
+    assert!((0.15..0.35).contains(&moved) && (width(dragged) - width(before)).abs() < 1.0, "{before:?} to {dragged:?}");
+    let clicked = seen["clicked"].as_str().unwrap();
+    assert!(clicked.contains(seen["aimed_at"].as_str().unwrap()), "{clicked}: not {}", seen["aimed_at"]);
+    assert!(width(of("double_clicked")) < width(of("before_double_click")), "a double click shows the span itself");
     assert!(!seen["selected"].as_str().unwrap().contains("Click a span"), "{}", seen["selected"]);
 
     // As many spans are found as the report counts shares of such operators.
@@ -184,21 +177,75 @@ fn narrow_dark_and_old_browsers_are_served() {
     assert_eq!(old["whole"], light["whole"], "the page's own program inflates the same");
 }
 
+/// A page of these records, and the trace.
+fn page_of(folder: &TempDir, records: &Records) -> (String, String) {
+    let trace = folder.path().join("run.pfi");
+    written::write(&trace, &written::origin(written::PROBESET), records);
+    let trace = trace.to_str().unwrap().to_owned();
+    (page(folder, &trace, &[]), trace)
+}
+
+/// The page holds what `statistics --json` prints. Every section that has something has a picture, which has a name, is
+/// drawn, and is followed by its numbers. Gives the sections that have one.
+#[track_caller]
+fn pictures(seen: &Value, trace: &str) -> Vec<String> {
+    let statistics: Value = serde_json::from_slice(&run(&["statistics", trace, "--json"]).stdout).unwrap();
+    let held: Value = serde_json::from_str(seen["statistics"].as_str().unwrap()).unwrap();
+    assert!(held == statistics, "the page holds other statistics than `statistics --json` prints");
+    let pictures = seen["pictures"].as_array().unwrap();
+    for picture in pictures {
+        let named = |key: &str| picture[key].as_str().is_some_and(|text| !text.trim().is_empty());
+        assert!(named("label") && named("title"), "{picture}");
+        assert_eq!((&picture["drawn"], &picture["has_table"]), (&true.into(), &true.into()), "{picture}");
+    }
+    let of = |section: &str| pictures.iter().any(|picture| picture["part"] == section);
+    let sections =
+        statistics.as_object().unwrap().iter().filter(|(_, part)| part["absent"].is_null() && part.is_object());
+    let sections = sections.filter(|(name, _)| !["completeness", "trace"].contains(&name.as_str()));
+    let (with, without): (Vec<String>, Vec<String>) = sections.map(|(name, _)| name.clone()).partition(|name| of(name));
+    // One model alone that does not say its sequences is no picture.
+    assert!(
+        without.iter().all(|name| name == "models" && statistics["models"]["rounds"] == serde_json::json!([])),
+        "{without:?}"
+    );
+    with
+}
+
+#[test]
+#[ignore = "needs a browser"]
+fn every_part_of_the_statistics_has_a_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    let (page, trace) = page_of(&folder, &written::many());
+    let seen = looked_at(&page, &[]);
+    loads_quietly(&seen);
+    let sections = ["backends", "counters", "experts", "growth", "lanes", "layers", "steps", "work"];
+    assert_eq!(pictures(&seen, &trace), sections);
+    let labels: Vec<&str> = seen["pictures"].as_array().unwrap().iter().map(|p| p["label"].as_str().unwrap()).collect();
+    for wanted in
+        ["Tokens a second over time", "Time against operations", "cycles by operator", "cpu", "When experts were used"]
+    {
+        assert!(labels.iter().any(|label| label.contains(wanted)), "{wanted}: {labels:?}");
+    }
+    // Where one backend overtakes the other is marked.
+    assert!(seen["text"].as_str().unwrap().contains("equal at"), "{}", seen["text"]);
+    for options in [&["--dark"][..], &["--width", "400"]] {
+        let seen = looked_at(&page, options);
+        loads_quietly(&seen);
+        pictures(&seen, &trace);
+    }
+    let (page, trace) = page_of(&folder, &written::drafts());
+    let seen = looked_at(&page, &[]);
+    loads_quietly(&seen);
+    assert!(pictures(&seen, &trace).contains(&"models".to_owned()));
+}
+
 /// What was counted shows: in tables of the phases, where a part was not counted too, and with each span.
 #[test]
 #[ignore = "needs a browser"]
 fn what_was_counted_is_shown() {
     let folder = tempfile::tempdir().unwrap();
     let mut records = Records::default();
-    let mut add = |name: &str| {
-        let record = records.schema.records.iter_mut().find(|record| record.name == name).unwrap();
-        let (offset, ty) = (record.size, FieldType::Counter);
-        record.size += 8;
-        record.fields.push(FieldLayout { name: "faults".to_owned(), offset, ty });
-    };
-    add("operator");
-    let event = CounterInfo { event: "minor-faults".to_owned(), ..CounterInfo::default() };
-    records.schema.counters.insert("faults".to_owned(), event);
+    written::count(&mut records, "operator", "faults", "minor-faults");
     records.push("thread", 7, (1, 1), &[("pid", Put::Int(1))]);
     let fields = [("address", Put::Int(16)), ("op", Put::Text("MUL_MAT")), ("name", Put::Text("product"))];
     records.push("tensor", 7, (2, 2), &fields);

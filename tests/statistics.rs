@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod written;
+
 use profinfer::analysis::testing::{Put, Records};
-use profinfer::spec::Role;
-use profinfer::trace::{End, FieldLayout, FieldType, HEADER_SIZE, Origin, RecordKind, RecordType, TraceWriter};
 use serde_json::Value;
-use std::path::Path;
 use std::process::{Command, Output};
+use written::{begin, describe, drafts, step, with_streams};
 
 const PROBESET: &str = "profinfer: 1
 engine: toy
@@ -25,17 +25,6 @@ analysis:
 
 const CONTEXT: &str = "  context: { ATTENTION: 'inputs[1].shape[1]' }\n";
 
-fn write(path: &Path, r: &Records, probeset: &str) {
-    let sources = vec![("toy.yaml".to_owned(), probeset.to_owned())];
-    let origin = Origin { engine: "toy".into(), sources, pid: 100, ..Origin::default() };
-    let mut writer = TraceWriter::new(std::fs::File::create(path).unwrap(), &origin, &r.schema).unwrap();
-    for record in &r.records {
-        writer.push(record).unwrap();
-    }
-    let end = End { time: u64::MAX / 2, reason: "the target ended".into(), ..End::default() };
-    writer.finish(&end).unwrap();
-}
-
 fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_profinfer")).arg("statistics").args(arguments).output().unwrap()
 }
@@ -44,43 +33,12 @@ fn run(arguments: &[&str]) -> Output {
 fn statistics(r: &Records, probeset: &str) -> (Value, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.pfi");
-    write(&path, r, probeset);
+    written::write(&path, &written::origin(probeset), r);
     let file = path.to_str().unwrap();
     let (json, text) = (run(&[file, "--json"]), run(&[file]));
     assert_eq!(String::from_utf8_lossy(&json.stderr), "");
     assert_eq!((json.status.code(), text.status.code()), (Some(0), Some(0)));
     (serde_json::from_slice(&json.stdout).unwrap(), String::from_utf8(text.stdout).unwrap())
-}
-
-fn begin() -> Records {
-    let mut r = Records::default();
-    r.push("thread", 1, (0, 0), &[("pid", Put::Int(100))]);
-    r
-}
-
-fn describe(r: &mut Records, at: u64, address: u64, (op, name): (&str, &str), shape: &[i64], inputs: &[i64]) {
-    let fields = [
-        ("address", Put::Int(address)),
-        ("op", Put::Text(op)),
-        ("name", Put::Text(name)),
-        ("dtype", Put::Text("f32")),
-        ("shape", Put::List(shape)),
-        ("inputs", Put::List(inputs)),
-    ];
-    r.push("tensor", 1, (at, at), &fields);
-}
-
-/// A step of operators one after the other, each a node and its duration.
-fn step(r: &mut Records, at: u64, tokens: u64, (name, fields): (&str, &[(&str, Put<'_>)]), operators: &[(u64, u64)]) {
-    let mut time = at + 20;
-    for (node, duration) in operators {
-        r.push("operator", 1, (time, time + duration), &[("node", Put::Int(*node))]);
-        time += duration + 5;
-    }
-    r.push("graph", 1, (at + 10, time + 10), &[("backend", Put::Text("cpu"))]);
-    let fields: Vec<(&str, Put<'_>)> =
-        [("tokens", Put::Int(tokens))].into_iter().chain(fields.iter().cloned()).collect();
-    r.push(name, 1, (at, time + 20), &fields);
 }
 
 fn row<'a>(rows: &'a Value, key: &str, value: &str) -> &'a Value {
@@ -283,40 +241,9 @@ fn experts_have_their_balance_and_the_tokens_between_two_uses() {
     assert!(text.contains("Experts: balance") && text.contains("Major faults were not recorded."), "{text}");
 }
 
-/// A step that says of which model it is, where it stands, and how many sequences it advances.
-fn with_streams(r: &mut Records) {
-    let mut offset = HEADER_SIZE;
-    let fields = ["tokens", "instance", "position", "sequence_count"].map(|name| {
-        let layout = FieldLayout { name: name.to_owned(), offset, ty: FieldType::Int(8) };
-        offset += 8;
-        layout
-    });
-    let (kind, role) = (RecordKind::Span, Some(Role::Step));
-    r.schema.records.push(RecordType { name: "decode".into(), kind, role, size: offset, fields: fields.into() });
-}
-
 #[test]
 fn drafts_and_what_is_accepted_of_them_are_told_by_instances_and_positions() {
-    let mut r = begin();
-    with_streams(&mut r);
-    describe(&mut r, 1, 0xa, ("MUL_MAT", "small-0"), &[64, 1, 1, 1], &[]);
-    describe(&mut r, 1, 0xb, ("MUL_MAT", "large-0"), &[256, 1, 1, 1], &[]);
-    for round in 0..30_u64 {
-        let at = 1_000_000 * (1 + round);
-        let position = 10 + 3 * round;
-        for draft in 0..3 {
-            let fields = [
-                ("instance", Put::Int(0x7000)),
-                ("position", Put::Int(position + draft)),
-                ("sequence_count", Put::Int(1)),
-            ];
-            step(&mut r, at + draft * 10_000, 1, ("decode", &fields), &[(0xa, 500)]);
-        }
-        // Four tokens, the known one and three drafts; the next round begins three further on: two were accepted.
-        let fields =
-            [("instance", Put::Int(0x8000)), ("position", Put::Int(position)), ("sequence_count", Put::Int(1))];
-        step(&mut r, at + 50_000, 4, ("decode", &fields), &[(0xb, 8000)]);
-    }
+    let r = drafts();
     let (found, text) = statistics(&r, PROBESET);
     let models = &found["models"];
     assert_eq!((models["models"].as_array().unwrap().len(), &models["told_by"]), (2, &"instance".into()));
@@ -412,7 +339,7 @@ fn sections_are_chosen_and_an_incomplete_trace_exits_with_4() {
     let path = folder.path().join("run.pfi");
     let file = path.to_str().unwrap();
     let mut r = growing();
-    write(&path, &r, PROBESET);
+    written::write(&path, &written::origin(PROBESET), &r);
     let output = run(&[file, "--only", "growth,layers", "--json"]);
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let there: Vec<bool> = ["steps", "growth", "work", "counters", "backends", "experts", "lanes", "layers", "models"]
@@ -425,7 +352,7 @@ fn sections_are_chosen_and_an_incomplete_trace_exits_with_4() {
     assert_eq!(run(&["/nonexistent.pfi"]).status.code(), Some(1));
     r.lose(1, 3);
     step(&mut r, 900_000_000, 1, ("step", &[]), &[(0xb, 100)]);
-    write(&path, &r, PROBESET);
+    written::write(&path, &written::origin(PROBESET), &r);
     let output = run(&[file]);
     assert_eq!(output.status.code(), Some(4));
     assert!(String::from_utf8(output.stdout).unwrap().starts_with("Incomplete: "));
@@ -438,4 +365,51 @@ fn a_trace_without_steps_says_what_it_lacks() {
         assert!(found[section]["absent"].is_string(), "{section}: {}", found[section]);
     }
     assert!(text.contains("The trace has no steps.") && text.contains("No operators were recorded."), "{text}");
+}
+
+#[test]
+fn counters_and_their_metrics_are_sums_by_operator() {
+    let metrics = "  metrics:
+    stalled_share: { value: 'stalled / cycles', unit: '%' }
+    bandwidth: { value: 'misses * 64 / time', unit: B/s }
+";
+    let mut r = begin();
+    for (counter, event) in
+        [("cycles", "cpu-cycles"), ("stalled", "stalled-cycles-backend"), ("misses", "cache-misses")]
+    {
+        written::count(&mut r, "operator", counter, event);
+    }
+    describe(&mut r, 1, 0xa, ("MUL_MAT", "product-0"), &[64, 1, 1, 1], &[]);
+    describe(&mut r, 1, 0xb, ("ADD", "sum-0"), &[64, 1, 1, 1], &[]);
+    for i in 0..10_u64 {
+        let at = 1000 + i * 100_000;
+        // Of a product three of four cycles are stalled, and a line is missed every 4 ns; a sum misses nothing.
+        for (node, from, lasts, counts) in
+            [(0xa, at + 20, 4000, [12_000 + i, 9000, 1000]), (0xb, at + 5000, 1000, [3000, 300, 0])]
+        {
+            let [cycles, stalled, misses] = counts.map(Put::Int);
+            let fields = [("node", Put::Int(node)), ("cycles", cycles), ("stalled", stalled), ("misses", misses)];
+            r.push("operator", 1, (from, from + lasts), &fields);
+        }
+        r.push("graph", 1, (at + 10, at + 7000), &[("backend", Put::Text("cpu"))]);
+        r.push("step", 1, (at, at + 8000), &[("tokens", Put::Int(1))]);
+    }
+    let declared = "counters: { cycles: cpu-cycles, stalled: stalled-cycles-backend, misses: cache-misses }\nprobes:";
+    let (found, text) = statistics(&r, &format!("{}{metrics}", PROBESET.replace("probes:", declared)));
+    let counters = &found["counters"];
+    assert_eq!((&counters["absent"], counters["counters"].as_array().unwrap().len()), (&Value::Null, 3));
+    let of = |op: &str, list: &str, key: &str, name: &str| {
+        let operator = row(&counters["operators"], "op", op);
+        row(&operator[list], key, name)["value"].clone()
+    };
+    let count = |op: &str, counter: &str| of(op, "counts", "counter", counter);
+    assert_eq!((count("MUL_MAT", "cycles"), count("MUL_MAT", "misses")), (120_045.into(), 10_000.into()));
+    assert_eq!((count("ADD", "stalled"), count("ADD", "misses")), (3000.into(), 0.into()));
+    let metric = |op: &str, metric: &str| of(op, "metrics", "metric", metric);
+    near(&metric("MUL_MAT", "stalled_share"), 90_000.0 / 120_045.0, 1e-9);
+    near(&metric("ADD", "stalled_share"), 0.1, 1e-9);
+    // 64 bytes every 4 ns.
+    near(&metric("MUL_MAT", "bandwidth"), 16e9, 1.0);
+    near(&metric("ADD", "bandwidth"), 0.0, 1e-9);
+    assert!(text.contains("Counters by operator") && text.contains("75.0 %") && text.contains("16.0 GB/s"), "{text}");
 }

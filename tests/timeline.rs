@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod invocation;
+mod written;
 
 use invocation::{json, profinfer, succeeds};
+use profinfer::analysis::testing::Put;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -32,8 +34,13 @@ struct Slice {
     flows_in: Vec<u64>,
 }
 
-/// What Perfetto makes of a file.
+/// What Perfetto makes of a file: its slices.
 fn decoded(file: &Path) -> Vec<Slice> {
+    serde_json::from_value(decoded_all(file)["slices"].clone()).unwrap()
+}
+
+/// What Perfetto makes of a file.
+fn decoded_all(file: &Path) -> Value {
     let mut install = Command::new(in_repository("tests/engines/python_environment.sh"));
     let installed = install.args(["perfetto", "perfetto==0.59.1", "protobuf==7.36.2"]).output().unwrap();
     assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
@@ -41,8 +48,7 @@ fn decoded(file: &Path) -> Vec<Slice> {
     let mut decode = Command::new(python.trim());
     let output = decode.arg(in_repository("tests/timeline/decode.py")).arg(file).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let decoded: Value = serde_json::from_slice(&output.stdout).unwrap();
-    serde_json::from_value(decoded["slices"].clone()).unwrap()
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// Every lane's share of every operator, as `report --step` has it: lane, name, start, end of work, waiting.
@@ -154,4 +160,155 @@ fn only_the_steps_asked_for() {
         .unwrap();
     assert_eq!(wrong.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("its steps are 1 to 9"));
+}
+
+/// What a viewer shows: of a track, a name, from when to when, with which arguments; and values over time.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Shown {
+    track: String,
+    name: String,
+    times: (u64, u64),
+    arguments: String,
+}
+
+type Values = BTreeSet<(String, u64, u64)>;
+
+fn written_two_lanes(folder: &Path) -> String {
+    let (records, notices) = written::two_lanes();
+    let trace = folder.join("two.pfi").to_str().unwrap().to_owned();
+    written::write_with(Path::new(&trace), &written::origin(written::PROBESET), &records, &notices);
+    trace
+}
+
+/// Chrome's events as slices and values.
+fn chrome(trace: &str) -> (BTreeSet<Shown>, Values) {
+    let output = succeeds(&mut profinfer(&["timeline", trace, "--format", "chrome", "-o", "-"]));
+    let events: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let names = events.iter().filter(|event| event["name"] == "thread_name");
+    let names: HashMap<u64, &str> =
+        names.map(|event| (event["tid"].as_u64().unwrap(), event["args"]["name"].as_str().unwrap())).collect();
+    let ns = |micros: &Value| (micros.as_f64().unwrap() * 1e3).round() as u64;
+    let slices = events.iter().filter(|event| event["ph"] == "X" || event["ph"] == "i").map(|event| Shown {
+        track: names[&event["tid"].as_u64().unwrap()].to_owned(),
+        name: event["name"].as_str().unwrap().to_owned(),
+        times: (ns(&event["ts"]), ns(&event["ts"]) + event.get("dur").map_or(0, ns)),
+        arguments: sorted(event.get("args").cloned().unwrap_or_else(|| serde_json::json!({}))),
+    });
+    let values = events.iter().filter(|event| event["ph"] == "C").map(|event| {
+        let value = event["args"].as_object().unwrap().values().next().unwrap().as_f64().unwrap();
+        (event["name"].as_str().unwrap().to_owned(), ns(&event["ts"]), value.round() as u64)
+    });
+    (slices.collect(), values.collect())
+}
+
+/// Arguments in the order of their names.
+fn sorted(arguments: Value) -> String {
+    let arguments: BTreeMap<String, Value> = serde_json::from_value(arguments).unwrap();
+    serde_json::to_string(&arguments).unwrap()
+}
+
+/// Everything that a step has is where and what the records say.
+fn assert_two_lanes((slices, values): &(BTreeSet<Shown>, Values)) {
+    let of = |track: &str, name: &str, start: u64| {
+        let found = slices.iter().find(|s| s.track == track && s.name == name && s.times.0 == start);
+        let found = found.unwrap_or_else(|| panic!("no {name} on {track} from {start}: {slices:#?}"));
+        (found.times.1, serde_json::from_str::<Value>(&found.arguments).unwrap())
+    };
+    // 1024 bytes each of 64, in a microsecond.
+    let operator = |faults: u64| serde_json::json!({ "op": "MUL_MAT", "shape": "64×2", "dtype": "f32", "layer": "5", "faults": faults });
+    let mut first = operator(12);
+    first["MB/s"] = 66_000.into();
+    assert_eq!(of("lane 0", "product-5", 2000), (3000, first));
+    // The other lane worked until it waited; what all lanes moved stands with the first.
+    assert_eq!(of("lane 1", "product-5", 2000), (2600, operator(7)));
+    assert_eq!(of("lane 1", "waiting", 2600), (3000, serde_json::json!({})));
+    assert_eq!(of("lane 0", "barrier", 2100).0, 2200, "within the operator");
+    assert_eq!(of("thread 1", "barrier", 7000).0, 7100, "in no operator");
+    assert_eq!(of("steps", "1 records lost, lane 1", 1000).0, 1000);
+    let lost = slices.iter().filter(|slice| slice.name.contains("lost"));
+    assert_eq!(lost.count(), 1);
+    let states = [
+        // Then a record is lost, and until the next event it is not known what threads did.
+        ("running", 1500, 3000, serde_json::json!({ "cpu": 3 })),
+        ("sleeping", 4000, 6000, serde_json::json!({})),
+        ("runnable", 6000, 6500, serde_json::json!({ "cpu": 4 })),
+        ("running", 6500, 10_000, serde_json::json!({ "cpu": 4 })),
+    ];
+    for (state, from, until, cpu) in states {
+        assert_eq!(of("lane 0: thread", state, from), (until, cpu), "{state}");
+    }
+    let on = |track: &str| -> Vec<(u64, u64)> {
+        values.iter().filter(|value| value.0 == track).map(|value| (value.1, value.2)).collect()
+    };
+    assert_eq!(on("lane 0: faults"), [(2000, 12), (3000, 0), (12_000, 0), (13_000, 0)]);
+    assert_eq!(on("lane 1: faults"), [(2000, 7), (3000, 0), (12_000, 3), (13_000, 0)]);
+    assert_eq!(on("cpu 3: frequency"), [(1000, 2000), (5000, 3500)]);
+    // Nine tokens in 9 µs; one in four.
+    assert_eq!(on("speed"), [(1000, 1_000_000), (10_000, 0), (11_000, 250_000), (15_000, 0)]);
+}
+
+#[test]
+fn everything_that_a_step_has_is_shown_with_its_values() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_two_lanes(&chrome(&written_two_lanes(folder.path())));
+}
+
+#[test]
+#[ignore = "needs an engine's package"]
+fn perfetto_has_the_same_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = written_two_lanes(folder.path());
+    let file = folder.path().join("two.pftrace");
+    succeeds(&mut profinfer(&["timeline", &trace, "-o", file.to_str().unwrap()]));
+    let decoded = decoded_all(&file);
+    let track = |path: &str| path.rsplit('/').next().unwrap().to_owned();
+    let slices: Vec<Slice> = serde_json::from_value(decoded["slices"].clone()).unwrap();
+    let slices = slices.into_iter().map(|slice| Shown {
+        track: track(&slice.track),
+        name: slice.name,
+        times: (slice.start, slice.end),
+        arguments: serde_json::to_string(&slice.arguments).unwrap(),
+    });
+    let values = decoded["samples"].as_array().unwrap().iter().map(|sample| {
+        let value = sample["value"].as_f64().unwrap().round() as u64;
+        (track(sample["track"].as_str().unwrap()), sample["time"].as_u64().unwrap(), value)
+    });
+    let found = (slices.collect(), values.collect());
+    assert_two_lanes(&found);
+    assert_eq!(found, chrome(&trace));
+}
+
+/// Twenty steps with more slices together than viewers like, and few bytes.
+fn large(path: &Path) {
+    let mut r = written::begin();
+    for step in 1..=20_u64 {
+        let at = step * 1_000_000;
+        for region in 0..20_100 {
+            r.push("barrier", 1, (at + 10 + region * 20, at + 20 + region * 20), &[]);
+        }
+        r.push("step", 1, (at, at + 900_000), &[("tokens", Put::Int(1))]);
+    }
+    written::write(path, &written::origin(written::PROBESET), &r);
+}
+
+#[test]
+fn of_a_large_trace_three_steps_are_written_and_that_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, out) = (folder.path().join("large.pfi"), folder.path().join("large.json"));
+    large(&trace);
+    let arguments = ["timeline", "--format", "chrome", "-o", out.to_str().unwrap()];
+    let output = succeeds(&mut profinfer(&[&arguments[..], &[trace.to_str().unwrap()]].concat()));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains(": 3 steps of 20: ") && said.contains("`--steps 1..20` writes all"), "{said}");
+    let events: Vec<Value> = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
+    let steps: Vec<&Value> = events.iter().filter(|event| event["cat"] == "step").map(|e| &e["args"]["step"]).collect();
+    assert_eq!(steps.len(), 3);
+    // By then an engine is warm.
+    assert!(steps.iter().all(|step| step.as_u64().unwrap() >= 10), "{steps:?}");
+    // What cannot be read twice is written whole.
+    let mut command = profinfer(&[&arguments[..], &["-"]].concat());
+    let output = command.stdin(std::fs::File::open(&trace).unwrap()).output().unwrap();
+    assert!(output.status.success());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("cannot be read twice: all steps are written") && said.contains(": 20 steps"), "{said}");
 }

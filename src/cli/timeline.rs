@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     };
     let views = if parts.len() < 2 { vec![View::of(arguments, None)?] } else { views(arguments, &parts)? };
     let path = output(arguments)?;
-    let (written, all) = if path.as_os_str() == "-" {
+    let Written { steps: written, all, slices } = if path.as_os_str() == "-" {
         write(arguments, views.as_slice(), io::stdout().lock())
     } else {
         let file = File::create(&path).map_err(|error| cannot_write(&path, &error))?;
@@ -55,6 +55,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if written == 0 && all > 0 {
         let message = format!("the trace has no step {steps}");
         return Err(Diagnostic::error(Code::BadArgument, message).hint(format!("its steps are 1 to {all}")).into());
+    }
+    if slices > MANY && arguments.file.as_os_str() == "-" && arguments.steps.is_none() {
+        anstream::eprintln!("standard input cannot be read twice: all steps are written; `--steps N..M` chooses some");
     }
     if path.as_os_str() != "-" {
         let left_out =
@@ -115,14 +118,24 @@ fn output(arguments: &Arguments) -> Result<PathBuf, Diagnostics> {
     }
 }
 
-/// Writes the timeline; gives how many steps are in it, and how many the trace has.
-fn write(arguments: &Arguments, views: &[View], out: impl Write) -> Result<io::Result<(u64, u64)>, Diagnostics> {
+/// What a timeline has.
+#[derive(Debug, Default)]
+struct Written {
+    steps: u64,
+    /// Steps of the trace.
+    all: u64,
+    /// Of the trace, of all steps.
+    slices: u64,
+}
+
+/// Writes the timeline.
+fn write(arguments: &Arguments, views: &[View], out: impl Write) -> Result<io::Result<Written>, Diagnostics> {
     let readers = views.iter().map(|view| open(&arguments.file, view.part.as_ref()));
     let readers = readers.collect::<Result<Vec<AnyReader>, Diagnostics>>()?;
-    let (Some(view), Some(first)) = (views.first(), readers.first()) else { return Ok(Ok((0, 0))) };
+    let (Some(view), Some(first)) = (views.first(), readers.first()) else { return Ok(Ok(Written::default())) };
     let origin = first.meta().origin.clone();
     let writer = TimelineWriter::new(out, arguments.format, view.steps.clone(), &origin);
-    let mut counting = Counting { steps: 0, writer };
+    let mut counting = Counting { steps: 0, slices: 0, writer };
     let (mut all, mut last) = (0, None);
     for (view, reader) in views.iter().zip(readers) {
         if let Some(part) = &view.part {
@@ -136,18 +149,21 @@ fn write(arguments: &Arguments, views: &[View], out: impl Write) -> Result<io::R
     }
     // The processors are there once.
     last.iter().for_each(|meta| counting.writer.frequencies(meta));
-    Ok(counting.writer.finish().map(|written| (written, all)))
+    let slices = counting.slices;
+    Ok(counting.writer.finish().map(|steps| Written { steps, all, slices }))
 }
 
 /// Counts the steps that are there, too.
 struct Counting<'a> {
     steps: u64,
+    slices: u64,
     writer: TimelineWriter<'a>,
 }
 
 impl Visitor for Counting<'_> {
     fn step(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) {
         self.steps = self.steps.max(step.number);
+        self.slices += slices_of(step);
         self.writer.step(step, catalogue, decoder);
     }
 }
@@ -181,7 +197,7 @@ impl Extent {
 
 impl Visitor for Extent {
     fn step(&mut self, step: &Step, _: &Catalogue, _: &Decoder) {
-        self.slices += (step.lanes.len() + step.regions.len()) as u64 + 1;
+        self.slices += slices_of(step);
         let is_typical = step.phase == Some(Phase::Decode) && step.recorded == Recorded::Whole && step.complete;
         self.run = if is_typical { self.run + 1 } else { 0 };
         let is_later = self.typical.is_none_or(|(first, _)| first < WARM);
@@ -189,6 +205,10 @@ impl Visitor for Extent {
             self.typical = Some((step.number + 1 - SOME, step.number));
         }
     }
+}
+
+fn slices_of(step: &Step) -> u64 {
+    (step.lanes.len() + step.regions.len()) as u64 + 1
 }
 
 fn shown(steps: &RangeInclusive<u64>) -> String {

@@ -52,4 +52,17 @@ fn a_model_that_was_put_out_of_memory_is_waited_for_by_tensor_and_expert() {
     assert!(!of_experts.is_empty() && of_experts.iter().all(|name| name.ends_with("_exps.weight")), "{of_experts:?}");
     let sentence = rows("steps")[0]["sentence"].as_str().unwrap().to_owned();
     assert!(sentence.contains(" for the disk: ") && sentence.contains(" of layer "), "{sentence}");
+
+    // What experts cost that were not used for long: of each fault it is known how long ago its expert was used.
+    let statistics = run(Command::new(profinfer).args(["statistics", "--json", "--only", "experts", &trace]), 0);
+    let experts = &serde_json::from_str::<Value>(&text(&statistics)).unwrap()["experts"];
+    let sum = |list: &str, of: &dyn Fn(&Value) -> u64| experts[list].as_array().unwrap().iter().map(of).sum::<u64>();
+    let by_distance = sum("reuse", &counted);
+    let by_expert =
+        sum("series", &|layer| layer["faults"].as_array().unwrap().iter().map(|faults| faults.as_u64().unwrap()).sum());
+    assert!(by_distance > 0 && by_distance <= by_expert && by_expert <= own, "{by_distance} {by_expert} {own}");
+    // Experts of which a page lies in that of their neighbour are no more than a few.
+    assert!(by_distance * 10 >= by_expert * 9, "{by_distance} of {by_expert}");
+    let waited = sum("reuse", &|row| row["waited_ns"].as_u64().unwrap());
+    assert!(waited > 0, "{experts:#}");
 }

@@ -36,6 +36,37 @@ fn attention_grows_with_the_context_and_products_do_not() {
     }
 }
 
+/// Without flash attention it is two products and what lies between them: their work grows with the context, and
+/// that of no other product. A stall of the machine changes no median of slopes, so the three together grow in time.
+#[test]
+#[ignore = "needs root"]
+fn products_with_keys_and_values_grow_without_flash_attention() {
+    let _alone = alone();
+    let options = &["--flash-attention", "off"];
+    let found = record(&Workload { tokens: 800, options, ..workload("tiny-dense", 1) }, &[]);
+    let growth = &found["growth"];
+    assert_eq!((&growth["source"], &growth["absent"]), (&"operators".into(), &Value::Null));
+    let rows = growth["operators"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["op"] != "FLASH_ATTN_EXT"), "{rows:#?}");
+    let is_attention = |row: &&Value| {
+        let name = row["name"].as_str().unwrap();
+        name == "kq-*" || name == "kqv-*" || name.starts_with("kq_soft_max")
+    };
+    let (attention, others): (Vec<&Value>, Vec<&Value>) = rows.iter().partition(is_attention);
+    let ops: Vec<&str> = attention.iter().map(|row| row["op"].as_str().unwrap()).collect();
+    let products = ops.iter().filter(|op| **op == "MUL_MAT").count();
+    assert_eq!((ops.len(), products), (3, 2), "{attention:#?}");
+    for row in attention.iter().filter(|row| row["op"] == "MUL_MAT") {
+        assert_eq!(row["work_grows"], true, "{row}");
+        assert!(row["bytes_per_token"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    let slope: f64 = attention.iter().map(|row| row["robust_slope_ns"].as_f64().unwrap()).sum();
+    assert!(slope > 0.0, "{attention:#?}");
+    for row in others.iter().filter(|row| row["op"] == "MUL_MAT") {
+        assert_eq!(row["work_grows"], false, "{row}");
+    }
+}
+
 /// One model drafts for another: the statistics' models, and what the engine says.
 fn speculative(draft: &str, tokens: u64) -> (Value, Value) {
     let draft = model(draft).display().to_string();

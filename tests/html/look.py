@@ -1,6 +1,6 @@
 """Opens a page in headless Chromium, does what a person does, and prints what came of it as JSON.
 
-usage: look.py PAGE [--search TEXT] [--without-inflating] [--dark] [--width N] [--shot FILE] [--pdf FILE]
+usage: look.py PAGE [--plain] [--search TEXT] [--without-inflating] [--dark] [--width N] [--shot FILE] [--pdf FILE]
 """
 
 import argparse
@@ -10,6 +10,7 @@ from playwright.sync_api import sync_playwright
 
 parser = argparse.ArgumentParser()
 parser.add_argument("page")
+parser.add_argument("--plain", action="store_true", help="a page without a program of its own")
 parser.add_argument("--search", default="")
 parser.add_argument("--without-inflating", action="store_true")
 parser.add_argument("--dark", action="store_true")
@@ -50,12 +51,15 @@ with sync_playwright() as playwright:
     if arguments.without_inflating:
         page.add_init_script("delete window.DecompressionStream")
     page.goto("file://" + arguments.page)
-    page.wait_for_selector("html[data-ready]", timeout=60000)
+    if not arguments.plain:
+        page.wait_for_selector("html[data-ready]", timeout=60000)
     settle(page)
 
     seen["title"] = page.title()
     seen["sections"] = page.evaluate("[...document.querySelectorAll('main > section')].map((section) => section.id)")
-    seen["report"] = page.evaluate("document.getElementById('report').textContent")
+    if not arguments.plain:
+        seen["report"] = page.evaluate("document.getElementById('report').textContent")
+        seen["statistics"] = page.evaluate("document.getElementById('statistics-data').textContent")
     # What the tables show, by the keys of the report: [{"key": number or text}].
     seen["tables"] = page.evaluate("""async () => {
         document.querySelectorAll(".more").forEach((more) => more.click());
@@ -64,7 +68,20 @@ with sync_playwright() as playwright:
         const tables = [...document.querySelectorAll(".table[id]")];
         return Object.fromEntries(tables.map((table) => [table.id, rows(table)]));
     }""")
-    seen["text"] = page.evaluate("document.getElementById('main').innerText")
+    # Every picture of the statistics: what it is called, whether anything is drawn, whether its numbers follow.
+    seen["pictures"] = page.evaluate("""() => [...document.querySelectorAll("#statistics details[data-part] figure")].map((figure) => {
+        const drawn = figure.querySelector("canvas");
+        const image = figure.querySelector("[role=img]");
+        const pixels = drawn && drawn.width > 0 ? drawn.getContext("2d").getImageData(0, 0, drawn.width, drawn.height).data : null;
+        return {
+            part: figure.closest("[data-part]").dataset.part,
+            title: figure.querySelector("figcaption").textContent,
+            label: image ? image.getAttribute("aria-label") : null,
+            drawn: drawn ? pixels !== null && pixels.some((value) => value > 0) : image !== null && image.clientHeight > 0,
+            has_table: figure.querySelector("figcaption ~ details table caption") !== null,
+        };
+    })""")
+    seen["text"] = page.evaluate("(document.getElementById('main') || document.body).innerText")
     seen["globals"] = page.evaluate("Object.keys(window).filter((name) => /harm|pwned/i.test(name))")
     seen["overflow"] = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     seen["ground"] = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -97,6 +114,32 @@ with sync_playwright() as playwright:
         page.keyboard.press("ArrowDown")
         settle(page)
         seen["selected"] = page.inner_text("#timeline-details")
+        # By mouse: a drag, a click on what is under the pointer, a double click on it.
+        at = [box["x"] + box["width"] * 0.6, box["y"] + 40]
+        seen["before_drag"] = view(page)
+        page.mouse.move(*at)
+        page.mouse.down()
+        page.mouse.move(at[0] - box["width"] * 0.1, at[1])
+        page.mouse.move(at[0] - box["width"] * 0.25, at[1])
+        page.mouse.up()
+        settle(page)
+        seen["dragged"] = view(page)
+        timeline.press("Home")
+        settle(page)
+        seen["aimed_at"] = None
+        for at in [(x, y) for y in range(24, int(box["height"]), 4) for x in (0.5, 0.6, 0.7)]:
+            at = [box["x"] + box["width"] * at[0], box["y"] + at[1]]
+            page.mouse.move(*at)
+            if page.is_visible("#tooltip"):
+                seen["aimed_at"] = page.inner_text("#tooltip b")
+                page.mouse.click(*at)
+                seen["clicked"] = page.inner_text("#timeline-details")
+                settle(page)
+                seen["before_double_click"] = view(page)
+                page.mouse.dblclick(*at)
+                settle(page)
+                seen["double_clicked"] = view(page)
+                break
         page.evaluate("document.activeElement.blur()")
         before = view(page)
         page.mouse.wheel(0, 200)

@@ -169,6 +169,7 @@ impl Exporter {
                 step.in_graphs.into(),
                 sum(|o| o.work).into(),
                 sum(|o| o.waiting).into(),
+                step.operators.iter().filter_map(|o| o.cost.context).max().into(),
             ],
         )
     }
@@ -302,6 +303,7 @@ impl Exporter {
                         speaks.into(),
                         choice.into(),
                         (*expert).into(),
+                        experts.per_token.into(),
                     ],
                 )?;
             }

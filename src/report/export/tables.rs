@@ -97,6 +97,7 @@ pub static TABLES: [Table; 8] = [
             column("in_graphs_ns", Int),
             column("work_ns", Int),
             column("waiting_ns", Int),
+            maybe("context", Int),
         ],
     },
     Table {
@@ -194,6 +195,7 @@ pub static TABLES: [Table; 8] = [
             column("first_of_layer", Bool),
             column("choice", Int),
             column("expert", Int),
+            maybe("per_token", Int),
         ],
     },
 ];

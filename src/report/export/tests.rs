@@ -71,7 +71,7 @@ fn rows_have_a_cell_a_column_and_nothing_for_what_is_not_known() {
     );
     assert_eq!(row.as_object().unwrap().len(), TABLES[tables::OPERATORS].columns.len());
     let steps = exported(ExportFormat::Csv, "steps", "up-0");
-    assert!(steps.ends_with("\n1,decode,100,1,100,100,1,true,whole,,1,1,1,50,20,10\n"), "{steps}");
+    assert!(steps.ends_with("\n1,decode,100,1,100,100,1,true,whole,,1,1,1,50,20,10,\n"), "{steps}");
     let lanes = exported(ExportFormat::Csv, "lanes", "up-0");
     assert!(lanes.ends_with("\n1,decode,0,0,1,120,30,20,10,,,,,,\n"), "{lanes}");
 }

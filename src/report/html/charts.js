@@ -20,7 +20,7 @@ function stackedBar(label, parts, total, text) {
 }
 
 function legend(parts) {
-  return el("ul", { class: "legend", "aria-hidden": "true" }, parts.map((part) => el("li", { colour: `var(${part.colour})` }, part.name)));
+  return el("ul", { class: "legend", "aria-hidden": "true" }, parts.map((part) => el("li", { class: part.kind || null, colour: `var(${part.colour})` }, part.name)));
 }
 
 // Horizontal bars, one a row: [{ name, value, text }].
@@ -66,7 +66,7 @@ function heatMap({ label, rows, columns, value, tip, rowName, columnName }) {
     });
     context.textAlign = "center";
     const every = Math.ceil(26 / cell);
-    columns.forEach((column, x) => { if (x % every === 0) context.fillText(plain(columnName(column)), left + (x + 0.5) * cell, top / 2); });
+    columns.forEach((column, x) => { if (x % every === 0 && left + (x + 0.5) * cell + 12 < width) context.fillText(plain(columnName(column)), left + (x + 0.5) * cell, top / 2); });
   });
   map.canvas.addEventListener("pointermove", (event) => {
     const [x, y] = within(event, map.canvas);
@@ -79,42 +79,122 @@ function heatMap({ label, rows, columns, value, tip, rowName, columnName }) {
   return map.canvas;
 }
 
-// A curve, or dots: series are [{ name, points: [[x, y]], line }]; axes are { label, text: value => shown }.
-function plot({ label, series: given, x, y, zero = true, log = false }) {
+// Curves and dots: series are [{ name, points: [[x, y]], kind, colour, ringed, errors }]; `kind` is `line`, `dashes` or dots,
+// `ringed(n)` says whether a point has a ring, `errors[n]` is half an interval. Axes are { label, text: value => shown }.
+// With `cut`, a few points that are far above all others do not make the scale: they stand at its upper end, as triangles.
+function plot({ label, say, ring, series: given, x, y, zero = true, log = false, cut = false, numbers }) {
   // Of logarithms, where values span powers of ten: what is not above 0 has none.
-  const series = log ? given.map((one) => ({ ...one, points: one.points.filter(([a, b]) => a > 0 && b > 0).map(([a, b]) => [Math.log10(a), Math.log10(b)]) })) : given;
+  const scale = (value) => (log ? Math.log10(value) : value);
+  const isShown = ([a, b]) => (log ? a > 0 && b > 0 : true) && Number.isFinite(a) && Number.isFinite(b);
+  const series = given.map((one, index) => ({ ...one, colour: one.colour || SERIES[index % SERIES.length], points: one.points.map((point, n) => ({ point, n, at: [scale(point[0]), scale(point[1])], error: one.errors ? one.errors[n] : null })).filter(({ point }) => isShown(point)) }));
   const said = (axis) => (tick) => axis.text(log ? 10 ** tick : tick);
   const marks = (from, to, count) => (log ? powers(from, to) : ticks(from, to, count));
-  const points = series.flatMap((one) => one.points).filter(([a, b]) => Number.isFinite(a) && Number.isFinite(b));
+  const points = series.flatMap((one) => one.points);
   if (points.length < 2) return null;
-  const bound = (pick, index, floor) => points.reduce((best, point) => pick(best, point[index]), floor);
-  const [x0, x1] = [bound(Math.min, 0, Infinity), bound(Math.max, 0, -Infinity)];
-  const [y0, y1] = [zero && !log ? Math.min(0, bound(Math.min, 1, Infinity)) : bound(Math.min, 1, Infinity), bound(Math.max, 1, -Infinity)];
-  const left = 64, bottom = 34, top = 8;
-  const { canvas } = drawing({ class: "plot", role: "img", "aria-label": label }, 240, (context, width, height, colour) => {
-    const atX = (value) => left + ((value - x0) / (x1 - x0 || 1)) * (width - left - 12);
-    const atY = (value) => height - bottom - ((value - y0) / (y1 - y0 || 1)) * (height - bottom - top);
+  const bound = (pick, of, floor) => points.reduce((best, point) => pick(best, of(point)), floor);
+  const [x0, x1] = [bound(Math.min, ({ at }) => at[0], Infinity), bound(Math.max, ({ at }) => at[0], -Infinity)];
+  const low = bound(Math.min, ({ at, error }) => at[1] - (error || 0), Infinity), high = bound(Math.max, ({ at, error }) => at[1] + (error || 0), -Infinity);
+  const most = cut ? usual(series) : high;
+  const [y0, y1] = zero && !log ? [Math.min(0, low), Math.max(0, Math.min(high, most))] : [low, Math.min(high, most)];
+  const isCut = high > y1;
+  const left = 64, right = 14, bottom = 36, top = 26;
+  let places = [];
+  const { canvas } = drawing({ class: "plot", role: "img", "aria-label": `${plain(label)}: ${plain(y.label)} against ${plain(x.label)}` }, 260, (context, width, height, colour) => {
+    // Nothing is cut off at the edges.
+    const atX = (value) => left + 8 + ((value - x0) / (x1 - x0 || 1)) * (width - left - right - 16);
+    const atY = (value) => height - bottom - 4 - ((value - y0) / (y1 - y0 || 1)) * (height - bottom - top - 8);
     axis(context, colour, { left, width, height, bottom, y: { text: said(y) }, atY, ticks: marks(y0, y1, 4) });
-    context.textAlign = "center";
     context.textBaseline = "top";
-    for (const tick of marks(x0, x1, Math.max(2, width / 120))) context.fillText(said(x)(tick), atX(tick), height - bottom + 6);
-    context.fillText(x.label, left + (width - left) / 2, height - 13);
-    series.forEach((one, index) => {
-      context.fillStyle = context.strokeStyle = colour(SERIES[index % SERIES.length]);
+    context.textAlign = "left";
+    context.fillText(`↑ ${plain(y.label)}`, 2, 2);
+    context.textAlign = "center";
+    for (const tick of marks(x0, x1, Math.max(2, width / 120))) context.fillText(said(x)(tick), Math.min(atX(tick), width - 20), height - bottom + 7);
+    context.textAlign = "right";
+    context.fillText(`${plain(x.label)} →`, width - 2, height - 14);
+    places = [];
+    series.forEach((one) => {
+      context.fillStyle = context.strokeStyle = colour(one.colour);
       context.lineWidth = 1.5;
-      if (one.line) {
+      if (one.kind === "line" || one.kind === "dashes") {
+        context.setLineDash(one.kind === "dashes" ? [5, 4] : []);
         context.beginPath();
-        one.points.forEach(([a, b], n) => (n ? context.lineTo(atX(a), atY(b)) : context.moveTo(atX(a), atY(b))));
+        one.points.forEach(({ at: [a, b] }, n) => (n ? context.lineTo(atX(a), atY(b)) : context.moveTo(atX(a), atY(b))));
         context.stroke();
-      } else {
-        context.globalAlpha = one.points.length > 300 ? 0.4 : 0.8;
-        one.points.forEach(([a, b]) => { context.beginPath(); context.arc(atX(a), atY(b), 2.6, 0, 7); context.fill(); });
-        context.globalAlpha = 1;
+        context.setLineDash([]);
       }
+      if (one.kind !== "dashes") dots(context, one, atX, atY, colour, places);
     });
   });
-  const names = series.map((one, index) => ({ name: plain(one.name), colour: SERIES[index % SERIES.length] }));
-  return el("figure", {}, el("figcaption", {}, plain(label), y.label ? el("span", { class: "muted" }, ` ${y.label}`) : null), canvas, series.length > 1 ? legend(names) : null);
+  const nearest = (event) => {
+    const [a, b] = within(event, canvas);
+    const by = (place) => Math.hypot(place.x - a, place.y - b);
+    const best = places.reduce((best, place) => (best === null || by(place) < by(best) ? place : best), null);
+    if (!best || by(best) > 14) return hideTip();
+    showTip(event, [plain(best.name), `${plain(x.label)}: ${x.text(best.point[0])}`, `${plain(y.label)}: ${y.text(best.point[1])}`]);
+  };
+  canvas.addEventListener("pointermove", nearest);
+  canvas.addEventListener("pointerleave", hideTip);
+  const names = series.filter((one) => one.points.length && one.name).map((one) => ({ name: plain(one.name), colour: one.colour, kind: one.kind }));
+  if (ring && series.some((one) => one.ringed && one.points.some(({ n }) => one.ringed(n)))) names.push({ name: ring, colour: "--match", kind: "ring" });
+  const rows = series.filter((one) => one.kind !== "dashes").flatMap((one) => one.points.map(({ point }) => ({ name: one.name, x: point[0], y: point[1] })));
+  const own = { rows, columns: [column.text("name", "of"), { key: "x", title: plain(x.label), value: (row) => row.x, text: (row) => x.text(row.x) }, { key: "y", title: plain(y.label), value: (row) => row.y, text: (row) => y.text(row.y) }] };
+  return figure(label, isCut ? `${say} ▲: beyond the scale.` : say, canvas, names.length > 1 ? legend(names) : null, numbers || own);
+}
+
+// What nine of ten points of each series keep within, and half as much again; all, where that is not far away.
+function usual(series) {
+  const of = series.map((one) => one.points.map(({ at }) => at[1]).sort((a, b) => a - b)).filter((values) => values.length > 0);
+  const most = Math.max(...of.map((values) => values[values.length - 1]));
+  const bound = 1.5 * Math.max(...of.map((values) => values[Math.floor(0.9 * (values.length - 1))]));
+  return bound > 0 && most > 1.5 * bound ? bound : most;
+}
+
+// Above this, in pixels, no point is drawn.
+const EDGE = 24;
+
+function dots(context, one, atX, atY, colour, places) {
+  context.globalAlpha = one.points.length > 300 ? 0.4 : 0.85;
+  const size = one.kind === "line" ? 2 : 3;
+  one.points.forEach(({ at: [a, b], n, point, error }) => {
+    const [left, top] = [atX(a), Math.max(atY(b), EDGE)];
+    places.push({ x: left, y: top, point, name: one.names ? one.names[n] : one.name });
+    if (error) {
+      context.beginPath();
+      context.moveTo(left, atY(b - error));
+      context.lineTo(left, atY(b + error));
+      context.stroke();
+    }
+    context.beginPath();
+    if (atY(b) < EDGE) [[left, top - 4], [left + 5, top + 4], [left - 5, top + 4]].forEach((corner) => context.lineTo(...corner));
+    else context.arc(left, top, size, 0, 7);
+    context.fill();
+    if (!one.ringed || !one.ringed(n)) return;
+    context.save();
+    context.strokeStyle = colour("--match");
+    context.globalAlpha = 1;
+    context.lineWidth = 2;
+    context.beginPath();
+    context.arc(left, top, 7, 0, 7);
+    context.stroke();
+    context.restore();
+  });
+  context.globalAlpha = 1;
+}
+
+// A picture with its title, how to read it, and its numbers as a table.
+function figure(label, say, picture, key, numbers) {
+  const shown = numbers ? table(label, numbers.columns, numbers.rows) : null;
+  return el("figure", {}, el("figcaption", {}, plain(label), say ? el("span", { class: "muted small" }, plain(say)) : null), picture, key, shown ? el("details", { class: "numbers" }, el("summary", {}, "Numbers"), shown) : null);
+}
+
+// A picture of bars, the longest of which is the largest value: [{ name, value, text, odd }].
+function ranking(label, say, heading, measure, rows) {
+  const known = rows.filter((row) => Number.isFinite(row.value));
+  if (known.length === 0) return null;
+  const numbers = { rows: known, columns: [column.text("name", heading), { key: "value", title: measure, value: (row) => row.value, text: (row) => row.text }] };
+  const drawn = bars(`${plain(label)}: ${plain(measure)} by ${plain(heading)}`, known);
+  drawn.classList.add("wide");
+  return figure(label, say, drawn, null, numbers);
 }
 
 function powers(from, to) {

@@ -38,6 +38,7 @@ const PROGRAM: &[&str] = &[
     include_str!("arrows.js"),
     include_str!("timeline.js"),
     include_str!("sections.js"),
+    include_str!("pictures.js"),
     include_str!("statistics.js"),
     include_str!("verdict.js"),
     include_str!("graph.js"),

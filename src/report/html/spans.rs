@@ -4,7 +4,8 @@
 use super::columns::Columns;
 use super::selection::Selection;
 use crate::analysis::{
-    Catalogue, Decoder, KindId, LaneSpan, Phase, Region, Step, TextId, ThreadState, Visitor, counted, group_digits,
+    Catalogue, Decoder, KindId, LaneSpan, Missing, Phase, Region, Step, TextId, ThreadState, Visitor, counted,
+    group_digits,
 };
 use crate::report::{flows, frequency};
 use crate::trace::Meta;
@@ -18,6 +19,9 @@ pub const MOST_SPANS: usize = 400_000;
 const MOST_SOURCES: usize = 16;
 /// Changes of a processor's frequency that a page holds.
 const MOST_CHANGES: usize = 4000;
+/// Threads of a step, and steps, whose losses a page marks.
+const MOST_LOSSES: usize = 64;
+const MOST_LOSSY_STEPS: usize = 4000;
 /// Lines of the timeline; spans of further ones are left out.
 const MOST_TRACKS: usize = 512;
 
@@ -83,6 +87,8 @@ pub(super) struct StepSpans {
     /// Counters of the lanes' shares, one after the other.
     counts: Vec<Option<u64>>,
     backends: Vec<TextId>,
+    /// Records that are missing: how many, of which lane or thread.
+    losses: Vec<(u64, String)>,
     /// Spans beyond what is kept of one step.
     left_out: u64,
 }
@@ -126,6 +132,7 @@ impl StepSpans {
             let what = cpu << 2 | state_number(span.state);
             Some(Span { line, start: span.start, end: span.end, what, ..Span::default() })
         }));
+        kept.losses = step.missing.iter().take(MOST_LOSSES).map(|missing| (missing.records, whose(missing))).collect();
         kept.left_out = spans.len().saturating_sub(most) as u64;
         spans.truncate(most);
         spans.shrink_to_fit();
@@ -137,6 +144,10 @@ impl StepSpans {
         kept.spans = spans;
         kept
     }
+}
+
+fn whose(missing: &Missing) -> String {
+    missing.lane.map_or_else(|| format!("thread {}", missing.tid), |lane| format!("lane {lane}"))
 }
 
 fn position(backends: &mut Vec<TextId>, backend: TextId) -> u32 {
@@ -243,6 +254,8 @@ pub(super) struct SpanFacts {
     kinds: Vec<KindRow>,
     /// Names of the counters that each span of an operator has.
     counters: Vec<String>,
+    /// Where records are missing: the step's number, when it began, how many of which lane or thread.
+    losses: Vec<(u64, u64, Vec<(u64, String)>)>,
     /// Operators in the columns, which follow the tracks: how many others each reads from, and how far back these are.
     operators: u64,
     tracks: Vec<TrackRow>,
@@ -333,6 +346,9 @@ impl Spans {
                 tracks.entry(key).or_default().push(Shown { span: *span, what, number, counts });
             }
         }
+        let lossy = steps.iter().filter(|step| !step.losses.is_empty()).take(MOST_LOSSY_STEPS);
+        facts.losses =
+            lossy.map(|step| (step.number, step.start.saturating_sub(origin), step.losses.clone())).collect();
         add_frequencies(&mut tracks, meta, origin);
         let first = tracks.keys().find(|key| key.1 != 0).map(|key| (key.0, key.1));
         let mut columns = Columns::default();

@@ -55,8 +55,8 @@ function flat(row, prefix = "", into = {}) {
 
 function chartOf(key, value) {
   const isPoints = (points) => Array.isArray(points) && points.length > 1 && points.every((point) => Array.isArray(point) && point.length >= 2);
-  const series = isPoints(value.points) ? [{ name: key, points: value.points, line: value.kind === "line" }]
-    : Array.isArray(value.series) && value.series.length > 0 && value.series.every((one) => one && isPoints(one.points)) ? value.series.map((one) => ({ name: one.name || key, points: one.points, line: (one.kind || value.kind) === "line" })) : null;
+  const series = isPoints(value.points) ? [{ name: key, points: value.points, kind: value.kind }]
+    : Array.isArray(value.series) && value.series.length > 0 && value.series.every((one) => one && isPoints(one.points)) ? value.series.map((one) => ({ name: one.name || key, points: one.points, kind: one.kind || value.kind })) : null;
   if (!series) return null;
   const axisOf = (part, fallback) => {
     const name = part && typeof part === "object" ? part.label || fallback : typeof part === "string" ? part : fallback;
@@ -66,45 +66,21 @@ function chartOf(key, value) {
   return plot({ label: value.title || capital(wordsOf(key)), series, x: axisOf(value.x, "x"), y: axisOf(value.y, "y"), zero: value.zero !== false });
 }
 
-// Charts of lists whose keys are known: [list, x, y, what is said].
-const KNOWN_CHARTS = [
-  { list: "windows", x: "from_ns", y: "tokens_per_s", label: "Tokens a second over time", line: true, axes: ["from the first step", "tokens/s"] },
-  { list: "points", x: "context", y: "ns", label: "Time against context", axes: ["tokens behind the step", "time"] },
-  { list: "points", x: "flops", y: "mean_ns", label: "Time against work", log: true, axes: ["operations", "mean time"] },
-  { list: "points", x: "bytes", y: "mean_ns", label: "Time against bytes", log: true, axes: ["bytes", "mean time"] },
-];
-const CHARTED_ROWS = 6;
-
-function axisText(key) {
-  return (n) => (/(^|_)ns$/.test(key) ? timeText(n) : key === "bytes" ? bytesText(Math.round(n)) : quantityText(n, ""));
-}
-
-// A chart of one list of each row: a curve a row, those with the largest share.
-function knownCharts(name, value) {
-  const pointsOf = (list, known) => (Array.isArray(list) ? list.map((point) => [point[known.x], point[known.y]]).filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y)) : []);
-  const draw = (known, series) => plot({ label: known.label, log: known.log, series, x: { label: known.axes[0], text: axisText(known.x) }, y: { label: known.axes[1], text: axisText(known.y) } });
-  if (!Array.isArray(value) || value.length === 0 || typeof value[0] !== "object") return [];
-  const own = KNOWN_CHARTS.filter((known) => known.list === name).map((known) => ({ known, points: pointsOf(value, known) })).find(({ points }) => points.length > 2);
-  if (own) return [draw(own.known, [{ name, points: own.points, line: own.known.line }])];
-  const nested = KNOWN_CHARTS.filter((known) => value.some((row) => row !== null && Array.isArray(row[known.list]) && pointsOf(row[known.list], known).length > 2));
-  return nested.slice(0, 1).map((known) => {
-    const rows = value.filter((row) => row !== null && pointsOf(row[known.list], known).length > 1).sort((a, b) => (b.share || 0) - (a.share || 0)).slice(0, CHARTED_ROWS);
-    return draw(known, rows.map((row) => ({ name: row.name || row.op || wordsOf(name), points: pointsOf(row[known.list], known), line: known.line })));
-  });
-}
-
-const TITLES = { steps: "Tokens over time", growth: "What grows with the context", work: "Time against work", backends: "Backends", experts: "Experts", lanes: "Lanes", layers: "Layers", models: "Models and sequences", counters: "Counters" };
+// In the order in which they are shown; what is not among them comes last.
+const TITLES = { steps: "Tokens over time", growth: "What grows with the context", work: "Time against work", counters: "Counters", backends: "Backends", experts: "Experts", lanes: "Lanes", layers: "Layers", models: "Models and sequences" };
 
 function statisticsSection(statistics) {
   if (isNothing(statistics) || typeof statistics !== "object") return null;
   const parts = Object.entries(statistics).filter(([name, part]) => !["format", "version", "completeness", "trace"].includes(name) && !isNothing(part) && typeof part === "object");
+  const place = ([name]) => (Object.keys(TITLES).indexOf(name) + 1 || Infinity);
+  parts.sort((a, b) => place(a) - place(b) || 0);
   const groups = parts.map(([name, part]) => {
     const title = TITLES[name] || capital(wordsOf(name));
     const why = typeof part.absent === "string" ? part.absent : null;
-    if (why) return el("details", {}, el("summary", {}, title), note(why));
-    const charts = Object.entries(part).flatMap(([key, value]) => knownCharts(key, value)).filter(Boolean);
+    if (why) return el("details", { "data-part": name }, el("summary", {}, title), note(why));
+    const charts = [PICTURES[name] ? PICTURES[name](part) : null].flat(2).filter(Boolean);
     const tables = anything(name, { ...part, title: " " }, 0);
-    return charts.length || tables ? el("details", { open: charts.length > 0 }, el("summary", {}, title), charts.length ? el("div", { class: "plots" }, charts) : null, charts.length ? el("details", {}, el("summary", {}, "Tables"), tables) : tables) : null;
+    return charts.length || tables ? el("details", { "data-part": name, open: charts.length > 0 }, el("summary", {}, title), charts.length ? el("div", { class: "plots" }, charts) : null, charts.length ? el("details", {}, el("summary", {}, "All of it as tables"), tables) : tables) : null;
   });
   return section("statistics", "Statistics", groups);
 }

@@ -53,6 +53,7 @@ function timeline(facts, { tracks, sources }, steps) {
     context.rect(0, 0, view.width, height);
     context.clip();
     context.translate(0, AXIS);
+    drawLosses(context, facts.losses, view, rowsHeight, palette);
     gaps(context, palette, scale);
     for (const row of rows) drawRow(context, row, names, view, palette, selected && selected.row === row ? selected.n : -1);
     near.reads.slice(0, MOST_ARROWS).forEach((source) => drawArrow(context, source, selected, view, palette("--muted")));
@@ -198,7 +199,7 @@ function timeline(facts, { tracks, sources }, steps) {
     if (row.kind === "states" && row.what[n] >> 2) rowFacts.push(["cpu", String((row.what[n] >> 2) - 1)]);
     if (row.kind === "steps") {
       const { at } = names.step(row, n);
-      if (at >= 0) rowFacts.push(["tokens", countText(steps.tokens(at))], ["recorded", steps.recorded(at)], ["records lost", steps.isComplete(at) ? "" : "yes: kept out of the numbers"]);
+      if (at >= 0) rowFacts.push(["tokens", countText(steps.tokens(at))], ["recorded", steps.recorded(at)], ["records lost", steps.isComplete(at) ? "" : [lostText(facts.losses, names.step(row, n).number), "kept out of the numbers"].filter(Boolean).join(": ")]);
     }
     details.replaceChildren(el("h3", {}, names.name(row, n)), factList(rowFacts));
     announce(`${names.name(row, n)}, ${timeText(lasts)}${waits ? `, of which ${timeText(waits)} waiting` : ""}, ${plain(row.label)}`);
@@ -377,6 +378,7 @@ function timeline(facts, { tracks, sources }, steps) {
   if (rows.some((row) => row.waiting && row.waiting.some((waits) => waits > 0))) types.push({ name: "waiting", colour: "--waiting" });
   const states = new Set(rows.filter((row) => row.kind === "states").flatMap((row) => Array.from(new Set(row.what), (what) => STATES[what & 3])));
   STATES.filter((name) => states.has(name)).forEach((name) => types.push({ name: `thread ${name}`, colour: `--${name}` }));
+  if (facts.losses.length > 0) types.push({ name: "records lost from here on, in this step", colour: "--bad" });
   const help = el("details", { class: "keys" }, el("summary", {}, "Mouse and keys"), el("p", { id: "timeline-keys" },
     "Wheel: zoom, once the timeline is clicked; with Ctrl at once; with Shift it moves. Drag: move. Double click: fill the view. ",
     "Keys: + and − zoom, ← and → move, ↑ and ↓ go from track to track, comma and full stop from span to span, [ and ] from step to step, Enter fills the view, Home shows all, / searches, n and p go from match to match, > goes to what uses the operator's result, < to what it reads, Esc clears. ",

@@ -108,6 +108,32 @@ class Names {
   }
 }
 
+// Where a step begins of which records were lost: a line over all rows, with a flag.
+function drawLosses(context, losses, { from, to, width }, height, palette) {
+  const scale = width / (to - from);
+  context.strokeStyle = context.fillStyle = palette("--bad");
+  context.lineWidth = 1;
+  for (const [, start] of losses) {
+    const x = Math.round((start - from) * scale) + 0.5;
+    if (x < 0 || x > width) continue;
+    context.setLineDash([3, 3]);
+    context.beginPath();
+    context.moveTo(x, 0);
+    context.lineTo(x, height);
+    context.stroke();
+    context.setLineDash([]);
+    context.beginPath();
+    [[x, -8], [x + 9, -4], [x, 0]].forEach((corner) => context.lineTo(...corner));
+    context.fill();
+  }
+}
+
+// `3 of lane 1, 2 of thread 77`; empty where a step misses nothing.
+function lostText(losses, number) {
+  const of = losses.find(([step]) => step === number);
+  return of ? of[2].map(([records, whose]) => `${countText(records)} of ${plain(whose)}`).join(", ") : "";
+}
+
 function drawRow(context, row, names, view, palette, selected) {
   const { start, end, waiting } = row;
   const { from, to, width } = view;

@@ -294,7 +294,9 @@ fn best_line(points: &[(PointKey, PointSums)]) -> (Option<&'static str>, Option<
     };
     let lines = [("flops", over(&|key| key.flops)), ("bytes", over(&|key| key.bytes))];
     let found = lines.into_iter().filter_map(|(measure, line)| Some((measure, line?)));
-    match found.max_by(|(_, a), (_, b)| a.r2.total_cmp(&b.r2)) {
+    // Where operations and bytes are proportional, rounding must not choose.
+    let explained = |line: &Line| (line.r2 * 1e9).round();
+    match found.max_by(|(_, a), (_, b)| explained(a).total_cmp(&explained(b))) {
         Some((measure, line)) if line.slope > 0.0 && line.r2 >= LEAST_R2 => (Some(measure), Some(line), None),
         Some(_) => (None, None, Some("its time does not go with its work")),
         None => (None, None, Some("it has too few different sizes")),

@@ -134,8 +134,15 @@ impl<'a> TimelineWriter<'a> {
                 let works = (span.start, span.end.saturating_sub(span.waiting).max(span.start));
                 let mut shown = slice(track, works, Arc::clone(&kind.name), "operator", arguments.clone());
                 for (column, counter) in decoder.counters().iter().enumerate() {
-                    let value = step.count_of(span, column).value();
-                    shown.arguments.extend(value.map(|value| (Arc::clone(counter), count(value))));
+                    let Some(value) = step.count_of(span, column).value() else { continue };
+                    shown.arguments.push((Arc::clone(counter), count(value)));
+                    let track =
+                        self.tracks.id(owner, Line::Count(span.lane, Arc::clone(counter)), self.sink.as_mut())?;
+                    #[allow(clippy::cast_precision_loss)]
+                    let value = value as f64;
+                    // As high as it counted while the operator lasts; at the end 0, unless the next one begins there.
+                    batch.samples.push(Sample { track, time: span.start, value });
+                    batch.samples.push(Sample { track, time: span.end.max(span.start), value: 0.0 });
                 }
                 let bandwidth = operator.cost.bytes.filter(|bytes| position == 0 && *bytes >= LEAST_BYTES);
                 shown.arguments.extend(bandwidth.map(|bytes| {

@@ -20,6 +20,8 @@ pub(super) enum Line {
     Lane(u32),
     /// What a lane's thread does on the processor, or off it.
     State(u32),
+    /// What a lane counted in each of its operators.
+    Count(u32, Arc<str>),
     /// Regions of a thread that are in no operator.
     Regions(u32),
     /// Tokens by the step's time.
@@ -74,7 +76,7 @@ impl Tracks {
         let (owner, line) = key;
         let parent = match &line {
             Line::Process => None,
-            Line::State(lane) => Some(self.id(owner, Line::Lane(*lane), sink)?),
+            Line::State(lane) | Line::Count(lane, _) => Some(self.id(owner, Line::Lane(*lane), sink)?),
             Line::Engine => Some(self.id(Owner { tid: 0, engine: 0, ..owner }, Line::Process, sink)?),
             _ if owner.engine > 0 => Some(self.id(Owner { tid: 0, ..owner }, Line::Engine, sink)?),
             _ => Some(self.id(Owner { tid: 0, ..owner }, Line::Process, sink)?),
@@ -90,6 +92,7 @@ impl Tracks {
             counter: match line {
                 Line::Speed => Some("tokens/s"),
                 Line::Frequency(_) => Some("MHz"),
+                Line::Count(..) => Some("an operator"),
                 _ => None,
             },
         };
@@ -107,6 +110,7 @@ impl Tracks {
             Line::Graphs(backend) => format!("graphs on {backend}"),
             Line::Lane(lane) => format!("lane {lane}"),
             Line::State(lane) => format!("lane {lane}: thread"),
+            Line::Count(lane, counter) => format!("lane {lane}: {counter}"),
             Line::Regions(tid) => return format!("thread {tid}"),
             Line::Speed => "speed".to_owned(),
             Line::Frequency(cpu) => format!("cpu {cpu}: frequency"),
@@ -124,6 +128,7 @@ fn rank(line: &Line, owner: Owner) -> u32 {
         Line::Graphs(_) => 2,
         Line::Lane(lane) => 10 + (*lane).min(100_000),
         Line::State(_) => 1,
+        Line::Count(..) => 2,
         Line::Regions(_) => 200_000,
         Line::Frequency(cpu) => 300_000 + u32::from(*cpu),
     }
