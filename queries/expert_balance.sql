@@ -21,7 +21,7 @@ ranked AS (
         CAST(c.choices AS DOUBLE) AS choices,
         CAST(SUM(c.choices) OVER (PARTITION BY c.layer) AS DOUBLE) AS total,
         ROW_NUMBER() OVER hottest AS place,
-        SUM(c.choices) OVER hottest - c.choices AS before
+        SUM(c.choices) OVER hottest AS so_far
     FROM chosen AS c
     CROSS JOIN highest AS h
     WINDOW hottest AS (
@@ -40,7 +40,7 @@ SELECT
     END AS entropy,
     2 * SUM((experts - place + 1) * choices) / (MIN(experts) * SUM(choices))
         - (MIN(experts) + 1) / MIN(experts) AS gini,
-    SUM(CASE WHEN before < 0.9 * total THEN 1 ELSE 0 END) AS for_90
+    SUM(CASE WHEN so_far - choices < 0.9 * total THEN 1 ELSE 0 END) AS for_90
 FROM ranked
 GROUP BY layer
 ORDER BY layer

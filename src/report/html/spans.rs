@@ -254,13 +254,15 @@ pub(super) struct SpanFacts {
     kinds: Vec<KindRow>,
     /// Names of the counters that each span of an operator has.
     counters: Vec<String>,
-    /// Where records are missing: the step's number, when it began, how many of which lane or thread.
-    losses: Vec<(u64, u64, Vec<(u64, String)>)>,
+    /// Where records are missing.
+    losses: Vec<LossRow>,
     /// Operators in the columns, which follow the tracks: how many others each reads from, and how far back these are.
     operators: u64,
     tracks: Vec<TrackRow>,
 }
 
+/// The step's number, when it began, how many records of which lane or thread.
+type LossRow = (u64, u64, Vec<(u64, String)>);
 type KindRow = (u32, u32, String, i64, i64, i64, Option<f64>, Option<f64>, bool);
 
 #[derive(Debug, Serialize)]
