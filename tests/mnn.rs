@@ -8,7 +8,7 @@ mod invocation;
 mod packages;
 
 use invocation::{lines, profinfer, succeeds};
-use packages::{installed, packaged, scripts};
+use packages::{installed, packaged, renamed_version, scripts};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -109,6 +109,49 @@ fn every_attach_point_is_in_the_wheel_and_its_language_models_steps_too() {
     }
 }
 
+/// Another version may have its tensors otherwise, and other operators of the same numbers: it is refused.
+#[test]
+#[ignore = "needs root"]
+fn a_version_that_no_check_knows_is_refused_with_what_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join(library().file_name().unwrap());
+    // Its debug information describes some of these types, and would go before.
+    renamed_version(&library(), "3.6.1", "9.6.1", &copy);
+    let target = copy.display().to_string();
+    succeeds(Command::new("strip").args(["--strip-debug", &target]));
+    let output = profinfer(&["check", "mnn", "--target", &target]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    for part in ["error[T019]", "no layout of MNN::Tensor is this target's", "when bytes 3.6.1 or"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let is_named = |problem: &str| told.contains(&format!("[T019]: {problem}"));
+    assert!(is_named("the constants of enum MNN::OpType are those of other builds"), "{told}");
+}
+
+/// What each operator of a trace was made as, in the order of their starts: the name of what was made last at its address,
+/// and the same but for what has ended or was made anew by other ways since.
+fn made_as(trace: &[Value]) -> Vec<(&Value, Option<&str>, Option<&str>)> {
+    let mut events: Vec<&Value> = trace.iter().filter(|event| event["probe"].is_string()).collect();
+    events.sort_by_key(|event| event["start_ns"].as_u64());
+    let (mut made, mut alive, mut operators) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    for event in events {
+        let text = |name: &str| event["fields"][name].as_str().unwrap_or_default();
+        match event["probe"].as_str().unwrap() {
+            "create" => {
+                made.insert(text("described"), text("name"));
+                alive.insert(text("described"), text("name"));
+            }
+            "gone" | "attention_made" | "convolution_made" => _ = alive.remove(text("described")),
+            "operator" => {
+                operators.push((event, made.get(text("node")).copied(), alive.get(text("node")).copied()));
+            }
+            _ => {}
+        }
+    }
+    operators
+}
+
 /// What a forward pass of the language model has as operators of one kind: each one's type, and the first output's shape.
 fn of_kernel<'a>(step: &'a [&'a Value], kernel: &'a str) -> impl Iterator<Item = &'a Value> {
     step.iter().copied().filter(move |operator| operator["fields"]["kernel"] == kernel)
@@ -147,6 +190,29 @@ fn a_language_model_of_random_weights_has_a_step_for_its_prompt_and_one_for_each
         assert_eq!(shapes, vec![&serde_json::json!([1, rows, 64]); LAYERS], "pass {number}");
     }
 
+    // What was made for the prompt and has ended leaves its name to no operator of a word, whatever is at its address.
+    let operators = made_as(&trace_events);
+    for (number, pass) in passes.iter().enumerate().skip(1) {
+        let number = (number + 1).to_string();
+        let report = succeeds(&mut profinfer(&["report", &trace, "--json", "--step", &number]));
+        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+        assert_eq!(report["step"]["phase"], "decode", "step {number}");
+        let mut shown: Vec<&Value> = report["step"]["operators"].as_array().unwrap().iter().collect();
+        shown.sort_by_key(|operator| start(operator));
+        let within: Vec<_> =
+            operators.iter().filter(|(event, ..)| (start(pass)..end(pass)).contains(&start(event))).collect();
+        assert!(!within.is_empty() && shown.len() == within.len(), "step {number}: {shown:?}");
+        for (shown, (event, made, alive)) in shown.iter().zip(within) {
+            assert_eq!(shown["node"], event["fields"]["node"], "step {number}");
+            match alive.filter(|name| !name.is_empty()) {
+                Some(name) => assert_eq!(shown["name"], name, "step {number}"),
+                None => {
+                    assert_ne!(shown["name"].as_str(), made.filter(|name| !name.is_empty()), "step {number}: {shown}")
+                }
+            }
+        }
+    }
+
     // The report tells the prompt from the words, and knows the attention by its type.
     let report = succeeds(profinfer(&["report", "--json"]).arg(&trace));
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
@@ -156,4 +222,22 @@ fn a_language_model_of_random_weights_has_a_step_for_its_prompt_and_one_for_each
     };
     assert_eq!((steps("prefill"), steps("decode")), (1, generated as u64), "{}", report["phases"]);
     assert!(report.to_string().contains("\"Attention\""), "attention is in the report");
+}
+
+/// Without a probeset's name, it is found by what the program loads.
+#[test]
+#[ignore = "needs root"]
+fn the_probeset_is_found_where_none_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let mut command = profinfer(&["record", "-o", &path("run.pfi"), "--"]);
+    command.arg(python()).arg(scripts().join("run_mnn.py")).arg(path("small.mnn")).arg("--make");
+    let output = succeeds(command.args(["--runs", &RUNS.to_string()]));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("recording the first that is loaded of") && said.contains("MNN"), "{said}");
+    let report = succeeds(profinfer(&["report", "--json"]).arg(path("run.pfi")));
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    assert_eq!(report["completeness"]["steps"].as_u64(), Some(RUNS as u64), "{}", report["completeness"]);
+    let types: Vec<&Value> = report["operator_types"].as_array().unwrap().iter().map(|row| &row["op"]).collect();
+    assert!(types.contains(&&Value::from("Convolution")) && types.contains(&&Value::from("Pooling")), "{types:?}");
 }

@@ -8,7 +8,7 @@ mod invocation;
 mod packages;
 
 use invocation::{lines, profinfer, succeeds};
-use packages::{installed, packaged, scripts};
+use packages::{installed, packaged, renamed_version, scripts};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -141,7 +141,11 @@ fn layers_are_those_that_the_engine_lists_in_each_build() {
 
 /// Where `check` finds the members of layers, in bytes; whether all of it is debug information's.
 fn found(target: &Path, extra: &[&str]) -> (Vec<(String, u64)>, bool) {
-    let mut command = profinfer(&["check", "ncnn", "--json", "--target", &target.display().to_string()]);
+    found_by("ncnn", target, extra)
+}
+
+fn found_by(probeset: &str, target: &Path, extra: &[&str]) -> (Vec<(String, u64)>, bool) {
+    let mut command = profinfer(&["check", probeset, "--json", "--target", &target.display().to_string()]);
     let check: Value = serde_json::from_slice(&succeeds(command.args(extra)).stdout).unwrap();
     let paths = check["paths"].as_array().unwrap().iter().filter(|path| path["from"].is_string());
     let mut layout: Vec<(String, u64)> = paths
@@ -175,15 +179,8 @@ fn layouts_come_from_debug_information_or_a_check() {
 fn a_build_that_no_check_knows_is_refused_without_a_lock_file() {
     let folder = tempfile::tempdir().unwrap();
     // The same library, calling itself another version.
-    let mut bytes = std::fs::read(library(true)).unwrap();
-    let version = b"1.0.20261020";
-    let places: Vec<usize> = (0..bytes.len() - version.len()).filter(|at| bytes[*at..].starts_with(version)).collect();
-    for at in &places {
-        bytes[*at..*at + version.len()].copy_from_slice(b"1.0.20270101");
-    }
-    assert!(!places.is_empty());
     let other = folder.path().join("libncnn.so.1");
-    std::fs::write(&other, bytes).unwrap();
+    renamed_version(&library(true), "1.0.20261020", "1.0.20270101", &other);
     let output = profinfer(&["check", "ncnn", "--target", &other.display().to_string()]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let told = [output.stdout, output.stderr].concat();
@@ -197,6 +194,41 @@ fn a_build_that_no_check_knows_is_refused_without_a_lock_file() {
     let library = library(true).display().to_string();
     succeeds(&mut profinfer(&["lock", "ncnn", "--target", &library, "-o", &lock]));
     assert_eq!(found(&other, &["--lock", &lock]), (at(48, 80), false));
+}
+
+/// The layout of a real file by its build-id, and by its name: of several, the one whose check is so of the file.
+#[test]
+#[ignore = "needs root"]
+fn a_layout_may_be_known_by_the_file_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let shipped = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/probesets/ncnn.yaml")).unwrap();
+    let start = shipped.find("      - when: { bytes: 1.0.20261020, class: ncnn::VkAllocator }").unwrap();
+    let end = shipped.find("  # A blob, in the host's memory.").unwrap();
+    let library = library(true);
+    let output = succeeds(Command::new("readelf").arg("-n").arg(&library));
+    let notes = String::from_utf8(output.stdout).unwrap();
+    let build_id = notes.lines().find_map(|line| line.trim().strip_prefix("Build ID: ")).unwrap();
+    let (first, rest) = build_id.split_at(1);
+    let other_id = format!("{}{rest}", if first == "0" { "1" } else { "0" });
+    let name = library.file_name().unwrap().to_str().unwrap();
+    let checked = |this: &str, other: &str| {
+        let layouts = format!(
+            "      - {{ when: {{ {other} }}, at: {{ type: 8, name: 40 }} }}\n      - {{ when: {{ {this} }}, at: {{ type: 48, name: 80 }} }}\n"
+        );
+        let path = folder.path().join("ncnn.yaml");
+        std::fs::write(&path, format!("{}{layouts}{}", &shipped[..start], &shipped[end..])).unwrap();
+        path.display().to_string()
+    };
+    for (this, other) in [
+        (format!("build_id: \"{}\"", &build_id[..12]), format!("build_id: \"{}\"", &other_id[..12])),
+        (format!("build_id: \"{build_id}\""), format!("build_id: \"{other_id}\"")),
+        (format!("file: {name}"), "file: libncnn-gpu.so*".to_owned()),
+        ("file: libncnn.so.*".to_owned(), "file: libncnn.so".to_owned()),
+    ] {
+        assert_eq!(found_by(&checked(&this, &other), &library, &[]), (at(48, 80), false), "{this}");
+        // The other way round, the other layout is taken.
+        assert_eq!(found_by(&checked(&other, &this), &library, &[]), (at(8, 40), false), "{other}");
+    }
 }
 
 /// Layers of the first run with what comes out of them, as `run_ncnn.py shapes` prints them; what runs within another

@@ -6,16 +6,16 @@
 mod invocation;
 mod packages;
 
-use invocation::{lines, profinfer, succeeds};
-use packages::{installed, scripts};
+use invocation::{json, lines, profinfer, succeeds};
+use packages::{installed, packaged, renamed_version, scripts};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 const RUNS: usize = 20;
 /// What our probe takes of the time that the engine sees, and the engine's own texts, which it puts together before it
-/// looks at its clock again: microseconds a node, far more than was ever seen.
-const MOST_BESIDE: f64 = 100.0;
+/// looks at its clock again: microseconds a node at the median, where 14 are documented.
+const MOST_BESIDE: f64 = 30.0;
 
 /// A build of the engine, as one package brings it.
 struct Build {
@@ -124,9 +124,9 @@ fn kernels_of_the_stripped_wheel_are_those_of_the_engine_s_own_profile() {
         theirs.into_iter().map(|(name, us)| (name.chars().take(63).collect(), us)).collect();
     let beside = median(ours.iter().map(|(name, us)| theirs[*name] - us).collect());
     assert!((-2.0..MOST_BESIDE).contains(&beside), "{beside} µs a node are in theirs, and not in ours");
-    let near = |(name, us): &(&&str, &f64)| (theirs[**name] - beside - **us).abs() <= (0.05 * theirs[**name]).max(4.0);
+    let near = |(name, us): &(&&str, &f64)| (theirs[**name] - beside - **us).abs() <= (0.05 * theirs[**name]).max(2.0);
     let share = ours.iter().filter(near).count() as f64 / ours.len() as f64;
-    assert!(share >= 0.6, "{share} of the nodes have the engine's times: {ours:?} {theirs:?}");
+    assert!(share >= 0.6, "{share} of the nodes have the engine's times but for {beside} µs: {ours:?} {theirs:?}");
 }
 
 /// Where the engine's profiler looks at its clock: before it describes a kernel's inputs, and behind the texts that it
@@ -168,4 +168,62 @@ fn kernels_of_a_build_with_symbols_are_those_of_its_profile_and_have_its_times_w
     assert!(share >= 0.8, "{share} of the kernels have the engine's times: {differences:?}");
     let middle = median(differences.iter().map(|(by, _)| *by).collect());
     assert!(middle.abs() <= 2.0, "{middle} µs");
+}
+
+/// A version that nobody has looked at is refused, and not misread: the same libraries, calling themselves another.
+#[test]
+#[ignore = "needs root"]
+fn a_version_that_no_check_knows_is_refused_with_what_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let python = [installed(WHEEL.install), installed(SHERPA.install)];
+    let builds = [
+        (packaged(&python[0], "onnxruntime/capi", "onnxruntime_pybind11_state", ".so"), "1.31.1", "1.99.1", 40),
+        (packaged(&python[1], "sherpa_onnx/lib", "libonnxruntime.so", ""), "1.28.2", "1.99.2", 16),
+    ];
+    for (library, version, other, op) in builds {
+        let offset = |check: &Value| {
+            let paths = check["paths"].as_array().unwrap().iter().filter(|path| path["path"] == "this->info->node->op");
+            let path = paths.clone().next().unwrap_or_else(|| panic!("{check}"));
+            assert_eq!(path["from"], "by a check");
+            let steps = path["layout"].as_array().unwrap().iter();
+            steps.filter(|step| step["what"] == "onnxruntime::Node.op").find_map(|step| step["value"].as_u64())
+        };
+        let target = library.display().to_string();
+        assert_eq!(offset(&json(&["check", "onnxruntime", "--json", "--target", &target])), Some(op), "{version}");
+
+        let copy = folder.path().join(library.file_name().unwrap());
+        renamed_version(&library, version, other, &copy);
+        let output = profinfer(&["check", "onnxruntime", "--target", &copy.display().to_string()]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{other}");
+        let told = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        for part in ["error[T019]", "no layout of onnxruntime::Node is this target's", "when bytes 1.31.1 or"] {
+            assert!(told.contains(part), "{other}: {part}: {told}");
+        }
+        // What reads nothing of nodes is recorded all the same.
+        let runs = ["check", "onnxruntime", "--level", "step", "--target", &copy.display().to_string()];
+        succeeds(&mut profinfer(&runs));
+    }
+}
+
+/// Without a probeset's name, it is found by what the program loads.
+#[test]
+#[ignore = "needs root"]
+fn the_probeset_is_found_where_none_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.pfi").display().to_string();
+    let mut command = profinfer(&["record", "-o", &trace, "--"]);
+    command.arg(installed(WHEEL.install)).arg(scripts().join(WHEEL.script)).arg(folder.path()).arg("3");
+    let output = succeeds(&mut command);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("recording the first that is loaded of") && said.contains("onnxruntime (onnxruntime)"),
+        "{said}"
+    );
+    let report = json(&["report", &trace, "--json"]);
+    assert_eq!(report["completeness"]["steps"], 3, "{}", report["completeness"]);
+    let types: Vec<&Value> = report["operator_types"].as_array().unwrap().iter().map(|row| &row["op"]).collect();
+    assert!(
+        types.contains(&&Value::from("MatMul")) && types.contains(&&Value::from("LayerNormalization")),
+        "{types:?}"
+    );
 }

@@ -16,6 +16,13 @@ const PROBESET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets/value
 const ROUNDS: usize = 3;
 const LONG: &str = "dachshund with a rather long name, more than in place";
 
+/// Compilers with what makes each kind of strings, and how a probeset calls them.
+const KINDS: [(&str, &str, &str); 3] = [
+    ("g++", "-D_GLIBCXX_USE_CXX11_ABI=1", "libstdc++"),
+    ("g++", "-D_GLIBCXX_USE_CXX11_ABI=0", "libstdc++-cow"),
+    ("clang++", "-stdlib=libc++", "libc++"),
+];
+
 struct Zoo(TempDir);
 
 impl Zoo {
@@ -88,6 +95,15 @@ fn assert_values(events: &[Value]) {
     assert_eq!(fields(events, "value")[0], &json!({ "word": "by value", "grams": 333 }));
     let table = json!({ "number": 4711, "length": 5, "text": "hello", "absent": 0, "has": 1 });
     assert_eq!(fields(events, "table")[0], &table);
+    // An element past the end is missing, and not what stands behind the vector.
+    let past: Vec<&Value> = fields(events, "past").iter().map(|fields| &fields["element"]).take(3).collect();
+    assert_eq!(past, [&Value::Null, &json!(103), &Value::Null]);
+    // A distance may lead backwards; one that leads further than its bound leads nowhere.
+    let distances: Vec<&Value> = fields(events, "distances");
+    assert_eq!(distances.len(), ROUNDS);
+    for read in distances {
+        assert_eq!(read, &json!({ "behind": 7, "ahead": 9, "none": null, "far": null }));
+    }
     // What cannot be what its type says is missing, not shown.
     assert_eq!(fields(events, "wrong")[0]["count"], Value::Null);
     assert_eq!(fields(events, "wrong")[0]["word"], Value::Null);
@@ -123,8 +139,8 @@ fn the_other_librarys_strings_are_read() {
 #[test]
 #[ignore = "needs root"]
 fn without_debug_information_a_lock_file_says_the_same() {
-    for abi in ["-D_GLIBCXX_USE_CXX11_ABI=1", "-D_GLIBCXX_USE_CXX11_ABI=0"] {
-        let zoo = Zoo::new("g++", &[abi]);
+    for (compiler, flag, _) in KINDS {
+        let zoo = Zoo::new(compiler, &[flag]);
         zoo.strip();
         succeeds(&mut zoo.profinfer(&["lock", PROBESET, "--target", "values", "-o", "zoo.lock"]));
         assert_values(&zoo.record(PROBESET, "stripped/values", &["--lock", "zoo.lock"]));
@@ -137,13 +153,83 @@ const BY_HAND: &str = "profinfer: 1\nengine: zoo\nmodules:\n  zoo: { files: valu
 #[test]
 #[ignore = "needs root"]
 fn the_probeset_says_how_strings_are_laid_out_where_nothing_else_does() {
-    for (abi, kind) in [("1", "libstdc++"), ("0", "libstdc++-cow")] {
-        let zoo = Zoo::new("g++", &[&format!("-D_GLIBCXX_USE_CXX11_ABI={abi}")]);
+    for (compiler, flag, kind) in KINDS {
+        let zoo = Zoo::new(compiler, &[flag]);
         zoo.strip();
         std::fs::write(zoo.path("zoo.yaml"), BY_HAND.replace("KIND", kind)).unwrap();
         let events = zoo.record("zoo.yaml", "stripped/values", &[]);
         let words: Vec<&Value> = fields(&events, "value").iter().map(|fields| &fields["word"]).collect();
         assert_eq!(words, ["by value"; ROUNDS]);
+    }
+}
+
+/// A library that is given a string of its own.
+const SAYS: &str = "#include <string>
+extern \"C\" __attribute__((noinline, visibility(\"default\"))) int NAME_say(const std::string& word)
+{
+    asm volatile(\"\" : : \"r\"(&word) : \"memory\");
+    return static_cast<int>(word.size());
+}
+extern \"C\" __attribute__((visibility(\"default\"))) int NAME_run() { return NAME_say(\"NAME says a text that has no room in place\"); }
+";
+
+/// Two libraries in one program, each with the strings of another C++ library: the probeset says it of each.
+#[test]
+#[ignore = "needs root"]
+fn libraries_with_strings_of_two_kinds_are_read_in_one_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let mut probeset = "profinfer: 1\nengine: zoo\nmodules:\n  main: talk\n".to_owned();
+    let mut probes = "probes:\n  step: { at: 'main:zoo_step(i32 n)', role: step, fields: { tokens: n } }\n".to_owned();
+    for (name, (compiler, flag, kind)) in ["new", "old", "other"].into_iter().zip(KINDS) {
+        std::fs::write(path(&format!("{name}.cpp")), SAYS.replace("NAME", name)).unwrap();
+        let mut build = Command::new(compiler);
+        build.args([
+            "-O1",
+            "-shared",
+            "-fPIC",
+            flag,
+            "-o",
+            &path(&format!("lib{name}.so")),
+            &path(&format!("{name}.cpp")),
+        ]);
+        succeeds(&mut build);
+        probeset += &format!("  {name}: {{ files: lib{name}.so, strings: {kind} }}\n");
+        probes += &format!(
+            "  {name}: {{ at: '{name}:{name}_say(std::string(64)& word)', role: region, fields: {{ word: word }} }}\n"
+        );
+    }
+    let main = "int new_run(void); int old_run(void); int other_run(void);
+__attribute__((noinline)) int zoo_step(int n) { __asm__ volatile(\"\"); return n; }
+int main(void) { int all = 0; for (int i = 0; i < 3; i++) all += zoo_step(1) + new_run() + old_run() + other_run(); return all == 0; }
+";
+    std::fs::write(path("talk.c"), main).unwrap();
+    let mut build = Command::new("cc");
+    build.args([
+        "-O1",
+        "-rdynamic",
+        "-o",
+        &path("talk"),
+        &path("talk.c"),
+        "-L",
+        &path(""),
+        "-lnew",
+        "-lold",
+        "-lother",
+    ]);
+    succeeds(build.arg(format!("-Wl,-rpath,{}", path(""))));
+    std::fs::write(path("zoo.yaml"), probeset + &probes).unwrap();
+    let profinfer = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+        command.args(arguments);
+        command
+    };
+    succeeds(&mut profinfer(&["record", &path("zoo.yaml"), "-o", &path("run.pfi"), "--", &path("talk")]));
+    let text = String::from_utf8(succeeds(&mut profinfer(&["dump", &path("run.pfi")])).stdout).unwrap();
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for name in ["new", "old", "other"] {
+        let words: Vec<&Value> = fields(&events, name).iter().map(|fields| &fields["word"]).collect();
+        assert_eq!(words, [&format!("{name} says a text that has no room in place"); 3], "{name}");
     }
 }
 
@@ -179,14 +265,29 @@ fn what_a_probe_knows_of_an_object_holds_until_it_is_made_anew() {
     let names: Vec<&Value> = made.iter().map(|fields| &fields["name"]).collect();
     assert_eq!(names, ["kernel 0", "kernel 1", "kernel 2"]);
     let addresses: Vec<&Value> = made.iter().map(|fields| &fields["described"]).collect();
+    // The last of three runs is after the address was given back.
     let runs = fields(&events, "run");
-    assert_eq!(runs.len(), 6);
+    assert_eq!(runs.len(), 9);
     for (number, run) in runs.iter().enumerate() {
-        assert_eq!(&run["node"], addresses[number / 2]);
+        assert_eq!(&run["node"], addresses[number / 3]);
     }
-    // Each was looked at anew after it was made, although its bytes are the same.
+    let forgotten: Vec<&Value> = fields(&events, "forget").iter().map(|fields| &fields["described"]).collect();
+    assert_eq!(forgotten, addresses);
+    // Each was looked at anew after it was made, and after it was given back, although its bytes are the same.
     let looked_at = events.iter().filter(|event| event["object"] == "kernel").count();
-    assert_eq!(looked_at, 3);
+    assert_eq!(looked_at, 6);
+
+    // The report has each of them twice; what ran at an address that was given back is none of them.
+    let report = zoo.profinfer(&["report", "--json", "run.pfi"]).output().unwrap();
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let operators = report["operators"].as_array().unwrap();
+    let mut calls: Vec<(&str, u64)> =
+        operators.iter().map(|row| (row["op"].as_str().unwrap(), row["count"].as_u64().unwrap())).collect();
+    calls.sort_unstable();
+    assert_eq!(calls, [("0", 2), ("1", 2), ("2", 2), ("run", 3)], "{operators:?}");
+    // `run` is the probe: nothing else is known of it.
+    let is_named = |row: &&Value| row["name"].as_str().unwrap().starts_with("kernel ");
+    assert_eq!(operators.iter().filter(is_named).count(), 3, "{operators:?}");
 }
 
 #[test]
@@ -197,6 +298,7 @@ fn what_is_rubbish_is_counted_and_said() {
     let report = zoo.profinfer(&["report", "run.pfi"]).output().unwrap();
     let report = String::from_utf8(report.stdout).unwrap();
     assert!(report.contains("`wrong` with something that cannot be what the probeset takes it for"), "{report}");
+    assert!(report.contains("`distances` with something that cannot be what the probeset takes it for"), "{report}");
     assert!(report.contains("that cannot be one, by the bytes that were read"), "{report}");
 }
 

@@ -4,9 +4,9 @@
 use super::faults::Faults;
 use super::statistics::{IncompleteStep, Statistics};
 use super::timeline::Findings;
-use crate::trace::{LossKind, Meta};
+use crate::trace::{FieldType, LossKind, Meta};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Ranges of steps, or lanes, that a sentence lists.
 const RANGES_SHOWN: usize = 12;
@@ -73,6 +73,7 @@ impl Completeness {
         };
         judged.notes.splice(..0, judged.which_lanes());
         judged.notes.extend(shared(meta, findings));
+        judged.notes.extend(unnamed(meta, findings));
         if lost_at_the_end > 0 && !judged.cut {
             let lost = counted(lost_at_the_end, "record");
             judged.notes.push(format!("{lost} lost after the last one: no step of the trace misses them."));
@@ -218,6 +219,25 @@ fn shared(meta: &Meta, findings: &Findings) -> Vec<String> {
         );
     }
     notes
+}
+
+/// Enumerations of which neither the target nor the probeset had the names for this build.
+fn unnamed(meta: &Meta, findings: &Findings) -> Vec<String> {
+    fn enumeration(ty: &FieldType) -> Option<&str> {
+        match ty {
+            FieldType::Enum(name) => Some(name),
+            FieldType::Array(of, _) | FieldType::List(of, _) => enumeration(of),
+            _ => None,
+        }
+    }
+    let schema = &meta.schema;
+    let own = (0..).zip(&schema.records).filter(|(number, _)| !schema.others.contains(number));
+    let fields = own.flat_map(|(_, record)| &record.fields);
+    let used: BTreeSet<&str> = fields.filter_map(|field| enumeration(&field.ty)).collect();
+    let without = used.into_iter().filter(|name| findings.records > 0 && !schema.enums.contains_key(*name));
+    without
+        .map(|name| format!("Values of `{name}` are shown as numbers: their names were not known of this build."))
+        .collect()
 }
 
 fn misses(steps: u64) -> &'static str {

@@ -1,9 +1,10 @@
-//! Which of the layouts that a spec gives a view a target has: the one whose checks hold, and never a guess.
+//! Which of the layouts that a spec gives a view a target has, and whether an enumeration's constants are its: by the
+//! checks that hold, and never by a guess.
 
 use super::module::glob_matches;
 use crate::diag::{Code, Diagnostic};
 use crate::path::NamePattern;
-use crate::spec::{Check, Fact, GivenLayout, View};
+use crate::spec::{Check, Enumeration, Fact, GivenLayout, KnownBy, View};
 use crate::target::{ChosenLayout, Target};
 
 /// A layout, and the file that it was chosen by.
@@ -20,7 +21,7 @@ pub(super) struct Chosen {
 /// # Errors
 /// `T019` where none holds, or several do: they are listed with what they ask.
 pub(super) fn choose(view: &View, target: &dyn Target, files: &[usize]) -> Result<Chosen, Diagnostic> {
-    let first_file = |layout: &GivenLayout| files.iter().copied().find(|file| holds(layout, target, *file));
+    let first_file = |layout: &GivenLayout| files.iter().copied().find(|file| holds(&layout.known_by, target, *file));
     let holding: Vec<(usize, &GivenLayout)> =
         view.layouts.iter().filter_map(|layout| Some((first_file(layout)?, layout))).collect();
     if let [(file, layout)] = holding.as_slice() {
@@ -40,14 +41,27 @@ pub(super) fn choose(view: &View, target: &dyn Target, files: &[usize]) -> Resul
     let problem = Diagnostic::error(Code::LayoutNotChosen, message).at(&view.name.span).hint(hint);
     Err(listed.into_iter().fold(problem, |problem, layout: &GivenLayout| {
         let (line, _) = layout.span.line_column();
-        problem.with_note(format!("line {line}: {layout}"))
+        problem.with_note(format!("line {line}: {}", layout.known_by))
     }))
 }
 
-/// Whether all that a layout asks is so of a file.
-fn holds(layout: &GivenLayout, target: &dyn Target, file: usize) -> bool {
+/// The file by which the constants of an enumeration are known to be the target's.
+///
+/// # Errors
+/// `T019` where there is none, with what is asked.
+pub(super) fn known(name: &str, of: &Enumeration, target: &dyn Target, files: &[usize]) -> Result<usize, Diagnostic> {
+    files.iter().copied().find(|file| holds(&of.known_by, target, *file)).ok_or_else(|| {
+        Diagnostic::error(Code::LayoutNotChosen, format!("the constants of enum {name} are those of other builds"))
+            .at(&of.span)
+            .with_note(format!("they are so {}", of.known_by))
+            .hint("find out what this build's constants are, and add it to what they are known by; or use a build with debug information")
+    })
+}
+
+/// Whether all that is asked is so of a file.
+fn holds(known_by: &KnownBy, target: &dyn Target, file: usize) -> bool {
     let is = |check: &Check| check.any.iter().any(|value| is_so(check.fact, value, target, file));
-    layout.when.iter().all(is) && !layout.unless.iter().any(is)
+    known_by.when.iter().all(is) && !known_by.unless.iter().any(is)
 }
 
 fn is_so(fact: Fact, value: &str, target: &dyn Target, file: usize) -> bool {
@@ -55,7 +69,7 @@ fn is_so(fact: Fact, value: &str, target: &dyn Target, file: usize) -> bool {
     match fact {
         Fact::File => glob_matches(value, &of.name),
         Fact::BuildId => of.build_id.as_deref().is_some_and(|id| id.starts_with(value)),
-        Fact::Bytes => target.has_bytes(file, value.as_bytes()),
+        Fact::Bytes => target.has_text(file, value),
         Fact::Hex => bytes_of(value).is_some_and(|bytes| target.has_bytes(file, &bytes)),
         // Any slot will do: what is asked is whether there is such a class.
         Fact::Class => target.overrides(file, value, 0).classes > 0,

@@ -134,10 +134,17 @@ fn each_fact_is_asked_of_the_file() {
         let layouts = format!("      - {{ when: {{ {check} }}, at: {{ kind: 8 }} }}");
         placed(&probeset(&layouts), &with_class(target().text("toy 1.2"))).is_ok()
     };
-    for so in ["file: libtoy-g?u.so", "build_id: '00000000'", "bytes: oy 1", "class: ns::Vulkan", "function: ru*n"] {
+    for so in ["file: libtoy-g?u.so", "build_id: '00000000'", "bytes: oy 1.2", "class: ns::Vulkan", "function: ru*n"] {
         assert!(holds(so), "{so}");
     }
-    for not in ["file: libtoy.so", "build_id: '10000000'", "bytes: toy 1.3", "class: ns::Metal", "function: walk"] {
+    for not in [
+        "file: libtoy.so",
+        "build_id: '10000000'",
+        "bytes: toy 1.3",
+        "bytes: toy 1",
+        "class: ns::Metal",
+        "function: walk",
+    ] {
         assert!(!holds(not), "{not}");
     }
 }
@@ -156,4 +163,77 @@ fn a_lock_file_has_what_was_chosen() {
     // What cannot be true is refused.
     let forged = lock.to_text().replace("\"kind\": 56", "\"kind\": 99999999999999999");
     assert!(crate::target::Lock::parse("toy.lock", forged.as_bytes()).is_err());
+}
+
+/// A probeset whose enumeration is that of some builds; `when` compares with one of its constants.
+fn of_kinds(when: &str) -> Probeset {
+    let text = format!(
+        "profinfer: 1
+engine: toy
+modules: {{ toy: libtoy-gpu.so, base: libtoy-base*.so }}
+enums: {{ ns::Kind: {{ when: {{ bytes: [1.2.1, 1.3.0] }}, unless: {{ bytes: preview }}, 1: ADD, 2: MUL }} }}
+types: {{ ns::Layer: {{ kind: enum ns::Kind @ 8 }} }}
+probes:
+  step: {{ at: 'toy:run(i32 n)', role: step, fields: {{ tokens: n }} }}
+  operator: {{ at: 'toy:walk(ns::Layer* layer)', role: operator, optional: true, {when}fields: {{ op: layer->kind }} }}
+"
+    );
+    load_text("toy.yaml", &text, &Library::new(&[])).unwrap().0
+}
+
+/// Its version stands in a library that has no probe.
+fn of_version(text: &str) -> FakeTarget {
+    target().function("walk", 0x2000, CODE).file("libtoy-base.so").text(text)
+}
+
+fn names(placement: &Placement) -> Option<Vec<&str>> {
+    Some(placement.enums.get("ns::Kind")?.values().map(String::as_str).collect())
+}
+
+fn said(probeset: &Probeset, target: &FakeTarget) -> (Placement, Diagnostics) {
+    let plan = plan(probeset, &Selection::default(), Arch::X86_64).unwrap().0;
+    place(&plan, probeset, target).unwrap()
+}
+
+#[test]
+fn constants_are_those_of_the_builds_that_are_named() {
+    let probeset = of_kinds("");
+    let (known, problems) = said(&probeset, &of_version("the toy 1.3.0"));
+    assert_eq!((names(&known), known.sites.len()), (Some(vec!["ADD", "MUL"]), 2));
+    assert!(!problems.0.iter().any(|problem| problem.code == Code::LayoutNotChosen), "{problems:?}");
+    // Others have numbers, and it is said once, with what was looked in.
+    for other in ["the toy 1.3.01", "1.2.1 preview", "toy"] {
+        let (other, problems) = said(&probeset, &of_version(other));
+        assert_eq!((names(&other), other.sites.len()), (None, 2));
+        let said: Vec<_> = problems.0.iter().filter(|problem| problem.code == Code::LayoutNotChosen).collect();
+        let [problem] = said.as_slice() else { panic!("{problems:?}") };
+        assert_eq!(problem.severity, crate::diag::Severity::Warning);
+        assert_eq!(problem.message, "the constants of enum ns::Kind are those of other builds");
+        let notes = problem.notes.join("; ");
+        assert!(notes.contains("when bytes 1.2.1 or 1.3.0, unless bytes preview"), "{notes}");
+        assert!(notes.contains("libtoy-base.so") && notes.contains("they are shown as numbers"), "{notes}");
+    }
+}
+
+#[test]
+fn a_condition_on_a_constant_of_another_build_is_not_tried() {
+    let probeset = of_kinds("when: layer->kind == MUL, ");
+    assert_eq!(said(&probeset, &of_version("toy 1.2.1")).0.sites.len(), 2);
+    let (other, _) = said(&probeset, &of_version("toy 1.4.0"));
+    let left_out: Vec<_> = other.unplaced.iter().map(|u| (u.probe.as_str(), u.problem.code)).collect();
+    assert_eq!((other.sites.len(), left_out), (1, vec![("operator", Code::LayoutNotChosen)]));
+}
+
+#[test]
+fn the_targets_own_constants_and_a_lock_files_go_before_a_check() {
+    let probeset = of_kinds("");
+    let own = of_version("toy 1.4.0").enumeration("ns::Kind", &[(1, "SUB"), (2, "DIV")]);
+    assert_eq!(names(&said(&probeset, &own).0), Some(vec!["SUB", "DIV"]));
+
+    let plan = plan(&probeset, &Selection::default(), Arch::X86_64).unwrap().0;
+    let (lock, _) = lock(&plan, &probeset, &of_version("toy 1.2.1")).unwrap();
+    let lock = crate::target::Lock::parse("toy.lock", lock.to_text().as_bytes()).unwrap();
+    // The same build, of which the version cannot be told.
+    let (locked, _) = place_with(&plan, &probeset, &of_version("toy"), Some(&lock)).unwrap();
+    assert_eq!(names(&locked), Some(vec!["ADD", "MUL"]));
 }

@@ -57,13 +57,15 @@ pub fn lock(plan: &ProbePlan, probeset: &Probeset, target: &dyn Target) -> Resul
         let sites = placement.sites.iter().filter(|site| site.path == file.path);
         let sites: Vec<LockedSite> = sites.map(|site| written(plan, &placement, site)).collect();
         let chosen: Vec<_> = placement.chosen.iter().filter(|chosen| chosen.path == file.path).collect();
-        if noted.is_empty() && sites.is_empty() && chosen.is_empty() {
+        let enums: Vec<_> = placement.chosen_enums.iter().filter(|chosen| chosen.path == file.path).collect();
+        if noted.is_empty() && sites.is_empty() && chosen.is_empty() && enums.is_empty() {
             continue;
         }
         match LockedFile::new(file) {
             Some(mut locked) => {
                 noted.write(&mut locked, probeset);
                 chosen.iter().for_each(|chosen| locked.add_chosen(&chosen.view, &chosen.layout));
+                enums.iter().for_each(|of| locked.add_enumeration(&of.enumeration, &of.constants));
                 locked.sites = sites;
                 files.push(locked);
             }
@@ -296,6 +298,10 @@ impl Target for Notes<'_> {
 
     fn has_bytes(&self, file: usize, bytes: &[u8]) -> bool {
         self.inner.has_bytes(file, bytes)
+    }
+
+    fn has_text(&self, file: usize, text: &str) -> bool {
+        self.inner.has_text(file, text)
     }
 
     fn needed(&self, file: usize) -> Vec<String> {

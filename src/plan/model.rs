@@ -370,6 +370,17 @@ pub struct ChosenView {
     pub layout: ChosenLayout,
 }
 
+/// An enumeration whose constants are the spec's, by a check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChosenEnumeration {
+    /// The enumeration.
+    pub enumeration: String,
+    /// The file that the check held for.
+    pub path: PathBuf,
+    /// Names by value.
+    pub constants: BTreeMap<i64, String>,
+}
+
 /// A plan's sites and values on one target.
 #[derive(Debug, Clone, Default)]
 pub struct Placement {
@@ -383,6 +394,8 @@ pub struct Placement {
     pub enums: IndexMap<String, BTreeMap<i64, String>>,
     /// What was chosen among the layouts that the spec gives its views.
     pub chosen: Vec<ChosenView>,
+    /// Enumerations whose constants a check found to be those that the spec gives.
+    pub chosen_enums: Vec<ChosenEnumeration>,
     /// Probes that have no site on this target (yet), optional ones included.
     pub unplaced: Vec<Unplaced>,
 }

@@ -68,6 +68,7 @@ fn add(placement: Placement, whole: &mut Placement) {
     whole.values.extend(placement.values);
     whole.enums.extend(placement.enums);
     whole.chosen.extend(placement.chosen);
+    whole.chosen_enums.extend(placement.chosen_enums);
     whole.unplaced.extend(placement.unplaced);
 }
 
@@ -244,6 +245,10 @@ impl Target for PartTarget<'_> {
 
     fn has_bytes(&self, file: usize, bytes: &[u8]) -> bool {
         self.own.contains(&file) && self.inner.has_bytes(file, bytes)
+    }
+
+    fn has_text(&self, file: usize, text: &str) -> bool {
+        self.own.contains(&file) && self.inner.has_text(file, text)
     }
 
     fn needed(&self, file: usize) -> Vec<String> {

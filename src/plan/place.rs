@@ -501,22 +501,33 @@ impl<'a> Placer<'a> {
             self.placement.values.push(value);
         }
         self.placement.chosen = relocator.chosen();
-        if self.placement.sites.is_empty() {
-            return;
+        if !self.placement.sites.is_empty() {
+            self.name_constants(&relocator);
         }
+        self.placement.chosen_enums = relocator.chosen_enumerations();
+    }
+
+    /// Names of the constants that records carry. Without them they are numbers, which is said.
+    fn name_constants(&mut self, relocator: &Relocator<'_>) {
         let is_own = |name: &String| self.part.is_none_or(|part| part.own(name).is_some());
         for name in enumerations(self.plan).into_iter().filter(is_own) {
             match relocator.enumeration(&name) {
-                Some((constants, _)) => {
+                Ok((constants, _)) => {
                     self.placement.enums.insert(name, constants);
                 }
-                None => self.problems.push(
+                Err(problem) if problem.code == Code::LayoutUnknown => self.problems.push(
                     Diagnostic::warning(
                         Code::LayoutUnknown,
                         format!("the constants of enum {name} have no names here"),
                     )
                     .hint("they are shown as numbers; write them under `enums:` to name them"),
                 ),
+                // Where a condition needs one of them, that is an error already.
+                Err(problem) if self.problems.0.contains(&problem) => {}
+                Err(problem) => {
+                    let shown = "they are shown as numbers";
+                    self.problems.push(Diagnostic { severity: Severity::Warning, ..problem }.with_note(shown));
+                }
             }
         }
     }

@@ -3,14 +3,17 @@
 
 use super::abi::{NoPlace, argument_place};
 use super::fitting::{STRING_NAMES, fits};
-use super::layouts::{Chosen, choose};
-use super::model::{ChosenView, ObjectPlan, ProbePlan, Provenance, Relocation, RelocationKind, RelocationValue};
+use super::layouts::{Chosen, choose, known};
+use super::model::{
+    ChosenEnumeration, ChosenView, ObjectPlan, ProbePlan, Provenance, Relocation, RelocationKind, RelocationValue,
+};
+use super::module::matching;
 use crate::diag::{Code, Diagnostic, Span, did_you_mean};
 use crate::path::{Base, Memory, Node, Place, Term, Type, fixed_size};
 use crate::spec::{Probeset, StringLayout, View};
 use crate::target::{ChosenLayout, Layout, Target, TargetType};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Bytes of an object that one description may span; the same number stands in `bpf-runtime/thread.h`.
 const MAX_BLOCK: u64 = 1024;
@@ -26,10 +29,14 @@ pub(super) struct Relocator<'a> {
     modules: Vec<(String, Vec<usize>)>,
     layouts: RefCell<HashMap<String, Option<(Layout, Provenance)>>>,
     given: RefCell<BTreeMap<String, Given>>,
+    constants: RefCell<BTreeMap<String, ChosenEnumeration>>,
 }
 
 /// What was chosen of the layouts that the spec gives a view; nothing where it gives none.
 type Given = Result<Option<(Chosen, Provenance)>, Diagnostic>;
+
+/// An enumeration's constants, and how they are known.
+type Constants = Result<(BTreeMap<i64, String>, Provenance), Diagnostic>;
 
 type Found = Result<(u64, Provenance), Diagnostic>;
 
@@ -41,7 +48,16 @@ impl<'a> Relocator<'a> {
         files: Vec<usize>,
         modules: Vec<(String, Vec<usize>)>,
     ) -> Self {
-        Self { plan, probeset, target, files, modules, layouts: RefCell::default(), given: RefCell::default() }
+        Self {
+            plan,
+            probeset,
+            target,
+            files,
+            modules,
+            layouts: RefCell::default(),
+            given: RefCell::default(),
+            constants: RefCell::default(),
+        }
     }
 
     /// The value of one relocation.
@@ -60,14 +76,52 @@ impl<'a> Relocator<'a> {
         Ok(RelocationValue { symbol: relocation.symbol.clone(), value, provenance })
     }
 
-    /// Constants of an enumeration: the target's, else the spec's.
-    pub(super) fn enumeration(&self, name: &str) -> Option<(BTreeMap<i64, String>, Provenance)> {
+    /// Constants of an enumeration: the target's, else the spec's, where they are of this build.
+    ///
+    /// # Errors
+    /// `T009` where neither has them, `T019` where the spec's are those of other builds.
+    pub(super) fn enumeration(&self, name: &str) -> Constants {
+        let given = self.probeset.enums.get(name);
+        let checked = given.filter(|given| !given.known_by.is_empty());
+        // A version stands in any of the engine's files, whether there are probes in it or not.
+        let files = if checked.is_some() { self.files_by_name() } else { self.files.clone() };
         let of_target =
-            self.files.iter().find_map(|file| Some((self.target.enumeration(*file, name)?, self.source(*file, name))));
-        match of_target {
-            Some((constants, from)) if !constants.is_empty() => Some((without_prefix(constants), from)),
-            _ => Some((self.probeset.enums.get(name)?.clone(), Provenance::ByHand)),
+            files.iter().find_map(|file| Some((self.target.enumeration(*file, name)?, self.source(*file, name))));
+        if let Some((constants, from)) = of_target.filter(|(constants, _)| !constants.is_empty()) {
+            return Ok((without_prefix(constants), from));
         }
+        let Some(given) = given else {
+            let message = format!("the constants of enum {name} are not known on this target");
+            let hint = format!("there is no debug information for enum {name}; write it under `enums:`");
+            return Err(self.with_files(Diagnostic::error(Code::LayoutUnknown, message)).hint(hint));
+        };
+        if checked.is_none() {
+            return Ok((given.constants.clone(), Provenance::ByHand));
+        }
+        let file = known(name, given, self.target, &files).map_err(|problem| self.with(problem, &files))?;
+        if let Some(path) = self.target.files().get(file).map(|file| file.path.clone()) {
+            let constants = given.constants.clone();
+            let chosen = ChosenEnumeration { enumeration: name.to_owned(), path, constants };
+            self.constants.borrow_mut().insert(name.to_owned(), chosen);
+        }
+        Ok((given.constants.clone(), Provenance::Checked))
+    }
+
+    /// The files that are asked, and all others whose names are those of the spec's modules.
+    fn files_by_name(&self) -> Vec<usize> {
+        let mut files = self.files.clone();
+        for module in self.probeset.modules.values() {
+            let fruitful = module.globs.iter().map(|glob| matching(&glob.value, self.target)).find(|of| !of.is_empty());
+            files.extend(fruitful.unwrap_or_default());
+        }
+        let mut seen = BTreeSet::new();
+        files.retain(|file| seen.insert(*file));
+        files
+    }
+
+    /// The enumerations that were found to be the spec's.
+    pub(super) fn chosen_enumerations(&self) -> Vec<ChosenEnumeration> {
+        self.constants.borrow().values().cloned().collect()
     }
 
     /// Where a file's answer about a type comes from.
@@ -228,7 +282,11 @@ impl<'a> Relocator<'a> {
 
     /// Says which files were asked, by name and build-id.
     fn with_files(&self, diagnostic: Diagnostic) -> Diagnostic {
-        self.files.iter().filter_map(|file| self.target.files().get(*file)).fold(diagnostic, |diagnostic, file| {
+        self.with(diagnostic, &self.files)
+    }
+
+    fn with(&self, diagnostic: Diagnostic, files: &[usize]) -> Diagnostic {
+        files.iter().filter_map(|file| self.target.files().get(*file)).fold(diagnostic, |diagnostic, file| {
             let build_id = file.build_id.as_deref().unwrap_or("none");
             diagnostic.with_note(format!("looked in {}, build-id {build_id}", file.path.display()))
         })
@@ -259,12 +317,13 @@ impl<'a> Relocator<'a> {
     }
 
     fn constant(&self, enumeration: &str, name: &str, span: &Span) -> Found {
-        let Some((constants, provenance)) = self.enumeration(enumeration) else {
-            let message = format!("the value of {name} is not known on this target");
-            return Err(self
-                .with_files(Diagnostic::error(Code::LayoutUnknown, message).at(span))
-                .hint(format!("there is no debug information for enum {enumeration}; write it under `enums:`")));
-        };
+        let (constants, provenance) = self.enumeration(enumeration).map_err(|problem| match problem.code {
+            Code::LayoutUnknown => {
+                let message = format!("the value of {name} is not known on this target");
+                Diagnostic { message, ..problem }.at(span)
+            }
+            _ => problem,
+        })?;
         // A spec may write the constant with its prefix or without.
         let found = constants.iter().find(|(_, n)| {
             n.as_str() == name || name.strip_suffix(n.as_str()).is_some_and(|prefix| prefix.ends_with('_'))

@@ -137,7 +137,7 @@ fn table(names: Names, most: usize, each: Value) -> Value {
         Names::Identifier => reference("name"),
         Names::Word => reference("word"),
         Names::Qualified => reference("qualified"),
-        Names::Number => json!({ "pattern": NUMBER }),
+        Names::NumberOr(words) => json!({ "anyOf": [{ "pattern": NUMBER }, { "enum": words }] }),
         Names::Any => json!({ "minLength": 1, "maxLength": limits::NAME_BYTES }),
     };
     json!({ "type": "object", "propertyNames": names, "maxProperties": most, "additionalProperties": each })

@@ -97,8 +97,8 @@ pub(super) enum Names {
     Word,
     /// Identifiers joined by `::`.
     Qualified,
-    /// Whole numbers.
-    Number,
+    /// Whole numbers, or one of these words.
+    NumberOr(&'static [&'static str]),
     /// An engine's own words.
     Any,
 }
@@ -195,8 +195,17 @@ pub(super) static FILE: Keys = Keys {
         .merged(2),
         Key::new(
             "enums",
-            table(Names::Qualified, &Form::Table { names: Names::Number, most: limits::CONSTANTS, each: &Form::Name }),
-            "Constants, for binaries whose debug information has none.",
+            table(
+                Names::Qualified,
+                &Form::Table {
+                    names: Names::NumberOr(&super::layouts::CHECKED),
+                    most: limits::CONSTANTS,
+                    // `when` and `unless` among the numbers say which builds have these constants.
+                    each: &Form::Either(&Form::Name, &Form::Map(&WHEN)),
+                },
+            ),
+            "Constants, for binaries whose debug information has none; and, by `when` and `unless`, what the builds are \
+             known by that have them.",
         )
         .merged(2),
         Key::new("objects", table(Names::Identifier, &Form::Map(&OBJECT)), "Things with an identity, described once.")
@@ -232,7 +241,7 @@ pub(super) static LAYOUT: Keys = Keys {
     ],
 };
 
-/// `when` and `unless` of a layout.
+/// `when` and `unless` of a layout, and of an enumeration.
 pub(super) static WHEN: Keys = Keys {
     what: "a check",
     keys: &[

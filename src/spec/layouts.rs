@@ -1,11 +1,11 @@
 //! The layouts that a view may have where no debug information says: alternatives, each with the checks by which one of
-//! them is chosen on a target.
+//! them is chosen on a target; and such checks by themselves.
 
 use super::language::{LAYOUT, WHEN};
-use super::model::{Check, Fact, GivenLayout, Member};
+use super::model::{Check, Fact, GivenLayout, KnownBy, Member};
 use super::problems::shown;
 use super::values::Context;
-use super::yaml::{Entry, Node, Scalar};
+use super::yaml::{Entry, Map, Node, Scalar};
 use super::{limits, names, reader, sections};
 use crate::diag::{Code, Span};
 use crate::path::Type;
@@ -43,8 +43,7 @@ fn layout(node: &Node, what: &str, members: &IndexMap<String, Member>, cx: &mut 
     let name = format!("a layout of {what}");
     let map = reader::map(node, &name, limits::ENTRIES, cx.problems)?;
     reader::known_keys(map, &LAYOUT, cx.problems);
-    let mut checks = |key: &str| map.entries.get(key).map(|entry| checks(entry, cx)).unwrap_or_default();
-    let (when, unless) = (checks("when"), checks("unless"));
+    let known_by = known_by(map, cx);
     if !map.entries.contains_key("when") && !map.entries.contains_key("unless") {
         let message = format!("{name} has neither `when` nor `unless`");
         let hint = "say how its builds are known, such as `when: { class: ns::Class }`; a layout is never guessed";
@@ -59,7 +58,16 @@ fn layout(node: &Node, what: &str, members: &IndexMap<String, Member>, cx: &mut 
     let entry = reader::required(map, "at", (&name, &map.span), &LAYOUT, cx.problems)?;
     let given = reader::map(&entry.value, &format!("`at` of {name}"), limits::ENTRIES, cx.problems)?;
     let at = given.entries.values().filter_map(|entry| offset(entry, what, size, members, cx)).collect();
-    Some(GivenLayout { span: map.span.clone(), when, unless, size, at })
+    Some(GivenLayout { span: map.span.clone(), known_by, size, at })
+}
+
+/// The keys of what [`known_by`] reads.
+pub(super) const CHECKED: [&str; 2] = ["when", "unless"];
+
+/// `when` and `unless` of a map that may have them.
+pub(super) fn known_by(map: &Map, cx: &mut Context<'_>) -> KnownBy {
+    let [when, unless] = CHECKED.map(|key| map.entries.get(key).map(|entry| checks(entry, cx)).unwrap_or_default());
+    KnownBy { when, unless }
 }
 
 /// `member: offset`.

@@ -20,7 +20,7 @@ pub struct Probeset {
     /// Views of the engine's types.
     pub types: IndexMap<String, View>,
     /// Enumerations for binaries whose debug information has none.
-    pub enums: IndexMap<String, BTreeMap<i64, String>>,
+    pub enums: IndexMap<String, Enumeration>,
     /// Things with an identity.
     pub objects: IndexMap<String, Object>,
     /// Counters by name, in perf's event syntax.
@@ -101,15 +101,40 @@ pub struct View {
     pub layouts: Vec<GivenLayout>,
 }
 
-/// One of several layouts of a view. It holds for a file of which all of `when` and nothing of `unless` is true.
-#[derive(Debug, Clone)]
-pub struct GivenLayout {
-    /// Where it stands.
-    pub span: Span,
+/// What a build is known by: a file of which all of `when` and nothing of `unless` is true.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KnownBy {
     /// What must be so.
     pub when: Vec<Check>,
     /// What must not be so.
     pub unless: Vec<Check>,
+}
+
+impl KnownBy {
+    /// Whether nothing is asked: any build will do.
+    pub fn is_empty(&self) -> bool {
+        self.when.is_empty() && self.unless.is_empty()
+    }
+}
+
+/// The constants of an enumeration, and the builds that have them.
+#[derive(Debug, Clone)]
+pub struct Enumeration {
+    /// Where its name stands.
+    pub span: Span,
+    /// Names by value.
+    pub constants: BTreeMap<i64, String>,
+    /// The builds of which they are so.
+    pub known_by: KnownBy,
+}
+
+/// One of several layouts of a view.
+#[derive(Debug, Clone)]
+pub struct GivenLayout {
+    /// Where it stands.
+    pub span: Span,
+    /// The builds that have it.
+    pub known_by: KnownBy,
     /// The whole size in bytes.
     pub size: Option<u64>,
     /// Bytes from the start of the struct, by member.
@@ -154,7 +179,7 @@ impl Fact {
     ];
 }
 
-impl std::fmt::Display for GivenLayout {
+impl std::fmt::Display for KnownBy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let parts = [("when", &self.when), ("unless", &self.unless)];
         let checks = parts.iter().flat_map(|(word, checks)| checks.iter().map(move |check| (word, check)));

@@ -1,7 +1,7 @@
 //! The merged sections as a [`Probeset`]: everything but the probes, which have a file of their own.
 
 use super::language::{ANALYSIS, COST, FILE, MODULE, OBJECT};
-use super::model::{Analysis, Cost, Field, Member, Module, Object, Probeset, StringLayout, View};
+use super::model::{Analysis, Cost, Enumeration, Field, Member, Module, Object, Probeset, StringLayout, View};
 use super::problems::shown;
 use super::values::Context;
 use super::yaml::{Entry, Map, Node, Scalar};
@@ -175,12 +175,13 @@ fn member(key: &Scalar, value: &Scalar, cx: &mut Context<'_>) -> Option<Member> 
     Some(Member { name: name?, ty, offset, bit })
 }
 
-fn enumeration(entry: &Entry, cx: &mut Context<'_>) -> Option<BTreeMap<i64, String>> {
+fn enumeration(entry: &Entry, cx: &mut Context<'_>) -> Option<Enumeration> {
     cx.problems.keep(names::qualified(&entry.key, "an enumeration"));
     let what = format!("enumeration `{}`", shown(&entry.key.text));
     let map = reader::map(&entry.value, &what, limits::CONSTANTS, cx.problems)?;
+    let known_by = layouts::known_by(map, cx);
     let mut constants = BTreeMap::new();
-    for entry in map.entries.values() {
+    for entry in map.entries.values().filter(|entry| !layouts::CHECKED.contains(&entry.key.text.as_str())) {
         let range = i64::from(i32::MIN)..=i64::from(u32::MAX);
         let value = reader::number(&entry.key.text, &entry.key.span, "a constant's value", range, cx.problems);
         let name = reader::text(&entry.value, "a constant", cx.problems)
@@ -192,7 +193,7 @@ fn enumeration(entry: &Entry, cx: &mut Context<'_>) -> Option<BTreeMap<i64, Stri
             cx.problems.push(problem.hint("remove one"));
         }
     }
-    Some(constants)
+    Some(Enumeration { span: entry.key.span.clone(), constants, known_by })
 }
 
 fn object(entry: &Entry, cx: &mut Context<'_>) -> Option<Object> {

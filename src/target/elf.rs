@@ -232,16 +232,13 @@ impl Image {
         Some(self.slice(at, len))
     }
 
-    /// Whether some bytes stand in what is mapped and cannot be written to.
-    pub(crate) fn has_bytes(&self, bytes: &[u8]) -> bool {
-        let pattern: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
-        let Ok(regex) = regex::bytes::Regex::new(&format!("(?-u:{pattern})")) else { return false };
+    /// Whether some bytes stand in what is mapped and cannot be written to; `whole` as in [`stands_in`].
+    pub(crate) fn has_bytes(&self, bytes: &[u8], whole: bool) -> bool {
         let mut fixed = self.segments.iter().filter(|segment| !segment.writable);
-        !bytes.is_empty()
-            && fixed.any(|Segment { file, .. }| {
-                let length = usize::try_from(file.end.saturating_sub(file.start)).unwrap_or(usize::MAX);
-                regex.is_match(self.slice(file.start, length))
-            })
+        fixed.any(|Segment { file, .. }| {
+            let length = usize::try_from(file.end.saturating_sub(file.start)).unwrap_or(usize::MAX);
+            stands_in(bytes, self.slice(file.start, length), whole)
+        })
     }
 
     /// Up to `len` bytes from an offset.
@@ -342,4 +339,22 @@ fn build_id(header: &elf::FileHeader64<Endianness>, endian: Endianness, bytes: &
         return None;
     }
     Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Whether some bytes stand in others. For a text, `whole` asks that it is no part of a longer number where it begins or
+/// ends with one: `1.2.1` is neither in `11.2.1` nor in `1.2.10` or `1.2.1.4`.
+pub(crate) fn stands_in(bytes: &[u8], all: &[u8], whole: bool) -> bool {
+    let pattern: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+    let Ok(regex) = regex::bytes::Regex::new(&format!("(?-u:{pattern})")) else { return false };
+    let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
+    let (first, last) = (is_digit(bytes.first()), is_digit(bytes.last()));
+    // A dot belongs to a number that has digits on both sides of it.
+    let goes_on = |next: Option<&u8>, after: Option<&u8>| is_digit(next) || next == Some(&b'.') && is_digit(after);
+    let mut found = regex.find_iter(all).filter(|_| !bytes.is_empty());
+    found.any(|found| {
+        let mut before = all.get(..found.start()).unwrap_or_default().iter().rev();
+        let mut after = all.get(found.end()..).unwrap_or_default().iter();
+        let longer = first && goes_on(before.next(), before.next()) || last && goes_on(after.next(), after.next());
+        !whole || !longer
+    })
 }

@@ -209,8 +209,13 @@ impl Target for FakeTarget {
     }
 
     fn has_bytes(&self, file: usize, bytes: &[u8]) -> bool {
-        let holds = |text: &Vec<u8>| !bytes.is_empty() && text.windows(bytes.len()).any(|part| part == bytes);
+        let holds = |text: &Vec<u8>| super::elf::stands_in(bytes, text, false);
         self.contents.get(file).is_some_and(|contents| contents.texts.iter().any(holds))
+    }
+
+    fn has_text(&self, file: usize, text: &str) -> bool {
+        let stands_in = |bytes: &Vec<u8>| super::elf::stands_in(text.as_bytes(), bytes, true);
+        self.contents.get(file).is_some_and(|contents| contents.texts.iter().any(stands_in))
     }
 
     fn needed(&self, _file: usize) -> Vec<String> {

@@ -64,6 +64,8 @@ struct Lazy {
     debug: OnceLock<Debug>,
     /// What was found of patterns, which are asked for again whenever the target has mapped another file.
     found: Mutex<HashMap<String, Vec<Function>>>,
+    /// What was looked for in its bytes.
+    looked: Mutex<HashMap<(Vec<u8>, bool), bool>>,
 }
 
 /// What is known of one file's debug information.
@@ -131,8 +133,16 @@ impl Files {
             overrides: Mutex::default(),
             debug: OnceLock::new(),
             found: Mutex::default(),
+            looked: Mutex::default(),
         });
         self.listed.len() - 1
+    }
+
+    /// Whether some bytes stand in a file, looked for once.
+    fn has(&self, file: usize, bytes: &[u8], whole: bool) -> bool {
+        let Some(lazy) = self.read.get(file) else { return false };
+        let mut looked = lazy.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        *looked.entry((bytes.to_vec(), whole)).or_insert_with(|| lazy.image.has_bytes(bytes, whole))
     }
 
     pub(crate) fn image(&self, file: usize) -> Option<&Image> {
@@ -425,7 +435,11 @@ impl Target for Files {
     }
 
     fn has_bytes(&self, file: usize, bytes: &[u8]) -> bool {
-        self.image(file).is_some_and(|image| image.has_bytes(bytes))
+        self.has(file, bytes, false)
+    }
+
+    fn has_text(&self, file: usize, text: &str) -> bool {
+        self.has(file, text.as_bytes(), true)
     }
 
     fn needed(&self, file: usize) -> Vec<String> {

@@ -52,7 +52,7 @@ fn segments_are_as_many_and_as_long_as_a_file_can_have() {
     assert!(mapped <= 2 * wide.bytes().len() as u64, "{mapped}");
     assert_eq!(wide.at_address((1 << 40) + 0x1000, 5), b"text\0");
     assert_eq!(wide.at_address((1 << 40) + (1 << 30), 5), b"");
-    assert!(!wide.has_bytes(b"no such text"));
+    assert!(!wide.has_bytes(b"no such text", false));
     for strange in [(u64::MAX - 8, 0, u64::MAX), (0, u64::MAX, u64::MAX), (1 << 63, 1 << 63, 1 << 63)] {
         assert!(forged(&[strange]).is_ok(), "{strange:?}");
     }

@@ -560,6 +560,10 @@ impl Target for LockedTarget<'_> {
         self.inner.has_bytes(file, bytes)
     }
 
+    fn has_text(&self, file: usize, text: &str) -> bool {
+        self.inner.has_text(file, text)
+    }
+
     fn needed(&self, file: usize) -> Vec<String> {
         self.inner.needed(file)
     }

@@ -355,6 +355,9 @@ pub trait Target {
     /// Whether some bytes stand in what is mapped of a file and cannot be written to.
     fn has_bytes(&self, file: usize, bytes: &[u8]) -> bool;
 
+    /// Whether a text stands there, where it ends in a number: that number, not a longer one. `1.2` is not in `1.21`.
+    fn has_text(&self, file: usize, text: &str) -> bool;
+
     /// The libraries that a file asks the dynamic linker for, by name.
     fn needed(&self, file: usize) -> Vec<String>;
 

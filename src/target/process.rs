@@ -227,6 +227,10 @@ impl Target for ProcessTarget {
         self.files.has_bytes(file, bytes)
     }
 
+    fn has_text(&self, file: usize, text: &str) -> bool {
+        self.files.has_text(file, text)
+    }
+
     fn needed(&self, file: usize) -> Vec<String> {
         self.files.needed(file)
     }

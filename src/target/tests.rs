@@ -305,3 +305,18 @@ fn a_type_s_text_is_what_a_view_would_write() {
     let pointer = TargetType::Pointer(Some(Box::new(TargetType::Struct("tensor".into(), 8))));
     assert_eq!(TargetType::Array(Box::new(pointer), Some(10)).to_string(), "tensor*[10]");
 }
+
+#[test]
+fn a_version_is_not_found_in_a_longer_one() {
+    let stands = |text: &str, all: &str| super::elf::stands_in(text.as_bytes(), all.as_bytes(), true);
+    for all in
+        ["1.2.1", "VERS_1.2.1", "toy 1.2.1 (release)", "1.2.1.", "v.1.2.1.so", "1.2.10 and 1.2.1", "\u{0}1.2.1\u{0}"]
+    {
+        assert!(stands("1.2.1", all), "{all}");
+    }
+    for all in ["1.2.10", "11.2.1", "3.1.2.1", "1.2.1.4", "1.2", "", "1.2.11.2.1"] {
+        assert!(!stands("1.2.1", all), "{all}");
+    }
+    // What neither begins nor ends with a number may be a part of anything.
+    assert!(stands("toy v", "a toy v12") && !stands("", "toy"));
+}

@@ -148,6 +148,56 @@ fn whisper_with_debug_information() {
     assert_true(Whisper::Built);
 }
 
+/// The build without its debug information, and calling its operators' library another version: what was recorded is the
+/// same but for the operators' types, which are numbers, and the report says so.
+#[test]
+#[ignore = "needs root"]
+fn operators_of_a_version_that_is_not_known_have_numbers() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(built().join("lib")).unwrap().map(Result::unwrap) {
+        if entry.path().is_file() {
+            let copy = folder.path().join(entry.file_name());
+            run(Command::new("strip").arg("--strip-debug").arg("-o").args([copy, entry.path()]), 0);
+        }
+    }
+    let record = || {
+        let words = Whisper::Built.words("1");
+        let libraries = folder.path().display().to_string();
+        let with_libraries =
+            |command: &mut Command| _ = command.env("LD_LIBRARY_PATH", libraries).arg("--").args(&words);
+        Recording::new("whisper", &[], with_libraries, 0)
+    };
+    let types = |recording: &Recording| -> Vec<String> {
+        let report = recording.report(&[]);
+        let rows = report["operator_types"].as_array().unwrap().clone();
+        rows.iter().map(|row| row["op"].as_str().unwrap().to_owned()).collect()
+    };
+    let known = record();
+    assert!(types(&known).contains(&"MUL_MAT".to_owned()), "{:?}", types(&known));
+
+    for entry in std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.file_name().unwrap().to_string_lossy().starts_with("libggml-base") {
+            let mut bytes = std::fs::read(&entry).unwrap();
+            for at in 0..bytes.len() - 6 {
+                if bytes[at..].starts_with(b"0.13.1") {
+                    bytes[at..at + 6].copy_from_slice(b"0.99.1");
+                }
+            }
+            std::fs::write(&entry, bytes).unwrap();
+        }
+    }
+    let other = record();
+    let said = stderr(&other.output);
+    assert!(said.contains("warning[T019]") && said.contains("enum ggml_op"), "{said}");
+    let types = types(&other);
+    assert!(types.contains(&"29".to_owned()) && types.iter().all(|of| of.parse::<u32>().is_ok()), "{types:?}");
+    let notes = other.report(&[])["completeness"]["notes"].to_string();
+    assert!(notes.contains("Values of `ggml_op` are shown as numbers"), "{notes}");
+    let counts = |of: &Recording| (of.count("encode"), of.count("decode"));
+    assert_eq!(counts(&other), counts(&known));
+}
+
 /// Two engines in one process, each with a copy of what both are built on: each recording's view is what it is alone.
 #[test]
 #[ignore = "needs root"]

@@ -29,3 +29,16 @@ pub(crate) fn packaged(python: &Path, folder: &str, begins: &str, ends: &str) ->
     };
     files.into_iter().find(is_it).expect("the package has its library")
 }
+
+/// A copy of a library that calls itself another version, of as many bytes.
+pub(crate) fn renamed_version(library: &Path, version: &str, other: &str, copy: &Path) {
+    assert_eq!(version.len(), other.len());
+    let mut bytes = std::fs::read(library).unwrap();
+    let places: Vec<usize> =
+        (0..bytes.len() - version.len()).filter(|at| bytes[*at..].starts_with(version.as_bytes())).collect();
+    assert!(!places.is_empty(), "{} does not say {version}", library.display());
+    for at in places {
+        bytes[at..at + version.len()].copy_from_slice(other.as_bytes());
+    }
+    std::fs::write(copy, bytes).unwrap();
+}

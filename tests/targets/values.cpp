@@ -98,6 +98,7 @@ PROBED int zoo_measure(int depth, std::vector<int32_t>& numbers, long, long, lon
         food->grams = 100 * depth;
     return depth;
 }
+PROBED int zoo_distances(const int32_t* distances) { asm volatile("" : : "r"(distances)); return 0; }
 PROBED int zoo_texts(const char (*texts)[8]) { asm volatile("" : : "r"(texts)); return 0; }
 
 }  // namespace zoo
@@ -147,6 +148,20 @@ struct Flat {
     char text[8] = "hello";
 };
 
+// An object that is made, used, given back, and made anew at the same address.
+PROBED int zoo_kernel(int number)
+{
+    std::string name = "kernel " + std::to_string(number);
+    Kernel* kernel = zoo_make(&name, number);
+    for (int i = 0; i < 2; i++)
+        zoo_run(kernel, i);
+    // What it was made as is over; the address is used once more before anything is made there.
+    zoo_forget(kernel);
+    zoo_run(kernel, 2);
+    delete kernel;
+    return number;
+}
+
 int main(int argc, char** argv)
 {
     int rounds = argc > 1 ? atoi(argv[1]) : 3;
@@ -163,6 +178,10 @@ int main(int argc, char** argv)
     uint64_t no_text = 0x1000;
     memcpy(no_string, &no_text, sizeof no_text);
     no_string[0] |= 1;
+    // A number, one that nobody leads to, room, four distances, and a number; the last distance is over its bound.
+    int32_t distances[64] = {7, 0, 0, 0, -16, 12, 0, 4 * 24};
+    distances[8] = 9;
+    distances[31] = 11;
     char texts[2][8] = {{"good"}, {'\x01', '\xff', '\x02', '\x80', 'x', 0}};
     for (int round = 0; round < rounds; round++) {
         zoo_step(1);
@@ -174,23 +193,15 @@ int main(int argc, char** argv)
         zoo_table(&flat.table);
         zoo_wrong(reinterpret_cast<std::string*>(no_string), reinterpret_cast<std::vector<int32_t>*>(no_vector));
         zoo_texts(texts);
+        zoo_distances(distances);
         std::vector<int32_t> numbers(1);
         Food food;
         zoo_measure(3, numbers, 0, 0, 0, 0, &food);
         if (argc > 2)
             usleep(atoi(argv[2]));
     }
-    // Objects that are made, used, and made anew at the same address.
-    for (int number = 0; number < 3; number++) {
-        std::string name = "kernel " + std::to_string(number);
-        static char room[sizeof(Kernel) + 16];
-        Kernel* kernel = zoo_make(&name, number);
-        for (int i = 0; i < 2; i++)
-            zoo_run(kernel, i);
-        zoo_forget(kernel);
-        delete kernel;
-        (void)room;
-    }
+    for (int number = 0; number < 3; number++)
+        zoo_kernel(number);
     printf("done\n");
     return 0;
 }
