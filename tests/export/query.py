@@ -52,8 +52,11 @@ def duckdb_rows(extension: str, folder: Path):
 def spark_rows(extension: str, folder: Path):
     from pyspark.sql import SparkSession
 
+    # Tables of some hundred rows: what takes time is the machine's own warming up, and reading each table anew.
     session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    session = session.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    session = session.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    session = session.config("spark.sql.codegen.wholeStage", "false").config("spark.sql.adaptive.enabled", "false")
+    session = session.config("spark.sql.shuffle.partitions", "1").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     for table, source in sources(folder, extension).items():
         reader = session.read
@@ -61,7 +64,7 @@ def spark_rows(extension: str, folder: Path):
             frame = reader.csv(source, header=True, inferSchema=True, escape='"', multiLine=True)
         else:
             frame = reader.json(source) if extension == "ndjson" else reader.parquet(source)
-        frame.createOrReplaceTempView(table)
+        frame.cache().createOrReplaceTempView(table)
 
     def rows(query: str):
         return [{k: plain(v) for k, v in row.asDict().items()} for row in session.sql(query).collect()]
