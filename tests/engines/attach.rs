@@ -1,12 +1,13 @@
 //! Attaching to an engine at work.
 
 use crate::engine::{Engine, Workload, alone, command, workload};
-use crate::process::wait;
+use crate::process::{profinfer, run, stderr, wait};
 use crate::recording::Recording;
 use crate::work::Step;
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Long enough to be attached to in the middle, twice: some seconds.
 const LONG: u64 = 4000;
@@ -68,4 +69,31 @@ fn a_running_engine_for_some_steps_and_then_for_a_time() {
     assert!(output.status.success(), "unharmed: {:?}", output.status);
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(said["steps"], 1 + LONG);
+}
+
+/// Without a probeset: what the process has mapped says which it is.
+#[test]
+#[ignore = "needs root"]
+fn a_running_engine_is_known_without_a_probeset() {
+    let _alone = alone();
+    let words = Engine::Shared.command(&Workload { tokens: 4 * LONG, ..workload("tiny-dense", 1) });
+    let mut target = command(&words).process_group(0).stdout(Stdio::null()).spawn().unwrap();
+    let pid = target.id().to_string();
+    let until = Instant::now() + Duration::from_secs(60);
+    while !std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default().contains("libllama") {
+        assert!(Instant::now() < until, "the engine does not load its library");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.pfi");
+    let path = path.to_str().unwrap();
+    let output = run(&mut profinfer(&["record", "-p", &pid, "--duration", "2s", "-o", path]), 0);
+    assert_eq!(target.try_wait().unwrap(), None, "the engine runs on");
+    target.kill().unwrap();
+    target.wait().unwrap();
+    assert!(stderr(&output).contains("recording llama"), "{}", stderr(&output));
+    let report = run(&mut profinfer(&["report", path, "--json"]), 0);
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    assert!(report["completeness"]["steps"].as_u64().unwrap() > 0, "{report}");
+    assert!(report["operator_types"].as_array().unwrap().iter().any(|row| row["op"] == "MUL_MAT"));
 }

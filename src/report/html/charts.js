@@ -108,7 +108,13 @@ function plot({ label, say, ring, series: given, x, y, zero = true, log = false,
     context.textAlign = "left";
     context.fillText(`↑ ${plain(y.label)}`, 2, 2);
     context.textAlign = "center";
-    for (const tick of marks(x0, x1, Math.max(2, width / 120))) context.fillText(said(x)(tick), Math.min(atX(tick), width - 20), height - bottom + 7);
+    let end = 0;
+    for (const tick of marks(x0, x1, Math.max(2, width / 120))) {
+      const text = said(x)(tick), half = context.measureText(text).width / 2, middle = Math.min(atX(tick), width - 20);
+      if (middle - half < end + 8) continue;
+      context.fillText(text, middle, height - bottom + 7);
+      end = middle + half;
+    }
     context.textAlign = "right";
     context.fillText(`${plain(x.label)} →`, width - 2, height - 14);
     places = [];

@@ -19,8 +19,13 @@ function plain(text) {
   return String(text === null || text === undefined ? "" : text).replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
 }
 
+// A sentence, with what stands between backticks as the names that they are.
+function prose(text) {
+  return plain(text).split("`").map((part, n, all) => (n % 2 && n < all.length - 1 ? el("code", {}, part) : n % 2 ? `\`${part}` : part));
+}
+
 function note(text, kind = "note") {
-  return text ? el("p", { class: kind }, plain(text)) : null;
+  return text ? el("p", { class: kind }, prose(text)) : null;
 }
 
 let announceTimer = 0;

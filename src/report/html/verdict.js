@@ -19,8 +19,8 @@ function verdictSection(report) {
   const dominant = { title: "most of it", value: (row) => row.parts[most(row).key], text: (row) => `${most(row).name} ${shareText(row.parts[most(row).key])}`, left: true };
   const bars = phases.length ? [el("h3", {}, "What the lanes' time was spent on"), phases.map((row) => stackedBar(row.phase, BOUNDS.map((bound) => ({ ...bound, value: row.parts[bound.key] || 0 })), 1, shareText)),
     legend(BOUNDS.filter((bound) => phases.some((row) => row.parts[bound.key] > 0.0005)))] : null;
-  const advised = advice.length ? [el("h3", {}, "What would help"), el("ul", { class: "advice" }, advice.map((one) => el("li", {}, el("strong", {}, plain(one.what)),
-    el("span", { class: "gain" }, `up to ${shareText(one.gain_at_most)} of ${one.phase}`), el("span", { class: "muted small" }, plain(one.how)))))] : null;
+  const advised = advice.length ? [el("h3", {}, "What would help"), el("ul", { class: "advice" }, advice.map((one) => el("li", {}, el("strong", {}, prose(one.what)),
+    el("span", { class: "gain" }, `up to ${shareText(one.gain_at_most)} of ${one.phase}`), el("span", { class: "muted small" }, prose(one.how)))))] : null;
   return section("verdict", "Verdict",
     el("div", { class: "verdict" }, sentences.map((text) => note(text, "said"))), advised, bars, cannotSay.map((text) => note(text)),
     operators.length ? el("details", {}, el("summary", {}, "Each operator"), table("Verdicts on operators", [column.share("share", "share of the phase"), column.text("name", "name"), column.text("op", "type"), column.text("phase", "phase"), ...judged, dominant, column.text("why", "why")], operators, { id: "table-verdict-operators", filter: "Filter operators" })) : null,
