@@ -1,7 +1,7 @@
 //! `profinfer info`: what a trace is, without what its records say.
 
 use super::{DONE, Outcome, terminal, trace_file};
-use crate::diag::{Code, Diagnostic};
+use crate::diag::{Code, Diagnostic, printable};
 use crate::report::limits_line;
 use crate::trace::{
     CounterInfo, Detail, DetailReason, DetailState, FieldType, Loss, Meta, ModuleInfo, RecordType, Site,
@@ -317,11 +317,6 @@ fn right(table: &mut Table, columns: &[usize]) {
 
 fn some(table: Table) -> Option<Table> {
     (!table.is_empty()).then_some(table)
-}
-
-/// A trace is input like any other: its texts must not steer the terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// A unit variant's name as in JSON.

@@ -2,6 +2,7 @@
 //! act on. This module knows nothing of what the problems are about; it must not print (rendering returns text).
 
 mod codes;
+mod printable;
 mod render;
 
 use std::fmt;
@@ -9,6 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use codes::{Class, Code};
+pub use printable::{printable, steers};
 pub use render::render;
 
 /// A text that diagnostics point into: a probeset file, or one on standard input.

@@ -3,10 +3,11 @@
 
 use super::build::natural_order;
 use super::table::Align::{Flexible, Left, Right};
-use super::table::{Table, printable};
+use super::table::Table;
 use super::text::{Look, few};
 use super::units::{bytes, share, time};
 use crate::analysis::{Catalogue, Faults, FetchTotals, KindId, Phase, StepPart, WaitingStep, counted, group_digits};
+use crate::diag::printable;
 use crate::trace::Meta;
 use serde::Serialize;
 use std::collections::BTreeMap;

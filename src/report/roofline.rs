@@ -1,8 +1,9 @@
 //! The machine's limits, as a line of a report and as a table.
 
 use super::model::Report;
-use super::table::{Align, Table, printable};
+use super::table::{Align, Table};
 use super::units::{rate, share};
+use crate::diag::printable;
 use crate::trace::{Figure, Level, Quantity, Roofline};
 use Align::{Left, Right};
 

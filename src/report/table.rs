@@ -1,6 +1,8 @@
 //! A table as text: columns aligned by spaces, numbers to the right, one column cut to fit the width. Texts come from
 //! traces: nothing in them reaches the terminal that could act on it.
 
+use crate::diag::printable;
+
 /// How a column is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Align {
@@ -92,13 +94,6 @@ fn cut(text: &str, width: usize) -> String {
     let mut cut: String = text.chars().take(width.saturating_sub(1)).collect();
     cut.push('…');
     cut
-}
-
-/// The text without what would act on a terminal.
-pub(super) fn printable(text: &str) -> String {
-    // Bidirectional overrides and zero-width characters would show another text than there is.
-    let hidden = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}');
-    text.chars().map(|c| if c.is_control() || hidden(c) { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@ use super::metrics::{self, Columns};
 use super::model::{By, OperatorRow, PhaseReport, Report, TraceFacts};
 use super::sampling::interval_hint;
 use super::step::{StepReport, StepView};
-use super::table::{Align, Table, printable};
+use super::table::{Align, Table};
 use super::threads;
 use super::units::{rate, shape, share, time, time_f64};
 use crate::analysis::{Completeness, counted, group_digits};
+use crate::diag::printable;
 use Align::{Flexible, Left, Right};
 
 /// Rows of the tables that are not the main one.

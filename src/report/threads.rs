@@ -2,10 +2,11 @@
 
 use super::build::ratio;
 use super::frequency::frequencies;
-use super::table::{Align, Table, printable};
+use super::table::{Align, Table};
 use super::text::Look;
 use super::units::{share, time};
 use crate::analysis::{Catalogue, LaneThreads, Phase, Statistics, TextId, ThreadTotals, TimeSplit};
+use crate::diag::printable;
 use crate::trace::Meta;
 use Align::{Flexible, Left, Right};
 use serde::Serialize;

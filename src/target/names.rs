@@ -162,14 +162,8 @@ pub(crate) fn class_name(mangled: &str) -> String {
 
 /// A name without line breaks and other characters that steer a terminal: no compiler writes any.
 fn printable(name: String) -> String {
-    if name.contains(steers) { name.replace(steers, "\u{fffd}") } else { name }
-}
-
-/// Whether a character is a command rather than a part of a text: control characters, and those by which what follows runs
-/// the other way, or is not seen.
-fn steers(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    // There are hundreds of thousands of them, and hardly any has such a character.
+    if name.contains(crate::diag::steers) { crate::diag::printable(&name) } else { name }
 }
 
 /// The kind of a symbol and its name without version, suffixes and parameters.

@@ -2,8 +2,9 @@
 
 use super::model::{ChangeRow, DiffReport, OperatorDiff, PhaseDiff, TraceOfSide};
 use crate::analysis::group_digits;
+use crate::diag::printable;
 use crate::report::Look;
-use crate::report::table::{Align, Table, printable};
+use crate::report::table::{Align, Table};
 use crate::report::units::{percent, quantity, share, signed_time, time_f64};
 use Align::{Flexible, Left, Right};
 

@@ -1,10 +1,11 @@
 //! What two graphs differ in: operators that only one of them has, and those that changed their shape, type or time.
 //! Operators are the same by layer and name, else by what stands around them.
 
-use super::super::table::{Align, Table, printable};
+use super::super::table::{Align, Table};
 use super::super::text::Look;
 use super::super::units::{shape, share, time_f64};
 use super::model::{GraphReport, NodeView, StepView, title};
+use crate::diag::printable;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -1,9 +1,9 @@
 //! A graph for Graphviz.
 
-use super::super::table::printable;
 use super::super::units::{shape, share, time_f64};
 use super::Colour;
 use super::model::{GraphReport, NodeView};
+use crate::diag::printable;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

@@ -1,13 +1,13 @@
 //! A graph as a picture: cards by layers from top to bottom, coloured by what they took, with what they read.
 
 use super::super::markup;
-use super::super::table::printable;
 use super::super::units::{quantity, shape, share, time_f64};
 use super::Colour;
 use super::layout::{Bends, Layout, Place, Size, layout};
 use super::model::{GraphReport, NodeView};
 use super::paint::{Legend, Paint, style};
 use super::view::{Card, Datum, View};
+use crate::diag::printable;
 use std::fmt::Write as _;
 
 const CARD_WIDTH: f64 = 280.0;

@@ -1,10 +1,11 @@
 //! A graph as text: its sections, each operator with what it reads.
 
-use super::super::table::{Align, Table, printable};
+use super::super::table::{Align, Table};
 use super::super::text::Look;
 use super::super::units::{quantity, shape, share, time_f64};
 use super::model::{GraphReport, NodeView};
 use super::view::{Card, View};
+use crate::diag::printable;
 
 /// Operators of the critical path that are listed.
 const MOST_ON_PATH: usize = 12;

@@ -23,9 +23,9 @@ pub use work::{WorkPoint, WorkRow, WorkSection};
 use super::build::{Options, build};
 use super::metrics::{self, MetricsReport};
 use super::model::{OperatorRow, Report, TraceFacts};
-use super::table::printable;
 use super::text::{Look, few};
 use crate::analysis::{Catalogue, Completeness, Statistics, Study, Timeline};
+use crate::diag::printable;
 use crate::trace::Meta;
 use serde::Serialize;
 

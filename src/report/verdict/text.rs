@@ -2,7 +2,8 @@
 
 use super::model::{Advice, Verdict};
 use super::say::capital;
-use crate::report::table::{Align, Table, printable};
+use crate::diag::printable;
+use crate::report::table::{Align, Table};
 use crate::report::text::Look;
 use crate::report::units::{share, time_f64};
 use Align::{Flexible, Left, Right};
