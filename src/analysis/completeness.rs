@@ -4,7 +4,7 @@
 use super::faults::Faults;
 use super::statistics::{IncompleteStep, Statistics};
 use super::timeline::Findings;
-use crate::trace::{FieldType, LossKind, Meta};
+use crate::trace::{LossKind, Meta};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -223,17 +223,10 @@ fn shared(meta: &Meta, findings: &Findings) -> Vec<String> {
 
 /// Enumerations of which neither the target nor the probeset had the names for this build.
 fn unnamed(meta: &Meta, findings: &Findings) -> Vec<String> {
-    fn enumeration(ty: &FieldType) -> Option<&str> {
-        match ty {
-            FieldType::Enum(name) => Some(name),
-            FieldType::Array(of, _) | FieldType::List(of, _) => enumeration(of),
-            _ => None,
-        }
-    }
     let schema = &meta.schema;
     let own = (0..).zip(&schema.records).filter(|(number, _)| !schema.others.contains(number));
     let fields = own.flat_map(|(_, record)| &record.fields);
-    let used: BTreeSet<&str> = fields.filter_map(|field| enumeration(&field.ty)).collect();
+    let used: BTreeSet<&str> = fields.filter_map(|field| field.ty.enumeration()).collect();
     let without = used.into_iter().filter(|name| findings.records > 0 && !schema.enums.contains_key(*name));
     without
         .map(|name| format!("Values of `{name}` are shown as numbers: their names were not known of this build."))

@@ -1,7 +1,7 @@
 //! Which of a target's files a module is.
 
 use crate::path::{AttachPoint, NamePattern, Place};
-use crate::spec::Probeset;
+use crate::spec::{Module, Probeset};
 use crate::target::Target;
 
 /// What a module's name stands for on a target.
@@ -17,12 +17,8 @@ pub(super) enum ModuleFiles {
 
 /// Finds a module: the files that the first fruitful glob matches; else the only file that defines its functions.
 pub(super) fn find(probeset: &Probeset, module: &str, target: &dyn Target) -> ModuleFiles {
-    let globs = probeset.modules.get(module).map_or(&[][..], |m| &m.globs);
-    for glob in globs {
-        let found = matching(&glob.value, target);
-        if !found.is_empty() {
-            return ModuleFiles::Found(found);
-        }
+    if let Some(found) = probeset.modules.get(module).and_then(|module| by_name(module, target)) {
+        return ModuleFiles::Found(found);
     }
     let functions = named_functions(probeset, module);
     let places = points(probeset).map(|at| &at.place);
@@ -37,6 +33,11 @@ pub(super) fn find(probeset: &Probeset, module: &str, target: &dyn Target) -> Mo
         1 => ModuleFiles::Found(candidates),
         _ => ModuleFiles::Ambiguous(candidates),
     }
+}
+
+/// The files that a module's first fruitful glob matches; `None` where none does.
+pub(super) fn by_name(module: &Module, target: &dyn Target) -> Option<Vec<usize>> {
+    module.globs.iter().map(|glob| matching(&glob.value, target)).find(|found| !found.is_empty())
 }
 
 /// Whether a glob is of a name.

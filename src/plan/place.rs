@@ -17,8 +17,8 @@ use crate::diag::{Code, Diagnostic, Diagnostics, Severity, did_you_mean};
 use crate::path::{NamePattern, Place};
 use crate::spec::{Part, Probeset, Role};
 use crate::target::{Function, Target};
-use crate::trace::{FieldType, ModuleInfo, NO_SITE, Site};
-use indexmap::IndexMap;
+use crate::trace::{ModuleInfo, NO_SITE, Site};
+use indexmap::{IndexMap, IndexSet};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An offset that leads to no address: what would be there cannot be read.
@@ -582,17 +582,7 @@ impl<'a> Placer<'a> {
 }
 
 /// The enumerations that records and objects carry values of.
-fn enumerations(plan: &ProbePlan) -> Vec<String> {
-    fn of(ty: &FieldType, into: &mut Vec<String>) {
-        match ty {
-            FieldType::Enum(name) if !into.contains(name) => into.push(name.clone()),
-            FieldType::Array(element, _) | FieldType::List(element, _) => of(element, into),
-            _ => {}
-        }
-    }
-    let mut names = Vec::new();
-    for field in plan.schema.records.iter().flat_map(|r| &r.fields) {
-        of(&field.ty, &mut names);
-    }
-    names
+fn enumerations(plan: &ProbePlan) -> IndexSet<String> {
+    let fields = plan.schema.records.iter().flat_map(|r| &r.fields);
+    fields.filter_map(|field| field.ty.enumeration()).map(str::to_owned).collect()
 }

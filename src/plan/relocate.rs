@@ -7,7 +7,7 @@ use super::layouts::{Chosen, choose, known};
 use super::model::{
     ChosenEnumeration, ChosenView, ObjectPlan, ProbePlan, Provenance, Relocation, RelocationKind, RelocationValue,
 };
-use super::module::matching;
+use super::module::by_name;
 use crate::diag::{Code, Diagnostic, Span, did_you_mean};
 use crate::path::{Base, Memory, Node, Place, Term, Type, fixed_size};
 use crate::spec::{Probeset, StringLayout, View};
@@ -111,8 +111,7 @@ impl<'a> Relocator<'a> {
     fn files_by_name(&self) -> Vec<usize> {
         let mut files = self.files.clone();
         for module in self.probeset.modules.values() {
-            let fruitful = module.globs.iter().map(|glob| matching(&glob.value, self.target)).find(|of| !of.is_empty());
-            files.extend(fruitful.unwrap_or_default());
+            files.extend(by_name(module, self.target).unwrap_or_default());
         }
         let mut seen = BTreeSet::new();
         files.retain(|file| seen.insert(*file));

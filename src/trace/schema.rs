@@ -166,6 +166,15 @@ pub enum FieldType {
 }
 
 impl FieldType {
+    /// The enumeration that a value, or an element of it, is a constant of.
+    pub fn enumeration(&self) -> Option<&str> {
+        match self {
+            Self::Enum(name) => Some(name),
+            Self::Array(element, _) | Self::List(element, _) => element.enumeration(),
+            _ => None,
+        }
+    }
+
     /// Bytes in the fixed part.
     pub fn size(&self) -> u32 {
         match self {
