@@ -21,7 +21,7 @@ function plain(text) {
 
 // A sentence, with what stands between backticks as the names that they are.
 function prose(text) {
-  return plain(text).split("`").map((part, n, all) => (n % 2 && n < all.length - 1 ? el("code", {}, part) : n % 2 ? `\`${part}` : part));
+  return plain(text).split(/`([^`]*)`/).map((part, n) => (n % 2 ? el("code", {}, part) : part));
 }
 
 function note(text, kind = "note") {

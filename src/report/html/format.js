@@ -22,6 +22,8 @@ function shareText(share) {
   return share > 0 && share < 0.0005 ? "<0.1 %" : (share * 100).toFixed(1) + " %";
 }
 
+const signedShareText = (share) => (share < 0 ? "−" : "+") + shareText(Math.abs(share));
+
 function countText(n) {
   if (n === null || n === undefined) return "";
   return Number.isInteger(n) ? String(n).replace(/\B(?=(\d{3})+$)/g, ",") : rateText(n);

@@ -64,6 +64,9 @@ let problems = 0;
 async function start() {
   themes();
   const [report, page] = [json("report"), json("page")];
+  // Read once, by the first part that wants it: a fault of theirs is no other part's.
+  let read = null;
+  const statistics = () => (read ??= json("statistics-data"));
   const { trace } = report;
   const program = (trace.command[0] || "").split("/").pop();
   document.getElementById("run").textContent = [trace.engine, program, trace.cpu_model, dateText(trace.wall_clock_ns)].filter(Boolean).map(plain).join(" · ");
@@ -84,12 +87,12 @@ async function start() {
     }),
     attempt(graphSection),
     attempt(() => operatorsSection(report)),
-    attempt(() => layersSection(report, json("statistics-data"))),
+    attempt(() => layersSection(report, statistics())),
     attempt(() => expertsSection(report)),
     attempt(() => countersSection(report)),
     attempt(() => lanesSection(report)),
     attempt(() => faultsSection(report)),
-    attempt(() => statisticsSection(json("statistics-data"))),
+    attempt(() => statisticsSection(statistics())),
     attempt(() => completenessSection(report)),
     attempt(() => environmentSection(report, page)),
   ].filter(Boolean);

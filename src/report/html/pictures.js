@@ -7,7 +7,6 @@ const MOST_ALIKE = 4;
 // Rows of a heat map: more are no picture any more.
 const MOST_ROWS = 64;
 
-const signedShareText = (share) => (share < 0 ? "−" : "+") + shareText(Math.abs(share));
 const sizeText = (measure) => (n) => quantityText(n, { flops: "FLOP", bytes: "B" }[measure] || "");
 const SIZES = { flops: "floating-point operations", bytes: "bytes moved", elements: "elements of the result" };
 const LINED = "Dashed: the line that fits best, where there is one.";
@@ -126,13 +125,12 @@ const PICTURES = {
     const columns = [{ key: "draft", title: "models", left: true, value: (row) => `${row.draft} for ${row.verify}` }, column.count("rounds", "rounds"), column.count("drafted", "drafted"), column.count("accepted", "accepted"), column.share("accepted_share", "share"), column.time("draft_ns", "drafting"), column.time("verify_ns", "verifying")];
     const numbers = (of) => ({ rows: of.map(([, row]) => row), columns });
     const drawn = (of, made, text) => el("div", {}, of.map(([name, row]) => stackedBar(name, made(row), made(row).reduce((sum, one) => sum + one.value, 0) || 1, text)));
-    const sequences = (value) => part.sequences.filter((row) => Number.isFinite(value(row))).map((row) => row);
     return [
       rounds.length ? figure("A round of speculative decoding", "Mean time of drafting and of verifying, by the models that take part.", drawn(rounds, parts, timeText), legend(parts(rounds[0][1])), numbers(rounds)) : null,
       known.length ? figure("What is accepted of the drafts", "Tokens, of the rounds of which it is known.", drawn(known, tokens, (n) => countText(Math.round(n))), legend(tokens(known[0][1])), numbers(known)) : null,
       part.models.length > 1 ? ranking("Time by model", "Of all its steps.", "model", "time", part.models.map((row) => ({ name: `model ${row.model}`, value: row.total_ns, text: `${timeText(row.total_ns)} · ${countText(row.steps)} steps` }))) : null,
       ranking("Sequences a step", "Steps by the number of sequences that they advance.", "sequences", "steps", part.sequences.map((row) => ({ name: countText(row.sequences), value: row.steps, text: `${countText(row.steps)} steps` }))),
-      part.sequences.length > 1 ? ranking("Tokens a second by sequences a step", "Of steps with one token for each sequence.", "sequences", "tokens/s", sequences((row) => row.one_each_tokens_per_s).map((row) => ({ name: countText(row.sequences), value: row.one_each_tokens_per_s, text: `${rateText(row.one_each_tokens_per_s)} tokens/s` }))) : null,
+      part.sequences.length > 1 ? ranking("Tokens a second by sequences a step", "Of steps with one token for each sequence.", "sequences", "tokens/s", part.sequences.filter((row) => Number.isFinite(row.one_each_tokens_per_s)).map((row) => ({ name: countText(row.sequences), value: row.one_each_tokens_per_s, text: `${rateText(row.one_each_tokens_per_s)} tokens/s` }))) : null,
     ];
   },
 };

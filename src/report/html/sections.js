@@ -128,8 +128,7 @@ function layersSection(report, statistics) {
   const judged = statistics && statistics.layers && Array.isArray(statistics.layers.layers) ? statistics.layers.layers : [];
   const odd = judged.filter((row) => row.odd && report.table_phases.includes(row.phase));
   const names = new Set(odd.map((row) => row.layer));
-  const signed = (part) => `${part < 0 ? "−" : "+"}${shareText(Math.abs(part))}`;
-  const said = odd.length ? `Odd beside the median layer of the same step: ${odd.slice(0, 8).map((row) => `layer ${plain(row.layer)} (${row.phase}, ${signed(row.off)}${row.because ? `, mostly ${plain(row.because.name)}` : ""})`).join(", ")}${odd.length > 8 ? ` and ${odd.length - 8} more` : ""}.` : null;
+  const said = odd.length ? `Odd beside the median layer of the same step: ${odd.slice(0, 8).map((row) => `layer ${plain(row.layer)} (${row.phase}, ${signedShareText(row.off)}${row.because ? `, mostly ${plain(row.because.name)}` : ""})`).join(", ")}${odd.length > 8 ? ` and ${odd.length - 8} more` : ""}.` : null;
   const chart = bars("Work by layer; the table below has the numbers", rows.slice(0, 200).map((row) => ({ name: row.layer === null ? "none" : row.layer, value: row.total_ns, text: `${timeText(row.total_ns)} · ${shareText(row.share)}`, odd: row.layer !== null && names.has(row.layer) })));
   return section("layers", "Layers", note(said), chart, el("details", {}, el("summary", {}, "Table"), table("Layers", operatorColumns(report, rows), rows, { id: "table-layers" })));
 }
