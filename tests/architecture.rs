@@ -68,7 +68,7 @@ const NARROW: &[(&str, &str, &[&str])] = &[("trace", "spec", &["Role"]), ("spec"
 const PURE: &[&str] =
     &["diag", "counters", "path", "trace", "spec", "plan", "codegen", "scaffold", "analysis", "report"];
 
-/// The exceptions: probesets are read from files, within bounds.
+/// The exceptions: probesets are read from files, within bounds; a thread reads a trace ahead.
 const IMPURE_FILES: &[&str] = &["spec/load.rs", "trace/ahead.rs"];
 
 /// Where `unsafe` may stand: system calls, the one mapping of a binary, and loops in assembly.

@@ -84,6 +84,31 @@ fn key(row: &Value, keys: &[&str]) -> Vec<String> {
 /// Fails unless the same rows are in both, with the same values.
 #[track_caller]
 fn assert_same(what: &str, answers: &[Value], reported: &[Value], keys: &[&str], values: &[&str]) {
+    let same = |found: Option<f64>, expected: Option<f64>| {
+        found.zip(expected).is_some_and(|(found, expected)| (found - expected).abs() <= expected.abs() * 1e-9)
+    };
+    assert_rows(what, (answers, reported), keys, values, same);
+}
+
+/// Fails unless the same rows are in both, with values that are the same but for the rounding of long sums; what is
+/// null is null in both.
+#[track_caller]
+fn assert_near(what: &str, answers: &[Value], reported: &[Value], keys: &[&str], values: &[&str]) {
+    let near = |found: Option<f64>, expected: Option<f64>| match (found, expected) {
+        (Some(found), Some(expected)) => (found - expected).abs() <= 1e-6 * expected.abs().max(1e-3),
+        (found, expected) => found.is_none() && expected.is_none(),
+    };
+    assert_rows(what, (answers, reported), keys, values, near);
+}
+
+#[track_caller]
+fn assert_rows(
+    what: &str,
+    (answers, reported): (&[Value], &[Value]),
+    keys: &[&str],
+    values: &[&str],
+    agree: impl Fn(Option<f64>, Option<f64>) -> bool,
+) {
     let by_key = |rows: &[Value]| -> BTreeMap<Vec<String>, Value> {
         rows.iter().map(|row| (key(row, keys), row.clone())).collect()
     };
@@ -93,11 +118,8 @@ fn assert_same(what: &str, answers: &[Value], reported: &[Value], keys: &[&str],
     assert!(!reported.is_empty(), "{what}: nothing was compared");
     for (name, row) in &reported {
         for value in values {
-            let (found, expected) = (answers[name][value].as_f64(), row[*value].as_f64());
-            let (Some(found), Some(expected)) = (found, expected) else {
-                panic!("{what} {name:?} {value}: {:?} and {:?}", answers[name][value], row[*value])
-            };
-            assert!((found - expected).abs() <= expected.abs() * 1e-9, "{what} {name:?} {value}: {found}, {expected}");
+            let (found, expected) = (&answers[name][*value], &row[*value]);
+            assert!(agree(found.as_f64(), expected.as_f64()), "{what} {name:?} {value}: {found}, {expected}");
         }
     }
 }
@@ -185,28 +207,6 @@ fn assert_as_in_the_statistics(answers: &BTreeMap<String, Vec<Value>>, trace: &s
     if statistics["growth"]["absent"].is_null() {
         let line = ["steps", "mean_ns", "slope_ns", "intercept_ns", "r2"];
         assert_near("growth", &answers["growth"], &growth, &["name", "op"], &line);
-    }
-}
-
-/// Fails unless the same rows are in both, with values that are the same but for the rounding of long sums; what is
-/// null is null in both.
-#[track_caller]
-fn assert_near(what: &str, answers: &[Value], reported: &[Value], keys: &[&str], values: &[&str]) {
-    let by_key = |rows: &[Value]| -> BTreeMap<Vec<String>, Value> {
-        rows.iter().map(|row| (key(row, keys), row.clone())).collect()
-    };
-    let (answers, reported) = (by_key(answers), by_key(reported));
-    let names = |of: &BTreeMap<Vec<String>, Value>| of.keys().cloned().collect::<Vec<_>>();
-    assert_eq!(names(&answers), names(&reported), "{what}");
-    assert!(!reported.is_empty(), "{what}: nothing was compared");
-    for (name, row) in &reported {
-        for value in values {
-            match (answers[name][*value].as_f64(), row[*value].as_f64()) {
-                (None, None) => {}
-                (Some(found), Some(expected)) if (found - expected).abs() <= 1e-6 * expected.abs().max(1e-3) => {}
-                (found, expected) => panic!("{what} {name:?} {value}: {found:?}, {expected:?}"),
-            }
-        }
     }
 }
 
