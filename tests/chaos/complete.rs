@@ -1,0 +1,1 @@
+//! What a trace says of its own completeness.

@@ -1,0 +1,1 @@
+//! Recorders and targets that die or stand still.

@@ -1,0 +1,1 @@
+//! Outputs, which never take the place of what is somebody's.

@@ -1,0 +1,1 @@
+//! Files of an engine that are replaced or overwritten while they are recorded.

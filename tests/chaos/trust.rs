@@ -1,0 +1,1 @@
+//! What another user has prepared.
