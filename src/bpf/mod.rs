@@ -21,7 +21,7 @@ pub use empty::EmptyProbe;
 pub use features::{AttachMode, Features, Kernels};
 pub use perf_event::open_perf_event;
 pub use run_statistics::RunStatistics;
-pub use session::{LOSS_KINDS, Session, Setup};
+pub use session::{LOSS_KINDS, ProbedFile, Session, Setup};
 
 use crate::codegen::CSource;
 use crate::diag::{Diagnostic, Diagnostics};

@@ -85,11 +85,27 @@ struct Generation {
     values: BTreeMap<String, u64>,
 }
 
+/// A file that programs are attached to.
+#[derive(Debug, Clone, Copy)]
+pub struct ProbedFile<'f> {
+    /// What leads the kernel to it.
+    pub path: &'f Path,
+    /// Its device and inode.
+    pub id: (u64, u64),
+}
+
+/// A program that is attached.
+#[derive(Debug)]
+struct Attached {
+    /// To places in a file: the program (index into the plan's, or [`AT_LINKER`]) and the file's device and inode.
+    to: Option<(usize, (u64, u64))>,
+    link: Link,
+}
+
 /// A generated program in the kernel. Dropping it detaches everything.
 #[derive(Debug)]
 pub struct Session<'a> {
-    /// Each with the program (index into the plan's, or [`AT_LINKER`]) that it attaches to places in files.
-    links: Vec<(Option<usize>, Link)>,
+    links: Vec<Attached>,
     end: Option<Link>,
     generations: Vec<Generation>,
     setup: Setup<'a>,
@@ -134,7 +150,7 @@ impl<'a> Session<'a> {
                 }
             };
             match links {
-                Ok(links) => session.links.extend(links.into_iter().map(|link| (None, link))),
+                Ok(links) => session.links.extend(links.into_iter().map(|link| Attached { to: None, link })),
                 Err(problem) if planned.is_some_and(|planned| planned.optional) => {
                     session.unattached.push(Diagnostic { severity: Severity::Warning, ..problem });
                 }
@@ -257,7 +273,7 @@ impl<'a> Session<'a> {
         &mut self,
         program: usize,
         values: &BTreeMap<String, u64>,
-        file: &Path,
+        file: ProbedFile<'_>,
         process: Option<i32>,
         sites: &[FileSite],
     ) -> Vec<FailedSite> {
@@ -265,11 +281,12 @@ impl<'a> Session<'a> {
             |reason: &str| sites.iter().map(|site| FailedSite { site: *site, reason: reason.to_owned() }).collect();
         let Some(planned) = self.setup.programs.get(program) else { return all_failed("no such program") };
         let Some(generation) = self.generation_of(program, values) else { return all_failed("it is not loaded") };
-        let attacher = Attacher { object: &generation.object, mode: self.setup.mode, file, process };
+        let attacher = Attacher { object: &generation.object, mode: self.setup.mode, file: file.path, process };
         let mut links = Vec::new();
         let mut failed = Vec::new();
         attacher.attach_most(&self.parts(planned), sites, &mut links, &mut failed);
-        self.links.extend(links.into_iter().map(|link| (Some(program), link)));
+        let attached = |link| Attached { to: Some((program, file.id)), link };
+        self.links.extend(links.into_iter().map(attached));
         failed
     }
 
@@ -277,13 +294,19 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// Why not, in libbpf's words.
-    pub fn attach_linker(&mut self, file: &Path, process: Option<i32>, file_offset: u64) -> Result<(), String> {
+    pub fn attach_linker(
+        &mut self,
+        file: ProbedFile<'_>,
+        process: Option<i32>,
+        file_offset: u64,
+    ) -> Result<(), String> {
         let Some(first) = self.generations.first() else { return Err("nothing is loaded".to_owned()) };
-        let attacher = Attacher { object: &first.object, mode: self.setup.mode, file, process };
+        let attacher = Attacher { object: &first.object, mode: self.setup.mode, file: file.path, process };
         let part = Part { name: LINKER.to_owned(), at: At::Entry };
         let links = attacher
             .attach_all(std::slice::from_ref(&part), &[FileSite { file_offset, cookie: 0, semaphore: None }])?;
-        self.links.extend(links.into_iter().map(|link| (Some(AT_LINKER), link)));
+        let attached = |link| Attached { to: Some((AT_LINKER, file.id)), link };
+        self.links.extend(links.into_iter().map(attached));
         Ok(())
     }
 
@@ -300,21 +323,30 @@ impl<'a> Session<'a> {
 
     /// Detaches everything. Records may still be in the ring.
     pub fn detach(&mut self) {
-        close(self.links.drain(..).map(|(_, link)| link).collect());
+        close(self.links.drain(..).map(|attached| attached.link).collect());
+    }
+
+    /// Takes the links whose program and file are wanted.
+    fn take_links(&mut self, wanted: impl Fn(usize, (u64, u64)) -> bool) -> Vec<Link> {
+        let wanted = |attached: &mut Attached| attached.to.is_some_and(|(program, file)| wanted(program, file));
+        self.links.extract_if(.., wanted).map(|attached| attached.link).collect()
     }
 
     /// Detaches these programs on a thread of its own: the kernel takes its time to make sure that none runs any more,
     /// and the target may have to be answered.
     pub fn detach_aside(&mut self, programs: &BTreeSet<usize>) -> JoinHandle<()> {
-        let wanted = |(program, _): &mut (Option<usize>, Link)| program.is_some_and(|p| programs.contains(&p));
-        let links = self.links.extract_if(.., wanted).map(|(_, link)| link).collect();
+        let links = self.take_links(|program, _| programs.contains(&program));
         std::thread::spawn(move || close(links))
     }
 
-    /// Detaches these programs.
-    pub fn detach_programs(&mut self, programs: &BTreeSet<usize>) {
-        let replaced = |(program, _): &mut (Option<usize>, Link)| program.is_some_and(|p| programs.contains(&p));
-        close(self.links.extract_if(.., replaced).map(|(_, link)| link).collect());
+    /// Detaches these programs, each from one file (device and inode).
+    pub fn detach_programs(&mut self, programs: &BTreeSet<(usize, (u64, u64))>) {
+        close(self.take_links(|program, file| programs.contains(&(program, file))));
+    }
+
+    /// Detaches all programs from a file (device and inode).
+    pub fn detach_file(&mut self, id: (u64, u64)) {
+        close(self.take_links(|_, file| file == id));
     }
 
     /// Has detail count that begins from `since` until `until`: ns, CLOCK_MONOTONIC. Programs of a session with the
@@ -358,7 +390,7 @@ impl<'a> Session<'a> {
 
     /// Detaches whatever is attached to places in files.
     pub fn detach_files(&mut self) {
-        close(self.links.extract_if(.., |(program, _)| program.is_some()).map(|(_, link)| link).collect());
+        close(self.take_links(|_, _| true));
     }
 
     /// The constant that a program must be loaded with for one site alone, where the kernel cannot tell a program which
@@ -567,7 +599,7 @@ mod tests {
             let this_process = i32::try_from(std::process::id()).ok();
             session.load(&BTreeSet::from([0, 1]), &values(1)).unwrap();
             let sites = [site("profinfer_probed_one", 2), site("profinfer_probed_two", 4)];
-            let exe = Path::new("/proc/self/exe");
+            let exe = ProbedFile { path: Path::new("/proc/self/exe"), id: (0, 0) };
             assert_eq!(session.attach(0, &values(1), exe, this_process, &sites), [], "{mode:?}");
             let once = [site("profinfer_probed_one", 10)];
             assert_eq!(session.attach(1, &values(1), exe, this_process, &once), [], "{mode:?}");
@@ -594,7 +626,7 @@ mod tests {
         let mut session = Session::open(setup(&object, &sources, &programs)).unwrap();
         session.load(&BTreeSet::from([0]), &values(1)).unwrap();
         session.enable();
-        let exe = Path::new("/proc/self/exe");
+        let exe = ProbedFile { path: Path::new("/proc/self/exe"), id: (0, 0) };
         assert_eq!(session.attach(0, &values(1), exe, None, &[site("profinfer_probed_one", 2)]), []);
         session.load(&BTreeSet::from([0]), &values(1)).unwrap();
         assert_eq!(session.generations.len(), 2, "nothing new to load");
@@ -614,14 +646,16 @@ mod tests {
         let mut session = Session::open(setup(&object, &sources, &programs)).unwrap();
         session.load(&BTreeSet::from([0]), &values(1)).unwrap();
         session.enable();
+        let exe = ProbedFile { path: Path::new("/proc/self/exe"), id: (0, 0) };
         let beyond = FileSite { file_offset: 1 << 40, cookie: 6, semaphore: None };
         let sites = [site("profinfer_probed_one", 2), beyond, site("profinfer_probed_two", 4)];
-        let failed = session.attach(0, &values(1), Path::new("/proc/self/exe"), None, &sites);
+        let failed = session.attach(0, &values(1), exe, None, &sites);
         assert_eq!(failed.iter().map(|failure| failure.site).collect::<Vec<_>>(), [beyond]);
         calls();
         let losses = session.losses();
         assert_eq!([2, 4, 6].map(|entry| losses[entry]), [5, 7, 0]);
-        let missing = session.attach(0, &values(1), Path::new("/no/such/file"), None, &sites);
+        let missing =
+            session.attach(0, &values(1), ProbedFile { path: Path::new("/no/such/file"), ..exe }, None, &sites);
         assert_eq!(missing.len(), 3);
     }
 

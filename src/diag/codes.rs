@@ -127,6 +127,8 @@ codes! {
     LayoutNotChosen = "T019", Input;
     /// A file claims to have more than one of its size can; not all of it was looked at.
     TargetExceedsItself = "T020", Input;
+    /// A file was written to while it was recorded.
+    TargetOverwritten = "T021", Input;
     /// Debug information was found that is of another build than the file it is looked for.
     DebugInformationDiffers = "D001", Input;
     /// A lock file cannot be read, or is malformed.

@@ -10,9 +10,8 @@ use crate::spec::Probeset;
 use crate::target::{Lock, Target, TargetFile};
 use std::cell::RefCell;
 
-/// What placing depends on: the files that each module is, and, where bases of classes may be in any file, how many
-/// files there are.
-type Modules = (Vec<(&'static str, Vec<TargetFile>)>, Option<usize>);
+/// What placing depends on: the files that each module is, and, where bases of classes may be in any file, all files.
+type Modules = (Vec<(&'static str, Vec<TargetFile>)>, Option<Vec<u64>>);
 type Outcome = Result<(Placement, Diagnostics), Diagnostics>;
 
 /// Outcomes that are kept: processes of one target are alike.
@@ -63,6 +62,9 @@ impl<'a> Placing<'a> {
             (kind, files.iter().filter_map(|file| target.files().get(*file).cloned()).collect())
         };
         let has_classes = self.plan.programs.iter().any(|program| matches!(program.place, Place::Virtual { .. }));
-        (self.probeset.modules.keys().map(files).collect(), has_classes.then(|| target.files().len()))
+        (
+            self.probeset.modules.keys().map(files).collect(),
+            has_classes.then(|| target.files().iter().map(|file| file.id).collect()),
+        )
     }
 }

@@ -332,7 +332,9 @@ pub struct PlacedSite {
     pub site: Site,
     /// Index into the plan's programs.
     pub program: usize,
-    /// The file to open.
+    /// The file's [`TargetFile::id`](crate::target::TargetFile::id).
+    pub file: u64,
+    /// The file's path, for messages.
     pub path: PathBuf,
     /// The BPF cookie: site number in bits 0–15, bytes that the stack pointer is below its value at the entry in
     /// bits 16–31.

@@ -9,6 +9,7 @@ mod consumer;
 pub mod counters;
 mod cpus;
 mod detail;
+mod file_watch;
 mod frequency;
 mod guardian;
 pub mod host;

@@ -2,17 +2,19 @@
 //! mapped a library or runs another program.
 
 use super::consumer::Consumer;
-use crate::bpf::{AttachMode, FailedSite, FileSite, Session};
+use super::file_watch::FileWatch;
+use crate::bpf::{AttachMode, FailedSite, FileSite, ProbedFile, Session};
 use crate::diag::{Code, Diagnostic, Diagnostics, Severity};
 use crate::path::NamePattern;
 use crate::plan::{PlacedSite, Placement, ProbePlan, Tier, Unplaced};
 use crate::spec::Part;
-use crate::target::{DebugFolders, Files, ProcessTarget, Target};
+use crate::target::{DebugFolders, FileId, FileStore, Files, InspectedFile, ProcessTarget, Target, mapped_by_anyone};
 use crate::trace::{Loss, LossKind, ModuleInfo, NO_SITE, Schema, Site};
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -21,22 +23,39 @@ const LINKER_NOTICE: &str = "_dl_debug_state";
 /// Sites that come and go are attached in groups of at most so many: one at a time takes the kernel milliseconds each.
 const GROUP: usize = 256;
 const SINGLE_GROUP: usize = 4;
+/// Deleted files that keep their probes without anybody being asked who runs them.
+const MOST_DELETED: usize = 32;
 /// Places that failed are named one by one up to this many.
 const FAILURES_SHOWN: usize = 5;
 
 /// From a target to sites and values.
 pub(super) type Placer<'a> = dyn Fn(&dyn Target) -> Result<(Placement, Diagnostics), Diagnostics> + 'a;
 
-/// Device and inode: what the kernel attaches to.
-type FileId = (u64, u64);
+/// Bytes at a site that must be what they were when it was chosen.
+const CODE: usize = 16;
+
+/// A file that has probes: it stays open, so that they go to it and to no other.
+#[derive(Debug)]
+struct ModuleFile {
+    file: Arc<InspectedFile>,
+    path: PathBuf,
+}
+
+/// A site, and the bytes that were there when it was chosen.
+#[derive(Debug)]
+struct InspectedSite {
+    site: Site,
+    place: FileSite,
+    code: Vec<u8>,
+}
 
 /// Sites of one program that come and go, attached at once.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Group {
     program: usize,
-    values: BTreeMap<String, u64>,
-    path: PathBuf,
-    sites: Vec<(Site, FileSite)>,
+    values: Arc<BTreeMap<String, u64>>,
+    module: Arc<ModuleFile>,
+    sites: Arc<[InspectedSite]>,
     attached: bool,
 }
 
@@ -47,12 +66,20 @@ pub(super) struct Modules<'a> {
     /// The only process that probes fire in; `None` to have them fire in all, for the programs to pick.
     process: Option<i32>,
     debug_folders: &'a DebugFolders,
+    store: FileStore,
     targets: HashMap<i32, ProcessTarget>,
-    linkers: HashSet<FileId>,
+    linkers: HashMap<FileId, Arc<InspectedFile>>,
+    watch: FileWatch,
+    /// Files that were written to since they were inspected: nothing is attached to them any more.
+    overwritten: HashMap<FileId, Arc<ModuleFile>>,
+    /// Sentences for the trace.
+    notices: Vec<String>,
     attached: HashSet<(usize, FileId, u64)>,
     files: Vec<ModuleInfo>,
     sites: u16,
     schema: Schema,
+    /// The constants of what each process has mapped.
+    enums_of: HashMap<i32, IndexMap<String, BTreeMap<i64, String>>>,
     not_attached: BTreeMap<String, u64>,
     unplaced: Vec<Unplaced>,
     /// What placing said of each process the last time.
@@ -81,12 +108,17 @@ impl<'a> Modules<'a> {
             place,
             process,
             debug_folders,
+            store: FileStore::default(),
             targets: HashMap::new(),
-            linkers: HashSet::new(),
+            linkers: HashMap::new(),
+            watch: FileWatch::new(),
+            overwritten: HashMap::new(),
+            notices: Vec::new(),
             attached: HashSet::new(),
             files: Vec::new(),
             sites: 0,
             schema: plan.schema.clone(),
+            enums_of: HashMap::new(),
             not_attached: BTreeMap::new(),
             unplaced: Vec::new(),
             said: HashMap::new(),
@@ -198,14 +230,92 @@ impl<'a> Modules<'a> {
     fn attach_one(&mut self, number: usize, session: &mut Session<'_>) -> usize {
         let Some(group) = self.groups.get_mut(number).filter(|group| !group.attached) else { return 0 };
         group.attached = true;
-        let places: Vec<FileSite> = group.sites.iter().map(|(_, place)| *place).collect();
-        let failed = session.attach(group.program, &group.values, &group.path, self.process, &places);
-        if !failed.is_empty() {
-            let (path, sites) = (group.path.clone(), group.sites.clone());
-            let sites: Vec<(&Site, FileSite)> = sites.iter().map(|(site, place)| (site, *place)).collect();
-            self.account_failures(&path, &sites, &failed);
+        let group = group.clone();
+        self.attach_sites(&group, session);
+        group.sites.len()
+    }
+
+    /// Attaches the sites of a group to its file, if that is still what was inspected: before, and still afterwards.
+    fn attach_sites(&mut self, group: &Group, session: &mut Session<'_>) {
+        let Group { program, values, module, sites, .. } = group;
+        let is_there = |site: &InspectedSite| module.file.has(site.place.file_offset, &site.code);
+        if !module.file.is_unchanged() || !sites.iter().all(is_there) {
+            return self.give_up(module, session);
         }
-        places.len()
+        let places: Vec<FileSite> = sites.iter().map(|site| site.place).collect();
+        let path = module.file.path();
+        let failed =
+            session.attach(*program, values, ProbedFile { path: &path, id: module.file.id() }, self.process, &places);
+        if !module.file.is_unchanged() {
+            return self.give_up(module, session);
+        }
+        self.account_failures(module, sites, &failed);
+    }
+
+    /// Removes the probes of files that were written to, and of files that nobody can run any more.
+    pub(super) fn check_files(&mut self, session: &mut Session<'_>, consumer: &Consumer) {
+        let changed: BTreeMap<FileId, Arc<ModuleFile>> = self
+            .groups
+            .iter()
+            .filter(|group| !group.module.file.is_unchanged())
+            .map(|group| (group.module.file.id(), Arc::clone(&group.module)))
+            .collect();
+        for module in changed.values() {
+            self.give_up(module, session);
+        }
+        for notice in self.notices.drain(..) {
+            consumer.notice(notice);
+        }
+    }
+
+    /// Removes the probes of a file that was written to.
+    fn give_up(&mut self, module: &Arc<ModuleFile>, session: &mut Session<'_>) {
+        let id = module.file.id();
+        if self.overwritten.insert(id, Arc::clone(module)).is_some() {
+            return;
+        }
+        session.detach_file(id);
+        for group in self.groups.extract_if(.., |group| group.module.file.id() == id) {
+            for probe in group.sites.iter().flat_map(|site| &site.site.probes) {
+                *self.not_attached.entry(probe.clone()).or_default() += 1;
+            }
+        }
+        let path = module.path.display();
+        self.notices.push(format!("{path} was overwritten: its probes were removed"));
+        self.problems.push(overwritten(&path.to_string()));
+    }
+
+    /// Readable once a file that has probes was written to.
+    pub(super) fn written(&self) -> Option<BorrowedFd<'_>> {
+        self.watch.written()
+    }
+
+    /// Whether one was, since this was last asked.
+    pub(super) fn any_written(&self) -> bool {
+        self.watch.take()
+    }
+
+    /// Whether so many files that were deleted have probes that it is worth asking who still runs them.
+    pub(super) fn has_many_deleted(&self) -> bool {
+        self.deleted().len() > MOST_DELETED
+    }
+
+    fn deleted(&self) -> BTreeMap<FileId, &Arc<ModuleFile>> {
+        let deleted = self.groups.iter().filter(|group| group.module.file.is_deleted());
+        deleted.map(|group| (group.module.file.id(), &group.module)).collect()
+    }
+
+    /// Removes the probes of deleted files that no process has mapped: nobody can run them any more. It takes some
+    /// milliseconds for each 10 processes of the system.
+    pub(super) fn release_deleted(&mut self, session: &mut Session<'_>) {
+        self.targets.retain(|pid, _| Path::new(&format!("/proc/{pid}")).exists());
+        let mapped = mapped_by_anyone();
+        let released: BTreeSet<FileId> = self.deleted().into_keys().filter(|id| !mapped.contains(id)).collect();
+        for id in &released {
+            session.detach_file(*id);
+        }
+        self.groups.retain(|group| !released.contains(&group.module.file.id()));
+        self.attached.retain(|(_, file, _)| !released.contains(file));
     }
 
     /// The program of each site, and what its trap costs by the table.
@@ -231,25 +341,64 @@ impl<'a> Modules<'a> {
             self.linkers.clear();
             self.groups.clear();
         }
-        let Some(target) = self.refresh(pid, anew)? else { return Ok(()) };
+        // Before anything of it can run: what was overwritten since would be given breakpoints where there are none.
+        self.check_files(session, consumer);
+        let Some(mut target) = self.refresh(pid, anew)? else { return Ok(()) };
         if let Err(problem) = self.watch_linker(&target, session) {
             self.problems.push(problem);
         }
-        let placed = (self.place)(&target);
-        self.targets.insert(pid, target);
-        let (placement, said) = placed?;
-        self.said.insert(pid, said);
-        if let Some(refusal) = self.refusal(&placement) {
-            return Err(refusal);
+        for path in target.take_overwritten() {
+            let problem = overwritten(&path.display().to_string());
+            if !self.problems.0.contains(&problem) {
+                self.problems.push(problem);
+            }
         }
-        let known = &self.schema.enums;
-        let new = placement.enums.iter().filter(|(name, constants)| known.get(*name) != Some(*constants));
-        let new: IndexMap<_, _> = new.map(|(name, constants)| (name.clone(), constants.clone())).collect();
-        self.schema.enums.extend(new.clone());
-        consumer.set_enums(&self.schema, &new);
-        self.attach(&placement, session, consumer)?;
+        let placed = (self.place)(&target);
+        let (placement, said) = match placed {
+            Ok(placed) => placed,
+            Err(problems) => {
+                self.targets.insert(pid, target);
+                return Err(problems);
+            }
+        };
+        self.said.insert(pid, said);
+        let refusal = self.refusal(&placement);
+        if refusal.is_none() {
+            self.set_enums(pid, &placement, consumer);
+        }
+        let attached = refusal.map_or_else(|| self.attach(&placement, &target, session, consumer), Err);
+        self.targets.insert(pid, target);
+        attached?;
         self.unplaced = placement.unplaced;
         Ok(())
+    }
+
+    /// Names the constants of what a process has mapped now. Where another process still runs a build that numbers them
+    /// otherwise, the numbers that the two disagree on have no name.
+    fn set_enums(&mut self, pid: i32, placement: &Placement, consumer: &Consumer) {
+        self.enums_of.retain(|other, _| Path::new(&format!("/proc/{other}")).exists());
+        self.enums_of.insert(pid, placement.enums.clone());
+        let mut new = IndexMap::new();
+        for (name, constants) in &placement.enums {
+            let mut agreed = constants.clone();
+            let others = self.enums_of.iter().filter(|(other, _)| **other != pid);
+            for other in others.filter_map(|(_, enums)| enums.get(name)) {
+                agreed.retain(|number, text| other.get(number).is_none_or(|its| its == text));
+            }
+            if agreed.len() < constants.len() {
+                let message = format!("two builds that run at once number `{name}` differently");
+                let problem = Diagnostic::warning(Code::LayoutsDiffer, message)
+                    .hint("numbers that they disagree on are shown without names; record one process at a time");
+                if !self.problems.0.contains(&problem) {
+                    self.problems.push(problem);
+                }
+            }
+            if self.schema.enums.get(name) != Some(&agreed) {
+                new.insert(name.clone(), agreed);
+            }
+        }
+        self.schema.enums.extend(new.clone());
+        consumer.set_enums(&self.schema, &new);
     }
 
     /// The target of a process, if it has files that were not there at the last look.
@@ -257,10 +406,10 @@ impl<'a> Modules<'a> {
         match self.targets.remove(&pid).filter(|_| !anew) {
             None => {
                 let files = Files::with_user_cache().with_debug_folders(self.debug_folders.clone());
-                ProcessTarget::open_with(pid.cast_unsigned(), files).map(Some)
+                ProcessTarget::open_stored(pid.cast_unsigned(), files, self.store.clone()).map(Some)
             }
             Some(mut target) => {
-                if target.refresh()?.is_empty() {
+                if target.refresh()? == 0 {
                     self.targets.insert(pid, target);
                     return Ok(None);
                 }
@@ -273,8 +422,8 @@ impl<'a> Modules<'a> {
     fn watch_linker(&mut self, target: &ProcessTarget, session: &mut Session<'_>) -> Result<(), Diagnostic> {
         let Some(number) = target.dynamic_linker() else { return Ok(()) };
         let Some(file) = target.files().get(number) else { return Ok(()) };
-        let unseen = file_id(&file.path).is_none_or(|id| self.linkers.insert(id));
-        if !unseen {
+        let Some(inspected) = target.inspected(file.id).map(Arc::clone) else { return Ok(()) };
+        if self.linkers.insert(inspected.id(), Arc::clone(&inspected)).is_some() {
             return Ok(());
         }
         let failed = |reason: &str| {
@@ -283,20 +432,26 @@ impl<'a> Modules<'a> {
         };
         let found = target.functions(number, &NamePattern(LINKER_NOTICE.to_owned()));
         let function = found.first().ok_or_else(|| failed("the dynamic linker has no `_dl_debug_state`"))?;
-        session.attach_linker(&file.path, self.process, function.file_offset).map_err(|reason| failed(&reason))
+        if !inspected.is_unchanged() {
+            return Err(failed("it was overwritten since it was read"));
+        }
+        let path = inspected.path();
+        let probed = ProbedFile { path: &path, id: inspected.id() };
+        session.attach_linker(probed, self.process, function.file_offset).map_err(|reason| failed(&reason))
     }
 
     fn attach(
         &mut self,
         placement: &Placement,
+        target: &ProcessTarget,
         session: &mut Session<'_>,
         consumer: &Consumer,
     ) -> Result<(), Diagnostics> {
-        let new = self.new_sites(placement);
+        let new = self.new_sites(placement, target);
         if new.is_empty() {
             return Ok(());
         }
-        self.detach_replaced(placement, session);
+        self.detach_replaced(placement, target, session);
         let values: BTreeMap<String, u64> =
             placement.values.iter().map(|value| (value.symbol.clone(), value.value)).collect();
         let started = Instant::now();
@@ -309,13 +464,13 @@ impl<'a> Modules<'a> {
             let mut own_values = new.placed.values.clone();
             own_values.extend(session.constant_of_site(new.cookie(site.id)));
             by_values.entry(own_values).or_default().push((site, new));
-            self.attached.insert((new.placed.program, new.file, site.file_offset));
+            self.attached.insert((new.placed.program, new.module.file.id(), site.file_offset));
         }
         for (own_values, sites) in by_values {
             let mut values = values.clone();
             values.extend(own_values);
             session.load(&sites.iter().map(|(_, new)| new.placed.program).collect(), &values)?;
-            self.attach_with(&values, &sites, session);
+            self.attach_with(&Arc::new(values), &sites, session);
         }
         session.enable();
         let ms = started.elapsed().as_secs_f64() * 1e3;
@@ -326,74 +481,83 @@ impl<'a> Modules<'a> {
     /// Attaches sites whose programs were loaded with these constants.
     fn attach_with(
         &mut self,
-        values: &BTreeMap<String, u64>,
+        values: &Arc<BTreeMap<String, u64>>,
         sites: &[(&Site, &NewSite<'_>)],
         session: &mut Session<'_>,
     ) {
-        let mut groups: BTreeMap<(usize, &Path), Vec<(&Site, FileSite)>> = BTreeMap::new();
+        let mut of_files: BTreeMap<(usize, FileId), (Arc<ModuleFile>, Vec<InspectedSite>)> = BTreeMap::new();
         for (site, new) in sites {
             let cookie = new.cookie(site.id);
             // Old kernels refuse any cookie but none.
             let cookie = session.constant_of_site(cookie).map_or(cookie, |_| 0);
             let place = FileSite { file_offset: site.file_offset, cookie, semaphore: new.placed.semaphore };
-            groups.entry((new.placed.program, &new.placed.path)).or_default().push((site, place));
+            let key = (new.placed.program, new.module.file.id());
+            let (_, of_file) = of_files.entry(key).or_insert_with(|| (Arc::clone(&new.module), Vec::new()));
+            of_file.push(InspectedSite { site: (*site).clone(), place, code: new.code.clone() });
         }
-        for ((program, path), sites) in groups {
-            let attached = self.is_attached_now(self.tier(program));
-            self.keep_groups(program, values, path, &sites, (session.mode(), attached));
-            if !attached {
-                continue;
+        let most = if session.mode() == AttachMode::Single { SINGLE_GROUP } else { GROUP };
+        for ((program, _), (module, mut sites)) in of_files {
+            self.watch.add(&module.file);
+            while !sites.is_empty() {
+                let rest = sites.split_off(sites.len().min(most));
+                let group = Group {
+                    program,
+                    values: Arc::clone(values),
+                    module: Arc::clone(&module),
+                    sites: std::mem::replace(&mut sites, rest).into(),
+                    attached: self.is_attached_now(self.tier(program)),
+                };
+                self.groups.push(group.clone());
+                if group.attached {
+                    self.attach_sites(&group, session);
+                }
             }
-            let places: Vec<FileSite> = sites.iter().map(|(_, place)| *place).collect();
-            let failed = session.attach(program, values, path, self.process, &places);
-            self.account_failures(path, &sites, &failed);
         }
     }
 
-    /// Keeps what may have to be attached again.
-    fn keep_groups(
-        &mut self,
-        program: usize,
-        values: &BTreeMap<String, u64>,
-        path: &Path,
-        sites: &[(&Site, FileSite)],
-        (mode, attached): (AttachMode, bool),
-    ) {
-        let most = if mode == AttachMode::Single { SINGLE_GROUP } else { GROUP };
-        self.groups.extend(sites.chunks(most).map(|sites| Group {
-            program,
-            values: values.clone(),
-            path: path.to_owned(),
-            sites: sites.iter().map(|(site, place)| ((*site).clone(), *place)).collect(),
-            attached,
-        }));
-    }
-
-    /// A probe is at one of its alternatives: one that was attached for want of a better goes when that is mapped.
-    fn detach_replaced(&mut self, placement: &Placement, session: &mut Session<'_>) {
+    /// A probe is at one of its alternatives: one that was attached for want of a better goes when that is mapped. It
+    /// goes from the files of this target alone: another process may have mapped another build.
+    fn detach_replaced(&mut self, placement: &Placement, target: &ProcessTarget, session: &mut Session<'_>) {
+        let files: HashSet<FileId> =
+            target.files().iter().filter_map(|file| Some(target.inspected(file.id)?.id())).collect();
         let root = |program: usize| self.plan.programs.get(program).and_then(|p| p.probes.first());
         let placed: BTreeSet<usize> = placement.sites.iter().map(|site| site.program).collect();
         let is_replaced =
             |program: usize| !placed.contains(&program) && placed.iter().any(|other| root(*other) == root(program));
-        let replaced: BTreeSet<usize> =
-            self.attached.iter().map(|(program, ..)| *program).filter(|program| is_replaced(*program)).collect();
+        let attached = self.attached.iter().map(|(program, file, _)| (*program, *file));
+        let replaced: BTreeSet<(usize, FileId)> =
+            attached.filter(|(program, file)| files.contains(file) && is_replaced(*program)).collect();
         if !replaced.is_empty() {
             session.detach_programs(&replaced);
-            self.groups.retain(|group| !replaced.contains(&group.program));
-            self.attached.retain(|(program, ..)| !replaced.contains(program));
+            self.groups.retain(|group| !replaced.contains(&(group.program, group.module.file.id())));
+            self.attached.retain(|(program, file, _)| !replaced.contains(&(*program, *file)));
         }
     }
 
-    /// Sites that are not attached yet.
-    fn new_sites<'p>(&self, placement: &'p Placement) -> Vec<NewSite<'p>> {
+    /// Sites that are not attached yet. Those that there are no numbers for are counted as lost.
+    fn new_sites<'p>(&mut self, placement: &'p Placement, target: &ProcessTarget) -> Vec<NewSite<'p>> {
+        let mut modules: HashMap<u64, Arc<ModuleFile>> = HashMap::new();
+        let mut sites = Vec::new();
+        for placed in &placement.sites {
+            let Some(number) = target.number_of(placed.file) else { continue };
+            let Some(file) = target.inspected(placed.file) else { continue };
+            let key = (placed.program, file.id(), placed.site.file_offset);
+            if self.attached.contains(&key) || self.overwritten.contains_key(&file.id()) {
+                continue;
+            }
+            let module = modules
+                .entry(placed.file)
+                .or_insert_with(|| Arc::new(ModuleFile { file: Arc::clone(file), path: placed.path.clone() }));
+            let code = target.code(number, placed.site.file_offset, CODE);
+            sites.push(NewSite { placed, module: Arc::clone(module), code });
+        }
         let room = usize::from(NO_SITE - self.sites);
-        let mut ids: HashMap<&Path, Option<FileId>> = HashMap::new();
-        let sites = placement.sites.iter().filter_map(|placed| {
-            let file = (*ids.entry(&placed.path).or_insert_with(|| file_id(&placed.path)))?;
-            let unseen = !self.attached.contains(&(placed.program, file, placed.site.file_offset));
-            unseen.then_some(NewSite { placed, file })
-        });
-        sites.take(room).collect()
+        for left in sites.drain(sites.len().min(room)..) {
+            for probe in &left.placed.site.probes {
+                *self.not_attached.entry(probe.clone()).or_default() += 1;
+            }
+        }
+        sites
     }
 
     /// A site as the whole recording numbers it and its module.
@@ -409,9 +573,12 @@ impl<'a> Modules<'a> {
         Some(site)
     }
 
-    fn account_failures(&mut self, path: &Path, sites: &[(&Site, FileSite)], failed: &[FailedSite]) {
+    fn account_failures(&mut self, module: &ModuleFile, sites: &[InspectedSite], failed: &[FailedSite]) {
+        let path = &module.path;
         for (shown, failure) in failed.iter().enumerate() {
-            let Some((site, _)) = sites.iter().find(|(_, place)| *place == failure.site) else { continue };
+            let Some(InspectedSite { site, .. }) = sites.iter().find(|site| site.place == failure.site) else {
+                continue;
+            };
             for probe in &site.probes {
                 *self.not_attached.entry(probe.clone()).or_default() += 1;
             }
@@ -488,7 +655,8 @@ impl<'a> Modules<'a> {
 
 struct NewSite<'p> {
     placed: &'p PlacedSite,
-    file: FileId,
+    module: Arc<ModuleFile>,
+    code: Vec<u8>,
 }
 
 impl NewSite<'_> {
@@ -498,7 +666,8 @@ impl NewSite<'_> {
     }
 }
 
-fn file_id(path: &Path) -> Option<FileId> {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.dev(), metadata.ino()))
+fn overwritten(path: &str) -> Diagnostic {
+    Diagnostic::warning(Code::TargetOverwritten, format!("{path} was overwritten while it was recorded"))
+        .with_note("its probes were removed; the trace is incomplete from then on")
+        .hint("move a new build over the old name, as `mv` and package managers do, and start the target again")
 }

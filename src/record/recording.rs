@@ -114,10 +114,17 @@ impl<'a> Recording<'a> {
             if self.options.duration.is_some_and(|duration| self.started.elapsed() >= duration + self.held) {
                 return Ok((Reason::Duration, None));
             }
+            if self.modules.any_written() {
+                self.modules.check_files(&mut self.session, &self.consumer);
+            }
             self.mapped.look(self.process.pid(), &self.consumer);
             self.frequencies.look(&self.consumer);
             if flushed.elapsed() >= FLUSH {
                 flushed = Instant::now();
+                self.modules.check_files(&mut self.session, &self.consumer);
+                if self.modules.has_many_deleted() {
+                    self.modules.release_deleted(&mut self.session);
+                }
                 let losses = self.losses();
                 self.lost = lost(&losses);
                 if !self.consumer.flush(&losses) {
@@ -142,7 +149,8 @@ impl<'a> Recording<'a> {
             self.options.duration.map_or(by_clock, |end| (end + self.held).saturating_sub(self.started.elapsed()));
         let wait = PollTimeout::try_from(by_clock.min(left)).unwrap_or(PollTimeout::ZERO);
         let awaited = [self.consumer.said(), self.signals.arrived(), self.process.ended()];
-        let mut awaited = awaited.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let awaited = awaited.into_iter().chain(self.modules.written());
+        let mut awaited: Vec<PollFd<'_>> = awaited.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         let _ = poll(&mut awaited, wait);
     }
 
@@ -229,6 +237,7 @@ impl<'a> Recording<'a> {
     /// Detaches, lets the target run, and closes the trace.
     fn close(mut self, reason: Reason, ending: Option<Ending>) -> Result<Summary, Diagnostics> {
         self.session.disable();
+        self.modules.check_files(&mut self.session, &self.consumer);
         self.switch(Switches::finish);
         let unseen_ns = self.switches.unseen_ns();
         if lost(&self.losses()) > 0 {

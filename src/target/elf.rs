@@ -2,6 +2,8 @@
 //! not trusted: every offset in them is checked where it is used.
 
 use super::Arch;
+#[cfg(target_os = "linux")]
+use super::inspected::InspectedFile;
 use memmap2::{Mmap, MmapMut};
 use object::elf;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
@@ -76,6 +78,12 @@ impl Image {
     /// Maps a file and reads its headers, nothing else.
     pub(crate) fn open(path: &Path) -> Result<Self, Unusable> {
         Self::new(map(path)?)
+    }
+
+    /// The same for an open file.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn of_file(file: &InspectedFile) -> Result<Self, Unusable> {
+        Self::new(map_file(file.file(), file.size())?)
     }
 
     /// The same for a file that need not be linked: the part of a program's debug information that was left beside its
@@ -311,13 +319,17 @@ fn map(path: &Path) -> Result<Mmap, Unusable> {
     if !metadata.is_file() {
         return Err(Unusable::NotElf("is not a regular file"));
     }
-    if metadata.len() < size_of::<elf::FileHeader64<Endianness>>() as u64 {
+    let file = File::open(path).map_err(unreadable)?;
+    map_file(&file, metadata.len())
+}
+
+fn map_file(file: &File, size: u64) -> Result<Mmap, Unusable> {
+    if size < size_of::<elf::FileHeader64<Endianness>>() as u64 {
         return Err(Unusable::NotElf("is too short for an ELF file"));
     }
-    let file = File::open(path).map_err(unreadable)?;
     // SAFETY: the map is private and only read, as plain bytes that are checked at each use. A file that is cut
-    // short while we read it ends this process with SIGBUS; the engines' files are not written in place.
-    unsafe { Mmap::map(&file) }.map_err(unreadable)
+    // short while we read it ends this process with SIGBUS; a recording stops reading a file that was written to.
+    unsafe { Mmap::map(file) }.map_err(|e| Unusable::Unreadable(e.to_string()))
 }
 
 fn build_id(header: &elf::FileHeader64<Endianness>, endian: Endianness, bytes: &[u8]) -> Option<String> {

@@ -55,6 +55,7 @@ impl FakeTarget {
     pub fn file(mut self, name: &str) -> Self {
         let number = self.listed.len();
         self.listed.push(TargetFile {
+            id: number as u64,
             path: PathBuf::from(format!("/fake/{name}")),
             name: name.to_owned(),
             build_id: Some(format!("{:040x}", number + 1)),

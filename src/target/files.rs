@@ -5,7 +5,7 @@ use super::cache::{LayoutCache, cache_folder};
 use super::debug_file::{DebugFile, DebugFolders};
 use super::dwarf::inlined::InlinedFunction;
 use super::dwarf::{self, Answers, Parts};
-use super::elf::{Image, Unusable};
+use super::elf::Image;
 use super::names::{Matcher, class_name, readable_name};
 use super::rtti::Classes;
 use super::symbols::Symbols;
@@ -21,6 +21,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Bytes of a compressed table of symbols when it is unpacked, at most, of any, and for each byte of it.
@@ -38,20 +39,22 @@ const CLASSES_LIKE: usize = 16 << 10;
 const MAX_KEPT_PATTERNS: usize = 1024;
 const MAX_KEPT_FUNCTIONS: usize = 64;
 
-/// A list of ELF files that can only grow: a file keeps its number.
+/// A list of ELF files, by number.
 #[derive(Debug)]
 pub struct Files {
     listed: Vec<TargetFile>,
-    read: Vec<Lazy>,
+    read: Vec<Arc<Lazy>>,
     cache: Option<PathBuf>,
     folders: DebugFolders,
     /// What was found where debug information was looked for, and refused.
     problems: Mutex<Vec<Diagnostic>>,
 }
 
-/// What has been read of one file.
+/// What has been read of one file. Lists of several processes share it.
 #[derive(Debug)]
-struct Lazy {
+pub(crate) struct Lazy {
+    /// No other has this number.
+    number: u64,
     image: Image,
     /// What was taken out of it when it was stripped.
     separate: OnceLock<Option<DebugFile>>,
@@ -81,9 +84,27 @@ struct Debug {
 /// What is in a slot of virtual tables.
 #[derive(Debug)]
 struct KnownOverrides {
-    /// How many files there were, where the answer depends on them.
-    of_files: Option<usize>,
+    /// The files of the list, where the answer depends on them.
+    of_files: Option<Vec<u64>>,
     answer: Overrides,
+}
+
+impl Lazy {
+    pub(crate) fn new(image: Image) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            image,
+            separate: OnceLock::new(),
+            compressed: OnceLock::new(),
+            symbols: OnceLock::new(),
+            classes: OnceLock::new(),
+            overrides: Mutex::default(),
+            debug: OnceLock::new(),
+            found: Mutex::default(),
+            looked: Mutex::default(),
+        }
+    }
 }
 
 impl Files {
@@ -110,32 +131,30 @@ impl Files {
         Self::new(cache_folder())
     }
 
-    /// Maps the file that `path` leads to and lists it under `name`; gives its number.
-    pub(crate) fn add(&mut self, path: &Path, name: &str) -> Result<usize, Unusable> {
-        let image = Image::open(path)?;
-        Ok(self.add_image(image, path, name))
+    pub(crate) fn add_image(&mut self, image: Image, path: &Path, name: &str) -> usize {
+        self.add_read(Arc::new(Lazy::new(image)), path, name)
     }
 
-    pub(crate) fn add_image(&mut self, image: Image, path: &Path, name: &str) -> usize {
+    /// Lists a file that may have been read already, for another list.
+    pub(crate) fn add_read(&mut self, file: Arc<Lazy>, path: &Path, name: &str) -> usize {
         self.listed.push(TargetFile {
+            id: file.number,
             path: path.to_owned(),
             name: name.to_owned(),
-            build_id: image.build_id().map(str::to_owned),
-            size: image.bytes().len() as u64,
-            arch: image.arch(),
+            build_id: file.image.build_id().map(str::to_owned),
+            size: file.image.bytes().len() as u64,
+            arch: file.image.arch(),
         });
-        self.read.push(Lazy {
-            image,
-            separate: OnceLock::new(),
-            compressed: OnceLock::new(),
-            symbols: OnceLock::new(),
-            classes: OnceLock::new(),
-            overrides: Mutex::default(),
-            debug: OnceLock::new(),
-            found: Mutex::default(),
-            looked: Mutex::default(),
-        });
+        self.read.push(file);
         self.listed.len() - 1
+    }
+
+    /// Takes every other file off the list; those that are left move up.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn retain(&mut self, keep: impl Fn(usize) -> bool) {
+        let (mut listed, mut read) = (0.., 0..);
+        self.listed.retain(|_| listed.next().is_some_and(&keep));
+        self.read.retain(|_| read.next().is_some_and(&keep));
     }
 
     /// Whether some bytes stand in a file, looked for once.
@@ -376,8 +395,8 @@ impl Target for Files {
         };
         let key = (base.to_owned(), slot);
         let known = || lazy.overrides.lock().unwrap_or_else(PoisonError::into_inner);
-        let files = self.read.len();
-        if let Some(known) = known().get(&key).filter(|known| known.of_files.is_none_or(|of| of == files)) {
+        let files: Vec<u64> = self.read.iter().map(|file| file.number).collect();
+        if let Some(known) = known().get(&key).filter(|known| known.of_files.as_ref().is_none_or(|of| *of == files)) {
             return known.answer.clone();
         }
         let last = base.rsplit("::").next().unwrap_or(base);

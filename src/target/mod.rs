@@ -13,6 +13,8 @@ mod dwarf;
 mod elf;
 mod fake;
 mod files;
+#[cfg(target_os = "linux")]
+mod inspected;
 mod library;
 mod lock;
 #[cfg(target_os = "linux")]
@@ -55,10 +57,14 @@ pub use debug_file::DebugFolders;
 pub use declared::{Declared, declared};
 pub use fake::FakeTarget;
 pub use files::Files;
+#[cfg(target_os = "linux")]
+pub use inspected::{FileId, InspectedFile};
 pub use lock::{Lock, LockedFile, LockedSite, LockedTarget, MAX_LOCK};
 pub use open::{open, open_path, open_with};
+#[cfg(feature = "record")]
+pub(crate) use process::mapped_by_anyone;
 #[cfg(target_os = "linux")]
-pub use process::{PidNamespace, ProcessStatus, ProcessTarget, command_line};
+pub use process::{FileStore, PidNamespace, ProcessStatus, ProcessTarget, command_line};
 
 /// An instruction set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,6 +78,8 @@ pub enum Arch {
 /// One ELF file of a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetFile {
+    /// What tells it from every other file that was read, also from one that had or gets its path.
+    pub id: u64,
     /// Path by which the recorder can open it (`/proc/PID/root/…` for a process in another root).
     pub path: PathBuf,
     /// Its file name, which module globs are matched against.

@@ -1,8 +1,9 @@
 //! A running process as a target: the ELF files that it has mapped, and what the recorder must know of it. Everything
 //! is read from `/proc`, whose answers are bounded because the process may be hostile.
 
-use super::elf::Unusable;
-use super::files::Files;
+use super::elf::{Image, Unusable};
+use super::files::{Files, Lazy};
+use super::inspected::{FileId, InspectedFile};
 use super::maps::{self, Mapping};
 use super::{
     ChosenLayout, ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target,
@@ -10,11 +11,12 @@ use super::{
 };
 use crate::diag::{Code, Diagnostic};
 use crate::path::NamePattern;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of `/proc/PID/maps`: some 400,000 mappings.
 const MAX_MAPS: u64 = 64 << 20;
@@ -25,17 +27,52 @@ const MAX_FILES: usize = 8192;
 /// Key of the dynamic linker's address in `/proc/PID/auxv`.
 const AT_BASE: u64 = 7;
 
-/// What identifies a mapped file.
-type FileId = ((u32, u32), u64);
+/// Stored files that no process has mapped, at most; beyond, those that nobody can open any more go.
+const MAX_UNMAPPED: usize = 64;
+
+/// What identifies a mapped file in `/proc/PID/maps`: device and inode.
+type MappedId = ((u32, u32), u64);
 
 /// A running process.
 #[derive(Debug)]
 pub struct ProcessTarget {
     pid: u32,
     files: Files,
-    /// The number of each file that was looked at; `None` for one that is no ELF file we can read.
-    known: HashMap<FileId, Option<usize>>,
+    /// By the files' numbers.
+    inspected: Vec<Arc<InspectedFile>>,
+    store: FileStore,
+    /// The number of each mapped file; `None` for one that is no ELF file we can read.
+    mapped: HashMap<MappedId, Option<usize>>,
     unreadable: Vec<PathBuf>,
+    overwritten: Vec<PathBuf>,
+}
+
+/// The files that were inspected, for all processes of a recording: each is read once, however often and by however
+/// many processes it is mapped. Each is held open, so that its inode means no other file.
+#[derive(Debug, Clone, Default)]
+pub struct FileStore(Arc<Mutex<HashMap<FileId, StoredFile>>>);
+
+#[derive(Debug, Clone)]
+struct StoredFile {
+    inspected: Arc<InspectedFile>,
+    read: Arc<Lazy>,
+}
+
+impl FileStore {
+    /// What is known of a file. `None`: it was written to since it was read.
+    fn of(&self, file: InspectedFile) -> Result<Option<StoredFile>, Unusable> {
+        let mut stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = stored.get(&file.id()) {
+            return Ok(known.inspected.is_unchanged().then(|| known.clone()));
+        }
+        if stored.len() > MAX_UNMAPPED {
+            stored.retain(|_, known| Arc::strong_count(&known.inspected) > 1 || !known.inspected.is_deleted());
+        }
+        let read = Arc::new(Lazy::new(Image::of_file(&file)?));
+        let new = StoredFile { inspected: Arc::new(file), read };
+        stored.insert(new.inspected.id(), new.clone());
+        Ok(Some(new))
+    }
 }
 
 /// The pid namespace of a process, as BPF programs ask for it.
@@ -82,15 +119,31 @@ impl ProcessTarget {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_with(pid: u32, files: Files) -> Result<Self, Diagnostic> {
+        Self::open_stored(pid, files, FileStore::default())
+    }
+
+    /// As [`Self::open_with`], with the files that other processes of the same recording have mapped.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_stored(pid: u32, files: Files, store: FileStore) -> Result<Self, Diagnostic> {
         let status = ProcessStatus::read(pid).map_err(|e| unreadable(pid, &e))?;
         if status.state == 'Z' {
             return Err(Diagnostic::error(Code::NoSuchProcess, format!("process {pid} ({}) has ended", status.name))
                 .hint("its parent has not collected it yet; start it again"));
         }
         // A thread's number leads to its process.
-        let mut process = Self { pid: status.tgid, files, known: HashMap::new(), unreadable: Vec::new() };
+        let mut process = Self {
+            pid: status.tgid,
+            files,
+            inspected: Vec::new(),
+            store,
+            mapped: HashMap::new(),
+            unreadable: Vec::new(),
+            overwritten: Vec::new(),
+        };
         process.refresh()?;
-        if process.known.is_empty() {
+        if process.mapped.is_empty() {
             let what = format!("process {pid} ({}) has no program mapped", status.name);
             return Err(Diagnostic::error(Code::NoSuchProcess, what).hint("it is a kernel thread, or is just ending"));
         }
@@ -102,28 +155,70 @@ impl ProcessTarget {
         self.pid
     }
 
-    /// Reads again what is mapped, and lists the files that are new; gives their numbers. Their headers are read,
-    /// their symbols and debug information only when they are asked about.
+    /// Reads again what is mapped: files that are no longer mapped leave the list, and new ones are added at its end;
+    /// gives how many. Their headers are read, their symbols and debug information only when they are asked about.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn refresh(&mut self) -> Result<Vec<usize>, Diagnostic> {
+    pub fn refresh(&mut self) -> Result<usize, Diagnostic> {
         let text = self.read_maps()?;
+        let mappings = || maps::parse(&text).filter(|mapping| mapping.executable);
+        self.forget_unmapped(&mappings().map(|mapping| (mapping.device, mapping.inode)).collect());
         let before = self.files.files().len();
         let mut surroundings = None;
-        for mapping in maps::parse(&text).filter(|mapping| mapping.executable) {
+        for mapping in mappings() {
             let id = (mapping.device, mapping.inode);
-            if self.known.contains_key(&id) || self.known.len() >= MAX_FILES {
+            if self.mapped.contains_key(&id) || self.mapped.len() >= MAX_FILES {
                 continue;
             }
             let surroundings = *surroundings.get_or_insert_with(|| shares_our_files(self.pid));
-            let added = self.add(&mapping, surroundings);
-            if let Err(Unusable::Unreadable(_)) = added {
-                self.unreadable.push(mapping.path);
-            }
-            self.known.insert(id, added.ok());
+            let added = match self.add(&mapping, surroundings) {
+                Ok(Some(number)) => Some(number),
+                Ok(None) => {
+                    self.overwritten.push(mapping.path);
+                    None
+                }
+                Err(Unusable::Unreadable(_)) => {
+                    self.unreadable.push(mapping.path);
+                    None
+                }
+                Err(_) => None,
+            };
+            self.mapped.insert(id, added);
         }
-        Ok((before..self.files.files().len()).collect())
+        Ok(self.files.files().len() - before)
+    }
+
+    /// Takes files off the list that are not among these.
+    fn forget_unmapped(&mut self, mapped: &HashSet<MappedId>) {
+        if self.mapped.keys().all(|id| mapped.contains(id)) {
+            return;
+        }
+        self.mapped.retain(|id, _| mapped.contains(id));
+        let mut kept: Vec<usize> = self.mapped.values().copied().flatten().collect();
+        kept.sort_unstable();
+        self.files.retain(|number| kept.binary_search(&number).is_ok());
+        let mut numbers = 0..;
+        self.inspected.retain(|_| numbers.next().is_some_and(|number| kept.binary_search(&number).is_ok()));
+        for number in self.mapped.values_mut() {
+            *number = number.and_then(|number| kept.binary_search(&number).ok());
+        }
+    }
+
+    /// A file of the list, as it is held open, by its [`TargetFile::id`].
+    pub fn inspected(&self, id: u64) -> Option<&Arc<InspectedFile>> {
+        self.inspected.get(self.number_of(id)?)
+    }
+
+    /// The number of a file of the list.
+    pub fn number_of(&self, id: u64) -> Option<usize> {
+        self.files().iter().position(|file| file.id == id)
+    }
+
+    /// Mapped files that were written to since they were first read, by the process's own names: nothing of them is
+    /// believed any more.
+    pub fn take_overwritten(&mut self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.overwritten)
     }
 
     /// Mapped files that could not be opened, by the process's own names: a module may be among them.
@@ -138,25 +233,52 @@ impl ProcessTarget {
         let base = auxv.chunks_exact(16).find(|pair| word(&pair[..8]) == AT_BASE).map(|pair| word(&pair[8..]))?;
         let text = self.read_maps().ok()?;
         let linker = maps::parse(&text).find(|mapping| (mapping.start..mapping.end).contains(&base))?;
-        self.known.get(&(linker.device, linker.inode)).copied().flatten()
+        self.mapped.get(&(linker.device, linker.inode)).copied().flatten()
     }
 
     fn read_maps(&self) -> Result<Vec<u8>, Diagnostic> {
         read_bounded(&proc_file(self.pid, "maps"), MAX_MAPS).map_err(|e| unreadable(self.pid, &e))
     }
 
-    fn add(&mut self, mapping: &Mapping, shares_our_files: bool) -> Result<usize, Unusable> {
+    /// Lists a mapped file; `None` for one that was written to since it was first read.
+    fn add(&mut self, mapping: &Mapping, shares_our_files: bool) -> Result<Option<usize>, Unusable> {
         let path = self.path_to(mapping, shares_our_files);
+        let file = self.open_mapped(mapping, &path).map_err(|e| Unusable::Unreadable(e.to_string()))?;
         let name = mapping.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        self.files.add(&path, &name)
+        let Some(stored) = self.store.of(file)? else { return Ok(None) };
+        self.inspected.push(stored.inspected);
+        Ok(Some(self.files.add_read(stored.read, &path, &name)))
     }
 
-    /// A path by which we can open a mapped file: as the process knows it, if that is the same file for us; through
+    /// Opens the file behind a mapping: through the mapping itself, which cannot lead elsewhere, but takes privileges;
+    /// else by a name, if the name still leads to that file.
+    fn open_mapped(&self, mapping: &Mapping, path: &Path) -> io::Result<InspectedFile> {
+        let is_it = |file: &InspectedFile| {
+            let (device, inode) = file.id();
+            // Some file systems (overlayfs, btrfs) show other numbers in the maps than to stat.
+            device_numbers(device) != mapping.device || inode == mapping.inode
+        };
+        if let Ok(file) = InspectedFile::open(&self.through_mapping(mapping))
+            && is_it(&file)
+        {
+            return Ok(file);
+        }
+        let file = InspectedFile::open(path)?;
+        if is_it(&file) {
+            return Ok(file);
+        }
+        Err(io::Error::other("another file has its name now"))
+    }
+
+    fn through_mapping(&self, mapping: &Mapping) -> PathBuf {
+        proc_file(self.pid, &format!("map_files/{:x}-{:x}", mapping.start, mapping.end))
+    }
+
+    /// A path to a mapped file, for messages, and for what lies beside it: as the process knows it, if that is the same file for us; through
     /// its root; or, where the name is gone or leads elsewhere now, through the mapping itself.
     fn path_to(&self, mapping: &Mapping, shares_our_files: bool) -> PathBuf {
         let through_root = below(&proc_file(self.pid, "root"), &mapping.path);
-        let range = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);
-        let through_mapping = proc_file(self.pid, &range);
+        let through_mapping = self.through_mapping(mapping);
         let named = [&mapping.path, &through_root];
         if let Some(path) = named.into_iter().find(|path| is_file(path, mapping)) {
             return path.clone();
@@ -307,6 +429,25 @@ pub fn command_line(pid: u32) -> io::Result<Vec<String>> {
         return Ok(Vec::new());
     }
     Ok(text.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect())
+}
+
+/// The files that any process of the system has mapped, by device and inode.
+#[cfg(feature = "record")]
+pub(crate) fn mapped_by_anyone() -> HashSet<FileId> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let mut mapped = HashSet::new();
+    for pid in pids {
+        let text = read_bounded(&proc_file(pid, "maps"), MAX_MAPS).unwrap_or_default();
+        mapped.extend(maps::parse(&text).map(|mapping| (device_of(mapping.device), mapping.inode)));
+    }
+    mapped
+}
+
+/// A device number as `stat` gives it, of its major and minor.
+#[cfg(feature = "record")]
+fn device_of((major, minor): (u32, u32)) -> u64 {
+    nix::sys::stat::makedev(major.into(), minor.into())
 }
 
 fn proc_file(pid: u32, name: &str) -> PathBuf {

@@ -8,6 +8,7 @@
  *   steps=N      of a round (5)
  *   rounds=N     so many, whatever the time
  *   pause=US     between two rounds
+ *   work=US      each operator takes so long
  */
 #include "chaos.h"
 #include <dlfcn.h>
@@ -116,6 +117,8 @@ int main(int argc, char **argv)
 			rounds = atol(argv[i] + 7);
 		else if (!strncmp(argv[i], "pause=", 6))
 			pause_us = atol(argv[i] + 6);
+		else if (!strncmp(argv[i], "work=", 5))
+			setenv("CHAOS_WORK", argv[i] + 5, 1);
 		else if (!strncmp(argv[i], "children=", 9))
 			children = atol(argv[i] + 9);
 		else if (!strcmp(argv[i], "reload"))

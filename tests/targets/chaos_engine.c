@@ -4,6 +4,21 @@
  * order), never in what they compute.
  */
 #include "chaos.h"
+#include <stdlib.h>
+#include <time.h>
+
+/* Microseconds of an operator; 0: as long as its sum takes. */
+static long work_us = -1;
+
+static void spin(void)
+{
+	struct timespec from, now;
+
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	do
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	while ((now.tv_sec - from.tv_sec) * 1000000000L + now.tv_nsec - from.tv_nsec < work_us * 1000);
+}
 
 #ifdef PADDING
 #define STRING_(x) #x
@@ -17,6 +32,8 @@ __attribute__((noinline)) long chaos_operator(struct chaos_tensor *tensor)
 {
 	long sum = tensor->op;
 
+	if (work_us > 0)
+		spin();
 	for (long i = 0; i < tensor->length; i++)
 		sum = sum * 31 + (i ^ tensor->op);
 	return sum;
@@ -38,6 +55,9 @@ __attribute__((noinline)) long chaos_graph(struct chaos_tensor *tensors, int ope
 __attribute__((noinline)) long chaos_step(int tokens, int operators)
 {
 	static __thread struct chaos_tensor tensors[CHAOS_OPERATORS];
+
+	if (work_us < 0)
+		work_us = getenv("CHAOS_WORK") ? atol(getenv("CHAOS_WORK")) : 0;
 
 	for (int i = 0; i < operators; i++) {
 		tensors[i] = (struct chaos_tensor){ .op = i % 3, .length = 20 + i };

@@ -65,7 +65,7 @@ impl Placer<'_> {
         let data: instruction::Data<'_> = &|distance, len| self.target.near(file, file_offset, distance, len);
         let code = instruction::Code { arch, bytes: &bytes, file_offset, is_cut: false, apart: None, data };
         let there = instruction::at(code, 0, &self.plan.costs);
-        let path = of.path.clone();
+        let (id_of_file, path) = (of.id, of.path.clone());
         let module = self.module_number(file);
         self.placement.sites.push(PlacedSite {
             site: Site {
@@ -81,6 +81,7 @@ impl Placer<'_> {
                 inlined_into: None,
             },
             program: index,
+            file: id_of_file,
             path,
             cookie: u64::from(id),
             cost_ns: there.cost_ns,
