@@ -380,7 +380,7 @@ fn a_killed_recorder_leaves_a_readable_trace_and_an_unharmed_target() {
 fn calls_that_are_open_at_the_end_are_counted() {
     let _alone = alone();
     let run = Run::new();
-    let mut target = launch(&[&toys().linked(), "1", "60", "1", "forever", "work=20000"]);
+    let mut target = launch(&[&toys().linked(), "1", "60", "1", "forever", "work=25"]);
     let output = run.record(&["--duration", "300ms", "-p", &target.id().to_string()]);
     target.kill().unwrap();
     target.wait().unwrap();
@@ -570,7 +570,7 @@ fn a_budget_is_kept_and_whole_steps_are_whole() {
         let run = Run::new();
         let lanes = extra.first().copied().unwrap_or("1");
         // Steps so long that to record each of them takes far less than half of the budget on any machine.
-        let words = ["--budget", "1%", "--attach", way, "--", &toys().linked(), "3000", "20", lanes, "work=60000"];
+        let words = ["--budget", "1%", "--attach", way, "--", &toys().linked(), "3000", "20", lanes, "work=75"];
         let output = run.record(&words);
         assert_eq!(output.status.code(), Some(0), "{way}: {}", stderr(&output));
         let trace = run.read();
@@ -606,8 +606,8 @@ fn a_budget_is_kept_and_whole_steps_are_whole() {
 fn a_budget_is_kept_with_perf_probes_and_with_children() {
     let _alone = alone();
     let toy = toys().linked();
-    let single = ["--budget", "1%", "--attach", "single", "--", &toy, "4000", "20", "1", "work=60000"];
-    let forks = ["--budget", "1%", "--follow-forks", "--", &toy, "2000", "20", "1", "work=60000", "fork"];
+    let single = ["--budget", "1%", "--attach", "single", "--", &toy, "4000", "20", "1", "work=75"];
+    let forks = ["--budget", "1%", "--follow-forks", "--", &toy, "2000", "20", "1", "work=75", "fork"];
     for words in [&single[..], &forks[..]] {
         let run = Run::new();
         let output = run.record(words);
@@ -634,7 +634,7 @@ fn a_budget_that_steps_alone_exceed_is_kept_without_them() {
     let _alone = alone();
     const STEPS: u64 = 30_000;
     let run = Run::new();
-    let output = run.record(&["--budget", "0.2%", "--", &toys().linked(), &STEPS.to_string(), "4", "1", "work=30000"]);
+    let output = run.record(&["--budget", "0.2%", "--", &toys().linked(), &STEPS.to_string(), "4", "1", "work=40"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(!stderr(&output).contains("R005"), "{}", stderr(&output));
     let trace = run.read();
@@ -675,7 +675,7 @@ fn a_budget_that_cannot_be_kept_is_said_to_be() {
     let _alone = alone();
     let run = Run::new();
     // The first step alone costs more; and steps that are counted are always recorded.
-    let words = ["--budget", "0.01%", "--min-rate", "1", "--", &toys().linked(), "3000", "20", "1", "work=1000"];
+    let words = ["--budget", "0.01%", "--min-rate", "1", "--", &toys().linked(), "3000", "20", "1", "work=1"];
     let output = run.record(&words);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("R005") && stderr(&output).contains("was not kept"), "{}", stderr(&output));
@@ -697,7 +697,7 @@ fn operators_that_end_with_the_next_one_are_whole_too() {
     std::fs::write(&probeset, until).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
     command.arg("record").arg(&probeset).arg("-o").arg(run.trace()).args(["--budget", "1%", "--"]);
-    let output = command.args([&toys().linked(), "6000", "20", "1", "work=20000"]).output().unwrap();
+    let output = command.args([&toys().linked(), "6000", "20", "1", "work=25"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     run.read().assert_whole();
     let steps = operators_of_steps(&run.trace());
@@ -714,7 +714,7 @@ fn operators_go_while_steps_are_slow_and_come_back() {
     let _alone = alone();
     let run = Run::new();
     // Eight steps of a quarter of a second or more, then fast ones.
-    let output = run.record(&["--min-rate", "5", "--", &toys().linked(), "800", "20", "1", "work=200000", "slow=8"]);
+    let output = run.record(&["--min-rate", "5", "--", &toys().linked(), "800", "20", "1", "work=250", "slow=8"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     run.read().assert_whole();
     let report = report(&run.trace());
