@@ -632,9 +632,11 @@ fn a_budget_is_kept_with_perf_probes_and_with_children() {
 #[ignore = "needs root"]
 fn a_budget_that_steps_alone_exceed_is_kept_without_them() {
     let _alone = alone();
-    const STEPS: u64 = 30_000;
+    // Steps so short that to record each of them takes more than half of the budget on any machine; and so many that the
+    // budget of all pays for the first stretch, which lasts until its probes are gone: tens of milliseconds on a busy one.
+    const STEPS: u64 = 40_000;
     let run = Run::new();
-    let output = run.record(&["--budget", "0.2%", "--", &toys().linked(), &STEPS.to_string(), "4", "1", "work=40"]);
+    let output = run.record(&["--budget", "1%", "--", &toys().linked(), &STEPS.to_string(), "4", "1", "work=30"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(!stderr(&output).contains("R005"), "{}", stderr(&output));
     let trace = run.read();
@@ -644,7 +646,7 @@ fn a_budget_that_steps_alone_exceed_is_kept_without_them() {
     let price = trace.meta.end.as_ref().unwrap().price.clone().unwrap();
     assert!(price.unseen_step_ns.is_some());
     let spent = (price.base_ns + price.detail_ns) as f64 / price.bare_ns() as f64;
-    assert!(spent > 0.0 && spent <= 0.002, "{spent}");
+    assert!(spent > 0.0 && spent <= 0.01, "{spent}");
     let steps = operators_of_steps(&run.trace());
     let whole: Vec<usize> = steps.iter().filter(|step| step.0 == "whole").map(|step| step.1).collect();
     assert!(!whole.is_empty() && whole.iter().all(|n| *n == 4), "{whole:?}");
