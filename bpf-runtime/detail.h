@@ -18,7 +18,11 @@ __u64 pf_steps_switch;
 /* 1 once a step was seen to begin since the instant that the recorder set: what comes before is of a step unseen. */
 __u64 pf_step_came;
 
-/* Since when the entries that `waiting` is measured from are seen: ns; all ones while they are not. */
+/*
+ * From the first instant until the second the entries that `waiting` is measured from are not seen: ns. Set by the
+ * recorder, in the future, as above. 0 as the first: they have always been seen; the second does not matter then.
+ */
+__u64 pf_waiting_until;
 __u64 pf_waiting_since;
 
 /*
@@ -47,8 +51,8 @@ PF_TIER(step, pf_steps_switch, 1)
 PF_TIER(graph, pf_graphs_switch, !pf_steps_switch || pf_step_came)
 PF_TIER(detail, 1, !pf_steps_switch || pf_step_came)
 
-/* Whether every entry that `waiting` is measured from was seen in a span that began at `start`. */
-static __always_inline _Bool pf_waiting_is_known(__u64 start)
+/* Whether every entry that `waiting` is measured from was seen in a span from `start` to `end`. */
+static __always_inline _Bool pf_waiting_is_known(__u64 start, __u64 end)
 {
-	return start >= pf_waiting_since;
+	return !pf_waiting_until || end < pf_waiting_until || start >= pf_waiting_since;
 }

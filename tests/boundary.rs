@@ -114,7 +114,7 @@ fn links(recorder: &Child) -> usize {
 fn one_lane_alone_is_not_asked_for_its_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("run.pfi");
-    record(&trace, &["600", "20", "1", "work=20000"], &[]);
+    record(&trace, &["600", "20", "1", "work=5"], &[]);
     let operators = operators(&trace);
     assert_eq!(operators.len(), 12_000, "no operator is lost");
     let without = without_waiting(&trace);
@@ -132,7 +132,7 @@ fn one_lane_alone_is_not_asked_for_its_waiting() {
 fn the_probe_is_gone() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("run.pfi");
-    let mut target = Command::new(&toy().0).args(["1", "20", "1", "work=20000", "forever"]).spawn().unwrap();
+    let mut target = Command::new(&toy().0).args(["1", "20", "1", "work=5", "forever"]).spawn().unwrap();
     let mut recorder = recorder(&trace, &["-p", &target.id().to_string()]).spawn().unwrap();
     let (start, mut most) = (Instant::now(), 0);
     loop {
@@ -156,7 +156,7 @@ fn several_lanes_are_always_asked() {
     for options in [&[][..], &["--attach", "multi"], &["--attach", "single"]] {
         let folder = tempfile::tempdir().unwrap();
         let trace = folder.path().join("run.pfi");
-        record(&trace, &["100", "20", "2", "work=20000"], options);
+        record(&trace, &["100", "20", "2", "work=5"], options);
         let operators = operators(&trace);
         assert_eq!(operators.len(), 4_000);
         assert!(operators.iter().all(|operator| operator.waiting.is_some()), "{options:?}");
@@ -170,7 +170,7 @@ fn a_second_lane_that_comes_later_is_asked_at_once() {
     for options in [&[][..], &["--budget", "90%"], &["--attach", "single"]] {
         let folder = tempfile::tempdir().unwrap();
         let trace = folder.path().join("run.pfi");
-        record(&trace, &["2000", "20", "1", "work=20000", "more=1000,2"], options);
+        record(&trace, &["2000", "20", "1", "work=5", "more=1000,2"], options);
         let operators = operators(&trace);
         // Of a budget's steps those are looked at that it pays for; how many, the machine's speed says.
         if !options.contains(&"--budget") {

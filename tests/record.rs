@@ -380,7 +380,7 @@ fn a_killed_recorder_leaves_a_readable_trace_and_an_unharmed_target() {
 fn calls_that_are_open_at_the_end_are_counted() {
     let _alone = alone();
     let run = Run::new();
-    let mut target = launch(&[&toys().linked(), "1", "60", "1", "forever", "work=20000"]);
+    let mut target = launch(&[&toys().linked(), "1", "60", "1", "forever", "work=25"]);
     let output = run.record(&["--duration", "300ms", "-p", &target.id().to_string()]);
     target.kill().unwrap();
     target.wait().unwrap();
@@ -423,7 +423,8 @@ fn a_full_disk_ends_the_recording_with_a_readable_trace() {
     std::fs::create_dir(&disk).unwrap();
     let mount = |arguments: &[&str]| Command::new(arguments[0]).args(&arguments[1..]).status().unwrap().success();
     let path = disk.to_str().unwrap();
-    assert!(mount(&["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", path]));
+    // Room for some blocks of 1 MiB, compressed: some 50 kB each. The whole trace has 450 kB.
+    assert!(mount(&["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", path]));
     let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
     command.args(["record", PROBESET, "-o"]).arg(disk.join("run.pfi"));
     let output = command.args(["--", &toys().linked(), "4000", "40", "1"]).output().unwrap();
@@ -570,7 +571,7 @@ fn a_budget_is_kept_and_whole_steps_are_whole() {
         let run = Run::new();
         let lanes = extra.first().copied().unwrap_or("1");
         // Steps so long that to record each of them takes far less than half of the budget on any machine.
-        let words = ["--budget", "1%", "--attach", way, "--", &toys().linked(), "3000", "20", lanes, "work=60000"];
+        let words = ["--budget", "1%", "--attach", way, "--", &toys().linked(), "3000", "20", lanes, "work=75"];
         let output = run.record(&words);
         assert_eq!(output.status.code(), Some(0), "{way}: {}", stderr(&output));
         let trace = run.read();
@@ -606,8 +607,8 @@ fn a_budget_is_kept_and_whole_steps_are_whole() {
 fn a_budget_is_kept_with_perf_probes_and_with_children() {
     let _alone = alone();
     let toy = toys().linked();
-    let single = ["--budget", "1%", "--attach", "single", "--", &toy, "4000", "20", "1", "work=60000"];
-    let forks = ["--budget", "1%", "--follow-forks", "--", &toy, "2000", "20", "1", "work=60000", "fork"];
+    let single = ["--budget", "1%", "--attach", "single", "--", &toy, "4000", "20", "1", "work=75"];
+    let forks = ["--budget", "1%", "--follow-forks", "--", &toy, "2000", "20", "1", "work=75", "fork"];
     for words in [&single[..], &forks[..]] {
         let run = Run::new();
         let output = run.record(words);
@@ -632,9 +633,11 @@ fn a_budget_is_kept_with_perf_probes_and_with_children() {
 #[ignore = "needs root"]
 fn a_budget_that_steps_alone_exceed_is_kept_without_them() {
     let _alone = alone();
-    const STEPS: u64 = 30_000;
+    // Steps so short that to record each of them takes more than half of the budget on any machine; and so many that the
+    // budget of all pays for the first stretch, which lasts until its probes are gone: tens of milliseconds on a busy one.
+    const STEPS: u64 = 40_000;
     let run = Run::new();
-    let output = run.record(&["--budget", "0.2%", "--", &toys().linked(), &STEPS.to_string(), "4", "1", "work=30000"]);
+    let output = run.record(&["--budget", "1%", "--", &toys().linked(), &STEPS.to_string(), "4", "1", "work=30"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(!stderr(&output).contains("R005"), "{}", stderr(&output));
     let trace = run.read();
@@ -644,7 +647,7 @@ fn a_budget_that_steps_alone_exceed_is_kept_without_them() {
     let price = trace.meta.end.as_ref().unwrap().price.clone().unwrap();
     assert!(price.unseen_step_ns.is_some());
     let spent = (price.base_ns + price.detail_ns) as f64 / price.bare_ns() as f64;
-    assert!(spent > 0.0 && spent <= 0.002, "{spent}");
+    assert!(spent > 0.0 && spent <= 0.01, "{spent}");
     let steps = operators_of_steps(&run.trace());
     let whole: Vec<usize> = steps.iter().filter(|step| step.0 == "whole").map(|step| step.1).collect();
     assert!(!whole.is_empty() && whole.iter().all(|n| *n == 4), "{whole:?}");
@@ -675,7 +678,7 @@ fn a_budget_that_cannot_be_kept_is_said_to_be() {
     let _alone = alone();
     let run = Run::new();
     // The first step alone costs more; and steps that are counted are always recorded.
-    let words = ["--budget", "0.01%", "--min-rate", "1", "--", &toys().linked(), "3000", "20", "1", "work=1000"];
+    let words = ["--budget", "0.01%", "--min-rate", "1", "--", &toys().linked(), "3000", "20", "1", "work=1"];
     let output = run.record(&words);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("R005") && stderr(&output).contains("was not kept"), "{}", stderr(&output));
@@ -697,7 +700,7 @@ fn operators_that_end_with_the_next_one_are_whole_too() {
     std::fs::write(&probeset, until).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
     command.arg("record").arg(&probeset).arg("-o").arg(run.trace()).args(["--budget", "1%", "--"]);
-    let output = command.args([&toys().linked(), "6000", "20", "1", "work=20000"]).output().unwrap();
+    let output = command.args([&toys().linked(), "6000", "20", "1", "work=25"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     run.read().assert_whole();
     let steps = operators_of_steps(&run.trace());
@@ -713,8 +716,9 @@ fn operators_that_end_with_the_next_one_are_whole_too() {
 fn operators_go_while_steps_are_slow_and_come_back() {
     let _alone = alone();
     let run = Run::new();
-    // Eight steps of a quarter of a second or more, then fast ones.
-    let output = run.record(&["--min-rate", "5", "--", &toys().linked(), "800", "20", "1", "work=200000", "slow=8"]);
+    // Twenty steps of a quarter of a second or more, then fast ones. How long the kernel takes to detach the probes, a
+    // busy machine says: seconds.
+    let output = run.record(&["--min-rate", "5", "--", &toys().linked(), "800", "20", "1", "work=250", "slow=20"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     run.read().assert_whole();
     let report = report(&run.trace());
@@ -725,7 +729,7 @@ fn operators_go_while_steps_are_slow_and_come_back() {
     assert!(on.iter().enumerate().all(|(n, on)| *on == (n % 2 == 1)), "they go and come in turn: {changes:?}");
     let steps = operators_of_steps(&run.trace());
     assert_eq!(steps.len(), 800);
-    assert!(steps[4..8].iter().all(|(recorded, n)| (recorded.as_str(), *n) == ("bare", 0)), "{:?}", &steps[..9]);
+    assert!(steps[16..20].iter().all(|(recorded, n)| (recorded.as_str(), *n) == ("bare", 0)), "{:?}", &steps[..21]);
     let whole = steps.iter().filter(|(recorded, n)| (recorded.as_str(), *n) == ("whole", 20)).count();
     assert!(whole >= 50, "{whole} of 800");
     let began = first_step_ns(&run.trace());

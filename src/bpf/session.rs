@@ -378,9 +378,16 @@ impl<'a> Session<'a> {
         self.set("pf_steps_switch", 1);
     }
 
-    /// Since when the entries that `waiting` is measured from are all seen, ns; `None` while they are not.
-    pub fn set_waiting(&self, since: Option<u64>) {
-        self.set("pf_waiting_since", since.unwrap_or(u64::MAX));
+    /// Has no span have `waiting` that has not ended before `until`: ns, CLOCK_MONOTONIC.
+    pub fn end_waiting(&self, until: u64) {
+        // While the other is 0, this one has no effect.
+        self.set("pf_waiting_since", u64::MAX);
+        self.set("pf_waiting_until", until);
+    }
+
+    /// Has spans have `waiting` again that begin from `since` on.
+    pub fn begin_waiting(&self, since: u64) {
+        self.set("pf_waiting_since", since);
     }
 
     /// How this session attaches.

@@ -2,12 +2,13 @@
 //! their probes, which are hit more often than operators', cost for nothing. They go once that is known, and come back
 //! when a second lane shows: then for good, so that no target has them come and go all the time.
 
-use super::clock::monotonic_ns;
+use super::clock::{LEAD_NS, in_time, monotonic_ns};
 use super::switches::Hands;
 use crate::plan::{ProbePlan, Tier, WAITING};
 use crate::spec::Role;
 use crate::trace::{Notice, WaitingNotice};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// So many steps in which one lane alone computed are enough to know.
 const STEPS: u64 = 8;
@@ -65,9 +66,14 @@ impl BoundarySwitch {
 
     fn detach(hands: &mut Hands<'_, '_>) {
         say(hands, "waiting: one lane alone computes, so nothing is recorded of it any more", |hands| {
-            hands.session.set_waiting(None);
-            (monotonic_ns(), WaitingNotice { known: false, missed_ns: 0 })
+            // Should it be late all the same, some spans after it have a `waiting`, which is right; none before it lacks
+            // its own.
+            let until = monotonic_ns() + LEAD_NS;
+            hands.session.end_waiting(until);
+            (until, WaitingNotice { known: false, missed_ns: 0 })
         });
+        // A span that ends before the instant has a `waiting`: the probe is there until then.
+        std::thread::sleep(2 * Duration::from_nanos(LEAD_NS));
         hands.modules.set_waiting_wanted(false);
         let (_, sites) = hands.modules.detach_waiting(hands.session);
         hands.meter.switched(sites);
@@ -78,9 +84,8 @@ impl BoundarySwitch {
         let sites = hands.modules.attach_waiting(hands.session);
         hands.meter.switched(sites);
         say(hands, "waiting: recorded again, for a second lane", |hands| {
-            let now = monotonic_ns();
-            hands.session.set_waiting(Some(now));
-            (now, WaitingNotice { known: true, missed_ns: now.saturating_sub(since) })
+            let known_since = in_time(|instant| hands.session.begin_waiting(instant));
+            (known_since, WaitingNotice { known: true, missed_ns: known_since.saturating_sub(since) })
         });
     }
 }

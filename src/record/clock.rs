@@ -10,6 +10,20 @@ pub(super) fn monotonic_ns() -> u64 {
     part(time.tv_sec()).saturating_mul(1_000_000_000).saturating_add(part(time.tv_nsec()))
 }
 
+/// An instant that decides in the programs is set so much before it comes.
+pub(super) const LEAD_NS: u64 = 300_000;
+
+/// Sets an instant that has not come yet when it is set, however long this thread stands still in between; gives it.
+pub(super) fn in_time(set: impl Fn(u64)) -> u64 {
+    loop {
+        let instant = monotonic_ns().saturating_add(LEAD_NS);
+        set(instant);
+        if monotonic_ns() < instant {
+            return instant;
+        }
+    }
+}
+
 /// UNIX time in ns.
 pub(super) fn wall_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -46,6 +60,21 @@ mod tests {
         assert_eq!(stamp(951_782_399), "20000228-235959");
         assert_eq!(stamp(951_782_400), "20000229-000000");
         assert_eq!(stamp(1_795_226_172), "20261121-015612");
+    }
+
+    #[test]
+    fn an_instant_is_set_before_it_comes() {
+        let set = std::cell::RefCell::new(Vec::new());
+        let instant = in_time(|instant| {
+            let mut set = set.borrow_mut();
+            set.push(instant);
+            // Stands still the first two times.
+            if set.len() < 3 {
+                std::thread::sleep(std::time::Duration::from_nanos(3 * LEAD_NS));
+            }
+        });
+        let set = set.into_inner();
+        assert!(set.len() >= 3 && set.is_sorted() && set.last() == Some(&instant), "{set:?}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Operators' probes come and go, as the price says. Attaching goes on group by group between answers to the target;
 //! detaching, which takes longer, on a thread of its own.
 
-use super::clock::monotonic_ns;
+use super::clock::{LEAD_NS, in_time, monotonic_ns};
 use super::price::{RateGuard, Sampler, Seen, Terms};
 use super::process::threads;
 use super::switches::Hands;
@@ -13,8 +13,6 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// An instant from which on detail counts is set so much before it comes.
-const LEAD_NS: u64 = 300_000;
 /// Spans that were open have so long to end, before the probes that would end them go.
 const SHORTEST_DRAIN: Duration = Duration::from_millis(50);
 const LONGEST_DRAIN: Duration = Duration::from_millis(600);
@@ -189,15 +187,7 @@ impl DetailSwitch {
 
     /// All is attached: what begins from now on counts.
     fn begin(&mut self, hands: &mut Hands<'_, '_>, reason: DetailReason) -> State {
-        hands.say(DetailState::On, reason, |session| {
-            loop {
-                let since = monotonic_ns() + LEAD_NS;
-                session.set_detail(since, u64::MAX);
-                if monotonic_ns() < since {
-                    return since;
-                }
-            }
-        });
+        hands.say(DetailState::On, reason, |session| in_time(|since| session.set_detail(since, u64::MAX)));
         if let Some(sampler) = &mut self.sampler {
             sampler.began(&hands.seen(if sampler.stays().is_none() { Duration::ZERO } else { RARELY }));
         }
@@ -206,15 +196,7 @@ impl DetailSwitch {
 
     /// Nothing counts any more that begins from now on.
     fn end(&mut self, hands: &mut Hands<'_, '_>, reason: DetailReason) -> State {
-        hands.say(DetailState::Off, reason, |session| {
-            loop {
-                let until = monotonic_ns() + LEAD_NS;
-                session.end_detail(until);
-                if monotonic_ns() < until {
-                    return until;
-                }
-            }
-        });
+        hands.say(DetailState::Off, reason, |session| in_time(|until| session.end_detail(until)));
         State::Draining(Instant::now())
     }
 

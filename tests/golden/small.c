@@ -306,7 +306,7 @@ static __always_inline void operator_close(struct pf_thread *thread, __u64 now)
 	record->waiting = thread->spans.barrier_last > record->header.start ?
 				  now - thread->spans.barrier_last : 0;
 	/* Where none was ever seen on the thread, it cannot be told from one that is not probed. */
-	if (!thread->spans.barrier_last || !pf_waiting_is_known(record->header.start))
+	if (!thread->spans.barrier_last || !pf_waiting_is_known(record->header.start, now))
 		record->header.missing |= 1 << 3;
 	pf_send(thread, record, sizeof(*record));
 }
