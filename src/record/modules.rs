@@ -409,7 +409,7 @@ impl<'a> Modules<'a> {
                 ProcessTarget::open_stored(pid.cast_unsigned(), files, self.store.clone()).map(Some)
             }
             Some(mut target) => {
-                if target.refresh()? == 0 {
+                if target.refresh()?.is_empty() {
                     self.targets.insert(pid, target);
                     return Ok(None);
                 }

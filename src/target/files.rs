@@ -131,6 +131,12 @@ impl Files {
         Self::new(cache_folder())
     }
 
+    /// Maps the file that `path` leads to and lists it under `name`; gives its number.
+    #[cfg(test)]
+    pub(crate) fn add(&mut self, path: &Path, name: &str) -> Result<usize, super::elf::Unusable> {
+        Ok(self.add_image(Image::open(path)?, path, name))
+    }
+
     pub(crate) fn add_image(&mut self, image: Image, path: &Path, name: &str) -> usize {
         self.add_read(Arc::new(Lazy::new(image)), path, name)
     }

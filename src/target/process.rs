@@ -156,11 +156,11 @@ impl ProcessTarget {
     }
 
     /// Reads again what is mapped: files that are no longer mapped leave the list, and new ones are added at its end;
-    /// gives how many. Their headers are read, their symbols and debug information only when they are asked about.
+    /// gives their numbers. Their headers are read, their symbols and debug information only when they are asked about.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn refresh(&mut self) -> Result<usize, Diagnostic> {
+    pub fn refresh(&mut self) -> Result<Vec<usize>, Diagnostic> {
         let text = self.read_maps()?;
         let mappings = || maps::parse(&text).filter(|mapping| mapping.executable);
         self.forget_unmapped(&mappings().map(|mapping| (mapping.device, mapping.inode)).collect());
@@ -186,7 +186,7 @@ impl ProcessTarget {
             };
             self.mapped.insert(id, added);
         }
-        Ok(self.files.files().len() - before)
+        Ok((before..self.files.files().len()).collect())
     }
 
     /// Takes files off the list that are not among these.
