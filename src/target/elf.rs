@@ -2,6 +2,7 @@
 //! not trusted: every offset in them is checked where it is used.
 
 use super::Arch;
+use super::FileState;
 use memmap2::{Mmap, MmapMut};
 use object::elf;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
@@ -70,18 +71,27 @@ pub(crate) struct Image {
     fixed: bool,
     /// Where the dynamic section is in the file.
     dynamic: Option<Range<u64>>,
+    /// The file that is mapped; `None` where it is none of its own.
+    file: Option<FileState>,
 }
 
 impl Image {
     /// Maps a file and reads its headers, nothing else.
     pub(crate) fn open(path: &Path) -> Result<Self, Unusable> {
-        Self::new(map(path)?)
+        let (map, file) = map(path)?;
+        Ok(Self { file, ..Self::new(map)? })
     }
 
     /// The same for a file that need not be linked: the part of a program's debug information that was left beside its
     /// object.
     pub(crate) fn open_part(path: &Path) -> Result<Self, Unusable> {
-        Self::of(map(path)?, true)
+        let (map, file) = map(path)?;
+        Ok(Self { file, ..Self::of(map, true)? })
+    }
+
+    /// The state of the file when it was mapped.
+    pub(crate) fn file(&self) -> Option<&FileState> {
+        self.file.as_ref()
     }
 
     /// An image that stands inside of another one.
@@ -125,7 +135,7 @@ impl Image {
             .map(|s| s.p_offset(endian)..s.p_offset(endian).saturating_add(s.p_filesz(endian)));
         let fixed = header.e_type(endian) == elf::ET_EXEC;
         let build_id = build_id(header, endian, &map);
-        Ok(Self { map, arch, build_id, segments, fixed, dynamic })
+        Ok(Self { map, arch, build_id, segments, fixed, dynamic, file: None })
     }
 
     /// The instruction set.
@@ -304,7 +314,7 @@ fn segments(
     Ok(segments)
 }
 
-fn map(path: &Path) -> Result<Mmap, Unusable> {
+fn map(path: &Path) -> Result<(Mmap, Option<FileState>), Unusable> {
     let unreadable = |e: std::io::Error| Unusable::Unreadable(e.to_string());
     // Opening a pipe would wait for its other end.
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
@@ -317,7 +327,8 @@ fn map(path: &Path) -> Result<Mmap, Unusable> {
     let file = File::open(path).map_err(unreadable)?;
     // SAFETY: the map is private and only read, as plain bytes that are checked at each use. A file that is cut
     // short while we read it ends this process with SIGBUS; the engines' files are not written in place.
-    unsafe { Mmap::map(&file) }.map_err(unreadable)
+    let map = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
+    Ok((map, FileState::of(&file).ok()))
 }
 
 fn build_id(header: &elf::FileHeader64<Endianness>, endian: Endianness, bytes: &[u8]) -> Option<String> {
