@@ -34,7 +34,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("base64", &["report/html/"]),
     ("lzma_rust2", &["target/files.rs"]),
     ("annotate_snippets", &["diag/render.rs"]),
-    ("nix", &["bpf/", "record/", "roofline/", "cli/", "target/process.rs", "target/content.rs", "cache.rs"]),
+    ("nix", &["bpf/", "record/", "roofline/", "cli/", "target/process.rs", "target/content.rs", "cache/"]),
     ("signal_hook", &["record/", "cli/"]),
     ("anstream", &["cli/"]),
     ("comfy_table", &["cli/", "report/"]),

@@ -397,5 +397,4 @@ fn home_of(user: u32) -> Option<PathBuf> {
 }
 
 #[cfg(test)]
-#[path = "cache_tests.rs"]
 mod tests;
