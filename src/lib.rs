@@ -17,6 +17,8 @@
 pub mod analysis;
 #[cfg(feature = "record")]
 pub mod bpf;
+#[cfg(target_os = "linux")]
+pub mod cache;
 pub mod cli;
 pub mod codegen;
 pub mod counters;

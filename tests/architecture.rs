@@ -34,7 +34,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("base64", &["report/html/"]),
     ("lzma_rust2", &["target/files.rs"]),
     ("annotate_snippets", &["diag/render.rs"]),
-    ("nix", &["bpf/", "record/", "roofline/", "cli/", "target/process.rs"]),
+    ("nix", &["bpf/", "record/", "roofline/", "cli/", "target/process.rs", "target/content.rs", "cache/"]),
     ("signal_hook", &["record/", "cli/"]),
     ("anstream", &["cli/"]),
     ("comfy_table", &["cli/", "report/"]),
@@ -46,19 +46,20 @@ const CRATES: &[(&str, &[&str])] = &[
 /// name each (`Role`, and the width of a record's mask), for which see `NARROW`.
 const MODULES: &[(&str, &[&str])] = &[
     ("diag", &[]),
+    ("cache", &["diag"]),
     ("counters", &["diag"]),
     ("path", &["diag"]),
     ("trace", &["diag", "spec"]),
     ("spec", &["diag", "counters", "path", "trace"]),
-    ("target", &["diag", "path"]),
+    ("target", &["diag", "cache", "path"]),
     ("plan", &["diag", "counters", "path", "spec", "target", "trace"]),
     ("scaffold", &["diag", "path", "target"]),
     ("codegen", &["diag", "path", "spec", "target", "trace", "plan"]),
     ("analysis", &["diag", "path", "spec", "trace"]),
     ("report", &["diag", "trace", "analysis"]),
-    ("bpf", &["diag", "path", "target", "plan", "codegen"]),
-    ("roofline", &["diag", "target", "trace"]),
-    ("record", &["diag", "counters", "path", "spec", "target", "trace", "plan", "codegen", "bpf", "roofline"]),
+    ("bpf", &["diag", "cache", "path", "target", "plan", "codegen"]),
+    ("roofline", &["diag", "cache", "target", "trace"]),
+    ("record", &["diag", "cache", "counters", "path", "spec", "target", "trace", "plan", "codegen", "bpf", "roofline"]),
 ];
 
 /// Where a module may use another, but only these names of it.

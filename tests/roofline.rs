@@ -107,9 +107,10 @@ fn an_unprivileged_user_measures() {
     std::fs::copy(env!("CARGO_BIN_EXE_profinfer"), &program).unwrap();
     let cache = place.0.path().join("cache");
     std::fs::create_dir(&cache).unwrap();
-    for path in [place.0.path(), &program, &cache] {
-        std::fs::set_permissions(path, PermissionsExt::from_mode(0o777)).unwrap();
+    for path in [place.0.path(), &program] {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
     }
+    std::os::unix::fs::chown(&cache, Some(65534), Some(65534)).unwrap();
     let mut command = Command::new(&program);
     command.args(["roofline", "--quick", "--json"]).env("PROFINFER_CACHE", &cache).uid(65534).gid(65534);
     let output = command.current_dir("/").output().unwrap();

@@ -197,7 +197,7 @@ fn file_name(source: &CSource) -> &str {
 /// Writes the program and copies of the probeset's files (clang quotes them in the debug information)
 /// to a folder that only this user can enter.
 fn lay_out(translation: &Translation<'_>) -> std::io::Result<tempfile::TempDir> {
-    let folder = tempfile::Builder::new().prefix("profinfer-").tempdir()?;
+    let folder = crate::cache::private_folder()?;
     let quoted = translation.sources.iter().map(|source| (source.name.as_str(), source.text.as_str()));
     for (name, text) in quoted {
         if stays_inside(name) {

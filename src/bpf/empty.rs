@@ -4,7 +4,7 @@ use super::features::{AttachMode, link_uprobe, load_small};
 use super::perf_event::open_perf_event;
 use libbpf_rs::libbpf_sys as sys;
 use nix::libc;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -48,8 +48,13 @@ impl EmptyProbe {
     }
 }
 
-/// By a perf event, as kernels without `uprobe.multi` do it.
-fn link_single(program: &OwnedFd, path: &CString, offset: u64, at_return: bool) -> nix::Result<OwnedFd> {
+/// Whether this process may attach uprobes by perf events, which takes more privileges on some kernels than
+/// `uprobe.multi` does. Nothing is attached.
+pub(super) fn may_probe_by_perf_events() -> bool {
+    !matches!(uprobe_event(c"/proc/self/exe", 0, false), Err(nix::Error::EACCES | nix::Error::EPERM))
+}
+
+fn uprobe_event(path: &CStr, offset: u64, at_return: bool) -> nix::Result<OwnedFd> {
     let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type").ok();
     let kind = kind.and_then(|text| text.trim().parse().ok()).ok_or(nix::Error::ENODEV)?;
     let mut event = sys::perf_event_attr {
@@ -60,7 +65,12 @@ fn link_single(program: &OwnedFd, path: &CString, offset: u64, at_return: bool) 
     };
     event.__bindgen_anon_3.uprobe_path = path.as_ptr().addr() as u64;
     event.__bindgen_anon_4.probe_offset = offset;
-    let event = open_perf_event(event, 0, -1)?;
+    open_perf_event(event, 0, -1)
+}
+
+/// By a perf event, as kernels without `uprobe.multi` do it.
+fn link_single(program: &OwnedFd, path: &CStr, offset: u64, at_return: bool) -> nix::Result<OwnedFd> {
+    let event = uprobe_event(path, offset, at_return)?;
     // SAFETY: both calls take descriptors that are open, and no pointers.
     let attached = unsafe {
         nix::errno::Errno::result(libc::ioctl(event.as_raw_fd(), SET_PROGRAM, program.as_raw_fd()))

@@ -45,6 +45,26 @@ pub const CAP_SYS_PTRACE: Capability = Capability { name: "CAP_SYS_PTRACE", bit:
 /// To send signals to another user's process.
 pub const CAP_KILL: Capability = Capability { name: "CAP_KILL", bit: 5 };
 
+impl AttachMode {
+    /// Whether this process may attach probes in this way.
+    ///
+    /// # Errors
+    /// B005, with the capability that it takes.
+    pub fn permitted(self) -> Result<(), Diagnostic> {
+        if self != Self::Single || super::empty::may_probe_by_perf_events() {
+            return Ok(());
+        }
+        let problem = Diagnostic::error(Code::Privilege, "not permitted: attaching uprobes by perf events");
+        Err(match CAP_SYS_ADMIN.held() {
+            true => problem.hint("a security module or a container forbids it; see `profinfer doctor`"),
+            false => problem
+                .with_note("missing: CAP_SYS_ADMIN")
+                .with_note("with uprobe.multi (Linux 6.6 or later) it would not be needed")
+                .hint(grant(&[CAP_SYS_ADMIN])),
+        })
+    }
+}
+
 impl Capability {
     /// Whether this process has it, in effect.
     pub fn held(self) -> bool {
@@ -153,9 +173,15 @@ pub fn missing_privilege(what: &str) -> Diagnostic {
         );
         return problem.hint("see `profinfer doctor`; in a container, run with --privileged or --cap-add");
     }
-    problem.with_note(format!("missing: {}", missing.join(", "))).hint(
-        "`sudo profinfer …`, or once: `sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace+ep $(command -v profinfer)`",
-    )
+    problem.with_note(format!("missing: {}", missing.join(", "))).hint(grant(&[]))
+}
+
+/// What gives this program its privileges: those that recording usually takes, and more.
+pub fn grant(more: &[Capability]) -> String {
+    let usual = [CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_KILL];
+    let names: Vec<String> = usual.iter().chain(more).map(|capability| capability.name.to_lowercase()).collect();
+    let program = std::env::current_exe().map_or_else(|_| "profinfer".to_owned(), |path| path.display().to_string());
+    format!("`sudo profinfer …`, or once: `sudo setcap {}+ep {program}`", names.join(","))
 }
 
 /// A load from a tracepoint's arguments.

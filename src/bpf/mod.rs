@@ -2,7 +2,6 @@
 //! and what the verifier says in the words of the probeset. It knows nothing of targets and traces.
 
 mod attacher;
-pub mod cache;
 pub mod compile;
 mod empty;
 pub mod features;
@@ -23,8 +22,12 @@ pub use perf_event::open_perf_event;
 pub use run_statistics::RunStatistics;
 pub use session::{LOSS_KINDS, ProbedFile, Session, Setup};
 
+use crate::cache::Store;
 use crate::codegen::CSource;
 use crate::diag::{Diagnostic, Diagnostics};
+
+/// Bytes of an object that is kept.
+const MAX_CACHED: u64 = 16 << 20;
 
 /// A compiled BPF object: an ELF file in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +45,7 @@ pub struct BpfObject {
 pub fn build(translation: &Translation<'_>, compiling: impl FnOnce()) -> Result<BpfObject, Diagnostics> {
     let compiler = Compiler::find()?;
     let key = compiler.key(translation);
-    let cache = cache::ObjectCache::default_folder();
+    let cache = Store::of_user("objects", MAX_CACHED);
     // One that serves every way to attach serves this one: it may have come from a machine that has a compiler.
     let whole = || compiler.key(&Translation { attach: None, ..*translation });
     if let Some(bytes) = cache.as_ref().and_then(|cache| cache.get(&key).or_else(|| cache.get(&whole()))) {
@@ -51,7 +54,8 @@ pub fn build(translation: &Translation<'_>, compiling: impl FnOnce()) -> Result<
     compiling();
     let bytes = compiler.compile(translation)?;
     if let Some(cache) = &cache {
-        cache.put(&key, &bytes);
+        // A cache that cannot be written costs time.
+        let _ = cache.put(&key, &bytes);
     }
     Ok(BpfObject { bytes, cached: false })
 }

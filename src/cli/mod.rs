@@ -197,6 +197,8 @@ pub fn main() -> ExitCode {
         }
         Command::Man { folder } => terminal::write_manual(Arguments::command(), &folder),
     };
+    #[cfg(target_os = "linux")]
+    terminal::report_problems(&crate::cache::take_notes());
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(problems) => ExitCode::from(terminal::report_problems(&problems)),

@@ -1,6 +1,7 @@
 //! A recording of which nothing is left: its trace is in a folder that goes with it. What looks at a few records takes one.
 
 use super::trace_file::{self, AnyReader};
+use crate::cache;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::Selection;
 use crate::record::{self, Options, Subject, Summary, Terms};
@@ -19,7 +20,7 @@ pub(super) struct ShortRun {
 impl ShortRun {
     /// Of this, for so long at most.
     pub(super) fn new(subject: Subject, wait: Duration) -> Result<Self, Diagnostics> {
-        let folder = tempfile::tempdir().map_err(|error| {
+        let folder = cache::private_folder().map_err(|error| {
             Diagnostic::error(Code::CannotWrite, format!("cannot make a folder for the trace: {error}"))
         })?;
         let options = Options {

@@ -151,6 +151,8 @@ codes! {
     Privilege = "B005", Machine;
     /// A site could not be attached.
     AttachFailed = "B006", Machine;
+    /// A file that is kept from an earlier run may have been written by somebody else, or is damaged: it is ignored.
+    CacheIgnored = "B012", Machine;
     /// An object was compiled from another program than the one asked for.
     ObjectDiffers = "B021", Input;
     /// The command to launch cannot be run.

@@ -1,7 +1,7 @@
 //! Attaching to a process that runs already: the checks.
 
 use super::process::{TargetProcess, state};
-use crate::bpf::features::CAP_SYS_PTRACE;
+use crate::bpf::features::{CAP_SYS_PTRACE, grant};
 use crate::diag::{Code, Diagnostic};
 use nix::errno::Errno;
 use std::io::{ErrorKind, Read};
@@ -28,19 +28,22 @@ pub(super) fn attach(pid: i32) -> Result<TargetProcess, Diagnostic> {
         Ok(0) => Err(no_process(format!("process {pid} is the kernel's: it maps nothing"))),
         Ok(_) => Ok(process),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            let message = format!("process {pid} is another user's: its mapped files cannot be read");
-            let problem = Diagnostic::error(Code::Privilege, message);
-            Err(if CAP_SYS_PTRACE.held() {
-                problem.hint("a security module forbids it; see `profinfer doctor`")
-            } else {
-                problem.with_note("missing: CAP_SYS_PTRACE").hint("`sudo profinfer …`")
-            })
+            Err(not_permitted(pid, "its mapped files cannot be read"))
         }
         Err(error) if error.raw_os_error() == Some(Errno::ESRCH as i32) => {
             Err(no_process(format!("process {pid} has just ended")))
         }
         Err(error) => Err(no_process(format!("process {pid} cannot be looked at: {error}"))),
     }
+}
+
+/// The problem of a process that this user may not look at.
+pub(super) fn not_permitted(pid: i32, what: &str) -> Diagnostic {
+    let problem = Diagnostic::error(Code::Privilege, format!("process {pid} is another user's: {what}"));
+    if CAP_SYS_PTRACE.held() {
+        return problem.hint("a security module forbids it; see `profinfer doctor`");
+    }
+    problem.with_note("missing: CAP_SYS_PTRACE").hint(grant(&[]))
 }
 
 fn process_of_thread(tid: i32) -> Option<i32> {

@@ -2,7 +2,7 @@
 
 use super::calibrate::Calibration;
 use super::host::kernel_version;
-use crate::bpf::features::{CAP_BPF, CAP_KILL, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, Capability};
+use crate::bpf::features::{CAP_BPF, CAP_KILL, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_PTRACE, Capability, grant};
 use crate::bpf::{AttachMode, Compiler, Features, Kernels, open_perf_event};
 use crate::plan::InstructionKind;
 use libbpf_rs::libbpf_sys as sys;
@@ -110,13 +110,11 @@ fn compiler() -> Finding {
 }
 
 fn privileges() -> Vec<Finding> {
-    const SETCAP: &str =
-        "sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_kill+ep $(command -v profinfer), or use sudo";
     let one = |capability: Capability, state, cost| {
         if capability.held() || CAP_SYS_ADMIN.held() && [CAP_BPF, CAP_PERFMON].contains(&capability) {
             Finding::present(capability.name, "held")
         } else {
-            Finding::absent(capability.name, state, "not held", cost, SETCAP)
+            Finding::absent(capability.name, state, "not held", cost, &grant(&[]))
         }
     };
     vec![
@@ -135,13 +133,21 @@ fn kernel_features(features: Features) -> Vec<Finding> {
         let cost = "attaching and detaching take some milliseconds a site, and CAP_SYS_ADMIN";
         Finding::absent("uprobe.multi", State::Lacking, "no", cost, "use Linux 6.10 or later")
     };
+    let permitted = match mode.permitted() {
+        Err(_) => {
+            let cost = "nothing can be recorded: this kernel attaches uprobes by perf events only";
+            let mend = grant(&[CAP_SYS_ADMIN]);
+            Some(Finding::absent(CAP_SYS_ADMIN.name, State::Missing, "not held", cost, &mend))
+        }
+        Ok(()) => None,
+    };
     let session = if mode == AttachMode::Session {
         Finding::present("uprobe.session", "yes")
     } else {
         let cost = "two programs a span instead of one: some 20 % more time a call";
         Finding::absent("uprobe.session", State::Lacking, "no", cost, "use Linux 6.13 or later")
     };
-    vec![
+    let needed = vec![
         Finding::needed("kernel types (BTF)", features.btf, "use a kernel with CONFIG_DEBUG_INFO_BTF=y"),
         Finding::needed("ring buffer", features.ring_buffer, "use Linux 5.10 or later"),
         Finding::needed(
@@ -152,7 +158,8 @@ fn kernel_features(features: Features) -> Vec<Finding> {
         programs_for(features),
         multi,
         session,
-    ]
+    ];
+    needed.into_iter().chain(permitted).collect()
 }
 
 /// What makes the difference between the programs for recent and for old kernels.

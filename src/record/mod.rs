@@ -32,6 +32,7 @@ pub use output::{cannot_write, default_path};
 pub use price::Terms;
 pub use process::{Ending, TargetProcess};
 
+use crate::bpf::features::grant;
 use crate::bpf::{self, AttachMode, Features, Kernels, Session, Setup, Translation};
 use crate::codegen;
 use crate::diag::{Code, Diagnostic, Diagnostics};
@@ -220,6 +221,7 @@ pub fn record(
     let source = codegen::generate(&plan, probeset, None)?;
     let kernels = if options.old_kernel { Kernels::Old } else { features.kernels() };
     let mode = options.attach.unwrap_or_else(|| features.attach_mode());
+    mode.permitted()?;
     let object = match &options.object {
         Some(object) => bpf::prebuilt(&object.name, &object.bytes, &source, kernels)?,
         None => {
@@ -314,6 +316,18 @@ impl Found {
         }
     }
 
+    fn namespace(&self) -> Result<PidNamespace, Diagnostic> {
+        let pid = self.pid().cast_unsigned();
+        let namespace = match self {
+            Self::Held(_) => PidNamespace::of_child(pid),
+            Self::Running(_) => PidNamespace::of(pid),
+        };
+        namespace.map_err(|error| match error.kind() {
+            std::io::ErrorKind::PermissionDenied => attach::not_permitted(self.pid(), "its namespace cannot be read"),
+            _ => unexpected("reading its namespace", &error),
+        })
+    }
+
     fn may_signal(&self) -> bool {
         match self {
             Self::Held(_) => true,
@@ -344,8 +358,7 @@ pub fn host_arch() -> Result<Arch, Diagnostic> {
 
 /// The constants that are the recording's and not the target's.
 fn constants(found: &Found, options: &Options) -> Result<BTreeMap<String, u64>, Diagnostic> {
-    let namespace =
-        PidNamespace::of(found.pid().cast_unsigned()).map_err(|error| unexpected("reading its namespace", &error))?;
+    let namespace = found.namespace()?;
     let own = PidNamespace::of(std::process::id()).map_err(|error| unexpected("reading our own namespace", &error))?;
     let (first, last) = options.steps.unwrap_or((0, u64::MAX));
     let constants = [
@@ -412,12 +425,12 @@ fn origin_part(part: &crate::spec::Part) -> OriginPart {
 /// Where it is kept what this machine can do at most.
 pub fn kept_limits() -> Kept {
     let caller = Caller::through_sudo();
-    Kept::new(caller.as_ref().and_then(Caller::home))
+    Kept::new(caller.as_ref().and_then(|caller| Some((caller.home()?, caller.uid.as_raw()))))
 }
 
 fn libraries_missed() -> Diagnostic {
     let message = "libraries that the target maps from now on are not probed: it may not be stopped for that";
-    Diagnostic::warning(Code::Privilege, message).with_note("missing: CAP_KILL").hint("`sudo profinfer …`")
+    Diagnostic::warning(Code::Privilege, message).with_note("missing: CAP_KILL").hint(grant(&[]))
 }
 
 fn unexpected(doing: &str, error: &dyn std::fmt::Display) -> Diagnostic {

@@ -1,10 +1,9 @@
 //! The file that keeps a machine's limits: one for each machine, which is known by its name, processors, memory and
 //! kernel. What was measured on another one is not used.
 
-use crate::target::cache_folder;
+use crate::cache::{Store, hexadecimal};
 use crate::trace::{Host, Roofline};
 use sha2::{Digest, Sha256};
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Raise this with every change of what is measured, or of how it is kept.
@@ -24,26 +23,24 @@ struct Stored {
     roofline: Roofline,
 }
 
-/// Where limits are kept: folders that are looked through, the first one being written to.
+/// Where limits are kept: the user's own files, which are written to, then others that are only read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
-    folders: Vec<PathBuf>,
+    stores: Vec<Store>,
 }
 
 impl Kept {
-    /// In the user's cache; another user's home may be looked through as well, for one who calls through `sudo`.
-    pub fn new(home: Option<&Path>) -> Self {
-        let of_caller = home.map(|home| home.join(".cache/profinfer"));
-        let folders = cache_folder().into_iter().chain(of_caller).map(|folder| folder.join("roofline"));
-        Self { folders: folders.collect() }
+    /// In the user's cache. That of one who calls through `sudo`, by home and number, is looked through as well: limits are
+    /// figures that this user sees, and anyone may measure.
+    pub fn new(caller: Option<(&Path, u32)>) -> Self {
+        let of_caller = caller.map(|(home, user)| Store::of_caller(home, user, "roofline", LARGEST));
+        Self { stores: Store::of_user("roofline", LARGEST).into_iter().chain(of_caller).collect() }
     }
 
     /// This machine's limits, if they were measured, and the file they are in.
     pub fn load(&self, host: &Host) -> Option<(Roofline, PathBuf)> {
-        self.folders.iter().find_map(|folder| {
-            let path = folder.join(file_name(host));
-            read(&path, host).map(|roofline| (roofline, path))
-        })
+        let key = key(host);
+        self.stores.iter().find_map(|store| Some((read(store, &key, host)?, store.path(&key))))
     }
 
     /// Keeps them where [`Self::load`] finds them.
@@ -51,31 +48,19 @@ impl Kept {
     /// # Errors
     /// There is no folder for it, or it cannot be written to.
     pub fn save(&self, host: &Host, roofline: &Roofline) -> std::io::Result<PathBuf> {
-        let folder = self.folders.first().ok_or(std::io::ErrorKind::NotFound)?;
-        std::fs::create_dir_all(folder)?;
-        let stored = Stored { format: FORMAT, host: host.clone(), roofline: roofline.clone() };
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(serde_json::to_string_pretty(&stored)?.as_bytes())?;
-        let path = folder.join(file_name(host));
-        file.persist(&path).map_err(|error| error.error)?;
-        Ok(path)
+        let store = self.stores.first().ok_or(std::io::ErrorKind::NotFound)?;
+        store.put_json(&key(host), &Stored { format: FORMAT, host: host.clone(), roofline: roofline.clone() })
     }
 }
 
-fn file_name(host: &Host) -> String {
+fn key(host: &Host) -> String {
     let Host { name, kernel, arch, cpu_model, cpus, .. } = host;
     let digest = Sha256::digest(format!("{name}\n{kernel}\n{arch}\n{cpu_model}\n{cpus}"));
-    let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    format!("{name}.json")
+    hexadecimal(digest.get(..8).unwrap_or_default())
 }
 
-fn read(path: &Path, host: &Host) -> Option<Roofline> {
-    let mut text = Vec::new();
-    std::fs::File::open(path).ok()?.take(LARGEST + 1).read_to_end(&mut text).ok()?;
-    if text.len() as u64 > LARGEST {
-        return None;
-    }
-    let found: Stored = serde_json::from_slice(&text).ok()?;
+fn read(store: &Store, key: &str, host: &Host) -> Option<Roofline> {
+    let found: Stored = store.get_json(key)?;
     let same_memory = found.host.memory.abs_diff(host.memory) <= host.memory / SAME_MEMORY;
     let same = Host { memory: host.memory, ..found.host } == *host;
     (found.format == FORMAT && same && same_memory && !found.roofline.figures.is_empty()).then_some(found.roofline)
@@ -119,7 +104,8 @@ mod tests {
     #[test]
     fn limits_are_of_one_machine() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Kept { folders: vec![folder.path().join("new")] };
+        let store = Store::at(&folder.path().join("new"), "roofline", LARGEST);
+        let kept = Kept { stores: vec![store.clone()] };
         assert_eq!(kept.load(&host()), None);
         let path = kept.save(&host(), &roofline()).unwrap();
         assert_eq!(kept.load(&host()), Some((roofline(), path.clone())));
@@ -134,37 +120,40 @@ mod tests {
         ] {
             assert_eq!(kept.load(&other), None);
             // Nor by a file that was put there by hand.
-            let there = kept.folders[0].join(file_name(&other));
-            if there != path {
-                std::fs::copy(&path, there).unwrap();
+            let own = store.get(&key(&host())).unwrap();
+            if key(&other) != key(&host()) {
+                store.put(&key(&other), &own).unwrap();
                 assert_eq!(kept.load(&other), None);
             }
         }
         for damage in ["", "{}", "[1, 2", "null"] {
-            std::fs::write(&path, damage).unwrap();
+            store.put(&key(&host()), damage.as_bytes()).unwrap();
             assert_eq!(kept.load(&host()), None, "{damage}");
         }
         let newer = Stored { format: FORMAT + 1, host: host(), roofline: roofline() };
-        std::fs::write(&path, serde_json::to_string(&newer).unwrap()).unwrap();
+        store.put_json(&key(&host()), &newer).unwrap();
         assert_eq!(kept.load(&host()), None);
     }
 
     #[test]
     fn what_nothing_was_measured_for_is_not_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Kept { folders: vec![folder.path().to_owned()] };
+        let kept = Kept { stores: vec![Store::at(folder.path(), "roofline", LARGEST)] };
         kept.save(&host(), &Roofline::default()).unwrap();
         assert_eq!(kept.load(&host()), None);
-        assert!(Kept { folders: Vec::new() }.save(&host(), &roofline()).is_err());
+        assert!(Kept { stores: Vec::new() }.save(&host(), &roofline()).is_err());
     }
 
     #[test]
     fn the_caller_s_home_is_looked_through_too() {
         let folder = tempfile::tempdir().unwrap();
-        let theirs = folder.path().join("home/.cache/profinfer/roofline");
-        Kept { folders: vec![theirs.clone()] }.save(&host(), &roofline()).unwrap();
-        let kept = Kept { folders: vec![folder.path().join("root"), theirs] };
-        assert!(kept.load(&host()).is_some());
-        assert!(Kept::new(Some(Path::new("/home/a"))).folders.iter().any(|f| f.starts_with("/home/a/.cache")));
+        let (home, user) = (folder.path().join("home"), nix::unistd::geteuid().as_raw());
+        let theirs = Store::at(&home.join(".cache/profinfer"), "roofline", LARGEST);
+        Kept { stores: vec![theirs] }.save(&host(), &roofline()).unwrap();
+        let own = Store::at(&folder.path().join("root"), "roofline", LARGEST);
+        let of = |user| Store::of_caller(&home, user, "roofline", LARGEST);
+        assert!(Kept { stores: vec![own.clone(), of(user)] }.load(&host()).is_some());
+        assert!(Kept { stores: vec![own, of(user + 1)] }.load(&host()).is_none(), "it is not that user's");
+        assert!(Kept::new(Some((&home, user))).stores.contains(&of(user)));
     }
 }

@@ -2,6 +2,7 @@
 //! not trusted: every offset in them is checked where it is used.
 
 use super::Arch;
+use super::FileState;
 #[cfg(target_os = "linux")]
 use super::inspected::InspectedFile;
 use memmap2::{Mmap, MmapMut};
@@ -72,24 +73,34 @@ pub(crate) struct Image {
     fixed: bool,
     /// Where the dynamic section is in the file.
     dynamic: Option<Range<u64>>,
+    /// The file that is mapped; `None` where it is none of its own.
+    file: Option<FileState>,
 }
 
 impl Image {
     /// Maps a file and reads its headers, nothing else.
     pub(crate) fn open(path: &Path) -> Result<Self, Unusable> {
-        Self::new(map(path)?)
+        let (map, file) = map(path)?;
+        Ok(Self { file, ..Self::new(map)? })
     }
 
     /// The same for an open file.
     #[cfg(target_os = "linux")]
     pub(crate) fn of_file(file: &InspectedFile) -> Result<Self, Unusable> {
-        Self::new(map_file(file.file(), file.size())?)
+        let (map, file) = map_file(file.file(), file.size())?;
+        Ok(Self { file, ..Self::new(map)? })
     }
 
     /// The same for a file that need not be linked: the part of a program's debug information that was left beside its
     /// object.
     pub(crate) fn open_part(path: &Path) -> Result<Self, Unusable> {
-        Self::of(map(path)?, true)
+        let (map, file) = map(path)?;
+        Ok(Self { file, ..Self::of(map, true)? })
+    }
+
+    /// The state of the file when it was mapped.
+    pub(crate) fn file(&self) -> Option<&FileState> {
+        self.file.as_ref()
     }
 
     /// An image that stands inside of another one.
@@ -133,7 +144,7 @@ impl Image {
             .map(|s| s.p_offset(endian)..s.p_offset(endian).saturating_add(s.p_filesz(endian)));
         let fixed = header.e_type(endian) == elf::ET_EXEC;
         let build_id = build_id(header, endian, &map);
-        Ok(Self { map, arch, build_id, segments, fixed, dynamic })
+        Ok(Self { map, arch, build_id, segments, fixed, dynamic, file: None })
     }
 
     /// The instruction set.
@@ -312,7 +323,7 @@ fn segments(
     Ok(segments)
 }
 
-fn map(path: &Path) -> Result<Mmap, Unusable> {
+fn map(path: &Path) -> Result<(Mmap, Option<FileState>), Unusable> {
     let unreadable = |e: std::io::Error| Unusable::Unreadable(e.to_string());
     // Opening a pipe would wait for its other end.
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
@@ -323,13 +334,14 @@ fn map(path: &Path) -> Result<Mmap, Unusable> {
     map_file(&file, metadata.len())
 }
 
-fn map_file(file: &File, size: u64) -> Result<Mmap, Unusable> {
+fn map_file(file: &File, size: u64) -> Result<(Mmap, Option<FileState>), Unusable> {
     if size < size_of::<elf::FileHeader64<Endianness>>() as u64 {
         return Err(Unusable::NotElf("is too short for an ELF file"));
     }
     // SAFETY: the map is private and only read, as plain bytes that are checked at each use. A file that is cut
     // short while we read it ends this process with SIGBUS; a recording stops reading a file that was written to.
-    unsafe { Mmap::map(file) }.map_err(|e| Unusable::Unreadable(e.to_string()))
+    let map = unsafe { Mmap::map(file) }.map_err(|e| Unusable::Unreadable(e.to_string()))?;
+    Ok((map, FileState::of(file).ok()))
 }
 
 fn build_id(header: &elf::FileHeader64<Endianness>, endian: Endianness, bytes: &[u8]) -> Option<String> {

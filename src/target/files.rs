@@ -1,7 +1,7 @@
 //! ELF files as a target: each is mapped when it is added, and its symbols and debug information are read when they are
 //! first asked about.
 
-use super::cache::{LayoutCache, cache_folder};
+use super::cache::{self, LayoutCache};
 use super::debug_file::{DebugFile, DebugFolders};
 use super::dwarf::inlined::InlinedFunction;
 use super::dwarf::{self, Answers, Parts};
@@ -128,7 +128,7 @@ impl Files {
 
     /// No files, and the user's cache folder.
     pub fn with_user_cache() -> Self {
-        Self::new(cache_folder())
+        Self::new(cache::folder())
     }
 
     /// Maps the file that `path` leads to and lists it under `name`; gives its number.
@@ -256,14 +256,20 @@ impl Files {
                     0
                 }
             };
-            let cache = match (&self.cache, image.build_id()) {
-                (Some(folder), Some(build_id)) if bytes > 0 => Some(LayoutCache::new(folder, build_id, bytes)),
-                _ => None,
-            };
+            let cache = self.cache.as_deref().filter(|_| bytes > 0).and_then(|folder| self.layouts(file, folder));
             let answers = cache.as_ref().map(LayoutCache::load).unwrap_or_default();
             Debug { bytes, cache, answers: Mutex::new(answers), parts: OnceLock::new(), inlined: OnceLock::new() }
         });
         (debug.bytes > 0).then_some((image, debug))
+    }
+
+    /// The cache of what a file's debug information says, and of what its code adds to that.
+    fn layouts(&self, file: usize, folder: &Path) -> Option<LayoutCache> {
+        let (lazy, listed) = (self.read.get(file)?, self.listed.get(file)?);
+        let own = (&lazy.image, listed.path.as_path());
+        let separate = self.image_with_debug(file).filter(|(image, _)| !std::ptr::eq(*image, &lazy.image));
+        let images: Vec<(&Image, &Path)> = std::iter::once(own).chain(separate).collect();
+        LayoutCache::new(folder, &images)
     }
 
     /// The parts of a file's debug information that are neither in it nor in its debug file, looked for once.
@@ -290,10 +296,7 @@ impl Files {
             let answers = dwarf::answer(image, parts, &types, &enums);
             known.types.extend(answers.types);
             known.enums.extend(answers.enums);
-            // Another time the missing parts may be there.
-            if parts.missing == 0 {
-                debug.store(&known);
-            }
+            debug.store(&known);
         }
         Some(pick(&known))
     }
@@ -350,9 +353,10 @@ impl Files {
 
 impl Debug {
     fn store(&self, known: &Answers) {
-        if let Some(cache) = &self.cache {
-            // A cache that cannot be written (a full disk, a read-only home) only costs time.
-            let _ = cache.store(known);
+        // Another time the parts that lie elsewhere may be there, or be others.
+        let is_whole = self.parts.get().is_none_or(Parts::is_none);
+        if let Some(cache) = self.cache.as_ref().filter(|_| is_whole) {
+            cache.store(known);
         }
     }
 }

@@ -4,7 +4,13 @@
 #[cfg(test)]
 mod arm64_tests;
 mod bases;
+#[cfg(target_os = "linux")]
 mod cache;
+#[cfg(not(target_os = "linux"))]
+#[path = "cache_elsewhere.rs"]
+mod cache;
+#[cfg(target_os = "linux")]
+mod content;
 #[cfg(feature = "record")]
 mod cpus;
 mod debug_file;
@@ -48,9 +54,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
-pub use cache::cache_folder;
-#[cfg(feature = "record")]
-pub(crate) use cache::{read_json, write_json};
+#[cfg(not(target_os = "linux"))]
+use cache::FileState;
+#[cfg(target_os = "linux")]
+use content::FileState;
 #[cfg(feature = "record")]
 pub(crate) use cpus::{core_types, cpu_list};
 pub use debug_file::DebugFolders;

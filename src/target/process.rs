@@ -12,7 +12,7 @@ use super::{
 use crate::diag::{Code, Diagnostic};
 use crate::path::NamePattern;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -377,13 +377,26 @@ impl PidNamespace {
     /// That of reading `/proc/PID/ns/pid` and `/proc/PID/status`.
     pub fn of(pid: u32) -> io::Result<Self> {
         let namespace = std::fs::metadata(proc_file(pid, "ns/pid"))?;
-        let status = ProcessStatus::read(pid)?;
+        Ok(Self::new(&namespace, ProcessStatus::read(pid)?))
+    }
+
+    /// The pid namespace of a child that has not run another program yet. It is where our children are made: the child
+    /// itself may not be asked, where this program has its privileges from its file and its memory is not for others.
+    ///
+    /// # Errors
+    /// That of reading `/proc/self/ns/pid_for_children` and `/proc/PID/status`.
+    pub fn of_child(pid: u32) -> io::Result<Self> {
+        let namespace = std::fs::metadata("/proc/self/ns/pid_for_children")?;
+        Ok(Self::new(&namespace, ProcessStatus::read(pid)?))
+    }
+
+    fn new(namespace: &Metadata, status: ProcessStatus) -> Self {
         let (major, minor) = device_numbers(namespace.dev());
-        Ok(Self {
+        Self {
             device: u64::from(major) << 20 | u64::from(minor),
             inode: namespace.ino(),
             pid: status.ns_pids.last().copied().unwrap_or(status.tgid),
-        })
+        }
     }
 }
 

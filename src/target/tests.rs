@@ -4,6 +4,7 @@
 use super::elf::Image;
 use super::files::Files;
 use super::{Layout, Target, TargetType, open_path};
+use crate::cache::Store;
 use crate::diag::Code;
 use crate::path::NamePattern;
 use std::path::{Path, PathBuf};
@@ -140,19 +141,35 @@ fn what_the_file_is_stands_in_the_list() {
 }
 
 #[test]
-fn layouts_are_cached_by_build_id_negative_answers_too() {
+fn layouts_are_cached_by_content_negative_answers_too() {
     let source = "struct tensor { int a; long b; } t; enum op { NONE, ADD } o;";
     let (folder, files) = library("gcc", source, &["-g"]);
     files.prepare(0, &["tensor", "batch"], &["op"]);
-    let cached = folder.path().join(format!("cache/layouts/{}.json", files.files()[0].build_id.as_ref().unwrap()));
+    let cached = std::fs::read_dir(folder.path().join("cache/layouts")).unwrap();
+    let [cached] = cached.map(|entry| entry.unwrap().path()).collect::<Vec<_>>().try_into().unwrap();
     let text = std::fs::read_to_string(&cached).unwrap();
     assert!(text.contains("\"batch\":null") && text.contains("\"ADD\""), "{text}");
 
     // What stands in the cache is what is answered.
-    std::fs::write(&cached, text.replace("\"size\":16", "\"size\":17")).unwrap();
-    let mut again = Files::new(Some(folder.path().join("cache")));
-    again.add(&files.files()[0].path, "libengine.so").unwrap();
-    assert_eq!(again.layout(0, "tensor").unwrap().size, 17);
+    let store = Store::at(&folder.path().join("cache"), "layouts", 1 << 20);
+    let key = cached.file_stem().unwrap().to_str().unwrap();
+    let content = String::from_utf8(store.get(key).unwrap()).unwrap();
+    store.put(key, content.replace("\"size\":16", "\"size\":17").as_bytes()).unwrap();
+    let again = || {
+        let mut again = Files::new(Some(folder.path().join("cache")));
+        again.add(&files.files()[0].path, "libengine.so").unwrap();
+        again
+    };
+    let size = || again().layout(0, "tensor").unwrap().size;
+    assert_eq!(size(), 17);
+    // Unless it was changed by somebody else, or is of another file, whatever build-id that has.
+    std::fs::write(&cached, text).unwrap();
+    assert_eq!(size(), 16);
+    store.put(key, content.replace("\"size\":16", "\"size\":17").as_bytes()).unwrap();
+    let mut file = std::fs::OpenOptions::new().append(true).open(&files.files()[0].path).unwrap();
+    std::io::Write::write_all(&mut file, b"\0").unwrap();
+    assert_eq!(size(), 16);
+    let again = again();
     assert_eq!(again.layout(0, "batch"), None);
     assert_eq!(again.enumeration(0, "op").unwrap()[&1], "ADD");
 }

@@ -1,10 +1,11 @@
 //! The file that keeps a calibration: one for each kernel release and processor model.
 
+use crate::cache::{Store, hexadecimal};
 use crate::plan::CostTable;
 use crate::record::host;
-use crate::target::{Arch, cache_folder, read_json, write_json};
+use crate::target::Arch;
 use sha2::{Digest, Sha256};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Raise this with every change of what is measured, or of how it is kept.
 const FORMAT: u32 = 1;
@@ -34,11 +35,11 @@ impl Calibration {
     /// The one of this machine, if there is one.
     pub fn load() -> Option<Self> {
         let host = host::describe();
-        Self::read(&path(&cache_folder()?, &host.kernel, &host.cpu_model), &host.kernel, &host.cpu_model)
+        Self::read(&store()?, &host.kernel, &host.cpu_model)
     }
 
-    fn read(path: &Path, kernel: &str, cpu_model: &str) -> Option<Self> {
-        let found: Self = read_json(path, LARGEST)?;
+    fn read(store: &Store, kernel: &str, cpu_model: &str) -> Option<Self> {
+        let found: Self = store.get_json(&key(kernel, cpu_model))?;
         let fits = found.format == FORMAT && found.kernel == kernel && found.cpu_model == cpu_model;
         (fits && !found.costs.ns.is_empty()).then_some(found)
     }
@@ -48,16 +49,18 @@ impl Calibration {
     /// # Errors
     /// There is no folder for it, or it cannot be written to.
     pub fn save(&self) -> std::io::Result<PathBuf> {
-        let folder = cache_folder().ok_or(std::io::ErrorKind::NotFound)?;
-        let path = path(&folder, &self.kernel, &self.cpu_model);
-        write_json(&path, self).map(|()| path)
+        let store = store().ok_or(std::io::ErrorKind::NotFound)?;
+        store.put_json(&key(&self.kernel, &self.cpu_model), self)
     }
 }
 
-fn path(cache: &Path, kernel: &str, cpu_model: &str) -> PathBuf {
+fn store() -> Option<Store> {
+    Store::of_user("calibration", LARGEST)
+}
+
+fn key(kernel: &str, cpu_model: &str) -> String {
     let digest = Sha256::digest(format!("{kernel}\n{cpu_model}"));
-    let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    cache.join("calibration").join(format!("{name}.json"))
+    hexadecimal(digest.get(..8).unwrap_or_default())
 }
 
 /// What a probe costs for programs of an architecture: as measured on this machine, where it was and the architecture is
@@ -93,20 +96,23 @@ mod tests {
             record_ns: None,
         };
         let calibration = Calibration::of_this_machine(1_700_000_000, costs);
-        let at = path(folder.path(), &calibration.kernel, &calibration.cpu_model);
-        write_json(&at, &calibration).unwrap();
-        let read = |kernel: &str, cpu: &str| Calibration::read(&at, kernel, cpu);
+        let store = Store::at(folder.path(), "calibration", LARGEST);
+        let own = key(&calibration.kernel, &calibration.cpu_model);
+        store.put_json(&own, &calibration).unwrap();
+        let read = |kernel: &str, cpu: &str| Calibration::read(&store, kernel, cpu);
         assert_eq!(read(&calibration.kernel, &calibration.cpu_model).as_ref(), Some(&calibration));
         assert_eq!(read("6.1.0-other", &calibration.cpu_model), None);
         assert_eq!(read(&calibration.kernel, "another processor"), None);
-        assert_ne!(path(folder.path(), "6.1.0-other", &calibration.cpu_model), at);
+        // Nor under the other one's name.
+        store.put_json(&key("6.1.0-other", &calibration.cpu_model), &calibration).unwrap();
+        assert_eq!(read("6.1.0-other", &calibration.cpu_model), None);
         for damage in ["", "{}", "[1, 2", "null"] {
-            std::fs::write(&at, damage).unwrap();
+            store.put(&own, damage.as_bytes()).unwrap();
             assert_eq!(read(&calibration.kernel, &calibration.cpu_model), None, "{damage}");
         }
         let mut newer = calibration.clone();
         newer.format += 1;
-        write_json(&at, &newer).unwrap();
+        store.put_json(&own, &newer).unwrap();
         assert_eq!(read(&calibration.kernel, &calibration.cpu_model), None);
     }
 }

@@ -55,6 +55,11 @@ impl Parts {
         parts
     }
 
+    /// All of the debug information is in the image itself: what is said depends on no other file.
+    pub(crate) fn is_none(&self) -> bool {
+        self.images.is_empty() && self.missing == 0
+    }
+
     /// Takes a package if it has any of the units, which are then found.
     fn package(&mut self, path: &Path, open: &mut HashMap<u64, Skeleton>) {
         let Ok(image) = Image::open_part(path) else { return };
