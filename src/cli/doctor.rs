@@ -1,8 +1,8 @@
 //! `profinfer doctor`: what this machine can do.
 
-use super::probeset::cannot_write;
 use super::table::columns;
 use super::{DONE, Outcome};
+use crate::output::cannot_write;
 use crate::plan::InstructionKind;
 use crate::record::calibrate::{self, Calibration};
 use crate::record::machine::{self, Finding, State};

@@ -1,13 +1,14 @@
 //! `profinfer graph`: the graph of a step's operators, as text, as a picture, or for programs that read graphs.
 
 use super::analyse::analyse;
-use super::probeset::cannot_write;
+use super::output::{Force, write_whole};
 use super::terminal::{report_problems, write_out};
 use super::{DONE, Outcome, trace_file};
 use crate::analysis::{
     Catalogue, Completeness, Decoder, GraphFinder, Phase, Statistics, Step, Study, TypicalStep, Visitor, Wanted,
 };
 use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::output::Kind;
 use crate::report::{self, Colour, GraphDifference, GraphReport, Look, Picture};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -53,6 +54,8 @@ pub(crate) struct Arguments {
     /// Rows of each table of differences
     #[arg(long, value_name = "N")]
     top: Option<usize>,
+    #[command(flatten)]
+    force: Force,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -102,12 +105,24 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     };
     match &arguments.output {
         Some(path) if path.as_os_str() != "-" => {
-            std::fs::write(path, text).map_err(|error| cannot_write(path, &error))?;
+            let inputs = [Some(&arguments.file), arguments.against.as_ref()];
+            let inputs: Vec<&Path> = inputs.into_iter().flatten().map(PathBuf::as_path).collect();
+            write_whole(arguments.force.request(path, kind(format), &inputs), text.as_bytes())?;
             anstream::eprintln!("{}", path.display());
         }
         _ => write_out(&text)?,
     }
     Ok(DONE)
+}
+
+fn kind(format: Format) -> Kind {
+    match format {
+        Format::Text => Kind::Text,
+        Format::Svg => Kind::Svg,
+        Format::Dot => Kind::Dot,
+        Format::Graphml => Kind::GraphMl,
+        Format::Json => Kind::GraphJson,
+    }
 }
 
 fn one(graph: &GraphReport, format: Format, arguments: &Arguments) -> Result<String, Diagnostics> {
