@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let output = arguments.output.clone().unwrap_or_else(|| format!("{}.bpf.o", probeset.name).into());
     write_whole(arguments.force.request(&output, Kind::Object, &sources(&probeset)), &object.bytes)?;
     let from = if object.cached { "from the cache" } else { "compiled" };
-    anstream::eprintln!("{}: {} bytes, {from}", output.display(), object.bytes.len());
+    terminal::say(&format!("{}: {} bytes, {from}", output.display(), object.bytes.len()));
     Ok(DONE)
 }
 

@@ -59,9 +59,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if arguments.json {
         let written = serde_json::to_string_pretty(&report).map(|text| text + "\n");
         let text = written.map_err(|error| Diagnostic::error(Code::Bug, format!("cannot write JSON: {error}")))?;
-        terminal::write_out(&text)?;
+        terminal::write_json(&text)?;
     } else {
-        terminal::write_out(&diff_text(&report, &look(arguments.top)))?;
+        terminal::write_styled(&diff_text(&report, &look(arguments.top)))?;
     }
     let complete = report.a.completeness.complete && report.b.completeness.complete;
     Ok(match (report.failures.is_empty(), complete) {

@@ -5,7 +5,7 @@ use super::probeset::{ArchArgument, ProbesetArguments, arch_of, sources};
 use super::terminal::{report_problems, write_out};
 use super::{DONE, Outcome};
 use crate::codegen::{bpftrace, generate};
-use crate::diag::{Code, Diagnostic};
+use crate::diag::{Code, Diagnostic, printable_lines};
 use crate::output::Kind;
 use crate::plan::place_with;
 use std::path::{Path, PathBuf};
@@ -67,6 +67,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             text
         }
     };
+    // Strings are escaped by what writes them; comments may say what names say.
+    let text = printable_lines(&text);
     match &arguments.output {
         Some(path) => {
             let kind = match arguments.format {

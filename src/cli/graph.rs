@@ -2,12 +2,12 @@
 
 use super::analyse::analyse;
 use super::output::{Force, write_whole};
-use super::terminal::{report_problems, write_out};
+use super::terminal::{report_problems, write_json, write_styled};
 use super::{DONE, Outcome, trace_file};
 use crate::analysis::{
     Catalogue, Completeness, Decoder, GraphFinder, Phase, Statistics, Step, Study, TypicalStep, Visitor, Wanted,
 };
-use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::diag::{Code, Diagnostic, Diagnostics, printable_json, printable_lines};
 use crate::output::Kind;
 use crate::report::{self, Colour, GraphDifference, GraphReport, Look, Picture};
 use std::io::IsTerminal;
@@ -107,10 +107,15 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         Some(path) if path.as_os_str() != "-" => {
             let inputs = [Some(&arguments.file), arguments.against.as_ref()];
             let inputs: Vec<&Path> = inputs.into_iter().flatten().map(PathBuf::as_path).collect();
+            let text = match format {
+                Format::Json => printable_json(&text),
+                _ => printable_lines(&text),
+            };
             write_whole(arguments.force.request(path, kind(format), &inputs), text.as_bytes())?;
-            anstream::eprintln!("{}", path.display());
+            super::terminal::say(&format!("{}", path.display()));
         }
-        _ => write_out(&text)?,
+        _ if format == Format::Json => write_json(&text)?,
+        _ => write_styled(&text)?,
     }
     Ok(DONE)
 }

@@ -68,9 +68,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let written = write_through(request, |file| Ok(report::write_page(page, BufWriter::new(file))))?;
     let Some(left_out) = written else { return Ok(DONE) };
     if path.as_os_str() != "-" {
-        anstream::eprintln!("{}: open it in a browser", path.display());
+        super::terminal::say(&format!("{}: open it in a browser", path.display()));
         if !left_out.is_empty() {
-            anstream::eprintln!("{left_out}");
+            super::terminal::say(&left_out);
         }
     }
     Ok(DONE)

@@ -119,17 +119,15 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     let failed = terminal::report_problems(&summary.problems);
     let failed = summary.problems.has_errors().then_some(failed);
-    anstream::eprintln!("{}", last_line(&summary));
+    terminal::say(&format!("{}", last_line(&summary)));
     if let Some(line) = ring_line(&summary) {
-        anstream::eprintln!("{line}");
+        terminal::say(&line);
     }
     if std::io::stderr().is_terminal() && record::kept_limits().load(&record::host::describe()).is_none() {
-        anstream::eprintln!(
-            "without this machine's limits: `profinfer roofline` measures them once, for all later traces"
-        );
+        terminal::say("without this machine's limits: `profinfer roofline` measures them once, for all later traces");
     }
     if summary.ending.is_none() && summary.target.launched() {
-        anstream::eprintln!("the target runs on; waiting for it to end");
+        terminal::say("the target runs on; waiting for it to end");
     }
     Ok(exit_code(summary.wait(), failed, summary.is_complete()))
 }
@@ -147,7 +145,7 @@ fn what_fits(found: Vec<Probeset>, what: &str, is_offer: bool, arguments: &Argum
     let arch = record::host_arch()?;
     let room = |whole: &Probeset| plan::room(whole, &arguments.probesets.selection(whole), arch).ok();
     let (taken, left_out) = together::fitting(found, !is_offer, room)?;
-    anstream::eprintln!("{what} {}", names(&taken.probesets));
+    terminal::say(&format!("{what} {}", names(&taken.probesets)));
     terminal::report_problems(&Diagnostics(left_out.iter().map(together::left_out).collect()));
     Ok(taken.whole)
 }
@@ -334,7 +332,7 @@ fn bytes(text: &str) -> Result<u32, String> {
 /// A person who waits is told why.
 fn say_compiling() {
     if std::io::stderr().is_terminal() {
-        anstream::eprintln!("compiling the probes: once, what comes of it is kept");
+        terminal::say("compiling the probes: once, what comes of it is kept");
     }
 }
 
@@ -402,9 +400,14 @@ fn live_line(live: &Live, from: &Live) -> String {
 }
 
 fn last_line(summary: &Summary) -> String {
-    let file = summary.file.display();
+    let file = match summary.file.as_os_str() == "-" {
+        true => "standard output".to_owned(),
+        false => summary.file.display().to_string(),
+    };
+    // What went to a pipe or device cannot be read from there.
+    let next = if summary.file.is_file() { format!("; next: profinfer report {file}") } else { String::new() };
     format!(
-        "{file}: {}{}, {}, {} lost, {:.1} s: {}; next: profinfer report {file}",
+        "{file}: {}{}, {}, {} lost, {:.1} s: {}{next}",
         if summary.engines.is_empty() { String::new() } else { format!("{}: ", summary.engines.join(" and ")) },
         counted(summary.steps, "step"),
         counted(summary.events, "event"),

@@ -4,7 +4,7 @@ use super::output::{Force, write_whole};
 use super::probeset::DebugArguments;
 use super::terminal::{report_problems, write_out};
 use super::{DONE, Outcome};
-use crate::diag::{Code, Diagnostic};
+use crate::diag::{Code, Diagnostic, printable_lines};
 use crate::output::Kind;
 use crate::path::NamePattern;
 use crate::scaffold;
@@ -72,6 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     scaffold::guess_signatures(target.as_ref(), &mut candidates);
     let engine = Path::new(&arguments.target).file_name().map(|name| name.to_string_lossy().into_owned());
     let text = scaffold::write(target.as_ref(), engine.as_deref().unwrap_or("unknown"), &candidates);
+    let text = printable_lines(&text);
     match &arguments.output {
         Some(path) => {
             let inputs = [Path::new(&arguments.target)];

@@ -1,7 +1,7 @@
 //! `profinfer schema`: the probeset language as a JSON Schema, for editors.
 
 use super::output::{Force, write_whole};
-use super::terminal::write_out;
+use super::terminal::write_json;
 use super::{DONE, Outcome};
 use crate::output::Kind;
 use crate::spec;
@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let schema = format!("{:#}\n", spec::json_schema());
     match &arguments.output {
         Some(path) => write_whole(arguments.force.request(path, Kind::Schema, &[]), schema.as_bytes())?,
-        None => write_out(&schema)?,
+        None => write_json(&schema)?,
     }
     Ok(DONE)
 }

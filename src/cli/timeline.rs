@@ -62,14 +62,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let Some(Written { steps: written, all, slices }) = written else { return Ok(DONE) };
     let steps = shown_steps(&views);
     if slices > MANY && arguments.file.as_os_str() == "-" && arguments.steps.is_none() {
-        anstream::eprintln!("standard input cannot be read twice: all steps are written; `--steps N..M` chooses some");
+        super::terminal::say("standard input cannot be read twice: all steps are written; `--steps N..M` chooses some");
     }
     if path.as_os_str() != "-" {
         let left_out =
             if written < all { format!(" of {all}: {steps}; `--steps 1..{all}` writes all") } else { String::new() };
-        anstream::eprintln!("{}: {written} steps{left_out}", path.display());
+        super::terminal::say(&format!("{}: {written} steps{left_out}", path.display()));
         if arguments.format == Format::Perfetto {
-            anstream::eprintln!("open it at https://ui.perfetto.dev");
+            super::terminal::say("open it at https://ui.perfetto.dev");
         }
     }
     Ok(DONE)

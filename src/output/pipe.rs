@@ -43,7 +43,11 @@ pub(super) fn open_writer(path: &Path) -> Result<File, Diagnostic> {
 /// # Errors
 /// The system's; `TimedOut` for a pipe that nobody writes to.
 pub fn open_reader(path: &Path) -> io::Result<File> {
-    if !path.metadata()?.file_type().is_fifo() {
+    let kind = path.metadata()?.file_type();
+    if kind.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !kind.is_fifo() {
         return File::open(path);
     }
     let (send, opened) = mpsc::channel();

@@ -127,11 +127,6 @@ impl Output {
         self.takes_stdout
     }
 
-    /// Whether it is where nothing can be looked up.
-    pub(super) fn is_stream(&self) -> bool {
-        self.own.is_none()
-    }
-
     /// Whether the trace still has its name.
     pub(super) fn is_there(&self) -> bool {
         let named = self.path.symlink_metadata();
