@@ -34,7 +34,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("base64", &["report/html/"]),
     ("lzma_rust2", &["target/files.rs"]),
     ("annotate_snippets", &["diag/render.rs"]),
-    ("nix", &["bpf/", "record/", "roofline/", "cli/", "target/process.rs"]),
+    ("nix", &["bpf/", "record/", "roofline/", "cli/", "output/", "target/process.rs"]),
     ("signal_hook", &["record/", "cli/"]),
     ("anstream", &["cli/"]),
     ("comfy_table", &["cli/", "report/"]),
@@ -46,6 +46,7 @@ const CRATES: &[(&str, &[&str])] = &[
 /// name each (`Role`, and the width of a record's mask), for which see `NARROW`.
 const MODULES: &[(&str, &[&str])] = &[
     ("diag", &[]),
+    ("output", &["diag"]),
     ("counters", &["diag"]),
     ("path", &["diag"]),
     ("trace", &["diag", "spec"]),
@@ -58,7 +59,10 @@ const MODULES: &[(&str, &[&str])] = &[
     ("report", &["diag", "trace", "analysis"]),
     ("bpf", &["diag", "path", "target", "plan", "codegen"]),
     ("roofline", &["diag", "target", "trace"]),
-    ("record", &["diag", "counters", "path", "spec", "target", "trace", "plan", "codegen", "bpf", "roofline"]),
+    (
+        "record",
+        &["diag", "output", "counters", "path", "spec", "target", "trace", "plan", "codegen", "bpf", "roofline"],
+    ),
 ];
 
 /// Where a module may use another, but only these names of it.

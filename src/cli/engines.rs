@@ -17,7 +17,11 @@ pub(crate) struct Arguments {
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let probesets = shipped();
-    if arguments.json { terminal::write_json(&json(&probesets)?)? } else { terminal::write_out(&text(&probesets))? }
+    if arguments.json {
+        terminal::write_json(&json(&probesets)?)?
+    } else {
+        terminal::write_out(&text(&probesets))?
+    }
     Ok(DONE)
 }
 

@@ -86,7 +86,8 @@ enum Place {
 impl Place {
     fn new(arguments: &Arguments, origin: &Origin) -> Result<Self, Diagnostics> {
         let (output, extension) = (arguments.output.clone(), arguments.format.extension());
-        let is_file = output.as_os_str() == "-" || output.extension().is_some() && !output.is_dir();
+        let is_file =
+            output.as_os_str() == "-" || (output.extension().is_some() || output.exists()) && !output.is_dir();
         if is_file && (arguments.partitioned || arguments.table.len() != 1) {
             let message = format!("`{}` is one file, and these are several", output.display());
             let hint = "give a folder, or one table, such as `--table operators`";

@@ -54,11 +54,13 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     write_whole(arguments.force.request(&output, Kind::Lock, &inputs), lock.to_text().as_bytes())?;
     for file in &lock.files {
         let [functions, types, enums] = file.counts();
-        super::terminal::say(&format!("{}: {} ({}): {functions} functions, {types} types, {enums} enumerations, {} sites",
+        super::terminal::say(&format!(
+            "{}: {} ({}): {functions} functions, {types} types, {enums} enumerations, {} sites",
             output.display(),
             file.name,
             file.build_id,
-            file.sites.len(),));
+            file.sites.len(),
+        ));
     }
     Ok(DONE)
 }

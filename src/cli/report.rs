@@ -57,7 +57,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         Some(finder) => step(arguments, finder, &meta, completeness)?,
         None => whole(arguments, &timeline, &visitors.statistics, &meta, completeness)?,
     };
-    if arguments.json { terminal::write_json(&text)? } else { terminal::write_styled(&text)? }
+    if arguments.json {
+        terminal::write_json(&text)?
+    } else {
+        terminal::write_styled(&text)?
+    }
     Ok(code)
 }
 
@@ -124,4 +128,3 @@ fn json(report: &impl serde::Serialize) -> Result<String, Diagnostics> {
     let written = serde_json::to_string_pretty(report).map(|text| text + "\n");
     written.map_err(|error| Diagnostic::error(Code::Bug, format!("cannot write JSON: {error}")).into())
 }
-

@@ -37,8 +37,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         Some((limits, file)) => (limits, Some(file)),
         None => {
             if std::io::stderr().is_terminal() {
-                terminal::say(&format!("measuring, for {}",
-                    if arguments.quick { "some seconds" } else { "some 20 seconds" }));
+                terminal::say(&format!(
+                    "measuring, for {}",
+                    if arguments.quick { "some seconds" } else { "some 20 seconds" }
+                ));
             }
             let limits = roofline::measure(&host, arguments.quick)?;
             let saved = kept.save(&host, &limits).map_err(|error| not_kept(&error));

@@ -102,7 +102,8 @@ fn choose(parts: &[OriginPart]) -> Diagnostic {
 fn read(path: &Path) -> Result<AnyReader, Diagnostics> {
     let input: Box<dyn Read + Send> = if path.as_os_str() == "-" {
         if io::stdin().is_terminal() {
-            let problem = Diagnostic::error(Code::TraceUnreadable, "standard input is a terminal, and a trace is not typed");
+            let problem =
+                Diagnostic::error(Code::TraceUnreadable, "standard input is a terminal, and a trace is not typed");
             return Err(problem.hint("`<FILE`, `COMMAND|`, or a trace's name instead of `-`").into());
         }
         Box::new(io::stdin())

@@ -61,7 +61,8 @@ impl Kind {
             Self::Lock => "lock file",
             Self::C => "C of profinfer",
             Self::Bpftrace => "script of profinfer",
-            Self::Text | Self::Probeset => "empty file",
+            Self::Text => "text of profinfer",
+            Self::Probeset => "probeset",
             Self::Schema => "schema of profinfer",
             Self::Manual => "manual page of profinfer",
         }

@@ -105,6 +105,3 @@ pub fn cannot_write(path: &Path, error: &io::Error) -> Diagnostic {
 fn shown(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard output".to_owned() } else { path.display().to_string() }
 }
-
-#[cfg(test)]
-mod tests;

@@ -31,7 +31,9 @@ pub(super) fn open_writer(path: &Path) -> Result<File, Diagnostic> {
             }
             Err(error) if system::is_without_reader(&error) => {
                 let message = format!("{} is a pipe that nobody reads: it is not written to", path.display());
-                return Err(Diagnostic::error(Code::NotReplaced, message).hint("start its reader first, or give a file"));
+                return Err(
+                    Diagnostic::error(Code::NotReplaced, message).hint("start its reader first, or give a file")
+                );
             }
             Err(error) => return Err(cannot_write(path, &error)),
         }
@@ -54,9 +56,9 @@ pub fn open_reader(path: &Path) -> io::Result<File> {
     let to_open = path.to_owned();
     // It waits for a writer; if there is none, it ends with the program.
     std::thread::spawn(move || send.send(File::open(to_open)));
-    opened.recv_timeout(PATIENCE).unwrap_or_else(|_| {
-        Err(io::Error::new(io::ErrorKind::TimedOut, "it is a pipe that nobody writes to"))
-    })
+    opened
+        .recv_timeout(PATIENCE)
+        .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "it is a pipe that nobody writes to")))
 }
 
 /// A stream whose writer waits for nobody: what the reader has not taken yet is kept, up to a bound.

@@ -112,6 +112,7 @@ impl Request {
             return Ok(());
         }
         let why = match &ends {
+            Ok(_) if matches!(self.kind, Kind::Text | Kind::Probeset) => "is there already".to_owned(),
             Ok(_) => format!("is no earlier {}", self.kind.name()),
             Err(error) => format!("cannot be read to see what it is: {error}"),
         };

@@ -64,8 +64,7 @@ impl Output {
                 let pipe = Pipe::new(file).map_err(failed)?;
                 let (locks, own) = (Vec::new(), None);
                 let takes_stdout = is_stdout;
-                let output =
-                    Self { path: path.clone(), own, created: false, kept: false, takes_stdout, _locks: locks };
+                let output = Self { path: path.clone(), own, created: false, kept: false, takes_stdout, _locks: locks };
                 return Ok((output, Sink::Pipe(pipe)));
             }
             let mut locks = Vec::new();
