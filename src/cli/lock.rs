@@ -4,7 +4,7 @@ use super::output::{Force, write_whole};
 use super::probeset::{DebugArguments, WantedArguments, arch_of, sources};
 use super::terminal::report_problems;
 use super::{DONE, Outcome};
-use crate::diag::Diagnostics;
+use crate::diag::{Diagnostics, printable_json};
 use crate::output::Kind;
 use crate::plan;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let output = arguments.output.clone().unwrap_or_else(|| format!("{}.lock", probeset.name).into());
     let mut inputs = sources(&probeset);
     inputs.extend(arguments.target.as_deref().map(Path::new));
-    write_whole(arguments.force.request(&output, Kind::Lock, &inputs), lock.to_text().as_bytes())?;
+    write_whole(arguments.force.request(&output, Kind::Lock, &inputs), printable_json(&lock.to_text()).as_bytes())?;
     for file in &lock.files {
         let [functions, types, enums] = file.counts();
         super::terminal::say(&format!(

@@ -120,6 +120,6 @@ fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
         io::ErrorKind::PermissionDenied => diagnostic.hint("it was perhaps recorded by root: change its owner"),
         io::ErrorKind::TimedOut => diagnostic.hint("start its writer first: `profinfer record -o FILE …`"),
         io::ErrorKind::IsADirectory => diagnostic.hint("give a trace in it"),
-        _ => diagnostic,
+        _ => diagnostic.hint("give a trace, or `-` for standard input"),
     }
 }
