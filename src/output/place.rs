@@ -90,7 +90,8 @@ impl Request {
         let ends = opened.and_then(|file| Ok((ends(&file, there.len())?, file)));
         let (head, tail) = ends.as_ref().map(|((head, tail), _)| (&head[..], &tail[..])).unwrap_or_default();
         if let Ok((_, file)) = &ends
-            && Kind::Trace.is_ours(head, tail)
+            // A recording that has not begun to write has its file, too.
+            && (there.len() == 0 || Kind::Trace.is_ours(head, tail))
             && let Ok(None) = system::lock(file)
         {
             return Err(locked(path));
