@@ -177,9 +177,11 @@ fn no_link_is_followed_and_nothing_hangs() {
     for format in ["csv", "ndjson"] {
         place.refused(&["export", "t.pfi", "--format", format, "--table", "lanes", "-o", "/dev/full"], "R003");
     }
-    let reader = Command::new("cat").arg(place.path("fifo")).stdout(Stdio::piped()).spawn().unwrap();
+    let piped = fs::File::create(place.path("piped")).unwrap();
+    let mut reader = Command::new("cat").arg(place.path("fifo")).stdout(piped).spawn().unwrap();
     place.succeeds(&["html", "t.pfi", "-o", "fifo"]);
-    let piped = reader.wait_with_output().unwrap().stdout;
+    reader.wait().unwrap();
+    let piped = fs::read(place.path("piped")).unwrap();
     let page = place.succeeds(&["html", "t.pfi", "-o", "-"]).stdout;
     assert!(
         !page.is_empty() && piped == page && place.succeeds(&["html", "t.pfi", "-o", "/dev/stdout"]).stdout == page
