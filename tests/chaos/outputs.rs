@@ -333,10 +333,12 @@ fn two_recorders_never_write_one_trace() {
         if older {
             fs::copy(TRACE, run.trace()).unwrap();
         }
-        let start = || profinfer_record(&run, "run.pfi", &[], &["ms=1500", "pause=1000"]).spawn().unwrap();
-        let (one, other) = (start(), start());
+        let start = || profinfer_record(&run, "run.pfi", &[], &["ms=4000", "pause=1000"]).spawn().unwrap();
+        let (mut one, mut other) = (start(), start());
         // A reader is not disturbed while it grows, and nothing else takes its place.
-        std::thread::sleep(Duration::from_millis(1200));
+        wait_until("one of them is refused", || {
+            one.try_wait().unwrap().is_some() || other.try_wait().unwrap().is_some()
+        });
         let mut page = Command::new(env!("CARGO_BIN_EXE_profinfer"));
         page.args(["html", TRACE, "--force", "-o"]).arg(run.trace());
         let page = page.output().unwrap();
