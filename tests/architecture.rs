@@ -234,7 +234,9 @@ fn pure_modules_do_not_touch_the_world() {
 fn only_the_command_line_prints_or_exits() {
     let mut rule = Rule::new();
     let pattern = Regex::new(r"\be?print(ln)?!|\bdbg!|\bio::(stdout|stderr)\b|\bprocess::(exit|abort)\b").unwrap();
-    for file in sources().iter().filter(|file| module(file) != "cli") {
+    // These hand the descriptors on: an output may be standard output, and a target's may be standard error.
+    let hands_on = ["output/place.rs", "record/launch.rs"];
+    for file in sources().iter().filter(|file| module(file) != "cli" && !is_in(file, &hands_on)) {
         rule.must_not_match(file, &shipped_code(file), &pattern);
     }
     rule.holds("printing or exiting outside src/cli/");
