@@ -23,6 +23,7 @@ pub mod cli;
 pub mod codegen;
 pub mod counters;
 pub mod diag;
+pub mod output;
 pub mod path;
 pub mod plan;
 #[cfg(feature = "record")]

@@ -1,6 +1,7 @@
 //! `profinfer build`: the BPF object of a probeset.
 
 use super::Outcome;
+use super::output::Force;
 use super::probeset::{ArchArgument, WantedArguments};
 use std::path::PathBuf;
 
@@ -18,13 +19,18 @@ pub(crate) struct Arguments {
     /// For a kernel from 5.10 that lacks what later ones have: see `profinfer doctor` there
     #[arg(long)]
     old_kernel: bool,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// Runs the subcommand.
 #[cfg(feature = "record")]
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    use super::output::write_whole;
+    use super::probeset::sources;
     use super::{DONE, terminal};
     use crate::bpf::{self, Kernels, Translation};
+    use crate::output::Kind;
     use crate::{codegen, record};
 
     let arch = arguments.arch.map_or_else(record::host_arch, |name| Ok(name.into()))?;
@@ -35,9 +41,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let object =
         bpf::build(&Translation { source: &source, sources: &probeset.sources, kernels, attach: None }, || {})?;
     let output = arguments.output.clone().unwrap_or_else(|| format!("{}.bpf.o", probeset.name).into());
-    std::fs::write(&output, &object.bytes).map_err(|error| record::cannot_write(&output, &error))?;
+    write_whole(arguments.force.request(&output, Kind::Object, &sources(&probeset)), &object.bytes)?;
     let from = if object.cached { "from the cache" } else { "compiled" };
-    anstream::eprintln!("{}: {} bytes, {from}", output.display(), object.bytes.len());
+    terminal::say(&format!("{}: {} bytes, {from}", output.display(), object.bytes.len()));
     Ok(DONE)
 }
 

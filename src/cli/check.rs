@@ -4,7 +4,7 @@ use super::expected::{Expected, Seen};
 use super::probeset::ProbesetArguments;
 use super::resolved::{Resolved, TargetArguments};
 use super::table::columns;
-use super::terminal::{report_problems, write_out};
+use super::terminal::{report_problems, write_json, write_out};
 use super::{DONE, Outcome};
 use crate::diag::{Diagnostics, Severity};
 use crate::path::Checked;
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if arguments.json {
         let mut all = as_json(&plan, placement.as_ref(), &paths, expected.as_ref(), &problems);
         all["metrics"] = probeset.analysis.metrics.values().map(metric_json).collect();
-        write_out(&format!("{all:#}\n"))?;
+        write_json(&format!("{all:#}\n"))?;
     } else {
         write_out(&as_text(&plan, placement.as_ref(), &paths, expected.as_ref(), &metrics_table(&probeset)))?;
         report_problems(&problems);

@@ -1,7 +1,7 @@
 //! `profinfer counters`: what this machine can count.
 
 use super::table::columns;
-use super::{DONE, Outcome};
+use super::{DONE, Outcome, terminal};
 use crate::record::counters::{Listed, Listing, list};
 
 /// The subcommand's arguments.
@@ -31,9 +31,9 @@ const GROUPS: &[(&str, &str)] = &[
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let listing = list();
     if arguments.json {
-        anstream::println!("{:#}", serde_json::json!(listing));
+        terminal::write_json(&format!("{:#}\n", serde_json::json!(listing)))?;
     } else {
-        anstream::print!("{}", table(&listing, arguments.all));
+        terminal::write_out(&table(&listing, arguments.all))?;
     }
     Ok(DONE)
 }

@@ -1,10 +1,11 @@
 //! `profinfer diff`: where two traces differ, and whether that is more than noise.
 
 use super::analyse::analyse;
-use super::probeset::cannot_write;
+use super::output::{Force, write_whole};
 use super::{DONE, INCOMPLETE, Outcome, SLOWER, terminal, trace_file};
 use crate::analysis::{Catalogue, Completeness, Decoder, Series, Statistics, Step, Visitor};
 use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::output::Kind;
 use crate::report::{DiffSide, Look, diff, diff_html, diff_text};
 use crate::trace::Meta;
 use std::io::IsTerminal;
@@ -35,6 +36,8 @@ pub(crate) struct Arguments {
     /// Rows of each table
     #[arg(long, value_name = "N")]
     top: Option<usize>,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// Runs the subcommand.
@@ -49,14 +52,16 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let limits = (arguments.noise, arguments.fail_above);
     let report = diff(&a.side(&arguments.a), &b.side(&arguments.b), &again, limits);
     if let Some(path) = &arguments.html {
-        std::fs::write(path, diff_html(&report)).map_err(|error| cannot_write(path, &error))?;
+        let inputs = [&arguments.a, &arguments.b].into_iter().chain(&arguments.again);
+        let inputs: Vec<&Path> = inputs.map(PathBuf::as_path).collect();
+        write_whole(arguments.force.request(path, Kind::Page, &inputs), diff_html(&report).as_bytes())?;
     }
     if arguments.json {
         let written = serde_json::to_string_pretty(&report).map(|text| text + "\n");
         let text = written.map_err(|error| Diagnostic::error(Code::Bug, format!("cannot write JSON: {error}")))?;
-        terminal::write_out(&text)?;
+        terminal::write_json(&text)?;
     } else {
-        terminal::write_out(&diff_text(&report, &look(arguments.top)))?;
+        terminal::write_styled(&diff_text(&report, &look(arguments.top)))?;
     }
     let complete = report.a.completeness.complete && report.b.completeness.complete;
     Ok(match (report.failures.is_empty(), complete) {

@@ -1,8 +1,8 @@
 //! `profinfer doctor`: what this machine can do.
 
-use super::probeset::cannot_write;
 use super::table::columns;
-use super::{DONE, Outcome};
+use super::{DONE, Outcome, terminal};
+use crate::output::cannot_write;
 use crate::plan::InstructionKind;
 use crate::record::calibrate::{self, Calibration};
 use crate::record::machine::{self, Finding, State};
@@ -32,11 +32,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let able = machine::can_record(&findings);
     if arguments.json {
         let value = serde_json::json!({ "can_record": able, "findings": findings });
-        anstream::println!("{value:#}");
+        terminal::write_json(&format!("{value:#}\n"))?;
     } else {
-        anstream::println!("{}", table(&findings));
+        terminal::write_out(&format!("{}\n", table(&findings)))?;
         let verdict = if able { "This machine can record." } else { "This machine cannot record yet." };
-        anstream::println!("\n{verdict}");
+        terminal::write_out(&format!("\n{verdict}\n"))?;
     }
     Ok(if able { DONE } else { CANNOT_RECORD })
 }
@@ -47,10 +47,10 @@ fn calibrate(json: bool) -> Outcome {
     let path = calibration.save().map_err(|error| cannot_write(Path::new("the calibration"), &error))?;
     if json {
         let value = serde_json::json!({ "file": path, "calibration": calibration });
-        anstream::println!("{value:#}");
+        terminal::write_json(&format!("{value:#}\n"))?;
     } else {
-        anstream::print!("{}", figures(&calibration));
-        anstream::println!("\nKept in {}", path.display());
+        terminal::write_out(&figures(&calibration))?;
+        terminal::write_out(&format!("\nKept in {}\n", path.display()))?;
     }
     Ok(DONE)
 }

@@ -2,7 +2,7 @@
 
 use super::{DONE, Outcome, terminal, trace_file};
 use crate::analysis::Windows;
-use crate::diag::{Code, Diagnostic, Diagnostics, did_you_mean};
+use crate::diag::{Code, Diagnostic, Diagnostics, did_you_mean, printable_json};
 use crate::spec::Role;
 use crate::trace::{Item, RecordKind, RecordView, Schema};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -72,8 +72,8 @@ fn wanted(schema: &Schema, names: &[String]) -> Result<Vec<bool>, Diagnostics> {
 }
 
 fn write_line(output: &mut impl Write, line: &Line<'_>) -> io::Result<()> {
-    serde_json::to_writer(&mut *output, line)?;
-    output.write_all(b"\n")
+    let line = printable_json(&serde_json::to_string(line)?);
+    writeln!(output, "{line}")
 }
 
 /// One record as a JSON object. Its fields have an object of their own, so that none hides `tid` or `cpu`.

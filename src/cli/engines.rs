@@ -17,8 +17,11 @@ pub(crate) struct Arguments {
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let probesets = shipped();
-    let text = if arguments.json { json(&probesets)? } else { text(&probesets) };
-    terminal::write_out(&text)?;
+    if arguments.json {
+        terminal::write_json(&json(&probesets)?)?
+    } else {
+        terminal::write_out(&text(&probesets))?
+    }
     Ok(DONE)
 }
 

@@ -1,14 +1,15 @@
 //! `profinfer export`: a trace as tables for other tools.
 
 use super::analyse::analyse;
-use super::probeset::cannot_write;
+use super::output::Force;
 use super::{DONE, INCOMPLETE, Outcome, terminal, trace_file};
 use crate::analysis::{Catalogue, Completeness, Decoder, Statistics, Step, Visitor};
 use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::output::{Kind, Output, cannot_write};
 use crate::report::{ExportFormat, Exporter, TABLES, Table};
 use crate::trace::Origin;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// The subcommand's arguments.
@@ -28,6 +29,8 @@ pub(crate) struct Arguments {
     /// Write to `TABLE/host=…/run=…/` in the folder, so that it can hold the traces of many machines
     #[arg(long)]
     partitioned: bool,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// Runs the subcommand.
@@ -36,26 +39,25 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let origin = reader.meta().origin.clone();
     let place = Place::new(arguments, &origin)?;
     let wanted = |table: &Table| arguments.table.is_empty() || arguments.table.iter().any(|of| of.name == table.name);
-    // The path at which the first error came up.
-    let mut at = arguments.output.clone();
+    let tables = TABLES.iter().filter(|table| wanted(table));
+    let outputs = tables.map(|table| Ok((table.name, place.open(table, arguments)?)));
+    let outputs = outputs.collect::<Result<Vec<(&str, Output)>, Diagnostics>>()?;
     let exporter = Exporter::new(arguments.format, &origin, |table| {
-        if !wanted(table) {
-            return Ok(None);
-        }
-        at = place.path(table);
-        place.open(table).map(Some)
+        let output = outputs.iter().find(|(name, _)| *name == table.name);
+        output.map(|(_, output)| Ok(Box::new(BufWriter::new(output.file()?)) as Box<dyn Write + Send>)).transpose()
     });
-    let exporter = exporter.map_err(|error| cannot_write(&at, &error))?;
+    let exporter = exporter.map_err(|error| cannot_write(&arguments.output, &error))?;
     let mut both = Both { statistics: Statistics::default(), exporter };
     let (timeline, meta, problems) = analyse(reader, &mut both);
     terminal::report_problems(&problems);
     let completeness = Completeness::judge(&meta, timeline.findings(), &both.statistics);
     match both.exporter.finish(&meta, &completeness) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(cannot_write(&arguments.output, &error)),
-        _ => {}
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        Err(error) => return Err(cannot_write(&arguments.output, &error).into()),
+        Ok(()) => outputs.into_iter().try_for_each(|(_, output)| output.commit())?,
     }
     if !completeness.complete {
-        anstream::eprintln!("{}", completeness.verdict);
+        terminal::say(&format!("{}", completeness.verdict));
         return Ok(INCOMPLETE);
     }
     Ok(DONE)
@@ -84,7 +86,8 @@ enum Place {
 impl Place {
     fn new(arguments: &Arguments, origin: &Origin) -> Result<Self, Diagnostics> {
         let (output, extension) = (arguments.output.clone(), arguments.format.extension());
-        let is_file = output.as_os_str() == "-" || output.extension().is_some() && !output.is_dir();
+        let is_file =
+            output.as_os_str() == "-" || (output.extension().is_some() || output.exists()) && !output.is_dir();
         if is_file && (arguments.partitioned || arguments.table.len() != 1) {
             let message = format!("`{}` is one file, and these are several", output.display());
             let hint = "give a folder, or one table, such as `--table operators`";
@@ -108,15 +111,19 @@ impl Place {
         }
     }
 
-    fn open(&self, table: &Table) -> io::Result<Box<dyn Write + Send>> {
+    fn open(&self, table: &Table, arguments: &Arguments) -> Result<Output, Diagnostics> {
         let path = self.path(table);
-        if path.as_os_str() == "-" {
-            return Ok(Box::new(io::stdout()));
-        }
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder)?;
+            fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
         }
-        Ok(Box::new(io::BufWriter::new(File::create(path)?)))
+        let columns = table.columns.iter().map(|column| column.name).collect();
+        let kind = match arguments.format {
+            ExportFormat::Csv => Kind::Csv(columns),
+            ExportFormat::Ndjson => Kind::Ndjson(columns),
+            #[cfg(feature = "columnar")]
+            ExportFormat::Arrow | ExportFormat::Parquet => Kind::Columnar(columns),
+        };
+        Ok(Output::create(arguments.force.request(&path, kind, &[&arguments.file]))?)
     }
 }
 

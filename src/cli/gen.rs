@@ -1,12 +1,14 @@
 //! `profinfer gen`: the C that a probeset is compiled to, or the same probes for another tool.
 
-use super::probeset::{ArchArgument, ProbesetArguments, arch_of, cannot_write};
+use super::output::{Force, write_whole};
+use super::probeset::{ArchArgument, ProbesetArguments, arch_of, sources};
 use super::terminal::{report_problems, write_out};
 use super::{DONE, Outcome};
 use crate::codegen::{bpftrace, generate};
-use crate::diag::{Code, Diagnostic};
+use crate::diag::{Code, Diagnostic, printable_lines};
+use crate::output::Kind;
 use crate::plan::place_with;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The subcommand's arguments.
 #[derive(Debug, clap::Args)]
@@ -25,6 +27,8 @@ pub(crate) struct Arguments {
     /// Write to this file
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// What is written.
@@ -63,8 +67,19 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             text
         }
     };
+    // Strings are escaped by what writes them; comments may say what names say.
+    let text = printable_lines(&text);
     match &arguments.output {
-        Some(path) => std::fs::write(path, &text).map_err(|error| cannot_write(path, &error))?,
+        Some(path) => {
+            let kind = match arguments.format {
+                Format::C => Kind::C,
+                Format::Bpftrace => Kind::Bpftrace,
+            };
+            let mut inputs = sources(&probeset);
+            inputs.extend(arguments.target.as_deref().map(Path::new));
+            inputs.extend(arguments.probeset.lock_file());
+            write_whole(arguments.force.request(path, kind, &inputs), text.as_bytes())?;
+        }
         None => write_out(&text)?,
     }
     Ok(DONE)

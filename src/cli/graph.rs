@@ -1,13 +1,14 @@
 //! `profinfer graph`: the graph of a step's operators, as text, as a picture, or for programs that read graphs.
 
 use super::analyse::analyse;
-use super::probeset::cannot_write;
-use super::terminal::{report_problems, write_out};
+use super::output::{Force, write_whole};
+use super::terminal::{report_problems, write_json, write_styled};
 use super::{DONE, Outcome, trace_file};
 use crate::analysis::{
     Catalogue, Completeness, Decoder, GraphFinder, Phase, Statistics, Step, Study, TypicalStep, Visitor, Wanted,
 };
-use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::diag::{Code, Diagnostic, Diagnostics, printable_json, printable_lines};
+use crate::output::Kind;
 use crate::report::{self, Colour, GraphDifference, GraphReport, Look, Picture};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -53,6 +54,8 @@ pub(crate) struct Arguments {
     /// Rows of each table of differences
     #[arg(long, value_name = "N")]
     top: Option<usize>,
+    #[command(flatten)]
+    force: Force,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -102,12 +105,29 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     };
     match &arguments.output {
         Some(path) if path.as_os_str() != "-" => {
-            std::fs::write(path, text).map_err(|error| cannot_write(path, &error))?;
-            anstream::eprintln!("{}", path.display());
+            let inputs = [Some(&arguments.file), arguments.against.as_ref()];
+            let inputs: Vec<&Path> = inputs.into_iter().flatten().map(PathBuf::as_path).collect();
+            let text = match format {
+                Format::Json => printable_json(&text),
+                _ => printable_lines(&text),
+            };
+            write_whole(arguments.force.request(path, kind(format), &inputs), text.as_bytes())?;
+            super::terminal::say(&format!("{}", path.display()));
         }
-        _ => write_out(&text)?,
+        _ if format == Format::Json => write_json(&text)?,
+        _ => write_styled(&text)?,
     }
     Ok(DONE)
+}
+
+fn kind(format: Format) -> Kind {
+    match format {
+        Format::Text => Kind::Text,
+        Format::Svg => Kind::Svg,
+        Format::Dot => Kind::Dot,
+        Format::Graphml => Kind::GraphMl,
+        Format::Json => Kind::GraphJson,
+    }
 }
 
 fn one(graph: &GraphReport, format: Format, arguments: &Arguments) -> Result<String, Diagnostics> {

@@ -1,18 +1,18 @@
 //! `profinfer html`: a trace's report as one page for a browser.
 
 use super::analyse::analyse;
-use super::probeset::cannot_write;
+use super::output::{Force, write_through};
 use super::terminal::report_problems;
 use super::{DONE, Outcome, trace_file};
 use crate::analysis::{
     Catalogue, Completeness, Decoder, GraphFinder, Layers, Phase, Statistics, Step, Study, Timeline, Visitor, Wanted,
 };
 use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::output::Kind;
 use crate::report::{self, Colour, Drawing, GraphReport, Options, Page, Parts, Picture, SpanCollector};
 use crate::trace::Meta;
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::BufWriter;
 use std::path::PathBuf;
 
 /// Rows of a table that a page has at most: a damaged trace may have a name for every operator.
@@ -31,6 +31,8 @@ pub(crate) struct Arguments {
     /// The timeline's steps: `10..12` is 10, 11 and 12 (default: all; of a large trace those that fit)
     #[arg(long, value_name = "N..M", value_parser = super::steps::range)]
     steps: Option<(u64, u64)>,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// Runs the subcommand.
@@ -62,17 +64,13 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     };
     let report = report::build(&meta, completeness, &statistics, &timeline, &options);
     let page = Page { report: &report, statistics: &statistics, timeline: &timeline, meta: &meta, spans, parts };
-    let left_out = if path.as_os_str() == "-" {
-        report::write_page(page, io::stdout().lock())
-    } else {
-        let file = File::create(&path).map_err(|error| cannot_write(&path, &error))?;
-        report::write_page(page, BufWriter::new(file))
-    }
-    .map_err(|error| cannot_write(&path, &error))?;
+    let request = arguments.force.request(&path, Kind::Page, &[&arguments.file]);
+    let written = write_through(request, |file| Ok(report::write_page(page, BufWriter::new(file))))?;
+    let Some(left_out) = written else { return Ok(DONE) };
     if path.as_os_str() != "-" {
-        anstream::eprintln!("{}: open it in a browser", path.display());
+        super::terminal::say(&format!("{}: open it in a browser", path.display()));
         if !left_out.is_empty() {
-            anstream::eprintln!("{left_out}");
+            super::terminal::say(&left_out);
         }
     }
     Ok(DONE)

@@ -1,7 +1,7 @@
 //! `profinfer info`: what a trace is, without what its records say.
 
 use super::{DONE, Outcome, terminal, trace_file};
-use crate::diag::{Code, Diagnostic, printable};
+use crate::diag::{Code, Diagnostic, printable, printable_json, printable_lines};
 use crate::report::limits_line;
 use crate::trace::{
     CounterInfo, Detail, DetailReason, DetailState, FieldType, Loss, Meta, ModuleInfo, RecordType, Site,
@@ -50,11 +50,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     let meta = reader.into_meta();
     let printed = if arguments.probeset {
-        print(&probeset(&meta))
+        print(&printable_lines(&probeset(&meta)))
     } else if arguments.json {
-        print(&json(&meta, &counts))
+        print(&printable_json(&json(&meta, &counts)))
     } else {
-        print(&text(&meta, &counts))
+        print(&printable_lines(&text(&meta, &counts)))
     };
     match printed {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(DONE),

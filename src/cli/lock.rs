@@ -1,11 +1,13 @@
 //! `profinfer lock`: what a target's debug information says, written down for where the target is stripped.
 
-use super::probeset::{DebugArguments, WantedArguments, arch_of, cannot_write};
+use super::output::{Force, write_whole};
+use super::probeset::{DebugArguments, WantedArguments, arch_of, sources};
 use super::terminal::report_problems;
 use super::{DONE, Outcome};
-use crate::diag::Diagnostics;
+use crate::diag::{Diagnostics, printable_json};
+use crate::output::Kind;
 use crate::plan;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The subcommand's arguments.
 #[derive(Debug, clap::Args)]
@@ -27,6 +29,8 @@ pub(crate) struct Arguments {
     /// Write to this file [default: PROBESET.lock]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// Runs the subcommand.
@@ -45,16 +49,18 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     problems.0.extend(more.0);
     report_problems(&problems);
     let output = arguments.output.clone().unwrap_or_else(|| format!("{}.lock", probeset.name).into());
-    std::fs::write(&output, lock.to_text()).map_err(|error| cannot_write(&output, &error))?;
+    let mut inputs = sources(&probeset);
+    inputs.extend(arguments.target.as_deref().map(Path::new));
+    write_whole(arguments.force.request(&output, Kind::Lock, &inputs), printable_json(&lock.to_text()).as_bytes())?;
     for file in &lock.files {
         let [functions, types, enums] = file.counts();
-        anstream::eprintln!(
+        super::terminal::say(&format!(
             "{}: {} ({}): {functions} functions, {types} types, {enums} enumerations, {} sites",
             output.display(),
             file.name,
             file.build_id,
             file.sites.len(),
-        );
+        ));
     }
     Ok(DONE)
 }

@@ -20,6 +20,7 @@ mod graph;
 mod html;
 mod info;
 mod lock;
+mod output;
 mod probeset;
 #[cfg(feature = "record")]
 mod record;

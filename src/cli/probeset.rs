@@ -233,6 +233,11 @@ impl ProbesetArguments {
         self.lock.read()
     }
 
+    /// The lock file's path.
+    pub(crate) fn lock_file(&self) -> Option<&Path> {
+        self.lock.lock.as_deref()
+    }
+
     /// Reads the probeset and plans it; the problems of both are given together.
     pub(crate) fn plan(&self, arch: Arch) -> Result<(Probeset, ProbePlan, Diagnostics), Diagnostics> {
         self.wanted.plan(arch)
@@ -272,6 +277,11 @@ impl SeveralArguments {
     /// The lock file, where one is given.
     pub(crate) fn lock(&self) -> Result<Option<Lock>, Diagnostics> {
         self.lock.read()
+    }
+
+    /// The lock file's path.
+    pub(crate) fn lock_file(&self) -> Option<&Path> {
+        self.lock.lock.as_deref()
     }
 
     /// The probes that are wanted of a probeset; of several, each glob means those of all.
@@ -327,7 +337,7 @@ pub(crate) fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
     if bytes.len() as u64 > limit { Err(format!("it is larger than {} MB", limit >> 20)) } else { Ok(bytes) }
 }
 
-/// The problem of a file that cannot be written.
-pub(crate) fn cannot_write(path: &std::path::Path, error: &std::io::Error) -> Diagnostics {
-    Diagnostic::error(Code::CannotWrite, format!("cannot write {}: {error}", path.display())).into()
+/// The files of a probeset.
+pub(crate) fn sources(probeset: &Probeset) -> Vec<&Path> {
+    probeset.sources.iter().map(|source| Path::new(&source.name)).collect()
 }

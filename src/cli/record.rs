@@ -1,10 +1,12 @@
 //! `profinfer record`: the arguments, the live line, the last line, and the exit code.
 
 use super::engines::{has_steps, shipped};
-use super::probeset::{SeveralArguments, read_bounded};
+use super::output::Force;
+use super::probeset::{SeveralArguments, read_bounded, sources};
 use super::{DONE, INCOMPLETE, Outcome, terminal, together};
 use crate::bpf::AttachMode;
 use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::output::{Kind, Request};
 use crate::plan::{self, has_engine};
 use crate::record::{self, Ending, Live, Options, Progress, Subject, Summary, Terms};
 use crate::spec::{self, Probeset};
@@ -25,9 +27,15 @@ const MAX_OBJECT: u64 = 64 << 20;
 pub(crate) struct Arguments {
     #[command(flatten)]
     probesets: SeveralArguments,
-    /// Write the trace to this file [default: PROBESET-TIME.pfi]
+    /// Write the trace to this file; `-` is standard output, and the command's then goes to standard error
+    /// [default: PROBESET-TIME.pfi]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
+    /// The trace's permissions, such as 644 [default: by the umask; 600 where root records]
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    mode: Option<u32>,
     /// Attach to a running process
     #[arg(short, long, value_name = "PID", conflicts_with = "command", required_unless_present = "command")]
     pid: Option<i32>,
@@ -111,17 +119,15 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     let failed = terminal::report_problems(&summary.problems);
     let failed = summary.problems.has_errors().then_some(failed);
-    anstream::eprintln!("{}", last_line(&summary));
+    terminal::say(&format!("{}", last_line(&summary)));
     if let Some(line) = ring_line(&summary) {
-        anstream::eprintln!("{line}");
+        terminal::say(&line);
     }
     if std::io::stderr().is_terminal() && record::kept_limits().load(&record::host::describe()).is_none() {
-        anstream::eprintln!(
-            "without this machine's limits: `profinfer roofline` measures them once, for all later traces"
-        );
+        terminal::say("without this machine's limits: `profinfer roofline` measures them once, for all later traces");
     }
     if summary.ending.is_none() && summary.target.launched() {
-        anstream::eprintln!("the target runs on; waiting for it to end");
+        terminal::say("the target runs on; waiting for it to end");
     }
     Ok(exit_code(summary.wait(), failed, summary.is_complete()))
 }
@@ -139,7 +145,7 @@ fn what_fits(found: Vec<Probeset>, what: &str, is_offer: bool, arguments: &Argum
     let arch = record::host_arch()?;
     let room = |whole: &Probeset| plan::room(whole, &arguments.probesets.selection(whole), arch).ok();
     let (taken, left_out) = together::fitting(found, !is_offer, room)?;
-    anstream::eprintln!("{what} {}", names(&taken.probesets));
+    terminal::say(&format!("{what} {}", names(&taken.probesets)));
     terminal::report_problems(&Diagnostics(left_out.iter().map(together::left_out).collect()));
     Ok(taken.whole)
 }
@@ -199,7 +205,8 @@ fn options(arguments: &Arguments, probeset: &Probeset, is_offer: bool) -> Result
     let object = arguments.object.as_deref().map(object).transpose()?;
     Ok(Options {
         subject,
-        output: arguments.output.clone().unwrap_or_else(|| record::default_path(name)),
+        output: output(arguments, probeset, name),
+        mode: arguments.mode,
         selection: arguments.probesets.selection(probeset),
         steps: arguments.steps,
         duration: arguments.duration,
@@ -218,6 +225,26 @@ fn options(arguments: &Arguments, probeset: &Probeset, is_offer: bool) -> Result
         object,
         described: described(arguments),
     })
+}
+
+/// The trace's destination, and all that is read: the words of the command may be names of files.
+fn output(arguments: &Arguments, probeset: &Probeset, name: &str) -> Request {
+    let path = arguments.output.clone().unwrap_or_else(|| record::default_path(name));
+    let mut inputs = sources(probeset);
+    inputs.extend(arguments.object.as_deref());
+    inputs.extend(arguments.probesets.lock_file());
+    inputs.extend(arguments.command.iter().map(Path::new));
+    let program = arguments.command.first().and_then(path_of);
+    inputs.extend(program.as_deref());
+    arguments.force.request(&path, Kind::Trace, &inputs)
+}
+
+/// `644`: permissions, in octal.
+fn mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode & 0o600 == 0o600 && mode <= 0o666 && mode & 0o111 == 0 => Ok(mode),
+        _ => Err(format!("`{text}` is no mode of a trace: 600, 640, 644, 660 or 666")),
+    }
 }
 
 fn object(path: &Path) -> Result<record::Object, Diagnostics> {
@@ -305,7 +332,7 @@ fn bytes(text: &str) -> Result<u32, String> {
 /// A person who waits is told why.
 fn say_compiling() {
     if std::io::stderr().is_terminal() {
-        anstream::eprintln!("compiling the probes: once, what comes of it is kept");
+        terminal::say("compiling the probes: once, what comes of it is kept");
     }
 }
 
@@ -373,9 +400,14 @@ fn live_line(live: &Live, from: &Live) -> String {
 }
 
 fn last_line(summary: &Summary) -> String {
-    let file = summary.file.display();
+    let file = match summary.file.as_os_str() == "-" {
+        true => "standard output".to_owned(),
+        false => summary.file.display().to_string(),
+    };
+    // What went to a pipe or device cannot be read from there.
+    let next = if summary.file.is_file() { format!("; next: profinfer report {file}") } else { String::new() };
     format!(
-        "{file}: {}{}, {}, {} lost, {:.1} s: {}; next: profinfer report {file}",
+        "{file}: {}{}, {}, {} lost, {:.1} s: {}{next}",
         if summary.engines.is_empty() { String::new() } else { format!("{}: ", summary.engines.join(" and ")) },
         counted(summary.steps, "step"),
         counted(summary.events, "event"),

@@ -6,7 +6,7 @@ use crate::analysis::{Completeness, Phase, Statistics, Timeline, Visitor};
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::report::{self, By, Look, Options, StepFinder};
 use crate::trace::Meta;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 /// The subcommand's arguments.
@@ -57,7 +57,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         Some(finder) => step(arguments, finder, &meta, completeness)?,
         None => whole(arguments, &timeline, &visitors.statistics, &meta, completeness)?,
     };
-    print(&text)?;
+    if arguments.json {
+        terminal::write_json(&text)?
+    } else {
+        terminal::write_styled(&text)?
+    }
     Ok(code)
 }
 
@@ -123,14 +127,4 @@ fn look(arguments: &Arguments) -> Look {
 fn json(report: &impl serde::Serialize) -> Result<String, Diagnostics> {
     let written = serde_json::to_string_pretty(report).map(|text| text + "\n");
     written.map_err(|error| Diagnostic::error(Code::Bug, format!("cannot write JSON: {error}")).into())
-}
-
-/// A reader that has seen enough (`head`) is no error.
-fn print(text: &str) -> Result<(), Diagnostics> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Diagnostic::error(Code::CannotWrite, format!("cannot write the report: {error}")).into())
-        }
-        _ => Ok(()),
-    }
 }

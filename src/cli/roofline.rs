@@ -37,10 +37,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         Some((limits, file)) => (limits, Some(file)),
         None => {
             if std::io::stderr().is_terminal() {
-                anstream::eprintln!(
+                terminal::say(&format!(
                     "measuring, for {}",
                     if arguments.quick { "some seconds" } else { "some 20 seconds" }
-                );
+                ));
             }
             let limits = roofline::measure(&host, arguments.quick)?;
             let saved = kept.save(&host, &limits).map_err(|error| not_kept(&error));
@@ -48,8 +48,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             (limits, file)
         }
     };
-    let text = if arguments.json { json(&limits, &host, file) } else { text(&limits, &host, file) };
-    terminal::write_out(&text)?;
+    if arguments.json {
+        terminal::write_json(&json(&limits, &host, file))?;
+    } else {
+        terminal::write_out(&text(&limits, &host, file))?;
+    }
     Ok(DONE)
 }
 

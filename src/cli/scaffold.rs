@@ -1,9 +1,11 @@
 //! `profinfer scaffold`: a first probeset for a binary, with the functions that are likely to matter.
 
-use super::probeset::{DebugArguments, cannot_write};
+use super::output::{Force, write_whole};
+use super::probeset::DebugArguments;
 use super::terminal::{report_problems, write_out};
 use super::{DONE, Outcome};
-use crate::diag::{Code, Diagnostic};
+use crate::diag::{Code, Diagnostic, printable_lines};
+use crate::output::Kind;
 use crate::path::NamePattern;
 use crate::scaffold;
 use crate::target::Target;
@@ -32,6 +34,8 @@ pub(crate) struct Arguments {
     /// Write to this file
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
     /// The command of the trial
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -68,8 +72,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     scaffold::guess_signatures(target.as_ref(), &mut candidates);
     let engine = Path::new(&arguments.target).file_name().map(|name| name.to_string_lossy().into_owned());
     let text = scaffold::write(target.as_ref(), engine.as_deref().unwrap_or("unknown"), &candidates);
+    let text = printable_lines(&text);
     match &arguments.output {
-        Some(path) => std::fs::write(path, &text).map_err(|error| cannot_write(path, &error))?,
+        Some(path) => {
+            let inputs = [Path::new(&arguments.target)];
+            write_whole(arguments.force.request(path, Kind::Probeset, &inputs), text.as_bytes())?;
+        }
         None => write_out(&text)?,
     }
     report_problems(&crate::diag::Diagnostics(target.problems()));

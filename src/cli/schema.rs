@@ -1,8 +1,9 @@
 //! `profinfer schema`: the probeset language as a JSON Schema, for editors.
 
-use super::probeset::cannot_write;
-use super::terminal::write_out;
+use super::output::{Force, write_whole};
+use super::terminal::write_json;
 use super::{DONE, Outcome};
+use crate::output::Kind;
 use crate::spec;
 use std::path::PathBuf;
 
@@ -12,14 +13,16 @@ pub(crate) struct Arguments {
     /// Write to this file
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let schema = format!("{:#}\n", spec::json_schema());
     match &arguments.output {
-        Some(path) => std::fs::write(path, schema).map_err(|error| cannot_write(path, &error))?,
-        None => write_out(&schema)?,
+        Some(path) => write_whole(arguments.force.request(path, Kind::Schema, &[]), schema.as_bytes())?,
+        None => write_json(&schema)?,
     }
     Ok(DONE)
 }

@@ -3,6 +3,7 @@
 use super::trace_file::{self, AnyReader};
 use crate::cache;
 use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::output::{Kind, Request};
 use crate::plan::Selection;
 use crate::record::{self, Options, Subject, Summary, Terms};
 use crate::spec::Probeset;
@@ -25,7 +26,13 @@ impl ShortRun {
         })?;
         let options = Options {
             subject,
-            output: folder.path().join("short.pfi"),
+            output: Request {
+                path: folder.path().join("short.pfi"),
+                kind: Kind::Trace,
+                force: false,
+                inputs: Vec::new(),
+            },
+            mode: None,
             selection: Selection::default(),
             steps: None,
             duration: Some(wait),
@@ -52,6 +59,6 @@ impl ShortRun {
 
     /// What was recorded.
     pub(super) fn trace(&self) -> Result<AnyReader, Diagnostics> {
-        trace_file::open(&self.options.output)
+        trace_file::open(&self.options.output.path)
     }
 }

@@ -59,6 +59,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
         statistics_text(&report, &Look { width, colour, ..Look::default() })
     };
-    terminal::write_out(&text)?;
+    if arguments.json {
+        terminal::write_json(&text)?
+    } else {
+        terminal::write_styled(&text)?
+    }
     Ok(code)
 }

@@ -15,8 +15,28 @@ pub(crate) fn report_problems(problems: &Diagnostics) -> u8 {
     if problems.0.iter().any(of_the_machine) { 3 } else { 1 }
 }
 
-/// Prints a text to standard output; a reader that has seen enough is no error.
+/// Prints a text to standard output; whatever names stand in it, it does not steer a terminal.
 pub(crate) fn write_out(text: &str) -> Result<(), Diagnostics> {
+    write_all(&diag::printable_lines(text))
+}
+
+/// Prints a text that may have colours.
+pub(crate) fn write_styled(text: &str) -> Result<(), Diagnostics> {
+    write_all(&diag::printable_styled(text))
+}
+
+/// Prints JSON.
+pub(crate) fn write_json(json: &str) -> Result<(), Diagnostics> {
+    write_all(&diag::printable_json(json))
+}
+
+/// Says something on standard error.
+pub(crate) fn say(text: &str) {
+    anstream::eprintln!("{}", diag::printable_lines(text));
+}
+
+/// A reader that has seen enough is no error.
+fn write_all(text: &str) -> Result<(), Diagnostics> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

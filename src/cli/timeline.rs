@@ -1,15 +1,15 @@
 //! `profinfer timeline`: a trace's steps, for a timeline viewer.
 
 use super::analyse::analyse;
-use super::probeset::cannot_write;
+use super::output::{Force, write_through};
 use super::terminal::report_problems;
 use super::trace_file::{self, AnyReader};
 use super::{DONE, Outcome};
 use crate::analysis::{Catalogue, Decoder, Phase, Recorded, Step, Visitor};
 use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::output::Kind;
 use crate::report::{Format, TimelineWriter};
 use crate::trace::OriginPart;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -34,6 +34,8 @@ pub(crate) struct Arguments {
     /// Only these steps: `10..12` is 10, 11 and 12 (default: all; a few of a large trace)
     #[arg(long, value_name = "N..M", value_parser = super::steps::range)]
     steps: Option<(u64, u64)>,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// Runs the subcommand.
@@ -44,30 +46,42 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     };
     let views = if parts.len() < 2 { vec![View::of(arguments, None)?] } else { views(arguments, &parts)? };
     let path = output(arguments)?;
-    let Written { steps: written, all, slices } = if path.as_os_str() == "-" {
-        write(arguments, views.as_slice(), io::stdout().lock())
-    } else {
-        let file = File::create(&path).map_err(|error| cannot_write(&path, &error))?;
-        write(arguments, views.as_slice(), BufWriter::new(file))
-    }?
-    .map_err(|error| cannot_write(&path, &error))?;
-    let steps = views.iter().map(|view| shown(&view.steps)).collect::<Vec<_>>().join(" and ");
-    if written == 0 && all > 0 {
-        let message = format!("the trace has no step {steps}");
-        return Err(Diagnostic::error(Code::BadArgument, message).hint(format!("its steps are 1 to {all}")).into());
-    }
+    let kind = match arguments.format {
+        Format::Perfetto => Kind::Perfetto,
+        Format::Chrome => Kind::Chrome,
+    };
+    let request = arguments.force.request(&path, kind, &[&arguments.file]);
+    let written = write_through(request, |file| {
+        let written = write(arguments, views.as_slice(), BufWriter::new(file))?;
+        match &written {
+            // Of a timeline without any of the steps nothing is kept.
+            Ok(found) if found.steps == 0 && found.all > 0 => Err(no_such_steps(&views, found.all)),
+            _ => Ok(written),
+        }
+    })?;
+    let Some(Written { steps: written, all, slices }) = written else { return Ok(DONE) };
+    let steps = shown_steps(&views);
     if slices > MANY && arguments.file.as_os_str() == "-" && arguments.steps.is_none() {
-        anstream::eprintln!("standard input cannot be read twice: all steps are written; `--steps N..M` chooses some");
+        super::terminal::say("standard input cannot be read twice: all steps are written; `--steps N..M` chooses some");
     }
     if path.as_os_str() != "-" {
         let left_out =
             if written < all { format!(" of {all}: {steps}; `--steps 1..{all}` writes all") } else { String::new() };
-        anstream::eprintln!("{}: {written} steps{left_out}", path.display());
+        super::terminal::say(&format!("{}: {written} steps{left_out}", path.display()));
         if arguments.format == Format::Perfetto {
-            anstream::eprintln!("open it at https://ui.perfetto.dev");
+            super::terminal::say("open it at https://ui.perfetto.dev");
         }
     }
     Ok(DONE)
+}
+
+fn shown_steps(views: &[View]) -> String {
+    views.iter().map(|view| shown(&view.steps)).collect::<Vec<_>>().join(" and ")
+}
+
+fn no_such_steps(views: &[View], all: u64) -> Diagnostics {
+    let message = format!("the trace has no step {}", shown_steps(views));
+    Diagnostic::error(Code::BadArgument, message).hint(format!("its steps are 1 to {all}")).into()
 }
 
 /// A trace as one of its engines, and the steps of it that are written.

@@ -1,9 +1,9 @@
 //! Opens the trace that a subcommand is given; of several engines that were recorded together the one that is wanted.
 
 use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::output::open_reader;
 use crate::trace::{OriginPart, TraceReader};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -101,9 +101,14 @@ fn choose(parts: &[OriginPart]) -> Diagnostic {
 
 fn read(path: &Path) -> Result<AnyReader, Diagnostics> {
     let input: Box<dyn Read + Send> = if path.as_os_str() == "-" {
+        if io::stdin().is_terminal() {
+            let problem =
+                Diagnostic::error(Code::TraceUnreadable, "standard input is a terminal, and a trace is not typed");
+            return Err(problem.hint("`<FILE`, `COMMAND|`, or a trace's name instead of `-`").into());
+        }
         Box::new(io::stdin())
     } else {
-        Box::new(File::open(path).map_err(|error| unreadable(path, &error))?)
+        Box::new(open_reader(path).map_err(|error| unreadable(path, &error))?)
     };
     Ok(TraceReader::new(input)?.ahead())
 }
@@ -113,6 +118,8 @@ fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
     match error.kind() {
         io::ErrorKind::NotFound => diagnostic.hint("`profinfer record -o FILE …` writes a trace"),
         io::ErrorKind::PermissionDenied => diagnostic.hint("it was perhaps recorded by root: change its owner"),
-        _ => diagnostic,
+        io::ErrorKind::TimedOut => diagnostic.hint("start its writer first: `profinfer record -o FILE …`"),
+        io::ErrorKind::IsADirectory => diagnostic.hint("give a trace in it"),
+        _ => diagnostic.hint("give a trace, or `-` for standard input"),
     }
 }

@@ -4,7 +4,7 @@ use super::probeset::ProbesetArguments;
 use super::short_run::ShortRun;
 use super::terminal::{report_problems, write_out};
 use super::{DONE, INCOMPLETE, Outcome};
-use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::diag::{Code, Diagnostic, Diagnostics, printable_json, printable_lines};
 use crate::record::Subject;
 use crate::report::Events;
 use crate::spec::Role;
@@ -86,8 +86,8 @@ fn show(run: &ShortRun, arguments: &Arguments, explain: &str) -> Result<(), Diag
     let mut written = Ok(());
     reader.for_each_record(|record| {
         let line = match arguments.json {
-            true => events.json(record).map(|json| json.to_string()),
-            false => events.line(record),
+            true => events.json(record).map(|json| printable_json(&json.to_string())),
+            false => events.line(record).map(|line| printable_lines(&line)),
         };
         if let Some(line) = line {
             written = writeln!(output, "{line}");
@@ -95,8 +95,8 @@ fn show(run: &ShortRun, arguments: &Arguments, explain: &str) -> Result<(), Diag
         written.is_ok()
     });
     let end = match arguments.json {
-        true => format!("{}\n", events.end_json(&schema)),
-        false => events.end(&schema, explain),
+        true => printable_json(&format!("{}\n", events.end_json(&schema))),
+        false => printable_lines(&events.end(&schema, explain)),
     };
     let end = match missing_steps(&events, &schema) {
         Some(steps) if !arguments.json => format!(

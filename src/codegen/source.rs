@@ -1,6 +1,6 @@
 //! The text of the program: the runtime's headers in one piece, places in the YAML, safe comments.
 
-use crate::diag::Span;
+use crate::diag::{Span, steers};
 
 /// The runtime, in the order its parts need one another: before and after the generated records.
 const BEFORE_RECORDS: &[(&str, &str)] = &[
@@ -80,7 +80,7 @@ fn quoted(text: &str) -> String {
     for c in text.chars() {
         match c {
             '"' | '\\' => literal.extend(['\\', c]),
-            c if c.is_control() => literal.push('?'),
+            c if steers(c) => literal.push('?'),
             c => literal.push(c),
         }
     }
@@ -90,7 +90,7 @@ fn quoted(text: &str) -> String {
 
 /// Text that can stand in a C comment whatever a spec says.
 pub(super) fn comment(text: &str) -> String {
-    let one_line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let one_line: String = text.chars().map(|c| if steers(c) { ' ' } else { c }).collect();
     one_line.replace("*/", "* /").replace("/*", "/ *").replace('\\', "|").replace("??", "? ?")
 }
 

@@ -183,6 +183,10 @@ codes! {
     TraceLacks = "F006", Input;
     /// An argument of the command line asks for something that is not there.
     BadArgument = "U001", Input;
+    /// An output would go where something is that is not an earlier output of its kind, or where nothing can be put.
+    NotReplaced = "U002", Input;
+    /// A recording writes to the file.
+    TraceInUse = "U003", Input;
     /// Something that a script for bpftrace cannot express.
     NotInBpftrace = "G001", Input;
     /// A fault of profinfer itself.

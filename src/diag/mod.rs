@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use codes::{Class, Code};
-pub use printable::{printable, steers};
+pub use printable::{printable, printable_json, printable_lines, printable_styled, steers};
 pub use render::render;
 
 /// A text that diagnostics point into: a probeset file, or one on standard input.

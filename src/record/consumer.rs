@@ -1,5 +1,6 @@
 //! From the ring to the trace: a thread that reads records on a timer and hands what is meant for the recorder to it.
 
+use super::output::Sink as Destination;
 use super::reader::{Pause, RingPages};
 use crate::diag::{Code, Diagnostic};
 use crate::spec::Role;
@@ -11,7 +12,6 @@ use indexmap::IndexMap;
 use libbpf_rs::{MapCore, MapHandle};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -174,7 +174,7 @@ const EARLY: usize = 1 << 20;
 /// libraries.
 #[derive(Debug)]
 struct Prospect {
-    file: File,
+    file: Destination,
     origin: Origin,
     schema: Schema,
     /// Records that came before, each after its length.
@@ -187,14 +187,14 @@ struct Prospect {
 #[derive(Debug)]
 struct Sink {
     prospect: Option<Box<Prospect>>,
-    writer: Option<TraceWriter<File>>,
+    writer: Option<TraceWriter<Destination>>,
     error: Option<io::Error>,
 }
 
 impl Sink {
     /// Writes, beginning the trace if it is not. After the first failure nothing more is tried: the file stays
     /// readable up to there.
-    fn attempt(&mut self, write: impl FnOnce(&mut TraceWriter<File>) -> io::Result<()>) -> bool {
+    fn attempt(&mut self, write: impl FnOnce(&mut TraceWriter<Destination>) -> io::Result<()>) -> bool {
         if self.error.is_none() {
             self.error = self.begin().and_then(|()| self.writer.as_mut().map_or(Ok(()), write)).err();
         }
@@ -204,8 +204,8 @@ impl Sink {
     fn begin(&mut self) -> io::Result<()> {
         let Some(prospect) = self.prospect.take() else { return Ok(()) };
         let Prospect { file, origin, schema, early, sites, notices } = *prospect;
-        file.set_len(0)?;
         let mut writer = TraceWriter::new(file, &origin, &schema)?;
+        writer.output().begun()?;
         if !sites.1.is_empty() {
             writer.add_sites(&sites.0, &sites.1)?;
         }
@@ -266,7 +266,7 @@ impl Consumer {
     /// Starts reading a ring into a trace; `prompt`ly, where something depends on how new the counts are.
     pub(super) fn start(
         ring: &MapHandle,
-        file: File,
+        file: Destination,
         origin: Origin,
         schema: &Schema,
         prompt: bool,
@@ -422,7 +422,7 @@ impl Finished {
     ///
     /// # Errors
     /// The first error that writing it met.
-    pub(super) fn finish(self, losses: &[Loss], end: &crate::trace::End) -> io::Result<File> {
+    pub(super) fn finish(self, losses: &[Loss], end: &crate::trace::End) -> io::Result<()> {
         let poisoned = || io::Error::other("the consuming thread is still there");
         let sink = Arc::into_inner(self.sink).ok_or_else(poisoned)?;
         let mut sink = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -433,7 +433,7 @@ impl Finished {
         let Some(mut writer) = sink.writer else { return Err(poisoned()) };
         writer.flush()?;
         writer.losses(losses)?;
-        writer.finish(end)
+        writer.finish(end)?.close()
     }
 }
 

@@ -66,8 +66,14 @@ pub(super) struct Held {
 
 impl Held {
     /// Makes the child. It has its process number for good, and runs nothing of the command yet. `signals` is the
-    /// signal mask that the command starts with.
-    pub(super) fn new(words: &[OsString], caller: Option<&Caller>, signals: SigSet) -> Result<Self, Diagnostic> {
+    /// signal mask that the command starts with. `without_stdout`: the trace has the standard output; the command's goes to
+    /// standard error.
+    pub(super) fn new(
+        words: &[OsString],
+        caller: Option<&Caller>,
+        signals: SigSet,
+        without_stdout: bool,
+    ) -> Result<Self, Diagnostic> {
         let [program, arguments @ ..] = words else {
             return Err(Diagnostic::error(Code::LaunchFailed, "there is no command to launch")
                 .hint("`profinfer record PROBESET -- COMMAND…`, or `-p PID` for a running process"));
@@ -79,6 +85,9 @@ impl Held {
         command.args(arguments);
         if let Some(caller) = caller {
             command.env("HOME", &caller.home).env("USER", &caller.name).env("LOGNAME", &caller.name);
+        }
+        if without_stdout {
+            command.stdout(std::io::stderr().as_fd().try_clone_to_owned().map_err(failed)?);
         }
         let (caller, ours) = (caller.cloned(), release.as_raw_fd());
         let held_until_released = move || {
@@ -151,7 +160,7 @@ mod tests {
     fn nothing_runs_before_the_release() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ran");
-        let held = Held::new(&words(&["touch", file.to_str().unwrap()]), None, SigSet::empty()).unwrap();
+        let held = Held::new(&words(&["touch", file.to_str().unwrap()]), None, SigSet::empty(), false).unwrap();
         let pid = held.pid();
         std::thread::sleep(Duration::from_millis(50));
         assert!(!file.exists());
@@ -165,7 +174,7 @@ mod tests {
     fn what_is_not_released_never_runs() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ran");
-        let held = Held::new(&words(&["touch", file.to_str().unwrap()]), None, SigSet::empty()).unwrap();
+        let held = Held::new(&words(&["touch", file.to_str().unwrap()]), None, SigSet::empty(), false).unwrap();
         let Held { process, release, starting, .. } = held;
         drop(release);
         assert!(starting.join().unwrap().is_err());
@@ -175,11 +184,11 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_said() {
-        let held = Held::new(&words(&["/no/such/program"]), None, SigSet::empty()).unwrap();
+        let held = Held::new(&words(&["/no/such/program"]), None, SigSet::empty(), false).unwrap();
         let problem = held.release().unwrap_err();
         assert_eq!(problem.code, Code::LaunchFailed);
         assert!(problem.message.contains("/no/such/program"));
-        assert_eq!(Held::new(&[], None, SigSet::empty()).unwrap_err().code, Code::LaunchFailed);
+        assert_eq!(Held::new(&[], None, SigSet::empty(), false).unwrap_err().code, Code::LaunchFailed);
     }
 
     #[test]
@@ -188,7 +197,7 @@ mod tests {
         let caller = Caller::of(Uid::from_raw(65534), Gid::from_raw(65534));
         let script =
             "test $(id -u) = 65534 && test $(id -G) = 65534 && ! grep -q '^CapEff:.*[1-9a-f]' /proc/self/status";
-        let held = Held::new(&words(&["sh", "-c", script]), Some(&caller), SigSet::empty()).unwrap();
+        let held = Held::new(&words(&["sh", "-c", script]), Some(&caller), SigSet::empty(), false).unwrap();
         assert_eq!(held.release().unwrap().ending(Duration::from_secs(10)), Some(Ending::Exited(0)));
     }
 }

@@ -28,7 +28,7 @@ mod signals;
 mod steal;
 mod switches;
 
-pub use output::{cannot_write, default_path};
+pub use output::default_path;
 pub use price::Terms;
 pub use process::{Ending, TargetProcess};
 
@@ -36,6 +36,7 @@ use crate::bpf::features::grant;
 use crate::bpf::{self, AttachMode, Features, Kernels, Session, Setup, Translation};
 use crate::codegen;
 use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::output::{Request, cannot_write};
 use crate::plan::{self, Selection};
 use crate::roofline::Kept;
 use crate::spec::Probeset;
@@ -73,8 +74,10 @@ pub enum Subject {
 pub struct Options {
     /// What.
     pub subject: Subject,
-    /// The trace.
-    pub output: PathBuf,
+    /// The trace's destination, with what must not be replaced by it.
+    pub output: Request,
+    /// The trace's permissions; by the umask, where left out, and for nobody else where root records.
+    pub mode: Option<u32>,
     /// Which probes.
     pub selection: Selection,
     /// The first and the last step to record, counted from 1; all, where left out.
@@ -233,9 +236,9 @@ pub fn record(
     let placing = plan::Placing::new(&plan, probeset, options.lock.as_ref());
     let place = |target: &dyn crate::target::Target| placing.place(target);
     let caller = Caller::through_sudo();
-    let (output, file) = Output::open(&options.output, caller.as_ref())?;
+    let (output, file) = Output::open(&options.output, options.mode, caller.as_ref())?;
     let signals = Signals::hold().map_err(|error| unexpected("holding back signals", &error))?;
-    let found = Found::find(&options.subject, caller.as_ref(), &signals)?;
+    let found = Found::find(&options.subject, caller.as_ref(), &signals, output.takes_stdout())?;
     let pid = found.pid();
     let cpus = possible_cpus()?;
     let mut constants = constants(&found, options)?;
@@ -302,9 +305,14 @@ enum Found {
 }
 
 impl Found {
-    fn find(subject: &Subject, caller: Option<&Caller>, signals: &Signals) -> Result<Self, Diagnostic> {
+    fn find(
+        subject: &Subject,
+        caller: Option<&Caller>,
+        signals: &Signals,
+        without_stdout: bool,
+    ) -> Result<Self, Diagnostic> {
         match subject {
-            Subject::Command(words) => Held::new(words, caller, signals.before()).map(Self::Held),
+            Subject::Command(words) => Held::new(words, caller, signals.before(), without_stdout).map(Self::Held),
             Subject::Process(pid) => attach::attach(*pid).map(Self::Running),
         }
     }
@@ -459,7 +467,7 @@ pub mod consuming {
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<(u64, u64), Diagnostic> {
         let unwritten = |error: &std::io::Error| super::cannot_write(std::path::Path::new("-"), error);
-        let consumer = Consumer::start(ring, file, Origin::default(), schema, false)?;
+        let consumer = Consumer::start(ring, file.into(), Origin::default(), schema, false)?;
         while !stop() {
             consumer.flush(&[]);
         }

@@ -1,39 +1,115 @@
-//! The trace file: there before anything runs, so that nobody waits for a trace that cannot be written, and gone again
-//! when nothing came of it.
+//! The trace file: there before anything runs, so that nobody waits for a trace that cannot be written, locked while it is
+//! written, and gone again when nothing came of it. An older trace keeps its name until the new one has begun.
 
 use super::clock::{stamp, wall_ns};
 use super::launch::Caller;
-use crate::diag::{Code, Diagnostic};
-use std::fs::{File, OpenOptions};
-use std::io;
+use crate::diag::Diagnostic;
+use crate::output::{Beside, Lock, Pipe, Place, Request, cannot_write, lock, locked};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
+
+/// The permissions of a trace that root records: it tells of what other users run.
+const PRIVATE: u32 = 0o600;
+/// How often a name is tried that others take and give up at the same time.
+const ATTEMPTS: u32 = 8;
 
 /// A file that will become a trace. Dropping it unkept leaves things as they were.
 #[derive(Debug)]
 pub(super) struct Output {
     path: PathBuf,
+    /// The trace's file; `None` for a stream.
+    own: Option<Metadata>,
+    /// It took a name that nothing had.
     created: bool,
     kept: bool,
+    takes_stdout: bool,
+    /// Of the trace and of the older one, until both are let go.
+    _locks: Vec<Lock>,
+}
+
+/// What a trace is written to.
+#[derive(Debug)]
+pub(super) enum Sink {
+    /// A file.
+    File(File),
+    /// A file that has the destination's name once the trace has begun.
+    Beside(File, Option<Replacement>),
+    /// Somebody who reads.
+    Pipe(Pipe),
+}
+
+/// A new file that is to take an older one's name.
+#[derive(Debug)]
+pub(super) struct Replacement {
+    beside: Beside,
+    older: Metadata,
+    path: PathBuf,
 }
 
 impl Output {
-    /// Opens a file for writing; an existing one keeps its contents until the trace begins.
-    pub(super) fn open(path: &Path, caller: Option<&Caller>) -> Result<(Self, File), Diagnostic> {
-        let mut options = OpenOptions::new();
-        options.write(true);
-        let opened = match options.clone().create_new(true).open(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(path).map(|file| (file, false)),
-            other => other.map(|file| (file, true)),
-        };
-        let (file, created) = opened.map_err(|error| cannot_write(path, &error))?;
-        if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-            return Err(cannot_write(path, &io::Error::other("it is no regular file")));
+    /// Opens a file for writing. `mode`: its permissions, where they are asked for.
+    pub(super) fn open(
+        request: &Request,
+        mode: Option<u32>,
+        caller: Option<&Caller>,
+    ) -> Result<(Self, Sink), Diagnostic> {
+        let path = &request.path;
+        let failed = |error: io::Error| cannot_write(path, &error);
+        let mode = mode.or_else(|| nix::unistd::Uid::effective().is_root().then_some(PRIVATE));
+        for _ in 0..ATTEMPTS {
+            let place = request.place()?;
+            if let Place::Stream { file, is_stdout } = place {
+                let pipe = Pipe::new(file).map_err(failed)?;
+                let (locks, own) = (Vec::new(), None);
+                let takes_stdout = is_stdout;
+                let output = Self { path: path.clone(), own, created: false, kept: false, takes_stdout, _locks: locks };
+                return Ok((output, Sink::Pipe(pipe)));
+            }
+            let mut locks = Vec::new();
+            let older = match place {
+                Place::Older(older) => {
+                    let Some(file) = unchanged(path, &older) else { continue };
+                    match lock(&file) {
+                        Ok(None) => return Err(locked(path)),
+                        Ok(Some(lock)) => locks.push(lock),
+                        // A file system without locks.
+                        Err(_) => {}
+                    }
+                    // Whoever had the lock may have put its own trace there.
+                    if unchanged(path, &older).is_none() {
+                        continue;
+                    }
+                    Some(older)
+                }
+                _ => None,
+            };
+            let beside = Beside::create(path, mode).map_err(failed)?;
+            let file = beside.file().try_clone().map_err(failed)?;
+            locks.extend(lock(&file).ok().flatten());
+            if let Some(caller) = caller {
+                // Whoever called through sudo must be able to read and remove it.
+                let _ = fchown(&file, Some(caller.uid.as_raw()), Some(caller.gid.as_raw()));
+            }
+            let own = Some(file.metadata().map_err(failed)?);
+            let created = older.is_none();
+            let sink = match older {
+                Some(older) => Sink::Beside(file, Some(Replacement { beside, older, path: path.clone() })),
+                None if path.symlink_metadata().is_ok_and(|there| there.is_symlink()) => {
+                    beside.replace(path).map_err(failed)?;
+                    Sink::File(file)
+                }
+                None => match beside.appear(path) {
+                    Ok(()) => Sink::File(file),
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                    Err(error) => return Err(failed(error)),
+                },
+            };
+            let output = Self { path: path.clone(), own, created, kept: false, takes_stdout: false, _locks: locks };
+            return Ok((output, sink));
         }
-        if let Some(caller) = caller.filter(|_| created) {
-            // Whoever called through sudo must be able to remove it.
-            let _ = nix::unistd::fchown(&file, Some(caller.uid), Some(caller.gid));
-        }
-        Ok((Self { path: path.to_owned(), created, kept: false }, file))
+        Err(locked(path))
     }
 
     /// The file is a trace from here on.
@@ -44,23 +120,78 @@ impl Output {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Whether this program's standard output is the trace's, and no target's.
+    pub(super) fn takes_stdout(&self) -> bool {
+        self.takes_stdout
+    }
+
+    /// Whether the trace still has its name.
+    pub(super) fn is_there(&self) -> bool {
+        let named = self.path.symlink_metadata();
+        self.own.as_ref().is_none_or(|own| named.is_ok_and(|named| same(own, &named)))
+    }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        if self.created && !self.kept {
+        if self.created && !self.kept && self.is_there() {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// The diagnostic for a file that cannot be written.
-pub fn cannot_write(path: &Path, error: &io::Error) -> Diagnostic {
-    let hint = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room, or write elsewhere with `-o FILE`",
-        _ => "choose another file with `-o FILE`",
-    };
-    Diagnostic::error(Code::CannotWrite, format!("cannot write {}: {error}", path.display())).hint(hint)
+impl Sink {
+    /// The trace has begun: it takes its name.
+    pub(super) fn begun(&mut self) -> io::Result<()> {
+        let Self::Beside(_, replacement) = self else { return Ok(()) };
+        let Some(Replacement { beside, older, path }) = replacement.take() else { return Ok(()) };
+        match path.symlink_metadata() {
+            Ok(there) if !same(&there, &older) => Err(io::Error::other("another file has taken its place")),
+            _ => beside.replace(&path),
+        }
+    }
+
+    /// All is written: waits for a reader to take it.
+    pub(super) fn close(self) -> io::Result<()> {
+        match self {
+            Self::File(_) | Self::Beside(..) => Ok(()),
+            Self::Pipe(pipe) => pipe.close(),
+        }
+    }
+}
+
+impl From<File> for Sink {
+    fn from(file: File) -> Self {
+        Self::File(file)
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::File(file) | Self::Beside(file, _) => file.write(bytes),
+            Self::Pipe(pipe) => pipe.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::File(file) | Self::Beside(file, _) => file.flush(),
+            Self::Pipe(pipe) => pipe.flush(),
+        }
+    }
+}
+
+fn same(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Opens what was looked at, if it still has the name.
+fn unchanged(path: &Path, looked_at: &Metadata) -> Option<File> {
+    // Only root may open what nobody may write to; the lock needs no more than reading.
+    let file = OpenOptions::new().write(true).open(path).or_else(|_| File::open(path)).ok()?;
+    file.metadata().is_ok_and(|opened| same(&opened, looked_at)).then_some(file)
 }
 
 /// `toy-20261121-015612.pfi`, in the current folder; the time is UTC.
@@ -71,27 +202,90 @@ pub fn default_path(probeset: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diag::Code;
+    use crate::output::Kind;
+
+    /// How a trace begins.
+    const MAGIC: &[u8] = b"\x89PFI\r\n\x1a\n";
+
+    fn request(path: &Path) -> Request {
+        Request { path: path.to_owned(), kind: Kind::Trace, force: false, inputs: Vec::new() }
+    }
+
+    fn open(path: &Path) -> Result<(Output, Sink), Diagnostic> {
+        Output::open(&request(path), None, None)
+    }
 
     #[test]
     fn what_comes_to_nothing_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.pfi");
-        drop(Output::open(&path, None).unwrap());
+        drop(open(&path).unwrap());
         assert!(!path.exists());
-        std::fs::write(&path, "an older trace").unwrap();
-        drop(Output::open(&path, None).unwrap());
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "an older trace");
+        std::fs::write(&path, MAGIC).unwrap();
+        drop(open(&path).unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), MAGIC);
         std::fs::remove_file(&path).unwrap();
-        let (mut output, _file) = Output::open(&path, None).unwrap();
+        let (mut output, _file) = open(&path).unwrap();
+        assert!(path.exists(), "before anything runs");
         output.keep();
         drop(output);
         assert!(path.exists());
+        assert_eq!(folder.path().read_dir().unwrap().count(), 1);
+    }
+
+    #[test]
+    fn an_older_trace_is_replaced_when_the_new_one_has_begun() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.pfi");
+        std::fs::write(&path, MAGIC).unwrap();
+        let (mut output, mut sink) = open(&path).unwrap();
+        sink.write_all(b"the new one").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), MAGIC);
+        assert!(!output.is_there());
+        sink.begun().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"the new one");
+        assert!(output.is_there());
+        output.keep();
+        assert_eq!(folder.path().read_dir().unwrap().count(), 1);
+    }
+
+    #[test]
+    fn two_recordings_never_write_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.pfi");
+        for older in [false, true] {
+            if older {
+                std::fs::write(&path, MAGIC).unwrap();
+            }
+            let (output, mut sink) = open(&path).unwrap();
+            assert_eq!(open(&path).unwrap_err().code, Code::TraceInUse);
+            sink.write_all(MAGIC).unwrap();
+            sink.begun().unwrap();
+            assert_eq!(open(&path).unwrap_err().code, Code::TraceInUse, "begun");
+            drop((output, sink));
+            drop(open(&path).unwrap());
+        }
+    }
+
+    #[test]
+    fn what_is_somebody_elses_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("thesis.tex");
+        std::fs::write(&path, "years of work").unwrap();
+        assert_eq!(open(&path).unwrap_err().code, Code::NotReplaced);
+        let forced = Request { force: true, ..request(&path) };
+        let (_output, mut sink) = Output::open(&forced, None, None).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"years of work", "not yet");
+        sink.begun().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
     }
 
     #[test]
     fn what_cannot_be_written_is_said_before() {
-        let code = |path: &str| Output::open(Path::new(path), None).unwrap_err().code;
+        let code = |path: &str| open(Path::new(path)).unwrap_err().code;
         assert_eq!(code("/no/such/folder/run.pfi"), Code::CannotWrite);
-        assert_eq!(code("/dev/null"), Code::CannotWrite);
+        assert_eq!(code("/"), Code::NotReplaced);
+        assert!(open(Path::new("/dev/null")).is_ok());
     }
 }

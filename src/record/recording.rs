@@ -8,7 +8,7 @@ use super::guardian::Guardian;
 use super::mapped::MappedFiles;
 use super::meter::Meter;
 use super::modules::Modules;
-use super::output::{Output, cannot_write};
+use super::output::Output;
 use super::process::{Ending, Stopped, TargetProcess, family, state, threads};
 use super::signals::Signals;
 use super::steal::ProcessorTime;
@@ -16,6 +16,7 @@ use super::switches::{Hands, Switches};
 use super::{Live, Options, Summary, clock};
 use crate::bpf::{LOSS_KINDS, Session};
 use crate::diag::{Code, Diagnostic, Diagnostics, Severity};
+use crate::output::cannot_write;
 use crate::plan::ProbePlan;
 use crate::spec::{Part, Role};
 use crate::trace::{End, Loss, LossKind, Price};
@@ -269,6 +270,9 @@ impl<'a> Recording<'a> {
         if let Err(error) = finished.finish(&losses, &end) {
             problems
                 .push(cannot_write(self.output.path(), &error).with_note("what was written until then can be read"));
+        } else if !self.output.is_there() {
+            let gone = std::io::Error::other("it was removed or replaced while it was written");
+            problems.push(cannot_write(self.output.path(), &gone));
         }
         let engines = self.modules.engines(self.parts);
         let steps = counts.steps.load(Ordering::Relaxed);

@@ -1,5 +1,7 @@
 //! Texts of a trace in HTML and XML: any program may have written them.
 
+use crate::diag::steers;
+
 /// As text between tags, or in an attribute with quotes.
 pub(super) fn html(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -10,6 +12,8 @@ pub(super) fn html(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
+            // XML has no place for control characters, and a reader none for what turns a line round.
+            c if steers(c) && !matches!(c, '\n' | '\t') => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }

@@ -195,7 +195,10 @@ fn refused(path: &Path, fault: &Unusable) -> Diagnostic {
 fn script_hint(path: &Path) -> String {
     use std::io::Read;
     let mut start = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(2).read_to_end(&mut start));
+    // Opening a pipe would wait for its other end.
+    let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
+    let opened = if is_file { std::fs::File::open(path) } else { Err(std::io::ErrorKind::InvalidInput.into()) };
+    let read = opened.and_then(|file| file.take(2).read_to_end(&mut start));
     if read.is_ok() && start == b"#!" {
         return "it is a script: give the engine's library, the folder it is installed in, or the number of a running \
                 process"

@@ -112,6 +112,11 @@ impl<W: Write> TraceWriter<W> {
         Ok(writer)
     }
 
+    /// What the trace is written to. Nothing else may be written there.
+    pub fn output(&mut self) -> &mut W {
+        &mut self.output
+    }
+
     /// Adds a record as it came from the ring. Up to seven bytes of padding at its end are dropped.
     ///
     /// # Errors

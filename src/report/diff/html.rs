@@ -30,7 +30,7 @@ pub fn diff_html(report: &DiffReport) -> String {
     let title = format!("{} against {}", report.a.file, report.b.file);
     let _ = write!(
         out,
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta name=\"generator\" content=\"profinfer\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{0}</title><style>{STYLE}</style></head><body>\n<h1>{0}</h1>\n",
         markup::html(&title)

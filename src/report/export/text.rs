@@ -1,6 +1,7 @@
 //! Tables as text: CSV and NDJSON.
 
 use super::{Cell, RowWriter, Table};
+use crate::diag::printable_json;
 use std::io::{self, BufWriter, Write};
 
 /// Comma-separated values: a header, `\n`, quotes where needed; nothing between commas is null.
@@ -24,6 +25,11 @@ impl RowWriter for Csv {
             self.text.clear();
             let text = match cell {
                 Cell::Null => "",
+                Cell::Text(text) if is_formula(text) => {
+                    self.text.push('\'');
+                    self.text.push_str(text);
+                    &self.text
+                }
                 Cell::Text(text) => text,
                 Cell::Bool(true) => "true",
                 Cell::Bool(false) => "false",
@@ -44,6 +50,11 @@ impl RowWriter for Csv {
     fn finish(mut self: Box<Self>) -> io::Result<()> {
         self.writer.flush()
     }
+}
+
+/// Whether a spreadsheet would run a text rather than show it. A number is none.
+fn is_formula(text: &str) -> bool {
+    text.starts_with(['=', '+', '@', '-', '\t', '\r']) && text.parse::<f64>().is_err()
 }
 
 /// One JSON object a line; every key is there, `null` where nothing is known.
@@ -69,7 +80,7 @@ impl RowWriter for Ndjson {
                 Cell::Int(number) => write!(self.out, "{number}")?,
                 Cell::Float(number) => serde_json::to_writer(&mut self.out, number)?,
                 Cell::Bool(value) => write!(self.out, "{value}")?,
-                Cell::Text(text) => serde_json::to_writer(&mut self.out, text)?,
+                Cell::Text(text) => self.out.write_all(printable_json(&serde_json::to_string(text)?).as_bytes())?,
             }
         }
         self.out.write_all(b"}\n")

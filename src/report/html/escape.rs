@@ -1,12 +1,16 @@
 //! Texts of a trace made safe for where they stand in a script.
 
+use crate::diag::steers;
+
 /// JSON as the content of a `<script>`: no tag or comment begins in it. What is replaced occurs in JSON's strings only,
 /// where the escape is the same character.
 pub(super) fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => out.push_str(&format!("\\u{:04x}", u32::from(character))),
+            '<' | '>' | '&' => out.push_str(&format!("\\u{:04x}", u32::from(character))),
+            // U+2028 ends a line of a script; what turns a line round has no place in a file that people look at.
+            c if steers(c) && !matches!(c, '\n' | '\t' | '\r') => out.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => out.push(c),
         }
     }
