@@ -37,8 +37,11 @@ pub(crate) struct Arguments {
     /// End after this time: 500ms, 10s, 5m, 1h
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
-    /// Record the target's child processes too
-    #[arg(long)]
+    /// Record the target alone. Without it, the processes that the target makes while it is recorded are recorded too
+    #[arg(long, overrides_with = "follow_forks")]
+    no_inherit: bool,
+    /// What is done without `--no-inherit`; accepted for old scripts
+    #[arg(long, hide = true, overrides_with = "no_inherit")]
     follow_forks: bool,
     /// Slow the target down by no more than this part of its own time: operators are recorded in some steps only, chosen
     /// at random
@@ -203,7 +206,7 @@ fn options(arguments: &Arguments, probeset: &Probeset, is_offer: bool) -> Result
         selection: arguments.probesets.selection(probeset),
         steps: arguments.steps,
         duration: arguments.duration,
-        follow_forks: arguments.follow_forks,
+        follow_forks: !arguments.no_inherit,
         attach: arguments.attach.map(|name| match name {
             AttachName::Session => AttachMode::Session,
             AttachName::Multi => AttachMode::Multi,
@@ -240,8 +243,8 @@ fn described(arguments: &Arguments) -> Vec<String> {
     said.extend(arguments.duration.map(|duration| format!("--duration {}ms", duration.as_millis())));
     said.extend(arguments.budget.map(|budget| format!("--budget {}%", (budget * 1e8).round() / 1e6)));
     said.extend(arguments.min_rate.map(|rate| format!("--min-rate {rate}")));
-    if arguments.follow_forks {
-        said.push("--follow-forks".to_owned());
+    if arguments.no_inherit {
+        said.push("--no-inherit".to_owned());
     }
     if arguments.exact {
         said.push("--exact".to_owned());

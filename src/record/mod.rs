@@ -79,7 +79,7 @@ pub struct Options {
     pub steps: Option<(u64, u64)>,
     /// When to end at the latest: from the command's start, or from when a running process is attached to.
     pub duration: Option<Duration>,
-    /// The target's children too.
+    /// The processes that the target makes while it is recorded, too, and theirs.
     pub follow_forks: bool,
     /// How probes are attached; the best way that the kernel has, where left out.
     pub attach: Option<AttachMode>,
