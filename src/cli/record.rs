@@ -4,12 +4,12 @@ use super::engines::{has_steps, shipped};
 use super::probeset::{SeveralArguments, read_bounded};
 use super::{DONE, INCOMPLETE, Outcome, terminal, together};
 use crate::bpf::AttachMode;
-use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::diag::{Code, Diagnostic, Diagnostics, printable};
 use crate::plan::{self, has_engine};
 use crate::record::{self, Ending, Live, Options, Progress, Subject, Summary, Terms};
 use crate::spec::{self, Probeset};
 use crate::target::{self, Files};
-use crate::trace::LossKind;
+use crate::trace::{LeftOut, LeftOutKind, LossKind};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -17,6 +17,9 @@ use std::time::Duration;
 
 /// Bytes of a BPF object.
 const MAX_OBJECT: u64 = 64 << 20;
+
+/// Things that were left out are listed up to this many.
+const LEFT_OUT_SHOWN: usize = 8;
 
 /// The subcommand's arguments.
 #[derive(Debug, clap::Args)]
@@ -115,6 +118,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let failed = terminal::report_problems(&summary.problems);
     let failed = summary.problems.has_errors().then_some(failed);
     anstream::eprintln!("{}", last_line(&summary));
+    for line in left_out_lines(&summary) {
+        anstream::eprintln!("{line}");
+    }
     if let Some(line) = ring_line(&summary) {
         anstream::eprintln!("{line}");
     }
@@ -386,6 +392,26 @@ fn last_line(summary: &Summary) -> String {
         summary.elapsed.as_secs_f64(),
         summary.reason,
     )
+}
+
+/// What is not in the trace, though it was asked for: what makes it incomplete first.
+fn left_out_lines(summary: &Summary) -> Vec<String> {
+    let mut entries: Vec<&LeftOut> = summary.left_out.iter().collect();
+    entries.sort_by_key(|entry| !entry.kind.is_harmful());
+    let line = |entry: &&LeftOut| {
+        let what = match entry.kind {
+            LeftOutKind::Survivor => "not recorded further",
+            kind if kind.is_harmful() => "incomplete",
+            _ => "left out",
+        };
+        format!("{what}: {}", printable(&entry.text))
+    };
+    let mut lines: Vec<String> = entries.iter().take(LEFT_OUT_SHOWN).map(line).collect();
+    if entries.len() > LEFT_OUT_SHOWN {
+        let more = entries.len() - LEFT_OUT_SHOWN;
+        lines.push(format!("and {more} more: `profinfer info {}`", summary.file.display()));
+    }
+    lines
 }
 
 /// Whether the ring was nearly too small.

@@ -37,3 +37,4 @@ pub use record_layout::{SCALED, WAITING};
 pub use room::Room;
 pub use site::{CostTable, Kind as InstructionKind};
 pub use tier::Tier;
+pub(crate) use module::glob_matches;

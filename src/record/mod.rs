@@ -23,6 +23,8 @@ mod process;
 mod reader;
 mod recording;
 mod ring;
+mod sought;
+mod wrappers;
 mod signals;
 mod steal;
 mod switches;
@@ -31,6 +33,7 @@ pub use output::{cannot_write, default_path};
 pub use price::Terms;
 pub use process::{Ending, TargetProcess};
 
+use crate::bpf::features::CAP_KILL;
 use crate::bpf::{self, AttachMode, Features, Kernels, Session, Setup, Translation};
 use crate::codegen;
 use crate::diag::{Code, Diagnostic, Diagnostics};
@@ -38,7 +41,7 @@ use crate::plan::{self, Selection};
 use crate::roofline::Kept;
 use crate::spec::Probeset;
 use crate::target::{Arch, DebugFolders, Lock, PidNamespace};
-use crate::trace::{Loss, Origin, OriginPart};
+use crate::trace::{LeftOut, Loss, Origin, OriginPart};
 use consumer::Consumer;
 use counters::Counters;
 use frequency::Frequencies;
@@ -50,12 +53,14 @@ use modules::Modules;
 use output::Output;
 use recording::Recording;
 use signals::Signals;
+use sought::Sought;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use steal::ProcessorTime;
 use switches::Switches;
+use wrappers::Wrappers;
 
 /// What is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,6 +168,8 @@ pub struct Summary {
     pub problems: Diagnostics,
     /// The target, which may still run.
     pub target: TargetProcess,
+    /// What was asked for and is not in the trace, beside what was lost.
+    pub left_out: Vec<LeftOut>,
     /// Of several engines that were looked for, those that the target had.
     pub engines: Vec<String>,
 }
@@ -175,7 +182,8 @@ impl Summary {
 
     /// Whether everything that was asked for is in the trace.
     pub fn is_complete(&self) -> bool {
-        !self.losses.iter().any(|loss| loss.kind.is_harmful()) && self.malformed == 0
+        let is_harmful = self.losses.iter().any(|loss| loss.kind.is_harmful());
+        !is_harmful && self.malformed == 0 && !self.left_out.iter().any(|left_out| left_out.kind.is_harmful())
     }
 
     /// Waits for a launched target to end, passing on the signals that this process gets. `None` for one that was
@@ -256,7 +264,11 @@ pub fn record(
     let (ring, prompt) = (session.ring()?, options.terms.any());
     let consumer = Consumer::start(&ring, file, origin(options, probeset, &found), &plan.schema, prompt)?;
     let process = (!options.follow_forks).then_some(pid);
-    let modules = Modules::new(&plan, &place, process, &options.debug_folders).switching(options.terms.any());
+    let globs = probeset.modules.values().flat_map(|module| &module.globs).map(|glob| glob.value.clone()).collect();
+    let mut sought = Sought::new(&plan, globs);
+    sought.warned(&counters.problems);
+    sought.warned_each(&unattached);
+    let modules = Modules::new(&plan, &place, process, &options.debug_folders, sought).switching(options.terms.any());
     let (meter, switches) =
         (Meter::new(&plan, options.terms), Switches::new(&plan, options.terms, options.steps.is_some()));
     let started = Instant::now();
@@ -282,6 +294,7 @@ pub fn record(
         started,
         held: Duration::ZERO,
         processors: ProcessorTime::now(),
+        wrappers: Wrappers::default(),
         lost: 0,
     };
     let mut summary = recording.run(&mut |live| observe(Progress::Recording(*live)))?;
@@ -351,8 +364,9 @@ fn constants(found: &Found, options: &Options) -> Result<BTreeMap<String, u64>, 
         ("pf_ns_dev", namespace.device),
         ("pf_ns_ino", namespace.inode),
         ("pf_ns_pid", u64::from(namespace.pid)),
-        // In no namespace, nothing is ever stopped.
-        ("pf_recorder_ino", if found.may_signal() { own.inode } else { 0 }),
+        ("pf_recorder_ino", own.inode),
+        ("pf_recorder_uid", u64::from(nix::unistd::Uid::effective().as_raw())),
+        ("pf_may_stop", if found.may_signal() { 1 + u64::from(CAP_KILL.held()) } else { 0 }),
         ("pf_follow_forks", u64::from(options.follow_forks)),
         ("pf_first_step", first),
         ("pf_last_step", last),

@@ -2,6 +2,8 @@
 //! mapped a library or runs another program.
 
 use super::consumer::Consumer;
+use super::process::state;
+use super::sought::Sought;
 use crate::bpf::{AttachMode, FailedSite, FileSite, Session};
 use crate::diag::{Code, Diagnostic, Diagnostics, Severity};
 use crate::path::NamePattern;
@@ -23,6 +25,8 @@ const GROUP: usize = 256;
 const SINGLE_GROUP: usize = 4;
 /// Places that failed are named one by one up to this many.
 const FAILURES_SHOWN: usize = 5;
+/// Processes that are remembered before it is asked which of them have ended.
+const MOST_TARGETS: usize = 64;
 
 /// From a target to sites and values.
 pub(super) type Placer<'a> = dyn Fn(&dyn Target) -> Result<(Placement, Diagnostics), Diagnostics> + 'a;
@@ -48,13 +52,15 @@ pub(super) struct Modules<'a> {
     process: Option<i32>,
     debug_folders: &'a DebugFolders,
     targets: HashMap<i32, ProcessTarget>,
+    most_targets: usize,
     linkers: HashSet<FileId>,
     attached: HashSet<(usize, FileId, u64)>,
     files: Vec<ModuleInfo>,
     sites: u16,
     schema: Schema,
     not_attached: BTreeMap<String, u64>,
-    unplaced: Vec<Unplaced>,
+    /// What was looked for, and where.
+    pub(super) sought: Sought<'a>,
     /// What placing said of each process the last time.
     said: HashMap<i32, Diagnostics>,
     problems: Diagnostics,
@@ -75,6 +81,7 @@ impl<'a> Modules<'a> {
         place: &'a Placer<'a>,
         process: Option<i32>,
         debug_folders: &'a DebugFolders,
+        sought: Sought<'a>,
     ) -> Self {
         Self {
             plan,
@@ -82,13 +89,14 @@ impl<'a> Modules<'a> {
             process,
             debug_folders,
             targets: HashMap::new(),
+            most_targets: MOST_TARGETS,
             linkers: HashSet::new(),
             attached: HashSet::new(),
             files: Vec::new(),
             sites: 0,
             schema: plan.schema.clone(),
             not_attached: BTreeMap::new(),
-            unplaced: Vec::new(),
+            sought,
             said: HashMap::new(),
             problems: Diagnostics::new(),
             groups: Vec::new(),
@@ -231,13 +239,21 @@ impl<'a> Modules<'a> {
             self.linkers.clear();
             self.groups.clear();
         }
-        let Some(target) = self.refresh(pid, anew)? else { return Ok(()) };
+        self.forget_ended();
+        let Some(target) = self.refresh(pid, anew).inspect_err(|_| {
+            self.targets.remove(&pid);
+        })?
+        else {
+            return Ok(());
+        };
         if let Err(problem) = self.watch_linker(&target, session) {
             self.problems.push(problem);
         }
         let placed = (self.place)(&target);
+        self.sought.looked(&target, placed.as_ref().ok().map(|(placement, _)| placement));
         self.targets.insert(pid, target);
         let (placement, said) = placed?;
+        self.sought.warned(&said);
         self.said.insert(pid, said);
         if let Some(refusal) = self.refusal(&placement) {
             return Err(refusal);
@@ -247,9 +263,15 @@ impl<'a> Modules<'a> {
         let new: IndexMap<_, _> = new.map(|(name, constants)| (name.clone(), constants.clone())).collect();
         self.schema.enums.extend(new.clone());
         consumer.set_enums(&self.schema, &new);
-        self.attach(&placement, session, consumer)?;
-        self.unplaced = placement.unplaced;
-        Ok(())
+        self.attach(&placement, session, consumer)
+    }
+
+    /// Forgets processes that have ended, now and then: shells make thousands.
+    fn forget_ended(&mut self) {
+        if self.targets.len() >= self.most_targets {
+            self.targets.retain(|pid, _| state(*pid).is_some_and(|state| state != 'Z'));
+            self.most_targets = MOST_TARGETS.max(2 * self.targets.len());
+        }
     }
 
     /// The target of a process, if it has files that were not there at the last look.
@@ -456,6 +478,11 @@ impl<'a> Modules<'a> {
         self.not_attached.iter().map(loss)
     }
 
+    /// How many sites there are.
+    pub(super) fn sites(&self) -> u16 {
+        self.sites
+    }
+
     /// Whether any probe has a site.
     pub(super) fn any_site(&self) -> bool {
         self.sites > 0
@@ -467,11 +494,6 @@ impl<'a> Modules<'a> {
             || self.attached.iter().filter_map(|(program, ..)| self.plan.programs.get(*program)?.probes.first());
         let is_there = |part: &&Part| probes().any(|probe| part.own(probe).is_some());
         parts.iter().filter(is_there).map(|part| part.engine.clone()).collect()
-    }
-
-    /// What probes wait for: each problem of one that must have a site, and has none.
-    pub(super) fn waiting_for(&self) -> Diagnostics {
-        Diagnostics(self.unplaced.iter().filter(|probe| probe.required).map(|probe| probe.problem.clone()).collect())
     }
 
     /// Everything that went wrong without ending the recording.

@@ -127,6 +127,11 @@ impl Stopped {
     pub(super) fn pid(&self) -> i32 {
         self.pid
     }
+
+    /// Whether it can have been stopped: the programs stop nothing that a signal cannot let run on.
+    pub(super) fn may_be(&self) -> bool {
+        self.pid > 0 && kill(Pid::from_raw(self.pid), None) != Err(Errno::EPERM)
+    }
 }
 
 impl Drop for Stopped {
