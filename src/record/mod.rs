@@ -1,6 +1,7 @@
 //! Launch or attach, consume the ring, account for losses, write the trace. It knows of probes only what the plan says,
 //! and of the trace only how to write it.
 
+mod alike;
 mod attach;
 mod boundary;
 pub mod calibrate;

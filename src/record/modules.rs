@@ -1,6 +1,7 @@
 //! What the target has mapped, and the probes attached to it: at the start, and each time a process of the target has
 //! mapped a library or runs another program.
 
+use super::alike::{self, Alike};
 use super::consumer::Consumer;
 use super::process::state;
 use super::sought::Sought;
@@ -53,6 +54,7 @@ pub(super) struct Modules<'a> {
     debug_folders: &'a DebugFolders,
     targets: HashMap<i32, ProcessTarget>,
     most_targets: usize,
+    alike: Alike,
     linkers: HashSet<FileId>,
     attached: HashSet<(usize, FileId, u64)>,
     files: Vec<ModuleInfo>,
@@ -90,6 +92,7 @@ impl<'a> Modules<'a> {
             debug_folders,
             targets: HashMap::new(),
             most_targets: MOST_TARGETS,
+            alike: Alike::default(),
             linkers: HashSet::new(),
             attached: HashSet::new(),
             files: Vec::new(),
@@ -238,8 +241,17 @@ impl<'a> Modules<'a> {
             self.attached.clear();
             self.linkers.clear();
             self.groups.clear();
+            self.alike.clear();
         }
         self.forget_ended();
+        let files = alike::files_of(pid);
+        if self.alike.is_known(files.as_ref()) {
+            if anew {
+                self.targets.remove(&pid);
+            }
+            self.sought.passed(pid.cast_unsigned());
+            return Ok(());
+        }
         let Some(target) = self.refresh(pid, anew).inspect_err(|_| {
             self.targets.remove(&pid);
         })?
@@ -263,7 +275,9 @@ impl<'a> Modules<'a> {
         let new: IndexMap<_, _> = new.map(|(name, constants)| (name.clone(), constants.clone())).collect();
         self.schema.enums.extend(new.clone());
         consumer.set_enums(&self.schema, &new);
-        self.attach(&placement, session, consumer)
+        self.attach(&placement, session, consumer)?;
+        self.alike.add(files);
+        Ok(())
     }
 
     /// Forgets processes that have ended, now and then: shells make thousands.

@@ -44,19 +44,12 @@ impl<'a> Sought<'a> {
 
     /// A process was looked at; what came of it, unless it is not what the probeset expects.
     pub(super) fn looked(&mut self, target: &ProcessTarget, placement: Option<&Placement>) {
-        let process = (target.pid(), name_of(target.pid()).unwrap_or_else(|| "?".to_owned()));
+        let process = self.passed(target.pid());
         for path in target.unreadable() {
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             if self.globs.iter().any(|glob| glob_matches(glob, &name)) {
                 let text = format!("{}, which process {} has mapped, could not be read", path.display(), named(&process));
                 self.add(LeftOutKind::File, None, text);
-            }
-        }
-        if self.processes.last() != Some(&process) && !self.processes.contains(&process) {
-            if self.processes.len() < MOST_PROCESSES {
-                self.processes.push(process);
-            } else {
-                self.further += 1;
             }
         }
         let Some(placement) = placement else { return };
@@ -68,6 +61,19 @@ impl<'a> Sought<'a> {
                 self.unplaced.insert(unplaced.probe.clone(), (any, unplaced.clone()));
             }
         }
+    }
+
+    /// A process has nothing that another one has not had.
+    pub(super) fn passed(&mut self, pid: u32) -> (u32, String) {
+        let process = (pid, name_of(pid).unwrap_or_else(|| "?".to_owned()));
+        if !self.processes.contains(&process) {
+            if self.processes.len() < MOST_PROCESSES {
+                self.processes.push(process.clone());
+            } else {
+                self.further += 1;
+            }
+        }
+        process
     }
 
     /// What went without, as placing or the machine says.

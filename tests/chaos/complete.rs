@@ -1,6 +1,6 @@
 //! What a trace says of its own completeness: in namespaces, with children, and where nothing was seen.
 
-use super::toy::{Counts, PROBESET, Run, Trace, builds, report, stderr, wait_until};
+use super::toy::{PROBESET, Run, report, stderr, wait_until};
 use profinfer::trace::{Item, LeftOutKind, TraceReader};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,6 +20,9 @@ const KINDS: [(&str, &[&str]); 8] = [
     ("ipc", &["--ipc"]),
     ("uts", &["--uts"]),
 ];
+
+/// So many of them are tried in every way.
+const THOROUGHLY: usize = 5;
 
 fn wall_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
@@ -95,12 +98,15 @@ fn attach(run: &Run, pid: u32, options: &[&str]) -> Child {
 #[test]
 #[ignore = "needs root"]
 fn every_kind_of_namespace_keeps_counts_and_clock() {
-    for (kind, options) in KINDS {
+    for (number, (kind, options)) in KINDS.into_iter().enumerate() {
         let unshare = [&["unshare"], options].concat();
         // The recorder outside, the target inside.
         let (run, from) = (Run::new(), wall_ns());
         let output = record(&run, &[], &wrapped(&unshare, &run.toy("counts", &["rounds=10"])));
         assert_whole(&run, &output, &format!("{kind}, launched"), (from, wall_ns()));
+        if number >= THOROUGHLY {
+            continue;
+        }
         // The same, by its number.
         let run = Run::new();
         let toy = wrapped(&unshare, &run.toy("counts", &["rounds=10", "wait"]));
@@ -135,7 +141,7 @@ fn a_budget_works_in_another_time_namespace() {
     // With and without a process of its own: kernels differ in when the namespace is entered.
     for (offset, fork) in [("100000", true), ("100000", false), ("-50", true)] {
         let (run, from) = (Run::new(), wall_ns());
-        let recorder = run.recorder(&["--budget", "90%"], &run.toy("counts", &["ms=600", "pause=1000"]));
+        let recorder = run.recorder(&["--budget", "90%"], &run.toy("counts", &["rounds=200", "pause=1000"]));
         let recorder: Vec<&std::ffi::OsStr> = std::iter::once(recorder.get_program()).chain(recorder.get_args()).collect();
         let mut command = Command::new("unshare");
         command.args(["--time", "--monotonic", offset]).args(fork.then_some("--fork")).args(recorder);
@@ -248,14 +254,13 @@ fn steps_of_several_processes_are_not_mixed() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["completeness"]["complete"], true, "{}", report["completeness"]);
     assert_eq!(report["completeness"]["steps"], counts.steps);
-    let lanes = report["lanes"].as_array().unwrap();
-    assert_eq!(lanes.len(), 1, "{lanes:?}");
+    assert_eq!(report["lane_rows"].as_array().unwrap().len(), 1, "{}", report["lane_rows"]);
     for step in [1, counts.steps / 2, counts.steps] {
         let number = step.to_string();
         let command = ["report", "--json", "--step", &number, &trace];
         let output = Command::new(env!("CARGO_BIN_EXE_profinfer")).args(command).output().unwrap();
         let step: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(step["operators"].as_array().unwrap().len(), 16, "{number}");
+        assert_eq!(step["step"]["operators"].as_array().unwrap().len(), 16, "{number}: {}", step["step"]);
     }
 }
 
@@ -336,7 +341,10 @@ fn an_engine_without_steps_is_judged_by_its_records() {
 fn what_was_left_out_is_named_everywhere() {
     let run = Run::new();
     let text = std::fs::read_to_string(PROBESET).unwrap();
-    let text = text.replace("op: enum chaos_op", "op: enum chaos_other");
+    let by_hand = r#"chaos_tensor: { op: enum chaos_op @ 0, name: "char[32] @ 4", length: i64 @ 40 }"#;
+    let text = text.replace(r#"chaos_tensor: { op: enum chaos_op, name: "char[32]", length: i64 }"#, by_hand);
+    assert!(text.contains(by_hand));
+    assert!(Command::new("strip").arg("-g").arg(run.engine()).status().unwrap().success());
     let text = format!("{text}  extra:\n    at: engine:chaos_newer(i32 number)\n    role: region\n    optional: true\n");
     std::fs::write(run.path("more.yaml"), text).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
@@ -346,7 +354,7 @@ fn what_was_left_out_is_named_everywhere() {
     for (who, (_, said)) in said(&run, &output) {
         // In the last lines, not only among the warnings before.
         let said = said.rsplit_once("next: profinfer").map_or(&*said, |(_, after)| after);
-        for text in ["`extra`", "chaos_newer", "chaos_other"] {
+        for text in ["`extra`", "chaos_newer", "chaos_op"] {
             assert!(said.contains(text), "{who}: {text}\n{said}");
         }
     }
