@@ -45,7 +45,8 @@ pub(super) fn files_of(pid: i32) -> Option<Vec<FileNow>> {
         let is_it = !mapping.deleted && file.ino() == mapping.inode;
         is_it.then(|| (file.dev(), file.ino(), file.size(), file.ctime(), file.ctime_nsec()))
     };
-    let mut files: Vec<FileNow> = maps::parse(&text).filter(|mapping| mapping.executable).map(file).collect::<Option<_>>()?;
+    let mut files: Vec<FileNow> =
+        maps::parse(&text).filter(|mapping| mapping.executable).map(file).collect::<Option<_>>()?;
     files.sort_unstable();
     files.dedup();
     Some(files).filter(|files| !files.is_empty())

@@ -24,11 +24,11 @@ mod process;
 mod reader;
 mod recording;
 mod ring;
-mod sought;
-mod wrappers;
 mod signals;
+mod sought;
 mod steal;
 mod switches;
+mod wrappers;
 
 pub use output::{cannot_write, default_path};
 pub use price::Terms;

@@ -286,8 +286,7 @@ impl<'a> Recording<'a> {
         }
         let left_out = self.modules.sought.left_out(&counts, begun);
         let reason_said = said(reason, ending);
-        let end =
-            End { time, reason: reason_said, price, stolen, left_out: left_out.clone(), ..coded(ending) };
+        let end = End { time, reason: reason_said, price, stolen, left_out: left_out.clone(), ..coded(ending) };
         if let Err(error) = finished.finish(&losses, &end) {
             problems
                 .push(cannot_write(self.output.path(), &error).with_note("what was written until then can be read"));

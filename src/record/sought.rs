@@ -48,7 +48,8 @@ impl<'a> Sought<'a> {
         for path in target.unreadable() {
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             if self.globs.iter().any(|glob| glob_matches(glob, &name)) {
-                let text = format!("{}, which process {} has mapped, could not be read", path.display(), named(&process));
+                let text =
+                    format!("{}, which process {} has mapped, could not be read", path.display(), named(&process));
                 self.add(LeftOutKind::File, None, text);
             }
         }
@@ -190,7 +191,8 @@ impl<'a> Sought<'a> {
         if seen.iter().any(|(record, count)| (is_step(record) || !has_steps) && *count > 0) {
             return None;
         }
-        let wanted = |probe: &String| !has_steps || seen.iter().any(|(record, _)| is_step(record) && record.name == *probe);
+        let wanted =
+            |probe: &String| !has_steps || seen.iter().any(|(record, _)| is_step(record) && record.name == *probe);
         let programs: Vec<&Program> =
             self.plan.programs.iter().filter(|program| program.probes.iter().any(wanted)).collect();
         let placed = programs.iter().any(|program| program.probes.iter().any(|probe| self.placed.contains(probe)));

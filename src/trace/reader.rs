@@ -252,7 +252,9 @@ impl<R: Read> TraceReader<R> {
             signal: None,
             records: 0,
             price: None,
-            stolen: None, left_out: Vec::new() };
+            stolen: None,
+            left_out: Vec::new(),
+        };
         match news {
             News::Sites(modules, sites) => Item::Sites {
                 modules: self.meta.modules.get(*modules..).unwrap_or_default(),

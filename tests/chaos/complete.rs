@@ -50,7 +50,8 @@ fn steps_by_wall_clock(trace: &Path) -> Option<(u64, u64)> {
         }
     }
     let origin = reader.into_meta().origin;
-    let wall = |time: u64| (i128::from(origin.wall_clock_ns) + i128::from(time) - i128::from(origin.monotonic_ns)) as u64;
+    let wall =
+        |time: u64| (i128::from(origin.wall_clock_ns) + i128::from(time) - i128::from(origin.monotonic_ns)) as u64;
     (last > 0).then(|| (wall(first), wall(last)))
 }
 
@@ -110,7 +111,8 @@ fn every_kind_of_namespace_keeps_counts_and_clock() {
         // The same, by its number.
         let run = Run::new();
         let toy = wrapped(&unshare, &run.toy("counts", &["rounds=10", "wait"]));
-        let mut target = Command::new(&toy[0]).args(&toy[1..]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut target =
+            Command::new(&toy[0]).args(&toy[1..]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut inner = None;
         wait_until("the toy", || {
             inner = toy_of(target.id());
@@ -125,7 +127,8 @@ fn every_kind_of_namespace_keeps_counts_and_clock() {
         // Both inside. In a user namespace, programs cannot be loaded.
         let (run, from) = (Run::new(), wall_ns());
         let recorder = run.recorder(&[], &run.toy("counts", &["rounds=10"]));
-        let recorder: Vec<&std::ffi::OsStr> = std::iter::once(recorder.get_program()).chain(recorder.get_args()).collect();
+        let recorder: Vec<&std::ffi::OsStr> =
+            std::iter::once(recorder.get_program()).chain(recorder.get_args()).collect();
         let output = Command::new("unshare").args(options).args(recorder).stdin(Stdio::null()).output().unwrap();
         if kind == "user" {
             assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
@@ -142,7 +145,8 @@ fn a_budget_works_in_another_time_namespace() {
     for (offset, fork) in [("100000", true), ("100000", false), ("-50", true)] {
         let (run, from) = (Run::new(), wall_ns());
         let recorder = run.recorder(&["--budget", "90%"], &run.toy("counts", &["rounds=200", "pause=1000"]));
-        let recorder: Vec<&std::ffi::OsStr> = std::iter::once(recorder.get_program()).chain(recorder.get_args()).collect();
+        let recorder: Vec<&std::ffi::OsStr> =
+            std::iter::once(recorder.get_program()).chain(recorder.get_args()).collect();
         let mut command = Command::new("unshare");
         command.args(["--time", "--monotonic", offset]).args(fork.then_some("--fork")).args(recorder);
         let output = command.stdin(Stdio::null()).output().unwrap();
@@ -172,7 +176,8 @@ fn what_a_command_starts_is_recorded() {
             wrapped(&["python3", "-c", script], &run.toy("counts", &["rounds=10"]))
         }),
         ("posix_spawn", &|run| {
-            let script = "import os, sys; sys.exit(os.waitpid(os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ), 0)[1])";
+            let script =
+                "import os, sys; sys.exit(os.waitpid(os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ), 0)[1])";
             wrapped(&["python3", "-c", script], &run.toy("counts", &["rounds=10"]))
         }),
         ("forks, and forks of these", &|run| shell(run, "TOY children=3 ms=100; true")),
@@ -345,7 +350,8 @@ fn what_was_left_out_is_named_everywhere() {
     let text = text.replace(r#"chaos_tensor: { op: enum chaos_op, name: "char[32]", length: i64 }"#, by_hand);
     assert!(text.contains(by_hand));
     assert!(Command::new("strip").arg("-g").arg(run.engine()).status().unwrap().success());
-    let text = format!("{text}  extra:\n    at: engine:chaos_newer(i32 number)\n    role: region\n    optional: true\n");
+    let text =
+        format!("{text}  extra:\n    at: engine:chaos_newer(i32 number)\n    role: region\n    optional: true\n");
     std::fs::write(run.path("more.yaml"), text).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
     command.arg("record").arg(run.path("more.yaml")).arg("-o").arg(run.trace()).arg("--");
@@ -369,8 +375,7 @@ fn a_process_that_outlives_the_command_is_named() {
     let run = Run::new();
     let toy = run.toy("counts", &["ms=5000", "pause=2000"]).join(" ");
     let script = format!("setsid {toy} > /dev/null 2>&1 & while test ! -s counts; do :; done; sleep 1");
-    let output =
-        run.recorder(&[], &words(&["sh", "-c", &script])).current_dir(run.folder.path()).output().unwrap();
+    let output = run.recorder(&[], &words(&["sh", "-c", &script])).current_dir(run.folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let trace = run.read();
     assert!(trace.count("step") > 0, "{}", stderr(&output));
