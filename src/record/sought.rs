@@ -27,7 +27,9 @@ pub(super) struct Sought<'a> {
     globs: Vec<String>,
     /// The processes that were looked at, with their commands' names: a process may run several, one after the other.
     processes: Vec<(u32, String)>,
+    /// How many there were beside these, and the last of them.
     further: u64,
+    latest: Option<(u32, String)>,
     /// Probes with a site in any process.
     placed: BTreeSet<String>,
     /// Probes without a site, why, and whether the process that says so has others.
@@ -39,7 +41,7 @@ impl<'a> Sought<'a> {
     /// By a plan, in files of these names.
     pub(super) fn new(plan: &'a ProbePlan, globs: Vec<String>) -> Self {
         let (processes, placed, unplaced) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
-        Self { plan, globs, processes, further: 0, placed, unplaced, left_out: Vec::new() }
+        Self { plan, globs, processes, further: 0, latest: None, placed, unplaced, left_out: Vec::new() }
     }
 
     /// A process was looked at; what came of it, unless it is not what the probeset expects.
@@ -70,7 +72,7 @@ impl<'a> Sought<'a> {
         if !self.processes.contains(&process) {
             if self.processes.len() < MOST_PROCESSES {
                 self.processes.push(process.clone());
-            } else {
+            } else if self.latest.replace(process.clone()) != Some(process.clone()) {
                 self.further += 1;
             }
         }

@@ -368,6 +368,30 @@ fn what_was_left_out_is_named_everywhere() {
     assert!(run.read().meta.end.unwrap().left_out.iter().all(|entry| !entry.kind.is_harmful()));
 }
 
+/// Another user's process, for a recorder that may not send it signals: it must run on, and what was missed is named.
+#[test]
+#[ignore = "needs root"]
+fn a_process_that_may_not_be_stopped_runs_on_and_is_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let run = Run::new();
+    std::fs::set_permissions(run.folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let toy = run.toy("counts", &["rounds=10"]);
+    std::fs::copy(&toy[0], run.path("chaos")).unwrap();
+    let script = format!("setsid -w setpriv --reuid 65534 ./chaos {}; true", toy[1..].join(" "));
+    let recorder = run.recorder(&[], &words(&["sh", "-c", &script]));
+    let mut command = Command::new("timeout");
+    command.args(["60", "setpriv", "--bounding-set", "-kill"]).arg(recorder.get_program()).args(recorder.get_args());
+    let output = command.current_dir(run.folder.path()).stdin(Stdio::null()).output().unwrap();
+    assert_ne!(output.status.code(), Some(124), "it hangs: {}", stderr(&output));
+    let (counts, trace) = (run.counts("counts"), run.read());
+    assert_eq!((counts.steps, counts.wrong), (50, 0), "{}", stderr(&output));
+    let (complete, text) = report(&run.trace());
+    if trace.count("step") < counts.steps {
+        assert!(!complete && text.contains("(chaos)"), "{text}");
+        assert_ne!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+}
+
 /// The recording ends with the command. What runs on is named.
 #[test]
 #[ignore = "needs root"]
