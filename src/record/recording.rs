@@ -173,7 +173,7 @@ impl<'a> Recording<'a> {
     /// Attaches to what a stopped process has mapped, and lets it run on.
     fn look_at(&mut self, stopped: &Stopped, anew: bool) -> Result<(), Diagnostics> {
         let (from, pid, sites) = (Instant::now(), stopped.pid(), self.modules.sites());
-        let is_stopped = stopped.may_be();
+        let is_stopped = stopped.is_sure();
         let looked = self.modules.look(pid, anew, &mut self.session, &self.consumer);
         self.held += from.elapsed();
         let new = self.modules.sites() - sites;
