@@ -265,7 +265,9 @@ impl<'a> Recording<'a> {
         let finished = self.consumer.stop();
         let stolen = self.processors.and_then(|before| ProcessorTime::now()?.since(before));
         let price = Some(self.meter.price(&self.session, &self.modules, &finished.counts, unseen_ns));
-        release_all(finished.unanswered());
+        for pid in release_all(finished.unanswered()) {
+            self.modules.sought.not_inspected(pid, "the recording ended before, and it could not be stopped");
+        }
         self.wrappers.finish();
         drop(self.guardian);
         let mut problems = self.modules.take_problems();
@@ -334,13 +336,18 @@ fn is_uninspected(problems: &Diagnostics) -> bool {
     problems.0.iter().all(|problem| matches!(problem.code, Code::Privilege | Code::NoSuchProcess))
 }
 
-/// Continues every process that was stopped for an answer that will not come.
-fn release_all(unanswered: impl Iterator<Item = Control>) {
+/// Continues every process that was stopped for an answer that will not come; gives those that may not have been stopped.
+fn release_all(unanswered: impl Iterator<Item = Control>) -> Vec<i32> {
+    let mut unsure = Vec::new();
     for control in unanswered {
         if let Control::Mapped(pid) | Control::Executed(pid) = control {
-            drop(Stopped::new(pid.cast_signed()));
+            let stopped = Stopped::new(pid.cast_signed());
+            if !stopped.is_sure() {
+                unsure.push(stopped.pid());
+            }
         }
     }
+    unsure
 }
 
 /// Records that are missing altogether.

@@ -387,7 +387,7 @@ fn a_process_that_may_not_be_stopped_runs_on_and_is_named() {
     assert_eq!((counts.steps, counts.wrong), (50, 0), "{}", stderr(&output));
     let (complete, text) = report(&run.trace());
     if trace.count("step") < counts.steps {
-        assert!(!complete && text.contains("process "), "{text}");
+        assert!(!complete && text.contains("process"), "{text}");
         assert_ne!(output.status.code(), Some(0), "{}", stderr(&output));
     }
 }
