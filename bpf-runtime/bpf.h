@@ -66,6 +66,15 @@ struct pid {
 	struct upid numbers[];
 } __kernel_type;
 
+typedef struct {
+	__u32 val;
+} __kernel_type kuid_t;
+
+struct cred {
+	kuid_t uid;
+	kuid_t suid;
+} __kernel_type;
+
 struct thread_info {
 	__u32 cpu;
 } __kernel_type;
@@ -79,6 +88,7 @@ struct task_struct {
 	struct pid *thread_pid;
 	struct task_struct *group_leader;
 	struct mm_struct *mm;
+	const struct cred *cred;
 	unsigned long sas_ss_sp; /* the stack for signals */
 	size_t sas_ss_size;
 	unsigned int __state;

@@ -135,6 +135,26 @@ SEC("tp_btf/sched_process_fork") int pf_fork(__u64 *arguments)
 
 /* The recorder's own pid namespace. */
 const volatile __u64 pf_recorder_ino;
+/* Whom the recorder can let run on: processes of this user, or (CAP_KILL) all; or not even the target. */
+const volatile __u64 pf_recorder_uid;
+const volatile __u64 pf_may_stop;
+#define PF_STOPS_OWN 1
+#define PF_STOPS_ALL 2
+
+/* Whether the kernel lets the recorder send a signal to the process, by whose it is. */
+static __always_inline _Bool pf_may_be_stopped(struct task_struct *task)
+{
+	const struct cred *cred;
+	kuid_t uid = {}, suid = {};
+
+	if (pf_may_stop != PF_STOPS_OWN)
+		return pf_may_stop == PF_STOPS_ALL;
+	cred = PF_KERNEL(task, cred);
+	if (bpf_probe_read_kernel(&uid, sizeof(uid), &cred->uid) ||
+	    bpf_probe_read_kernel(&suid, sizeof(suid), &cred->suid))
+		return 0;
+	return uid.val == pf_recorder_uid || suid.val == pf_recorder_uid;
+}
 
 /* A process's number as the recorder knows it; 0 where it knows none. */
 static __always_inline __u32 pf_number_for_recorder(struct task_struct *task)
@@ -156,15 +176,19 @@ static __always_inline __u32 pf_number_for_recorder(struct task_struct *task)
 
 /*
  * Stops the process until the recorder has looked at what it has mapped. The thread itself gets the signal, so that
- * it does not run on until another one has taken it; and it gets it before the recorder can answer.
+ * it does not run on until another one has taken it; and it gets it before the recorder can answer. A process that the
+ * recorder could not let run on is looked at while it runs.
  */
 static __always_inline void pf_stop(struct pf_thread *thread, enum pf_control type)
 {
 	__u32 number = pf_number_for_recorder(pf_task());
 	struct pf_control_record *record;
 
-	if (!number)
-		return; /* nobody would let it run on */
+	if (!number) {
+		/* The recorder knows no such process. */
+		pf_lose(PF_EXEC, PF_NOT_ATTACHED);
+		return;
+	}
 	record = bpf_ringbuf_reserve(&pf_ring, sizeof(*record), 0);
 	if (!record) {
 		/* What it has mapped is not looked at. */
@@ -173,7 +197,8 @@ static __always_inline void pf_stop(struct pf_thread *thread, enum pf_control ty
 	}
 	pf_start(record, type, PF_NO_SITE, thread->tid, bpf_ktime_get_ns());
 	record->pid = number;
-	bpf_send_signal_thread(PF_SIGSTOP);
+	if (pf_may_be_stopped(pf_task()))
+		bpf_send_signal_thread(PF_SIGSTOP);
 	bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
 }
 

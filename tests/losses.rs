@@ -78,8 +78,8 @@ const CASES: &[Case] = &[
         ..USUAL
     },
     Case { target: &["threads_end"], lost: &[("operator", MissingReturn, 6)], seen: [4, 4, 8], ..USUAL },
-    Case { target: &["forks"], apart: 2, seen: [6, 6, 18], status: 0, ..USUAL },
-    Case { target: &["forks"], options: &["--follow-forks"], seen: [6, 6, 20], status: 0, ..USUAL },
+    Case { target: &["forks"], options: &["--no-inherit"], apart: 2, seen: [6, 6, 18], status: 0, ..USUAL },
+    Case { target: &["forks"], seen: [6, 6, 20], status: 0, ..USUAL },
     Case {
         target: &["exec_inside"],
         lost: &[("step", MissingReturn, 1), ("graph", MissingReturn, 1), ("operator", MissingReturn, 1)],

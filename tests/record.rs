@@ -243,18 +243,23 @@ fn linker_is_traced(recorder: &Child) -> bool {
 
 #[test]
 #[ignore = "needs root"]
-fn children_are_recorded_when_asked_for() {
+fn children_are_recorded_unless_they_are_not_wanted() {
     let words = [&toys().linked(), "10", "4", "2", "fork"];
     let run = Run::new();
-    let output = run.record(&[&["--"], &words[..]].concat());
+    let output = run.record(&[&["--no-inherit", "--"], &words[..]].concat());
     assert_eq!(said(&output.stdout), [20, 20, 160]);
     assert_eq!(run.read().work(), [10, 10, 80], "the parent's alone");
     run.read().assert_whole();
-    let run = Run::new();
-    let output = run.record(&[&["--follow-forks", "--"], &words[..]].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert_eq!(run.read().work(), [20, 20, 160], "the child's too");
-    run.read().assert_whole();
+    assert_eq!(run.read().meta.origin.options, ["--no-inherit"]);
+    // The old option for it changes nothing.
+    for options in [&["--"][..], &["--follow-forks", "--"]] {
+        let run = Run::new();
+        let output = run.record(&[options, &words[..]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(run.read().work(), [20, 20, 160], "the child's too");
+        run.read().assert_whole();
+        assert!(run.read().meta.origin.options.is_empty());
+    }
 }
 
 #[test]
@@ -262,7 +267,7 @@ fn children_are_recorded_when_asked_for() {
 fn a_child_that_maps_the_engine_later_is_recorded() {
     let run = Run::new();
     let script = format!("{} 7 3 1 {} & {} 5 3 1 {}; wait", toys().late(), toys().load(), toys().late(), toys().load());
-    let output = run.record(&["--follow-forks", "--", "sh", "-c", &script]);
+    let output = run.record(&["--", "sh", "-c", &script]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(said(&output.stdout), [12, 12, 36]);
     assert_eq!(run.read().work(), [12, 12, 36]);
@@ -454,7 +459,7 @@ fn pid_namespaces_are_no_obstacle() {
     let script = format!("{} 6 4 2 {} & wait", toys().late(), toys().load());
     let mut command = Command::new("unshare");
     command.args(["-p", "-f", "--mount-proc", env!("CARGO_BIN_EXE_profinfer"), "record", PROBESET, "-o"]);
-    let output = command.arg(run.trace()).args(["--follow-forks", "--", "sh", "-c", &script]).output().unwrap();
+    let output = command.arg(run.trace()).args(["--", "sh", "-c", &script]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(run.read().work(), [6, 6, 48]);
     // The target alone, as process 1 of its namespace.
@@ -607,8 +612,8 @@ fn a_budget_is_kept_and_whole_steps_are_whole() {
 fn a_budget_is_kept_with_perf_probes_and_with_children() {
     let _alone = alone();
     let toy = toys().linked();
-    let single = ["--budget", "1%", "--attach", "single", "--", &toy, "4000", "20", "1", "work=75"];
-    let forks = ["--budget", "1%", "--follow-forks", "--", &toy, "2000", "20", "1", "work=75", "fork"];
+    let single = ["--budget", "1%", "--attach", "single", "--no-inherit", "--", &toy, "4000", "20", "1", "work=75"];
+    let forks = ["--budget", "1%", "--", &toy, "2000", "20", "1", "work=75", "fork"];
     for words in [&single[..], &forks[..]] {
         let run = Run::new();
         let output = run.record(words);

@@ -4,7 +4,8 @@
 use super::faults::Faults;
 use super::statistics::{IncompleteStep, Statistics};
 use super::timeline::Findings;
-use crate::trace::{LossKind, Meta};
+use crate::spec::Role;
+use crate::trace::{LeftOut, LeftOutKind, LossKind, Meta};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,6 +75,11 @@ impl Completeness {
         judged.notes.splice(..0, judged.which_lanes());
         judged.notes.extend(shared(meta, findings));
         judged.notes.extend(unnamed(meta, findings));
+        let left_out = left_out(meta).filter(|entry| !entry.kind.is_harmful());
+        judged.notes.extend(left_out.map(|entry| match entry.kind {
+            LeftOutKind::Survivor => format!("Not recorded further: {}.", entry.text),
+            _ => format!("Left out: {}.", entry.text),
+        }));
         if lost_at_the_end > 0 && !judged.cut {
             let lost = counted(lost_at_the_end, "record");
             judged.notes.push(format!("{lost} lost after the last one: no step of the trace misses them."));
@@ -143,11 +149,41 @@ impl Completeness {
         if findings.missing_records > 0 && !counted_by_recorder {
             missing.push(format!("{} missing from the numbering", counted(findings.missing_records, "record")));
         }
+        let mut left_out: Vec<&LeftOut> = left_out(meta).filter(|entry| entry.kind.is_harmful()).collect();
+        left_out.sort_by_key(|entry| entry.kind != LeftOutKind::Nothing);
+        let says_nothing = left_out.iter().any(|entry| entry.kind == LeftOutKind::Nothing);
+        missing.extend(left_out.into_iter().map(|entry| entry.text.clone()));
+        if !says_nothing && !self.cut && missing.is_empty() {
+            missing.extend(no_step(meta, findings, self.steps));
+        }
         if findings.malformed > 0 {
             missing.push(format!("{} not as the schema says", counted(findings.malformed, "record")));
         }
         missing
     }
+}
+
+/// What the recorder says that the trace has not, beside what was lost.
+fn left_out(meta: &Meta) -> impl Iterator<Item = &LeftOut> {
+    meta.end.iter().flat_map(|end| &end.left_out)
+}
+
+/// That there is no step, though they were asked for, in a trace whose recorder has not said so.
+fn no_step(meta: &Meta, findings: &Findings, steps: u64) -> Option<String> {
+    let step = meta.schema.records.iter().find(|record| record.role == Some(Role::Step))?;
+    if steps > 0 || findings.loops > 0 {
+        return None;
+    }
+    let site = meta.sites.iter().find(|site| site.probes.contains(&step.name));
+    let why = match site {
+        Some(site) => format!("`{}` was not called, or did not return", site.function),
+        None => format!("probe `{}` had no site", step.name),
+    };
+    let others = match findings.operator_spans {
+        0 => String::new(),
+        n => format!("; {} were seen", counted(n, "operator")),
+    };
+    Some(format!("no step was seen: {why}{others}"))
 }
 
 fn lost(loss: &crate::trace::Loss) -> Lost {

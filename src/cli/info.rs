@@ -4,7 +4,7 @@ use super::{DONE, Outcome, terminal, trace_file};
 use crate::diag::{Code, Diagnostic, printable, printable_json, printable_lines};
 use crate::report::limits_line;
 use crate::trace::{
-    CounterInfo, Detail, DetailReason, DetailState, FieldType, Loss, Meta, ModuleInfo, RecordType, Site,
+    CounterInfo, Detail, DetailReason, DetailState, FieldType, LeftOut, Loss, Meta, ModuleInfo, RecordType, Site,
 };
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
@@ -126,6 +126,7 @@ fn text(meta: &Meta, counts: &[Count]) -> String {
     text += &section("Records", records(meta, counts));
     text += &section("Counters", counters(meta));
     text += &section("Losses", losses(meta));
+    text += &section("Left out", left_out(meta));
     text += &section("Notices", notices(meta));
     text
 }
@@ -255,6 +256,16 @@ fn counters(meta: &Meta) -> Option<Table> {
 
 fn lost(meta: &Meta) -> impl Iterator<Item = &Loss> {
     meta.losses.iter().filter(|loss| loss.count > 0)
+}
+
+/// What was asked for and is not in the trace, beside what was lost.
+fn left_out(meta: &Meta) -> Option<Table> {
+    let mut table = table(&["kind", "what", "incomplete"]);
+    for LeftOut { kind, text, .. } in meta.end.iter().flat_map(|end| &end.left_out) {
+        let harmful = if kind.is_harmful() { "yes" } else { "no" };
+        add_row(&mut table, vec![word(kind), text.clone(), harmful.into()]);
+    }
+    some(table)
 }
 
 fn losses(meta: &Meta) -> Option<Table> {

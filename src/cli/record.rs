@@ -5,13 +5,13 @@ use super::output::Force;
 use super::probeset::{SeveralArguments, read_bounded, sources};
 use super::{DONE, INCOMPLETE, Outcome, terminal, together};
 use crate::bpf::AttachMode;
-use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::diag::{Code, Diagnostic, Diagnostics, printable};
 use crate::output::{Kind, Request};
 use crate::plan::{self, has_engine};
 use crate::record::{self, Ending, Live, Options, Progress, Subject, Summary, Terms};
 use crate::spec::{self, Probeset};
 use crate::target::{self, Files};
-use crate::trace::LossKind;
+use crate::trace::{LeftOut, LeftOutKind, LossKind};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,9 @@ use std::time::Duration;
 
 /// Bytes of a BPF object.
 const MAX_OBJECT: u64 = 64 << 20;
+
+/// Things that were left out are listed up to this many.
+const LEFT_OUT_SHOWN: usize = 8;
 
 /// The subcommand's arguments.
 #[derive(Debug, clap::Args)]
@@ -45,8 +48,11 @@ pub(crate) struct Arguments {
     /// End after this time: 500ms, 10s, 5m, 1h
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
-    /// Record the target's child processes too
-    #[arg(long)]
+    /// Record the target alone. Without it, the processes that the target makes while it is recorded are recorded too
+    #[arg(long, overrides_with = "follow_forks")]
+    no_inherit: bool,
+    /// What is done without `--no-inherit`; accepted for old scripts
+    #[arg(long, hide = true, overrides_with = "no_inherit")]
     follow_forks: bool,
     /// Slow the target down by no more than this part of its own time: operators are recorded in some steps only, chosen
     /// at random
@@ -119,7 +125,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     let failed = terminal::report_problems(&summary.problems);
     let failed = summary.problems.has_errors().then_some(failed);
-    terminal::say(&format!("{}", last_line(&summary)));
+    terminal::say(&last_line(&summary));
+    for line in left_out_lines(&summary) {
+        terminal::say(&line);
+    }
     if let Some(line) = ring_line(&summary) {
         terminal::say(&line);
     }
@@ -210,7 +219,7 @@ fn options(arguments: &Arguments, probeset: &Probeset, is_offer: bool) -> Result
         selection: arguments.probesets.selection(probeset),
         steps: arguments.steps,
         duration: arguments.duration,
-        follow_forks: arguments.follow_forks,
+        follow_forks: !arguments.no_inherit,
         attach: arguments.attach.map(|name| match name {
             AttachName::Session => AttachMode::Session,
             AttachName::Multi => AttachMode::Multi,
@@ -267,8 +276,8 @@ fn described(arguments: &Arguments) -> Vec<String> {
     said.extend(arguments.duration.map(|duration| format!("--duration {}ms", duration.as_millis())));
     said.extend(arguments.budget.map(|budget| format!("--budget {}%", (budget * 1e8).round() / 1e6)));
     said.extend(arguments.min_rate.map(|rate| format!("--min-rate {rate}")));
-    if arguments.follow_forks {
-        said.push("--follow-forks".to_owned());
+    if arguments.no_inherit {
+        said.push("--no-inherit".to_owned());
     }
     if arguments.exact {
         said.push("--exact".to_owned());
@@ -415,6 +424,26 @@ fn last_line(summary: &Summary) -> String {
         summary.elapsed.as_secs_f64(),
         summary.reason,
     )
+}
+
+/// What is not in the trace, though it was asked for: what makes it incomplete first.
+fn left_out_lines(summary: &Summary) -> Vec<String> {
+    let mut entries: Vec<&LeftOut> = summary.left_out.iter().collect();
+    entries.sort_by_key(|entry| !entry.kind.is_harmful());
+    let line = |entry: &&LeftOut| {
+        let what = match entry.kind {
+            LeftOutKind::Survivor => "not recorded further",
+            kind if kind.is_harmful() => "incomplete",
+            _ => "left out",
+        };
+        format!("{what}: {}", printable(&entry.text))
+    };
+    let mut lines: Vec<String> = entries.iter().take(LEFT_OUT_SHOWN).map(line).collect();
+    if entries.len() > LEFT_OUT_SHOWN {
+        let more = entries.len() - LEFT_OUT_SHOWN;
+        lines.push(format!("and {more} more: `profinfer info {}`", summary.file.display()));
+    }
+    lines
 }
 
 /// Whether the ring was nearly too small.

@@ -36,7 +36,7 @@ impl ShortRun {
             selection: Selection::default(),
             steps: None,
             duration: Some(wait),
-            follow_forks: false,
+            follow_forks: true,
             attach: None,
             terms: Terms { budget: None, min_rate: None },
             exact: false,

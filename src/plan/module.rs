@@ -41,7 +41,7 @@ pub(super) fn by_name(module: &Module, target: &dyn Target) -> Option<Vec<usize>
 }
 
 /// Whether a glob is of a name.
-pub(super) fn glob_matches(glob: &str, name: &str) -> bool {
+pub(crate) fn glob_matches(glob: &str, name: &str) -> bool {
     regex_of(glob).is_some_and(|regex| regex.is_match(name))
 }
 

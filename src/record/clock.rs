@@ -1,13 +1,45 @@
-//! The clocks of a trace.
+//! The clocks of a trace. There is one: CLOCK_MONOTONIC as the kernel itself counts it, which the programs stamp records
+//! with. In a time namespace this process's own clock is another one, and what it says is converted.
 
 use nix::time::{ClockId, clock_gettime};
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// CLOCK_MONOTONIC, which the programs stamp records with, in ns.
+/// Ancestors that are asked for the offset of their time namespace.
+const MOST_ANCESTORS: usize = 64;
+
+/// The kernel's CLOCK_MONOTONIC, in ns.
 pub(super) fn monotonic_ns() -> u64 {
+    static OFFSET: OnceLock<i64> = OnceLock::new();
     let Ok(time) = clock_gettime(ClockId::CLOCK_MONOTONIC) else { return 0 };
-    let part = |value: i64| u64::try_from(value).unwrap_or(0);
-    part(time.tv_sec()).saturating_mul(1_000_000_000).saturating_add(part(time.tv_nsec()))
+    let own = time.tv_sec().saturating_mul(1_000_000_000).saturating_add(time.tv_nsec());
+    let offset = *OFFSET.get_or_init(own_offset_ns);
+    u64::try_from(own.saturating_sub(offset)).unwrap_or(0)
+}
+
+/// What the time namespace of this process adds to CLOCK_MONOTONIC, in ns. `/proc/PID/timens_offsets` says it of the
+/// namespace that a process's children will be in. That is its own, but for a process that has asked for another one;
+/// then an ancestor in ours that has not is asked.
+fn own_offset_ns() -> i64 {
+    let link = |pid: u32, name: &str| std::fs::read_link(format!("/proc/{pid}/ns/{name}")).ok();
+    let own = std::process::id();
+    let Some(ours) = link(own, "time") else { return 0 };
+    let parent = |pid: &u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok()).filter(|pid| *pid > 0)
+    };
+    let mut processes = std::iter::successors(Some(own), parent).take(MOST_ANCESTORS);
+    let like_us = processes.find(|pid| link(*pid, "time_for_children").as_ref() == Some(&ours));
+    let text = like_us.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/timens_offsets")).ok());
+    text.as_deref().and_then(monotonic_offset_ns).unwrap_or(0)
+}
+
+/// The line `monotonic SECONDS NANOSECONDS`, in ns.
+fn monotonic_offset_ns(text: &str) -> Option<i64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("monotonic"))?;
+    let mut numbers = line.split_whitespace().map(str::parse::<i64>);
+    let (seconds, ns) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    seconds.checked_mul(1_000_000_000)?.checked_add(ns)
 }
 
 /// An instant that decides in the programs is set so much before it comes.
@@ -75,6 +107,14 @@ mod tests {
         });
         let set = set.into_inner();
         assert!(set.len() >= 3 && set.is_sorted() && set.last() == Some(&instant), "{set:?}");
+    }
+
+    #[test]
+    fn offsets_are_read_as_the_kernel_writes_them() {
+        let text = "monotonic     -100000         5\nboottime           7         0\n";
+        assert_eq!(monotonic_offset_ns(text), Some(-99_999_999_999_995));
+        assert_eq!(monotonic_offset_ns("boottime 7 0\n"), None);
+        assert_eq!(monotonic_offset_ns("monotonic 9223372036854775807 0\n"), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Launch or attach, consume the ring, account for losses, write the trace. It knows of probes only what the plan says,
 //! and of the trace only how to write it.
 
+mod alike;
 mod attach;
 mod boundary;
 pub mod calibrate;
@@ -25,14 +26,16 @@ mod reader;
 mod recording;
 mod ring;
 mod signals;
+mod sought;
 mod steal;
 mod switches;
+mod wrappers;
 
 pub use output::default_path;
 pub use price::Terms;
 pub use process::{Ending, TargetProcess};
 
-use crate::bpf::features::grant;
+use crate::bpf::features::{CAP_KILL, grant};
 use crate::bpf::{self, AttachMode, Features, Kernels, Session, Setup, Translation};
 use crate::codegen;
 use crate::diag::{Code, Diagnostic, Diagnostics};
@@ -41,7 +44,7 @@ use crate::plan::{self, Selection};
 use crate::roofline::Kept;
 use crate::spec::Probeset;
 use crate::target::{Arch, DebugFolders, Lock, PidNamespace};
-use crate::trace::{Loss, Origin, OriginPart};
+use crate::trace::{LeftOut, Loss, Origin, OriginPart};
 use consumer::Consumer;
 use counters::Counters;
 use frequency::Frequencies;
@@ -53,12 +56,14 @@ use modules::Modules;
 use output::Output;
 use recording::Recording;
 use signals::Signals;
+use sought::Sought;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use steal::ProcessorTime;
 use switches::Switches;
+use wrappers::Wrappers;
 
 /// What is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +89,7 @@ pub struct Options {
     pub steps: Option<(u64, u64)>,
     /// When to end at the latest: from the command's start, or from when a running process is attached to.
     pub duration: Option<Duration>,
-    /// The target's children too.
+    /// The processes that the target makes while it is recorded, too, and theirs.
     pub follow_forks: bool,
     /// How probes are attached; the best way that the kernel has, where left out.
     pub attach: Option<AttachMode>,
@@ -168,6 +173,8 @@ pub struct Summary {
     pub problems: Diagnostics,
     /// The target, which may still run.
     pub target: TargetProcess,
+    /// What was asked for and is not in the trace, beside what was lost.
+    pub left_out: Vec<LeftOut>,
     /// Of several engines that were looked for, those that the target had.
     pub engines: Vec<String>,
 }
@@ -180,7 +187,8 @@ impl Summary {
 
     /// Whether everything that was asked for is in the trace.
     pub fn is_complete(&self) -> bool {
-        !self.losses.iter().any(|loss| loss.kind.is_harmful()) && self.malformed == 0
+        let is_harmful = self.losses.iter().any(|loss| loss.kind.is_harmful());
+        !is_harmful && self.malformed == 0 && !self.left_out.iter().any(|left_out| left_out.kind.is_harmful())
     }
 
     /// Waits for a launched target to end, passing on the signals that this process gets. `None` for one that was
@@ -262,7 +270,11 @@ pub fn record(
     let (ring, prompt) = (session.ring()?, options.terms.any());
     let consumer = Consumer::start(&ring, file, origin(options, probeset, &found), &plan.schema, prompt)?;
     let process = (!options.follow_forks).then_some(pid);
-    let modules = Modules::new(&plan, &place, process, &options.debug_folders).switching(options.terms.any());
+    let globs = probeset.modules.values().flat_map(|module| &module.globs).map(|glob| glob.value.clone()).collect();
+    let mut sought = Sought::new(&plan, globs);
+    sought.warned(&counters.problems);
+    sought.warned_each(&unattached);
+    let modules = Modules::new(&plan, &place, process, &options.debug_folders, sought).switching(options.terms.any());
     let (meter, switches) =
         (Meter::new(&plan, options.terms), Switches::new(&plan, options.terms, options.steps.is_some()));
     let started = Instant::now();
@@ -288,6 +300,7 @@ pub fn record(
         started,
         held: Duration::ZERO,
         processors: ProcessorTime::now(),
+        wrappers: Wrappers::default(),
         lost: 0,
     };
     let mut summary = recording.run(&mut |live| observe(Progress::Recording(*live)))?;
@@ -373,8 +386,9 @@ fn constants(found: &Found, options: &Options) -> Result<BTreeMap<String, u64>, 
         ("pf_ns_dev", namespace.device),
         ("pf_ns_ino", namespace.inode),
         ("pf_ns_pid", u64::from(namespace.pid)),
-        // In no namespace, nothing is ever stopped.
-        ("pf_recorder_ino", if found.may_signal() { own.inode } else { 0 }),
+        ("pf_recorder_ino", own.inode),
+        ("pf_recorder_uid", u64::from(nix::unistd::Uid::effective().as_raw())),
+        ("pf_may_stop", if found.may_signal() { 1 + u64::from(CAP_KILL.held()) } else { 0 }),
         ("pf_follow_forks", u64::from(options.follow_forks)),
         ("pf_first_step", first),
         ("pf_last_step", last),

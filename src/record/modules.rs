@@ -1,8 +1,11 @@
 //! What the target has mapped, and the probes attached to it: at the start, and each time a process of the target has
 //! mapped a library or runs another program.
 
+use super::alike::{self, Alike};
 use super::consumer::Consumer;
 use super::file_watch::FileWatch;
+use super::process::state;
+use super::sought::Sought;
 use crate::bpf::{AttachMode, FailedSite, FileSite, ProbedFile, Session};
 use crate::diag::{Code, Diagnostic, Diagnostics, Severity};
 use crate::path::NamePattern;
@@ -27,6 +30,8 @@ const SINGLE_GROUP: usize = 4;
 const MOST_DELETED: usize = 32;
 /// Places that failed are named one by one up to this many.
 const FAILURES_SHOWN: usize = 5;
+/// Processes that are remembered before it is asked which of them have ended.
+const MOST_TARGETS: usize = 64;
 
 /// From a target to sites and values.
 pub(super) type Placer<'a> = dyn Fn(&dyn Target) -> Result<(Placement, Diagnostics), Diagnostics> + 'a;
@@ -68,6 +73,8 @@ pub(super) struct Modules<'a> {
     debug_folders: &'a DebugFolders,
     store: FileStore,
     targets: HashMap<i32, ProcessTarget>,
+    most_targets: usize,
+    alike: Alike,
     linkers: HashMap<FileId, Arc<InspectedFile>>,
     watch: FileWatch,
     /// Files that were written to since they were inspected: nothing is attached to them any more.
@@ -81,7 +88,8 @@ pub(super) struct Modules<'a> {
     /// The constants of what each process has mapped.
     enums_of: HashMap<i32, IndexMap<String, BTreeMap<i64, String>>>,
     not_attached: BTreeMap<String, u64>,
-    unplaced: Vec<Unplaced>,
+    /// What was looked for, and where.
+    pub(super) sought: Sought<'a>,
     /// What placing said of each process the last time.
     said: HashMap<i32, Diagnostics>,
     problems: Diagnostics,
@@ -102,6 +110,7 @@ impl<'a> Modules<'a> {
         place: &'a Placer<'a>,
         process: Option<i32>,
         debug_folders: &'a DebugFolders,
+        sought: Sought<'a>,
     ) -> Self {
         Self {
             plan,
@@ -110,6 +119,8 @@ impl<'a> Modules<'a> {
             debug_folders,
             store: FileStore::default(),
             targets: HashMap::new(),
+            most_targets: MOST_TARGETS,
+            alike: Alike::default(),
             linkers: HashMap::new(),
             watch: FileWatch::new(),
             overwritten: HashMap::new(),
@@ -120,7 +131,7 @@ impl<'a> Modules<'a> {
             schema: plan.schema.clone(),
             enums_of: HashMap::new(),
             not_attached: BTreeMap::new(),
-            unplaced: Vec::new(),
+            sought,
             said: HashMap::new(),
             problems: Diagnostics::new(),
             groups: Vec::new(),
@@ -340,10 +351,25 @@ impl<'a> Modules<'a> {
             self.attached.clear();
             self.linkers.clear();
             self.groups.clear();
+            self.alike.clear();
         }
         // Before anything of it can run: what was overwritten since would be given breakpoints where there are none.
         self.check_files(session, consumer);
-        let Some(mut target) = self.refresh(pid, anew)? else { return Ok(()) };
+        self.forget_ended();
+        let files = alike::files_of(pid);
+        if self.alike.is_known(files.as_ref()) {
+            if anew {
+                self.targets.remove(&pid);
+            }
+            self.sought.passed(pid.cast_unsigned());
+            return Ok(());
+        }
+        let Some(mut target) = self.refresh(pid, anew).inspect_err(|_| {
+            self.targets.remove(&pid);
+        })?
+        else {
+            return Ok(());
+        };
         if let Err(problem) = self.watch_linker(&target, session) {
             self.problems.push(problem);
         }
@@ -354,6 +380,7 @@ impl<'a> Modules<'a> {
             }
         }
         let placed = (self.place)(&target);
+        self.sought.looked(&target, placed.as_ref().ok().map(|(placement, _)| placement));
         let (placement, said) = match placed {
             Ok(placed) => placed,
             Err(problems) => {
@@ -361,6 +388,7 @@ impl<'a> Modules<'a> {
                 return Err(problems);
             }
         };
+        self.sought.warned(&said);
         self.said.insert(pid, said);
         let refusal = self.refusal(&placement);
         if refusal.is_none() {
@@ -369,7 +397,7 @@ impl<'a> Modules<'a> {
         let attached = refusal.map_or_else(|| self.attach(&placement, &target, session, consumer), Err);
         self.targets.insert(pid, target);
         attached?;
-        self.unplaced = placement.unplaced;
+        self.alike.add(files);
         Ok(())
     }
 
@@ -399,6 +427,14 @@ impl<'a> Modules<'a> {
         }
         self.schema.enums.extend(new.clone());
         consumer.set_enums(&self.schema, &new);
+    }
+
+    /// Forgets processes that have ended, now and then: shells make thousands.
+    fn forget_ended(&mut self) {
+        if self.targets.len() >= self.most_targets {
+            self.targets.retain(|pid, _| state(*pid).is_some_and(|state| state != 'Z'));
+            self.most_targets = MOST_TARGETS.max(2 * self.targets.len());
+        }
     }
 
     /// The target of a process, if it has files that were not there at the last look.
@@ -623,6 +659,11 @@ impl<'a> Modules<'a> {
         self.not_attached.iter().map(loss)
     }
 
+    /// How many sites there are.
+    pub(super) fn sites(&self) -> u16 {
+        self.sites
+    }
+
     /// Whether any probe has a site.
     pub(super) fn any_site(&self) -> bool {
         self.sites > 0
@@ -634,11 +675,6 @@ impl<'a> Modules<'a> {
             || self.attached.iter().filter_map(|(program, ..)| self.plan.programs.get(*program)?.probes.first());
         let is_there = |part: &&Part| probes().any(|probe| part.own(probe).is_some());
         parts.iter().filter(is_there).map(|part| part.engine.clone()).collect()
-    }
-
-    /// What probes wait for: each problem of one that must have a site, and has none.
-    pub(super) fn waiting_for(&self) -> Diagnostics {
-        Diagnostics(self.unplaced.iter().filter(|probe| probe.required).map(|probe| probe.problem.clone()).collect())
     }
 
     /// Everything that went wrong without ending the recording.

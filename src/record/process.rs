@@ -1,5 +1,6 @@
 //! The process that is recorded: its end, and its being stopped and continued. It is never left stopped.
 
+use crate::bpf::features::CAP_KILL;
 use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -126,6 +127,12 @@ impl Stopped {
 
     pub(super) fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// Whether it has been stopped: the programs stop nothing that a signal cannot let run on. Of one that has ended, and
+    /// may have been another user's, that is not known.
+    pub(super) fn is_sure(&self) -> bool {
+        CAP_KILL.held() || self.pid > 0 && kill(Pid::from_raw(self.pid), None).is_ok()
     }
 }
 

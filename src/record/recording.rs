@@ -13,12 +13,13 @@ use super::process::{Ending, Stopped, TargetProcess, family, state, threads};
 use super::signals::Signals;
 use super::steal::ProcessorTime;
 use super::switches::{Hands, Switches};
+use super::wrappers::{self, Wrappers};
 use super::{Live, Options, Summary, clock};
 use crate::bpf::{LOSS_KINDS, Session};
 use crate::diag::{Code, Diagnostic, Diagnostics, Severity};
 use crate::output::cannot_write;
 use crate::plan::ProbePlan;
-use crate::spec::{Part, Role};
+use crate::spec::Part;
 use crate::trace::{End, Loss, LossKind, Price};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
@@ -67,6 +68,7 @@ pub(super) struct Recording<'a> {
     pub(super) held: Duration,
     /// The processors' time at the start.
     pub(super) processors: Option<ProcessorTime>,
+    pub(super) wrappers: Wrappers,
     /// Records that are missing, when that was last asked.
     pub(super) lost: u64,
 }
@@ -106,6 +108,7 @@ impl<'a> Recording<'a> {
                     return Ok((reason, None));
                 }
             }
+            self.wrappers.look();
             if let Some(signal) = self.take_signal() {
                 return Ok((Reason::Interrupted(signal), self.process.ending(GRACE)));
             }
@@ -146,6 +149,7 @@ impl<'a> Recording<'a> {
             Some(false) => TICK,
             None => LIVE,
         };
+        let by_clock = if self.wrappers.any() { by_clock.min(wrappers::INTERVAL) } else { by_clock };
         let left =
             self.options.duration.map_or(by_clock, |end| (end + self.held).saturating_sub(self.started.elapsed()));
         let wait = PollTimeout::try_from(by_clock.min(left)).unwrap_or(PollTimeout::ZERO);
@@ -177,16 +181,26 @@ impl<'a> Recording<'a> {
 
     /// Attaches to what a stopped process has mapped, and lets it run on.
     fn look_at(&mut self, stopped: &Stopped, anew: bool) -> Result<(), Diagnostics> {
-        let from = Instant::now();
-        let looked = self.modules.look(stopped.pid(), anew, &mut self.session, &self.consumer);
+        let (from, pid, sites) = (Instant::now(), stopped.pid(), self.modules.sites());
+        let is_stopped = stopped.is_sure();
+        let looked = self.modules.look(pid, anew, &mut self.session, &self.consumer);
         self.held += from.elapsed();
+        let new = self.modules.sites() - sites;
+        if !is_stopped && new > 0 {
+            self.modules.sought.attached_late(pid, new);
+        }
         match looked {
             Ok(()) => {}
             // It ended while it was looked at: nothing of it can be missed any more.
-            Err(problems) if state(stopped.pid()).is_none_or(|state| state == 'Z') => drop(problems),
-            // What was recorded so far is worth more than what a late library could add.
-            Err(problems) if self.consumer.counts().steps.load(Ordering::Relaxed) > 0 => {
-                self.modules.add_problems(problems);
+            Err(problems) if is_stopped && has_ended(pid) => drop(problems),
+            // What is recorded of others is worth more than what this one could add.
+            Err(problems) if self.goes_on_without(pid, &problems) => {
+                let why = problems.0.first().map_or_else(String::new, |problem| problem.message.clone());
+                self.modules.sought.not_inspected(pid, &why);
+                let as_it_is = !is_uninspected(&problems);
+                let warning = |problem| Diagnostic { severity: Severity::Warning, ..problem };
+                let problems = problems.0.into_iter().map(|p| if as_it_is { p } else { warning(p) });
+                self.modules.add_problems(Diagnostics(problems.collect()));
             }
             Err(problems) => {
                 if self.process.launched() {
@@ -196,7 +210,14 @@ impl<'a> Recording<'a> {
                 return Err(problems);
             }
         }
+        self.wrappers.watch(pid, self.process.pid());
         Ok(())
+    }
+
+    /// Whether the recording goes on though a process of the target cannot be recorded.
+    fn goes_on_without(&self, pid: i32, problems: &Diagnostics) -> bool {
+        let any_step = self.consumer.counts().steps.load(Ordering::Relaxed) > 0;
+        any_step || pid != self.process.pid() && (self.modules.any_site() || is_uninspected(problems))
     }
 
     fn take_signal(&self) -> Option<Signal> {
@@ -254,7 +275,10 @@ impl<'a> Recording<'a> {
         let finished = self.consumer.stop();
         let stolen = self.processors.and_then(|before| ProcessorTime::now()?.since(before));
         let price = Some(self.meter.price(&self.session, &self.modules, &finished.counts, unseen_ns));
-        release_all(finished.unanswered());
+        for pid in release_all(finished.unanswered()) {
+            self.modules.sought.not_inspected(pid, "the recording ended before, and it could not be stopped");
+        }
+        self.wrappers.finish();
         drop(self.guardian);
         let mut problems = self.modules.take_problems();
         let counts = std::sync::Arc::clone(&finished.counts);
@@ -266,7 +290,15 @@ impl<'a> Recording<'a> {
         self.output.keep();
         let ending = ending.or_else(|| self.process.ending(Duration::ZERO));
         problems.0.extend(price.as_ref().and_then(over_budget));
-        let end = End { time, reason: said(reason, ending), records: 0, price, stolen, ..coded(ending) };
+        let (begun, waiting) = (self.session.steps(), self.modules.sought.waiting_for());
+        let nothing = self.modules.sought.nothing(&counts, begun);
+        if reason == Reason::TargetEnded && self.options.follow_forks {
+            let own = self.process.pid().cast_unsigned();
+            self.modules.sought.ran_on(|pid| pid != own && !has_ended(pid.cast_signed()));
+        }
+        let left_out = self.modules.sought.left_out(&counts, begun);
+        let reason_said = said(reason, ending);
+        let end = End { time, reason: reason_said, price, stolen, left_out: left_out.clone(), ..coded(ending) };
         if let Err(error) = finished.finish(&losses, &end) {
             problems
                 .push(cannot_write(self.output.path(), &error).with_note("what was written until then can be read"));
@@ -276,14 +308,12 @@ impl<'a> Recording<'a> {
         }
         let engines = self.modules.engines(self.parts);
         let steps = counts.steps.load(Ordering::Relaxed);
-        if steps > 0 {
+        if nothing.is_some() {
+            problems.0.extend(nothing_recorded(waiting, nothing, reason));
+        } else {
             // One engine's steps do not stand for those of another that was asked for.
-            let without =
-                self.modules.waiting_for().0.into_iter().filter(|problem| problem.code == Code::GroupNotAttached);
+            let without = waiting.0.into_iter().filter(|problem| problem.code == Code::GroupNotAttached);
             problems.0.extend(without.map(|problem| Diagnostic { severity: Severity::Warning, ..problem }));
-        }
-        if steps == 0 && self.plan.schema.records.iter().any(|record| record.role == Some(Role::Step)) {
-            problems.0.extend(nothing_recorded(&self.modules, reason));
         }
         let malformed = counts.malformed.load(Ordering::Relaxed);
         if malformed > 0 {
@@ -303,18 +333,34 @@ impl<'a> Recording<'a> {
             ending,
             problems,
             target: self.process,
+            left_out,
             engines,
         })
     }
 }
 
-/// Continues every process that was stopped for an answer that will not come.
-fn release_all(unanswered: impl Iterator<Item = Control>) {
+/// Whether nothing runs in a process any more.
+fn has_ended(pid: i32) -> bool {
+    state(pid).is_none_or(|state| state == 'Z')
+}
+
+/// Whether a process could not even be looked at.
+fn is_uninspected(problems: &Diagnostics) -> bool {
+    problems.0.iter().all(|problem| matches!(problem.code, Code::Privilege | Code::NoSuchProcess))
+}
+
+/// Continues every process that was stopped for an answer that will not come; gives those that may not have been stopped.
+fn release_all(unanswered: impl Iterator<Item = Control>) -> Vec<i32> {
+    let mut unsure = Vec::new();
     for control in unanswered {
         if let Control::Mapped(pid) | Control::Executed(pid) = control {
-            drop(Stopped::new(pid.cast_signed()));
+            let stopped = Stopped::new(pid.cast_signed());
+            if !stopped.is_sure() {
+                unsure.push(stopped.pid());
+            }
         }
     }
+    unsure
 }
 
 /// Records that are missing altogether.
@@ -365,12 +411,11 @@ fn over_budget(price: &Price) -> Option<Diagnostic> {
 }
 
 /// Why there is no step in the trace.
-fn nothing_recorded(modules: &Modules<'_>, reason: Reason) -> Vec<Diagnostic> {
-    let waiting = modules.waiting_for();
+fn nothing_recorded(waiting: Diagnostics, nothing: Option<String>, reason: Reason) -> Vec<Diagnostic> {
     if !waiting.0.is_empty() {
         return waiting.0;
     }
     let what = if reason == Reason::TargetEnded { "the target ended" } else { "the recording ended" };
-    let message = format!("{what} before a step had ended: the trace has none");
+    let message = format!("{what}, and {}", nothing.unwrap_or_default());
     vec![Diagnostic::error(Code::NothingRecorded, message).hint("`profinfer check` shows where the probes are")]
 }

@@ -104,9 +104,12 @@ impl PartView {
         }
     }
 
-    /// What the recording cost, by probe.
+    /// What the recording cost, by probe, and what it left out.
     pub(super) fn see_end(&self, meta: &mut Meta) {
-        let Some(price) = meta.end.as_mut().and_then(|end| end.price.as_mut()) else { return };
+        let Some(end) = &mut meta.end else { return };
+        end.left_out.retain(|entry| !entry.probe.as_ref().is_some_and(|probe| self.is_of_another(probe)));
+        end.left_out.iter_mut().filter_map(|entry| entry.probe.as_mut()).for_each(|probe| self.name(probe));
+        let Some(price) = &mut end.price else { return };
         price.record_ns = self.own(std::mem::take(&mut price.record_ns)).collect();
     }
 

@@ -253,6 +253,7 @@ impl<R: Read> TraceReader<R> {
             records: 0,
             price: None,
             stolen: None,
+            left_out: Vec::new(),
         };
         match news {
             News::Sites(modules, sites) => Item::Sites {

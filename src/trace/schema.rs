@@ -576,6 +576,53 @@ pub struct End {
     /// What the host of a virtual machine took meanwhile; `None` where it took nothing, or nobody says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stolen: Option<Stolen>,
+    /// What was asked for and is not in the trace, beside what was lost.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Something that was asked for and that a recording has not: it was not there, or could not be reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// What kind of thing.
+    pub kind: LeftOutKind,
+    /// The probe that it belongs to, where it belongs to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<String>,
+    /// What and why: a sentence without its full stop.
+    pub text: String,
+}
+
+/// Kinds of [`LeftOut`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeftOutKind {
+    /// No step was seen; or, where no probe is a step, no record of any probe.
+    Nothing,
+    /// A process of the target that could not be inspected.
+    Process,
+    /// A mapped file that may be one of the modules and could not be read.
+    File,
+    /// Sites that were attached after their process may have called them.
+    Late,
+    /// Calls in places that cannot be probed.
+    Calls,
+    /// A probe that may be without a site, and is.
+    Probe,
+    /// A member, constant, enumeration or counter that was left out.
+    Part,
+    /// A process that ran on when the recording ended.
+    Survivor,
+    /// A kind that a later version has added.
+    #[serde(other)]
+    Other,
+}
+
+impl LeftOutKind {
+    /// Whether a recording is incomplete for it.
+    pub fn is_harmful(self) -> bool {
+        !matches!(self, Self::Probe | Self::Part | Self::Survivor)
+    }
 }
 
 /// Time of a virtual machine's processors, all together, in which their host ran something else (`steal` of

@@ -393,7 +393,7 @@ fn an_engine_in_a_forked_child() {
     let _alone = alone();
     let workload = Workload { tokens: 3, ..workload("tiny-dense", 1) };
     let truth = Engine::Wheel.truth(&workload, false).steps;
-    let recording = record_python(FORK, &workload, &["--follow-forks"], 42);
+    let recording = record_python(FORK, &workload, &[], 42);
     assert_same("in a child", &recording.work(), &truth);
     recording.assert_complete();
     let parent = recording.info()["origin"]["pid"].as_u64().unwrap();

@@ -146,7 +146,7 @@ fn two_backends_side_by_side() {
     let set = |command: &mut std::process::Command| {
         command.args(["--", "sh", "-c", &script]);
     };
-    let recording = Recording::new("llama", &["--follow-forks"], set, 0);
+    let recording = Recording::new("llama", &[], set, 0);
     recording.assert_complete();
     let backends = recording.statistics()["backends"].take();
     let pairs = backends["pairs"].as_array().unwrap();
