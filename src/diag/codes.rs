@@ -113,6 +113,8 @@ codes! {
     GroupNotAttached = "T010", Input;
     /// A site is dear on this machine, or another one could not be used.
     CostlySite = "T011", Input;
+    /// A probe there would change what the target computes.
+    HarmfulSite = "T030", Input;
     /// The target's architecture is not supported or not the one asked for.
     WrongArchitecture = "T012", Input;
     /// Two mapped builds of one module differ in a layout that one program must serve.
@@ -163,6 +165,8 @@ codes! {
     BudgetExceeded = "R005", Input;
     /// The target has no engine that a shipped probeset knows.
     NoEngine = "R006", Input;
+    /// The target makes calls on stacks of its own, where returns cannot be probed.
+    OtherStacks = "R030", Input;
     /// What the machine can do at most cannot be measured.
     CannotMeasure = "R029", Machine;
     /// The file cannot be read.

@@ -25,6 +25,7 @@ mod recording;
 mod ring;
 mod signals;
 mod steal;
+mod stops;
 mod switches;
 
 pub use output::{cannot_write, default_path};
@@ -55,6 +56,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use steal::ProcessorTime;
+use stops::Stops;
 use switches::Switches;
 
 /// What is recorded.
@@ -259,9 +261,10 @@ pub fn record(
     let modules = Modules::new(&plan, &place, process, &options.debug_folders).switching(options.terms.any());
     let (meter, switches) =
         (Meter::new(&plan, options.terms), Switches::new(&plan, options.terms, options.steps.is_some()));
+    // Before anything runs that may be stopped.
+    let guardian = Guardian::start(Stops::of(&session)?)?;
     let started = Instant::now();
     let process = found.start()?;
-    let guardian = Guardian::of(&process);
     let plan = &plan;
     let mapped = MappedFiles::new(&plan.schema);
     let recording = Recording {

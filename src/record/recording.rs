@@ -9,12 +9,13 @@ use super::mapped::MappedFiles;
 use super::meter::Meter;
 use super::modules::Modules;
 use super::output::{Output, cannot_write};
-use super::process::{Ending, Stopped, TargetProcess, family, state, threads};
+use super::process::{Ending, TargetProcess, family, state, threads};
 use super::signals::Signals;
 use super::steal::ProcessorTime;
+use super::stops::Stop;
 use super::switches::{Hands, Switches};
 use super::{Live, Options, Summary, clock};
-use crate::bpf::{LOSS_KINDS, Session};
+use crate::bpf::{AttachMode, LOSS_KINDS, Session};
 use crate::diag::{Code, Diagnostic, Diagnostics, Severity};
 use crate::plan::ProbePlan;
 use crate::spec::{Part, Role};
@@ -53,7 +54,7 @@ pub(super) struct Recording<'a> {
     pub(super) output: Output,
     pub(super) signals: Signals,
     pub(super) process: TargetProcess,
-    pub(super) guardian: Option<Guardian>,
+    pub(super) guardian: Guardian,
     pub(super) modules: Modules<'a>,
     pub(super) consumer: Consumer,
     pub(super) session: Session<'a>,
@@ -100,6 +101,7 @@ impl<'a> Recording<'a> {
         loop {
             self.switch(Switches::look);
             self.pause();
+            self.guardian.look();
             while let Some(control) = self.consumer.control() {
                 if let Some(reason) = self.answer(control)? {
                     return Ok((reason, None));
@@ -160,21 +162,27 @@ impl<'a> Recording<'a> {
         match control {
             Control::LastStep => return Ok(Some(Reason::LastStep)),
             Control::WriteFailed => return Ok(Some(Reason::WriteFailed)),
-            Control::Mapped(pid) => self.look_at(&Stopped::new(pid.cast_signed()), false)?,
-            Control::Executed(pid) => self.look_at(&Stopped::new(pid.cast_signed()), true)?,
+            Control::Mapped(stop) => self.look_at(stop, false)?,
+            Control::Executed(stop) => self.look_at(stop, true)?,
         }
         Ok(None)
     }
 
     /// Attaches to what a stopped process has mapped, and lets it run on.
-    fn look_at(&mut self, stopped: &Stopped, anew: bool) -> Result<(), Diagnostics> {
-        let from = Instant::now();
-        let looked = self.modules.look(stopped.pid(), anew, &mut self.session, &self.consumer);
+    fn look_at(&mut self, stop: Stop, anew: bool) -> Result<(), Diagnostics> {
+        let looked = self.look_at_stopped(stop, anew);
+        self.guardian.stops().answer(stop);
+        looked
+    }
+
+    fn look_at_stopped(&mut self, stop: Stop, anew: bool) -> Result<(), Diagnostics> {
+        let (from, pid) = (Instant::now(), stop.pid.cast_signed());
+        let looked = self.modules.look(pid, anew, &mut self.session, &self.consumer);
         self.held += from.elapsed();
         match looked {
             Ok(()) => {}
             // It ended while it was looked at: nothing of it can be missed any more.
-            Err(problems) if state(stopped.pid()).is_none_or(|state| state == 'Z') => drop(problems),
+            Err(problems) if state(pid).is_none_or(|state| state == 'Z') => drop(problems),
             // What was recorded so far is worth more than what a late library could add.
             Err(problems) if self.consumer.counts().steps.load(Ordering::Relaxed) > 0 => {
                 self.modules.add_problems(problems);
@@ -203,6 +211,11 @@ impl<'a> Recording<'a> {
         losses.extend(self.modules.losses());
         let skipped = self.session.recursions().into_iter();
         losses.extend(skipped.map(|(record, count)| Loss { record, kind: LossKind::Recursion, count }));
+        let released = self.guardian.stops().released().load(Ordering::SeqCst);
+        if released > 0 {
+            // As the programs count those that they could not even stop.
+            losses.push(Loss { record: "exec".to_owned(), kind: LossKind::NotAttached, count: released });
+        }
         losses
     }
 
@@ -229,6 +242,7 @@ impl<'a> Recording<'a> {
     /// Detaches, lets the target run, and closes the trace.
     fn close(mut self, reason: Reason, ending: Option<Ending>) -> Result<Summary, Diagnostics> {
         self.session.disable();
+        self.guardian.rest();
         self.switch(Switches::finish);
         let unseen_ns = self.switches.unseen_ns();
         if lost(&self.losses()) > 0 {
@@ -244,9 +258,11 @@ impl<'a> Recording<'a> {
         let finished = self.consumer.stop();
         let stolen = self.processors.and_then(|before| ProcessorTime::now()?.since(before));
         let price = Some(self.meter.price(&self.session, &self.modules, &finished.counts, unseen_ns));
-        release_all(finished.unanswered());
+        // What the last programs to run have stopped.
+        self.guardian.stops().end();
         drop(self.guardian);
         let mut problems = self.modules.take_problems();
+        problems.0.extend(on_other_stacks(self.session.calls_elsewhere(), self.session.mode()));
         let counts = std::sync::Arc::clone(&finished.counts);
         let ring_bytes = counts.ring_bytes.load(Ordering::Relaxed);
         if reason == Reason::Refused {
@@ -295,15 +311,6 @@ impl<'a> Recording<'a> {
     }
 }
 
-/// Continues every process that was stopped for an answer that will not come.
-fn release_all(unanswered: impl Iterator<Item = Control>) {
-    for control in unanswered {
-        if let Control::Mapped(pid) | Control::Executed(pid) = control {
-            drop(Stopped::new(pid.cast_signed()));
-        }
-    }
-}
-
 /// Records that are missing altogether.
 pub(super) fn lost(losses: &[Loss]) -> u64 {
     losses.iter().filter(|loss| loss.kind.loses_records()).map(|loss| loss.count).sum()
@@ -330,6 +337,28 @@ fn coded(ending: Option<Ending>) -> End {
         Some(Ending::Exited(code)) => End { exit_code: Some(code), ..End::default() },
         Some(Ending::Killed(signal)) => End { signal: Some(signal), ..End::default() },
         _ => End::default(),
+    }
+}
+
+/// That returns of calls on fibers' stacks are not seen, or should not be.
+fn on_other_stacks(calls: u64, mode: AttachMode) -> Option<Diagnostic> {
+    let problem = |message: String| {
+        Diagnostic::warning(Code::OtherStacks, message).hint(
+            "have the probe's span end at another entry (`until`), or record only that it was entered: entries are \
+             safe on any stack",
+        )
+    };
+    match mode {
+        _ if calls == 0 => None,
+        AttachMode::Session => Some(problem(format!(
+            "the target runs {calls} probed calls on stacks of its own (fibers, coroutines): they are left out, since \
+             the kernel cannot probe their returns"
+        ))),
+        // Only a session's program is asked before the return address is replaced.
+        AttachMode::Multi | AttachMode::Single => Some(problem(format!(
+            "the target runs {calls} calls whose returns are probed on stacks of its own (fibers, coroutines): this \
+             may end it, and Linux 6.13 or later leaves such calls out"
+        ))),
     }
 }
 

@@ -1,1 +1,194 @@
-//! Recorders and targets that die or stand still.
+//! Recorders, guardians and targets that die or stand still: whatever dies, the target goes on, and nothing stays
+//! stopped but what its user has stopped.
+
+use super::toy::{Run, report, stderr, wait_until};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(child.id().cast_signed())
+}
+
+fn state(pid: Pid) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Processes whose command line has this text.
+fn processes(text: &str) -> Vec<Pid> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let has = |number: &i32| {
+        std::fs::read(format!("/proc/{number}/cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(text))
+    };
+    numbers.filter(has).map(Pid::from_raw).collect()
+}
+
+/// The guardian of a recorder: its child of that name.
+fn guardian(recorder: Pid) -> Option<Pid> {
+    let children = std::fs::read_to_string(format!("/proc/{recorder}/task/{recorder}/children")).ok()?;
+    let numbers = children.split_whitespace().filter_map(|text| text.parse::<i32>().ok());
+    let is_one = |number: &i32| {
+        std::fs::read_to_string(format!("/proc/{number}/comm")).is_ok_and(|name| name.trim() == "profinfer-guard")
+    };
+    numbers.into_iter().find(is_one).map(Pid::from_raw)
+}
+
+fn spawn(mut command: Command) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Waits until all processes of a run have ended; names those that stand still.
+fn all_end(run: &Run, within: Duration) {
+    let name = run.folder.path().display().to_string();
+    let start = Instant::now();
+    loop {
+        let left: Vec<(Pid, Option<char>)> = processes(&name).into_iter().map(|pid| (pid, state(pid))).collect();
+        if left.is_empty() {
+            return;
+        }
+        if start.elapsed() > within {
+            left.iter().for_each(|(pid, _)| {
+                let _ = kill(*pid, Signal::SIGKILL);
+            });
+            panic!("left behind: {left:?}");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A number that differs from run to run, below `limit`.
+fn chance(limit: u64) -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish() % limit
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_recorder_killed_at_any_moment_leaves_nothing_stopped() {
+    for i in 0..20 {
+        let run = Run::new();
+        let words = run.toy("counts", &["reload", "children=4", "ms=600", "pause=200"]);
+        let mut recorder = spawn(run.recorder(&["--follow-forks"], &words));
+        // From before the toy runs to after it has ended, by chance.
+        std::thread::sleep(Duration::from_millis(100 + chance(1100)));
+        kill(pid(&recorder), Signal::SIGKILL).unwrap();
+        recorder.wait().unwrap();
+        all_end(&run, Duration::from_secs(15));
+        assert_eq!(run.counts("counts").wrong, 0, "kill {i}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_group_that_is_killed_leaves_the_guardian_to_its_work() {
+    // The target is attached to, in a group of its own: that one is not meant.
+    for signal in [Signal::SIGKILL, Signal::SIGHUP, Signal::SIGKILL] {
+        let run = Run::new();
+        let mut toy = Command::new("setsid");
+        toy.args(run.toy("counts", &["reload", "children=4", "ms=2500", "pause=200"]));
+        let mut toy = spawn(toy);
+        wait_until("the toy runs", || run.counts("counts").loads > 0);
+        let mut recorder = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+        recorder.args(["record", super::toy::PROBESET, "--follow-forks", "-o"]).arg(run.trace());
+        recorder.args(["-p", &toy.id().to_string()]).process_group(0);
+        let mut recorder = spawn(recorder);
+        let group = pid(&recorder);
+        wait_until("the guardian is there", || guardian(group).is_some());
+        std::thread::sleep(Duration::from_millis(200 + chance(400)));
+        killpg(group, signal).unwrap();
+        recorder.wait().unwrap();
+        assert_eq!(toy.wait().unwrap().code(), Some(0), "{signal}");
+        all_end(&run, Duration::from_secs(10));
+        assert_eq!(run.counts("counts").wrong, 0);
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_killed_guardian_is_followed_by_another() {
+    let run = Run::new();
+    let words = run.toy("counts", &["reload", "children=2", "ms=3000", "pause=200"]);
+    let mut recorder = spawn(run.recorder(&["--follow-forks"], &words));
+    let mut killed = Vec::new();
+    for _ in 0..3 {
+        wait_until("a guardian is there", || guardian(pid(&recorder)).is_some_and(|pid| !killed.contains(&pid)));
+        let guardian = guardian(pid(&recorder)).unwrap();
+        kill(guardian, Signal::SIGKILL).unwrap();
+        killed.push(guardian);
+    }
+    wait_until("a guardian is there", || guardian(pid(&recorder)).is_some_and(|pid| !killed.contains(&pid)));
+    kill(pid(&recorder), Signal::SIGKILL).unwrap();
+    recorder.wait().unwrap();
+    all_end(&run, Duration::from_secs(15));
+    assert_eq!(run.counts("counts").wrong, 0);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_stopped_recorder_holds_nobody_and_says_what_it_missed() {
+    let run = Run::new();
+    let words = run.toy("counts", &["reload", "ms=4000", "pause=1000"]);
+    let mut command = run.recorder(&[], &words);
+    command.stdout(Stdio::null());
+    let recorder = command.spawn().unwrap();
+    let recorder_pid = pid(&recorder);
+    wait_until("the toy runs", || run.counts("counts").loads > 3);
+    for _ in 0..2 {
+        kill(recorder_pid, Signal::SIGSTOP).unwrap();
+        // The longest time without a load, while nobody answers.
+        let (start, mut longest) = (Instant::now(), Duration::ZERO);
+        let (mut loads, mut since) = (run.counts("counts").loads, Instant::now());
+        while start.elapsed() < Duration::from_millis(1300) {
+            std::thread::sleep(Duration::from_millis(2));
+            let now = run.counts("counts").loads;
+            longest = longest.max(since.elapsed());
+            if now != loads {
+                (loads, since) = (now, Instant::now());
+            }
+        }
+        assert!(longest < Duration::from_secs(1), "held for {longest:?}");
+        kill(recorder_pid, Signal::SIGCONT).unwrap();
+        wait_until("it goes on", || state(recorder_pid).is_some_and(|state| state != 'T'));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let output = recorder.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    let (trace, counts) = (run.read(), run.counts("counts"));
+    assert!(trace.lost("exec") > 0, "{:?}", trace.meta.losses);
+    assert!(!report(&run.trace()).0);
+    assert!(trace.count("operator") > 0 && trace.count("operator") <= counts.operators);
+    assert_eq!(counts.wrong, 0);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn what_the_user_has_stopped_stays_stopped() {
+    let run = Run::new();
+    let words = run.toy("counts", &["wait"]);
+    let mut toy = Command::new(&words[0]);
+    let mut toy = toy.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let toy_pid = pid(&toy);
+    wait_until("the toy waits", || state(toy_pid) == Some('S'));
+    kill(toy_pid, Signal::SIGSTOP).unwrap();
+    wait_until("the toy stands", || state(toy_pid) == Some('T'));
+    let record = |signal: Signal| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+        command.args(["record", super::toy::PROBESET, "-p", &toy_pid.to_string(), "-o"]).arg(run.trace());
+        let mut recorder = spawn(command);
+        wait_until("the guardian is there", || guardian(pid(&recorder)).is_some());
+        let guardian = guardian(pid(&recorder)).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        kill(pid(&recorder), signal).unwrap();
+        recorder.wait().unwrap();
+        wait_until("the guardian ends", || state(guardian).is_none_or(|state| state == 'Z'));
+        assert_eq!(state(toy_pid), Some('T'), "{signal}");
+    };
+    record(Signal::SIGKILL);
+    record(Signal::SIGINT);
+    toy.kill().unwrap();
+    toy.wait().unwrap();
+}
