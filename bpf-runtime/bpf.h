@@ -73,7 +73,7 @@ struct thread_info {
 
 typedef struct {
 	int counter;
-} atomic_t __kernel_type;
+} __kernel_type atomic_t;
 
 /* What differs between architectures: both members are where the thread's own variables are. */
 struct thread_struct {

@@ -329,11 +329,10 @@ impl<'a> Placer<'a> {
     /// Refuses a place within a function where a probe would have the kernel write over what the function keeps below its
     /// stack pointer.
     fn harmless(&self, program: &Program, file: usize, file_offset: u64, name: &str) -> Result<(), Diagnostic> {
-        let (arch, costs) = (self.plan.arch, &self.plan.costs);
-        let data: site::Data<'_> = &|_, _| Vec::new();
-        let whole = |bytes, is_cut| site::Code { arch, bytes, file_offset, is_cut, apart: None, data };
+        let (arch, no_data) = (self.plan.arch, |_: i64, _: usize| Vec::new());
         let here = self.target.code(file, file_offset, LONGEST_INSTRUCTION);
-        if !site::becomes_call(whole(&here, false), costs) {
+        let code = site::Code { arch, bytes: &here, file_offset, is_cut: false, apart: None, data: &no_data };
+        if !site::becomes_call(code, &self.plan.costs) {
             return Ok(());
         }
         let has = |function: &&Function| {
@@ -342,9 +341,14 @@ impl<'a> Placer<'a> {
         let functions = self.target.functions(file, &NamePattern("*".to_owned()));
         let function = functions.iter().filter(has).max_by_key(|function| function.size);
         let is_safe = function.is_some_and(|function| {
+            if function.file_offset == file_offset {
+                return true;
+            }
             let size = usize::try_from(function.size).unwrap_or(usize::MAX);
             let bytes = self.target.code(file, function.file_offset, size.min(site::MAX_CODE));
-            function.file_offset == file_offset || !site::may_write_below_stack(whole(&bytes, size > site::MAX_CODE))
+            let (file_offset, is_cut) = (function.file_offset, size > site::MAX_CODE);
+            let whole = site::Code { arch, bytes: &bytes, file_offset, is_cut, apart: None, data: &no_data };
+            !site::may_write_below_stack(whole)
         });
         if is_safe {
             return Ok(());

@@ -1,10 +1,11 @@
 //! Recorders, guardians and targets that die or stand still: whatever dies, the target goes on, and nothing stays
 //! stopped but what its user has stopped.
 
-use super::toy::{Run, report, stderr, wait_until};
+use super::toy::{Run, TARGETS, Trace, report, stderr, wait_until};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -191,4 +192,92 @@ fn what_the_user_has_stopped_stays_stopped() {
     record(Signal::SIGINT);
     toy.kill().unwrap();
     toy.wait().unwrap();
+}
+
+/// A folder with a program of `tests/targets` and a probeset for it.
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new(source: &str, probeset: &str) -> Self {
+        let place = Self { folder: tempfile::tempdir().unwrap() };
+        let (program, source) = (place.path("program"), Path::new(TARGETS).join(source));
+        assert!(Command::new("cc").args(["-O2", "-g", "-o"]).args([program, source]).status().unwrap().success());
+        let head = "profinfer: 1\nengine: program\nsummary: A program\nmodules: { program: program* }\nprobes:\n";
+        std::fs::write(place.path("probes.yaml"), format!("{head}{probeset}")).unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// What `record` says of a run, its exit status, and the trace.
+    fn record(&self, options: &[&str], words: &[&str]) -> (String, Option<i32>, Trace) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+        command.arg("record").arg(self.path("probes.yaml")).args(options).arg("-o").arg(self.path("run.pfi"));
+        let output = command.arg("--").arg(self.path("program")).args(words).output().unwrap();
+        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output));
+        let trace = self.path("run.pfi");
+        assert!(trace.exists(), "{said}");
+        (said, output.status.code(), Trace::read(&trace))
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn fibers_are_left_alone_where_returns_are_probed() {
+    let spans = "  step:
+    at: program:fiber_step(i32 fibers) -> i64
+    role: step
+    fields: { tokens: fibers }
+  operator:
+    at: program:fiber_operator(i64 number) -> i64
+    role: operator
+    fields: { op: number }
+";
+    let place = Place::new("fibers.c", spans);
+    for words in [["4", "20"], ["1", "20"], ["16", "5"]] {
+        let (said, status, trace) = place.record(&[], &words);
+        assert!(said.contains(" 0 wrong") && said.contains("R030"), "{said}");
+        assert_eq!(status, Some(4), "{said}");
+        let (fibers, rounds): (u64, u64) = (words[0].parse().unwrap(), words[1].parse().unwrap());
+        assert_eq!((trace.count("step"), trace.count("operator")), (rounds + 1, 0));
+        assert_eq!(trace.lost("operator"), fibers * rounds, "{:?}", trace.meta.losses);
+        assert!(!report(&place.path("run.pfi")).0);
+    }
+    // Spans that end at another entry do not touch return addresses.
+    let entries = spans.replace("-> i64", "until [step, operator]");
+    let place = Place::new("fibers.c", &entries);
+    let (said, status, trace) = place.record(&[], &["4", "20"]);
+    assert!(said.contains(" 0 wrong") && !said.contains("R030"), "{said}");
+    assert_eq!((status, trace.count("step"), trace.count("operator")), (Some(0), 21, 80), "{said}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_nop_is_no_call_where_the_stack_is_used_below_its_end() {
+    let probes = "  step:
+    at: usdt program:red:other(i64 number) until [step]
+    role: step
+    fields: { tokens: number }
+  leaf:
+    at: usdt program:red:leaf(i64 number)
+    role: mark
+    optional: true
+    fields: { number: number }
+";
+    let place = Place::new("red_zone.c", probes);
+    let (said, _, trace) = place.record(&[], &["1000"]);
+    assert!(said.contains("1000 calls 0 wrong"), "{said}");
+    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap();
+    let has = |name: &str| symbols.lines().any(|line| line.ends_with(&format!(" {name}")));
+    let is_refused = has("arch_uprobe_optimize") && !has("int3_update_optimize");
+    assert_eq!(trace.count("leaf"), if is_refused { 0 } else { 1000 }, "{said}");
+    assert!(trace.count("step") >= 999, "{said}");
+    let mut check = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    let output = check.arg("check").arg(place.path("probes.yaml")).arg("--target").arg(place.path("program")).output();
+    let said = output.map(|output| format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output))).unwrap();
+    assert_eq!(said.contains("below the stack pointer"), is_refused, "{said}");
 }
