@@ -214,7 +214,11 @@ impl<'a> Recording<'a> {
         let released = self.guardian.stops().released().load(Ordering::SeqCst);
         if released > 0 {
             // As the programs count those that they could not even stop.
-            losses.push(Loss { record: "exec".to_owned(), kind: LossKind::NotAttached, count: released });
+            let (record, kind) = ("exec", LossKind::NotAttached);
+            match losses.iter_mut().find(|loss| loss.record == record && loss.kind == kind) {
+                Some(loss) => loss.count += released,
+                None => losses.push(Loss { record: record.to_owned(), kind, count: released }),
+            }
         }
         losses
     }

@@ -87,7 +87,13 @@ impl CostTable {
         let oldest = of_arch().min_by_key(|entry| entry.from);
         let found = of_arch().filter(holds).max_by_key(|entry| entry.from).or(oldest);
         found.map_or_else(
-            || Self { source: String::new(), ns: BTreeMap::new(), return_ns: None, record_ns: None, nop5_writes_stack: false },
+            || Self {
+                source: String::new(),
+                ns: BTreeMap::new(),
+                return_ns: None,
+                record_ns: None,
+                nop5_writes_stack: false,
+            },
             |entry| entry.table.clone(),
         )
     }
