@@ -233,6 +233,7 @@ SEC("tp_btf/sched_process_fork") int pf_fork(__u64 *arguments)
 {
 	struct task_struct *child = (void *)arguments[1];
 	struct pf_thread *parent = pf_current_anywhere();
+	struct pf_thread *thread;
 	struct pf_fork_record record;
 
 	if (!parent)
@@ -245,7 +246,9 @@ SEC("tp_btf/sched_process_fork") int pf_fork(__u64 *arguments)
 		if (!pf_follow_forks)
 			return 0;
 	}
-	pf_adopt(child, PF_THREAD);
+	thread = pf_adopt(child, PF_THREAD);
+	if (thread)
+		thread->forked_by_thread = parent->forked_by_thread || parent->tid != parent->pid;
 	return 0;
 }
 
@@ -271,6 +274,7 @@ SEC("tp_btf/sched_process_exec") int pf_exec(__u64 *arguments)
 	/* The program whose calls were open is gone, and its stack. */
 	thread->stack_low = 0;
 	thread->stack_high = 0;
+	thread->forked_by_thread = 0;
 	pf_close_spans(thread, now);
 	pf_count_calls(thread, now);
 	if (thread->tid != PF_KERNEL(task, pid)) {

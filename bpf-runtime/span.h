@@ -57,7 +57,10 @@ static __noinline _Bool pf_is_elsewhere(struct pf_thread *thread, __u64 sp)
 
 	if (pf_on_signal_stack(sp) || !mm)
 		return 0;
-	home = PF_KERNEL(task, pid) == PF_KERNEL(task, tgid) ? PF_KERNEL(mm, start_stack) : PF_THREAD_POINTER(task);
+	if (PF_KERNEL(task, pid) == PF_KERNEL(task, tgid) && !thread->forked_by_thread)
+		home = PF_KERNEL(mm, start_stack);
+	else
+		home = PF_THREAD_POINTER(task);
 	/* What is mapped may be changing just now. The next call asks again. */
 	if (bpf_find_vma(task, sp, pf_note_area, &area, 0))
 		return 0;

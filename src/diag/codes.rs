@@ -113,8 +113,6 @@ codes! {
     GroupNotAttached = "T010", Input;
     /// A site is dear on this machine, or another one could not be used.
     CostlySite = "T011", Input;
-    /// A probe there would change what the target computes.
-    HarmfulSite = "T030", Input;
     /// The target's architecture is not supported or not the one asked for.
     WrongArchitecture = "T012", Input;
     /// Two mapped builds of one module differ in a layout that one program must serve.
@@ -129,6 +127,8 @@ codes! {
     LayoutNotChosen = "T019", Input;
     /// A file claims to have more than one of its size can; not all of it was looked at.
     TargetExceedsItself = "T020", Input;
+    /// A probe there would change what the target computes.
+    HarmfulSite = "T030", Input;
     /// Debug information was found that is of another build than the file it is looked for.
     DebugInformationDiffers = "D001", Input;
     /// A lock file cannot be read, or is malformed.
@@ -165,10 +165,10 @@ codes! {
     BudgetExceeded = "R005", Input;
     /// The target has no engine that a shipped probeset knows.
     NoEngine = "R006", Input;
-    /// The target makes calls on stacks of its own, where returns cannot be probed.
-    OtherStacks = "R030", Input;
     /// What the machine can do at most cannot be measured.
     CannotMeasure = "R029", Machine;
+    /// The target makes calls on stacks of its own, where returns cannot be probed.
+    OtherStacks = "R030", Input;
     /// The file cannot be read.
     TraceUnreadable = "F001", Input;
     /// The file is not a trace.

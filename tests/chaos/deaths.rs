@@ -78,11 +78,11 @@ fn a_recorder_killed_at_any_moment_leaves_nothing_stopped() {
         let mut recorder = spawn(run.recorder(&["--follow-forks"], &words));
         if early {
             // By chance also before the toy runs, while the probes are made.
-            std::thread::sleep(Duration::from_millis(chance(1500)));
+            std::thread::sleep(Duration::from_millis(chance(1200)));
         } else {
             let has_ended = |recorder: &mut Child| recorder.try_wait().unwrap().is_some();
             wait_until("the toy runs", || run.counts("counts").loads > 0 || has_ended(&mut recorder));
-            std::thread::sleep(Duration::from_millis(chance(1000)));
+            std::thread::sleep(Duration::from_millis(chance(700)));
         }
         let _ = kill(pid(&recorder), Signal::SIGKILL);
         recorder.wait().unwrap();
