@@ -35,6 +35,7 @@ typedef __u64 size_t;
 #define BPF_MAP_TYPE_RINGBUF 27
 #define BPF_MAP_TYPE_TASK_STORAGE 29
 #define BPF_F_NO_PREALLOC 1
+#define BPF_F_MMAPABLE 1024
 #define BPF_LOCAL_STORAGE_GET_F_CREATE 1
 #define BPF_RB_NO_WAKEUP 1
 #define BPF_RB_FORCE_WAKEUP 2
@@ -79,6 +80,26 @@ struct thread_info {
 	__u32 cpu;
 } __kernel_type;
 
+typedef struct {
+	int counter;
+} __kernel_type atomic_t;
+
+/* What differs between architectures: both members are where the thread's own variables are. */
+struct thread_struct {
+#if defined(__TARGET_ARCH_x86)
+	unsigned long fsbase;
+#else
+	struct {
+		unsigned long tp_value;
+	} uw;
+#endif
+} __kernel_type;
+
+/* What the threads of a process share. */
+struct signal_struct {
+	atomic_t live; /* threads that have not ended */
+} __kernel_type;
+
 struct task_struct {
 	struct thread_info thread_info;
 	int nr_cpus_allowed;
@@ -87,11 +108,13 @@ struct task_struct {
 	char comm[16];
 	struct pid *thread_pid;
 	struct task_struct *group_leader;
+	struct signal_struct *signal;
 	struct mm_struct *mm;
 	const struct cred *cred;
 	unsigned long sas_ss_sp; /* the stack for signals */
 	size_t sas_ss_size;
 	unsigned int __state;
+	struct thread_struct thread;
 } __kernel_type;
 
 /* Where the kernel has calls return to whose return is probed: the start of a page of its own in the process. */
@@ -105,6 +128,13 @@ struct uprobes_state {
 
 struct mm_struct {
 	struct uprobes_state uprobes_state;
+	unsigned long start_stack; /* of the first thread */
+} __kernel_type;
+
+/* Memory that is mapped in one piece. */
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
 } __kernel_type;
 
 /* Before Linux 5.14. */
@@ -138,6 +168,8 @@ static void (*const bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;
 static void *(*const bpf_task_storage_get)(void *map, struct task_struct *task, void *value, __u64 flags) = (void *)156;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 static __u64 (*const bpf_get_attach_cookie)(void *context) = (void *)174;
+static long (*const bpf_find_vma)(struct task_struct *task, __u64 address, void *callback, void *context,
+				  __u64 flags) = (void *)180;
 static long (*const bpf_loop)(__u32 times, void *callback, void *context, __u64 flags) = (void *)181;
 
 /* Kernel 6.13 and later: whether a session program runs at the function's return. */

@@ -102,8 +102,9 @@ static __always_inline _Bool pf_wanted(void)
 }
 
 struct pf_control_record {
-	struct pf_header header;
+	struct pf_header header; /* start: for a process that was stopped, what `pf_stopped` has of it */
 	__u64 pid; /* as the recorder's namespace numbers it */
+	__u64 stopped; /* 1: it waits to be continued */
 };
 
 static __always_inline void pf_control(enum pf_control type, __u32 tid, __u32 pid)

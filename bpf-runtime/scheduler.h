@@ -74,67 +74,50 @@ static __always_inline void pf_send_exit(struct pf_thread *thread, __u64 now)
 	thread->unseen = 0;
 }
 
-SEC("tp_btf/sched_process_exit") int pf_thread_exit(__u64 *arguments)
-{
-	struct pf_thread *thread = pf_thread_of(pf_task());
-	__u64 now = bpf_ktime_get_ns();
-
-	if (!thread || thread->owner != PF_MINE)
-		return 0;
-	pf_close_spans(thread, now);
-	pf_count_calls(thread, now);
-	pf_note_end(thread);
-	pf_waits_no_more(thread);
-	pf_send_exit(thread, now);
-	return 0;
-}
-
-/*
- * For each thread there is, when the recording has ended: no entry will end its spans any more, and no later record
- * will show what it has lost.
- */
-SEC("iter/task") int pf_end(__u64 *arguments)
-{
-	struct task_struct *task = (void *)arguments[1];
-	struct pf_thread *thread;
-
-	if (!task)
-		return 0;
-	thread = pf_thread_of(task);
-	if (!thread || thread->owner != PF_MINE)
-		return 0;
-	pf_close_spans(thread, bpf_ktime_get_ns());
-	if (thread->unseen || pf_unplaced)
-		pf_introduce(thread, task);
-	return 0;
-}
-
-SEC("tp_btf/sched_process_fork") int pf_fork(__u64 *arguments)
-{
-	struct task_struct *child = (void *)arguments[1];
-	struct pf_thread *parent = pf_current_anywhere();
-	struct pf_fork_record record;
-
-	if (!parent)
-		return 0;
-	if ((__u32)child->tgid != parent->pid) {
-		pf_start(&record, PF_FORK, PF_NO_SITE, parent->tid, bpf_ktime_get_ns());
-		record.child_tid = child->pid;
-		record.child_pid = child->tgid;
-		pf_send(parent, &record, sizeof(record));
-		if (!pf_follow_forks)
-			return 0;
-	}
-	pf_adopt(child, PF_THREAD);
-	return 0;
-}
-
 #define PF_SIGSTOP 19
 /* Pid namespaces around a process that are looked through. */
 #define PF_NAMESPACES 8
+/* Processes that are remembered as stopped at one time. */
+#define PF_MOST_STOPPED 4096
+/* A recorder that has given no sign of life for so long is itself stopped, and would let nothing run on: ns. */
+#define PF_SILENCE 500000000ULL
 
 /* The recorder's own pid namespace. */
 const volatile __u64 pf_recorder_ino;
+
+/* A page that the recorder and its guardian share with the programs. */
+struct pf_life {
+	__u64 beat; /* when the recorder last gave a sign of life: ns, CLOCK_MONOTONIC; 0: nobody continues processes */
+	__u64 released; /* by the guardian: processes that were continued before the recorder had looked at them */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct pf_life);
+} pf_life SEC(".maps");
+
+/*
+ * Processes (as the recorder's namespace numbers them) that were stopped here, and when: written before the signal is
+ * sent. The guardian, which outlives a recorder that is killed, holds this map and continues those, and no others.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PF_MOST_STOPPED);
+	__type(key, __u32);
+	__type(value, __u64);
+} pf_stopped SEC(".maps");
+
+/* Which of these stops is over; written by the recorder and the guardian alone. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PF_MOST_STOPPED);
+	__type(key, __u32);
+	__type(value, __u64);
+} pf_answered SEC(".maps");
+
 /* Whom the recorder can let run on: processes of this user, or (CAP_KILL) all; or not even the target. */
 const volatile __u64 pf_recorder_uid;
 const volatile __u64 pf_may_stop;
@@ -174,32 +157,124 @@ static __always_inline __u32 pf_number_for_recorder(struct task_struct *task)
 	return 0;
 }
 
+/* Stops the running thread's process, if the recorder is there to continue it; whether it did. */
+static __always_inline _Bool pf_stop_now(__u32 number, __u64 now, __u64 beat)
+{
+	if ((__s64)(now - beat) > (__s64)PF_SILENCE)
+		return 0;
+	if (bpf_map_update_elem(&pf_stopped, &number, &now, BPF_ANY))
+		return 0;
+	if (!bpf_send_signal_thread(PF_SIGSTOP))
+		return 1;
+	bpf_map_delete_elem(&pf_stopped, &number);
+	return 0;
+}
+
 /*
  * Stops the process until the recorder has looked at what it has mapped. The thread itself gets the signal, so that
- * it does not run on until another one has taken it; and it gets it before the recorder can answer. A process that the
- * recorder could not let run on is looked at while it runs.
+ * it does not run on until another one has taken it; and it gets it before the recorder can answer. Where it must not
+ * be stopped, the recorder looks all the same, but what the process calls until then is lost.
  */
 static __always_inline void pf_stop(struct pf_thread *thread, enum pf_control type)
 {
-	__u32 number = pf_number_for_recorder(pf_task());
+	__u32 number = pf_number_for_recorder(pf_task()), first = 0;
+	struct pf_life *life = bpf_map_lookup_elem(&pf_life, &first);
+	__u64 beat = life ? *(volatile __u64 *)&life->beat : 0;
 	struct pf_control_record *record;
 
-	if (!number) {
-		/* The recorder knows no such process. */
-		pf_lose(PF_EXEC, PF_NOT_ATTACHED);
+	/* Before the recording begins, all is looked at when it does; after its end, nothing is. */
+	if (!beat)
 		return;
-	}
-	record = bpf_ringbuf_reserve(&pf_ring, sizeof(*record), 0);
+	/* The recorder knows no such process; or what it has mapped is not looked at. */
+	record = number ? bpf_ringbuf_reserve(&pf_ring, sizeof(*record), 0) : 0;
 	if (!record) {
-		/* What it has mapped is not looked at. */
 		pf_lose(PF_EXEC, PF_NOT_ATTACHED);
 		return;
 	}
 	pf_start(record, type, PF_NO_SITE, thread->tid, bpf_ktime_get_ns());
 	record->pid = number;
-	if (pf_may_be_stopped(pf_task()))
-		bpf_send_signal_thread(PF_SIGSTOP);
+	record->stopped = 0;
+	/* What may not be stopped is looked at while it runs: the recorder says what came too late. */
+	if (pf_may_be_stopped(pf_task())) {
+		record->stopped = pf_stop_now(number, record->header.start, beat);
+		if (!record->stopped)
+			pf_lose(PF_EXEC, PF_NOT_ATTACHED);
+	}
 	bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
+}
+
+/* With its last thread, a process ends: its number may be another one's from now on. */
+static __always_inline void pf_forget_stopped(struct task_struct *task)
+{
+	struct signal_struct *signal = PF_KERNEL(task, signal);
+	__u32 number;
+	int live = 0;
+
+	if (signal)
+		bpf_probe_read_kernel(&live, sizeof(live), &signal->live.counter);
+	if (live)
+		return;
+	number = pf_number_for_recorder(task);
+	bpf_map_delete_elem(&pf_stopped, &number);
+}
+
+SEC("tp_btf/sched_process_exit") int pf_thread_exit(__u64 *arguments)
+{
+	struct pf_thread *thread = pf_thread_of(pf_task());
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!thread || thread->owner != PF_MINE)
+		return 0;
+	pf_forget_stopped(pf_task());
+	pf_close_spans(thread, now);
+	pf_count_calls(thread, now);
+	pf_note_end(thread);
+	pf_waits_no_more(thread);
+	pf_send_exit(thread, now);
+	return 0;
+}
+
+/*
+ * For each thread there is, when the recording has ended: no entry will end its spans any more, and no later record
+ * will show what it has lost.
+ */
+SEC("iter/task") int pf_end(__u64 *arguments)
+{
+	struct task_struct *task = (void *)arguments[1];
+	struct pf_thread *thread;
+
+	if (!task)
+		return 0;
+	thread = pf_thread_of(task);
+	if (!thread || thread->owner != PF_MINE)
+		return 0;
+	pf_close_spans(thread, bpf_ktime_get_ns());
+	if (thread->unseen || pf_unplaced)
+		pf_introduce(thread, task);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_fork") int pf_fork(__u64 *arguments)
+{
+	struct task_struct *child = (void *)arguments[1];
+	struct pf_thread *parent = pf_current_anywhere();
+	struct pf_thread *thread;
+	struct pf_fork_record record;
+
+	if (!parent)
+		return 0;
+	if ((__u32)child->tgid != parent->pid) {
+		pf_start(&record, PF_FORK, PF_NO_SITE, parent->tid, bpf_ktime_get_ns());
+		record.child_tid = child->pid;
+		record.child_pid = child->tgid;
+		pf_send(parent, &record, sizeof(record));
+		if (!pf_follow_forks)
+			return 0;
+	}
+	thread = pf_adopt(child, PF_THREAD);
+	if (thread)
+		thread->forked_by_thread = parent->forked_by_thread || parent->tid != parent->pid;
+	return 0;
 }
 
 /* In the dynamic linker, where debuggers are told that it has mapped a library, or is about to. */
@@ -221,7 +296,10 @@ SEC("tp_btf/sched_process_exec") int pf_exec(__u64 *arguments)
 
 	if (!thread)
 		return 0;
-	/* The program whose calls were open is gone. */
+	/* The program whose calls were open is gone, and its stack. */
+	thread->stack_low = 0;
+	thread->stack_high = 0;
+	thread->forked_by_thread = 0;
 	pf_close_spans(thread, now);
 	pf_count_calls(thread, now);
 	if (thread->tid != PF_KERNEL(task, pid)) {

@@ -14,6 +14,88 @@ static __noinline _Bool pf_on_signal_stack(__u64 sp)
 	return sp - PF_KERNEL(task, sas_ss_sp) - 1 < PF_KERNEL(task, sas_ss_size);
 }
 
+/* Calls on other stacks than those that their threads were made with. */
+__u64 pf_calls_elsewhere;
+
+#ifdef PF_OLD_KERNEL
+
+static __always_inline _Bool pf_is_elsewhere(struct pf_thread *thread, __u64 sp)
+{
+	return 0;
+}
+
+#else
+
+#if defined(__TARGET_ARCH_x86)
+#define PF_THREAD_POINTER(task) PF_KERNEL(task, thread.fsbase)
+#else
+#define PF_THREAD_POINTER(task) PF_KERNEL(task, thread.uw.tp_value)
+#endif
+
+struct pf_area {
+	__u64 low;
+	__u64 high;
+};
+
+static long pf_note_area(struct task_struct *task, struct vm_area_struct *area, struct pf_area *found)
+{
+	found->low = area->vm_start;
+	found->high = area->vm_end;
+	return 0;
+}
+
+/*
+ * Whether a stack pointer is on none of the stacks that the kernel knows of: the one that the thread was made with, by
+ * the first thread's beginning or by the thread's own variables, which libraries put at its end; and that for signals.
+ */
+static __noinline _Bool pf_is_elsewhere(struct pf_thread *thread, __u64 sp)
+{
+	struct task_struct *task = pf_task();
+	struct mm_struct *mm = PF_KERNEL(task, mm);
+	struct pf_area area = {};
+	__u64 home;
+
+	if (pf_on_signal_stack(sp) || !mm)
+		return 0;
+	if (PF_KERNEL(task, pid) == PF_KERNEL(task, tgid) && !thread->forked_by_thread)
+		home = PF_KERNEL(mm, start_stack);
+	else
+		home = PF_THREAD_POINTER(task);
+	/* What is mapped may be changing just now. The next call asks again. */
+	if (bpf_find_vma(task, sp, pf_note_area, &area, 0))
+		return 0;
+	if (home - area.low >= area.high - area.low)
+		return 1;
+	thread->stack_low = area.low;
+	thread->stack_high = area.high;
+	return 0;
+}
+
+#endif
+
+/*
+ * Whether the return of a call must not be probed: it was made on a stack of the program's own (a fiber, a coroutine).
+ * The kernel takes the probed calls of a thread to lie on one stack, and returns to the wrong place, or ends the
+ * process, where the program leaves a stack with such calls for another one. Where a session's program says so at the
+ * entry, the kernel leaves the return address alone.
+ */
+static __always_inline _Bool pf_must_not_return(struct pf_call *call, __u16 type)
+{
+	struct pf_thread *thread = call->thread;
+
+	if (call->sp - thread->stack_low < thread->stack_high - thread->stack_low)
+		return 0;
+	if (!pf_is_elsewhere(thread, call->sp))
+		return 0;
+	__sync_fetch_and_add(&pf_calls_elsewhere, 1);
+#ifdef PF_NO_SESSIONS
+	return 0; /* it is probed already */
+#else
+	pf_lose_records(thread, type, PF_MISSING_RETURN, 1);
+	return 1;
+#endif
+}
+
 /* Whether a call that was entered at `frame_sp` has been left, now that the stack ends at `sp`. */
 static __always_inline _Bool pf_is_abandoned(__u64 frame_sp, __u64 sp, _Bool also_at)
 {

@@ -36,6 +36,9 @@ struct pf_thread {
 	__u32 unseen; /* records lost since the last one that was sent */
 	__u32 graphs; /* that had an identity */
 	__u32 place; /* waiting.h: whether it runs, or the cpu that it waits for */
+	__u32 forked_by_thread; /* a process that another thread than the first has made: it runs on that one's stack */
+	__u64 stack_low; /* span.h: the stack that it was made with, as far as that is known */
+	__u64 stack_high;
 	struct pf_rows rows;
 	__u64 work[PF_WORK];
 	__u8 block[PF_BLOCK] __attribute__((aligned(8)));

@@ -434,6 +434,11 @@ impl<'a> Session<'a> {
         self.variable("pf_steps").map_or(0, |steps| steps.load(Ordering::Relaxed))
     }
 
+    /// Calls that were made on stacks of the target's own, so that their returns must not be probed.
+    pub fn calls_elsewhere(&self) -> u64 {
+        self.variable("pf_calls_elsewhere").map_or(0, |calls| calls.load(Ordering::Relaxed))
+    }
+
     /// A `u64` variable that the programs share with this process.
     fn variable(&self, name: &str) -> Option<&AtomicU64> {
         let variable = self.variables.get(name).filter(|variable| variable.section != ".rodata")?;
@@ -453,8 +458,16 @@ impl<'a> Session<'a> {
     /// # Errors
     /// X001 where the object has none.
     pub fn ring(&self) -> Result<MapHandle, Diagnostic> {
-        let ring = self.map("pf_ring").and_then(|map| MapHandle::try_from(&map).ok());
-        ring.ok_or_else(|| Diagnostic::error(Code::Bug, "bug: the generated program has no ring buffer"))
+        self.shared("pf_ring")
+    }
+
+    /// A map that others than the session use.
+    ///
+    /// # Errors
+    /// X001 where the object has none of that name.
+    pub fn shared(&self, name: &str) -> Result<MapHandle, Diagnostic> {
+        let map = self.map(name).and_then(|map| MapHandle::try_from(&map).ok());
+        map.ok_or_else(|| Diagnostic::error(Code::Bug, format!("bug: the generated program has no map `{name}`")))
     }
 
     fn map(&self, name: &str) -> Option<Map<'_>> {

@@ -129,6 +129,8 @@ codes! {
     TargetExceedsItself = "T020", Input;
     /// A file was written to while it was recorded.
     TargetOverwritten = "T021", Input;
+    /// A probe there would change what the target computes.
+    HarmfulSite = "T030", Input;
     /// Debug information was found that is of another build than the file it is looked for.
     DebugInformationDiffers = "D001", Input;
     /// A lock file cannot be read, or is malformed.
@@ -169,6 +171,8 @@ codes! {
     NoEngine = "R006", Input;
     /// What the machine can do at most cannot be measured.
     CannotMeasure = "R029", Machine;
+    /// The target makes calls on stacks of its own, where returns cannot be probed.
+    OtherStacks = "R030", Input;
     /// The file cannot be read.
     TraceUnreadable = "F001", Input;
     /// The file is not a trace.

@@ -25,6 +25,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const OUT_OF_REACH: u64 = 1 << 62;
 /// Most functions that one probe may be at.
 const MAX_SITES_PER_PROBE: usize = 2048;
+/// Bytes of an instruction, at most.
+const LONGEST_INSTRUCTION: usize = 16;
 
 /// Places a plan: for each probe the first of its alternatives that the target has.
 ///
@@ -289,6 +291,9 @@ impl<'a> Placer<'a> {
             Place::Function { offset, .. } => *offset,
             _ => 0,
         };
+        if extra > 0 {
+            self.harmless(program, file, function.file_offset + extra, &function.name)?;
+        }
         let Some(chosen) = self.choose(file, &function, extra, needs) else {
             let message = format!("the kernel takes no probe at the start of `{}`", function.name);
             return Err(Diagnostic::error(Code::CostlySite, message)
@@ -320,6 +325,44 @@ impl<'a> Placer<'a> {
             values: BTreeMap::new(),
         });
         Ok(())
+    }
+
+    /// Refuses a place within a function where a probe would have the kernel write over what the function keeps below its
+    /// stack pointer.
+    fn harmless(&self, program: &Program, file: usize, file_offset: u64, name: &str) -> Result<(), Diagnostic> {
+        let (arch, no_data) = (self.plan.arch, |_: i64, _: usize| Vec::new());
+        let here = self.target.code(file, file_offset, LONGEST_INSTRUCTION);
+        let code = site::Code { arch, bytes: &here, file_offset, is_cut: false, apart: None, data: &no_data };
+        if !site::becomes_call(code, &self.plan.costs) {
+            return Ok(());
+        }
+        let has = |function: &&Function| {
+            file_offset.checked_sub(function.file_offset).is_some_and(|distance| distance < function.size)
+        };
+        let functions = self.target.functions(file, &NamePattern("*".to_owned()));
+        let function = functions.iter().filter(has).max_by_key(|function| function.size);
+        let is_safe = function.is_some_and(|function| {
+            if function.file_offset == file_offset {
+                return true;
+            }
+            let size = usize::try_from(function.size).unwrap_or(usize::MAX);
+            let bytes = self.target.code(file, function.file_offset, size.min(site::MAX_CODE));
+            let (file_offset, is_cut) = (function.file_offset, size > site::MAX_CODE);
+            let whole = site::Code { arch, bytes: &bytes, file_offset, is_cut, apart: None, data: &no_data };
+            !site::may_write_below_stack(whole)
+        });
+        if is_safe {
+            return Ok(());
+        }
+        let within = function.map_or_else(String::new, |function| format!(" in `{}`", function.name));
+        let message = format!(
+            "`{name}` is a nop of 5 bytes{within}, which this kernel would make a call that writes below the stack \
+             pointer: the function may keep data there"
+        );
+        Err(Diagnostic::error(Code::HarmfulSite, message)
+            .at(&program.span)
+            .with_note(format!("at {file_offset:#x} of the file"))
+            .hint("add an alternative to the list under `at:`, or `optional: true`; kernels with the fix take it"))
     }
 
     /// The site in a function, or the place that the spec gives by itself, as it is.

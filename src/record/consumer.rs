@@ -2,6 +2,7 @@
 
 use super::output::Sink as Destination;
 use super::reader::{Pause, RingPages};
+use super::stops::Stop;
 use crate::diag::{Code, Diagnostic};
 use crate::spec::Role;
 use crate::trace::{
@@ -37,10 +38,10 @@ const CONTROL: u16 = 0xff00;
 /// What the programs tell the recorder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Control {
-    /// A process (its number in the recorder's pid namespace) has mapped a library, and is stopped.
-    Mapped(u32),
+    /// A process has mapped a library, and is stopped.
+    Mapped(Stop),
     /// A process runs a new program, and is stopped before its first instruction.
-    Executed(u32),
+    Executed(Stop),
     /// The last step that was asked for has ended.
     LastStep,
     /// The trace cannot be written any more.
@@ -48,12 +49,17 @@ pub(super) enum Control {
 }
 
 impl Control {
-    /// Reads a control record: the type at byte 0, the process number after the header.
+    /// Reads a control record: the type at byte 0; after the header the process number, and whether it is stopped.
     fn parse(record: &[u8]) -> Option<Self> {
-        let pid = || Some(u32::from_ne_bytes(*record.get(HEADER_SIZE as usize..)?.first_chunk()?));
+        let word = |at: usize| Some(u64::from_ne_bytes(*record.get(HEADER_SIZE as usize + at..)?.first_chunk()?));
+        let stop = || {
+            let (pid, stopped) = (u32::try_from(word(0)?).ok()?, word(8)? != 0);
+            let since = RecordHeader::read(record)?.start;
+            Some(Stop { pid, since: stopped.then_some(since) })
+        };
         match record_type(record)? {
-            0xff00 => Some(Self::Mapped(pid()?)),
-            0xff01 => Some(Self::Executed(pid()?)),
+            0xff00 => Some(Self::Mapped(stop()?)),
+            0xff01 => Some(Self::Executed(stop()?)),
             0xff02 => Some(Self::LastStep),
             _ => None,
         }
@@ -622,11 +628,14 @@ mod tests {
 
     #[test]
     fn control_records_are_told_apart_and_bounded() {
-        let mut record = vec![0; 36];
+        let mut record = vec![0; 48];
         record[..2].copy_from_slice(&0xff01_u16.to_ne_bytes());
-        record[32..].copy_from_slice(&77_u32.to_ne_bytes());
-        assert_eq!(Control::parse(&record), Some(Control::Executed(77)));
-        assert_eq!(Control::parse(&record[..35]), None, "cut");
+        record[16..24].copy_from_slice(&5_u64.to_ne_bytes());
+        record[32..40].copy_from_slice(&77_u64.to_ne_bytes());
+        assert_eq!(Control::parse(&record), Some(Control::Executed(Stop { pid: 77, since: None })));
+        record[40] = 1;
+        assert_eq!(Control::parse(&record), Some(Control::Executed(Stop { pid: 77, since: Some(5) })));
+        assert_eq!(Control::parse(&record[..47]), None, "cut");
         assert_eq!(Control::parse(&0xff02_u16.to_ne_bytes()), Some(Control::LastStep));
         assert_eq!(Control::parse(&[1]), None);
     }

@@ -1,123 +1,284 @@
-//! A small process that outlives a recorder that is killed, to let the target run on if it is stopped just then. Nobody
-//! else could: the recorder gets no chance to, and the kernel does not care.
+//! A small process that lets run on what the programs have stopped, where the recorder cannot: because it was killed, or
+//! is itself stopped. Nobody else could: a killed recorder gets no chance to, and the kernel does not care.
+//!
+//! It holds the maps of what was stopped, and none of the recorder's other descriptors: holding those would keep its
+//! probes attached and its pipes open. After the fork it makes nothing but system calls on plain memory.
 
-use super::process::TargetProcess;
+use super::stops::{Pulse, Stops};
+use crate::diag::{Code, Diagnostic};
+use libbpf_rs::libbpf_sys as sys;
+use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
-use nix::sys::wait::waitpid;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
-use std::fs::File;
 use std::io::{PipeWriter, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-/// How often the target is looked at after the recorder is gone: its last stop may still be on the way.
-const LOOKS: u32 = 20;
-/// Time between two looks, in microseconds.
-const PAUSE_US: libc::c_uint = 50_000;
+/// Time between two looks while the recorder lives, and while it is gone or stopped: ms.
+const CALM: libc::c_int = 100;
+const ALARMED: libc::c_int = 10;
+/// A recorder without a sign of life for so many ns is itself stopped: the programs' `PF_SILENCE`.
+const SILENCE: u64 = 500_000_000;
+/// How long it stays when the recorder has gone, and its probes with it: a last stop may still be on the way. ns.
+const STAY: u64 = 1_000_000_000;
+/// Processes looked at in one round, at most: twice as many as can be stopped.
+const MOST: usize = 8192;
 
 /// The guardian, as long as the recorder needs it.
 #[derive(Debug)]
 pub(super) struct Guardian {
+    stops: Arc<Stops>,
+    /// Dropped before the guardian is told that all is well: nothing is stopped any more by then.
+    pulse: Option<Pulse>,
     line: PipeWriter,
     pid: Pid,
 }
 
 impl Guardian {
-    /// Starts a guardian for a process. Without one a recording works as well, so its failures are no problem.
-    pub(super) fn of(process: &TargetProcess) -> Option<Self> {
-        let status = File::open(format!("/proc/{}/stat", process.pid())).ok()?;
-        let (listen, line) = std::io::pipe().ok()?;
+    /// Starts a guardian. From here on the programs may stop processes.
+    ///
+    /// # Errors
+    /// X001: without one, a recorder that is killed would leave processes stopped.
+    pub(super) fn start(stops: Stops) -> Result<Self, Diagnostic> {
+        let stops = Arc::new(stops);
+        let failed = |error: &dyn std::fmt::Display| {
+            Diagnostic::error(Code::Bug, format!("the guardian of stopped processes cannot be started: {error}"))
+                .hint("allow this user more processes (`ulimit -u`)")
+        };
+        let (line, pid) = Self::launch(&stops).map_err(|error| failed(&error))?;
+        let mut guardian = Self { stops, pulse: None, line, pid };
+        guardian.pulse = Some(Pulse::start(&guardian.stops).map_err(|error| failed(&error))?);
+        Ok(guardian)
+    }
+
+    fn launch(stops: &Stops) -> std::io::Result<(PipeWriter, Pid)> {
+        let (listen, line) = std::io::pipe()?;
+        let recorder = pidfd(std::process::id())?;
+        let [stopped, answered] = stops.descriptors();
+        let post = Post { listen: listen.as_raw_fd(), recorder: recorder.as_raw_fd(), stopped, answered, stops };
         // SAFETY: the child makes nothing but system calls on plain memory, and never returns.
-        match unsafe { fork() }.ok()? {
-            ForkResult::Parent { child } => Some(Self { line, pid: child }),
-            ForkResult::Child => guard(listen.as_raw_fd(), status.as_raw_fd(), process.pid()),
+        match unsafe { fork() }? {
+            ForkResult::Parent { child } => Ok((line, child)),
+            ForkResult::Child => guard(&post),
         }
+    }
+
+    /// Starts another one if it has died.
+    pub(super) fn look(&mut self) {
+        let ended = waitpid(self.pid, Some(WaitPidFlag::WNOHANG));
+        if !matches!(ended, Ok(WaitStatus::StillAlive))
+            && let Ok((line, pid)) = Self::launch(&self.stops)
+        {
+            (self.line, self.pid) = (line, pid);
+        }
+    }
+
+    pub(super) fn stops(&self) -> &Stops {
+        &self.stops
+    }
+
+    /// Lets everything run on, and has nothing stopped any more.
+    pub(super) fn rest(&mut self) {
+        self.pulse = None;
     }
 }
 
 impl Drop for Guardian {
-    /// Says that the recorder ends by itself, and has let the target run.
+    /// Says that the recorder ends by itself, and has let everything run.
     fn drop(&mut self) {
+        self.rest();
         let _ = self.line.write_all(&[1]);
         let _ = waitpid(self.pid, None);
     }
 }
 
-/// The child: waits for a byte (all is well) or the line's end (the recorder is gone).
-fn guard(listen: RawFd, status: RawFd, pid: i32) -> ! {
-    // The terminal's signals are not for it.
-    let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None);
-    let mut byte = 0_u8;
-    // SAFETY: plain system calls on descriptors that this process owns and on live local memory. All other
-    // descriptors go: holding the recorder's would keep its probes attached and its pipes open.
-    unsafe {
-        libc::prctl(libc::PR_SET_NAME, c"profinfer-guard".as_ptr());
-        if libc::dup2(listen, 100) < 0 || libc::dup2(status, 101) < 0 {
-            libc::_exit(1);
-        }
-        libc::syscall(libc::SYS_close_range, 0, 99, 0);
-        libc::syscall(libc::SYS_close_range, 102, libc::c_uint::MAX, 0);
-        if libc::read(100, (&raw mut byte).cast(), 1) == 0 {
-            for _ in 0..LOOKS {
-                let mut text = [0_u8; 512];
-                let length = libc::pread(101, text.as_mut_ptr().cast(), text.len(), 0);
-                if length <= 0 {
-                    break;
-                }
-                if is_stopped(&text) {
-                    libc::kill(pid, libc::SIGCONT);
-                }
-                libc::usleep(PAUSE_US);
+fn pidfd(pid: u32) -> std::io::Result<OwnedFd> {
+    // SAFETY: all arguments are plain numbers.
+    let fd = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
+    let fd = i32::try_from(fd).map_err(|_| Errno::EBADF)?;
+    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// What the guardian has of the recorder.
+struct Post<'a> {
+    /// A byte comes when all is well; the end when the recorder is gone, or going.
+    listen: RawFd,
+    /// Readable when it is gone for good, all its descriptors closed.
+    recorder: RawFd,
+    stopped: RawFd,
+    answered: RawFd,
+    stops: &'a Stops,
+}
+
+/// The child.
+fn guard(post: &Post<'_>) -> ! {
+    settle(post);
+    let mut polled = [post.listen, post.recorder].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    let mut beat = (0, now());
+    let mut gone: Option<u64> = None;
+    let mut alarmed = false;
+    loop {
+        let pause = if alarmed { ALARMED } else { CALM };
+        // SAFETY: the array is alive, and its length is given.
+        unsafe { libc::poll(polled.as_mut_ptr(), 2, pause) };
+        let [listen, recorder] = &mut polled;
+        if listen.revents != 0 {
+            let mut byte = 0_u8;
+            // SAFETY: one byte is read, into a live byte.
+            if unsafe { libc::read(post.listen, (&raw mut byte).cast(), 1) } != 0 {
+                // SAFETY: ends this process and runs nothing of the recorder's.
+                unsafe { libc::_exit(0) };
             }
+            listen.fd = -1; // its end was seen
         }
-        libc::_exit(0)
+        if recorder.revents != 0 {
+            recorder.fd = -1;
+            gone = Some(now());
+        }
+        if listen.fd < 0 {
+            // Nothing new is stopped from here on, however long its probes take to go.
+            post.stops.beat().store(0, Ordering::SeqCst);
+        }
+        let last = post.stops.beat().load(Ordering::SeqCst);
+        if last != beat.0 {
+            beat = (last, now());
+        }
+        let dying = listen.fd < 0 || gone.is_some();
+        alarmed = dying || now().saturating_sub(beat.1) > SILENCE;
+        if alarmed {
+            // At its end the recorder continues all, and has nothing more to look at.
+            continue_all(post, !dying && last > 0);
+        }
+        if gone.is_some_and(|since| now().saturating_sub(since) > STAY) {
+            // SAFETY: as above.
+            unsafe { libc::_exit(0) };
+        }
     }
 }
 
-/// Whether `/proc/PID/stat` says `T` after the name, which may contain anything.
-fn is_stopped(stat: &[u8]) -> bool {
-    let Some(end) = stat.iter().rposition(|byte| *byte == b')') else { return false };
-    stat.get(end + 2) == Some(&b'T')
+/// Becomes a process of its own: the terminal's signals, and those for the recorder's group, are not for it.
+fn settle(post: &Post<'_>) {
+    let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None);
+    let mut kept = [post.listen, post.recorder, post.stopped, post.answered].map(i32::cast_unsigned);
+    kept.sort_unstable();
+    // SAFETY: plain system calls on numbers, live local memory and descriptors of this process's own.
+    unsafe {
+        libc::setpgid(0, 0);
+        libc::prctl(libc::PR_SET_NAME, c"profinfer-guard".as_ptr());
+        let mut next = 0;
+        for fd in kept {
+            if fd > next {
+                libc::syscall(libc::SYS_close_range, next, fd - 1, 0);
+            }
+            next = fd + 1;
+        }
+        libc::syscall(libc::SYS_close_range, next, libc::c_uint::MAX, 0);
+        // Whoever runs out of memory: this is not what takes it. It needs a privilege that may be missing.
+        let score = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        if score >= 0 {
+            libc::write(score, c"-1000".as_ptr().cast(), 5);
+            libc::close(score);
+        }
+    }
+}
+
+/// Continues what was stopped and has had no answer. `counted`: the recorder lives, and must say that it has not looked.
+fn continue_all(post: &Post<'_>, counted: bool) {
+    let mut last: Option<u32> = None;
+    for _ in 0..MOST {
+        let before = last.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let mut next = 0_u32;
+        // SAFETY: the map's keys are of four bytes, which is what both pointers lead to.
+        if unsafe { sys::bpf_map_get_next_key(post.stopped, before.cast(), (&raw mut next).cast()) } != 0 {
+            return;
+        }
+        continue_one(post, next, counted);
+        last = Some(next);
+    }
+}
+
+fn continue_one(post: &Post<'_>, pid: u32, counted: bool) {
+    let Some(since) = value(post.stopped, pid) else { return };
+    if value(post.answered, pid) == Some(since) {
+        return;
+    }
+    let state = state(pid);
+    match state {
+        // Its signal is still on the way: the next look is for it.
+        Some(b'R' | b'S') => return,
+        None => {}
+        // Its first thread may have ended, or wait for another process, while others are stopped.
+        Some(_) => {
+            // SAFETY: plain numbers; a process's own, and no group's.
+            unsafe { libc::kill(pid.cast_signed().max(1), libc::SIGCONT) };
+        }
+    }
+    if counted {
+        post.stops.released().fetch_add(1, Ordering::SeqCst);
+    }
+    if counted || matches!(state, None | Some(b'T' | b't')) {
+        // SAFETY: the map's keys are of four bytes and its values of eight, as these are.
+        unsafe {
+            sys::bpf_map_update_elem(post.answered, (&raw const pid).cast(), (&raw const since).cast(), 0);
+        }
+    }
+}
+
+fn value(map: RawFd, pid: u32) -> Option<u64> {
+    let mut value = 0_u64;
+    // SAFETY: the map's keys are of four bytes and its values of eight, as these are.
+    let found = unsafe { sys::bpf_map_lookup_elem(map, (&raw const pid).cast(), (&raw mut value).cast()) };
+    (found == 0).then_some(value)
+}
+
+/// Its own clock, ns.
+fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the result's place is alive.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec.cast_unsigned())
+}
+
+/// The state letter of a process; `None` where there is none. Allocates nothing.
+fn state(pid: u32) -> Option<u8> {
+    let mut path = [0_u8; 32];
+    // It fits: eleven bytes of text, ten digits.
+    write!(path.as_mut_slice(), "/proc/{pid}/stat").ok()?;
+    let mut text = [0_u8; 512];
+    // SAFETY: the path ends with a zero, and the text's length is given.
+    let length = unsafe {
+        let file = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            return None;
+        }
+        let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
+        libc::close(file);
+        length
+    };
+    state_in(text.get(..usize::try_from(length).ok()?)?)
+}
+
+/// What `/proc/PID/stat` says after the name, which may contain anything.
+fn state_in(stat: &[u8]) -> Option<u8> {
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    stat.get(end + 2).copied()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::process::state;
     use super::*;
-    use nix::sys::signal::Signal;
-    use std::process::Command;
-    use std::time::{Duration, Instant};
 
     #[test]
     fn a_state_is_read_after_any_name() {
-        assert!(is_stopped(b"7 (a) T 1 2"));
-        assert!(!is_stopped(b"7 (T) S 1 2"));
-        assert!(!is_stopped(b"7 (a) T) R 1"));
-        assert!(!is_stopped(b"") && !is_stopped(b")"));
-    }
-
-    #[test]
-    fn a_stopped_target_runs_on_when_the_recorder_is_gone() {
-        let child = Command::new("sleep").arg("100").spawn().unwrap();
-        let pid = child.id().cast_signed();
-        let process = TargetProcess::of(pid, Some(child)).unwrap();
-        let guardian = Guardian::of(&process).unwrap();
-        process.signal(Signal::SIGSTOP);
-        let wait = |wanted: bool| {
-            let start = Instant::now();
-            while (state(pid) == Some('T')) != wanted {
-                assert!(start.elapsed() < Duration::from_secs(10));
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        };
-        wait(true);
-        // What the recorder's death does: the line ends without a byte.
-        let (line, guard) = (guardian.line.as_raw_fd(), guardian.pid);
-        std::mem::forget(guardian);
-        // SAFETY: the descriptor's owner was forgotten, so nobody else closes it.
-        unsafe { libc::close(line) };
-        wait(false);
-        process.signal(Signal::SIGKILL);
-        waitpid(guard, None).unwrap();
+        assert_eq!(state_in(b"7 (a) T 1 2"), Some(b'T'));
+        assert_eq!(state_in(b"7 (T) S 1 2"), Some(b'S'));
+        assert_eq!(state_in(b"7 (a) T) R 1"), Some(b'R'));
+        assert_eq!((state_in(b""), state_in(b")")), (None, None));
+        assert!(matches!(state(std::process::id()), Some(b'R' | b'S')));
+        assert_eq!(state(u32::MAX), None);
     }
 }

@@ -10,6 +10,18 @@ pub fn kernel_version() -> (u32, u32) {
     parse_version(&release.unwrap_or_default())
 }
 
+/// Whether this kernel makes a call of a probed nop of five bytes, which writes below the stack pointer. The repaired
+/// form takes nops of ten bytes, and makes room first.
+pub fn nop5_writes_stack() -> bool {
+    if !cfg!(target_arch = "x86_64") || kernel_version() < (6, 17) {
+        return false;
+    }
+    // The names are there for everybody, if the file is.
+    let Ok(symbols) = std::fs::read_to_string("/proc/kallsyms") else { return true };
+    let has = |name: &str| symbols.lines().any(|line| line.split_whitespace().nth(2) == Some(name));
+    has("arch_uprobe_optimize") && !has("int3_update_optimize")
+}
+
 fn parse_version(release: &str) -> (u32, u32) {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|text| text.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))

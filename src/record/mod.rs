@@ -28,6 +28,7 @@ mod ring;
 mod signals;
 mod sought;
 mod steal;
+mod stops;
 mod switches;
 mod wrappers;
 
@@ -62,6 +63,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use steal::ProcessorTime;
+use stops::Stops;
 use switches::Switches;
 use wrappers::Wrappers;
 
@@ -277,9 +279,10 @@ pub fn record(
     let modules = Modules::new(&plan, &place, process, &options.debug_folders, sought).switching(options.terms.any());
     let (meter, switches) =
         (Meter::new(&plan, options.terms), Switches::new(&plan, options.terms, options.steps.is_some()));
+    // Before anything runs that may be stopped.
+    let guardian = Guardian::start(Stops::of(&session)?)?;
     let started = Instant::now();
     let process = found.start()?;
-    let guardian = Guardian::of(&process);
     let plan = &plan;
     let mapped = MappedFiles::new(&plan.schema);
     let recording = Recording {

@@ -1,11 +1,9 @@
 //! The process that is recorded: its end, and its being stopped and continued. It is never left stopped.
 
-use crate::bpf::features::CAP_KILL;
 use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
@@ -114,37 +112,6 @@ fn open_pidfd(pid: i32) -> nix::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A process that the generated program has stopped. Dropping this lets it run on.
-#[derive(Debug)]
-pub(super) struct Stopped {
-    pid: i32,
-}
-
-impl Stopped {
-    pub(super) fn new(pid: i32) -> Self {
-        Self { pid }
-    }
-
-    pub(super) fn pid(&self) -> i32 {
-        self.pid
-    }
-
-    /// Whether it has been stopped: the programs stop nothing that a signal cannot let run on. Of one that has ended, and
-    /// may have been another user's, that is not known.
-    pub(super) fn is_sure(&self) -> bool {
-        CAP_KILL.held() || self.pid > 0 && kill(Pid::from_raw(self.pid), None).is_ok()
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        // 0 and negative numbers would be whole groups.
-        if self.pid > 0 {
-            let _ = kill(Pid::from_raw(self.pid), Signal::SIGCONT);
-        }
-    }
-}
-
 /// The state letter of a process in `/proc/PID/stat`: `T` is stopped, `Z` has ended.
 pub(super) fn state(pid: i32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -202,21 +169,5 @@ mod tests {
         assert_eq!(process.ending(Duration::from_secs(10)), Some(Ending::Unknown));
         child.wait().unwrap();
         assert_eq!(TargetProcess::of(child.id().cast_signed(), None).unwrap_err(), Errno::ESRCH);
-    }
-
-    #[test]
-    fn what_was_stopped_runs_on() {
-        let child = launch("sleep", &["100"]);
-        let stopped = Stopped::new(child.pid());
-        child.signal(Signal::SIGSTOP);
-        while state(child.pid()) != Some('T') {
-            std::thread::yield_now();
-        }
-        drop(stopped);
-        while state(child.pid()) == Some('T') {
-            std::thread::yield_now();
-        }
-        assert!(family(std::process::id().cast_signed()).contains(&child.pid()));
-        child.signal(Signal::SIGKILL);
     }
 }

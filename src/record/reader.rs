@@ -22,20 +22,30 @@ const DISCARDED: u32 = 1 << 30;
 
 /// A mapping, undone when this is dropped.
 #[derive(Debug)]
-struct Mapping {
+pub(super) struct Mapping {
     at: NonNull<c_void>,
     length: NonZeroUsize,
 }
 
 impl Mapping {
-    fn new(fd: BorrowedFd<'_>, offset: usize, length: usize, protection: ProtFlags) -> nix::Result<Self> {
+    pub(super) fn new(fd: BorrowedFd<'_>, offset: usize, length: usize, protection: ProtFlags) -> nix::Result<Self> {
         let length = NonZeroUsize::new(length).ok_or(nix::Error::EINVAL)?;
         let offset = libc::off_t::try_from(offset).map_err(|_| nix::Error::EINVAL)?;
         // SAFETY: a new mapping at a place of the kernel's choice, of a descriptor that is open.
         let at = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, fd, offset) }?;
         Ok(Self { at, length })
     }
+
+    /// Its first byte.
+    pub(super) fn start(&self) -> *mut c_void {
+        self.at.as_ptr()
+    }
 }
+
+// SAFETY: the memory is nobody's but this value's to unmap; who reads or writes it, does so by atomic operations.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {

@@ -9,13 +9,14 @@ use super::mapped::MappedFiles;
 use super::meter::Meter;
 use super::modules::Modules;
 use super::output::Output;
-use super::process::{Ending, Stopped, TargetProcess, family, state, threads};
+use super::process::{Ending, TargetProcess, family, state, threads};
 use super::signals::Signals;
 use super::steal::ProcessorTime;
+use super::stops::Stop;
 use super::switches::{Hands, Switches};
 use super::wrappers::{self, Wrappers};
 use super::{Live, Options, Summary, clock};
-use crate::bpf::{LOSS_KINDS, Session};
+use crate::bpf::{AttachMode, LOSS_KINDS, Session};
 use crate::diag::{Code, Diagnostic, Diagnostics, Severity};
 use crate::output::cannot_write;
 use crate::plan::ProbePlan;
@@ -55,7 +56,7 @@ pub(super) struct Recording<'a> {
     pub(super) output: Output,
     pub(super) signals: Signals,
     pub(super) process: TargetProcess,
-    pub(super) guardian: Option<Guardian>,
+    pub(super) guardian: Guardian,
     pub(super) modules: Modules<'a>,
     pub(super) consumer: Consumer,
     pub(super) session: Session<'a>,
@@ -103,6 +104,7 @@ impl<'a> Recording<'a> {
         loop {
             self.switch(Switches::look);
             self.pause();
+            self.guardian.look();
             while let Some(control) = self.consumer.control() {
                 if let Some(reason) = self.answer(control)? {
                     return Ok((reason, None));
@@ -173,16 +175,22 @@ impl<'a> Recording<'a> {
         match control {
             Control::LastStep => return Ok(Some(Reason::LastStep)),
             Control::WriteFailed => return Ok(Some(Reason::WriteFailed)),
-            Control::Mapped(pid) => self.look_at(&Stopped::new(pid.cast_signed()), false)?,
-            Control::Executed(pid) => self.look_at(&Stopped::new(pid.cast_signed()), true)?,
+            Control::Mapped(stop) => self.look_at(stop, false)?,
+            Control::Executed(stop) => self.look_at(stop, true)?,
         }
         Ok(None)
     }
 
     /// Attaches to what a stopped process has mapped, and lets it run on.
-    fn look_at(&mut self, stopped: &Stopped, anew: bool) -> Result<(), Diagnostics> {
-        let (from, pid, sites) = (Instant::now(), stopped.pid(), self.modules.sites());
-        let is_stopped = stopped.is_sure();
+    fn look_at(&mut self, stop: Stop, anew: bool) -> Result<(), Diagnostics> {
+        let looked = self.look_at_stopped(stop, anew);
+        self.guardian.stops().answer(stop);
+        looked
+    }
+
+    fn look_at_stopped(&mut self, stop: Stop, anew: bool) -> Result<(), Diagnostics> {
+        let (from, pid, sites) = (Instant::now(), stop.pid.cast_signed(), self.modules.sites());
+        let is_stopped = stop.since.is_some();
         let looked = self.modules.look(pid, anew, &mut self.session, &self.consumer);
         self.held += from.elapsed();
         let new = self.modules.sites() - sites;
@@ -233,6 +241,15 @@ impl<'a> Recording<'a> {
         losses.extend(self.modules.losses());
         let skipped = self.session.recursions().into_iter();
         losses.extend(skipped.map(|(record, count)| Loss { record, kind: LossKind::Recursion, count }));
+        let released = self.guardian.stops().released().load(Ordering::SeqCst);
+        if released > 0 {
+            // As the programs count those that they could not even stop.
+            let (record, kind) = ("exec", LossKind::NotAttached);
+            match losses.iter_mut().find(|loss| loss.record == record && loss.kind == kind) {
+                Some(loss) => loss.count += released,
+                None => losses.push(Loss { record: record.to_owned(), kind, count: released }),
+            }
+        }
         losses
     }
 
@@ -259,6 +276,7 @@ impl<'a> Recording<'a> {
     /// Detaches, lets the target run, and closes the trace.
     fn close(mut self, reason: Reason, ending: Option<Ending>) -> Result<Summary, Diagnostics> {
         self.session.disable();
+        self.guardian.rest();
         self.modules.check_files(&mut self.session, &self.consumer);
         self.switch(Switches::finish);
         let unseen_ns = self.switches.unseen_ns();
@@ -275,12 +293,15 @@ impl<'a> Recording<'a> {
         let finished = self.consumer.stop();
         let stolen = self.processors.and_then(|before| ProcessorTime::now()?.since(before));
         let price = Some(self.meter.price(&self.session, &self.modules, &finished.counts, unseen_ns));
-        for pid in release_all(finished.unanswered()) {
+        for pid in finished.unanswered().filter_map(running) {
             self.modules.sought.not_inspected(pid, "the recording ended before, and it could not be stopped");
         }
+        // What the last programs to run have stopped.
+        self.guardian.stops().end();
         self.wrappers.finish();
         drop(self.guardian);
         let mut problems = self.modules.take_problems();
+        problems.0.extend(on_other_stacks(self.session.calls_elsewhere(), self.session.mode()));
         let counts = std::sync::Arc::clone(&finished.counts);
         let ring_bytes = counts.ring_bytes.load(Ordering::Relaxed);
         if reason == Reason::Refused {
@@ -349,18 +370,12 @@ fn is_uninspected(problems: &Diagnostics) -> bool {
     problems.0.iter().all(|problem| matches!(problem.code, Code::Privilege | Code::NoSuchProcess))
 }
 
-/// Continues every process that was stopped for an answer that will not come; gives those that may not have been stopped.
-fn release_all(unanswered: impl Iterator<Item = Control>) -> Vec<i32> {
-    let mut unsure = Vec::new();
-    for control in unanswered {
-        if let Control::Mapped(pid) | Control::Executed(pid) = control {
-            let stopped = Stopped::new(pid.cast_signed());
-            if !stopped.is_sure() {
-                unsure.push(stopped.pid());
-            }
-        }
+/// The process of an unanswered question that was not stopped for it.
+fn running(control: Control) -> Option<i32> {
+    match control {
+        Control::Mapped(stop) | Control::Executed(stop) => stop.since.is_none().then(|| stop.pid.cast_signed()),
+        _ => None,
     }
-    unsure
 }
 
 /// Records that are missing altogether.
@@ -389,6 +404,28 @@ fn coded(ending: Option<Ending>) -> End {
         Some(Ending::Exited(code)) => End { exit_code: Some(code), ..End::default() },
         Some(Ending::Killed(signal)) => End { signal: Some(signal), ..End::default() },
         _ => End::default(),
+    }
+}
+
+/// That returns of calls on fibers' stacks are not seen, or should not be.
+fn on_other_stacks(calls: u64, mode: AttachMode) -> Option<Diagnostic> {
+    let problem = |message: String| {
+        Diagnostic::warning(Code::OtherStacks, message).hint(
+            "have the probe's span end at another entry (`until`), or record only that it was entered: entries are \
+             safe on any stack",
+        )
+    };
+    match mode {
+        _ if calls == 0 => None,
+        AttachMode::Session => Some(problem(format!(
+            "the target runs {calls} probed calls on stacks of its own (fibers, coroutines): they are left out, since \
+             the kernel cannot probe their returns"
+        ))),
+        // Only a session's program is asked before the return address is replaced.
+        AttachMode::Multi | AttachMode::Single => Some(problem(format!(
+            "the target runs {calls} calls whose returns are probed on stacks of its own (fibers, coroutines): this \
+             may end it, and Linux 6.13 or later leaves such calls out"
+        ))),
     }
 }
 

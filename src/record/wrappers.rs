@@ -1,8 +1,10 @@
 //! Commands that stop when their child is stopped, and wait to be continued together with it, as `su` and `sudo` do for
 //! a shell's sake. A child that was stopped to be looked at stops them too, and nobody else would let them run on.
 
-use super::process::{Stopped, state};
+use super::process::state;
 use crate::target::ProcessStatus;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::time::{Duration, Instant};
 
 /// How long after a process was let run on its ancestors are looked after.
@@ -70,7 +72,7 @@ impl Wrappers {
                 return now < *until;
             }
             if now - *since.get_or_insert(now) >= STOPPED {
-                drop(Stopped::new(*pid));
+                let _ = kill(Pid::from_raw(*pid), Signal::SIGCONT);
                 *since = None;
             }
             true

@@ -381,7 +381,10 @@ static __always_inline int step__0_enter(struct pt_regs *regs)
 		pf_step_came = 1;
 	{
 		step_forget(call.thread);
-		struct step_record *record = PF_PUSH(&call, step, 1, TYPE_step_record);
+		struct step_record *record = NULL;
+
+		if (!pf_must_not_return(&call, TYPE_step_record))
+			record = PF_PUSH(&call, step, 1, TYPE_step_record);
 
 		if (record) {
 			pf_start(record, TYPE_step_record, call.site, call.thread->tid, call.now);

@@ -58,6 +58,7 @@ impl Placer<'_> {
         name: &str,
     ) -> Result<(), Diagnostic> {
         let id = self.next_id(program)?;
+        self.harmless(program, file, found.file_offset, name)?;
         let values = self.static_arguments(index, program, found, name)?;
         let Some(of) = self.target.files().get(file) else { return Ok(()) };
         let bytes = self.target.code(file, found.file_offset, INSTRUCTION);

@@ -115,7 +115,10 @@ pub(super) fn line(code: Code<'_>, part: Range<usize>) -> Line {
 fn step(found: &Decoded, at: usize) -> Step {
     let (text, writes) = (text(found), written(found));
     let moves_return_address = uses(&found.instruction, LINK) || writes.has(LINK);
-    Step { offset: at as u64, text, kind: kind(found.word), stack: stack(found, writes), writes, moves_return_address }
+    let (kind, stack) = (kind(found.word), stack(found, writes));
+    // No probe there writes below the stack pointer, so nobody asks.
+    let writes_memory = false;
+    Step { offset: at as u64, text, kind, stack, writes, moves_return_address, writes_memory }
 }
 
 fn kind(word: u32) -> Option<Kind> {

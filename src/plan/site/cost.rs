@@ -62,6 +62,9 @@ pub struct CostTable {
     /// What a program that writes a record of 64 bytes adds to an empty one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record_ns: Option<u32>,
+    /// The kernel makes a call of a probed nop of five bytes: it writes below the stack pointer.
+    #[serde(skip)]
+    pub nop5_writes_stack: bool,
 }
 
 /// One entry of `costs.json`: it holds from a kernel version to the next entry of its architecture.
@@ -84,7 +87,13 @@ impl CostTable {
         let oldest = of_arch().min_by_key(|entry| entry.from);
         let found = of_arch().filter(holds).max_by_key(|entry| entry.from).or(oldest);
         found.map_or_else(
-            || Self { source: String::new(), ns: BTreeMap::new(), return_ns: None, record_ns: None },
+            || Self {
+                source: String::new(),
+                ns: BTreeMap::new(),
+                return_ns: None,
+                record_ns: None,
+                nop5_writes_stack: false,
+            },
             |entry| entry.table.clone(),
         )
     }

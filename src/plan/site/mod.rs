@@ -111,6 +111,8 @@ struct Step {
     stack: Stack,
     /// It reads or changes the register that has the return address, where a register has it.
     moves_return_address: bool,
+    /// It writes memory, not counting what it pushes.
+    writes_memory: bool,
 }
 
 /// The straight-line start of some code, and what is known of the jumps into it.
@@ -169,6 +171,21 @@ pub(super) fn at(code: Code<'_>, offset: u64, costs: &CostTable) -> Chosen {
     }
 }
 
+/// Whether the kernel makes a call of a probe at the first instruction.
+pub(super) fn becomes_call(code: Code<'_>, costs: &CostTable) -> bool {
+    let line = || decode(code, 0..code.bytes.len());
+    costs.nop5_writes_stack && line().steps.first().is_some_and(|step| step.kind == Some(Kind::Nop5))
+}
+
+/// Whether a function may keep something below its stack pointer, where the calling convention lets those do so that
+/// call no others.
+pub(super) fn may_write_below_stack(code: Code<'_>) -> bool {
+    match code.arch {
+        Arch::X86_64 => code.is_cut || x86::may_write_below_stack(code.bytes),
+        Arch::Aarch64 => false,
+    }
+}
+
 fn decode(code: Code<'_>, part: Range<usize>) -> Line {
     match code.arch {
         Arch::X86_64 => x86::line(code, part),
@@ -199,6 +216,8 @@ impl Search<'_> {
     fn run(&self, allowed: &dyn Fn(u64) -> bool) -> Option<Chosen> {
         let mut best: Option<(u32, &Step, u16)> = None;
         let mut moved: i32 = 0;
+        // Whether something may lie below the stack pointer by now.
+        let mut has_written = false;
         // Why the search ends before this step.
         let mut end: Option<(usize, String)> = None;
         for (index, step) in self.line.steps.iter().enumerate() {
@@ -206,7 +225,9 @@ impl Search<'_> {
                 end = Some((index, reason));
                 break;
             }
-            if let Some(kind) = step.kind.filter(|_| allowed(step.offset)) {
+            let harms = has_written && step.kind == Some(Kind::Nop5) && self.costs.nop5_writes_stack;
+            has_written |= step.writes_memory;
+            if let Some(kind) = step.kind.filter(|_| allowed(step.offset) && !harms) {
                 let cost = self.costs.of(kind);
                 if best.is_none_or(|(cheapest, ..)| cost < cheapest) {
                     best = Some((cost, step, u16::try_from(moved).unwrap_or_default()));

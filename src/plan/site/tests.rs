@@ -105,6 +105,41 @@ fn a_nop_of_five_bytes_is_worth_what_the_kernel_makes_of_it() {
 }
 
 #[test]
+fn a_nop_that_becomes_a_call_is_no_site_once_something_may_lie_below_the_stack() {
+    let costs = |nop5_writes_stack| CostTable { nop5_writes_stack, ..CostTable::built_in(Arch::X86_64, Some((6, 18))) };
+    let at =
+        |bytes: &[u8], writes| choose(code(Arch::X86_64, bytes), &Needs::default(), &costs(writes)).unwrap().offset;
+    // mov [rsp-8], rdi; nop5; ret
+    let kept = [0x48, 0x89, 0x7c, 0x24, 0xf8, 0x0f, 0x1f, 0x44, 0, 0, 0xc3];
+    assert_eq!((at(&kept, true), at(&kept, false)), (0, 5));
+    // endbr64; nop5; ret: nothing is kept yet.
+    let first = [0xf3, 0x0f, 0x1e, 0xfa, 0x0f, 0x1f, 0x44, 0, 0, 0xc3];
+    assert_eq!((at(&first, true), at(&first, false)), (4, 4));
+    assert!(becomes_call(code(Arch::X86_64, &kept[5..]), &costs(true)));
+    assert!(!becomes_call(code(Arch::X86_64, &kept[5..]), &costs(false)));
+    assert!(!becomes_call(code(Arch::X86_64, &kept), &costs(true)));
+}
+
+#[test]
+fn a_function_keeps_something_below_the_stack_only_if_it_calls_no_other() {
+    let may = |bytes: &[u8]| may_write_below_stack(code(Arch::X86_64, bytes));
+    // mov [rsp-8], rdi; ret
+    assert!(may(&[0x48, 0x89, 0x7c, 0x24, 0xf8, 0xc3]));
+    // push rbp; mov rbp, rsp; mov [rbp-8], rdi; pop rbp; ret
+    assert!(may(&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0x7d, 0xf8, 0x5d, 0xc3]));
+    // The same with a call in it.
+    assert!(!may(&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0x7d, 0xf8, 0xe8, 0, 0, 0, 0, 0x5d, 0xc3]));
+    // sub rsp, 8; mov [rsp], rdi; add rsp, 8; ret
+    assert!(!may(&[0x48, 0x83, 0xec, 8, 0x48, 0x89, 0x3c, 0x24, 0x48, 0x83, 0xc4, 8, 0xc3]));
+    // push rbx; mov rax, rdi; pop rbx; ret
+    assert!(!may(&[0x53, 0x48, 0x89, 0xf8, 0x5b, 0xc3]));
+    // lea rax, [rsp-64]: an address for later.
+    assert!(may(&[0x48, 0x8d, 0x44, 0x24, 0xc0, 0xc3]));
+    assert!(may(&[0x06]), "what cannot be decoded");
+    assert!(may_write_below_stack(Code { is_cut: true, ..code(Arch::X86_64, &[0xc3]) }));
+}
+
+#[test]
 fn instructions_that_the_kernel_refuses_are_no_sites() {
     let kind = |bytes: &[u8]| x86::line(code(Arch::X86_64, bytes), 0..bytes.len()).steps[0].kind;
     let refused: &[&[u8]] = &[

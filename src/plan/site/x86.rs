@@ -109,7 +109,37 @@ fn step(instruction: &Instruction, code: Code<'_>, info: &mut InstructionInfoFac
         stack: stack(instruction, info),
         // It is on the stack, at the stack pointer.
         moves_return_address: false,
+        writes_memory: instruction.stack_pointer_increment() >= 0
+            && info.info(instruction).used_memory().iter().any(|used| writes(used.access())),
     }
+}
+
+/// Whether a function may keep something below its stack pointer. Compilers have none do so that calls others; of those
+/// that do not, one that never has an address from there cannot.
+pub(super) fn may_write_below_stack(bytes: &[u8]) -> bool {
+    let mut info = InstructionInfoFactory::new();
+    let mut reaches = false;
+    for instruction in &mut Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE) {
+        if instruction.is_invalid() {
+            return true;
+        }
+        if matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall) {
+            return false;
+        }
+        let moves_stack = instruction.stack_pointer_increment() != 0;
+        let info = info.info(&instruction);
+        let in_memory = |used: &iced_x86::UsedMemory| {
+            let is_stack = used.base() == Register::RSP || used.index() == Register::RSP;
+            is_stack && !moves_stack && (used.displacement().cast_signed() < 0 || used.index() != Register::None)
+        };
+        let copies = |used: &iced_x86::UsedRegister| {
+            used.register() == Register::RSP && !writes(used.access()) && instruction.memory_base() != Register::RSP
+        };
+        reaches |= info.used_memory().iter().any(in_memory) || info.used_registers().iter().any(copies);
+        // An address on the stack, made for later.
+        reaches |= instruction.mnemonic() == Mnemonic::Lea && instruction.memory_base() == Register::RSP;
+    }
+    reaches
 }
 
 /// What the kernel does with an instruction; `None` where it refuses a probe.

@@ -71,14 +71,15 @@ pub fn costs(arch: Arch) -> CostTable {
         return CostTable::built_in(arch, None);
     }
     let built_in = CostTable::built_in(arch, Some(host::kernel_version()));
-    match Calibration::load() {
+    let costs = match Calibration::load() {
         None => built_in,
         Some(calibration) => CostTable {
             return_ns: calibration.costs.return_ns.or(built_in.return_ns),
             record_ns: calibration.costs.record_ns.or(built_in.record_ns),
             ..calibration.costs
         },
-    }
+    };
+    CostTable { nop5_writes_stack: host::nop5_writes_stack(), ..costs }
 }
 
 #[cfg(test)]
@@ -94,6 +95,7 @@ mod tests {
             ns: [(Kind::Push, 600), (Kind::Stepped, 9000)].into(),
             return_ns: Some(400),
             record_ns: None,
+            nop5_writes_stack: false,
         };
         let calibration = Calibration::of_this_machine(1_700_000_000, costs);
         let store = Store::at(folder.path(), "calibration", LARGEST);
