@@ -36,8 +36,10 @@ impl Counted {
     }
 
     fn push(&mut self, duration: u64) {
-        // One that there is no bucket for, which none of 64 bits is, is in the last.
-        self.histogram.saturating_record(duration);
+        // It grows to any number of 64 bits; were there no bucket all the same, the last one takes it.
+        if self.histogram.record(duration).is_err() {
+            self.histogram.saturating_record(duration);
+        }
         self.count += 1;
         self.total = self.total.saturating_add(duration);
         self.sum += duration as f64;

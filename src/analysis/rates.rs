@@ -127,8 +127,8 @@ mod tests {
 
     #[test]
     fn further_steps_make_the_stretches_longer() {
-        let (all, mut rates) = (steps(), Rates::of(&steps()[..51]));
-        all[51..].iter().for_each(|step| rates.push(step));
+        let (all, mut rates) = (steps(), Rates::of(&steps()[..3]));
+        all[3..].iter().for_each(|step| rates.push(step));
         assert_eq!((rates.start, rates.end, rates.zero), (1000, 401_000, 0));
         assert!(rates.sums.len() <= MOST as usize && rates.sums.len() > MOST as usize / 2, "{rates:?}");
         assert_eq!(

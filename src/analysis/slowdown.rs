@@ -150,12 +150,10 @@ struct Runs {
 }
 
 impl SlowdownSums {
-    /// Of these steps, and what is to come.
+    /// Of steps as most of these are; they are not added.
     pub(super) fn begin(steps: &[StepRow]) -> Self {
         let complete: Vec<StepRow> = steps.iter().filter(|step| step.complete).copied().collect();
-        let mut sums = Self { kind: most_common(&complete), every: 1, ..Self::default() };
-        steps.iter().for_each(|step| sums.push(step));
-        sums
+        Self { kind: most_common(&complete), every: 1, ..Self::default() }
     }
 
     /// Adds a step; those of a thread come in the order of their starts.
@@ -369,7 +367,8 @@ mod tests {
                     step.complete = random.u32(0..50) > 0;
                 }
             }
-            let sums = SlowdownSums::begin(&all);
+            let mut sums = SlowdownSums::begin(&all);
+            all.iter().for_each(|step| sums.push(step));
             let complete: Vec<StepRow> = all.iter().filter(|step| step.complete).copied().collect();
             assert_eq!(sums.ratios.len() as u64, sums.seen);
             let sorted = |found: Result<Measured, &'static str>| found.map(|found| (found.slowdown, found.windows));
@@ -380,7 +379,8 @@ mod tests {
     #[test]
     fn many_windows_are_thinned_out_evenly() {
         let all = steps(3 * MOST_RATIOS as u64, 0.1);
-        let sums = SlowdownSums::begin(&all);
+        let mut sums = SlowdownSums::begin(&all);
+        all.iter().for_each(|step| sums.push(step));
         assert!(sums.ratios.len() <= MOST_RATIOS && sums.ratios.len() >= MOST_RATIOS / 2);
         let measured = sums.measure().unwrap();
         assert!((measured.slowdown - 0.1).abs() < 0.01 && measured.windows == 3 * MOST_RATIOS as u64, "{measured:?}");

@@ -83,9 +83,8 @@ impl Sums {
     fn begin(rows: &[StepRow]) -> Self {
         let mut sums = Self { rates: Rates::of(rows), ..Self::default() };
         rows.iter().for_each(|step| sums.push_any(step));
-        sums.in_order.slowdown = SlowdownSums::begin(rows);
-        rows.iter().for_each(|step| sums.in_order.generations.push(step));
-        sums.in_order.next = rows.last().map_or(1, |step| step.number + 1);
+        (sums.in_order.slowdown, sums.in_order.next) = (SlowdownSums::begin(rows), 1);
+        rows.iter().for_each(|step| sums.in_order.push(step));
         sums
     }
 
