@@ -99,8 +99,9 @@ fn memory_does_not_grow_with_the_number_of_steps() {
             let arguments = command.iter().map(std::ffi::OsStr::new).chain([trace.as_os_str()]);
             peak_of(&arguments.collect::<Vec<_>>())
         });
-        // A step was 64 bytes, several times over: 15 MB more. Memory that is given back late makes up for what is let pass.
-        assert!(short > 15_000_000 && long < short + 6_000_000, "{command:?}: {short} and {long} bytes");
+        // A step of 64 bytes, several times over, is 20 MB more. What is let pass is the page's chart of steps, which has
+        // 52,500 here and 90,000 there.
+        assert!(short > 15_000_000 && long < short + 10_000_000, "{command:?}: {short} and {long} bytes");
         assert!(long < 200_000_000, "{command:?}: {long} bytes");
     }
 }
@@ -121,7 +122,7 @@ fn percentiles_of_a_long_trace_say_that_they_are_estimates() {
     let report: serde_json::Value = serde_json::from_str(&run(&["report", "--json"])).unwrap();
     let decode = &report["phases"].as_array().unwrap().iter().find(|phase| phase["phase"] == "decode").unwrap()["step"];
     assert_eq!(decode["percentile_error"], 0.001);
-    let mut exact: Vec<u64> = (0..steps).filter(|step| step % 1000 != 0).map(long::duration).collect();
+    let mut exact: Vec<u64> = (0..steps).filter(|step| !step.is_multiple_of(1000)).map(long::duration).collect();
     exact.sort_unstable();
     assert_eq!(
         (decode["count"].as_u64(), decode["max_ns"].as_u64()),

@@ -90,7 +90,7 @@ pub(crate) fn write(path: &Path, shape: Shape, records: u64) -> u64 {
     if matches!(shape, Shape::Tiny | Shape::Bare | Shape::Lossy) {
         let patterns = [8, 1].map(|tokens| Pattern::new(shape, tokens, &r));
         while writer.records() < records {
-            let pattern = &patterns[usize::from(steps % GENERATION != 0)];
+            let pattern = &patterns[usize::from(!steps.is_multiple_of(GENERATION))];
             pattern.write(steps, &mut r.seq, &mut writer);
             if shape == Shape::Lossy && steps % 2 == 1 {
                 r.lose(2, 1);
@@ -115,7 +115,7 @@ const OPERATORS: u64 = 6;
 fn describe(r: &mut Records, at: u64, address: u64, name: &str, extent: i64) {
     let fields = [
         ("address", Put::Int(address)),
-        ("op", Put::Text(if address % 32 == 0 { "ADD" } else { "MUL_MAT" })),
+        ("op", Put::Text(if address.is_multiple_of(32) { "ADD" } else { "MUL_MAT" })),
         ("name", Put::Text(name)),
         ("dtype", Put::Text("f32")),
         ("shape", Put::List(&[extent, 1, 1, 1])),
@@ -238,7 +238,7 @@ fn step(shape: Shape, number: u64, r: &mut Records, writer: &mut TraceWriter<Buf
         }
     }
     r.push("graph", 1, (at + 100, at + lasts - 100), &[("backend", Put::Text("cpu"))]);
-    r.push("step", 1, (at, at + lasts), &[("tokens", Put::Int(if number % GENERATION == 0 { 8 } else { 1 }))]);
+    r.push("step", 1, (at, at + lasts), &[("tokens", Put::Int(if number.is_multiple_of(GENERATION) { 8 } else { 1 }))]);
     if shape == Shape::Threads {
         for tid in threads {
             r.push("thread_exit", tid, (at + lasts, at + lasts), &[]);
