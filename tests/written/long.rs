@@ -86,7 +86,7 @@ pub(crate) fn write(path: &Path, shape: Shape, records: u64) -> u64 {
         describe(&mut r, 0, 16 * (1 + operator), &format!("product_{}-{}", operator % 2, operator / 2), 64);
     }
     r.records.drain(..).for_each(|record| writer.push(&record).unwrap());
-    let mut steps = 0;
+    let mut steps = 0_u64;
     if matches!(shape, Shape::Tiny | Shape::Bare | Shape::Lossy) {
         let patterns = [8, 1].map(|tokens| Pattern::new(shape, tokens, &r));
         while writer.records() < records {
