@@ -6,6 +6,9 @@
 //! how long that takes, and how large the page is. `KEEP=FILE` keeps the page of the last one.
 //!
 //! `cargo bench --bench report -- FILE` reads a trace of yours instead, five times, by the rules of its probeset.
+//!
+//! `cargo bench --bench report -- --write FILE SHAPE RECORDS` writes a long trace, for the program to be measured with:
+//! its steps are `tiny`, `huge` and so on (`tests/written/long.rs`).
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -18,6 +21,9 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Instant;
 
+#[path = "../tests/written/long.rs"]
+mod long;
+
 const OPERATORS: u64 = 244;
 const THREADS: u32 = 2;
 
@@ -28,6 +34,11 @@ fn main() {
     }
     if let Some(at) = arguments.iter().position(|a| a == "--page") {
         return page(Path::new(&arguments[at + 1]));
+    }
+    if let Some(at) = arguments.iter().position(|a| a == "--write") {
+        let shape = long::Shape::named(&arguments[at + 2]).unwrap();
+        let steps = long::write(Path::new(&arguments[at + 1]), shape, arguments[at + 3].parse().unwrap());
+        return println!("{steps} steps");
     }
     if let Some(file) = arguments.iter().skip(1).find(|argument| Path::new(argument).is_file()) {
         heading();

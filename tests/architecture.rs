@@ -14,6 +14,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("pest", &["path/"]),
     ("pest_derive", &["path/"]),
     ("handlebars", &["codegen/", "report/html/"]),
+    ("hdrhistogram", &["analysis/durations.rs"]),
     ("libbpf_rs", &["bpf/", "record/"]),
     ("iced_x86", &["plan/site/x86.rs", "plan/inlined/flow.rs"]),
     ("yaxpeax_arch", &["plan/site/arm64.rs"]),

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
+#[path = "written/long.rs"]
+mod long;
 mod written;
 
 use profinfer::analysis::testing::{Put, Records};
@@ -48,13 +50,13 @@ fn trace(folder: &tempfile::TempDir, spans: u64) -> PathBuf {
     path
 }
 
-/// The most memory that `profinfer report` had at a time, bytes, as the kernel counted it.
-fn peak_of_report(trace: &Path) -> u64 {
+/// The most memory that `profinfer` had at a time, bytes, as the kernel counted it.
+fn peak_of(arguments: &[&std::ffi::OsStr]) -> u64 {
     let program = "import resource, subprocess, sys\n\
                    subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)\n\
                    print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)";
     let mut python = Command::new("python3");
-    let output = python.args(["-c", program, env!("CARGO_BIN_EXE_profinfer"), "report"]).arg(trace).output().unwrap();
+    let output = python.args(["-c", program, env!("CARGO_BIN_EXE_profinfer")]).args(arguments).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
 }
@@ -75,7 +77,63 @@ fn a_page_of_a_million_spans_has_no_more_than_20_mb() {
 #[ignore = "takes a minute"]
 fn the_memory_of_a_report_does_not_grow_with_the_trace() {
     let folder = tempfile::tempdir().unwrap();
-    let [short, long] = [300_000, 1_200_000].map(|spans| peak_of_report(&trace(&folder, spans)));
+    let [short, long] =
+        [300_000, 1_200_000].map(|spans| peak_of(&["report".as_ref(), trace(&folder, spans).as_os_str()]));
     // More than the interpreter that started it, whose memory the kernel counts with it.
     assert!(short > 15_000_000 && long * 4 <= short * 5, "{short} and {long} bytes");
+}
+
+/// Steps of two records each, beyond the number that is kept one by one, and 1.7 times as many.
+#[test]
+#[ignore = "takes a minute"]
+fn memory_does_not_grow_with_the_number_of_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let traces = [210_000, 360_000].map(|records| {
+        let path = folder.path().join(format!("{records}.pfi"));
+        assert!(long::write(&path, long::Shape::Bare, records) > 100_000);
+        path
+    });
+    let page = folder.path().join("page.html");
+    for command in [&["report"][..], &["statistics"], &["html", "-o", page.to_str().unwrap()]] {
+        let [short, long] = traces.each_ref().map(|trace| {
+            let arguments = command.iter().map(std::ffi::OsStr::new).chain([trace.as_os_str()]);
+            peak_of(&arguments.collect::<Vec<_>>())
+        });
+        // A step of 64 bytes, several times over, is 15 MB more. What is let pass is the page's chart of steps, which has
+        // 52,500 here and 90,000 there.
+        assert!(short > 15_000_000 && long < short + 10_000_000, "{command:?}: {short} and {long} bytes");
+        assert!(long < 200_000_000, "{command:?}: {long} bytes");
+    }
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn percentiles_of_a_long_trace_say_that_they_are_estimates() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("long.pfi");
+    let steps = long::write(&path, long::Shape::Bare, 204_000);
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_profinfer")).args(arguments).arg(&path).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let sentence = "p50, p90 and p99 of more than 100,000 times are estimates (± 0.1 %).";
+    assert!(run(&["report"]).contains(sentence));
+    let report: serde_json::Value = serde_json::from_str(&run(&["report", "--json"])).unwrap();
+    let decode = &report["phases"].as_array().unwrap().iter().find(|phase| phase["phase"] == "decode").unwrap()["step"];
+    assert_eq!(decode["percentile_error"], 0.001);
+    let mut exact: Vec<u64> = (0..steps).filter(|step| !step.is_multiple_of(1000)).map(long::duration).collect();
+    exact.sort_unstable();
+    assert_eq!(
+        (decode["count"].as_u64(), decode["max_ns"].as_u64()),
+        (Some(exact.len() as u64), exact.last().copied())
+    );
+    for (name, part) in [("p50_ns", 50), ("p90_ns", 90), ("p99_ns", 99)] {
+        let (exact, said) = (exact[(part * exact.len()).div_ceil(100) - 1] as f64, decode[name].as_f64().unwrap());
+        assert!((said - exact).abs() <= 0.001 * exact, "{name}: {said} and {exact}");
+    }
+    // The prompts are few: theirs are exact.
+    let prefill =
+        &report["phases"].as_array().unwrap().iter().find(|phase| phase["phase"] == "prefill").unwrap()["step"];
+    assert!(prefill.get("percentile_error").is_none(), "{prefill}");
 }

@@ -86,7 +86,7 @@ impl Assembler {
     pub(super) fn step(
         &mut self,
         step: ClosedStep,
-        (recorded, window): (Recorded, Option<u32>),
+        (recorded, window, stretch): (Recorded, Option<u32>, u32),
         threads: &mut Threads,
         catalogue: &mut Catalogue,
         context: Context<'_>,
@@ -98,7 +98,7 @@ impl Assembler {
         self.out.pid = threads.pid(known.process);
         self.out.tid = known.tid;
         (self.out.start, self.out.end) = (start, end);
-        (self.out.recorded, self.out.window) = (recorded, window);
+        (self.out.recorded, self.out.window, self.out.stretch) = (recorded, window, stretch);
         self.out.tokens = tokens(&step, decoder);
         let field = |name: &str| decoder.field(&step.header, &step.bytes, name).or_else(|| decoder.constant(name));
         let fields = StepFields { tokens: self.out.tokens, field: &field };
@@ -123,7 +123,7 @@ impl Assembler {
         self.out.number = 0;
         (self.out.pid, self.out.tid) = (0, 0);
         (self.out.start, self.out.end) = (start, end);
-        (self.out.recorded, self.out.window) = (Recorded::Whole, None);
+        (self.out.recorded, self.out.window, self.out.stretch) = (Recorded::Whole, None, 0);
         self.out.tokens = None;
         self.out.phase = Some(Phase::Outside);
         self.out.record = Box::default();

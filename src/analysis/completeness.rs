@@ -56,7 +56,7 @@ impl Completeness {
     /// Judges a trace that was read to its end.
     pub fn judge(meta: &Meta, findings: &Findings, statistics: &Statistics) -> Self {
         let lost: Vec<Lost> = meta.losses.iter().filter(|l| l.count > 0).map(lost).collect();
-        let steps = statistics.steps().len() as u64;
+        let steps = statistics.steps();
         let numbered = meta.losses.iter().filter(|l| l.kind.is_numbered()).map(|l| l.count);
         let lost_at_the_end = numbered.fold(0, u64::saturating_add).saturating_sub(findings.missing_records);
         let mut judged = Self {
@@ -72,7 +72,7 @@ impl Completeness {
             lost,
             notes: notes(findings, statistics),
         };
-        judged.notes.splice(..0, judged.which_lanes());
+        judged.notes.splice(..0, which_lanes(statistics.lanes_with_losses()));
         judged.notes.extend(shared(meta, findings));
         judged.notes.extend(unnamed(meta, findings));
         let left_out = left_out(meta).filter(|entry| !entry.kind.is_harmful());
@@ -118,20 +118,6 @@ impl Completeness {
             shown.push("…".to_owned());
         }
         shown.join(", ")
-    }
-
-    /// The lanes that miss events, and in how many steps.
-    fn which_lanes(&self) -> Option<String> {
-        let mut lanes: BTreeMap<u32, u64> = BTreeMap::new();
-        for lane in self.incomplete_steps.iter().flat_map(|s| &s.lanes) {
-            *lanes.entry(*lane).or_default() += 1;
-        }
-        let shown: Vec<String> = lanes
-            .iter()
-            .take(RANGES_SHOWN)
-            .map(|(lane, n)| format!("lane {lane} in {}", counted(*n, "step")))
-            .collect();
-        (!shown.is_empty()).then(|| format!("Events are missing of {}.", shown.join(", ")))
     }
 
     fn what_is_missing(&self, meta: &Meta, findings: &Findings) -> Vec<String> {
@@ -184,6 +170,16 @@ fn no_step(meta: &Meta, findings: &Findings, steps: u64) -> Option<String> {
         n => format!("; {} were seen", counted(n, "operator")),
     };
     Some(format!("no step was seen: {why}{others}"))
+}
+
+/// The lanes that miss events, and in how many steps.
+fn which_lanes(lanes: &BTreeMap<u32, u64>) -> Option<String> {
+    let lane = |(lane, steps): (&u32, &u64)| format!("lane {lane} in {}", counted(*steps, "step"));
+    let mut shown: Vec<String> = lanes.iter().take(RANGES_SHOWN).map(lane).collect();
+    if lanes.len() > RANGES_SHOWN {
+        shown.push(format!("and {} more", counted((lanes.len() - RANGES_SHOWN) as u64, "lane")));
+    }
+    (!shown.is_empty()).then(|| format!("Events are missing of {}.", shown.join(", ")))
 }
 
 fn lost(loss: &crate::trace::Loss) -> Lost {

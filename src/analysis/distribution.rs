@@ -1,4 +1,4 @@
-//! Exact percentiles of a few numbers.
+//! Percentiles of durations: exact ones of a few numbers.
 
 use serde::Serialize;
 
@@ -21,6 +21,10 @@ pub struct Distribution {
     pub p99_ns: u64,
     /// ns.
     pub max_ns: u64,
+    /// The percentiles are estimates, off by this part at most: there are too many numbers to keep each. Left out where
+    /// they are exact.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub percentile_error: Option<f64>,
 }
 
 impl Distribution {
@@ -41,6 +45,7 @@ impl Distribution {
             p90_ns: percentile(90),
             p99_ns: percentile(99),
             max_ns: numbers.last().copied().unwrap_or(0),
+            percentile_error: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! time per output token are read off them.
 
 use super::distribution::Distribution;
+use super::durations::Durations;
 use super::statistics::StepRow;
 use super::step::Phase;
 use super::unseen::Unseen;
@@ -22,7 +23,7 @@ pub struct Generations {
 
 /// Reads them off all steps. A step with lost records, and what is measured from it, is left out.
 /// And so is what lies on both sides of a time in which nothing was recorded.
-pub fn generations(steps: &[StepRow], unseen: &Unseen) -> Generations {
+pub(super) fn generations(steps: &[StepRow], unseen: &Unseen) -> Generations {
     // Where only steps that were recorded whole say how many tokens they have, one each is taken for the others'.
     let has_tokens = steps.iter().any(|step| step.phase == Phase::Decode && step.tokens.is_some());
     let mut by_thread: BTreeMap<(u32, u32), Vec<&StepRow>> = BTreeMap::new();
@@ -56,23 +57,94 @@ pub fn generations(steps: &[StepRow], unseen: &Unseen) -> Generations {
     }
 }
 
+/// Threads whose steps are followed at a time: of more, the one that was idle for longest is given up.
+const MOST_THREADS: usize = 4096;
+
+/// The same, step after step, where there are too many to keep.
+#[derive(Debug, Clone, Default)]
+pub(super) struct GenerationSums {
+    threads: BTreeMap<(u32, u32), Followed>,
+    first: Durations,
+    per_token: Durations,
+    tokens: u64,
+    /// Steps of `per_token` that do not say their tokens.
+    without_tokens: u64,
+    /// A decode step says its tokens.
+    has_tokens: bool,
+}
+
+/// The latest step of a thread, and the run of prefill steps that it is of.
+#[derive(Debug, Clone, Copy)]
+struct Followed {
+    before: StepRow,
+    /// When the run began, and whether all of it is complete.
+    prefill: Option<(u64, bool)>,
+}
+
+impl GenerationSums {
+    /// Adds a step; those of a thread come in the order of their starts.
+    pub(super) fn push(&mut self, step: &StepRow) {
+        self.has_tokens |= step.phase == Phase::Decode && step.tokens.is_some();
+        let key = (step.pid, step.tid);
+        let followed = self.threads.get(&key).copied();
+        let follows = |before: &StepRow| before.stretch == step.stretch;
+        let run = followed.and_then(|of| Some((of.before, of.prefill?)));
+        let goes_on = |before: &StepRow| step.phase == Phase::Prefill && follows(before);
+        let prefill = match run {
+            Some((before, (from, complete))) if goes_on(&before) => Some((from, complete && step.complete)),
+            Some((before, run)) => {
+                self.end_of(&before, run);
+                (step.phase == Phase::Prefill).then_some((step.start, step.complete))
+            }
+            None => (step.phase == Phase::Prefill).then_some((step.start, step.complete)),
+        };
+        if let Some(Followed { before, .. }) = followed
+            && step.phase == Phase::Decode
+            && (step.complete && before.complete && follows(&before))
+        {
+            self.per_token.push(step.end.saturating_sub(before.end));
+            self.tokens = self.tokens.saturating_add(step.tokens.unwrap_or(0));
+            self.without_tokens += u64::from(step.tokens.is_none());
+        }
+        if self.threads.len() >= MOST_THREADS
+            && !self.threads.contains_key(&key)
+            && let Some(idle) = self.threads.iter().min_by_key(|(_, of)| of.before.end).map(|(key, _)| *key)
+            && let Some(Followed { before, prefill: Some(run) }) = self.threads.remove(&idle)
+        {
+            self.end_of(&before, run);
+        }
+        self.threads.insert(key, Followed { before: *step, prefill });
+    }
+
+    fn end_of(&mut self, last: &StepRow, (from, complete): (u64, bool)) {
+        if complete {
+            self.first.push(last.end.saturating_sub(from));
+        }
+    }
+
+    /// What they come to so far.
+    pub(super) fn generations(&self) -> Generations {
+        let mut first = self.first.clone();
+        let open = self.threads.values().filter_map(|of| Some((of.before, of.prefill?)));
+        open.filter(|(_, (_, complete))| *complete)
+            .for_each(|(last, (from, _))| first.push(last.end.saturating_sub(from)));
+        let ttft = first.distribution();
+        let one_each = if self.has_tokens { self.without_tokens } else { 0 };
+        Generations {
+            count: ttft.count,
+            ttft,
+            tpot: self.per_token.distribution(),
+            decode_tokens: self.tokens.saturating_add(one_each),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn step(number: u64, phase: Phase, start: u64, end: u64) -> StepRow {
-        StepRow {
-            number,
-            phase,
-            pid: 1,
-            tid: 1,
-            start,
-            end,
-            tokens: Some(1),
-            complete: true,
-            recorded: Default::default(),
-            window: None,
-        }
+        StepRow::of_test(number, phase, (start, end))
     }
 
     #[test]
@@ -103,5 +175,49 @@ mod tests {
         steps[0].complete = false;
         let found = generations(&steps, &Unseen::default());
         assert_eq!((found.count, found.tpot.count), (0, 1));
+    }
+
+    #[test]
+    fn step_after_step_they_come_to_the_same() {
+        let mut random = fastrand::Rng::with_seed(9);
+        for _ in 0..200 {
+            let mut steps = Vec::new();
+            let mut at = [0_u64; 3];
+            // Steps go at 3000 and come at 4000.
+            let unseen = Unseen::of_test(&[(3000, 4000)]);
+            for number in 1..=random.u64(1..60) {
+                let thread = random.usize(0..3);
+                let mut start = at[thread] + random.u64(0..50);
+                if (2900..4000).contains(&start) {
+                    start = 4000;
+                }
+                let end = start + random.u64(1..100);
+                at[thread] = end;
+                let phase = if random.u32(0..3) == 0 { Phase::Prefill } else { Phase::Decode };
+                let tokens = random.bool().then(|| random.u64(1..9));
+                let (complete, stretch) = (random.u32(0..9) > 0, u32::from(start >= 4000));
+                let tid = u32::try_from(thread).unwrap();
+                steps.push(StepRow { tid, tokens, complete, stretch, ..step(number, phase, start, end) });
+            }
+            let mut sums = GenerationSums::default();
+            steps.iter().for_each(|step| sums.push(step));
+            assert_eq!(sums.generations(), generations(&steps, &unseen));
+        }
+    }
+
+    #[test]
+    fn threads_that_come_and_go_are_bounded() {
+        let mut sums = GenerationSums::default();
+        for tid in 0..3 * MOST_THREADS as u32 {
+            let at = u64::from(tid) * 100;
+            sums.push(&StepRow { tid, ..step(1, Phase::Prefill, at, at + 10) });
+            sums.push(&StepRow { tid, ..step(2, Phase::Decode, at + 20, at + 30) });
+        }
+        assert!(sums.threads.len() <= MOST_THREADS);
+        let found = sums.generations();
+        assert_eq!(
+            (found.count, found.tpot.count, found.tpot.max_ns),
+            (3 * MOST_THREADS as u64, 3 * MOST_THREADS as u64, 20)
+        );
     }
 }

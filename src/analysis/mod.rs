@@ -12,6 +12,7 @@ mod costs;
 mod counters;
 mod distribution;
 mod doubts;
+mod durations;
 mod estimate;
 mod faults;
 mod fields;
@@ -23,13 +24,16 @@ mod lane_time;
 mod memory;
 mod metrics;
 mod nesting;
+mod points;
 mod quantities;
+mod rates;
 mod rules;
 mod sampled;
 mod slowdown;
 mod states;
 mod statistics;
 mod step;
+mod step_table;
 mod study;
 mod thread_totals;
 mod threads;
@@ -49,10 +53,11 @@ pub use costs::{Cost, Weights};
 pub use counters::Count;
 pub use distribution::{Distribution, median};
 pub use doubts::{Doubt, doubts};
+pub use durations::PERCENTILE_ERROR;
 pub use estimate::{Estimate, GROUPS, Groups};
 pub use faults::{Faults, FetchTotals, Fetched, StepPart, WaitingStep};
 pub use fields::{Decoder, Header, graphs_say_backend};
-pub use generations::{Generations, generations};
+pub use generations::Generations;
 pub use graph::{
     CriticalPath, Edge, Fold, Folded, GraphFinder, Node, NodeKind, OperatorGraph, Section, StepFacts, TypicalStep, Via,
     Wanted,
@@ -60,9 +65,10 @@ pub use graph::{
 pub use memory::{Owner, Part};
 pub use metrics::{Metric, MetricOf, MetricValue};
 pub use quantities::{Known, Quantities, Sums};
+pub use rates::{RateSum, Rates};
 pub use rules::Rules;
 pub use sampled::{Recorded, Windows};
-pub use slowdown::{Measured, measure};
+pub use slowdown::Measured;
 pub use states::ThreadState;
 pub use statistics::{
     ExpertTotals, IncompleteStep, LaneTotals, OperatorTotals, PhaseTotals, SpanTotals, Statistics, StepRow,

@@ -7,12 +7,17 @@ use super::distribution::Distribution;
 use super::estimate::{Estimate, GROUPS, Groups};
 use super::faults::Faults;
 use super::fields::Decoder;
+use super::generations::Generations;
 use super::hash::FastMap;
 use super::quantities::{AllQuantities, Quantities};
+use super::rates::Rates;
 use super::sampled::Recorded;
+use super::slowdown::Measured;
 use super::step::{Operator, Phase, Step};
+use super::step_table::StepTable;
 use super::thread_totals::ThreadTotals;
 use super::timeline::Visitor;
+use super::unseen::{Unseen, UnseenSteps};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +26,10 @@ use std::sync::Arc;
 const MAX_EXPERTS: usize = 1 << 20;
 
 /// Steps with lost records that are told one by one.
-const MAX_INCOMPLETE: usize = 1 << 16;
+const MAX_INCOMPLETE: usize = 10_000;
+
+/// Lanes whose losses are counted apart.
+const MAX_LANES: usize = 4096;
 
 /// A step with lost records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -57,9 +65,17 @@ pub struct StepRow {
     pub recorded: Recorded,
     /// The window in which it, or the step before it, had its operators recorded.
     pub window: Option<u32>,
+    /// Times in which nothing was recorded that began before it.
+    pub stretch: u32,
 }
 
 impl StepRow {
+    #[cfg(test)]
+    pub(crate) fn of_test(number: u64, phase: Phase, (start, end): (u64, u64)) -> Self {
+        let (pid, tid, tokens, complete, recorded) = (1, 1, Some(1), true, Recorded::Whole);
+        Self { number, phase, pid, tid, start, end, tokens, complete, recorded, window: None, stretch: 0 }
+    }
+
     /// ns.
     pub fn duration(&self) -> u64 {
         self.end.saturating_sub(self.start)
@@ -194,7 +210,7 @@ pub struct ExpertTotals {
 /// The statistics of a trace.
 #[derive(Debug, Default)]
 pub struct Statistics {
-    steps: Vec<StepRow>,
+    steps: StepTable,
     phases: BTreeMap<Phase, PhaseTotals>,
     operators: ByKind<(Option<TextId>, Phase), OperatorTotals>,
     /// Work of operators by groups of windows, where there are windows; and whole steps of each.
@@ -210,6 +226,7 @@ pub struct Statistics {
     saw_switches: bool,
     incomplete_loose: u64,
     incomplete: Vec<IncompleteStep>,
+    lanes_with_losses: BTreeMap<u32, u64>,
     quantities: AllQuantities,
     threads: ThreadTotals,
 }
@@ -218,8 +235,9 @@ impl Visitor for Statistics {
     fn step(&mut self, step: &Step, catalogue: &Catalogue, _: &Decoder) {
         let phase = step.phase.unwrap_or(Phase::Outside);
         if phase != Phase::Outside {
-            let Step { number, pid, tid, start, end, tokens, complete, recorded, window, .. } = *step;
-            self.steps.push(StepRow { number, phase, pid, tid, start, end, tokens, complete, recorded, window });
+            let Step { number, pid, tid, start, end, tokens, complete, recorded, window, stretch, .. } = *step;
+            let row = StepRow { number, phase, pid, tid, start, end, tokens, complete, recorded, window, stretch };
+            self.steps.push(row);
         }
         self.saw_graphs |= !step.graphs.is_empty();
         if !step.complete && phase != Phase::Outside {
@@ -267,13 +285,18 @@ impl Statistics {
     }
 
     fn add_incomplete(&mut self, step: &Step) {
-        if self.incomplete.len() >= MAX_INCOMPLETE {
-            return;
-        }
         let records = step.missing.iter().map(|missing| missing.records).fold(0, u64::saturating_add);
         let mut lanes: Vec<u32> = step.missing.iter().filter_map(|missing| missing.lane).collect();
         lanes.sort_unstable();
         lanes.dedup();
+        for lane in &lanes {
+            if self.lanes_with_losses.len() < MAX_LANES || self.lanes_with_losses.contains_key(lane) {
+                *self.lanes_with_losses.entry(*lane).or_default() += 1;
+            }
+        }
+        if self.incomplete.len() >= MAX_INCOMPLETE {
+            return;
+        }
         self.incomplete.push(IncompleteStep { step: step.number, records, lanes });
     }
 
@@ -381,16 +404,47 @@ impl Statistics {
         }
     }
 
-    /// Every step, by number; those with lost records too.
-    pub fn steps(&self) -> Vec<StepRow> {
-        let mut steps = self.steps.clone();
-        steps.sort_by_key(|s| s.number);
-        steps
+    /// How many steps there are, those with lost records too.
+    pub fn steps(&self) -> u64 {
+        self.steps.count()
+    }
+
+    /// When the last of them ended, ns; 0 where there are none.
+    pub fn last_end(&self) -> u64 {
+        self.steps.last_end()
+    }
+
+    /// Steps that stand for all, by number: all of them, or the longest of each few in a row; and how many these are.
+    pub fn step_points(&self) -> (Vec<StepRow>, u64) {
+        self.steps.points()
+    }
+
+    /// How generations went.
+    pub fn generations(&self, unseen: &Unseen) -> Generations {
+        self.steps.generations(unseen)
+    }
+
+    /// Tokens of decode steps as time went on.
+    pub fn rates(&self) -> Rates {
+        self.steps.rates()
+    }
+
+    /// How many steps of a phase, or of any, nobody saw. Each that is seen takes longer by `added_ns` for being so.
+    pub fn unseen_steps(&self, unseen: &Unseen, phase: Option<Phase>, added_ns: f64) -> Option<UnseenSteps> {
+        self.steps.unseen(unseen, phase, added_ns)
+    }
+
+    /// What being recorded did to the steps.
+    ///
+    /// # Errors
+    /// Why it cannot be measured.
+    pub fn slowdown(&self) -> Result<Measured, &'static str> {
+        if self.steps.count() == 0 { Err("there are no steps") } else { self.steps.slowdown() }
     }
 
     /// Steps with lost records, which are in no other number.
     pub fn left_out(&self) -> u64 {
-        self.steps.iter().filter(|s| !s.complete).count() as u64
+        self.steps.incomplete()
     }
 
     /// The first steps with lost records, by number.
@@ -398,6 +452,11 @@ impl Statistics {
         let mut steps = self.incomplete.clone();
         steps.sort_by_key(|s| s.step);
         steps
+    }
+
+    /// Lanes whose threads' numbering has gaps, and in how many steps.
+    pub fn lanes_with_losses(&self) -> &BTreeMap<u32, u64> {
+        &self.lanes_with_losses
     }
 
     /// Parts of the trace without steps of which records were lost. There is no other part to take instead, so they
@@ -450,7 +509,7 @@ impl Statistics {
 
     /// Complete steps that were recorded so far.
     pub fn recorded(&self, recorded: Recorded) -> u64 {
-        self.steps.iter().filter(|step| step.complete && step.recorded == recorded).count() as u64
+        self.steps.recorded(recorded)
     }
 
     /// Graphs by backend and phase.
@@ -495,8 +554,12 @@ impl Statistics {
 
     /// Durations of a phase's complete steps.
     pub fn step_times(&self, phase: Phase) -> Distribution {
-        let complete = self.steps.iter().filter(|s| s.complete && s.phase == phase);
-        Distribution::of(complete.map(StepRow::duration).collect())
+        self.steps.times(phase, None)
+    }
+
+    /// The same of those that were recorded so far.
+    pub fn step_times_of(&self, phase: Phase, recorded: Recorded) -> Distribution {
+        self.steps.times(phase, Some(recorded))
     }
 }
 

@@ -57,6 +57,8 @@ pub struct Step {
     pub recorded: Recorded,
     /// The window in which it, or the step before it, had its operators recorded; `None` where all have.
     pub window: Option<u32>,
+    /// Times in which nothing was recorded that began before it.
+    pub stretch: u32,
     /// Its records of graphs, operators, regions and experts: how many, by record type.
     pub records: Vec<(u16, u64)>,
     /// What was lost during it, by thread. A loss between two steps, or one of a thread that was idle since an earlier

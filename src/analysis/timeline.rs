@@ -13,6 +13,7 @@ use super::sampled::{Recorded, Windows};
 use super::states::{Runner, Scheduler, Switch};
 use super::step::Step;
 use super::threads::Threads;
+use super::unseen::UnseenSince;
 use super::window::{Bucket, ClosedStep, Process, RawExperts, RawGraph, RawOperator, RawRegion, StepThread};
 use crate::spec::Role;
 use crate::trace::{DetailState, Notice, RecordKind, Schema, Site};
@@ -75,6 +76,7 @@ pub struct Timeline {
     assembler: Assembler,
     findings: Findings,
     windows: Windows,
+    unseen: UnseenSince,
     memory: Memory,
     waits: Waits,
     has_faults: bool,
@@ -97,6 +99,7 @@ impl Timeline {
             assembler: Assembler::default(),
             findings: Findings::default(),
             windows: Windows::default(),
+            unseen: UnseenSince::default(),
             memory: Memory::default(),
             waits: Waits::default(),
             has_faults: schema.records.iter().any(|r| r.role == Some(Role::Fault)),
@@ -119,6 +122,7 @@ impl Timeline {
     /// Takes a notice, in its place among the records: it may say that operators are recorded from now on, or are not.
     pub fn notice(&mut self, notice: &Notice) {
         self.windows.notice(notice);
+        self.unseen.notice(notice);
         self.memory.notice(notice);
         if notice.detail.is_some_and(|detail| detail.state == DetailState::Off) {
             self.scheduler.missing(notice.time, notice.time);
@@ -494,7 +498,8 @@ impl Timeline {
     fn give(&mut self, process: usize, mut step: ClosedStep, visitor: &mut dyn Visitor) {
         self.assembler.rehome(&mut step, &mut self.processes[process], &self.threads, &mut self.findings);
         let context = (&self.decoder, &self.rules, &self.processes[process], &self.memory, &self.scheduler);
-        let recorded = self.windows.of(step.header.start, step.header.end);
+        let (recorded, window) = self.windows.of(step.header.start, step.header.end);
+        let recorded = (recorded, window, self.unseen.stretch(step.header.start));
         let step = self.assembler.step(step, recorded, &mut self.threads, &mut self.catalogue, context);
         self.findings.ambiguous += step.ambiguous;
         visitor.step(step, &self.catalogue, &self.decoder);

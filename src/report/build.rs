@@ -11,7 +11,7 @@ use super::threads::ThreadsReport;
 use super::verdict::Verdict;
 use crate::analysis::{
     Catalogue, Completeness, Decoder, Generations, Kind, KindId, OperatorTotals, Phase, PhaseTotals, Quantities,
-    SpanTotals, Statistics, TextId, Timeline, Unseen, UnseenSteps, generations,
+    SpanTotals, Statistics, TextId, Timeline, Unseen, UnseenSteps,
 };
 use crate::trace::Meta;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -41,14 +41,14 @@ pub fn build(
     let phases = table_phases(statistics, options.phase);
     let totals = || phases.iter().filter_map(|p| statistics.phase(*p));
     let sum = |of: fn(&PhaseTotals) -> u64| totals().map(of).fold(0, u64::saturating_add);
-    let steps = statistics.steps();
-    let last = steps.iter().map(|step| step.end).max().unwrap_or(0);
-    let unseen = Unseen::new(&meta.notices, meta.end.as_ref().map_or(last, |end| end.time));
+    let end = meta.end.as_ref().map_or(statistics.last_end(), |end| end.time);
+    let unseen = Unseen::new(&meta.notices, end);
     let added = added_ns(meta, statistics).map_or(0.0, |(_, added)| added);
-    let unseen_steps = phases.iter().filter_map(|phase| Some((*phase, unseen.steps(&steps, *phase, added)?))).collect();
+    let unseen_of = |phase: &Phase| Some((*phase, statistics.unseen_steps(&unseen, Some(*phase), added)?));
+    let unseen_steps = phases.iter().filter_map(unseen_of).collect();
     let (lane_time, time) = (sum(|p| p.lane_time), sum(|p| p.whole_time));
     let scope = Scope { statistics, catalogue, measures: &measures, phases: &phases, unseen_steps, lane_time, time };
-    let generations = generations(&steps, &unseen);
+    let generations = statistics.generations(&unseen);
     let table = if matches!(options.by, By::Lane | By::Expert) { By::Name } else { options.by };
     let mut operators = scope.operators(table);
     let operators_total = operators.len() as u64;
@@ -95,7 +95,7 @@ pub fn build(
 fn table_phases(statistics: &Statistics, wanted: Option<Phase>) -> Vec<Phase> {
     match wanted {
         Some(phase) => vec![phase],
-        None if statistics.steps().is_empty() => vec![Phase::Outside],
+        None if statistics.steps() == 0 => vec![Phase::Outside],
         None => vec![Phase::Prefill, Phase::Decode],
     }
 }

@@ -3,9 +3,7 @@
 
 use super::model::OperatorRow;
 use super::units::time_f64;
-use crate::analysis::{
-    Distribution, Measured, Phase, Recorded, Statistics, StepRow, Unseen, counted, group_digits, measure,
-};
+use crate::analysis::{Measured, Phase, Recorded, Statistics, Unseen, counted, group_digits};
 use crate::trace::{DetailReason, DetailState, Meta};
 use serde::Serialize;
 
@@ -104,13 +102,10 @@ impl SamplingReport {
     pub(super) fn new(meta: &Meta, statistics: &Statistics, unseen: &Unseen) -> Self {
         let price = meta.end.as_ref().and_then(|end| end.price.as_ref());
         let details = || meta.notices.iter().filter_map(|notice| Some((notice.time, notice.detail?)));
-        let measured = match statistics.steps() {
-            steps if steps.is_empty() => Err("there are no steps"),
-            steps => measure(&steps.into_iter().filter(|step| step.complete).collect::<Vec<_>>()),
-        };
+        let measured = statistics.slowdown();
         let unseen_ns = unseen.ns();
-        let unseen_steps =
-            unseen.all_steps(&statistics.steps(), added_ns(meta, statistics).map_or(0.0, |(_, added)| added));
+        let added = added_ns(meta, statistics).map_or(0.0, |(_, added)| added);
+        let unseen_steps = statistics.unseen_steps(unseen, None, added);
         let changes = details().filter(|(_, detail)| detail.reason == DetailReason::Rate);
         let changes = changes.filter_map(|(time, detail)| match detail.state {
             DetailState::On => Some((time, true)),
@@ -215,11 +210,7 @@ pub(super) fn interval_hint(operators: &[OperatorRow], phases: &[&str]) -> Optio
 /// are some, of median time.
 fn predicted(meta: &Meta, statistics: &Statistics) -> Option<f64> {
     let (phase, added) = added_ns(meta, statistics)?;
-    let steps = statistics.steps();
-    let median = |recorded: Recorded| {
-        let like = steps.iter().filter(|step| step.complete && step.phase == phase && step.recorded == recorded);
-        Distribution::of(like.map(StepRow::duration).collect()).p50_ns as f64
-    };
+    let median = |recorded: Recorded| statistics.step_times_of(phase, recorded).p50_ns as f64;
     let bare = match median(Recorded::Bare) {
         bare if bare > 0.0 => bare,
         _ => median(Recorded::Whole) - added,

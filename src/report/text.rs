@@ -7,7 +7,7 @@ use super::step::{StepReport, StepView};
 use super::table::{Align, Table};
 use super::threads;
 use super::units::{rate, shape, share, time, time_f64};
-use crate::analysis::{Completeness, counted, group_digits};
+use crate::analysis::{Completeness, Distribution, counted, group_digits};
 use crate::diag::printable;
 use Align::{Flexible, Left, Right};
 
@@ -127,7 +127,8 @@ fn phases(out: &mut String, report: &Report, look: &Look) {
             time(step.max_ns),
         ]);
     }
-    look.table(out, "Steps", &table, None);
+    let times = report.phases.iter().map(|phase| &phase.step).chain([&report.ttft, &report.tpot]);
+    look.table(out, "Steps", &table, estimated(times));
     if table.is_empty() {
         out.push_str("\nNo steps.\n");
     }
@@ -149,6 +150,12 @@ fn phases(out: &mut String, report: &Report, look: &Look) {
             counted(tpot.count, "step")
         ));
     }
+}
+
+/// What to say where percentiles are estimates.
+pub(super) fn estimated<'a>(times: impl Iterator<Item = &'a Distribution>) -> Option<String> {
+    let error = times.filter_map(|times| times.percentile_error).reduce(f64::max)?;
+    Some(format!("p50, p90 and p99 of more than 100,000 times are estimates (± {} %).", error * 100.0))
 }
 
 /// Where a phase's lane time went.

@@ -17,6 +17,9 @@ const MAX_STRUCTURES: usize = 64;
 /// Their nodes, all together.
 const MAX_NODES_OF_ALL: usize = 8 * MAX_NODES;
 
+/// Steps whose durations are kept one by one, to find the one in the middle.
+const MOST_LENGTHS: usize = 100_000;
+
 /// What a graph is wanted of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
@@ -264,20 +267,48 @@ fn add_leaves(found: LeafIndex, nodes: &mut Vec<Node>, memory: &Memory<'_>, cata
 }
 
 /// Looks for a step that shows what the others are like: decoding if there is such, and of a length up to which steps
-/// took half of the time. A long prompt thus counts for more than a short one.
+/// took half of the time. A long prompt thus counts for more than a short one. Of more steps than are kept, those within
+/// 1/128 of each other count as equally long.
 #[derive(Debug, Default)]
 pub struct TypicalStep {
-    by_phase: BTreeMap<Phase, Vec<(u64, u64)>>,
+    by_phase: BTreeMap<Phase, Lengths>,
     last: u64,
 }
 
-impl TypicalStep {
-    /// Its number; `None` where no step was recorded whole.
-    pub fn number(mut self, phase: Option<Phase>) -> Option<u64> {
-        let order = [Phase::Decode, Phase::Prefill];
-        let wanted = order.into_iter().filter(|known| phase.is_none_or(|phase| phase == *known));
-        let mut steps = wanted.filter_map(|phase| self.by_phase.remove(&phase)).next()?;
-        steps.sort_unstable();
+/// Steps by their durations.
+#[derive(Debug, Default)]
+struct Lengths {
+    /// Duration and number of each.
+    each: Vec<(u64, u64)>,
+    /// By the leading digits of their durations, where there are too many: how long they took together, and the number of
+    /// the first.
+    alike: BTreeMap<u64, (u64, u64)>,
+}
+
+impl Lengths {
+    fn push(&mut self, duration: u64, number: u64) {
+        if self.alike.is_empty() {
+            self.each.push((duration, number));
+            if self.each.len() <= MOST_LENGTHS {
+                return;
+            }
+            std::mem::take(&mut self.each).into_iter().for_each(|(duration, number)| self.count(duration, number));
+        } else {
+            self.count(duration, number);
+        }
+    }
+
+    fn count(&mut self, duration: u64, number: u64) {
+        // The eight leading binary digits.
+        let shift = duration.checked_ilog2().unwrap_or(0).saturating_sub(7);
+        let (together, _) = self.alike.entry(duration >> shift << shift).or_insert((0, number));
+        *together = together.saturating_add(duration);
+    }
+
+    fn middle(mut self) -> Option<u64> {
+        self.each.sort_unstable();
+        let each = self.each.iter().map(|(duration, number)| (*duration, *number));
+        let steps: Vec<(u64, u64)> = each.chain(self.alike.values().copied()).collect();
         let all = steps.iter().map(|(duration, _)| *duration).fold(0, u64::saturating_add);
         let mut passed = 0_u64;
         let reaches_half = |(duration, _): &&(u64, u64)| {
@@ -285,6 +316,15 @@ impl TypicalStep {
             passed >= all.div_ceil(2)
         };
         steps.iter().find(reaches_half).map(|(_, number)| *number)
+    }
+}
+
+impl TypicalStep {
+    /// Its number; `None` where no step was recorded whole.
+    pub fn number(mut self, phase: Option<Phase>) -> Option<u64> {
+        let order = [Phase::Decode, Phase::Prefill];
+        let wanted = order.into_iter().filter(|known| phase.is_none_or(|phase| phase == *known));
+        wanted.filter_map(|phase| self.by_phase.remove(&phase)).next()?.middle()
     }
 
     /// How many steps there are.
@@ -297,7 +337,28 @@ impl Visitor for TypicalStep {
     fn step(&mut self, step: &Step, _: &Catalogue, _: &Decoder) {
         self.last = self.last.max(step.number);
         if let Some(phase) = step.phase.filter(|_| step.number > 0 && is_whole(step)) {
-            self.by_phase.entry(phase).or_default().push((step.duration(), step.number));
+            self.by_phase.entry(phase).or_default().push(step.duration(), step.number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_steps_one_of_middle_length_is_found_all_the_same() {
+        let mut random = fastrand::Rng::with_seed(2);
+        let durations: Vec<u64> =
+            (0..MOST_LENGTHS + 1000).map(|_| 1000 + (50.0 * random.f64().powi(3).recip().min(1e5)) as u64).collect();
+        let mut lengths = Lengths::default();
+        (1..).zip(&durations).for_each(|(number, duration)| lengths.push(*duration, number));
+        assert!(lengths.each.is_empty() && lengths.alike.len() < 8000);
+        let exact = Lengths {
+            each: (1..).zip(&durations).map(|(number, duration)| (*duration, number)).collect(),
+            ..Lengths::default()
+        };
+        let [found, exact] = [lengths, exact].map(|lengths| durations[lengths.middle().unwrap() as usize - 1]);
+        assert!(found.abs_diff(exact) * 128 <= exact, "{found} {exact}");
     }
 }

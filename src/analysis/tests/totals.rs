@@ -34,7 +34,7 @@ fn phases_add_up() {
     assert_eq!(parts, decode.lane_time, "nothing is left over");
     let times = kept.statistics.step_times(Phase::Decode);
     assert_eq!((times.count, times.p50_ns, times.p99_ns), (2, 100, 100));
-    let generations = generations(&kept.statistics.steps(), &Unseen::default());
+    let generations = kept.statistics.generations(&Unseen::default());
     assert_eq!((generations.ttft.p50_ns, generations.tpot.total_ns), (1000, 1100 + 200));
 }
 
@@ -79,7 +79,7 @@ fn a_step_with_a_gap_is_left_out() {
         step(&mut r, 1, (at, at + 40), 1);
     }
     let (kept, timeline) = run(&r);
-    let complete: Vec<_> = kept.statistics.steps().iter().map(|s| (s.number, s.complete)).collect();
+    let complete: Vec<_> = kept.statistics.step_points().0.iter().map(|s| (s.number, s.complete)).collect();
     assert_eq!(complete, [(1, true), (2, true), (3, false), (4, true)]);
     assert_eq!((timeline.findings().missing_records, timeline.findings().gaps), (3, 1));
     assert_eq!(kept.statistics.left_out(), 1);
@@ -100,7 +100,7 @@ fn a_workers_gap_counts_too_and_that_of_another_process_does_not() {
     operator(&mut r, 2, (50, 55), 1, 0xa, 0);
     step(&mut r, 1, (35, 60), 1);
     let (kept, _) = run(&r);
-    let complete: Vec<_> = kept.statistics.steps().iter().map(|s| s.complete).collect();
+    let complete: Vec<_> = kept.statistics.step_points().0.iter().map(|s| s.complete).collect();
     assert_eq!(complete, [true, false]);
 }
 
@@ -178,7 +178,7 @@ fn without_steps_graphs_and_operators_are_still_added_up() {
     let outside = kept.statistics.phase(Phase::Outside).unwrap();
     assert_eq!((outside.operators, outside.graphs, outside.work), (100_000, 100_000, 1_000_000));
     assert_eq!(outside.outside_operators, 2_000_000);
-    assert_eq!(kept.statistics.steps(), []);
+    assert_eq!(kept.statistics.steps(), 0);
 }
 
 #[test]

@@ -109,7 +109,7 @@ pub struct PhaseDiff {
 }
 
 /// A phase of one trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PhaseOfSide {
     /// Complete steps.
     pub steps: u64,
@@ -121,6 +121,9 @@ pub struct PhaseOfSide {
     pub lanes: u64,
     /// The median of its steps' durations.
     pub median_ns: u64,
+    /// The median is an estimate, off by this part at most; left out where it is exact.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub median_error: Option<f64>,
     /// Operators beyond those that are told apart.
     pub left_out: u64,
 }
@@ -247,13 +250,17 @@ fn of_side(side: &DiffSide<'_>, phases: &[PhaseDiff], at: usize) -> TraceOfSide 
 }
 
 fn phase(change: PhaseChange, [a, b]: [&DiffSide<'_>; 2]) -> PhaseDiff {
-    let of_side = |of: &PhaseSide, side: &DiffSide<'_>| PhaseOfSide {
-        steps: of.steps,
-        whole_steps: of.whole_steps,
-        tokens: of.tokens,
-        lanes: of.lanes,
-        median_ns: side.statistics.step_times(change.phase).p50_ns,
-        left_out: of.left_out,
+    let of_side = |of: &PhaseSide, side: &DiffSide<'_>| {
+        let times = side.statistics.step_times(change.phase);
+        PhaseOfSide {
+            steps: of.steps,
+            whole_steps: of.whole_steps,
+            tokens: of.tokens,
+            lanes: of.lanes,
+            median_ns: times.p50_ns,
+            median_error: times.percentile_error,
+            left_out: of.left_out,
+        }
     };
     let whole = change.time.change;
     let of_difference = |of: Change| (whole.difference() != 0.0).then(|| of.difference() / whole.difference());

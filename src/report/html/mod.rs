@@ -122,7 +122,8 @@ struct Environment<'a> {
 pub fn write_page(page: Page<'_>, mut out: impl Write) -> io::Result<String> {
     let Page { report, statistics, timeline, meta, spans, parts } = page;
     let spans = spans.finish(timeline.catalogue(), timeline.decoder(), meta);
-    let (step_facts, step_columns) = steps::columns(&statistics.steps(), None);
+    let (points, of) = statistics.step_points();
+    let (step_facts, step_columns) = steps::columns(&points, of, statistics.steps());
     let left_out = spans.facts.sentence_text().to_owned();
     let besides = Besides {
         page: concat!("profinfer ", env!("CARGO_PKG_VERSION")),

@@ -14,7 +14,7 @@ const LINED = "Dashed: the line that fits best, where there is one.";
 const PICTURES = {
   steps: (part) => {
     const places = [["least", "min_ns"], ["median", "p50_ns"], ["90 %", "p90_ns"], ["99 %", "p99_ns"], ["most", "max_ns"]];
-    const times = (label, say, of) => (of.count > 1 ? ranking(label, say, "at most, of so many", "time", places.map(([name, key]) => ({ name, value: of[key], text: timeText(of[key]) }))) : null);
+    const times = (label, say, of) => (of.count > 1 ? ranking(label, say, "at most, of so many", "time", places.map(([name, key]) => ({ name, value: of[key], text: (["least", "most"].includes(name) ? "" : about(of)) + timeText(of[key]) }))) : null);
     return [
       plot({
         label: "Tokens a second over time", say: "Decode steps of equal stretches of time.",

@@ -23,7 +23,7 @@ function overview(report) {
   const [decode, prefill] = [phase("decode"), phase("prefill")];
   const cards = [];
   if (decode && decode.tokens_per_s !== null) cards.push(card("Decode", `${rateText(decode.tokens_per_s)} tokens/s`, `${countText(decode.steps)} steps`));
-  if (report.tpot.count > 0) cards.push(card(decode && decode.tokens_per_s !== null ? "Time per output token" : "Time per step", timeText(report.tpot.mean_ns), `p50 ${timeText(report.tpot.p50_ns)} · p99 ${timeText(report.tpot.p99_ns)}`));
+  if (report.tpot.count > 0) cards.push(card(decode && decode.tokens_per_s !== null ? "Time per output token" : "Time per step", timeText(report.tpot.mean_ns), `p50 ${about(report.tpot)}${timeText(report.tpot.p50_ns)} · p99 ${about(report.tpot)}${timeText(report.tpot.p99_ns)}`));
   if (prefill && prefill.tokens_per_s !== null) cards.push(card("Prefill", `${rateText(prefill.tokens_per_s)} tokens/s`, `${countText(prefill.tokens)} tokens`));
   if (report.ttft.count > 0) cards.push(card("Time to first token", timeText(report.ttft.mean_ns), report.ttft.count > 1 ? `mean of ${countText(report.ttft.count)}` : null));
   if (report.lanes > 0) cards.push(card("Lanes", countText(report.lanes), trace.cpus ? `on ${countText(trace.cpus)} cpus` : null));
@@ -42,15 +42,24 @@ function whereItWent(report) {
   ];
 }
 
+const about = (times) => (times.percentile_error ? "≈ " : "");
+
+// What to say where percentiles are estimates.
+function estimatedText(times) {
+  const errors = times.map((of) => of.percentile_error || 0).filter((error) => error > 0);
+  return errors.length > 0 ? `p50, p90 and p99 of more than 100,000 times are estimates (± ${Math.max(...errors) * 100} %).` : null;
+}
+
 function stepsSection(report, steps, facts, goTo) {
   if (steps.count === 0) return null;
   const rows = report.phases.filter((phase) => phase.steps > 0);
   const of = (key) => ({ title: key.replace("_ns", "").replace("max", "longest"), key: `step.${key}`, value: (row) => row.step[key], text: (row) => timeText(row.step[key]) });
+  const note = estimatedText([...rows.map((row) => row.step), report.ttft, report.tpot]);
   return section("steps", "Steps", stepsChart(steps, facts, goTo), table("Steps by phase", [
     column.text("phase", "phase"), column.count("steps", "steps"), column.count("tokens", "tokens"),
     { key: "tokens_per_s", title: "tokens/s", value: (row) => row.tokens_per_s, text: (row) => rateText(row.tokens_per_s) },
     of("mean_ns"), of("p50_ns"), of("p90_ns"), of("p99_ns"), of("max_ns"),
-  ], rows, { id: "phases" }), el("details", {}, el("summary", {}, "The longest steps"), stepsTable(steps)));
+  ], rows, { id: "phases" }), note ? el("p", { class: "muted small" }, note) : null, el("details", {}, el("summary", {}, "The longest steps"), stepsTable(steps)));
 }
 
 // The name of a row of operators, what it was computed along with included.

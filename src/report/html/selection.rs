@@ -5,6 +5,13 @@ use super::spans::StepSpans;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 
+/// A step counts as so many spans at least: it takes memory of its own.
+const LEAST_OF_STEP: usize = 8;
+
+fn weight(step: &StepSpans) -> usize {
+    step.spans.len().max(LEAST_OF_STEP)
+}
+
 /// Steps that are kept, of those that are shown one after the other.
 #[derive(Debug)]
 pub(super) struct Selection {
@@ -50,7 +57,7 @@ impl Selection {
     }
 
     pub(super) fn push(&mut self, step: StepSpans) {
-        let spans = step.spans.len();
+        let spans = weight(&step);
         if !self.first_is_full && self.first_spans + spans <= self.most / 2 {
             self.first_spans += spans;
             self.first.push(step);
@@ -64,12 +71,12 @@ impl Selection {
         }
         while self.last_spans > self.most / 4 {
             let Some(step) = self.last.pop_front() else { break };
-            self.last_spans -= step.spans.len();
+            self.last_spans -= weight(&step);
             self.push_slow(step);
         }
         while self.spans() > self.most {
             let Some((_, step)) = self.slowest.pop_first() else { break };
-            self.slowest_spans -= step.spans.len();
+            self.slowest_spans -= weight(&step);
             self.left_out += 1;
         }
     }
@@ -79,9 +86,9 @@ impl Selection {
     }
 
     fn push_slow(&mut self, step: StepSpans) {
-        self.slowest_spans += step.spans.len();
+        self.slowest_spans += weight(&step);
         if let Some(twin) = self.slowest.insert((step.duration(), step.number), step) {
-            self.slowest_spans -= twin.spans.len();
+            self.slowest_spans -= weight(&twin);
             self.left_out += 1;
         }
     }

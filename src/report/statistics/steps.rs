@@ -1,17 +1,15 @@
 //! Times to the first and to each further token, and how many tokens a second there were as time went on.
 
 use super::Given;
-use crate::analysis::{Distribution, Phase, StepRow, Unseen};
+use crate::analysis::{Distribution, Phase, RateSum, Rates, Unseen};
 use crate::report::model::PhaseReport;
 use crate::report::table::{Align, Table};
-use crate::report::text::Look;
+use crate::report::text::{Look, estimated};
 use crate::report::units::{rate, time};
 use serde::Serialize;
 
-/// Stretches of time at most.
-const MOST_WINDOWS: u64 = 64;
-/// Steps that a stretch should have, in the mean.
-const STEPS_A_WINDOW: u64 = 16;
+/// ns that the last stretch may go on after the last step.
+const ROUNDING: u64 = 64;
 /// Characters of the longest bar.
 const BAR: f64 = 32.0;
 /// Rows that are shown.
@@ -54,11 +52,10 @@ pub struct RateWindow {
 impl StepsSection {
     pub(super) fn new(given: &Given<'_>) -> Self {
         let report = given.report;
-        let steps = given.statistics.steps();
-        let last = steps.iter().map(|step| step.end).max().unwrap_or(0);
-        let unseen = Unseen::new(&given.meta.notices, given.meta.end.as_ref().map_or(last, |end| end.time));
-        let (windows, window_ns) = windows(&steps, &unseen);
-        let absent = if steps.is_empty() { Some("The trace has no steps.".to_owned()) } else { None };
+        let end = given.meta.end.as_ref().map_or(given.statistics.last_end(), |end| end.time);
+        let unseen = Unseen::new(&given.meta.notices, end);
+        let (windows, window_ns) = windows(&given.statistics.rates(), &unseen);
+        let absent = if given.statistics.steps() == 0 { Some("The trace has no steps.".to_owned()) } else { None };
         let phases = report.phases.iter().filter(|phase| phase.phase != Phase::Outside.as_str()).cloned().collect();
         Self { ttft: report.ttft, tpot: report.tpot, phases, windows, window_ns, absent }
     }
@@ -77,7 +74,7 @@ impl StepsSection {
                 table.row(cells.into_iter().chain(times).collect());
             }
         }
-        look.table(out, "Times to tokens", &table, None);
+        look.table(out, "Times to tokens", &table, estimated([&self.ttft, &self.tpot].into_iter()));
         let most = self.windows.iter().filter_map(|window| window.tokens_per_s).fold(0.0, f64::max);
         let mut table = Table::new(&[("from", Align::Right), ("tokens/s", Align::Right), ("", Align::Left)]);
         // Of many, neighbours are left out: the JSON has all.
@@ -102,69 +99,41 @@ impl StepsSection {
     }
 }
 
-/// Decode steps by the time of their ends.
-fn windows(steps: &[StepRow], unseen: &Unseen) -> (Vec<RateWindow>, u64) {
-    let decode: Vec<&StepRow> = steps.iter().filter(|step| step.phase == Phase::Decode).collect();
-    let zero = steps.iter().map(|step| step.start).min().unwrap_or(0);
-    let (Some(start), Some(end)) =
-        (decode.iter().map(|step| step.start).min(), decode.iter().map(|step| step.end).max())
-    else {
-        return (Vec::new(), 0);
-    };
-    let count = (decode.len() as u64 / STEPS_A_WINDOW).clamp(1, MOST_WINDOWS);
-    let width = end.saturating_sub(start).div_ceil(count).max(1);
-    let mut windows = Vec::new();
-    let mut sums = vec![(0_u64, 0_u64, 0_u64); usize::try_from(count).unwrap_or(1)];
-    let last = sums.len() - 1;
-    for step in decode {
-        let at = usize::try_from(step.end.saturating_sub(start).saturating_sub(1) / width).unwrap_or(last).min(last);
-        let (steps, tokens, time) = &mut sums[at];
-        *steps += 1;
-        *tokens = tokens.saturating_add(step.tokens.unwrap_or(1));
-        *time = time.saturating_add(step.duration());
-    }
-    for (i, (steps, tokens, time)) in (0_u64..).zip(sums) {
+/// Decode steps by the time of their ends. The last stretch ends with the last of them.
+fn windows(rates: &Rates, unseen: &Unseen) -> (Vec<RateWindow>, u64) {
+    let Rates { zero, start, end, width, .. } = *rates;
+    let window = |(i, sum): (u64, &RateSum)| {
         let from = start.saturating_add(i.saturating_mul(width));
         let until = from.saturating_add(width);
         let seen = !unseen.is_between(from, until);
-        windows.push(RateWindow {
+        // Where steps are summed up, the stretches need not end where the steps do; else that is so but for rounding.
+        let lasts = if until.saturating_sub(end) > ROUNDING { end.saturating_sub(from).max(1) } else { width };
+        RateWindow {
             from_ns: from.saturating_sub(zero),
-            until_ns: until.saturating_sub(zero),
-            steps,
-            tokens,
-            tokens_per_s: seen.then(|| tokens as f64 * 1e9 / width as f64),
-            step_ns: (steps > 0).then(|| time as f64 / steps as f64),
-        });
-    }
-    (windows, width)
+            until_ns: from.saturating_add(lasts).saturating_sub(zero),
+            steps: sum.steps,
+            tokens: sum.tokens,
+            tokens_per_s: seen.then(|| sum.tokens as f64 * 1e9 / lasts as f64),
+            step_ns: (sum.steps > 0).then(|| sum.time as f64 / sum.steps as f64),
+        }
+    };
+    ((0..).zip(&rates.sums).map(window).collect(), width)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn step(phase: Phase, start: u64, end: u64) -> StepRow {
-        let (number, pid, tid, tokens, complete) = (1, 1, 1, Some(1), true);
-        StepRow { number, phase, pid, tid, start, end, tokens, complete, recorded: Default::default(), window: None }
-    }
-
     #[test]
-    fn every_token_is_in_one_stretch() {
-        let mut steps = vec![step(Phase::Prefill, 0, 1000)];
-        // 100 tokens in 100 µs, then 100 in 300 µs.
-        steps.extend((0..100).map(|i| step(Phase::Decode, 1000 + i * 1000, 2000 + i * 1000)));
-        steps.extend((0..100).map(|i| step(Phase::Decode, 101_000 + i * 3000, 104_000 + i * 3000)));
-        let (windows, width) = windows(&steps, &Unseen::default());
-        assert_eq!((windows.len(), width), (12, 33_334));
-        assert_eq!(windows.iter().map(|window| window.tokens).sum::<u64>(), 200);
-        assert_eq!((windows[0].from_ns, windows[11].until_ns), (1000, 401_008));
-        assert!((windows[0].tokens_per_s.unwrap() - 1e6).abs() < 4e4, "{windows:?}");
-        assert!((windows[8].tokens_per_s.unwrap() - 1e6 / 3.0).abs() < 4e4, "{windows:?}");
-        assert_eq!(windows[0].step_ns, Some(1000.0));
-    }
-
-    #[test]
-    fn without_decode_steps_there_are_no_stretches() {
-        assert_eq!(windows(&[step(Phase::Prefill, 0, 10)], &Unseen::default()), (Vec::new(), 0));
+    fn stretches_are_told_by_their_times() {
+        let sum = |steps: u64, time: u64| RateSum { steps, tokens: 2 * steps, time };
+        let rates =
+            Rates { zero: 0, start: 1000, end: 25_000, width: 10_000, sums: vec![sum(5, 500), sum(0, 0), sum(2, 100)] };
+        let (windows, width) = windows(&rates, &Unseen::default());
+        assert_eq!((windows.len(), width), (3, 10_000));
+        assert_eq!((windows[0].from_ns, windows[0].until_ns, windows[0].step_ns), (1000, 11_000, Some(100.0)));
+        assert_eq!((windows[1].tokens_per_s, windows[1].step_ns), (Some(0.0), None));
+        assert_eq!((windows[2].until_ns, windows[2].tokens_per_s), (25_000, Some(4e9 / 4000.0)));
+        assert_eq!(super::windows(&Rates::default(), &Unseen::default()), (Vec::new(), 0));
     }
 }

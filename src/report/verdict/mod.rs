@@ -83,7 +83,7 @@ impl Verdict {
 /// What is missing, and how to have it the next time.
 fn cannot_say(meta: &Meta, statistics: &Statistics, timeline: &Timeline, found: &Verdict) -> Vec<String> {
     let mut said = Vec::new();
-    if statistics.steps().is_empty() {
+    if statistics.steps() == 0 {
         return said;
     }
     if found.phases.is_empty() {
