@@ -70,7 +70,8 @@ fn what_is_no_file_of_ours_is_neither_read_nor_written_through() {
         put(&path);
     };
     let dangling = folder.path().join("nothing");
-    let cases: [(&str, &dyn Fn(&Path)); 6] = [
+    type Put<'a> = &'a dyn Fn(&Path);
+    let cases: [(&str, Put<'_>); 6] = [
         ("symbolic link", &|path| symlink(&elsewhere, path).unwrap()),
         ("symbolic link", &|path| symlink(&dangling, path).unwrap()),
         ("not a regular file", &|path| drop(UnixListener::bind(path).unwrap())),

@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         Ok(()) => outputs.into_iter().try_for_each(|(_, output)| output.commit())?,
     }
     if !completeness.complete {
-        terminal::say(&format!("{}", completeness.verdict));
+        terminal::say(&completeness.verdict);
         return Ok(INCOMPLETE);
     }
     Ok(DONE)

@@ -35,7 +35,7 @@ pub(super) enum Sink {
     /// A file.
     File(File),
     /// A file that has the destination's name once the trace has begun.
-    Beside(File, Option<Replacement>),
+    Beside(File, Option<Box<Replacement>>),
     /// Somebody who reads.
     Pipe(Pipe),
 }
@@ -95,7 +95,7 @@ impl Output {
             let own = Some(file.metadata().map_err(failed)?);
             let created = older.is_none();
             let sink = match older {
-                Some(older) => Sink::Beside(file, Some(Replacement { beside, older, path: path.clone() })),
+                Some(older) => Sink::Beside(file, Some(Box::new(Replacement { beside, older, path: path.clone() }))),
                 None if path.symlink_metadata().is_ok_and(|there| there.is_symlink()) => {
                     beside.replace(path).map_err(failed)?;
                     Sink::File(file)
@@ -145,7 +145,8 @@ impl Sink {
     /// The trace has begun: it takes its name.
     pub(super) fn begun(&mut self) -> io::Result<()> {
         let Self::Beside(_, replacement) = self else { return Ok(()) };
-        let Some(Replacement { beside, older, path }) = replacement.take() else { return Ok(()) };
+        let Some(replacement) = replacement.take() else { return Ok(()) };
+        let Replacement { beside, older, path } = *replacement;
         match path.symlink_metadata() {
             Ok(there) if !same(&there, &older) => Err(io::Error::other("another file has taken its place")),
             _ => beside.replace(&path),

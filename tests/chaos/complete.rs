@@ -9,6 +9,9 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// The words of a command, for a run.
+type Words<'a> = &'a dyn Fn(&Run) -> Vec<String>;
+
 /// Kinds of namespace, as `unshare` makes them.
 const KINDS: [(&str, &[&str]); 8] = [
     ("pid", &["--pid", "--fork", "--mount-proc"]),
@@ -165,7 +168,7 @@ fn what_a_command_starts_is_recorded() {
         let toy = run.toy("counts", &["rounds=10"]).join(" ");
         words(&["sh", "-c", &format.replace("TOY", &toy)])
     };
-    let cases: &[(&str, &dyn Fn(&Run) -> Vec<String>)] = &[
+    let cases: &[(&str, Words<'_>)] = &[
         ("a shell", &|run| shell(run, "TOY; true")),
         ("timeout", &|run| wrapped(&["timeout", "60"], &run.toy("counts", &["rounds=10"]))),
         ("nohup nice", &|run| wrapped(&["nohup", "nice", "stdbuf", "-oL"], &run.toy("counts", &["rounds=10"]))),
@@ -284,7 +287,7 @@ fn said(run: &Run, output: &Output) -> BTreeMap<&'static str, (Option<i32>, Stri
 fn nothing_seen_is_never_complete() {
     let graph = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).chaos_graph(ctypes.create_string_buffer(4096), 4)";
     let shell = |run: &Run| words(&["sh", "-c", &format!("{}; true", run.toy("counts", &["rounds=10"]).join(" "))]);
-    let cases: &[(&str, &[&str], &dyn Fn(&Run) -> Vec<String>, &[&str])] = &[
+    let cases: &[(&str, &[&str], Words<'_>, &[&str])] = &[
         ("no engine", &[], &|_| words(&["true"]), &["no step was seen", "libchaos*.so*", "(true)"]),
         ("not followed", &["--no-inherit"], &shell, &["no step was seen", "libchaos*.so*", "(sh)"]),
         (

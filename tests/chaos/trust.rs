@@ -60,7 +60,8 @@ fn what_others_left_in_the_cache_is_not_believed_nor_waited_for_nor_written_thro
     let forged = String::from_utf8(good.clone()).unwrap().replace("\"length\"", "\"lemgth\"");
     let (victim, nowhere) = (run.path("victim"), run.path("nowhere"));
     std::fs::write(&victim, &good).unwrap();
-    let cases: [(&str, &dyn Fn(&Path)); 11] = [
+    type Put<'a> = &'a dyn Fn(&Path);
+    let cases: [(&str, Put<'_>); 11] = [
         ("of another user", &|path| {
             std::fs::write(path, &good).unwrap();
             chown(path, Some(NOBODY), None).unwrap();
