@@ -29,15 +29,20 @@ fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_profinfer")).arg("statistics").args(arguments).output().unwrap()
 }
 
-/// The JSON and the text of a trace.
+/// The JSON and the text of a complete trace.
 fn statistics(r: &Records, probeset: &str) -> (Value, String) {
+    statistics_ending(r, probeset, 0)
+}
+
+/// The same of a trace for which the program ends with this status.
+fn statistics_ending(r: &Records, probeset: &str, status: i32) -> (Value, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.pfi");
     written::write(&path, &written::origin(probeset), r);
     let file = path.to_str().unwrap();
     let (json, text) = (run(&[file, "--json"]), run(&[file]));
     assert_eq!(String::from_utf8_lossy(&json.stderr), "");
-    assert_eq!((json.status.code(), text.status.code()), (Some(0), Some(0)));
+    assert_eq!((json.status.code(), text.status.code()), (Some(status), Some(status)));
     (serde_json::from_slice(&json.stdout).unwrap(), String::from_utf8(text.stdout).unwrap())
 }
 
@@ -360,7 +365,7 @@ fn sections_are_chosen_and_an_incomplete_trace_exits_with_4() {
 
 #[test]
 fn a_trace_without_steps_says_what_it_lacks() {
-    let (found, text) = statistics(&begin(), PROBESET);
+    let (found, text) = statistics_ending(&begin(), PROBESET, 4);
     for section in ["steps", "growth", "work", "counters", "backends", "experts", "lanes", "layers", "models"] {
         assert!(found[section]["absent"].is_string(), "{section}: {}", found[section]);
     }
