@@ -114,3 +114,16 @@ fn every_shipped_probeset_loads() {
         }
     }
 }
+
+/// What `docs/reliability.md` names is a test there is.
+#[test]
+fn promises_are_kept_by_tests() {
+    let page = document("reliability.md");
+    let named: Vec<(&str, &str)> = page.split('`').filter_map(|text| text.split_once("::")).collect();
+    assert!(named.len() > 25);
+    for (module, test) in named {
+        let file = format!("{}/tests/chaos/{module}.rs", env!("CARGO_MANIFEST_DIR"));
+        let text = fs::read_to_string(&file).expect("a file of tests/chaos");
+        assert!(text.contains(&format!("fn {test}()")), "{module}::{test}");
+    }
+}

@@ -525,7 +525,8 @@ fn symbols_are_texts_and_nothing_else_wherever_they_are_written() {
     let draft = folder.path().join("draft.yaml");
     for patterns in [&[][..], &["run_*", "begin", "*step*"]] {
         let mut command = profinfer();
-        let (code, _, problems) = harmless(command.arg("scaffold").arg(&library).args(patterns).arg("-o").arg(&draft));
+        let (code, _, problems) =
+            harmless(command.args(["scaffold", "--force"]).arg(&library).args(patterns).arg("-o").arg(&draft));
         assert_eq!(code, Some(0), "{problems}");
         let text = std::fs::read_to_string(&draft).unwrap();
         assert!(text.contains(":begin\n") && !text.contains("\n    FORGED"), "{text}");

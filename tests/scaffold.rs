@@ -27,7 +27,7 @@ fn profinfer(arguments: &[&str]) -> Output {
 fn checked(folder: &Path, target: &str, arguments: &[&str]) -> String {
     let file = folder.join("draft.yaml");
     let path = file.to_str().unwrap();
-    let output = profinfer(&[&["scaffold", target, "-o", path], arguments].concat());
+    let output = profinfer(&[&["scaffold", target, "--force", "-o", path], arguments].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = std::fs::read_to_string(&file).unwrap();
     let output = profinfer(&["check", path, "--target", target]);

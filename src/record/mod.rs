@@ -19,6 +19,7 @@ pub mod machine;
 mod mapped;
 mod meter;
 mod modules;
+mod open_files;
 mod output;
 mod price;
 mod process;
@@ -249,6 +250,7 @@ pub fn record(
     let (output, file) = Output::open(&options.output, options.mode, caller.as_ref())?;
     let signals = Signals::hold().map_err(|error| unexpected("holding back signals", &error))?;
     let found = Found::find(&options.subject, caller.as_ref(), &signals, output.takes_stdout())?;
+    open_files::allow_most();
     let pid = found.pid();
     let cpus = possible_cpus()?;
     let mut constants = constants(&found, options)?;
