@@ -88,7 +88,6 @@ impl<'a> Sought<'a> {
     pub(super) fn warned_each(&mut self, said: &[Diagnostic]) {
         for problem in said {
             let kind = match (problem.code, problem.severity) {
-                (Code::InlinedCopies, Severity::Warning) => LeftOutKind::Calls,
                 (_, Severity::Warning) => LeftOutKind::Part,
                 (Code::TargetMemberMissing | Code::LayoutUnknown | Code::LayoutNotChosen, Severity::Note) => {
                     LeftOutKind::Part

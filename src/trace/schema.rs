@@ -605,8 +605,6 @@ pub enum LeftOutKind {
     File,
     /// Sites that were attached after their process may have called them.
     Late,
-    /// Calls in places that cannot be probed.
-    Calls,
     /// A probe that may be without a site, and is.
     Probe,
     /// A member, constant, enumeration or counter that was left out.

@@ -18,12 +18,14 @@ pub(in crate::plan) struct PlacedCopy {
     pub(in crate::plan) site: CopySite,
 }
 
+/// A copy without a site, and why.
+type Refused = (InlinedCopy, String);
+
 /// Every copy of a program's function.
 #[derive(Debug, Default)]
 pub(in crate::plan) struct Copies {
     pub(in crate::plan) placed: Vec<PlacedCopy>,
-    /// Copies without a site, and why.
-    pub(in crate::plan) refused: Vec<(InlinedCopy, String)>,
+    pub(in crate::plan) refused: Vec<Refused>,
     /// Parameters that the debug information calls otherwise than the probeset: theirs, ours.
     renamed: Vec<(String, String)>,
 }
@@ -69,7 +71,9 @@ impl Copies {
 
     /// Why an alternative that has nothing but copies is not taken.
     pub(in crate::plan) fn not_taken(&self, pattern: &NamePattern, program: &Program) -> Diagnostic {
-        let message = format!("`{pattern}` was inlined into {}, and is not probed there: {}", self.into(), self.why());
+        let refused: Vec<&Refused> = self.refused.iter().collect();
+        let message =
+            format!("`{pattern}` was inlined into {}, and is not probed there: {}", into(&refused), why(&refused));
         Diagnostic::error(Code::InlinedCopies, message).at(&program.span).hint(match program.kind {
             ProgramKind::Span => "add the same function with `until …` to the list under `at:`, which needs no return",
             _ => "add a function that is called from it, or calls it, to the list under `at:`",
@@ -78,17 +82,19 @@ impl Copies {
 
     /// That calls will be missed, where the function is probed, but not all of its copies.
     pub(in crate::plan) fn not_seen(&self, pattern: &NamePattern, program: &Program) -> Option<Diagnostic> {
-        if self.refused.is_empty() {
-            return None;
-        }
-        let copies = match self.refused.len() {
+        // A call within a call of the same function is a part of it.
+        let holds_itself = program.kind == ProgramKind::Span && program.actions.iter().all(|a| a.shape.frames() == 1);
+        let is_part = |copy: &InlinedCopy| holds_itself && copy.within == copy.name;
+        let refused: Vec<&Refused> = self.refused.iter().filter(|(copy, _)| !is_part(copy)).collect();
+        let copies = match refused.len() {
+            0 => return None,
             1 => "a copy".to_owned(),
             count => format!("{count} copies"),
         };
         let message = format!(
             "calls of `{pattern}` are missed: {copies} of it in {} cannot be probed: {}",
-            self.into(),
-            self.why()
+            into(&refused),
+            why(&refused)
         );
         Some(Diagnostic::warning(Code::InlinedCopies, message).at(&program.span))
     }
@@ -99,23 +105,23 @@ impl Copies {
         let message = format!("the parameter `{ours}` of `{pattern}` is called `{theirs}` in the debug information");
         Some(Diagnostic::note(Code::InlinedCopies, message).at(&program.span))
     }
+}
 
-    /// The functions that the refused copies are in.
-    fn into(&self) -> String {
-        let mut names: Vec<String> = self.refused.iter().map(|(copy, _)| format!("`{}`", copy.within)).collect();
-        names.sort_unstable();
-        names.dedup();
-        let more = names.len().saturating_sub(NAMED);
-        names.truncate(NAMED);
-        match more {
-            0 => names.join(", "),
-            _ => format!("{} and {more} more", names.join(", ")),
-        }
+/// The functions that copies are in.
+fn into(refused: &[&Refused]) -> String {
+    let mut names: Vec<String> = refused.iter().map(|(copy, _)| format!("`{}`", copy.within)).collect();
+    names.sort_unstable();
+    names.dedup();
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    match more {
+        0 => names.join(", "),
+        _ => format!("{} and {more} more", names.join(", ")),
     }
+}
 
-    fn why(&self) -> &str {
-        self.refused.first().map_or("", |(_, why)| why)
-    }
+fn why<'r>(refused: &[&'r Refused]) -> &'r str {
+    refused.first().map_or("", |(_, why)| why)
 }
 
 /// The arguments that a program reads.
