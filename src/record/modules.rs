@@ -93,8 +93,8 @@ pub(super) struct Modules<'a> {
     /// What placing said of each process the last time.
     said: HashMap<i32, Diagnostics>,
     problems: Diagnostics,
-    /// Sites whose programs may come and go.
-    groups: Vec<Group>,
+    /// Sites whose programs may come and go; each keeps its number when others are given up.
+    groups: Vec<Option<Group>>,
     /// The last tier that is attached all the time; `None`: not even steps are.
     stays: Option<Tier>,
     detail_attached: bool,
@@ -149,7 +149,7 @@ impl<'a> Modules<'a> {
 
     /// Whether there are sites of operators.
     pub(super) fn any_detail(&self) -> bool {
-        self.groups.iter().any(|group| self.tier(group.program) == Tier::Detail)
+        self.groups.iter().flatten().any(|group| self.tier(group.program) == Tier::Detail)
     }
 
     /// Whether what is mapped from now on gets its probes of operators at once.
@@ -175,7 +175,7 @@ impl<'a> Modules<'a> {
 
     /// Whether there are such.
     pub(super) fn any_waiting(&self) -> bool {
-        self.groups.iter().any(|group| group.attached && self.tier(group.program) == Tier::Waiting)
+        self.groups.iter().flatten().any(|group| group.attached && self.tier(group.program) == Tier::Waiting)
     }
 
     /// Attaches these boundaries, if operators are; gives how many sites.
@@ -199,9 +199,10 @@ impl<'a> Modules<'a> {
 
     fn detach(&mut self, which: fn(&Self, usize) -> bool, session: &mut Session<'_>) -> (JoinHandle<()>, usize) {
         let wanted: BTreeSet<usize> =
-            self.groups.iter().map(|group| group.program).filter(|program| which(self, *program)).collect();
+            self.groups.iter().flatten().map(|group| group.program).filter(|program| which(self, *program)).collect();
         let mut sites = 0;
-        for group in self.groups.iter_mut().filter(|group| group.attached && wanted.contains(&group.program)) {
+        for group in self.groups.iter_mut().flatten().filter(|group| group.attached && wanted.contains(&group.program))
+        {
             group.attached = false;
             sites += group.sites.len();
         }
@@ -209,7 +210,7 @@ impl<'a> Modules<'a> {
     }
 
     fn tier_of_group(&self, number: usize) -> Option<Tier> {
-        Some(self.tier(self.groups.get(number)?.program))
+        Some(self.tier(self.groups.get(number)?.as_ref()?.program))
     }
 
     /// Whether probes of a tier stay where others come and go. What describes objects that are made once always does:
@@ -234,12 +235,15 @@ impl<'a> Modules<'a> {
 
     /// Attaches the sites of a group, if it is wanted now; gives how many. `None`: there are no more groups.
     pub(super) fn attach_group(&mut self, number: usize, session: &mut Session<'_>) -> Option<usize> {
-        let tier = self.tier_of_group(number)?;
-        Some(if self.is_attached_now(tier) { self.attach_one(number, session) } else { 0 })
+        let group = self.groups.get(number)?;
+        let tier = group.as_ref().map(|group| self.tier(group.program));
+        let is_wanted = tier.is_some_and(|tier| self.is_attached_now(tier));
+        Some(if is_wanted { self.attach_one(number, session) } else { 0 })
     }
 
     fn attach_one(&mut self, number: usize, session: &mut Session<'_>) -> usize {
-        let Some(group) = self.groups.get_mut(number).filter(|group| !group.attached) else { return 0 };
+        let group = self.groups.get_mut(number).and_then(Option::as_mut);
+        let Some(group) = group.filter(|group| !group.attached) else { return 0 };
         group.attached = true;
         let group = group.clone();
         self.attach_sites(&group, session);
@@ -263,11 +267,12 @@ impl<'a> Modules<'a> {
         self.account_failures(module, sites, &failed);
     }
 
-    /// Removes the probes of files that were written to, and of files that nobody can run any more.
+    /// Removes the probes of files that were written to.
     pub(super) fn check_files(&mut self, session: &mut Session<'_>, consumer: &Consumer) {
         let changed: BTreeMap<FileId, Arc<ModuleFile>> = self
             .groups
             .iter()
+            .flatten()
             .filter(|group| !group.module.file.is_unchanged())
             .map(|group| (group.module.file.id(), Arc::clone(&group.module)))
             .collect();
@@ -286,7 +291,7 @@ impl<'a> Modules<'a> {
             return;
         }
         session.detach_file(id);
-        for group in self.groups.extract_if(.., |group| group.module.file.id() == id) {
+        for group in self.take_groups(|group| group.module.file.id() == id) {
             for probe in group.sites.iter().flat_map(|site| &site.site.probes) {
                 *self.not_attached.entry(probe.clone()).or_default() += 1;
             }
@@ -294,6 +299,11 @@ impl<'a> Modules<'a> {
         let path = module.path.display();
         self.notices.push(format!("{path} was overwritten: its probes were removed"));
         self.problems.push(overwritten(&path.to_string()));
+    }
+
+    /// Takes groups, and leaves their numbers empty: groups may be being attached one after the other.
+    fn take_groups(&mut self, which: impl Fn(&Group) -> bool) -> Vec<Group> {
+        self.groups.iter_mut().filter_map(|group| group.take_if(|group| which(group))).collect()
     }
 
     /// Readable once a file that has probes was written to.
@@ -312,7 +322,7 @@ impl<'a> Modules<'a> {
     }
 
     fn deleted(&self) -> BTreeMap<FileId, &Arc<ModuleFile>> {
-        let deleted = self.groups.iter().filter(|group| group.module.file.is_deleted());
+        let deleted = self.groups.iter().flatten().filter(|group| group.module.file.is_deleted());
         deleted.map(|group| (group.module.file.id(), &group.module)).collect()
     }
 
@@ -320,12 +330,15 @@ impl<'a> Modules<'a> {
     /// milliseconds for each 10 processes of the system.
     pub(super) fn release_deleted(&mut self, session: &mut Session<'_>) {
         self.targets.retain(|pid, _| Path::new(&format!("/proc/{pid}")).exists());
-        let mapped = mapped_by_anyone();
-        let released: BTreeSet<FileId> = self.deleted().into_keys().filter(|id| !mapped.contains(id)).collect();
+        let Some(mapped) = mapped_by_anyone() else { return };
+        let devices: HashSet<u64> = mapped.iter().map(|(device, _)| *device).collect();
+        // Some file systems (overlayfs, btrfs) show other numbers in the maps than to stat.
+        let is_free = |id: &FileId| devices.contains(&id.0) && !mapped.contains(id);
+        let released: BTreeSet<FileId> = self.deleted().into_keys().filter(is_free).collect();
         for id in &released {
             session.detach_file(*id);
         }
-        self.groups.retain(|group| !released.contains(&group.module.file.id()));
+        drop(self.take_groups(|group| released.contains(&group.module.file.id())));
         self.attached.retain(|(_, file, _)| !released.contains(file));
     }
 
@@ -543,7 +556,7 @@ impl<'a> Modules<'a> {
                     sites: std::mem::replace(&mut sites, rest).into(),
                     attached: self.is_attached_now(self.tier(program)),
                 };
-                self.groups.push(group.clone());
+                self.groups.push(Some(group.clone()));
                 if group.attached {
                     self.attach_sites(&group, session);
                 }
@@ -565,7 +578,7 @@ impl<'a> Modules<'a> {
             attached.filter(|(program, file)| files.contains(file) && is_replaced(*program)).collect();
         if !replaced.is_empty() {
             session.detach_programs(&replaced);
-            self.groups.retain(|group| !replaced.contains(&(group.program, group.module.file.id())));
+            drop(self.take_groups(|group| replaced.contains(&(group.program, group.module.file.id()))));
             self.attached.retain(|(program, file, _)| !replaced.contains(&(*program, *file)));
         }
     }

@@ -444,17 +444,23 @@ pub fn command_line(pid: u32) -> io::Result<Vec<String>> {
     Ok(text.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect())
 }
 
-/// The files that any process of the system has mapped, by device and inode.
+/// The files that any process of the system has mapped, by device and inode as the maps show them; `None` where it cannot
+/// be read of all.
 #[cfg(feature = "record")]
-pub(crate) fn mapped_by_anyone() -> HashSet<FileId> {
+pub(crate) fn mapped_by_anyone() -> Option<HashSet<FileId>> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let mut mapped = HashSet::new();
     for pid in pids {
-        let text = read_bounded(&proc_file(pid, "maps"), MAX_MAPS).unwrap_or_default();
+        let text = match read_bounded(&proc_file(pid, "maps"), MAX_MAPS) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return None,
+            // It has ended.
+            Err(_) => continue,
+        };
         mapped.extend(maps::parse(&text).map(|mapping| (device_of(mapping.device), mapping.inode)));
     }
-    mapped
+    Some(mapped)
 }
 
 /// A device number as `stat` gives it, of its major and minor.
