@@ -44,8 +44,7 @@ fn operators_are_those_that_the_engines_own_callback_names() {
     let said = lines(&std::fs::read(path("said")).unwrap());
     assert!(said.len() > 8, "{said:?}");
 
-    // The model is made by another process, with the same engine.
-    let mut record = profinfer(&["record", "mnn", "--no-inherit", "-o", &path("run.pfi"), "--"]);
+    let mut record = profinfer(&["record", "mnn", "-o", &path("run.pfi"), "--"]);
     succeeds(record.arg(python()).args(run(&[])));
     let trace = lines(&succeeds(&mut profinfer(&["dump", &path("run.pfi")])).stdout);
     let of = |probe: &str| -> Vec<&Value> { trace.iter().filter(|event| event["probe"] == probe).collect() };
@@ -165,6 +164,7 @@ fn a_language_model_of_random_weights_has_a_step_for_its_prompt_and_one_for_each
     const PROMPT: u64 = 5;
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("run.pfi").display().to_string();
+    // The model is made by another process, with the same engine.
     let mut record = profinfer(&["record", "mnn", "--no-inherit", "-o", &trace, "--"]);
     record.arg(python()).arg(scripts().join("run_mnn_llm.py")).arg(folder.path()).arg("--make");
     let output = succeeds(record.args(["--prompt", &PROMPT.to_string()]));
@@ -231,6 +231,7 @@ fn a_language_model_of_random_weights_has_a_step_for_its_prompt_and_one_for_each
 fn the_probeset_is_found_where_none_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
+    // The model is made by another process, with the same engine.
     let mut command = profinfer(&["record", "--no-inherit", "-o", &path("run.pfi"), "--"]);
     command.arg(python()).arg(scripts().join("run_mnn.py")).arg(path("small.mnn")).arg("--make");
     let output = succeeds(command.args(["--runs", &RUNS.to_string()]));
