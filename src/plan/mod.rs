@@ -30,6 +30,7 @@ pub use counters::{Asked, counters_asked};
 pub use explain::{Meeting, PathStep, explain_at, explain_in_object, explain_met, meetings};
 pub use lock::{lock, place_with, survey_with};
 pub use model::*;
+#[cfg(feature = "record")]
 pub(crate) use module::glob_matches;
 pub use part::has_engine;
 pub use place::{place, survey};
