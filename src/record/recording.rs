@@ -101,16 +101,22 @@ impl<'a> Recording<'a> {
             self.started = Instant::now();
         }
         let (mut flushed, mut shown) = (Instant::now(), Instant::now());
+        let mut answered_all = true;
         loop {
             self.switch(Switches::look);
-            self.pause();
-            self.guardian.look();
-            while let Some(control) = self.consumer.control() {
-                if let Some(reason) = self.answer(control)? {
-                    return Ok((reason, None));
-                }
+            if answered_all {
+                self.pause();
             }
-            self.wrappers.look();
+            self.guardian.look();
+            // One at a time: a target that maps libraries all the time must not keep signals and time from being seen.
+            let control = self.consumer.control();
+            answered_all = control.is_none();
+            if let Some(reason) = control.map(|control| self.answer(control)).transpose()?.flatten() {
+                return Ok((reason, None));
+            }
+            if answered_all {
+                self.wrappers.look();
+            }
             if let Some(signal) = self.take_signal() {
                 return Ok((Reason::Interrupted(signal), self.process.ending(GRACE)));
             }
