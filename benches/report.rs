@@ -12,11 +12,13 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use profinfer::analysis::testing::{Put, Records};
-use profinfer::analysis::{Catalogue, Completeness, Decoder, Rules, Statistics, Step, Timeline, Visitor};
-use profinfer::report::{Look, Options, Page, Parts, SpanCollector, build, report_text, write_page};
-use profinfer::spec;
-use profinfer::trace::{End, Item, Origin, TraceReader, TraceWriter};
+use profinfer_analysis::testing::{Put, Records};
+use profinfer_analysis::{Catalogue, Completeness, Decoder, Rules, Statistics, Step, Timeline, Visitor};
+use profinfer_probeset as spec;
+use profinfer_report::{Options, Page, Parts, SpanCollector, TextStyle, build, report_text, write_page};
+use profinfer_schema::{End, Origin};
+
+use profinfer_trace::{Item, TraceReader, TraceWriter};
 use std::fs::File;
 use std::path::Path;
 use std::time::Instant;
@@ -98,7 +100,7 @@ fn read(path: &Path) {
     let judged = Completeness::judge(&meta, timeline.findings(), &statistics);
     assert!(judged.complete, "{}", judged.verdict);
     let report = build(&meta, judged, &statistics, &timeline, &Options::default());
-    let text = report_text(&report, &Look::default());
+    let text = report_text(&report, &TextStyle::default());
     let time = start.elapsed();
     let spans = timeline.findings().operator_spans;
     let steps = report.completeness.steps;

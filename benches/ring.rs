@@ -9,9 +9,9 @@
 use libbpf_rs::{MapCore, MapHandle, MapImpl, Object, ObjectBuilder, ProgramInput, UprobeMultiOpts};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
-use profinfer::record::consuming::consume;
-use profinfer::spec::Role;
-use profinfer::trace::{FieldLayout, FieldType, RecordKind, RecordType, Schema};
+use profinfer_recorder::consuming::consume;
+use profinfer_schema::Role;
+use profinfer_schema::{FieldLayout, FieldType, RecordKind, RecordType, Schema};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -7,7 +7,9 @@
 // What fails here ends the benchmark.
 #![allow(clippy::expect_used)]
 
-use profinfer::trace::{Meta, Notice, TraceReader};
+use profinfer_trace::{Meta, TraceReader};
+
+use profinfer_schema::Notice;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

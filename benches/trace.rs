@@ -5,10 +5,10 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use profinfer::spec::Role;
-use profinfer::trace::{
-    End, FieldLayout, FieldType, Item, Origin, RecordKind, RecordType, Schema, TraceReader, TraceWriter,
-};
+use profinfer_schema::Role;
+use profinfer_schema::{End, FieldLayout, FieldType, Origin, RecordKind, RecordType, Schema};
+
+use profinfer_trace::{Item, TraceReader, TraceWriter};
 use std::fs::File;
 use std::time::{Duration, Instant};
 

@@ -24,7 +24,7 @@ typedef __u64 size_t;
 #define __weak __attribute__((weak))
 #define __kernel_type __attribute__((preserve_access_index))
 
-/* The way BTF map definitions say numbers and types. */
+/* The form of numbers and types in BTF map definitions. */
 #define __uint(name, value) int(*name)[value]
 #define __type(name, value) typeof(value) *name
 
@@ -84,7 +84,7 @@ typedef struct {
 	int counter;
 } __kernel_type atomic_t;
 
-/* What differs between architectures: both members are where the thread's own variables are. */
+/* What differs between architectures: both members are where the thread-local variables are. */
 struct thread_struct {
 #if defined(__TARGET_ARCH_x86)
 	unsigned long fsbase;
@@ -117,7 +117,7 @@ struct task_struct {
 	struct thread_struct thread;
 } __kernel_type;
 
-/* Where the kernel has calls return to whose return is probed: the start of a page of its own in the process. */
+/* Where the kernel has calls return to whose return is probed: the start of a separate page in the process. */
 struct xol_area {
 	unsigned long vaddr;
 } __kernel_type;
@@ -156,6 +156,7 @@ static long (*const bpf_map_delete_elem)(void *map, const void *key) = (void *)3
 static __u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static __u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static __u64 (*const bpf_get_current_task)(void) = (void *)35;
+static long (*const bpf_get_stack)(void *context, void *into, __u32 size, __u64 flags) = (void *)67;
 static long (*const bpf_probe_read_user)(void *into, __u32 size, const void *from) = (void *)112;
 static long (*const bpf_probe_read_kernel)(void *into, __u32 size, const void *from) = (void *)113;
 static long (*const bpf_probe_read_user_str)(void *into, __u32 size, const void *from) = (void *)114;

@@ -19,57 +19,6 @@ struct pf_call {
 	_Bool implausible; /* what was read cannot be what it is taken for */
 };
 
-/* The body of a function that reads a piece of memory into `field`, but once a hit whoever asks. */
-#define PF_ONCE(call, piece, read, field)                                                                              \
-	do {                                                                                                           \
-		typeof(field) kept = (void *)&(call)->pieces[piece];                                                   \
-                                                                                                                       \
-		if (!((call)->tried & (1 << (piece)))) {                                                               \
-			(call)->tried |= 1 << (piece);                                                                 \
-			if (read(call, kept))                                                                          \
-				(call)->failed |= 1 << (piece);                                                        \
-		}                                                                                                      \
-		if ((call)->failed & (1 << (piece)))                                                                   \
-			return -1;                                                                                     \
-		*(field) = *kept;                                                                                      \
-		return 0;                                                                                              \
-	} while (0)
-
-/*
- * Where an argument is, packed into one constant:
- *   bits 0-7   what: see below
- *   bits 8-15  register, as DWARF numbers it; the first of two
- *   bits 16-23 the second register
- *   bits 24-25 how far the second register is shifted
- *   bits 26-27 bytes of the value, as a power of two; bit 28: it has a sign; bit 29: these count
- *   bits 32-63 bytes from the stack pointer at the function's first instruction; from PF_IN_MEMORY on, with a sign,
- *              bytes from the register's value, or the constant itself
- */
-enum pf_place {
-	PF_IN_REGISTER = 1,
-	PF_ON_STACK = 2,
-	PF_STRUCT_ON_STACK = 3,
-	PF_STRUCT_BY_REFERENCE = 4,
-	PF_STRUCT_IN_REGISTERS = 5,
-	/* In inlined copies only. */
-	PF_IN_MEMORY = 6,
-	PF_SUM = 7,
-	PF_CONSTANT = 8,
-	PF_STRUCT_IN_MEMORY = 9,
-	/* In static probes only: at the sum of two registers and an offset. */
-	PF_INDEXED = 10,
-};
-
-#define PF_PLACE_KIND(place) (0xff & (place))
-#define PF_PLACE_REGISTER(place) (((place) >> 8) & 0xff)
-#define PF_PLACE_SECOND(place) (((place) >> 16) & 0xff)
-#define PF_PLACE_SHIFT(place) (((place) >> 24) & 3)
-#define PF_PLACE_LOG_SIZE(place) (((place) >> 26) & 3)
-#define PF_PLACE_SIGNED (1 << 28)
-#define PF_PLACE_SIZED (1 << 29)
-#define PF_PLACE_OFFSET(place) ((__u32)((place) >> 32))
-#define PF_PLACE_SIGNED_OFFSET(place) ((__s64)(place) >> 32)
-
 static __always_inline long pf_read(void *into, __u32 size, __u64 address)
 {
 	return bpf_probe_read_user(into, size, (void *)address);
@@ -210,8 +159,8 @@ static __always_inline long pf_read_list(void *field, void *elements, __u32 size
 }
 
 /* A part of each element: parts lie `stride` bytes apart, and are read one by one. */
-static __always_inline long pf_read_parts(void *field, void *elements, __u32 size, __u32 max, __s64 count, __u64 address,
-					  __u64 stride)
+static __always_inline long pf_read_parts(void *field, void *elements, __u32 size, __u32 max, __s64 count,
+					  __u64 address, __u64 stride)
 {
 	struct pf_list *list = field;
 	__u32 i;
@@ -246,6 +195,12 @@ static __always_inline long pf_rows(struct pf_call *call, void *field, __s64 wid
 	return 0;
 }
 
+/* Rows that are being read. */
+struct pf_row_walk {
+	struct pf_thread *thread;
+	__u32 filled; /* elements in the record */
+};
+
 static __always_inline long pf_read_list_until_null(void *field, __u64 *elements, __u32 max, __u64 address)
 {
 	struct pf_list *list = field;
@@ -276,8 +231,8 @@ static __always_inline _Bool pf_enter(struct pf_call *call, struct pt_regs *regs
 	cookie = pf_cookie(regs);
 	call->regs = regs;
 	call->now = bpf_ktime_get_ns();
-	call->site = cookie;
-	call->sp = pf_register(regs, PF_STACK_POINTER) + ((cookie >> 16) & 0xffff);
+	call->site = PF_COOKIE_SITE(cookie);
+	call->sp = pf_register(regs, PF_STACK_POINTER) + PF_COOKIE_STACK(cookie);
 	call->object = 0;
 	call->block_start = 0;
 	call->tried = 0;
@@ -299,7 +254,7 @@ static __always_inline _Bool pf_leave(struct pf_call *call, struct pt_regs *regs
 		return 0;
 	call->regs = regs;
 	call->now = bpf_ktime_get_ns();
-	call->site = pf_cookie(regs);
+	call->site = PF_COOKIE_SITE(pf_cookie(regs));
 	call->sp = pf_register(regs, PF_STACK_POINTER) - PF_RETURN_ADDRESS;
 	call->object = 0;
 	call->block_start = 0;
@@ -318,11 +273,13 @@ static __always_inline _Bool pf_take_unreadable(struct pf_call *call)
 }
 
 /* Notes that a field could not be read, or that what was there cannot be it. */
-static __always_inline void pf_missing(struct pf_call *call, void *record, __u32 field)
+static __always_inline void pf_missing(struct pf_call *call, void *record, __u32 field, __u64 absent)
 {
 	struct pf_header *header = record;
 
 	header->missing |= 1 << field;
-	pf_lose(header->type, call->implausible ? PF_IMPLAUSIBLE : PF_READ_FAILED);
+	/* What the target has nothing for is absent, and no loss. */
+	if (!(absent >> field & 1))
+		pf_lose(header->type, call->implausible ? PF_IMPLAUSIBLE : PF_READ_FAILED);
 	call->implausible = 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
 /*
- * Counts that are a thread's own. The kernel has some for each thread; others are counted by each cpu, for whatever runs
+ * Counts of one thread. The kernel has some for each thread; others are counted by each cpu, for whatever runs
  * there: those are read when a thread comes to a cpu and when it leaves, so that what is added up between is its own,
  * wherever and beside whomever it ran.
  */
@@ -59,7 +59,7 @@ static __always_inline __u64 pf_migrations(struct task_struct *task)
 	return PF_TASK_COUNT(task, se.nr_migrations);
 }
 
-/* A span may be ended from outside of its thread, when the recording ends: what the thread has counted is not known. */
+/* A span may be ended from outside of its thread, when the recording ends: what the thread has counted is unknown. */
 static __always_inline _Bool pf_runs(struct pf_thread *thread)
 {
 	return PF_KERNEL(pf_task(), pid) == thread->tid;
@@ -73,8 +73,7 @@ static __always_inline _Bool pf_runs(struct pf_thread *thread)
 /* A thousandth of a span, as a power of two: so much of it may go uncounted without being called an estimate. */
 #define PF_NEGLIGIBLE 10
 
-static long (*const bpf_perf_event_read_value)(void *map, __u64 index, struct pf_count *into,
-					       __u32 size) = (void *)55;
+static long (*const bpf_perf_event_read_value)(void *map, __u64 index, struct pf_count *into, __u32 size) = (void *)55;
 
 /* Of each counter, the event of each cpu. The recorder opens them. */
 struct {
@@ -84,11 +83,7 @@ struct {
 	__type(value, __u32);
 } pf_events SEC(".maps");
 
-const volatile __u64 pf_cpus;
-/* Bit i: some cpus cannot count it, so that it does not rise there. */
-const volatile __u64 pf_partial_counters;
-
-/* What a counter of this cpu says; whether it says anything. */
+/* The value of a counter of this cpu; whether it has one. */
 static __always_inline _Bool pf_read_counter(__u32 counter, struct pf_count *into)
 {
 	__u32 index = counter * pf_cpus + bpf_get_smp_processor_id();
@@ -113,7 +108,7 @@ static __always_inline void pf_take_up(struct pf_counts *counts, __u64 switches)
 	counts->on = 1;
 }
 
-/* What a counter is on the thread that runs; below 0 where that is not known. */
+/* What a counter is on the thread that runs; below 0 where that is unknown. */
 static __noinline int pf_count_now(struct pf_thread *thread, __u32 counter, struct pf_count *into)
 {
 	struct task_struct *task = pf_task();
@@ -165,7 +160,7 @@ static __always_inline __u64 pf_scaled(__u64 value, __u64 enabled, __u64 running
 
 /*
  * How far a counter has risen on the thread since a span's start: 0; 1 if it was not counted all the time, and this is
- * an estimate; below 0 if it is not known.
+ * an estimate; below 0 if it is unknown.
  */
 static __noinline int pf_count_rise(struct pf_thread *thread, __u32 counter, struct pf_count *at, __u64 breaks,
 				    __u64 *into)
@@ -185,7 +180,8 @@ static __noinline int pf_count_rise(struct pf_thread *thread, __u32 counter, str
 		/* Where the thread was on other cpus all the time, it has not risen. */
 		return enabled || (pf_partial_counters >> counter) & 1 ? 0 : -1;
 	}
-	if (!running || running > enabled)
+	/* From less than a sixteenth of the time, an estimate may be anything. */
+	if (!running || running > enabled || running < enabled >> 4)
 		return -1;
 	*into = pf_scaled(value, enabled, running);
 	return 1;
@@ -230,4 +226,28 @@ SEC("tp_btf/sched_switch") int pf_count_switch(__u64 *arguments)
 	}
 	return 0;
 }
+
+/* The rise of a CPUs' counter during a span, in a field of its record. */
+#define PF_COUNT_EVENT(number, member, scaled, counter, place)                                                         \
+	do {                                                                                                           \
+		int pf_rise = -1;                                                                                      \
+                                                                                                                       \
+		record->member = 0;                                                                                    \
+		if (runs)                                                                                              \
+			pf_rise = pf_count_rise(thread, counter, &before->at[place], before->breaks, &record->member); \
+		if (pf_rise < 0)                                                                                       \
+			record->header.missing |= 1 << (number);                                                       \
+		if (pf_rise > 0)                                                                                       \
+			record->scaled |= 1 << (number);                                                               \
+	} while (0)
 #endif
+
+/* The same of a count that the kernel has for each thread. */
+#define PF_COUNT_TASK(number, member, function, place)                                                                 \
+	do {                                                                                                           \
+		record->member = 0;                                                                                    \
+		if (runs)                                                                                              \
+			record->member = function(pf_task()) - before->at[place].value;                                \
+		else                                                                                                   \
+			record->header.missing |= 1 << (number);                                                       \
+	} while (0)

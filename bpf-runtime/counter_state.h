@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
-/* What is kept of counters: for each thread, and for each open span that has some. Only in programs that count. */
+/* The state of counters: for each thread, and for each open span that has some. Only in programs that count. */
 #pragma once
 #include "record.h"
 

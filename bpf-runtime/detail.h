@@ -1,29 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
 /*
- * Detail that comes and goes: where the recorder keeps to a price, it attaches the probes of operators for a while and
+ * Detail that comes and goes: where the recorder has a budget, it attaches the probes of operators for a while and
  * detaches them again. Attaching takes milliseconds, so an instant decides: what begins between the two below counts.
  */
 #pragma once
 #include "record.h"
 
-/* 0: everything is recorded all the time, and the verifier leaves all of this out. */
-const volatile __u64 pf_detail_switches;
-
-/* Set by the recorder: ns, CLOCK_MONOTONIC. Both in the future when they are set, so that neither is ever late. */
-__u64 pf_detail_since;
-__u64 pf_detail_until;
-/* 1: graphs come and go with the detail; steps do. */
-__u64 pf_graphs_switch;
-__u64 pf_steps_switch;
-/* 1 once a step was seen to begin since the instant that the recorder set: what comes before is of a step unseen. */
-__u64 pf_step_came;
-
 /*
- * From the first instant until the second the entries that `waiting` is measured from are not seen: ns. Set by the
- * recorder, in the future, as above. 0 as the first: they have always been seen; the second does not matter then.
+ * Without pf_detail_switches everything is recorded all the time, and the verifier leaves all of this out. The recorder
+ * sets the instants of contract.h in the future, so that none is late. What begins before pf_step_came belongs to a step
+ * that was not seen. While pf_waiting_until is 0, pf_waiting_since does not matter.
  */
-__u64 pf_waiting_until;
-__u64 pf_waiting_since;
 
 /*
  * For each tier of probes, of which some come and go:

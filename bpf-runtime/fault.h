@@ -12,9 +12,6 @@ struct bpf_perf_event_data {
 	__u64 addr; /* of a fault: the address that was touched */
 };
 
-/* Bytes of a page: the unit of the page cache. */
-const volatile __u64 pf_page_bytes;
-
 struct super_block {
 	__u32 s_dev;
 } __kernel_type;

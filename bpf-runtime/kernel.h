@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
 /*
- * What differs between kernels: with PF_OLD_KERNEL, a program makes do with what Linux 5.10 has. docs/kernels.md says
- * what that costs. Where a thread's state is kept differs too: thread_state.h.
+ * What differs between kernels: with PF_OLD_KERNEL, a program makes do with what Linux 5.10 has. docs/kernels.md shows
+ * what that costs. Where a thread's state is stored differs too: thread_state.h.
  */
 #pragma once
-#include "bpf.h"
+#include "contract.h"
 
 #ifdef PF_OLD_KERNEL
 
-/* Only its address is known, not its type: members are read by a helper. */
+/* Only its address is available, not its type: members are read by a helper. */
 static __always_inline struct task_struct *pf_task(void)
 {
 	return (struct task_struct *)bpf_get_current_task();
@@ -21,15 +21,13 @@ static __always_inline struct task_struct *pf_task(void)
 		pf_value;                                                                                              \
 	})
 
-/* No program can ask which site it runs at: each site has a program of its own, loaded with this. */
-const volatile __u64 pf_site_cookie;
-
+/* No program can ask which site it runs at: each site has a separate program, loaded with pf_site_cookie. */
 static __always_inline __u64 pf_cookie(void *context)
 {
 	return pf_site_cookie;
 }
 
-/* Before Linux 5.18 the tracepoint does not say it. */
+/* Before Linux 5.18 the tracepoint does not have it. */
 static __always_inline __u32 pf_prev_state(__u64 *arguments)
 {
 	struct task_struct *prev = (void *)arguments[1];

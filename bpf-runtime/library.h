@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
 /*
- * What C++ libraries keep in memory: vectors, strings, and pointers that are kept as distances. What cannot be what it
+ * What C++ libraries store in memory: vectors, strings, and pointers as distances. What cannot be what it
  * is taken for is not passed on: it is noted in the call, and counted as implausible.
  */
 #pragma once
@@ -38,13 +38,6 @@ static __always_inline long pf_read_vector(struct pf_call *call, struct pf_vecto
 	return 0;
 }
 
-/* How a library lays out strings; StringLayout in src/spec/model.rs has the same numbers. */
-enum pf_strings {
-	PF_LIBSTDCXX = 1,
-	PF_LIBSTDCXX_COW = 2,
-	PF_LIBCXX = 3,
-};
-
 static __always_inline __u64 pf_string_bytes(__u64 strings)
 {
 	return strings == PF_LIBSTDCXX ? 32 : strings == PF_LIBSTDCXX_COW ? 8 : 24;
@@ -62,24 +55,26 @@ static __always_inline long pf_find_string(struct pf_string *string, __u64 addre
 	__u64 word[3] = {};
 
 	if (strings == PF_LIBSTDCXX) {
-		/* The text's address, its length, and the room where the text is not in place. */
+		/* The text's address, its length, and the capacity where the text is not in place. */
 		if (pf_read(word, sizeof(word), address))
 			return -1;
 		string->text = word[0];
 		string->length = word[1];
 		string->room = word[0] == address + 16 ? 15 : word[2];
 	} else if (strings == PF_LIBSTDCXX_COW) {
-		/* The text's address; before it length, room, and how many share it. */
+		/* The text's address; before it length, capacity, and how many share it. */
 		if (pf_read(&string->text, sizeof(string->text), address) ||
 		    pf_read(word, 2 * sizeof(__u64), string->text - 24))
 			return -1;
 		string->length = word[0];
 		string->room = word[1];
+	} else if (strings != PF_LIBCXX) {
+		return -1;
 	} else {
 		if (pf_read(word, sizeof(word), address))
 			return -1;
 		if (word[0] & 1) {
-			/* The room with its lowest bit set, the length, the text's address. */
+			/* The capacity with its lowest bit set, the length, the text's address. */
 			string->text = word[2];
 			string->length = word[1];
 			string->room = word[0] & ~1ULL;
@@ -118,7 +113,7 @@ static __always_inline _Bool pf_is_far(struct pf_call *call, __s64 distance, __s
 	return 1;
 }
 
-/* The address that a distance leads to from its own place; 0 leads nowhere. */
+/* The address that a distance leads to from its place; 0 leads nowhere. */
 static __always_inline __u64 pf_relative(__u64 place, __s64 distance)
 {
 	return distance ? place + distance : 0;

@@ -1,62 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
 /* Records: their header, the ring they leave through, and the accounts of those that could not. */
 #pragma once
+#include "contract.h"
 #include "kernel.h"
 
-/* Every record starts with this; docs/trace-format.md says the same. */
-struct pf_header {
-	__u16 type;
-	__u16 site;
-	__u16 cpu;
-	__u16 missing; /* bit i: field i could not be read */
-	__u32 tid;
-	__u32 seq; /* the thread's own count from 1, lost records included (thread.h); 0: not counted */
-	__u64 start; /* ns, CLOCK_MONOTONIC */
-	__u64 duration; /* ns */
-};
-_Static_assert(sizeof(struct pf_header) == 32, "the header's size is part of the trace format");
+/* Parts of static assertions on the layout of a record. */
+#define PF_AT(structure, member, bytes) (offsetof(struct structure, member) == (bytes))
+#define PF_SIZE(structure, bytes) (sizeof(struct structure) == (bytes))
 
-/* Record types that every program has, then the spec's objects and probes. */
-enum pf_type {
-	PF_THREAD,
-	PF_THREAD_EXIT,
-	PF_SWITCH,
-	PF_WAKEUP,
-	PF_FORK,
-	PF_EXEC,
-	PF_FIRST_OF_SPEC,
-};
-
-/* Records that are for the recorder and never reach a trace. */
-enum pf_control {
-	PF_MAPPED = 0xff00,
-	PF_EXECUTED = 0xff01,
-	PF_LAST_STEP = 0xff02,
-};
-
-#define PF_NO_SITE 0xffff
-
-/*
- * Ways to lose something, counted for each type of record. The order is that of LossKind in the trace's schema;
- * docs/completeness.md says what each means.
- */
-enum pf_loss {
-	PF_RING_FULL,
-	PF_READ_FAILED,
-	PF_MISSING_ENTRY, /* cannot happen: a return is only seen where the entry was */
-	PF_MISSING_RETURN,
-	PF_RECURSION,
-	PF_TOO_DEEP,
-	PF_NO_THREAD_STATE,
-	PF_OBJECT_TABLE_FULL,
-	PF_TRUNCATED,
-	PF_NOT_ATTACHED,
-	PF_STILL_OPEN, /* counted by the recorder */
-	PF_UNDECIDED,
-	PF_CHANGED_UNSEEN,
-	PF_IMPLAUSIBLE,
-};
-#define PF_LOSSES_PER_TYPE 16
 #define PF_LOSS_COUNTERS (PF_LOSSES_PER_TYPE * PF_TYPES)
 
 struct {
@@ -71,13 +22,6 @@ struct {
 	__type(value, __u64);
 } pf_losses SEC(".maps");
 
-/* Set by the recorder. */
-__u64 pf_enabled; /* 1 once everything is attached */
-const volatile __u64 pf_first_step; /* steps are counted from 1; both ends are recorded */
-const volatile __u64 pf_last_step;
-
-/* Set here. */
-__u64 pf_steps; /* steps begun */
 __u64 pf_in_window; /* the step that runs is one of those to record */
 
 /* Out of line: what is seldom done and stands in many places. */
@@ -133,9 +77,6 @@ static __always_inline void pf_step_ends(__u32 tid)
 	}
 }
 
-/* Calls that a probe with `nested: all` keeps open on one thread. */
-#define PF_NESTED 8
-
 /*
  * Frames of a probe: `depth` calls are open; each frame is its stack pointer, the calls within it that were taken as
  * parts of it, and the record in the making.
@@ -150,10 +91,10 @@ static __always_inline void pf_step_ends(__u32 tid)
 		} frame[limit];                                                                                        \
 	} name
 
-/* Arguments of open calls that are read again when these return: a word that says which could not be read, the values. */
-#define PF_KEPT(name, limit, many) __u64 name##_kept[limit][1 + (many)]
+/* Arguments of open calls that are read again when these return: a word that marks the unreadable ones, the values. */
+#define PF_SAVED(name, limit, many) __u64 name##_saved[limit][1 + (many)]
 /* Those of a call by its number; the limit is a power of two. */
-#define PF_KEPT_OF(call, name, limit, number) ((call)->thread->spans.name##_kept[(number) & ((limit) - 1)])
+#define PF_SAVED_OF(call, name, limit, number) ((call)->thread->spans.name##_saved[(number) & ((limit)-1)])
 
 /* A span that is ended by another probe's entry: at most one is open on a thread. */
 #define PF_OPEN(name)                                                                                                  \

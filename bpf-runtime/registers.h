@@ -4,7 +4,7 @@
 #include "bpf.h"
 
 /*
- * In assembly, so that each load keeps its own constant offset: the compiler would merge them into one at a computed
+ * In assembly, so that each load has a separate constant offset: the compiler would merge them into one at a computed
  * offset, which the verifier refuses. Out of line, since there are as many cases as registers: in each place where an
  * argument is read they were a third of a program, and of the time to compile it.
  */

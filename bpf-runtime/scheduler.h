@@ -5,41 +5,7 @@
 #include "span.h"
 #include "waiting.h"
 
-struct pf_switch_record {
-	struct pf_header header; /* tid: the thread that leaves */
-	__u32 prev_pid;
-	__u32 prev_state; /* 0: it would have gone on */
-	__u32 next_tid;
-	__u32 next_pid;
-	char prev_comm[16];
-	char next_comm[16];
-};
-
-struct pf_wakeup_record {
-	struct pf_header header; /* tid: the thread that may run now */
-	__u32 waker_tid;
-	__u32 waker_pid;
-	__u32 target_cpu; /* that it will run on, unless it is moved */
-	__u32 reserved;
-};
-
-struct pf_exec_record {
-	struct pf_header header;
-	__u32 cpus_allowed;
-	__u32 reserved;
-};
-
-struct pf_fork_record {
-	struct pf_header header;
-	__u32 child_tid;
-	__u32 child_pid;
-};
-
-struct pf_plain_record {
-	struct pf_header header;
-};
-
-/* Sends a record that is not one of a thread's own events, so has no number. */
+/* Sends a record that is not one of a thread's events, so has no number. */
 static __always_inline void pf_send_unnumbered(void *record, __u64 size)
 {
 	struct pf_header *header = record;
@@ -64,7 +30,7 @@ static __always_inline struct pf_thread *pf_mine(struct task_struct *task)
 /* The last record of a thread. */
 static __always_inline void pf_send_exit(struct pf_thread *thread, __u64 now)
 {
-	struct pf_plain_record record;
+	struct pf_thread_exit_record record;
 
 	pf_start(&record, PF_THREAD_EXIT, PF_NO_SITE, thread->tid, now);
 	pf_send(thread, &record, sizeof(record));
@@ -75,20 +41,15 @@ static __always_inline void pf_send_exit(struct pf_thread *thread, __u64 now)
 }
 
 #define PF_SIGSTOP 19
-/* Pid namespaces around a process that are looked through. */
+/* Pid namespaces around a process that are searched. */
 #define PF_NAMESPACES 8
-/* Processes that are remembered as stopped at one time. */
-#define PF_MOST_STOPPED 4096
 /* A recorder that has given no sign of life for so long is itself stopped, and would let nothing run on: ns. */
 #define PF_SILENCE 500000000ULL
-
-/* The recorder's own pid namespace. */
-const volatile __u64 pf_recorder_ino;
 
 /* A page that the recorder and its guardian share with the programs. */
 struct pf_life {
 	__u64 beat; /* when the recorder last gave a sign of life: ns, CLOCK_MONOTONIC; 0: nobody continues processes */
-	__u64 released; /* by the guardian: processes that were continued before the recorder had looked at them */
+	__u64 released; /* by the guardian: processes that were continued before the recorder had inspected them */
 };
 
 struct {
@@ -118,19 +79,13 @@ struct {
 	__type(value, __u64);
 } pf_answered SEC(".maps");
 
-/* Whom the recorder can let run on: processes of this user, or (CAP_KILL) all; or not even the target. */
-const volatile __u64 pf_recorder_uid;
-const volatile __u64 pf_may_stop;
-#define PF_STOPS_OWN 1
-#define PF_STOPS_ALL 2
-
 /* Whether the kernel lets the recorder send a signal to the process, by whose it is. */
 static __always_inline _Bool pf_may_be_stopped(struct task_struct *task)
 {
 	const struct cred *cred;
 	kuid_t uid = {}, suid = {};
 
-	if (pf_may_stop != PF_STOPS_OWN)
+	if (pf_may_stop != PF_STOPS_OF_USER)
 		return pf_may_stop == PF_STOPS_ALL;
 	cred = PF_KERNEL(task, cred);
 	if (bpf_probe_read_kernel(&uid, sizeof(uid), &cred->uid) ||
@@ -139,7 +94,7 @@ static __always_inline _Bool pf_may_be_stopped(struct task_struct *task)
 	return uid.val == pf_recorder_uid || suid.val == pf_recorder_uid;
 }
 
-/* A process's number as the recorder knows it; 0 where it knows none. */
+/* A process's number as the recorder sees it; 0 where it sees none. */
 static __always_inline __u32 pf_number_for_recorder(struct task_struct *task)
 {
 	struct pid *pid = PF_KERNEL(PF_KERNEL(task, group_leader), thread_pid);
@@ -171,9 +126,9 @@ static __always_inline _Bool pf_stop_now(__u32 number, __u64 now, __u64 beat)
 }
 
 /*
- * Stops the process until the recorder has looked at what it has mapped. The thread itself gets the signal, so that
+ * Stops the process until the recorder has inspected what it has mapped. The thread itself gets the signal, so that
  * it does not run on until another one has taken it; and it gets it before the recorder can answer. Where it must not
- * be stopped, the recorder looks all the same, but what the process calls until then is lost.
+ * be stopped, the recorder inspects it all the same, but what the process calls until then is lost.
  */
 static __always_inline void pf_stop(struct pf_thread *thread, enum pf_control type)
 {
@@ -182,10 +137,10 @@ static __always_inline void pf_stop(struct pf_thread *thread, enum pf_control ty
 	__u64 beat = life ? *(volatile __u64 *)&life->beat : 0;
 	struct pf_control_record *record;
 
-	/* Before the recording begins, all is looked at when it does; after its end, nothing is. */
+	/* Before the recording begins, all is inspected when it does; after its end, nothing is. */
 	if (!beat)
 		return;
-	/* The recorder knows no such process; or what it has mapped is not looked at. */
+	/* The recorder has no such process; or what it has mapped is not inspected. */
 	record = number ? bpf_ringbuf_reserve(&pf_ring, sizeof(*record), 0) : 0;
 	if (!record) {
 		pf_lose(PF_EXEC, PF_NOT_ATTACHED);
@@ -194,7 +149,7 @@ static __always_inline void pf_stop(struct pf_thread *thread, enum pf_control ty
 	pf_start(record, type, PF_NO_SITE, thread->tid, bpf_ktime_get_ns());
 	record->pid = number;
 	record->stopped = 0;
-	/* What may not be stopped is looked at while it runs: the recorder says what came too late. */
+	/* What may not be stopped is inspected while it runs: the recorder reports what came too late. */
 	if (pf_may_be_stopped(pf_task())) {
 		record->stopped = pf_stop_now(number, record->header.start, beat);
 		if (!record->stopped)
@@ -278,7 +233,7 @@ SEC("tp_btf/sched_process_fork") int pf_fork(__u64 *arguments)
 }
 
 /* In the dynamic linker, where debuggers are told that it has mapped a library, or is about to. */
-SEC("uprobe.multi") int pf_mapped(struct pt_regs *regs)
+static __always_inline int pf_mapped_enter(struct pt_regs *regs)
 {
 	struct pf_thread *thread = pf_current(PF_THREAD);
 
@@ -286,6 +241,7 @@ SEC("uprobe.multi") int pf_mapped(struct pt_regs *regs)
 		pf_stop(thread, PF_MAPPED);
 	return 0;
 }
+PF_AT_UPROBE("uprobe.multi", pf_mapped, return pf_mapped_enter(regs);)
 
 SEC("tp_btf/sched_process_exec") int pf_exec(__u64 *arguments)
 {
@@ -318,7 +274,7 @@ SEC("tp_btf/sched_process_exec") int pf_exec(__u64 *arguments)
 
 /*
  * Sent for a switch from or to a thread of the target; for others, only while one of the target's waits for that cpu,
- * so that the trace says who ran instead.
+ * so that the trace shows who ran instead.
  */
 static __always_inline int pf_record_switch(__u64 *arguments)
 {
@@ -369,3 +325,20 @@ static __always_inline int pf_record_wakeup(__u64 *arguments)
 	pf_send_unnumbered(&record, sizeof(record));
 	return 0;
 }
+
+#define PF_AT_SWITCH(name)                                                                                             \
+	SEC("tp_btf/sched_switch") int name(__u64 *arguments)                                                          \
+	{                                                                                                              \
+		return pf_record_switch(arguments);                                                                    \
+	}
+#define PF_AT_WAKEUP(name)                                                                                             \
+	SEC("tp_btf/sched_wakeup") int name(__u64 *arguments)                                                          \
+	{                                                                                                              \
+		return pf_record_wakeup(arguments);                                                                    \
+	}
+/* A thread that was just made. */
+#define PF_AT_NEW_WAKEUP                                                                                               \
+	SEC("tp_btf/sched_wakeup_new") int pf_wakeup_new(__u64 *arguments)                                             \
+	{                                                                                                              \
+		return pf_record_wakeup(arguments);                                                                    \
+	}

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
 /*
- * Open spans of a thread. A call's frame is known by the stack pointer at its entry: a later entry at or above it, or
+ * Open spans of a thread. A call's frame is its stack pointer at entry: a later entry at or above it, or
  * a return above it, means that the call never returned (longjmp, exception), which is counted. A handler of signals
- * that runs on a stack of its own is within the call it interrupts, wherever that stack lies.
+ * that runs on a separate stack is within the call it interrupts, wherever that stack lies.
  */
 #pragma once
 #include "call.h"
+#include "preemption.h"
 
 static __noinline _Bool pf_on_signal_stack(__u64 sp)
 {
@@ -13,9 +14,6 @@ static __noinline _Bool pf_on_signal_stack(__u64 sp)
 
 	return sp - PF_KERNEL(task, sas_ss_sp) - 1 < PF_KERNEL(task, sas_ss_size);
 }
-
-/* Calls on other stacks than those that their threads were made with. */
-__u64 pf_calls_elsewhere;
 
 #ifdef PF_OLD_KERNEL
 
@@ -45,8 +43,8 @@ static long pf_note_area(struct task_struct *task, struct vm_area_struct *area, 
 }
 
 /*
- * Whether a stack pointer is on none of the stacks that the kernel knows of: the one that the thread was made with, by
- * the first thread's beginning or by the thread's own variables, which libraries put at its end; and that for signals.
+ * Whether a stack pointer is on none of the stacks in the kernel's records: the one that the thread was made with, by
+ * the first thread's beginning or by the thread-local variables, which libraries put at its end; and that for signals.
  */
 static __noinline _Bool pf_is_elsewhere(struct pf_thread *thread, __u64 sp)
 {
@@ -74,9 +72,9 @@ static __noinline _Bool pf_is_elsewhere(struct pf_thread *thread, __u64 sp)
 #endif
 
 /*
- * Whether the return of a call must not be probed: it was made on a stack of the program's own (a fiber, a coroutine).
+ * Whether the return of a call must not be probed: it was made on a stack that the program made (a fiber, a coroutine).
  * The kernel takes the probed calls of a thread to lie on one stack, and returns to the wrong place, or ends the
- * process, where the program leaves a stack with such calls for another one. Where a session's program says so at the
+ * process, where the program leaves a stack with such calls for another one. Where a session's program does so at the
  * entry, the kernel leaves the return address alone.
  */
 static __always_inline _Bool pf_must_not_return(struct pf_call *call, __u16 type)
@@ -126,7 +124,7 @@ static __always_inline void pf_drop_abandoned(struct pf_thread *thread, __u64 *d
 		*depth = top - 1;
 		pf_lose_records(thread, type, PF_MISSING_RETURN, 1);
 		/* Calls that were taken as parts of it may have come after it was left. */
-		if (frame[1])
+		if (limit == 1 && frame[1])
 			pf_lose_records(thread, type, PF_TOO_DEEP, frame[1]);
 	}
 }
@@ -154,9 +152,12 @@ static __always_inline _Bool pf_is_tail_call(struct pf_call *call)
 	return trampoline && returns_to == trampoline;
 }
 
-/* A new frame's record, or NULL where this call is nested in one that counts. */
+/*
+ * A new frame's record, or NULL where this call is nested in one that counts. With `object`, the one that a method is
+ * called on: where an override calls its base's on the same object, the two are one call.
+ */
 static __always_inline void *pf_push(struct pf_call *call, __u64 *depth, void *frames, __u32 stride, __u32 limit,
-				     __u16 type)
+				     __u16 type, __u64 object)
 {
 	__u64 top = *depth;
 	__u64 *frame;
@@ -172,6 +173,11 @@ static __always_inline void *pf_push(struct pf_call *call, __u64 *depth, void *f
 	/* The outermost stands for both. */
 	if (same && limit == 1)
 		return NULL;
+	if (object && top && top <= limit) {
+		frame = frames + (top - 1) * stride;
+		if (frame[1] == object)
+			return NULL;
+	}
 	if (top >= limit) {
 		frame = frames;
 		if (limit > 1)
@@ -182,7 +188,7 @@ static __always_inline void *pf_push(struct pf_call *call, __u64 *depth, void *f
 	}
 	frame = frames + top * stride;
 	frame[0] = call->sp;
-	frame[1] = 0;
+	frame[1] = object;
 	*depth = top + 1;
 	return frame + 2;
 }
@@ -216,9 +222,9 @@ static __always_inline void pf_count_open(struct pf_thread *thread, __u64 *depth
 		pf_lose_records(thread, type, PF_MISSING_RETURN, open);
 }
 
-#define PF_PUSH(call, name, limit, type)                                                                               \
+#define PF_PUSH(call, name, limit, type, object)                                                                       \
 	pf_push(call, &(call)->thread->spans.name.depth, (call)->thread->spans.name.frame,                             \
-		sizeof((call)->thread->spans.name.frame[0]), limit, type)
+		sizeof((call)->thread->spans.name.frame[0]), limit, type, object)
 /* Where a call returns, those that it called and that are still open never will. */
 #define PF_DROP_WITHIN(call, name, limit, type)                                                                        \
 	pf_drop_abandoned((call)->thread, &(call)->thread->spans.name.depth, (call)->thread->spans.name.frame,         \
@@ -227,20 +233,20 @@ static __always_inline void pf_count_open(struct pf_thread *thread, __u64 *depth
 	pf_pop(call, &(call)->thread->spans.name.depth, (call)->thread->spans.name.frame,                              \
 	       sizeof((call)->thread->spans.name.frame[0]), limit, type)
 
-static __always_inline void pf_keep(struct pf_call *call, __u64 *kept, __u32 number, __u64 place)
+static __always_inline void pf_save(struct pf_call *call, __u64 *saved, __u32 number, __u64 place)
 {
 	if (!number)
-		kept[0] = 0;
-	kept[1 + number] = pf_argument(call, place);
+		saved[0] = 0;
+	saved[1 + number] = pf_argument(call, place);
 	if (pf_take_unreadable(call))
-		kept[0] |= 1ULL << number;
+		saved[0] |= 1ULL << number;
 }
 
-static __always_inline __u64 pf_kept(struct pf_call *call, __u64 *kept, __u32 number)
+static __always_inline __u64 pf_saved(struct pf_call *call, __u64 *saved, __u32 number)
 {
-	if (kept[0] & 1ULL << number)
+	if (saved[0] & 1ULL << number)
 		call->unreadable = 1;
-	return kept[1 + number];
+	return saved[1 + number];
 }
 
 /*
@@ -250,40 +256,20 @@ static __always_inline __u64 pf_kept(struct pf_call *call, __u64 *kept, __u32 nu
 #ifdef PF_NO_SESSIONS
 #define PF_SESSION(name)
 #else
+/* The verifier may have lost that the result is 0 or 1, which the compiler relies on. */
 #define PF_SESSION(name)                                                                                               \
-	SEC("uprobe.session") int name(struct pt_regs *regs)                                                           \
-	{                                                                                                              \
-		int skip;                                                                                              \
-                                                                                                                       \
-		if (bpf_session_is_return())                                                                           \
-			return name##_leave(regs);                                                                     \
-		skip = name##_enter(regs);                                                                             \
-		/* The verifier may have lost that it is 0 or 1, which the compiler relies on. */                       \
-		asm volatile("" : "+r"(skip));                                                                         \
-		return skip & 1;                                                                                       \
-	}
+	PF_AT_UPROBE("uprobe.session", name, int skip; if (bpf_session_is_return()) return name##_leave(regs);         \
+		     skip = name##_enter(regs); asm volatile("" : "+r"(skip)); return skip & 1;)
 #endif
 
 #ifdef PF_NO_PAIRS
 #define PF_PAIR(name)
 #else
 #define PF_PAIR(name)                                                                                                  \
-	SEC("uprobe.multi") int name##_entry(struct pt_regs *regs)                                                     \
-	{                                                                                                              \
-		name##_enter(regs);                                                                                    \
-		return 0;                                                                                              \
-	}                                                                                                              \
-	SEC("uretprobe.multi") int name##_return(struct pt_regs *regs)                                                 \
-	{                                                                                                              \
-		return name##_leave(regs);                                                                             \
-	}
+	PF_ENTRY(name)                                                                                                 \
+	PF_AT_UPROBE("uretprobe.multi", name##_return, return name##_leave(regs);)
 #endif
 
 #define PF_SPAN(name) PF_SESSION(name) PF_PAIR(name)
 
-#define PF_ENTRY(name)                                                                                                 \
-	SEC("uprobe.multi") int name##_entry(struct pt_regs *regs)                                                     \
-	{                                                                                                              \
-		name##_enter(regs);                                                                                    \
-		return 0;                                                                                              \
-	}
+#define PF_ENTRY(name) PF_AT_UPROBE("uprobe.multi", name##_entry, name##_enter(regs); return 0;)

@@ -3,23 +3,6 @@
 #pragma once
 #include "thread_state.h"
 
-/* The target's process as its own pid namespace numbers it: the only way that holds in every namespace. */
-const volatile __u64 pf_ns_dev;
-const volatile __u64 pf_ns_ino;
-const volatile __u64 pf_ns_pid;
-/* Children of the target are recorded too; the probes then fire in every process, and this file picks. */
-const volatile __u64 pf_follow_forks;
-
-struct pf_thread_record {
-	struct pf_header header;
-	__u32 pid; /* thread group, as the kernel numbers it */
-	__u32 ns_tid; /* both as the thread's own pid namespace numbers them */
-	__u32 ns_pid;
-	__u16 cpus_allowed; /* how many it may run on */
-	__u16 created; /* 1: it was made just now, and has not run yet */
-	char comm[16];
-};
-
 /*
  * What is lost has a number too, so that a gap in a thread's numbering shows where. What no thread can show (it has
  * ended, or its state was not to be had) waits here for the next record of any thread. Two threads may take it at
@@ -33,7 +16,7 @@ static __always_inline _Bool pf_send(struct pf_thread *thread, void *record, __u
 	struct pf_header *header = record;
 	__u32 others = pf_unplaced;
 
-	/* Not a thread's first record: it says nothing of the time before. */
+	/* Not a thread's first record: it has nothing about the time before. */
 	if (others && thread->seq) {
 		pf_unplaced = 0;
 		thread->seq += others;
@@ -102,7 +85,7 @@ static __always_inline _Bool pf_is_target_process(void)
 	return numbers.tgid == pf_ns_pid;
 }
 
-/* Says in the trace which thread this is. */
+/* Records which thread this is. */
 static __always_inline void pf_introduce(struct pf_thread *thread, struct task_struct *task)
 {
 	struct pf_thread_record record = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
 /*
- * What is kept for each thread: its count of records, its open spans, and room to build records in. Room on the
+ * The state of each thread: its count of records, its open spans, and space to build records in. Space on the
  * thread, not on the cpu: a probe may be preempted, and another thread's would then write over it.
  *
  * It hangs on the kernel's own structure of the thread. Old kernels let no program at a uprobe do that: there it is in
@@ -9,9 +9,7 @@
 #pragma once
 #include "record.h"
 
-/* Bytes of an object that are read at once. */
-#define PF_BLOCK 1024
-/* Objects that wait to be looked at while one is described. A power of two. */
+/* Objects that wait to be read while one is described. A power of two. */
 #define PF_WORK 64
 /* Objects that one description may lead to. */
 #define PF_MOST_OBJECTS 4096
@@ -32,12 +30,12 @@ struct pf_thread {
 	__u32 pid;
 	__u32 owner;
 	__u64 graph; /* what tells the graph that is open on the thread from every other: when it began, or its identity; 0: none is */
-	__u64 vouched; /* the identity of an open graph whose objects are looked at all the same */
+	__u64 vouched; /* the identity of an open graph whose objects are read all the same */
 	__u32 unseen; /* records lost since the last one that was sent */
 	__u32 graphs; /* that had an identity */
 	__u32 place; /* waiting.h: whether it runs, or the cpu that it waits for */
 	__u32 forked_by_thread; /* a process that another thread than the first has made: it runs on that one's stack */
-	__u64 stack_low; /* span.h: the stack that it was made with, as far as that is known */
+	__u64 stack_low; /* span.h: the stack that it was made with, as far as that is recorded */
 	__u64 stack_high;
 	struct pf_rows rows;
 	__u64 work[PF_WORK];
@@ -56,7 +54,7 @@ struct pf_thread {
 
 #ifdef PF_OLD_KERNEL
 
-/* Of the target, at one time; the room for them is taken at the start. */
+/* Of the target, at one time; the space for them is taken at the start. */
 #define PF_MOST_THREADS 1024
 
 struct {
@@ -92,7 +90,7 @@ SEC("tp_btf/sched_process_free") int pf_thread_gone(__u64 *arguments)
 	return 0;
 }
 
-/* Room is scarce: what is known of threads that are not the target's is found out each time. */
+/* Space is scarce: facts about threads that are not the target's are found out each time. */
 static __always_inline void pf_note_other(struct task_struct *task)
 {
 }

@@ -1,5 +1,5 @@
 -- Uses of experts by the tokens of their layer since the last use; 0: not used before. The statistics' `experts.reuse` of
--- one model, without its faults and times. Records of which it is not known how many experts a token has are left out.
+-- one model, without its faults and times. Records without the number of experts per token are omitted.
 WITH whole AS (
     SELECT step, pid, CAST(tokens AS DOUBLE) AS tokens
     FROM steps

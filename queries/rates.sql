@@ -1,5 +1,5 @@
--- Tokens a second over time: decode steps by equal stretches from the first to the last, sixteen steps in each in the mean.
--- The statistics' `steps.windows`; a stretch in which no step ends has no row.
+-- Tokens a second over time: decode steps in equal intervals from the first to the last, sixteen steps in each on average.
+-- The statistics' `steps.windows`; an interval in which no step ends has no row.
 WITH decode AS (
     SELECT start_ns, start_ns + duration_ns AS end_ns, duration_ns, CAST(COALESCE(tokens, 1) AS BIGINT) AS tokens
     FROM steps

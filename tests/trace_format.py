@@ -2,6 +2,7 @@
 """Reads a trace as docs/trace-format.md describes it, knowing nothing else, and prints what `profinfer dump` prints.
 
 trace_format.py TRACE            prints the records as NDJSON
+trace_format.py --samples TRACE  prints the timer samples as NDJSON
 trace_format.py TRACE EXPECTED   says where the records differ from those in EXPECTED, and exits with 1
 """
 
@@ -12,8 +13,9 @@ import zlib
 
 MAGIC = b"\x89PFI\r\n\x1a\n"
 MARK = b"\xf5PF\n"
-SITES, EVENTS = 3, 4
-JSON_KINDS = {1: "origin", 2: "schema", 3: "sites", 5: "losses", 6: "notice", 7: "end"}
+SITES, EVENTS, SAMPLES, SAMPLING = 3, 4, 8, 9
+JSON_KINDS = {1: "origin", 2: "schema", 3: "sites", 5: "losses", 6: "notice", 7: "end", SAMPLING: "sampling"}
+MODULES = {0xFFFF: "unknown", 0xFFFE: "anonymous", 0xFFFD: "kernel"}
 
 
 def frames(data):
@@ -77,11 +79,52 @@ def unzigzag(value):
     return value >> 1 if value % 2 == 0 else -(value >> 1) - 1
 
 
-class Block:
+class Payload:
+    """Columns, one after the other."""
+
+    def __init__(self, payload):
+        self.payload, self.at = payload, 0
+
+    def take(self, length):
+        self.at += length
+        assert self.at <= len(self.payload)
+        return self.payload[self.at - length : self.at]
+
+    def varint(self):
+        value = shift = 0
+        while True:
+            [byte] = self.take(1)
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    def planes(self, n, p):
+        planes = [self.take(n) for _ in range(p)]
+        return [sum(plane[i] << 8 * k for k, plane in enumerate(planes)) for i in range(n)]
+
+    def column(self, n, width):
+        encoding, p = self.take(2)
+        if encoding == 0:
+            return self.planes(n, p)
+        if encoding == 1:
+            return [int.from_bytes(self.take(p), "little")] * n
+        if encoding == 2:
+            values, previous = [], 0
+            for delta in self.planes(n, p):
+                previous = (previous + unzigzag(delta)) % 2 ** (8 * width)
+                values.append(previous)
+            return values
+        assert encoding == 3
+        entries = [int.from_bytes(self.take(width), "little") for _ in range(self.varint())]
+        return [entries[index] for index in self.planes(n, p)]
+
+
+class Block(Payload):
     """The records of an events frame."""
 
     def __init__(self, payload, types):
-        self.payload, self.at = payload, 0
+        super().__init__(payload)
         n = self.varint()
         groups = [(self.varint(), self.varint()) for _ in range(self.varint())]
         arrival = self.column(n, 4)
@@ -126,44 +169,32 @@ class Block:
                 for _ in range(counts[number] * each):
                     self.records[number] += next(values).to_bytes(width, "little")
 
-    def take(self, length):
-        self.at += length
-        assert self.at <= len(self.payload)
-        return self.payload[self.at - length : self.at]
 
-    def varint(self):
-        value = shift = 0
-        while True:
-            [byte] = self.take(1)
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
+class Samples(Payload):
+    """The samples of a samples frame."""
 
-    def planes(self, n, p):
-        planes = [self.take(n) for _ in range(p)]
-        return [sum(plane[i] << 8 * k for k, plane in enumerate(planes)) for i in range(n)]
-
-    def column(self, n, width):
-        encoding, p = self.take(2)
-        if encoding == 0:
-            return self.planes(n, p)
-        if encoding == 1:
-            return [int.from_bytes(self.take(p), "little")] * n
-        if encoding == 2:
-            values, previous = [], 0
-            for delta in self.planes(n, p):
-                previous = (previous + unzigzag(delta)) % 2 ** (8 * width)
-                values.append(previous)
-            return values
-        assert encoding == 3
-        entries = [int.from_bytes(self.take(width), "little") for _ in range(self.varint())]
-        return [entries[index] for index in self.planes(n, p)]
+    def __init__(self, payload, modules):
+        super().__init__(payload)
+        n, f = self.varint(), self.varint()
+        widths = {"time": 8, "tid": 4, "pid": 4, "cpu": 2, "flags": 1, "type": 2, "since": 8, "frames": 1}
+        columns = {name: self.column(n, width) for name, width in widths.items()}
+        places = list(zip(self.column(f, 2), self.column(f, 8)))
+        assert self.at == len(payload) and sum(columns["frames"]) == f
+        self.samples = []
+        for i in range(n):
+            sample = {name: columns[name][i] for name in ("time", "tid", "pid", "cpu")}
+            sample["in_kernel"], sample["without_detail"] = bool(columns["flags"][i] & 1), bool(columns["flags"][i] & 2)
+            if columns["type"][i] != 0xFFFF:
+                sample["within"] = [columns["type"][i], (sample["time"] - columns["since"][i]) % 2**64]
+            frames, places = places[: columns["frames"][i]], places[columns["frames"][i] :]
+            sample["frames"] = [[MODULES[m] if m in MODULES else modules[m]["path"], offset] for m, offset in frames]
+            self.samples.append(sample)
 
 
 class Trace:
     def __init__(self, data):
         self.sites = {}
+        self.modules = []
         self.frames = frames(data)
 
     def records(self):
@@ -178,6 +209,18 @@ class Trace:
                     self.schema["enums"].update(value.get("enums", {}))
                 else:
                     setattr(self, JSON_KINDS[kind], value)
+
+    def samples(self):
+        """Modules may come after the samples that are in them."""
+        stored = list(self.frames)
+        for kind, payload in stored:
+            if kind == SAMPLING:
+                value = json.loads(payload)
+                assert value["first_module"] == len(self.modules)
+                self.modules += value["modules"]
+        for kind, payload in stored:
+            if kind == SAMPLES:
+                yield from Samples(payload, self.modules).samples
 
     def line(self, record):
         ty, site, cpu, missing, tid, seq, start, duration = struct.unpack_from("<HHHHIIQQ", record)
@@ -207,6 +250,8 @@ class Trace:
         ty, at = field["ty"], field["offset"]
         if isinstance(ty, dict) and "match" in ty:
             captures = self.sites.get(site, {}).get("captures", [])
+            if ty["match"] == 0:
+                return self.sites.get(site, {}).get("function")
             return captures[ty["match"] - 1] if ty["match"] <= len(captures) else None
         if isinstance(ty, dict) and "list" in ty:
             [count] = struct.unpack_from("<I", record, at)
@@ -243,6 +288,11 @@ class Trace:
 
 
 def main():
+    if sys.argv[1] == "--samples":
+        with open(sys.argv[2], "rb") as file:
+            for sample in Trace(file.read()).samples():
+                print(json.dumps(sample))
+        return
     with open(sys.argv[1], "rb") as file:
         lines = list(Trace(file.read()).records())
     if len(sys.argv) < 3:

@@ -1,7 +1,7 @@
 //! What is asked of a file that may be a binary: its symbols, virtual tables, static probes and debug information.
 
-use profinfer::path::NamePattern;
-use profinfer::target::{Files, Target, open_path};
+use profinfer_binary::{Files, TargetBytes, TargetFiles, TargetSymbols, TargetTypes, open_path};
+use profinfer_probeset::path::NamePattern;
 use std::io::Write;
 
 pub(crate) fn feed(bytes: &[u8]) {

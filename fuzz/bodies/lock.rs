@@ -1,9 +1,9 @@
 //! What becomes of bytes that may be a lock: it says what it says of a target, on which a probeset is placed.
 
-use profinfer::diag::render;
-use profinfer::plan::{ProbePlan, Selection, plan, survey_with};
-use profinfer::spec::{Library, Probeset, load_text};
-use profinfer::target::{Arch, FakeTarget, Lock};
+use profinfer_binary::{Arch, FakeTarget, Lock};
+use profinfer_compiler::{PlacementOptions, ProbePlan, Selection, place as place_plan, plan};
+use profinfer_diagnostics::render;
+use profinfer_probeset::{Library, Probeset, load_text};
 use std::sync::LazyLock;
 
 static PLANS: LazyLock<[(&str, Probeset, ProbePlan); 2]> = LazyLock::new(|| {
@@ -27,7 +27,8 @@ pub(crate) fn feed(bytes: &[u8]) {
     for (program, probeset, plan) in &*PLANS {
         // A stripped program full of `push %rbx`, where a probe can be anywhere; its build-id is the seeds'.
         let target = FakeTarget::new(Arch::X86_64).file(program).function("all", 0, &[0x53; 0x4000]);
-        let (_, problems) = survey_with(plan, probeset, &target, Some(&lock));
+        let (_, problems) =
+            place_plan(plan, probeset, &target, PlacementOptions { lock: Some(&lock), ..PlacementOptions::default() });
         drop(render(&problems, false));
     }
 }

@@ -1,10 +1,10 @@
 //! What becomes of a text that may be a probeset: C for both architectures, or a list of problems.
 
-use profinfer::codegen::generate;
-use profinfer::diag::render;
-use profinfer::plan::{Selection, plan};
-use profinfer::spec::{Library, load_text};
-use profinfer::target::Arch;
+use profinfer_binary::Arch;
+use profinfer_compiler::codegen::generate;
+use profinfer_compiler::{Selection, plan};
+use profinfer_diagnostics::render;
+use profinfer_probeset::{Library, load_text};
 
 pub(crate) fn feed(text: &str) {
     let probeset = match load_text("fuzz.yaml", text, &Library::SHIPPED) {

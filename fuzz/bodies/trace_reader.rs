@@ -1,6 +1,6 @@
 //! What is read of a file that may be a trace. The checksums are made right for a second look: no other bytes get past them.
 
-use profinfer::trace::TraceReader;
+use profinfer_trace::TraceReader;
 use std::io::Write;
 
 const FILE_HEADER_SIZE: usize = 16;
@@ -8,9 +8,9 @@ const FRAME_HEADER_SIZE: usize = 24;
 
 pub(crate) fn feed(bytes: &[u8]) {
     read(bytes);
-    let mut mended = bytes.to_vec();
-    mend_checksums(&mut mended);
-    read(&mended);
+    let mut fixed = bytes.to_vec();
+    fix_checksums(&mut fixed);
+    read(&fixed);
 }
 
 fn read(file: &[u8]) {
@@ -26,7 +26,7 @@ fn read(file: &[u8]) {
 }
 
 /// The checksums as `docs/trace-format.md` has them.
-fn mend_checksums(file: &mut [u8]) {
+fn fix_checksums(file: &mut [u8]) {
     let mut at = FILE_HEADER_SIZE;
     while let Some(header) = file.get(at..at + FRAME_HEADER_SIZE) {
         let stored = u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize;

@@ -8,11 +8,16 @@ fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// What a browser makes of a page.
-pub(crate) fn looked_at(page: &str, options: &[&str]) -> Value {
+/// A Python that drives the browser.
+pub(crate) fn installed() -> String {
     let installed = Command::new(in_repository("tests/html/browser.sh")).output().unwrap();
     assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
-    let python = String::from_utf8(installed.stdout).unwrap();
+    String::from_utf8(installed.stdout).unwrap()
+}
+
+/// What a browser makes of a page.
+pub(crate) fn looked_at(page: &str, options: &[&str]) -> Value {
+    let python = installed();
     let mut look = Command::new(python.trim());
     let output = look.arg(in_repository("tests/html/look.py")).arg(page).args(options).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

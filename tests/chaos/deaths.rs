@@ -4,7 +4,8 @@
 use super::toy::{PROBESET, Run, TARGETS, Trace, report, stderr, wait_until};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
-use profinfer::trace::LossKind;
+use profinfer_schema::LossKind;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -93,6 +94,42 @@ fn a_recorder_killed_at_any_moment_leaves_nothing_stopped() {
         std::thread::scope(|threads| {
             for _ in 0..4 {
                 threads.spawn(|| kill_one(round == 0));
+            }
+        });
+    }
+}
+
+/// `su` and `sudo` stop themselves when their child is stopped. Here that happens all the time, since the child loads and
+/// unloads a library, so that the recorder is killed while they stand.
+#[test]
+#[ignore = "needs root"]
+fn wrappers_run_on_when_the_recorder_is_killed() {
+    let kill_one = |wrapper: &str| {
+        let run = Run::new();
+        std::fs::set_permissions(run.folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let toy = run.toy("counts", &["reload", "ms=900", "pause=200"]);
+        // Wherever this tree lies, others may have no way to it.
+        let own = run.path("chaos").display().to_string();
+        std::fs::copy(&toy[0], &own).unwrap();
+        let script = format!("exec {own} {}", toy[1..].join(" "));
+        let words = match wrapper {
+            "su" => vec!["su", "nobody", "-s", "/bin/sh", "-c", &script],
+            _ => vec!["sudo", "-n", "-u", "nobody", "/bin/sh", "-c", &script],
+        };
+        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        let mut recorder = spawn(run.recorder(&[], &words));
+        wait_until("the toy runs", || run.counts("counts").loads > 0);
+        std::thread::sleep(Duration::from_millis(chance(500)));
+        let _ = kill(pid(&recorder), Signal::SIGKILL);
+        recorder.wait().unwrap();
+        all_end(&run, Duration::from_secs(15));
+        let counts = run.counts("counts");
+        assert!(counts.wrong == 0 && counts.steps > 0, "{wrapper}: {counts:?}");
+    };
+    for _ in 0..3 {
+        std::thread::scope(|threads| {
+            for wrapper in ["su", "sudo"] {
+                threads.spawn(move || kill_one(wrapper));
             }
         });
     }

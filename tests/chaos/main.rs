@@ -6,7 +6,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
 mod complete;
+mod confined;
 mod deaths;
+mod live;
+mod neighbours;
 mod outputs;
 mod replaced;
 mod toy;

@@ -212,7 +212,7 @@ fn a_killed_command_leaves_what_was_there() {
 /// Whether a text would steer a terminal.
 fn steers(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
-    text.chars().any(|c| c != '\n' && c != '\t' && profinfer::diag::steers(c))
+    text.chars().any(|c| c != '\n' && c != '\t' && profinfer_diagnostics::steers(c))
 }
 
 #[test]
@@ -382,6 +382,6 @@ fn a_trace_is_streamed_and_its_reader_may_go() {
         wait_until("the toy ends", || run.counts("counts").steps > 0);
         assert_eq!(run.counts("counts").wrong, 0);
         assert!(said.contains("status"), "{reader}: {said}");
-        assert!(reader.starts_with("sleep") || said.contains("what reads it has ended"), "{said}");
+        assert!(reader.starts_with("sleep") || said.contains("its reader has ended"), "{said}");
     }
 }

@@ -1,11 +1,13 @@
 //! Files of an engine that are replaced or overwritten while they are recorded: a site belongs to the file that was
 //! inspected, whatever its name leads to by then.
 
-use crate::toy::{Counts, Run, Trace, builds, report, stderr, wait_until};
-use profinfer::trace::{Item, LossKind, TraceReader, Value};
+use crate::toy::{Counts, PROBESET, Run, TARGETS, Trace, builds, report, stderr, wait_until};
+use profinfer_trace::{Item, TraceReader, Value};
+
+use profinfer_schema::LossKind;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -99,7 +101,7 @@ fn with_a_budget_probes_come_back_to_the_file_that_is_mapped() {
     for build in ["first.so", "shifted.so"] {
         let run = Run::new();
         let mut neighbour = None;
-        let output = record(&run, &["--budget", "5%"], &["ms=2500", "work=50"], || {
+        let output = record(&run, &["--budget", "5%"], &["ms=5000", "work=50"], || {
             run.replace(build);
             neighbour = Some(neighbour_of(&run));
         });
@@ -110,7 +112,8 @@ fn with_a_budget_probes_come_back_to_the_file_that_is_mapped() {
     }
 }
 
-/// Records of this name are there in the last third of the run.
+/// Records of this name are there in the second half of the run: the file was replaced at its beginning, and a busy
+/// machine makes the budget's pauses longer than a second.
 fn assert_until_the_end(run: &Run, name: &str) {
     let mut reader = TraceReader::new(File::open(run.trace()).unwrap()).unwrap();
     let (mut first, mut last) = (u64::MAX, 0);
@@ -121,7 +124,7 @@ fn assert_until_the_end(run: &Run, name: &str) {
         }
     }
     let end = reader.into_meta().end.unwrap().time;
-    assert!(last > first + (end - first) / 3 * 2, "{name}: {first} to {last} of {end}");
+    assert!(last > first + (end - first) / 2, "{name}: {first} to {last} of {end}");
 }
 
 #[test]
@@ -176,7 +179,7 @@ fn a_file_that_is_overwritten_while_it_is_mapped_is_refused_and_named() {
         assert!(stderr(&output).contains("libchaos.so"), "{options:?} {}", stderr(&output));
         assert!(stderr(&output).contains("overwritten"), "{options:?} {}", stderr(&output));
         assert!(trace.count("step") > 0);
-        let lost = |loss: &&profinfer::trace::Loss| loss.kind == LossKind::NotAttached && loss.record == "operator";
+        let lost = |loss: &&profinfer_schema::Loss| loss.kind == LossKind::NotAttached && loss.record == "operator";
         assert!(trace.meta.losses.iter().any(|loss| lost(&loss)), "{options:?} {:?}", trace.meta.losses);
         assert!(trace.meta.notices.iter().any(|notice| notice.text.contains("overwritten")), "{options:?}");
     }
@@ -202,6 +205,90 @@ fn a_file_that_is_overwritten_between_two_processes_is_refused_and_named() {
     assert_eq!((counts.steps, counts.processes), (300, 2), "{}", stderr(&output));
     assert!(!complete && stderr(&output).contains("overwritten"), "{}", stderr(&output));
     assert_eq!(trace.count("step"), 150);
+}
+
+/// A library without probes may be overwritten: the second process is recorded with what it has mapped.
+#[test]
+#[ignore = "needs root"]
+fn a_file_without_probes_that_is_overwritten_is_no_fault() {
+    let run = Run::new();
+    let build = |name: &str, body: &str| {
+        std::fs::write(run.path("source.c"), body).unwrap();
+        let mut command = Command::new("cc");
+        command.args(["-shared", "-fPIC", "-o"]).arg(run.path(name)).arg(run.path("source.c"));
+        assert!(command.status().unwrap().success());
+    };
+    build("libneighbour.so", "int neighbour(void) { return 1; }");
+    build("other.so", "int another(int a) { return a; } int neighbour(void) { return another(2); }");
+    let (toy, folder) = (run.toy("counts", &["rounds=30"]).join(" "), run.folder.path().display());
+    let script = format!(
+        "export LD_PRELOAD={folder}/libneighbour.so; {toy}; cat {folder}/other.so > {folder}/libneighbour.so; {toy}"
+    );
+    let output = run.recorder(&[], &["sh", "-c", &script].map(str::to_owned)).output().unwrap();
+    let (counts, trace, complete) = assert_accounted(&run, &output);
+    assert_eq!((counts.steps, counts.processes, trace.count("step")), (300, 2, 300), "{}", stderr(&output));
+    assert!(complete && output.status.success(), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("overwritten"), "{}", stderr(&output));
+}
+
+/// Reading what is not there any more raises SIGBUS: that must not end the recorder.
+#[test]
+#[ignore = "needs root"]
+fn a_file_that_is_cut_while_it_is_read_is_refused_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    // So many symbols that reading them takes a while.
+    let symbols: String = (0..60_000).fold(String::from(".text\n"), |text, number| {
+        text + &format!(
+            ".globl many_symbols_{number}\n.type many_symbols_{number}, @function\nmany_symbols_{number}: ret\n"
+        )
+    });
+    let symbols = symbols + ".section .note.GNU-stack, \"\", @progbits\n";
+    std::fs::write(folder.path().join("symbols.s"), symbols).unwrap();
+    let mut command = Command::new("cc");
+    command.args(["-O2", "-g", "-shared", "-fPIC", "-o"]).arg(folder.path().join("large.so"));
+    command.arg(std::path::Path::new(TARGETS).join("chaos_engine.c")).arg(folder.path().join("symbols.s"));
+    assert!(command.status().unwrap().success());
+    // The target has it mapped, and runs none of it.
+    let script = "import ctypes, sys; ctypes.CDLL(sys.argv[1]); print('mapped', flush=True); sys.stdin.readline()";
+    let cut_one = |round: u64| {
+        let run = Run::new();
+        std::fs::copy(folder.path().join("large.so"), run.engine()).unwrap();
+        let mut target = Command::new("python3");
+        target.args(["-c", script]).arg(run.engine()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut target = target.spawn().unwrap();
+        let mut ready = [0; 6];
+        target.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+        let mut recorder = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+        recorder.args(["record", PROBESET, "-o"]).arg(run.trace()).args(["-p", &target.id().to_string()]);
+        let recorder = recorder.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        // From here on it reads the target's files.
+        let maps = format!("/proc/{}/maps", recorder.id());
+        let reads = || std::fs::read_to_string(&maps).is_ok_and(|maps| maps.contains("libchaos.so"));
+        wait_until("the engine is read", reads);
+        std::thread::sleep(Duration::from_millis(40 * round));
+        std::fs::OpenOptions::new().write(true).open(run.engine()).unwrap().set_len(4096 * (1 + round)).unwrap();
+        // It ends when it has seen to what the signal found it at.
+        std::thread::sleep(Duration::from_millis(200));
+        let _ = nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(recorder.id().cast_signed()),
+            nix::sys::signal::Signal::SIGINT,
+        );
+        let output = recorder.wait_with_output().unwrap();
+        let said = stderr(&output);
+        assert!(output.status.code().is_some_and(|code| code != 0), "round {round}: {:?} {said}", output.status);
+        assert!(said.contains("libchaos.so was overwritten"), "round {round}: {said}");
+        assert!(target.try_wait().unwrap().is_none(), "round {round}: the target goes on");
+        let state = std::fs::read_to_string(format!("/proc/{}/stat", target.id())).unwrap();
+        assert!(!state.contains(") T "), "{state}");
+        target.kill().unwrap();
+        target.wait().unwrap();
+    };
+    std::thread::scope(|threads| {
+        for first in [0, 3] {
+            let cut_one = &cut_one;
+            threads.spawn(move || (first..first + 3).for_each(cut_one));
+        }
+    });
 }
 
 /// `touch` and `chmod` write nothing; a rename leaves the file what it is.

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "for all tests of this program")]
 
-use profinfer::trace::{Item, Meta, TraceReader};
+use profinfer_trace::{Item, Meta, TraceReader};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};

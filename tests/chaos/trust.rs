@@ -354,7 +354,7 @@ fn a_capability_that_is_missing_is_named_with_the_command() {
         let found: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap();
         let missing = found["findings"].as_array().unwrap().iter().find(|finding| finding["name"] == lacks).unwrap();
         assert!(found["can_record"] == false && missing["state"] == "missing", "{has}: {found}");
-        assert!(missing["mend"].as_str().unwrap().contains(&command), "{missing}");
+        assert!(missing["fix"].as_str().unwrap().contains(&command), "{missing}");
         let toy = place.toy("counts", &["rounds=1"]);
         let toy: Vec<&str> = toy.iter().map(String::as_str).collect();
         let words = place.words(&[&RECORD[..], &["t.pfi", "--"], &toy].concat());

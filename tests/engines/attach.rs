@@ -27,7 +27,7 @@ fn attach(target: &mut Child, arguments: &[&str]) -> Recording {
 }
 
 /// What a decode step computes, without the shapes, which grow from step to step.
-fn names(step: &Step) -> Vec<(String, String, String, Vec<String>)> {
+pub(crate) fn names(step: &Step) -> Vec<(String, String, String, Vec<String>)> {
     let inputs = |operator: &crate::work::Operator| operator.inputs.iter().map(|input| input.name.clone()).collect();
     let names = step.operators().map(|operator| {
         let result = operator.result.clone();
@@ -46,7 +46,7 @@ fn decode_steps(recording: &Recording, truth: &Step) -> usize {
     steps.len()
 }
 
-fn end(recording: &Recording) -> String {
+pub(crate) fn end(recording: &Recording) -> String {
     recording.info()["end"]["reason"].as_str().unwrap().to_owned()
 }
 

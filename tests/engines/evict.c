@@ -1,11 +1,13 @@
 /*
- * Preloaded into llama.cpp: before each batch, the model is put out of memory. At its end the process says how many
- * major faults it had while batches were decoded, as /proc/self/stat counts them.
+ * Preloaded into llama.cpp: before each batch, the model is put out of memory: all of it, or EVICT_BYTES in its middle;
+ * before the first EVICT_BATCHES batches only, if that is set. At its end the process says how many major faults it had
+ * while batches were decoded, as /proc/self/stat counts them.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -30,21 +32,40 @@ static long counted(void)
 	return number;
 }
 
+static unsigned long variable(const char *name, unsigned long otherwise)
+{
+	const char *text = getenv(name);
+
+	return text ? strtoul(text, NULL, 10) : otherwise;
+}
+
 static void evict(void)
 {
+	static unsigned long batches;
 	char line[4096], path[4096];
-	unsigned long start, end;
-	FILE *maps = fopen("/proc/self/maps", "r");
+	unsigned long start, end, offset, bytes = variable("EVICT_BYTES", 0) & ~4095ul;
+	FILE *maps;
+
+	if (batches++ >= variable("EVICT_BATCHES", -1ul))
+		return;
+	maps = fopen("/proc/self/maps", "r");
 
 	while (maps && fgets(line, sizeof(line), maps)) {
 		if (sscanf(line, "%lx-%lx %*s %*s %*s %*s %4095s", &start, &end, path) != 3 || !strstr(path, ".gguf"))
 			continue;
 		int file = open(path, O_RDONLY);
 
+		offset = 0;
+		if (bytes > 0 && bytes < end - start) {
+			offset = (end - start - bytes) / 2 & ~4095ul;
+			start += offset;
+			end = start + bytes;
+		}
 		madvise((void *)start, end - start, MADV_DONTNEED);
 		/* Page by page, as where memory is short: what is read ahead is not waited for. */
 		madvise((void *)start, end - start, MADV_RANDOM);
-		posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+		/* The file is mapped as a whole. */
+		posix_fadvise(file, offset, bytes, POSIX_FADV_DONTNEED);
 		close(file);
 	}
 	if (maps)

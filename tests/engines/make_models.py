@@ -32,6 +32,8 @@ class Model:
     experts: int = 0
     experts_used: int = 0
     quant: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.F32
+    # Layers whose matrices are half floats.
+    f16_layers: tuple[int, ...] = ()
 
 
 TINY = dict(layers=4, width=128, feed_forward=256, heads=4, kv_heads=2)
@@ -52,6 +54,10 @@ MODELS = {
     "small-dense-q4_0": Model(
         "four bits a weight", layers=8, width=384, feed_forward=1024, heads=6, kv_heads=2,
         quant=gguf.GGMLQuantizationType.Q4_0,
+    ),
+    # One layer is unlike the others.
+    "small-dense-one-f16": Model(
+        "half floats in one layer", layers=8, width=384, feed_forward=1024, heads=6, kv_heads=2, f16_layers=(5,),
     ),
     # As long a token as a phone's and a small computer's: some 15 and 60 ms on one thread. Five bits a weight: most work
     # for the file's size, and no more of it than the memory can keep up with.
@@ -133,7 +139,9 @@ def write_model(name: str, model: Model, path: Path) -> None:
             # Only syllables can be the likeliest token: the text stays ASCII
             # and no run ends early.
             data[: len(CONTROL) + len(BYTES)] = 0
-        if quantised and model.quant != gguf.GGMLQuantizationType.F32:
+        if any(tensor.startswith(f"blk.{layer}.") for layer in model.f16_layers):
+            writer.add_tensor(f"{tensor}.weight", data.astype(np.float16))
+        elif quantised and model.quant != gguf.GGMLQuantizationType.F32:
             writer.add_tensor(f"{tensor}.weight", gguf.quants.quantize(data, model.quant), raw_dtype=model.quant)
         else:
             writer.add_tensor(f"{tensor}.weight", data)

@@ -2,8 +2,8 @@
 
 run_onnxruntime.py FOLDER RUNS [profile]
 
-The model has products, sums, norms and activations in three blocks, with an If of its own kernels at the end: a few
-dozen nodes, most of them far longer than a probe. With `profile` the engine writes FOLDER/profile.json.
+The model has products, sums, norms and activations in three blocks, with a Resize and an If of its own kernels at the
+end: a few dozen nodes, most of them far longer than a probe. With `profile` the engine writes FOLDER/profile.json.
 """
 
 import json
@@ -43,6 +43,9 @@ def model() -> bytes:
         scores = node("MatMul", [down, turned], p + "scores")
         mixed = node("MatMul", [scores, down], p + "mix")
         x = node("Add", [x, mixed], p + "a_residual_sum_whose_name_is_longer_than_what_a_short_string_holds")
+    # Its kernel calls its base's on the same object.
+    weights.append(numpy_helper.from_array(np.ones(2, dtype=np.float32), "scales"))
+    x = node("Resize", [x, "", "scales"], "resize", mode="linear")
     value = lambda name, kind, shape: helper.make_tensor_value_info(name, kind, shape)
     shape = [ROWS, WIDTH]
     branch = lambda kind, name: helper.make_graph(

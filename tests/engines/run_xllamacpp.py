@@ -38,6 +38,19 @@ def arguments(about: str) -> argparse.ArgumentParser:
     return parser
 
 
+def run_delays() -> dict[str, tuple[int, int]]:
+    """By thread, the kernel's account: how long it ran, and how long it could have and did not, ns."""
+    tasks = Path("/proc/self/task").iterdir()
+    counts = {task.name: (task / "schedstat").read_text().split() for task in tasks}
+    return {tid: (int(ran), int(waited)) for tid, (ran, waited, _) in counts.items()}
+
+
+def run_delay(before: dict[str, tuple[int, int]]) -> int:
+    """Since then, of the thread that ran most."""
+    since = [(now[0] - before.get(tid, (0, 0))[0], now[1] - before.get(tid, (0, 0))[1]) for tid, now in run_delays().items()]
+    return max(since)[1]
+
+
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--draft", type=Path, help="a GGUF file of a model that drafts")
@@ -97,6 +110,7 @@ def main() -> None:
             }
         )
 
+    before = run_delays()
     with ThreadPoolExecutor(options.parallel) as pool:
         others = [pool.submit(complete, request) for request in range(1, options.parallel)]
         answer = complete(0)
@@ -116,6 +130,7 @@ def main() -> None:
                 "steps": 1 + usage["completion_tokens"],
                 "prefill_ms": timings["prompt_ms"],
                 "decode_ms": timings["predicted_ms"],
+                "run_delay_ns": run_delay(before),
                 # Of a model that drafts; the engine says nothing of them without one.
                 "drafted": timings.get("draft_n", 0),
                 "accepted": timings.get("draft_n_accepted", 0),

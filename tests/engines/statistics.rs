@@ -183,7 +183,7 @@ fn two_backends_side_by_side() {
     }
     let text = recording.text(&["statistics", "--only", "backends"]);
     let said = if backends["crossings"].as_array().unwrap().is_empty() {
-        "No backend overtakes another within the sizes that were seen."
+        "No backend becomes faster than another within the recorded sizes."
     } else {
         "is faster up to about"
     };

@@ -30,8 +30,9 @@ fn stripped_libraries_with_a_lock() {
     std::fs::create_dir(&libraries).unwrap();
     strip(&Engine::Shared.target(), &libraries);
     let (stripped, lock) = (libraries.to_str().unwrap(), lock.to_str().unwrap());
-    let bare = run(&mut profinfer(&["check", "llama", "--target", stripped]), 1);
-    assert!(stderr(&bare).contains("T009"), "layouts are not known: {}", stderr(&bare));
+    // What is not in the engine's code and tables either is missing, and named.
+    let bare = run(&mut profinfer(&["check", "llama", "--target", stripped]), 0);
+    assert!(!stderr(&bare).contains("error["), "{}", stderr(&bare));
 
     run(&mut profinfer(&["lock", "llama", "--target", Engine::Shared.target().to_str().unwrap(), "-o", lock]), 0);
     run(&mut profinfer(&["check", "llama", "--target", stripped, "--lock", lock]), 0);

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::path::Path;
 
 /// What an engine said of one run.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Truth {
     pub(crate) steps: Vec<Step>,
     /// By step: every node, also those that no kernel is called for.
@@ -16,7 +16,7 @@ pub(crate) struct Truth {
 }
 
 /// A node of a graph.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) operator: Operator,
     /// A kernel is called for it.

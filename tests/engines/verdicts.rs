@@ -67,7 +67,7 @@ fn decode_of_a_model_larger_than_the_caches_is_memory_bound() {
     }
     let moved = decode["rates"]["bytes_per_s"].as_f64();
     assert!(decode["bound"] != "memory" || moved.is_some_and(|moved| moved > 1e9), "{decode:#}");
-    let advice = rows(&verdict["advice"]).find(|row| row["what"] == "Keep the weights in F16 instead of F32");
+    let advice = rows(&verdict["advice"]).find(|row| row["what"] == "Use F16 weights instead of F32");
     let advice = advice.unwrap_or_else(|| panic!("{verdict:#}"));
     assert!(
         advice["gain_at_most"].as_f64().unwrap() <= part(decode, "memory") / 2.0 + 1e-9,
@@ -104,8 +104,10 @@ fn assert_advises_of_a_library(verdict: &Value, prefill: &Value) {
     let advice = rows(&verdict["advice"]).find(|row| row["what"] == says && row["phase"] == "prefill");
     assert_eq!(advice.is_some(), applies, "{of_peak:?}: {verdict:#}");
     if let Some(advice) = advice {
-        let expected = part(prefill, "compute") * (1.0 - of_peak.unwrap());
-        assert!((advice["gain_at_most"].as_f64().unwrap() - expected).abs() < 1e-6, "{expected}: {advice}");
+        // Products alone are taken over: they are nearly all that computes.
+        let most = part(prefill, "compute") * (1.0 - of_peak.unwrap());
+        let gain = advice["gain_at_most"].as_f64().unwrap();
+        assert!(gain < most + 1e-6 && gain > 0.8 * most, "{most}: {advice}");
         assert!(advice["how"].as_str().unwrap().contains("the machine's limit"), "{advice}");
     }
 }
@@ -156,7 +158,7 @@ fn a_competitor_on_the_only_cpu_starves_it() {
     let interference = recording.report(&[])["threads"]["interference"].clone();
     let row = rows(&interference).find(|row| row["pid"] == competitor.pid());
     let row = row.unwrap_or_else(|| panic!("{interference:#}"));
-    let advice = rows(&verdict["advice"]).find(|row| row["what"].as_str().unwrap().contains(" away from `"));
+    let advice = rows(&verdict["advice"]).find(|row| row["what"].as_str().unwrap().starts_with("Reserve CPUs for it"));
     let advice = advice.unwrap_or_else(|| panic!("{verdict:#}"));
     // Whatever else runs on this machine may have taken more; else it is named.
     let taken = |row: &Value| row["taken_ns"].as_f64().unwrap();
@@ -179,9 +181,9 @@ fn more_lanes_than_cpus_are_in_each_others_way() {
     let decode = find(&verdict["phases"], "phase", "decode");
     assert_eq!(decode["bound"], "starved", "{decode:#}");
     let evidence = decode["evidence"].to_string();
-    let expected = format!("{lanes} lanes share {cpus} cpu");
+    let expected = format!("{lanes} lanes share {cpus} CPU");
     assert!(evidence.contains(&expected), "{evidence}");
-    let what = format!("instead of {lanes}: as many as it has cpus");
+    let what = format!("instead of {lanes}: one per CPU");
     let advice = rows(&verdict["advice"]).find(|row| row["what"].as_str().unwrap().ends_with(&what));
     let gain = advice.unwrap_or_else(|| panic!("{verdict:#}"))["gain_at_most"].as_f64().unwrap();
     assert!(gain > 0.1, "{gain}");
@@ -221,7 +223,7 @@ fn a_model_out_of_memory_is_disk_bound() {
         assert_says(decode, "disk");
     }
     let evidence = decode["evidence"].to_string();
-    assert!(evidence.contains("waited for the disk (") && evidence.contains("major fault"), "{evidence}");
-    let advice = rows(&verdict["advice"]).find(|row| row["what"].as_str().unwrap().starts_with("Have the "));
+    assert!(evidence.contains("waiting for the disk") && evidence.contains("major fault"), "{evidence}");
+    let advice = rows(&verdict["advice"]).find(|row| row["what"].as_str().unwrap().starts_with("Keep the "));
     assert!(advice.is_some(), "{verdict:#}");
 }

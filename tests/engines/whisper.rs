@@ -149,10 +149,10 @@ fn whisper_with_debug_information() {
 }
 
 /// The build without its debug information, and calling its operators' library another version: what was recorded is the
-/// same but for the operators' types, which are numbers, and the report says so.
+/// same, the operators' types included, which are in the library's own table.
 #[test]
 #[ignore = "needs root"]
-fn operators_of_a_version_that_is_not_known_have_numbers() {
+fn operators_of_a_version_that_nobody_tried_have_their_names() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(built().join("lib")).unwrap().map(Result::unwrap) {
@@ -188,12 +188,9 @@ fn operators_of_a_version_that_is_not_known_have_numbers() {
         }
     }
     let other = record();
-    let said = stderr(&other.output);
-    assert!(said.contains("warning[T019]") && said.contains("enum ggml_op"), "{said}");
-    let types = types(&other);
-    assert!(types.contains(&"29".to_owned()) && types.iter().all(|of| of.parse::<u32>().is_ok()), "{types:?}");
-    let notes = other.report(&[])["completeness"]["notes"].to_string();
-    assert!(notes.contains("Values of `ggml_op` are shown as numbers"), "{notes}");
+    // The names are in the library, whatever it calls itself.
+    let sorted = |recording: &Recording| types(recording).into_iter().collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(sorted(&other), sorted(&known));
     let counts = |of: &Recording| (of.count("encode"), of.count("decode"));
     assert_eq!(counts(&other), counts(&known));
 }
@@ -233,7 +230,7 @@ fn two_engines_in_one_process() {
     assert!(norms(&of_llama, "RMS_NORM") > 0 && norms(&of_whisper, "RMS_NORM") == 0);
     // Without a choice the report shows both, and what can show one only asks which.
     let path = both.path().to_str().unwrap();
-    let text = String::from_utf8(run(&mut crate::process::profinfer(&["report", path]), 0).stdout).unwrap();
+    let text = String::from_utf8(run(&mut crate::process::profinfer(&["report", "--all", path]), 0).stdout).unwrap();
     assert!(text.contains("=== whisper.cpp ===") && text.contains("=== llama.cpp ==="), "{text}");
     // A timeline has both, each in a group of its own.
     let timeline = both.path().with_extension("json");
@@ -254,8 +251,7 @@ fn calls(steps: &[Step]) -> Vec<&str> {
 #[ignore = "needs root"]
 fn the_probeset_is_found() {
     let _alone = alone();
-    for (engine, says) in
-        [(Whisper::Built, "recording whisper"), (Whisper::Wheel, "recording the first that is loaded of")]
+    for (engine, says) in [(Whisper::Built, "recording whisper"), (Whisper::Wheel, "waiting for one of these engines:")]
     {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.pfi");

@@ -1,6 +1,7 @@
 """Opens a page in headless Chromium, does what a person does, and prints what came of it as JSON.
 
-usage: look.py PAGE [--plain] [--search TEXT] [--without-inflating] [--dark] [--width N] [--shot FILE] [--pdf FILE]
+usage: look.py PAGE [--plain] [--search TEXT] [--flame ACTIONS] [--without-inflating] [--dark] [--width N] [--shot FILE]
+               [--pdf FILE]
 """
 
 import argparse
@@ -12,6 +13,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("page")
 parser.add_argument("--plain", action="store_true", help="a page without a program of its own")
 parser.add_argument("--search", default="")
+parser.add_argument("--flame", default="", help="keys for the flame graph; =TEXT types, @X,ROW points, !X,ROW clicks")
 parser.add_argument("--without-inflating", action="store_true")
 parser.add_argument("--dark", action="store_true")
 parser.add_argument("--width", type=int, default=1280)
@@ -188,6 +190,31 @@ with sync_playwright() as playwright:
                 page.mouse.click(*at)
                 settle(page)
             seen["drawings"].append(page.evaluate(pressed))
+    if arguments.flame:
+        flame = page.locator("canvas.flame")
+        flame.scroll_into_view_if_needed()
+        flame.focus()
+        seen["flame"] = []
+        for action in arguments.flame.split():
+            kind, rest = action[0], action[1:]
+            if kind == "=":
+                page.keyboard.type(rest)
+            elif kind in "@!":
+                # A part of the width, and a row of frames.
+                x, row = (float(part) for part in rest.split(","))
+                box = flame.bounding_box()
+                at = [box["x"] + box["width"] * x, box["y"] + 20 * row + 10]
+                page.mouse.click(*at) if kind == "!" else page.mouse.move(*at)
+            else:
+                page.keyboard.press(action)
+            page.wait_for_timeout(80)
+            seen["flame"].append(page.evaluate("""() => {
+                const { zoomed, selected, rows } = document.querySelector("canvas.flame").dataset;
+                const [details, found, tip] = ["flame-details", "flame-found", "tooltip"].map((id) => document.getElementById(id));
+                return { zoomed: Number(zoomed), selected: Number(selected), rows: Number(rows), details: details.innerText,
+                    found: found.textContent, tip: tip.hidden ? null : tip.innerText,
+                    focus: document.activeElement.id || document.activeElement.className };
+            }"""))
     if arguments.shot:
         page.evaluate("window.scrollTo(0, 0)")
         settle(page)

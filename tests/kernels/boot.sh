@@ -30,6 +30,11 @@ case "${5-}" in
     '') machine+=(-accel 'tcg,thread=multi') ;;
     *) machine+=(-accel 'tcg,thread=single' -icount 'shift=0,sleep=off' -rtc 'base=2026-01-01,clock=vm' -seed 1) ;;
 esac
+# Kernels from 6.13 on have a program's stack on the processor: there they preempt themselves, too.
+case "$series" in
+    5.* | 6.? | 6.1[0-2]) preemption= ;;
+    *) preemption=preempt=full ;;
+esac
 emulators=$(./get.sh emulator)
 kernel=$(./get.sh kernel "$1" "$series")
 busybox=$(./get.sh busybox "$(dpkg --print-architecture)")
@@ -41,5 +46,5 @@ status=0
 # What the kernel does not know of its command line is in the environment of `init`.
 timeout --foreground "$patience" "$emulators/$emulator" "${machine[@]}" -smp 2 -m 1G \
     -nodefaults -no-user-config -display none -serial stdio -no-reboot -kernel "$kernel" -initrd "$files" \
-    -append "console=$console quiet loglevel=4 panic=-1 steps=$steps" </dev/null || status=$?
+    -append "console=$console quiet loglevel=4 panic=-1 $preemption steps=$steps" </dev/null || status=$?
 [ "$status" -eq 0 ] || { printf 'boot.sh: the emulator ended with status %s\n' "$status" >&2; exit 1; }

@@ -5,7 +5,9 @@ use super::essence::Essence;
 use super::layout::{self, Tools};
 use super::machine::{self, Arch, Kernel, Machine, Said, Step};
 use super::{every_kernel, lines, wanted};
-use profinfer::trace::{RecordKind, TraceReader};
+use profinfer_schema::RecordKind;
+
+use profinfer_trace::TraceReader;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -42,7 +44,7 @@ fn steps(kernel: &Kernel) -> Vec<Step> {
     let many = options(&MANY).join(" ");
     let record = |name: &str, options: &str, object: &str| {
         let object = format!("--object {}/{object}.bpf.o", kernel.objects());
-        let command = format!("profinfer record {PROBESET} {object} {options} -o /run/{name}.pfi");
+        let command = format!("profinfer record {PROBESET} {object} {options} --sample off -o /run/{name}.pfi");
         (name.to_owned(), format!("{command} -- /bin/known_counts {ROUNDS} {LANES}"))
     };
     vec![
@@ -56,7 +58,7 @@ fn counting_machines() -> &'static [Said] {
     static SAID: OnceLock<Vec<Said>> = OnceLock::new();
     SAID.get_or_init(|| {
         let folder = layout::lay_out(Arch::Arm64);
-        let kernels: Vec<&Kernel> = wanted().filter(|kernel| SERIES.contains(&kernel.series)).collect();
+        let kernels: Vec<&Kernel> = wanted(Arch::Arm64).filter(|kernel| SERIES.contains(&kernel.series)).collect();
         for kernel in &kernels {
             std::fs::write(folder.path().join("steps").join(kernel.series), lines(&steps(kernel))).unwrap();
         }

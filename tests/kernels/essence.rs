@@ -1,6 +1,8 @@
 //! What a trace says, without what differs from run to run.
 
-use profinfer::trace::{Item, RecordKind, TraceReader, Value};
+use profinfer_trace::{Item, TraceReader, Value};
+
+use profinfer_schema::RecordKind;
 use std::collections::{BTreeMap, HashMap};
 
 /// A trace without what differs from run to run: times, cpus, numbers of threads, addresses.
@@ -47,6 +49,11 @@ impl Essence {
             .collect();
         threads.sort();
         Self { counts, threads }
+    }
+
+    /// What each thread recorded, in its order.
+    pub(crate) fn threads(&self) -> &[Vec<String>] {
+        &self.threads
     }
 
     /// How many records of that name there are.

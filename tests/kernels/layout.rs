@@ -104,7 +104,7 @@ fn lay_out_arm64(root: &Path) {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("arm64");
     let built = PathBuf::from(script("build_arm64.sh", &[target.to_str().unwrap()]));
     let tools = PathBuf::from(script("get.sh", &["toolchain"]));
-    install_stripped(tools.join("strip").to_str().unwrap(), &built.join("profinfer"), &root.join("bin/profinfer"));
+    install_stripped(tools.join("strip").to_str().unwrap(), &built, &root.join("bin/profinfer"));
     let libraries = tools.join("sysroot/usr/lib/aarch64-linux-gnu");
     fs::create_dir_all(root.join("lib/aarch64-linux-gnu")).unwrap();
     for name in ["libc.so.6", "libm.so.6", "libelf.so.1", "libz.so.1", "libzstd.so.1", "libgcc_s.so.1"] {

@@ -12,6 +12,7 @@ mod essence;
 mod layout;
 mod locked;
 mod machine;
+mod preempted;
 mod same;
 mod shipped;
 
@@ -29,22 +30,28 @@ pub(crate) fn every_kernel(arch: Arch) -> Vec<(&'static Kernel, &'static Said)> 
     let said = SAID[usize::from(arch == Arch::Arm64)].get_or_init(|| {
         let folder = layout::lay_out(arch);
         for kernel in &KERNELS {
-            let steps = [same::steps(), shipped::steps(kernel), locked::steps(kernel), counting::steps_without(kernel)]
-                .concat();
-            std::fs::write(folder.path().join("steps").join(kernel.series), lines(&steps)).unwrap();
+            let counting = counting::steps_without(kernel);
+            let steps =
+                [same::steps(), preempted::steps(kernel), shipped::steps(kernel), locked::steps(kernel), counting];
+            std::fs::write(folder.path().join("steps").join(kernel.series), lines(&steps.concat())).unwrap();
         }
         let machine = |kernel: &Kernel| Machine { arch, series: kernel.series, steps: kernel.series, counts: false };
-        machine::boot_all(&wanted().map(machine).collect::<Vec<_>>(), folder.path())
+        machine::boot_all(&wanted(arch).map(machine).collect::<Vec<_>>(), folder.path())
     });
     let of = |kernel: &'static Kernel| (kernel, said.iter().find(|said| said.series == kernel.series).unwrap());
-    wanted().map(of).collect()
+    wanted(arch).map(of).collect()
 }
 
-/// All kernels, or those that PROFINFER_KERNELS names, for who works on one.
-fn wanted() -> impl Iterator<Item = &'static Kernel> {
+/// All kernels, or those that PROFINFER_KERNELS names, for who works on one; `short` is each kernel once, and each
+/// architecture.
+fn wanted(arch: Arch) -> impl Iterator<Item = &'static Kernel> {
     let named = std::env::var("PROFINFER_KERNELS").ok();
-    let is_named = move |series: &str| named.as_ref().is_none_or(|all| all.split(' ').any(|one| one == series));
-    KERNELS.iter().filter(move |kernel| is_named(kernel.series))
+    let is_named = move |kernel: &Kernel| match named.as_deref() {
+        None => true,
+        Some("short") => kernel.short == arch,
+        Some(all) => all.split(' ').any(|one| one == kernel.series),
+    };
+    KERNELS.iter().filter(move |kernel| is_named(kernel))
 }
 
 /// The file that `init` reads.

@@ -5,7 +5,7 @@ use super::essence::Essence;
 use super::every_kernel;
 use super::layout::{Tools, profinfer};
 use super::machine::{Arch, Kernel, Step, run};
-use profinfer::trace::TraceReader;
+use profinfer_trace::TraceReader;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -52,7 +52,9 @@ pub(crate) fn steps(kernel: &Kernel) -> Vec<Step> {
 fn programs(arch: Arch) -> BTreeSet<(String, usize)> {
     let code = run(profinfer("gen").args([PROBESET, "--arch", arch.profinfer()]));
     let named = |line: &str| {
-        let name = line.strip_prefix("PF_SPAN(").or_else(|| line.strip_prefix("PF_ENTRY("))?.strip_suffix(')')?;
+        let of_span = line.strip_prefix("PF_SPAN(").and_then(|rest| rest.split_once(')'));
+        let of_entry = line.strip_prefix(r#"SEC("uprobe.multi") int "#).and_then(|rest| rest.split_once("_entry("));
+        let (name, _) = of_span.or(of_entry)?;
         let (probe, alternative) = name.rsplit_once("__").unwrap();
         Some((probe.to_owned(), alternative.parse().unwrap()))
     };
@@ -90,6 +92,16 @@ fn every_program_is_let_in(arch: Arch) {
                 ("experts", graphs * ROUTED),
                 ("blas", 1),
                 ("tensor", TENSORS),
+                ("batch_sequences", graphs),
+                ("batch_positions", graphs),
+                ("batch_outputs", graphs),
+                ("dispatch", graphs * NODES),
+                ("copy_to_device", graphs),
+                ("copy_from_device", graphs),
+                ("request_arrived", 1),
+                ("request_started", 1),
+                ("request_token", DECODED),
+                ("request_ended", 1),
             ]);
             let counts = expected.keys().map(|name| (*name, essence.count(name))).collect();
             assert_eq!(expected, counts, "Linux {series}, {name}");

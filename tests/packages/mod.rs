@@ -11,9 +11,23 @@ pub(crate) fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engines")
 }
 
+/// A Python that has packages from PyPI: the environment's name, then each package with its version.
+pub(crate) fn python_with(packages: &[&str]) -> PathBuf {
+    installed_by("python_environment.sh", packages)
+}
+
 /// Runs one that installs an engine; the path that it prints: a Python that has it, or the folder of what was built.
 pub(crate) fn installed(script: &str) -> PathBuf {
-    let output = Command::new(scripts().join(script)).stderr(Stdio::inherit()).output().unwrap();
+    installed_by(script, &[])
+}
+
+/// The same of one of the builds that the script lists.
+pub(crate) fn installed_version(script: &str, build: &str) -> PathBuf {
+    installed_by(script, &[build])
+}
+
+fn installed_by(script: &str, arguments: &[&str]) -> PathBuf {
+    let output = Command::new(scripts().join(script)).args(arguments).stderr(Stdio::inherit()).output().unwrap();
     assert!(output.status.success(), "{script} failed: {}", output.status);
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
 }

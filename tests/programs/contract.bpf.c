@@ -18,15 +18,21 @@ struct {
 } pf_ring SEC(".maps");
 
 struct {
+	__uint(type, 1);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, __u64);
+} pf_threads SEC(".maps");
+
+struct {
 	__uint(type, 6);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u64);
 } pf_losses SEC(".maps");
 
-const volatile __u64 pf_weight = 1;
-__u64 pf_enabled = 0;
-__u64 pf_steps = 0;
+const volatile __u64 weight = 1;
+VARIABLES
 
 static __attribute__((noinline)) int count(__u64 cookie)
 {
@@ -35,7 +41,7 @@ static __attribute__((noinline)) int count(__u64 cookie)
 
 	if (!losses || !pf_enabled)
 		return 0;
-	__sync_fetch_and_add(losses, pf_weight);
+	__sync_fetch_and_add(losses, weight);
 	__sync_fetch_and_add(&pf_steps, 1);
 	return 0;
 }
@@ -57,6 +63,7 @@ SEC("uprobe.multi") int refused_entry(void *context) { return *(int *)(context +
 SEC("uprobe.multi") int pf_mapped(void *context) { return count(30); }
 SEC("tp_btf/sched_process_exit") int pf_thread_exit(void *context) { return 0; }
 SEC("tp_btf/sched_process_fork") int pf_fork(void *context) { return 0; }
+SEC("iter/task") int pf_end(void *context) { return 0; }
 SEC("tp_btf/sched_process_exec") int pf_exec(void *context) { return 0; }
 
 char _license[] SEC("license") = "GPL";

@@ -1,13 +1,15 @@
-//! The crate's own source as text, for tests that keep rules of it.
+//! The repository's own source as text, for tests that keep rules of it.
 
 // What fails here fails the test that asked.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 /// A source file.
 pub(crate) struct SourceFile {
-    /// Its path in the package, such as `src/path/ast.rs`.
+    /// Its path in the repository, such as `src/report.rs`.
     pub(crate) path: String,
     /// What stands in it.
     pub(crate) text: String,
@@ -37,6 +39,10 @@ fn walk(folder: &Path, paths: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries {
         let path = entry.unwrap().path();
+        // A crate's link to a folder of the repository would show its files twice.
+        if path.is_symlink() {
+            continue;
+        }
         if path.is_dir() { walk(&path, paths) } else { paths.push(path) }
     }
 }
@@ -70,9 +76,21 @@ fn code(text: &str) -> String {
     out
 }
 
-/// The same without modules of tests: a file `tests.rs` has nothing else, and `#[cfg(test)]` hides an item.
-pub(crate) fn shipped_code(file: &SourceFile) -> String {
-    if file.path.ends_with("/tests.rs") || file.path.contains("/tests/") {
+/// The same without modules of tests: a file `tests.rs` has nothing else, and `#[cfg(test)]` hides an item. Each file is
+/// taken apart once, for all rules.
+pub(crate) fn shipped_code(file: &SourceFile) -> Arc<str> {
+    static DONE: Mutex<BTreeMap<String, Arc<str>>> = Mutex::new(BTreeMap::new());
+    let key = format!("{}\n{}", file.path, file.text);
+    let done = DONE.lock().unwrap().get(&key).cloned();
+    done.unwrap_or_else(|| {
+        let code = Arc::from(without_tests(file));
+        DONE.lock().unwrap().insert(key, Arc::clone(&code));
+        code
+    })
+}
+
+fn without_tests(file: &SourceFile) -> String {
+    if file.path.ends_with("tests.rs") || file.path.contains("/tests/") {
         return String::new();
     }
     let mut code = code(&file.text);

@@ -9,10 +9,17 @@
  *   rounds=N     so many, whatever the time
  *   pause=US     between two rounds
  *   work=US      each operator takes so long
+ *   vfork=N, spawn=N  N child processes, made in this way one after the other, do the same 20 times, while a thread
+ *                computes
+ *   beside=ENGINE  a thread loads this engine, calls and unloads it, over and over, while the main thread computes
+ *   quiet        print nothing
+ * -DLINKED: the engine is part of the program, which may be static then.
  */
 #include "chaos.h"
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +30,10 @@
 
 static struct chaos_counts *counts;
 static const char *engine;
-static long steps = 5, ms = 2000, rounds = -1, pause_us, children, reload;
+static const char *beside;
+static char **arguments;
+static long steps = 5, ms = 2000, rounds = -1, pause_us, children, reload, vforks, spawns;
+extern char **environ;
 
 static double now_ms(void)
 {
@@ -65,7 +75,14 @@ static void round_of(long (*step)(int, int))
 	}
 }
 
-static void *open_engine(void)
+#ifdef LINKED
+#define dlopen(name, flags) ((void *)(name))
+#define dlsym(library, name) ((void *)chaos_step)
+#define dlclose(library) ((void)(library))
+#define dlerror() ""
+#endif
+
+static void *open_engine(const char *engine)
 {
 	/* While it is replaced there may be none for an instant. */
 	for (int i = 0; i < 100; i++) {
@@ -79,9 +96,9 @@ static void *open_engine(void)
 	_exit(98);
 }
 
-static void run(double until, long most)
+static void run(const char *engine, double until, long most, long reload)
 {
-	void *library = open_engine();
+	void *library = open_engine(engine);
 	long (*step)(int, int) = (long (*)(int, int))dlsym(library, "chaos_step");
 
 	add(&counts->processes, 1);
@@ -89,7 +106,7 @@ static void run(double until, long most)
 	for (long done = 0; (most < 0 || done < most) && (most >= 0 || now_ms() < until); done++) {
 		if (reload && done) {
 			dlclose(library);
-			library = open_engine();
+			library = open_engine(engine);
 			step = (long (*)(int, int))dlsym(library, "chaos_step");
 			add(&counts->loads, 1);
 		}
@@ -99,15 +116,44 @@ static void run(double until, long most)
 	}
 }
 
+static double until;
+static volatile int is_over;
+
+static void *work_beside(void *unused)
+{
+	/* Until the main thread is done; each of these opens it anew. */
+	do
+		run(beside ? beside : engine, 0, 2, beside != NULL);
+	while (!is_over);
+	return unused;
+}
+
+/* A child process that runs this program again, for 20 rounds. */
+static int make_child(int by_vfork)
+{
+	char *words[] = { arguments[0], arguments[1], arguments[2], "rounds=20", "reload", "quiet", NULL };
+	pid_t child;
+	int status = 1;
+
+	if (!by_vfork) {
+		if (posix_spawn(&child, arguments[0], NULL, NULL, words, environ))
+			return 1;
+	} else if (!(child = vfork())) {
+		execv(arguments[0], words);
+		_exit(94);
+	}
+	return child < 0 || waitpid(child, &status, 0) != child || status;
+}
+
 int main(int argc, char **argv)
 {
-	int status = 0, file, wait_first = 0;
-	double until;
+	int status = 0, file, wait_first = 0, quiet = 0;
 
 	if (argc < 3 || (file = open(argv[1], O_RDWR | O_CREAT, 0644)) < 0 || ftruncate(file, sizeof(*counts)))
 		return 97;
 	counts = mmap(NULL, sizeof(*counts), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 	engine = argv[2];
+	arguments = argv;
 	for (int i = 3; i < argc; i++) {
 		if (!strncmp(argv[i], "ms=", 3))
 			ms = atol(argv[i] + 3);
@@ -121,6 +167,14 @@ int main(int argc, char **argv)
 			setenv("CHAOS_WORK", argv[i] + 5, 1);
 		else if (!strncmp(argv[i], "children=", 9))
 			children = atol(argv[i] + 9);
+		else if (!strncmp(argv[i], "vfork=", 6))
+			vforks = atol(argv[i] + 6);
+		else if (!strncmp(argv[i], "spawn=", 6))
+			spawns = atol(argv[i] + 6);
+		else if (!strncmp(argv[i], "beside=", 7))
+			beside = argv[i] + 7;
+		else if (!strcmp(argv[i], "quiet"))
+			quiet = 1;
 		else if (!strcmp(argv[i], "reload"))
 			reload = 1;
 		else if (!strcmp(argv[i], "wait"))
@@ -129,8 +183,21 @@ int main(int argc, char **argv)
 	if (wait_first)
 		getchar();
 	until = now_ms() + ms;
-	if (!children) {
-		run(until, rounds);
+	if (vforks || spawns || beside) {
+		pthread_t thread;
+
+		if (pthread_create(&thread, NULL, work_beside, NULL))
+			return 93;
+		while (vforks-- > 0)
+			status |= make_child(1);
+		while (spawns-- > 0)
+			status |= make_child(0);
+		if (beside)
+			run(engine, until, rounds, reload);
+		is_over = 1;
+		pthread_join(thread, NULL);
+	} else if (!children) {
+		run(engine, until, rounds, reload);
 	} else {
 		for (long started = 0, ended = 0;; ended++) {
 			int child_status;
@@ -139,7 +206,7 @@ int main(int argc, char **argv)
 				pid_t child = fork();
 
 				if (!child) {
-					run(until, rounds < 0 ? 20 : rounds);
+					run(engine, until, rounds < 0 ? 20 : rounds, reload);
 					_exit(0);
 				}
 				started++;
@@ -150,7 +217,8 @@ int main(int argc, char **argv)
 				status = 96;
 		}
 	}
-	printf("%lu steps %lu operators %lu wrong %lu loads %lu processes\n", counts->steps, counts->operators,
-	       counts->wrong, counts->loads, counts->processes);
+	if (!quiet)
+		printf("%lu steps %lu operators %lu wrong %lu loads %lu processes\n", counts->steps, counts->operators,
+		       counts->wrong, counts->loads, counts->processes);
 	return status ? status : counts->wrong ? 95 : 0;
 }

@@ -1,6 +1,7 @@
 /*
- * llama_functions [STEPS [LANES]]: the functions and structures of llama.cpp that its probeset names, with call counts
- * that are known, for machines on which the engine itself is not at hand. It computes nothing. Compiled as
+ * llama_functions [STEPS [LANES [PAUSE]]]: the functions and structures of llama.cpp that its probeset names, with call
+ * counts that are known, for machines on which the engine itself is not at hand. It computes nothing; it waits for PAUSE
+ * milliseconds before each step. Compiled as
  *   -DDISPATCHER=SYMBOL    with ggml_compute_forward as a function
  *   -DDISPATCHER=INLINED   with ggml_compute_forward in its callers only
  *   -DDISPATCHER=NONE      with neither that nor symbols of static functions, as in a stripped library
@@ -9,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define SYMBOL 1
 #define INLINED 2
@@ -77,6 +79,19 @@ struct llama_ubatch {
 	int32_t *token;
 	float *embd;
 	int32_t *pos;
+	int32_t *n_seq_id;
+	int32_t **seq_id;
+	int32_t *seq_id_unq;
+	int32_t *seq_idx;
+	int8_t *output;
+};
+
+struct server_slot {
+	int32_t id;
+};
+
+struct server_task {
+	int32_t id;
 };
 
 static struct ggml_tensor nodes[NODES], *list[NODES], weight, ids, norm, scaled;
@@ -180,6 +195,33 @@ EXPORT void ggml_backend_blas_mul_mat(void *context, struct ggml_tensor *tensor)
 	sink += tensor->ne[0];
 }
 
+/* A backend for GPUs: it encodes each node, and copies to and from the device. */
+EXPORT _Bool ggml_vk_build_graph(void *context, struct ggml_cgraph *graph, int index)
+{
+	sink += index;
+	return context != graph;
+}
+
+EXPORT void ggml_backend_vk_buffer_set_tensor(void *buffer, struct ggml_tensor *tensor, const void *data, size_t offset,
+					      size_t bytes)
+{
+	sink += tensor->ne[0] + offset + bytes;
+}
+
+EXPORT void ggml_backend_vk_buffer_get_tensor(void *buffer, struct ggml_tensor *tensor, void *data, size_t offset,
+					      size_t bytes)
+{
+	sink -= tensor->ne[0] + offset + bytes;
+}
+
+static void offload(struct ggml_cgraph *graph)
+{
+	ggml_backend_vk_buffer_set_tensor(&turn, &norm, &norm, 0, 64);
+	for (int i = 0; i < NODES; i++)
+		ggml_vk_build_graph(&turn, graph, i);
+	ggml_backend_vk_buffer_get_tensor(&turn, &norm, &norm, 0, 64);
+}
+
 #if DISPATCHER == NONE
 #define PUBLIC_GRAPH_COMPUTE ggml_backend_graph_compute_async
 EXPORT int ggml_backend_graph_compute_async(void *backend, struct ggml_cgraph *graph)
@@ -200,16 +242,31 @@ EXPORT void *process_ubatch(void *context, const struct llama_ubatch *ubatch, in
 {
 	struct ggml_cgraph graph = { .size = NODES, .n_nodes = NODES, .n_leafs = 1, .uid = 7 };
 
+	graph.nodes = list;
 	*status = PUBLIC_GRAPH_COMPUTE(context, &graph);
+	offload(&graph);
 	sink += ubatch->n_tokens;
 	return context;
 }
 
+/* llm_graph_input_pos::set_input(llama_ubatch const*), whose code shows where positions are */
+EXPORT void set_input(void *self, const struct llama_ubatch *ubatch) __asm__(
+	"_ZN19llm_graph_input_pos9set_inputEPK12llama_ubatch");
+EXPORT void set_input(void *self, const struct llama_ubatch *ubatch)
+{
+	if (ubatch->pos && self)
+		sink += ubatch->n_tokens;
+}
+
 static int run(int tokens)
 {
-	static int32_t pos[TOKENS];
-	struct llama_ubatch ubatch = { 1, tokens, tokens, 1, 1, 1, 0, NULL, NULL, pos };
+	static int32_t pos[TOKENS], of_one[TOKENS], sequences[TOKENS], *seq_id[TOKENS];
+	static int8_t output[TOKENS];
+	struct llama_ubatch ubatch = { 1, tokens, tokens, 1, 1, 1, 0, NULL, NULL, pos, of_one, seq_id, NULL, NULL, output };
 	int status = 1;
+
+	for (int token = 0; token < TOKENS; token++)
+		seq_id[token] = &sequences[token];
 
 	process_ubatch(&turn, &ubatch, 0, NULL, &status);
 	return status;
@@ -237,6 +294,36 @@ EXPORT int llama_process(void *context, int type, void *batch)
 
 	sink += type;
 	return status;
+}
+
+/* The server: a request arrives, gets a slot, gives a token a step, and leaves. */
+EXPORT int get_new_id(void *queue) __asm__("_ZN12server_queue10get_new_idEv");
+EXPORT int get_new_id(void *queue)
+{
+	sink += queue != NULL;
+	return 7;
+}
+
+EXPORT int launch(void *server, struct server_slot *slot, struct server_task *task) __asm__(
+	"_ZN19server_context_impl21launch_slot_with_taskER11server_slotO11server_task");
+EXPORT int launch(void *server, struct server_slot *slot, struct server_task *task)
+{
+	sink += slot->id + task->id;
+	return server != NULL;
+}
+
+EXPORT int process_token(void *server, void *result, struct server_slot *slot) __asm__(
+	"_ZN19server_context_impl13process_tokenER23completion_token_outputR11server_slot");
+EXPORT int process_token(void *server, void *result, struct server_slot *slot)
+{
+	sink += slot->id;
+	return server != result;
+}
+
+EXPORT void release_slot(struct server_slot *slot) __asm__("_ZN11server_slot7releaseEv");
+EXPORT void release_slot(struct server_slot *slot)
+{
+	sink += slot->id;
 }
 
 static void name(struct ggml_tensor *tensor, const char *format, int number)
@@ -280,8 +367,10 @@ static void build(void)
 
 int main(int argc, char **argv)
 {
-	int steps = argc > 1 ? atoi(argv[1]) : 10, failed = 0;
+	int steps = argc > 1 ? atoi(argv[1]) : 10, pause_ms = argc > 3 ? atoi(argv[3]) : 0, failed = 0;
 	struct llama_batch batch = { .n_tokens = TOKENS };
+	struct server_slot slot = { 0 };
+	struct server_task task;
 
 	lanes = argc > 2 ? atoi(argv[2]) : lanes;
 	if (lanes < 1 || lanes > MAX_LANES)
@@ -289,10 +378,16 @@ int main(int argc, char **argv)
 	pthread_barrier_init(&turn, NULL, lanes);
 	build();
 	failed |= llama_encode(&turn, batch);
+	task.id = get_new_id(&turn);
+	launch(&turn, &slot, &task);
 	for (int step = 0; step < steps; step++) {
+		if (pause_ms > 0)
+			usleep(1000 * pause_ms);
 		failed |= llama_decode(&turn, batch);
+		process_token(&turn, &batch, &slot);
 		batch.n_tokens = 1;
 	}
+	release_slot(&slot);
 	failed |= llama_process(&turn, 1, &batch);
 	ggml_backend_blas_mul_mat(&turn, &norm);
 	printf("%ld graphs %ld operators %ld fused\n", graphs, operators, fused);

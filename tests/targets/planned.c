@@ -1,6 +1,6 @@
 /*
  * planned [lie]: graphs by plans that are used again and again, each with a number of its own. What is changed when is
- * known: see tests/record_cost.rs. With `lie`, a plan keeps its number though one of its things has changed.
+ * known: see tests/root/record_cost.rs. With `lie`, a plan keeps its number though one of its things has changed.
  */
 #include <stdio.h>
 #include <string.h>

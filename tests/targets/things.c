@@ -1,6 +1,6 @@
 /*
  * Operators on things, inside graphs and outside, on two threads; with barriers on one of them. What is changed when is
- * known: see tests/record_cost.rs.
+ * known: see tests/root/record_cost.rs.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -4,12 +4,14 @@
 // Not every test that makes such a trace asks for everything.
 #![allow(dead_code, reason = "each test program uses what it needs")]
 
-use profinfer::analysis::testing::{Put, Records};
-use profinfer::spec::Role;
-use profinfer::trace::{
+use profinfer_analysis::testing::{Put, Records};
+use profinfer_schema::Role;
+use profinfer_schema::{
     CacheSize, CounterInfo, End, FieldLayout, FieldType, Figure, Host, Level, Origin, Quantity, RecordKind, RecordType,
-    Roofline, TraceWriter,
+    Roofline,
 };
+
+use profinfer_trace::TraceWriter;
 use std::path::PathBuf;
 
 /// A process that is not the engine's.
@@ -372,8 +374,8 @@ fn cpu(lane: u64) -> u16 {
     u16::try_from(lane).unwrap()
 }
 
-fn schema(run: Run) -> profinfer::trace::Schema {
-    let mut schema = profinfer::analysis::testing::schema();
+fn schema(run: Run) -> profinfer_schema::Schema {
+    let mut schema = profinfer_analysis::testing::schema();
     let switch = schema.records.iter_mut().find(|record| record.name == "switch").unwrap();
     for name in ["prev_pid", "next_pid"] {
         add(switch, name, FieldType::Uint(4));
@@ -388,7 +390,7 @@ fn schema(run: Run) -> profinfer::trace::Schema {
             name: "fault".into(),
             kind: RecordKind::Mark,
             role: Some(Role::Fault),
-            size: profinfer::trace::HEADER_SIZE,
+            size: profinfer_schema::HEADER_SIZE,
             fields: Vec::new(),
         };
         add(&mut fault, "address", FieldType::Uint(8));
@@ -407,3 +409,6 @@ fn add(record: &mut RecordType, name: &str, ty: FieldType) {
     record.fields.push(FieldLayout { name: name.to_owned(), offset: record.size, ty });
     record.size += record.fields.last().unwrap().ty.size().next_multiple_of(8);
 }
+
+/// The second product of layer 2 takes 100 µs more on each of two lanes.
+pub(crate) const ODD: Run = Run { odd: Some((2, 100_000)), steps: 40, ..MEMORY };

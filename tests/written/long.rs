@@ -5,8 +5,10 @@
 #![allow(dead_code, reason = "each program uses what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
-use profinfer::analysis::testing::{Put, Records};
-use profinfer::trace::{End, ModuleInfo, Notice, Origin, TraceWriter};
+use profinfer_analysis::testing::{Put, Records};
+use profinfer_schema::{End, ModuleInfo, Notice, Origin};
+
+use profinfer_trace::TraceWriter;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::BufWriter;

@@ -3,13 +3,14 @@
 // Not every test that writes a trace asks for everything.
 #![allow(dead_code, reason = "each test program uses what it needs")]
 
-use profinfer::analysis::testing::{Put, Records};
-use profinfer::spec::Role;
-use profinfer::trace::{
+use profinfer_analysis::testing::{Put, Records};
+use profinfer_schema::Role;
+use profinfer_schema::{
     CounterInfo, CpuFrequency, End, FieldLayout, FieldType, HEADER_SIZE, Notice, Origin, RecordKind, RecordType,
-    TraceWriter,
 };
-use std::path::Path;
+
+use profinfer_trace::TraceWriter;
+use std::path::{Path, PathBuf};
 
 /// Records of a kind count an event from here on, in a field of its name.
 pub(crate) fn count(records: &mut Records, kind: &str, counter: &str, event: &str) {
@@ -144,6 +145,81 @@ pub(crate) fn two_lanes() -> (Records, Vec<Notice>) {
     (r, vec![notice(500, 2_000_000), notice(5000, 3_500_000)])
 }
 
+/// Adds a type of record of a role.
+fn record_of(r: &mut Records, name: &str, kind: RecordKind, role: Role, fields: &[(&str, FieldType)]) {
+    let mut offset = HEADER_SIZE;
+    let mut layouts = Vec::new();
+    for (name, ty) in fields {
+        offset = offset.next_multiple_of(ty.align());
+        layouts.push(FieldLayout { name: (*name).to_owned(), offset, ty: ty.clone() });
+        offset += ty.size();
+    }
+    let size = offset.next_multiple_of(8);
+    r.schema.records.push(RecordType { name: name.to_owned(), kind, role: Some(role), size, fields: layouts });
+}
+
+/// A server with two places. Request 17 arrives, waits half a microsecond, and is given three tokens. Request 18 arrives in
+/// between, and the place that it is given is decoding beside it. Request 19 hangs up before its first token. The times are
+/// in the tests.
+pub(crate) fn requests() -> Records {
+    let mut r = begin();
+    let list = || FieldType::List(Box::new(FieldType::Int(4)), 64);
+    for (name, field) in [("of", "sequences"), ("at", "positions"), ("wanted", "outputs")] {
+        record_of(&mut r, name, RecordKind::Mark, Role::Batch, &[(field, list())]);
+    }
+    let (number, request) = (FieldType::Int(4), ("request", FieldType::Int(4)));
+    record_of(&mut r, "arrived", RecordKind::Mark, Role::Request, std::slice::from_ref(&request));
+    record_of(&mut r, "started", RecordKind::Mark, Role::Request, &[request, ("sequence", number.clone())]);
+    let given = [("sequence", number.clone()), ("tokens", number.clone())];
+    record_of(&mut r, "given", RecordKind::Mark, Role::Request, &given);
+    record_of(&mut r, "ended", RecordKind::Mark, Role::Request, &[("sequence", number)]);
+    let arrived = |r: &mut Records, at: u64, request: u64| {
+        r.push("arrived", 1, (at, at), &[("request", Put::Int(request))]);
+    };
+    let started = |r: &mut Records, at: u64, request: u64, sequence: u64| {
+        r.push("started", 1, (at, at), &[("request", Put::Int(request)), ("sequence", Put::Int(sequence))]);
+    };
+    let given = |r: &mut Records, at: u64, sequence: u64| {
+        r.push("given", 1, (at, at), &[("sequence", Put::Int(sequence)), ("tokens", Put::Int(1))]);
+    };
+    let ended = |r: &mut Records, at: u64, sequence: u64| {
+        r.push("ended", 1, (at, at), &[("sequence", Put::Int(sequence))]);
+    };
+    // Of each token: sequence, position, whether its result is wanted.
+    let step = |r: &mut Records, (start, end): (u64, u64), tokens: &[(i64, i64, i64)]| {
+        for (name, field, of) in [
+            ("wanted", "outputs", tokens.iter().map(|token| token.2).collect::<Vec<i64>>()),
+            ("at", "positions", tokens.iter().map(|token| token.1).collect()),
+            ("of", "sequences", tokens.iter().map(|token| token.0).collect()),
+        ] {
+            r.push(name, 1, (start + 10, start + 10), &[(field, Put::List(&of))]);
+        }
+        r.push("kernel", 1, (start + 20, end - 20), &[]);
+        r.push("step", 1, (start, end), &[("tokens", Put::Int(tokens.len() as u64))]);
+    };
+    arrived(&mut r, 1000, 17);
+    started(&mut r, 1500, 17, 0);
+    arrived(&mut r, 3000, 18);
+    step(&mut r, (2000, 6000), &[(0, 0, 0), (0, 1, 0), (0, 2, 1)]);
+    given(&mut r, 6100, 0);
+    started(&mut r, 6200, 18, 1);
+    step(&mut r, (7000, 9000), &[(0, 3, 1), (1, 0, 0), (1, 1, 1)]);
+    given(&mut r, 9100, 0);
+    given(&mut r, 9200, 1);
+    arrived(&mut r, 9300, 19);
+    step(&mut r, (10_000, 11_000), &[(0, 4, 1), (1, 2, 1)]);
+    given(&mut r, 11_100, 0);
+    given(&mut r, 11_200, 1);
+    ended(&mut r, 11_300, 0);
+    started(&mut r, 11_400, 19, 0);
+    step(&mut r, (12_000, 14_000), &[(0, 0, 0), (0, 1, 0), (1, 3, 1)]);
+    given(&mut r, 14_100, 1);
+    ended(&mut r, 14_200, 1);
+    ended(&mut r, 14_300, 0);
+    step(&mut r, (20_000, 21_000), &[(1, 0, 1)]);
+    r
+}
+
 /// Thirty rounds in which a small model drafts three tokens, two of which the large one accepts.
 pub(crate) fn drafts() -> Records {
     let mut r = begin();
@@ -232,4 +308,24 @@ pub(crate) fn many() -> Records {
         r.push("step", 1, (at, time + 20), &[("tokens", Put::Int(tokens))]);
     }
     r
+}
+
+/// Forty decode steps of two operators, the first of which counts so many misses and the second always the same.
+pub(crate) fn counted(path: &Path, misses: u64) -> PathBuf {
+    let mut r = begin();
+    count(&mut r, "operator", "misses", "cache-misses");
+    describe(&mut r, 1, 0xa, ("MUL_MAT", "product-0"), &[64, 1, 1, 1], &[]);
+    describe(&mut r, 1, 0xb, ("ADD", "sum-0"), &[64, 1, 1, 1], &[]);
+    for step in 1..=40_u64 {
+        let at = step * 1_000_000;
+        let noise = step * 7 % 13;
+        for (node, from, misses) in [(0xa, at + 100, misses), (0xb, at + 6000, 900)] {
+            let fields = [("node", Put::Int(node)), ("misses", Put::Int(misses + noise))];
+            r.push("operator", 1, (from, from + 5000 + noise), &fields);
+        }
+        r.push("graph", 1, (at + 50, at + 12_000), &[("backend", Put::Text("cpu"))]);
+        r.push("step", 1, (at, at + 13_000 + noise), &[("tokens", Put::Int(1))]);
+    }
+    write(path, &origin(PROBESET), &r);
+    path.to_owned()
 }

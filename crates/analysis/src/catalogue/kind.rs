@@ -1,0 +1,89 @@
+//! What a distinct operator is, and what one record contributes to it.
+
+use crate::ids::InlineId;
+use std::sync::Arc;
+
+/// A distinct operator, by its description. Operators of different graphs, steps and addresses with equal descriptions
+/// are one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Kind {
+    /// Its name; its type, where it has no name.
+    pub name: Arc<str>,
+    /// The name without its numbers: see [`collapse_digits`].
+    pub pattern: Arc<str>,
+    /// Its type; the probe's name if it has none.
+    pub op: Arc<str>,
+    /// Type of its elements.
+    pub dtype: Option<Arc<str>>,
+    /// Extent in each dimension, as the engine orders them.
+    pub shape: Arc<[i64]>,
+    /// The layer of the model, by the probeset's `layer` expression.
+    pub layer: Option<Arc<str>>,
+    /// Its name has no layer; the operators before and after it in the graph are of this one.
+    pub layer_inferred: bool,
+    /// The operator that was computed along with it (a fused one): its name.
+    pub covers: Option<Arc<str>>,
+    /// Its object or its record has a description.
+    pub described: bool,
+    /// What its inputs were described as, where its record lists them.
+    pub(crate) inputs: Arc<[InlineId]>,
+}
+
+/// The description of an operator in one record; others may complete it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Description {
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) op: Option<Arc<str>>,
+    pub(crate) dtype: Option<Arc<str>>,
+    pub(crate) shape: Option<Arc<[i64]>>,
+    pub(crate) layer: Option<Arc<str>>,
+    /// Of a record that lists its inputs: what they are described as.
+    pub(crate) inputs: Arc<[InlineId]>,
+}
+
+/// A name that the same operator of every layer has: each run of digits that is the layer's number becomes `*`; where
+/// none is, or there is no layer, every run of digits does.
+pub fn collapse_digits(name: &str, layer: Option<&str>) -> String {
+    let of_layer = |run: &str| layer.is_some_and(|layer| layer == run);
+    let collapsed = collapse_runs(name, of_layer);
+    collapsed.unwrap_or_else(|| collapse_runs(name, |_| true).unwrap_or_else(|| name.to_owned()))
+}
+
+/// `None` where no run was replaced.
+fn collapse_runs(name: &str, replaced: impl Fn(&str) -> bool) -> Option<String> {
+    let mut pattern = String::with_capacity(name.len());
+    let mut any = false;
+    let mut rest = name;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, from) = rest.split_at(start);
+        let end = from.find(|c: char| !c.is_ascii_digit()).unwrap_or(from.len());
+        let (run, after) = from.split_at(end);
+        pattern.push_str(before);
+        let replace = replaced(run);
+        pattern.push_str(if replace { "*" } else { run });
+        any |= replace;
+        rest = after;
+    }
+    pattern.push_str(rest);
+    any.then_some(pattern)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_collapse() {
+        assert_eq!(collapse_digits("blk.12.ffn_up-3", None), "blk.*.ffn_up-*");
+        assert_eq!(collapse_digits("/model/layers.10/Add_1", None), "/model/layers.*/Add_*");
+        assert_eq!(collapse_digits("norm", None), "norm");
+        assert_eq!(collapse_digits("", None), "");
+    }
+
+    #[test]
+    fn only_the_layers_own_digits_collapse_where_they_are_there() {
+        assert_eq!(collapse_digits("ffn_2-12", Some("12")), "ffn_2-*");
+        assert_eq!(collapse_digits("h.2.fc2", Some("2")), "h.*.fc*");
+        assert_eq!(collapse_digits("node_31", Some("7")), "node_*");
+    }
+}

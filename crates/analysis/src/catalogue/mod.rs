@@ -1,0 +1,23 @@
+//! What was described: objects, distinct operators, and what they cost by the probeset.
+
+mod advice;
+mod cost_cache;
+mod costs;
+mod functions;
+mod kind;
+mod kind_cache;
+mod metric;
+mod objects;
+mod rules;
+
+pub use advice::{Advice, PhaseFacts};
+pub(crate) use cost_cache::CostCache;
+pub use costs::{Cost, Weights};
+pub use functions::FunctionClasses;
+pub use kind::{Kind, collapse_digits};
+pub(crate) use kind_cache::{KindCache, Origin};
+pub use metric::Metric;
+pub use objects::{Catalogue, Described};
+pub(crate) use objects::{MAX_KINDS, ObjectKey, address_of};
+pub use rules::Rules;
+pub(crate) use rules::StepFields;

@@ -1,0 +1,206 @@
+//! The graph of a step's operators: which computed what the next one reads. It is rebuilt from what objects were
+//! described with, through views, results that are written in place, and memory that one object names and another
+//! reads. It depends on objects and addresses, on no engine.
+
+mod critical;
+mod find;
+mod fold;
+mod layers;
+mod leaves;
+mod sources;
+
+pub use critical::CriticalPath;
+pub use find::{GraphFinder, Wanted};
+pub use fold::{Fold, Folded, Section};
+
+use crate::ids::Phase;
+use crate::sampling::Recorded;
+use crate::totals::Quantities;
+use std::sync::Arc;
+
+/// Nodes of a graph.
+pub(super) const MAX_NODES: usize = 1 << 16;
+/// Edges of a graph.
+pub(super) const MAX_EDGES: usize = 1 << 18;
+
+/// What a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum NodeKind {
+    /// It was computed in the step.
+    Operator,
+    /// Data that is the same in every step.
+    Weight,
+    /// Data that outlives the step and that an operator of the step writes into.
+    Cache,
+    /// Input of the step.
+    Input,
+    /// Something is read that the trace does not describe.
+    Unknown,
+}
+
+impl NodeKind {
+    /// `operator`, `weight`, `cache`, `input`, `unknown`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Operator => "operator",
+            Self::Weight => "weight",
+            Self::Cache => "cache",
+            Self::Input => "input",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// A node: an operator with its result, or data that no operator of the step made. Times are ns, summed over the
+/// graph's steps.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// What it is.
+    pub kind: NodeKind,
+    /// The name of its result, or of its data.
+    pub name: Arc<str>,
+    /// The name without its layer's number.
+    pub pattern: Arc<str>,
+    /// Its type.
+    pub op: Arc<str>,
+    /// Type of its elements.
+    pub dtype: Option<Arc<str>>,
+    /// Extent in each dimension.
+    pub shape: Arc<[i64]>,
+    /// The layer of the model.
+    pub layer: Option<Arc<str>>,
+    /// Its description has no layer: it is between operators of that layer, or only they read it.
+    pub layer_by_place: bool,
+    /// The first of the operators that were computed in one with it: a fused one.
+    pub covers: Option<Arc<str>>,
+    /// The backend that computed it.
+    pub backend: Option<Arc<str>>,
+    /// Its result lies in memory of another object.
+    pub in_place: bool,
+    /// From the step's start.
+    pub start: u64,
+    /// From the first lane's start to the last lane's end of work.
+    pub elapsed: u64,
+    /// All lanes together.
+    pub work: u64,
+    /// All lanes together.
+    pub waiting: u64,
+    /// Lanes that took part, at most.
+    pub lanes: u32,
+    /// Counts and costs.
+    pub quantities: Quantities,
+}
+
+impl Node {
+    /// A node without further attributes.
+    fn bare(kind: NodeKind, name: Arc<str>, pattern: Arc<str>, op: Arc<str>) -> Self {
+        Self {
+            kind,
+            name,
+            pattern,
+            op,
+            dtype: None,
+            shape: Arc::from([]),
+            layer: None,
+            layer_by_place: false,
+            covers: None,
+            backend: None,
+            in_place: false,
+            start: 0,
+            elapsed: 0,
+            work: 0,
+            waiting: 0,
+            lanes: 0,
+            quantities: Quantities::default(),
+        }
+    }
+}
+
+/// How an operator comes to what it reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Via {
+    /// The result itself.
+    Direct,
+    /// A view of it, or something that was not computed and stands for what it is made of.
+    View,
+    /// Memory of another object that was written in the step: a cache, a result changed in place.
+    Memory,
+}
+
+impl Via {
+    /// `direct`, `view`, `memory`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::View => "view",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// A node reads what another one made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edge {
+    /// Index of the node that made it.
+    pub from: usize,
+    /// Index of the node that reads it.
+    pub to: usize,
+    /// How.
+    pub via: Via,
+    /// As which of its inputs, from 0.
+    pub inputs: Vec<u16>,
+}
+
+/// The step, or the steps, that a graph is of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepFacts {
+    /// The first step's number.
+    pub number: u64,
+    /// How many steps the times are sums of.
+    pub steps: u64,
+    /// Steps that were asked for and are left out: of another phase or number of tokens, with other operators, or not
+    /// recorded whole.
+    pub left_out: u64,
+    /// What they were.
+    pub phase: Phase,
+    /// Tokens of each.
+    pub tokens: Option<u64>,
+    /// ns, all steps together.
+    pub duration: u64,
+    /// ns, the steps' durations by their lanes.
+    pub lane_time: u64,
+    /// Lanes of the first.
+    pub lanes: u64,
+    /// No record was lost during them.
+    pub complete: bool,
+    /// How much of the first was recorded.
+    pub recorded: Recorded,
+}
+
+/// The operators of a step and what they read of each other.
+#[derive(Debug, Clone)]
+pub struct OperatorGraph {
+    /// Of which step.
+    pub step: StepFacts,
+    /// Operators in the order of execution, then what they read and did not make.
+    pub nodes: Vec<Node>,
+    /// By `to`, then by input. They lead from earlier operators to later ones.
+    pub edges: Vec<Edge>,
+    /// Nodes beyond the bound.
+    pub nodes_left_out: u64,
+    /// Edges beyond the bound.
+    pub edges_left_out: u64,
+}
+
+impl OperatorGraph {
+    /// How many of the nodes are operators; they come first.
+    pub fn operators(&self) -> usize {
+        self.nodes.iter().take_while(|node| node.kind == NodeKind::Operator).count()
+    }
+
+    /// The mean over the graph's steps.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn mean(&self, sum: u64) -> f64 {
+        sum as f64 / self.step.steps.max(1) as f64
+    }
+}

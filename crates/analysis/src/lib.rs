@@ -1,0 +1,59 @@
+//! Records to steps with their graphs, operators and lanes ([`Timeline`]), and steps to totals ([`Statistics`]).
+//! It depends on roles and times, on no engine. Records are read by the trace's schema; analysis never fails: what is
+//! missing from a trace, or beyond a bound, is counted.
+//!
+//! Layers, each using only those before it: `ids`, `numbers`, `sampling`, `raw` (records), `catalogue` (objects,
+//! operators, costs), `step` (assembly), `profile` (timer samples), `totals`, `graph`, `study`, `comparison`.
+
+mod catalogue;
+mod comparison;
+mod graph;
+mod ids;
+mod numbers;
+mod profile;
+mod raw;
+mod sampling;
+mod step;
+mod study;
+mod totals;
+
+pub use catalogue::{
+    Advice, Catalogue, Cost, Described, FunctionClasses, Kind, Metric, PhaseFacts, Rules, Weights, collapse_digits,
+};
+pub use comparison::{
+    Cause, CauseChange, Change, Compared, ComparedOperator, Comparison, CounterChange, EqualIn, Fit, Judged, Judgement,
+    KernelShares, LayerChange, OddLayer, OperatorChange, PhaseChange, PhaseSide, SIGNIFICANT, Series, SharesByPhase,
+    compare,
+};
+pub use graph::{
+    CriticalPath, Edge, Fold, Folded, GraphFinder, Node, NodeKind, OperatorGraph, Section, StepFacts, Via, Wanted,
+};
+pub use ids::{KindId, ObjectId, Phase, TextId};
+pub use numbers::{Distribution, PERCENTILE_ERROR, counted, group_digits, median};
+pub use profile::{Assigned, Profile, StackId, Within};
+pub use profinfer_probeset::FunctionClass;
+pub use raw::{Count, Decoder, Doubt, Header, doubts, graphs_have_backend};
+pub use sampling::{
+    Estimate, GROUPS, Generations, Groups, Measured, RateSum, Rates, Recorded, StepRow, Unseen, UnseenSteps, Windows,
+};
+pub use step::{
+    CopyDirection, DeviceInfo, Dispatch, Experts, FetchTotals, Fetched, Findings, Graph, Instead, LaneSpan, Missing,
+    OffCpu, Operator, Owner, Part, QueueEvent, Queued, Region, RequestEvent, SequencePart, StateSpan, Step, Submission,
+    ThreadState, TimeSplit, Timeline, Visitor, WaitsOn,
+};
+pub use study::{
+    Blocks, ContextSource, Drift, ExpertUse, Growth, GrowthFound, GrowthOf, InstanceSource, JudgedGrowth, JudgedLayer,
+    LayerSeries, LayerUse, Layers, Line, ModelTotals, Moments, ReuseBucket, ReuseOfExperts, Rounds, SequenceTotals,
+    Streams, Study, Trend, judge, judge_layers,
+};
+pub use totals::{
+    Available, Completeness, CopyTotals, DeviceTotals, DeviceUse, DispatchTotals, ExpertTotals, Faults, Followed,
+    FollowedNews, HostTime, HostWork, IdleGap, IncompleteStep, LEFT_OUT, LaneThreads, LaneTotals, Lost, MetricOf,
+    MetricValue, Offloads, OperatorTotals, PhaseTotals, Quantities, QueueTotals, Request, Requests, ResultTotals,
+    SpanTotals, Statistics, StepPart, Sums, Taken, ThreadTotals, WaitTotals, WaitingStep,
+};
+
+#[doc(hidden)]
+pub mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! Records without a part in the time of steps: experts, batches, requests, fetches, and what is given to other
+//! processors. They are read here and put where they belong by their time.
+
+use super::batch::RequestEvent;
+use super::faults::{RawFetch, What};
+use super::offload_raw::{RawDispatch, RawOffload, RawWhat, describe_device, queued};
+use super::pending::{RawBatch, RawExperts};
+use super::timeline::Timeline;
+use crate::raw::Header;
+use profinfer_schema::{FieldMeaning, Role};
+
+/// Experts' ids of one record.
+const MAX_EXPERTS: usize = 1 << 16;
+
+impl Timeline {
+    pub(super) fn experts(&mut self, thread: u32, header: &Header, record: &[u8]) {
+        let fields = &self.decoder.records[usize::from(header.record_type)];
+        let node = fields.node;
+        let per_token = fields.number_u32(FieldMeaning::PerToken, record, header.missing).filter(|n| *n > 0);
+        let ids = fields.index(FieldMeaning::Ids).and_then(|i| self.decoder.value_at(header, record, i));
+        let ids: Vec<u32> = match &ids {
+            Some(profinfer_probeset::path::Value::List(items)) => {
+                let id = |v: &profinfer_probeset::path::Value| v.as_int().and_then(|n| u32::try_from(n).ok());
+                items.iter().take(MAX_EXPERTS).filter_map(id).collect()
+            }
+            _ => Vec::new(),
+        };
+        let process = self.threads.get(thread).process;
+        let inline = self.catalogue.inline(process, header, record, &self.decoder, &self.rules);
+        let object = self.object_id(process, node, record, header.missing);
+        let bucket = self.processes[process as usize].bucket(header.start, thread);
+        let (start, end, record_type) = (header.start, header.end, header.record_type);
+        bucket.experts.push(RawExperts { start, end, thread, object, inline, record_type, per_token, ids });
+    }
+
+    pub(super) fn batch(&mut self, thread: u32, header: &Header, record: &[u8]) {
+        let fields = &self.decoder.records[usize::from(header.record_type)];
+        let lists = [FieldMeaning::Sequences, FieldMeaning::Positions, FieldMeaning::Outputs];
+        let process = self.threads.get(thread).process as usize;
+        for meaning in lists {
+            let value = fields.index(meaning).and_then(|i| self.decoder.value_at(header, record, i));
+            let Some(profinfer_probeset::path::Value::List(items)) = value else { continue };
+            let values = items.iter().take(MAX_EXPERTS).map(|item| item.as_int().unwrap_or(-1)).collect();
+            let bucket = self.processes[process].bucket(header.start, thread);
+            bucket.batches.push(RawBatch { start: header.start, thread, meaning, values });
+        }
+    }
+
+    pub(super) fn request(&mut self, thread: u32, header: &Header, record: &[u8]) {
+        let fields = &self.decoder.records[usize::from(header.record_type)];
+        let number = |meaning| fields.number(meaning, record, header.missing);
+        let request = number(FieldMeaning::Request);
+        let sequence = number(FieldMeaning::Sequence).map(u64::cast_signed);
+        let pid = self.threads.pid(self.threads.get(thread).process);
+        let tokens =
+            self.decoder.records[usize::from(header.record_type)].count(FieldMeaning::Tokens, record, header.missing);
+        self.requests.push(RequestEvent { time: header.end, pid, request, sequence, tokens });
+    }
+
+    pub(super) fn fetch(&mut self, thread: u32, header: &Header, record: &[u8]) {
+        let fields = &self.decoder.records[usize::from(header.record_type)];
+        let number = |meaning| fields.number(meaning, record, header.missing);
+        let what = if fields.role == Some(Role::Fault) {
+            let took = self.waits.take(header.tid, header.start);
+            number(FieldMeaning::Address).map(|address| What::Fault { address, took })
+        } else {
+            let device = fields.number_u32(FieldMeaning::Device, record, header.missing);
+            self.waits.reads(header.tid, header.start);
+            let file = device
+                .zip(number(FieldMeaning::Inode))
+                .zip(number(FieldMeaning::Offset).zip(number(FieldMeaning::Bytes)));
+            file.map(|((device, inode), (offset, bytes))| What::Cached { device, inode, offset, bytes })
+        };
+        let Some(what) = what else { return };
+        let process = self.threads.get(thread).process as usize;
+        let bucket = self.processes[process].bucket(header.start, thread);
+        bucket.fetches.push(RawFetch { start: header.start, thread, what });
+    }
+
+    /// A dispatch, or an event of a device or its queue.
+    pub(super) fn offload(&mut self, thread: u32, header: &Header, record: &[u8]) {
+        let role = self.decoder.records[usize::from(header.record_type)].role;
+        let what = match role {
+            Some(Role::Dispatch) => self.dispatch(thread, header, record),
+            _ => {
+                if role == Some(Role::Device) {
+                    describe_device(&self.decoder, header, record, &mut self.devices);
+                }
+                let Some(event) = queued(&self.decoder, header, record) else { return };
+                RawWhat::Queued(event)
+            }
+        };
+        let process = self.threads.get(thread).process as usize;
+        let bucket = self.processes[process].bucket(header.start, thread);
+        let (start, end, record_type) = (header.start, header.end, header.record_type);
+        bucket.offloads.push(RawOffload { start, end, thread, record_type, what });
+    }
+
+    fn dispatch(&mut self, thread: u32, header: &Header, record: &[u8]) -> RawWhat {
+        let process = self.threads.get(thread).process;
+        let inline = self.catalogue.inline(process, header, record, &self.decoder, &self.rules);
+        let fields = &self.decoder.records[usize::from(header.record_type)];
+        let number = |meaning| fields.number_u32(meaning, record, header.missing);
+        let (index, graph_nodes) = (number(FieldMeaning::Index), number(FieldMeaning::GraphNodes));
+        let is_empty = fields.number(FieldMeaning::Encoded, record, header.missing) == Some(0);
+        let (node, previous) = (fields.node, fields.previous);
+        let object = self.object_id(process, node, record, header.missing);
+        let previous = self.object_id(process, previous, record, header.missing);
+        RawWhat::Dispatch(RawDispatch { object, previous, inline, index, graph_nodes, is_empty })
+    }
+
+    /// Nanoseconds of a device's tick; `None` if none is known, or devices differ.
+    pub(super) fn tick(&self) -> Option<f64> {
+        let mut periods = self.devices.iter().filter_map(|device| device.period);
+        let first = periods.next()?;
+        periods.all(|period| period.to_bits() == first.to_bits()).then_some(first)
+    }
+}

@@ -1,0 +1,321 @@
+//! A step's threads: what each did during it, without gaps, and how that splits the time of its operators.
+
+use super::model::{Instead, OffCpu, StateSpan, Step, TimeSplit};
+use super::pending::Process;
+use super::scheduler::Scheduler;
+use super::thread_state::{RawState, ThreadState};
+use super::threads::Threads;
+
+/// What the states of a step's threads are read from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StateSources<'a> {
+    pub(crate) threads: &'a Threads,
+    pub(crate) process: &'a Process,
+    pub(crate) scheduler: &'a Scheduler,
+}
+
+/// Fills in `states`, `instead`, `splits` and `off_cpu` of a step whose operators are sources. `taking_part`: its
+/// threads, by index.
+pub(crate) fn fill(step: &mut Step, taking_part: &[u32], sources: StateSources<'_>) {
+    step.states.clear();
+    step.instead.clear();
+    step.splits.clear();
+    step.off_cpu.clear();
+    step.cpus_allowed = cpus_allowed(step, taking_part, sources.threads);
+    step.knows_wakeups = sources.scheduler.saw_wakeups();
+    if !sources.scheduler.seen() {
+        return;
+    }
+    let mut order: Vec<u32> = taking_part.to_vec();
+    order.sort_by_key(|thread| (sources.threads.get(*thread).tid, *thread));
+    order.dedup();
+    let mut raw = states_within(step, sources);
+    raw.sort_by_key(|state| (state.thread, state.start));
+    for thread in order {
+        let mine = raw.partition_point(|state| state.thread < thread)..;
+        let mine = raw[mine].iter().take_while(|state| state.thread == thread);
+        take_states(
+            step,
+            thread,
+            mine.copied().chain(sources.scheduler.present(thread, step.end, sources.threads)),
+            sources,
+        );
+        take_instead(step, thread, sources);
+    }
+    states_one_at_a_time(&mut step.states);
+    take_off_cpu(step);
+    split(step);
+}
+
+/// How many processors its threads may run on. Worker threads take precedence over the step's thread, whose affinity
+/// may have changed since it was read.
+fn cpus_allowed(step: &Step, taking_part: &[u32], threads: &Threads) -> Option<u32> {
+    let of = |with_step_thread: bool| {
+        let wanted =
+            taking_part.iter().map(|thread| threads.get(*thread)).filter(|t| with_step_thread || t.tid != step.tid);
+        wanted.filter_map(|thread| thread.cpus_allowed).max()
+    };
+    of(false).or_else(|| of(true))
+}
+
+fn states_within(step: &Step, sources: StateSources<'_>) -> Vec<RawState> {
+    let overlaps = |state: &&RawState| state.start < step.end && state.end > step.start;
+    sources.process.states.iter().filter(overlaps).copied().collect()
+}
+
+/// Puts a thread's states into the step; what lies between them is unknown, and so is what lies where records were
+/// lost.
+fn take_states(step: &mut Step, thread: u32, states: impl Iterator<Item = RawState>, sources: StateSources<'_>) {
+    let who = sources.threads.get(thread);
+    let is_step_thread = who.tid == step.tid;
+    let from = who.born.filter(|_| !is_step_thread).unwrap_or(0).max(step.start);
+    let to = who.exited.filter(|_| !is_step_thread).unwrap_or(u64::MAX).min(step.end);
+    let mut lost: Vec<(u64, u64)> = sources.process.gaps(from, to).map(|gap| (gap.from, gap.to)).collect();
+    lost.sort_unstable();
+    let tid = who.tid;
+    let mut at = from;
+    let mut push = |state: ThreadState, cpu: Option<u16>, start: u64, end: u64| {
+        if start >= end {
+            return;
+        }
+        match step.states.last_mut() {
+            Some(last) if last.tid == tid && last.state == state && last.cpu == cpu && last.end == start => {
+                last.end = end;
+            }
+            _ => step.states.push(StateSpan { tid, state, cpu, start, end }),
+        }
+    };
+    for RawState { state, cpu, start, end, .. } in states {
+        let (start, end) = (start.clamp(at, to.max(at)), end.clamp(at, to.max(at)));
+        push(ThreadState::Unknown, None, at, start);
+        at = start;
+        for (gap, until) in &lost {
+            if *gap < end && *until > at {
+                let gap = (*gap).max(at);
+                push(state, cpu, at, gap);
+                at = (*until).min(end);
+                push(ThreadState::Unknown, None, gap, at);
+            }
+        }
+        push(state, cpu, at, end);
+        at = end;
+    }
+    push(ThreadState::Unknown, None, at, to);
+}
+
+fn take_instead(step: &mut Step, thread: u32, sources: StateSources<'_>) {
+    let tid = sources.threads.get(thread).tid;
+    for raw in sources.process.instead.iter().filter(|raw| raw.thread == thread) {
+        let (start, end) = (raw.start.max(step.start), raw.end.min(step.end));
+        if start < end {
+            let (pid, name) = (raw.runner.pid, raw.runner.name);
+            let own = pid != 0 && sources.threads.has_process(pid);
+            step.instead.push(Instead { tid, pid, name, own, operator: None, start, end });
+        }
+    }
+}
+
+/// Times off the cpu are states that follow one another.
+fn take_off_cpu(step: &mut Step) {
+    let mut open: Option<OffCpu> = None;
+    for span in &step.states {
+        let ended = open.filter(|off| off.tid != span.tid || off.end != span.start || !is_off(span.state));
+        if let Some(off) = ended {
+            step.off_cpu.push(off);
+            open = None;
+        }
+        if is_off(span.state) {
+            let off = open.get_or_insert(OffCpu { tid: span.tid, start: span.start, runnable: span.start, end: 0 });
+            off.end = span.end;
+            if span.state != ThreadState::Runnable {
+                off.runnable = span.end;
+            }
+        }
+    }
+    step.off_cpu.extend(open);
+}
+
+fn is_off(state: ThreadState) -> bool {
+    matches!(state, ThreadState::Runnable | ThreadState::Sleeping | ThreadState::Blocked | ThreadState::Stopped)
+}
+
+/// A part of a thread's time that belongs to one operator: the innermost that is open.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    span: u32,
+    operator: u32,
+    start: u64,
+    end: u64,
+    /// The lane waits for others.
+    waits: bool,
+}
+
+/// Splits the time of each lane's share of an operator by what the thread did.
+fn split(step: &mut Step) {
+    step.splits.resize(step.lanes.len(), TimeSplit::default());
+    let mut order: Vec<(u32, u32)> = Vec::with_capacity(step.lanes.len()); // operator, span
+    for (operator, shares) in (0_u32..).zip(step.operators.iter().map(|operator| operator.lanes.clone())) {
+        order.extend(shares.filter(|span| (*span as usize) < step.lanes.len()).map(|span| (operator, span)));
+    }
+    let key = |span: u32| {
+        let span = &step.lanes[span as usize];
+        (span.tid, span.start, std::cmp::Reverse(span.end))
+    };
+    order.sort_by_key(|(_, span)| key(*span));
+    let says_waiting = step.lanes.iter().any(|span| span.waiting > 0);
+    let pieces = pieces(step, &order, says_waiting);
+    let mut instead = std::mem::take(&mut step.instead);
+    one_at_a_time(&mut instead);
+    let (mut state, mut other) = (0, 0);
+    for piece in &pieces {
+        let tid = step.lanes[piece.span as usize].tid;
+        let passed = |t: u32, end: u64| (t, end) <= (tid, piece.start);
+        while step.states.get(state).is_some_and(|s| passed(s.tid, s.end)) {
+            state += 1;
+        }
+        let split = &mut step.splits[piece.span as usize];
+        let mut seen = 0_u64;
+        for span in step.states[state..].iter().take_while(|s| s.tid == tid && s.start < piece.end) {
+            let ns = span.end.min(piece.end).saturating_sub(span.start.max(piece.start));
+            seen = ns.saturating_add(seen);
+            split.add(if piece.waits { None } else { Some(span.state) }, ns);
+        }
+        split.unknown = split.unknown.saturating_add((piece.end - piece.start).saturating_sub(seen));
+        while instead.get(other).is_some_and(|o| passed(o.tid, o.end)) {
+            other += 1;
+        }
+        name_operator(step, piece, tid, &instead[other..]);
+    }
+    // What no operator lost stays as it is.
+    let named = step.instead.len();
+    rest_of(step, &instead, named);
+}
+
+/// A reused thread number is another thread; damaged traces may overlap.
+fn states_one_at_a_time(states: &mut Vec<StateSpan>) {
+    states.sort_by_key(|span| (span.tid, span.start));
+    let mut before: Option<(u32, u64)> = None;
+    states.retain_mut(|span| {
+        let until = before.filter(|(tid, _)| *tid == span.tid).map_or(0, |(_, until)| until);
+        span.start = span.start.max(until);
+        let is_left = span.start < span.end;
+        if is_left {
+            before = Some((span.tid, span.end));
+        }
+        is_left
+    });
+}
+
+/// One processor runs one thread at a time; damaged traces may overlap.
+fn one_at_a_time(instead: &mut Vec<Instead>) {
+    instead.sort_by_key(|other| (other.tid, other.start));
+    let mut before: Option<(u32, u64)> = None;
+    instead.retain_mut(|other| {
+        let until = before.filter(|(tid, _)| *tid == other.tid).map_or(0, |(_, until)| until);
+        other.start = other.start.max(until);
+        let is_left = other.start < other.end;
+        if is_left {
+            before = Some((other.tid, other.end));
+        }
+        is_left
+    });
+}
+
+/// The parts of other threads' times that an operator lost.
+fn name_operator(step: &mut Step, piece: &Piece, tid: u32, instead: &[Instead]) {
+    if piece.waits {
+        return;
+    }
+    for other in instead.iter().take_while(|o| o.tid == tid && o.start < piece.end) {
+        let (start, end) = (other.start.max(piece.start), other.end.min(piece.end));
+        if start < end {
+            step.instead.push(Instead { operator: Some(piece.operator), start, end, ..*other });
+        }
+    }
+}
+
+/// Adds the rest of `instead` without its first `named` parts. Both are in order.
+fn rest_of(step: &mut Step, instead: &[Instead], named: usize) {
+    let mut at = 0;
+    for other in instead {
+        let mut from = other.start;
+        while at < named {
+            let part = step.instead[at];
+            if (part.tid, part.start) >= (other.tid, other.end) {
+                break;
+            }
+            if part.tid == other.tid && from < part.start {
+                step.instead.push(Instead { start: from, end: part.start, ..*other });
+            }
+            from = from.max(part.end);
+            at += 1;
+        }
+        if from < other.end {
+            step.instead.push(Instead { start: from, ..*other });
+        }
+    }
+    step.instead.sort_by_key(|other| (other.tid, other.start));
+}
+
+/// The threads' times in operators, one after the other; `order` is by thread, then start.
+fn pieces(step: &Step, order: &[(u32, u32)], says_waiting: bool) -> Vec<Piece> {
+    let mut pieces = Vec::with_capacity(order.len());
+    let mut open: Vec<(u32, u32, u64)> = Vec::new(); // operator, span, end
+    let mut at = 0;
+    for (i, (operator, index)) in order.iter().enumerate() {
+        let span = &step.lanes[*index as usize];
+        let previous = i.checked_sub(1).map(|i| &step.lanes[order[i].1 as usize]);
+        if previous.is_some_and(|previous| previous.tid != span.tid) {
+            close(step, &mut pieces, &mut open, &mut at, u64::MAX);
+        }
+        if open.is_empty() {
+            at = span.start;
+        }
+        close(step, &mut pieces, &mut open, &mut at, span.start);
+        if let Some((operator, index, _)) = open.last() {
+            add(step, &mut pieces, *operator, *index, at, span.start);
+        }
+        at = span.start;
+        let end = open.last().map_or(span.end, |(_, _, outer)| span.end.min(*outer)).max(span.start);
+        open.push((*operator, *index, end));
+        if !says_waiting && open.len() == 1 {
+            let next = order.get(i + 1).map(|(_, next)| &step.lanes[*next as usize]);
+            let next = next.filter(|next| next.tid == span.tid).map_or(step.end, |next| next.start);
+            let slowest = step.operators[*operator as usize].end.min(next);
+            if next >= end && end < slowest {
+                // Without a probe of waiting: until the slowest lane was done, or it went on.
+                close(step, &mut pieces, &mut open, &mut at, end);
+                let (span, operator) = (*index, *operator);
+                pieces.push(Piece { span, operator, start: end, end: slowest, waits: true });
+                at = slowest;
+            }
+        }
+    }
+    close(step, &mut pieces, &mut open, &mut at, u64::MAX);
+    pieces
+}
+
+/// Ends the spans that are over at a time.
+fn close(step: &Step, pieces: &mut Vec<Piece>, open: &mut Vec<(u32, u32, u64)>, at: &mut u64, time: u64) {
+    while let Some((operator, index, end)) = open.pop_if(|(_, _, end)| *end <= time) {
+        add(step, pieces, operator, index, *at, end);
+        *at = end.max(*at);
+    }
+}
+
+/// A part of a span: work, then waiting until the slowest lane is done. What comes after that is no waiting for it.
+fn add(step: &Step, pieces: &mut Vec<Piece>, operator: u32, span: u32, start: u64, end: u64) {
+    let share = &step.lanes[span as usize];
+    let worked = share.end.saturating_sub(share.waiting);
+    let slowest = step.operators[operator as usize].end.max(worked);
+    let cuts = [
+        (start, end.min(worked), false),
+        (start.max(worked), end.min(slowest), true),
+        (start.max(slowest), end, false),
+    ];
+    for (start, end, waits) in cuts {
+        if start < end {
+            pieces.push(Piece { span, operator, start, end, waits });
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Assembly: from records to finished steps.
+
+mod assemble;
+mod batch;
+mod events;
+mod faults;
+mod findings;
+mod inner_steps;
+mod lane_time;
+mod layers;
+mod memory;
+mod model;
+mod nesting;
+mod offload;
+mod offload_model;
+mod offload_raw;
+mod pending;
+mod recurring;
+mod same_call;
+mod scheduler;
+mod step_numbers;
+mod thread_state;
+mod threads;
+mod timeline;
+mod unmarked;
+
+pub use batch::{RequestEvent, SequencePart};
+pub use faults::{FetchTotals, Fetched};
+pub use findings::Findings;
+pub use memory::{Owner, Part};
+pub use model::{Experts, Graph, Instead, LaneSpan, Missing, OffCpu, Operator, Region, StateSpan, Step, TimeSplit};
+pub use offload_model::{CopyDirection, DeviceInfo, Dispatch, QueueEvent, Queued, Submission, WaitsOn};
+pub use thread_state::ThreadState;
+pub use timeline::{Timeline, Visitor};

@@ -1,0 +1,239 @@
+//! Assembles what a step gave to other processors: dispatches with the operators they cover, and when each submission
+//! was done at the latest.
+
+use super::model::{Graph, Step};
+use super::nesting::GraphIndex;
+use super::offload_model::{Dispatch, QueueEvent, Queued, Submission, WaitsOn};
+use super::offload_raw::{RawDispatch, RawOffload, RawWhat};
+use super::pending::{ClosedStep, Process};
+use super::threads::Threads;
+use crate::catalogue::Catalogue;
+use crate::ids::ObjectId;
+use crate::raw::Decoder;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
+
+/// Operators that one dispatch may cover.
+const MAX_FUSED: u32 = 64;
+
+/// A dispatch, while operators are counted.
+struct Placed {
+    raw: RawDispatch,
+    start: u64,
+    end: u64,
+    thread: u32,
+    record_type: u16,
+    graph: Option<u32>,
+}
+
+/// Fills a step's lists. `nanoseconds` are those of a device's tick.
+pub(super) fn fill(
+    out: &mut Step,
+    mut raw: Vec<RawOffload>,
+    index: &GraphIndex,
+    catalogue: &mut Catalogue,
+    threads: &Threads,
+    decoder: &Decoder,
+    nanoseconds: Option<f64>,
+) {
+    out.dispatches.clear();
+    out.queue.clear();
+    out.submissions.clear();
+    if raw.is_empty() {
+        return;
+    }
+    raw.sort_by_key(|event| (event.start, event.end));
+    let graph_of = |graphs: &[Graph], start: u64, tid: u32| {
+        index.find(graphs, start, tid).map(|found| found.graph).filter(|graph| graphs[*graph as usize].tid == tid)
+    };
+    let mut placed = Vec::new();
+    for RawOffload { start, end, thread, record_type, what } in raw {
+        let tid = threads.get(thread).tid;
+        match what {
+            RawWhat::Dispatch(raw) => {
+                let graph = graph_of(&out.graphs, start, tid);
+                placed.push(Placed { raw, start, end, thread, record_type, graph });
+            }
+            RawWhat::Queued(what) => out.queue.push(QueueEvent { what, tid, record_type, start, end }),
+        }
+    }
+    placed.sort_by_key(|dispatch| (dispatch.thread, dispatch.graph, dispatch.start));
+    for of_graph in placed.chunk_by(|a, b| (a.thread, a.graph) == (b.thread, b.graph)) {
+        dispatches(&mut out.dispatches, of_graph, catalogue, threads, decoder);
+    }
+    submissions(out, graph_of);
+    if let Some(nanoseconds) = nanoseconds {
+        measured(out, nanoseconds);
+    }
+    out.dispatches.sort_by_key(|dispatch| (dispatch.start, dispatch.end));
+}
+
+/// The dispatches of one graph on one thread: what lies between the indexes of two is computed with the first.
+fn dispatches(
+    out: &mut Vec<Dispatch>,
+    of_graph: &[Placed],
+    catalogue: &mut Catalogue,
+    threads: &Threads,
+    decoder: &Decoder,
+) {
+    let parent = |process: u32| threads.parent(process);
+    let mut apart: Option<FxHashSet<ObjectId>> = None;
+    for (at, dispatch) in of_graph.iter().enumerate() {
+        let Placed { raw, start, end, thread, record_type, graph } = dispatch;
+        let next = of_graph.get(at + 1);
+        let until = next.map_or(raw.graph_nodes, |next| next.raw.index);
+        let operators = raw.index.zip(until).and_then(|(index, until)| until.checked_sub(index)).unwrap_or(1);
+        let operators = if (1..=MAX_FUSED).contains(&operators) { operators } else { 1 };
+        let result = next.and_then(|next| next.raw.previous).filter(|_| operators > 1);
+        // The result of what is fused is read at the next call.
+        let known = next.map_or(*end, |next| next.end);
+        let described = |o: Option<ObjectId>| o.map_or(0, |o| catalogue.described(o, known, &parent));
+        let mut parts = Vec::new();
+        if operators > 2
+            && let Some(result) = result
+        {
+            let apart = apart.get_or_insert_with(|| {
+                let nodes = of_graph.iter().filter_map(|dispatch| dispatch.raw.object);
+                nodes.chain(of_graph.iter().filter_map(|dispatch| dispatch.raw.previous)).collect()
+            });
+            parts = between(result, operators - 2, apart, catalogue, known, &parent);
+        }
+        let first = raw.object.filter(|_| result.is_some());
+        let (object, covers) = (described(result.or(raw.object)), described(first));
+        let parts: Vec<u32> = first.into_iter().chain(parts).map(|part| described(Some(part))).collect();
+        let name = decoder.name(*record_type);
+        let kind = catalogue.combine(object, raw.inline, covers, *record_type, name);
+        let parts = parts.into_iter().filter(|part| *part != 0);
+        out.push(Dispatch {
+            kind,
+            object: result.or(raw.object),
+            graph: *graph,
+            tid: threads.get(*thread).tid,
+            start: *start,
+            end: *end,
+            index: raw.index,
+            operators,
+            fused: parts.map(|part| catalogue.combine(part, 0, 0, *record_type, name)).collect(),
+            is_empty: raw.is_empty,
+            device_ns: None,
+        });
+    }
+}
+
+/// The operators between the first and the last of some that are fused: the last is computed from them, and nothing
+/// else in the graph computes them.
+fn between(
+    last: ObjectId,
+    wanted: u32,
+    apart: &FxHashSet<ObjectId>,
+    catalogue: &Catalogue,
+    time: u64,
+    parent: &dyn Fn(u32) -> Option<u32>,
+) -> Vec<ObjectId> {
+    let mut found: Vec<ObjectId> = Vec::new();
+    let mut open = vec![last];
+    while let Some(object) = open.pop() {
+        for input in catalogue.input_objects(object, time, parent) {
+            let is_leaf = || catalogue.input_objects(input, time, parent).is_empty();
+            if found.len() < wanted as usize && !apart.contains(&input) && !found.contains(&input) && !is_leaf() {
+                found.push(input);
+                open.push(input);
+            }
+        }
+    }
+    found.reverse();
+    found
+}
+
+/// When each submission was done: by the end of the first wait that implies it.
+fn submissions(out: &mut Step, graph_of: impl Fn(&[Graph], u64, u32) -> Option<u32>) {
+    let mut order: Vec<usize> = (0..out.queue.len()).collect();
+    let is_submit = |at: usize| matches!(out.queue[at].what, Queued::Submit { .. });
+    order.sort_by_key(|at| if is_submit(*at) { (out.queue[*at].start, 0) } else { (out.queue[*at].end, 1) });
+    let mut pending: FxHashMap<u64, VecDeque<usize>> = FxHashMap::default();
+    let mut fences: FxHashMap<u64, (u64, usize)> = FxHashMap::default();
+    let mut found: Vec<Submission> = Vec::new();
+    for at in order {
+        let event = &out.queue[at];
+        match event.what {
+            Queued::Submit { queue, fence, failed: false } => {
+                let graph = graph_of(&out.graphs, event.start, event.tid);
+                let number = found.len();
+                found.push(Submission { queue, graph, start: event.start, end: event.end, done: None });
+                pending.entry(queue).or_default().push_back(number);
+                if let Some(fence) = fence {
+                    fences.insert(fence, (queue, number));
+                }
+            }
+            Queued::Wait { on, failed: false } => {
+                let before = |number: usize| found.get(number).is_some_and(|of| of.start < event.start);
+                let mut done = Vec::new();
+                match on {
+                    WaitsOn::Fence(fence) => {
+                        // A fence can be used again: it stands for the work that was submitted with it last.
+                        if let Some((queue, last)) = fences.get(&fence).copied().filter(|(_, last)| before(*last)) {
+                            take(pending.get_mut(&queue), &mut done, |number| number <= last);
+                            fences.remove(&fence);
+                        }
+                    }
+                    WaitsOn::Queue(queue) => take(pending.get_mut(&queue), &mut done, before),
+                    WaitsOn::Everything => {
+                        pending.values_mut().for_each(|queue| take(Some(queue), &mut done, before));
+                    }
+                    WaitsOn::Unknown => {}
+                }
+                let end = event.end;
+                done.into_iter().for_each(|number| found[number].done = Some(end));
+            }
+            _ => {}
+        }
+    }
+    out.submissions = found;
+}
+
+/// Takes what was submitted first, as long as it is done.
+fn take(queue: Option<&mut VecDeque<usize>>, done: &mut Vec<usize>, is_done: impl Fn(usize) -> bool) {
+    let Some(queue) = queue else { return };
+    while let Some(number) = queue.front().copied().filter(|number| is_done(*number)) {
+        queue.pop_front();
+        done.push(number);
+    }
+}
+
+/// Timestamps around each operator of a graph: one before the first and one after each. Where their number is another,
+/// they are of something else.
+fn measured(out: &mut Step, nanoseconds: f64) {
+    for event in &out.queue {
+        let Queued::Timestamps(ticks) = &event.what else { continue };
+        let graph = out.graphs.iter().enumerate().rev();
+        let mut graph = graph.filter(|(_, graph)| graph.tid == event.tid && graph.start <= event.start);
+        let Some((graph, _)) = graph.next() else { continue };
+        let is_of =
+            |dispatch: &&mut Dispatch| dispatch.graph.is_some_and(|of| of as usize == graph) && !dispatch.is_empty;
+        if out.dispatches.iter_mut().filter(is_of).count() + 1 != ticks.len() {
+            continue;
+        }
+        let spans = ticks.iter().zip(ticks.iter().skip(1)).map(|(from, to)| to.checked_sub(*from));
+        for (dispatch, span) in out.dispatches.iter_mut().filter(is_of).zip(spans) {
+            #[allow(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "positive, and saturating")]
+            let ns = span.map(|ticks| (ticks as f64 * nanoseconds) as u64);
+            dispatch.device_ns = ns;
+        }
+    }
+}
+
+/// Waits, and what else happens in queues after a step and before the next, belong to it: its results come then.
+pub(super) fn give_to_last(process: &mut Process, before: u64) {
+    let queued = |raw: &mut RawOffload| matches!(raw.what, RawWhat::Queued(_)) && raw.start < before;
+    let Process { aside, window, recent, waiting, .. } = process;
+    let late = aside.offloads.extract_if(.., queued).chain(window.offloads.extract_if(.., queued));
+    let mut none = Vec::new();
+    for event in late {
+        let steps = recent.iter_mut().chain(waiting.iter_mut()).filter(|step| step.header.end <= event.start);
+        match steps.max_by_key(|step: &&mut ClosedStep| step.header.end) {
+            Some(step) => step.bucket.offloads.push(event),
+            None => none.push(event),
+        }
+    }
+    process.aside.offloads.append(&mut none);
+}

@@ -1,0 +1,91 @@
+//! Records of dispatches and queues, read by their meaning. Nothing is assigned to steps here.
+
+use super::offload_model::{CopyDirection, DeviceInfo, Queued, WaitsOn};
+use crate::ids::{InlineId, ObjectId};
+use crate::raw::{Decoder, Header};
+use profinfer_probeset::path::Value;
+use profinfer_schema::{FieldMeaning, Role};
+
+/// Timestamps of one record.
+const MAX_TIMESTAMPS: usize = 1 << 14;
+/// Devices that are listed.
+const MAX_DEVICES: usize = 16;
+
+/// A dispatch or an event of a queue.
+#[derive(Debug)]
+pub(crate) struct RawOffload {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) thread: u32,
+    pub(crate) record_type: u16,
+    pub(crate) what: RawWhat,
+}
+
+/// Which.
+#[derive(Debug)]
+pub(crate) enum RawWhat {
+    /// An operator was encoded.
+    Dispatch(RawDispatch),
+    /// An event of a queue.
+    Queued(Queued),
+}
+
+/// What a dispatch's record has.
+#[derive(Debug)]
+pub(crate) struct RawDispatch {
+    pub(crate) object: Option<ObjectId>,
+    pub(crate) previous: Option<ObjectId>,
+    pub(crate) inline: InlineId,
+    pub(crate) index: Option<u32>,
+    pub(crate) graph_nodes: Option<u32>,
+    pub(crate) is_empty: bool,
+}
+
+/// The event that a record of a queue is; `None` if it is of a device itself.
+pub(crate) fn queued(decoder: &Decoder, header: &Header, record: &[u8]) -> Option<Queued> {
+    let fields = decoder.records.get(usize::from(header.record_type))?;
+    let number = |meaning| fields.number(meaning, record, header.missing);
+    let failed = number(FieldMeaning::Status).is_some_and(|status| status != 0);
+    match fields.role? {
+        Role::Submit => {
+            let queue = number(FieldMeaning::Queue).unwrap_or(0);
+            let fence = number(FieldMeaning::Fence).filter(|fence| *fence != 0);
+            Some(Queued::Submit { queue, fence, failed })
+        }
+        Role::Wait => {
+            let has = |meaning| fields.index(meaning).is_some();
+            let on = match (has(FieldMeaning::Fence), has(FieldMeaning::Queue)) {
+                (true, _) => number(FieldMeaning::Fence).filter(|fence| *fence != 0).map(WaitsOn::Fence),
+                (false, true) => number(FieldMeaning::Queue).map(WaitsOn::Queue),
+                (false, false) => Some(WaitsOn::Everything),
+            };
+            Some(Queued::Wait { on: on.unwrap_or(WaitsOn::Unknown), failed })
+        }
+        Role::Copy => {
+            let bytes = fields.count(FieldMeaning::Bytes, record, header.missing);
+            let direction = number(FieldMeaning::Direction).and_then(CopyDirection::of);
+            Some(Queued::Copy { bytes, direction })
+        }
+        Role::Device => {
+            let Value::List(items) = decoder.value_of(header, record, FieldMeaning::Timestamps)? else { return None };
+            let ticks = items.iter().take(MAX_TIMESTAMPS).map(|item| item.as_int().map_or(0, i64::cast_unsigned));
+            (!failed && !items.is_empty()).then(|| Queued::Timestamps(ticks.collect()))
+        }
+        _ => None,
+    }
+}
+
+/// Adds what a record tells of a device.
+pub(crate) fn describe_device(decoder: &Decoder, header: &Header, record: &[u8], devices: &mut Vec<DeviceInfo>) {
+    let text = |meaning| decoder.value_of(header, record, meaning).map(|value| value.to_string());
+    let period = match decoder.value_of(header, record, FieldMeaning::Period) {
+        Some(Value::Float(period)) if period.is_finite() && period > 0.0 => Some(period),
+        Some(Value::Int(period)) if period > 0 => Some(period as f64),
+        _ => None,
+    };
+    let name = text(FieldMeaning::Name).filter(|name| !name.is_empty());
+    let device = DeviceInfo { name, device_type: text(FieldMeaning::DeviceType), period };
+    if device != DeviceInfo::default() && devices.len() < MAX_DEVICES && !devices.contains(&device) {
+        devices.push(device);
+    }
+}

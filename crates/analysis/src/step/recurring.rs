@@ -1,0 +1,321 @@
+//! Steps that no probe marks: a thread computes the same operators in the same order again and again, and each time is a
+//! step. The operator that each step begins with is found in the first operators, and used from then on.
+//!
+//! Of the operators that occur equally often, the one with the longest time before it begins a step. The rarest such
+//! operator is taken between whose occurrences most operators come in a sequence that comes more than once.
+
+use super::pending::RawOperator;
+use rustc_hash::{FxHashMap, FxHasher};
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+
+/// Occurrences of what begins a step.
+const FEWEST: usize = 3;
+/// Operators that are tried as the first of a step.
+const MOST_TRIED: usize = 32;
+/// Of ten operators, those in sequences that come more than once.
+const REPEATED_OF_TEN: usize = 7;
+/// Operators of one step.
+const MOST_OPERATORS: usize = 1 << 14;
+/// Times before an operator that are compared.
+const MOST_TIMES: usize = 256;
+/// Threads that run steps of their own.
+const MOST_THREADS: usize = 16;
+const NONE: u32 = u32::MAX;
+
+/// What two operators have in common that are the same one at different times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Key {
+    object: u32,
+    inline: u32,
+    record_type: u16,
+    site: u16,
+}
+
+/// How operators without objects are distinguished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// By what was read of them: shapes, names.
+    Description,
+    /// By their function: where shapes differ from step to step.
+    Function,
+}
+
+impl By {
+    fn key(self, operator: &RawOperator) -> Key {
+        let RawOperator { record_type, site, inline, .. } = *operator;
+        match (operator.object, self) {
+            (Some(object), _) => Key { object: object.0, inline: 0, record_type: 0, site: 0 },
+            (None, Self::Description) => Key { object: NONE, inline, record_type, site: 0 },
+            (None, Self::Function) => Key { object: NONE, inline: 0, record_type, site },
+        }
+    }
+}
+
+/// A thread that computes a sequence again and again.
+#[derive(Debug)]
+struct Leader {
+    thread: u32,
+    by: By,
+    first: Key,
+    /// The sequence that came most often.
+    sequence: Vec<Key>,
+}
+
+/// The threads whose steps were found.
+#[derive(Debug, Default)]
+pub(super) struct Recurring {
+    leaders: Vec<Leader>,
+}
+
+/// A step that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cut {
+    pub(super) thread: u32,
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+/// What was found among some operators.
+#[derive(Debug, Default)]
+pub(super) struct Cuts {
+    /// By start.
+    pub(super) steps: Vec<Cut>,
+    /// When a step began that may go on after these operators.
+    pub(super) open: Option<u64>,
+}
+
+impl Recurring {
+    /// The threads that run steps.
+    pub(super) fn threads(&self) -> Vec<u32> {
+        self.leaders.iter().map(|leader| leader.thread).collect()
+    }
+
+    /// The steps among operators; `last`: no more come.
+    pub(super) fn cut(&mut self, operators: &[RawOperator], last: bool) -> Cuts {
+        let by_thread = outermost(operators);
+        if self.leaders.is_empty() {
+            self.leaders = leaders(&by_thread);
+        }
+        let mut cuts = Cuts::default();
+        for leader in &self.leaders {
+            if let Some(operators) = by_thread.get(&leader.thread) {
+                leader.cut(operators, last, &mut cuts);
+            }
+        }
+        cuts.steps.sort_by_key(|cut| (cut.start, cut.end));
+        cuts
+    }
+}
+
+impl Leader {
+    fn cut(&self, operators: &[&RawOperator], last: bool, cuts: &mut Cuts) {
+        let keys: Vec<Key> = operators.iter().map(|operator| self.by.key(operator)).collect();
+        let mut starts: Vec<usize> = (0..keys.len()).filter(|at| keys[*at] == self.first).collect();
+        starts.push(keys.len());
+        for pair in starts.windows(2) {
+            let [from, to] = *pair else { continue };
+            let is_open = to == keys.len();
+            let mut until = to;
+            // What comes after the whole sequence, and before the next one, belongs to neither.
+            if keys[from..to].starts_with(&self.sequence) {
+                until = from + self.sequence.len();
+            } else if is_open && !last {
+                cuts.open = Some(cuts.open.map_or(operators[from].start, |open| open.min(operators[from].start)));
+                continue;
+            } else if is_open && until - from < self.sequence.len() {
+                // The recording ended within it.
+                continue;
+            }
+            let end = operators[from..until].iter().map(|operator| operator.end).max();
+            let start = operators[from].start;
+            cuts.steps.push(Cut { thread: self.thread, start, end: end.unwrap_or(start) });
+        }
+    }
+}
+
+/// Each thread's operators that lie in no other one, by start.
+fn outermost(operators: &[RawOperator]) -> BTreeMap<u32, Vec<&RawOperator>> {
+    let mut threads: BTreeMap<u32, Vec<&RawOperator>> = BTreeMap::new();
+    for operator in operators {
+        threads.entry(operator.thread).or_default().push(operator);
+    }
+    for operators in threads.values_mut() {
+        operators.sort_by_key(|operator| (operator.start, std::cmp::Reverse(operator.end)));
+        let mut until = 0;
+        operators.retain(|operator| {
+            let is_outermost = operator.start >= until;
+            until = until.max(operator.end);
+            is_outermost
+        });
+    }
+    threads
+}
+
+/// The thread with the most operators, and others that share none with it.
+fn leaders(by_thread: &BTreeMap<u32, Vec<&RawOperator>>) -> Vec<Leader> {
+    let mut threads: Vec<(&u32, &Vec<&RawOperator>)> = by_thread.iter().collect();
+    threads.sort_by_key(|(thread, operators)| (std::cmp::Reverse(operators.len()), **thread));
+    let mut taken: BTreeSet<Key> = BTreeSet::new();
+    let mut found: Vec<Leader> = Vec::new();
+    for (thread, operators) in threads {
+        let keys: BTreeSet<Key> = operators.iter().map(|operator| By::Function.key(operator)).collect();
+        if found.len() >= MOST_THREADS || !keys.is_disjoint(&taken) {
+            continue;
+        }
+        let leader = [By::Description, By::Function].into_iter().find_map(|by| leader(*thread, operators, by));
+        if let Some(leader) = leader {
+            taken.extend(keys);
+            found.push(leader);
+        }
+    }
+    found
+}
+
+/// How often an operator comes, and how long nothing was computed before it, some times.
+#[derive(Debug, Clone)]
+struct Occurrences {
+    first: usize,
+    count: usize,
+    idle: Vec<u64>,
+}
+
+impl Occurrences {
+    /// Half of the times are longer: the first run of a model waits for much that others do not.
+    fn median_idle(&mut self) -> u64 {
+        let middle = self.idle.len() / 2;
+        if self.idle.is_empty() { 0 } else { *self.idle.select_nth_unstable(middle).1 }
+    }
+}
+
+fn leader(thread: u32, operators: &[&RawOperator], by: By) -> Option<Leader> {
+    let keys: Vec<Key> = operators.iter().map(|operator| by.key(operator)).collect();
+    let mut seen: FxHashMap<Key, Occurrences> = FxHashMap::default();
+    for (at, key) in keys.iter().enumerate() {
+        let of = seen.entry(*key).or_insert(Occurrences { first: at, count: 0, idle: Vec::new() });
+        of.count += 1;
+        // Nothing is before the first operator of all.
+        if let Some(before) = at.checked_sub(1).and_then(|before| operators.get(before))
+            && of.idle.len() < MOST_TIMES
+        {
+            of.idle.push(operators[at].start.saturating_sub(before.end));
+        }
+    }
+    if seen.len() < 2 {
+        return None;
+    }
+    let mut by_count: BTreeMap<usize, (u64, std::cmp::Reverse<usize>, Key)> = BTreeMap::new();
+    for (key, mut of) in seen.into_iter().filter(|(_, of)| of.count >= FEWEST) {
+        let rank = (of.median_idle(), std::cmp::Reverse(of.first), key);
+        let best = by_count.entry(of.count).or_insert(rank);
+        *best = rank.max(*best);
+    }
+    // In the first and the last step, some of its operators may be missing.
+    let with_next = |count: &usize| {
+        let next = by_count.get(&(count + 1));
+        by_count.get(count).max(next).map(|(_, _, first)| *first)
+    };
+    by_count.keys().take(MOST_TRIED).filter_map(with_next).find_map(|first| {
+        let sequence = repeated(&keys, first)?;
+        Some(Leader { thread, by, first, sequence })
+    })
+}
+
+/// The sequence that most often follows an operator, if most operators are in such that come more than once.
+fn repeated(keys: &[Key], first: Key) -> Option<Vec<Key>> {
+    let starts: Vec<usize> = (0..keys.len()).filter(|at| keys[*at] == first).collect();
+    let mut sequences: FxHashMap<u64, (usize, &[Key])> = FxHashMap::default();
+    for pair in starts.windows(2) {
+        let sequence = keys.get(*pair.first()?..*pair.last()?)?;
+        let mut hasher = FxHasher::default();
+        sequence.hash(&mut hasher);
+        sequences.entry(hasher.finish()).or_insert((0, sequence)).0 += 1;
+    }
+    let all = starts.last()?.checked_sub(*starts.first()?)?;
+    let repeated: usize =
+        sequences.values().filter(|(count, _)| *count > 1).map(|(count, sequence)| count * sequence.len()).sum();
+    let (_, sequence) = sequences.into_values().max_by_key(|(count, sequence)| (*count, sequence.len()))?;
+    let is_step = (2..=MOST_OPERATORS).contains(&sequence.len()) && sequence.iter().any(|key| *key != first);
+    (is_step && repeated * 10 >= all * REPEATED_OF_TEN).then(|| sequence.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Operators of one thread: 10 ns each, with a pause before those in capitals.
+    fn operators(text: &str) -> Vec<RawOperator> {
+        let mut time = 0;
+        let one = |letter: char| {
+            time += if letter.is_ascii_uppercase() { 50 } else { 12 };
+            RawOperator {
+                start: time,
+                end: time + 10,
+                waiting: 0,
+                thread: 1,
+                lane: None,
+                object: None,
+                covers: None,
+                inline: u32::from(letter.to_ascii_lowercase()),
+                record_type: 0,
+                site: 0,
+                record: None,
+                counts: None,
+            }
+        };
+        text.chars().filter(|letter| !letter.is_whitespace()).map(one).collect()
+    }
+
+    /// How many operators each step has, and which is its first.
+    fn steps(text: &str) -> Vec<(char, usize)> {
+        let all = operators(text);
+        let cuts = Recurring::default().cut(&all, true);
+        let within = |cut: &Cut| all.iter().filter(|of| cut.start <= of.start && of.end <= cut.end).count();
+        let first = |cut: &Cut| all.iter().find(|of| of.start == cut.start).and_then(|of| char::from_u32(of.inline));
+        cuts.steps.iter().map(|cut| (first(cut).unwrap(), within(cut))).collect()
+    }
+
+    #[test]
+    fn each_time_of_a_sequence_is_a_step() {
+        assert_eq!(steps("Abcd Abcd Abcd Abcd"), [('a', 4); 4]);
+        // Layers that are alike are no steps.
+        assert_eq!(steps("Exyxyxyh Exyxyxyh Exyxyxyh Exyxyxyh"), [('e', 8); 4]);
+        // A longer one among them, and what comes before and after.
+        assert_eq!(
+            steps("qr Abc Abc Apqbc Abc Abc Abc z").iter().map(|of| of.1).collect::<Vec<_>>(),
+            [3, 3, 5, 3, 3, 3]
+        );
+        // The pause is before another one than the first that was seen.
+        assert_eq!(steps("cd Abcd Abcd Abcd Ab"), [('a', 4); 3]);
+    }
+
+    #[test]
+    fn what_does_not_recur_has_no_steps() {
+        for text in ["", "a", "aaaaaaaa", "Abcdefgh", "Ab Acd Aefg Ahijk", "AbcAbc"] {
+            assert_eq!(steps(text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn operators_come_in_parts() {
+        let all = operators("Abc Abc Abc Abc Abc Abc");
+        let mut recurring = Recurring::default();
+        let cuts = recurring.cut(&all[..11], false);
+        assert_eq!((cuts.steps.len(), cuts.open), (3, Some(all[9].start)));
+        let cuts = recurring.cut(&all[9..], true);
+        assert_eq!((cuts.steps.len(), cuts.open), (3, None));
+    }
+
+    #[test]
+    fn threads_that_share_operators_run_one_step() {
+        let mut all = operators("Abc Abc Abc Abc");
+        let others: Vec<RawOperator> =
+            operators("Abc Abc Abc").into_iter().map(|of| RawOperator { thread: 2, ..of }).collect();
+        let strangers = operators("Def Def Def").into_iter().map(|of| RawOperator { thread: 3, site: 7, ..of });
+        all.extend(others);
+        all.extend(strangers);
+        let cuts = Recurring::default().cut(&all, true);
+        let of = |thread: u32| cuts.steps.iter().filter(|cut| cut.thread == thread).count();
+        assert_eq!((of(1), of(2), of(3)), (4, 0, 3));
+    }
+}

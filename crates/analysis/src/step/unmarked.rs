@@ -1,0 +1,108 @@
+//! Steps that no probe marks: they are made of the events of a trace without steps.
+
+use super::pending::{Bucket, ClosedStep};
+use super::recurring::Cut;
+use super::timeline::{LOOSE_EVENTS_WITHOUT_STEPS, Timeline, Visitor};
+use crate::raw::{Decoder, Header};
+use profinfer_schema::{Role, Schema, Site};
+
+/// No record type: there is no record of the step.
+const NO_RECORD: u16 = u16::MAX;
+
+/// Whether probes mark steps: the probeset may have none, or the target none of their functions.
+#[derive(Debug)]
+pub(super) struct StepProbes {
+    in_schema: bool,
+    /// Steps, and operators, have a site.
+    steps_placed: bool,
+    operators_placed: bool,
+}
+
+impl StepProbes {
+    pub(super) fn new(schema: &Schema) -> Self {
+        let in_schema = schema.records.iter().any(|record| record.role == Some(Role::Step));
+        Self { in_schema, steps_placed: false, operators_placed: false }
+    }
+
+    pub(super) fn add_sites(&mut self, sites: &[Site], decoder: &Decoder) {
+        let has = |role| sites.iter().flat_map(|site| &site.probes).any(|probe| decoder.role(probe) == Some(role));
+        self.steps_placed |= has(Role::Step);
+        self.operators_placed |= has(Role::Operator);
+    }
+
+    /// A target in which operators have sites, and steps have none, is like a probeset without steps.
+    pub(super) fn mark_steps(&self) -> bool {
+        self.in_schema && (self.steps_placed || !self.operators_placed)
+    }
+}
+
+impl Timeline {
+    /// Gives the steps that recur among events, and removes their events. Those of a step that may go on are waited for,
+    /// unless no more come.
+    pub(super) fn give_recurring(&mut self, process: usize, loose: &mut Bucket, last: bool, visitor: &mut dyn Visitor) {
+        if self.step_probes.mark_steps() || loose.operators.is_empty() {
+            return;
+        }
+        let found = self.processes[process].recurring.cut(&loose.operators, last);
+        if let Some(open) = found.open {
+            loose.sort();
+            let held = loose.split_off(open);
+            let window = &mut self.processes[process].window;
+            // A step that is longer than what can be pending is none.
+            match held.len() <= LOOSE_EVENTS_WITHOUT_STEPS / 4 {
+                true => window.append(held),
+                false => loose.append(held),
+            }
+        }
+        for step in self.unmarked(process, &found.steps, loose) {
+            self.findings.recurring += 1;
+            self.give(process, step, visitor);
+        }
+    }
+
+    fn unmarked(&mut self, process: usize, cuts: &[Cut], loose: &mut Bucket) -> Vec<ClosedStep> {
+        let threads = self.processes[process].recurring.threads();
+        let mut steps = Vec::with_capacity(cuts.len());
+        let mut outside = Bucket::default();
+        loose.sort();
+        for cut in cuts.iter().rev() {
+            let bucket = match threads.as_slice() {
+                // Steps do not overlap: what comes after this one is no other's.
+                [_] => {
+                    outside.append(loose.split_off(cut.end));
+                    loose.split_off(cut.start)
+                }
+                _ => {
+                    let mut bucket = Bucket::default();
+                    bucket.take(loose, |start, thread| {
+                        (cut.start..cut.end).contains(&start) && (thread == cut.thread || !threads.contains(&thread))
+                    });
+                    bucket
+                }
+            };
+            steps.push(self.unmarked_step(cut, bucket));
+        }
+        loose.append(outside);
+        steps.reverse();
+        for step in &mut steps {
+            self.steps += 1;
+            step.number = self.steps;
+        }
+        steps
+    }
+
+    fn unmarked_step(&self, cut: &Cut, bucket: Bucket) -> ClosedStep {
+        let header = Header {
+            record_type: NO_RECORD,
+            site: profinfer_schema::NO_SITE,
+            cpu: 0,
+            missing: 0,
+            tid: self.threads.get(cut.thread).tid,
+            seq: 0,
+            start: cut.start,
+            end: cut.end,
+        };
+        let (record, inner_tokens) = (Box::default(), Vec::new());
+        ClosedStep { header, thread: cut.thread, record, number: 0, inner_tokens, bucket }
+    }
+}

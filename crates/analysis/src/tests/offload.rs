@@ -1,0 +1,171 @@
+//! What is given to other processors: which operators a dispatch covers, and when a submission was done.
+
+use super::*;
+use crate::{CopyDirection, Queued};
+
+/// A graph of six operators, of which `a` and `b`, and `d`, `e` and `f` are computed together; `c` is empty.
+fn a_fused_graph(r: &mut Records) {
+    thread(r, 1, 0, 100);
+    for (address, name, input) in
+        [(0xa, "a", 0x1), (0xb, "b", 0xa), (0xc, "c", 0xb), (0xd, "d", 0xc), (0xe, "e", 0xd), (0xf, "f", 0xe)]
+    {
+        let inputs = [i64::from(input)];
+        r.push(
+            "tensor",
+            1,
+            (5, 5),
+            &[
+                ("address", Put::Int(address)),
+                ("op", Put::Text("ADD")),
+                ("name", Put::Text(name)),
+                ("inputs", Put::List(&inputs)),
+            ],
+        );
+    }
+    let calls = [(0xa, 0xa, 0, 1, (110, 114)), (0xc, 0xb, 2, 0, (115, 116)), (0xd, 0xc, 3, 1, (120, 130))];
+    for (node, previous, index, encoded, span) in calls {
+        r.push(
+            "dispatch",
+            1,
+            span,
+            &[
+                ("node", Put::Int(node)),
+                ("previous", Put::Int(previous)),
+                ("graph_index", Put::Int(index)),
+                ("graph_nodes", Put::Int(6)),
+                ("encoded", Put::Int(encoded)),
+            ],
+        );
+    }
+}
+
+#[test]
+fn operators_between_two_indexes_are_fused() {
+    let mut r = Records::default();
+    a_fused_graph(&mut r);
+    // One more, so that the last of the fused ones is named by the call after it.
+    r.push(
+        "dispatch",
+        1,
+        (131, 132),
+        &[
+            ("node", Put::Int(0x10)),
+            ("previous", Put::Int(0xf)),
+            ("graph_index", Put::Int(6)),
+            ("graph_nodes", Put::Int(7)),
+            ("encoded", Put::Int(1)),
+        ],
+    );
+    graph(&mut r, 1, (105, 140));
+    step(&mut r, 1, (100, 150), 1);
+    let (collected, timeline) = run(&r);
+    let catalogue = timeline.catalogue();
+    let name = |kind| catalogue.kind(kind).name.to_string();
+    let found: Vec<(String, Vec<String>, u32, bool)> = collected.steps[0]
+        .dispatches
+        .iter()
+        .map(|of| (name(of.kind), of.fused.iter().map(|part| name(*part)).collect(), of.operators, of.is_empty))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("b".to_owned(), vec!["a".to_owned()], 2, false),
+            ("c".to_owned(), vec![], 1, true),
+            ("f".to_owned(), vec!["d".to_owned(), "e".to_owned()], 3, false),
+            ("dispatch".to_owned(), vec![], 1, false),
+        ]
+    );
+    assert!(collected.steps[0].dispatches.iter().all(|of| of.graph == Some(0) && of.device_ns.is_none()));
+    assert_eq!(collected.steps[0].operators.len(), 0, "encoding is no operator's time");
+}
+
+#[test]
+fn what_no_later_call_names_is_counted() {
+    let mut r = Records::default();
+    a_fused_graph(&mut r);
+    graph(&mut r, 1, (105, 140));
+    step(&mut r, 1, (100, 150), 1);
+    let (collected, _) = run(&r);
+    let counts: Vec<u32> = collected.steps[0].dispatches.iter().map(|of| of.operators).collect();
+    assert_eq!(counts, [2, 1, 3]);
+}
+
+fn submit(r: &mut Records, span: (u64, u64), queue: u64, fence: u64) {
+    r.push("submit", 1, span, &[("queue", Put::Int(queue)), ("fence", Put::Int(fence))]);
+}
+
+#[test]
+fn a_step_ends_where_its_results_are_waited_for() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    submit(&mut r, (110, 112), 7, 0);
+    submit(&mut r, (120, 122), 7, 9);
+    graph(&mut r, 1, (105, 140));
+    step(&mut r, 1, (100, 150), 1);
+    // A timeout is no end.
+    r.push("wait_fence", 1, (155, 200), &[("fence", Put::Int(9)), ("status", Put::Int(2))]);
+    r.push("wait_fence", 1, (210, 300), &[("fence", Put::Int(9))]);
+    submit(&mut r, (410, 412), 7, 9);
+    graph(&mut r, 1, (405, 440));
+    step(&mut r, 1, (400, 450), 1);
+    let (collected, _) = run(&r);
+    let done = |at: usize| collected.steps[at].submissions.iter().map(|of| of.done).collect::<Vec<_>>();
+    assert_eq!((done(0), done(1)), (vec![Some(300), Some(300)], vec![None]));
+    assert_eq!((collected.steps[0].results_by(), collected.steps[1].results_by()), (Some(300), None));
+}
+
+#[test]
+fn a_fence_is_done_for_its_queue_and_what_came_before() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    submit(&mut r, (110, 111), 7, 1);
+    submit(&mut r, (112, 113), 8, 2);
+    submit(&mut r, (114, 115), 7, 3);
+    submit(&mut r, (116, 117), 7, 0);
+    r.push("wait_fence", 1, (120, 130), &[("fence", Put::Int(3))]);
+    r.push("wait_fence", 1, (131, 132), &[("fence", Put::Int(0))]);
+    r.push("wait_queue", 1, (135, 140), &[("queue", Put::Int(8))]);
+    r.push("wait_all", 1, (145, 146), &[]);
+    step(&mut r, 1, (100, 150), 1);
+    let (collected, _) = run(&r);
+    let done: Vec<_> = collected.steps[0].submissions.iter().map(|of| (of.queue, of.done)).collect();
+    assert_eq!(done, [(7, Some(130)), (8, Some(140)), (7, Some(130)), (7, Some(146))]);
+}
+
+/// The times are taken only if there is one for each operator, and the tick is known.
+#[test]
+fn timestamps_are_of_the_operators_that_were_encoded() {
+    for (ticks, period, expected) in [
+        (&[1000, 1010, 1030][..], Some(2.0_f32), vec![Some(20), None, Some(40)]),
+        (&[1000, 1010][..], Some(2.0), vec![None, None, None]),
+        (&[1000, 1010, 1030][..], None, vec![None, None, None]),
+        (&[1000, 1010, 900][..], Some(1.0), vec![Some(10), None, None]),
+    ] {
+        let mut r = Records::default();
+        if let Some(period) = period {
+            let bits = u64::from(period.to_bits());
+            r.push("properties", 1, (1, 2), &[("name", Put::Text("toy")), ("period", Put::Int(bits))]);
+        }
+        a_fused_graph(&mut r);
+        r.push("ticks", 1, (135, 136), &[("timestamps", Put::List(ticks))]);
+        graph(&mut r, 1, (105, 140));
+        step(&mut r, 1, (100, 150), 1);
+        let (collected, timeline) = run(&r);
+        let found: Vec<_> = collected.steps[0].dispatches.iter().map(|of| of.device_ns).collect();
+        assert_eq!(found, expected);
+        assert_eq!(timeline.devices().len(), usize::from(period.is_some()));
+    }
+}
+
+#[test]
+fn copies_have_a_size_and_a_direction() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    r.push("copy", 1, (110, 112), &[("bytes", Put::Int(64)), ("direction", Put::Int(1))]);
+    r.push("copy", 1, (113, 114), &[("bytes", Put::Int(8)), ("direction", Put::Int(77))]);
+    step(&mut r, 1, (100, 150), 1);
+    let (collected, _) = run(&r);
+    let copies: Vec<_> = collected.steps[0].queue.iter().map(|event| event.what.clone()).collect();
+    let copy = |bytes, direction| Queued::Copy { bytes: Some(bytes), direction };
+    assert_eq!(copies, [copy(64, Some(CopyDirection::FromDevice)), copy(8, None)]);
+}

@@ -1,0 +1,97 @@
+//! Times of requests as they become final, for who follows a recording that goes on: where sequences were recorded of
+//! requests, otherwise of generations. They are the times that [`super::Statistics`] has at the end, one by one.
+
+use super::requests::{Request, RequestNews, Requests};
+use crate::ids::Phase;
+use crate::raw::Decoder;
+use crate::sampling::{GenerationNews, GenerationSums, StepRow};
+use crate::step::Step;
+
+/// A time that is final, or a request that has ended. Times are ns of CLOCK_MONOTONIC.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum FollowedNews {
+    /// A first token was chosen.
+    FirstToken {
+        /// When.
+        time: u64,
+        /// Since the request arrived, or else since its first step began, ns.
+        after: u64,
+    },
+    /// A further token was chosen, or those of a step.
+    NextToken {
+        /// When.
+        time: u64,
+        /// Since the token before, ns.
+        after: u64,
+    },
+    /// A request has ended. Without sequences nobody knows when one has.
+    Ended(Request),
+}
+
+/// The requests of a recording that goes on. Memory depends on how many are open.
+#[derive(Debug)]
+pub struct Followed {
+    requests: Requests,
+    generations: GenerationSums,
+}
+
+impl Default for Followed {
+    fn default() -> Self {
+        Self { requests: Requests::followed(), generations: GenerationSums::followed() }
+    }
+}
+
+impl Followed {
+    /// Takes a step; gives what became final with it.
+    pub fn step(&mut self, step: &Step, decoder: &Decoder) -> Vec<FollowedNews> {
+        self.requests.add(step, decoder);
+        let phase = step.phase.unwrap_or(Phase::Outside);
+        if phase != Phase::Outside && !self.requests.were_recorded() {
+            let Step { number, pid, tid, start, end, tokens, position, complete, .. } = *step;
+            let Step { recorded, window, stretch, .. } = *step;
+            let row =
+                StepRow { number, phase, pid, tid, start, end, tokens, position, complete, recorded, window, stretch };
+            self.generations.push(&row);
+        }
+        self.news()
+    }
+
+    /// Ends the recording; gives what becomes final by that.
+    pub fn finish(&mut self) -> Vec<FollowedNews> {
+        self.requests.end_news();
+        self.generations.end_news();
+        self.news()
+    }
+
+    /// Requests, where sequences were recorded.
+    pub fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
+    fn news(&mut self) -> Vec<FollowedNews> {
+        let generations = self.generations.take_news();
+        let requests = self.requests.take_news();
+        if self.requests.were_recorded() {
+            return requests.into_iter().map(of_request).collect();
+        }
+        generations.into_iter().map(of_generation).collect()
+    }
+}
+
+fn of_request(news: RequestNews) -> FollowedNews {
+    match news {
+        RequestNews::FirstToken(request) => FollowedNews::FirstToken {
+            time: request.first_token.unwrap_or(request.end),
+            after: request.ttft().unwrap_or_default(),
+        },
+        RequestNews::NextToken { time, after } => FollowedNews::NextToken { time, after },
+        RequestNews::Ended(request) => FollowedNews::Ended(request),
+    }
+}
+
+fn of_generation(news: GenerationNews) -> FollowedNews {
+    match news {
+        GenerationNews::FirstToken { time, after } => FollowedNews::FirstToken { time, after },
+        GenerationNews::NextToken { time, after } => FollowedNews::NextToken { time, after },
+    }
+}

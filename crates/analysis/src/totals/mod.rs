@@ -1,0 +1,23 @@
+//! What steps add up to.
+
+mod completeness;
+mod device_use;
+mod faults;
+mod followed;
+mod metrics;
+mod offloads;
+mod quantities;
+mod requests;
+mod statistics;
+mod thread_totals;
+
+pub use completeness::{Completeness, LEFT_OUT, Lost};
+pub use device_use::{DeviceUse, HostTime, HostWork, IdleGap};
+pub use faults::{Faults, StepPart, WaitingStep};
+pub use followed::{Followed, FollowedNews};
+pub use metrics::{MetricOf, MetricValue};
+pub use offloads::{CopyTotals, DeviceTotals, DispatchTotals, Offloads, QueueTotals, ResultTotals, WaitTotals};
+pub use quantities::{Available, Quantities, Sums};
+pub use requests::{Request, Requests};
+pub use statistics::{ExpertTotals, IncompleteStep, LaneTotals, OperatorTotals, PhaseTotals, SpanTotals, Statistics};
+pub use thread_totals::{LaneThreads, Taken, ThreadTotals};

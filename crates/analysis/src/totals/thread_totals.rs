@@ -1,0 +1,239 @@
+//! Thread states over steps: by lane, by operator, and who ran instead. All times are ns.
+
+use crate::ids::{ByKind, KindId, Phase, TextId};
+use crate::step::{Instead, Step, ThreadState, TimeSplit};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// Pairs of a process and a lane, or an operator.
+const MAX_PAIRS: usize = 1 << 16;
+/// Lanes that are searched linearly.
+const MANY_LANES: usize = 16;
+/// Processors of one lane.
+const MAX_CPUS: usize = 4096;
+
+/// One lane's threads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LaneThreads {
+    /// Their time in the steps, from when they were made to their end: the sum of the next six.
+    pub wall: u64,
+    /// On a cpu.
+    pub running: u64,
+    /// Able to run, and not running.
+    pub runnable: u64,
+    /// Asleep.
+    pub sleeping: u64,
+    /// In uninterruptible wait.
+    pub blocked: u64,
+    /// Stopped by a signal or a debugger.
+    pub stopped: u64,
+    /// Unknown.
+    pub unknown: u64,
+    /// Of `runnable`: the cpu that they waited for was idle.
+    pub idle: u64,
+    /// Of `runnable`: with a recorded running thread.
+    pub taken: u64,
+    /// Voluntary switches.
+    pub voluntary: u64,
+    /// Preemptions.
+    pub involuntary: u64,
+    /// Migrations.
+    pub migrations: u64,
+    /// Time on each cpu.
+    pub cpus: BTreeMap<u16, u64>,
+}
+
+impl LaneThreads {
+    /// Adds others.
+    pub fn merge(&mut self, other: &Self) {
+        let sums = [
+            (&mut self.wall, other.wall),
+            (&mut self.running, other.running),
+            (&mut self.runnable, other.runnable),
+            (&mut self.sleeping, other.sleeping),
+            (&mut self.blocked, other.blocked),
+            (&mut self.stopped, other.stopped),
+            (&mut self.unknown, other.unknown),
+            (&mut self.idle, other.idle),
+            (&mut self.taken, other.taken),
+            (&mut self.voluntary, other.voluntary),
+            (&mut self.involuntary, other.involuntary),
+            (&mut self.migrations, other.migrations),
+        ];
+        for (sum, more) in sums {
+            *sum = sum.saturating_add(more);
+        }
+        for (cpu, ns) in &other.cpus {
+            let sum = self.cpus.entry(*cpu).or_default();
+            *sum = sum.saturating_add(*ns);
+        }
+    }
+}
+
+/// Who ran instead of a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    /// ns.
+    pub ns: u64,
+    /// The name of the process's first thread, if it was seen; else of another.
+    pub name: Option<TextId>,
+    /// It is the first thread's.
+    pub of_leader: bool,
+    /// The process is recorded.
+    pub own: bool,
+}
+
+/// What threads did, over all complete steps that were recorded whole.
+#[derive(Debug, Default)]
+pub struct ThreadTotals {
+    lanes: BTreeMap<(Phase, Option<u32>), LaneThreads>,
+    operators: ByKind<Phase, TimeSplit>,
+    by_lane: FxHashMap<(Phase, Option<u32>, u32), Taken>,
+    by_operator: FxHashMap<(Phase, KindId, u32), u64>,
+    /// The most lanes, and on how many cpus at most their threads may run, of the steps with most lanes for a cpu.
+    crowd: Option<(u32, u32)>,
+    /// No wake-ups were recorded: what was runnable after a sleep is taken for asleep.
+    without_wakeups: bool,
+    /// Time taken by processes beyond the bound.
+    others: u64,
+}
+
+impl ThreadTotals {
+    /// Adds a step.
+    pub(crate) fn add(&mut self, step: &Step, phase: Phase) {
+        if step.states.is_empty() {
+            return;
+        }
+        self.without_wakeups |= !step.knows_wakeups;
+        let lane_of = lanes(step);
+        let mut before: Option<(u32, ThreadState)> = None;
+        let mut ran_on: Option<(u32, u16)> = None;
+        for span in &step.states {
+            let lane = self.lanes.entry((phase, lane_of(span.tid))).or_default();
+            let ns = span.end.saturating_sub(span.start);
+            add_state(lane, span.state, ns);
+            if before == Some((span.tid, ThreadState::Running)) {
+                lane.involuntary += u64::from(span.state == ThreadState::Runnable);
+                lane.voluntary += u64::from(matches!(span.state, ThreadState::Sleeping | ThreadState::Blocked));
+            }
+            before = Some((span.tid, span.state));
+            if let (ThreadState::Running, Some(cpu)) = (span.state, span.cpu) {
+                lane.migrations += u64::from(ran_on.is_some_and(|(tid, on)| tid == span.tid && on != cpu));
+                ran_on = Some((span.tid, cpu));
+                if lane.cpus.len() < MAX_CPUS || lane.cpus.contains_key(&cpu) {
+                    let on = lane.cpus.entry(cpu).or_default();
+                    *on = on.saturating_add(ns);
+                }
+            }
+        }
+        for other in &step.instead {
+            self.add_instead(step, phase, lane_of(other.tid), other);
+        }
+        for operator in &step.operators {
+            let sum = self.operators.entry(operator.kind, phase);
+            *sum = sum.plus(&step.split_of(operator).unwrap_or_default());
+        }
+        if let (Some(cpus), Ok(lanes)) = (step.cpus_allowed, u32::try_from(step.lane_numbers.len())) {
+            let fuller = |(l, c): (u32, u32)| u64::from(lanes) * u64::from(c) > u64::from(l) * u64::from(cpus);
+            if self.crowd.is_none_or(fuller) {
+                self.crowd = Some((lanes, cpus));
+            }
+        }
+    }
+
+    fn add_instead(&mut self, step: &Step, phase: Phase, lane: Option<u32>, other: &Instead) {
+        let ns = other.end.saturating_sub(other.start);
+        let total = self.lanes.entry((phase, lane)).or_default();
+        if other.pid == 0 {
+            total.idle = total.idle.saturating_add(ns);
+            return;
+        }
+        total.taken = total.taken.saturating_add(ns);
+        let key = (phase, lane, other.pid);
+        if self.by_lane.len() >= MAX_PAIRS && !self.by_lane.contains_key(&key) {
+            self.others = self.others.saturating_add(ns);
+            return;
+        }
+        let of_leader = other.tid == other.pid;
+        let new = Taken { ns: 0, name: other.name, of_leader, own: other.own };
+        let taken = self.by_lane.entry(key).or_insert(new);
+        taken.ns = taken.ns.saturating_add(ns);
+        if taken.name.is_none() || (of_leader && !taken.of_leader && other.name.is_some()) {
+            (taken.name, taken.of_leader) = (other.name, of_leader);
+        }
+        let Some(operator) = other.operator.and_then(|operator| step.operators.get(operator as usize)) else { return };
+        let key = (phase, operator.kind, other.pid);
+        if self.by_operator.len() < MAX_PAIRS || self.by_operator.contains_key(&key) {
+            let sum = self.by_operator.entry(key).or_default();
+            *sum = sum.saturating_add(ns);
+        }
+    }
+
+    /// The scheduler's events were seen.
+    pub fn is_empty(&self) -> bool {
+        self.lanes.is_empty()
+    }
+
+    /// Lanes by phase and number; without a number, threads that ran steps and were no lane of them.
+    pub fn lanes(&self) -> impl Iterator<Item = (Phase, Option<u32>, &LaneThreads)> {
+        self.lanes.iter().map(|((phase, lane), totals)| (*phase, *lane, totals))
+    }
+
+    /// How operators' time was spent, by kind and phase.
+    pub fn operators(&self) -> impl Iterator<Item = (KindId, Phase, &TimeSplit)> {
+        self.operators.iter()
+    }
+
+    /// Who ran instead: phase, lane, process.
+    pub fn taken_from_lanes(&self) -> impl Iterator<Item = (Phase, Option<u32>, u32, Taken)> {
+        self.by_lane.iter().map(|((phase, lane, pid), taken)| (*phase, *lane, *pid, *taken))
+    }
+
+    /// Who ran instead: phase, operator, process, ns.
+    pub fn taken_from_operators(&self) -> impl Iterator<Item = (Phase, KindId, u32, u64)> {
+        self.by_operator.iter().map(|((phase, kind, pid), ns)| (*phase, *kind, *pid, *ns))
+    }
+
+    /// Lanes, and the cpus that their threads may run on, where there are most lanes for a cpu.
+    pub fn crowd(&self) -> Option<(u32, u32)> {
+        self.crowd
+    }
+
+    /// Some step lacks wake-ups: its sleeping threads may have been runnable.
+    pub fn without_wakeups(&self) -> bool {
+        self.without_wakeups
+    }
+
+    /// Time taken by processes beyond the bound.
+    pub fn others(&self) -> u64 {
+        self.others
+    }
+}
+
+/// The lane that a thread of the step is; none where it ran the step and computed nothing of what others did.
+fn lanes(step: &Step) -> impl Fn(u32) -> Option<u32> + use<> {
+    let mut lanes: Vec<(u32, u32)> = Vec::new();
+    for span in &step.lanes {
+        // Mostly there are few, and each has many spans.
+        if !lanes.iter().rev().take(MANY_LANES).any(|lane| *lane == (span.tid, span.lane)) {
+            lanes.push((span.tid, span.lane));
+        }
+    }
+    lanes.sort_unstable();
+    lanes.dedup_by_key(|(tid, _)| *tid);
+    let alone = lanes.is_empty().then_some(0);
+    move |tid| lanes.binary_search_by_key(&tid, |(tid, _)| *tid).map_or(alone, |at| Some(lanes[at].1))
+}
+
+fn add_state(lane: &mut LaneThreads, state: ThreadState, ns: u64) {
+    lane.wall = lane.wall.saturating_add(ns);
+    let sum = match state {
+        ThreadState::Running => &mut lane.running,
+        ThreadState::Runnable => &mut lane.runnable,
+        ThreadState::Sleeping => &mut lane.sleeping,
+        ThreadState::Blocked => &mut lane.blocked,
+        ThreadState::Stopped => &mut lane.stopped,
+        ThreadState::Unknown => &mut lane.unknown,
+    };
+    *sum = sum.saturating_add(ns);
+}

@@ -1,0 +1,384 @@
+//! Where a function's arguments are at its first instruction: System V x86-64 and AAPCS64.
+//! Sources: "System V Application Binary Interface, AMD64", 3.2.3; "Procedure Call Standard for the Arm 64-bit
+//! Architecture", 6.8.2.
+
+use profinfer_binary::{Arch, ArgumentLocation, Location, StaticArgument};
+use profinfer_probeset::path::{Signature, Type};
+use profinfer_schema::bpf::{ArgumentCode, argument_bits as bits};
+
+/// A place, packed as [`profinfer_schema::bpf::ArgumentCode`] and [`profinfer_schema::bpf::argument_bits`] describe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ArgumentPlace(pub(super) u64);
+
+const IN_REGISTER: u64 = ArgumentCode::InRegister as u64;
+const ON_STACK: u64 = ArgumentCode::OnStack as u64;
+const STRUCT_ON_STACK: u64 = ArgumentCode::StructOnStack as u64;
+const STRUCT_BY_REFERENCE: u64 = ArgumentCode::StructByReference as u64;
+const STRUCT_IN_REGISTERS: u64 = ArgumentCode::StructInRegisters as u64;
+const IN_MEMORY: u64 = ArgumentCode::InMemory as u64;
+const SUM: u64 = ArgumentCode::Sum as u64;
+const CONSTANT: u64 = ArgumentCode::Constant as u64;
+const STRUCT_IN_MEMORY: u64 = ArgumentCode::StructInMemory as u64;
+const INDEXED: u64 = ArgumentCode::Indexed as u64;
+/// Of the bits from 24 on: a number of bytes is given, by its logarithm; it has a sign.
+const SIZED: u64 = 1 << bits::SIZED;
+const SIGNED: u64 = 1 << bits::SIGNED;
+
+impl ArgumentPlace {
+    fn new(kind: u64, register: u64, second: u64, offset: u64) -> Self {
+        Self(kind | register << bits::REGISTER | second << bits::SECOND | offset << bits::OFFSET)
+    }
+
+    /// Where debug information places an argument of an inlined copy; `None` where a program cannot read that.
+    pub(super) fn inlined(arch: Arch, location: Location, is_struct: bool) -> Option<Self> {
+        let general = match arch {
+            Arch::X86_64 => 0..16,
+            Arch::Aarch64 => 0..32,
+        };
+        let (kind, register, offset) = match (location, is_struct) {
+            (Location::Register(register), false) => (IN_REGISTER, register, 0),
+            (Location::Memory { register, offset }, false) => (IN_MEMORY, register, offset),
+            (Location::Memory { register, offset }, true) => (STRUCT_IN_MEMORY, register, offset),
+            (Location::Sum { register, offset }, false) => (SUM, register, offset),
+            (Location::Constant(constant), false) => (CONSTANT, 0, constant),
+            // A struct in a register has been taken apart, or may have.
+            (_, true) => return None,
+        };
+        let offset = i32::try_from(offset).ok()?.cast_unsigned();
+        general.contains(&register).then(|| Self::new(kind, register.into(), 0, offset.into()))
+    }
+
+    /// Where a static probe's note places an argument; `None` where a program cannot read that.
+    pub(super) fn of_static(arch: Arch, argument: &StaticArgument) -> Option<Self> {
+        let general = match arch {
+            Arch::X86_64 => 0..16,
+            Arch::Aarch64 => 0..32,
+        };
+        let (kind, register, second, scale, offset) = match argument.place {
+            ArgumentLocation::Register(register) => (IN_REGISTER, register, 0, 0, 0),
+            ArgumentLocation::Constant(constant) => (CONSTANT, 0, 0, 0, constant),
+            ArgumentLocation::Memory { register, offset } => (IN_MEMORY, register, 0, 0, offset),
+            ArgumentLocation::Indexed { register, index, scale, offset } => (INDEXED, register, index, scale, offset),
+            ArgumentLocation::Unreadable(_) => return None,
+        };
+        let offset = i32::try_from(offset).ok()?.cast_unsigned();
+        if !general.contains(&register) || !general.contains(&second) || scale > 3 {
+            return None;
+        }
+        let size = match argument.size {
+            1 => 0,
+            2 => 1,
+            4 => 2,
+            _ => 3,
+        };
+        let how =
+            SIZED | size << bits::LOG_SIZE | u64::from(scale) << bits::SHIFT | if argument.signed { SIGNED } else { 0 };
+        Some(Self(Self::new(kind, register.into(), second.into(), offset.into()).0 | how))
+    }
+
+    /// Whether it is read from the stack.
+    pub(super) fn on_stack(self) -> bool {
+        matches!(self.0 & 0xff, ON_STACK | STRUCT_ON_STACK)
+    }
+
+    /// The registers it is read from, as DWARF numbers them.
+    pub(super) fn registers(self) -> Vec<u16> {
+        let (first, second) = ((self.0 >> 8 & 0xff) as u16, (self.0 >> 16 & 0xff) as u16);
+        match self.0 & 0xff {
+            IN_REGISTER | STRUCT_BY_REFERENCE => vec![first],
+            STRUCT_IN_REGISTERS => vec![first, second],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Where a call has an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ArgumentIn {
+    /// In a register, as DWARF numbers it.
+    Register(u8),
+    /// On the stack: bytes from its pointer at the function's first instruction.
+    Stack(u32),
+    /// A struct, so on the stack.
+    StackStruct(u32),
+    /// A struct, where a register points to.
+    Reference(u8),
+    /// A struct of up to 16 bytes, in these registers.
+    Registers(u8, u8),
+}
+
+/// Unpacks the value of a [`super::RelocationKind::Argument`]; `None` for places that only inlined copies have.
+pub fn argument_in(packed: u64) -> Option<ArgumentIn> {
+    let (first, second, offset) = ((packed >> 8) as u8, (packed >> 16) as u8, (packed >> 32) as u32);
+    Some(match packed & 0xff {
+        IN_REGISTER => ArgumentIn::Register(first),
+        ON_STACK => ArgumentIn::Stack(offset),
+        STRUCT_ON_STACK => ArgumentIn::StackStruct(offset),
+        STRUCT_BY_REFERENCE => ArgumentIn::Reference(first),
+        STRUCT_IN_REGISTERS => ArgumentIn::Registers(first, second),
+        _ => return None,
+    })
+}
+
+/// A place in words: `in rsi`, `on the stack at +8`. `packed` is as in the generated program.
+pub(super) fn place_text(arch: Arch, packed: u64) -> String {
+    let register = |shift: u32| register_name(arch, (packed >> shift & 0xff) as u8);
+    let (first, second, offset) = (register(8), register(16), (packed >> 32) as u32);
+    let signed = offset.cast_signed();
+    match packed & 0xff {
+        IN_REGISTER => format!("in {first}"),
+        ON_STACK | STRUCT_ON_STACK => format!("on the stack, {offset} bytes above its pointer at the entry"),
+        STRUCT_BY_REFERENCE => format!("where {first} points to"),
+        STRUCT_IN_REGISTERS if first == second => format!("in {first}"),
+        STRUCT_IN_REGISTERS => format!("in {first} and {second}"),
+        IN_MEMORY | STRUCT_IN_MEMORY => format!("in memory at {first} {signed:+}"),
+        SUM => format!("{first} {signed:+}"),
+        CONSTANT => format!("always {signed}"),
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// A general register's name, by its number in DWARF.
+fn register_name(arch: Arch, number: u8) -> String {
+    const X86_64: [&str; 8] = ["rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp"];
+    match (arch, X86_64.get(usize::from(number))) {
+        (Arch::X86_64, Some(name)) => (*name).to_owned(),
+        (Arch::X86_64, None) => format!("r{number}"),
+        (Arch::Aarch64, _) if number == 31 => "sp".to_owned(),
+        (Arch::Aarch64, _) => format!("x{number}"),
+    }
+}
+
+/// Why an argument's place cannot be determined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NoPlace {
+    /// The size of this view, passed by value, is in neither the target nor the spec.
+    SizeUnknown(String),
+    /// It is in a vector register, which the kernel does not show.
+    VectorRegister,
+}
+
+/// Integer argument registers, as DWARF numbers them: rdi, rsi, rdx, rcx, r8, r9.
+const X86_64_REGISTERS: &[u64] = &[5, 4, 1, 2, 8, 9];
+const AARCH64_REGISTERS: &[u64] = &[0, 1, 2, 3, 4, 5, 6, 7];
+/// Vector registers for arguments, in both.
+const VECTOR_REGISTERS: usize = 8;
+/// Structs above this size are passed in memory, in both.
+const LARGEST_IN_REGISTERS: u64 = 16;
+
+/// The place of the argument at `index`. `size_of` gives a view's bytes.
+///
+/// # Errors
+/// See [`NoPlace`]; an unknown size matters from the first argument that has it.
+pub(super) fn argument_place(
+    arch: Arch,
+    signature: &Signature,
+    index: usize,
+    size_of: &dyn Fn(&str) -> Option<u64>,
+) -> Result<ArgumentPlace, NoPlace> {
+    let mut registers = match arch {
+        Arch::X86_64 => X86_64_REGISTERS.iter().copied(),
+        Arch::Aarch64 => AARCH64_REGISTERS.iter().copied(),
+    };
+    // A class returned in memory: x86-64 passes its address as a hidden first argument, AAPCS64 in x8.
+    if arch == Arch::X86_64 && signature.in_memory {
+        registers.next();
+    } else if let (Arch::X86_64, Some(returned)) = (arch, signature.returns.as_ref().map(|ty| &ty.value)) {
+        let in_memory = match returned {
+            Type::View(view) => size_of(view).ok_or_else(|| NoPlace::SizeUnknown(view.clone()))? > LARGEST_IN_REGISTERS,
+            // Classes with destructors of their own always are.
+            ty => ty.is_passed_by_address(),
+        };
+        if in_memory {
+            registers.next();
+        }
+    }
+    let mut vectors = 0;
+    // Above the return address, where the architecture stores it on the stack.
+    let mut stack = if arch == Arch::X86_64 { 8 } else { 0 };
+    let mut place = ArgumentPlace(0);
+    for (position, param) in signature.params.iter().enumerate().take(index + 1) {
+        place = match &param.ty.value {
+            Type::Float { .. } => {
+                vectors += 1;
+                if vectors > VECTOR_REGISTERS {
+                    stack += 8;
+                }
+                if position == index {
+                    return Err(NoPlace::VectorRegister);
+                }
+                continue;
+            }
+            Type::View(view) => {
+                let size = size_of(view).ok_or_else(|| NoPlace::SizeUnknown(view.clone()))?;
+                struct_place(arch, size, &mut registers, &mut stack)
+            }
+            _ => match registers.next() {
+                Some(register) => ArgumentPlace::new(IN_REGISTER, register, 0, 0),
+                None => ArgumentPlace::new(ON_STACK, 0, 0, take(&mut stack, 8)),
+            },
+        };
+    }
+    Ok(place)
+}
+
+/// Whether what a function returns can still be found when it has returned. A class is where the caller put it: x86-64
+/// gives that address back, AAPCS64 does not, and lets the function change the register that it came in.
+pub(super) fn result_is_found(arch: Arch, signature: &Signature) -> bool {
+    let is_class = signature.returns.as_ref().is_some_and(|ty| signature.in_memory || ty.value.is_passed_by_address());
+    arch == Arch::X86_64 || !is_class
+}
+
+fn take(stack: &mut u64, bytes: u64) -> u64 {
+    let at = *stack;
+    *stack += bytes.next_multiple_of(8);
+    at
+}
+
+fn struct_place(
+    arch: Arch,
+    size: u64,
+    registers: &mut (impl Iterator<Item = u64> + Clone),
+    stack: &mut u64,
+) -> ArgumentPlace {
+    if size > LARGEST_IN_REGISTERS {
+        if arch == Arch::X86_64 {
+            return ArgumentPlace::new(STRUCT_ON_STACK, 0, 0, take(stack, size));
+        }
+        return match registers.next() {
+            Some(register) => ArgumentPlace::new(STRUCT_BY_REFERENCE, register, 0, 0),
+            None => ArgumentPlace::new(ON_STACK, 0, 0, take(stack, 8)),
+        };
+    }
+    // All of it in registers, or all of it on the stack.
+    let mut ahead = registers.clone();
+    let second = if size > 8 { 2 } else { 1 };
+    let taken: Vec<u64> = ahead.by_ref().take(second).collect();
+    if taken.len() < second {
+        return ArgumentPlace::new(STRUCT_ON_STACK, 0, 0, take(stack, size));
+    }
+    *registers = ahead;
+    ArgumentPlace::new(STRUCT_IN_REGISTERS, taken[0], taken.get(1).copied().unwrap_or(taken[0]), 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profinfer_diagnostics::{Source, Span};
+    use profinfer_probeset::path::{Place, parse_attach};
+    use std::sync::Arc;
+
+    fn place(arch: Arch, text: &str, index: usize) -> Result<ArgumentPlace, NoPlace> {
+        let span = Span::new(&Arc::new(Source { name: "t".into(), text: text.into() }), 0..text.len());
+        let Place::Function { signature, .. } = parse_attach(text, &span).unwrap().place else { panic!() };
+        let size = |view: &str| match view {
+            "batch" => Some(56),
+            "pair" => Some(16),
+            "tiny" => Some(8),
+            _ => None,
+        };
+        argument_place(arch, &signature, index, &size)
+    }
+
+    #[test]
+    fn integers_come_in_registers_then_on_the_stack() {
+        let text = "m:f(void* a, i32 b, i64 c, u8 d, void* e, void* f, void* g, void* h)";
+        let x86: Vec<_> = (0..8).map(|i| place(Arch::X86_64, text, i).unwrap()).collect();
+        let registers: Vec<_> = x86[..6].iter().flat_map(|p| p.registers()).collect();
+        assert_eq!(registers, [5, 4, 1, 2, 8, 9]);
+        assert_eq!((x86[6].0, x86[7].0), (ON_STACK | 8 << 32, ON_STACK | 16 << 32));
+        assert_eq!(place(Arch::Aarch64, text, 7).unwrap().registers(), [7]);
+    }
+
+    #[test]
+    fn places_in_inlined_copies_are_packed_with_their_sign() {
+        let inlined = |location, is_struct| ArgumentPlace::inlined(Arch::X86_64, location, is_struct).map(|p| p.0);
+        assert_eq!(inlined(Location::Register(11), false), Some(IN_REGISTER | 11 << 8));
+        let below = Location::Memory { register: 6, offset: -8 };
+        assert_eq!(inlined(below, false), Some(IN_MEMORY | 6 << 8 | 0xffff_fff8 << 32));
+        assert_eq!(inlined(below, true), Some(STRUCT_IN_MEMORY | 6 << 8 | 0xffff_fff8 << 32));
+        assert_eq!(inlined(Location::Sum { register: 7, offset: 480 }, false), Some(SUM | 7 << 8 | 480 << 32));
+        assert_eq!(inlined(Location::Constant(-1), false), Some(CONSTANT | 0xffff_ffff << 32));
+        assert_eq!(inlined(Location::Constant(1 << 40), false), None, "too large for the constant");
+        assert_eq!(inlined(Location::Register(17), false), None, "a vector register");
+        assert_eq!(inlined(Location::Register(5), true), None, "a struct that was taken apart");
+    }
+
+    #[test]
+    fn places_of_static_probes_are_packed_with_size_and_sign() {
+        let argument = |size, signed, place| StaticArgument { size, signed, place };
+        let packed = |argument: &StaticArgument| ArgumentPlace::of_static(Arch::X86_64, argument).map(|p| p.0);
+        let register = argument(4, true, ArgumentLocation::Register(5));
+        assert_eq!(packed(&register), Some(IN_REGISTER | 5 << 8 | SIZED | SIGNED | 2 << 26));
+        let indexed = ArgumentLocation::Indexed { register: 0, index: 3, scale: 2, offset: -8 };
+        let expected = INDEXED | 3 << 16 | 2 << 24 | SIZED | 3 << 26 | 0xffff_fff8 << 32;
+        assert_eq!(packed(&argument(8, false, indexed)), Some(expected));
+        assert_eq!(
+            packed(&argument(8, false, ArgumentLocation::Constant(1 << 40))),
+            None,
+            "too large for the constant"
+        );
+        assert_eq!(packed(&argument(8, false, ArgumentLocation::Register(17))), None, "forged");
+    }
+
+    #[test]
+    fn large_structs_are_on_the_stack_or_by_reference() {
+        let text = "m:f(void* ctx, batch b, i32 after)";
+        assert_eq!(place(Arch::X86_64, text, 1).unwrap().0, STRUCT_ON_STACK | 8 << 32);
+        assert_eq!(place(Arch::X86_64, text, 2).unwrap().registers(), [4]);
+        assert_eq!(place(Arch::Aarch64, text, 1).unwrap().0, STRUCT_BY_REFERENCE | 1 << 8);
+        assert_eq!(place(Arch::Aarch64, text, 2).unwrap().registers(), [2]);
+    }
+
+    #[test]
+    fn small_structs_take_one_or_two_registers() {
+        assert_eq!(place(Arch::X86_64, "m:f(pair p, i32 after)", 0).unwrap().registers(), [5, 4]);
+        assert_eq!(place(Arch::X86_64, "m:f(pair p, i32 after)", 1).unwrap().registers(), [1]);
+        assert_eq!(place(Arch::Aarch64, "m:f(tiny p, i32 after)", 1).unwrap().registers(), [1]);
+    }
+
+    #[test]
+    fn a_struct_that_finds_one_register_left_goes_to_the_stack_whole() {
+        let text = "m:f(i32 a, i32 b, i32 c, i32 d, i32 e, pair p, i32 last)";
+        assert_eq!(place(Arch::X86_64, text, 5).unwrap().0, STRUCT_ON_STACK | 8 << 32);
+        assert_eq!(place(Arch::X86_64, text, 6).unwrap().registers(), [9]);
+    }
+
+    #[test]
+    fn a_result_in_memory_shifts_the_arguments_on_x86_64_only() {
+        assert_eq!(place(Arch::X86_64, "m:f(this) -> batch", 0).unwrap().registers(), [4]);
+        assert_eq!(place(Arch::Aarch64, "m:f(this) -> batch", 0).unwrap().registers(), [0]);
+        // However small it is: a class with a destructor.
+        assert_eq!(place(Arch::X86_64, "m:f(this, i32 n) -> memory", 1).unwrap().registers(), [1]);
+        assert_eq!(place(Arch::Aarch64, "m:f(this, i32 n) -> memory", 1).unwrap().registers(), [1]);
+    }
+
+    #[test]
+    fn a_class_that_was_returned_is_found_on_x86_64_only() {
+        let found = |arch, text: &str| {
+            let span = Span::new(&Arc::new(Source { name: "t".into(), text: text.into() }), 0..text.len());
+            let Place::Function { signature, .. } = parse_attach(text, &span).unwrap().place else { panic!() };
+            result_is_found(arch, &signature)
+        };
+        assert!(found(Arch::X86_64, "m:f(this) -> std::string(32)"));
+        assert!(!found(Arch::Aarch64, "m:f(this) -> std::string(32)"));
+        assert!(!found(Arch::Aarch64, "m:f(this) -> std::vector<i32>"));
+        assert!(found(Arch::Aarch64, "m:f(this) -> void*"));
+        assert!(found(Arch::Aarch64, "m:f(this) -> i32"));
+    }
+
+    #[test]
+    fn vector_registers_are_counted_apart_and_cannot_be_read() {
+        assert_eq!(place(Arch::X86_64, "m:f(f32 x, void* p)", 1).unwrap().registers(), [5]);
+        assert_eq!(place(Arch::X86_64, "m:f(f32 x, void* p)", 0), Err(NoPlace::VectorRegister));
+    }
+
+    #[test]
+    fn an_unknown_size_is_an_error_from_there_on() {
+        assert_eq!(
+            place(Arch::X86_64, "m:f(void* a, mystery m, i32 b)", 2),
+            Err(NoPlace::SizeUnknown("mystery".into()))
+        );
+        assert!(place(Arch::X86_64, "m:f(void* a, mystery m, i32 b)", 0).is_ok());
+    }
+}

@@ -1,0 +1,108 @@
+//! Which numbers of the target an expression needs, as constants that a loader fills in, and what each is called in the C.
+
+use super::model::RelocationKind;
+use profinfer_diagnostics::Span;
+use profinfer_probeset::path::{Base, Checked, Node, Term, Type};
+
+/// The relocations that an expression of a program (or of an object, without one) needs, in the order it reads them.
+pub fn relocations_of(checked: &Checked, program: Option<usize>) -> Vec<RelocationKind> {
+    let mut kinds = Vec::new();
+    collect(checked, program, None, &mut kinds);
+    kinds.reverse();
+    kinds.into_iter().map(|(kind, _)| kind).collect()
+}
+
+/// The same, each with where it was written, last first.
+pub(super) fn collect(
+    checked: &Checked,
+    program: Option<usize>,
+    module: Option<&str>,
+    into: &mut Vec<(RelocationKind, Span)>,
+) {
+    checked.visit(&mut |part| {
+        let span = part.span.clone();
+        let argument = |argument: usize| program.map(|program| RelocationKind::Argument { program, argument });
+        match &part.node {
+            Node::Constant { enumeration, name } => {
+                let kind = RelocationKind::Constant { enumeration: enumeration.clone(), name: name.clone() };
+                into.push((kind, span));
+            }
+            Node::Argument(index) => into.extend(argument(*index).map(|kind| (kind, span))),
+            Node::Bits { view, member, .. } => {
+                into.push((RelocationKind::Shift { view: view.clone(), member: member.clone() }, span));
+            }
+            _ => {
+                let Some((memory, of)) = part.place() else { return };
+                let strings = || RelocationKind::Strings { module: module.map(str::to_owned) };
+                if has_string(&part.ty) || of.is_some_and(has_string) {
+                    into.push((strings(), span.clone()));
+                }
+                into.extend(of.and_then(view_within).map(|view| (RelocationKind::Size { view }, span.clone())));
+                if let Base::Argument(index) = memory.base {
+                    into.extend(argument(index).map(|kind| (kind, span.clone())));
+                }
+                let parts = match &part.node {
+                    Node::Slice { part: Some(part), .. } => part.terms.as_slice(),
+                    _ => &[],
+                };
+                if let Node::Slice { part: Some(part), .. } = &part.node {
+                    into.extend(view_within(&part.of).map(|view| (RelocationKind::Size { view }, span.clone())));
+                }
+                for term in memory.terms.iter().chain(parts) {
+                    match term {
+                        Term::Member { view, member } => {
+                            let kind = RelocationKind::Offset { view: view.clone(), member: member.clone() };
+                            into.push((kind, span.clone()));
+                        }
+                        Term::Element { of, .. } => {
+                            if has_string(of) {
+                                into.push((strings(), span.clone()));
+                            }
+                            into.extend(view_within(of).map(|view| (RelocationKind::Size { view }, span.clone())));
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// Whether bytes of a type depend on how strings are laid out.
+fn has_string(ty: &Type) -> bool {
+    match ty {
+        Type::StdString(_) => true,
+        Type::Array(of, _) => has_string(of),
+        _ => false,
+    }
+}
+
+/// The view whose size an element's size depends on.
+fn view_within(ty: &Type) -> Option<String> {
+    match ty {
+        Type::View(view) => Some(view.clone()),
+        Type::Array(of, _) => view_within(of),
+        _ => None,
+    }
+}
+
+/// A name that tells a reader of the C what the constant is; an argument's carries its program's name.
+pub(super) fn symbol_of(kind: &RelocationKind, program_name: impl Fn(usize) -> String) -> String {
+    let identifier =
+        |name: &str| name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>();
+    match kind {
+        RelocationKind::Offset { view, member } => format!("offset_of_{}__{}", identifier(view), identifier(member)),
+        RelocationKind::Size { view } => format!("size_of_{}", identifier(view)),
+        RelocationKind::Shift { view, member } => format!("bit_of_{}__{}", identifier(view), identifier(member)),
+        RelocationKind::Strings { module: None } => "strings".to_owned(),
+        RelocationKind::Strings { module: Some(module) } => format!("strings_of_{}", identifier(module)),
+        RelocationKind::Constant { enumeration, name } => {
+            format!("constant_{}__{}", identifier(enumeration), identifier(name))
+        }
+        RelocationKind::Argument { program, argument } => {
+            format!("place_of_{}__argument_{argument}", program_name(*program))
+        }
+        RelocationKind::BlockStart { object } => format!("first_byte_of_{object}"),
+        RelocationKind::BlockLength { object } => format!("bytes_of_{object}"),
+        RelocationKind::Absent { record } => format!("absent_in_{record}"),
+    }
+}

@@ -1,0 +1,115 @@
+//! Which of a target's files a module is.
+
+use profinfer_binary::{TargetFile, TargetFiles, TargetSymbols};
+use profinfer_probeset::path::{AttachPoint, NamePattern, Place};
+use profinfer_probeset::{ExactFile, Module, Probeset};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Globs whose compiled form is stored.
+const MOST_GLOBS: usize = 1024;
+
+/// What a module's name stands for on a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ModuleFiles {
+    /// These files.
+    Found(Vec<usize>),
+    /// No file matches, none defines its functions.
+    NotFound,
+    /// No file matches, and several define its functions.
+    Ambiguous(Vec<usize>),
+}
+
+/// Finds a module: the files that the first fruitful glob matches; else the only file that defines its functions.
+pub(super) fn find(probeset: &Probeset, module: &str, target: &dyn TargetSymbols) -> ModuleFiles {
+    let given = probeset.modules.get(module);
+    if let Some(found) = given.and_then(|module| by_name(module, target)) {
+        return ModuleFiles::Found(found);
+    }
+    if given.is_some_and(|module| module.exact.is_some()) {
+        return ModuleFiles::NotFound;
+    }
+    let functions = named_functions(probeset, module);
+    let places = points(probeset).map(|at| &at.place);
+    let places: Vec<&Place> = places.filter(|place| place.module().is_some_and(|of| of.value == module)).collect();
+    let defines = |file: &usize| {
+        functions.iter().any(|pattern| !target.functions(*file, pattern).is_empty())
+            || places.iter().any(|place| has(target, *file, place))
+    };
+    let candidates: Vec<usize> = (0..target.files().len()).filter(defines).collect();
+    match candidates.len() {
+        0 => ModuleFiles::NotFound,
+        1 => ModuleFiles::Found(candidates),
+        _ => ModuleFiles::Ambiguous(candidates),
+    }
+}
+
+/// The files that a module's first fruitful glob matches; `None` where none does.
+pub(super) fn by_name(module: &Module, target: &dyn TargetFiles) -> Option<Vec<usize>> {
+    if let Some(exact) = &module.exact {
+        let files = target.files().iter().enumerate().filter(|(_, file)| is_file(file, exact));
+        return files.map(|(index, _)| vec![index]).next();
+    }
+    module.globs.iter().map(|glob| matching(&glob.value, target)).find(|found| !found.is_empty())
+}
+
+fn is_file(file: &TargetFile, exact: &ExactFile) -> bool {
+    let is_same = match &exact.build_id {
+        Some(build_id) => file.build_id.as_ref() == Some(build_id),
+        None => file.build_id.is_none() && file.name == exact.name,
+    };
+    is_same && file.size == exact.size
+}
+
+/// Whether a glob is of a name.
+pub fn glob_matches(glob: &str, name: &str) -> bool {
+    regex_of(glob).is_some_and(|regex| regex.is_match(name))
+}
+
+/// Compiled once: each file that a target maps is compared with the globs of every module.
+fn regex_of(glob: &str) -> Option<regex::Regex> {
+    static COMPILED: Mutex<BTreeMap<String, Option<regex::Regex>>> = Mutex::new(BTreeMap::new());
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(regex) = compiled.get(glob) {
+        return regex.clone();
+    }
+    let regex = regex::Regex::new(&NamePattern(glob.to_owned()).to_regex()).ok();
+    if compiled.len() < MOST_GLOBS {
+        compiled.insert(glob.to_owned(), regex.clone());
+    }
+    regex
+}
+
+/// The target's files whose name a glob is of.
+pub(super) fn matching(glob: &str, target: &dyn TargetFiles) -> Vec<usize> {
+    let Some(regex) = regex_of(glob) else { return Vec::new() };
+    let files = target.files().iter().enumerate();
+    files.filter(|(_, file)| regex.is_match(&file.name)).map(|(index, _)| index).collect()
+}
+
+fn points(probeset: &Probeset) -> impl Iterator<Item = &AttachPoint> {
+    probeset.probes.values().flat_map(|probe| &probe.at)
+}
+
+/// Whether a file has what an attach point that names no function is at.
+pub(super) fn has(target: &dyn TargetSymbols, file: usize, place: &Place) -> bool {
+    match place {
+        Place::Virtual { base, slot, .. } => !target.overrides(file, &base.value, *slot).functions.is_empty(),
+        Place::Usdt { provider, name, .. } => !target.static_sites(file, &provider.value, &name.value).is_empty(),
+        _ => false,
+    }
+}
+
+/// The functions of a module that attach points name, as such or in a choice: `*` could match anything anywhere.
+pub(super) fn named_functions(probeset: &Probeset, module: &str) -> Vec<NamePattern> {
+    let mut patterns: Vec<NamePattern> = points(probeset)
+        .filter_map(|at| match &at.place {
+            Place::Function { module: of, pattern, .. } if of.value == module && !pattern.0.contains(['*', '?']) => {
+                Some(pattern.value.clone())
+            }
+            _ => None,
+        })
+        .collect();
+    patterns.dedup();
+    patterns
+}

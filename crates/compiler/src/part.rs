@@ -1,0 +1,518 @@
+//! A target as one of several probesets sees it that are recorded together: asked by the probeset's own names, and only
+//! in the files that are its engine's. Two engines in one process may each have a copy of what both are built on.
+
+use super::model::{Placement, ProbePlan, Program, RelocationValue, Unplaced};
+use super::module::{has, matching, named_functions};
+use super::place::place_part;
+use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
+use profinfer_probeset::NameTable;
+use profinfer_probeset::path::{NamePattern, Place};
+use profinfer_probeset::{Part, Probe, Probeset};
+
+use profinfer_binary::{
+    ChosenLayout, ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target,
+    TargetBytes, TargetFile, TargetFiles, TargetSymbols, TargetTypes,
+};
+use profinfer_schema::{EngineId, ModuleInfo, Names, Role};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Whether a target has the functions of a probeset's steps.
+pub fn has_engine(probeset: &Probeset, target: &dyn TargetSymbols) -> bool {
+    !step_files(probeset, None, target).is_empty()
+}
+
+/// Places each of several probesets on what it sees of the target.
+pub(super) fn parts(plan: &ProbePlan, probeset: &Probeset, target: &dyn Target) -> (Placement, Diagnostics) {
+    let (mut whole, mut problems) = (Placement::default(), Diagnostics::new());
+    for (engine, part) in probeset.engines() {
+        let seen = PartTarget::new(target, probeset, engine);
+        if !seen.is_there() {
+            whole.unplaced.extend(not_there(plan, probeset, engine, part));
+            continue;
+        }
+        let (placement, found) = place_part(plan, probeset, &seen, Some(engine));
+        for problem in found.0 {
+            if !problems.0.contains(&problem) {
+                problems.push(problem);
+            }
+        }
+        add(placement, &mut whole);
+    }
+    problems.0.extend(claimed_twice(probeset, &whole));
+    problems.0.extend(of_two_values(&whole));
+    (whole, problems)
+}
+
+/// That the target has no step of a part's, as the problem of its first program.
+fn not_there(plan: &ProbePlan, probeset: &Probeset, engine: EngineId, part: &Part) -> Option<Unplaced> {
+    let of = |program: &&Program| program.probes.first().and_then(|probe| probeset.names.engine(probe));
+    let own = |program: &&Program| of(program) == Some(engine);
+    let step = |program: &&Program| program.actions.iter().any(|action| action.role == Role::Step);
+    let program = plan.programs.iter().filter(own).find(step)?;
+    let message = format!("the target has no function that is a step of {}", part.engine);
+    let problem = Diagnostic::error(Code::GroupNotAttached, message)
+        .at(&program.span)
+        .hint("`profinfer check` with this probeset alone shows what it requires");
+    Some(Unplaced { probe: program.probes.first()?.clone(), required: part.required, problem })
+}
+
+/// Adds one part's placement to the others': files are numbered, and named, for all of them.
+fn add(placement: Placement, whole: &mut Placement) {
+    let numbers: Vec<usize> = placement.modules.into_iter().map(|module| number(module, &mut whole.modules)).collect();
+    for mut placed in placement.sites {
+        let (Ok(id), Some(module)) = (u16::try_from(whole.sites.len()), numbers.get(placed.site.module)) else {
+            continue;
+        };
+        placed.site.id = id;
+        placed.site.module = *module;
+        placed.cookie = placed.cookie & !0xffff | u64::from(id);
+        whole.sites.push(placed);
+    }
+    whole.values.extend(placement.values);
+    whole.enums.extend(placement.enums);
+    whole.chosen.extend(placement.chosen);
+    whole.chosen_enums.extend(placement.chosen_enums);
+    whole.unplaced.extend(placement.unplaced);
+    whole.absent.extend(placement.absent);
+    whole.sources.extend(placement.sources);
+}
+
+/// The number of a file among those of all parts; where two have it, it bears the names of both.
+fn number(module: ModuleInfo, all: &mut Vec<ModuleInfo>) -> usize {
+    match all.iter().position(|earlier| earlier.path == module.path) {
+        Some(earlier) => {
+            all[earlier].name = format!("{}, {}", all[earlier].name, module.name);
+            earlier
+        }
+        None => {
+            all.push(module);
+            all.len() - 1
+        }
+    }
+}
+
+/// What all parts share, and each of them has another value of: for example where a string's text is.
+fn of_two_values(whole: &Placement) -> Option<Diagnostic> {
+    let mut values: BTreeMap<&str, u64> = BTreeMap::new();
+    let all = whole.values.iter().map(|RelocationValue { symbol, value, .. }| (symbol.as_str(), *value));
+    let (symbol, _) = { all }.find(|(symbol, value)| values.entry(symbol).or_insert(*value) != value)?;
+    let message = format!("the engines differ in what `{symbol}` is for all of them");
+    let hint = "record them one at a time: they are built with different C++ libraries";
+    Some(Diagnostic::error(Code::ModuleAmbiguous, message).hint(hint))
+}
+
+/// Two probesets are of the same engine where they take the same instruction for a step.
+fn claimed_twice(probeset: &Probeset, whole: &Placement) -> Option<Diagnostic> {
+    let is_step = |probe: &String| probeset.probes.get(probe).is_some_and(|probe| probe.role.value == Role::Step);
+    let part = |probe: &String| probeset.parts.get(usize::from(probeset.names.engine(probe)?.0));
+    let mut steps: BTreeMap<(usize, u64), &Part> = BTreeMap::new();
+    for site in whole.sites.iter().map(|placed| &placed.site) {
+        for part in site.probes.iter().filter(|probe| is_step(probe)).filter_map(part) {
+            let first = *steps.entry((site.module, site.file_offset)).or_insert(part);
+            if first.key != part.key {
+                let message = format!("`{}` is a step of {} and of {}", site.function, first.engine, part.engine);
+                return Some(Diagnostic::error(Code::ModuleAmbiguous, message).hint(format!(
+                    "name one of the probesets: {} or {}",
+                    shown_name(&first.file),
+                    shown_name(&part.file)
+                )));
+            }
+        }
+    }
+    None
+}
+
+/// The name by which a user selects a probeset's file.
+fn shown_name(file: &str) -> &str {
+    file.strip_prefix("builtin:").map_or(file, |name| name.strip_suffix(".yaml").unwrap_or(name))
+}
+
+/// A target, seen by one of several engines' probesets.
+pub(super) struct PartTarget<'a> {
+    inner: &'a dyn Target,
+    names: &'a Names,
+    /// The target's files; those that are not the engine's have no name, so that nothing matches them.
+    files: Vec<TargetFile>,
+    own: BTreeSet<usize>,
+}
+
+impl<'a> PartTarget<'a> {
+    pub(super) fn new(inner: &'a dyn Target, probeset: &'a Probeset, engine: EngineId) -> Self {
+        let own = engine_files(probeset, engine, inner);
+        let hide = |(number, file): (usize, &TargetFile)| match own.contains(&number) {
+            true => file.clone(),
+            false => TargetFile { name: String::new(), ..file.clone() },
+        };
+        let files = inner.files().iter().enumerate().map(hide).collect();
+        Self { inner, names: &probeset.names, files, own }
+    }
+
+    /// Whether the target has the engine.
+    pub(super) fn is_there(&self) -> bool {
+        !self.own.is_empty()
+    }
+}
+
+impl TargetFiles for PartTarget<'_> {
+    fn files(&self) -> &[TargetFile] {
+        &self.files
+    }
+
+    fn needed(&self, file: usize) -> Vec<String> {
+        self.inner.needed(file)
+    }
+
+    fn problems(&self) -> Vec<Diagnostic> {
+        self.inner.problems()
+    }
+}
+
+impl TargetSymbols for PartTarget<'_> {
+    fn functions(&self, file: usize, pattern: &NamePattern) -> Vec<Function> {
+        if self.own.contains(&file) { self.inner.functions(file, pattern) } else { Vec::new() }
+    }
+
+    fn inlined(&self, file: usize, pattern: &NamePattern) -> Vec<InlinedCopy> {
+        if self.own.contains(&file) { self.inner.inlined(file, pattern) } else { Vec::new() }
+    }
+
+    fn overrides(&self, file: usize, base: &str, slot: u32) -> Overrides {
+        if self.own.contains(&file) { self.inner.overrides(file, base, slot) } else { Overrides::default() }
+    }
+
+    fn class_bases(&self, file: usize) -> Vec<ClassBase> {
+        if self.own.contains(&file) { self.inner.class_bases(file) } else { Vec::new() }
+    }
+
+    fn class_like(&self, file: usize, name: &str) -> Option<String> {
+        self.inner.class_like(file, name).filter(|_| self.own.contains(&file))
+    }
+
+    fn static_sites(&self, file: usize, provider: &str, name: &str) -> Vec<StaticSite> {
+        if self.own.contains(&file) { self.inner.static_sites(file, provider, name) } else { Vec::new() }
+    }
+
+    fn signatures(&self, file: usize, symbols: &[&str]) -> BTreeMap<String, FunctionSignature> {
+        self.inner.signatures(file, symbols)
+    }
+}
+
+impl TargetTypes for PartTarget<'_> {
+    fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {
+        self.inner.layout(file, self.names.plain(type_name))
+    }
+
+    fn enumeration(&self, file: usize, name: &str) -> Option<BTreeMap<i64, String>> {
+        self.inner.enumeration(file, self.names.plain(name))
+    }
+
+    fn name_table(&self, file: usize, table: &NameTable) -> Result<BTreeMap<i64, String>, String> {
+        self.inner.name_table(file, table)
+    }
+
+    fn prepare(&self, file: usize, types: &[&str], enums: &[&str]) {
+        let plain = |names: &[&str]| names.iter().map(|name| self.names.plain(name).to_owned()).collect::<Vec<_>>();
+        let (types, enums) = (plain(types), plain(enums));
+        self.inner.prepare(file, &texts(&types), &texts(&enums));
+    }
+
+    fn is_locked(&self, file: usize, name: &str) -> bool {
+        self.inner.is_locked(file, self.names.plain(name))
+    }
+
+    fn chosen(&self, file: usize, view: &str) -> Option<ChosenLayout> {
+        self.inner.chosen(file, self.names.plain(view))
+    }
+}
+
+impl TargetBytes for PartTarget<'_> {
+    fn has_bytes(&self, file: usize, bytes: &[u8]) -> bool {
+        self.own.contains(&file) && self.inner.has_bytes(file, bytes)
+    }
+
+    fn has_text(&self, file: usize, text: &str) -> bool {
+        self.own.contains(&file) && self.inner.has_text(file, text)
+    }
+
+    fn near(&self, file: usize, file_offset: u64, distance: i64, len: usize) -> Vec<u8> {
+        self.inner.near(file, file_offset, distance, len)
+    }
+
+    fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8> {
+        self.inner.code(file, file_offset, len)
+    }
+}
+
+fn texts(names: &[String]) -> Vec<&str> {
+    names.iter().map(String::as_str).collect()
+}
+
+/// The files with an engine's functions that belong to those with its steps: they lie beside one of them, need it, or
+/// are needed by it, at once or by way of others.
+fn engine_files(probeset: &Probeset, engine: EngineId, target: &dyn TargetSymbols) -> BTreeSet<usize> {
+    let mut own = step_files(probeset, Some(engine), target);
+    if own.is_empty() {
+        return own;
+    }
+    let candidates = module_files(probeset, engine, target);
+    let files = target.files();
+    let folder = |file: usize| files.get(file).and_then(|file| file.path.parent());
+    let needs = |one: usize, other: usize| {
+        let name = files.get(other).map_or("", |file| file.name.as_str());
+        target.needed(one).iter().any(|needed| same_library(needed, name))
+    };
+    let belongs = |file: usize, to: usize| folder(file) == folder(to) || needs(file, to) || needs(to, file);
+    loop {
+        let next: BTreeSet<usize> = candidates
+            .iter()
+            .copied()
+            .filter(|file| !own.contains(file) && own.iter().any(|to| belongs(*file, *to)))
+            .collect();
+        if next.is_empty() {
+            return own;
+        }
+        own.extend(next);
+    }
+}
+
+/// `libengine.so.0`, which is asked for, is `libengine.so.0.9.1`, which is there.
+fn same_library(needed: &str, name: &str) -> bool {
+    !needed.is_empty() && name.strip_prefix(needed).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// The files that define what an engine's steps are: of those that its modules name, else of all.
+fn step_files(probeset: &Probeset, engine: Option<EngineId>, target: &dyn TargetSymbols) -> BTreeSet<usize> {
+    let is_own = |probe: &Probe| engine.is_none() || probeset.names.engine(&probe.name) == engine;
+    let steps = probeset.probes.values().filter(|probe| probe.role.value == Role::Step && is_own(probe));
+    let mut files = BTreeSet::new();
+    for place in steps.flat_map(|probe| &probe.at).map(|at| &at.place) {
+        let (Place::Function { module, .. } | Place::Virtual { module, .. } | Place::Usdt { module, .. }) = place
+        else {
+            continue;
+        };
+        let named: Vec<usize> = globs(probeset, &module.value).flat_map(|glob| matching(glob, target)).collect();
+        let Place::Function { pattern, .. } = place else {
+            let all = 0..target.files().len();
+            match named.is_empty() {
+                true => files.extend(all.filter(|file| has(target, *file, place))),
+                false => files.extend(named),
+            }
+            continue;
+        };
+        let defines = |file: &usize| !target.functions(*file, pattern).is_empty();
+        let found: Vec<usize> = named.into_iter().filter(defines).collect();
+        match found.is_empty() && !pattern.0.contains(['*', '?']) {
+            true => files.extend((0..target.files().len()).filter(defines)),
+            false => files.extend(found),
+        }
+    }
+    files
+}
+
+/// The files that may be any of an engine's modules.
+fn module_files(probeset: &Probeset, engine: EngineId, target: &dyn TargetSymbols) -> BTreeSet<usize> {
+    let mut files = BTreeSet::new();
+    for module in probeset.modules.keys().filter(|module| probeset.names.engine(module) == Some(engine)) {
+        files.extend(globs(probeset, module).flat_map(|glob| matching(glob, target)));
+        let functions = named_functions(probeset, module);
+        let defines = |file: &usize| functions.iter().any(|pattern| !target.functions(*file, pattern).is_empty());
+        files.extend((0..target.files().len()).filter(defines));
+    }
+    files
+}
+
+fn globs<'p>(probeset: &'p Probeset, module: &str) -> impl Iterator<Item = &'p str> {
+    probeset.modules.get(module).into_iter().flat_map(|module| &module.globs).map(|glob| glob.value.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PlacementOptions, Selection, place, plan};
+    use profinfer_binary::{Arch, FakeTarget, TargetType};
+    use profinfer_probeset::{Library, combine, load_text};
+
+    const TEXT: &str = "profinfer: 1
+engine: NAME
+modules: { m: libnothing.so }
+types: { view: { op: enum kind, next: view* } }
+objects: { thing: { of: view, fields: { op: op } } }
+probes:
+  step: { at: 'm:NAME_run()', role: step, fields: { tokens: 1 } }
+  operator: { at: 'm:compute(view* v)', role: operator, fields: { lane: 0, node: v as object thing } }
+";
+
+    /// A push and a return: a place for a probe.
+    const CODE: &[u8] = &[0x55, 0x5d, 0xc3];
+
+    fn probesets(names: &[&str]) -> Probeset {
+        let load = |name: &&str| {
+            load_text(&format!("{name}.yaml"), &TEXT.replace("NAME", name), &Library::new(&[])).unwrap().0
+        };
+        combine(names.iter().map(|name| (load(name), true)).collect()).unwrap()
+    }
+
+    fn engine(target: FakeTarget, folder: &str, step: &str, op_at: u64, add: i64) -> FakeTarget {
+        target
+            .file(&format!("{folder}/engine.so"))
+            .function(step, 0x1000, CODE)
+            .function("compute", 0x2000, CODE)
+            .layout(
+                "view",
+                64,
+                &[
+                    ("op", op_at, TargetType::Enum("kind".into(), 4)),
+                    ("next", 8, TargetType::Pointer(Some(Box::new(TargetType::Struct("view".into(), 64))))),
+                ],
+            )
+            .enumeration("kind", &[(add, "ADD")])
+    }
+
+    fn outcome(
+        plan: &ProbePlan,
+        probeset: &Probeset,
+        target: &FakeTarget,
+    ) -> Result<(Placement, Diagnostics), Diagnostics> {
+        let (placement, problems) = place(plan, probeset, target, PlacementOptions::default());
+        problems.finish(placement)
+    }
+
+    fn placed(probeset: &Probeset, target: &FakeTarget) -> (Placement, Diagnostics) {
+        let plan = plan(probeset, &Selection::default(), Arch::X86_64).unwrap().0;
+        outcome(&plan, probeset, target).unwrap()
+    }
+
+    fn sites(placement: &Placement) -> Vec<(&str, &str)> {
+        let path = |site: &profinfer_schema::Site| placement.modules[site.module].path.as_str();
+        placement.sites.iter().map(|placed| (placed.site.probes[0].as_str(), path(&placed.site))).collect()
+    }
+
+    #[test]
+    fn each_engine_has_its_own_copy_of_what_both_are_built_on() {
+        let target = engine(FakeTarget::new(Arch::X86_64), "a", "one_run", 0, 1);
+        let target = engine(target, "b", "two_run", 16, 7);
+        let (placement, _) = placed(&probesets(&["one", "two"]), &target);
+        let (a, b) = ("/fake/a/engine.so", "/fake/b/engine.so");
+        let expected = [("one__step", a), ("one__operator", a), ("two__step", b), ("two__operator", b)];
+        assert_eq!(sites(&placement), expected);
+        let ids: Vec<(u16, u64)> =
+            placement.sites.iter().map(|placed| (placed.site.id, placed.cookie & 0xffff)).collect();
+        assert_eq!(ids, [(0, 0), (1, 1), (2, 2), (3, 3)]);
+        assert_eq!(placement.enums["one__kind"][&1], "ADD");
+        assert_eq!(placement.enums["two__kind"][&7], "ADD");
+        let offset = |view: &str| {
+            placement.values.iter().find(|value| value.symbol.contains(view) && value.symbol.ends_with("op"))
+        };
+        assert_eq!(offset("one__view").map(|value| value.value), Some(0));
+        assert_eq!(offset("two__view").map(|value| value.value), Some(16));
+        assert!(placement.unplaced.is_empty());
+    }
+
+    #[test]
+    fn virtual_methods_and_static_probes_are_found_in_the_engine_s_own_file() {
+        const TEXT: &str = "profinfer: 1
+engine: NAME
+modules: { m: engine-NAME.so }
+probes:
+  step: { at: 'm:NAME_run()', role: step, fields: { tokens: 1 } }
+  kernel: { at: 'virtual m:Kernel[3](this)', role: region }
+  mark: { at: 'usdt m:NAME:mark', role: mark }
+";
+        let file = |target: FakeTarget, name: &str| {
+            let found = Function {
+                symbol: format!("{name}_kernel"),
+                name: format!("{name}_kernel"),
+                file_offset: 0x2000,
+                size: CODE.len() as u64,
+                captures: vec!["Add".to_owned()],
+            };
+            let mark = StaticSite { file_offset: 0x2001, semaphore: None, arguments: Vec::new() };
+            target
+                .file(&format!("engine-{name}.so"))
+                .function(&format!("{name}_run"), 0x1000, CODE)
+                .function(&found.name.clone(), 0x2000, CODE)
+                .overrides_of("Kernel", 3, Overrides { functions: vec![found], classes: 1, ..Overrides::default() })
+                .static_site(name, "mark", mark)
+        };
+        let load = |name: &&str| {
+            let text = TEXT.replace("NAME", name);
+            (load_text(&format!("{name}.yaml"), &text, &Library::new(&[])).unwrap().0, true)
+        };
+        let both = combine(["one", "two"].iter().map(load).collect()).unwrap();
+        let target = file(file(FakeTarget::new(Arch::X86_64), "one"), "two");
+        let (placement, _) = placed(&both, &target);
+        let [one, two] = ["/fake/engine-one.so", "/fake/engine-two.so"];
+        let mut found = sites(&placement);
+        found.sort_unstable();
+        let expected = ["kernel", "mark", "step"];
+        let of = |key: &str, path| expected.map(|probe| (format!("{key}__{probe}"), path));
+        let expected: Vec<(String, &str)> = of("one", one).into_iter().chain(of("two", two)).collect();
+        assert!(found.into_iter().eq(expected.iter().map(|(probe, path)| (probe.as_str(), *path))), "{expected:?}");
+        assert!(placement.unplaced.is_empty());
+    }
+
+    #[test]
+    fn an_engine_that_is_not_there_takes_nothing_of_another() {
+        let target = engine(FakeTarget::new(Arch::X86_64), "a", "one_run", 0, 1);
+        let (placement, _) = placed(&probesets(&["one", "two"]), &target);
+        assert_eq!(sites(&placement).len(), 2);
+        let unplaced: Vec<(&str, Code)> =
+            placement.unplaced.iter().map(|probe| (probe.probe.as_str(), probe.problem.code)).collect();
+        assert_eq!(unplaced, [("two__step", Code::GroupNotAttached)]);
+        let loaded = load_text("two.yaml", &TEXT.replace("NAME", "two"), &Library::new(&[])).unwrap().0;
+        assert!(!has_engine(&loaded, &target));
+    }
+
+    #[test]
+    fn two_probesets_of_one_engine_are_refused() {
+        let target = engine(FakeTarget::new(Arch::X86_64), "a", "one_run", 0, 1);
+        let text = TEXT.replace("NAME", "one");
+        let load = |file: &str| (load_text(file, &text, &Library::new(&[])).unwrap().0, true);
+        let both = combine(vec![load("one.yaml"), load("other.yaml")]).unwrap();
+        let plan = plan(&both, &Selection::default(), Arch::X86_64).unwrap().0;
+        let problems = outcome(&plan, &both, &target).unwrap_err();
+        assert_eq!(problems.0[0].code, Code::ModuleAmbiguous);
+        assert!(problems.0[0].hint.as_deref().unwrap().contains("other.yaml"), "{problems:?}");
+    }
+
+    /// The target's types are compared with the probeset's by the engine's own names.
+    #[test]
+    fn views_within_the_names_of_classes_are_the_probeset_s() {
+        let text = TEXT
+            .replace("next: view*", "next: view*, list: 'std::vector<view*>'")
+            .replace("{ op: op }", "{ op: op, second: next->op, listed: 'list[1]->op' }");
+        let load = |name: &&str| {
+            (load_text(&format!("{name}.yaml"), &text.replace("NAME", name), &Library::new(&[])).unwrap().0, true)
+        };
+        let both = combine(["one", "two"].iter().map(load).collect()).unwrap();
+        let plan = plan(&both, &Selection::default(), Arch::X86_64).unwrap().0;
+        let target = |next: &str, list: &str| {
+            let pointer = TargetType::Pointer(Some(Box::new(TargetType::Struct(next.into(), 64))));
+            let op = TargetType::Enum("kind".into(), 4);
+            let list = TargetType::Struct(list.into(), 24);
+            FakeTarget::new(Arch::X86_64)
+                .file("a/engine.so")
+                .function("two_run", 0x1000, CODE)
+                .function("compute", 0x2000, CODE)
+                .layout("view", 64, &[("op", 0, op), ("next", 8, pointer), ("list", 16, list)])
+                .enumeration("kind", &[(1, "ADD")])
+        };
+        let of = "std::vector<view*, std::allocator<view*> >";
+        let placement = outcome(&plan, &both, &target("view", of)).unwrap().0;
+        assert_eq!(sites(&placement).len(), 2);
+        for (next, list) in [("two__view", of), ("review", of), ("view", "std::vector<review*>")] {
+            let problems = outcome(&plan, &both, &target(next, list)).unwrap_err();
+            assert!(
+                problems.0.iter().any(|problem| problem.code == Code::TargetTypeDiffers),
+                "{next} {list}: {problems:?}"
+            );
+            assert!(problems.0.iter().all(|problem| !problem.message.contains("expects two__")), "{problems:?}");
+        }
+    }
+
+    #[test]
+    fn a_library_is_asked_for_by_the_beginning_of_its_name() {
+        assert!(same_library("libbase.so.0", "libbase.so.0.13.1") && same_library("libbase.so", "libbase.so"));
+        assert!(!same_library("libbase.so.0", "libbase.so.01") && !same_library("", "libbase.so"));
+    }
+}

@@ -1,0 +1,579 @@
+//! The probes of one probeset on a target: the sites of its programs and the values of its constants.
+
+mod absent;
+mod overrides;
+mod shared;
+mod static_probes;
+mod values;
+
+use super::abi::argument_place;
+use super::inlined::{Copies, PlacedCopy};
+use super::model::{PlacedSite, Placement, ProbePlan, Program, ProgramKind, RelocationKind, Unplaced};
+use super::module::{ModuleFiles, find};
+use super::relocate::Relocator;
+use super::site::{self, Needs};
+use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity, did_you_mean};
+use profinfer_probeset::Probeset;
+use profinfer_probeset::path::{NamePattern, Place};
+
+use indexmap::{IndexMap, IndexSet};
+use profinfer_binary::{Function, Target};
+use profinfer_schema::bpf::site_cookie;
+use profinfer_schema::{EngineId, ModuleInfo, NO_SITE, Role, Site};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most functions that one probe may be at: frameworks export thousands of operators.
+const MAX_FUNCTIONS_PER_PROBE: usize = 16384;
+/// Most overrides of one slot, or places of one static probe.
+const MAX_SITES_PER_PROBE: usize = 2048;
+/// Bytes of an instruction, at most.
+const LONGEST_INSTRUCTION: usize = 16;
+
+/// Places the probes of one of several probesets; of the only one, where there is no engine to tell apart.
+pub(super) fn place_part(
+    plan: &ProbePlan,
+    probeset: &Probeset,
+    target: &dyn Target,
+    engine: Option<EngineId>,
+) -> (Placement, Diagnostics) {
+    let mut placer = Placer {
+        plan,
+        probeset,
+        target,
+        engine,
+        modules: IndexMap::new(),
+        placement: Placement::default(),
+        files: Vec::new(),
+        problems: Diagnostics::new(),
+    };
+    let mut roots: IndexMap<&str, Vec<usize>> = IndexMap::new();
+    for (index, program) in plan.programs.iter().enumerate() {
+        let root = program.probes.first().map_or("", String::as_str);
+        if engine.is_none() || probeset.names.engine(root) == engine {
+            roots.entry(root).or_default().push(index);
+        }
+    }
+    for (root, alternatives) in roots {
+        placer.probe(root, &alternatives);
+    }
+    placer.leave_out_what_lacks_a_member();
+    placer.step_group();
+    placer.say_shared();
+    placer.name_modules();
+    placer.values();
+    placer.problems.0.extend(target.problems());
+    (placer.placement, placer.problems)
+}
+
+struct Placer<'a> {
+    plan: &'a ProbePlan,
+    probeset: &'a Probeset,
+    target: &'a dyn Target,
+    engine: Option<EngineId>,
+    modules: IndexMap<String, ModuleFiles>,
+    placement: Placement,
+    /// Files with a site, each as the placement's modules number them.
+    files: Vec<usize>,
+    problems: Diagnostics,
+}
+
+impl<'a> Placer<'a> {
+    /// Places the first alternative that has a function.
+    fn probe(&mut self, root: &str, alternatives: &[usize]) {
+        let mut reasons: Vec<Diagnostic> = Vec::new();
+        for index in alternatives {
+            let program = &self.plan.programs[*index];
+            if program.kind == ProgramKind::Tracepoint {
+                return;
+            }
+            match self.alternative(*index, program) {
+                Ok(0) => {}
+                Ok(_) => return self.say_why_inlined(reasons),
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        let optional = self.probeset.probes.get(root).is_some_and(|probe| probe.optional);
+        let inlined = reasons.iter().position(|reason| reason.code == Code::InlinedCopies);
+        let problem = reasons
+            .into_iter()
+            .nth(inlined.unwrap_or(0))
+            .unwrap_or_else(|| Diagnostic::error(Code::FunctionNotFound, format!("`{root}` has no attach point")));
+        self.placement.unplaced.push(Unplaced { probe: root.to_owned(), required: !optional, problem });
+    }
+
+    /// Notes that an alternative was passed over for its function being inlined.
+    fn say_why_inlined(&mut self, reasons: Vec<Diagnostic>) {
+        let inlined = reasons.into_iter().filter(|reason| reason.code == Code::InlinedCopies);
+        self.problems.0.extend(inlined.map(|reason| Diagnostic { severity: Severity::Note, hint: None, ..reason }));
+    }
+
+    /// The number of sites found; why there is none.
+    fn alternative(&mut self, index: usize, program: &'a Program) -> Result<usize, Diagnostic> {
+        let Some(module) = program.place.module() else {
+            return Err(Diagnostic::error(Code::Bug, "this kind of attach point has no sites").at(&program.span));
+        };
+        let files = self.module(module).clone();
+        let files = match files {
+            ModuleFiles::Found(files) => files,
+            ModuleFiles::NotFound => return Err(self.module_not_found(module, program)),
+            ModuleFiles::Ambiguous(files) => {
+                let problem = self.module_ambiguous(module, &files, program);
+                return Err(self.refuse(problem));
+            }
+        };
+        if let Place::Usdt { provider, name, .. } = &program.place {
+            return self.static_probe(index, program, &files, (&provider.value, &name.value));
+        }
+        let (found, copies) = match &program.place {
+            Place::Virtual { base, slot, .. } => {
+                (self.overrides(program, &files, &base.value, *slot)?, Copies::default())
+            }
+            Place::Function { pattern, .. } => self.functions(index, program, &files, pattern)?,
+            _ => (Vec::new(), Copies::default()),
+        };
+        self.not_too_many(program, found.len() + copies.placed.len())?;
+        self.right_architecture(&files)?;
+        let needs = self.needs(index, program, &files);
+        let before = self.placement.sites.len();
+        let mut refused = Vec::new();
+        for (file, function) in found {
+            refused.extend(self.site(index, program, file, function, &needs).err());
+        }
+        if let Place::Function { pattern, .. } = &program.place {
+            self.problems.0.extend(copies.not_seen(pattern, program));
+            self.problems.0.extend(copies.other_names(pattern, program));
+        }
+        for copy in copies.placed {
+            self.copy_site(index, program, copy);
+        }
+        let count = self.placement.sites.len() - before;
+        if count == 0 && !refused.is_empty() {
+            return Err(refused.swap_remove(0));
+        }
+        self.problems.0.extend(refused.into_iter().map(|problem| Diagnostic { severity: Severity::Note, ..problem }));
+        Ok(count)
+    }
+
+    /// The functions that a pattern means, and the copies of them in others.
+    fn functions(
+        &self,
+        index: usize,
+        program: &Program,
+        files: &[usize],
+        pattern: &NamePattern,
+    ) -> Result<(Vec<(usize, Function)>, Copies), Diagnostic> {
+        let mut found: Vec<(usize, Function)> = files
+            .iter()
+            .flat_map(|file| self.target.functions(*file, pattern).into_iter().map(|function| (*file, function)))
+            .collect();
+        let others = self.functions_of_others(program, files);
+        found.retain(|(file, function)| !others.contains(&(*file, function.file_offset)));
+        let copies = Copies::find(self.plan, index, self.target, files);
+        if found.is_empty() && (copies.is_empty() || self.is_tried_again(program)) {
+            return Err(self.function_not_found(pattern, files, program));
+        }
+        if found.is_empty() && !copies.refused.is_empty() {
+            return Err(copies.not_taken(pattern, program));
+        }
+        // One that is noted at some of its calls only would split others' spans at the wrong ones.
+        if program.actions.is_empty() && !copies.refused.is_empty() {
+            return Err(copies.not_taken(pattern, program));
+        }
+        Ok((found, copies))
+    }
+
+    /// Where the probes are that a program's probe leaves functions to.
+    fn functions_of_others(&self, program: &Program, files: &[usize]) -> BTreeSet<(usize, u64)> {
+        let probes = &self.probeset.probes;
+        let except = program.probes.first().and_then(|root| probes.get(root)).map(|root| &root.except);
+        let others = except.into_iter().flatten().filter_map(|name| probes.get(&name.value));
+        let patterns = others.flat_map(|other| &other.at).filter_map(|at| match &at.place {
+            Place::Function { module, pattern, .. } if Some(module.value.as_str()) == program.module() => Some(pattern),
+            _ => None,
+        });
+        let of_file = |(pattern, file): (&NamePattern, usize)| {
+            self.target.functions(file, pattern).into_iter().map(move |function| (file, function.file_offset))
+        };
+        patterns.flat_map(|pattern| files.iter().map(move |file| (&pattern.value, *file))).flat_map(of_file).collect()
+    }
+
+    fn not_too_many(&mut self, program: &Program, places: usize) -> Result<(), Diagnostic> {
+        let most = match program.place {
+            Place::Function { .. } => MAX_FUNCTIONS_PER_PROBE,
+            _ => MAX_SITES_PER_PROBE,
+        };
+        if places <= most {
+            return Ok(());
+        }
+        let (what, hint) = match &program.place {
+            Place::Function { pattern, .. } => (format!("`{}`", pattern.value), "make the pattern narrower"),
+            Place::Virtual { base, slot, .. } => {
+                (format!("slot {slot} of `{}`", base.value), "name a class that fewer derive from")
+            }
+            _ => ("a static probe".to_owned(), "the file may be damaged: a probe has a few places"),
+        };
+        let message = format!("{what} is {places} places; a probe is at {most} at most");
+        let problem = Diagnostic::error(Code::TooManySites, message).at(&program.span).hint(hint);
+        Err(self.refuse(problem))
+    }
+
+    fn right_architecture(&mut self, files: &[usize]) -> Result<(), Diagnostic> {
+        let other = files.iter().find_map(|f| self.target.files().get(*f).filter(|f| f.arch != self.plan.arch));
+        let Some(file) = other else { return Ok(()) };
+        let message = format!("{} is for {}, the program for {}", file.path.display(), file.arch, self.plan.arch);
+        let problem = Diagnostic::error(Code::WrongArchitecture, message).hint("give `--arch`, or another target");
+        Err(self.refuse(problem))
+    }
+
+    /// Whether another alternative is at the same function without needing its return, so that copies serve it too.
+    fn is_tried_again(&self, program: &Program) -> bool {
+        let same_place = |other: &Program| match (&other.place, &program.place) {
+            (
+                Place::Function { module, pattern, offset: 0, .. },
+                Place::Function { module: own_module, pattern: own, .. },
+            ) => module.value == own_module.value && pattern.value == own.value,
+            _ => false,
+        };
+        let again =
+            |other: &&Program| other.kind == ProgramKind::Entry && other.probes.first() == program.probes.first();
+        program.kind == ProgramKind::Span && self.plan.programs.iter().filter(again).any(same_place)
+    }
+
+    /// An error of the whole placement, not only the reason why one alternative has no site.
+    fn refuse(&mut self, problem: Diagnostic) -> Diagnostic {
+        self.problems.push(problem.clone());
+        problem
+    }
+
+    fn module(&mut self, name: &str) -> &ModuleFiles {
+        let (probeset, target) = (self.probeset, self.target);
+        self.modules.entry(name.to_owned()).or_insert_with(|| find(probeset, name, target))
+    }
+
+    /// The registers that the program's expressions read, so that the site can be chosen before they change.
+    fn needs(&self, index: usize, program: &Program, files: &[usize]) -> Needs {
+        let relocator = Relocator::new(self.plan, self.probeset, self.target, files.to_vec(), Vec::new());
+        let mut needs = Needs { returns: program.kind == ProgramKind::Span, ..Needs::default() };
+        let Some(signature) = program.signature() else { return needs };
+        let size_of = |view: &str| relocator.size_of(view);
+        for relocation in program.relocations.iter().filter_map(|r| self.plan.relocations.get(*r)) {
+            let RelocationKind::Argument { program: of, argument } = relocation.what else { continue };
+            if of == index {
+                // The same problem is reported, with its hint, when the value is filled in.
+                if let Ok(place) = argument_place(self.plan.arch, signature, argument, &size_of) {
+                    needs.registers.extend(place.registers());
+                    needs.stack |= place.on_stack();
+                }
+            }
+        }
+        needs
+    }
+
+    /// The number of the next site.
+    fn next_id(&self, program: &Program) -> Result<u16, Diagnostic> {
+        let id = u16::try_from(self.placement.sites.len()).ok().filter(|id| *id < NO_SITE);
+        id.ok_or_else(|| {
+            Diagnostic::error(Code::TooManySites, format!("all probes together have more than {NO_SITE} sites"))
+                .at(&program.span)
+                .hint("make patterns narrower, or leave probes out: `--no-probe NAME`")
+        })
+    }
+
+    /// Chooses the function's site; why there is none.
+    fn site(
+        &mut self,
+        index: usize,
+        program: &Program,
+        file: usize,
+        function: Function,
+        needs: &Needs,
+    ) -> Result<(), Diagnostic> {
+        let id = self.next_id(program)?;
+        let Some(of) = self.target.files().get(file) else { return Ok(()) };
+        let extra = match &program.place {
+            Place::Function { offset, .. } => *offset,
+            _ => 0,
+        };
+        if extra > 0 {
+            self.harmless(program, file, function.file_offset + extra, &function.name)?;
+        }
+        let Some(chosen) = self.choose(file, &function, extra, needs) else {
+            let message = format!("the kernel takes no probe at the start of `{}`", function.name);
+            return Err(Diagnostic::error(Code::CostlySite, message)
+                .at(&program.span)
+                .hint("add an alternative to the list under `at:`, such as a function that it calls"));
+        };
+        self.say_dear(program, &function.name, &chosen.instruction, chosen.cost_ns, &chosen.reason);
+        let module = self.module_number(file);
+        self.placement.sites.push(PlacedSite {
+            site: Site {
+                id,
+                probes: program.probes.clone(),
+                alternative: program.alternative,
+                module,
+                function: function.name,
+                file_offset: function.file_offset + chosen.offset,
+                function_offset: chosen.offset,
+                instruction: chosen.instruction,
+                captures: function.captures,
+                inlined_into: None,
+            },
+            program: index,
+            file: of.id,
+            path: of.path.clone(),
+            cookie: site_cookie(id, chosen.stack_moved),
+            cost_ns: chosen.cost_ns,
+            reason: chosen.reason,
+            semaphore: None,
+            values: BTreeMap::new(),
+        });
+        Ok(())
+    }
+
+    /// Refuses a place within a function where a probe would have the kernel write over what the function has below its
+    /// stack pointer.
+    fn harmless(&self, program: &Program, file: usize, file_offset: u64, name: &str) -> Result<(), Diagnostic> {
+        let (arch, no_data) = (self.plan.arch, |_: i64, _: usize| Vec::new());
+        let here = self.target.code(file, file_offset, LONGEST_INSTRUCTION);
+        let code = site::Code { arch, bytes: &here, file_offset, is_cut: false, apart: None, data: &no_data };
+        if !site::becomes_call(code, &self.plan.costs) {
+            return Ok(());
+        }
+        let has = |function: &&Function| {
+            file_offset.checked_sub(function.file_offset).is_some_and(|distance| distance < function.size)
+        };
+        let functions = self.target.functions(file, &NamePattern("*".to_owned()));
+        let function = functions.iter().filter(has).max_by_key(|function| function.size);
+        let is_safe = function.is_some_and(|function| {
+            if function.file_offset == file_offset {
+                return true;
+            }
+            let size = usize::try_from(function.size).unwrap_or(usize::MAX);
+            let bytes = self.target.code(file, function.file_offset, size.min(site::MAX_CODE));
+            let (file_offset, is_cut) = (function.file_offset, size > site::MAX_CODE);
+            let whole = site::Code { arch, bytes: &bytes, file_offset, is_cut, apart: None, data: &no_data };
+            !site::may_write_below_stack(whole)
+        });
+        if is_safe {
+            return Ok(());
+        }
+        let within = function.map_or_else(String::new, |function| format!(" in `{}`", function.name));
+        let message = format!(
+            "`{name}` is a nop of 5 bytes{within}, which this kernel would make a call that writes below the stack \
+             pointer: the function may keep data there"
+        );
+        Err(Diagnostic::error(Code::HarmfulSite, message)
+            .at(&program.span)
+            .with_note(format!("at {file_offset:#x} of the file"))
+            .hint("add an alternative to the list under `at:`, or `optional: true`; kernels with the fix take it"))
+    }
+
+    /// The site in a function, or the place that the spec gives by itself, as it is.
+    fn choose(&self, file: usize, function: &Function, extra: u64, needs: &Needs) -> Option<site::Chosen> {
+        let size = match usize::try_from(function.size) {
+            // Enough to see the jumps of most functions.
+            Ok(0) => site::CODE_OF_UNKNOWN_SIZE,
+            size => size.unwrap_or(usize::MAX),
+        };
+        let bytes = self.target.code(file, function.file_offset, size.min(site::MAX_CODE));
+        let (arch, file_offset) = (self.plan.arch, function.file_offset);
+        let data: site::Data<'_> = &|distance, len| self.target.near(file, file_offset, distance, len);
+        let code = site::Code { arch, bytes: &bytes, file_offset, is_cut: size > site::MAX_CODE, apart: None, data };
+        let costs = &self.plan.costs;
+        if extra > 0 {
+            return Some(site::at(code, extra, costs));
+        }
+        let chosen = site::choose(code, needs, costs)?;
+        if chosen.is_settled {
+            return Some(chosen);
+        }
+        // gcc and clang put what is seldom executed elsewhere; it may jump back.
+        let pieces = self.target.functions(file, &NamePattern(format!("{}.cold", function.symbol)));
+        let Some(piece) = pieces.first() else { return Some(chosen) };
+        let length = usize::try_from(piece.size).unwrap_or(usize::MAX).min(site::MAX_CODE);
+        let apart = self.target.code(file, piece.file_offset, length);
+        let distance = piece.file_offset.wrapping_sub(file_offset).cast_signed();
+        site::choose(site::Code { apart: Some((&apart, distance)), ..code }, needs, costs)
+    }
+
+    fn copy_site(&mut self, index: usize, program: &Program, placed: PlacedCopy) {
+        let Ok(id) = u16::try_from(self.placement.sites.len()) else { return };
+        let Some(of) = self.target.files().get(placed.file) else { return };
+        let PlacedCopy { file, copy, site } = placed;
+        self.say_dear(program, &copy.name, &site.instruction, site.cost_ns, &site.reason);
+        let module = self.module_number(file);
+        self.placement.sites.push(PlacedSite {
+            site: Site {
+                id,
+                probes: program.probes.clone(),
+                alternative: program.alternative,
+                module,
+                function: copy.name,
+                file_offset: site.file_offset,
+                function_offset: site.file_offset - site.entry,
+                instruction: site.instruction,
+                captures: copy.captures,
+                inlined_into: Some(copy.within),
+            },
+            program: index,
+            file: of.id,
+            path: of.path.clone(),
+            cookie: site_cookie(id, 0),
+            cost_ns: site.cost_ns,
+            reason: site.reason,
+            semaphore: None,
+            values: site.places.into_iter().collect(),
+        });
+    }
+
+    fn say_dear(&mut self, program: &Program, function: &str, instruction: &str, cost_ns: Option<u32>, reason: &str) {
+        if let Some(cost) = cost_ns.filter(|cost| *cost > self.plan.costs.dear()) {
+            let cost = f64::from(cost) / 1000.0;
+            let message = format!("`{function}` is probed at `{instruction}`, some {cost:.1} µs a hit: {reason}");
+            self.problems.push(Diagnostic::note(Code::CostlySite, message).at(&program.span));
+        }
+    }
+
+    fn module_number(&mut self, file: usize) -> usize {
+        if let Some(number) = self.files.iter().position(|f| *f == file) {
+            return number;
+        }
+        if let Some(file) = self.target.files().get(file) {
+            self.placement.modules.push(ModuleInfo {
+                name: String::new(),
+                path: file.path.display().to_string(),
+                build_id: file.build_id.clone(),
+                size: file.size,
+            });
+        }
+        self.files.push(file);
+        self.files.len() - 1
+    }
+
+    /// A file that is several modules bears all their names.
+    fn name_modules(&mut self) {
+        for (number, file) in self.files.iter().enumerate() {
+            let is_here = |files: &ModuleFiles| matches!(files, ModuleFiles::Found(found) if found.contains(file));
+            let mut names: Vec<&str> =
+                self.modules.iter().filter(|(_, files)| is_here(files)).map(|(name, _)| name.as_str()).collect();
+            names.sort_unstable();
+            self.placement.modules[number].name = names.join(", ");
+        }
+    }
+
+    /// A probe that may be without a site is left out, too, where the target's types have no member that it reads: an
+    /// older engine is not refused for what newer ones have. So it is where none of the layouts that the probeset has
+    /// is the target's. (A member of another type is still an error.)
+    fn leave_out_what_lacks_a_member(&mut self) {
+        let relocator = self.relocator();
+        let is_optional = |probe: &String| self.probeset.probes.get(probe).is_some_and(|probe| probe.optional);
+        let mut lacking = BTreeMap::new();
+        for index in self.placement.sites.iter().map(|site| site.program).collect::<BTreeSet<usize>>() {
+            let Some(program) = self.plan.programs.get(index) else { continue };
+            let relocations = program.relocations.iter().filter_map(|index| self.plan.relocations.get(*index));
+            let missing =
+                |problem: &Diagnostic| matches!(problem.code, Code::TargetMemberMissing | Code::LayoutNotChosen);
+            let found = relocations.filter_map(|relocation| relocator.value(relocation).err()).find(missing);
+            if let Some(problem) = found.filter(|_| program.probes.iter().all(is_optional)) {
+                lacking.insert(index, problem);
+            }
+        }
+        self.placement.sites.retain(|site| !lacking.contains_key(&site.program));
+        for (index, problem) in lacking {
+            let probe = self.plan.programs[index].probes.first().cloned().unwrap_or_default();
+            self.placement.unplaced.push(Unplaced { probe, required: false, problem });
+        }
+    }
+
+    /// The source of values of the placed programs.
+    fn relocator(&self) -> Relocator<'a> {
+        let mut files = self.files.clone();
+        // Types are described in any file of the modules, not only in those with a site.
+        for (_, module) in &self.modules {
+            if let ModuleFiles::Found(found) = module {
+                files.extend(found.iter().filter(|f| !self.files.contains(f)));
+            }
+        }
+        files.dedup();
+        let of_module = |(name, files): (&String, &ModuleFiles)| match files {
+            ModuleFiles::Found(files) => (name.clone(), files.clone()),
+            _ => (name.clone(), Vec::new()),
+        };
+        let modules = self.modules.iter().map(of_module).collect();
+        Relocator::new(self.plan, self.probeset, self.target, files, modules)
+    }
+
+    /// Steps are what everything is counted by. Without any of their probes they are found by the order in which operators
+    /// recur; without operators, too, a recording is useless.
+    fn step_group(&mut self) {
+        let has_role = |probe: &str, role| self.probeset.probes.get(probe).is_some_and(|p| p.role.value == role);
+        let is_step = |probe: &str| has_role(probe, Role::Step);
+        let placed = |role| self.placement.sites.iter().flat_map(|s| &s.site.probes).any(|probe| has_role(probe, role));
+        if placed(Role::Step) || placed(Role::Operator) {
+            return;
+        }
+        // Each may be optional, but not all of them: the group's problem is reported once, at the first.
+        if let Some(first) = self.placement.unplaced.iter_mut().find(|u| is_step(&u.probe)) {
+            first.required = true;
+            let message = "no probe of role `step` has a site on this target";
+            let reason = std::mem::replace(&mut first.problem, Diagnostic::error(Code::GroupNotAttached, message));
+            first.problem.span = reason.span;
+            first.problem.hint = reason.hint;
+            first.problem.notes.push(reason.message);
+        }
+    }
+
+    // ---- why not -------------------------------------------------------------------------------------------------
+
+    fn module_not_found(&self, module: &str, program: &Program) -> Diagnostic {
+        let globs = self
+            .probeset
+            .modules
+            .get(module)
+            .map_or_else(Vec::new, |m| m.globs.iter().map(|glob| glob.value.clone()).collect::<Vec<_>>());
+        let message = format!("no file of the target is the module `{module}` ({})", globs.join(", "));
+        Diagnostic::error(Code::ModuleNotFound, message)
+            .at(&program.span)
+            .hint("give the target that has the engine, or add its file name under `modules:`")
+    }
+
+    fn module_ambiguous(&self, module: &str, files: &[usize], program: &Program) -> Diagnostic {
+        let message = format!("{} files define the functions of module `{module}`", files.len());
+        let problem = Diagnostic::error(Code::ModuleAmbiguous, message)
+            .at(&program.span)
+            .hint("name the one that is meant under `modules:`");
+        files
+            .iter()
+            .filter_map(|f| self.target.files().get(*f))
+            .fold(problem, |problem, file| problem.with_note(file.path.display().to_string()))
+    }
+
+    fn function_not_found(&self, pattern: &NamePattern, files: &[usize], program: &Program) -> Diagnostic {
+        let names: Vec<&str> =
+            files.iter().filter_map(|f| self.target.files().get(*f)).map(|f| f.name.as_str()).collect();
+        let message = format!("no function `{pattern}` in {}", names.join(", "));
+        let problem = Diagnostic::error(Code::FunctionNotFound, message).at(&program.span);
+        match self.like(pattern, files) {
+            Some(hint) => problem.hint(hint),
+            None => problem.hint("it may be inlined or stripped; add an alternative to the list under `at:`"),
+        }
+    }
+
+    /// A function with a name near the one that is not there.
+    fn like(&self, pattern: &NamePattern, files: &[usize]) -> Option<String> {
+        if pattern.is_glob() || pattern.0.len() < 4 {
+            return None;
+        }
+        let start: String = pattern.0.chars().take(pattern.0.chars().count() / 2).collect();
+        let near = NamePattern(format!("{start}*"));
+        let functions: Vec<Function> =
+            files.iter().flat_map(|file| self.target.functions(*file, &near)).take(4096).collect();
+        did_you_mean(&pattern.0, functions.iter().map(|f| f.name.as_str()))
+    }
+}
+
+/// The enumerations that records and objects carry values of.
+fn enumerations_of(plan: &ProbePlan) -> IndexSet<String> {
+    let fields = plan.schema.records.iter().flat_map(|r| &r.fields);
+    fields.filter_map(|field| field.ty.enumeration()).map(str::to_owned).collect()
+}

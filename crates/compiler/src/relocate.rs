@@ -1,0 +1,518 @@
+//! Values of relocations on one target: from its debug information, else from the spec. A type that is not what the
+//! spec expects is refused with both shown.
+
+use super::abi::{NoPlace, argument_place};
+use super::fitting::{STRING_NAMES, fits};
+use super::layouts::{Chosen, choose, matching_file};
+use super::model::{
+    ChosenEnumeration, ChosenView, ObjectPlan, ProbePlan, Provenance, Relocation, RelocationKind, RelocationValue,
+};
+use super::module::by_name;
+use profinfer_binary::{ChosenLayout, Layout, Target, TargetType};
+use profinfer_diagnostics::{Code, Diagnostic, Span, did_you_mean};
+use profinfer_probeset::path::{Base, Memory, Node, Place, Term, Type, fixed_size};
+use profinfer_probeset::{Probeset, View};
+use profinfer_schema::bpf::StringLayout;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Bytes of an object that one description may span; the same number stands in `bpf-runtime/thread.h`.
+const MAX_BLOCK: u64 = profinfer_schema::bpf::OBJECT_BLOCK_BYTES;
+
+/// How the names of methods of strings begin, in a file that uses those of a C++ library. One that uses old strings may
+/// have some of the new ones', which its library adds to it; the reverse is not so.
+const STRING_FUNCTIONS: [(&str, StringLayout); 3] = [
+    ("_ZNKSs", StringLayout::LibstdcxxCow),
+    ("_ZNKSt7__cxx1112basic_string", StringLayout::Libstdcxx),
+    ("_ZNKSt3__112basic_string", StringLayout::Libcxx),
+];
+
+/// Resolves values in the files that a plan's programs were placed in.
+pub(super) struct Relocator<'a> {
+    plan: &'a ProbePlan,
+    probeset: &'a Probeset,
+    target: &'a dyn Target,
+    /// Files to ask, in order of preference.
+    files: Vec<usize>,
+    /// The files of each module.
+    modules: Vec<(String, Vec<usize>)>,
+    layouts: RefCell<HashMap<String, Option<(Layout, Provenance)>>>,
+    given: RefCell<BTreeMap<String, Given>>,
+    /// The names of functions and tables that values are from, by what they are of.
+    details: RefCell<BTreeMap<String, String>>,
+    /// Members whose offset is being found, by way of others.
+    pending: RefCell<Vec<(String, String)>>,
+    constants: RefCell<BTreeMap<String, ChosenEnumeration>>,
+}
+
+/// What was chosen of the layouts that the spec gives a view; nothing where it gives none.
+type Given = Result<Option<(Chosen, Provenance)>, Diagnostic>;
+
+/// An enumeration's constants, and their source.
+type Constants = Result<(BTreeMap<i64, String>, Provenance), Diagnostic>;
+
+type Found = Result<(u64, Provenance), Diagnostic>;
+
+impl<'a> Relocator<'a> {
+    pub(super) fn new(
+        plan: &'a ProbePlan,
+        probeset: &'a Probeset,
+        target: &'a dyn Target,
+        files: Vec<usize>,
+        modules: Vec<(String, Vec<usize>)>,
+    ) -> Self {
+        Self {
+            plan,
+            probeset,
+            target,
+            files,
+            modules,
+            layouts: RefCell::default(),
+            given: RefCell::default(),
+            details: RefCell::default(),
+            pending: RefCell::default(),
+            constants: RefCell::default(),
+        }
+    }
+
+    /// The value of one relocation.
+    pub(super) fn value(&self, relocation: &Relocation) -> Result<RelocationValue, Diagnostic> {
+        let span = &relocation.span;
+        let (value, provenance) = match &relocation.what {
+            RelocationKind::Offset { view, member } => self.offset(view, member, span),
+            RelocationKind::Shift { view, member } => self.shift(view, member, span),
+            RelocationKind::Strings { module } => self.strings(module.as_deref(), span),
+            RelocationKind::Size { view } => self.size(view).ok_or_else(|| self.size_unknown(view, span)),
+            RelocationKind::Constant { enumeration, name } => self.constant(enumeration, name, span),
+            RelocationKind::Argument { program, argument } => self.argument(*program, *argument, span),
+            RelocationKind::BlockStart { object } => self.block(object, span).map(|(start, _, p)| (start, p)),
+            RelocationKind::BlockLength { object } => self.block(object, span).map(|(_, length, p)| (length, p)),
+            RelocationKind::Absent { .. } => Ok((0, Provenance::Abi)),
+        }?;
+        let key = match &relocation.what {
+            RelocationKind::Offset { view, member } => format!("{view}.{member}"),
+            RelocationKind::Constant { enumeration, .. } => enumeration.clone(),
+            _ => String::new(),
+        };
+        let detail = self.details.borrow().get(&key).cloned().unwrap_or_default();
+        Ok(RelocationValue { symbol: relocation.symbol.clone(), value, provenance, detail })
+    }
+
+    /// The function or table that a value is from.
+    pub(super) fn note_detail(&self, what: &str, detail: String) {
+        self.details.borrow_mut().insert(what.to_owned(), detail);
+    }
+
+    /// The function or table that a value is from; empty for other sources.
+    pub(super) fn detail(&self, what: &str) -> String {
+        self.details.borrow().get(what).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn target(&self) -> &'a dyn Target {
+        self.target
+    }
+
+    /// The type that a view declares a member with.
+    pub(super) fn declared_type(&self, view: &str, member: &str) -> Option<Type> {
+        Some(self.probeset.types.get(view)?.members.get(member)?.ty.value.clone())
+    }
+
+    /// Constants of an enumeration: the target's, else the spec's, where they are of this build.
+    ///
+    /// # Errors
+    /// `T009` where neither has them, `T019` where the spec's are those of other builds.
+    pub(super) fn enumeration(&self, name: &str) -> Constants {
+        let given = self.probeset.enums.get(name);
+        let checked = given.filter(|given| !given.conditions.is_empty());
+        let table = given.and_then(|given| given.table.as_ref());
+        // A version, or a table, is in any of the engine's files, whether there are probes in it or not.
+        let files = if checked.is_some() || table.is_some() { self.files_by_name() } else { self.files.clone() };
+        let of_target =
+            files.iter().find_map(|file| Some((self.target.enumeration(*file, name)?, self.source(*file, name))));
+        if let Some((constants, from)) = of_target.filter(|(constants, _)| !constants.is_empty()) {
+            return Ok((without_prefix(constants), from));
+        }
+        let mut refused = Vec::new();
+        for (file, table) in files.iter().filter_map(|file| Some((file, table?))) {
+            match self.target.name_table(*file, table) {
+                Ok(names) => {
+                    let begins = || names.values().take(3).cloned().collect::<Vec<_>>().join(", ");
+                    self.note_detail(name, table.symbol.clone().unwrap_or_else(begins));
+                    return Ok((names, Provenance::Table));
+                }
+                Err(why) => refused.push(why),
+            }
+        }
+        let Some(given) = given.filter(|given| !given.constants.is_empty()) else {
+            let message = format!("the constants of enum {name} are not available on this target");
+            let hint = format!("there is no debug information for enum {name}; write it under `enums:`");
+            refused.dedup();
+            let problem = refused.iter().fold(Diagnostic::error(Code::LayoutUnknown, message), |problem, why| {
+                problem.with_note(format!("its table of names is not used: {why}"))
+            });
+            return Err(self.with_files(problem).hint(hint));
+        };
+        if checked.is_none() {
+            return Ok((given.constants.clone(), Provenance::ByHand));
+        }
+        let file = matching_file(name, given, self.target, &files).map_err(|problem| self.with(problem, &files))?;
+        if let Some(path) = self.target.files().get(file).map(|file| file.path.clone()) {
+            let constants = given.constants.clone();
+            let chosen = ChosenEnumeration { enumeration: name.to_owned(), path, constants };
+            self.constants.borrow_mut().insert(name.to_owned(), chosen);
+        }
+        Ok((given.constants.clone(), Provenance::Checked))
+    }
+
+    /// The files that are asked, and all others whose names are those of the spec's modules.
+    pub(super) fn files_by_name(&self) -> Vec<usize> {
+        let mut files = self.files.clone();
+        for module in self.probeset.modules.values() {
+            files.extend(by_name(module, self.target).unwrap_or_default());
+        }
+        let mut seen = BTreeSet::new();
+        files.retain(|file| seen.insert(*file));
+        files
+    }
+
+    /// The enumerations that were found to be the spec's.
+    pub(super) fn chosen_enumerations(&self) -> Vec<ChosenEnumeration> {
+        self.constants.borrow().values().cloned().collect()
+    }
+
+    /// Where a file's answer about a type comes from.
+    fn source(&self, file: usize, name: &str) -> Provenance {
+        if self.target.is_locked(file, name) { Provenance::Lock } else { Provenance::Dwarf }
+    }
+
+    fn layout(&self, view: &str) -> Option<(Layout, Provenance)> {
+        let mut layouts = self.layouts.borrow_mut();
+        let ask = |file: &usize| Some((self.target.layout(*file, view)?, self.source(*file, view)));
+        let find = || self.files.iter().find_map(ask);
+        layouts.entry(view.to_owned()).or_insert_with(find).clone()
+    }
+
+    /// What is chosen of the layouts that the spec gives a view: by a lock file, else by the checks.
+    pub(super) fn given(&self, view: &str) -> Given {
+        let Some(of) = self.probeset.types.get(view).filter(|of| !of.layouts.is_empty()) else { return Ok(None) };
+        let locked =
+            |file: &usize| Some((Chosen { file: *file, layout: self.target.chosen(*file, view)? }, Provenance::Lock));
+        let find = || match self.files.iter().find_map(locked) {
+            Some(locked) => Ok(Some(locked)),
+            None => match choose(of, self.target, &self.files) {
+                Ok(chosen) => Ok(Some((chosen, Provenance::Checked))),
+                Err(problem) => Err(self.with_files(problem)),
+            },
+        };
+        self.given.borrow_mut().entry(view.to_owned()).or_insert_with(find).clone()
+    }
+
+    /// What was chosen so far.
+    pub(super) fn chosen(&self) -> Vec<ChosenView> {
+        let given = self.given.borrow();
+        let chosen = given.iter().filter_map(|(view, given)| Some((view, &given.as_ref().ok()?.as_ref()?.0)));
+        let chosen = chosen.filter_map(|(view, chosen)| {
+            let path = self.target.files().get(chosen.file)?.path.clone();
+            Some(ChosenView { view: view.clone(), path, layout: chosen.layout.clone() })
+        });
+        chosen.collect()
+    }
+
+    fn view(&self, name: &str, span: &Span) -> Result<&'a View, Diagnostic> {
+        let unknown = || Diagnostic::error(Code::Bug, format!("the plan uses the unknown view {name}")).at(span);
+        self.probeset.types.get(name).ok_or_else(unknown)
+    }
+
+    pub(super) fn offset(&self, view: &str, member: &str, span: &Span) -> Found {
+        let declared = self.view(view, span)?.members.get(member);
+        let declared = declared
+            .ok_or_else(|| Diagnostic::error(Code::Bug, format!("{view}.{member} is not declared")).at(span))?;
+        let Some((layout, from)) = self.layout(view) else {
+            let key = (view.to_owned(), member.to_owned());
+            if self.pending.borrow().contains(&key) {
+                let message = format!("the offset of `{member}` in {view} is found by way of itself");
+                return Err(Diagnostic::error(Code::LayoutUnknown, message).at(&declared.name.span));
+            }
+            self.pending.borrow_mut().push(key);
+            let found = self.without_debug_information(view, declared, span);
+            self.pending.borrow_mut().pop();
+            return found;
+        };
+        let Some((offset, ty)) = layout.members.get(member) else {
+            let message = format!("the target's {view} has no member `{member}`");
+            let near = did_you_mean(member, layout.members.keys().map(String::as_str));
+            let all: Vec<&str> = layout.members.keys().map(String::as_str).take(40).collect();
+            return Err(self
+                .with_files(Diagnostic::error(Code::TargetMemberMissing, message).at(&declared.name.span))
+                .hint(near.unwrap_or_else(|| format!("it has {}", all.join(", ")))));
+        };
+        let mut expected = declared.ty.value.clone();
+        expected.rename(&|name| *name = self.probeset.names.plain(name).to_owned());
+        if !fits(&expected, ty, &|name| self.class_or_enumeration(name)) {
+            let message = format!("`{view}.{member}` is {ty} in the target; the probeset expects {expected}");
+            return Err(self
+                .with_files(Diagnostic::error(Code::TargetTypeDiffers, message).at(&declared.ty.span))
+                .hint("the engine has changed: find out what the member means now, then change the probeset's type"));
+        }
+        Ok((*offset, from))
+    }
+
+    /// What a name is in the target's debug information: a class, or an enumeration.
+    fn class_or_enumeration(&self, name: &str) -> Option<TargetType> {
+        self.files.iter().find_map(|file| match self.target.layout(*file, name) {
+            Some(layout) => Some(TargetType::Struct(name.to_owned(), layout.size)),
+            // Its size is not available here; it is read as the probeset declares it.
+            None => self.target.enumeration(*file, name).map(|_| TargetType::Enum(name.to_owned(), 0)),
+        })
+    }
+
+    /// The lowest bit of a member of some bits, whose offset and type were found right before.
+    fn shift(&self, view: &str, member: &str, span: &Span) -> Found {
+        let (_, from) = self.offset(view, member, span)?;
+        let unknown = || Diagnostic::error(Code::Bug, format!("{view}.{member} has no bits")).at(span);
+        if let Some((layout, from)) = self.layout(view) {
+            return match layout.members.get(member) {
+                Some((_, TargetType::Bits { shift, .. })) => Ok((u64::from(*shift), from)),
+                _ => Err(unknown()),
+            };
+        }
+        let declared = self.view(view, span)?.members.get(member).and_then(|member| member.bit);
+        declared.map(|bit| (u64::from(bit), from)).ok_or_else(unknown)
+    }
+
+    /// How strings are laid out in a module, or everywhere: from debug information, else from the probeset, unless the
+    /// file names the functions of other strings: wheels of one engine are built with old C++ libraries and new ones.
+    fn strings(&self, module: Option<&str>, span: &Span) -> Found {
+        let mut layouts: Vec<(StringLayout, Provenance)> = Vec::new();
+        for (name, files) in self.modules.iter().filter(|(name, _)| module.is_none_or(|module| *name == module)) {
+            let by_hand = self.probeset.modules.get(name).and_then(|module| module.strings);
+            let found = files.iter().find_map(|file| self.strings_of(*file));
+            match (found, by_hand) {
+                (Some((found, _)), Some(by_hand)) if found != by_hand => {
+                    let named = |layout: StringLayout| {
+                        StringLayout::NAMES.iter().find(|(_, of)| *of == layout).map_or("", |(name, _)| name)
+                    };
+                    let message = format!(
+                        "strings of the module `{name}` are {} in the target; the probeset declares {}",
+                        named(found),
+                        named(by_hand)
+                    );
+                    let hint = format!("leave out `strings: {}`", named(by_hand));
+                    return Err(self
+                        .with_files(Diagnostic::error(Code::TargetTypeDiffers, message).at(span))
+                        .hint(hint));
+                }
+                (Some(found), _) => layouts.push(found),
+                (None, Some(by_hand)) => {
+                    let named = files.iter().find_map(|file| self.strings_by_names(*file));
+                    let checked = named.filter(|named| *named != by_hand).map(|named| (named, Provenance::Checked));
+                    layouts.push(checked.unwrap_or((by_hand, Provenance::ByHand)));
+                }
+                (None, None) => {}
+            }
+        }
+        let hint = "declare it by module: `modules: NAME: { files: FILE, strings: libstdc++ }`; others are libstdc++-cow and libc++";
+        let Some((first, from)) = layouts.first().copied() else {
+            let message = "the layout of std::string is not available on this target";
+            return Err(self.with_files(Diagnostic::error(Code::LayoutUnknown, message).at(span)).hint(hint));
+        };
+        if layouts.iter().any(|(layout, _)| *layout != first) {
+            let message = "std::string is laid out in several ways in the modules of this target";
+            return Err(self
+                .with_files(Diagnostic::error(Code::LayoutUnknown, message).at(span))
+                .hint("read such strings at a probe instead of in an object: there the module is determined"));
+        }
+        Ok((first as u64, from))
+    }
+
+    /// The layout whose functions a file names, as those of a shared C++ library.
+    fn strings_by_names(&self, file: usize) -> Option<StringLayout> {
+        STRING_FUNCTIONS.iter().find(|(name, _)| self.target.has_text(file, name)).map(|(_, layout)| *layout)
+    }
+
+    /// How a file's debug information lays out strings.
+    fn strings_of(&self, file: usize) -> Option<(StringLayout, Provenance)> {
+        STRING_NAMES.iter().find_map(|name| {
+            let layout = self.target.layout(file, name)?;
+            let has = |member: &str| layout.members.contains_key(member);
+            let found = if has("_M_string_length") && layout.size == 32 {
+                StringLayout::Libstdcxx
+            } else if has("_M_dataplus") && layout.size == 8 {
+                StringLayout::LibstdcxxCow
+            } else if layout.size == 24 && (has("__r_") || has("__rep_")) {
+                StringLayout::Libcxx
+            } else {
+                return None;
+            };
+            Some((found, self.source(file, name)))
+        })
+    }
+
+    /// Lists which files were searched, by name and build-id.
+    pub(super) fn with_files(&self, diagnostic: Diagnostic) -> Diagnostic {
+        self.with(diagnostic, &self.files)
+    }
+
+    fn with(&self, diagnostic: Diagnostic, files: &[usize]) -> Diagnostic {
+        files.iter().filter_map(|file| self.target.files().get(*file)).fold(diagnostic, |diagnostic, file| {
+            let build_id = file.build_id.as_deref().unwrap_or("none");
+            diagnostic.with_note(format!("searched {}, build-id {build_id}", file.path.display()))
+        })
+    }
+
+    fn size(&self, view: &str) -> Option<(u64, Provenance)> {
+        match self.layout(view) {
+            Some((layout, from)) => Some((layout.size, from)),
+            None => match self.given(view).ok().flatten() {
+                Some((Chosen { layout: ChosenLayout { size: Some(size), .. }, .. }, from)) => Some((size, from)),
+                _ => Some((self.probeset.types.get(view)?.size?, Provenance::ByHand)),
+            },
+        }
+    }
+
+    /// Bytes of a view, from the target or the probeset.
+    pub(super) fn size_of(&self, view: &str) -> Option<u64> {
+        self.size(view).map(|(size, _)| size)
+    }
+
+    fn size_unknown(&self, view: &str, span: &Span) -> Diagnostic {
+        if let Err(problem) = self.given(view) {
+            return problem;
+        }
+        let message = format!("the size of {view} is not available on this target");
+        self.with_files(Diagnostic::error(Code::LayoutUnknown, message).at(span))
+            .hint(format!("write it under `types: {view}:` as `size: N`, in bytes"))
+    }
+
+    fn constant(&self, enumeration: &str, name: &str, span: &Span) -> Found {
+        let (constants, provenance) = self.enumeration(enumeration).map_err(|problem| match problem.code {
+            Code::LayoutUnknown => {
+                let message = format!("the value of {name} is not available on this target");
+                Diagnostic { message, ..problem }.at(span)
+            }
+            _ => problem,
+        })?;
+        // A spec may write the constant with its prefix or without.
+        let found = constants.iter().find(|(_, n)| {
+            n.as_str() == name || name.strip_suffix(n.as_str()).is_some_and(|prefix| prefix.ends_with('_'))
+        });
+        match found {
+            Some((value, _)) => Ok((value.cast_unsigned(), provenance)),
+            None => {
+                let message = format!("enum {enumeration} has no constant `{name}` in the target");
+                let near = did_you_mean(name, constants.values().map(String::as_str));
+                Err(self.with_files(Diagnostic::error(Code::TargetMemberMissing, message).at(span)).hint(
+                    near.unwrap_or_else(|| {
+                        "constants are written as in the engine's source, with or without prefix".into()
+                    }),
+                ))
+            }
+        }
+    }
+
+    fn argument(&self, program: usize, argument: usize, span: &Span) -> Found {
+        let signature = self.plan.programs.get(program).and_then(|p| p.signature());
+        let Some(signature) = signature else {
+            return Err(Diagnostic::error(Code::Bug, "an argument of a program without a signature").at(span));
+        };
+        if self.plan.programs.get(program).is_some_and(|program| matches!(program.place, Place::Usdt { .. })) {
+            // Each site has its own.
+            return Ok((0, Provenance::Abi));
+        }
+        let size_of = |view: &str| self.size_of(view);
+        match argument_place(self.plan.arch, signature, argument, &size_of) {
+            Ok(place) => Ok((place.0, Provenance::Abi)),
+            Err(NoPlace::SizeUnknown(view)) => Err(self.size_unknown(&view, span)),
+            Err(NoPlace::VectorRegister) => {
+                Err(Diagnostic::error(Code::ArgumentPlace, "a floating-point argument cannot be read").at(span))
+            }
+        }
+    }
+
+    /// First byte, number of bytes and provenance of what a description reads of its object at once.
+    fn block(&self, object: &str, span: &Span) -> Result<(u64, u64, Provenance), Diagnostic> {
+        let object = self.plan.objects.iter().find(|o| o.name == object);
+        let object = object.ok_or_else(|| Diagnostic::error(Code::Bug, "a block of an unknown object").at(span))?;
+        let (mut start, mut end, mut provenance) = (u64::MAX, 0, Provenance::Dwarf);
+        for (offset, size, from) in self.pieces(object, span)? {
+            start = start.min(offset);
+            end = end.max(offset.saturating_add(size));
+            // What is by hand anywhere is by hand.
+            if from != Provenance::Dwarf && provenance != Provenance::ByHand {
+                provenance = from;
+            }
+        }
+        // Whole words are copied from whole words.
+        let start = if start == u64::MAX { 0 } else { start & !7 };
+        let length = end.saturating_sub(start).max(1);
+        if length > MAX_BLOCK {
+            let message = format!("the members of `{}` lie {length} bytes apart; {MAX_BLOCK} are read", object.name);
+            return Err(Diagnostic::error(Code::OutOfRange, message).at(span).hint("leave out the farthest member"));
+        }
+        Ok((start, length, provenance))
+    }
+
+    /// Offset and size of each piece of the object itself that its fields read.
+    fn pieces(&self, object: &ObjectPlan, span: &Span) -> Result<Vec<(u64, u64, Provenance)>, Diagnostic> {
+        let mut memories: Vec<(Memory, Type)> = Vec::new();
+        for field in &object.fields {
+            field.value.visit(&mut |part| {
+                if let Node::Memory(memory @ Memory { base: Base::Object, .. }) = &part.node {
+                    memories.push((memory.clone(), part.ty.clone()));
+                }
+            });
+        }
+        // A member that the target lacks is not read.
+        let piece = |(memory, ty): &(Memory, Type)| match self.piece(memory, ty, span) {
+            Err(problem) if matches!(problem.code, Code::LayoutUnknown | Code::LayoutNotChosen) => None,
+            piece => Some(piece),
+        };
+        memories.iter().filter_map(piece).collect()
+    }
+
+    fn piece(&self, memory: &Memory, ty: &Type, span: &Span) -> Result<(u64, u64, Provenance), Diagnostic> {
+        let (mut offset, mut from, mut size) = (0_u64, Provenance::Dwarf, self.bytes(ty));
+        for term in &memory.terms {
+            match term {
+                Term::Member { view, member } => {
+                    let (at, provenance) = self.offset(view, member, span)?;
+                    offset = offset.saturating_add(at);
+                    if matches!(provenance, Provenance::ByHand | Provenance::Checked) {
+                        from = provenance;
+                    }
+                }
+                Term::Element { of, index, bound } => match (&index.node, bound) {
+                    (Node::Int(at), _) => {
+                        offset = offset.saturating_add(self.bytes(of).saturating_mul(at.unsigned_abs()));
+                    }
+                    // Any element of the array may be read.
+                    (_, Some(length)) => size = self.bytes(of).saturating_mul(*length),
+                    (_, None) => {}
+                },
+            }
+        }
+        Ok((offset, size, from))
+    }
+
+    fn bytes(&self, ty: &Type) -> u64 {
+        match ty {
+            Type::View(view) => self.size(view).map_or(0, |(size, _)| size),
+            Type::Array(of, n) => self.bytes(of).saturating_mul(*n),
+            ty => ty.library_size().or_else(|| fixed_size(ty)).unwrap_or(0),
+        }
+    }
+}
+
+/// Constants without the prefix up to `_` that all of them have: `ENGINE_OP_ADD` is `ADD`.
+fn without_prefix(constants: BTreeMap<i64, String>) -> BTreeMap<i64, String> {
+    let Some(first) = constants.values().next() else { return constants };
+    let common = constants.values().skip(1).fold(first.as_str(), |common, name| {
+        let equal = common.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
+        common.get(..equal).unwrap_or_default()
+    });
+    let length = common.rfind('_').map_or(0, |at| at + 1);
+    if constants.len() < 2 || constants.values().any(|name| name.len() == length) {
+        return constants;
+    }
+    constants.iter().map(|(value, name)| (*value, name.get(length..).unwrap_or(name).to_owned())).collect()
+}

@@ -1,0 +1,29 @@
+//! Live figures of a recording: a [`Model`] takes the records of a trace as they come, in memory that does not grow with
+//! time, and gives a [`Snapshot`] whenever one is wanted; [`metrics()`] writes snapshots for Prometheus, [`Screen`] for
+//! a terminal, [`PAGE`] shows them in a browser. Nothing here reads a clock, a file or a socket, or prints.
+//!
+//! ```text
+//! trace ─ TraceReader ─▶ Record ─ Model ─▶ Snapshot ─▶ metrics, screen, page
+//! ```
+
+mod figures;
+mod histogram;
+mod metrics;
+mod model;
+mod operators;
+mod page;
+mod recent;
+mod screen;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+
+pub use histogram::{Histogram, REQUEST_DURATION, STEP_DURATION, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN};
+pub use metrics::metrics;
+pub use model::Model;
+pub use page::PAGE;
+pub use screen::{Screen, Sort};
+pub use snapshot::{
+    Fetches, LossRow, OperatorFigures, OperatorShare, OverheadSpent, PhaseFigures, Pressures, RequestFigures, Requests,
+    Snapshot, State, Window,
+};

@@ -1,0 +1,308 @@
+//! The model: a trace's items in, a snapshot out, at any moment. It knows the time by records and notices, and is told
+//! when a recording that goes on is silent.
+
+use super::figures::Figures;
+use super::recent::SECONDS;
+use super::snapshot::{
+    LossRow, OperatorShare, OverheadSpent, PhaseFigures, Pressures, RequestFigures, Requests, Snapshot, State, Window,
+};
+use profinfer_analysis::{Completeness, Request, Rules, Timeline};
+use profinfer_diagnostics::Diagnostics;
+use profinfer_probeset as spec;
+use profinfer_report::{By, Options, build};
+use profinfer_schema::{DetailReason, DetailState, Loss, Notice, Origin, Overhead, Role, Schema};
+use profinfer_trace::{Item, Meta};
+
+/// A step is finished when it ended so long ago: its records have all come, and steps around it have ended. ns.
+const SETTLED: u64 = 300_000_000;
+/// Time between two times that steps are finished, ns.
+const INTERVAL: u64 = 200_000_000;
+/// Time that a verdict is of, ns: a new one begins then.
+const PERIOD: u64 = 30_000_000_000;
+/// Steps with operators from which on a verdict replaces that of the time before.
+const ENOUGH: u64 = 8;
+/// Requests that are listed.
+const LISTED: usize = 32;
+/// Operator types of a verdict that are listed.
+const MOST_OPERATORS: usize = 20;
+
+/// Live figures of one recording. Its memory depends on the engine's operators and threads, not on time.
+#[derive(Debug)]
+pub struct Model {
+    timeline: Timeline,
+    figures: Figures,
+    origin: Origin,
+    has_requests: bool,
+    has_faults: bool,
+    state: State,
+    /// Why it has ended, as the trace has it: the last steps are finished after that.
+    reason: Option<String>,
+    /// The latest time that is known, ns; and up to which all steps are in.
+    now: u64,
+    settled: u64,
+    pressure: Option<Pressures>,
+    overhead: Option<OverheadSpent>,
+    /// Times in which nothing was recorded, for the budget: their sum, and when the open one began.
+    unseen_ns: u64,
+    unseen_since: Option<u64>,
+    losses: Vec<LossRow>,
+    verdict: Verdict,
+}
+
+/// What limits the steps of a period.
+#[derive(Debug, Default)]
+struct Verdict {
+    /// When the steps that it will be of began, and when it was made, ns.
+    since: u64,
+    judged: u64,
+    sentences: Vec<String>,
+    steps: u64,
+    operators: Vec<OperatorShare>,
+}
+
+impl Model {
+    /// Of a trace whose header was read. The problems are those of the probeset that it carries: without it there are
+    /// still steps.
+    pub fn new(meta: &Meta) -> (Self, Diagnostics) {
+        let (rules, problems) = rules_of(&meta.origin);
+        let has = |role: Role| meta.schema.records.iter().any(|record| record.role == Some(role));
+        let model = Self {
+            timeline: Timeline::new(&meta.schema, rules, meta.origin.pid),
+            figures: Figures::default(),
+            origin: meta.origin.clone(),
+            has_requests: has(Role::Batch),
+            has_faults: has(Role::Fault) || has(Role::PageCache),
+            state: State::Waiting,
+            reason: None,
+            now: meta.origin.monotonic_ns,
+            settled: 0,
+            pressure: None,
+            overhead: None,
+            unseen_ns: 0,
+            unseen_since: None,
+            losses: Vec::new(),
+            verdict: Verdict { since: meta.origin.monotonic_ns, ..Verdict::default() },
+        };
+        (model, problems)
+    }
+
+    /// Takes an item of the trace. After sites, see [`Self::name_constants`].
+    pub fn take(&mut self, item: &Item<'_>) {
+        match item {
+            Item::Record(record) => {
+                let header = record.header();
+                self.now = self.now.max(header.start.saturating_add(header.duration));
+                if self.state == State::Waiting {
+                    self.state = State::Recording;
+                }
+                self.timeline.record(record.bytes(), &mut self.figures);
+            }
+            Item::Notice(notice) => self.notice(notice),
+            Item::Losses(losses) => self.losses = rows(losses),
+            Item::Sites { sites, .. } => self.timeline.add_sites(sites),
+            Item::End(end) => {
+                self.reason = Some(end.reason.clone());
+                self.overhead = end.overhead.as_ref().map(spent).or(self.overhead);
+            }
+            Item::Samples(_) => {}
+        }
+    }
+
+    /// Takes the constants that a trace names, as far as it has been read: with sites there may be more.
+    pub fn name_constants(&mut self, schema: &Schema) {
+        self.timeline.add_enums(schema);
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        self.timeline.notice(notice);
+        if let Some(detail) = notice.detail {
+            let nothing = detail.steps_too && detail.reason != DetailReason::End;
+            match detail.state {
+                DetailState::Off | DetailState::Detached if nothing => {
+                    self.unseen_since.get_or_insert(notice.time);
+                }
+                DetailState::On => {
+                    let since = self.unseen_since.take().unwrap_or(notice.time);
+                    self.unseen_ns = self.unseen_ns.saturating_add(notice.time.saturating_sub(since));
+                }
+                _ => {}
+            }
+        }
+        if let Some(pressure) = &notice.pressure {
+            let all = self.pressure.get_or_insert_default();
+            all.user_ns = all.user_ns.saturating_add(pressure.user_ns);
+            all.system_ns = all.system_ns.saturating_add(pressure.system_ns);
+            all.minor_faults = all.minor_faults.saturating_add(pressure.minor_faults);
+            all.major_faults = all.major_faults.saturating_add(pressure.major_faults);
+            if let Some(throttled) = pressure.throttled_ns {
+                *all.throttled_ns.get_or_insert_default() += throttled;
+            }
+            if let Some(second) = self.figures.recent.at(notice.time) {
+                second.major_faults = second.major_faults.saturating_add(pressure.major_faults);
+                let cpu = pressure.user_ns.saturating_add(pressure.system_ns);
+                second.cpu_ns = second.cpu_ns.saturating_add(cpu);
+            }
+        }
+        self.overhead = notice.overhead.as_ref().map(spent).or(self.overhead);
+        self.pass(notice.time);
+    }
+
+    /// It is this time (ns of CLOCK_MONOTONIC), and the recorder has written all that came before: steps that ended a
+    /// while ago are finished, though nothing comes after them.
+    pub fn pass(&mut self, now: u64) {
+        self.now = self.now.max(now);
+        let by = self.now.saturating_sub(SETTLED);
+        if by.saturating_sub(self.settled) >= INTERVAL {
+            self.settled = by;
+            self.timeline.settle_before(by, &mut self.figures);
+            self.forget();
+        }
+    }
+
+    /// The trace is over, with its end or without.
+    pub fn finish(&mut self) {
+        self.timeline.finish(&mut self.figures);
+        self.figures.finish();
+        self.settled = self.now;
+        let reason = self.reason.take().unwrap_or_else(|| "the recording broke off".to_owned());
+        self.state = State::Ended { reason };
+    }
+
+    /// Judges the last half minute, for snapshots from now on. It takes a millisecond: call it where somebody reads it.
+    pub fn judge(&mut self, meta: &Meta) {
+        let statistics = &self.figures.statistics;
+        let completeness = Completeness::judge(meta, self.timeline.findings(), statistics);
+        let options = Options { by: By::Op, top: Some(MOST_OPERATORS), ..Options::default() };
+        let report = build(meta, completeness, statistics, &self.timeline, &options);
+        let steps: u64 = report.phases.iter().map(|phase| phase.whole_steps).sum();
+        let is_old = self.now.saturating_sub(self.verdict.judged) >= 2 * PERIOD;
+        if steps >= ENOUGH || self.verdict.steps == 0 || is_old {
+            self.verdict.judged = self.now;
+            self.verdict.sentences = report.verdict.sentences;
+            self.verdict.steps = steps;
+            let rows = report.operators.into_iter().map(|row| OperatorShare {
+                op: row.op.unwrap_or_default(),
+                share: row.share,
+                count: row.count,
+                work_ns: row.total_ns,
+                waiting_ns: row.waiting_ns,
+                mean_ns: row.mean_ns,
+            });
+            self.verdict.operators = rows.collect();
+        }
+    }
+
+    /// Begins a new period where the last one is over.
+    fn forget(&mut self) {
+        if self.now.saturating_sub(self.verdict.since) >= PERIOD {
+            self.verdict.since = self.now;
+            self.figures.begin_period();
+        }
+    }
+
+    /// All figures as they are now.
+    pub fn snapshot(&mut self) -> Snapshot {
+        self.figures.operators.label();
+        let Self { figures, origin, .. } = &*self;
+        let phases = [&figures.prefill, &figures.decode].into_iter().filter(|of| of.steps.count + of.incomplete > 0);
+        Snapshot {
+            state: self.state.clone(),
+            engine: origin.engine.clone(),
+            pid: origin.pid,
+            command: origin.command.clone(),
+            elapsed_ns: self.now.saturating_sub(origin.monotonic_ns),
+            phases: phases.cloned().collect::<Vec<PhaseFigures>>(),
+            requests: (self.has_requests && figures.followed.requests().were_recorded()).then(|| self.requests()),
+            ttft: figures.ttft.clone(),
+            tpot: figures.tpot.clone(),
+            operators: figures.operators.rows(),
+            fetches: self.has_faults.then_some(figures.fetches),
+            pressure: self.pressure,
+            losses: self.losses.clone(),
+            overhead: self.overhead,
+            unseen_ns: self.unseen_ns + self.unseen_since.map_or(0, |since| self.now.saturating_sub(since)),
+            window: self.window(),
+        }
+    }
+
+    fn requests(&self) -> Requests {
+        let requests = self.figures.followed.requests();
+        let mut open: Vec<&Request> = requests.open().collect();
+        let running = open.len() as u64;
+        open.sort_by_key(|request| (request.arrived.unwrap_or(request.begin), request.sequence));
+        let figures = |request: &&Request| RequestFigures {
+            request: request.request,
+            sequence: request.sequence,
+            since_ns: self.now.saturating_sub(request.arrived.unwrap_or(request.begin)),
+            is_in_decode: request.first_token.is_some(),
+            input_tokens: request.prompt_tokens,
+            output_tokens: request.generated_tokens,
+            ttft_ns: request.ttft(),
+            tpot_ns: request.tpot(),
+        };
+        Requests {
+            queued: requests.queued() as u64,
+            running,
+            duration: self.figures.duration.clone(),
+            input_tokens: self.figures.input_tokens,
+            output_tokens: self.figures.output_tokens,
+            open: open.iter().take(LISTED).map(figures).collect(),
+        }
+    }
+
+    fn window(&self) -> Window {
+        let sums = self.figures.recent.until(self.settled);
+        let began = self.origin.monotonic_ns / 1_000_000_000;
+        let seconds = (self.settled / 1_000_000_000).saturating_sub(began).clamp(1, SECONDS);
+        let each = |sum: u64| sum as f64 / seconds as f64;
+        let mean = |sum: u64, count: u64| (count > 0).then(|| sum as f64 / count as f64);
+        Window {
+            seconds,
+            steps_per_s: each(sums.steps),
+            output_tokens_per_s: each(sums.decode_tokens),
+            input_tokens_per_s: each(sums.prefill_tokens),
+            in_steps: each(sums.step_ns) / 1e9,
+            ttft_ns: mean(sums.first_token_ns, sums.first_tokens),
+            tpot_ns: mean(sums.next_token_ns, sums.next_tokens),
+            major_faults_per_s: self.pressure.map(|_| each(sums.major_faults)),
+            cpus: self.pressure.map(|_| each(sums.cpu_ns) / 1e9),
+            verdict: self.verdict.sentences.clone(),
+            verdict_steps: self.verdict.steps,
+            operators: self.verdict.operators.clone(),
+        }
+    }
+}
+
+/// Losses by reason.
+fn rows(losses: &[Loss]) -> Vec<LossRow> {
+    let mut rows: Vec<LossRow> = Vec::new();
+    for loss in losses.iter().filter(|loss| loss.count > 0) {
+        let reason = loss.kind.name();
+        match rows.iter_mut().find(|row| row.reason == reason) {
+            Some(row) => row.count = row.count.saturating_add(loss.count),
+            None => rows.push(LossRow {
+                reason: reason.to_owned(),
+                count: loss.count,
+                loses_records: loss.kind.loses_records(),
+            }),
+        }
+    }
+    rows
+}
+
+fn spent(overhead: &Overhead) -> OverheadSpent {
+    let spent_ns = overhead.base_ns.saturating_add(overhead.detail_ns);
+    OverheadSpent { budget: overhead.budget, spent_ns, step_ns: overhead.bare_ns() }
+}
+
+/// The `analysis:` of the probeset that a trace carries.
+fn rules_of(origin: &Origin) -> (Rules, Diagnostics) {
+    let loaded = match origin.sources.first() {
+        None => return (Rules::default(), Diagnostics::new()),
+        Some(_) => spec::from_sources(&origin.sources).and_then(|(probeset, _)| Rules::new(&probeset.analysis)),
+    };
+    match loaded {
+        Ok(rules) => (rules, Diagnostics::new()),
+        Err(problems) => (Rules::default(), problems),
+    }
+}

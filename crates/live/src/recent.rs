@@ -1,0 +1,88 @@
+//! Sums of the last seconds: a slot for each second of the target's time, reused in turn.
+
+/// Seconds that rates are computed over.
+pub(crate) const SECONDS: u64 = 10;
+/// Slots: the window, and what comes after the last time up to which all is there.
+const SLOTS: usize = 32;
+const SECOND: u64 = 1_000_000_000;
+
+/// What a second has.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Sums {
+    pub(crate) steps: u64,
+    pub(crate) prefill_tokens: u64,
+    pub(crate) decode_tokens: u64,
+    /// Time in steps, ns.
+    pub(crate) step_ns: u64,
+    pub(crate) first_tokens: u64,
+    pub(crate) first_token_ns: u64,
+    pub(crate) next_tokens: u64,
+    pub(crate) next_token_ns: u64,
+    pub(crate) major_faults: u64,
+    pub(crate) cpu_ns: u64,
+}
+
+impl Sums {
+    fn plus(&mut self, other: &Self) {
+        self.steps += other.steps;
+        self.prefill_tokens = self.prefill_tokens.saturating_add(other.prefill_tokens);
+        self.decode_tokens = self.decode_tokens.saturating_add(other.decode_tokens);
+        self.step_ns = self.step_ns.saturating_add(other.step_ns);
+        self.first_tokens += other.first_tokens;
+        self.first_token_ns = self.first_token_ns.saturating_add(other.first_token_ns);
+        self.next_tokens += other.next_tokens;
+        self.next_token_ns = self.next_token_ns.saturating_add(other.next_token_ns);
+        self.major_faults = self.major_faults.saturating_add(other.major_faults);
+        self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
+    }
+}
+
+/// The last seconds.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Recent {
+    slots: [(u64, Sums); SLOTS],
+}
+
+impl Recent {
+    /// The sums of the second of a time (ns); `None` where that is older than what is in memory.
+    pub(crate) fn at(&mut self, time: u64) -> Option<&mut Sums> {
+        let second = time / SECOND;
+        let (of, sums) = self.slots.get_mut((second % SLOTS as u64) as usize)?;
+        if *of > second {
+            return None;
+        }
+        if *of < second {
+            (*of, *sums) = (second, Sums::default());
+        }
+        Some(sums)
+    }
+
+    /// The sums of the whole seconds before a time.
+    pub(crate) fn until(&self, time: u64) -> Sums {
+        let end = time / SECOND;
+        let from = end.saturating_sub(SECONDS);
+        let mut all = Sums::default();
+        let within = self.slots.iter().filter(|(second, _)| (from..end).contains(second));
+        within.for_each(|(_, sums)| all.plus(sums));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_that_is_over_is_replaced_and_old_news_are_dropped() {
+        let mut recent = Recent::default();
+        for second in 0..100 {
+            recent.at(second * SECOND + 5).unwrap().steps += second;
+        }
+        assert_eq!(recent.until(100 * SECOND).steps, (90..100).sum::<u64>());
+        assert_eq!(recent.until(95 * SECOND + 999).steps, (85..95).sum::<u64>());
+        assert_eq!(recent.at(60 * SECOND), None);
+        assert_eq!(recent.until(0), Sums::default());
+        assert_eq!(recent.until(500 * SECOND), Sums::default());
+        assert!(recent.at(u64::MAX).is_some());
+    }
+}

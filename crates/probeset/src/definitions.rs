@@ -1,0 +1,26 @@
+//! What a probeset's names mean to the type checker.
+
+use crate::Probeset;
+use crate::path::{Definitions, Type};
+
+impl Definitions for Probeset {
+    fn member(&self, view: &str, member: &str) -> Option<Type> {
+        Some(self.types.get(view)?.members.get(member)?.ty.value.clone())
+    }
+
+    fn members(&self, view: &str) -> Option<Vec<&str>> {
+        Some(self.types.get(view)?.members.keys().map(String::as_str).collect())
+    }
+
+    fn view_of_object(&self, object: &str) -> Option<&str> {
+        Some(self.objects.get(object)?.of.as_str())
+    }
+
+    fn object_of_view(&self, view: &str) -> Option<&str> {
+        let mut candidates = self.objects.iter().filter(|(_, object)| object.of.value == view);
+        match (candidates.next(), candidates.next()) {
+            (Some((name, _)), None) => Some(name),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Checked expressions to C for the kernel. Every expression becomes one C expression, or one call that fills a member
+//! of `record`. It stands in a macro of `bpf-runtime/program.h` that has the label `pf_unreadable`: a read that fails
+//! jumps there. `call` is the hit of the probe.
+
+use super::ast::{BinaryOp, Type, UnaryOp};
+use super::check::fixed_size;
+use super::checked::{Base, Checked, Memory, Node, Part, Term};
+
+/// Names of the constants that are filled in when the object is loaded.
+pub trait Symbols {
+    /// Bytes from the start of a view to its member.
+    fn offset(&mut self, view: &str, member: &str) -> String;
+    /// Bytes of a view.
+    fn size(&mut self, view: &str) -> String;
+    /// An enumeration's constant.
+    fn constant(&mut self, enumeration: &str, name: &str) -> String;
+    /// Where an argument is.
+    fn argument(&mut self, index: usize) -> String;
+    /// Bit at which a member of some bits begins, in the integer at its offset.
+    fn shift(&mut self, view: &str, member: &str) -> String;
+    /// How the library that the target was built with lays out strings.
+    fn strings(&mut self) -> String;
+    /// The value that an argument had at the entry, where that is not read again.
+    fn saved(&mut self, _argument: usize) -> Option<String> {
+        None
+    }
+    /// The name of this piece of memory, where several expressions need it and it is read once.
+    fn piece(&mut self, _memory: &Checked) -> Option<String> {
+        None
+    }
+}
+
+/// How a member of a record gets its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Store {
+    /// It is assigned this number.
+    Value(String),
+    /// This call writes it; not 0: it cannot be read.
+    Fill(String),
+    /// Its elements are assigned these numbers.
+    Elements(Vec<String>),
+}
+
+/// How `record->MEMBER` gets the expression's value.
+pub fn store(checked: &Checked, member: &str, symbols: &mut dyn Symbols) -> Store {
+    let mut writer = Writer { symbols };
+    let (at, size) = (format!("&record->{member}"), format!("sizeof(record->{member})"));
+    match (&checked.node, &checked.ty) {
+        (Node::Slice { start, count, max, part: Some(part), .. }, element) => {
+            Store::Fill(writer.parts(&at, start, count.as_deref(), part, *max, element))
+        }
+        (Node::Slice { start, count, rows, max, part: None }, element) => {
+            let rows = rows.as_ref().map(|(count, stride)| (&**count, &**stride));
+            Store::Fill(writer.list(&at, start, count.as_deref(), rows, *max, element))
+        }
+        (Node::List(items), Type::Array(..)) => Store::Elements(items.iter().map(|item| writer.value(item)).collect()),
+        (_, Type::CStr(bound)) => Store::Fill(format!("pf_read_text({at}, {bound}, {})", writer.value(checked))),
+        (Node::Memory(memory), Type::StdString(bound)) => {
+            let (address, kind) = (writer.address(memory), writer.symbols.strings());
+            Store::Fill(format!("pf_read_string(call, {at}, {bound}, {address}, {kind})"))
+        }
+        // A word is read on the stack, whence it is copied: the kernel checks any other destination at length.
+        (Node::Memory(memory), ty) if !ty.is_word() || memory.base == Base::Object => {
+            Store::Fill(writer.read(memory, &at, &size))
+        }
+        _ => Store::Value(bare(&writer.value(checked))),
+    }
+}
+
+/// The expression's value as a 64-bit number with sign.
+pub fn value(checked: &Checked, symbols: &mut dyn Symbols) -> String {
+    bare(&Writer { symbols }.value(checked))
+}
+
+/// Without the parentheses around all of it: what it stands in has its own.
+fn bare(text: &str) -> String {
+    let inner = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).filter(|_| is_enclosed(text));
+    inner.unwrap_or(text).to_owned()
+}
+
+/// Bytes from the start of the object that is described to a value that lies in it, where that needs no code.
+pub fn offset_in_object(checked: &Checked, symbols: &mut dyn Symbols) -> Option<String> {
+    let Node::Memory(Memory { base: Base::Object, terms }) = &checked.node else { return None };
+    if matches!(checked.ty, Type::CStr(_) | Type::StdString(_)) {
+        return None; // what is read is elsewhere
+    }
+    let is_constant = |term: &Term| match term {
+        Term::Member { .. } => true,
+        Term::Element { index, bound, .. } => {
+            index.node == Node::Int(0) || bound.is_none() && matches!(index.node, Node::Int(_))
+        }
+    };
+    terms.iter().all(is_constant).then(|| Writer { symbols }.offset(terms))
+}
+
+/// The C type of a value in a record.
+pub fn c_type(ty: &Type) -> &'static str {
+    match ty {
+        Type::Int { size: 1, signed: true } => "__s8",
+        Type::Int { size: 1, signed: false } | Type::Bool => "__u8",
+        Type::Int { size: 2, signed: true } => "__s16",
+        Type::Int { size: 2, signed: false } => "__u16",
+        Type::Int { size: 4, signed: true } | Type::Enum(_) => "__s32",
+        Type::Int { size: 4, signed: false } | Type::Float { size: 4 } => "__u32",
+        Type::Int { signed: true, .. } => "__s64",
+        _ => "__u64",
+    }
+}
+
+struct Writer<'s> {
+    symbols: &'s mut dyn Symbols,
+}
+
+impl Writer<'_> {
+    /// Elements into the record's tail; the member has `count`, `total` and `elements`.
+    fn list(
+        &mut self,
+        at: &str,
+        start: &Memory,
+        count: Option<&Checked>,
+        rows: Option<(&Checked, &Checked)>,
+        max: u64,
+        element: &Type,
+    ) -> String {
+        let size = fixed_size(element).unwrap_or(8);
+        let (address, elements) = (self.address(start), format!("{}.elements", at.trim_start_matches('&')));
+        match (count.map(|count| self.value(count)), rows) {
+            (Some(count), Some((rows, stride))) => {
+                let (rows, stride) = (self.value(rows), self.value(stride));
+                format!("pf_rows(call, {at}, {count}, {rows}, {stride}, {address})")
+            }
+            (Some(count), None) => format!("pf_read_list({at}, {elements}, {size}, {max}, {count}, {address})"),
+            (None, _) => format!("pf_read_list_until_null({at}, {elements}, {max}, {address})"),
+        }
+    }
+
+    /// A part of each element into the record's tail.
+    fn parts(
+        &mut self,
+        at: &str,
+        start: &Memory,
+        count: Option<&Checked>,
+        part: &Part,
+        max: u64,
+        element: &Type,
+    ) -> String {
+        let size = fixed_size(element).unwrap_or(8);
+        let (address, offset, stride) = (self.address(start), self.offset(&part.terms), self.size(&part.of));
+        let count = count.map_or_else(|| max.to_string(), |count| self.value(count));
+        let elements = format!("{}.elements", at.trim_start_matches('&'));
+        format!("pf_read_parts({at}, {elements}, {size}, {max}, {count}, {address} + {offset}, {stride})")
+    }
+
+    /// A call that reads a place of memory into `into`.
+    fn read(&mut self, memory: &Memory, into: &str, size: &str) -> String {
+        match &memory.base {
+            Base::Argument(index) => {
+                let place = self.symbols.argument(*index);
+                let offset = self.offset(&memory.terms);
+                format!("pf_argument_read(call, {place}, {offset}, {into}, {size})")
+            }
+            Base::Object => {
+                let offset = self.offset(&memory.terms);
+                format!("pf_object_read(call, {offset}, {into}, {size})")
+            }
+            Base::Pointer(_) => {
+                let address = self.address(memory);
+                format!("pf_read({into}, {size}, {address})")
+            }
+        }
+    }
+
+    /// The address of a place behind a pointer. Places within an argument or the object have none: they
+    /// are reached through the address that those were read from.
+    fn address(&mut self, memory: &Memory) -> String {
+        let base = match &memory.base {
+            Base::Pointer(pointer) => self.value(pointer),
+            Base::Argument(index) => format!("pf_argument_address(call, {})", self.symbols.argument(*index)),
+            Base::Object => "call->object".to_owned(),
+        };
+        match self.offset(&memory.terms).as_str() {
+            "0" => base,
+            offset => format!("{base} + {offset}"),
+        }
+    }
+
+    fn offset(&mut self, terms: &[Term]) -> String {
+        let mut parts = Vec::new();
+        for term in terms {
+            match term {
+                Term::Member { view, member } => parts.push(self.symbols.offset(view, member)),
+                Term::Element { index, .. } if index.node == Node::Int(0) => {}
+                Term::Element { of, index, bound } => {
+                    let stride = self.size(of);
+                    let at = self.value(index);
+                    parts.push(match bound {
+                        Some(bound) => format!("PF_INDEX({at}, {bound}) * {stride}"),
+                        None => format!("{at} * {stride}"),
+                    });
+                }
+            }
+        }
+        if parts.is_empty() { "0".to_owned() } else { parts.join(" + ") }
+    }
+
+    fn size(&mut self, ty: &Type) -> String {
+        match ty {
+            Type::View(view) => self.symbols.size(view),
+            Type::Array(of, n) => format!("{n} * {}", self.size(of)),
+            Type::StdString(_) => format!("pf_string_bytes({})", self.symbols.strings()),
+            ty => ty.library_size().or_else(|| fixed_size(ty)).unwrap_or(1).to_string(),
+        }
+    }
+
+    /// A C expression of type `__s64` that writes nothing.
+    fn value(&mut self, checked: &Checked) -> String {
+        let ty = c_type(&checked.ty);
+        match &checked.node {
+            Node::Int(value) if *value < 0 => format!("({value}LL)"),
+            Node::Int(value) => value.to_string(),
+            Node::Constant { enumeration, name } => {
+                format!("PF_KNOWN({})", self.symbols.constant(enumeration, name))
+            }
+            Node::Argument(index) => match self.symbols.saved(*index) {
+                Some(saved) => format!("(__s64)({ty}){saved}"),
+                None => format!("PF_ARGUMENT({ty}, {})", self.symbols.argument(*index)),
+            },
+            Node::Return => format!("(__s64)({ty})pf_result(call)"),
+            Node::Tid => "(__s64)call->thread->tid".to_owned(),
+            Node::Cpu => "(__s64)bpf_get_smp_processor_id()".to_owned(),
+            Node::Memory(memory) => match self.symbols.piece(checked) {
+                Some(piece) => piece,
+                None => self.word(ty, memory),
+            },
+            Node::Bits { storage, view, member, bits, signed } => {
+                let stored = self.value(storage);
+                let shift = self.symbols.shift(view, member);
+                // Shifted to the top and back: with a sign where the bits have one.
+                let (back, unused) = (if *signed { "__s64" } else { "__u64" }, 64 - bits);
+                format!("(__s64)(({back})((__u64){stored} >> ({shift} & 63) << {unused}) >> {unused})")
+            }
+            Node::Relative { place, size, signed, back, most } => {
+                let distance = c_type(&Type::Int { size: *size, signed: *signed });
+                let minus = if *back { "-" } else { "" };
+                format!("PF_RELATIVE({distance}, {}, {minus}, {most})", self.address(place))
+            }
+            Node::VectorSize { vector, of } => {
+                let (address, stride) = (self.address(vector), self.size(of));
+                format!("PF_VECTOR_SIZE({address}, {stride})")
+            }
+            Node::VectorElement { vector, of, index } => {
+                if let Some(piece) = self.symbols.piece(checked) {
+                    return piece;
+                }
+                let (address, stride) = (self.address(vector), self.size(of));
+                match index {
+                    Some(index) => format!("PF_VECTOR_ELEMENT({address}, {stride}, {})", self.value(index)),
+                    None => format!("PF_VECTOR_BEGIN({address}, {stride})"),
+                }
+            }
+            Node::Address(memory) => format!("(__s64)({})", self.address(memory)),
+            Node::Unary(op, operand) => {
+                let operand = self.value(operand);
+                match op {
+                    UnaryOp::Not => format!("(__s64)!({operand})"),
+                    UnaryOp::Negate => format!("(-({operand}))"),
+                    UnaryOp::Complement => format!("(~({operand}))"),
+                }
+            }
+            // C reads the right side only where the left side leaves it open, too: it may be behind a null pointer.
+            Node::Binary(op, left, right) => {
+                let (left, right) = (self.operand(left), self.operand(right));
+                binary(*op, &left, &right)
+            }
+            Node::Conditional(condition, then, otherwise) => {
+                let (condition, then, otherwise) =
+                    (self.operand(condition), self.operand(then), self.operand(otherwise));
+                format!("({condition} ? (__s64){then} : {otherwise})")
+            }
+            // A list or a capture is no number; the type checker has refused it.
+            Node::Slice { .. } | Node::Match(_) | Node::List(_) => "0".to_owned(),
+        }
+    }
+
+    /// A value that stands beside an operator.
+    fn operand(&mut self, checked: &Checked) -> String {
+        let value = self.value(checked);
+        let uncast = value.strip_prefix("(__s64)").unwrap_or(&value);
+        let is_name = uncast.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if is_name || is_enclosed(&value) { value } else { format!("({value})") }
+    }
+
+    /// A number in memory.
+    fn word(&mut self, ty: &str, memory: &Memory) -> String {
+        match &memory.base {
+            Base::Argument(index) => {
+                let place = self.symbols.argument(*index);
+                format!("PF_GET_PART({ty}, {place}, {})", self.offset(&memory.terms))
+            }
+            Base::Object => format!("PF_GET_OBJECT({ty}, {})", self.offset(&memory.terms)),
+            Base::Pointer(_) => format!("PF_GET({ty}, {})", self.address(memory)),
+        }
+    }
+}
+
+/// Whether a text is a call, or in parentheses, from its first to its last character.
+fn is_enclosed(text: &str) -> bool {
+    let name = text.find('(').unwrap_or(0);
+    if !text.get(..name).unwrap_or_default().chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        return false;
+    }
+    let mut depth = 0_usize;
+    for (at, c) in text.char_indices().skip_while(|(at, _)| *at < name) {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            // `(__s64)x` ends its first parenthesis before its end.
+            return at + 1 == text.len();
+        }
+    }
+    false
+}
+
+fn binary(op: BinaryOp, left: &str, right: &str) -> String {
+    let operator = match op {
+        BinaryOp::Div => return format!("pf_divide({left}, {right})"),
+        BinaryOp::Rem => return format!("pf_remainder({left}, {right})"),
+        // A shift by 64 or more has no meaning in C; the processor's is to use the low six bits.
+        BinaryOp::Shl => return format!("(__s64)((__u64){left} << ({right} & 63))"),
+        BinaryOp::Shr => return format!("({left} >> ({right} & 63))"),
+        other => other.symbol(),
+    };
+    format!("({left} {operator} {right})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_enclosed;
+
+    #[test]
+    fn only_what_binds_by_itself_goes_without_parentheses() {
+        for text in ["(a + b)", "PF_GET(__s32, (x) + 1)", "f()"] {
+            assert!(is_enclosed(text), "{text}");
+        }
+        for text in ["(__s64)x", "(a) + (b)", "PF_GET(a) + PF_GET(b)", "-x", "(__s64)(a + b)"] {
+            assert!(!is_enclosed(text), "{text}");
+        }
+    }
+}

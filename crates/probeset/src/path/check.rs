@@ -1,0 +1,621 @@
+//! Types of paths and expressions that run in the kernel: names resolved, members found in their views, indices within
+//! their arrays. What comes out has no unresolved name; [`super::c`] turns it into C without asking anything again.
+
+use super::ast::{BinaryOp, Expr, ExprKind, Rows, Type, UnaryOp};
+use super::checked::{Base, Checked, Memory, Node, Part, Term};
+use super::interval::{decided, is_comparison};
+use profinfer_diagnostics::{Code, Diagnostic, Span, Spanned, did_you_mean};
+
+/// What names outside an expression mean. The probeset implements it.
+pub trait Definitions {
+    /// The type of a view's member; `None` where the view has no such member.
+    fn member(&self, view: &str, member: &str) -> Option<Type>;
+    /// A view's members, for hints; `None` where there is no such view.
+    fn members(&self, view: &str) -> Option<Vec<&str>>;
+    /// The view that an object is.
+    fn view_of_object(&self, object: &str) -> Option<&str>;
+    /// The only object that is of this view.
+    fn object_of_view(&self, view: &str) -> Option<&str>;
+}
+
+/// What an expression may use.
+pub struct Scope<'a> {
+    /// Views and objects.
+    pub definitions: &'a dyn Definitions,
+    /// Arguments by position; unnamed ones hold their place.
+    pub arguments: Vec<(Option<String>, Type)>,
+    /// The result's type, where `return` may be used.
+    pub returns: Option<Type>,
+    /// The view whose members are names here (an object's fields).
+    pub object: Option<&'a str>,
+    /// Number of captures of the attach point.
+    pub captures: usize,
+}
+
+impl std::fmt::Debug for Scope<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scope")
+            .field("arguments", &self.arguments)
+            .field("object", &self.object)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Most elements that one field may hold.
+pub const MAX_ELEMENTS: u64 = 4096;
+
+/// Checks an expression that runs in the kernel.
+///
+/// # Errors
+/// The first problem: `P002` unknown name, `P003` no such member, `P004` an operation the types do not allow, `P005` an
+/// index beyond its array, `P007` no bound, `P008` a comparison that the types decide.
+pub fn check(expr: &Expr, scope: &Scope<'_>) -> Result<Checked, Diagnostic> {
+    Checker { scope }.expr(expr)
+}
+
+/// Bytes of a value of this type where it does not depend on the target.
+pub fn fixed_size(ty: &Type) -> Option<u64> {
+    match ty {
+        Type::Int { size, .. } | Type::Float { size } => Some(u64::from(*size)),
+        Type::Bool => Some(1),
+        Type::Enum(_) => Some(4),
+        Type::Pointer(_) | Type::Reference(_) | Type::CStr(_) | Type::Object(_) => Some(8),
+        Type::Relative { size, .. } | Type::Bits { size, .. } => Some(u64::from(*size)),
+        Type::Chars(n) | Type::Hex(n) => Some(*n),
+        Type::Array(of, n) => fixed_size(of)?.checked_mul(*n),
+        Type::Void | Type::View(_) | Type::StdString(_) | Type::StdVector(_) | Type::Smart { .. } => None,
+    }
+}
+
+fn is_integer(ty: &Type) -> bool {
+    matches!(ty, Type::Int { .. } | Type::Bool | Type::Enum(_))
+}
+
+fn is_address(ty: &Type) -> bool {
+    matches!(ty, Type::Pointer(_) | Type::Object(_) | Type::CStr(_))
+}
+
+const NUMBER: Type = Type::Int { size: 8, signed: true };
+
+struct Checker<'s, 'a> {
+    scope: &'s Scope<'a>,
+}
+
+type Result1<T> = Result<T, Diagnostic>;
+
+impl Checker<'_, '_> {
+    fn expr(&self, expr: &Expr) -> Result1<Checked> {
+        let span = expr.span.clone();
+        let is = |node, ty| Ok(Checked { node, ty, span: span.clone() });
+        match &expr.kind {
+            ExprKind::Int(value) => is(Node::Int(*value), NUMBER),
+            ExprKind::Tid => is(Node::Tid, Type::Int { size: 4, signed: false }),
+            ExprKind::Cpu => is(Node::Cpu, Type::Int { size: 4, signed: false }),
+            ExprKind::Match(n) => self.capture(*n, &span),
+            ExprKind::Return => match &self.scope.returns {
+                Some(ty) if ty.is_passed_by_address() => {
+                    let address = Checked { node: Node::Return, ty: pointer_to(ty), span: span.clone() };
+                    is(Node::Memory(at(address)), ty.clone()).map(settled)
+                }
+                // Its size on the target decides whether it is in registers or in memory.
+                Some(ty @ Type::View(_)) => {
+                    let message = format!("the result is a struct by value, {ty}, which cannot be read");
+                    Err(Diagnostic::error(Code::NotSupportedYet, message)
+                        .at(&span)
+                        .hint("for a pointer, add `*` to the type; otherwise read the struct where it is an argument"))
+                }
+                Some(ty) => is(Node::Return, ty.clone()).map(settled),
+                None => Err(Diagnostic::error(Code::PathUnknownName, "no result is available here").at(&span).hint(
+                    "give the attach point a result type (`-> i32`); `until` probes and conditions have no result",
+                )),
+            },
+            ExprKind::Name(name) => self.name(name, &span),
+            ExprKind::Member { base, name, arrow } => self.member(base, name, *arrow, &span),
+            ExprKind::Index { base, index } => self.index(base, index, &span),
+            ExprKind::Slice { base, from, to, rows, max, until_null } => {
+                let bounds = Bounds {
+                    from: from.as_deref(),
+                    to: to.as_deref(),
+                    rows: rows.as_deref(),
+                    max: max.as_ref(),
+                    until_null: *until_null,
+                };
+                self.slice(base, &bounds, &span)
+            }
+            ExprKind::Cast { base, ty } => self.cast(base, ty, &span),
+            ExprKind::Unary { op, operand } => {
+                let operand = self.number(operand)?;
+                is(Node::Unary(*op, Box::new(operand)), NUMBER)
+            }
+            ExprKind::Binary { op, left, right } => self.binary(*op, left, right, &span),
+            ExprKind::Conditional { condition, then, otherwise } => {
+                let condition = Box::new(self.number(condition)?);
+                let then = Box::new(self.number(then)?);
+                let otherwise = Box::new(self.number(otherwise)?);
+                // A number beside a constant of an enumeration is one of its constants.
+                let number = |side: &Checked| matches!(side.node, Node::Int(_));
+                let ty = match (&then.ty, &otherwise.ty) {
+                    (one, other) if one == other => one.clone(),
+                    (Type::Enum(_), _) if number(&otherwise) => then.ty.clone(),
+                    (_, Type::Enum(_)) if number(&then) => otherwise.ty.clone(),
+                    _ => NUMBER,
+                };
+                is(Node::Conditional(condition, then, otherwise), ty)
+            }
+            ExprKind::List(items) => {
+                let items = items.iter().map(|item| self.number(item)).collect::<Result1<Vec<Checked>>>()?;
+                let of = match items.split_first() {
+                    Some((first, others)) if others.iter().all(|item| item.ty == first.ty) => first.ty.clone(),
+                    _ => NUMBER,
+                };
+                let ty = Type::Array(Box::new(of), items.len() as u64);
+                is(Node::List(items), ty)
+            }
+            ExprKind::Float(_) | ExprKind::Text(_) | ExprKind::All { .. } | ExprKind::Matches { .. } => {
+                Err(Diagnostic::error(Code::TypeMismatch, "this can only be used under `analysis:`")
+                    .at(&span)
+                    .hint("record the value; BPF programs have neither fractions nor regular expressions"))
+            }
+        }
+    }
+
+    fn capture(&self, n: u32, span: &Span) -> Result1<Checked> {
+        if n as usize > self.scope.captures {
+            let message = format!("the attach point has {} captures; match[{n}] does not exist", self.scope.captures);
+            return Err(Diagnostic::error(Code::IndexOutOfBounds, message)
+                .at(span)
+                .hint("each `*` and `{a,b}` in the function's name is a capture, numbered from 1"));
+        }
+        Ok(Checked { node: Node::Match(n), ty: Type::Chars(0), span: span.clone() })
+    }
+
+    fn name(&self, name: &str, span: &Span) -> Result1<Checked> {
+        let memory = |base, terms, ty| Checked { node: Node::Memory(Memory { base, terms }), ty, span: span.clone() };
+        if let Some(view) = self.scope.object
+            && let Some(ty) = self.scope.definitions.member(view, name)
+        {
+            let member = Term::Member { view: view.to_owned(), member: name.to_owned() };
+            return Ok(with_bits(memory(Base::Object, vec![member], ty)));
+        }
+        let named = |(_, (n, _)): &(usize, &(Option<String>, Type))| n.as_deref() == Some(name);
+        if let Some((index, (_, ty))) = self.scope.arguments.iter().enumerate().find(named) {
+            return Ok(match ty {
+                Type::View(_) => memory(Base::Argument(index), Vec::new(), ty.clone()),
+                ty if ty.is_passed_by_address() => {
+                    let address = Checked { node: Node::Argument(index), ty: pointer_to(ty), span: span.clone() };
+                    settled(memory(Base::Pointer(Box::new(address)), Vec::new(), ty.clone()))
+                }
+                Type::Float { .. } => {
+                    return Err(Diagnostic::error(Code::ArgumentPlace, "a floating-point argument cannot be read")
+                        .at(span)
+                        .hint("probes cannot read vector registers"));
+                }
+                _ => settled(Checked { node: Node::Argument(index), ty: ty.clone(), span: span.clone() }),
+            });
+        }
+        let mut candidates: Vec<&str> = self.scope.arguments.iter().filter_map(|(n, _)| n.as_deref()).collect();
+        candidates.extend(self.scope.object.and_then(|view| self.scope.definitions.members(view)).unwrap_or_default());
+        candidates.extend(["tid", "cpu", "return"]);
+        let hint = did_you_mean(name, candidates.iter().copied()).unwrap_or_else(|| {
+            format!("available: {}; enum constants only next to a value of their enum", candidates.join(", "))
+        });
+        Err(Diagnostic::error(Code::PathUnknownName, format!("unknown name `{name}`")).at(span).hint(hint))
+    }
+
+    fn member(&self, base: &Expr, name: &Spanned<String>, arrow: bool, span: &Span) -> Result1<Checked> {
+        let base = self.expr(base)?;
+        if name.value == "size"
+            && let Some((vector, of)) = vector_of(&base, arrow)
+        {
+            let node = Node::VectorSize { vector, of };
+            return Ok(Checked { node, ty: NUMBER, span: span.clone() });
+        }
+        if let Node::Slice { .. } = base.node {
+            return self.member_of_each(base, name, arrow, span);
+        }
+        // What a reference refers to has members by `.` in C++, and by `->` where one thinks of its address.
+        let arrow = arrow && !is_referred_to(&base);
+        let (mut memory, view) = match (base.ty.clone(), arrow) {
+            (Type::View(view), false) => (self.place(base)?, view),
+            (Type::Pointer(to), true) if matches!(*to, Type::View(_)) => {
+                let Type::View(view) = *to else { return Err(bug(span)) };
+                (Memory { base: Base::Pointer(Box::new(base)), terms: Vec::new() }, view)
+            }
+            (Type::Object(object), true) => match self.scope.definitions.view_of_object(&object) {
+                Some(view) => (Memory { base: Base::Pointer(Box::new(base)), terms: Vec::new() }, view.to_owned()),
+                None => return Err(bug(span)),
+            },
+            (ty, _) => {
+                let hint = match &ty {
+                    Type::Pointer(to) if matches!(**to, Type::View(_)) => "it is a pointer; write `->`".to_owned(),
+                    Type::View(_) => "it is not a pointer; write `.`".to_owned(),
+                    Type::Pointer(_) => "cast it with `as TYPE*`".to_owned(),
+                    _ => "only views, and pointers to them, have members".to_owned(),
+                };
+                let message = format!("`{}` of type {ty} has no members of this form", base.span.text());
+                return Err(Diagnostic::error(Code::TypeMismatch, message).at(&name.span).hint(hint));
+            }
+        };
+        let ty = self.member_type(&view, name)?;
+        memory.terms.push(Term::Member { view, member: name.value.clone() });
+        Ok(with_bits(Checked { node: Node::Memory(memory), ty, span: span.clone() }))
+    }
+
+    fn member_type(&self, view: &str, name: &Spanned<String>) -> Result1<Type> {
+        if let Some(ty) = self.scope.definitions.member(view, name) {
+            return Ok(ty);
+        }
+        let message = format!("no member `{}` in {view}", name.value);
+        let problem = Diagnostic::error(Code::UnknownMember, message).at(&name.span);
+        Err(match self.scope.definitions.members(view) {
+            Some(members) => {
+                let hint = did_you_mean(name, members.iter().copied());
+                problem.hint(hint.unwrap_or_else(|| format!("the view has {}", members.join(", "))))
+            }
+            None => problem.hint(format!("describe it under `types: {view}:`")),
+        })
+    }
+
+    /// `slice.member`: that member of each element.
+    fn member_of_each(&self, base: Checked, name: &Spanned<String>, arrow: bool, span: &Span) -> Result1<Checked> {
+        let (Node::Slice { start, count, rows, max, part }, Type::View(view), false) = (base.node, &base.ty, arrow)
+        else {
+            let message = format!("elements of type {} have no members of this form", base.ty);
+            return Err(Diagnostic::error(Code::TypeMismatch, message)
+                .at(&name.span)
+                .hint("`[..n].member` needs an array of views"));
+        };
+        let ty = self.member_type(view, name)?;
+        let mut part = part.unwrap_or_else(|| Part { of: base.ty.clone(), terms: Vec::new() });
+        part.terms.push(Term::Member { view: view.clone(), member: name.value.clone() });
+        let node = Node::Slice { start, count, rows, max, part: Some(part) };
+        Ok(Checked { node, ty, span: span.clone() })
+    }
+
+    fn index(&self, base: &Expr, index: &Expr, span: &Span) -> Result1<Checked> {
+        let base = self.expr(base)?;
+        let index = self.number(index)?;
+        let (memory, of) = self.element(base, index, span)?;
+        Ok(settled(Checked { node: Node::Memory(memory), ty: of, span: span.clone() }))
+    }
+
+    /// The place of `base[index]`.
+    fn element(&self, base: Checked, index: Checked, span: &Span) -> Result1<(Memory, Type)> {
+        let (mut memory, of, length) = match base.ty.clone() {
+            Type::StdVector(of) => {
+                let vector = self.place(base)?;
+                let ty = Type::Pointer(of.clone());
+                let node = Node::VectorElement { vector, of: (*of).clone(), index: Some(Box::new(index)) };
+                return Ok((at(Checked { node, ty, span: span.clone() }), *of));
+            }
+            Type::Array(of, length) => (self.place(base)?, *of, Some(length)),
+            Type::Chars(length) | Type::Hex(length) => {
+                (self.place(base)?, Type::Int { size: 1, signed: false }, Some(length))
+            }
+            Type::Pointer(of) if *of != Type::Void => {
+                (Memory { base: Base::Pointer(Box::new(base)), terms: Vec::new() }, *of, None)
+            }
+            ty => {
+                let message = format!("`{}` of type {ty} cannot be indexed", base.span.text());
+                return Err(Diagnostic::error(Code::TypeMismatch, message)
+                    .at(span)
+                    .hint("only arrays and typed pointers have elements; `as TYPE[…]` gives a pointer a type"));
+            }
+        };
+        let mut bound = length;
+        if let (Node::Int(at), Some(length)) = (&index.node, length) {
+            if u64::try_from(*at).map_or(true, |at| at >= length) {
+                let message = format!("index {at} is outside the {length} elements of `{of}[{length}]`");
+                return Err(Diagnostic::error(Code::IndexOutOfBounds, message).at(&index.span));
+            }
+            bound = None;
+        }
+        memory.terms.push(Term::Element { of: of.clone(), index: Box::new(index), bound });
+        Ok((memory, of))
+    }
+
+    fn slice(&self, base: &Expr, bounds: &Bounds<'_>, span: &Span) -> Result1<Checked> {
+        let mut base = self.expr(base)?;
+        let vector = vector_of(&base, false);
+        if let Some((vector, of)) = &vector {
+            let node = Node::VectorElement { vector: vector.clone(), of: of.clone(), index: None };
+            base = Checked { node, ty: Type::Pointer(Box::new(of.clone())), span: base.span };
+        }
+        let length = match &base.ty {
+            Type::Array(_, length) => Some(*length),
+            _ => None,
+        };
+        let from = match bounds.from {
+            Some(from) => self.number(from)?,
+            None => Checked { node: Node::Int(0), ty: NUMBER, span: span.clone() },
+        };
+        let first = match from.node {
+            Node::Int(first) => u64::try_from(first).ok(),
+            _ => None,
+        };
+        let mut to = bounds.to.map(|to| self.number(to)).transpose()?;
+        if let Some((vector, of)) = vector.filter(|_| !bounds.until_null) {
+            let size = || {
+                let node = Node::VectorSize { vector: vector.clone(), of: of.clone() };
+                Checked { node, ty: NUMBER, span: span.clone() }
+            };
+            to = Some(to.map_or_else(size, |to| lesser(to, size())));
+        }
+        let start_index = from.clone();
+        let (start, of) = self.element(base, start_index, span)?;
+        if fixed_size(&of).is_none() && (!matches!(of, Type::View(_)) || bounds.until_null || bounds.rows.is_some()) {
+            let message = format!("a slice of {of} cannot be recorded");
+            return Err(Diagnostic::error(Code::NotAField, message).at(span).hint("select a member of its elements"));
+        }
+        // Both ends constant: an array of fixed length.
+        let last = match (&to, length) {
+            (Some(Checked { node: Node::Int(last), .. }), _) => u64::try_from(*last).ok(),
+            (None, Some(length)) if !bounds.until_null => Some(length),
+            _ => None,
+        };
+        let rows = match bounds.rows {
+            Some(Rows { stride, .. }) if bounds.until_null => {
+                let message = "`until null` cannot be combined with rows, which have a length";
+                return Err(Diagnostic::error(Code::TypeMismatch, message).at(&stride.span));
+            }
+            Some(Rows { count, stride }) => Some((Box::new(self.number(count)?), Box::new(self.number(stride)?))),
+            None => None,
+        };
+        if let (Some(first), Some(last), None, None) = (first, last, bounds.max, &rows)
+            && !matches!(of, Type::View(_))
+        {
+            return fixed_slice(start, of, first..last, length, span);
+        }
+        let last = last.or(length).map(|last| last.saturating_sub(first.unwrap_or(0)));
+        let Some(max) = bounds.max.map(|max| max.value).or(last) else {
+            return Err(Diagnostic::error(Code::Unbounded, "the number of elements has no bound")
+                .at(span)
+                .hint("add `max N`, the maximum number of elements to read"));
+        };
+        within_limit(max, bounds.max.map_or(span, |max| &max.span))?;
+        let count = match (to, bounds.until_null) {
+            (_, true) => None,
+            (Some(to), false) => Some(Box::new(difference(to, from))),
+            (None, false) => {
+                Some(Box::new(Checked { node: Node::Int(max.cast_signed()), ty: NUMBER, span: span.clone() }))
+            }
+        };
+        Ok(Checked { node: Node::Slice { start, count, rows, max, part: None }, ty: of, span: span.clone() })
+    }
+
+    fn cast(&self, base: &Expr, ty: &Spanned<Type>, span: &Span) -> Result1<Checked> {
+        let base = self.expr(base)?;
+        let of_library = ty.value.is_passed_by_address() || matches!(ty.value, Type::Relative { .. });
+        let aggregate =
+            of_library || matches!(ty.value, Type::Array(..) | Type::View(_) | Type::Chars(_) | Type::Hex(_));
+        let scalar = |t: &Type| is_integer(t) || is_address(t);
+        let stored = |memory| settled(Checked { node: Node::Memory(memory), ty: ty.value.clone(), span: span.clone() });
+        if aggregate && (is_address(&base.ty) || of_library && matches!(base.ty, Type::Int { size: 8, .. })) {
+            return Ok(stored(at(base)));
+        }
+        if aggregate && matches!(base.node, Node::Memory(_)) && !scalar(&base.ty) {
+            return Ok(settled(Checked { ty: ty.value.clone(), span: span.clone(), ..base }));
+        }
+        // What lies in another, or is referred to, by its address.
+        if let (Type::View(_) | Type::StdVector(_), Node::Memory(memory)) = (&base.ty, &base.node)
+            && matches!(ty.value, Type::Object(_) | Type::Pointer(_))
+        {
+            return Ok(Checked { node: Node::Address(memory.clone()), ty: ty.value.clone(), span: span.clone() });
+        }
+        let fits = match &ty.value {
+            Type::Object(_) | Type::Pointer(_) | Type::CStr(_) => {
+                is_address(&base.ty) || matches!(base.ty, Type::Int { size: 8, .. })
+            }
+            to => is_integer(to) && scalar(&base.ty),
+        };
+        if !fits {
+            let message = format!("cannot cast `{}` of type {} to {}", base.span.text(), base.ty, ty.value);
+            return Err(Diagnostic::error(Code::TypeMismatch, message).at(span));
+        }
+        // The bits of a value are unchanged; what is stored narrower than it is seen as is read first.
+        let narrower = fixed_size(&base.ty) < fixed_size(&ty.value);
+        let node = match base.node {
+            node @ (Node::Memory(_) | Node::Slice { .. }) if narrower => {
+                let read = Checked { node, ty: base.ty, span: base.span };
+                Node::Unary(
+                    UnaryOp::Negate,
+                    Box::new(Checked {
+                        node: Node::Unary(UnaryOp::Negate, Box::new(read)),
+                        ty: NUMBER,
+                        span: span.clone(),
+                    }),
+                )
+            }
+            node => node,
+        };
+        Ok(Checked { node, ty: ty.value.clone(), span: span.clone() })
+    }
+
+    fn binary(&self, op: BinaryOp, left: &Expr, right: &Expr, span: &Span) -> Result1<Checked> {
+        let (left, right) = self.sides(left, right)?;
+        let addresses = is_address(&left.ty) || is_address(&right.ty);
+        if addresses && !is_comparison(op) && !matches!(op, BinaryOp::And | BinaryOp::Or) {
+            return Err(Diagnostic::error(Code::TypeMismatch, "addresses support comparison only")
+                .at(span)
+                .hint("write `pointer[n]` for the n-th element, or cast with `as u64` for integer arithmetic"));
+        }
+        if matches!(op, BinaryOp::Div | BinaryOp::Rem) && right.node == Node::Int(0) {
+            return Err(Diagnostic::error(Code::ConstantCondition, "division by zero").at(span));
+        }
+        if let Some(always) = decided(op, &left, &right) {
+            let message = format!("this is always {always}");
+            return Err(Diagnostic::error(Code::ConstantCondition, message)
+                .at(span)
+                .hint(format!("the left side is of type {}, the right side of type {}", left.ty, right.ty)));
+        }
+        Ok(Checked { node: Node::Binary(op, Box::new(left), Box::new(right)), ty: NUMBER, span: span.clone() })
+    }
+
+    /// Both sides; a bare name beside a value of an enumeration is one of its constants.
+    fn sides(&self, left: &Expr, right: &Expr) -> Result1<(Checked, Checked)> {
+        let bare = |e: &Expr| match &e.kind {
+            ExprKind::Name(name) => Some(name.clone()),
+            _ => None,
+        };
+        let constant = |of: &Checked, e: &Expr| match (&of.ty, bare(e)) {
+            (Type::Enum(enumeration), Some(name)) => Some(Checked {
+                node: Node::Constant { enumeration: enumeration.clone(), name },
+                ty: of.ty.clone(),
+                span: e.span.clone(),
+            }),
+            _ => None,
+        };
+        match (self.number(left), self.number(right)) {
+            (Ok(left), Ok(right)) => Ok((left, right)),
+            (Ok(left), Err(problem)) => {
+                let right = constant(&left, right).ok_or(problem)?;
+                Ok((left, right))
+            }
+            (Err(problem), Ok(right)) => {
+                let left = constant(&right, left).ok_or(problem)?;
+                Ok((left, right))
+            }
+            (Err(problem), Err(_)) => Err(problem),
+        }
+    }
+
+    /// An expression whose value fits in a register.
+    fn number(&self, expr: &Expr) -> Result1<Checked> {
+        let checked = self.expr(expr)?;
+        let is_value = is_integer(&checked.ty) || is_address(&checked.ty);
+        if !is_value || matches!(checked.node, Node::Slice { .. } | Node::Match(_)) {
+            let message = format!("`{}` of type {} is not a number", expr.span.text(), checked.ty);
+            return Err(Diagnostic::error(Code::TypeMismatch, message).at(&expr.span));
+        }
+        Ok(checked)
+    }
+
+    /// The place that an aggregate is stored at.
+    fn place(&self, checked: Checked) -> Result1<Memory> {
+        match checked.node {
+            Node::Memory(memory) => Ok(memory),
+            Node::List(_) => {
+                Err(Diagnostic::error(Code::TypeMismatch, "a literal list must be the whole value of a field")
+                    .at(&checked.span)
+                    .hint("write the element instead of the list"))
+            }
+            _ => Err(bug(&checked.span)),
+        }
+    }
+}
+
+struct Bounds<'e> {
+    from: Option<&'e Expr>,
+    to: Option<&'e Expr>,
+    rows: Option<&'e Rows>,
+    max: Option<&'e Spanned<u64>>,
+    until_null: bool,
+}
+
+fn pointer_to(ty: &Type) -> Type {
+    Type::Pointer(Box::new(ty.clone()))
+}
+
+/// The place that an address leads to.
+fn at(address: Checked) -> Memory {
+    Memory { base: Base::Pointer(Box::new(address)), terms: Vec::new() }
+}
+
+/// A value as the type it is used as: a smart pointer is a pointer, a reference is its referent.
+fn settled(checked: Checked) -> Checked {
+    let span = checked.span.clone();
+    match (checked.node, checked.ty) {
+        (node, Type::Smart { to, .. }) => Checked { node, ty: Type::Pointer(to), span },
+        (Node::Memory(place), Type::Relative { size, signed, back, to, most }) => {
+            Checked { node: Node::Relative { place, size, signed, back, most }, ty: Type::Pointer(to), span }
+        }
+        (node, Type::Reference(to)) if *to != Type::Void => {
+            let address = Checked { node, ty: Type::Reference(to.clone()), span: span.clone() };
+            settled(Checked { node: Node::Memory(at(address)), ty: *to, span })
+        }
+        (node, ty) => Checked { node, ty, span },
+    }
+}
+
+/// The same for a member, which may be some bits of an integer.
+fn with_bits(checked: Checked) -> Checked {
+    let Type::Bits { size, signed, bits } = checked.ty else { return settled(checked) };
+    let member = match &checked.node {
+        Node::Memory(memory) => memory.terms.last().cloned(),
+        _ => None,
+    };
+    let Some(Term::Member { view, member }) = member else { return checked };
+    let span = checked.span.clone();
+    let storage = Box::new(Checked { ty: Type::Int { size, signed: false }, ..checked });
+    Checked { node: Node::Bits { storage, view, member, bits, signed }, ty: Type::Int { size, signed }, span }
+}
+
+fn is_referred_to(checked: &Checked) -> bool {
+    match &checked.node {
+        Node::Memory(Memory { base: Base::Pointer(address), terms }) => {
+            terms.is_empty() && matches!(address.ty, Type::Reference(_))
+        }
+        _ => false,
+    }
+}
+
+/// The vector that a value is, or that a pointer leads to.
+fn vector_of(checked: &Checked, arrow: bool) -> Option<(Memory, Type)> {
+    match (&checked.node, &checked.ty) {
+        (Node::Memory(memory), Type::StdVector(of)) => Some((memory.clone(), (**of).clone())),
+        (_, Type::Pointer(to)) if arrow => match &**to {
+            Type::StdVector(of) => Some((at(checked.clone()), (**of).clone())),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The lesser of two numbers.
+fn lesser(one: Checked, other: Checked) -> Checked {
+    let span = one.span.clone();
+    let less = Node::Binary(BinaryOp::Lt, Box::new(one.clone()), Box::new(other.clone()));
+    let condition = Checked { node: less, ty: NUMBER, span: span.clone() };
+    Checked { node: Node::Conditional(Box::new(condition), Box::new(one), Box::new(other)), ty: NUMBER, span }
+}
+
+fn bug(span: &Span) -> Diagnostic {
+    Diagnostic::error(Code::Bug, "the type checker lost track of this").at(span)
+}
+
+fn within_limit(elements: u64, span: &Span) -> Result1<()> {
+    if (1..=MAX_ELEMENTS).contains(&elements) {
+        return Ok(());
+    }
+    let message = format!("{elements} elements; the range for a field is 1 to {MAX_ELEMENTS}");
+    Err(Diagnostic::error(Code::Unbounded, message).at(span))
+}
+
+fn fixed_slice(
+    start: Memory,
+    of: Type,
+    range: std::ops::Range<u64>,
+    length: Option<u64>,
+    span: &Span,
+) -> Result1<Checked> {
+    if range.start >= range.end || length.is_some_and(|length| range.end > length) {
+        let whole = length.map_or_else(|| of.to_string(), |n| format!("{of}[{n}]"));
+        let message = format!("{}..{} is not a range of {whole}", range.start, range.end);
+        return Err(Diagnostic::error(Code::IndexOutOfBounds, message).at(span));
+    }
+    let count = range.end - range.start;
+    within_limit(count, span)?;
+    Ok(Checked { node: Node::Memory(start), ty: Type::Array(Box::new(of), count), span: span.clone() })
+}
+
+fn difference(to: Checked, from: Checked) -> Checked {
+    if from.node == Node::Int(0) {
+        return to;
+    }
+    let span = from.span.to(&to.span);
+    Checked { node: Node::Binary(BinaryOp::Sub, Box::new(to), Box::new(from)), ty: NUMBER, span }
+}
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

@@ -1,0 +1,17 @@
+//! The language inside a probeset's strings: types, attach points, paths and expressions. One pest grammar
+//! (`grammar/probeset.pest`) and one type checker, with two back ends: C for the kernel, a value for the analysis.
+//! It is independent of YAML, targets or traces.
+
+mod ast;
+pub mod c;
+mod check;
+mod checked;
+mod interval;
+mod parse;
+mod value;
+
+pub use ast::*;
+pub use check::{Definitions, MAX_ELEMENTS, Scope, check, fixed_size};
+pub use checked::{Base, Checked, Memory, Node, Part, Term};
+pub use parse::{parse_attach, parse_expr, parse_field, parse_type};
+pub use value::{Environment, Formula, Value};

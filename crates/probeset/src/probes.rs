@@ -1,0 +1,128 @@
+//! One probe of the `probes` section.
+
+use super::language::PROBE;
+use super::model::{DESCRIBED, Describes, Nested, Probe};
+use super::problems::{list, shown};
+use super::values::Context;
+use super::yaml::{Entry, Map, Node};
+use super::{fields, limits, names, reader, vocabulary};
+use crate::path::AttachPoint;
+use indexmap::IndexMap;
+use profinfer_diagnostics::{Code, Span, Spanned};
+use profinfer_schema::MAX_FIELDS;
+use profinfer_schema::Role;
+
+/// Reads a probe; `None` where it lacks what makes a probe.
+pub(super) fn probe(entry: &Entry, cx: &mut Context<'_>) -> Option<Probe> {
+    let name = cx.problems.keep(names::word(&entry.key, "a probe"));
+    let what = format!("probe `{}`", shown(&entry.key.text));
+    let map = reader::map(&entry.value, &what, limits::ENTRIES, cx.problems)?;
+    reader::check_keys(map, &PROBE, cx.problems);
+    let at = places(map, &what, &entry.key.span, cx);
+    let role = role(map, &what, &entry.key.span, cx);
+    let get = |key: &str| map.entries.get(key).map(|entry| &entry.value);
+    // The part of a span that was waiting is a field of its record.
+    let waits = at.iter().any(|at| at.waiting_from.is_some());
+    let most = MAX_FIELDS - usize::from(waits);
+    let fields = get("fields").and_then(|node| fields::fields(node, &what, most, cx));
+    if let Some(field) = fields.as_ref().and_then(|fields| fields.get("waiting")).filter(|_| waits) {
+        let message = "`waiting` cannot be a field here: `waiting from` adds a field of that name";
+        cx.problems.error_hint(Code::BadIdentifier, &field.name.span, message, "choose another name");
+    }
+    let when = get("when").and_then(|node| cx.expr(node, "`when`"));
+    let describe = get("describe").and_then(|node| cx.expr(node, "`describe`"));
+    let identity = get("identity").and_then(|node| cx.expr(node, "`identity`"));
+    let describes = map.entries.get("describes").and_then(|entry| describes(entry, cx));
+    let counters = get("counters").map_or_else(Vec::new, |node| counters(node, cx));
+    let except = get("except").map_or_else(Vec::new, |node| except(node, cx));
+    let optional = get("optional").and_then(|node| reader::flag(node, "`optional`", cx.problems)).unwrap_or_default();
+    let nested = get("nested").and_then(|node| nested(node, cx)).unwrap_or_default();
+    if at.is_empty() {
+        return None;
+    }
+    let fields = fields.unwrap_or_else(IndexMap::new);
+    if let Some(field) = fields.get(DESCRIBED).filter(|_| describes.is_some()) {
+        let message = format!("`{DESCRIBED}` cannot be a field here: `describes` adds a field of that name");
+        cx.problems.error_hint(Code::BadIdentifier, &field.name.span, message, "choose another name");
+    }
+    Some(Probe {
+        name: name?,
+        at,
+        role: role?,
+        fields,
+        when,
+        describe,
+        describes,
+        identity,
+        counters,
+        except,
+        optional,
+        nested,
+    })
+}
+
+fn places(map: &Map, what: &str, span: &Span, cx: &mut Context<'_>) -> Vec<AttachPoint> {
+    let Some(entry) = reader::required(map, "at", (what, span), &PROBE, cx.problems) else { return Vec::new() };
+    let texts = reader::texts(&entry.value, "`at`", limits::ALTERNATIVES, cx.problems);
+    texts.into_iter().filter_map(|text| cx.attach(text)).collect()
+}
+
+fn role(map: &Map, what: &str, span: &Span, cx: &mut Context<'_>) -> Option<Spanned<Role>> {
+    let entry = reader::required(map, "role", (what, span), &PROBE, cx.problems)?;
+    let scalar = reader::text(&entry.value, "`role`", cx.problems)?;
+    if let Some(role) = vocabulary::role(&scalar.text) {
+        return Some(Spanned::new(role, scalar.span.clone()));
+    }
+    let message = format!("unknown role `{}`", shown(&scalar.text));
+    let otherwise = format!("the roles are {}", list(&vocabulary::role_names()));
+    cx.problems.unknown(Code::UnknownName, (&scalar.text, &scalar.span), message, vocabulary::role_names(), otherwise);
+    None
+}
+
+fn nested(node: &Node, cx: &mut Context<'_>) -> Option<Nested> {
+    let scalar = reader::text(node, "`nested`", cx.problems)?;
+    let found = vocabulary::NESTED.iter().find(|(word, ..)| *word == scalar.text).map(|(_, nested, _)| *nested);
+    if found.is_none() {
+        let words = vocabulary::NESTED.map(|(word, ..)| format!("`{word}`")).join(" or ");
+        let message = format!("`nested` is {words}, not `{}`", shown(&scalar.text));
+        cx.problems.error(Code::WrongShape, &scalar.span, message);
+    }
+    found
+}
+
+fn counters(node: &Node, cx: &mut Context<'_>) -> Vec<Spanned<String>> {
+    let texts = reader::texts(node, "`counters`", limits::ALTERNATIVES, cx.problems);
+    let counters: Vec<_> = texts.into_iter().filter_map(|t| cx.problems.keep(names::name(t, "a counter"))).collect();
+    for counter in &counters {
+        cx.refers("counters", "counter", counter, "add it to `counters`");
+    }
+    counters
+}
+
+fn except(node: &Node, cx: &mut Context<'_>) -> Vec<Spanned<String>> {
+    let texts = reader::texts(node, "`except`", limits::ALTERNATIVES, cx.problems);
+    let probes: Vec<_> = texts.into_iter().filter_map(|t| cx.problems.keep(names::name(t, "a probe"))).collect();
+    for probe in &probes {
+        cx.refers("probes", "probe", probe, "name a probe of this probeset");
+    }
+    probes
+}
+
+/// `describes: object NAME(EXPR)`.
+fn describes(entry: &Entry, cx: &mut Context<'_>) -> Option<Describes> {
+    let scalar = reader::text(&entry.value, "`describes`", cx.problems)?;
+    let span = reader::language(scalar, "`describes`", cx.problems)?;
+    let parts = span.text().strip_prefix("object ").and_then(|rest| rest.trim_end().strip_suffix(')')?.split_once('('));
+    let Some((name, inside)) = parts.filter(|(name, _)| names::is_identifier(name.trim())) else {
+        let message = format!("`describes` is `object NAME(EXPRESSION)`, not `{}`", shown(span.text()));
+        cx.problems.error(Code::PathSyntax, &span, message);
+        return None;
+    };
+    let start = "object ".len() + name.len() + 1;
+    let place = span.slice(start..start + inside.len());
+    let before = "object ".len() + name.len() - name.trim_start().len();
+    let name = Spanned::new(name.trim().to_owned(), span.slice(before..before + name.trim().len()));
+    let exists = cx.refers("objects", "object", &name, "add it to `objects`");
+    let address = cx.expr_at(&place)?;
+    exists.then_some(Describes { object: name, address })
+}

@@ -1,0 +1,85 @@
+//! Programs that do nothing, at places in a file: what a probe costs before it does anything.
+
+use super::features::{AttachMode, link_uprobe, load_small};
+use super::perf_event::open_perf_event;
+use libbpf_rs::libbpf_sys as sys;
+use nix::libc;
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// An empty program that is attached for as long as this lives.
+#[derive(Debug)]
+pub struct EmptyProbe {
+    // Closed in this order.
+    links: Vec<OwnedFd>,
+    programs: Vec<OwnedFd>,
+}
+
+impl EmptyProbe {
+    /// Attaches at an offset of a file, in this process only; with `returns`, at the function's return too.
+    ///
+    /// # Errors
+    /// The system's, where the kernel takes no such program or probe.
+    pub fn attach(mode: AttachMode, file: &Path, offset: u64, returns: bool) -> nix::Result<Self> {
+        let path = CString::new(file.as_os_str().as_bytes()).map_err(|_| nix::Error::EINVAL)?;
+        let (multi, session) = (sys::BPF_TRACE_UPROBE_MULTI, sys::BPF_TRACE_UPROBE_SESSION);
+        let parts: &[(sys::bpf_attach_type, bool)] = match (mode, returns) {
+            (AttachMode::Session, true) => &[(session, false)],
+            (AttachMode::Session | AttachMode::Multi, false) => &[(multi, false)],
+            (AttachMode::Multi, true) => &[(multi, false), (multi, true)],
+            (AttachMode::Single, false) => &[(0, false)],
+            (AttachMode::Single, true) => &[(0, false), (0, true)],
+        };
+        let mut probe = Self { links: Vec::new(), programs: Vec::new() };
+        for (attach_type, at_return) in parts {
+            let program = load_small(sys::BPF_PROG_TYPE_KPROBE, *attach_type, 0, &[])?;
+            probe.links.push(match mode {
+                AttachMode::Single => link_single(&program, &path, offset, *at_return)?,
+                _ => {
+                    let flags = if *at_return { sys::BPF_F_UPROBE_MULTI_RETURN } else { 0 };
+                    link_uprobe(&program, *attach_type, &path, offset, std::process::id(), flags)?
+                }
+            });
+            probe.programs.push(program);
+        }
+        Ok(probe)
+    }
+}
+
+/// Whether this process may attach uprobes by perf events, which takes more privileges on some kernels than
+/// `uprobe.multi` does. Nothing is attached.
+pub(super) fn may_probe_by_perf_events() -> bool {
+    !matches!(uprobe_event(c"/proc/self/exe", 0, false), Err(nix::Error::EACCES | nix::Error::EPERM))
+}
+
+fn uprobe_event(path: &CStr, offset: u64, at_return: bool) -> nix::Result<OwnedFd> {
+    let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type").ok();
+    let kind = kind.and_then(|text| text.trim().parse().ok()).ok_or(nix::Error::ENODEV)?;
+    let mut event = sys::perf_event_attr {
+        type_: kind,
+        // Bit 0 tells that it is a probe of the return; the kernel's `format/retprobe` too.
+        config: u64::from(at_return),
+        ..Default::default()
+    };
+    event.__bindgen_anon_3.uprobe_path = path.as_ptr().addr() as u64;
+    event.__bindgen_anon_4.probe_offset = offset;
+    open_perf_event(event, 0, -1)
+}
+
+/// By a perf event, as kernels without `uprobe.multi` do it.
+fn link_single(program: &OwnedFd, path: &CStr, offset: u64, at_return: bool) -> nix::Result<OwnedFd> {
+    let event = uprobe_event(path, offset, at_return)?;
+    // SAFETY: both calls take descriptors that are open, and no pointers.
+    let attached = unsafe {
+        nix::errno::Errno::result(libc::ioctl(event.as_raw_fd(), SET_PROGRAM, program.as_raw_fd()))
+            .and_then(|_| nix::errno::Errno::result(libc::ioctl(event.as_raw_fd(), ENABLE, 0)))
+    };
+    attached.map(|_| event)
+}
+
+/// `PERF_EVENT_IOC_SET_BPF`
+const SET_PROGRAM: libc::c_ulong = 0x4004_2408;
+/// `PERF_EVENT_IOC_ENABLE`
+const ENABLE: libc::c_ulong = 0x2400;

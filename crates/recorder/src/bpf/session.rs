@@ -1,0 +1,744 @@
+//! A generated program in the kernel. Its maps are made once; programs are loaded in *generations*, each with the
+//! constants that were found when it was needed, all on the same maps: a library mapped later brings a generation, and
+//! nothing that was recorded or remembered before is lost by it.
+
+mod accounts;
+mod sampler;
+
+use super::attacher::{At, Attacher, FailedSite, FileSite, Part};
+use super::features::{AttachMode, missing_privilege};
+use super::libbpf_messages::LibbpfMessages;
+use super::open_spans::OpenSpans;
+use super::software_event;
+use super::variables::{self, Variable, variables};
+use super::verifier::load_problems;
+use libbpf_rs::libbpf_sys as sys;
+use libbpf_rs::{
+    AsRawLibbpf, Iter, Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramAttachType,
+    ProgramMut,
+};
+use profinfer_compiler::{Program, ProgramKind};
+use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity, Source};
+use profinfer_probeset::path::Place;
+use profinfer_schema::bpf::LOSSES_PER_TYPE;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+/// Programs that objects have, attached by themselves, and the records they make. The last is only in those for old
+/// kernels, the one before only in those that record wake-ups.
+const TRACKERS: [(&str, &str); 5] = [
+    ("pf_thread_exit", "thread_exit"),
+    ("pf_fork", "fork"),
+    ("pf_exec", "exec"),
+    ("pf_wakeup_new", "wakeup"),
+    ("pf_thread_gone", "thread"),
+];
+/// The program at the dynamic linker's notice of a mapped library.
+const LINKER: &str = "pf_mapped";
+/// Programs that every object has.
+const NEEDED: [&str; 5] = ["pf_thread_exit", "pf_fork", "pf_exec", LINKER, END];
+/// Maps that every object has.
+const MAPS: [&str; 3] = ["pf_ring", "pf_losses", "pf_threads"];
+/// Its index among the links.
+const AT_LINKER: usize = usize::MAX;
+/// The program that reads the cpus' counters when threads come and go, in objects that count.
+const COUNTING: &str = "pf_count_switch";
+/// The program that ends, on every thread, the spans that only another probe's entry would end.
+const END: &str = "pf_end";
+/// The constant that tells where a program runs, in objects for kernels that cannot tell it.
+const SITE_COOKIE: &str = "pf_site_cookie";
+/// A ring buffer is a power of two of at least this many bytes (a page).
+const SMALLEST_RING: u32 = 4096;
+
+/// Links are closed by this many threads at most.
+const DETACHING_THREADS: usize = 32;
+
+/// What a session starts with.
+#[derive(Debug, Clone)]
+pub struct Setup<'a> {
+    /// The compiled program.
+    pub object: &'a [u8],
+    /// The probeset's files, for the verifier's messages.
+    pub sources: &'a [Arc<Source>],
+    /// The plan's programs.
+    pub programs: &'a [Program],
+    /// Types of records in the schema.
+    pub record_types: usize,
+    /// Bytes of the ring buffer; made a power of two.
+    pub ring_bytes: u32,
+    /// Constants that no target decides.
+    pub constants: BTreeMap<String, u64>,
+    /// The names of those that the target decides.
+    pub target_constants: BTreeSet<String>,
+    /// The counters' events: place among the entries, and descriptor.
+    pub events: &'a [(u32, OwnedFd)],
+    /// How many there may be.
+    pub event_entries: u32,
+    /// How uprobes are attached.
+    pub mode: AttachMode,
+}
+
+/// Programs of one load, with the constants they were loaded with.
+#[derive(Debug)]
+struct Generation {
+    object: Object,
+    /// The object's functions that are loaded.
+    loaded: BTreeSet<String>,
+    programs: BTreeSet<usize>,
+    values: BTreeMap<String, u64>,
+}
+
+/// A file that programs are attached to.
+#[derive(Debug, Clone, Copy)]
+pub struct ProbedFile<'f> {
+    /// What leads the kernel to it.
+    pub path: &'f Path,
+    /// Its device and inode.
+    pub id: (u64, u64),
+}
+
+/// A program that is attached.
+#[derive(Debug)]
+struct Attached {
+    /// To places in a file: the program (index into the plan's, or [`AT_LINKER`]) and the file's device and inode.
+    to: Option<(usize, (u64, u64))>,
+    link: Link,
+}
+
+/// A generated program in the kernel. Dropping it detaches everything.
+#[derive(Debug)]
+pub struct Session<'a> {
+    links: Vec<Attached>,
+    end: Option<Link>,
+    generations: Vec<Generation>,
+    setup: Setup<'a>,
+    variables: HashMap<String, Variable>,
+    open_spans: OpenSpans,
+    loss_entries: u32,
+    unattached: Vec<Diagnostic>,
+}
+
+impl<'a> Session<'a> {
+    /// Makes the maps, and loads and attaches what follows threads and processes and the probeset's tracepoints.
+    /// Nothing is recorded before [`Session::enable`].
+    ///
+    /// # Errors
+    /// B003 (verifier), B004 (kernel), B005 (privilege); X001 where the object is not what the recorder expects.
+    pub fn open(setup: Setup<'a>) -> Result<Self, Diagnostics> {
+        let found = variables(setup.object);
+        variables::check(&found, &setup.constants, &setup.target_constants)?;
+        let mut session = Self {
+            links: Vec::new(),
+            end: None,
+            unattached: Vec::new(),
+            generations: Vec::new(),
+            variables: found,
+            open_spans: OpenSpans::default(),
+            loss_entries: u32::try_from(setup.record_types).unwrap_or(u32::MAX).saturating_mul(LOSSES_PER_TYPE),
+            setup,
+        };
+        let tracepoints = session.setup.programs.iter().filter(|program| program.kind == ProgramKind::Tracepoint);
+        let mut names: BTreeSet<&str> = tracepoints.map(|program| program.name.as_str()).collect();
+        names.extend(TRACKERS.map(|(program, _)| program));
+        names.insert(COUNTING);
+        let attached = names.clone();
+        names.extend([LINKER, END]);
+        let object = session.load_object(&names, &BTreeMap::new())?;
+        session.check_object(&object)?;
+        session.fill_events(&object)?;
+        for program in object.progs_mut().filter(|program| attached.contains(&*program.name().to_string_lossy())) {
+            let messages = LibbpfMessages::capture();
+            let planned = session.planned(&program.name().to_string_lossy());
+            let links = match planned.map(|planned| &planned.place) {
+                Some(Place::Software { event }) => software_event::attach(&program, &event.value),
+                _ => {
+                    program.attach().map(|link| vec![link]).map_err(|e| attach_problem(&program, &e, &messages.text()))
+                }
+            };
+            match links {
+                Ok(links) => session.links.extend(links.into_iter().map(|link| Attached { to: None, link })),
+                Err(problem) if planned.is_some_and(|planned| planned.optional) => {
+                    session.unattached.push(Diagnostic { severity: Severity::Warning, ..problem });
+                }
+                Err(problem) => return Err(problem.into()),
+            }
+        }
+        // Nothing runs before it is read from.
+        let end = object.progs_mut().find(|program| program.name() == END);
+        session.end = end.and_then(|program| program.attach().ok());
+        session.open_spans = object.btf().ok().flatten().map(|btf| OpenSpans::of(&btf)).unwrap_or_default();
+        let loaded = names.iter().map(|name| (*name).to_owned()).collect();
+        session.generations.push(Generation { object, loaded, programs: BTreeSet::new(), values: BTreeMap::new() });
+        Ok(session)
+    }
+
+    /// Whether the object has the programs and maps that are found in it by name.
+    fn check_object(&self, object: &Object) -> Result<(), Diagnostic> {
+        let bug = |what: &str, name: &str| {
+            Diagnostic::error(Code::Bug, format!("bug: the BPF object has no {what} `{name}`"))
+        };
+        let programs: BTreeSet<String> =
+            object.progs_mut().map(|program| program.name().to_string_lossy().into_owned()).collect();
+        let planned = self.setup.programs.iter();
+        let functions = planned.clone().flat_map(|program| self.parts(program)).map(|part| part.name);
+        let tracepoints = planned.filter(|program| program.kind == ProgramKind::Tracepoint).map(|p| p.name.clone());
+        let needed = functions.chain(tracepoints).chain(NEEDED.map(str::to_owned));
+        if let Some(name) = { needed }.find(|name| !programs.contains(name)) {
+            return Err(bug("program", &name));
+        }
+        let maps: Vec<String> = object.maps().map(|map| map.name().to_string_lossy().into_owned()).collect();
+        match MAPS.iter().find(|name| !maps.iter().any(|map| map == **name)) {
+            Some(name) => Err(bug("map", name)),
+            None => Ok(()),
+        }
+    }
+
+    /// The plan's program of a C function that is attached by itself.
+    fn planned(&self, name: &str) -> Option<&'a Program> {
+        let programs: &'a [Program] = self.setup.programs;
+        programs.iter().find(|planned| planned.name == name)
+    }
+
+    /// Why programs at the kernel's events that the recording can do without are not attached.
+    pub fn take_unattached(&mut self) -> Vec<Diagnostic> {
+        std::mem::take(&mut self.unattached)
+    }
+
+    /// Loads those programs (indices into the plan's) that are not loaded with these constants already.
+    ///
+    /// # Errors
+    /// B003 (verifier), B004 (kernel), B005 (privilege).
+    pub fn load(&mut self, programs: &BTreeSet<usize>, values: &BTreeMap<String, u64>) -> Result<(), Diagnostics> {
+        let missing: BTreeSet<usize> =
+            programs.iter().copied().filter(|program| self.generation_of(*program, values).is_none()).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<String> = missing
+            .iter()
+            .filter_map(|program| self.setup.programs.get(*program))
+            .flat_map(|program| self.parts(program))
+            .map(|part| part.name)
+            .collect();
+        let object = self.load_object(&names.iter().map(String::as_str).collect(), values)?;
+        let loaded = names.into_iter().collect();
+        self.generations.push(Generation { object, loaded, programs: missing, values: values.clone() });
+        Ok(())
+    }
+
+    /// The newest generation that has a program, with constants that do not contradict these.
+    fn generation_of(&self, program: usize, values: &BTreeMap<String, u64>) -> Option<&Generation> {
+        let agrees = |generation: &Generation| {
+            values.iter().all(|(name, value)| generation.values.get(name).is_none_or(|loaded| loaded == value))
+        };
+        self.generations.iter().rev().find(|generation| generation.programs.contains(&program) && agrees(generation))
+    }
+
+    fn load_object(&self, names: &BTreeSet<&str>, values: &BTreeMap<String, u64>) -> Result<Object, Diagnostics> {
+        let messages = LibbpfMessages::capture();
+        let problems = |error: &libbpf_rs::Error| load_problems(error, &messages.text(), self.setup.sources);
+        let mut open = ObjectBuilder::default().open_memory(self.setup.object).map_err(|error| problems(&error))?;
+        self.prepare_maps(&mut open, values).map_err(|error| problems(&error))?;
+        for mut program in open.progs_mut() {
+            program.set_autoload(names.contains(&*program.name().to_string_lossy()));
+            let section = program.section().to_string_lossy();
+            if self.setup.mode == AttachMode::Single && (section.contains("probe.multi") || section.contains("session"))
+            {
+                program.set_attach_type(ProgramAttachType::CgroupInetIngress); // 0: none in particular
+            }
+        }
+        open.load().map_err(|error| problems(&error))
+    }
+
+    /// Sizes and constants for the first generation; the first one's maps, but other constants, for the others.
+    fn prepare_maps(&self, open: &mut OpenObject, values: &BTreeMap<String, u64>) -> libbpf_rs::Result<()> {
+        for mut map in open.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            if name.ends_with(".rodata") {
+                self.set_constants(map.initial_value_mut().unwrap_or_default(), values);
+            } else if let Some(first) = self.generations.first() {
+                if let Some(shared) = first.object.maps().find(|map| map.name().to_string_lossy() == name) {
+                    map.reuse_fd(shared.as_fd())?;
+                }
+            } else if name == "pf_ring" {
+                let bytes = self.setup.ring_bytes.clamp(SMALLEST_RING, 1 << 31).next_power_of_two();
+                map.set_max_entries(bytes)?;
+            } else if name == "pf_events" {
+                map.set_max_entries(self.setup.event_entries.max(1))?;
+            } else if name == "pf_losses" {
+                map.set_max_entries(self.loss_entries.max(1))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the programs the counters' events.
+    fn fill_events(&self, object: &Object) -> Result<(), Diagnostic> {
+        let Some(map) = object.maps().find(|map| map.name().to_string_lossy() == "pf_events") else { return Ok(()) };
+        for (place, event) in self.setup.events {
+            let fd = event.as_raw_fd().to_ne_bytes();
+            map.update(&place.to_ne_bytes(), &fd, MapFlags::ANY).map_err(|error| {
+                Diagnostic::error(Code::KernelFeature, format!("counters cannot be given to programs: {error}"))
+                    .hint("record without counters")
+            })?;
+        }
+        Ok(())
+    }
+
+    fn set_constants(&self, rodata: &mut [u8], values: &BTreeMap<String, u64>) {
+        for (name, value) in self.setup.constants.iter().chain(values) {
+            let place = self.variables.get(name).filter(|variable| variable.section == ".rodata" && variable.size == 8);
+            let bytes = place.and_then(|variable| rodata.get_mut(variable.offset..variable.offset.checked_add(8)?));
+            if let Some(bytes) = bytes {
+                bytes.copy_from_slice(&value.to_ne_bytes());
+            }
+        }
+    }
+
+    /// Attaches a loaded program at places in one file, in one process or (`None`) all; gives the places that failed.
+    pub fn attach(
+        &mut self,
+        program: usize,
+        values: &BTreeMap<String, u64>,
+        file: ProbedFile<'_>,
+        process: Option<i32>,
+        sites: &[FileSite],
+    ) -> Vec<FailedSite> {
+        let all_failed =
+            |reason: &str| sites.iter().map(|site| FailedSite { site: *site, reason: reason.to_owned() }).collect();
+        let Some(planned) = self.setup.programs.get(program) else { return all_failed("no such program") };
+        let Some(generation) = self.generation_of(program, values) else { return all_failed("it is not loaded") };
+        let attacher = Attacher { object: &generation.object, mode: self.setup.mode, file: file.path, process };
+        let mut links = Vec::new();
+        let mut failed = Vec::new();
+        attacher.attach_most(&self.parts(planned), sites, &mut links, &mut failed);
+        let attached = |link| Attached { to: Some((program, file.id)), link };
+        self.links.extend(links.into_iter().map(attached));
+        failed
+    }
+
+    /// Attaches the program that stops the target when its dynamic linker has mapped a library.
+    ///
+    /// # Errors
+    /// Why not, in libbpf's words.
+    pub fn attach_linker(
+        &mut self,
+        file: ProbedFile<'_>,
+        process: Option<i32>,
+        file_offset: u64,
+    ) -> Result<(), String> {
+        let Some(first) = self.generations.first() else { return Err("nothing is loaded".to_owned()) };
+        let attacher = Attacher { object: &first.object, mode: self.setup.mode, file: file.path, process };
+        let part = Part { name: LINKER.to_owned(), at: At::Entry };
+        let links = attacher
+            .attach_all(std::slice::from_ref(&part), &[FileSite { file_offset, cookie: 0, semaphore: None }])?;
+        let attached = |link| Attached { to: Some((AT_LINKER, file.id)), link };
+        self.links.extend(links.into_iter().map(attached));
+        Ok(())
+    }
+
+    /// The C functions of a program in this session's way of attaching.
+    fn parts(&self, program: &Program) -> Vec<Part> {
+        let part = |suffix: &str, at| Part { name: format!("{}{suffix}", program.name), at };
+        match (program.kind, self.setup.mode) {
+            (ProgramKind::Tracepoint, _) => Vec::new(),
+            (ProgramKind::Entry, _) => vec![part("_entry", At::Entry)],
+            (ProgramKind::Span, AttachMode::Session) => vec![part("", At::Both)],
+            (ProgramKind::Span, _) => vec![part("_return", At::Return), part("_entry", At::Entry)],
+        }
+    }
+
+    /// Detaches everything. Records may still be in the ring.
+    pub fn detach(&mut self) {
+        close(self.links.drain(..).map(|attached| attached.link).collect());
+    }
+
+    /// Takes the links whose program and file are wanted.
+    fn take_links(&mut self, wanted: impl Fn(usize, (u64, u64)) -> bool) -> Vec<Link> {
+        let wanted = |attached: &mut Attached| attached.to.is_some_and(|(program, file)| wanted(program, file));
+        self.links.extract_if(.., wanted).map(|attached| attached.link).collect()
+    }
+
+    /// Detaches these programs on a separate thread: the kernel takes its time to make sure that none runs any more,
+    /// and the target may have to be answered.
+    pub fn detach_aside(&mut self, programs: &BTreeSet<usize>) -> JoinHandle<()> {
+        let links = self.take_links(|program, _| programs.contains(&program));
+        std::thread::spawn(move || close(links))
+    }
+
+    /// Detaches these programs, each from one file (device and inode).
+    pub fn detach_programs(&mut self, programs: &BTreeSet<(usize, (u64, u64))>) {
+        close(self.take_links(|program, file| programs.contains(&(program, file))));
+    }
+
+    /// Detaches all programs from a file (device and inode).
+    pub fn detach_file(&mut self, id: (u64, u64)) {
+        close(self.take_links(|_, file| file == id));
+    }
+
+    /// Has detail count that begins from `since` until `until`: ns, CLOCK_MONOTONIC. Programs of a session with the
+    /// constant `pf_detail_switches` record no other.
+    pub fn set_detail(&self, since: u64, until: u64) {
+        self.set("pf_step_came", 0);
+        self.set("pf_detail_since", since);
+        self.set("pf_detail_until", until);
+    }
+
+    /// Fills in a constant of the target that was learned while the programs run.
+    pub fn set_constant(&self, name: &str, value: u64) {
+        self.set(name, value);
+    }
+
+    /// Whether a constant is fixed once its program is loaded.
+    pub fn is_fixed(&self, name: &str) -> bool {
+        self.variables.get(name).is_none_or(|variable| variable.section == ".rodata")
+    }
+
+    fn set(&self, name: &str, value: u64) {
+        if let Some(variable) = self.variable(name) {
+            variable.store(value, Ordering::SeqCst);
+        }
+    }
+
+    /// Has no detail count that begins from `until` on.
+    pub fn end_detail(&self, until: u64) {
+        self.set("pf_detail_until", until);
+    }
+
+    /// Has graphs come and go with the detail.
+    pub fn switch_graphs(&self) {
+        self.set("pf_graphs_switch", 1);
+    }
+
+    /// Has steps come and go with the detail.
+    pub fn switch_steps(&self) {
+        self.set("pf_steps_switch", 1);
+    }
+
+    /// Has no span have `waiting` that has not ended before `until`: ns, CLOCK_MONOTONIC.
+    pub fn end_waiting(&self, until: u64) {
+        // While the other is 0, this one has no effect.
+        self.set("pf_waiting_since", u64::MAX);
+        self.set("pf_waiting_until", until);
+    }
+
+    /// Has spans have `waiting` again that begin from `since` on.
+    pub fn begin_waiting(&self, since: u64) {
+        self.set("pf_waiting_since", since);
+    }
+
+    /// How this session attaches.
+    pub fn mode(&self) -> AttachMode {
+        self.setup.mode
+    }
+
+    /// Detaches whatever is attached to places in files.
+    pub fn detach_files(&mut self) {
+        close(self.take_links(|_, _| true));
+    }
+
+    /// The constant that a program must be loaded with for one site alone, where the kernel cannot tell a program which
+    /// site it runs at; sites with different constants are different programs then.
+    pub fn constant_of_site(&self, cookie: u64) -> Option<(String, u64)> {
+        self.variables.contains_key(SITE_COOKIE).then(|| (SITE_COOKIE.to_owned(), cookie))
+    }
+
+    /// Lets the programs record.
+    pub fn enable(&self) {
+        if let Some(enabled) = self.variable("pf_enabled") {
+            enabled.store(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Stops the programs recording, at once and without detaching them.
+    pub fn disable(&self) {
+        if let Some(enabled) = self.variable("pf_enabled") {
+            enabled.store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// Ends, now, the spans that only another probe's entry would end; to be called once nothing is recorded any more.
+    pub fn end_spans(&self) {
+        let walk = self.end.as_ref().and_then(|link| Iter::new(link).ok());
+        if let Some(mut walk) = walk {
+            // One program a thread; it writes records, but nothing to read here.
+            let _ = std::io::copy(&mut walk, &mut std::io::sink());
+        }
+    }
+
+    /// Steps begun so far.
+    pub fn steps(&self) -> u64 {
+        self.variable("pf_steps").map_or(0, |steps| steps.load(Ordering::Relaxed))
+    }
+
+    /// Calls that were made on stacks that the target allocated, so that their returns must not be probed.
+    pub fn calls_elsewhere(&self) -> u64 {
+        self.variable("pf_calls_elsewhere").map_or(0, |calls| calls.load(Ordering::Relaxed))
+    }
+
+    /// A `u64` variable that the programs share with this process.
+    fn variable(&self, name: &str) -> Option<&AtomicU64> {
+        let variable = self.variables.get(name).filter(|variable| variable.section != ".rodata")?;
+        let first = self.generations.first()?;
+        let map = first.object.maps().find(|map| map.name().to_string_lossy().ends_with(&variable.section))?;
+        let (start, len) = mapped_value(&map)?;
+        if variable.offset % 8 != 0 || variable.offset.checked_add(8)? > len {
+            return None;
+        }
+        // SAFETY: the address is inside the map's shared memory and aligned; the memory stays mapped as long as the
+        // object, which `self` owns and the result borrows. The kernel side writes it with whole-word stores.
+        Some(unsafe { AtomicU64::from_ptr(start.byte_add(variable.offset)) })
+    }
+
+    /// The ring buffer.
+    ///
+    /// # Errors
+    /// X001 where the object has none.
+    pub fn ring(&self) -> Result<MapHandle, Diagnostic> {
+        self.shared("pf_ring")
+    }
+
+    /// A map that others than the session use.
+    ///
+    /// # Errors
+    /// X001 where the object has none of that name.
+    pub fn shared(&self, name: &str) -> Result<MapHandle, Diagnostic> {
+        let map = self.map(name).and_then(|map| MapHandle::try_from(&map).ok());
+        map.ok_or_else(|| Diagnostic::error(Code::Bug, format!("bug: the generated program has no map `{name}`")))
+    }
+
+    fn map(&self, name: &str) -> Option<Map<'_>> {
+        self.generations.first()?.object.maps().find(|map| map.name().to_string_lossy() == name)
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.detach();
+    }
+}
+
+fn attach_problem(program: &ProgramMut<'_>, error: &libbpf_rs::Error, messages: &str) -> Diagnostic {
+    let name = program.name().to_string_lossy();
+    if messages.contains("-EPERM") || messages.contains("Operation not permitted") {
+        return missing_privilege(&format!("attaching `{name}`"));
+    }
+    Diagnostic::error(Code::AttachFailed, format!("`{name}` cannot be attached: {error}"))
+        .hint("see `profinfer doctor`")
+}
+
+/// The memory of a loaded map of global variables, shared with the kernel.
+fn mapped_value(map: &Map<'_>) -> Option<(*mut u64, usize)> {
+    let mut len: sys::size_t = 0;
+    // SAFETY: the map is alive, and `len` is a valid place for the result.
+    let start = unsafe { sys::bpf_map__initial_value(map.as_libbpf_object().as_ptr(), &raw mut len) };
+    (!start.is_null()).then_some((start.cast(), usize::try_from(len).ok()?))
+}
+
+/// Closes links. Each waits until no processor is in its program any more, some 50 ms: better for all at once.
+fn close(mut links: Vec<Link>) {
+    std::thread::scope(|threads| {
+        let share = links.len().div_ceil(DETACHING_THREADS).max(1);
+        while !links.is_empty() {
+            let links = links.split_off(links.len().saturating_sub(share));
+            threads.spawn(move || drop(links));
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bpf::{Compiler, Features, Kernels, Translation};
+    use object::{Object as _, ObjectSection, ObjectSymbol};
+    use profinfer_compiler::codegen::CSource;
+    use profinfer_diagnostics::{Span, Spanned};
+    use profinfer_schema::bpf::{VARIABLES, VariableKind};
+
+    /// The functions that are probed: in this very program.
+    #[unsafe(no_mangle)]
+    #[inline(never)]
+    extern "C" fn profinfer_probed_one(n: u64) -> u64 {
+        std::hint::black_box(n) + 1
+    }
+
+    #[unsafe(no_mangle)]
+    #[inline(never)]
+    extern "C" fn profinfer_probed_two(n: u64) -> u64 {
+        std::hint::black_box(n) * 3
+    }
+
+    /// Tests of one process would count one another's calls.
+    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+    fn alone() -> std::sync::MutexGuard<'static, ()> {
+        ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn calls() {
+        for n in 0..5 {
+            std::hint::black_box(profinfer_probed_one(n));
+        }
+        for n in 0..7 {
+            std::hint::black_box(profinfer_probed_two(n));
+        }
+    }
+
+    fn file_offset(function: &str) -> u64 {
+        let bytes = std::fs::read("/proc/self/exe").unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let symbol = file.symbols().find(|symbol| symbol.name() == Ok(function)).unwrap();
+        let section = file.section_by_index(symbol.section_index().unwrap()).unwrap();
+        symbol.address() - section.address() + section.file_range().unwrap().0
+    }
+
+    fn program(name: &str, kind: ProgramKind) -> Program {
+        let source = Arc::new(Source { name: String::new(), text: String::new() });
+        let span = Span::new(&source, 0..0);
+        Program {
+            name: name.into(),
+            probes: vec![name.into()],
+            alternative: 0,
+            kind,
+            place: Place::Probe(Spanned::new(name.into(), span.clone())),
+            span,
+            actions: Vec::new(),
+            ends: Vec::new(),
+            notes_entry: false,
+            relocations: Vec::new(),
+            optional_relocations: Vec::new(),
+            optional: false,
+        }
+    }
+
+    fn programs() -> [Program; 3] {
+        let kinds = [("call", ProgramKind::Span), ("once", ProgramKind::Entry), ("refused", ProgramKind::Entry)];
+        kinds.map(|(name, kind)| program(name, kind))
+    }
+
+    fn compiled() -> (Vec<u8>, [Arc<Source>; 1]) {
+        let sources = [Arc::new(Source { name: "toy.yaml".into(), text: "a: 1\nb: 2\nprobes: bad\n".into() })];
+        let program = include_str!("../../../../tests/programs/contract.bpf.c");
+        let text = program.replace("VARIABLES\n", &profinfer_schema::bpf::declarations());
+        let source = CSource { name: "contract.bpf.c".into(), text, arch: profinfer_binary::Arch::X86_64 };
+        let translation = Translation { source: &source, sources: &sources, kernels: Kernels::Recent, attach: None };
+        (Compiler::find().unwrap().compile(&translation).unwrap(), sources)
+    }
+    fn setup<'a>(object: &'a [u8], sources: &'a [Arc<Source>], programs: &'a [Program]) -> Setup<'a> {
+        let mode = Features::probe().expect("privileges").attach_mode();
+        Setup {
+            object,
+            sources,
+            programs,
+            record_types: 4,
+            ring_bytes: 5000,
+            constants: constants(),
+            target_constants: BTreeSet::from(["weight".to_owned()]),
+            events: &[],
+            event_entries: 0,
+            mode,
+        }
+    }
+
+    /// The recorder's constants: this program does without them.
+    fn constants() -> BTreeMap<String, u64> {
+        let constants = VARIABLES.iter().filter(|variable| variable.kind == VariableKind::Constant);
+        constants.map(|variable| (variable.name.to_owned(), 0)).collect()
+    }
+
+    fn values(weight: u64) -> BTreeMap<String, u64> {
+        BTreeMap::from([("weight".to_owned(), weight)])
+    }
+
+    fn site(function: &str, cookie: u64) -> FileSite {
+        FileSite { file_offset: file_offset(function), cookie, semaphore: None }
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn every_way_of_attaching_counts_what_happened() {
+        let _alone = alone();
+        let (object, sources) = compiled();
+        let programs = programs();
+        for mode in [AttachMode::Session, AttachMode::Multi, AttachMode::Single] {
+            let mut session = Session::open(Setup { mode, ..setup(&object, &sources, &programs) }).unwrap();
+            let this_process = i32::try_from(std::process::id()).ok();
+            session.load(&BTreeSet::from([0, 1]), &values(1)).unwrap();
+            let sites = [site("profinfer_probed_one", 2), site("profinfer_probed_two", 4)];
+            let exe = ProbedFile { path: Path::new("/proc/self/exe"), id: (0, 0) };
+            assert_eq!(session.attach(0, &values(1), exe, this_process, &sites), [], "{mode:?}");
+            let once = [site("profinfer_probed_one", 10)];
+            assert_eq!(session.attach(1, &values(1), exe, this_process, &once), [], "{mode:?}");
+            calls();
+            assert_eq!(session.steps(), 0, "{mode:?}: not enabled yet");
+            session.enable();
+            calls();
+            session.detach();
+            calls();
+            let losses = session.losses();
+            let counted = [2, 3, 4, 5, 10].map(|entry| losses[entry]);
+            assert_eq!(counted, [5, 5, 7, 7, 5], "{mode:?}: entries and returns of each function");
+            assert_eq!((losses.len(), session.steps()), (64, 29), "{mode:?}");
+            assert_eq!(session.recursions(), BTreeMap::new());
+        }
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn generations_share_maps_but_not_constants() {
+        let _alone = alone();
+        let (object, sources) = compiled();
+        let programs = programs();
+        let mut session = Session::open(setup(&object, &sources, &programs)).unwrap();
+        session.load(&BTreeSet::from([0]), &values(1)).unwrap();
+        session.enable();
+        let exe = ProbedFile { path: Path::new("/proc/self/exe"), id: (0, 0) };
+        assert_eq!(session.attach(0, &values(1), exe, None, &[site("profinfer_probed_one", 2)]), []);
+        session.load(&BTreeSet::from([0]), &values(1)).unwrap();
+        assert_eq!(session.generations.len(), 2, "nothing new to load");
+        session.load(&BTreeSet::from([0]), &values(100)).unwrap();
+        assert_eq!(session.attach(0, &values(100), exe, None, &[site("profinfer_probed_two", 4)]), []);
+        calls();
+        let losses = session.losses();
+        assert_eq!([2, 3, 4, 5].map(|entry| losses[entry]), [5, 5, 700, 700]);
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn only_the_places_at_fault_fail() {
+        let _alone = alone();
+        let (object, sources) = compiled();
+        let programs = programs();
+        let mut session = Session::open(setup(&object, &sources, &programs)).unwrap();
+        session.load(&BTreeSet::from([0]), &values(1)).unwrap();
+        session.enable();
+        let exe = ProbedFile { path: Path::new("/proc/self/exe"), id: (0, 0) };
+        let beyond = FileSite { file_offset: 1 << 40, cookie: 6, semaphore: None };
+        let sites = [site("profinfer_probed_one", 2), beyond, site("profinfer_probed_two", 4)];
+        let failed = session.attach(0, &values(1), exe, None, &sites);
+        assert_eq!(failed.iter().map(|failure| failure.site).collect::<Vec<_>>(), [beyond]);
+        calls();
+        let losses = session.losses();
+        assert_eq!([2, 4, 6].map(|entry| losses[entry]), [5, 7, 0]);
+        let missing =
+            session.attach(0, &values(1), ProbedFile { path: Path::new("/no/such/file"), ..exe }, None, &sites);
+        assert_eq!(missing.len(), 3);
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn the_verifiers_refusal_names_the_line_of_the_yaml() {
+        let _alone = alone();
+        let (object, sources) = compiled();
+        let programs = programs();
+        let mut session = Session::open(setup(&object, &sources, &programs)).unwrap();
+        let problem = session.load(&BTreeSet::from([2]), &values(1)).unwrap_err().0.remove(0);
+        assert_eq!(problem.code, Code::VerifierRefused);
+        assert!(problem.message.contains("refused_entry"), "{}", problem.message);
+        assert_eq!(problem.span.expect("a place").text(), "probes: bad");
+    }
+}

@@ -1,0 +1,699 @@
+//! From the ring to the trace: a thread that reads records on a timer and forwards control records to the recorder.
+
+use super::guard::Guards;
+use super::learn::Samples;
+use super::output::Sink as Destination;
+use super::reader::{Pause, RingPages};
+use super::sampling::SampleIntake;
+use super::stops::Stop;
+use profinfer_diagnostics::{Code, Diagnostic};
+use profinfer_schema::Role;
+use profinfer_schema::bpf::{CONTROL_RECORDS, ControlRecord};
+use profinfer_schema::{
+    BUILTIN, FieldType, HEADER_SIZE, Loss, LossKind, ModuleInfo, Notice, Origin, Sampling, Schema, Site,
+};
+
+use indexmap::IndexMap;
+use libbpf_rs::{MapCore, MapHandle};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use profinfer_trace::{PushError, RecordHeader, TraceWriter};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long the ring is left alone between two readings, at least and at most. The programs do not wake the reader for
+/// ordinary records: that would cost the target microseconds each. Each reading costs some tens of microseconds however
+/// little there is to read.
+const SHORTEST: Duration = Duration::from_millis(8);
+const LONGEST: Duration = Duration::from_millis(50);
+/// At this rate a ring is full after an interval, if that is not the shortest: several times what was seen to come.
+const BYTES_PER_SECOND: u64 = 320 << 20;
+
+/// So many records are read under one lock, before their space is given back and the ring is asked again how full it is.
+const BATCH: usize = 256;
+
+/// Types of records from here on are for the recorder and never written.
+const CONTROL: u16 = CONTROL_RECORDS;
+
+/// What the programs tell the recorder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Control {
+    /// A process has mapped a library, and is stopped.
+    Mapped(Stop),
+    /// A process runs a new program, and is stopped before its first instruction.
+    Executed(Stop),
+    /// The last step that was asked for has ended.
+    LastStep,
+    /// The trace cannot be written any more.
+    WriteFailed,
+}
+
+impl Control {
+    /// Reads a control record: the type at byte 0; after the header the process number, and whether it is stopped.
+    fn parse(record: &[u8]) -> Option<Self> {
+        let word = |at: usize| Some(u64::from_ne_bytes(*record.get(HEADER_SIZE as usize + at..)?.first_chunk()?));
+        let stop = || {
+            let (pid, stopped) = (u32::try_from(word(0)?).ok()?, word(8)? != 0);
+            let since = RecordHeader::read(record)?.start;
+            Some(Stop { pid, since: stopped.then_some(since) })
+        };
+        Some(match ControlRecord::of(record_type(record)?)? {
+            ControlRecord::Mapped => Self::Mapped(stop()?),
+            ControlRecord::Executed => Self::Executed(stop()?),
+            ControlRecord::LastStep => Self::LastStep,
+            ControlRecord::Sample => return None,
+        })
+    }
+}
+
+fn record_type(record: &[u8]) -> Option<u16> {
+    record.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
+}
+
+/// Counts for the live line and the summary.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Records written.
+    pub(super) events: AtomicU64,
+    /// Spans of steps written.
+    pub(super) steps: AtomicU64,
+    /// Sum of the steps' `tokens`.
+    pub(super) tokens: AtomicU64,
+    /// Records that do not match the schema; a fault of profinfer.
+    pub(super) malformed: AtomicU64,
+    /// Steps that ended; those within others are parts of them.
+    pub(super) steps_apart: AtomicU64,
+    /// Their time, ns; what several took at once counts once.
+    pub(super) step_ns: AtomicU64,
+    /// Where the last of them began and ended, ns.
+    last_step: (AtomicU64, AtomicU64),
+    /// Records by type.
+    types: Vec<AtomicU64>,
+    /// Operators' records by lane.
+    lanes: Vec<AtomicU64>,
+    /// When the first of them began that was on a second lane, ns; 0: there was none.
+    second_lane: AtomicU64,
+    /// Bytes of the ring.
+    pub(super) ring_bytes: AtomicU64,
+    /// The most bytes of it that were waiting when it was read.
+    pub(super) ring_peak: AtomicU64,
+}
+
+/// Lanes beyond are counted with others.
+const LANES: usize = 64;
+
+impl Counts {
+    /// Nothing counted yet, of that many record types.
+    fn of_types(types: usize) -> Self {
+        let zeros = |n: usize| (0..n).map(|_| AtomicU64::new(0)).collect();
+        Self { types: zeros(types), lanes: zeros(LANES), ..Self::default() }
+    }
+
+    /// Records of a type.
+    pub(super) fn of_type(&self, record: usize) -> u64 {
+        self.types.get(record).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// The part of operators' records that the busiest lane has; 1 where there is but one, or no telling.
+    pub(super) fn busiest_lane(&self) -> f64 {
+        let counts: Vec<u64> = self.lanes.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        let (all, most) = (counts.iter().sum::<u64>(), counts.iter().max().copied().unwrap_or(0));
+        if all == 0 { 1.0 } else { most as f64 / all as f64 }
+    }
+
+    /// The lane that all operators had so far, where it is but one.
+    pub(super) fn only_lane(&self) -> Option<usize> {
+        let mut lanes = self.lanes.iter().enumerate().filter(|(_, count)| count.load(Ordering::Relaxed) > 0);
+        let first = lanes.next().map(|(lane, _)| lane);
+        first.filter(|_| lanes.next().is_none())
+    }
+
+    /// When an operator began on another lane than the ones before; the first time that there was one.
+    pub(super) fn second_lane(&self) -> Option<u64> {
+        let at = self.second_lane.load(Ordering::Relaxed);
+        (at > 0).then_some(at)
+    }
+
+    fn lane(&self, lane: usize, record: &[u8]) {
+        let Some(count) = self.lanes.get(lane) else { return };
+        add(count, 1);
+        let is_new = count.load(Ordering::Relaxed) == 1;
+        if is_new && self.second_lane().is_none() && self.only_lane().is_none() {
+            let start = RecordHeader::read(record).map_or(1, |header| header.start.max(1));
+            self.second_lane.store(start, Ordering::Relaxed);
+        }
+    }
+
+    /// A step ended. Those within it have been counted, and their time.
+    fn step_ended(&self, start: u64, end: u64) {
+        let (last_start, last_end) = (&self.last_step.0, &self.last_step.1);
+        let until = last_end.load(Ordering::Relaxed);
+        let is_around = start <= last_start.load(Ordering::Relaxed) && until <= end && until > 0;
+        if !is_around {
+            add(&self.steps_apart, 1);
+        }
+        if end > until {
+            add(&self.step_ns, end - start.max(until));
+            last_start.store(start, Ordering::Relaxed);
+            last_end.store(end, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Adds to a count. The consuming thread alone does: it need not prevent others from adding at the same time, which would
+/// cost as much as the rest of the counting.
+fn add(count: &AtomicU64, more: u64) {
+    count.store(count.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+}
+
+/// Where a step's record has its number of tokens.
+#[derive(Debug, Clone, Copy)]
+struct Tokens {
+    offset: usize,
+    size: usize,
+}
+
+/// Threads come and go long before the first probe is hit: this many bytes of their records wait for the schema.
+const EARLY: usize = 1 << 20;
+
+/// A trace that is not begun yet: its schema, which names the target's constants, grows as the target maps its
+/// libraries.
+#[derive(Debug)]
+struct Prospect {
+    file: Destination,
+    origin: Origin,
+    schema: Schema,
+    /// Records that came before, each after its length.
+    early: Vec<u8>,
+    sites: (Vec<ModuleInfo>, Vec<Site>),
+    notices: Vec<Notice>,
+}
+
+/// What the trace file is written through, by the consuming thread and the recorder.
+#[derive(Debug)]
+struct Sink {
+    prospect: Option<Box<Prospect>>,
+    writer: Option<TraceWriter<Destination>>,
+    error: Option<io::Error>,
+}
+
+impl Sink {
+    /// Writes, beginning the trace if it is not. After the first failure nothing more is tried: the file stays
+    /// readable up to there.
+    fn attempt(&mut self, write: impl FnOnce(&mut TraceWriter<Destination>) -> io::Result<()>) -> bool {
+        if self.error.is_none() {
+            self.error = self.begin().and_then(|()| self.writer.as_mut().map_or(Ok(()), write)).err();
+        }
+        self.error.is_none()
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        let Some(prospect) = self.prospect.take() else { return Ok(()) };
+        let Prospect { file, origin, schema, early, sites, notices } = *prospect;
+        let mut writer = TraceWriter::new(file, &origin, &schema)?;
+        writer.output().begun()?;
+        if !sites.1.is_empty() {
+            writer.add_sites(&sites.0, &sites.1)?;
+        }
+        for notice in &notices {
+            writer.notice(notice)?;
+        }
+        let mut rest = early.as_slice();
+        while let Some((length, after)) = rest.split_first_chunk() {
+            let Some((record, after)) = after.split_at_checked(u64::from_ne_bytes(*length) as usize) else { break };
+            match writer.push(record) {
+                Err(PushError::Write(error)) => return Err(error),
+                Ok(()) | Err(PushError::Malformed(_)) => rest = after,
+            }
+        }
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    /// Whether a record can wait for the trace to begin; stores it then.
+    fn defer(&mut self, number: u16, record: &[u8]) -> bool {
+        let Some(prospect) = &mut self.prospect else { return false };
+        let waits = usize::from(number) < BUILTIN && prospect.early.len() + record.len() < EARLY;
+        if waits {
+            prospect.early.extend((record.len() as u64).to_ne_bytes());
+            prospect.early.extend(record);
+        }
+        waits
+    }
+}
+
+/// The consuming thread and what it shares.
+#[derive(Debug)]
+pub(super) struct Consumer {
+    sink: Arc<Mutex<Sink>>,
+    counts: Arc<Counts>,
+    controls: Receiver<Control>,
+    /// Readable once there are controls.
+    arrived: Arc<EventFd>,
+    guards: Guards,
+    handed: Samples,
+    stop: StopFlag,
+    thread: JoinHandle<()>,
+}
+
+/// Ends the thread when it is dropped, on whatever way.
+#[derive(Debug)]
+struct StopFlag {
+    is_set: Arc<AtomicBool>,
+    bell: Arc<EventFd>,
+}
+
+impl Drop for StopFlag {
+    fn drop(&mut self) {
+        self.is_set.store(true, Ordering::SeqCst);
+        let _ = self.bell.write(1);
+    }
+}
+
+impl Consumer {
+    /// Starts reading a ring into a trace; `prompt`ly, where something depends on how new the counts are.
+    pub(super) fn start(
+        ring: &MapHandle,
+        file: Destination,
+        origin: Origin,
+        schema: &Schema,
+        prompt: bool,
+        samples: Option<Arc<Mutex<SampleIntake>>>,
+        (guards, handed): (Guards, Samples),
+    ) -> Result<Self, Diagnostic> {
+        let (early, sites) = (Vec::new(), (Vec::new(), Vec::new()));
+        let schema_so_far = schema.clone();
+        let prospect = Prospect { file, origin, schema: schema_so_far, early, sites, notices: Vec::new() };
+        let prospect = Some(Box::new(prospect));
+        let sink = Arc::new(Mutex::new(Sink { prospect, writer: None, error: None }));
+        let failed = |error: &dyn std::fmt::Display| {
+            Diagnostic::error(Code::Bug, format!("bug: the ring buffer cannot be read: {error}"))
+        };
+        let counts = Counts::of_types(schema.records.len());
+        let (counts, stop) = (Arc::new(counts), Arc::new(AtomicBool::new(false)));
+        let (send, controls) = channel();
+        let arrived = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
+        let arrived = Arc::new(arrived.map_err(|error| failed(&error))?);
+        let intake = Intake {
+            counts: Arc::clone(&counts),
+            steps: step_records(schema),
+            lanes: lane_fields(schema),
+            controls: send,
+            arrived: Arc::clone(&arrived),
+            samples,
+            guards: guards.clone(),
+            handed: handed.clone(),
+        };
+        let pause = Pause::new(ring.as_fd()).map_err(|error| failed(&error))?;
+        let mut pages = RingPages::map(ring.as_fd(), ring.max_entries()).map_err(|error| failed(&error))?;
+        let stop_flag = StopFlag { is_set: Arc::clone(&stop), bell: pause.bell() };
+        let interval = if prompt { SHORTEST } else { interval(pages.size()) };
+        let reader = Arc::clone(&sink);
+        counts.ring_bytes.store(pages.size(), Ordering::Relaxed);
+        let consume = move || {
+            loop {
+                // Seen before the last reading, so that everything submitted before it is read.
+                let last = stop.load(Ordering::SeqCst);
+                if !last {
+                    pause.wait(interval);
+                }
+                intake.read_all(&mut pages, &reader);
+                if last {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("profinfer-ring".into()).spawn(consume);
+        let thread = thread.map_err(|error| failed(&error))?;
+        Ok(Self { sink, counts, controls, arrived, guards, handed, stop: stop_flag, thread })
+    }
+
+    /// The next message of the programs, the oldest first.
+    pub(super) fn control(&self) -> Option<Control> {
+        // First, so that what arrives meanwhile makes it readable again.
+        let _ = self.arrived.read();
+        self.controls.try_recv().ok()
+    }
+
+    /// Readable when there may be something that [`Self::control`] gives.
+    pub(super) fn controls_arrived(&self) -> BorrowedFd<'_> {
+        self.arrived.as_fd()
+    }
+
+    /// Has the ring read now.
+    pub(super) fn hurry(&self) {
+        let _ = self.stop.bell.write(1);
+    }
+
+    /// The expectations that are checked in records.
+    pub(super) fn guards(&self) -> &Guards {
+        &self.guards
+    }
+
+    pub(super) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    fn sink(&self) -> MutexGuard<'_, Sink> {
+        self.sink.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Names more of the target's constants: `new` are those that the schema has not had yet.
+    pub(super) fn set_enums(&self, schema: &Schema, new: &IndexMap<String, BTreeMap<i64, String>>) {
+        self.guards.set_enums(schema);
+        let mut sink = self.sink();
+        match &mut sink.prospect {
+            Some(prospect) => prospect.schema.clone_from(schema),
+            None if new.is_empty() => {}
+            None => {
+                sink.attempt(|writer| writer.add_enums(new));
+            }
+        }
+    }
+
+    /// Adds sites before their first record.
+    pub(super) fn add_sites(&self, modules: &[ModuleInfo], sites: &[Site]) {
+        self.handed.add_sites(sites);
+        let mut sink = self.sink();
+        match &mut sink.prospect {
+            Some(prospect) => {
+                prospect.sites.0.extend_from_slice(modules);
+                prospect.sites.1.extend_from_slice(sites);
+            }
+            None => {
+                sink.attempt(|writer| writer.add_sites(modules, sites));
+            }
+        }
+    }
+
+    /// Writes a sentence into the trace.
+    pub(super) fn notice(&self, text: impl Into<String>) {
+        let notice = Notice { time: super::clock::monotonic_ns(), text: text.into(), ..Notice::default() };
+        self.notice_of(|| notice);
+    }
+
+    /// Writes a notice that is made, and what it tells done, while no record is taken: every record that the trace has
+    /// before it was sent before it was so.
+    pub(super) fn notice_of(&self, make: impl FnOnce() -> Notice) {
+        let mut sink = self.sink();
+        let notice = make();
+        match &mut sink.prospect {
+            Some(prospect) => prospect.notices.push(notice),
+            None => {
+                sink.attempt(|writer| writer.notice(&notice));
+            }
+        }
+    }
+
+    /// Writes the losses so far and all records that were gathered, once the trace is begun; `false` when it cannot be
+    /// written.
+    pub(super) fn flush(&self, losses: &[Loss]) -> bool {
+        let mut sink = self.sink();
+        sink.prospect.is_some()
+            || sink.attempt(|writer| {
+                writer.flush()?;
+                writer.losses(losses)
+            })
+    }
+
+    /// Reads the rest of the ring and ends the thread. The programs must be detached.
+    pub(super) fn stop(self) -> Finished {
+        drop(self.stop);
+        let _ = self.thread.join();
+        Finished { sink: self.sink, counts: self.counts, controls: self.controls }
+    }
+}
+
+/// A trace that no more records come into.
+#[derive(Debug)]
+pub(super) struct Finished {
+    sink: Arc<Mutex<Sink>>,
+    pub(super) counts: Arc<Counts>,
+    controls: Receiver<Control>,
+}
+
+impl Finished {
+    /// The programs' messages that nobody has answered.
+    pub(super) fn unanswered(&self) -> impl Iterator<Item = Control> {
+        self.controls.try_iter()
+    }
+
+    /// Closes the trace.
+    ///
+    /// # Errors
+    /// The first error that writing it met.
+    pub(super) fn finish(
+        self,
+        losses: &[Loss],
+        sampling: Option<&Sampling>,
+        end: &profinfer_schema::End,
+    ) -> io::Result<()> {
+        let poisoned = || io::Error::other("the consuming thread is still there");
+        let sink = Arc::into_inner(self.sink).ok_or_else(poisoned)?;
+        let mut sink = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = sink.error {
+            return Err(error);
+        }
+        sink.begin()?;
+        let Some(mut writer) = sink.writer else { return Err(poisoned()) };
+        writer.flush()?;
+        writer.losses(losses)?;
+        sampling.map_or(Ok(()), |sampling| writer.sampling(sampling))?;
+        writer.finish(end)?.close()
+    }
+}
+
+/// The pause between two readings of a ring of that many bytes.
+fn interval(ring_bytes: u64) -> Duration {
+    Duration::from_millis(ring_bytes * 1000 / BYTES_PER_SECOND).clamp(SHORTEST, LONGEST)
+}
+
+/// The consuming thread's side.
+struct Intake {
+    counts: Arc<Counts>,
+    /// By type of record: whether it is a step's, and where its tokens are.
+    steps: Vec<Option<Option<Tokens>>>,
+    /// By type of record: where an operator's lane is.
+    lanes: Vec<Option<Tokens>>,
+    controls: Sender<Control>,
+    arrived: Arc<EventFd>,
+    samples: Option<Arc<Mutex<SampleIntake>>>,
+    guards: Guards,
+    handed: Samples,
+}
+
+impl Intake {
+    /// Reads until the ring is empty, with the trace locked for a batch at a time: others may write between two.
+    fn read_all(&self, pages: &mut RingPages, sink: &Mutex<Sink>) {
+        loop {
+            self.counts.ring_peak.fetch_max(pages.waiting(), Ordering::Relaxed);
+            let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+            if pages.read(BATCH, |record| self.take(&mut sink, record)) < BATCH {
+                return;
+            }
+        }
+    }
+
+    /// Tells the recorder.
+    fn send(&self, control: Control) {
+        let _ = self.controls.send(control);
+        let _ = self.arrived.write(1);
+    }
+
+    /// Takes one record. Reading goes on even if the trace cannot be written, so that the target, which may be stopped,
+    /// is answered.
+    fn take(&self, sink: &mut Sink, record: &[u8]) {
+        let Some(number) = record_type(record) else { return };
+        if number == ControlRecord::Sample as u16 {
+            return self.take_sample(sink, record);
+        }
+        if number >= CONTROL {
+            if let Some(control) = Control::parse(record) {
+                self.mappings_changed(control);
+                self.send(control);
+            }
+            return;
+        }
+        if sink.error.is_some() {
+            return;
+        }
+        if sink.defer(number, record) {
+            return self.count(number, record);
+        }
+        self.handed.take(record);
+        let changed = self.guards.checked(record);
+        let record = changed.as_deref().unwrap_or(record);
+        let mut pushed = Ok(());
+        let written = sink.attempt(|writer| match writer.push(record) {
+            Err(PushError::Write(error)) => Err(error),
+            other => {
+                pushed = other;
+                Ok(())
+            }
+        });
+        match pushed {
+            _ if !written => self.send(Control::WriteFailed),
+            Ok(()) => self.count(number, record),
+            Err(_) => add(&self.counts.malformed, 1),
+        }
+    }
+
+    /// Takes a timer sample: it is no record of a thread, and is counted by itself.
+    fn take_sample(&self, sink: &mut Sink, record: &[u8]) {
+        let Some(mut samples) = self.samples.as_ref().map(|s| s.lock().unwrap_or_else(PoisonError::into_inner)) else {
+            return;
+        };
+        let Some(sample) = samples.read(record) else { return };
+        if sink.prospect.is_some() {
+            return samples.defer(sample);
+        }
+        let early = samples.take_early();
+        let news = samples.news();
+        let written = sink.attempt(|writer| {
+            news.iter().try_for_each(|news| writer.sampling(news))?;
+            early.into_iter().chain([sample]).try_for_each(|sample| writer.sample(sample))
+        });
+        if !written {
+            self.send(Control::WriteFailed);
+        }
+    }
+
+    /// What a process has mapped is read again: from this place in the ring on, its samples are in that.
+    fn mappings_changed(&self, control: Control) {
+        if let (Some(samples), Control::Mapped(stop) | Control::Executed(stop)) = (&self.samples, control) {
+            samples.lock().unwrap_or_else(PoisonError::into_inner).changed(stop.pid);
+        }
+    }
+
+    fn count(&self, number: u16, record: &[u8]) {
+        add(&self.counts.events, 1);
+        if let Some(count) = self.counts.types.get(usize::from(number)) {
+            add(count, 1);
+        }
+        let lane = self.lanes.get(usize::from(number)).copied().flatten().and_then(|lane| lane.read(record));
+        if let Some(lane) = lane.and_then(|lane| usize::try_from(lane).ok()) {
+            self.counts.lane(lane % LANES, record);
+        }
+        let Some(Some(tokens)) = self.steps.get(usize::from(number)) else { return };
+        add(&self.counts.steps, 1);
+        if let Some(header) = RecordHeader::read(record) {
+            self.counts.step_ended(header.start, header.start.saturating_add(header.duration));
+        }
+        let tokens = tokens.and_then(|tokens| tokens.read(record));
+        add(&self.counts.tokens, tokens.unwrap_or(0));
+    }
+}
+
+impl Tokens {
+    fn read(self, record: &[u8]) -> Option<u64> {
+        let bytes = record.get(self.offset..self.offset + self.size)?;
+        let mut word = [0; 8];
+        word.get_mut(..self.size)?.copy_from_slice(bytes);
+        let value = u64::from_le_bytes(word);
+        // A batch has fewer tokens than this; what has more is no number of tokens (a negative one, garbage).
+        (value < 1 << 31).then_some(value)
+    }
+}
+
+/// Where a field is that is a number.
+fn number_field(record: &profinfer_schema::RecordType, name: &str) -> Option<Tokens> {
+    let field = record.fields.iter().find(|field| field.name == name)?;
+    let size = match field.ty {
+        FieldType::Int(size) | FieldType::Uint(size) if size <= 8 => size as usize,
+        _ => return None,
+    };
+    Some(Tokens { offset: field.offset as usize, size })
+}
+
+fn lane_fields(schema: &Schema) -> Vec<Option<Tokens>> {
+    let lane = |record: &profinfer_schema::RecordType| {
+        if record.role == Some(Role::Operator) { number_field(record, "lane") } else { None }
+    };
+    schema.records.iter().map(lane).collect()
+}
+
+fn step_records(schema: &Schema) -> Vec<Option<Option<Tokens>>> {
+    let tokens = |record: &profinfer_schema::RecordType| number_field(record, "tokens");
+    schema.records.iter().map(|record| (record.role == Some(Role::Step)).then(|| tokens(record))).collect()
+}
+
+/// Names what the programs counted: entry = type of record × `width` + kind.
+pub(super) fn name_losses(counted: &[u64], width: usize, schema: &Schema) -> Vec<Loss> {
+    let kinds = counted.chunks(width.max(1)).zip(&schema.records);
+    let named = kinds.flat_map(|(counts, record)| {
+        let counts = counts.iter().zip(LossKind::ALL).filter(|(count, _)| **count > 0);
+        counts.map(|(count, kind)| Loss { record: record.name.clone(), kind, count: *count })
+    });
+    named.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profinfer_schema::{FieldLayout, RecordKind, RecordType};
+
+    fn schema() -> Schema {
+        let field = FieldLayout { name: "tokens".into(), offset: 32, ty: FieldType::Int(4) };
+        let step = RecordType {
+            name: "decode".into(),
+            kind: RecordKind::Span,
+            role: Some(Role::Step),
+            size: 40,
+            fields: vec![field],
+        };
+        let other =
+            RecordType { name: "copy".into(), role: Some(Role::Region), fields: vec![], size: 32, ..step.clone() };
+        Schema { records: vec![other, step], ..Schema::default() }
+    }
+
+    #[test]
+    fn kinds_are_numbered_in_the_order_of_their_declaration() {
+        for (number, kind) in LossKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, number);
+        }
+        assert_eq!(LossKind::Implausible as usize + 1, LossKind::ALL.len());
+    }
+
+    #[test]
+    fn losses_get_their_names() {
+        let mut counted = vec![0; 32];
+        counted[3] = 5;
+        counted[16] = 7;
+        let losses = name_losses(&counted, 16, &schema());
+        let expected = [("copy", LossKind::MissingReturn, 5), ("decode", LossKind::RingFull, 7)];
+        let expected = expected.map(|(record, kind, count)| Loss { record: record.into(), kind, count });
+        assert_eq!(losses, expected);
+    }
+
+    #[test]
+    fn control_records_are_told_apart_and_bounded() {
+        let mut record = vec![0; 48];
+        record[..2].copy_from_slice(&0xff01_u16.to_ne_bytes());
+        record[16..24].copy_from_slice(&5_u64.to_ne_bytes());
+        record[32..40].copy_from_slice(&77_u64.to_ne_bytes());
+        assert_eq!(Control::parse(&record), Some(Control::Executed(Stop { pid: 77, since: None })));
+        record[40] = 1;
+        assert_eq!(Control::parse(&record), Some(Control::Executed(Stop { pid: 77, since: Some(5) })));
+        assert_eq!(Control::parse(&record[..47]), None, "cut");
+        assert_eq!(Control::parse(&0xff02_u16.to_ne_bytes()), Some(Control::LastStep));
+        assert_eq!(Control::parse(&[1]), None);
+    }
+
+    #[test]
+    fn tokens_are_read_where_the_schema_says() {
+        let steps = step_records(&schema());
+        assert!(steps[0].is_none());
+        let tokens = steps[1].unwrap().unwrap();
+        let mut record = vec![0; 40];
+        record[32] = 17;
+        assert_eq!(tokens.read(&record), Some(17));
+        record[32..36].copy_from_slice(&(-1_i32).to_le_bytes());
+        assert_eq!(tokens.read(&record), None, "garbage is not counted");
+        assert_eq!(tokens.read(&record[..33]), None);
+    }
+}

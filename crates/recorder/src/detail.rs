@@ -1,0 +1,246 @@
+//! Operators' probes come and go, as the overhead limits require. Attaching goes on group by group between
+//! answers to the target; detaching, which takes longer, on a separate thread.
+
+use super::clock::{LEAD_NS, in_time, monotonic_ns};
+use super::overhead::{OverheadLimits, RateGuard, Sampler, Seen};
+use super::process::threads;
+use super::switch_context::SwitchContext;
+use profinfer_compiler::{ProbePlan, Shape, Tier};
+use profinfer_schema::Role;
+use profinfer_schema::{DetailReason, DetailState};
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Spans that were open have so long to end, before the probes that would end them go.
+const SHORTEST_DRAIN: Duration = Duration::from_millis(50);
+const LONGEST_DRAIN: Duration = Duration::from_millis(600);
+/// What was spent is asked for so often: where nothing depends on it, and where something does.
+const RARELY: Duration = Duration::from_millis(250);
+const OFTEN: Duration = Duration::from_millis(15);
+/// Time between two polls while something is about to change.
+pub(super) const SOON: Duration = Duration::from_millis(4);
+
+/// How far the probes are.
+#[derive(Debug)]
+enum State {
+    /// There is nothing yet that could come or go.
+    Waiting,
+    /// Groups from this one on are to be attached.
+    Attaching(usize),
+    On,
+    /// Nothing new is recorded; open spans end.
+    Draining(Instant),
+    Detaching {
+        done: JoinHandle<()>,
+        drained: bool,
+    },
+    Off,
+}
+
+/// Switches the probes of operators.
+#[derive(Debug)]
+pub(super) struct DetailSwitch {
+    state: State,
+    sampler: Option<Sampler>,
+    rate: Option<RateGuard>,
+    /// At the last poll, steps came fast enough.
+    fast_enough: bool,
+    /// The step that runs, by how many had begun, and since when.
+    running: (u64, u64),
+    /// Probes whose spans another probe's entry ends.
+    until: BTreeSet<String>,
+    steps: BTreeSet<String>,
+}
+
+impl DetailSwitch {
+    /// For a plan; `None` where operators are recorded whatever they cost. Where steps are counted, for their rate or
+    /// to record some by number, they are always recorded.
+    pub(super) fn new(plan: &ProbePlan, limits: OverheadLimits, steps_are_counted: bool) -> Option<Self> {
+        let is_until = |probe: &&profinfer_compiler::Action| {
+            matches!(probe.shape, Shape::Until { .. }) && plan.tier_of_probe(&probe.probe) == Tier::Detail
+        };
+        let actions = || plan.programs.iter().flat_map(|program| &program.actions);
+        let steps = || actions().filter(|action| action.role == Role::Step);
+        let are_calls = steps().all(|step| matches!(step.shape, Shape::Call { .. }));
+        let steps_may_go = are_calls && !steps_are_counted && limits.min_rate.is_none();
+        limits.any().then(|| Self {
+            state: State::Waiting,
+            sampler: limits.budget.map(|budget| Sampler::new(budget, monotonic_ns(), steps_may_go)),
+            rate: limits.min_rate.map(|least| RateGuard::new(least, monotonic_ns())),
+            fast_enough: true,
+            running: (0, 0),
+            until: actions().filter(is_until).map(|action| action.probe.clone()).collect(),
+            steps: steps().map(|action| action.probe.clone()).collect(),
+        })
+    }
+
+    /// Whether something is about to change, so that frequent polls are worthwhile.
+    pub(super) fn is_restless(&self) -> bool {
+        !matches!(self.state, State::Off | State::Waiting) && self.sampler.is_some()
+            || matches!(self.state, State::Attaching(_) | State::Draining(_) | State::Detaching { .. })
+    }
+
+    /// The recording begins: this is recorded before anything is attached, since a step that is read before it is called
+    /// whole.
+    pub(super) fn start(&mut self, context: &mut SwitchContext<'_, '_>) {
+        context.record_state(DetailState::Attaching, DetailReason::Start, |_| monotonic_ns());
+    }
+
+    /// Does the next step, which takes some milliseconds at most.
+    pub(super) fn poll(&mut self, context: &mut SwitchContext<'_, '_>) {
+        let mut seen = context.seen(RARELY);
+        if self.sampler.as_ref().is_some_and(|sampler| sampler.decides(&seen)) {
+            seen = context.seen(OFTEN);
+        }
+        self.fast_enough = self.check_rate(context, &seen);
+        let wanted = self.is_wanted(&seen);
+        if matches!(self.state, State::Off) {
+            self.settle(context);
+        }
+        self.state = match std::mem::replace(&mut self.state, State::Off) {
+            // They were attached with everything else.
+            State::Waiting if context.modules.any_detail() => self.begin(context, DetailReason::Start),
+            State::Attaching(next) => self.attach(next, context),
+            State::On if !wanted => self.end(context, self.reason()),
+            State::Draining(since) => self.drain(since, &seen, context),
+            State::Detaching { done, drained } if done.is_finished() => {
+                let _ = done.join();
+                self.detached(drained, context)
+            }
+            State::Off if wanted => {
+                let exact = context.seen(Duration::ZERO);
+                if let Some(sampler) = &mut self.sampler {
+                    sampler.begins(&exact);
+                }
+                context.meter.detail(true, &exact);
+                context.record_state(DetailState::Attaching, self.reason(), |_| monotonic_ns());
+                context.modules.set_detail_attached(true);
+                State::Attaching(0)
+            }
+            same => same,
+        };
+    }
+
+    /// While nothing is attached that comes and goes: has more of it go.
+    fn settle(&self, context: &mut SwitchContext<'_, '_>) {
+        let stays = self.sampler.as_ref().map_or(context.modules.stays(), Sampler::stays);
+        if stays >= context.modules.stays() {
+            return;
+        }
+        context.session.switch_graphs();
+        if stays.is_none() {
+            context.record_unseen(|session| {
+                session.switch_steps();
+                monotonic_ns()
+            });
+        }
+        context.modules.set_stays(stays, context.session);
+    }
+
+    /// The estimated time of the target itself in steps that nobody saw.
+    pub(super) fn unseen_ns(&self) -> Option<f64> {
+        self.sampler.as_ref()?.unseen_ns(monotonic_ns() as f64)
+    }
+
+    /// The recording ends: records until this time are whole.
+    pub(super) fn finish(&mut self, context: &mut SwitchContext<'_, '_>) {
+        if matches!(self.state, State::On) {
+            context.record_state(DetailState::Off, DetailReason::End, |_| monotonic_ns());
+        }
+        if let State::Detaching { done, .. } = std::mem::replace(&mut self.state, State::Off) {
+            let _ = done.join();
+        }
+    }
+
+    fn is_wanted(&mut self, seen: &Seen) -> bool {
+        let within_budget = self.sampler.as_mut().is_none_or(|sampler| sampler.wants(seen));
+        within_budget && self.fast_enough
+    }
+
+    /// Why it changes now.
+    fn reason(&self) -> DetailReason {
+        if !self.fast_enough || self.sampler.is_none() { DetailReason::Rate } else { DetailReason::Budget }
+    }
+
+    fn check_rate(&mut self, context: &SwitchContext<'_, '_>, seen: &Seen) -> bool {
+        let now = monotonic_ns();
+        let begun = context.session.steps();
+        if begun != self.running.0 {
+            self.running = (begun, now);
+        }
+        let runs = begun > context.consumer.counts().steps_apart.load(Ordering::Relaxed);
+        let running_ns = if runs { now.saturating_sub(self.running.1) } else { 0 };
+        let step_ns = seen.step_ns.max(0.0) as u64;
+        self.rate.as_mut().is_none_or(|rate| rate.allows(now, seen.steps, step_ns, running_ns))
+    }
+
+    fn attach(&mut self, next: usize, context: &mut SwitchContext<'_, '_>) -> State {
+        match context.modules.attach_group(next, context.session) {
+            Some(sites) => {
+                context.meter.switched(sites);
+                State::Attaching(next + 1)
+            }
+            None => self.begin(context, self.reason()),
+        }
+    }
+
+    /// All is attached: what begins from now on counts.
+    fn begin(&mut self, context: &mut SwitchContext<'_, '_>, reason: DetailReason) -> State {
+        context.record_state(DetailState::On, reason, |session| in_time(|since| session.set_detail(since, u64::MAX)));
+        if let Some(sampler) = &mut self.sampler {
+            sampler.began(&context.seen(if sampler.stays().is_none() { Duration::ZERO } else { RARELY }));
+        }
+        State::On
+    }
+
+    /// Nothing counts any more that begins from now on.
+    fn end(&mut self, context: &mut SwitchContext<'_, '_>, reason: DetailReason) -> State {
+        context.record_state(DetailState::Off, reason, |session| in_time(|until| session.end_detail(until)));
+        State::Draining(Instant::now())
+    }
+
+    fn drain(&self, since: Instant, seen: &Seen, context: &mut SwitchContext<'_, '_>) -> State {
+        let step = Duration::from_nanos((seen.step_ns / (seen.steps as f64).max(1.0)).max(0.0) as u64);
+        let patience = (2 * step).clamp(SHORTEST_DRAIN, LONGEST_DRAIN);
+        let lead_is_over = since.elapsed() >= 2 * Duration::from_nanos(LEAD_NS);
+        let drained = lead_is_over && !self.any_open(context);
+        if !drained && since.elapsed() < patience {
+            return State::Draining(since);
+        }
+        let (done, sites) = context.modules.detach_detail(context.session);
+        context.meter.switched(sites);
+        State::Detaching { done, drained }
+    }
+
+    /// Whether spans are open whose end would not be seen without the probes.
+    fn any_open(&self, context: &SwitchContext<'_, '_>) -> bool {
+        let steps_go = context.modules.stays().is_none();
+        if self.until.is_empty() && !steps_go {
+            return false;
+        }
+        let threads: Vec<i32> = (context.processes)().into_iter().flat_map(threads).collect();
+        context
+            .session
+            .open_spans(&threads)
+            .keys()
+            .any(|probe| self.until.contains(probe) || (steps_go && self.steps.contains(probe)))
+    }
+
+    fn detached(&mut self, drained: bool, context: &mut SwitchContext<'_, '_>) -> State {
+        if !drained {
+            // Nothing moves: their threads are idle, and would end them with the next window's first hit.
+            context.session.end_spans();
+        }
+        context.session.set_detail(u64::MAX, 0);
+        context.record_state(DetailState::Detached, self.reason(), |_| monotonic_ns());
+        let seen = context.seen(Duration::ZERO);
+        context.meter.detail(false, &seen);
+        if let Some(sampler) = &mut self.sampler {
+            sampler.ended(&seen);
+        }
+        self.settle(context);
+        State::Off
+    }
+}

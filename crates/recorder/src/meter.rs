@@ -1,0 +1,145 @@
+//! What a recording costs its target so far: what the programs did, by what one hit of each costs.
+
+use super::clock::monotonic_ns;
+use super::consumer::Counts;
+use super::modules::Modules;
+use super::overhead::{Costs, OverheadLimits, ProgramRuns, Seen};
+use crate::bpf::{RunStatistics, Session};
+use profinfer_compiler::{ProbePlan, ProgramKind, Shape, Tier};
+use profinfer_schema::Overhead;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Adds up the cost.
+#[derive(Debug)]
+pub(super) struct Meter<'a> {
+    plan: &'a ProbePlan,
+    limits: OverheadLimits,
+    costs: Costs,
+    /// Sites that the costs know of.
+    sites: usize,
+    /// The kernel counts runs.
+    counting: Option<RunStatistics>,
+    read: Option<Instant>,
+    /// Step time while the probes of operators were attached, ns, and what it was when they last came.
+    detailed_ns: f64,
+    attached_at: Option<f64>,
+}
+
+impl<'a> Meter<'a> {
+    /// Of a plan's programs. Only where the cost decides something is the kernel asked to count: that costs too.
+    pub(super) fn new(plan: &'a ProbePlan, limits: OverheadLimits) -> Self {
+        let programs = plan.programs.iter().map(|program| (plan.tier(program), program.kind == ProgramKind::Span));
+        Self {
+            plan,
+            limits,
+            costs: Costs::new(programs),
+            sites: 0,
+            counting: if limits.budget.is_some() { RunStatistics::enable() } else { None },
+            read: None,
+            detailed_ns: 0.0,
+            attached_at: Some(0.0),
+        }
+    }
+
+    /// What was seen until now. The cost is read anew if it is older than that: it takes a fraction of
+    /// a millisecond.
+    pub(super) fn seen(
+        &mut self,
+        session: &Session<'_>,
+        modules: &Modules<'_>,
+        counts: &Counts,
+        at_most: Duration,
+    ) -> Seen {
+        if self.read.is_none_or(|read| read.elapsed() >= at_most) {
+            self.read = Some(Instant::now());
+            self.read_costs(session, modules, counts);
+        }
+        let busiest_lane = counts.busiest_lane();
+        Seen {
+            now_ns: monotonic_ns() as f64,
+            steps: counts.steps_apart.load(Ordering::Relaxed),
+            step_ns: counts.step_ns.load(Ordering::Relaxed) as f64,
+            steps_cost_ns: self.costs.of(Tier::Always) + self.costs.of(Tier::Step),
+            graphs_cost_ns: self.costs.of(Tier::Graph),
+            detail_cost_ns: (self.costs.of(Tier::Detail) + self.costs.of(Tier::Waiting)) * busiest_lane,
+        }
+    }
+
+    fn read_costs(&mut self, session: &Session<'_>, modules: &Modules<'_>, counts: &Counts) {
+        for (program, trap_ns) in modules.trap_costs().iter().skip(self.sites) {
+            self.costs.add_site(*program, *trap_ns);
+            self.sites += 1;
+        }
+        if self.counting.is_some() {
+            for (program, (hits, ns)) in session.runs() {
+                self.costs.ran(program, ProgramRuns { hits, run_ns: Some(ns) });
+            }
+            return;
+        }
+        // Alternatives of a probe have one record type: its records are those of the program that has sites.
+        for (index, program) in self.plan.programs.iter().enumerate() {
+            if !modules.trap_costs().iter().any(|(with_site, _)| *with_site == index) {
+                continue;
+            }
+            let hits = program.actions.iter().map(|action| {
+                let runs = if matches!(action.shape, Shape::Call { .. }) { 2 } else { 1 };
+                counts.of_type(action.record).saturating_mul(runs)
+            });
+            self.costs.ran(index, ProgramRuns { hits: hits.max().unwrap_or(0), run_ns: None });
+        }
+    }
+
+    /// So many sites were attached or detached while the target ran.
+    pub(super) fn switched(&mut self, sites: usize) {
+        self.costs.switched(sites);
+    }
+
+    /// The probes of operators are attached from now on, or detached.
+    pub(super) fn detail(&mut self, attached: bool, seen: &Seen) {
+        match (attached, self.attached_at) {
+            (true, None) => self.attached_at = Some(seen.step_ns),
+            (false, Some(since)) => {
+                self.detailed_ns += seen.step_ns - since;
+                self.attached_at = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// The account, for the trace.
+    pub(super) fn overhead(
+        &mut self,
+        session: &Session<'_>,
+        modules: &Modules<'_>,
+        counts: &Counts,
+        unseen_ns: Option<f64>,
+    ) -> Overhead {
+        let seen = self.seen(session, modules, counts, Duration::ZERO);
+        let ns = |ns: f64| ns.max(0.0) as u64;
+        Overhead {
+            budget: self.limits.budget,
+            min_rate: self.limits.min_rate,
+            steps: seen.steps,
+            step_ns: ns(seen.step_ns),
+            unseen_step_ns: unseen_ns.map(ns),
+            detailed_step_ns: ns(self.detailed_ns + self.attached_at.map_or(0.0, |since| seen.step_ns - since)),
+            base_ns: ns(seen.steps_cost_ns + seen.graphs_cost_ns),
+            detail_ns: ns(seen.detail_cost_ns),
+            record_ns: self.record_costs(counts.busiest_lane()),
+        }
+    }
+
+    /// What one record of each probe adds to a step. Probes that share a site share its trap: it is the first one's.
+    fn record_costs(&self, busiest_lane: f64) -> BTreeMap<String, f64> {
+        let mut costs = BTreeMap::new();
+        for (index, program) in self.plan.programs.iter().enumerate() {
+            let (Some(run), Some(action)) = (self.costs.of_run(index), program.actions.first()) else { continue };
+            let runs = if matches!(action.shape, Shape::Call { .. }) { 2.0 } else { 1.0 };
+            let part = if self.plan.tier(program) >= Tier::Detail { busiest_lane } else { 1.0 };
+            costs.insert(action.probe.clone(), (run * runs * part).round());
+        }
+        costs
+    }
+}

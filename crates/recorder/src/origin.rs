@@ -1,0 +1,47 @@
+//! What a trace tells of its recording: by whom, of what, with which probeset and options, on which machine.
+
+use super::pending_target::PendingTarget;
+use super::{Options, Subject, clock, cpus, host, saved_limits};
+use profinfer_binary::PidNamespace;
+use profinfer_probeset::{Part, Probeset};
+use profinfer_schema::{Origin, OriginPart};
+
+/// The number that the kernel gives the first namespace of processes (`PROC_PID_INIT_INO`): in it, processes are numbered
+/// as in the kernel's records.
+const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+pub(super) fn origin(options: &Options, probeset: &Probeset, target: &PendingTarget) -> Origin {
+    let pid = target.pid().cast_unsigned();
+    let command = match &options.subject {
+        Subject::Command(words) => words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        Subject::Process(_) => profinfer_binary::command_line(pid).unwrap_or_default(),
+    };
+    let sources = probeset.sources.iter().map(|source| (source.name.clone(), source.text.clone()));
+    let host = host::describe();
+    Origin {
+        recorder: concat!("profinfer ", env!("CARGO_PKG_VERSION")).to_owned(),
+        probeset: probeset.name.clone(),
+        engine: probeset.engine.value.clone(),
+        sources: sources.collect(),
+        command,
+        pid,
+        launched: matches!(options.subject, Subject::Command(_)),
+        options: options.described.clone(),
+        wall_clock_ns: clock::wall_ns(),
+        monotonic_ns: clock::monotonic_ns(),
+        // Only what was measured before: to measure it now would disturb.
+        roofline: saved_limits().load(&host).map(|(roofline, _)| roofline),
+        host,
+        cpu_quota: cpus::quota(pid),
+        parts: probeset.parts.iter().map(origin_part).collect(),
+        recorder_pid: PidNamespace::of(std::process::id())
+            .ok()
+            .filter(|recorder| recorder.inode == INITIAL_PID_NAMESPACE)
+            .map(|_| std::process::id()),
+    }
+}
+
+fn origin_part(part: &Part) -> OriginPart {
+    let Part { key, probeset, engine, file, .. } = part.clone();
+    OriginPart { key, probeset, engine, file }
+}

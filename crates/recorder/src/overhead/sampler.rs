@@ -1,0 +1,307 @@
+//! The budget: in which steps operators are recorded.
+//!
+//! Operators are recorded in *windows* of some steps. How many steps lie between two windows is drawn at random, with
+//! no memory (exponentially), from means alone: nothing that a step is or does makes it more or less likely to be
+//! recorded. A window that the budget does not cover yet when its turn comes is put off by another draw. So what was
+//! spent is never beyond the budget, but for the first window: it is there to learn the overhead.
+//!
+//! Where the probes of steps alone take too much of the budget, they go with the others. Then nobody counts steps in
+//! between: the *time* until the next window is drawn, in the same way, and a window is some time too. What the target
+//! did unseen is estimated: it was as busy as in the windows.
+
+use super::Seen;
+use profinfer_compiler::Tier;
+
+/// The part of the budget that is planned with: costs are accurate to some 10 %.
+const MARGIN: f64 = 0.85;
+/// A window is to last about so long, so that attaching and detaching do not make up most of it.
+const WINDOW_NS: f64 = 10e6;
+/// Steps of a window, unless one takes longer than [`LONG_STEP_NS`].
+const FEWEST_STEPS: f64 = 2.0;
+/// Of such steps one a window is enough: waiting for a second one costs more than the edges.
+const LONG_STEP_NS: f64 = 5e8;
+/// After each this many windows, they become longer by their first length: their number grows with the root of time.
+const LENGTHEN: f64 = 100.0;
+/// The longest gap, as a multiple of the mean one.
+const LONGEST_GAP: f64 = 6.0;
+/// Graphs are recorded in all steps if that takes no more than this part of the budget.
+const GRAPHS_PART: f64 = 0.25;
+/// Steps are, if that takes no more than this part.
+const STEPS_PART: f64 = 0.5;
+/// So many steps show what one costs.
+const STEPS_TO_LEARN: u64 = 32;
+/// At the end of a window by time, a running step may take this multiple of a step's time, and at most this long.
+const LAST_STEP: f64 = 4.0;
+const LAST_STEP_NS: f64 = 600e6;
+/// The target is taken to be in steps for this part of the unseen time at least.
+const LEAST_BUSY: f64 = 1e-3;
+
+/// Whether operators are recorded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum State {
+    /// Since this number of ended steps, for at least this many more.
+    Window { from: u64, steps: u64 },
+    /// Until this number of steps have ended.
+    Gap { until: u64 },
+    /// Until that time, and then until a step ends; with the number of steps that had ended at that time.
+    TimedWindow { until_ns: f64, over: Option<(u64, f64)> },
+    /// Until that time. Nothing is recorded.
+    TimedGap { until_ns: f64 },
+}
+
+/// Chooses the steps in which operators are recorded.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    budget: f64,
+    random: fastrand::Rng,
+    state: State,
+    at_start: Seen,
+    windows: u64,
+    /// What a step of a window costs, and the steps around those that it was to have: the probes take their time to
+    /// come and go.
+    step_cost_ns: f64,
+    edge_steps: f64,
+    planned_steps: f64,
+    /// The last tier that is recorded in all steps; `None`: steps are not.
+    stays: Option<Tier>,
+    steps_may_go: bool,
+    first: Option<Seen>,
+    unseen: Unseen,
+}
+
+/// What cannot be seen while nothing is recorded.
+#[derive(Debug, Clone, Copy, Default)]
+struct Unseen {
+    /// Since when nothing is recorded.
+    since_ns: Option<f64>,
+    /// The estimated time of the target itself in steps that was not seen before.
+    step_ns: f64,
+    /// What was seen when the last window by the clock began.
+    on: Option<Seen>,
+    /// The time of such windows, and of it that in steps, both without what was added to them.
+    window_ns: f64,
+    busy_ns: f64,
+    /// What such a window costs.
+    window_cost_ns: Option<f64>,
+}
+
+impl Sampler {
+    /// With a budget: a part of the target's time. Equal seeds choose equally.
+    pub(crate) fn new(budget: f64, seed: u64, steps_may_go: bool) -> Self {
+        Self {
+            budget: budget * MARGIN,
+            random: fastrand::Rng::with_seed(seed),
+            state: State::Window { from: 0, steps: 1 },
+            at_start: Seen::default(),
+            windows: 0,
+            step_cost_ns: 0.0,
+            edge_steps: 0.0,
+            planned_steps: 1.0,
+            stays: Some(Tier::Graph),
+            steps_may_go,
+            first: None,
+            unseen: Unseen::default(),
+        }
+    }
+
+    /// The last tier that is recorded in all steps; `None`: steps are not.
+    pub(crate) fn stays(&self) -> Option<Tier> {
+        self.stays
+    }
+
+    /// The estimated time of the target itself in steps that nobody saw; `None` where steps are always recorded.
+    pub(crate) fn unseen_ns(&self, now_ns: f64) -> Option<f64> {
+        let open = |since: f64| (now_ns - since).max(0.0) * self.busy();
+        self.stays.is_none().then(|| self.unseen.step_ns + self.unseen.since_ns.map_or(0.0, open))
+    }
+
+    /// The time of the target itself in steps, seen or not.
+    fn bare_ns(&self, seen: &Seen) -> f64 {
+        seen.bare_ns() + self.unseen_ns(seen.now_ns).unwrap_or(0.0)
+    }
+
+    /// The part of its time that the target is in steps, without the overhead.
+    fn busy(&self) -> f64 {
+        (self.unseen.busy_ns / self.unseen.window_ns.max(1.0)).clamp(LEAST_BUSY, 1.0)
+    }
+
+    /// Whether operators are to be recorded now.
+    pub(crate) fn wants(&mut self, seen: &Seen) -> bool {
+        let first = *self.first.get_or_insert(*seen);
+        if matches!(self.state, State::Gap { .. }) && self.steps_are_too_expensive(seen) {
+            self.steps_go(seen, &first);
+        }
+        match self.state {
+            State::TimedWindow { until_ns, over } => self.timed_window(seen, until_ns, over),
+            State::TimedGap { until_ns } if seen.now_ns < until_ns => false,
+            State::TimedGap { .. } => {
+                let fits = seen.cost_ns() + self.next_window_ns(seen) <= self.budget * self.bare_ns(seen);
+                if !fits {
+                    self.state = self.timed_gap(seen);
+                }
+                fits
+            }
+            // The step in which the window began is not whole.
+            State::Window { from, steps } => seen.steps < from + steps || self.all_steps_fit(seen),
+            State::Gap { until } if seen.steps < until => false,
+            State::Gap { .. } => {
+                let fits = seen.cost_ns() + self.next_cost_ns(seen) <= self.budget * seen.bare_ns();
+                if !fits {
+                    self.state = State::Gap { until: seen.steps.saturating_add(self.gap(seen)) };
+                }
+                fits
+            }
+        }
+    }
+
+    /// Whether the next state depends on the overhead until now.
+    pub(crate) fn decides(&self, seen: &Seen) -> bool {
+        match self.state {
+            State::Window { from, steps } => seen.steps >= from + steps,
+            State::Gap { until } => seen.steps >= until,
+            State::TimedWindow { until_ns, .. } | State::TimedGap { until_ns } => seen.now_ns >= until_ns,
+        }
+    }
+
+    /// All operators of a window are being recorded from now on.
+    pub(crate) fn began(&mut self, seen: &Seen) {
+        if self.stays.is_none() {
+            self.unseen.step_ns = self.unseen_ns(seen.now_ns).unwrap_or(0.0);
+            self.unseen.since_ns = None;
+            self.unseen.on = Some(*seen);
+            let step = seen.bare_ns() / (seen.steps as f64).max(1.0);
+            let length = WINDOW_NS.max(3.0 * step) * (1.0 + self.windows as f64 / LENGTHEN);
+            self.state = State::TimedWindow { until_ns: seen.now_ns + length, over: None };
+            return;
+        }
+        self.planned_steps = self.window_steps(seen);
+        let steps = self.planned_steps as u64;
+        // The first window waits for no second step: it is there to learn the overhead.
+        let edge = u64::from(self.windows > 0 || seen.steps > 0);
+        self.state = State::Window { from: seen.steps, steps: steps + edge };
+    }
+
+    /// The probes of a window are about to be attached.
+    pub(crate) fn begins(&mut self, seen: &Seen) {
+        self.at_start = *seen;
+    }
+
+    /// The probes of a window are detached.
+    pub(crate) fn ended(&mut self, seen: &Seen) {
+        let window = seen.since(&self.at_start);
+        if self.stays.is_none() {
+            // One in which the target did nothing does not show what one costs.
+            if window.steps > 0 {
+                let cost = window.cost_ns();
+                self.unseen.window_cost_ns = Some(self.unseen.window_cost_ns.map_or(cost, |last| higher(last, cost)));
+            }
+            self.windows += 1;
+            self.unseen.since_ns.get_or_insert(seen.now_ns);
+            self.state = self.timed_gap(seen);
+            return;
+        }
+        let steps = (window.steps as f64).max(1.0);
+        self.step_cost_ns = higher(self.step_cost_ns, window.detail_cost_ns.max(0.0) / steps);
+        self.edge_steps = higher(self.edge_steps, (steps - self.planned_steps).max(1.0));
+        self.windows += 1;
+        if window.graphs_cost_ns > GRAPHS_PART * self.budget * window.bare_ns() {
+            self.stays = Some(Tier::Step);
+        }
+        self.state = State::Gap { until: seen.steps.saturating_add(self.gap(seen)) };
+    }
+
+    /// Steps that a window is to have.
+    fn window_steps(&self, seen: &Seen) -> f64 {
+        if seen.steps == 0 {
+            return 1.0;
+        }
+        let step = (seen.bare_ns() / seen.steps as f64).max(1.0);
+        let fewest = if step > LONG_STEP_NS { 1.0 } else { FEWEST_STEPS };
+        ((WINDOW_NS / step).max(fewest) * (1.0 + self.windows as f64 / LENGTHEN)).round()
+    }
+
+    /// What the next window is estimated to cost, its edges included.
+    fn next_cost_ns(&self, seen: &Seen) -> f64 {
+        // The first window began with the recording: it has not shown what it takes to attach.
+        let edges = if self.windows == 1 { 2.0 } else { 1.0 } * self.edge_steps;
+        self.step_cost_ns * (self.window_steps(seen) + edges)
+    }
+
+    /// Steps until the next window.
+    fn gap(&mut self, seen: &Seen) -> u64 {
+        let step = (seen.bare_ns() / (seen.steps as f64).max(1.0)).max(1.0);
+        let base = (seen.cost_ns() - seen.detail_cost_ns) / seen.bare_ns().max(1.0);
+        let left = (self.budget - base).max(self.budget / 50.0);
+        let mean = (self.next_cost_ns(seen) / (left * step)).clamp(1.0, 1e12);
+        (mean * self.draw()).round().max(1.0) as u64
+    }
+
+    fn steps_are_too_expensive(&self, seen: &Seen) -> bool {
+        let expensive = seen.steps_cost_ns > STEPS_PART * self.budget * seen.bare_ns();
+        self.steps_may_go && seen.steps >= STEPS_TO_LEARN && expensive
+    }
+
+    /// From now on nothing is recorded between windows.
+    fn steps_go(&mut self, seen: &Seen, first: &Seen) {
+        let so_far = seen.since(first);
+        self.stays = None;
+        self.unseen.since_ns = Some(seen.now_ns);
+        (self.unseen.window_ns, self.unseen.busy_ns) = (so_far.now_ns - so_far.cost_ns(), so_far.bare_ns());
+        self.state = self.timed_gap(seen);
+    }
+
+    /// Whether a window by the clock goes on.
+    fn timed_window(&mut self, seen: &Seen, until_ns: f64, over: Option<(u64, f64)>) -> bool {
+        if seen.now_ns < until_ns || self.all_steps_fit(seen) {
+            return true;
+        }
+        let step = seen.bare_ns() / (seen.steps as f64).max(1.0);
+        let patience = (LAST_STEP * step).min(LAST_STEP_NS);
+        let (steps, since) = over.unwrap_or((seen.steps, seen.now_ns));
+        self.state = State::TimedWindow { until_ns, over: Some((steps, since)) };
+        let goes_on = seen.steps == steps && seen.now_ns < since + patience;
+        if let (false, Some(on)) = (goes_on, self.unseen.on.take()) {
+            // What was estimated before any window was seen counts for no more than a window.
+            if self.unseen.window_cost_ns.is_none() {
+                let busy = self.busy();
+                (self.unseen.window_ns, self.unseen.busy_ns) = (WINDOW_NS, busy * WINDOW_NS);
+            }
+            let window = seen.since(&on);
+            self.unseen.window_ns += (window.now_ns - window.cost_ns()).max(0.0);
+            self.unseen.busy_ns += window.bare_ns();
+            self.unseen.since_ns = Some(seen.now_ns);
+        }
+        goes_on
+    }
+
+    /// What the next window by the clock is estimated to cost.
+    fn next_window_ns(&self, seen: &Seen) -> f64 {
+        let steps = self.window_steps(seen) + 2.0 * self.edge_steps;
+        let unknown =
+            || steps * (self.step_cost_ns + (seen.cost_ns() - seen.detail_cost_ns) / seen.steps.max(1) as f64);
+        self.unseen.window_cost_ns.unwrap_or_else(unknown)
+    }
+
+    fn timed_gap(&mut self, seen: &Seen) -> State {
+        let mean = (self.next_window_ns(seen) / (self.budget * self.busy())).clamp(WINDOW_NS, 1e12);
+        State::TimedGap { until_ns: seen.now_ns + mean * self.draw() }
+    }
+
+    /// From an exponential distribution with mean 1, cut off.
+    fn draw(&mut self) -> f64 {
+        (-self.random.f64().max(1e-9).ln()).min(LONGEST_GAP)
+    }
+
+    /// Whether the budget would last for the operators of every step, as this window's cost.
+    fn all_steps_fit(&self, seen: &Seen) -> bool {
+        let window = seen.since(&self.at_start);
+        let fits = |seen: &Seen| seen.cost_ns() <= self.budget * seen.bare_ns();
+        let fits_in_all = seen.cost_ns() <= self.budget * self.bare_ns(seen);
+        window.steps > 0 && fits(&window) && fits_in_all
+    }
+}
+
+/// What one window cost predicts the next poorly: the larger of the last and of their mean.
+fn higher(before: f64, last: f64) -> f64 {
+    if last > before { last } else { 0.7 * before + 0.3 * last }
+}

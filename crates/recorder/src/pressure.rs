@@ -1,0 +1,340 @@
+//! What the kernel lets the target have: its processes' time in user code and in the kernel, its page faults, and the
+//! limits of its control groups, of both versions, with what happened because of them. Polled some times a second.
+
+use super::clock::monotonic_ns;
+use super::consumer::Consumer;
+use super::process::family;
+use nix::unistd::{SysconfVar, sysconf};
+use profinfer_schema::{Notice, Pressure};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Time between two polls: each reads some ten small files.
+pub(super) const PERIOD: Duration = Duration::from_millis(100);
+/// Processes that are polled.
+const MOST_PROCESSES: usize = 32;
+/// Polls that a trace stores at most; then every second one is left out, and so on.
+const MOST_NOTICES: u32 = 20_000;
+
+/// The values of the last poll.
+#[derive(Debug)]
+pub(super) struct PressurePoll {
+    /// Nanoseconds of a tick.
+    tick: u64,
+    mounts: Mounts,
+    processes: BTreeMap<i32, ProcessCounts>,
+    groups: Groups,
+    counts: GroupCounts,
+    polled: Option<(Instant, u64)>,
+    notices: u32,
+    every: u32,
+}
+
+/// Counts of a process since it began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct ProcessCounts {
+    user: u64,
+    system: u64,
+    minor: u64,
+    major: u64,
+}
+
+/// Where control groups are mounted: the folder, and the group that it shows.
+#[derive(Debug, Clone, Default)]
+struct Mounts {
+    unified: Option<(PathBuf, PathBuf)>,
+    cpu: Option<(PathBuf, PathBuf)>,
+    memory: Option<(PathBuf, PathBuf)>,
+}
+
+/// The groups of a process that have limits, from the innermost outwards.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Groups {
+    cpu: Vec<PathBuf>,
+    memory: Vec<PathBuf>,
+}
+
+/// Counts of the groups since they were made.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct GroupCounts {
+    quota: Option<f64>,
+    throttled: Option<u64>,
+    limit: Option<u64>,
+    hits: Option<u64>,
+    refaults: Option<u64>,
+}
+
+impl PressurePoll {
+    pub(super) fn new() -> Self {
+        let hz = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|hz| u64::try_from(hz).ok()).unwrap_or(100);
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        Self {
+            tick: 1_000_000_000 / hz.max(1),
+            mounts: Mounts::parse(&mounts),
+            processes: BTreeMap::new(),
+            groups: Groups::default(),
+            counts: GroupCounts::default(),
+            polled: None,
+            notices: 0,
+            every: 1,
+        }
+    }
+
+    /// Puts into the trace what has happened since the last time, if it is time.
+    pub(super) fn poll(&mut self, pid: i32, forks: bool, consumer: &Consumer) {
+        if self.polled.is_some_and(|(last, _)| last.elapsed() < PERIOD * self.every) {
+            return;
+        }
+        self.poll_now(pid, forks, consumer);
+    }
+
+    /// The same, whatever the time.
+    pub(super) fn poll_now(&mut self, pid: i32, forks: bool, consumer: &Consumer) {
+        let time = monotonic_ns();
+        let before = self.polled.replace((Instant::now(), time));
+        let pressure = self.since(pid, forks);
+        let Some((_, since)) = before else { return };
+        self.notices += 1;
+        if self.notices.is_multiple_of(MOST_NOTICES) {
+            self.every = self.every.saturating_mul(2);
+        }
+        let pressure = Some(Pressure { since, ..pressure });
+        consumer.notice_of(|| Notice { time, pressure, ..Notice::default() });
+    }
+
+    fn since(&mut self, pid: i32, forks: bool) -> Pressure {
+        let processes = if forks { family(pid) } else { vec![pid] };
+        let mut sum = ProcessCounts::default();
+        for pid in processes.into_iter().take(MOST_PROCESSES) {
+            let Some(now) = ProcessCounts::of(pid) else { continue };
+            let before = self.processes.insert(pid, now).unwrap_or_default();
+            sum.user += now.user.saturating_sub(before.user);
+            sum.system += now.system.saturating_sub(before.system);
+            sum.minor += now.minor.saturating_sub(before.minor);
+            sum.major += now.major.saturating_sub(before.major);
+        }
+        let groups = self.mounts.groups(pid);
+        let (before, moved) = (self.counts, groups.as_ref().is_some_and(|groups| *groups != self.groups));
+        if let Some(groups) = groups {
+            self.groups = groups;
+        }
+        self.counts = self.groups.counts();
+        // Counts of another group are not to be compared.
+        let before = if moved { self.counts } else { before };
+        let more = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
+        Pressure {
+            since: 0,
+            user_ns: sum.user.saturating_mul(self.tick),
+            system_ns: sum.system.saturating_mul(self.tick),
+            minor_faults: sum.minor,
+            major_faults: sum.major,
+            cpu_quota: self.counts.quota,
+            throttled_ns: more(self.counts.throttled, before.throttled),
+            memory_limit: self.counts.limit,
+            memory_limit_hits: more(self.counts.hits, before.hits),
+            refaulted_pages: more(self.counts.refaults, before.refaults),
+        }
+    }
+}
+
+impl ProcessCounts {
+    fn of(pid: i32) -> Option<Self> {
+        Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// The name may have anything in it: numbers come after its last parenthesis.
+    fn parse(stat: &str) -> Option<Self> {
+        let (_, rest) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+        Some(Self { minor: number(7)?, major: number(9)?, user: number(11)?, system: number(12)? })
+    }
+}
+
+impl Mounts {
+    fn parse(mountinfo: &str) -> Self {
+        let mut mounts = Self::default();
+        for line in mountinfo.lines() {
+            let Some((place, system)) = line.split_once(" - ") else { continue };
+            let (place, system): (Vec<&str>, Vec<&str>) = (place.split(' ').collect(), system.split(' ').collect());
+            let (Some(root), Some(folder), Some(kind)) = (place.get(3), place.get(4), system.first()) else { continue };
+            let mount = (PathBuf::from(folder), PathBuf::from(root));
+            let has =
+                |controller: &str| system.get(2).is_some_and(|options| options.split(',').any(|o| o == controller));
+            match *kind {
+                "cgroup2" => mounts.unified = Some(mount),
+                "cgroup" if has("cpu") => mounts.cpu = Some(mount),
+                "cgroup" if has("memory") => mounts.memory = Some(mount),
+                _ => {}
+            }
+        }
+        mounts
+    }
+
+    /// The groups of a process; `None` where it has ended.
+    fn groups(&self, pid: i32) -> Option<Groups> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let state = stat.rsplit_once(')')?.1.trim_start().chars().next()?;
+        let text =
+            std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok().filter(|_| !matches!(state, 'Z' | 'X'))?;
+        Some(self.groups_of(&text))
+    }
+
+    fn groups_of(&self, cgroup: &str) -> Groups {
+        let mut groups = Groups::default();
+        for line in cgroup.lines() {
+            let mut parts = line.splitn(3, ':');
+            let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
+            let has = |controller: &str| controllers.split(',').any(|name| name == controller);
+            if controllers.is_empty() {
+                let folders = folders(self.unified.as_ref(), path);
+                groups.cpu.extend(folders.iter().cloned());
+                groups.memory.extend(folders);
+            } else if has("cpu") {
+                groups.cpu.extend(folders(self.cpu.as_ref(), path));
+            } else if has("memory") {
+                groups.memory.extend(folders(self.memory.as_ref(), path));
+            }
+        }
+        groups
+    }
+}
+
+/// A group's folder, and those of the groups around it.
+fn folders(mount: Option<&(PathBuf, PathBuf)>, group: &str) -> Vec<PathBuf> {
+    let Some((folder, root)) = mount else { return Vec::new() };
+    let within = Path::new(group).strip_prefix(root).unwrap_or(Path::new(""));
+    let folder_of = folder.join(within);
+    folder_of.ancestors().take_while(|ancestor| ancestor.starts_with(folder)).map(Path::to_path_buf).collect()
+}
+
+impl Groups {
+    fn counts(&self) -> GroupCounts {
+        let mut counts = GroupCounts::default();
+        for folder in &self.cpu {
+            let quota = cpu_quota(folder);
+            counts.quota = counts.quota.into_iter().chain(quota).reduce(f64::min);
+            if quota.is_some() {
+                counts.throttled = Some(counts.throttled.unwrap_or(0).saturating_add(throttled(folder).unwrap_or(0)));
+            }
+        }
+        let limited = self.memory.iter().filter_map(|folder| Some((memory_limit(folder)?, folder)));
+        if let Some((limit, folder)) = limited.min_by_key(|(limit, _)| *limit) {
+            counts.limit = Some(limit);
+            counts.hits =
+                number(&folder.join("memory.failcnt")).or_else(|| value(&folder.join("memory.events"), &["max"]));
+            let names = ["total_workingset_refault_file", "total_workingset_refault_anon"];
+            let names_v2 = ["workingset_refault_file", "workingset_refault_anon"];
+            let stat = folder.join("memory.stat");
+            counts.refaults = value(&stat, &names).or_else(|| value(&stat, &names_v2));
+        }
+        counts
+    }
+}
+
+/// CPUs' worth of time that a group may have.
+fn cpu_quota(folder: &Path) -> Option<f64> {
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
+    let (quota, period) = match read("cpu.max") {
+        Some(text) => text.trim().split_once(' ').map(|(quota, period)| (quota.to_owned(), period.to_owned()))?,
+        None => (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?),
+    };
+    let (quota, period): (f64, f64) = (quota.trim().parse().ok()?, period.trim().parse().ok()?);
+    (quota > 0.0 && period > 0.0).then_some(quota / period)
+}
+
+/// ns that a group was not let run, over its CPUs.
+fn throttled(folder: &Path) -> Option<u64> {
+    let stat = folder.join("cpu.stat");
+    value(&stat, &["throttled_time"])
+        .or_else(|| value(&stat, &["throttled_usec"]).map(|microseconds| microseconds.saturating_mul(1000)))
+}
+
+/// Bytes that a group may have.
+fn memory_limit(folder: &Path) -> Option<u64> {
+    let limit = number(&folder.join("memory.max")).or_else(|| number(&folder.join("memory.limit_in_bytes")));
+    // The first version writes the largest number where there is no limit.
+    limit.filter(|bytes| *bytes < 1 << 60)
+}
+
+fn number(path: &Path) -> Option<u64> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// The sum of these keys' values in a file of keys and values; `None` where it has none of them.
+fn value(path: &Path, keys: &[&str]) -> Option<u64> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let pairs = text.lines().filter_map(|line| line.split_once(' '));
+    let values = pairs.filter(|(key, _)| keys.contains(key)).filter_map(|(_, value)| value.trim().parse::<u64>().ok());
+    values.reduce(u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: &Path, text: &str) {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn mounts(root: &Path) -> Mounts {
+        let root = root.display();
+        Mounts::parse(&format!(
+            "30 25 0:26 / {root}/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
+             31 25 0:27 /box {root}/memory rw - cgroup cgroup rw,memory\n\
+             32 25 0:28 / {root}/unified rw - cgroup2 cgroup2 rw\n"
+        ))
+    }
+
+    #[test]
+    fn groups_of_the_first_version_are_found_from_the_innermost_outwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let groups = mounts(root).groups_of("4:memory:/box/a\n1:cpu,cpuacct:/a/b\n0::/\n");
+        assert_eq!(groups.cpu[..3], [root.join("cpu/a/b"), root.join("cpu/a"), root.join("cpu")]);
+        assert_eq!(groups.memory[0], root.join("memory/a"));
+        write(&root.join("cpu/a/cpu.cfs_quota_us"), "150000\n");
+        write(&root.join("cpu/a/cpu.cfs_period_us"), "100000\n");
+        write(&root.join("cpu/a/cpu.stat"), "nr_periods 5\nnr_throttled 2\nthrottled_time 700\n");
+        write(&root.join("cpu/cpu.cfs_quota_us"), "-1\n");
+        write(&root.join("cpu/cpu.cfs_period_us"), "100000\n");
+        write(&root.join("memory/a/memory.limit_in_bytes"), "157286400\n");
+        write(&root.join("memory/memory.limit_in_bytes"), "9223372036854771712\n");
+        write(&root.join("memory/a/memory.failcnt"), "12\n");
+        write(&root.join("memory/a/memory.stat"), "workingset_refault_file 1\ntotal_workingset_refault_file 30\n");
+        let expected = GroupCounts {
+            quota: Some(1.5),
+            throttled: Some(700),
+            limit: Some(157_286_400),
+            hits: Some(12),
+            refaults: Some(30),
+        };
+        assert_eq!(groups.counts(), expected);
+    }
+
+    #[test]
+    fn groups_of_the_second_version_have_one_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let groups = mounts(folder.path()).groups_of("0::/a\n");
+        let group = folder.path().join("unified/a");
+        assert_eq!(groups.counts(), GroupCounts::default());
+        write(&group.join("cpu.max"), "30000 100000\n");
+        write(&group.join("cpu.stat"), "usage_usec 10\nthrottled_usec 4\n");
+        write(&group.join("memory.max"), "1048576\n");
+        write(&group.join("memory.events"), "low 0\nhigh 0\nmax 7\n");
+        write(&group.join("memory.stat"), "workingset_refault_anon 2\nworkingset_refault_file 3\n");
+        let counts = groups.counts();
+        assert_eq!((counts.quota, counts.throttled), (Some(0.3), Some(4000)));
+        assert_eq!((counts.limit, counts.hits, counts.refaults), (Some(1 << 20), Some(7), Some(5)));
+    }
+
+    #[test]
+    fn a_process_may_have_any_name() {
+        let stat = "12 (a) b) 3) R 1 1 1 0 -1 0 100 0 5 0 70 80 0 0 20 0 1 0 9";
+        let counts = ProcessCounts { minor: 100, major: 5, user: 70, system: 80 };
+        assert_eq!(ProcessCounts::parse(stat), Some(counts));
+        assert_eq!(ProcessCounts::parse("12 (a"), None);
+    }
+}

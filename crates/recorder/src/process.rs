@@ -1,0 +1,240 @@
+//! The process that is recorded: its end, and its being stopped and continued. It is never left stopped.
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// How a process ended, as far as its parent alone can know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// With an exit code.
+    Exited(i32),
+    /// By a signal.
+    Killed(i32),
+    /// It is not our child: nobody tells us.
+    Unknown,
+}
+
+/// The recorded process.
+#[derive(Debug)]
+pub struct TargetProcess {
+    pid: i32,
+    /// Readable when the process has ended; does not change its meaning when the number is used again.
+    handle: OwnedFd,
+    child: Option<Child>,
+}
+
+impl TargetProcess {
+    /// A process by its number.
+    ///
+    /// # Errors
+    /// `ESRCH` where there is none, `EINVAL` where it is a thread and no process.
+    pub(super) fn of(pid: i32, child: Option<Child>) -> nix::Result<Self> {
+        Ok(Self { pid, handle: open_pidfd(pid)?, child })
+    }
+
+    /// Its number in the recorder's pid namespace.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Whether it was launched by this program.
+    pub fn launched(&self) -> bool {
+        self.child.is_some()
+    }
+
+    pub(super) fn adopt(&mut self, child: Child) {
+        self.child = Some(child);
+    }
+
+    /// Readable once it has ended.
+    pub(super) fn ended(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+
+    /// How it ended, if it has; waits for that up to a time.
+    pub fn ending(&mut self, wait: Duration) -> Option<Ending> {
+        if let Some(child) = &mut self.child {
+            let wait = PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX);
+            let _ = poll(&mut [PollFd::new(self.handle.as_fd(), PollFlags::POLLIN)], wait);
+            let status = child.try_wait().ok().flatten()?;
+            let killed = status.signal().map(Ending::Killed);
+            return killed.or_else(|| status.code().map(Ending::Exited)).or(Some(Ending::Unknown));
+        }
+        let wait = PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX);
+        let mut handles = [PollFd::new(self.handle.as_fd(), PollFlags::POLLIN)];
+        (poll(&mut handles, wait).unwrap_or(0) > 0).then_some(Ending::Unknown)
+    }
+
+    /// Ends it, if it was launched by this program and still runs: by asking, then by force.
+    pub fn end(&mut self) {
+        const GRACE: Duration = Duration::from_secs(3);
+        if !self.launched() || self.ending(Duration::ZERO).is_some() {
+            return;
+        }
+        for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+            self.signal(signal);
+            if self.ending(GRACE).is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Sends a signal, if the process is still there.
+    pub(super) fn signal(&self, signal: Signal) {
+        let _ = self.send(signal as i32);
+    }
+
+    /// Whether a signal can be sent to it: what may not be continued must not be stopped.
+    pub(super) fn may_signal(&self) -> bool {
+        self.send(0) != Err(Errno::EPERM)
+    }
+
+    /// A pidfd reaches the very process, not one that got its number since.
+    fn send(&self, signal: i32) -> nix::Result<()> {
+        let (process, no_info) = (self.handle.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+        // SAFETY: all arguments are plain numbers; no siginfo is given.
+        let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process, signal, no_info, 0) };
+        Errno::result(result).map(drop)
+    }
+}
+
+fn open_pidfd(pid: i32) -> nix::Result<OwnedFd> {
+    // SAFETY: all arguments are plain numbers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = i32::try_from(Errno::result(fd)?).map_err(|_| Errno::EBADF)?;
+    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The state letter of a process or thread: `T` is stopped, `Z` has ended.
+pub(super) fn state(pid: i32) -> Option<char> {
+    Some(state_and_parent(pid)?.0)
+}
+
+/// The parent of a process.
+pub(super) fn parent(pid: i32) -> Option<i32> {
+    Some(state_and_parent(pid)?.1)
+}
+
+/// State and parent, of `/proc/PID/stat`. Allocates nothing, for the guardian, which is a fork of a program with threads.
+fn state_and_parent(pid: i32) -> Option<(char, i32)> {
+    let mut path = [0_u8; 32];
+    // It fits: eleven bytes of text, eleven of a number.
+    write!(path.as_mut_slice(), "/proc/{pid}/stat").ok()?;
+    let mut text = [0_u8; 512];
+    // SAFETY: the path ends with a zero, and the text's length is given.
+    let length = unsafe {
+        let file = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            return None;
+        }
+        let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
+        libc::close(file);
+        length
+    };
+    parse_stat(text.get(..usize::try_from(length).ok()?)?)
+}
+
+/// What `/proc/PID/stat` has after the name, which may contain anything.
+fn parse_stat(stat: &[u8]) -> Option<(char, i32)> {
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    let mut fields = stat.get(end + 1..)?.split(|byte| *byte == b' ').skip(1);
+    let state = fields.next()?.first().copied()?;
+    let parent = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    Some((char::from(state), parent))
+}
+
+/// Whether nothing runs in a process any more. Its first thread may have ended before the others.
+pub(super) fn has_ended(pid: i32) -> bool {
+    match state(pid) {
+        None => true,
+        Some('Z' | 'X') => threads(pid).len() <= 1,
+        Some(_) => false,
+    }
+}
+
+/// Whether nothing runs in a process any more within this time.
+pub(super) fn ends_within(pid: i32, wait: Duration) -> bool {
+    let until = Instant::now() + wait;
+    while !has_ended(pid) {
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+/// A process and all its descendants.
+pub(super) fn family(pid: i32) -> Vec<i32> {
+    const MOST: usize = 10_000;
+    let mut family = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = family.get(next).copied().filter(|_| family.len() < MOST) {
+        next += 1;
+        for thread in threads(parent) {
+            let children = std::fs::read_to_string(format!("/proc/{parent}/task/{thread}/children"));
+            let children = children.unwrap_or_default();
+            family.extend(children.split_whitespace().filter_map(|text| text.parse::<i32>().ok()));
+        }
+    }
+    family
+}
+
+/// The threads of a process.
+pub(super) fn threads(pid: i32) -> Vec<i32> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn launch(program: &str, arguments: &[&str]) -> TargetProcess {
+        let child = Command::new(program).args(arguments).spawn().unwrap();
+        TargetProcess::of(child.id().cast_signed(), Some(child)).unwrap()
+    }
+
+    #[test]
+    fn a_child_says_how_it_ended() {
+        let long = Duration::from_secs(10);
+        assert_eq!(launch("sh", &["-c", "exit 7"]).ending(long), Some(Ending::Exited(7)));
+        let mut asleep = launch("sleep", &["100"]);
+        assert_eq!(asleep.ending(Duration::from_millis(1)), None);
+        asleep.signal(Signal::SIGTERM);
+        assert_eq!(asleep.ending(long), Some(Ending::Killed(15)));
+    }
+
+    #[test]
+    fn a_state_is_read_after_any_name() {
+        assert_eq!(parse_stat(b"7 (a) T 1 2"), Some(('T', 1)));
+        assert_eq!(parse_stat(b"7 (T) S 12 2"), Some(('S', 12)));
+        assert_eq!(parse_stat(b"7 (a) T) R 1"), Some(('R', 1)));
+        assert_eq!((parse_stat(b""), parse_stat(b")"), parse_stat(b"7 (a) T")), (None, None, None));
+        assert_eq!(parent(std::process::id().cast_signed()), Some(nix::unistd::getppid().as_raw()));
+        let pid = std::process::id().cast_signed();
+        assert!(matches!(state(pid), Some('R' | 'S')) && !has_ended(pid));
+        assert_eq!((state(i32::MAX), state(i32::MIN), state(-1)), (None, None, None));
+        assert!(has_ended(i32::MAX));
+    }
+
+    #[test]
+    fn another_process_only_ends() {
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        let mut process = TargetProcess::of(child.id().cast_signed(), None).unwrap();
+        assert_eq!(process.ending(Duration::ZERO), None);
+        child.kill().unwrap();
+        assert_eq!(process.ending(Duration::from_secs(10)), Some(Ending::Unknown));
+        child.wait().unwrap();
+        assert_eq!(TargetProcess::of(child.id().cast_signed(), None).unwrap_err(), Errno::ESRCH);
+    }
+}

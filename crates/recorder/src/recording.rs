@@ -1,0 +1,544 @@
+//! A recording while it runs: events of the programs, the target, the user and the clock are answered here, one after the
+//! other, until one of them ends it. Whatever happens, the target runs on and the trace is closed.
+
+use super::consumer::{Consumer, Control, name_losses};
+use super::detail::SOON;
+use super::frequency::Frequencies;
+use super::guardian::Guardian;
+use super::learn::Learning;
+use super::mapped::MappedFiles;
+use super::meter::Meter;
+use super::modules::Modules;
+use super::output::Output;
+use super::pressure::{self, PressurePoll};
+use super::process::{Ending, TargetProcess, family, has_ended, threads};
+use super::sampling::Sampler;
+use super::signals::Signals;
+use super::steal::ProcessorTime;
+use super::stops::Stop;
+use super::switch_context::SwitchContext;
+use super::switches::Switches;
+use super::wrappers;
+use super::{Live, Options, Summary, clock};
+use crate::bpf::{AttachMode, Session};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
+use profinfer_compiler::ProbePlan;
+use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
+use profinfer_files::output::cannot_write;
+use profinfer_probeset::Part;
+use profinfer_schema::bpf::LOSSES_PER_TYPE;
+use profinfer_schema::{End, Host, Loss, LossKind, Notice, Overhead, Roofline};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// The interval of polls that something depends on.
+const TICK: Duration = Duration::from_millis(20);
+/// Time between two writings of what was gathered and lost.
+const FLUSH: Duration = Duration::from_secs(1);
+/// Time between two notices of what a budget was spent on.
+const ACCOUNT: Duration = Duration::from_secs(2);
+/// Time between two live lines: nothing that the clock alone brings comes more often.
+const LIVE: Duration = Duration::from_millis(250);
+/// How long a target that was interrupted has, to end within the trace.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Why a recording ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    TargetEnded,
+    Interrupted(Signal),
+    Duration,
+    LastStep,
+    WriteFailed,
+    Refused,
+}
+
+/// All that a recording consists of.
+pub(super) struct Recording<'a> {
+    pub(super) options: &'a Options,
+    pub(super) plan: &'a ProbePlan,
+    /// The engines that are searched for, where they are several.
+    pub(super) parts: &'a [Part],
+    pub(super) output: Output,
+    pub(super) signals: Signals,
+    pub(super) process: TargetProcess,
+    pub(super) guardian: Guardian,
+    pub(super) modules: Modules<'a>,
+    pub(super) consumer: Consumer,
+    pub(super) session: Session<'a>,
+    pub(super) sampler: Option<Sampler>,
+    pub(super) meter: Meter<'a>,
+    pub(super) switches: Switches,
+    pub(super) learning: Learning,
+    pub(super) mapped: MappedFiles,
+    pub(super) frequencies: Frequencies,
+    pub(super) pressure: PressurePoll,
+    /// The machine, where its limits are to be measured once the target has ended.
+    pub(super) unmeasured: Option<Host>,
+    pub(super) started: Instant,
+    /// How long the target stood still while it was inspected: it could do nothing then, and no duration counts it.
+    pub(super) inspecting: Duration,
+    /// The processors' time at the start.
+    pub(super) processors: Option<ProcessorTime>,
+    /// Records that are missing, when that was last asked.
+    pub(super) lost: u64,
+}
+
+impl<'a> Recording<'a> {
+    /// Runs until something ends it, then closes the trace.
+    ///
+    /// # Errors
+    /// The target turned out not to be what the probeset expects. A launched one is ended then: its user asked for a
+    /// recording of it.
+    pub(super) fn run(mut self, observe: &mut dyn FnMut(&Live)) -> Result<Summary, Diagnostics> {
+        let mut refusal = Diagnostics::new();
+        let (reason, ending) = match self.watch(observe) {
+            Ok(ended) => ended,
+            Err(problems) => {
+                refusal = problems;
+                (Reason::Refused, None)
+            }
+        };
+        let summary = self.close(reason, ending);
+        if refusal.has_errors() { Err(refusal) } else { summary }
+    }
+
+    fn watch(&mut self, observe: &mut dyn FnMut(&Live)) -> Result<(Reason, Option<Ending>), Diagnostics> {
+        self.switch(Switches::start);
+        if !self.process.launched() {
+            // It runs already, and no event will tell so.
+            self.modules.inspect(self.process.pid(), true, &mut self.session, &self.consumer)?;
+            self.started = Instant::now();
+        }
+        let (mut flushed, mut shown, mut accounted) = (Instant::now(), Instant::now(), Instant::now());
+        let mut answered_all = true;
+        loop {
+            self.switch(Switches::poll);
+            if answered_all {
+                self.pause();
+            }
+            self.guardian.restart_if_ended();
+            // One at a time: a target that maps libraries all the time must not prevent signals and time from being seen.
+            let control = self.consumer.control();
+            answered_all = control.is_none();
+            if let Some(reason) = control.map(|control| self.answer(control)).transpose()?.flatten() {
+                return Ok((reason, None));
+            }
+            if answered_all {
+                self.guardian.stops().wrappers().poll();
+            }
+            if let Some(signal) = self.take_signal() {
+                return Ok((Reason::Interrupted(signal), self.process.ending(GRACE)));
+            }
+            if let Some(ending) = self.process.ending(Duration::ZERO) {
+                return Ok((Reason::TargetEnded, Some(ending)));
+            }
+            if self.options.duration.is_some_and(|duration| self.started.elapsed() >= duration + self.inspecting) {
+                return Ok((Reason::Duration, None));
+            }
+            if self.modules.any_written() {
+                self.modules.check_files(&mut self.session, &self.consumer);
+            }
+            self.mapped.poll(self.process.pid(), &self.consumer);
+            self.frequencies.poll(&self.consumer);
+            self.pressure.poll(self.process.pid(), self.options.follow_forks, &self.consumer);
+            self.learning.poll(self.process.pid(), self.plan, &self.session, &mut self.modules, &self.consumer);
+            if self.options.until_learned && self.learning.is_done() {
+                return Ok((Reason::Duration, None));
+            }
+            if flushed.elapsed() >= FLUSH {
+                flushed = Instant::now();
+                self.modules.check_files(&mut self.session, &self.consumer);
+                if self.modules.has_many_deleted() {
+                    self.modules.release_deleted(&mut self.session);
+                }
+                if accounted.elapsed() >= ACCOUNT && self.options.limits.budget.is_some() {
+                    accounted = Instant::now();
+                    self.account();
+                }
+                let losses = self.losses();
+                self.lost = lost(&losses);
+                if self.output.is_abandoned() {
+                    return Ok((Reason::WriteFailed, None));
+                }
+                if !self.consumer.flush(&losses) {
+                    return Ok((Reason::WriteFailed, None));
+                }
+            }
+            if shown.elapsed() >= LIVE {
+                shown = Instant::now();
+                observe(&self.live());
+            }
+        }
+    }
+
+    /// Writes what the budget was spent on so far, once there are steps: until then there is no trace.
+    fn account(&mut self) {
+        if self.consumer.counts().steps.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let unseen = self.switches.unseen_ns();
+        let overhead = self.meter.overhead(&self.session, &self.modules, self.consumer.counts(), unseen);
+        // What each probe costs stands at the end.
+        let overhead = Some(Overhead { record_ns: std::collections::BTreeMap::new(), ..overhead });
+        self.consumer.notice_of(|| Notice { time: clock::monotonic_ns(), overhead, ..Notice::default() });
+    }
+
+    /// Until the programs, the user or the target's end want an answer, or the clock does.
+    fn pause(&self) {
+        let by_clock = match self.switches.are_restless() {
+            Some(true) => SOON,
+            Some(false) => TICK,
+            None => pressure::PERIOD,
+        };
+        let by_clock = if self.guardian.stops().wrappers().any() { by_clock.min(wrappers::INTERVAL) } else { by_clock };
+        let left = self
+            .options
+            .duration
+            .map_or(by_clock, |end| (end + self.inspecting).saturating_sub(self.started.elapsed()));
+        let wait = PollTimeout::try_from(by_clock.min(left)).unwrap_or(PollTimeout::ZERO);
+        let awaited = [self.consumer.controls_arrived(), self.signals.arrived(), self.process.ended()];
+        let awaited = awaited.into_iter().chain(self.modules.written());
+        let mut awaited: Vec<PollFd<'_>> = awaited.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        let _ = poll(&mut awaited, wait);
+    }
+
+    /// Has probes come or go, where they may.
+    fn switch(&mut self, act: fn(&mut Switches, &mut SwitchContext<'_, 'a>)) {
+        let (pid, forks) = (self.process.pid(), self.options.follow_forks);
+        let processes = || if forks { family(pid) } else { vec![pid] };
+        let (session, modules) = (&mut self.session, &mut self.modules);
+        let (consumer, meter) = (&self.consumer, &mut self.meter);
+        act(&mut self.switches, &mut SwitchContext { session, modules, consumer, meter, processes: &processes });
+    }
+
+    /// Answers the programs' messages; gives a reason to end.
+    fn answer(&mut self, control: Control) -> Result<Option<Reason>, Diagnostics> {
+        match control {
+            Control::LastStep => return Ok(Some(Reason::LastStep)),
+            Control::WriteFailed => return Ok(Some(Reason::WriteFailed)),
+            Control::Mapped(stop) => self.inspect(stop, false)?,
+            Control::Executed(stop) => self.inspect(stop, true)?,
+        }
+        Ok(None)
+    }
+
+    /// Attaches to what a stopped process has mapped, and lets it run on.
+    fn inspect(&mut self, stop: Stop, anew: bool) -> Result<(), Diagnostics> {
+        let inspected = self.inspect_stopped(stop, anew);
+        self.guardian.stops().answer(stop);
+        inspected
+    }
+
+    fn inspect_stopped(&mut self, stop: Stop, anew: bool) -> Result<(), Diagnostics> {
+        let (from, pid, sites) = (Instant::now(), stop.pid.cast_signed(), self.modules.sites());
+        let is_stopped = stop.since.is_some();
+        let inspected = self.modules.inspect(pid, anew, &mut self.session, &self.consumer);
+        self.inspecting += from.elapsed();
+        let new = self.modules.sites() - sites;
+        if new > 0 && !self.guardian.stops().still_stands(stop) {
+            self.modules.search_report.attached_late(pid, new);
+        }
+        match inspected {
+            Ok(()) => {}
+            // It ended while it was inspected: nothing of it can be missed any more.
+            Err(problems) if is_stopped && has_ended(pid) => drop(problems),
+            // What is recorded of others is worth more than what this one could add.
+            Err(problems) if self.goes_on_without(pid, &problems) => {
+                let why = problems.0.first().map_or_else(String::new, |problem| problem.message.clone());
+                self.modules.search_report.not_inspected(pid, &why);
+                let as_it_is = !is_uninspected(&problems);
+                let warning = |problem| Diagnostic { severity: Severity::Warning, ..problem };
+                let problems = problems.0.into_iter().map(|p| if as_it_is { p } else { warning(p) });
+                self.modules.add_problems(Diagnostics(problems.collect()));
+            }
+            Err(problems) => {
+                if self.process.launched() {
+                    // Before it runs on: its user wanted it recorded, not run.
+                    self.process.signal(Signal::SIGKILL);
+                }
+                return Err(problems);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the recording goes on though a process of the target cannot be recorded.
+    fn goes_on_without(&self, pid: i32, problems: &Diagnostics) -> bool {
+        let any_step = self.consumer.counts().steps.load(Ordering::Relaxed) > 0;
+        any_step || pid != self.process.pid() && (self.modules.any_site() || is_uninspected(problems))
+    }
+
+    fn take_signal(&self) -> Option<Signal> {
+        let arrived = self.signals.next()?;
+        if self.process.launched() && !arrived.to_all {
+            self.process.signal(arrived.signal);
+        }
+        Some(arrived.signal)
+    }
+
+    fn losses(&self) -> Vec<Loss> {
+        let mut losses = name_losses(&self.session.losses(), LOSSES_PER_TYPE as usize, &self.plan.schema);
+        losses.extend(self.modules.losses());
+        let skipped = self.session.recursions().into_iter();
+        losses.extend(skipped.map(|(record, count)| Loss { record, kind: LossKind::Recursion, count }));
+        let released = self.guardian.stops().released().load(Ordering::SeqCst);
+        if released > 0 {
+            // As the programs count those that they could not even stop.
+            let (record, kind) = ("exec", LossKind::NotAttached);
+            match losses.iter_mut().find(|loss| loss.record == record && loss.kind == kind) {
+                Some(loss) => loss.count += released,
+                None => losses.push(Loss { record: record.to_owned(), kind, count: released }),
+            }
+        }
+        losses
+    }
+
+    /// Calls that have begun and not ended: they are not in the trace, and that is as it should be.
+    fn still_open(&self) -> Vec<Loss> {
+        let pid = self.process.pid();
+        let processes = if self.options.follow_forks { family(pid) } else { vec![pid] };
+        let open = self.session.open_spans(&processes.into_iter().flat_map(threads).collect::<Vec<_>>());
+        open.into_iter().map(|(record, count)| Loss { record, kind: LossKind::StillOpen, count }).collect()
+    }
+
+    fn live(&self) -> Live {
+        let counts = self.consumer.counts();
+        Live {
+            elapsed: self.started.elapsed(),
+            steps: counts.steps.load(Ordering::Relaxed),
+            tokens: counts.tokens.load(Ordering::Relaxed),
+            events: counts.events.load(Ordering::Relaxed),
+            lost: self.lost,
+            attached: self.modules.any_site(),
+        }
+    }
+
+    /// Detaches, lets the target run, and closes the trace.
+    fn close(mut self, reason: Reason, ending: Option<Ending>) -> Result<Summary, Diagnostics> {
+        self.session.disable();
+        self.sampler.iter_mut().for_each(Sampler::stop);
+        self.pressure.poll_now(self.process.pid(), self.options.follow_forks, &self.consumer);
+        self.guardian.rest();
+        self.modules.check_files(&mut self.session, &self.consumer);
+        self.switch(Switches::finish);
+        let unseen_ns = self.switches.unseen_ns();
+        if lost(&self.losses()) > 0 {
+            // The ring may still be full, and what is lost last is shown by the records that come now.
+            self.consumer.hurry();
+            std::thread::sleep(2 * TICK);
+        }
+        self.session.end_spans();
+        let (time, elapsed) = (clock::monotonic_ns(), self.started.elapsed());
+        let mut losses = self.still_open();
+        self.session.detach();
+        losses.extend(self.losses());
+        let guards = self.consumer.guards().clone();
+        let finished = self.consumer.stop();
+        let sampling = self.sampler.as_ref().map(|sampler| sampler.finish(&self.session));
+        let (implausible, broken) = guards.broken();
+        for Loss { record, kind, count } in implausible {
+            match losses.iter_mut().find(|loss| loss.record == record && loss.kind == kind) {
+                Some(loss) => loss.count += count,
+                None => losses.push(Loss { record, kind, count }),
+            }
+        }
+        let stolen = self.processors.and_then(|before| ProcessorTime::now()?.since(before));
+        let overhead = Some(self.meter.overhead(&self.session, &self.modules, &finished.counts, unseen_ns));
+        for pid in finished.unanswered().filter_map(running) {
+            self.modules.search_report.not_inspected(pid, "the recording ended before, and it could not be stopped");
+        }
+        // What the last programs to run have stopped.
+        self.guardian.stops().end();
+        self.guardian.stops().wrappers().finish();
+        drop(self.guardian);
+        let not_learned = self.learning.unfinished(self.modules.values.all());
+        self.modules.search_report.warned(&not_learned);
+        let mut problems = self.modules.take_problems();
+        problems.0.extend(not_learned);
+        let broken: Vec<Diagnostic> = broken.into_iter().map(broken_expectation).collect();
+        self.modules.search_report.warned(&broken);
+        problems.0.extend(broken);
+        problems.0.extend(on_other_stacks(self.session.calls_elsewhere(), self.session.mode()));
+        let counts = std::sync::Arc::clone(&finished.counts);
+        let ring_bytes = counts.ring_bytes.load(Ordering::Relaxed);
+        if reason == Reason::Refused {
+            let _ = self.process.launched().then(|| self.process.ending(GRACE));
+            return Err(problems); // and the file, which nothing came of, goes
+        }
+        let begun = self.session.steps();
+        let nothing = self.modules.search_report.nothing(&counts, begun);
+        // A file without a record helps nobody.
+        if nothing.is_none() || counts.events.load(Ordering::Relaxed) > 0 {
+            self.output.save();
+        }
+        let ending = ending.or_else(|| self.process.ending(Duration::ZERO));
+        problems.0.extend(overhead.as_ref().and_then(over_budget));
+        let waiting = self.modules.search_report.waiting_for();
+        if reason == Reason::TargetEnded && self.options.follow_forks {
+            let target = self.process.pid().cast_unsigned();
+            self.modules.search_report.ran_on(|pid| pid != target && !has_ended(pid.cast_signed()));
+        }
+        let left_out = self.modules.search_report.left_out(&counts, begun);
+        let described = describe(reason, ending);
+        let has_steps = counts.steps.load(Ordering::Relaxed) > 0;
+        let ended = reason == Reason::TargetEnded || !self.process.launched();
+        let roofline = self.unmeasured.as_ref().filter(|_| has_steps && ended).and_then(measured);
+        let end = End {
+            time,
+            reason: described,
+            overhead,
+            stolen,
+            roofline,
+            left_out: left_out.clone(),
+            sources: self.modules.values.take_sources(),
+            ..coded(ending)
+        };
+        if let Err(error) = finished.finish(&losses, sampling.as_ref(), &end) {
+            problems
+                .push(cannot_write(self.output.path(), &error).with_note("what was written until then can be read"));
+        } else if !self.output.is_there() {
+            let gone = std::io::Error::other("it was removed or replaced while it was written");
+            problems.push(cannot_write(self.output.path(), &gone));
+        }
+        let engines = self.modules.engines(self.parts);
+        let steps = counts.steps.load(Ordering::Relaxed);
+        if nothing.is_some() {
+            problems.0.extend(nothing_recorded(waiting, nothing, reason));
+        } else {
+            // One engine's steps do not stand for those of another that was asked for.
+            let without = waiting.0.into_iter().filter(|problem| problem.code == Code::GroupNotAttached);
+            problems.0.extend(without.map(|problem| Diagnostic { severity: Severity::Warning, ..problem }));
+        }
+        let malformed = counts.malformed.load(Ordering::Relaxed);
+        if malformed > 0 {
+            let message = format!("bug: {malformed} records do not match the schema and were left out");
+            problems.push(Diagnostic::warning(Code::Bug, message));
+        }
+        Ok(Summary {
+            file: self.output.path().to_owned(),
+            reason: end.reason,
+            steps,
+            events: counts.events.load(Ordering::Relaxed),
+            losses,
+            ring_percent: (counts.ring_peak.load(Ordering::Relaxed) * 100).div_ceil(ring_bytes.max(1)),
+            ring_bytes,
+            malformed,
+            elapsed,
+            ending,
+            problems,
+            target: self.process,
+            left_out,
+            engines,
+            learned: (self.learning.members, self.modules.first_file().cloned()),
+        })
+    }
+}
+
+/// The machine's limits, measured now; saved for later recordings unless others disturbed the measurement.
+fn measured(host: &Host) -> Option<Roofline> {
+    let limits = profinfer_machine::measure_briefly(host).ok()?;
+    if !profinfer_machine::is_noisy(&limits) {
+        // Without a place to save them they are measured again the next time.
+        let _ = super::saved_limits().save(host, &limits);
+    }
+    Some(limits)
+}
+
+fn broken_expectation(sentence: String) -> Diagnostic {
+    Diagnostic::warning(Code::ExpectationBroken, sentence)
+        .hint("record a build with debug information, or with a lock file; values before may be wrong, too")
+}
+
+/// Whether a process could not even be inspected.
+fn is_uninspected(problems: &Diagnostics) -> bool {
+    problems.0.iter().all(|problem| matches!(problem.code, Code::Privilege | Code::NoSuchProcess))
+}
+
+/// The process of an unanswered question that was not stopped for it.
+fn running(control: Control) -> Option<i32> {
+    match control {
+        Control::Mapped(stop) | Control::Executed(stop) => stop.since.is_none().then(|| stop.pid.cast_signed()),
+        _ => None,
+    }
+}
+
+/// Records that are missing altogether.
+pub(super) fn lost(losses: &[Loss]) -> u64 {
+    losses.iter().filter(|loss| loss.kind.loses_records()).map(|loss| loss.count).sum()
+}
+
+fn describe(reason: Reason, ending: Option<Ending>) -> String {
+    match (reason, ending) {
+        (Reason::TargetEnded, Some(Ending::Killed(signal))) => {
+            let name = Signal::try_from(signal).map_or_else(|_| format!("signal {signal}"), |name| name.to_string());
+            format!("the target was killed by {name}")
+        }
+        (Reason::TargetEnded, Some(Ending::Exited(code))) => format!("the target ended with status {code}"),
+        (Reason::TargetEnded, _) => "the target ended".into(),
+        (Reason::Interrupted(signal), _) => format!("interrupted by {signal}"),
+        (Reason::Duration, _) => "the duration asked for is over".into(),
+        (Reason::LastStep, _) => "the steps asked for were recorded".into(),
+        (Reason::WriteFailed, _) => "the trace could not be written any more".into(),
+        (Reason::Refused, _) => "the target cannot be recorded".into(),
+    }
+}
+
+fn coded(ending: Option<Ending>) -> End {
+    match ending {
+        Some(Ending::Exited(code)) => End { exit_code: Some(code), ..End::default() },
+        Some(Ending::Killed(signal)) => End { signal: Some(signal), ..End::default() },
+        _ => End::default(),
+    }
+}
+
+/// That returns of calls on fibers' stacks are not seen, or should not be.
+fn on_other_stacks(calls: u64, mode: AttachMode) -> Option<Diagnostic> {
+    let problem = |message: String| {
+        Diagnostic::warning(Code::OtherStacks, message).hint(
+            "end the probe's span at another entry (`until`), or record only its entry: probes of entries are safe \
+             on any stack",
+        )
+    };
+    match mode {
+        _ if calls == 0 => None,
+        AttachMode::Session => Some(problem(format!(
+            "the target made {calls} probed calls on other stacks than its threads' (fibers, coroutines): they are not \
+             recorded, since the kernel cannot probe their returns"
+        ))),
+        // Only a session's program is asked before the return address is replaced.
+        AttachMode::Multi | AttachMode::Single => Some(problem(format!(
+            "the target made {calls} calls whose returns are probed on other stacks than its threads' (fibers, \
+             coroutines): this may crash it; with Linux 6.13 or later such calls are not probed"
+        ))),
+    }
+}
+
+/// That more was spent than was allowed.
+fn over_budget(overhead: &Overhead) -> Option<Diagnostic> {
+    let budget = overhead.budget?;
+    let spent = |ns: u64| ns as f64 / overhead.bare_ns().max(1) as f64;
+    let (all, base) = (spent(overhead.base_ns + overhead.detail_ns), spent(overhead.base_ns));
+    // An estimate is not exact to the last percent.
+    (overhead.steps > 0 && all > budget * 1.1).then(|| {
+        let message = format!(
+            "the overhead exceeded the budget of {:.2} %: it was {:.2} % of the target's time, {:.2} % for steps alone",
+            budget * 100.0,
+            all * 100.0,
+            base * 100.0
+        );
+        Diagnostic::warning(Code::BudgetExceeded, message)
+            .hint("set a larger `--budget`: with steps this short, a small one cannot be met")
+    })
+}
+
+/// Why there is no step in the trace.
+fn nothing_recorded(waiting: Diagnostics, nothing: Option<String>, reason: Reason) -> Vec<Diagnostic> {
+    if !waiting.0.is_empty() {
+        return waiting.0;
+    }
+    let what = if reason == Reason::TargetEnded { "the target ended" } else { "the recording ended" };
+    let message = format!("{what}, and {}", nothing.unwrap_or_default());
+    vec![Diagnostic::error(Code::NothingRecorded, message).hint("`profinfer check` shows where the probes are")]
+}

@@ -1,0 +1,173 @@
+//! Samples out of the ring: read, their addresses made places.
+
+use super::mappings::Mappings;
+use profinfer_schema::{CodePlace, HEADER_SIZE, NO_SITE, Sample, Sampling};
+use profinfer_trace::RecordHeader;
+use std::collections::BTreeSet;
+
+/// Samples that wait for the trace to begin.
+const EARLY: usize = 1 << 16;
+/// Distinct addresses of the kernel whose functions are stored.
+const KERNEL_ADDRESSES: usize = 1 << 16;
+
+const IN_KERNEL: u16 = 1;
+const WITHOUT_DETAIL: u16 = 2;
+
+/// Takes samples out of the ring.
+#[derive(Debug, Default)]
+pub(crate) struct SampleIntake {
+    /// What the samples are, without lists.
+    pub(super) described: Sampling,
+    pub(super) mappings: Mappings,
+    /// Addresses of the kernel that samples are at.
+    pub(super) kernel: BTreeSet<u64>,
+    /// Samples before the trace began.
+    early: Vec<Sample>,
+    /// Samples that were left out: malformed, or too many before the trace began.
+    pub(super) dropped: u64,
+}
+
+impl SampleIntake {
+    /// A process has other files mapped than before.
+    pub(crate) fn changed(&mut self, pid: u32) {
+        self.mappings.changed(pid);
+    }
+
+    /// Reads a sample as the program sends it; `None` where it is malformed.
+    pub(crate) fn read(&mut self, record: &[u8]) -> Option<Sample> {
+        let sample = self.parse(record);
+        self.dropped += u64::from(sample.is_none());
+        sample
+    }
+
+    fn parse(&mut self, record: &[u8]) -> Option<Sample> {
+        let header = RecordHeader::read(record)?;
+        let at = HEADER_SIZE as usize;
+        let word = |index: usize| Some(u64::from_ne_bytes(*record.get(at + 8 * index..)?.first_chunk()?));
+        let (start, who, address, stack) = (word(0)?, word(1)?, word(2)?, word(3)?);
+        // By the structure: u32 pid, u16 within, u16 flags.
+        let [pid_0, pid_1, pid_2, pid_3, within_0, within_1, flags_0, flags_1] = who.to_ne_bytes();
+        let pid = u32::from_ne_bytes([pid_0, pid_1, pid_2, pid_3]);
+        let within = u16::from_ne_bytes([within_0, within_1]);
+        let flags = u16::from_ne_bytes([flags_0, flags_1]);
+        let in_kernel = flags & IN_KERNEL != 0;
+        let mut places = Vec::with_capacity(2);
+        // The user's stack begins where the thread is, or where it entered the kernel.
+        if in_kernel {
+            if self.kernel.len() < KERNEL_ADDRESSES {
+                self.kernel.insert(address);
+            }
+            places.push(CodePlace { module: CodePlace::KERNEL, offset: address });
+        } else {
+            places.push(self.mappings.place(pid, address, header.start));
+        }
+        // A negative number is an error: there are no frames then.
+        let frames = usize::try_from(stack.cast_signed().max(0) / 8).unwrap_or(usize::MAX);
+        for index in 0..frames.min(Sample::MOST_FRAMES - 1) {
+            let frame = word(4 + index)?;
+            if frame == 0 || index == 0 && !in_kernel {
+                continue;
+            }
+            // A caller is where its call is, not where that returns to: the next instruction may be another function's.
+            let instruction = if index == 0 { frame } else { frame - 1 };
+            places.push(self.mappings.place(pid, instruction, header.start));
+        }
+        Some(Sample {
+            time: header.start,
+            tid: header.tid,
+            pid,
+            cpu: header.cpu,
+            in_kernel,
+            without_detail: flags & WITHOUT_DETAIL != 0,
+            within: (within != NO_SITE).then_some((within, start)),
+            frames: places,
+        })
+    }
+
+    /// Keeps a sample until the trace begins.
+    pub(crate) fn defer(&mut self, sample: Sample) {
+        if self.early.len() < EARLY {
+            self.early.push(sample);
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    /// Samples that came before the trace.
+    pub(crate) fn take_early(&mut self) -> Vec<Sample> {
+        std::mem::take(&mut self.early)
+    }
+
+    /// Files that samples are in, those that were not given before.
+    pub(crate) fn news(&mut self) -> Option<Sampling> {
+        self.mappings.has_news().then(|| {
+            let (first_module, modules) = self.mappings.take_news();
+            Sampling { first_module, modules, ..self.described.clone() }
+        })
+    }
+
+    /// Samples that found no trace.
+    pub(super) fn drop_early(&mut self) -> u64 {
+        self.take_early().len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(flags: u16, address: u64, frames: &[u64], count: i64) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER_SIZE as usize];
+        bytes[8..12].copy_from_slice(&7_u32.to_ne_bytes());
+        bytes[16..24].copy_from_slice(&1000_u64.to_ne_bytes());
+        bytes.extend(900_u64.to_ne_bytes());
+        bytes.extend(std::process::id().to_ne_bytes());
+        bytes.extend(9_u16.to_ne_bytes());
+        bytes.extend(flags.to_ne_bytes());
+        bytes.extend(address.to_ne_bytes());
+        bytes.extend((count.saturating_mul(8)).to_ne_bytes());
+        frames.iter().for_each(|frame| bytes.extend(frame.to_ne_bytes()));
+        bytes
+    }
+
+    #[test]
+    fn a_sample_is_read_with_its_place_in_the_file() {
+        let mut intake = SampleIntake::default();
+        let here = record as fn(u16, u64, &[u64], i64) -> Vec<u8> as usize as u64;
+        let sample = intake.read(&record(0, here, &[here], 1)).unwrap();
+        assert_eq!((sample.time, sample.tid, sample.within), (1000, 7, Some((9, 900))));
+        assert_eq!(sample.frames.len(), 1);
+        let news = intake.news().unwrap();
+        let exe = std::env::current_exe().unwrap();
+        let number = usize::from(sample.frames[0].module);
+        assert_eq!((news.first_module, news.modules[number].path.as_str()), (0, exe.to_str().unwrap()));
+        assert_eq!(news.modules[number].size, exe.metadata().unwrap().len());
+        assert_eq!(intake.news(), None);
+    }
+
+    #[test]
+    fn what_is_in_no_file_is_in_none() {
+        let mut intake = SampleIntake::default();
+        let heap = Box::new(5_u64);
+        let heap = std::ptr::from_ref(&*heap) as u64;
+        let module = |intake: &mut SampleIntake, address| intake.read(&record(0, address, &[], 0)).unwrap().frames[0];
+        assert_eq!(module(&mut intake, heap), CodePlace { module: CodePlace::ANONYMOUS, offset: heap });
+        assert_eq!(module(&mut intake, 5).module, CodePlace::UNKNOWN);
+        let kernel = u64::MAX - 99;
+        let sample = intake.read(&record(IN_KERNEL, kernel, &[heap], 1)).unwrap();
+        let modules: Vec<u16> = sample.frames.iter().map(|frame| frame.module).collect();
+        assert_eq!(modules, [CodePlace::KERNEL, CodePlace::ANONYMOUS], "and where it entered the kernel");
+        assert!(intake.kernel.contains(&kernel));
+    }
+
+    #[test]
+    fn what_is_malformed_is_counted() {
+        let mut intake = SampleIntake::default();
+        let whole = record(0, 5, &[5, 6], 2);
+        assert!(intake.read(&whole[..whole.len() - 1]).is_none());
+        assert!(intake.read(&whole[..40]).is_none());
+        assert!(intake.read(&record(0, 5, &[], -14)).is_some(), "an error instead of a stack");
+        assert!(intake.read(&record(0, 5, &[], i64::MAX)).is_none());
+        assert_eq!(intake.dropped, 3);
+    }
+}

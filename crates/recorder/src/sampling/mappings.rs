@@ -1,0 +1,170 @@
+//! What a process had mapped where a sample was: read anew when the process has mapped or unmapped something, as its
+//! dynamic linker or a new program tells, and when an address is in none of what was seen.
+
+use profinfer_binary::{build_id, maps};
+use profinfer_schema::{CodePlace, SampledModule};
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// An address that is in no mapping has them read again after this time: ns of the samples' clock.
+const AGAIN: u64 = 20_000_000;
+/// Mappings of a process; more are left out.
+const MAPPINGS: usize = 1 << 16;
+/// Processes whose mappings are stored.
+const PROCESSES: usize = 1 << 12;
+
+/// One mapping.
+#[derive(Debug, Clone, Copy)]
+struct Mapping {
+    start: u64,
+    end: u64,
+    offset: u64,
+    module: u16,
+}
+
+#[derive(Debug, Default)]
+struct Process {
+    /// By start.
+    mappings: Vec<Mapping>,
+    is_stale: bool,
+    /// When they were read, or could not be: on the samples' clock.
+    read: u64,
+}
+
+/// Mappings by process, and the files in them that samples are in.
+#[derive(Debug, Default)]
+pub(super) struct Mappings {
+    processes: HashMap<u32, Process>,
+    /// By device and inode; pseudo-files by name.
+    numbers: HashMap<(u64, u64, PathBuf), u16>,
+    modules: Vec<SampledModule>,
+    /// Modules that were given already.
+    given: usize,
+}
+
+impl Mappings {
+    pub(super) fn changed(&mut self, pid: u32) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.is_stale = true;
+        }
+    }
+
+    /// Where an address is, at a time.
+    pub(super) fn place(&mut self, pid: u32, address: u64, time: u64) -> CodePlace {
+        let unknown = CodePlace { module: CodePlace::UNKNOWN, offset: address };
+        if pid == 0 {
+            return unknown;
+        }
+        let found = self.processes.get(&pid).filter(|process| !process.is_stale);
+        let place = found.and_then(|process| process.place(address));
+        if let Some(place) = place {
+            return place;
+        }
+        let is_due = found.is_none_or(|process| time.saturating_sub(process.read) >= AGAIN);
+        if is_due && (self.processes.len() < PROCESSES || self.processes.contains_key(&pid)) {
+            self.read(pid, time);
+        }
+        self.processes.get(&pid).and_then(|process| process.place(address)).unwrap_or(unknown)
+    }
+
+    fn read(&mut self, pid: u32, time: u64) {
+        let text = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let mappings: Vec<Mapping> = text
+            .split(|byte| *byte == b'\n')
+            .take(MAPPINGS)
+            .filter_map(|line| {
+                let (start, end) = range(line)?;
+                let (offset, module) = match maps::parse(line).next() {
+                    Some(mapping) => (mapping.offset, self.module(pid, &mapping)),
+                    None if line.ends_with(b"[vdso]") => (0, self.vdso()),
+                    None => (start, CodePlace::ANONYMOUS),
+                };
+                Some(Mapping { start, end, offset, module })
+            })
+            .collect();
+        let process = self.processes.entry(pid).or_default();
+        (process.is_stale, process.read) = (false, time);
+        // One that has ended has nothing mapped, but had.
+        if !mappings.is_empty() {
+            process.mappings = mappings;
+        }
+    }
+
+    fn vdso(&mut self) -> u16 {
+        let path = PathBuf::from("[vdso]");
+        let module = || SampledModule { path: "[vdso]".to_owned(), ..SampledModule::default() };
+        self.numbered((0, 0, path), module)
+    }
+
+    fn module(&mut self, pid: u32, mapping: &maps::Mapping) -> u16 {
+        // Of the rest of a mapping only code is sampled.
+        if !mapping.executable {
+            return CodePlace::ANONYMOUS;
+        }
+        let device = u64::from(mapping.device.0) << 32 | u64::from(mapping.device.1);
+        self.numbered((device, mapping.inode, mapping.path.clone()), || inspect(pid, mapping))
+    }
+
+    fn numbered(&mut self, key: (u64, u64, PathBuf), module: impl FnOnce() -> SampledModule) -> u16 {
+        if let Some(number) = self.numbers.get(&key) {
+            return *number;
+        }
+        let Some(number) = u16::try_from(self.modules.len()).ok().filter(|number| *number < CodePlace::MODULES) else {
+            return CodePlace::UNKNOWN;
+        };
+        self.modules.push(module());
+        self.numbers.insert(key, number);
+        number
+    }
+
+    pub(super) fn has_news(&self) -> bool {
+        self.given < self.modules.len()
+    }
+
+    /// The number of the first module that was not given before, and all from there on.
+    pub(super) fn take_news(&mut self) -> (usize, Vec<SampledModule>) {
+        let first = std::mem::replace(&mut self.given, self.modules.len());
+        (first, self.modules.get(first..).unwrap_or_default().to_vec())
+    }
+}
+
+impl Process {
+    fn place(&self, address: u64) -> Option<CodePlace> {
+        let after = self.mappings.partition_point(|mapping| mapping.start <= address);
+        let mapping = self.mappings.get(after.checked_sub(1)?).filter(|mapping| address < mapping.end)?;
+        let offset = match mapping.module {
+            CodePlace::ANONYMOUS | CodePlace::UNKNOWN => address,
+            _ => address - mapping.start + mapping.offset,
+        };
+        Some(CodePlace { module: mapping.module, offset })
+    }
+}
+
+/// What tells a mapped file from others. It is opened by its place in the process's memory: its name may lead to another
+/// file by now.
+fn inspect(pid: u32, mapping: &maps::Mapping) -> SampledModule {
+    let path = mapping.path.display().to_string();
+    let place = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
+    let by_name = format!("/proc/{pid}/root{path}");
+    let open = |place: &str| {
+        let metadata = std::fs::metadata(place).ok()?;
+        (metadata.ino() == mapping.inode).then_some((metadata, place.to_owned()))
+    };
+    let Some((metadata, opened)) = open(&place).or_else(|| open(&by_name)) else {
+        return SampledModule { path, ..SampledModule::default() };
+    };
+    let modified = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+    SampledModule {
+        path,
+        build_id: build_id(Path::new(&opened)),
+        size: metadata.len(),
+        modified_ns: u64::try_from(modified).unwrap_or(0),
+    }
+}
+
+fn range(line: &[u8]) -> Option<(u64, u64)> {
+    let text = std::str::from_utf8(line.split(|byte| *byte == b' ').next()?).ok()?;
+    let (start, end) = text.split_once('-')?;
+    Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
+}

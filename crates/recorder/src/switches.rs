@@ -1,0 +1,48 @@
+//! What comes and goes while a recording runs: operators, as the overhead limits require, and boundaries, as the lanes do.
+
+use super::boundary::BoundarySwitch;
+use super::detail::DetailSwitch;
+use super::overhead::OverheadLimits;
+use super::switch_context::SwitchContext;
+use profinfer_compiler::ProbePlan;
+
+/// All that is switched.
+#[derive(Debug)]
+pub(super) struct Switches {
+    detail: Option<DetailSwitch>,
+    boundary: Option<BoundarySwitch>,
+}
+
+impl Switches {
+    /// For a plan that is recorded on these terms; some steps may be asked for by number.
+    pub(super) fn new(plan: &ProbePlan, limits: OverheadLimits, steps_are_counted: bool) -> Self {
+        Self { detail: DetailSwitch::new(plan, limits, steps_are_counted), boundary: BoundarySwitch::new(plan) }
+    }
+
+    /// Whether something is about to change, so that frequent polls are worthwhile; `None` where nothing can.
+    pub(super) fn are_restless(&self) -> Option<bool> {
+        let boundary = self.boundary.as_ref().filter(|switch| !switch.is_settled()).map(|_| false);
+        self.detail.as_ref().map(DetailSwitch::is_restless).or(boundary)
+    }
+
+    /// The recording begins, and nothing is attached yet.
+    pub(super) fn start(&mut self, context: &mut SwitchContext<'_, '_>) {
+        self.detail.iter_mut().for_each(|switch| switch.start(context));
+    }
+
+    /// Does the next step, which takes some milliseconds at most.
+    pub(super) fn poll(&mut self, context: &mut SwitchContext<'_, '_>) {
+        self.detail.iter_mut().for_each(|switch| switch.poll(context));
+        self.boundary.iter_mut().for_each(|switch| switch.poll(context));
+    }
+
+    /// The estimated time of the target itself in steps that nobody saw; `None` where all steps were recorded.
+    pub(super) fn unseen_ns(&self) -> Option<f64> {
+        self.detail.as_ref()?.unseen_ns()
+    }
+
+    /// The recording ends.
+    pub(super) fn finish(&mut self, context: &mut SwitchContext<'_, '_>) {
+        self.detail.iter_mut().for_each(|switch| switch.finish(context));
+    }
+}

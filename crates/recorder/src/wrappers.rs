@@ -1,0 +1,189 @@
+//! Commands that stop when their child is stopped, and wait to be continued together with it, as `su` and `sudo` do for
+//! a shell's sake. A child that was stopped to be inspected stops them too, and nobody else would let them run on. Whom to
+//! watch stands in memory that the recorder shares with its guardian, which goes on where the recorder cannot.
+
+use super::clock;
+use super::process::{parent, state};
+use nix::errno::Errno;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
+use std::time::Duration;
+
+/// How long after a process was let run on its ancestors are watched: ns.
+const WATCHED: i64 = 1_000_000_000;
+/// How long one must have been stopped, in ns: what the programs stop is answered sooner.
+const STOPPED: i64 = 40_000_000;
+/// Time between two polls.
+pub(super) const INTERVAL: Duration = Duration::from_millis(20);
+/// Generations between the target and a process that is watched.
+const MOST_ANCESTORS: usize = 16;
+/// Processes that are watched at a time.
+const MOST_WATCHED: usize = 64;
+
+/// What their list takes.
+const BYTES: usize = size_of::<[Watched; MOST_WATCHED]>();
+
+/// A process that is watched. All zeros: none.
+#[derive(Debug)]
+struct Watched {
+    pid: AtomicI32,
+    /// Until when, and since when it is seen stopped (0: it is not): local clock, ns.
+    until: AtomicI64,
+    since: AtomicI64,
+}
+
+/// Watches the ancestors of processes that were stopped.
+#[derive(Debug)]
+pub(super) struct Wrappers {
+    shared: NonNull<[Watched; MOST_WATCHED]>,
+    /// Its ancestors are not the recorder's to continue.
+    target: i32,
+    polled_ns: AtomicI64,
+}
+
+// SAFETY: the memory is this value's to unmap, and is read and written by atomic operations only.
+unsafe impl Send for Wrappers {}
+// SAFETY: as above.
+unsafe impl Sync for Wrappers {}
+
+impl Wrappers {
+    /// Of a target. A guardian that is forked from now on shares the list.
+    pub(super) fn new(target: i32) -> nix::Result<Self> {
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let bytes = NonZeroUsize::new(BYTES).ok_or(Errno::EINVAL)?;
+        // SAFETY: a new mapping at a place of the kernel's choice. It is zeroed, aligned to a page, and large enough.
+        let shared = unsafe { mmap_anonymous(None, bytes, protection, MapFlags::MAP_SHARED) }?;
+        Ok(Self { shared: shared.cast(), target, polled_ns: AtomicI64::new(0) })
+    }
+
+    fn list(&self) -> &[Watched; MOST_WATCHED] {
+        // SAFETY: it is mapped as long as `self`; zeros are valid atomic numbers.
+        unsafe { self.shared.as_ref() }
+    }
+
+    /// A process is about to be let run on: its ancestors, up to the target, may have stopped.
+    pub(super) fn watch(&self, pid: i32) {
+        let until = clock::local_ns() + WATCHED;
+        let mut process = pid;
+        for _ in 0..MOST_ANCESTORS {
+            if process == self.target {
+                return;
+            }
+            let Some(parent) = parent(process).filter(|parent| *parent > 1) else { return };
+            if !self.add(parent, until) {
+                return;
+            }
+            process = parent;
+        }
+    }
+
+    fn add(&self, pid: i32, until: i64) -> bool {
+        let find = |pid: i32| self.list().iter().find(|watched| watched.pid.load(Ordering::SeqCst) == pid);
+        if let Some(watched) = find(pid) {
+            watched.until.store(until, Ordering::SeqCst);
+            return true;
+        }
+        let Some(free) = find(0) else { return false };
+        free.until.store(until, Ordering::SeqCst);
+        free.since.store(0, Ordering::SeqCst);
+        free.pid.store(pid, Ordering::SeqCst);
+        true
+    }
+
+    /// Whether somebody is watched.
+    pub(super) fn any(&self) -> bool {
+        self.list().iter().any(|watched| watched.pid.load(Ordering::SeqCst) != 0)
+    }
+
+    /// The recording ends: what has stopped just now is let run on first.
+    pub(super) fn finish(&self) {
+        let from = clock::local_ns();
+        while self.any() && clock::local_ns() - from < 3 * STOPPED {
+            self.poll();
+            std::thread::sleep(INTERVAL);
+        }
+    }
+
+    /// Does the next step, if it is due, when every request of the programs is answered. Allocates nothing: the guardian
+    /// calls it, too.
+    pub(super) fn poll(&self) {
+        let now = clock::local_ns();
+        let interval = i64::try_from(INTERVAL.as_nanos()).unwrap_or(0);
+        if now - self.polled_ns.load(Ordering::Relaxed) < interval {
+            return;
+        }
+        self.polled_ns.store(now, Ordering::Relaxed);
+        for watched in self.list() {
+            let pid = watched.pid.load(Ordering::SeqCst);
+            if pid == 0 {
+                continue;
+            }
+            let until = watched.until.load(Ordering::SeqCst);
+            if state(pid) != Some('T') {
+                watched.since.store(0, Ordering::SeqCst);
+                if now >= until {
+                    watched.pid.store(0, Ordering::SeqCst);
+                }
+                continue;
+            }
+            match watched.since.load(Ordering::SeqCst) {
+                0 => watched.since.store(now, Ordering::SeqCst),
+                since if now - since < STOPPED => {}
+                _ => {
+                    watched.since.store(0, Ordering::SeqCst);
+                    // What may not be continued, and what stops again and again, is its user's to continue.
+                    let failed = kill(Pid::from_raw(pid), Signal::SIGCONT) == Err(Errno::EPERM);
+                    if failed || now >= until + WATCHED {
+                        watched.pid.store(0, Ordering::SeqCst);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Wrappers {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping that `new` made, and nothing that borrows from it outlives this.
+        let _ = unsafe { munmap(self.shared.cast(), BYTES) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn an_ancestor_that_stops_is_continued_and_the_target_s_own_are_not() {
+        let shell = |target: fn(i32) -> i32| {
+            let mut parent = Command::new("sh").args(["-c", "sleep 100; true"]).spawn().unwrap();
+            let pid = parent.id().cast_signed();
+            let child = loop {
+                let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+                if let Some(child) = children.split_whitespace().next() {
+                    break child.parse::<i32>().unwrap();
+                }
+            };
+            let wrappers = Wrappers::new(target(child)).unwrap();
+            wrappers.watch(child);
+            kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
+            while state(pid) != Some('T') {
+                std::thread::yield_now();
+            }
+            wrappers.finish();
+            let after = state(pid);
+            for pid in [pid, child] {
+                kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+            }
+            parent.wait().unwrap();
+            after
+        };
+        assert_eq!(shell(|_| std::process::id().cast_signed()), Some('S'));
+        assert_eq!(shell(|child| child), Some('T'));
+    }
+}

@@ -1,0 +1,165 @@
+//! Lanes: how unevenly they work, what they wait at, where they are moved to, and who is in their way. All of it is in
+//! the report already; here it stands side by side.
+
+use crate::model::rows::RegionRow;
+use crate::model::threads::InterferenceRow;
+use crate::numbers::ratios::ratio;
+use crate::numbers::table::{Align, Table};
+use crate::numbers::units::{share, time, time_f64};
+use crate::report::Report;
+use crate::text::{TextStyle, few};
+use Align::{Flexible, Right};
+use serde::Serialize;
+
+/// The section.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LanesSection {
+    /// By lane.
+    pub lanes: Vec<LaneStatistics>,
+    /// How unevenly they work; `None` where there is one lane only.
+    pub imbalance: Option<Imbalance>,
+    /// Barriers and other regions.
+    pub regions: Vec<RegionRow>,
+    /// Who ran while lanes could have, the most first; `None` where the scheduler's events were not recorded.
+    pub interference: Option<Vec<InterferenceRow>>,
+    /// The same in words.
+    pub sentences: Vec<String>,
+    /// Why there is nothing.
+    pub absent: Option<String>,
+}
+
+/// One lane.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct LaneStatistics {
+    /// Its number.
+    pub lane: u32,
+    /// Operators that it computed a share of.
+    pub shares: u64,
+    /// Work, ns.
+    pub work_ns: u64,
+    /// Waiting for the slowest lane, ns.
+    pub waiting_ns: u64,
+    /// Time of the steps that it took part in, ns.
+    pub step_time_ns: u64,
+    /// Of the operators with several lanes: share of those in which it worked longest.
+    pub slowest: f64,
+    /// Able to run while it did not, ns; `None` where the scheduler's events were not recorded, as below.
+    pub runnable_ns: Option<u64>,
+    /// Times that it lost its cpu to another.
+    pub involuntary_switches: Option<u64>,
+    /// Times that it went on on another cpu.
+    pub migrations: Option<u64>,
+}
+
+/// How unevenly lanes work.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Imbalance {
+    /// Lanes.
+    pub lanes: u64,
+    /// The busiest lane's work by the mean: 1 is even.
+    pub max_over_mean: f64,
+    /// All lanes' waiting by their work and waiting.
+    pub waiting_share: f64,
+    /// Waiting for each operator with several lanes, all lanes together, ns; `None` where no operator has any.
+    pub waiting_per_operator_ns: Option<f64>,
+}
+
+impl LanesSection {
+    pub(super) fn new(report: &Report) -> Self {
+        let threads = report.threads.as_ref();
+        let lanes: Vec<LaneStatistics> = report
+            .lane_rows
+            .iter()
+            .map(|row| {
+                let of_lane = threads.and_then(|threads| threads.lanes.iter().find(|lane| lane.lane == Some(row.lane)));
+                LaneStatistics {
+                    lane: row.lane,
+                    shares: row.shares,
+                    work_ns: row.work_ns,
+                    waiting_ns: row.waiting_ns,
+                    step_time_ns: row.step_time_ns,
+                    slowest: row.slowest,
+                    runnable_ns: of_lane.map(|lane| lane.runnable_ns),
+                    involuntary_switches: of_lane.map(|lane| lane.involuntary_switches),
+                    migrations: of_lane.map(|lane| lane.migrations),
+                }
+            })
+            .collect();
+        let absent = lanes.is_empty().then(|| "No operators were recorded.".to_owned());
+        Self {
+            imbalance: imbalance(&lanes),
+            regions: report.regions.clone(),
+            interference: threads.map(|threads| threads.interference.clone()),
+            sentences: threads.map_or_else(Vec::new, |threads| threads.sentences.clone()),
+            lanes,
+            absent,
+        }
+    }
+
+    pub(super) fn text(&self, out: &mut String, style: &TextStyle) {
+        if let Some(why) = &self.absent {
+            return super::absent(out, style, "Lanes", why);
+        }
+        let headings =
+            ["lane", "busy", "waiting", "work", "slowest in", "run-queue delay", "preemptions", "migrations"];
+        let mut table = Table::new(&headings.map(|name| (name, Right)));
+        for row in &self.lanes {
+            let count = |n: Option<u64>| n.map(|n| n.to_string()).unwrap_or_default();
+            let several = self.lanes.len() > 1;
+            table.row(vec![
+                row.lane.to_string(),
+                share(ratio(row.work_ns, row.step_time_ns)),
+                share(ratio(row.waiting_ns, row.step_time_ns)),
+                time(row.work_ns),
+                if several { share(row.slowest) } else { String::new() },
+                row.runnable_ns.map(time).unwrap_or_default(),
+                count(row.involuntary_switches),
+                count(row.migrations),
+            ]);
+        }
+        style.table(out, "Lanes", &table, None);
+        let mut sentences = Vec::new();
+        match &self.imbalance {
+            Some(imbalance) => {
+                let each = imbalance
+                    .waiting_per_operator_ns
+                    .map_or_else(String::new, |ns| format!(", {} per operator that several lanes share", time_f64(ns)));
+                sentences.push(format!(
+                    "The busiest lane works {:.2} times the mean. {} of lane time in operators is waiting{each}.",
+                    imbalance.max_over_mean,
+                    share(imbalance.waiting_share)
+                ));
+            }
+            None => sentences.push("Only one lane computed: it does not wait.".to_owned()),
+        }
+        sentences.extend(self.sentences.iter().cloned());
+        if self.interference.is_none() {
+            sentences.push("Scheduler events were not recorded: CPUs and other processes are unknown.".into());
+        }
+        super::sentences(out, &sentences);
+        let mut table = Table::new(&[("share", Right), ("took", Right), ("pid", Right), ("process", Flexible)]);
+        let rows = self.interference.as_deref().unwrap_or(&[]);
+        let (rows, more) = few(rows, "`--json` lists all");
+        for row in rows {
+            let process = row.title();
+            table.row(vec![share(row.share), time(row.taken_ns), row.pid.to_string(), process]);
+        }
+        style.table(out, "Processes that ran instead of runnable lanes", &table, more);
+    }
+}
+
+fn imbalance(lanes: &[LaneStatistics]) -> Option<Imbalance> {
+    if lanes.len() < 2 {
+        return None;
+    }
+    let sum = |of: fn(&LaneStatistics) -> u64| lanes.iter().map(of).fold(0, u64::saturating_add);
+    let (work, waiting) = (sum(|lane| lane.work_ns), sum(|lane| lane.waiting_ns));
+    let most = lanes.iter().map(|lane| lane.work_ns).max().unwrap_or(0);
+    let shared = lanes.iter().map(|lane| lane.shares).min().unwrap_or(0);
+    Some(Imbalance {
+        lanes: lanes.len() as u64,
+        max_over_mean: ratio(most, work) * lanes.len() as f64,
+        waiting_share: ratio(waiting, work.saturating_add(waiting)),
+        waiting_per_operator_ns: (shared > 0).then(|| waiting as f64 / shared as f64),
+    })
+}

@@ -1,0 +1,188 @@
+//! The first screen: what was run and how fast, why it takes its time, what to do, and the operators that take most of
+//! it, in 30 lines of 80 characters.
+
+use super::header::completeness;
+use super::style::TextStyle;
+use super::verdict::{advice_lines, wrap};
+use crate::model::rows::OperatorRow;
+use crate::numbers::table::{Align, Table};
+use crate::numbers::units::{rate, share, time_f64};
+use crate::report::Report;
+use Align::{Flexible, Left, Right};
+use profinfer_analysis::{LEFT_OUT, counted, group_digits};
+use profinfer_diagnostics::printable;
+
+/// Lines of the screen.
+const LINES: usize = 30;
+/// Characters of a line, where the terminal has no width or a greater one.
+const WIDTH: usize = 80;
+/// Lines of the verdict.
+const VERDICT: usize = 6;
+/// Lines of the advice: three pieces of it.
+const ADVICE: usize = 5;
+/// Lines of what is missing.
+const MISSING: usize = 4;
+/// Operators that are listed if there is space for them.
+const OPERATORS: usize = 10;
+/// From this part of a step on, the overhead has a separate line.
+const MUCH: f64 = 0.05;
+
+/// The first screen of a report whose tables are of decode steps, or of the other steps where there are none.
+pub fn first_screen_text(report: &Report, style: &TextStyle) -> String {
+    let width = style.width.map_or(WIDTH, |width| width.clamp(40, WIDTH));
+    let style = TextStyle { width: Some(width), ..*style };
+    let mut lines: Vec<String> = Vec::new();
+    let whole = completeness(&report.completeness, &TextStyle { colour: false, ..style });
+    let verdict = whole.lines().next().unwrap_or_default();
+    let colour = if report.completeness.complete { "32;1" } else { "33;1" };
+    let most = if report.completeness.complete { 2 } else { 5 };
+    lines.extend(wrap(verdict, Some(width), "").into_iter().take(most).map(|line| style.paint(colour, &line)));
+    lines.push(cut(&what_ran(report), width));
+    lines.extend(wrap(&speed(report), Some(width), ""));
+    lines.extend(overhead(report).map(|text| cut(&text, width)));
+    let missing = missing(report, width);
+    let sentences = report.verdict.sentences.iter().map(|text| wrap(&printable(text), Some(width), ""));
+    let mut verdict_lines: Vec<String> = Vec::new();
+    for sentence in sentences {
+        // A sentence is shown whole, or not at all.
+        if verdict_lines.is_empty() || verdict_lines.len() + sentence.len() <= VERDICT {
+            verdict_lines.extend(sentence);
+        }
+    }
+    if !verdict_lines.is_empty() {
+        lines.push(String::new());
+    }
+    lines.extend(verdict_lines.iter().map(|line| style.paint("1", line)));
+    lines.extend(advice_lines(&report.verdict.advice, width, ADVICE));
+    let footer = 1 + missing.len();
+    let space = LINES.saturating_sub(lines.len() + footer + 3).min(OPERATORS);
+    lines.extend(operators(report, space, &style));
+    lines.extend(missing.iter().map(|line| style.paint("2", &printable(line))));
+    lines.push(style.paint("2", "`--all` shows everything; `--by layer`, `op`, `request`, `lane`, … one table"));
+    lines.join("\n") + "\n"
+}
+
+/// What the recording left out, and what cannot be said of it.
+fn missing(report: &Report, width: usize) -> Vec<String> {
+    let left_out = report.completeness.notes.iter().filter(|note| note.starts_with(LEFT_OUT));
+    let mut lines = Vec::new();
+    for text in left_out.chain(&report.verdict.cannot_say) {
+        let text = wrap(text, Some(width), "");
+        if lines.len() + text.len() > MISSING {
+            lines.push("More is missing: `--all`".to_owned());
+            break;
+        }
+        lines.extend(text);
+    }
+    lines
+}
+
+/// `ENGINE · AMD EPYC · 2 CPUs · python server.py`.
+fn what_ran(report: &Report) -> String {
+    let trace = &report.trace;
+    let name = |word: &String| word.rsplit('/').next().unwrap_or_default().to_owned();
+    let command: Vec<String> = trace.command.iter().map(name).collect();
+    let cpus = if trace.cpus > 0 { counted(u64::from(trace.cpus), "CPU") } else { String::new() };
+    let parts = [trace.engine.clone(), trace.cpu_model.clone(), cpus, command.join(" ")];
+    let parts: Vec<String> = parts.iter().filter(|part| !part.is_empty()).map(|part| printable(part)).collect();
+    parts.join(" · ")
+}
+
+/// `Decode 20.1 tokens/s · first token 1.24 s · 22.6 ms per token`, or runs where there are no tokens.
+fn speed(report: &Report) -> String {
+    let of = |phase: &str| report.phases.iter().find(|row| row.phase == phase && row.steps > 0);
+    let has_tokens = report.phases.iter().any(|phase| phase.tokens.is_some());
+    let mut parts = Vec::new();
+    if let (false, Some(runs)) = (has_tokens, of("decode").or_else(|| of("prefill"))) {
+        let times = runs.step;
+        parts.push(format!("{} of {} each", counted(runs.steps, "run"), time_f64(times.mean_ns)));
+        parts.push(format!("p50 {}, p99 {}", time_f64(times.p50_ns as f64), time_f64(times.p99_ns as f64)));
+    } else {
+        parts.extend(
+            of("decode").and_then(|row| row.tokens_per_s).map(|rate_s| format!("Decode {} tokens/s", rate(rate_s))),
+        );
+        if report.ttft.count > 0 {
+            let of = match report.requests_total.max(report.ttft.count) {
+                1 => String::new(),
+                requests => format!(" (mean of {})", counted(requests, "request")),
+            };
+            parts.push(format!("first token {}{of}", time_f64(report.ttft.mean_ns)));
+        }
+        if report.tpot.count > 0 {
+            parts.push(format!("{} per token", time_f64(report.tpot.mean_ns)));
+        }
+        parts.extend(
+            of("prefill").and_then(|row| row.tokens_per_s).map(|rate_s| format!("prefill {} tokens/s", rate(rate_s))),
+        );
+    }
+    match report.sampling.overhead() {
+        Some((part, measured)) if part < MUCH => {
+            let how = if measured { "measured" } else { "estimated" };
+            parts.push(format!("tracing overhead {} ({how})", percent(part)));
+        }
+        _ => {}
+    }
+    if parts.is_empty() { "No steps.".to_owned() } else { parts.join(" · ") }
+}
+
+/// A separate line if it matters, with the option that lowers it.
+fn overhead(report: &Report) -> Option<String> {
+    let (part, measured) = report.sampling.overhead().filter(|(part, _)| *part >= MUCH)?;
+    let how = if measured { "measured" } else { "estimated" };
+    Some(format!("Tracing overhead {} ({how}): record with `--budget 1%` or `--level graph`", percent(part)))
+}
+
+fn percent(part: f64) -> String {
+    if part < 0.01 { format!("{:.2} %", part * 100.0) } else { format!("{:.1} %", part * 100.0) }
+}
+
+fn operators(report: &Report, space: usize, style: &TextStyle) -> Vec<String> {
+    let rows: Vec<&OperatorRow> = report.operators.iter().take(space.max(3)).collect();
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let mut table = Table::new(&[
+        ("share", Right),
+        ("total", Right),
+        ("count", Right),
+        ("mean", Right),
+        ("limited by", Left),
+        ("op", Left),
+        ("name", Flexible),
+    ]);
+    let judged = |row: &OperatorRow| {
+        let same = report.verdict.operators.iter().find(|of| {
+            report.table_phases.contains(&of.phase)
+                && Some(&of.name) == row.name.as_ref()
+                && Some(&of.op) == row.op.as_ref()
+        });
+        same.map_or_else(String::new, |of| of.bound.as_str().to_owned())
+    };
+    for row in rows {
+        table.row(vec![
+            share(row.share),
+            super::report::total(row),
+            group_digits(row.count),
+            time_f64(row.mean_ns),
+            judged(row),
+            row.op.clone().unwrap_or_default(),
+            row.name.clone().unwrap_or_default(),
+        ]);
+    }
+    let lanes = if report.lanes > 1 { format!(", work of {} lanes", report.lanes) } else { String::new() };
+    let has_tokens = report.phases.iter().any(|phase| phase.tokens.is_some());
+    let what = if has_tokens { report.table_phases.join(" and ") } else { "runs".to_owned() };
+    let mut text = format!("\n{}\n", style.paint("1", &format!("Operators of {what}{lanes}")));
+    text.push_str(&table.render(style.width, |heading| style.paint("2", heading)));
+    text.lines().map(str::to_owned).collect()
+}
+
+/// No longer than a line.
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let mut cut: String = text.chars().take(width.saturating_sub(1)).collect();
+    cut.push('…');
+    cut
+}

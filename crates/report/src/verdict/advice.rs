@@ -1,0 +1,228 @@
+//! Advice, each with its largest possible gain and how that was computed from the recording.
+
+use super::gather::{Group, PhaseParts};
+use super::model::{Advice, Bound, PhaseVerdict};
+use super::sampled;
+use crate::functions::Class;
+use crate::model::faults::FaultsReport;
+use crate::numbers::ratios::ratio;
+use crate::numbers::units::{bytes, rate, share, time_f64};
+use profinfer_analysis::{PhaseFacts, Rules, group_digits};
+use std::collections::BTreeMap;
+
+/// Less is not worth doing anything.
+const WORTH_DOING: f64 = 0.03;
+
+/// All advice of a phase, that with the largest gain first.
+pub(super) fn advise(
+    of: &PhaseParts,
+    verdict: &PhaseVerdict,
+    rules: &Rules,
+    faults: Option<&FaultsReport>,
+    (machine_cpus, others): (u32, &str),
+) -> Vec<Advice> {
+    let mut all = Vec::new();
+    all.extend(fewer_lanes(of, machine_cpus));
+    all.extend(reserved_cpus(of, verdict, others));
+    all.extend(smaller_weights(of, verdict, rules));
+    all.extend(more_memory(of, verdict, faults));
+    all.extend(limits_of_groups(of, verdict));
+    all.extend(one_lane(of, verdict));
+    all.extend(by_samples(of));
+    all.extend(of_the_probeset(of, verdict, rules, machine_cpus));
+    all.retain(|advice| advice.gain_at_most >= WORTH_DOING);
+    all.sort_by(|a, b| b.gain_at_most.total_cmp(&a.gain_at_most));
+    all
+}
+
+fn advice(of: &PhaseParts, what: String, gain_at_most: f64, how: String) -> Advice {
+    Advice { phase: of.phase.as_str(), what, gain_at_most: gain_at_most.clamp(0.0, 1.0), how }
+}
+
+/// A CPU for each lane: the same work without run-queue delay.
+fn fewer_lanes(of: &PhaseParts, machine_cpus: u32) -> Option<Advice> {
+    let over = of.threads.as_ref()?.oversubscribed?;
+    let lanes = of.lanes as f64;
+    // Lanes that may run on more cpus than they did need not be fewer.
+    let had = over.cpus.floor().max(1.0);
+    let cpus = if over.by == "used" { f64::from(machine_cpus).min(lanes).max(had) } else { had };
+    // Lanes that take turns on a CPU find its caches cold: the least that operators took is nearer to what they need.
+    let work: f64 = of.groups.iter().map(|group| group.least_ns.min(group.time.running + group.time.unknown)).sum();
+    let outside = of.around / lanes;
+    let (now, then) = (of.lane_time / lanes, work / cpus + outside);
+    let count = |n: f64, what: &str| if n <= 1.0 { format!("1 {what}") } else { format!("{n:.0} {what}s") };
+    let what = if cpus > had {
+        format!("Pin its {} to separate CPUs: they ran on {}", count(lanes, "thread"), count(had, "CPU"))
+    } else {
+        format!("Use {} instead of {}: one per CPU", count(cpus, "thread"), over.lanes)
+    };
+    let how = format!("at least {} of operator work, spread evenly over {}", time_f64(work), count(cpus, "CPU"));
+    Some(advice(of, what, 1.0 - then / now, how))
+}
+
+/// CPUs that no other process uses.
+fn reserved_cpus(of: &PhaseParts, verdict: &PhaseVerdict, others: &str) -> Option<Advice> {
+    let threads = of.threads.as_ref()?;
+    if threads.oversubscribed.is_some() {
+        return None;
+    }
+    let taken =
+        threads.interference.iter().filter(|row| row.is_other()).map(|row| row.taken_ns).fold(0, u64::saturating_add);
+    let delay: u64 = threads.lanes.iter().map(|lane| lane.runnable_ns).fold(0, u64::saturating_add);
+    let part = if delay > 0 { (taken as f64 / delay as f64).min(1.0) } else { 0.0 };
+    let migrations: u64 = threads.lanes.iter().map(|lane| lane.migrations).sum();
+    let migrated = if migrations > 1 { format!("; {migrations} migrations of its threads") } else { String::new() };
+    let what = format!("Reserve CPUs for it (taskset, cpuset): {others} used them too");
+    let how = format!("run-queue delay caused by other processes, and waiting because of it{migrated}");
+    Some(advice(of, what, part * verdict.parts.starved, how))
+}
+
+/// What the bytes of memory-bound weights would be in a type of half the size.
+fn smaller_weights(of: &PhaseParts, verdict: &PhaseVerdict, rules: &Rules) -> Option<Advice> {
+    if verdict.parts.memory < WORTH_DOING {
+        return None;
+    }
+    // By type: the lane time that its weights' bytes stand for.
+    let mut saved: BTreeMap<u16, (f64, f64)> = BTreeMap::new();
+    for group in of.limited(Bound::Memory) {
+        let Some((_, all)) = group.costs.filter(|(_, bytes)| *bytes > 0.0) else { continue };
+        for (dtype, bytes) in &group.weights {
+            let sum = saved.entry(*dtype).or_default();
+            sum.0 += group.parts.memory * (bytes / all).min(1.0);
+            sum.1 += bytes;
+        }
+    }
+    let (dtype, (time, weights)) = saved.into_iter().max_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
+    let (name, size) = rules.dtype(dtype)?;
+    let (smaller, smaller_size) = rules.half_of(size)?;
+    let part = smaller_size / size;
+    let step = weights / of.totals.whole_steps.max(1) as f64;
+    let what = format!("Use {smaller} weights instead of {name}");
+    let how = format!(
+        "weights read per step drop from {} to {}; reading them takes {} of the time",
+        bytes(step as u64),
+        bytes((step * part) as u64),
+        share(time / of.lane_time)
+    );
+    Some(advice(of, what, (1.0 - part) * time / of.lane_time, how))
+}
+
+fn more_memory(of: &PhaseParts, verdict: &PhaseVerdict, faults: Option<&FaultsReport>) -> Option<Advice> {
+    let faults = faults?;
+    let row = faults.phases.iter().find(|row| row.phase == of.phase.as_str())?;
+    row.fetched.faults.filter(|faults| *faults > 0)?;
+    let of_experts =
+        faults.tensors.iter().filter(|row| row.expert.is_some()).filter_map(|row| row.waited_ns).sum::<u64>();
+    let of_all = faults.tensors.iter().filter_map(|row| row.waited_ns).sum::<u64>();
+    let whose = if of_experts > of_all / 2 { "experts" } else { "model" };
+    let what = format!("Keep the {whose} in memory: preload the file, free memory for it, or lock it (mlock)");
+    let read = row.fetched.bytes.map_or_else(String::new, |read| format!("; {} read", bytes(read)));
+    let how = format!("time waiting for the disk, or for a thread that does{read}");
+    Some(advice(of, what, verdict.parts.disk, how))
+}
+
+/// What control groups and signals keep from it.
+fn limits_of_groups(of: &PhaseParts, verdict: &PhaseVerdict) -> Vec<Advice> {
+    let pressure = of.pressure.unwrap_or_default();
+    let parts = &verdict.parts;
+    let quota = pressure.cpu_quota.map_or_else(String::new, |cpus| format!(" ({} CPUs)", rate(cpus)));
+    let limit = pressure.memory_limit.map_or_else(String::new, |limit| format!(" ({})", bytes(limit)));
+    let needed = of.bytes_per_step.map_or_else(String::new, |moved| format!("; a step moves {}", bytes(moved as u64)));
+    vec![
+        advice(
+            of,
+            format!("Raise the CPU quota of its control group{quota}"),
+            parts.throttled,
+            "time that it was throttled".to_owned(),
+        ),
+        advice(
+            of,
+            "Find what stops it: SIGSTOP, a debugger, a frozen terminal job".to_owned(),
+            parts.stopped,
+            "time that it was stopped".to_owned(),
+        ),
+        advice(
+            of,
+            format!("Raise the memory limit of its control group{limit}, or use a smaller model"),
+            parts.reclaim,
+            format!("time in the kernel, and waiting for the disk{needed}"),
+        ),
+    ]
+}
+
+/// What functions of the kernel and of the system do within operators: as much as the upper end of their interval.
+fn by_samples(of: &PhaseParts) -> Vec<Advice> {
+    let Some(counts) = &of.sampled else { return Vec::new() };
+    // What spins is among the waiting.
+    let spinning = ratio(counts.of(Class::Wait), counts.all()).min(0.95);
+    let without: f64 = of.groups.iter().map(|group| group.time.running + group.time.kernel).sum();
+    let on_cpu = without / (1.0 - spinning);
+    let classes = sampled::classes(counts);
+    let of_class = |class: Class, what: String, time: f64| {
+        let row = classes.classes.iter().find(|row| row.what == class.as_str() && sampled::is_certain(row))?;
+        let how = format!(
+            "{} of {} samples in operators, most in `{}`",
+            sampled::interval(row.interval),
+            group_digits(classes.samples),
+            row.function
+        );
+        Some(advice(of, what, row.interval[1] * of.share_of(time), how))
+    };
+    let faults = "Have its memory mapped before it computes: preload it, reuse buffers, or use huge pages".to_owned();
+    let copies = "Avoid copying and filling memory within operators".to_owned();
+    [of_class(Class::Fault, faults, on_cpu), of_class(Class::Copy, copies, on_cpu)].into_iter().flatten().collect()
+}
+
+/// Operators that are too small are not worth sharing.
+fn one_lane(of: &PhaseParts, verdict: &PhaseVerdict) -> Option<Advice> {
+    if of.lanes < 2
+        || verdict.bound != Bound::Overhead
+        || of.threads.as_ref().is_some_and(|t| t.oversubscribed.is_some())
+    {
+        return None;
+    }
+    let waiting: f64 = of.groups.iter().filter(|group| group.judged.bound == Bound::Overhead).map(waiting).sum();
+    let what = format!("Try fewer than {} threads: its operators are too small to share", of.lanes);
+    let how = "time that threads wait for each other in such operators; a single thread does not wait".to_owned();
+    Some(advice(of, what, waiting / of.lane_time, how))
+}
+
+fn waiting(group: &Group) -> f64 {
+    group.time.waiting
+}
+
+fn of_the_probeset(of: &PhaseParts, verdict: &PhaseVerdict, rules: &Rules, cpus: u32) -> Vec<Advice> {
+    let part = verdict.parts[verdict.bound];
+    let mut types: BTreeMap<&str, f64> = BTreeMap::new();
+    for group in of.limited(verdict.bound) {
+        *types.entry(&group.op).or_default() += of.share_of(group.parts[verdict.bound]);
+    }
+    let most = types.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+    let (op, of_op) = most.unwrap_or_default();
+    let facts = PhaseFacts {
+        op,
+        phase: of.phase.as_str(),
+        bound: verdict.bound.as_str(),
+        share: part,
+        of_bandwidth: verdict.rates.of_bandwidth(),
+        of_peak: verdict.rates.of_peak(),
+        lanes: of.lanes,
+        cpus,
+    };
+    // What the limit leaves to gain; without a limit no gain can be computed.
+    let limit = match verdict.bound {
+        Bound::Compute => verdict.rates.of_peak().zip(verdict.rates.peak_limit.map(|limit| (limit, "FLOP/s"))),
+        Bound::Memory => verdict.rates.of_bandwidth().zip(verdict.rates.bandwidth_limit.map(|limit| (limit, "B/s"))),
+        _ => None,
+    };
+    let Some((used, (limit, unit))) = limit else { return Vec::new() };
+    let found = rules.advice().iter().filter(|advice| advice.applies(&facts));
+    // Advice on an operator type changes nothing else.
+    found
+        .map(|one| {
+            let part = if one.names_op() { of_op } else { part };
+            let how = format!("{} of its time at the machine's limit of {} G{unit}", share(part), rate(limit / 1e9));
+            advice(of, one.action.clone(), part * (1.0 - used), how)
+        })
+        .collect()
+}

@@ -1,0 +1,594 @@
+//! From the statistics to verdicts: operators of the same name and phase are judged together, their time is divided by
+//! cause, and layers and phases are the sums.
+
+use super::judge::{Data, Judged, Limits, Work, judge};
+use super::model::{Bound, Confidence, LayerVerdict, OperatorVerdict, PhaseVerdict, Rates, TimeParts};
+use super::parts::{GroupLimits, LaneTime};
+use super::sampled;
+use crate::functions::{ClassCounts, SampledWork};
+use crate::model::pressure::PressureReport;
+use crate::model::threads::ThreadsReport;
+use crate::numbers::ratios::natural_order;
+use profinfer_analysis::{Catalogue, KindId, Phase, PhaseTotals, Quantities, Statistics, TextId, TimeSplit, Timeline};
+use profinfer_schema::{Level, Quantity, Roofline};
+
+use profinfer_trace::Meta;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// Fewer operators than this do not show how short one can be.
+const ENOUGH: u64 = 16;
+/// An operator of this time is too small on any machine, ns.
+const TOO_SMALL_NS: f64 = 15_000.0;
+/// One of this time is not too small, however long the shortest ones take, ns.
+const NOT_SMALL_NS: f64 = 30_000.0;
+/// So many times as long as the shortest ones, an operator is still mostly what they are.
+const TIMES_THE_SHORTEST: f64 = 8.0;
+/// A part that is no more than this of another does not change it.
+const OF_NO_MATTER: f64 = 0.01;
+/// The second explanation is close from this part of the first on.
+pub(super) const CLOSE: f64 = 0.6;
+
+/// Operators of one name in a phase.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) name: Arc<str>,
+    pub(super) op: Arc<str>,
+    /// Layers that it occurs in.
+    pub(super) layers: usize,
+    pub(super) count: u64,
+    pub(super) elapsed_ns: f64,
+    /// What its operators would take had each done the least work that one of its kind and layer did, ns.
+    pub(super) least_ns: f64,
+    pub(super) time: LaneTime,
+    pub(super) parts: TimeParts,
+    pub(super) judged: Judged,
+    pub(super) costs: Option<(f64, f64)>,
+    /// What `costs` took, had all lanes run.
+    pub(super) costed_ns: f64,
+    /// Bytes of weights, by type.
+    pub(super) weights: BTreeMap<u16, f64>,
+}
+
+/// A phase, taken apart.
+#[derive(Debug)]
+pub(super) struct PhaseParts {
+    pub(super) phase: Phase,
+    pub(super) totals: PhaseTotals,
+    pub(super) lane_time: f64,
+    pub(super) lanes: u64,
+    /// ns.
+    pub(super) parts: TimeParts,
+    pub(super) groups: Vec<Group>,
+    pub(super) layers: Vec<LayerVerdict>,
+    /// The part of `parts.overhead` around operators.
+    pub(super) around: f64,
+    /// Of `around`, what is outside graphs; `None` where something stopped lanes from running there, and it is unknown
+    /// where.
+    pub(super) outside_graphs: Option<f64>,
+    /// Lane time in graphs of backends whose operators are not seen, ns, and these backends.
+    pub(super) unseen: (f64, Vec<String>),
+    /// What the host encoded for a device, in the graphs of these backends.
+    pub(super) offloaded: Option<Offloaded>,
+    pub(super) bytes_per_step: Option<f64>,
+    pub(super) data: Data,
+    pub(super) threads: Option<ThreadsReport>,
+    /// What the kernel let the target have; `None` where that was not recorded.
+    pub(super) pressure: Option<PressureReport>,
+    /// The host's part.
+    pub(super) stolen: f64,
+    /// The lane that most often worked longest, and in which part of the operators that several lanes shared.
+    pub(super) slowest: Option<(u32, f64)>,
+    /// Samples within operators.
+    pub(super) sampled: Option<ClassCounts>,
+}
+
+/// What the host encoded for devices in a phase.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Offloaded {
+    /// Calls that gave something to a device.
+    pub(super) dispatches: u64,
+    /// The host's time in them, ns.
+    pub(super) encoding: u64,
+    /// Mean time from a step's start until its results were there, ns, if that was recorded.
+    pub(super) until_results: Option<f64>,
+}
+
+/// What verdicts are worked out of.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) meta: &'a Meta,
+    pub(super) statistics: &'a Statistics,
+    pub(super) timeline: &'a Timeline,
+    pub(super) samples: Option<&'a SampledWork>,
+}
+
+/// Where the counters of stalls stand among a trace's columns.
+#[derive(Debug, Clone, Copy, Default)]
+struct Columns {
+    cycles: Option<usize>,
+    stalled: Option<usize>,
+    misses: Option<usize>,
+}
+
+/// A group while it is added up.
+#[derive(Default)]
+struct Sum {
+    count: u64,
+    elapsed_ns: f64,
+    least_ns: f64,
+    work_ns: f64,
+    time: LaneTime,
+    quantities: Quantities,
+    layers: BTreeMap<Option<Arc<str>>, LaneTime>,
+    weights: BTreeMap<u16, f64>,
+}
+
+impl Sum {
+    /// Of so much elapsed time and work, what it would have taken had nothing stopped the lanes: their time at
+    /// work, spread over the processors they had. Unknown time is taken as running: a rate is never made
+    /// higher than it was by not knowing.
+    fn ran(&self, elapsed: f64, work: f64, cpus: u32) -> f64 {
+        let ran = self.time.running + self.time.unknown;
+        let running = if self.work_ns > 0.0 { (ran / self.work_ns).min(1.0) * work } else { work };
+        elapsed.min(running / f64::from(cpus))
+    }
+}
+
+type Key = (Arc<str>, Arc<str>);
+
+/// A layer's time, and that of the work on which its operators' verdicts are so sure.
+type LayerParts = (TimeParts, BTreeMap<Confidence, f64>);
+type Layers = BTreeMap<Option<Arc<str>>, LayerParts>;
+
+impl<'a> Source<'a> {
+    fn catalogue(&self) -> &'a Catalogue {
+        self.timeline.catalogue()
+    }
+
+    /// The phase's parts; `None` where no operator of it was recorded.
+    pub(super) fn phase(&self, phase: Phase) -> Option<PhaseParts> {
+        let totals = self.statistics.phase(phase)?.clone();
+        if totals.operators == 0 || totals.lane_time == 0 {
+            return None;
+        }
+        let threads = ThreadsReport::new(self.meta, self.statistics, self.catalogue(), &[phase]);
+        let pressure = PressureReport::new(self.meta, self.statistics, phase);
+        let group_limits = self.group_limits(phase, threads.as_ref(), pressure.as_ref());
+        let sums = self.sums(phase, group_limits);
+        let lanes = totals.lanes.max(1);
+        let cpus = self.cpus(lanes);
+        let bytes_per_step = bytes(&sums).map(|bytes| bytes / totals.whole_steps.max(1) as f64);
+        let roofline = self.meta.origin.roofline.as_ref();
+        let data = Data::new(bytes_per_step, roofline.and_then(last_cache));
+        let stolen = threads.as_ref().and_then(|threads| threads.stolen_share).unwrap_or(0.0);
+        let limits = Limits { data, stolen, ..limits(roofline, cpus, too_small(&sums, cpus)) };
+        let columns = self.columns();
+        let mut layers = Layers::new();
+        let mut groups = Vec::new();
+        for ((name, op), sum) in sums {
+            let (work, costed_ns) = self.work(&sum, cpus, columns);
+            let judged = judge(&work, &limits);
+            for (layer, time) in &sum.layers {
+                let (parts, sure) = layers.entry(layer.clone()).or_default();
+                parts.add(&time.parts(lanes, judged.bound));
+                *sure.entry(judged.confidence).or_default() += time.running;
+            }
+            groups.push(Group {
+                name,
+                op,
+                layers: sum.layers.keys().filter(|layer| layer.is_some()).count(),
+                count: sum.count,
+                elapsed_ns: sum.elapsed_ns,
+                least_ns: sum.least_ns,
+                time: sum.time,
+                parts: sum.time.parts(lanes, judged.bound),
+                costs: work.costs,
+                costed_ns,
+                weights: sum.weights,
+                judged,
+            });
+        }
+        groups.sort_by(|a, b| {
+            b.parts.total().total_cmp(&a.parts.total()).then_with(|| (&a.name, &a.op).cmp(&(&b.name, &b.op)))
+        });
+        let lane_time = totals.lane_time as f64;
+        let mut parts = TimeParts::default();
+        groups.iter().for_each(|group| parts.add(&group.parts));
+        let unseen = self.unseen(phase, lanes, totals.outside_operators as f64);
+        let around = self.around(&totals, phase, threads.as_ref(), (unseen.0, group_limits));
+        parts.add(&around);
+        let layers = layer_verdicts(phase, layers, lane_time);
+        let found = PhaseParts {
+            around: around.overhead,
+            outside_graphs: (around.total() - around.overhead - around.unknown <= OF_NO_MATTER * around.overhead)
+                .then(|| (totals.outside_graphs as f64).min(around.overhead)),
+            slowest: self.slowest(phase, totals.shared_operators),
+            sampled: self.samples.and_then(|samples| samples.phase(phase)).cloned(),
+            phase,
+            lane_time,
+            lanes,
+            parts,
+            groups,
+            layers,
+            unseen,
+            offloaded: self.offloaded(phase),
+            bytes_per_step,
+            data,
+            threads,
+            pressure,
+            stolen,
+            totals,
+        };
+        Some(found)
+    }
+
+    /// What limits of control groups did to lanes.
+    pub(super) fn group_limits(
+        &self,
+        phase: Phase,
+        threads: Option<&ThreadsReport>,
+        pressure: Option<&PressureReport>,
+    ) -> GroupLimits {
+        let Some((threads, pressure)) = threads.zip(pressure) else { return GroupLimits::default() };
+        let runnable: f64 = threads.lanes.iter().map(|lane| lane.runnable_ns as f64).sum();
+        let mut used: Vec<u16> = threads.lanes.iter().flat_map(|lane| lane.cpus.iter().map(|cpu| cpu.cpu)).collect();
+        used.sort_unstable();
+        used.dedup();
+        // Lanes that share a CPU are all throttled with it, and the kernel counts that once.
+        let sharing = (threads.lanes.len() as f64 / used.len().max(1) as f64).max(1.0);
+        let throttled = if runnable > 0.0 { pressure.throttled_ns * sharing / runnable } else { 0.0 };
+        let moved =
+            self.statistics.operators().filter(|(_, _, of, _)| *of == phase).filter_map(|(kind, backend, of, _)| {
+                self.statistics.quantities(kind, backend, of)?.with_bytes().map(|sums| sums.bytes)
+            });
+        let moved = moved.reduce(|a, b| a + b);
+        GroupLimits {
+            throttled: throttled.min(1.0),
+            reclaim: pressure.thrashes(moved).then(|| pressure.system_share()),
+        }
+    }
+
+    fn sums(&self, phase: Phase, group_limits: GroupLimits) -> BTreeMap<Key, Sum> {
+        let splits: HashMap<KindId, &TimeSplit> = {
+            let of = self.statistics.threads().operators().filter(|(_, of, _)| *of == phase);
+            of.map(|(kind, _, split)| (kind, split)).collect()
+        };
+        let mut faults = self.statistics.faults().operators(&[phase]);
+        let mut split_taken: BTreeSet<KindId> = BTreeSet::new();
+        let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
+        for (id, backend, of, totals) in self.statistics.operators() {
+            if of != phase {
+                continue;
+            }
+            let kind = self.catalogue().kind(id);
+            let sum = sums.entry((kind.pattern.clone(), kind.op.clone())).or_default();
+            sum.count = sum.count.saturating_add(totals.count);
+            sum.elapsed_ns += totals.elapsed as f64;
+            sum.work_ns += totals.work as f64;
+            sum.least_ns += totals.min_work as f64 * totals.count as f64;
+            let layer = sum.layers.entry(kind.layer.clone()).or_default();
+            // A kind's split is of all backends that it occurs in.
+            let mut time = match splits.get(&id) {
+                Some(split) if split_taken.insert(id) => LaneTime::of_split(split),
+                Some(_) => LaneTime::default(),
+                None => LaneTime::of_work(totals.work, totals.waiting),
+            };
+            time.take_faults(faults.remove(&Some(id)).map_or(0, |totals| totals.on_cpu));
+            if group_limits.reclaim.is_none() {
+                time.take_samples(sampled::shares(self.samples, phase, kind));
+            }
+            time.take_limits(group_limits);
+            layer.add(&time);
+            sum.time.add(&time);
+            if let Some(quantities) = self.statistics.quantities(id, backend, phase) {
+                sum.quantities.merge(quantities);
+            }
+        }
+        for (id, of, dtype, bytes) in self.statistics.weights() {
+            let kind = self.catalogue().kind(id);
+            if of == phase
+                && let Some(sum) = sums.get_mut(&(kind.pattern.clone(), kind.op.clone()))
+            {
+                *sum.weights.entry(dtype).or_default() += bytes;
+            }
+        }
+        sums
+    }
+
+    /// Processors that lanes can have at once.
+    fn cpus(&self, lanes: u64) -> u32 {
+        let lanes = u32::try_from(lanes).unwrap_or(u32::MAX);
+        let machine = Some(self.meta.origin.host.cpus).filter(|cpus| *cpus > 0);
+        let allowed = self.statistics.threads().crowd().map(|(_, cpus)| cpus).filter(|cpus| *cpus > 0);
+        [machine, allowed].into_iter().flatten().fold(lanes, u32::min).max(1)
+    }
+
+    fn columns(&self) -> Columns {
+        let names = self.timeline.decoder().counters();
+        let counters = &self.meta.schema.counters;
+        let of =
+            |event: &str| names.iter().position(|name| counters.get(&**name).is_some_and(|info| info.event == event));
+        Columns { cycles: of("cycles"), stalled: of("stalled-cycles-backend"), misses: of("LLC-load-misses") }
+    }
+
+    /// The group's work, and the time of the operators with costs, had all lanes run.
+    fn work(&self, sum: &Sum, cpus: u32, columns: Columns) -> (Work, f64) {
+        let costs = sum.quantities.costs();
+        let costed_ns = costs.as_ref().map_or(0.0, |sums| sum.ran(sums.elapsed as f64, sums.work as f64, cpus));
+        let count = |column: usize| sum.quantities.count(column).value().map(|count| count as f64);
+        let both = |a: Option<usize>, b: Option<usize>| Some((count(a?)?, count(b?)?));
+        let whole_ns = sum.ran(sum.elapsed_ns, sum.work_ns, cpus);
+        let work = Work {
+            count: sum.count,
+            ran_ns: whole_ns,
+            costed_ns,
+            costs: costs.as_ref().map(|sums| (sums.flops, sums.bytes)),
+            unknown: sum.time.unknown / (sum.time.unknown + sum.time.running).max(1.0),
+            at_most: costs.as_ref().is_some_and(profinfer_analysis::Sums::costs_are_bounds),
+            stalled: both(columns.stalled, columns.cycles)
+                .filter(|(_, cycles)| *cycles > 0.0)
+                .map(|(stalled, cycles)| stalled / cycles),
+            counted: columns.misses.and_then(count).filter(|_| whole_ns > 0.0).map(|n| n * 64.0 * 1e9 / whole_ns),
+        };
+        (work, costed_ns)
+    }
+
+    /// The time around operators: what prevented its threads from running, graphs that hide their operators, and the
+    /// rest.
+    fn around(
+        &self,
+        totals: &PhaseTotals,
+        phase: Phase,
+        threads: Option<&ThreadsReport>,
+        (unseen, limits): (f64, GroupLimits),
+    ) -> TimeParts {
+        let outside = totals.outside_graphs.saturating_add(totals.outside_operators) as f64;
+        let mut left = (outside - unseen).max(0.0);
+        let mut parts = TimeParts { unknown: unseen.min(outside), ..TimeParts::default() };
+        if let Some(threads) = threads {
+            let all = |of: fn(&crate::LaneThreadsRow) -> u64| threads.lanes.iter().map(of).sum::<u64>() as f64;
+            let splits = self.statistics.threads().operators().filter(|(_, of, _)| *of == phase);
+            let within = splits.fold(TimeSplit::default(), |sum, (_, _, split)| sum.plus(split));
+            // A lane that waits may be unable to run meanwhile: that is in the waiting of operators.
+            let runnable = all(|lane| lane.runnable_ns) - within.runnable as f64 - totals.waiting as f64;
+            let disk = if limits.reclaim.is_some() { Bound::Reclaim } else { Bound::Disk };
+            let off = [
+                (disk, all(|lane| lane.blocked_ns) - within.blocked as f64),
+                (Bound::Stopped, all(|lane| lane.stopped_ns) - within.stopped as f64),
+                (Bound::Throttled, runnable * limits.throttled),
+                (Bound::Starved, runnable * (1.0 - limits.throttled)),
+            ];
+            for (bound, ns) in off {
+                let ns = ns.clamp(0.0, left);
+                parts[bound] += ns;
+                left -= ns;
+            }
+        }
+        parts.overhead += left;
+        parts
+    }
+
+    fn slowest(&self, phase: Phase, shared: u64) -> Option<(u32, f64)> {
+        let lanes = self.statistics.lanes().filter(|(of, ..)| *of == phase);
+        let (_, lane, totals) = lanes.max_by_key(|(_, _, totals)| totals.slowest)?;
+        (shared > 0).then(|| (lane, totals.slowest as f64 / shared as f64))
+    }
+
+    /// What the host encoded for devices.
+    fn offloaded(&self, phase: Phase) -> Option<Offloaded> {
+        let all = self.statistics.offloads();
+        let mut sum = Offloaded::default();
+        for (_, _, _, of) in all.dispatches().filter(|(_, _, of, _)| *of == phase) {
+            sum.dispatches += of.count.saturating_sub(of.empty);
+            sum.encoding = sum.encoding.saturating_add(of.encoding);
+        }
+        let results = all.results(phase).filter(|of| of.with_results > 0);
+        sum.until_results = results.map(|of| of.until_results as f64 / of.with_results as f64);
+        (sum.dispatches > 0).then_some(sum)
+    }
+
+    /// Lane time in graphs of backends of which no operator was seen.
+    fn unseen(&self, phase: Phase, lanes: u64, most: f64) -> (f64, Vec<String>) {
+        let seen: BTreeSet<TextId> = {
+            let of = self.statistics.operators().filter(|(_, _, of, _)| *of == phase);
+            of.filter_map(|(_, backend, _, _)| backend).collect()
+        };
+        let graphs = self.statistics.graphs().filter(|(backend, of, _)| *of == phase && !seen.contains(backend));
+        let (mut ns, mut backends) = (0.0, Vec::new());
+        for (backend, _, totals) in graphs {
+            ns += totals.total as f64 * lanes as f64;
+            backends.push(self.catalogue().text(backend).to_string());
+        }
+        backends.sort_unstable();
+        (ns.min(most), backends)
+    }
+}
+
+fn bytes(sums: &BTreeMap<Key, Sum>) -> Option<f64> {
+    let costs = sums.values().filter_map(|sum| sum.quantities.costs());
+    costs.map(|sums| sums.bytes).reduce(|a, b| a + b)
+}
+
+/// An operator of no more than this is mostly what every operator takes, whatever it does.
+fn too_small(sums: &BTreeMap<Key, Sum>, cpus: u32) -> f64 {
+    let mean = |sum: &Sum| sum.ran(sum.elapsed_ns, sum.work_ns, cpus) / sum.count as f64;
+    let means = sums.values().filter(|sum| sum.count >= ENOUGH).map(mean);
+    let shortest = means.fold(f64::INFINITY, f64::min);
+    if shortest.is_finite() { (TIMES_THE_SHORTEST * shortest).clamp(TOO_SMALL_NS, NOT_SMALL_NS) } else { TOO_SMALL_NS }
+}
+
+/// Bytes of the machine's last caches together.
+fn last_cache(roofline: &Roofline) -> Option<f64> {
+    let last = roofline.caches.last()?;
+    let caches = roofline.cpus.div_ceil(last.shared_by.max(1)).max(1);
+    Some(last.bytes as f64 * f64::from(caches))
+}
+
+fn limits(roofline: Option<&Roofline>, cpus: u32, too_small_ns: f64) -> Limits {
+    let of = |quantity: Quantity, level: Option<Level>| {
+        roofline.and_then(|roofline| roofline.figure(quantity, level, cpus)).map(|figure| figure.best as f64)
+    };
+    let levels = [Level::L3, Level::L2, Level::L1];
+    Limits {
+        bandwidth: of(Quantity::Read, Some(Level::Memory)),
+        bandwidth_of_all: roofline
+            .and_then(|all| all.figure(Quantity::Read, Some(Level::Memory), all.cpus))
+            .map(|figure| figure.best as f64),
+        cache_bandwidth: levels.into_iter().find_map(|level| of(Quantity::Read, Some(level))),
+        peak: of(Quantity::Fp32, None),
+        too_small_ns,
+        ..Limits::default()
+    }
+}
+
+/// The largest part, how sure that is, and the other explanation where it is close: the second part, or what the
+/// operators' verdicts leave open.
+pub(super) fn decide(parts: &TimeParts, sure: &BTreeMap<Confidence, f64>) -> (Bound, Confidence, Option<Bound>) {
+    let (first, second) = parts.largest();
+    let total = parts.total();
+    let work = matches!(first, Bound::Memory | Bound::Compute | Bound::Overhead | Bound::Unknown);
+    let most = sure.iter().max_by(|a, b| a.1.total_cmp(b.1)).map_or(Confidence::Medium, |(sure, _)| *sure);
+    let of_part = match first {
+        Bound::Unknown => Confidence::Low,
+        _ if work => most,
+        _ => Confidence::High,
+    };
+    let share = if total > 0.0 { parts[first] / total } else { 0.0 };
+    let close = parts[second] >= CLOSE * parts[first] && parts[second] > 0.0;
+    let lowered = u32::from(share < 0.5 && close);
+    (first, of_part.lowered(lowered), close.then_some(second))
+}
+
+fn layer_verdicts(phase: Phase, layers: Layers, lane_time: f64) -> Vec<LayerVerdict> {
+    if layers.keys().all(Option::is_none) {
+        return Vec::new();
+    }
+    let row = |(layer, (parts, sure)): (Option<Arc<str>>, LayerParts)| {
+        let (bound, confidence, also) = decide(&parts, &sure);
+        LayerVerdict {
+            phase: phase.as_str(),
+            layer: layer.map(|layer| layer.to_string()),
+            bound,
+            confidence,
+            also,
+            share: parts.total() / lane_time,
+            parts: parts.by(parts.total()),
+        }
+    };
+    let mut rows: Vec<LayerVerdict> = layers.into_iter().map(row).collect();
+    rows.sort_by(|a, b| natural_order(a.layer.as_deref(), b.layer.as_deref()));
+    rows
+}
+
+impl PhaseParts {
+    /// Shares of the phase's time.
+    pub(super) fn shares(&self) -> TimeParts {
+        self.parts.by(self.whole())
+    }
+
+    /// All of its time: the recorded time of lanes may come to a little more than the steps' durations.
+    fn whole(&self) -> f64 {
+        self.lane_time.max(self.parts.total())
+    }
+
+    /// The part of its time that so much is.
+    pub(super) fn share_of(&self, ns: f64) -> f64 {
+        ns / self.whole().max(1.0)
+    }
+
+    /// Groups whose work is limited by this.
+    pub(super) fn limited(&self, bound: Bound) -> impl Iterator<Item = &Group> {
+        self.groups.iter().filter(move |group| group.judged.bound == bound)
+    }
+
+    /// What these groups did together.
+    pub(super) fn rates(&self, bound: Bound) -> Rates {
+        let mut costed = self.limited(bound).filter_map(|group| Some((group, group.costs?))).peekable();
+        let Some(limits) = costed.peek().map(|(group, _)| group.judged.rates) else { return Rates::default() };
+        let (mut flops, mut bytes, mut ns) = (0.0, 0.0, 0.0);
+        for (group, (f, b)) in costed {
+            flops += f;
+            bytes += b;
+            ns += group.costed_ns;
+        }
+        let by_time = |amount: f64| (ns > 0.0).then(|| amount * 1e9 / ns);
+        Rates {
+            bytes_per_s: by_time(bytes),
+            flops_per_s: by_time(flops),
+            intensity: (bytes > 0.0).then(|| flops / bytes),
+            ..limits
+        }
+    }
+
+    /// How sure the groups' verdicts are, and the explanation that they leave open, by their work.
+    fn sure(&self, bound: Bound) -> (BTreeMap<Confidence, f64>, Option<Bound>) {
+        let (mut sure, mut also): (BTreeMap<Confidence, f64>, BTreeMap<Bound, f64>) = Default::default();
+        let mut all = 0.0;
+        for group in self.limited(bound) {
+            *sure.entry(group.judged.confidence).or_default() += group.time.running;
+            all += group.time.running;
+            if let Some(other) = group.judged.also {
+                *also.entry(other).or_default() += group.time.running;
+            }
+        }
+        let open = also.into_iter().find(|(_, ns)| *ns > all / 2.0).map(|(bound, _)| bound);
+        (sure, open)
+    }
+
+    /// The phase's verdict, without its evidence.
+    pub(super) fn verdict(&self) -> PhaseVerdict {
+        let (first, ..) = decide(&self.parts, &BTreeMap::new());
+        let (sure, open) = self.sure(first);
+        let (bound, confidence, close) = decide(&self.parts, &sure);
+        // Where something prevented lanes from working, the rates are of most of the work.
+        let work = [Bound::Memory, Bound::Compute, Bound::Overhead, Bound::Unknown];
+        let most = work.into_iter().max_by(|a, b| self.parts[*a].total_cmp(&self.parts[*b])).unwrap_or(bound);
+        PhaseVerdict {
+            phase: self.phase.as_str(),
+            bound,
+            confidence,
+            also: close.or(open),
+            parts: self.shares(),
+            bytes_per_step: self.bytes_per_step,
+            caches: self.data.as_str(),
+            rates: self.rates(if work.contains(&bound) { bound } else { most }),
+            evidence: Vec::new(),
+            stated: Vec::new(),
+            sampled: self.sampled.as_ref().map(sampled::classes),
+        }
+    }
+
+    /// Its operators' verdicts.
+    pub(super) fn operators(&self) -> impl Iterator<Item = OperatorVerdict> {
+        self.groups.iter().map(|group| {
+            let sure = BTreeMap::from([(group.judged.confidence, 1.0)]);
+            let (bound, confidence, close) = decide(&group.parts, &sure);
+            let why = match bound {
+                bound if bound == group.judged.bound => group.judged.why.clone(),
+                Bound::Disk => "its lanes waited for the disk, or for one that did".to_owned(),
+                Bound::Starved => "its lanes could have run and did not, or waited for one that did not".to_owned(),
+                Bound::Synchronisation => "its lanes waited for the slowest of them".to_owned(),
+                Bound::Throttled => "the quota of its control group did not let its lanes run".to_owned(),
+                Bound::Stopped => "its lanes were stopped by a signal or a debugger".to_owned(),
+                Bound::Reclaim => "a memory limit had its data evicted and read again".to_owned(),
+                Bound::Kernel => "the kernel worked within it, by samples".to_owned(),
+                _ => "most of its time is around its work".to_owned(),
+            };
+            OperatorVerdict {
+                phase: self.phase.as_str(),
+                name: group.name.to_string(),
+                op: group.op.to_string(),
+                bound,
+                confidence,
+                also: close.or(group.judged.also.filter(|_| bound == group.judged.bound)),
+                share: group.parts.total() / self.lane_time,
+                parts: group.parts.by(group.parts.total()),
+                count: group.count,
+                mean_ns: group.elapsed_ns / group.count.max(1) as f64,
+                rates: group.judged.rates,
+                why,
+            }
+        })
+    }
+}

@@ -1,0 +1,77 @@
+//! `profinfer learn`: searches a running engine's memory for the members that a probeset gives no place, and writes what it
+//! finds as a lock file.
+
+use super::output::{Force, write_whole};
+use super::probeset::{ProbesetArguments, sources};
+use super::short_run::ShortRun;
+use super::table::columns;
+use super::terminal::{report_problems, status, write_out};
+use super::{DONE, INCOMPLETE, Outcome};
+use profinfer_diagnostics::{Code, Diagnostic, printable_json};
+use profinfer_files::output::OutputKind;
+use profinfer_recorder::{self as record, Subject, learned_lock};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The subcommand's arguments.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Members of views with `within` and `expect` are searched for in at least 20 distinct objects of the \
+    running engine. A place is written only if it is the only one. A launched command is ended afterwards. Use the file \
+    with `record --lock FILE`."
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    probeset: ProbesetArguments,
+    /// Attach to a running process
+    #[arg(short, long, value_name = "PID", conflicts_with = "command", required_unless_present = "command")]
+    pid: Option<i32>,
+    /// Seconds after which the search ends
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    seconds: u64,
+    /// Write to this file [default: PROBESET.lock]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
+    /// The command to launch
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let (probeset, warnings) = arguments.probeset.load()?;
+    report_problems(&warnings);
+    let subject = arguments.pid.map_or_else(|| Subject::Command(arguments.command.clone()), Subject::Process);
+    let mut run = ShortRun::new(subject, Duration::from_secs(arguments.seconds.max(1)))?;
+    run.options.selection = arguments.probeset.selection();
+    run.options.debug_folders = arguments.probeset.debug_folders();
+    run.options.until_learned = true;
+    let summary = run.record(&probeset)?;
+    let (members, file) = &summary.learned;
+    if members.is_empty() {
+        report_problems(&summary.problems);
+        let message = "nothing was learned";
+        let hint = "views need `within: N` and `expect`, and members that no debug information, function or layout has";
+        let nothing = Diagnostic::warning(Code::LayoutUnknown, message).hint(hint);
+        report_problems(&nothing.into());
+        return Ok(INCOMPLETE);
+    }
+    let rows = members.iter().map(|learned| {
+        let evidence = format!("{} distinct objects, such as `{}`", learned.objects, learned.example);
+        vec![learned.member.clone(), learned.offset.to_string(), evidence]
+    });
+    write_out(&columns(&["MEMBER", ">OFFSET", "EVIDENCE"], rows))?;
+    let lock = file.as_ref().and_then(|file| learned_lock(&probeset.name, file, members, record::host_arch().ok()?));
+    let Some(lock) = lock else {
+        let problem = Diagnostic::error(Code::CannotLock, "the engine's file has no build-id to recognise it by");
+        return Err(problem.hint("link it with `-Wl,--build-id`; or write the offsets into the probeset").into());
+    };
+    let output = arguments.output.clone().unwrap_or_else(|| format!("{}.lock", probeset.name).into());
+    let request = arguments.force.request(&output, OutputKind::Lock, &sources(&probeset));
+    write_whole(request, printable_json(&lock.to_text()).as_bytes())?;
+    status(&format!("{}: {} members; use it with `record --lock {0}`", output.display(), members.len()));
+    Ok(DONE)
+}

@@ -1,0 +1,351 @@
+//! Recordings that are followed while they go on: a recorder of its own for each target, whose trace is read as it is
+//! written. A recorder that fails takes no other with it, and one whose reader is gone ends by itself.
+
+use super::values;
+use nix::sys::signal::{Signal, kill};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, printable};
+use profinfer_live::{Model, Snapshot, State};
+use profinfer_schema::EngineId;
+use profinfer_trace::{Item, TraceReader};
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Cursor, Read};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Notices of a recording that a verdict reads: what the kernel let the target have.
+const NOTICES: usize = 512;
+/// Lines of a recorder's messages that are in memory.
+const MESSAGES: usize = 64;
+/// Characters of a message.
+const MAX_MESSAGE: u64 = 4096;
+/// A verdict is made as long as somebody has read it within this time.
+const VIEWED: Duration = Duration::from_secs(10);
+/// Targets.
+const MOST_TARGETS: usize = 64;
+
+/// What is followed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LiveArguments {
+    /// Probeset files or names of shipped ones (default: every shipped one whose step functions the target has; of
+    /// several engines in one target the first that is found)
+    #[arg(value_name = "SPEC")]
+    specs: Vec<PathBuf>,
+    /// Attach to a running process (repeatable)
+    #[arg(short, long = "pid", value_name = "PID", conflicts_with = "command")]
+    pids: Vec<i32>,
+    /// Limit the overhead to this percentage of the time in steps: operators are recorded in random sampling windows
+    #[arg(long, value_name = "PERCENT", value_parser = values::budget, default_value = "0.5%")]
+    budget: f64,
+    /// Use this lock file, written by `profinfer lock`, for what the target's files lack
+    #[arg(long, value_name = "FILE")]
+    lock: Option<PathBuf>,
+    /// The command to launch
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Where a recorder's messages go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Messages {
+    /// To standard error, with what a launched command writes.
+    Through,
+    /// Into memory.
+    Saved,
+}
+
+impl LiveArguments {
+    /// Whether there is a command, which is a part of the program that launches it.
+    pub(crate) fn launches(&self) -> bool {
+        !self.command.is_empty()
+    }
+
+    /// Whether nothing is named that could be followed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pids.is_empty() && self.command.is_empty()
+    }
+
+    /// Starts a recorder for each target. Call it before signals are blocked: a recorder inherits that.
+    pub(crate) fn start(&self, messages: Messages) -> Result<Vec<Recorder>, Diagnostics> {
+        if self.is_empty() {
+            let problem = Diagnostic::error(Code::BadArgument, "no target: neither a process nor a command is named");
+            return Err(problem.hint("attach with `-p PID`, or launch a command: `-- COMMAND`").into());
+        }
+        if self.pids.len() > MOST_TARGETS {
+            let message = format!("more than {MOST_TARGETS} targets");
+            return Err(Diagnostic::error(Code::BadArgument, message).hint("start a second one for the others").into());
+        }
+        let mut pids = self.pids.clone();
+        pids.sort_unstable();
+        pids.dedup();
+        let mut started = Vec::new();
+        let subjects = if self.pids.is_empty() { vec![None] } else { pids.into_iter().map(Some).collect() };
+        for pid in subjects {
+            started.push(self.recorder(pid, messages)?);
+        }
+        Ok(started)
+    }
+
+    fn recorder(&self, pid: Option<i32>, messages: Messages) -> Result<Recorder, Diagnostics> {
+        // Whatever has become of the file: this program.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("profinfer").arg("record").args(&self.specs).args(["-o", "-", "--no-roofline", "--live", "never"]);
+        command.arg("--budget").arg(format!("{}%", self.budget * 100.0));
+        if let Some(lock) = &self.lock {
+            command.arg("--lock").arg(lock);
+        }
+        match pid {
+            Some(pid) => command.arg("-p").arg(pid.to_string()),
+            None => command.arg("--").args(&self.command),
+        };
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(if messages == Messages::Saved { Stdio::piped() } else { Stdio::inherit() });
+        // The terminal's signals are for this program, which passes them on.
+        let child = command.process_group(0).spawn().map_err(|error| {
+            Diagnostic::error(Code::Bug, format!("cannot start a recorder: {error}"))
+                .hint("allow this user more processes (`ulimit -u`)")
+        })?;
+        Ok(Recorder { child, pid })
+    }
+}
+
+/// A recorder that runs, and that nobody reads yet.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    child: Child,
+    pid: Option<i32>,
+}
+
+/// A recording that is followed.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    shared: Arc<Shared>,
+    child: Option<Child>,
+    status: Option<ExitStatus>,
+    thread: Option<JoinHandle<()>>,
+    pid: Option<i32>,
+}
+
+/// What the reading thread and the views share.
+#[derive(Debug, Default)]
+struct Shared {
+    model: Mutex<Option<Model>>,
+    viewed: Mutex<Option<Instant>>,
+    messages: Mutex<VecDeque<String>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Recorder {
+    /// Reads its trace, on a thread.
+    pub(crate) fn follow(mut self) -> Followed {
+        let shared = Arc::new(Shared::default());
+        if let Some(stderr) = self.child.stderr.take() {
+            let theirs = Arc::clone(&shared);
+            std::thread::spawn(move || save_messages(stderr, &theirs));
+        }
+        let thread = self.child.stdout.take().map(|trace| read(Box::new(trace), &shared, true));
+        Followed { shared, child: Some(self.child), status: None, thread, pid: self.pid }
+    }
+}
+
+/// Reads a trace on a thread, as it is written.
+fn read(trace: Box<dyn Read + Send>, shared: &Arc<Shared>, is_live: bool) -> JoinHandle<()> {
+    let theirs = Arc::clone(shared);
+    std::thread::spawn(move || {
+        if let Err(problems) = follow(trace, &theirs, is_live) {
+            let mut messages = lock(&theirs.messages);
+            problems.0.iter().for_each(|problem| messages.push_back(problem.message.clone()));
+        }
+    })
+}
+
+impl Followed {
+    /// A trace that is read, by whomever it is written.
+    pub(crate) fn trace(trace: Box<dyn Read + Send>) -> Self {
+        let shared = Arc::new(Shared::default());
+        let thread = read(trace, &shared, false);
+        Self { shared, child: None, status: None, thread: Some(thread), pid: None }
+    }
+
+    /// Its figures; `None` before the first record.
+    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
+        *lock(&self.shared.viewed) = Some(Instant::now());
+        lock(&self.shared.model).as_mut().map(Model::snapshot)
+    }
+
+    /// The same without what takes time to judge.
+    pub(crate) fn figures(&self) -> Option<Snapshot> {
+        lock(&self.shared.model).as_mut().map(Model::snapshot)
+    }
+
+    /// The process that it was attached to.
+    pub(crate) fn pid(&self) -> Option<i32> {
+        self.pid
+    }
+
+    /// The last message.
+    pub(crate) fn message(&self) -> Option<String> {
+        lock(&self.shared.messages).back().cloned()
+    }
+
+    /// All messages that are in memory.
+    pub(crate) fn messages(&self) -> Vec<String> {
+        lock(&self.shared.messages).iter().cloned().collect()
+    }
+
+    /// Whether all was read, and the recorder has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        if self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return false;
+        }
+        let Some(child) = &mut self.child else { return true };
+        if self.status.is_none() {
+            self.status = child.try_wait().ok().flatten();
+        }
+        self.status.is_some()
+    }
+
+    /// The recorder's exit code, if it has ended.
+    pub(crate) fn code(&self) -> Option<u8> {
+        u8::try_from(self.status?.code()?).ok()
+    }
+
+    /// Ends the recording, and with it a command that was launched. What was attached to goes on.
+    pub(crate) fn end(&mut self, signal: Signal) {
+        if !self.has_ended()
+            && let Some(child) = &self.child
+        {
+            let _ = kill(Pid::from_raw(child.id().cast_signed()), signal);
+        }
+    }
+}
+
+/// Reads a recorder's messages line by line.
+fn save_messages(stderr: ChildStderr, shared: &Shared) {
+    let mut lines = BufReader::new(stderr);
+    loop {
+        let mut line = Vec::new();
+        match (&mut lines).take(MAX_MESSAGE).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let text = String::from_utf8_lossy(&line);
+        let text = printable(text.trim_end());
+        if text.is_empty() {
+            continue;
+        }
+        let mut messages = lock(&shared.messages);
+        if messages.len() >= MESSAGES {
+            messages.pop_front();
+        }
+        messages.push_back(text);
+    }
+}
+
+/// What was read of a stream is read again by a second reader.
+struct Rewound {
+    input: Box<dyn Read + Send>,
+    read: Vec<u8>,
+}
+
+impl Read for Rewound {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        self.read.extend_from_slice(buffer.get(..read).unwrap_or_default());
+        Ok(read)
+    }
+}
+
+/// Opens a trace as that of its engine; where several were searched for, of the first that is found.
+fn open(input: Box<dyn Read + Send>) -> Result<TraceReader<Box<dyn Read + Send>>, Diagnostics> {
+    let mut rewound = Rewound { input, read: Vec::new() };
+    let engine = first_engine(&mut rewound)?;
+    let input: Box<dyn Read + Send> = Box::new(Cursor::new(rewound.read).chain(rewound.input));
+    let mut reader = TraceReader::new(input)?;
+    if let Some(engine) = engine {
+        reader.only(engine);
+    }
+    reader.remember_notices(NOTICES);
+    Ok(reader)
+}
+
+fn first_engine(input: &mut Rewound) -> Result<Option<EngineId>, Diagnostics> {
+    let mut reader = TraceReader::new(input)?;
+    reader.remember_notices(1);
+    let first = reader.meta().origin.engines().next().map(|(engine, _)| engine);
+    if first.is_none() {
+        return Ok(None);
+    }
+    while let Some(item) = reader.next() {
+        let Item::Sites { sites, .. } = item else { continue };
+        let probes: Vec<String> = sites.iter().flat_map(|site| &site.probes).cloned().collect();
+        if let Some(engine) = probes.iter().find_map(|probe| reader.meta().engine_of(probe)) {
+            return Ok(Some(engine));
+        }
+    }
+    Ok(first)
+}
+
+/// Reads a trace to its end.
+fn follow(input: Box<dyn Read + Send>, shared: &Shared, is_live: bool) -> Result<(), Diagnostics> {
+    let mut reader = open(input)?;
+    let (model, problems) = Model::new(reader.meta());
+    *lock(&shared.model) = Some(model);
+    lock(&shared.messages).extend(problems.0.into_iter().map(|problem| problem.message));
+    while let Some(item) = reader.next() {
+        let (brought_sites, is_flush) = (matches!(item, Item::Sites { .. }), matches!(item, Item::Losses(_)));
+        if let Some(model) = lock(&shared.model).as_mut() {
+            model.take(&item);
+            if is_flush && is_live {
+                model.pass(now());
+            }
+        }
+        if brought_sites && let Some(model) = lock(&shared.model).as_mut() {
+            model.name_constants(&reader.meta().schema);
+        }
+        let is_viewed = lock(&shared.viewed).is_some_and(|viewed| viewed.elapsed() < VIEWED);
+        if is_flush
+            && is_viewed
+            && let Some(model) = lock(&shared.model).as_mut()
+        {
+            model.judge(reader.meta());
+        }
+    }
+    if let Some(model) = lock(&shared.model).as_mut() {
+        model.finish();
+        model.judge(reader.meta());
+    }
+    Ok(())
+}
+
+/// CLOCK_MONOTONIC, ns: what records' times are.
+fn now() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The figures of recordings; of one without a record, that it waits or has ended.
+pub(crate) fn snapshots(all: &[Arc<Mutex<Followed>>], judged: bool) -> Vec<Snapshot> {
+    let of = |followed: &Arc<Mutex<Followed>>| {
+        let mut followed = lock(followed);
+        let snapshot = if judged { followed.snapshot() } else { followed.figures() };
+        snapshot.or_else(|| {
+            let state = match followed.has_ended() {
+                true => State::Ended { reason: followed.message().unwrap_or_else(|| "nothing was recorded".into()) },
+                false => State::Waiting,
+            };
+            let pid = followed.pid().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
+            Some(Snapshot::empty(pid, state))
+        })
+    };
+    all.iter().filter_map(of).collect()
+}

@@ -1,0 +1,118 @@
+//! `profinfer top`: live figures of running engines on a terminal.
+
+use super::live::{Followed, LiveArguments, Messages, snapshots};
+use super::serve::signals;
+use super::terminal::status;
+use super::terminal_screen::{Key, TerminalScreen};
+use super::{DONE, Outcome};
+use nix::sys::signal::Signal;
+use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
+use profinfer_files::output::open_reader;
+use profinfer_live::{Screen, Snapshot};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time between two pictures.
+const REFRESH: Duration = Duration::from_millis(500);
+/// How long recorders have to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The subcommand's arguments.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Keys: q quits, f freezes the figures, s sorts operators by another column, n shows the next \
+    target. Processes that it attached to go on; a launched command is interrupted. The last line that the recorder or the command writes is shown above the keys.")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    live: LiveArguments,
+    /// Read this trace instead, also while it is written to a pipe: `--trace <(ssh HOST profinfer record -o - …)`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pids", "command", "specs"])]
+    trace: Option<PathBuf>,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let trace = arguments.trace.as_deref().map(open).transpose()?;
+    // Where there is no terminal, nothing is started.
+    TerminalScreen::require()?;
+    let recorders = if trace.is_some() { Vec::new() } else { arguments.live.start(Messages::Saved)? };
+    let signals = signals()?;
+    let recordings = recorders.into_iter().map(|recorder| Arc::new(Mutex::new(recorder.follow())));
+    let all: Vec<Arc<Mutex<Followed>>> = recordings.chain(trace.map(|trace| Arc::new(Mutex::new(trace)))).collect();
+    let mut screen = TerminalScreen::enter()?;
+    let is_wanted = || !matches!(signals.read_signal(), Ok(Some(_)) | Err(_));
+    show(&mut screen, &all, is_wanted);
+    drop(screen);
+    end(&all);
+    for followed in &all {
+        let followed = followed.lock().unwrap_or_else(PoisonError::into_inner);
+        if followed.figures().is_none() {
+            followed.messages().iter().for_each(|message| status(message));
+            if let Some(code) = followed.code().filter(|code| *code != DONE) {
+                return Ok(code);
+            }
+        }
+    }
+    Ok(DONE)
+}
+
+fn open(path: &Path) -> Result<Followed, Diagnostics> {
+    let file = open_reader(path).map_err(|error| {
+        Diagnostic::error(Code::TraceUnreadable, format!("cannot read {}: {error}", path.display()))
+            .hint("record a trace: `profinfer record -o FILE …`")
+    })?;
+    Ok(Followed::trace(Box::new(file)))
+}
+
+/// Until the user or a signal ends it.
+fn show(screen: &mut TerminalScreen, all: &[Arc<Mutex<Followed>>], is_wanted: impl Fn() -> bool) {
+    let mut style = Screen::default();
+    let mut figures: Vec<Snapshot> = Vec::new();
+    let mut drawn: Option<Instant> = None;
+    while is_wanted() {
+        (style.width, style.height) = TerminalScreen::size();
+        if drawn.is_none_or(|drawn| drawn.elapsed() >= REFRESH) {
+            drawn = Some(Instant::now());
+            if !style.is_frozen {
+                figures = snapshots(all, true);
+            }
+        }
+        let message = all.get(style.selected).and_then(|followed| {
+            let followed = followed.lock().unwrap_or_else(PoisonError::into_inner);
+            followed.message()
+        });
+        if screen.draw(&style.lines(&figures, message.as_deref())).is_err() {
+            return;
+        }
+        for key in screen.keys(REFRESH / 4) {
+            match key {
+                Key::Quit | Key::Character('q' | 'Q') => return,
+                Key::Character('f' | ' ') => {
+                    style.is_frozen = !style.is_frozen;
+                    drawn = None;
+                }
+                Key::Character('s') => style.sort = style.sort.next(),
+                Key::Character('n' | '\t') => style.selected = (style.selected + 1) % all.len().max(1),
+                Key::Character(_) => {}
+            }
+        }
+    }
+}
+
+/// Ends the recorders, and waits for them: what they attached to is then as it was before.
+fn end(all: &[Arc<Mutex<Followed>>]) {
+    let since = Instant::now();
+    let each = |act: &mut dyn FnMut(&mut Followed)| {
+        all.iter().for_each(|followed| act(&mut followed.lock().unwrap_or_else(PoisonError::into_inner)));
+    };
+    each(&mut |followed| followed.end(Signal::SIGINT));
+    while since.elapsed() < PATIENCE {
+        let mut running = false;
+        each(&mut |followed| running |= !followed.has_ended());
+        if !running {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    each(&mut |followed| followed.end(Signal::SIGTERM));
+}

@@ -1,0 +1,70 @@
+//! What is refused in containers, and that the messages name who refuses and what helps: `sudo` and `setcap` do not there.
+
+use super::toy::{Run, TARGETS, stderr};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Runs a command under a seccomp filter.
+fn confined(folder: &Path) -> PathBuf {
+    let program = folder.join("confined");
+    let mut compile = Command::new("cc");
+    compile.arg("-o").arg(&program).arg(Path::new(TARGETS).join("confined.c"));
+    assert!(compile.status().expect("a C compiler").success());
+    program
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_container_without_the_rights_is_told_which_one_is_missing() {
+    let run = Run::new();
+    let confined = confined(run.folder.path()).display().to_string();
+    // Root, as container engines start it: a few capabilities, and no way to get more. 21 is CAP_SYS_ADMIN.
+    let few = ["setpriv", "--bounding-set", "-cap_19,-cap_21,-cap_38,-cap_39"];
+    let without_perfmon = ["setpriv", "--bounding-set", "-cap_21,-cap_38"];
+    let user = ["unshare", "--user", "--map-root-user"];
+    let cases: [(&[&str], &[&str]); 4] = [
+        (&few, &["CAP_BPF, CAP_PERFMON", "--cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE", "-p PID"]),
+        (&without_perfmon, &["missing: CAP_PERFMON", "start the container with `--cap-add PERFMON`"]),
+        (&[&confined], &["seccomp filter forbids the system call `bpf`", "--security-opt seccomp=unconfined"]),
+        (&user, &["user namespace", "record from outside it", "sudo profinfer record -p PID"]),
+    ];
+    for (wrapper, words) in cases {
+        let recorder = run.recorder(&[], &run.toy("counts", &["rounds=2"]));
+        let recorder = std::iter::once(recorder.get_program()).chain(recorder.get_args());
+        let recorder: Vec<&OsStr> = recorder.collect();
+        let refused = inside(wrapper).args(recorder).output().unwrap();
+        assert_eq!(refused.status.code(), Some(3), "{wrapper:?}: {}", stderr(&refused));
+        let message = stderr(&refused).split_whitespace().collect::<Vec<_>>().join(" ");
+        for words in words {
+            assert!(message.contains(words), "{wrapper:?}, {words}: {message}");
+        }
+        let useless = message.contains("setcap") || wrapper != user && message.contains("sudo");
+        assert!(message.contains("error[B005]") && !useless, "{wrapper:?}: {message}");
+        assert!(!run.trace().exists() && run.counts("counts").steps == 0, "{wrapper:?}");
+        // `doctor` finds the same.
+        let doctor = inside(wrapper).arg(env!("CARGO_BIN_EXE_profinfer")).args(["doctor", "--json"]).output().unwrap();
+        assert_eq!(doctor.status.code(), Some(3), "{wrapper:?}");
+        let found: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap();
+        let findings = found["findings"].as_array().unwrap();
+        let missing: Vec<_> = findings.iter().filter(|finding| finding["state"] == "missing").collect();
+        let fixes = |finding: &&serde_json::Value| finding["fix"].as_str().is_some_and(|fix| !fix.contains("setcap"));
+        assert!(
+            found["can_record"] == false && !missing.is_empty() && missing.iter().all(fixes),
+            "{wrapper:?}: {found:#}"
+        );
+    }
+    // As container engines start it with what the hint names.
+    let all = ["setpriv", "--bounding-set", "-all,+cap_5,+cap_19,+cap_38,+cap_39"];
+    let recorder = run.recorder(&[], &run.toy("counts", &["rounds=2"]));
+    let recorder = std::iter::once(recorder.get_program()).chain(recorder.get_args());
+    let recorded = inside(&all).args(recorder).output().unwrap();
+    assert!(recorded.status.success(), "{}", stderr(&recorded));
+    assert_eq!(run.read().count("step"), run.counts("counts").steps);
+}
+
+fn inside(wrapper: &[&str]) -> Command {
+    let mut command = Command::new(wrapper[0]);
+    command.args(&wrapper[1..]).stdin(Stdio::null());
+    command
+}

@@ -1,0 +1,190 @@
+//! Live figures of a real server while clients use it, by the clients' own clocks, as a real Prometheus scrapes them.
+
+use crate::engine::{alone, here, model, python};
+use crate::process::{profinfer, run, wait};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A program that is ended with the test, however that ends.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn get(address: &str, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    head.contains(" 200 ").then(|| body.to_owned())
+}
+
+/// The first value of a metric.
+fn value(text: &str, name: &str) -> Option<f64> {
+    let line = text.lines().find(|line| line.split('{').next() == Some(name))?;
+    line.rsplit_once(' ')?.1.parse().ok()
+}
+
+/// Debian's Prometheus, in a folder of its own.
+fn prometheus(folder: &Path, target: &str) -> (Ended, String) {
+    // Any free port: the listener is gone when Prometheus takes it.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let configuration = folder.join("prometheus.yml");
+    let text = format!(
+        "global: {{ scrape_interval: 1s, scrape_timeout: 1s }}\nscrape_configs:\n  - job_name: engines\n    static_configs: [{{ targets: ['{target}'] }}]\n"
+    );
+    std::fs::write(&configuration, text).unwrap();
+    let address = format!("127.0.0.1:{port}");
+    let mut command = Command::new("prometheus");
+    command.arg(format!("--config.file={}", configuration.display()));
+    command.arg(format!("--storage.tsdb.path={}", folder.join("data").display()));
+    command.arg(format!("--web.listen-address={address}")).stdout(Stdio::null()).stderr(Stdio::null());
+    (Ended(command.spawn().expect("prometheus, of the Debian package")), address)
+}
+
+/// What Prometheus has of an expression now.
+fn ask(prometheus: &str, expression: &str) -> Option<f64> {
+    let body = get(prometheus, &format!("/api/v1/query?query={expression}"))?;
+    let answer: Value = serde_json::from_str(&body).ok()?;
+    answer["data"]["result"][0]["value"][1].as_str()?.parse().ok()
+}
+
+/// Within the clients' 5 %, or what their own work beside the server takes.
+fn near(ours: f64, clients: f64) -> bool {
+    (ours - clients).abs() <= (0.05 * clients).max(0.003)
+}
+
+/// Counts up to each bound.
+fn bucket_counts(text: &str, name: &str) -> Vec<(f64, f64)> {
+    let lines = text.lines().filter(|line| line.starts_with(&format!("{name}_bucket{{")));
+    let parse = |line: &str| {
+        let bound = line.split("le=\"").nth(1)?.split('"').next()?;
+        let bound = if bound == "+Inf" { f64::INFINITY } else { bound.parse().ok()? };
+        Some((bound, line.rsplit_once(' ')?.1.parse().ok()?))
+    };
+    lines.filter_map(parse).collect()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_server_s_metrics_are_the_clients_own_times() {
+    let _alone = alone();
+    let model = model("small-dense").display().to_string();
+    let mut command = Command::new(python());
+    command.arg(here().join("clients_xllamacpp.py")).args(["--model", &model, "--clients", "4", "--rounds", "2"]);
+    let mut clients = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = clients.stdin.take().unwrap();
+    let mut lines = BufReader::new(clients.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().as_deref(), Some("ready"));
+    let pid = clients.id().to_string();
+    // All steps are to be seen: of a model this small they alone exceed the default budget.
+    let mut serve = profinfer(&["serve", "llama", "-p", &pid, "--listen", "127.0.0.1:0", "--budget", "20%"]);
+    let mut serve = Ended(serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut messages = BufReader::new(serve.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let found =
+        messages.find_map(|line| Some(line.strip_prefix("listening on http://")?.split('/').next()?.to_owned()));
+    let address = found.expect("an address");
+    std::thread::spawn(move || messages.for_each(drop));
+    let folder = tempfile::tempdir().unwrap();
+    let (prometheus, prometheus_address) = prometheus(folder.path(), &address);
+    // Its probes are attached when a request is seen.
+    let until = Instant::now() + Duration::from_secs(60);
+    while value(&get(&address, "/metrics").unwrap(), "profinfer_recording") != Some(1.0) {
+        assert!(Instant::now() < until);
+        input.write_all(b"once\n").unwrap();
+        assert_eq!(lines.next().as_deref(), Some("once"));
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    let before = get(&address, "/metrics").unwrap();
+    let since = |text: &str, name: &str| Some(value(text, name)? - value(&before, name).unwrap_or(0.0));
+    input.write_all(b"\n").unwrap();
+    let requests: Vec<Value> =
+        lines.by_ref().take_while(|line| line != "done").map(|line| serde_json::from_str(&line).unwrap()).collect();
+    assert_eq!(requests.len(), 8);
+    let until = Instant::now() + Duration::from_secs(20);
+    let ended = |text: &str| since(text, "gen_ai_server_request_duration_seconds_count") == Some(8.0);
+    let text = loop {
+        let text = get(&address, "/metrics").unwrap();
+        if ended(&text) {
+            break text;
+        }
+        assert!(Instant::now() < until, "{text}");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    for (name, key) in [("time_to_first_token", "ttft"), ("request_duration", "duration")] {
+        let name = format!("gen_ai_server_{name}_seconds");
+        let theirs: Vec<f64> = requests.iter().map(|request| request[key].as_f64().unwrap()).collect();
+        let mean = theirs.iter().sum::<f64>() / 8.0;
+        let ours = since(&text, &format!("{name}_sum")).unwrap() / 8.0;
+        assert_eq!(since(&text, &format!("{name}_count")), Some(8.0));
+        assert!(near(ours, mean), "{name}: {ours} s, the clients' {mean} s");
+        // Each time is in the client's bucket, or in the next one where it is near a bound.
+        let earlier: Vec<f64> = bucket_counts(&before, &name).into_iter().map(|(_, count)| count).collect();
+        for (index, (bound, count)) in bucket_counts(&text, &name).into_iter().enumerate() {
+            let count = count - earlier.get(index).copied().unwrap_or(0.0);
+            let surely = theirs.iter().filter(|time| **time * 1.05 + 0.003 <= bound).count() as f64;
+            let perhaps = theirs.iter().filter(|time| **time * 0.95 - 0.003 <= bound).count() as f64;
+            assert!((surely..=perhaps).contains(&count), "{name} up to {bound}: {count}, the clients' {theirs:?}");
+        }
+    }
+    let further: f64 = requests.iter().map(|request| request["tokens"].as_f64().unwrap() - 1.0).sum();
+    let time: f64 = requests
+        .iter()
+        .map(|request| request["tpot"].as_f64().unwrap() * (request["tokens"].as_f64().unwrap() - 1.0))
+        .sum();
+    let name = "gen_ai_server_time_per_output_token_seconds";
+    assert_eq!(since(&text, &format!("{name}_count")), Some(further));
+    let ours = since(&text, &format!("{name}_sum")).unwrap() / further;
+    assert!(near(ours, time / further), "{ours} s, the clients' {} s", time / further);
+    // The same in Prometheus.
+    let expression = format!("{name}_sum");
+    let count_of_all = value(&text, &format!("{name}_count"));
+    let until = Instant::now() + Duration::from_secs(20);
+    let scraped = loop {
+        let count = ask(&prometheus_address, &format!("{name}_count"));
+        if count == count_of_all {
+            break ask(&prometheus_address, &expression).unwrap();
+        }
+        assert!(Instant::now() < until, "{count:?} of {count_of_all:?}");
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    assert_eq!(Some(scraped), value(&text, &expression));
+    drop(prometheus);
+    // Prometheus's own check of the format.
+    let mut promtool = Command::new("promtool");
+    let mut promtool = promtool
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let checked = wait(promtool, "promtool");
+    assert!(checked.status.success(), "{}\n{text}", String::from_utf8_lossy(&checked.stderr));
+    let series = text.lines().filter(|line| !line.starts_with('#')).count();
+    assert!(series < 500, "{series} series");
+    // Operators are in the figures too, and soon the account of what it cost.
+    assert!(text.contains("operator=\"MUL_MAT\""), "{text}");
+    let until = Instant::now() + Duration::from_secs(20);
+    while value(&get(&address, "/metrics").unwrap(), "profinfer_overhead_ratio").is_none() {
+        assert!(Instant::now() < until, "{text}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    run(Command::new("kill").args(["-INT", &serve.0.id().to_string()]), 0);
+    assert!(serve.0.wait().unwrap().success());
+    assert_eq!(clients.try_wait().unwrap(), None, "the engine runs on");
+    drop(input);
+    assert!(clients.wait().unwrap().success());
+}

@@ -1,0 +1,244 @@
+//! ONNX Runtime as its users install it, stripped and with symbols: what is recorded of a run is what its own profiler
+//! writes down of the same run. Needs root (or CAP_BPF and CAP_PERFMON), and PyPI the first time.
+
+use crate::invocation::{json, lines, profinfer, succeeds};
+use crate::packages::{installed_version, packaged, renamed_version, scripts};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+const RUNS: usize = 20;
+/// What our probe takes of the time that the engine sees, and the engine's own texts, which it puts together before it
+/// looks at its clock again: microseconds a node at the median, where 14 are documented.
+const MOST_BESIDE: f64 = 30.0;
+
+/// A build of the engine, as one package brings it.
+struct Build {
+    /// Installs it, and prints the path of a Python that has it; and which of several.
+    install: &'static str,
+    which: &'static str,
+    /// Runs the model on it.
+    script: &'static str,
+}
+
+/// Stripped, with the strings of today's C++ library.
+const WHEEL: Build = Build { install: "install_onnxruntime.sh", which: "newest", script: "run_onnxruntime.py" };
+/// A release of two years before, in which no function is called where a run begins.
+const OLDER: Build = Build { which: "older", ..WHEEL };
+/// With symbols, and with strings that are shared until they change: one pointer each.
+const SHERPA: Build = Build { install: "install_sherpa_onnx.sh", which: "newest", script: "run_sherpa_onnx.py" };
+
+impl Build {
+    /// A Python that has it.
+    fn python(&self) -> PathBuf {
+        installed_version(self.install, self.which)
+    }
+
+    /// Records the model with a probeset; gives what the engine's profiler said of it.
+    fn record(&self, probeset: &str, trace: &Path) -> Said {
+        let folder = trace.parent().unwrap();
+        let mut command = profinfer(&["record", probeset, "-o"]);
+        command.arg(trace).arg("--").arg(self.python()).arg(scripts().join(self.script)).arg(folder);
+        succeeds(command.args([&RUNS.to_string(), "profile"]));
+        let text = std::fs::read_to_string(folder.join("profile.json")).unwrap();
+        let profile: Value = serde_json::from_str(&text).unwrap();
+        let mut events: Vec<&Value> = profile["kernels"].as_array().unwrap().iter().collect();
+        events.sort_by_key(|event| event["start"].as_u64());
+        let said = |event: &Value, name: &str| event[name].as_str().unwrap().to_owned();
+        let kernel = |event: &&Value| Kernel {
+            name: said(event, "name"),
+            op: said(event, "op"),
+            us: event["us"].as_f64().unwrap(),
+        };
+        Said {
+            kernels: events.iter().map(kernel).collect(),
+            runs: profile["runs"].as_array().unwrap().len(),
+            version: said(&profile, "version"),
+        }
+    }
+}
+
+/// What the engine's own profiler wrote down.
+struct Said {
+    kernels: Vec<Kernel>,
+    runs: usize,
+    version: String,
+}
+
+struct Kernel {
+    name: String,
+    op: String,
+    us: f64,
+}
+
+fn recorded(trace: &Path, probe: &str) -> Vec<Value> {
+    let mut events = lines(&succeeds(profinfer(&["dump"]).arg(trace)).stdout);
+    events.retain(|event| event["probe"] == probe);
+    events.sort_by_key(|event| event["start_ns"].as_u64());
+    events
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn medians(kernels: &[Kernel]) -> BTreeMap<&str, f64> {
+    let mut by_name: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for kernel in kernels {
+        by_name.entry(&kernel.name).or_default().push(kernel.us);
+    }
+    by_name.into_iter().map(|(name, values)| (name, median(values))).collect()
+}
+
+/// The recorded kernels, with their names as far as they are recorded.
+fn kernels(events: &[Value]) -> Vec<Kernel> {
+    let field = |event: &Value, name: &str| event["fields"][name].as_str().unwrap().to_owned();
+    let us = |event: &Value| event["duration_ns"].as_f64().unwrap() / 1000.0;
+    events.iter().map(|event| Kernel { name: field(event, "name"), op: field(event, "op"), us: us(event) }).collect()
+}
+
+/// The same nodes of the same types in the same order.
+fn assert_same_kernels(ours: &[Kernel], said: &Said) {
+    let names = |kernels: &[Kernel]| -> Vec<(String, String)> {
+        kernels.iter().map(|k| (k.name.chars().take(63).collect(), k.op.clone())).collect()
+    };
+    assert_eq!(names(ours), names(&said.kernels), "{}", said.version);
+    assert!(ours.len() >= 20 * RUNS, "{} kernels", ours.len());
+}
+
+/// And each in a run of the engine, of which there are as many.
+fn assert_same_nodes(ours: &[Kernel], said: &Said, trace: &Path) {
+    assert_same_kernels(ours, said);
+    let steps = recorded(trace, "run");
+    assert_eq!((steps.len(), said.runs), (RUNS, RUNS));
+    let total: f64 = ours.iter().map(|k| k.us).sum();
+    let step_us: f64 = steps.iter().map(|step| step["duration_ns"].as_f64().unwrap() / 1000.0).sum();
+    assert!(step_us >= total * 0.9, "runs take {step_us} µs, their kernels {total}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn kernels_of_the_stripped_wheel_are_those_of_the_engine_s_own_profile() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.pfi");
+    let said = WHEEL.record("onnxruntime", &trace);
+    let ours = kernels(&recorded(&trace, "kernel"));
+    assert_same_nodes(&ours, &said, &trace);
+
+    // The same times, but for what each of both adds: the middle of 20 runs, for most nodes.
+    let (ours, theirs) = (medians(&ours), medians(&said.kernels));
+    let theirs: BTreeMap<String, f64> =
+        theirs.into_iter().map(|(name, us)| (name.chars().take(63).collect(), us)).collect();
+    let beside = median(ours.iter().map(|(name, us)| theirs[*name] - us).collect());
+    assert!((-2.0..MOST_BESIDE).contains(&beside), "{beside} µs a node are in theirs, and not in ours");
+    let near = |(name, us): &(&&str, &f64)| (theirs[**name] - beside - **us).abs() <= (0.05 * theirs[**name]).max(2.0);
+    let share = ours.iter().filter(near).count() as f64 / ours.len() as f64;
+    assert!(share >= 0.6, "{share} of the nodes have the engine's times but for {beside} µs: {ours:?} {theirs:?}");
+}
+
+/// No probe marks steps there: reports find them by the kernels that recur, and name it.
+#[test]
+#[ignore = "needs root"]
+fn steps_of_an_older_wheel_are_found_by_its_kernels() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.pfi");
+    let said = OLDER.record("onnxruntime", &trace);
+    assert!(said.version.starts_with("1.20."), "{}", said.version);
+    assert_same_kernels(&kernels(&recorded(&trace, "kernel")), &said);
+    assert_eq!((recorded(&trace, "run").len(), said.runs), (0, RUNS));
+    let report = json(&["report", &trace.display().to_string(), "--json"]);
+    let completeness = &report["completeness"];
+    assert_eq!((&completeness["steps"], &completeness["complete"]), (&RUNS.into(), &true.into()), "{completeness}");
+    assert!(completeness["notes"].to_string().contains("no probe marks steps"), "{completeness}");
+}
+
+/// Where the engine's profiler looks at its clock: before it describes a kernel's inputs, and behind the texts that it
+/// makes of its outputs.
+const CLOCK: &str = r#"
+  looked_first: { at: "ort:onnxruntime::profiling::Profiler::Start(this)", role: mark }
+  looked_again: { at: "ort:onnxruntime::profiling::Profiler::EndTimeAndRecordEvent(this, ...)", role: mark }
+"#;
+
+/// One probeset for both builds. And where the engine's times are longer than ours, that is what the engine itself does
+/// between its looks at the clock: by these looks our clock says what the engine's does.
+#[test]
+#[ignore = "needs root"]
+fn kernels_of_a_build_with_symbols_are_those_of_its_profile_and_have_its_times_where_it_looks_at_its_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.pfi");
+    let probeset = folder.path().join("with_clock.yaml");
+    let shipped = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/probesets/onnxruntime.yaml")).unwrap();
+    std::fs::write(&probeset, shipped + CLOCK).unwrap();
+    let said = SHERPA.record(probeset.to_str().unwrap(), &trace);
+    let events = recorded(&trace, "kernel");
+    assert_same_nodes(&kernels(&events), &said, &trace);
+
+    let instants = |probe| -> Vec<u64> {
+        recorded(&trace, probe).iter().map(|event| event["start_ns"].as_u64().unwrap()).collect()
+    };
+    let (first, again) = (instants("looked_first"), instants("looked_again"));
+    let mut differences = Vec::new();
+    for (event, said) in events.iter().zip(&said.kernels) {
+        let start = event["start_ns"].as_u64().unwrap();
+        let end = start + event["duration_ns"].as_u64().unwrap();
+        let began = first[first.partition_point(|at| *at <= start) - 1];
+        let ended = again[again.partition_point(|at| *at < end)];
+        differences.push(((ended - began) as f64 / 1000.0 - said.us, said.us));
+    }
+    // A thread may be kept from running between our look at the clock and the engine's.
+    let near = |(by, us): &&(f64, f64)| by.abs() <= (0.05 * us).max(2.0);
+    let share = differences.iter().filter(near).count() as f64 / differences.len() as f64;
+    assert!(share >= 0.8, "{share} of the kernels have the engine's times: {differences:?}");
+    let middle = median(differences.iter().map(|(by, _)| *by).collect());
+    assert!(middle.abs() <= 2.0, "{middle} µs");
+}
+
+/// A version that nobody has tried is read by the layout of its strings: the same libraries, calling themselves another.
+#[test]
+#[ignore = "needs root"]
+fn a_version_that_nobody_tried_is_read_by_the_layout_of_its_strings() {
+    let folder = tempfile::tempdir().unwrap();
+    let python = [WHEEL.python(), SHERPA.python()];
+    let builds = [
+        (packaged(&python[0], "onnxruntime/capi", "onnxruntime_pybind11_state", ".so"), "1.31.1", "1.99.1", 40),
+        (packaged(&python[1], "sherpa_onnx/lib", "libonnxruntime.so", ""), "1.28.2", "1.99.2", 16),
+    ];
+    for (library, version, other, op) in builds {
+        let offset = |check: &Value| {
+            let paths = check["paths"].as_array().unwrap().iter().filter(|path| path["path"] == "this->info->node->op");
+            let path = paths.clone().next().unwrap_or_else(|| panic!("{check}"));
+            // What leads to the node is written; where its members are depends on the strings.
+            assert_eq!(path["from"], "by hand");
+            let steps = path["layout"].as_array().unwrap().iter();
+            steps.filter(|step| step["what"] == "onnxruntime::Node.op").find_map(|step| step["value"].as_u64())
+        };
+        let target = library.display().to_string();
+        assert_eq!(offset(&json(&["check", "onnxruntime", "--json", "--target", &target])), Some(op), "{version}");
+
+        let copy = folder.path().join(library.file_name().unwrap());
+        renamed_version(&library, version, other, &copy);
+        let target = copy.display().to_string();
+        assert_eq!(offset(&json(&["check", "onnxruntime", "--json", "--target", &target])), Some(op), "{other}");
+    }
+}
+
+/// Without a probeset's name, it is found by what the program loads.
+#[test]
+#[ignore = "needs root"]
+fn the_probeset_is_found_where_none_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.pfi").display().to_string();
+    let mut command = profinfer(&["record", "-o", &trace, "--"]);
+    command.arg(WHEEL.python()).arg(scripts().join(WHEEL.script)).arg(folder.path()).arg("3");
+    let output = succeeds(&mut command);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("waiting for one of these engines:") && said.contains("onnxruntime (onnxruntime)"), "{said}");
+    let report = json(&["report", &trace, "--json"]);
+    assert_eq!(report["completeness"]["steps"], 3, "{}", report["completeness"]);
+    let types: Vec<&Value> = report["operator_types"].as_array().unwrap().iter().map(|row| &row["op"]).collect();
+    assert!(
+        types.contains(&&Value::from("MatMul")) && types.contains(&&Value::from("LayerNormalization")),
+        "{types:?}"
+    );
+}

@@ -1,0 +1,64 @@
+//! OpenVINO as its users install it: the nodes that are recorded are those of its own profile, with names, types and the
+//! shapes of the model. Needs root (or CAP_BPF and CAP_PERFMON), and PyPI the first time.
+
+use crate::invocation::{json, lines, profinfer, succeeds};
+use crate::packages::{installed_version, scripts};
+use serde_json::Value;
+
+const RUNS: usize = 4;
+
+fn assert_recorded(build: &str, version: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.pfi").display().to_string();
+    let mut command = profinfer(&["record", "openvino", "-o", &trace, "--"]);
+    command.arg(installed_version("install_openvino.sh", build)).arg(scripts().join("run_openvino.py"));
+    succeeds(command.arg(folder.path()).arg(RUNS.to_string()));
+    let profile: Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.path().join("profile.json")).unwrap()).unwrap();
+    assert!(profile["version"].as_str().unwrap().starts_with(version), "{}", profile["version"]);
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let theirs: Vec<(String, String)> =
+        profile["nodes"].as_array().unwrap().iter().map(|node| (text(&node["name"]), text(&node["type"]))).collect();
+    assert!(theirs.len() >= 8, "{theirs:?}");
+
+    let mut events = lines(&succeeds(profinfer(&["dump"]).arg(&trace)).stdout);
+    events.sort_by_key(|event| event["start_ns"].as_u64());
+    let steps: Vec<(u64, u64)> = events
+        .iter()
+        .filter(|event| event["probe"] == "infer")
+        .map(|event| (event["start_ns"].as_u64().unwrap(), event["duration_ns"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(steps.len(), RUNS);
+    for (start, duration) in steps {
+        let within = |event: &&Value| {
+            event["probe"] == "node" && (start..start + duration).contains(&event["start_ns"].as_u64().unwrap())
+        };
+        let nodes: Vec<&Value> = events.iter().filter(within).collect();
+        let ours: Vec<(String, String)> =
+            nodes.iter().map(|node| (text(&node["fields"]["name"]), text(&node["fields"]["op"]))).collect();
+        assert_eq!(ours, theirs, "{version}");
+        let shape = |name: &str| {
+            let node = nodes.iter().find(|node| node["fields"]["name"] == name).unwrap();
+            node["fields"]["shape"].clone()
+        };
+        assert_eq!(shape("stem"), serde_json::json!([1, 16, 32, 32]));
+        assert_eq!(shape("residual"), serde_json::json!([1, 16, 32, 32]));
+        assert_eq!(shape("pool"), serde_json::json!([1, 16, 16, 16]));
+        assert_eq!(shape("scores"), serde_json::json!([1, 10]));
+    }
+    let report = json(&["report", &trace, "--json"]);
+    assert_eq!(report["completeness"]["complete"], true, "{}", report["completeness"]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn nodes_of_openvino_are_those_of_its_own_profile() {
+    assert_recorded("newest", "2026.4.1");
+}
+
+/// The same probeset on a release of a year before, which has old C++ strings and another layout.
+#[test]
+#[ignore = "needs root"]
+fn nodes_of_an_older_openvino_are_those_of_its_own_profile() {
+    assert_recorded("older", "2025.3.0");
+}

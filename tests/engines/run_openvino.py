@@ -1,0 +1,60 @@
+"""Runs a small OpenVINO model of random weights on the CPU, and writes the engine's own profile of its last run.
+
+run_openvino.py FOLDER RUNS
+
+FOLDER/profile.json has `version`, and `nodes`: what `get_profiling_info` lists as executed, in the order of execution.
+"""
+
+import json
+import os
+import sys
+
+import numpy as np
+import openvino as ov
+
+try:
+    from openvino import opset13 as ops
+except ImportError:
+    from openvino.runtime import opset13 as ops
+
+CHANNELS, SIZE, CLASSES = 16, 32, 10
+
+
+def model() -> ov.Model:
+    random = np.random.default_rng(1)
+
+    def weight(*shape):
+        return ops.constant(random.normal(0, 0.1, shape).astype(np.float32))
+
+    x = ops.parameter([1, 3, SIZE, SIZE], np.float32, name="image")
+    y = ops.relu(ops.convolution(x, weight(CHANNELS, 3, 3, 3), [1, 1], [1, 1], [1, 1], [1, 1], name="stem"))
+    z = ops.convolution(y, weight(CHANNELS, CHANNELS, 3, 3), [1, 1], [1, 1], [1, 1], [1, 1], name="block")
+    y = ops.add(ops.sigmoid(z), y, name="residual")
+    y = ops.max_pool(y, [2, 2], [1, 1], [0, 0], [0, 0], [2, 2], name="pool")
+    y = ops.reshape(y.output(0), ops.constant(np.array([1, -1], dtype=np.int64)), False, name="flat")
+    y = ops.matmul(y, weight(CHANNELS * SIZE * SIZE // 4, CLASSES), False, False, name="classes")
+    y = ops.softmax(y, 1, name="scores")
+    return ov.Model([y], [x], "small")
+
+
+def main() -> None:
+    folder, runs = sys.argv[1], int(sys.argv[2])
+    core = ov.Core()
+    compiled = core.compile_model(model(), "CPU", {"PERF_COUNT": True, "INFERENCE_NUM_THREADS": 1,
+                                                   "INFERENCE_PRECISION_HINT": "f32"})
+    request = compiled.create_infer_request()
+    image = np.linspace(-1, 1, 3 * SIZE * SIZE, dtype=np.float32).reshape(1, 3, SIZE, SIZE)
+    for _ in range(runs):
+        request.infer({0: image})
+    nodes = [
+        {"name": node.node_name, "type": node.node_type, "kernel": node.exec_type,
+         "us": node.real_time.total_seconds() * 1e6}
+        for node in request.get_profiling_info() if "EXECUTED" in str(node.status)
+    ]
+    with open(os.path.join(folder, "profile.json"), "w", encoding="utf-8") as file:
+        json.dump({"version": ov.__version__, "nodes": nodes}, file)
+    print(f"ran {runs}")
+
+
+if __name__ == "__main__":
+    main()

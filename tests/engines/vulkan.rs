@@ -1,0 +1,286 @@
+//! llama.cpp on Vulkan, with Mesa's lavapipe as device: each operator that the backend encodes is compared with the
+//! engine's own list of its graphs, and calls of Vulkan with what bpftrace counts.
+
+use crate::engine::alone;
+use crate::process::{profinfer, run, stderr};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/engines");
+/// Characters of a name in the engine's list.
+const LISTED: usize = 20;
+/// Operators that the engine's list leaves out.
+const VIEWS: [&str; 5] = ["VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE", "NONE"];
+
+fn output_of(command: &mut Command) -> String {
+    String::from_utf8(run(command, 0).stdout).unwrap()
+}
+
+/// A Python that has the wheel, and a small model.
+fn engine() -> &'static (PathBuf, PathBuf) {
+    static ENGINE: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
+    ENGINE.get_or_init(|| {
+        let printed = output_of(&mut Command::new(format!("{FOLDER}/install_cyllama_vulkan.sh")));
+        let python = PathBuf::from(printed.trim());
+        let models = python.ancestors().nth(4).unwrap().join("models");
+        let make = format!("{FOLDER}/make_models.py");
+        output_of(Command::new(&python).arg(make).arg(&models).arg("tiny-dense"));
+        (python, models.join("tiny-dense.gguf"))
+    })
+}
+
+/// The command with its arguments.
+fn words(arguments: &[&str]) -> Vec<String> {
+    let (python, model) = engine();
+    let script = format!("{FOLDER}/run_cyllama_vulkan.py");
+    let fixed = [python.to_str().unwrap(), &script, "--model", model.to_str().unwrap()];
+    fixed.iter().chain(arguments).map(|word| (*word).to_owned()).collect()
+}
+
+/// Runs it on a trace that may be incomplete: [`Run::assert_nothing_lost`] has the reason that is allowed.
+fn done(command: &mut Command) -> Output {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{command:?}\n{}", stderr(&output));
+    output
+}
+
+struct Run {
+    folder: tempfile::TempDir,
+    log: String,
+}
+
+impl Run {
+    fn new(probeset: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("run.pfi");
+        let mut command = profinfer(&["record", probeset, "-o", trace.to_str().unwrap(), "--"]);
+        Self { log: stderr(&done(command.args(words(arguments)).envs(environment.iter().copied()))), folder }
+    }
+
+    /// The device measures each operator.
+    fn timed(arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("run.pfi");
+        let options = ["record", "llama-vulkan", "--gpu-timing", "timestamps", "-o", trace.to_str().unwrap(), "--"];
+        Self { log: stderr(&done(profinfer(&options).args(words(arguments)))), folder }
+    }
+
+    fn trace(&self) -> PathBuf {
+        self.folder.path().join("run.pfi")
+    }
+
+    fn table(&self, name: &str) -> Vec<Value> {
+        let (trace, folder) = (self.trace(), self.folder.path().join(name));
+        let arguments = ["export", trace.to_str().unwrap(), "--format", "ndjson", "-o", folder.to_str().unwrap()];
+        done(&mut profinfer(&arguments));
+        let text = std::fs::read_to_string(folder.join(format!("{name}.ndjson"))).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn report(&self) -> Value {
+        let trace = self.trace();
+        serde_json::from_slice(&done(&mut profinfer(&["report", trace.to_str().unwrap(), "--json"])).stdout).unwrap()
+    }
+
+    /// This build's batch has another layout than the one that is written for builds without debug information.
+    fn assert_nothing_lost(&self) {
+        let completeness = &self.report()["completeness"];
+        let lost = completeness["lost"].as_array().unwrap();
+        assert!(lost.iter().all(|lost| lost["record"] == "batch_sequences"), "{completeness:#}");
+        assert_eq!(completeness["missing_records"], 0);
+    }
+
+    fn text(&self, arguments: &[&str]) -> String {
+        let trace = self.trace();
+        let mut command = profinfer(&["report", trace.to_str().unwrap()]);
+        String::from_utf8(done(command.args(arguments)).stdout).unwrap()
+    }
+}
+
+/// The engine's own lists: of each graph that it splits among backends, the operators by name, backend by backend.
+fn listed(log: &str) -> Vec<BTreeMap<String, Vec<String>>> {
+    let mut graphs: Vec<BTreeMap<String, Vec<String>>> = Vec::new();
+    for line in log.lines() {
+        if line.starts_with("## SPLIT #0") {
+            graphs.push(BTreeMap::new());
+        }
+        let Some((_, rest)) = line.split_once("node #") else { continue };
+        let name = rest.split_once("): ").unwrap().1[..LISTED].trim().to_owned();
+        let backend = rest.split_once('[').unwrap().1[..5].trim().to_owned();
+        graphs.last_mut().unwrap().entry(backend).or_default().push(name);
+    }
+    graphs
+}
+
+fn cut(name: &str) -> String {
+    name.chars().take(LISTED).collect::<String>().trim().to_owned()
+}
+
+/// The names of what each step computes on a backend, in the order of execution, views left out.
+fn dispatched(rows: &[Value], views: &[String]) -> BTreeMap<u64, Vec<String>> {
+    let mut steps: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row["step"] != 0) {
+        let of = steps.entry(row["step"].as_u64().unwrap()).or_default();
+        let fused: Vec<&str> = row["fused"].as_str().map_or_else(Vec::new, |names| names.split(" + ").collect());
+        let is_view = |op: &Value| VIEWS.contains(&op.as_str().unwrap());
+        of.extend(fused.iter().filter(|name| !views.contains(&(**name).to_owned())).map(|name| cut(name)));
+        if !is_view(&row["op"]) {
+            of.push(cut(row["name"].as_str().unwrap()));
+        }
+    }
+    steps
+}
+
+/// Each step's operators on the device are one of the engine's lists, in its order, with and without fusion, with all
+/// layers and with half of them.
+#[test]
+#[ignore = "needs root"]
+fn every_operator_is_in_the_engine_s_own_list() {
+    let _alone = alone();
+    let quiet = [("GGML_SCHED_DEBUG", "2"), ("GGML_VK_DISABLE_GRAPH_OPTIMIZE", "1")];
+    let unfused = [quiet[0], quiet[1], ("GGML_VK_DISABLE_FUSION", "1")];
+    for (layers, environment) in [("99", &quiet[..]), ("2", &unfused[..])] {
+        let run = Run::new("llama", &["--log", "--tokens", "3", "--gpu-layers", layers], environment);
+        let rows = run.table("dispatches");
+        let truth = listed(&run.log);
+        assert!(truth.len() > 2, "{}", run.log);
+        // Views that are fused have no row of their own.
+        let views: Vec<String> = rows
+            .iter()
+            .filter_map(|row| row["fused"].as_str())
+            .flat_map(|names| names.split(" + "))
+            .filter(|name| name.ends_with("(view)") || name.ends_with("(reshaped)"))
+            .map(str::to_owned)
+            .collect();
+        let steps = dispatched(&rows, &views);
+        assert_eq!(steps.keys().copied().collect::<Vec<_>>(), [1, 2, 3]);
+        for (step, names) in &steps {
+            let found = truth.iter().any(|graph| graph.get("Vulka") == Some(names));
+            assert!(found, "step {step}, {layers} layers: {names:?}\nis none of {truth:#?}");
+        }
+        let fused: u64 = rows.iter().map(|row| row["operators"].as_u64().unwrap() - 1).sum();
+        assert_eq!(fused == 0, environment.len() == 3, "{fused} fused");
+        assert!(rows.iter().all(|row| row["backend"] == "vk" || row["step"] == 0));
+        assert!(
+            rows.iter()
+                .filter(|row| row["empty"] == true)
+                .all(|row| row["op"].as_str().is_some_and(|op| VIEWS.contains(&op)))
+        );
+        run.assert_nothing_lost();
+        let screen = run.text(&[]);
+        assert!(!screen.contains("whose operators were not recorded"), "{screen}");
+    }
+}
+
+/// Submissions and waits are as many as bpftrace counts in another run; each step's results are waited for.
+#[test]
+#[ignore = "needs root"]
+fn queues_are_as_bpftrace_counts_them() {
+    let _alone = alone();
+    let library = Path::new("/usr/lib/x86_64-linux-gnu/libvulkan.so.1");
+    let run = Run::new("llama-vulkan", &["--tokens", "3"], &[]);
+    let functions = [
+        ("vkQueueSubmit", "vulkan_submit"),
+        ("vkWaitForFences", "vulkan_wait"),
+        ("vkResetFences", "vulkan_reset"),
+        ("vkCmdCopyBuffer", "vulkan_copy"),
+    ];
+    let mut script: String = functions
+        .iter()
+        .map(|(name, _)| format!("uprobe:{}:{name} {{ @{name} = count(); }} ", library.display()))
+        .collect();
+    // The backend's own waiting, most of which is polling.
+    let functions = functions.into_iter().chain([("ggml_vk_wait_for_fence", "graph_wait")]);
+    script.push_str(&format!(
+        "uprobe:{}:_ZL22ggml_vk_wait_for_fenceP23ggml_backend_vk_context {{ @ggml_vk_wait_for_fence = count(); }}",
+        backend().display()
+    ));
+    let words = words(&["--tokens", "3"]);
+    let counted = output_of(Command::new("bpftrace").args(["-f", "json", "-e", &script, "-c", &words.join(" ")]));
+    let counts: BTreeMap<String, u64> = counted
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter_map(|line| line["data"].as_object().cloned())
+        .flatten()
+        .filter_map(|(name, count)| Some((name.trim_start_matches('@').to_owned(), count.as_u64()?)))
+        .collect();
+    let rows = run.table("queue");
+    for (function, probe) in functions {
+        let recorded = rows.iter().filter(|row| row["probe"] == probe).count() as u64;
+        assert_eq!(recorded, counts.get(function).copied().unwrap_or(0), "{function}: {counts:?}");
+    }
+    let report = run.report();
+    let offload = &report["offload"];
+    assert_eq!((&offload["steps"], &offload["steps_with_results"]), (&3.into(), &3.into()), "{offload:#}");
+    let device = &offload["devices"][0];
+    assert_eq!(device["device_type"], "CPU", "{offload:#}");
+    let text = run.text(&["--by", "backend"]);
+    assert!(text.contains(", of type CPU: it computes on this machine's CPUs."), "{text}");
+    // What the host did adds up, and of three steps none is left out.
+    let device_use = &offload["device_use"];
+    assert_eq!((&device_use["steps"], &device_use["steps_without_end"]), (&3.into(), &0.into()), "{device_use:#}");
+    let host = device_use["host"].as_array().unwrap();
+    let sum = |key: &str| host.iter().map(|row| row[key].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(
+        (&sum("pending_ns").into(), &sum("idle_ns").into()),
+        (&device_use["pending_ns"], &device_use["idle_ns"])
+    );
+    let waiting = |row: &Value| row["event"] == "wait" && row["step"] != 0;
+    let longest = rows.iter().filter(|row| waiting(row)).map(|row| row["duration_ns"].as_u64().unwrap()).max().unwrap();
+    let waited = host.iter().find(|row| row["what"] == "waiting").unwrap();
+    assert!(waited["pending_ns"].as_u64().unwrap() >= longest, "{longest}: {device_use:#}");
+    assert!(text.contains("What the host did while the device had work, and while it had none"), "{text}");
+}
+
+/// The library of the backend.
+fn backend() -> PathBuf {
+    let packages = engine().0.ancestors().nth(2).unwrap().join("lib");
+    let find = Command::new("find").arg(&packages).args(["-name", "libggml-vulkan*.so*", "-print", "-quit"]).output();
+    PathBuf::from(String::from_utf8(find.unwrap().stdout).unwrap().trim())
+}
+
+/// With timestamps, each operator that was encoded has a time: as many, and in sum as long, as the engine prints of each
+/// graph.
+#[test]
+#[ignore = "needs root"]
+fn the_device_s_times_are_those_that_the_engine_prints() {
+    let _alone = alone();
+    let run = Run::timed(&["--tokens", "3"]);
+    run.assert_nothing_lost();
+    let rows = run.table("dispatches");
+    let printed: Vec<(u64, f64)> = run.log.split("Vulkan Timings:").skip(1).map(timings).collect();
+    assert_eq!(printed.len(), 3, "{}", run.log);
+    for (step, (count, total_us)) in (1..).zip(&printed) {
+        let of_step: Vec<&Value> = rows.iter().filter(|row| row["step"] == step).collect();
+        assert!(of_step.iter().all(|row| row["device_ns"].is_u64() == (row["empty"] == false)));
+        let times: Vec<u64> = of_step.iter().filter_map(|row| row["device_ns"].as_u64()).collect();
+        assert_eq!(times.len() as u64, *count, "step {step}");
+        let total = times.iter().sum::<u64>() as f64 / 1e3;
+        assert!(
+            (total - total_us).abs() < total_us / 1000.0,
+            "step {step}: {total} µs recorded, {total_us} µs printed"
+        );
+    }
+    let backend = run.report()["offload"]["backends"].as_array().unwrap()[0].clone();
+    let number = |key: &str| backend[key].as_u64().unwrap_or_else(|| panic!("{key} of {backend:#}"));
+    assert!(number("device_ns") <= number("device_bound_ns"), "{backend:#}");
+    // All steps were measured: their sum is what the engine printed, and lies within the time with pending work.
+    let device_use = run.report()["offload"]["device_use"].clone();
+    let of_use = |key: &str| device_use[key].as_u64().unwrap_or_else(|| panic!("{key} of {device_use:#}"));
+    let printed_us: f64 = printed.iter().map(|(_, us)| us).sum();
+    let measured_us = of_use("measured_ns") as f64 / 1e3;
+    assert!((measured_us - printed_us).abs() < printed_us / 1000.0, "{measured_us} µs, {printed_us} µs printed");
+    assert_eq!(of_use("measured_time_ns"), of_use("time_ns"), "{device_use:#}");
+    assert!(of_use("measured_ns") <= of_use("pending_ns"), "{device_use:#}");
+    assert!(run.text(&["--by", "backend"]).contains("Recorded with `--gpu-timing timestamps`"));
+}
+
+/// Of one graph, operators and their time, as the engine prints them: `ADD: 7 x 245.532 us = 1718.72 us`.
+fn timings(text: &str) -> (u64, f64) {
+    let total = text.split_once("Total time: ").unwrap().1.split_once(" us").unwrap().0.parse().unwrap();
+    let count = |line: &str| line.split_once(" x ")?.0.rsplit_once(": ")?.1.parse::<u64>().ok();
+    (text.split("Total time").next().unwrap().lines().filter_map(count).sum(), total)
+}

@@ -1,0 +1,167 @@
+//! The generated C: golden for a small probeset, compiled for both architectures for every shipped one, and closed to
+//! whatever a hostile spec may say. `BLESS=1` rewrites the golden file.
+
+use profinfer_binary::Arch;
+use profinfer_compiler::codegen::{CSource, generate, origin_of};
+use profinfer_compiler::{Level, Selection, plan};
+use profinfer_probeset::{Library, load_text};
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+const SMALL: &str = "\
+profinfer: 1
+engine: small
+summary: One of each shape of span
+modules: { lib: libsmall.so }
+types:
+  node: { kind: enum kind, name: 'char[8]', next: node*, size: 24 }
+  batch: { count: i32 @ 0, size: 32 }
+objects:
+  node:
+    of: node
+    fields: { kind: kind, name: name, next: next }
+probes:
+  step:
+    at: lib:run(void* ctx, batch b) -> i32
+    role: step
+    fields: { tokens: b.count, status: return }
+  operator:
+    at: lib:compute_*(node* n, i32 lane) until [operator, step] waiting from barrier
+    role: operator
+    when: lane == 0 && n->kind != NONE
+    fields: { node: n, lane: lane, op: 'match[1]' }
+  barrier: { at: 'lib:barrier(void* pool)', role: boundary }
+  values:
+    at: probe operator
+    role: mark
+    fields:
+      first: n->next->name
+      kind: n->kind
+      ids: n as i32[.. lane] max 16
+";
+
+fn source_of(text: &str, arch: Arch) -> CSource {
+    let (probeset, _) = load_text("small.yaml", text, &Library::SHIPPED).expect("the probeset is good");
+    let (plan, _) =
+        plan(&probeset, &Selection { level: Level::Operator, ..Selection::default() }, arch).expect("plans");
+    generate(&plan, &probeset, None).expect("generates")
+}
+
+fn c_of(text: &str, arch: Arch) -> String {
+    source_of(text, arch).standalone()
+}
+
+fn compile(source: &str) -> Result<(), String> {
+    let mut clang = Command::new("clang")
+        .args([
+            "-O2",
+            "-g",
+            "-target",
+            "bpf",
+            "-mcpu=v3",
+            "-Wall",
+            "-Werror",
+            "-Wno-unused",
+            "-c",
+            "-x",
+            "c",
+            "-",
+            "-o",
+            "/dev/null",
+        ])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("clang is needed (apt-get install clang): {error}"))?;
+    clang.stdin.take().unwrap().write_all(source.as_bytes()).map_err(|error| error.to_string())?;
+    let output = clang.wait_with_output().map_err(|error| error.to_string())?;
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
+
+#[test]
+fn the_c_of_a_small_probeset_is_as_it_was() {
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/small.c");
+    let now = source_of(SMALL, Arch::X86_64).text;
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::create_dir_all(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).unwrap();
+        std::fs::write(golden, &now).unwrap();
+    }
+    let before = std::fs::read_to_string(golden).unwrap();
+    assert!(now == before, "the generated C differs from tests/golden/small.c; BLESS=1 if that is meant");
+}
+
+#[test]
+#[ignore = "needs clang"]
+fn every_probeset_compiles_for_both_architectures_and_all_kernels() {
+    for arch in [Arch::X86_64, Arch::Aarch64] {
+        compile(&c_of(SMALL, arch)).unwrap();
+        for name in Library::SHIPPED.names() {
+            let (_, text) = Library::SHIPPED.get(name).unwrap();
+            let source = c_of(text, arch);
+            compile(&source).unwrap_or_else(|error| panic!("{name} for {arch}: {error}"));
+            let old = format!("#define PF_OLD_KERNEL\n{source}");
+            compile(&old).unwrap_or_else(|error| panic!("{name} for {arch} on old kernels: {error}"));
+        }
+    }
+}
+
+#[test]
+fn the_program_includes_nothing() {
+    let text = c_of(SMALL, Arch::X86_64);
+    assert!(!text.contains("#include"), "clang needs no header of the system");
+}
+
+#[test]
+fn each_path_names_its_line_in_the_yaml() {
+    let text = c_of(SMALL, Arch::X86_64);
+    let line = SMALL.lines().position(|l| l.contains("first: n->next->name")).unwrap() + 1;
+    let read = text.lines().find(|read| read.contains("PF_FILL(0, first")).expect("the field is read");
+    assert!(read.ends_with(&format!("/* small.yaml:{line}: n->next->name */")), "{read}");
+    let (probeset, _) = load_text("small.yaml", SMALL, &Library::SHIPPED).unwrap();
+    let (source, found) = origin_of(read, &probeset.sources).expect("the line names its origin");
+    assert_eq!((source.name.as_str(), found), ("small.yaml", line));
+}
+
+#[test]
+fn what_several_expressions_read_is_read_once() {
+    let text = c_of(SMALL, Arch::X86_64);
+    let reads = |member: &str| text.matches(&format!("argument_0) + offset_of_node__{member}")).count();
+    assert_eq!(reads("kind"), 1, "by `when` and by a field");
+    assert_eq!(reads("next"), 1);
+    assert!(text.contains("#define operator__0__piece_0 PF_PIECE(0, "), "{text}");
+}
+
+#[test]
+fn a_boundary_has_a_program_and_no_record() {
+    let text = c_of(SMALL, Arch::X86_64);
+    assert!(text.contains("int barrier__0_entry(") && text.contains("barrier_last = call->now"), "{text}");
+    assert!(!text.contains("barrier_record"), "{text}");
+    // Nothing is left for it to split.
+    let (probeset, _) = load_text("small.yaml", SMALL, &Library::SHIPPED).unwrap();
+    let only = Selection { only: vec!["step".into(), "barrier".into()], ..Selection::default() };
+    let (plan, _) = plan(&probeset, &only, Arch::X86_64).unwrap();
+    assert_eq!(plan.programs.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["step__0"]);
+}
+
+#[test]
+fn without_its_boundary_waiting_is_absent() {
+    let (probeset, _) = load_text("small.yaml", SMALL, &Library::SHIPPED).unwrap();
+    let without = Selection { without: vec!["barrier".into()], ..Selection::default() };
+    let (plan, _) = plan(&probeset, &without, Arch::X86_64).unwrap();
+    let text = generate(&plan, &probeset, None).unwrap().text;
+    assert!(text.contains("PF_NO_WAITING(3);"), "{text}");
+    assert!(!text.contains("barrier_last"), "{text}");
+}
+
+#[test]
+#[ignore = "needs clang"]
+fn a_hostile_name_or_comment_stays_in_its_place() {
+    let hostile = SMALL
+        .replace("engine: small", "engine: \"small */ #error breakout /* \\u0022 \\u005c\"")
+        .replace("summary: One of each shape of span", "summary: '*/ int evil; /*'");
+    compile(&c_of(&hostile, Arch::X86_64)).unwrap();
+    let (probeset, _) =
+        load_text("evil\"\n#error breakout\n*/ \\.yaml", &hostile, &Library::SHIPPED).expect("names of files are free");
+    let (plan, _) = plan(&probeset, &Selection::default(), Arch::X86_64).unwrap();
+    compile(&generate(&plan, &probeset, None).unwrap().standalone()).unwrap();
+}

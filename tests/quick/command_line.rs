@@ -1,0 +1,153 @@
+//! What a shell and a manual reader get of the program.
+
+use profinfer_probeset::{Library, load};
+
+use profinfer_schema::Role;
+use regex::Regex;
+use std::path::Path;
+use std::process::Command;
+
+fn profinfer(arguments: &[&str]) -> std::process::Output {
+    Command::new(env!("CARGO_BIN_EXE_profinfer")).args(arguments).output().unwrap()
+}
+
+#[test]
+fn completions_name_the_subcommands_for_every_shell() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = profinfer(&["completions", shell]);
+        assert!(output.status.success(), "{shell}");
+        let script = String::from_utf8(output.stdout).unwrap();
+        for word in ["report", "check", "dump", "--target"] {
+            let word = if shell == "fish" { word.trim_start_matches('-') } else { word };
+            assert!(script.contains(word), "`{word}` in completions for {shell}");
+        }
+    }
+}
+
+#[test]
+fn bash_takes_its_completions() {
+    let script = String::from_utf8(profinfer(&["completions", "bash"]).stdout).unwrap();
+    let asked = format!(
+        "{script}\nCOMP_WORDS=(profinfer rep) COMP_CWORD=1\n_profinfer profinfer rep profinfer\necho \"${{COMPREPLY[@]}}\""
+    );
+    let output = Command::new("bash").args(["-c", &asked]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), "report");
+}
+
+#[test]
+fn every_subcommand_has_a_manual_page() {
+    let folder = tempfile::tempdir().unwrap();
+    // A folder that is not there yet is made.
+    let pages = folder.path().join("man/man1");
+    assert!(profinfer(&["man", pages.to_str().unwrap()]).status.success());
+    let help = String::from_utf8(profinfer(&["--help"]).stdout).unwrap();
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let mut count = 0;
+    for command in commands.filter_map(|line| line.split_whitespace().next()).filter(|command| *command != "help") {
+        let page = std::fs::read_to_string(pages.join(format!("profinfer-{command}.1"))).unwrap();
+        assert!(page.contains(".TH") && page.contains("NAME"), "{command}");
+        count += 1;
+    }
+    assert!(count >= 6, "{help}");
+    assert!(std::fs::read_to_string(pages.join("profinfer.1")).unwrap().contains("profinfer\\-report(1)"));
+}
+
+#[test]
+fn a_manual_that_cannot_be_written_is_said_so() {
+    let output = profinfer(&["man", "/dev/null/man"]);
+    assert_eq!(output.status.code(), Some(3), "the machine is at fault");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("cannot write manual pages to /dev/null/man"));
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    for arguments in [&["nonsense"][..], &["report"], &["report", "--no-such-option"], &[]] {
+        assert_eq!(profinfer(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn an_engine_is_chosen_only_where_a_trace_is_read() {
+    for command in [&["engines"][..], &["check", "llama"], &["gen", "llama"], &["schema"], &["completions", "bash"]] {
+        let output = profinfer(&[command, &["--engine", "llama"]].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && output.stdout.is_empty(), "{command:?}: {said}");
+        assert!(said.contains("`--engine llama` selects an engine of a trace"), "{command:?}: {said}");
+    }
+    for arguments in [["info", "no-such-trace", "--engine", "llama"], ["--engine", "llama", "info", "no-such-trace"]] {
+        let said = String::from_utf8(profinfer(&arguments).stderr).unwrap();
+        assert!(!said.contains("selects an engine") && said.contains("no-such-trace"), "{said}");
+    }
+    // The help has it where it is of use, and nowhere else.
+    let help = |arguments: &[&str]| String::from_utf8(profinfer(&[arguments, &["--help"]].concat()).stdout).unwrap();
+    let all = help(&[]);
+    assert!(!all.contains("--engine"), "{all}");
+    let commands = all.split_once("Commands:").unwrap().1.split_once("Options:").unwrap().0;
+    let names: Vec<&str> = commands.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let readers = ["report", "statistics", "diff", "graph", "html", "timeline", "export", "dump", "info"];
+    assert!(names.len() > 20 && readers.iter().all(|reader| names.contains(reader)), "{names:?}");
+    for name in names.into_iter().filter(|name| *name != "help") {
+        assert_eq!(help(&[name]).contains("--engine <NAME>"), readers.contains(&name), "{name}");
+    }
+}
+
+/// Packages that make models for the engines, or read them, and one that no probeset is for.
+const NO_ENGINES: [&str; 5] = ["opencv-python-headless", "setuptools", "numpy", "onnx", "gguf"];
+
+/// What the scripts that install and build engines take of the registry: package and version.
+fn pinned_engines() -> Vec<(String, String)> {
+    let package = Regex::new(r"([A-Za-z0-9_.-]+)==([0-9][0-9A-Za-z.]*)").unwrap();
+    let source = Regex::new(r"package=([A-Za-z0-9_.-]+) version=([0-9][0-9A-Za-z.]*)").unwrap();
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engines");
+    let mut pinned = Vec::new();
+    for file in std::fs::read_dir(scripts).unwrap().map(|file| file.unwrap().path()) {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        if !(name.ends_with(".sh") && (name.starts_with("install_") || name.starts_with("build_"))) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).unwrap();
+        let found = package.captures_iter(&text).chain(source.captures_iter(&text));
+        pinned.extend(found.map(|found| (found[1].to_owned(), found[2].to_owned())));
+    }
+    pinned.retain(|(package, _)| !NO_ENGINES.contains(&package.as_str()));
+    pinned.sort();
+    pinned.dedup();
+    pinned
+}
+
+#[test]
+fn engines_are_listed_with_the_builds_that_the_tests_run() {
+    let shipped: Vec<_> =
+        Library::SHIPPED.names().filter_map(|name| load(Path::new(name), &Library::SHIPPED).ok()).collect();
+    let steps =
+        |probeset: &profinfer_probeset::Probeset| probeset.probes.values().any(|probe| probe.role.value == Role::Step);
+    let engines: Vec<_> = shipped.iter().map(|(probeset, _)| probeset).filter(|probeset| steps(probeset)).collect();
+    assert!(engines.len() >= 6);
+    let text = String::from_utf8(profinfer(&["engines"]).stdout).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&profinfer(&["engines", "--json"]).stdout).unwrap();
+    let mut tested: Vec<&str> = Vec::new();
+    for probeset in engines {
+        assert!(!probeset.tested.is_empty(), "{} does not say what it was tested on", probeset.name);
+        let said = json.as_array().unwrap().iter().find(|said| said["probeset"] == probeset.name.as_str()).unwrap();
+        assert_eq!(said["tested"], serde_json::json!(probeset.tested), "{}", probeset.name);
+        assert_eq!((&said["steps"], &said["summary"]), (&true.into(), &probeset.summary.as_str().into()));
+        // After its own line, each build has one.
+        let mut lines = text.lines().skip_while(|line| line.split_whitespace().next() != Some(probeset.name.as_str()));
+        assert!(lines.next().is_some_and(|line| line.ends_with(&probeset.summary)), "{text}");
+        let printed: Vec<&str> = lines.take(probeset.tested.len()).map(str::trim).collect();
+        assert_eq!(printed, probeset.tested, "{text}");
+        tested.extend(probeset.tested.iter().map(String::as_str));
+    }
+    let pinned = pinned_engines();
+    assert!(pinned.len() >= 8, "{pinned:?}");
+    for (package, version) in pinned {
+        // Not a part of another name or version.
+        let pattern = format!(r"(^|\s){} {}([\s,)]|$)", regex::escape(&package), regex::escape(&version));
+        let pattern = Regex::new(&pattern).unwrap();
+        assert!(
+            tested.iter().any(|build| pattern.is_match(build)),
+            "no probeset says that {package} {version} is tested"
+        );
+    }
+}

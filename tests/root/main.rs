@@ -1,0 +1,33 @@
+//! Recordings of toys whose counts and times are known. These need root (or CAP_BPF and CAP_PERFMON), a C compiler and
+//! clang, and no engine. What is in `timed` compares times, and runs alone.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
+
+#[path = "../competitor/mod.rs"]
+mod competitor;
+mod faults;
+mod inlined;
+#[path = "../invocation/mod.rs"]
+mod invocation;
+mod learned;
+mod losses;
+#[path = "../packages/mod.rs"]
+mod packages;
+mod python;
+mod record;
+mod record_cost;
+mod sampled;
+mod samples;
+/// What compares times: `scripts/test` runs these one by one with nothing beside them.
+mod timed {
+    mod boundary;
+    mod budget;
+    mod counters;
+    mod cuda;
+    mod device_use;
+    mod queue;
+    mod roofline;
+    mod threads;
+}
+mod values;
+mod writing;

@@ -1,0 +1,202 @@
+//! Timer samples against an account that is not ours: what a program's own clocks say of the time that its functions took.
+//! These need root, a C compiler and clang.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const TARGETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets");
+
+/// The toy, built in a folder with its library.
+fn built(folder: &Path) -> PathBuf {
+    let target = folder.join("spinning");
+    let compile = |arguments: &[&str]| {
+        let status = Command::new("cc").args(["-O2", "-g"]).args(arguments).current_dir(folder).status();
+        assert!(status.expect("a C compiler").success());
+    };
+    let source = |name: &str| format!("{TARGETS}/{name}.c");
+    compile(&["-shared", "-fPIC", "-o", "libspinning.so", &source("spinning_library")]);
+    compile(&["-o", "spinning", &source("spinning"), "-L.", "-lspinning", "-Wl,-rpath,$ORIGIN", "-lpthread"]);
+    target
+}
+
+/// Records a run with so many lanes: the trace, and the CPU time of each part by the threads' clocks.
+fn recorded(folder: &Path, options: &[&str], words: [&str; 2]) -> (PathBuf, BTreeMap<String, f64>) {
+    let (target, trace) = (built(folder), folder.join("run.pfi"));
+    let mut recorder = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    recorder.args(["record", &format!("{TARGETS}/spinning.yaml"), "-o"]).arg(&trace).args(options);
+    let output = recorder.arg("--").arg(target).args(words).stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let clocks = String::from_utf8(output.stdout).unwrap();
+    let clocks = clocks.lines().map(|line| line.split_once(' ').unwrap());
+    (trace, clocks.map(|(name, ns)| (name.to_owned(), ns.parse().unwrap())).collect())
+}
+
+fn report(trace: &Path, arguments: &[&str]) -> Value {
+    let mut report = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    let output = report.arg("report").arg(trace).args(["--by", "function", "--json"]).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Rows of a table by a key: their numbers of samples.
+fn samples(report: &Value, table: &str, key: &str) -> BTreeMap<String, u64> {
+    let rows = report[table].as_array().unwrap().iter();
+    let mut found = BTreeMap::new();
+    for row in rows {
+        *found.entry(row[key].as_str().unwrap().to_owned()).or_default() += row["samples"].as_u64().unwrap();
+    }
+    found
+}
+
+/// How many standard deviations a binomial count may be off, and how far the clocks' own time may shift a share.
+const DEVIATIONS: f64 = 4.5;
+const SHIFT: f64 = 0.012;
+
+#[track_caller]
+fn agrees(what: &str, count: u64, of: u64, truth: f64) {
+    let (count, of) = (count as f64, of as f64);
+    let allowed = DEVIATIONS * (truth * (1.0 - truth) / of).sqrt() + SHIFT;
+    assert!((count / of - truth).abs() <= allowed, "{what}: {count} of {of} samples, {truth:.4} by the clocks");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn shares_of_functions_are_those_of_the_programs_clocks() {
+    for (lanes, steps) in [("1", "60"), ("2", "40"), ("8", "12")] {
+        let folder = tempfile::tempdir().unwrap();
+        let (trace, clocks) = recorded(folder.path(), &["--sample", "999"], [lanes, steps]);
+        let report = report(&trace, &[]);
+        let all: f64 = clocks.values().sum();
+        let of = report["samples"].as_u64().unwrap();
+        // At 999 Hz; the start of the program is in it.
+        let expected = all / 1e9 * 999.0;
+        assert!((0.85..1.25).contains(&(of as f64 / expected)), "{lanes} lanes: {of} samples, {expected} expected");
+        let functions = samples(&report, "functions", "function");
+        let count = |name: &str| functions.get(name).copied().unwrap_or(0);
+        for name in ["large", "small", "library_spin", "between", "outside", "loading"] {
+            agrees(&format!("{lanes} lanes, {name}"), count(name), of, clocks[name] / all);
+        }
+        // What was inlined is its caller's; what was made at run time is nobody's.
+        agrees("inlined", count("multiply"), of, clocks["inlined"] / all);
+        agrees("made at run time", count("[code without a file]"), of, clocks["jit"] / all);
+        let places = samples(&report, "places", "place");
+        let place = |name: &str| places.get(name).copied().unwrap_or(0);
+        let multiply = (clocks["large"] + clocks["small"] + clocks["inlined"]) / all;
+        agrees("MUL", place("MUL"), of, multiply);
+        agrees("READ", place("READ"), of, clocks["system"] / all);
+        agrees("outside operators", place("outside operators"), of, clocks["between"] / all);
+        agrees("outside graphs", place("outside graphs"), of, clocks["outside"] / all);
+        assert_eq!(place("operators that were lost"), 0, "{places:?}");
+        assert_eq!(places.values().sum::<u64>(), of, "each sample is in one place");
+        assert_eq!(report["sampling"]["lost"], 0);
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn within_an_operator_only_what_ran_in_it_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ["--sample", "4000", "--stacks", "fp"];
+    let (trace, clocks) = recorded(folder.path(), &options, ["2", "10"]);
+    let within = |what: &str| report(&trace, &["--within", what]);
+    let add = samples(&within("ADD"), "functions", "function");
+    assert!(add["library_spin"] > 50 && !add.contains_key("large"), "{add:?}");
+    // Kernel time inside an operator is the operator's.
+    let read = within("blk.1.read");
+    let of_kernel: u64 = read["functions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|row| row["module"] == "kernel")
+        .map(|row| row["samples"].as_u64().unwrap())
+        .sum();
+    assert!(of_kernel as f64 > 0.5 * read["samples"].as_u64().unwrap() as f64, "{read}");
+    let layer = within("layer 1");
+    let both = clocks["jit"] + clocks["system"];
+    agrees(
+        "the generated code's part of its layer",
+        samples(&layer, "functions", "function")["[code without a file]"],
+        layer["samples"].as_u64().unwrap(),
+        clocks["jit"] / both,
+    );
+    let outside = within("outside graphs");
+    assert_eq!(outside["functions"][0]["function"], "outside", "{outside}");
+    // The plain report is not changed by samples.
+    let mut plain = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    let output = plain.arg("report").arg(&trace).arg("--json").output().unwrap();
+    let plain: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(plain["completeness"]["complete"], true);
+    let counts = plain["operators"].as_array().unwrap().iter().map(|row| row["count"].as_u64().unwrap());
+    assert_eq!(counts.sum::<u64>(), 10 * 4, "{}", plain["operators"]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn samples_that_find_no_space_are_counted_and_no_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = built(folder.path());
+    let trace = folder.path().join("run.pfi");
+    let mut recorder = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    recorder.args(["record", &format!("{TARGETS}/spinning.yaml"), "-o"]).arg(&trace);
+    // Some 350 stacks fill the ring: less than comes between two readings.
+    recorder.args(["--sample", "20000", "--stacks", "fp", "--ring-size", "64K", "--"]).arg(target).args(["2", "10"]);
+    let output = recorder.stdin(Stdio::null()).output().unwrap();
+    let report = Command::new(env!("CARGO_BIN_EXE_profinfer"))
+        .arg("report")
+        .arg(&trace)
+        .args(["--by", "function", "--json"])
+        .output()
+        .unwrap();
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let lost = report["sampling"]["lost"].as_u64().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(lost > 0, "{} {said}", report["sampling"]);
+    assert!(report["sampling"]["samples"].as_u64().unwrap() > 100, "{report}");
+    // Records may be lost in so small a ring, too: those are counted as theirs.
+    let complete = report["completeness"]["complete"].as_bool().unwrap();
+    assert_eq!(output.status.code() == Some(0), complete, "{said}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_file_that_was_replaced_gives_no_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, _) = recorded(folder.path(), &["--sample", "4000"], ["1", "5"]);
+    let library = folder.path().join("libspinning.so");
+    let named = samples(&report(&trace, &[]), "functions", "function");
+    assert!(named["library_spin"] > 0);
+    // Another build of the same name.
+    let source = folder.path().join("other.c");
+    std::fs::write(&source, "int other(void) { return 1; }\n").unwrap();
+    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status().unwrap();
+    assert!(built.success());
+    let unnamed = samples(&report(&trace, &[]), "functions", "function");
+    assert_eq!(unnamed["[libspinning.so]"], named["library_spin"]);
+    std::fs::remove_file(&library).unwrap();
+    assert_eq!(samples(&report(&trace, &[]), "functions", "function"), unnamed);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn threads_of_a_running_process_are_sampled_and_none_without_the_option() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = built(folder.path());
+    let mut running = Command::new(&target).args(["2", "2000"]).stdout(Stdio::null()).spawn().unwrap();
+    let record = |rate: &str, trace: &Path| {
+        let mut recorder = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+        recorder.args(["record", &format!("{TARGETS}/spinning.yaml"), "--sample", rate, "--duration", "500ms", "-o"]);
+        let output = recorder.arg(trace).args(["-p", &running.id().to_string()]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let (with, without) = (folder.path().join("with.pfi"), folder.path().join("without.pfi"));
+    record("999", &with);
+    record("off", &without);
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let functions = samples(&report(&with, &[]), "functions", "function");
+    assert!(functions["large"] > 20, "{functions:?}");
+    let without = report(&without, &[]);
+    assert_eq!((&without["samples"], &without["sampling"]["samples"]), (&0.into(), &0.into()));
+}
