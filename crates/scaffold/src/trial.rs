@@ -168,12 +168,14 @@ impl Tree<'_> {
             innermost = next;
         }
         let whole = self.all[innermost].time;
-        for (child, within) in self.children(innermost) {
+        let children = self.children(innermost);
+        for (child, within) in &children {
             let of_thousand = within.time.saturating_mul(1000) / whole.max(1);
-            let least = if self.kind(child) == Some(CallKind::Operator) { 2 } else { 20 };
-            let is_one = of_thousand >= least && !words::waits(&self.candidates[child].place);
-            if is_one && self.is_first_of_its_base(child) {
-                roles.entry(child).or_insert(Role::Operator);
+            let least = if self.kind(*child) == Some(CallKind::Operator) { 2 } else { 20 };
+            let is_one = of_thousand >= least && !words::waits(&self.candidates[*child].place);
+            let mut slots = children.iter().map(|(other, within)| (*other, within.time));
+            if is_one && self.is_first_of_its_base(*child, &mut slots) {
+                roles.entry(*child).or_insert(Role::Operator);
             }
         }
         roles
@@ -265,15 +267,18 @@ impl Tree<'_> {
             let (one, other) = (of.calls * of_first.objects as u64, of_first.calls * of.objects as u64);
             one.abs_diff(other) <= one.max(other) / 10
         };
-        found.retain(|number| outermost(number) >= most / 20 && is_alike(number) && self.is_first_of_its_base(*number));
+        // A slot that is called once on each object prepares it, however long that takes.
+        let slots: Vec<(usize, u64)> = found.iter().map(|number| (*number, outermost(number))).collect();
+        let is_first = |number: &usize| self.is_first_of_its_base(*number, &mut slots.iter().copied());
+        found.retain(|number| outermost(number) >= most / 20 && is_alike(number) && is_first(number));
         found
     }
 
-    /// Of the slots of one class, an operator is the one with the most time.
-    fn is_first_of_its_base(&self, number: usize) -> bool {
+    /// Of the slots of one class, an operator is the one with the most time, of these candidates and their times.
+    fn is_first_of_its_base(&self, number: usize, slots: &mut dyn Iterator<Item = (usize, u64)>) -> bool {
         let Some(base) = self.candidates[number].base() else { return true };
-        let same = |other: &usize| self.candidates[*other].base() == Some(base);
-        (0..self.all.len()).filter(same).max_by_key(|other| self.all[*other].outermost_or_within()) == Some(number)
+        let same = slots.filter(|(other, _)| self.candidates[*other].base() == Some(base));
+        same.max_by_key(|(_, time)| *time).is_none_or(|(first, _)| first == number)
     }
 
     /// What takes no time beside the operators; a slot of their class also where it takes little, and is called for each of
@@ -297,13 +302,6 @@ impl Tree<'_> {
         of.time.saturating_mul(50) < most && of.calls >= 2 * (of.objects as u64).max(1)
     }
 }
-
-impl Measured {
-    fn outermost_or_within(&self) -> u64 {
-        self.within.values().fold(self.outermost.time, |sum, within| sum.saturating_add(within.time))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -376,9 +374,11 @@ mod tests {
                 calls.extend([(2, at + 10, at + 100, 77), (2, at + 110, at + 290, 77)]);
             }
         }
+        // Each is prepared once, which takes longer than all steps.
+        calls.extend((0..16).map(|operator| (4, 600_000 + operator * 2000, 601_900 + operator * 2000, operator)));
         // Loading a model: other objects each time.
         calls.extend((0..400).map(|message| (3, 100_000 + message * 900, 100_800 + message * 900, message)));
-        let found = chosen(&["a::L[27]", "a::L[12]", "a::Loop[2]", "a::Message[4]"], &calls);
+        let found = chosen(&["a::L[27]", "a::L[12]", "a::Loop[2]", "a::Message[4]", "a::L[5]"], &calls);
         let operators: Vec<&String> =
             found.iter().filter(|(_, role)| *role == Some(Role::Operator)).map(|(of, _)| of).collect();
         assert_eq!(operators, ["a::L[12]"], "{found:?}");
