@@ -37,9 +37,9 @@ pub use sampling::{
     Estimate, GROUPS, Generations, Groups, Measured, RateSum, Rates, Recorded, StepRow, Unseen, UnseenSteps, Windows,
 };
 pub use step::{
-    CopyDirection, DeviceInfo, Dispatch, Experts, FetchTotals, Fetched, Findings, Graph, Instead, LaneSpan, Missing,
-    OffCpu, Operator, Owner, Part, QueueEvent, Queued, Region, RequestEvent, SequencePart, StateSpan, Step, Submission,
-    ThreadState, TimeSplit, Timeline, Visitor, WaitsOn,
+    Between, CopyDirection, DeviceInfo, Dispatch, Experts, FetchTotals, Fetched, Findings, Graph, Instead, LaneSpan,
+    Missing, OffCpu, Operator, Owner, Part, QueueEvent, Queued, Region, RequestEvent, SequencePart, StateSpan, Step,
+    Submission, ThreadState, TimeSplit, Timeline, Visitor, WaitsOn,
 };
 pub use study::{
     Blocks, ContextSource, Drift, ExpertUse, Growth, GrowthFound, GrowthOf, InstanceSource, JudgedGrowth, JudgedLayer,
@@ -47,10 +47,10 @@ pub use study::{
     Streams, Study, Trend, judge, judge_layers,
 };
 pub use totals::{
-    Available, Completeness, CopyTotals, DeviceTotals, DeviceUse, DispatchTotals, ExpertTotals, Faults, Followed,
-    FollowedNews, HostTime, HostWork, IdleGap, IncompleteStep, LEFT_OUT, LaneThreads, LaneTotals, Lost, MetricOf,
-    MetricValue, Offloads, OperatorTotals, PhaseTotals, Quantities, QueueTotals, Request, Requests, ResultTotals,
-    SpanTotals, Statistics, StepPart, Sums, Taken, ThreadTotals, WaitTotals, WaitingStep,
+    Available, BetweenTotals, Completeness, CopyTotals, DeviceTotals, DeviceUse, DispatchTotals, ExpertTotals, Faults,
+    Followed, FollowedNews, HostTime, HostWork, IdleGap, IncompleteStep, LEFT_OUT, LaneThreads, LaneTotals, Lost,
+    MetricOf, MetricValue, Offloads, OperatorTotals, PhaseTotals, Quantities, QueueTotals, Request, Requests,
+    ResultTotals, SpanTotals, Statistics, StepPart, Sums, Taken, ThreadTotals, WaitTotals, WaitingStep,
 };
 
 #[doc(hidden)]

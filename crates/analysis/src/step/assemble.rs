@@ -18,7 +18,7 @@ use profinfer_schema::FieldMeaning;
 use rustc_hash::FxHashMap;
 
 use super::faults;
-use super::lane_time::{self, StateSources};
+use super::lane_time::{self, StateSources, StepThread};
 use super::offload;
 
 /// No graph.
@@ -126,7 +126,8 @@ impl Assembler {
         let prefill = rules.prefill(&fields, self.out.tokens, sequences);
         self.out.phase = Some(if prefill { Phase::Prefill } else { Phase::Decode });
         self.out.own_counts = decoder.counts(&step.header, &step.record).unwrap_or_default();
-        self.fill(step.bucket, Some(step.thread), threads, catalogue, context);
+        let step_thread = StepThread { thread: step.thread, since: step.since };
+        self.fill(step.bucket, Some(step_thread), threads, catalogue, context);
         self.take_gaps(process, threads);
         self.out.record = step.record;
         &self.out
@@ -171,11 +172,12 @@ impl Assembler {
     fn fill(
         &mut self,
         bucket: Bucket,
-        step_thread: Option<u32>,
+        step_thread: Option<StepThread>,
         threads: &mut Threads,
         catalogue: &mut Catalogue,
         context: Context<'_>,
     ) {
+        let (states_of, step_thread) = (step_thread, step_thread.map(|of| of.thread));
         let Context { decoder, rules, process, memory, scheduler, tick } = context;
         let Bucket { mut operators, graphs, regions, experts, fetches, offloads, .. } = bucket;
         self.out.ambiguous = 0;
@@ -212,7 +214,7 @@ impl Assembler {
         self.take_experts(experts, catalogue, threads, decoder);
         offload::fill(&mut self.out, offloads, &self.index, catalogue, threads, decoder, tick);
         self.take_costs(rules, catalogue, threads);
-        self.take_states(step_thread, StateSources { threads, process, scheduler });
+        self.take_states(states_of, StateSources { threads, process, scheduler });
     }
 
     /// Sets the missing records; needs the lanes.
@@ -537,14 +539,14 @@ impl Assembler {
     }
 
     /// What its threads did.
-    fn take_states(&mut self, step_thread: Option<u32>, sources: StateSources<'_>) {
+    fn take_states(&mut self, step_thread: Option<StepThread>, sources: StateSources<'_>) {
         let mut taking_part: Vec<u32> = self.threads.iter().map(|(thread, _)| *thread).collect();
-        taking_part.extend(step_thread);
+        taking_part.extend(step_thread.map(|of| of.thread));
         if step_thread.is_none() {
             // Time between operators outside steps belongs to nothing.
             taking_part.clear();
         }
-        lane_time::fill(&mut self.out, &taking_part, sources);
+        lane_time::fill(&mut self.out, &taking_part, step_thread, sources);
     }
 
     /// Operators on threads that run no steps were given to the first step around them. Where another step was going

@@ -1,6 +1,6 @@
 //! A step's threads: what each did during it, without gaps, and how that splits the time of its operators.
 
-use super::model::{Instead, OffCpu, StateSpan, Step, TimeSplit};
+use super::model::{Between, Instead, OffCpu, StateSpan, Step, TimeSplit};
 use super::pending::Process;
 use super::scheduler::Scheduler;
 use super::thread_state::{RawState, ThreadState};
@@ -14,10 +14,18 @@ pub(crate) struct StateSources<'a> {
     pub(crate) scheduler: &'a Scheduler,
 }
 
-/// Fills in `states`, `instead`, `splits` and `off_cpu` of a step whose operators are sources. `taking_part`: its
-/// threads, by index.
-pub(crate) fn fill(step: &mut Step, taking_part: &[u32], sources: StateSources<'_>) {
+/// The thread that ran a step, by index, and the end of its step before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StepThread {
+    pub(crate) thread: u32,
+    pub(crate) since: Option<u64>,
+}
+
+/// Fills in `states`, `instead`, `between`, `splits` and `off_cpu` of a step whose operators are sources. `taking_part`:
+/// its threads, by index; none of what no step contains.
+pub(crate) fn fill(step: &mut Step, taking_part: &[u32], step_thread: Option<StepThread>, sources: StateSources<'_>) {
     step.states.clear();
+    step.between = None;
     step.instead.clear();
     step.splits.clear();
     step.off_cpu.clear();
@@ -29,20 +37,26 @@ pub(crate) fn fill(step: &mut Step, taking_part: &[u32], sources: StateSources<'
     let mut order: Vec<u32> = taking_part.to_vec();
     order.sort_by_key(|thread| (sources.threads.get(*thread).tid, *thread));
     order.dedup();
-    let mut raw = states_within(step, sources);
-    raw.sort_by_key(|state| (state.thread, state.start));
+    let during = (step.start, step.end);
+    let raw = States::within(during, sources);
     for thread in order {
-        let mine = raw.partition_point(|state| state.thread < thread)..;
-        let mine = raw[mine].iter().take_while(|state| state.thread == thread);
-        take_states(
-            step,
-            thread,
-            mine.copied().chain(sources.scheduler.present(thread, step.end, sources.threads)),
-            sources,
-        );
-        take_instead(step, thread, sources);
+        let who = sources.threads.get(thread);
+        let is_step_thread = who.tid == step.tid;
+        let from = who.born.filter(|_| !is_step_thread).unwrap_or(0).max(step.start);
+        let to = who.exited.filter(|_| !is_step_thread).unwrap_or(u64::MAX).min(step.end);
+        raw.add(thread, (from, to), sources, &mut step.states);
+        add_instead(thread, during, sources, &mut step.instead);
     }
     states_one_at_a_time(&mut step.states);
+    if let Some(StepThread { thread, since: Some(since) }) = step_thread {
+        let time = (since, step.start);
+        let mut between = Between::default();
+        States::within(time, sources).add(thread, time, sources, &mut between.states);
+        states_one_at_a_time(&mut between.states);
+        add_instead(thread, time, sources, &mut between.instead);
+        one_at_a_time(&mut between.instead);
+        step.between = Some(between);
+    }
     take_off_cpu(step);
     split(step);
 }
@@ -58,59 +72,65 @@ fn cpus_allowed(step: &Step, taking_part: &[u32], threads: &Threads) -> Option<u
     of(false).or_else(|| of(true))
 }
 
-fn states_within(step: &Step, sources: StateSources<'_>) -> Vec<RawState> {
-    let overlaps = |state: &&RawState| state.start < step.end && state.end > step.start;
-    sources.process.states.iter().filter(overlaps).copied().collect()
-}
+/// States of threads within a time, by thread, then start.
+struct States(Vec<RawState>);
 
-/// Puts a thread's states into the step; what lies between them is unknown, and so is what lies where records were
-/// lost.
-fn take_states(step: &mut Step, thread: u32, states: impl Iterator<Item = RawState>, sources: StateSources<'_>) {
-    let who = sources.threads.get(thread);
-    let is_step_thread = who.tid == step.tid;
-    let from = who.born.filter(|_| !is_step_thread).unwrap_or(0).max(step.start);
-    let to = who.exited.filter(|_| !is_step_thread).unwrap_or(u64::MAX).min(step.end);
-    let mut lost: Vec<(u64, u64)> = sources.process.gaps(from, to).map(|gap| (gap.from, gap.to)).collect();
-    lost.sort_unstable();
-    let tid = who.tid;
-    let mut at = from;
-    let mut push = |state: ThreadState, cpu: Option<u16>, start: u64, end: u64| {
-        if start >= end {
-            return;
-        }
-        match step.states.last_mut() {
-            Some(last) if last.tid == tid && last.state == state && last.cpu == cpu && last.end == start => {
-                last.end = end;
-            }
-            _ => step.states.push(StateSpan { tid, state, cpu, start, end }),
-        }
-    };
-    for RawState { state, cpu, start, end, .. } in states {
-        let (start, end) = (start.clamp(at, to.max(at)), end.clamp(at, to.max(at)));
-        push(ThreadState::Unknown, None, at, start);
-        at = start;
-        for (gap, until) in &lost {
-            if *gap < end && *until > at {
-                let gap = (*gap).max(at);
-                push(state, cpu, at, gap);
-                at = (*until).min(end);
-                push(ThreadState::Unknown, None, gap, at);
-            }
-        }
-        push(state, cpu, at, end);
-        at = end;
+impl States {
+    fn within((start, end): (u64, u64), sources: StateSources<'_>) -> Self {
+        let overlaps = |state: &&RawState| state.start < end && state.end > start;
+        let mut found: Vec<RawState> = sources.process.states.iter().filter(overlaps).copied().collect();
+        found.sort_by_key(|state| (state.thread, state.start));
+        Self(found)
     }
-    push(ThreadState::Unknown, None, at, to);
+
+    /// Adds a thread's states in a time; what lies between them is unknown, and so is what lies where records were lost.
+    fn add(&self, thread: u32, (from, to): (u64, u64), sources: StateSources<'_>, out: &mut Vec<StateSpan>) {
+        let mut lost: Vec<(u64, u64)> = sources.process.gaps(from, to).map(|gap| (gap.from, gap.to)).collect();
+        lost.sort_unstable();
+        let tid = sources.threads.get(thread).tid;
+        let mut at = from;
+        let mut push = |state: ThreadState, cpu: Option<u16>, start: u64, end: u64| {
+            if start >= end {
+                return;
+            }
+            match out.last_mut() {
+                Some(last) if last.tid == tid && last.state == state && last.cpu == cpu && last.end == start => {
+                    last.end = end;
+                }
+                _ => out.push(StateSpan { tid, state, cpu, start, end }),
+            }
+        };
+        let mine = self.0.partition_point(|state| state.thread < thread)..;
+        let mine = self.0[mine].iter().take_while(|state| state.thread == thread);
+        for RawState { state, cpu, start, end, .. } in
+            mine.copied().chain(sources.scheduler.present(thread, to, sources.threads))
+        {
+            let (start, end) = (start.clamp(at, to.max(at)), end.clamp(at, to.max(at)));
+            push(ThreadState::Unknown, None, at, start);
+            at = start;
+            for (gap, until) in &lost {
+                if *gap < end && *until > at {
+                    let gap = (*gap).max(at);
+                    push(state, cpu, at, gap);
+                    at = (*until).min(end);
+                    push(ThreadState::Unknown, None, gap, at);
+                }
+            }
+            push(state, cpu, at, end);
+            at = end;
+        }
+        push(ThreadState::Unknown, None, at, to);
+    }
 }
 
-fn take_instead(step: &mut Step, thread: u32, sources: StateSources<'_>) {
+fn add_instead(thread: u32, (from, to): (u64, u64), sources: StateSources<'_>, out: &mut Vec<Instead>) {
     let tid = sources.threads.get(thread).tid;
     for raw in sources.process.instead.iter().filter(|raw| raw.thread == thread) {
-        let (start, end) = (raw.start.max(step.start), raw.end.min(step.end));
+        let (start, end) = (raw.start.max(from), raw.end.min(to));
         if start < end {
-            let (pid, name) = (raw.runner.pid, raw.runner.name);
+            let (pid, name, of_leader) = (raw.runner.pid, raw.runner.name, raw.runner.tid == raw.runner.pid);
             let own = pid != 0 && sources.threads.has_process(pid);
-            step.instead.push(Instead { tid, pid, name, own, operator: None, start, end });
+            out.push(Instead { tid, pid, name, of_leader, own, operator: None, start, end });
         }
     }
 }

@@ -28,7 +28,9 @@ pub use batch::{RequestEvent, SequencePart};
 pub use faults::{FetchTotals, Fetched};
 pub use findings::Findings;
 pub use memory::{Owner, Part};
-pub use model::{Experts, Graph, Instead, LaneSpan, Missing, OffCpu, Operator, Region, StateSpan, Step, TimeSplit};
+pub use model::{
+    Between, Experts, Graph, Instead, LaneSpan, Missing, OffCpu, Operator, Region, StateSpan, Step, TimeSplit,
+};
 pub use offload_model::{CopyDirection, DeviceInfo, Dispatch, QueueEvent, Queued, Submission, WaitsOn};
 pub use thread_state::ThreadState;
 pub use timeline::{Timeline, Visitor};

@@ -80,6 +80,9 @@ pub struct Step {
     pub states: Vec<StateSpan>,
     /// Times that others ran while a thread of it could have, by thread, then start.
     pub instead: Vec<Instead>,
+    /// What its thread did since that thread's step before. `None`: it has none, or the scheduler's events were not
+    /// recorded.
+    pub between: Option<Between>,
     /// How the time of each of `lanes` was spent; empty where `states` is.
     pub splits: Vec<TimeSplit>,
     /// Wake-ups were recorded, so that a thread which could run again is not taken for asleep.
@@ -136,6 +139,15 @@ impl Step {
         let splits = self.splits.get(operator.lanes.start as usize..operator.lanes.end as usize)?;
         Some(splits.iter().fold(TimeSplit::default(), |sum, split| sum.plus(split)))
     }
+}
+
+/// The time between two steps of a thread.
+#[derive(Debug, Clone, Default)]
+pub struct Between {
+    /// What the thread did, by start, without gaps.
+    pub states: Vec<StateSpan>,
+    /// Times that others ran while it could have, by start.
+    pub instead: Vec<Instead>,
 }
 
 /// Records of a thread that were lost during a step.
@@ -286,6 +298,8 @@ pub struct Instead {
     pub pid: u32,
     /// The name of its thread.
     pub name: Option<TextId>,
+    /// That thread is the process's first.
+    pub of_leader: bool,
     /// The process is recorded.
     pub own: bool,
     /// The operator that the waiting thread was computing (index into [`Step::operators`]); `None` where it was

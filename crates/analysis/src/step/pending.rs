@@ -201,6 +201,8 @@ pub(crate) struct ClosedStep {
     pub(crate) record: Box<[u8]>,
     /// Its number, once it is certain that it is no part of another step.
     pub(crate) number: u64,
+    /// The end of its thread's step before.
+    pub(crate) since: Option<u64>,
     /// Start, end and tokens of the steps within it that have a token count.
     pub(crate) inner_tokens: Vec<(u64, u64, u64)>,
     pub(crate) bucket: Bucket,
@@ -300,5 +302,19 @@ impl Process {
     /// The start of the oldest step that is not finished.
     pub(crate) fn oldest(&self) -> Option<u64> {
         self.recent.iter().chain(&self.waiting).map(|s| s.header.start).min()
+    }
+
+    /// The end of a thread's last step before a time, of those that are not finished.
+    pub(crate) fn step_before(&self, thread: u32, time: u64) -> Option<u64> {
+        let ends = self.recent.iter().chain(&self.waiting).filter(|s| s.thread == thread).map(|s| s.header.end);
+        ends.filter(|end| *end <= time).max()
+    }
+
+    /// Forgets what threads did before all that is not finished.
+    pub(crate) fn forget_states(&mut self) {
+        let needed = self.recent.iter().chain(&self.waiting).map(|s| s.since.unwrap_or(s.header.start)).min();
+        let Some(needed) = needed else { return };
+        self.states.retain(|state| state.end > needed);
+        self.instead.retain(|instead| instead.end > needed);
     }
 }

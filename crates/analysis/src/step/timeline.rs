@@ -440,10 +440,12 @@ impl Timeline {
             thread,
             record: record.into(),
             number: 0,
+            since: None,
             inner_tokens: Vec::new(),
             bucket: Bucket::default(),
         };
         absorb_inner(process, &mut step, &self.decoder);
+        step.since = process.step_before(thread, start);
         same_call::join(&mut process.window, thread, header, &self.decoder);
         let others: Vec<u32> = process.step_threads.iter().map(|t| t.thread).filter(|t| *t != thread).collect();
         let mine = |s: u64, t: u32| start <= s && s < end && (t == thread || !others.contains(&t));
@@ -500,10 +502,7 @@ impl Timeline {
             let step = self.processes[process].waiting.remove(at);
             self.give(process, step, visitor);
         }
-        let oldest = self.processes[process].oldest();
-        let process = &mut self.processes[process];
-        process.states.retain(|state| oldest.is_none_or(|oldest| state.end > oldest));
-        process.instead.retain(|instead| oldest.is_none_or(|oldest| instead.end > oldest));
+        self.processes[process].forget_states();
     }
 
     /// Spans that end with the next operator are contiguous on their thread: one whose latest ended within the step

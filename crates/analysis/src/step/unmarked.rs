@@ -5,6 +5,7 @@ use super::recurring::Cut;
 use super::timeline::{LOOSE_EVENTS_WITHOUT_STEPS, Timeline, Visitor};
 use crate::raw::{Decoder, Header};
 use profinfer_schema::{Role, Schema, Site};
+use rustc_hash::FxHashMap;
 
 /// No record type: there is no record of the step.
 const NO_RECORD: u16 = u16::MAX;
@@ -84,9 +85,11 @@ impl Timeline {
         }
         loose.append(outside);
         steps.reverse();
+        let mut ended: FxHashMap<u32, u64> = FxHashMap::default();
         for step in &mut steps {
             self.steps += 1;
             step.number = self.steps;
+            step.since = ended.insert(step.thread, step.header.end);
         }
         steps
     }
@@ -103,6 +106,6 @@ impl Timeline {
             end: cut.end,
         };
         let (record, inner_tokens) = (Box::default(), Vec::new());
-        ClosedStep { header, thread: cut.thread, record, number: 0, inner_tokens, bucket }
+        ClosedStep { header, thread: cut.thread, record, number: 0, since: None, inner_tokens, bucket }
     }
 }

@@ -91,6 +91,40 @@ fn states_follow_the_schedulers_events_and_add_up() {
 }
 
 #[test]
+fn what_delays_a_thread_between_its_steps_is_known() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    thread(&mut r, 2, 0, 100);
+    switch(&mut r, 0, 5, (77, 0), 1);
+    step(&mut r, 1, (10, 20), 1);
+    switch(&mut r, 0, 30, (1, 0), 78); // preempted between steps
+    switch(&mut r, 0, 70, (78, 0), 1);
+    // Of another thread, meanwhile: its steps are its own.
+    step(&mut r, 2, (40, 60), 1);
+    step(&mut r, 1, (80, 90), 1);
+    switch(&mut r, 0, 95, (1, 1), 0); // asleep: it waits for work
+    wakeup(&mut r, 0, 500, 1);
+    switch(&mut r, 0, 505, (0, 0), 1);
+    step(&mut r, 1, (510, 520), 1);
+    let (collected, _) = run(&r);
+    let between = |start: u64| {
+        let step = collected.steps.iter().find(|step| step.start == start).unwrap();
+        let between = step.between.as_ref()?;
+        let states = between.states.iter().map(|of| (of.state, of.end - of.start)).collect::<Vec<_>>();
+        Some((states, between.instead.iter().map(|of| (of.pid, of.end - of.start)).collect::<Vec<_>>()))
+    };
+    use ThreadState::{Runnable, Running, Sleeping};
+    assert_eq!((between(10), between(40)), (None, None), "the first of their threads");
+    assert_eq!(between(80), Some((vec![(Running, 10), (Runnable, 40), (Running, 10)], vec![(78, 40)])));
+    let expected = vec![(Running, 5), (Sleeping, 405), (Runnable, 5), (Running, 5)];
+    assert_eq!(between(510), Some((expected, vec![(0, 5)])));
+    let totals = collected.statistics.threads().between(Phase::Decode).unwrap();
+    let LaneThreads { wall, running, runnable, sleeping, idle, taken, .. } = totals.thread;
+    assert_eq!((totals.steps, wall, running, runnable, sleeping), (2, 480, 30, 45, 405));
+    assert_eq!((idle, taken, totals.taken[&78].ns), (5, 40, 40));
+}
+
+#[test]
 fn an_operators_time_is_split_by_what_its_lanes_did() {
     let mut r = Records::default();
     thread(&mut r, 1, 0, 100);

@@ -20,4 +20,4 @@ pub use offloads::{CopyTotals, DeviceTotals, DispatchTotals, Offloads, QueueTota
 pub use quantities::{Available, Quantities, Sums};
 pub use requests::{Request, Requests};
 pub use statistics::{ExpertTotals, IncompleteStep, LaneTotals, OperatorTotals, PhaseTotals, SpanTotals, Statistics};
-pub use thread_totals::{LaneThreads, Taken, ThreadTotals};
+pub use thread_totals::{BetweenTotals, LaneThreads, Taken, ThreadTotals};

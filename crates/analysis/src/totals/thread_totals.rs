@@ -1,7 +1,7 @@
 //! Thread states over steps: by lane, by operator, and who ran instead. All times are ns.
 
 use crate::ids::{ByKind, KindId, Phase, TextId};
-use crate::step::{Instead, Step, ThreadState, TimeSplit};
+use crate::step::{Between, Instead, StateSpan, Step, ThreadState, TimeSplit};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
@@ -44,6 +44,41 @@ pub struct LaneThreads {
 }
 
 impl LaneThreads {
+    /// Adds a thread's states, by start.
+    fn add(&mut self, states: &[StateSpan]) {
+        let mut before = None;
+        let mut ran_on = None;
+        for span in states {
+            self.add_state(span.state, span.end.saturating_sub(span.start));
+            if before == Some(ThreadState::Running) {
+                self.involuntary += u64::from(span.state == ThreadState::Runnable);
+                self.voluntary += u64::from(matches!(span.state, ThreadState::Sleeping | ThreadState::Blocked));
+            }
+            before = Some(span.state);
+            if let (ThreadState::Running, Some(cpu)) = (span.state, span.cpu) {
+                self.migrations += u64::from(ran_on.is_some_and(|on| on != cpu));
+                ran_on = Some(cpu);
+                if self.cpus.len() < MAX_CPUS || self.cpus.contains_key(&cpu) {
+                    let on = self.cpus.entry(cpu).or_default();
+                    *on = on.saturating_add(span.end.saturating_sub(span.start));
+                }
+            }
+        }
+    }
+
+    fn add_state(&mut self, state: ThreadState, ns: u64) {
+        self.wall = self.wall.saturating_add(ns);
+        let sum = match state {
+            ThreadState::Running => &mut self.running,
+            ThreadState::Runnable => &mut self.runnable,
+            ThreadState::Sleeping => &mut self.sleeping,
+            ThreadState::Blocked => &mut self.blocked,
+            ThreadState::Stopped => &mut self.stopped,
+            ThreadState::Unknown => &mut self.unknown,
+        };
+        *sum = sum.saturating_add(ns);
+    }
+
     /// Adds others.
     pub fn merge(&mut self, other: &Self) {
         let sums = [
@@ -83,10 +118,50 @@ pub struct Taken {
     pub own: bool,
 }
 
+impl Taken {
+    fn of(other: &Instead) -> Self {
+        Self { ns: 0, name: other.name, of_leader: other.of_leader, own: other.own }
+    }
+
+    fn add(&mut self, other: &Instead) {
+        self.ns = self.ns.saturating_add(other.end.saturating_sub(other.start));
+        if self.name.is_none() || (other.of_leader && !self.of_leader && other.name.is_some()) {
+            (self.name, self.of_leader) = (other.name, other.of_leader);
+        }
+    }
+}
+
+/// What threads that run steps did between them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BetweenTotals {
+    /// Steps after which the thread ran another one.
+    pub steps: u64,
+    /// What it did before that.
+    pub thread: LaneThreads,
+    /// Who ran instead, by process.
+    pub taken: BTreeMap<u32, Taken>,
+}
+
+impl BetweenTotals {
+    fn add(&mut self, between: &Between) {
+        self.steps += 1;
+        self.thread.add(&between.states);
+        for other in &between.instead {
+            let ns = other.end.saturating_sub(other.start);
+            let sum = if other.pid == 0 { &mut self.thread.idle } else { &mut self.thread.taken };
+            *sum = sum.saturating_add(ns);
+            if other.pid != 0 && (self.taken.len() < MAX_PAIRS || self.taken.contains_key(&other.pid)) {
+                self.taken.entry(other.pid).or_insert_with(|| Taken::of(other)).add(other);
+            }
+        }
+    }
+}
+
 /// What threads did, over all complete steps that were recorded whole.
 #[derive(Debug, Default)]
 pub struct ThreadTotals {
     lanes: BTreeMap<(Phase, Option<u32>), LaneThreads>,
+    between: BTreeMap<Phase, BetweenTotals>,
     operators: ByKind<Phase, TimeSplit>,
     by_lane: FxHashMap<(Phase, Option<u32>, u32), Taken>,
     by_operator: FxHashMap<(Phase, KindId, u32), u64>,
@@ -106,25 +181,12 @@ impl ThreadTotals {
         }
         self.without_wakeups |= !step.knows_wakeups;
         let lane_of = lanes(step);
-        let mut before: Option<(u32, ThreadState)> = None;
-        let mut ran_on: Option<(u32, u16)> = None;
-        for span in &step.states {
-            let lane = self.lanes.entry((phase, lane_of(span.tid))).or_default();
-            let ns = span.end.saturating_sub(span.start);
-            add_state(lane, span.state, ns);
-            if before == Some((span.tid, ThreadState::Running)) {
-                lane.involuntary += u64::from(span.state == ThreadState::Runnable);
-                lane.voluntary += u64::from(matches!(span.state, ThreadState::Sleeping | ThreadState::Blocked));
-            }
-            before = Some((span.tid, span.state));
-            if let (ThreadState::Running, Some(cpu)) = (span.state, span.cpu) {
-                lane.migrations += u64::from(ran_on.is_some_and(|(tid, on)| tid == span.tid && on != cpu));
-                ran_on = Some((span.tid, cpu));
-                if lane.cpus.len() < MAX_CPUS || lane.cpus.contains_key(&cpu) {
-                    let on = lane.cpus.entry(cpu).or_default();
-                    *on = on.saturating_add(ns);
-                }
-            }
+        for of_thread in step.states.chunk_by(|a, b| a.tid == b.tid) {
+            let lane = of_thread.first().and_then(|span| lane_of(span.tid));
+            self.lanes.entry((phase, lane)).or_default().add(of_thread);
+        }
+        if let Some(between) = &step.between {
+            self.between.entry(phase).or_default().add(between);
         }
         for other in &step.instead {
             self.add_instead(step, phase, lane_of(other.tid), other);
@@ -154,13 +216,7 @@ impl ThreadTotals {
             self.others = self.others.saturating_add(ns);
             return;
         }
-        let of_leader = other.tid == other.pid;
-        let new = Taken { ns: 0, name: other.name, of_leader, own: other.own };
-        let taken = self.by_lane.entry(key).or_insert(new);
-        taken.ns = taken.ns.saturating_add(ns);
-        if taken.name.is_none() || (of_leader && !taken.of_leader && other.name.is_some()) {
-            (taken.name, taken.of_leader) = (other.name, of_leader);
-        }
+        self.by_lane.entry(key).or_insert_with(|| Taken::of(other)).add(other);
         let Some(operator) = other.operator.and_then(|operator| step.operators.get(operator as usize)) else { return };
         let key = (phase, operator.kind, other.pid);
         if self.by_operator.len() < MAX_PAIRS || self.by_operator.contains_key(&key) {
@@ -177,6 +233,11 @@ impl ThreadTotals {
     /// Lanes by phase and number; without a number, threads that ran steps and were no lane of them.
     pub fn lanes(&self) -> impl Iterator<Item = (Phase, Option<u32>, &LaneThreads)> {
         self.lanes.iter().map(|((phase, lane), totals)| (*phase, *lane, totals))
+    }
+
+    /// What threads did between their steps, before a step of a phase.
+    pub fn between(&self, phase: Phase) -> Option<&BetweenTotals> {
+        self.between.get(&phase)
     }
 
     /// How operators' time was spent, by kind and phase.
@@ -223,17 +284,4 @@ fn lanes(step: &Step) -> impl Fn(u32) -> Option<u32> + use<> {
     lanes.dedup_by_key(|(tid, _)| *tid);
     let alone = lanes.is_empty().then_some(0);
     move |tid| lanes.binary_search_by_key(&tid, |(tid, _)| *tid).map_or(alone, |at| Some(lanes[at].1))
-}
-
-fn add_state(lane: &mut LaneThreads, state: ThreadState, ns: u64) {
-    lane.wall = lane.wall.saturating_add(ns);
-    let sum = match state {
-        ThreadState::Running => &mut lane.running,
-        ThreadState::Runnable => &mut lane.runnable,
-        ThreadState::Sleeping => &mut lane.sleeping,
-        ThreadState::Blocked => &mut lane.blocked,
-        ThreadState::Stopped => &mut lane.stopped,
-        ThreadState::Unknown => &mut lane.unknown,
-    };
-    *sum = sum.saturating_add(ns);
 }

@@ -106,12 +106,24 @@ pub struct PhaseDiff {
     pub explained: f64,
     /// Where a step's time went, lanes on average: together the step. Empty where a trace does not tell.
     pub causes: Vec<CauseDiff>,
+    /// Delays between steps, which are in no step's time; `null` where a trace does not tell.
+    pub between_steps: Option<BetweenDiff>,
     /// By operator: significant differences first, then by size.
     pub operators: Vec<OperatorDiff>,
     /// What lies outside of operators.
     pub parts: Vec<PartDiff>,
     /// By layer, operators only.
     pub layers: Vec<LayerDiff>,
+}
+
+/// What delayed the threads that run steps, from one step to the next: run-queue delay, waiting for the disk, being
+/// stopped. It is not tested.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BetweenDiff {
+    /// ns, for each step that has one before it: first, second.
+    pub delay_ns: [f64; 2],
+    /// Who ran instead for most of the longer delay.
+    pub because: Option<String>,
 }
 
 /// Which steps of a phase were compared.

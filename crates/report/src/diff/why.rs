@@ -1,9 +1,9 @@
 //! Why a step takes longer or shorter: where its time went in both traces, and who is to blame for it.
 
-use super::rows::{ChangeRow, DiffSide, PhaseDiff};
+use super::rows::{BetweenDiff, ChangeRow, DiffSide, PhaseDiff};
 use crate::model::pressure::PressureReport;
 use crate::model::threads::ThreadsReport;
-use crate::numbers::units::{bytes, percent, share, signed_time};
+use crate::numbers::units::{bytes, percent, share, signed_time, time_f64};
 use profinfer_analysis::{Cause, CauseChange, Phase};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -16,6 +16,8 @@ const LEAST: f64 = 0.001;
 const RECORDER: &str = "the recorder";
 /// Rows that name who or what it was.
 const MOST_NAMED: usize = 8;
+/// Delays between steps have a sentence if they differ by this part of a step.
+const WORTH_MENTIONING: f64 = 0.1;
 /// Who has less of a difference is not named in a sentence.
 const WORTH_NAMING: f64 = 0.2;
 
@@ -137,6 +139,34 @@ pub(super) fn causes(
     changes.iter().map(row).collect()
 }
 
+/// Delays between a phase's steps.
+pub(super) fn between_steps(phase: Phase, sides: [&DiffSide<'_>; 2]) -> Option<BetweenDiff> {
+    let threads = sides.map(|side| ThreadsReport::new(side.meta, side.statistics, side.timeline.catalogue(), &[phase]));
+    let [a, b] = &threads;
+    let between = [a.as_ref()?.between_steps?, b.as_ref()?.between_steps?];
+    let delay_ns = between.map(|of| of.delay_ns() as f64 / of.count.max(1) as f64);
+    let [a, b] = delay_ns;
+    let longer = usize::from(b > a);
+    let most = threads[longer].as_ref()?.interference.iter().max_by_key(|row| row.between_steps_ns);
+    let most = most.filter(|row| row.between_steps_ns > between[longer].delay_ns() / 2);
+    let because = most.map(|row| match row.recorder {
+        true => RECORDER.to_owned(),
+        false => format!("`{}` (pid {})", row.title(), row.pid),
+    });
+    Some(BetweenDiff { delay_ns, because })
+}
+
+impl BetweenDiff {
+    /// Where the delay differs enough.
+    fn sentence(&self, step_ns: f64) -> Option<String> {
+        let [a, b] = self.delay_ns;
+        let who = self.because.as_ref().map_or_else(String::new, |who| format!(", mostly because of {who}"));
+        let [from, to] = [time_f64(a), time_f64(b)];
+        ((a - b).abs() >= WORTH_MENTIONING * step_ns)
+            .then(|| format!("Delays between steps, in no step's time: {from} → {to} per step{who} (not tested)"))
+    }
+}
+
 /// What someone took in one trace.
 #[derive(Debug, Clone)]
 struct Named {
@@ -189,7 +219,7 @@ fn blame(side: &DiffSide<'_>, phase: Phase) -> BTreeMap<&'static str, Vec<Named>
             // Its threads have names of their own.
             name: if row.recorder { RECORDER.into() } else { row.title() },
             pid: Some(row.pid),
-            ns: a_step(row.taken_ns),
+            ns: a_step(row.taken_ns.saturating_sub(row.between_steps_ns)),
         });
         let mut taken: Vec<Named> = of.collect();
         let idle = threads.lanes.iter().map(|lane| lane.idle_cpu_ns).fold(0, u64::saturating_add);
@@ -245,6 +275,8 @@ pub(super) fn sentences(phase: &PhaseDiff) -> Vec<String> {
     {
         found.push(format!("Limit: {} → {}", a.words(), b.words()));
     }
+    let step_ns = phase.time.a.min(phase.time.b);
+    found.extend(phase.between_steps.as_ref().and_then(|between| between.sentence(step_ns)));
     found.extend(phase.layers.iter().filter(|layer| layer.unlike_others.is_some()).take(MOST).map(|layer| {
         let others = layer.unlike_others.map_or_else(String::new, percent);
         let name = layer.layer.as_deref().unwrap_or("none");

@@ -2,8 +2,8 @@
 
 use super::frequency::{Frequency, frequencies};
 use crate::numbers::ratios::ratio;
-use crate::numbers::units::share;
-use profinfer_analysis::{Catalogue, LaneThreads, Phase, Statistics, TextId, ThreadTotals, TimeSplit};
+use crate::numbers::units::{share, time};
+use profinfer_analysis::{Catalogue, LaneThreads, Phase, Statistics, Taken, TextId, ThreadTotals, TimeSplit};
 use profinfer_trace::Meta;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +27,8 @@ pub struct ThreadsReport {
     pub operators: Vec<OperatorTimeRow>,
     /// Who ran while lanes could have, the most first.
     pub interference: Vec<InterferenceRow>,
+    /// What threads that run steps did between these; `null` where none ran two.
+    pub between_steps: Option<BetweenStepsRow>,
     /// More lanes than CPUs.
     pub oversubscribed: Option<Oversubscribed>,
     /// When sleepers could run again was not recorded: `sleeping_ns` has what was runnable after a sleep.
@@ -76,6 +78,53 @@ impl LaneThreadsRow {
     pub(crate) fn main_cpu(&self) -> Option<u16> {
         let most = self.cpus.iter().max_by_key(|cpu| cpu.running_ns)?;
         (ratio(most.running_ns, self.running_ns) >= 0.9).then_some(most.cpu)
+    }
+}
+
+/// Threads that run steps, from the end of a step to the beginning of the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct BetweenStepsRow {
+    /// Times between two steps.
+    pub count: u64,
+    /// The sum of the next six.
+    pub wall_ns: u64,
+    /// On a cpu.
+    pub running_ns: u64,
+    /// Able to run, and not running.
+    pub runnable_ns: u64,
+    /// Asleep: waiting for requests, for other threads, or for a device.
+    pub sleeping_ns: u64,
+    /// In uninterruptible wait.
+    pub blocked_ns: u64,
+    /// Stopped by a signal or a debugger.
+    pub stopped_ns: u64,
+    /// Unknown.
+    pub unknown_ns: u64,
+}
+
+impl BetweenStepsRow {
+    fn new(totals: &ThreadTotals, phases: &[Phase]) -> Option<Self> {
+        let (mut count, mut sum) = (0, LaneThreads::default());
+        for of in phases.iter().filter_map(|phase| totals.between(*phase)) {
+            count += of.steps;
+            sum.merge(&of.thread);
+        }
+        let row = Self {
+            count,
+            wall_ns: sum.wall,
+            running_ns: sum.running,
+            runnable_ns: sum.runnable,
+            sleeping_ns: sum.sleeping,
+            blocked_ns: sum.blocked,
+            stopped_ns: sum.stopped,
+            unknown_ns: sum.unknown,
+        };
+        (count > 0).then_some(row)
+    }
+
+    /// What kept the thread from running, ns.
+    pub(crate) fn delay_ns(&self) -> u64 {
+        self.runnable_ns.saturating_add(self.blocked_ns).saturating_add(self.stopped_ns)
     }
 }
 
@@ -131,9 +180,11 @@ pub struct InterferenceRow {
     pub child: bool,
     /// It is profinfer itself, recording.
     pub recorder: bool,
-    /// ns that it took from all lanes.
+    /// ns that it took from all lanes, and between steps from the threads that run these.
     pub taken_ns: u64,
-    /// `taken_ns` by the lanes' time.
+    /// Of `taken_ns`: between steps.
+    pub between_steps_ns: u64,
+    /// `taken_ns` by the lanes' time and the delays between steps.
     pub share: f64,
     /// From each lane.
     pub lanes: Vec<TakenFromLane>,
@@ -208,7 +259,9 @@ impl ThreadsReport {
             return None;
         }
         let lanes = lanes(totals, phases, meta);
-        let mut interference = interference(totals, catalogue, phases, &lanes, meta.origin.recorder_pid);
+        let between_steps = BetweenStepsRow::new(totals, phases);
+        let mut interference =
+            interference(totals, catalogue, phases, (&lanes, between_steps), meta.origin.recorder_pid);
         let (steps, _) = statistics.step_points();
         let runs_steps: BTreeSet<u32> = steps.iter().map(|step| step.pid).collect();
         for row in interference.iter_mut().filter(|row| row.own) {
@@ -225,6 +278,7 @@ impl ThreadsReport {
                 .map(|stolen| ratio(stolen.ns, stolen.ns.saturating_add(stolen.used_ns))),
             lanes,
             interference,
+            between_steps,
             sentences: Vec::new(),
         };
         report.sentences = report.describe();
@@ -249,6 +303,7 @@ impl ThreadsReport {
         }
         let others = self.interference.iter().filter(|row| !row.is_lanes());
         sentences.extend(others.filter_map(|row| self.shared_with(row)).take(MOST_NAMED));
+        sentences.extend(self.between_steps.and_then(|between| self.delayed_between(between)));
         for lane in self.lanes.iter().filter(|lane| ratio(lane.idle_cpu_ns, lane.wall_ns) >= 0.05) {
             sentences.push(format!(
                 "{} was runnable for {} of its time while its CPU was idle: it was throttled, or woke up slowly.",
@@ -270,6 +325,20 @@ impl ThreadsReport {
             sentences.push("Wake-ups were not recorded: \"sleeping\" includes run-queue delay after a wake-up.".into());
         }
         sentences
+    }
+
+    /// The delay between steps, if it matters beside the lanes' time.
+    fn delayed_between(&self, between: BetweenStepsRow) -> Option<String> {
+        let wall = self.lanes.iter().map(|lane| lane.wall_ns).max().unwrap_or(0);
+        let each = |ns: u64| time(ns / between.count.max(1));
+        let parts = [
+            (between.runnable_ns, "run-queue delay"),
+            (between.blocked_ns, "uninterruptible wait"),
+            (between.stopped_ns, "stopped"),
+        ];
+        let named = parts.iter().filter(|(ns, _)| ratio(*ns, wall) >= WORTH_MENTIONING);
+        let named: Vec<String> = named.map(|(ns, what)| format!("{} {what}", each(*ns))).collect();
+        (!named.is_empty()).then(|| format!("Between two steps, on average: {}.", named.join(", ")))
     }
 
     /// `Lane 1 shared CPU 1 with …`, if it took enough time.
@@ -381,15 +450,16 @@ fn interference(
     totals: &ThreadTotals,
     catalogue: &Catalogue,
     phases: &[Phase],
-    lanes: &[LaneThreadsRow],
+    (lanes, between): (&[LaneThreadsRow], Option<BetweenStepsRow>),
     recorder: Option<u32>,
 ) -> Vec<InterferenceRow> {
     let wall_of = |lane: Option<u32>| lanes.iter().find(|row| row.lane == lane).map_or(0, |row| row.wall_ns);
-    let wall = lanes.iter().map(|row| row.wall_ns).fold(0, u64::saturating_add);
+    let delays = between.map_or(0, |between| between.delay_ns());
+    let wall = lanes.iter().map(|row| row.wall_ns).fold(delays, u64::saturating_add);
     let text = |name: Option<TextId>| name.map_or_else(|| "?".to_owned(), |name| catalogue.text(name).to_string());
     let mut rows: BTreeMap<u32, InterferenceRow> = BTreeMap::new();
     let mut by_leader: BTreeSet<u32> = BTreeSet::new();
-    for (_, lane, pid, taken) in totals.taken_from_lanes().filter(|(phase, ..)| phases.contains(phase)) {
+    let mut add = |rows: &mut BTreeMap<u32, InterferenceRow>, pid: u32, taken: Taken, between: u64| {
         let row = rows.entry(pid).or_insert_with(|| InterferenceRow {
             pid,
             process: text(taken.name),
@@ -401,6 +471,14 @@ fn interference(
             row.process = text(taken.name);
         }
         row.taken_ns = row.taken_ns.saturating_add(taken.ns);
+        row.between_steps_ns = row.between_steps_ns.saturating_add(between);
+    };
+    for (pid, taken) in phases.iter().filter_map(|phase| totals.between(*phase)).flat_map(|of| &of.taken) {
+        add(&mut rows, *pid, *taken, taken.ns);
+    }
+    for (_, lane, pid, taken) in totals.taken_from_lanes().filter(|(phase, ..)| phases.contains(phase)) {
+        add(&mut rows, pid, taken, 0);
+        let Some(row) = rows.get_mut(&pid) else { continue };
         match row.lanes.iter_mut().find(|from| from.lane == lane) {
             Some(from) => from.taken_ns = from.taken_ns.saturating_add(taken.ns),
             None => row.lanes.push(TakenFromLane { lane, taken_ns: taken.ns, share: 0.0 }),

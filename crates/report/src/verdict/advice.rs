@@ -57,7 +57,7 @@ fn fewer_lanes(of: &PhaseParts, machine_cpus: u32) -> Option<Advice> {
         format!("Use {} instead of {}: one per CPU", count(cpus, "thread"), over.lanes)
     };
     let how = format!("at least {} of operator work, spread evenly over {}", time_f64(work), count(cpus, "CPU"));
-    Some(advice(of, what, 1.0 - then / now, how))
+    Some(advice(of, what, (1.0 - then / now) * of.share_of(of.lane_time), how))
 }
 
 /// CPUs that no other process uses.
@@ -68,7 +68,8 @@ fn reserved_cpus(of: &PhaseParts, verdict: &PhaseVerdict, others: &str) -> Optio
     }
     let taken =
         threads.interference.iter().filter(|row| row.is_other()).map(|row| row.taken_ns).fold(0, u64::saturating_add);
-    let delay: u64 = threads.lanes.iter().map(|lane| lane.runnable_ns).fold(0, u64::saturating_add);
+    let between = threads.between_steps.map_or(0, |between| between.runnable_ns);
+    let delay: u64 = threads.lanes.iter().map(|lane| lane.runnable_ns).fold(between, u64::saturating_add);
     let part = if delay > 0 { (taken as f64 / delay as f64).min(1.0) } else { 0.0 };
     let migrations: u64 = threads.lanes.iter().map(|lane| lane.migrations).sum();
     let migrated = if migrations > 1 { format!("; {migrations} migrations of its threads") } else { String::new() };
@@ -102,9 +103,9 @@ fn smaller_weights(of: &PhaseParts, verdict: &PhaseVerdict, rules: &Rules) -> Op
         "weights read per step drop from {} to {}; reading them takes {} of the time",
         bytes(step as u64),
         bytes((step * part) as u64),
-        share(time / of.lane_time)
+        share(of.share_of(time))
     );
-    Some(advice(of, what, (1.0 - part) * time / of.lane_time, how))
+    Some(advice(of, what, (1.0 - part) * of.share_of(time), how))
 }
 
 fn more_memory(of: &PhaseParts, verdict: &PhaseVerdict, faults: Option<&FaultsReport>) -> Option<Advice> {
@@ -184,7 +185,7 @@ fn one_lane(of: &PhaseParts, verdict: &PhaseVerdict) -> Option<Advice> {
     let waiting: f64 = of.groups.iter().filter(|group| group.judged.bound == Bound::Overhead).map(waiting).sum();
     let what = format!("Try fewer than {} threads: its operators are too small to share", of.lanes);
     let how = "time that threads wait for each other in such operators; a single thread does not wait".to_owned();
-    Some(advice(of, what, waiting / of.lane_time, how))
+    Some(advice(of, what, of.share_of(waiting), how))
 }
 
 fn waiting(group: &Group) -> f64 {

@@ -61,6 +61,8 @@ pub(super) struct PhaseParts {
     pub(super) parts: TimeParts,
     pub(super) groups: Vec<Group>,
     pub(super) layers: Vec<LayerVerdict>,
+    /// Of `parts`: delays between steps. All lanes wait meanwhile.
+    pub(super) between: TimeParts,
     /// The part of `parts.overhead` around operators.
     pub(super) around: f64,
     /// Of `around`, what is outside graphs; `None` where something stopped lanes from running there, and it is unknown
@@ -198,6 +200,8 @@ impl<'a> Source<'a> {
         let unseen = self.unseen(phase, lanes, totals.outside_operators as f64);
         let around = self.around(&totals, phase, threads.as_ref(), (unseen.0, group_limits));
         parts.add(&around);
+        let between = between(threads.as_ref(), lanes, group_limits);
+        parts.add(&between);
         let layers = layer_verdicts(phase, layers, lane_time);
         let found = PhaseParts {
             around: around.overhead,
@@ -209,6 +213,7 @@ impl<'a> Source<'a> {
             lane_time,
             lanes,
             parts,
+            between,
             groups,
             layers,
             unseen,
@@ -231,13 +236,19 @@ impl<'a> Source<'a> {
         pressure: Option<&PressureReport>,
     ) -> GroupLimits {
         let Some((threads, pressure)) = threads.zip(pressure) else { return GroupLimits::default() };
+        let between = threads.between_steps.unwrap_or_default();
         let runnable: f64 = threads.lanes.iter().map(|lane| lane.runnable_ns as f64).sum();
+        let runnable = runnable + between.runnable_ns as f64;
         let mut used: Vec<u16> = threads.lanes.iter().flat_map(|lane| lane.cpus.iter().map(|cpu| cpu.cpu)).collect();
         used.sort_unstable();
         used.dedup();
         // Lanes that share a CPU are all throttled with it, and the kernel counts that once.
         let sharing = (threads.lanes.len() as f64 / used.len().max(1) as f64).max(1.0);
-        let throttled = if runnable > 0.0 { pressure.throttled_ns * sharing / runnable } else { 0.0 };
+        // It was throttled between steps as often as in them.
+        let wanted = between.wall_ns.saturating_sub(between.sleeping_ns) as f64;
+        let steps = self.statistics.phase(phase).map_or(0, |totals| totals.whole_time).max(1) as f64;
+        let throttled = pressure.throttled_ns * (1.0 + wanted / steps);
+        let throttled = if runnable > 0.0 { throttled * sharing / runnable } else { 0.0 };
         let moved =
             self.statistics.operators().filter(|(_, _, of, _)| *of == phase).filter_map(|(kind, backend, of, _)| {
                 self.statistics.quantities(kind, backend, of)?.with_bytes().map(|sums| sums.bytes)
@@ -403,6 +414,22 @@ impl<'a> Source<'a> {
         backends.sort_unstable();
         (ns.min(most), backends)
     }
+}
+
+/// What delayed threads between their steps. What they did there, and waited for, is no delay.
+fn between(threads: Option<&ThreadsReport>, lanes: u64, limits: GroupLimits) -> TimeParts {
+    let mut parts = TimeParts::default();
+    let Some(between) = threads.and_then(|threads| threads.between_steps) else { return parts };
+    let runnable = between.runnable_ns as f64;
+    let disk = if limits.reclaim.is_some() { Bound::Reclaim } else { Bound::Disk };
+    let delays = [
+        (disk, between.blocked_ns as f64),
+        (Bound::Stopped, between.stopped_ns as f64),
+        (Bound::Throttled, runnable * limits.throttled),
+        (Bound::Starved, runnable * (1.0 - limits.throttled)),
+    ];
+    delays.iter().for_each(|(bound, ns)| parts[*bound] += ns * lanes as f64);
+    parts
 }
 
 fn bytes(sums: &BTreeMap<Key, Sum>) -> Option<f64> {

@@ -358,17 +358,19 @@ fn cause(
     let part = stated.part(bound, verdict.parts[bound]);
     let several = of.lanes > 1;
     let time = if several { "thread time" } else { "its time" };
+    let mostly = of.between[bound] > of.parts[bound] / 2.0;
+    let place = if mostly { ", mostly between steps" } else { "" };
     match bound {
         Bound::Disk => {
             let or_others = if several { ", or for a thread that does" } else { "" };
-            format!("{part} of {time} is waiting for the disk{or_others}{}", fetched(of, faults))
+            format!("{part} of {time} is waiting for the disk{or_others}{place}{}", fetched(of, faults))
         }
         Bound::Throttled => {
             let quota = of.pressure.and_then(|pressure| pressure.cpu_quota);
             let quota = quota.map_or_else(String::new, |cpus| format!(" of {} CPUs", rate(cpus)));
-            format!("{part} of {time} it was throttled by the quota{quota} of its control group")
+            format!("{part} of {time} it was throttled by the quota{quota} of its control group{place}")
         }
-        Bound::Stopped => format!("{part} of {time} it was stopped, by a signal (SIGSTOP) or a debugger"),
+        Bound::Stopped => format!("{part} of {time} it was stopped, by a signal (SIGSTOP) or a debugger{place}"),
         Bound::Reclaim => {
             let pressure = of.pressure.unwrap_or_default();
             let limit = pressure.memory_limit.map_or_else(String::new, |limit| format!(" of {}", bytes(limit)));
@@ -382,7 +384,7 @@ fn cause(
         Bound::Starved => {
             let or_waiting = if several { ", or waiting at barriers because of it" } else { "" };
             let who = delayed_by(of).map_or_else(String::new, |who| format!(": {who}"));
-            format!("{part} of {time} is run-queue delay{or_waiting}{who}")
+            format!("{part} of {time} is run-queue delay{or_waiting}{place}{who}")
         }
         _ => {
             let slowest = of.slowest.filter(|(_, part)| *part >= 0.6 && several);
@@ -452,6 +454,8 @@ pub(super) fn processes(rows: &[&InterferenceRow]) -> String {
 /// ``lane 1 shared CPU 1 with `sh` (pid 12)``.
 fn ran_instead(row: &InterferenceRow, of: &PhaseParts) -> String {
     let most = row.lanes.iter().max_by_key(|from| from.taken_ns).and_then(|from| from.lane);
+    // One that ran only between steps took nothing from a lane.
+    let most = most.or_else(|| of.threads.as_ref()?.lanes.iter().find_map(|row| row.lane));
     let lane = most.and_then(|lane| of.threads.as_ref()?.lanes.iter().find(|row| row.lane == Some(lane)));
     let process = match row.recorder {
         true => format!("the recorder (`{}`)", row.process),
