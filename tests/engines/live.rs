@@ -182,7 +182,8 @@ fn a_server_s_metrics_are_the_clients_own_times() {
         assert!(Instant::now() < until, "{text}");
         std::thread::sleep(Duration::from_millis(100));
     }
-    run(Command::new("kill").args(["-INT", &serve.0.id().to_string()]), 0);
+    // Not SIGINT: what a shell runs in the background ignores it.
+    run(Command::new("kill").args(["-TERM", &serve.0.id().to_string()]), 0);
     assert!(serve.0.wait().unwrap().success());
     assert_eq!(clients.try_wait().unwrap(), None, "the engine runs on");
     drop(input);
