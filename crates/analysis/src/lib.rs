@@ -18,7 +18,8 @@ mod study;
 mod totals;
 
 pub use catalogue::{
-    Advice, Catalogue, Cost, Described, FunctionClasses, Kind, Metric, PhaseFacts, Rules, Weights, collapse_digits,
+    Advice, Catalogue, Cost, Described, DescriptionsVersion, FunctionClasses, Kind, Metric, PhaseFacts, Rules, Weights,
+    collapse_digits,
 };
 pub use comparison::{
     Cause, CauseChange, Change, Compared, ComparedOperator, Comparison, CounterChange, EqualIn, Fit, Judged, Judgement,

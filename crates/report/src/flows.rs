@@ -1,7 +1,7 @@
 //! Where the results of a step's operators go: for each, which of the step's operators made what it reads.
 
 use profinfer_analysis::{Catalogue, ObjectId, Step};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Inputs of one operator that are followed, views of views included.
 const MOST_INPUTS: usize = 512;
@@ -26,15 +26,30 @@ impl Sources {
         self.ends.clear();
         self.list.clear();
     }
+
+    fn copy_from(&mut self, other: &Self) {
+        self.ends.clone_from(&other.ends);
+        self.list.clone_from(&other.list);
+    }
 }
 
 /// Finds sources, step after step. It holds on to its memory: a trace may have millions of steps.
 #[derive(Debug, Default)]
 pub(super) struct SourceFinder {
-    computed: HashMap<u64, u32>,
+    computed: FxHashMap<u64, u32>,
     found: Vec<u32>,
     seen: Vec<u64>,
     waiting: Vec<u64>,
+    before: Option<Found>,
+}
+
+/// What was found for a step. It holds for others of the same objects, until one of these is described anew.
+#[derive(Debug, Default)]
+struct Found {
+    generation: u64,
+    most: usize,
+    objects: Vec<Option<ObjectId>>,
+    sources: Sources,
 }
 
 impl SourceFinder {
@@ -42,6 +57,17 @@ impl SourceFinder {
     /// view, stands for its inputs; one that several computed, for the last of them. What goes through memory that
     /// another object names is not seen.
     pub(super) fn find(&mut self, step: &Step, catalogue: &Catalogue, most: usize, sources: &mut Sources) {
+        let version = catalogue.descriptions_version();
+        // All that holds for the step was described before it.
+        let is_described = step.start > version.latest;
+        let objects = || step.operators.iter().map(|operator| operator.object);
+        let is_same = |of: &&Found| {
+            (of.generation, of.most) == (version.generation, most) && objects().eq(of.objects.iter().copied())
+        };
+        if let Some(found) = self.before.as_ref().filter(|_| is_described).filter(is_same) {
+            sources.copy_from(&found.sources);
+            return;
+        }
         sources.clear();
         self.computed.clear();
         for (index, operator) in (0_u32..).zip(&step.operators) {
@@ -53,11 +79,18 @@ impl SourceFinder {
             }
             sources.ends.push(u32::try_from(sources.list.len()).unwrap_or(u32::MAX));
         }
+        if is_described {
+            let before = self.before.get_or_insert_default();
+            (before.generation, before.most) = (version.generation, most);
+            before.objects.clear();
+            before.objects.extend(objects());
+            before.sources.copy_from(sources);
+        }
     }
 
     /// The operators whose results an object is made of, into `found`.
     fn sources_of(&mut self, object: ObjectId, time: u64, catalogue: &Catalogue) {
-        let Self { computed, found, seen, waiting } = self;
+        let Self { computed, found, seen, waiting, .. } = self;
         found.clear();
         seen.clear();
         waiting.clear();

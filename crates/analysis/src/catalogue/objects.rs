@@ -98,9 +98,11 @@ pub(crate) struct ObjectKey {
 /// The version of all descriptions. What was resolved by descriptions holds for operators that ended after `latest`,
 /// until `generation` changes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct DescriptionsVersion {
-    pub(crate) generation: u64,
-    pub(crate) latest: u64,
+pub struct DescriptionsVersion {
+    /// How many changes there were.
+    pub generation: u64,
+    /// The latest time from which on one holds, ns.
+    pub latest: u64,
 }
 
 impl DescriptionsVersion {
@@ -192,7 +194,7 @@ impl Catalogue {
     }
 
     /// The version of the descriptions.
-    pub(crate) fn descriptions_version(&self) -> DescriptionsVersion {
+    pub fn descriptions_version(&self) -> DescriptionsVersion {
         self.descriptions_version
     }
 

@@ -172,12 +172,12 @@ impl Assembler {
     fn fill(
         &mut self,
         bucket: Bucket,
-        step_thread: Option<StepThread>,
+        of_thread: Option<StepThread>,
         threads: &mut Threads,
         catalogue: &mut Catalogue,
         context: Context<'_>,
     ) {
-        let (states_of, step_thread) = (step_thread, step_thread.map(|of| of.thread));
+        let step_thread = of_thread.map(|of| of.thread);
         let Context { decoder, rules, process, memory, scheduler, tick } = context;
         let Bucket { mut operators, graphs, regions, experts, fetches, offloads, .. } = bucket;
         self.out.ambiguous = 0;
@@ -214,7 +214,7 @@ impl Assembler {
         self.take_experts(experts, catalogue, threads, decoder);
         offload::fill(&mut self.out, offloads, &self.index, catalogue, threads, decoder, tick);
         self.take_costs(rules, catalogue, threads);
-        self.take_states(states_of, StateSources { threads, process, scheduler });
+        self.take_states(of_thread, StateSources { threads, process, scheduler });
     }
 
     /// Sets the missing records; needs the lanes.

@@ -187,7 +187,13 @@ impl Bucket {
 /// Most events are wanted, and mostly all of them: then nothing is moved one by one.
 fn move_if<T>(to: &mut Vec<T>, from: &mut Vec<T>, wanted: impl Fn(&T) -> bool) {
     if from.iter().all(&wanted) {
-        if to.is_empty() { std::mem::swap(to, from) } else { to.append(from) }
+        if to.is_empty() {
+            std::mem::swap(to, from);
+            // The next step is mostly as large.
+            from.reserve(to.len());
+        } else {
+            to.append(from);
+        }
     } else {
         to.extend(from.extract_if(.., |e| wanted(e)));
     }

@@ -125,8 +125,13 @@ fn operators_name_those_whose_results_they_read() {
         let fields = [("address", Put::Int(address)), ("op", Put::Text("MUL")), ("inputs", Put::List(inputs))];
         records.push("tensor", 7, (2, 2), &fields);
     }
-    for token in 0..2 {
+    for token in 0..3 {
         let start = 1000 + token * 1000;
+        if token == 2 {
+            // It is another object now.
+            let fields = [("address", Put::Int(0x30)), ("op", Put::Text("MUL")), ("inputs", Put::List(&[0x10]))];
+            records.push("tensor", 7, (start - 50, start - 50), &fields);
+        }
         for (position, address) in [0x10, 0x20, 0x30].into_iter().enumerate() {
             let at = start + 100 + position as u64 * 200;
             records.push("operator", 7, (at, at + 150), &[("node", Put::Int(address))]);
@@ -134,20 +139,22 @@ fn operators_name_those_whose_results_they_read() {
         records.push("step", 7, (start, start + 800), &[("tokens", Put::Int(1))]);
     }
     let spans = spans(&records, None, 1000);
-    assert_eq!(spans.facts.operators, 6);
-    // Two spans of steps: start, duration, what. Six of operators: these, waiting and numbers.
+    assert_eq!(spans.facts.operators, 9);
+    // Three spans of steps: start, duration, what. Nine of operators: these, waiting and numbers.
     let bytes = spans.columns.into_bytes();
     let mut bytes = bytes.as_slice();
-    (0..2 * 3 + 6 * 4).for_each(|_| _ = next(&mut bytes));
-    let numbers: Vec<u64> = (0..6).map(|_| next(&mut bytes)).collect();
-    assert_eq!(numbers, [0, 2, 2, 2, 2, 2], "one after the other");
-    let sources: Vec<Vec<u64>> = (0..6)
+    (0..3 * 3 + 9 * 4).for_each(|_| _ = next(&mut bytes));
+    let numbers: Vec<u64> = (0..9).map(|_| next(&mut bytes)).collect();
+    assert_eq!(numbers, [0, 2, 2, 2, 2, 2, 2, 2, 2], "one after the other");
+    let sources: Vec<Vec<u64>> = (0..9)
         .map(|_| {
             let count = next(&mut bytes);
             (0..count).map(|_| next(&mut bytes)).collect()
         })
         .collect();
-    assert_eq!(sources, [vec![], vec![1], vec![2, 1], vec![], vec![1], vec![2, 1]]);
+    let before = [vec![], vec![1], vec![2, 1]];
+    let expected: Vec<Vec<u64>> = [&before[..], &before, &[vec![], vec![1], vec![2]]].concat();
+    assert_eq!(sources, expected);
     assert!(bytes.is_empty());
 }
 
