@@ -5,7 +5,7 @@ use super::clock::monotonic_ns;
 use super::consumer::Consumer;
 use super::process::family;
 use nix::unistd::{SysconfVar, sysconf};
-use profinfer_schema::{Notice, Pressure};
+use profinfer_schema::{Notice, Pressure, Stalled};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -53,6 +53,8 @@ struct Mounts {
 struct Groups {
     cpu: Vec<PathBuf>,
     memory: Vec<PathBuf>,
+    /// The innermost, where the kernel counts stalls by group.
+    stalls: Option<PathBuf>,
 }
 
 /// Counts of the groups since they were made.
@@ -63,6 +65,7 @@ struct GroupCounts {
     limit: Option<u64>,
     hits: Option<u64>,
     refaults: Option<u64>,
+    stalled: Option<Stalled>,
 }
 
 impl PressurePoll {
@@ -134,6 +137,12 @@ impl PressurePoll {
             memory_limit: self.counts.limit,
             memory_limit_hits: more(self.counts.hits, before.hits),
             refaulted_pages: more(self.counts.refaults, before.refaults),
+            stalled: self.counts.stalled.zip(before.stalled).map(|(now, before)| Stalled {
+                of_group: now.of_group,
+                cpu_ns: now.cpu_ns.saturating_sub(before.cpu_ns),
+                memory_ns: now.memory_ns.saturating_sub(before.memory_ns),
+                io_ns: now.io_ns.saturating_sub(before.io_ns),
+            }),
         }
     }
 }
@@ -189,6 +198,11 @@ impl Mounts {
             let has = |controller: &str| controllers.split(',').any(|name| name == controller);
             if controllers.is_empty() {
                 let folders = folders(self.unified.as_ref(), path);
+                // The group of all has no events: its stalls are the machine's.
+                let counts = |folder: &&PathBuf| {
+                    ["memory.pressure", "cgroup.events"].iter().all(|name| folder.join(name).exists())
+                };
+                groups.stalls = folders.first().filter(counts).cloned();
                 groups.cpu.extend(folders.iter().cloned());
                 groups.memory.extend(folders);
             } else if has("cpu") {
@@ -229,6 +243,7 @@ impl Groups {
             let stat = folder.join("memory.stat");
             counts.refaults = value(&stat, &names).or_else(|| value(&stat, &names_v2));
         }
+        counts.stalled = stalled(self.stalls.as_deref(), Path::new("/proc/pressure"));
         counts
     }
 }
@@ -249,6 +264,21 @@ fn throttled(folder: &Path) -> Option<u64> {
     let stat = folder.join("cpu.stat");
     value(&stat, &["throttled_time"])
         .or_else(|| value(&stat, &["throttled_usec"]).map(|microseconds| microseconds.saturating_mul(1000)))
+}
+
+/// Stalls of a group, or of the machine, since it was made; `None` where the kernel does not count them.
+fn stalled(group: Option<&Path>, machine: &Path) -> Option<Stalled> {
+    let of = |resource: &str| {
+        let path = match group {
+            Some(group) => group.join(format!("{resource}.pressure")),
+            None => machine.join(resource),
+        };
+        let text = std::fs::read_to_string(path).ok()?;
+        let some = text.lines().find(|line| line.starts_with("some "))?;
+        let (_, microseconds) = some.rsplit_once("total=")?;
+        microseconds.trim().parse::<u64>().ok()?.checked_mul(1000)
+    };
+    Some(Stalled { of_group: group.is_some(), cpu_ns: of("cpu")?, memory_ns: of("memory")?, io_ns: of("io")? })
 }
 
 /// Bytes that a group may have.
@@ -310,8 +340,30 @@ mod tests {
             limit: Some(157_286_400),
             hits: Some(12),
             refaults: Some(30),
+            stalled: None,
         };
-        assert_eq!(groups.counts(), expected);
+        assert_eq!(GroupCounts { stalled: None, ..groups.counts() }, expected);
+    }
+
+    #[test]
+    fn stalls_are_of_the_group_or_of_the_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let (machine, group) = (folder.path().join("pressure"), folder.path().join("unified/a"));
+        assert_eq!(stalled(None, &machine), None, "a kernel without them");
+        let text =
+            |total: u64| format!("some avg10=0.00 avg60=1.20 avg300=0.10 total={total}\nfull avg10=0.00 total=1\n");
+        for (resource, total) in [("cpu", 3), ("memory", 5), ("io", 7)] {
+            write(&machine.join(resource), &text(total));
+            write(&group.join(format!("{resource}.pressure")), &text(10 * total));
+        }
+        assert_eq!(mounts(folder.path()).groups_of("0::/a\n").stalls, None, "it may be the group of all");
+        write(&group.join("cgroup.events"), "populated 1\n");
+        let of_machine = Stalled { of_group: false, cpu_ns: 3000, memory_ns: 5000, io_ns: 7000 };
+        assert_eq!(stalled(None, &machine), Some(of_machine));
+        let groups = mounts(folder.path()).groups_of("0::/a\n");
+        assert_eq!(groups.stalls, Some(group));
+        let of_group = Stalled { of_group: true, cpu_ns: 30_000, memory_ns: 50_000, io_ns: 70_000 };
+        assert_eq!(groups.counts().stalled, Some(of_group));
     }
 
     #[test]
@@ -319,7 +371,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let groups = mounts(folder.path()).groups_of("0::/a\n");
         let group = folder.path().join("unified/a");
-        assert_eq!(groups.counts(), GroupCounts::default());
+        assert_eq!(GroupCounts { stalled: None, ..groups.counts() }, GroupCounts::default());
         write(&group.join("cpu.max"), "30000 100000\n");
         write(&group.join("cpu.stat"), "usage_usec 10\nthrottled_usec 4\n");
         write(&group.join("memory.max"), "1048576\n");

@@ -537,6 +537,22 @@ pub struct Pressure {
     /// Pages that were read again soon after the kernel had evicted them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refaulted_pages: Option<u64>,
+    /// Pressure stall information (PSI), where the kernel has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalled: Option<Stalled>,
+}
+
+/// Time in which at least one task waited for a resource (`some` of the kernel's pressure stall information), ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Stalled {
+    /// Of the target's control group; else of the machine.
+    pub of_group: bool,
+    /// For a CPU.
+    pub cpu_ns: u64,
+    /// For memory: reclaim, and reading again what was evicted.
+    pub memory_ns: u64,
+    /// For input and output.
+    pub io_ns: u64,
 }
 
 /// How fast a processor runs.

@@ -1,10 +1,13 @@
 //! What the kernel let the target have in a phase's steps: its time in the kernel, throttling, a memory limit. The
 //! recorder polls these for whole processes: what happens between two polls is spread evenly over that time.
 
+use crate::numbers::units::share;
 use profinfer_analysis::{Phase, Statistics};
 use profinfer_trace::Meta;
 use serde::Serialize;
 
+/// A smaller part of the time is not worth a word.
+const WORTH_MENTIONING: f64 = 0.05;
 /// Bytes of a page; refaults are counted in pages.
 const PAGE: f64 = 4096.0;
 
@@ -29,6 +32,29 @@ pub struct PressureReport {
     pub memory_limit_hits: f64,
     /// Bytes that were read again soon after the kernel had evicted them.
     pub refaulted_bytes: f64,
+    /// Pressure stall information; `null` where the kernel has none.
+    pub stalled: Option<StalledShares>,
+}
+
+/// Parts of the time in which at least one task waited for a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct StalledShares {
+    /// A task of the target's control group; else one of the machine.
+    pub of_group: bool,
+    /// For a CPU.
+    pub cpu: f64,
+    /// For memory.
+    pub memory: f64,
+    /// For input and output.
+    pub io: f64,
+}
+
+impl StalledShares {
+    /// `tasks of the machine waited for memory for 12 % of the time`, where that is worth a word.
+    pub(crate) fn text(&self, of: f64, what: &str) -> Option<String> {
+        let whose = if self.of_group { "its control group" } else { "the machine" };
+        (of >= WORTH_MENTIONING).then(|| format!("tasks of {whose} waited for {what} for {} of the time", share(of)))
+    }
 }
 
 impl PressureReport {
@@ -40,6 +66,7 @@ impl PressureReport {
         steps.sort_unstable();
         let mut found: Option<Self> = None;
         let mut from = 0;
+        let (mut stalled, mut time_stalled) = (StalledShares::default(), 0.0);
         for (time, pressure) in meta.notices.iter().filter_map(|notice| Some((notice.time, notice.pressure?))) {
             let sum = found.get_or_insert_default();
             while steps.get(from).is_some_and(|(_, end)| *end <= pressure.since) {
@@ -62,6 +89,18 @@ impl PressureReport {
             sum.refaulted_bytes += part * pressure.refaulted_pages.unwrap_or(0) as f64 * PAGE;
             sum.cpu_quota = pressure.cpu_quota.or(sum.cpu_quota);
             sum.memory_limit = pressure.memory_limit.or(sum.memory_limit);
+            if let Some(of) = pressure.stalled {
+                time_stalled += part * whole as f64;
+                stalled.of_group = of.of_group;
+                stalled.cpu += part * of.cpu_ns as f64;
+                stalled.memory += part * of.memory_ns as f64;
+                stalled.io += part * of.io_ns as f64;
+            }
+        }
+        if let Some(found) = found.as_mut().filter(|_| time_stalled > 0.0) {
+            let share = |ns: f64| (ns / time_stalled).min(1.0);
+            let StalledShares { of_group, cpu, memory, io } = stalled;
+            found.stalled = Some(StalledShares { of_group, cpu: share(cpu), memory: share(memory), io: share(io) });
         }
         found
     }

@@ -6,6 +6,7 @@ use super::model::{Bound, Confidence, PhaseVerdict, Rates, StatedShare};
 use super::stated::Stated;
 use crate::functions::Class;
 use crate::model::faults::FaultsReport;
+use crate::model::pressure::StalledShares;
 use crate::model::threads::{InterferenceRow, LaneThreadsRow};
 use crate::numbers::units::{bytes, quantity, rate, share, time_f64};
 use profinfer_analysis::{Phase, counted, group_digits};
@@ -363,7 +364,8 @@ fn cause(
     match bound {
         Bound::Disk => {
             let or_others = if several { ", or for a thread that does" } else { "" };
-            format!("{part} of {time} is waiting for the disk{or_others}{place}{}", fetched(of, faults))
+            let stalled = stalled(of, |shares| shares.text(shares.io, "input and output"));
+            format!("{part} of {time} is waiting for the disk{or_others}{place}{}{stalled}", fetched(of, faults))
         }
         Bound::Throttled => {
             let quota = of.pressure.and_then(|pressure| pressure.cpu_quota);
@@ -376,8 +378,9 @@ fn cause(
             let limit = pressure.memory_limit.map_or_else(String::new, |limit| format!(" of {}", bytes(limit)));
             format!(
                 "{part} of {time} the kernel evicts and reads again: its control group has a memory limit{limit}, and {} \
-                 were read again",
-                bytes(pressure.refaulted_bytes as u64)
+                 were read again{}",
+                bytes(pressure.refaulted_bytes as u64),
+                stalled(of, |shares| shares.text(shares.memory, "memory")),
             )
         }
         Bound::Kernel => format!("{part} of {time} the kernel works within operators{}", kernel_work(of)),
@@ -393,6 +396,12 @@ fn cause(
             format!("{part} of {time} is {waiting}{}", which.unwrap_or_default())
         }
     }
+}
+
+/// What the kernel's pressure stall information adds.
+fn stalled(of: &PhaseParts, text: impl Fn(&StalledShares) -> Option<String>) -> String {
+    let stalled = of.pressure.and_then(|pressure| pressure.stalled);
+    stalled.as_ref().and_then(text).map_or_else(String::new, |text| format!("; {text}"))
 }
 
 /// What the kernel did, by most of its samples.
