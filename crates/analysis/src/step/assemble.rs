@@ -18,7 +18,7 @@ use profinfer_schema::FieldMeaning;
 use rustc_hash::FxHashMap;
 
 use super::faults;
-use super::lane_time::{self, StateSources, StepThread};
+use super::lane_time::{self, Caller, StateSources};
 use super::offload;
 
 /// No graph.
@@ -126,8 +126,8 @@ impl Assembler {
         let prefill = rules.prefill(&fields, self.out.tokens, sequences);
         self.out.phase = Some(if prefill { Phase::Prefill } else { Phase::Decode });
         self.out.own_counts = decoder.counts(&step.header, &step.record).unwrap_or_default();
-        let step_thread = StepThread { thread: step.thread, since: step.since };
-        self.fill(step.bucket, Some(step_thread), threads, catalogue, context);
+        let caller = Caller { thread: step.thread, since: step.since };
+        self.fill(step.bucket, Some(caller), threads, catalogue, context);
         self.take_gaps(process, threads);
         self.out.record = step.record;
         &self.out
@@ -172,12 +172,12 @@ impl Assembler {
     fn fill(
         &mut self,
         bucket: Bucket,
-        of_thread: Option<StepThread>,
+        caller: Option<Caller>,
         threads: &mut Threads,
         catalogue: &mut Catalogue,
         context: Context<'_>,
     ) {
-        let step_thread = of_thread.map(|of| of.thread);
+        let step_thread = caller.map(|of| of.thread);
         let Context { decoder, rules, process, memory, scheduler, tick } = context;
         let Bucket { mut operators, graphs, regions, experts, fetches, offloads, .. } = bucket;
         self.out.ambiguous = 0;
@@ -214,7 +214,7 @@ impl Assembler {
         self.take_experts(experts, catalogue, threads, decoder);
         offload::fill(&mut self.out, offloads, &self.index, catalogue, threads, decoder, tick);
         self.take_costs(rules, catalogue, threads);
-        self.take_states(of_thread, StateSources { threads, process, scheduler });
+        self.take_states(caller, StateSources { threads, process, scheduler });
     }
 
     /// Sets the missing records; needs the lanes.
@@ -539,14 +539,14 @@ impl Assembler {
     }
 
     /// What its threads did.
-    fn take_states(&mut self, step_thread: Option<StepThread>, sources: StateSources<'_>) {
+    fn take_states(&mut self, caller: Option<Caller>, sources: StateSources<'_>) {
         let mut taking_part: Vec<u32> = self.threads.iter().map(|(thread, _)| *thread).collect();
-        taking_part.extend(step_thread.map(|of| of.thread));
-        if step_thread.is_none() {
+        taking_part.extend(caller.map(|of| of.thread));
+        if caller.is_none() {
             // Time between operators outside steps belongs to nothing.
             taking_part.clear();
         }
-        lane_time::fill(&mut self.out, &taking_part, step_thread, sources);
+        lane_time::fill(&mut self.out, &taking_part, caller, sources);
     }
 
     /// Operators on threads that run no steps were given to the first step around them. Where another step was going

@@ -16,14 +16,14 @@ pub(crate) struct StateSources<'a> {
 
 /// The thread that ran a step, by index, and the end of its step before.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct StepThread {
+pub(crate) struct Caller {
     pub(crate) thread: u32,
     pub(crate) since: Option<u64>,
 }
 
 /// Fills in `states`, `instead`, `between`, `splits` and `off_cpu` of a step whose operators are sources. `taking_part`:
 /// its threads, by index; none of what no step contains.
-pub(crate) fn fill(step: &mut Step, taking_part: &[u32], step_thread: Option<StepThread>, sources: StateSources<'_>) {
+pub(crate) fn fill(step: &mut Step, taking_part: &[u32], caller: Option<Caller>, sources: StateSources<'_>) {
     step.states.clear();
     step.between = None;
     step.instead.clear();
@@ -38,7 +38,8 @@ pub(crate) fn fill(step: &mut Step, taking_part: &[u32], step_thread: Option<Ste
     order.sort_by_key(|thread| (sources.threads.get(*thread).tid, *thread));
     order.dedup();
     let during = (step.start, step.end);
-    let raw = States::within(during, sources);
+    let since = caller.and_then(|of| of.since);
+    let raw = States::within((since.unwrap_or(step.start), step.end), sources);
     for thread in order {
         let who = sources.threads.get(thread);
         let is_step_thread = who.tid == step.tid;
@@ -48,10 +49,10 @@ pub(crate) fn fill(step: &mut Step, taking_part: &[u32], step_thread: Option<Ste
         add_instead(thread, during, sources, &mut step.instead);
     }
     states_one_at_a_time(&mut step.states);
-    if let Some(StepThread { thread, since: Some(since) }) = step_thread {
+    if let Some(Caller { thread, since: Some(since) }) = caller {
         let time = (since, step.start);
         let mut between = Between::default();
-        States::within(time, sources).add(thread, time, sources, &mut between.states);
+        raw.add(thread, time, sources, &mut between.states);
         states_one_at_a_time(&mut between.states);
         add_instead(thread, time, sources, &mut between.instead);
         one_at_a_time(&mut between.instead);
@@ -214,28 +215,25 @@ fn split(step: &mut Step) {
 /// A reused thread number is another thread; damaged traces may overlap.
 fn states_one_at_a_time(states: &mut Vec<StateSpan>) {
     states.sort_by_key(|span| (span.tid, span.start));
-    let mut before: Option<(u32, u64)> = None;
-    states.retain_mut(|span| {
-        let until = before.filter(|(tid, _)| *tid == span.tid).map_or(0, |(_, until)| until);
-        span.start = span.start.max(until);
-        let is_left = span.start < span.end;
-        if is_left {
-            before = Some((span.tid, span.end));
-        }
-        is_left
-    });
+    without_overlaps(states, |span| (span.tid, &mut span.start, span.end));
 }
 
 /// One processor runs one thread at a time; damaged traces may overlap.
 fn one_at_a_time(instead: &mut Vec<Instead>) {
     instead.sort_by_key(|other| (other.tid, other.start));
+    without_overlaps(instead, |other| (other.tid, &mut other.start, other.end));
+}
+
+/// Takes from each span what the one before it has, of spans by thread and start. `parts`: thread, start, end.
+fn without_overlaps<T>(spans: &mut Vec<T>, parts: impl Fn(&mut T) -> (u32, &mut u64, u64)) {
     let mut before: Option<(u32, u64)> = None;
-    instead.retain_mut(|other| {
-        let until = before.filter(|(tid, _)| *tid == other.tid).map_or(0, |(_, until)| until);
-        other.start = other.start.max(until);
-        let is_left = other.start < other.end;
+    spans.retain_mut(|span| {
+        let (tid, start, end) = parts(span);
+        let until = before.filter(|(of, _)| *of == tid).map_or(0, |(_, until)| until);
+        *start = (*start).max(until);
+        let is_left = *start < end;
         if is_left {
-            before = Some((other.tid, other.end));
+            before = Some((tid, end));
         }
         is_left
     });

@@ -363,13 +363,9 @@ impl<'a> Source<'a> {
             let within = splits.fold(TimeSplit::default(), |sum, (_, _, split)| sum.plus(split));
             // A lane that waits may be unable to run meanwhile: that is in the waiting of operators.
             let runnable = all(|lane| lane.runnable_ns) - within.runnable as f64 - totals.waiting as f64;
-            let disk = if limits.reclaim.is_some() { Bound::Reclaim } else { Bound::Disk };
-            let off = [
-                (disk, all(|lane| lane.blocked_ns) - within.blocked as f64),
-                (Bound::Stopped, all(|lane| lane.stopped_ns) - within.stopped as f64),
-                (Bound::Throttled, runnable * limits.throttled),
-                (Bound::Starved, runnable * (1.0 - limits.throttled)),
-            ];
+            let blocked = all(|lane| lane.blocked_ns) - within.blocked as f64;
+            let stopped = all(|lane| lane.stopped_ns) - within.stopped as f64;
+            let off = delays(limits, runnable, blocked, stopped);
             for (bound, ns) in off {
                 let ns = ns.clamp(0.0, left);
                 parts[bound] += ns;
@@ -416,18 +412,24 @@ impl<'a> Source<'a> {
     }
 }
 
+/// What keeps threads from running, by its cause, of ns in these states.
+fn delays(limits: GroupLimits, runnable: f64, blocked: f64, stopped: f64) -> [(Bound, f64); 4] {
+    let disk = if limits.reclaim.is_some() { Bound::Reclaim } else { Bound::Disk };
+    [
+        (disk, blocked),
+        (Bound::Stopped, stopped),
+        (Bound::Throttled, runnable * limits.throttled),
+        (Bound::Starved, runnable * (1.0 - limits.throttled)),
+    ]
+}
+
 /// What delayed threads between their steps. What they did there, and waited for, is no delay.
 fn between(threads: Option<&ThreadsReport>, lanes: u64, limits: GroupLimits) -> TimeParts {
     let mut parts = TimeParts::default();
     let Some(between) = threads.and_then(|threads| threads.between_steps) else { return parts };
-    let runnable = between.runnable_ns as f64;
-    let disk = if limits.reclaim.is_some() { Bound::Reclaim } else { Bound::Disk };
-    let delays = [
-        (disk, between.blocked_ns as f64),
-        (Bound::Stopped, between.stopped_ns as f64),
-        (Bound::Throttled, runnable * limits.throttled),
-        (Bound::Starved, runnable * (1.0 - limits.throttled)),
-    ];
+    let [runnable, blocked, stopped] =
+        [between.runnable_ns, between.blocked_ns, between.stopped_ns].map(|ns| ns as f64);
+    let delays = delays(limits, runnable, blocked, stopped);
     delays.iter().for_each(|(bound, ns)| parts[*bound] += ns * lanes as f64);
     parts
 }
