@@ -186,7 +186,7 @@ __u64 pf_detail_until; /* and up to here */
 __u64 pf_graphs_switch; /* 1: graphs are attached and detached with the detail */
 __u64 pf_steps_switch; /* 1: steps are, too */
 __u64 pf_step_came; /* 1: a step has begun since pf_detail_since */
-__u64 pf_waiting_until; /* entries that `waiting` is measured from are unseen from here on; 0: always seen */
-__u64 pf_waiting_since; /* and seen again from here on */
+__u64 pf_waiting_since; /* entries that `waiting` is measured from are seen from here on: ns, CLOCK_MONOTONIC */
+__u64 pf_waiting_until; /* and up to here; 0: always */
 __u64 pf_samples; /* timer samples taken, lost ones included */
 __u64 pf_samples_lost; /* of them, those that the ring had no space for */

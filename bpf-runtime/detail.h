@@ -9,7 +9,7 @@
 /*
  * Without pf_detail_switches everything is recorded all the time, and the verifier leaves all of this out. The recorder
  * sets the instants of contract.h in the future, so that none is late. What begins before pf_step_came belongs to a step
- * that was not seen. While pf_waiting_until is 0, pf_waiting_since does not matter.
+ * that was not seen.
  */
 
 /*
@@ -41,5 +41,5 @@ PF_TIER(detail, 1, !pf_steps_switch || pf_step_came)
 /* Whether every entry that `waiting` is measured from was seen in a span from `start` to `end`. */
 static __always_inline _Bool pf_waiting_is_known(__u64 start, __u64 end)
 {
-	return !pf_waiting_until || end < pf_waiting_until || start >= pf_waiting_since;
+	return start >= pf_waiting_since && (!pf_waiting_until || end < pf_waiting_until);
 }

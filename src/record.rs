@@ -11,7 +11,9 @@ use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_files::output::{OutputKind, Request};
 use profinfer_probeset::{self as spec, Probeset};
 use profinfer_recorder::bpf::AttachMode;
-use profinfer_recorder::{self as record, Ending, Live, Options, OverheadLimits, SampleOptions, Subject, Summary};
+use profinfer_recorder::{
+    self as record, Barriers, Ending, Live, Options, OverheadLimits, SampleOptions, Subject, Summary,
+};
 use profinfer_schema::LossKind;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -62,6 +64,10 @@ pub(crate) struct Arguments {
     /// Do not record operators while there are fewer steps per second than this
     #[arg(long, value_name = "STEPS", value_parser = values::rate)]
     min_rate: Option<f64>,
+    /// In which steps waiting at barriers is recorded, where several threads compute: in a random tenth, from which it is
+    /// estimated; in all, which slows the command down more; in none
+    #[arg(long, value_enum, value_name = "STEPS", default_value = "sampled")]
+    barriers: BarrierSteps,
     /// Samples per second of CPU time of each thread: where it was, and in which operator; `off`: none [default: 199;
     /// off with --budget, which does not cover their cost]
     #[arg(long, value_name = "HZ", value_parser = values::sample_rate)]
@@ -102,6 +108,27 @@ pub(crate) struct Arguments {
     /// The command to launch and record
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
+}
+
+/// Steps in which waiting at barriers is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum BarrierSteps {
+    /// Every step
+    All,
+    /// A random tenth of the steps; with `--budget`, its sampling windows
+    Sampled,
+    /// No step
+    None,
+}
+
+impl From<BarrierSteps> for Barriers {
+    fn from(steps: BarrierSteps) -> Self {
+        match steps {
+            BarrierSteps::All => Self::All,
+            BarrierSteps::Sampled => Self::Sampled,
+            BarrierSteps::None => Self::None,
+        }
+    }
 }
 
 /// How a GPU is timed.
@@ -291,6 +318,7 @@ fn options(arguments: &Arguments, probeset: &Probeset, is_offer: bool) -> Result
             AttachName::Single => AttachMode::Single,
         }),
         limits: OverheadLimits { budget: arguments.budget, min_rate: arguments.min_rate },
+        barriers: arguments.barriers.into(),
         samples: samples(arguments),
         exact: arguments.exact,
         old_kernel: arguments.old_kernel,
@@ -362,6 +390,11 @@ fn described(arguments: &Arguments) -> Vec<String> {
     options.extend(arguments.duration.map(|duration| format!("--duration {}ms", duration.as_millis())));
     options.extend(arguments.budget.map(|budget| format!("--budget {}%", (budget * 1e8).round() / 1e6)));
     options.extend(arguments.min_rate.map(|rate| format!("--min-rate {rate}")));
+    options.extend(match arguments.barriers {
+        BarrierSteps::All => Some("--barriers all".to_owned()),
+        BarrierSteps::Sampled => None,
+        BarrierSteps::None => Some("--barriers none".to_owned()),
+    });
     options.extend(arguments.sample.map(|rate| format!("--sample {rate}")));
     options.extend(arguments.gpu_timing.way().map(|way| format!("--gpu-timing {way}")));
     if arguments.stacks == Stacks::Fp {

@@ -8,7 +8,7 @@ use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_files::cache;
 use profinfer_files::output::{OutputKind, Request};
 use profinfer_probeset::Probeset;
-use profinfer_recorder::{self as record, Options, OverheadLimits, Subject, Summary};
+use profinfer_recorder::{self as record, Barriers, Options, OverheadLimits, Subject, Summary};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -40,6 +40,7 @@ impl ShortRun {
             follow_forks: true,
             attach: None,
             limits: OverheadLimits { budget: None, min_rate: None },
+            barriers: Barriers::All,
             samples: None,
             exact: false,
             debug_folders: DebugFolders::default(),

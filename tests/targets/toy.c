@@ -6,6 +6,7 @@
  *   exec       start again by execv, without this word
  *   sleep=MS   this long between two steps
  *   work=US    each operator works for so many microseconds on this machine; else for a fraction of one
+ *   barrier=US each lane spends so many microseconds in each barrier
  *   slow=N     each operator of the first N steps works for 13 ms
  *   more=N,L   from the N-th step on (from 0), L lanes
  *   forever    steps without an end
@@ -109,6 +110,11 @@ int main(int argc, char **argv)
 		} else if (!strncmp(word, "work=", 5)) {
 			rounds_of(atol(word + 5), rounds, sizeof(rounds));
 			setenv("TOY_WORK", rounds, 1);
+		} else if (!strncmp(word, "barrier=", 8)) {
+			char waits[24];
+
+			rounds_of(atol(word + 8), waits, sizeof(waits));
+			setenv("TOY_BARRIER", waits, 1);
 		} else if (!strncmp(word, "slow=", 5)) {
 			slow = atoi(word + 5);
 			rounds_of(SLOW_US, slow_rounds, sizeof(slow_rounds));

@@ -10,16 +10,20 @@ static struct toy_tensor tensors[MAX_OPERATORS];
 volatile long toy_sink;
 /* Rounds of an operator; TOY_WORK sets another number. */
 static long work = 200;
+/* Rounds in a barrier, by TOY_BARRIER. */
+static long barrier;
 
 __attribute__((noinline)) void toy_operator(struct toy_params *params, struct toy_tensor *tensor)
 {
 	toy_sink += toy_work(work, tensor->op) + params->lane;
 }
 
-/* Where lanes would wait for one another; these need not. */
+/* Where lanes would wait for one another; these need not, but may take some time. */
 __attribute__((noinline)) void toy_barrier(struct toy_params *params)
 {
 	toy_sink += params->lanes;
+	if (barrier)
+		toy_sink += toy_work(barrier, params->lane);
 }
 
 struct work {
@@ -56,12 +60,14 @@ __attribute__((noinline)) int toy_graph(int operators, int lanes)
 
 __attribute__((noinline)) int toy_step(struct toy_batch batch, int operators, int lanes)
 {
-	const char *rounds = getenv("TOY_WORK");
+	const char *rounds = getenv("TOY_WORK"), *waits = getenv("TOY_BARRIER");
 
 	if (operators > MAX_OPERATORS || lanes > MAX_LANES || lanes < 1)
 		return -1;
 	if (rounds)
 		work = atol(rounds);
+	if (waits)
+		barrier = atol(waits);
 	for (int i = 0; i < operators; i++) {
 		tensors[i].op = i % 3;
 		snprintf(tensors[i].name, sizeof(tensors[i].name), "blk.%d.tensor", i);

@@ -35,7 +35,8 @@ pub use profile::{Assigned, Profile, StackId, Within};
 pub use profinfer_probeset::FunctionClass;
 pub use raw::{Count, Decoder, Doubt, Header, doubts, graphs_have_backend};
 pub use sampling::{
-    Estimate, GROUPS, Generations, Groups, Measured, RateSum, Rates, Recorded, StepRow, Unseen, UnseenSteps, Windows,
+    Divided, Estimate, GROUPS, Generations, Groups, Measured, RateSum, Rates, Recorded, StepRow, Unseen, UnseenSteps,
+    WaitingWindows, Windows,
 };
 pub use step::{
     Between, CopyDirection, DeviceInfo, Dispatch, Experts, FetchTotals, Fetched, Findings, Graph, Instead, LaneSpan,

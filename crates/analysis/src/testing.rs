@@ -13,6 +13,8 @@ pub enum Put<'a> {
     Text(&'a str),
     /// A list of 32-bit numbers, or a shape.
     List(&'a [i64]),
+    /// It could not be read.
+    Missing,
 }
 
 /// Makes records.
@@ -173,9 +175,11 @@ impl Records {
         bytes[16..24].copy_from_slice(&start.to_le_bytes());
         bytes[24..32].copy_from_slice(&end.saturating_sub(start).to_le_bytes());
         for (name, value) in fields {
-            if let Some(layout) = ty.fields.iter().find(|f| f.name == *name) {
-                put(&mut bytes, layout, value);
+            let Some(number) = ty.fields.iter().position(|f| f.name == *name) else { continue };
+            if matches!(value, Put::Missing) {
+                bytes[6 + number / 8] |= 1 << (number % 8);
             }
+            put(&mut bytes, &ty.fields[number], value);
         }
         self.records.push(bytes);
         self
@@ -199,6 +203,7 @@ fn put(bytes: &mut Vec<u8>, layout: &FieldLayout, value: &Put<'_>) {
             let length = text.len().min(ty.size() as usize);
             bytes[at..at + length].copy_from_slice(&text.as_bytes()[..length]);
         }
+        (Put::Missing, _) => {}
         (Put::List(items), FieldType::List(of, _)) => {
             let count = u32::try_from(items.len()).unwrap_or(0);
             bytes[at..at + 4].copy_from_slice(&count.to_le_bytes());

@@ -185,7 +185,8 @@ impl Model {
                 share: row.share,
                 count: row.count,
                 work_ns: row.total_ns,
-                waiting_ns: row.waiting_ns,
+                // With a budget, which live views have, waiting is recorded wherever operators are.
+                waiting_ns: row.waiting_ns.unwrap_or(0),
                 mean_ns: row.mean_ns,
             });
             self.verdict.operators = rows.collect();

@@ -44,6 +44,7 @@ mod switches;
 mod target_values;
 mod wrappers;
 
+pub use boundary::Barriers;
 pub use learn::{LearnedMember, learned_lock};
 pub use output::default_path;
 pub use overhead::OverheadLimits;
@@ -114,6 +115,8 @@ pub struct Options {
     pub attach: Option<AttachMode>,
     /// The limits of its overhead.
     pub limits: OverheadLimits,
+    /// In which steps boundaries are probed that only record waiting.
+    pub barriers: Barriers,
     /// How the target's threads are sampled by a timer; not at all, where left out.
     pub samples: Option<SampleOptions>,
     /// Refuse to count what cannot be counted all the time.
@@ -292,10 +295,13 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
     let mut search_report = SearchReport::new(&plan, globs.clone());
     search_report.warned(&counters.problems.0);
     search_report.warned(&unattached);
-    let modules =
-        Modules::new(&plan, &place, process, &options.debug_folders, search_report).switching(options.limits.any());
-    let (meter, switches) =
-        (Meter::new(&plan, options.limits), Switches::new(&plan, options.limits, options.steps.is_some()));
+    let modules = Modules::new(&plan, &place, process, &options.debug_folders, search_report)
+        .switching(options.limits.any())
+        .without_waiting(options.barriers == Barriers::None);
+    let (meter, switches) = (
+        Meter::new(&plan, options.limits),
+        Switches::new(&plan, options.limits, options.barriers, options.steps.is_some()),
+    );
     // Before anything runs that may be stopped.
     let guardian = Guardian::start(Stops::of(&session, pid)?)?;
     let started = Instant::now();

@@ -128,6 +128,11 @@ impl<'a> Modules<'a> {
         Self { stays: Some(if switching { Tier::Graph } else { Tier::Waiting }), ..self }
     }
 
+    /// Has boundaries that only record waiting not attached.
+    pub(super) fn without_waiting(self, without: bool) -> Self {
+        Self { waiting_wanted: !without, ..self }
+    }
+
     /// Whether there are sites of operators.
     pub(super) fn any_detail(&self) -> bool {
         self.groups.iter().flatten().any(|group| self.tier(group.of.program) == Tier::Detail)

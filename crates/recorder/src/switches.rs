@@ -1,6 +1,6 @@
 //! What comes and goes while a recording runs: operators, as the overhead limits require, and boundaries, as the lanes do.
 
-use super::boundary::BoundarySwitch;
+use super::boundary::{Barriers, BoundarySwitch};
 use super::detail::DetailSwitch;
 use super::overhead::OverheadLimits;
 use super::switch_context::SwitchContext;
@@ -15,8 +15,11 @@ pub(super) struct Switches {
 
 impl Switches {
     /// For a plan that is recorded on these terms; some steps may be asked for by number.
-    pub(super) fn new(plan: &ProbePlan, limits: OverheadLimits, steps_are_counted: bool) -> Self {
-        Self { detail: DetailSwitch::new(plan, limits, steps_are_counted), boundary: BoundarySwitch::new(plan) }
+    pub(super) fn new(plan: &ProbePlan, limits: OverheadLimits, barriers: Barriers, steps_are_counted: bool) -> Self {
+        // The windows of a budget have them.
+        let sampled = barriers == Barriers::Sampled && !limits.any();
+        let boundary = BoundarySwitch::new(plan, sampled).filter(|_| barriers != Barriers::None);
+        Self { detail: DetailSwitch::new(plan, limits, steps_are_counted), boundary }
     }
 
     /// Whether something is about to change, so that frequent polls are worthwhile; `None` where nothing can.

@@ -133,6 +133,7 @@ fn phase_report(phase: Phase, statistics: &Statistics, generations: &Generations
         Phase::Decode => rate(generations.decode_tokens, generations.decode_time),
         Phase::Outside => None,
     };
+    let divided = totals.divided();
     Some(PhaseReport {
         phase: phase.as_str(),
         steps: totals.steps,
@@ -141,8 +142,10 @@ fn phase_report(phase: Phase, statistics: &Statistics, generations: &Generations
         tokens_per_s,
         step: statistics.step_times(phase),
         lane_time_ns: totals.lane_time,
-        work_ns: totals.work,
-        waiting_ns: totals.waiting,
+        work_ns: divided.work,
+        waiting_ns: divided.waiting,
+        waiting_estimated: divided.estimated,
+        waiting_half_width_ns: totals.waiting_windows.half_width().filter(|_| divided.estimated),
         outside_graphs_ns: statistics.saw_graphs().then_some(totals.outside_graphs),
         outside_operators_ns: (totals.operators > 0).then_some(totals.outside_operators),
         operators: totals.operators,
@@ -239,6 +242,7 @@ impl<'a> Scope<'a> {
     fn operator_row(&self, key: RowKey, group: &Group<'_>) -> OperatorRow {
         let text = |t: Option<Arc<str>>| t.map(|t| t.to_string());
         let totals = &group.totals;
+        let divided = totals.divided();
         OperatorRow {
             name: text(key.name),
             op: text(key.op),
@@ -250,15 +254,16 @@ impl<'a> Scope<'a> {
             layers: group.layers.len() as u64,
             inferred_ns: group.inferred,
             count: totals.count,
-            total_ns: totals.work,
-            waiting_ns: totals.waiting,
+            total_ns: divided.work,
+            waiting_ns: divided.waiting,
+            waiting_estimated: divided.estimated,
             estimate: self.estimate(group),
-            share: ratio(totals.work, self.lane_time),
+            share: ratio(divided.work, self.lane_time),
             mean_ns: mean(totals.elapsed, totals.count),
             min_ns: totals.min,
             max_ns: totals.max,
             counts: self.measures.counts(&group.quantities),
-            metrics: self.measures.metrics(&group.quantities, totals.work),
+            metrics: self.measures.metrics(&group.quantities, divided.work),
         }
     }
 
@@ -338,29 +343,28 @@ impl<'a> Scope<'a> {
         let mut lanes: BTreeMap<u32, profinfer_analysis::LaneTotals> = BTreeMap::new();
         let mut quantities: BTreeMap<u32, Quantities> = BTreeMap::new();
         for (phase, lane, totals) in self.statistics.lanes().filter(|(phase, _, _)| self.of_phases(*phase)) {
-            let sum = lanes.entry(lane).or_default();
-            sum.step_time = sum.step_time.saturating_add(totals.step_time);
-            sum.work = sum.work.saturating_add(totals.work);
-            sum.waiting = sum.waiting.saturating_add(totals.waiting);
-            sum.shares = sum.shares.saturating_add(totals.shares);
-            sum.slowest = sum.slowest.saturating_add(totals.slowest);
+            lanes.entry(lane).or_default().merge(totals);
             if let Some(of_lane) = self.statistics.lane_quantities(phase, lane) {
                 quantities.entry(lane).or_default().merge(of_lane);
             }
         }
         let none = Quantities::default();
         let of_lane = |lane: u32| quantities.get(&lane).unwrap_or(&none);
-        let row = |(lane, totals): (u32, profinfer_analysis::LaneTotals)| LaneRow {
-            lane,
-            shares: totals.shares,
-            work_ns: totals.work,
-            waiting_ns: totals.waiting,
-            step_time_ns: totals.step_time,
-            busy: ratio(totals.work, totals.step_time),
-            waiting: ratio(totals.waiting, totals.step_time),
-            slowest: ratio(totals.slowest, shared_operators),
-            counts: self.measures.counts(of_lane(lane)),
-            metrics: self.measures.metrics(of_lane(lane), totals.work),
+        let row = |(lane, totals): (u32, profinfer_analysis::LaneTotals)| {
+            let divided = totals.divided();
+            LaneRow {
+                lane,
+                shares: totals.shares,
+                work_ns: divided.work,
+                waiting_ns: divided.waiting,
+                waiting_estimated: divided.estimated,
+                step_time_ns: totals.step_time,
+                busy: ratio(divided.work, totals.step_time),
+                waiting: divided.waiting.map(|waiting| ratio(waiting, totals.step_time)),
+                slowest: ratio(totals.slowest, shared_operators),
+                counts: self.measures.counts(of_lane(lane)),
+                metrics: self.measures.metrics(of_lane(lane), divided.work),
+            }
         };
         lanes.into_iter().map(row).collect()
     }

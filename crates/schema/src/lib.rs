@@ -564,12 +564,15 @@ pub struct CpuFrequency {
     pub khz: u32,
 }
 
-/// The probes that `waiting` is measured from are attached or detached: a single lane waits for no other. Spans that were open in
-/// between have no `waiting`.
+/// The probes that `waiting` is measured from are attached or detached: a single lane waits for no other, and with several
+/// it is recorded in random windows of time. Spans that were open in between have no `waiting`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitingNotice {
     /// The probes are attached from this time on.
     pub known: bool,
+    /// A window of time in which waiting is sampled begins or ends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sampled: bool,
     /// Where they are there again: how long another lane had been at work without them, ns.
     #[serde(default)]
     pub missed_ns: u64,

@@ -148,10 +148,64 @@ fn the_probe_is_gone() {
     target.wait().unwrap();
 }
 
+/// Waiting of a phase as the report has it: ns, half of its interval, whether it is an estimate, and the lane time in
+/// operators.
+fn waiting(trace: &Path) -> (Option<f64>, Option<f64>, bool, f64) {
+    let report: Value = serde_json::from_str(&report(trace, true)).unwrap();
+    let phases = report["phases"].as_array().unwrap();
+    let decode = phases.iter().find(|row| row["phase"] == "decode").unwrap();
+    let ns = decode["waiting_ns"].as_f64();
+    let lane_time = decode["work_ns"].as_f64().unwrap() + ns.unwrap_or(0.0);
+    (ns, decode["waiting_half_width_ns"].as_f64(), decode["waiting_estimated"] == true, lane_time)
+}
+
+/// Each lane spends a third of its time in barriers; lane 0 also waits for lane 1, which begins later.
+const WAITING: &[&str] = &["3000", "20", "2", "work=20", "barrier=10"];
+
+#[test]
+#[ignore = "needs root"]
+fn of_several_lanes_waiting_is_sampled_and_the_estimate_is_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let (exact, sampled) = (folder.path().join("exact.pfi"), folder.path().join("sampled.pfi"));
+    record(&exact, WAITING, &["--barriers", "all"]);
+    record(&sampled, WAITING, &[]);
+    let all = operators(&sampled);
+    assert_eq!(all.len(), 3000 * 40, "no operator is lost");
+    let recorded = all.iter().filter(|operator| operator.waiting.is_some()).count() as f64 / all.len() as f64;
+    assert!((0.01..0.6).contains(&recorded), "a part of the steps: {recorded}");
+    let (ns, half, estimated, lane_time) = waiting(&exact);
+    assert_eq!((half, estimated), (None, false));
+    let share = ns.unwrap() / lane_time;
+    assert!((0.3..0.7).contains(&share), "{share}");
+    let (ns, half, estimated, lane_time) = waiting(&sampled);
+    assert!(estimated);
+    let (found, half) = (ns.unwrap() / lane_time, half.unwrap_or(0.0) / lane_time);
+    // Both runs differ by what else the machine did.
+    assert!((found - share).abs() <= half + 0.06, "{found} ± {half}, exactly {share}");
+    let text = report(&sampled, false);
+    assert!(text.contains("Waiting at barriers was recorded in") && text.contains('≈'), "{text}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn without_barriers_waiting_is_absent() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.pfi");
+    record(&trace, &["100", "20", "2", "work=5"], &["--barriers", "none"]);
+    let operators = operators(&trace);
+    assert_eq!(operators.len(), 4_000);
+    assert!(operators.iter().all(|operator| operator.waiting.is_none()), "never 0");
+    let (ns, _, estimated, _) = waiting(&trace);
+    assert_eq!((ns, estimated), (None, false));
+    assert!(report(&trace, false).contains("Waiting at barriers was not recorded"));
+}
+
 #[test]
 #[ignore = "needs root"]
 fn several_lanes_are_always_asked() {
+    let exact = ["--barriers", "all"];
     for options in [&[][..], &["--attach", "multi"], &["--attach", "single"]] {
+        let options = &[&exact[..], options].concat()[..];
         let folder = tempfile::tempdir().unwrap();
         let trace = folder.path().join("run.pfi");
         record(&trace, &["100", "20", "2", "work=5"], options);
@@ -165,7 +219,9 @@ fn several_lanes_are_always_asked() {
 #[test]
 #[ignore = "needs root"]
 fn a_second_lane_that_comes_later_is_asked_at_once() {
+    let exact = ["--barriers", "all"];
     for options in [&[][..], &["--budget", "90%"], &["--attach", "single"]] {
+        let options = &[&exact[..], options].concat()[..];
         let folder = tempfile::tempdir().unwrap();
         let trace = folder.path().join("run.pfi");
         record(&trace, &["2000", "20", "1", "work=5", "more=1000,2"], options);

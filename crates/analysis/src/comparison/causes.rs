@@ -51,7 +51,7 @@ impl Cause {
 }
 
 /// What is measured in each step.
-pub(super) const MEASURED: usize = 8;
+pub(super) const MEASURED: usize = 9;
 const RUNNING: usize = 0;
 const AROUND: usize = 1;
 const FAULTS: usize = 2;
@@ -60,6 +60,8 @@ const STOPPED: usize = 4;
 const BARRIER: usize = 5;
 const SLEEPING: usize = 6;
 const UNKNOWN: usize = 7;
+/// On a CPU in operators whose waiting was not recorded.
+const UNDIVIDED: usize = 8;
 
 /// ns of a step, lanes on average.
 pub(super) type Measured = [f64; MEASURED];
@@ -107,9 +109,13 @@ pub(super) fn measure(step: &Step) -> Option<Measured> {
         add_operator(&mut sum, &split, step.lanes_of(operator).len());
     }
     let on_cpu = step.fetched.iter().filter(|fetched| fetched.operator.is_some()).map(|of| of.totals.on_cpu);
-    let on_cpu = (on_cpu.fold(0, u64::saturating_add) as f64).min(sum[RUNNING]);
-    sum[RUNNING] -= on_cpu;
-    sum[FAULTS] += on_cpu;
+    let mut on_cpu = on_cpu.fold(0, u64::saturating_add) as f64;
+    for place in [RUNNING, UNDIVIDED] {
+        let part = on_cpu.min(sum[place]);
+        sum[place] -= part;
+        sum[FAULTS] += part;
+        on_cpu -= part;
+    }
     let mut left = (whole - sum.iter().sum::<f64>()).max(0.0);
     let state = |state: ThreadState| {
         let of_state = step.states.iter().filter(|span| span.state == state);
@@ -136,7 +142,8 @@ pub(super) fn measure(step: &Step) -> Option<Measured> {
 /// An operator's time, all lanes together. As much of the waiting is put down to lanes that could not run as the others
 /// can have waited for them.
 fn add_operator(sum: &mut Measured, split: &TimeSplit, lanes: usize) {
-    sum[RUNNING] += split.compute as f64;
+    sum[RUNNING] += split.compute.saturating_sub(split.undivided) as f64;
+    sum[UNDIVIDED] += split.undivided as f64;
     sum[SLEEPING] += split.sleeping as f64;
     sum[UNKNOWN] += split.unknown as f64;
     let off = [(FAULTS, split.blocked), (RUN_QUEUE, split.runnable), (STOPPED, split.stopped)];
@@ -168,12 +175,23 @@ impl Weights {
 
     /// The variance of it, of a mean step.
     pub(super) fn variance(&self, measured: &Measured) -> f64 {
-        self.variance * (measured[RUNNING] + measured[AROUND]).powi(2)
+        self.variance * (measured[RUNNING] + measured[UNDIVIDED] + measured[AROUND]).powi(2)
     }
 }
 
-/// All causes of a trace's phase. `kernel`: the other trace tells the kernel's part, too.
-pub(super) fn weights(shares: &KernelShares, kernel: bool) -> Vec<Weights> {
+/// The share of waiting for the slowest lane in the time on CPUs of operators whose waiting was recorded, by the means of a
+/// phase; `None` where it was recorded of none of them.
+pub(super) fn barrier_share(mean: &Measured) -> Option<f64> {
+    let divided = mean[RUNNING] + mean[BARRIER];
+    match (divided > 0.0, mean[UNDIVIDED] > 0.0) {
+        (true, _) => Some(mean[BARRIER] / divided),
+        (false, undivided) => (!undivided).then_some(0.0),
+    }
+}
+
+/// All causes of a trace's phase. `kernel`: the other trace tells the kernel's part, too. `barrier`: the trace's
+/// [`barrier_share`]; `None` where one of the traces has none: then waiting is a part of operators.
+pub(super) fn weights(shares: &KernelShares, kernel: bool, barrier: Option<f64>) -> Vec<Weights> {
     let share = shares.kernel_share().filter(|_| kernel);
     let in_kernel = share.unwrap_or(0.0).clamp(0.0, 1.0);
     let throttled = shares.throttled.clamp(0.0, 1.0);
@@ -184,8 +202,8 @@ pub(super) fn weights(shares: &KernelShares, kernel: bool) -> Vec<Weights> {
         of
     };
     let nothing: &[(usize, f64)] = &[];
-    let by_kernel = [(RUNNING, in_kernel), (AROUND, in_kernel)];
-    let reclaim = [by_kernel[0], by_kernel[1], (FAULTS, 1.0)];
+    let by_kernel = [(RUNNING, in_kernel), (AROUND, in_kernel), (UNDIVIDED, in_kernel)];
+    let reclaim = [by_kernel[0], by_kernel[1], by_kernel[2], (FAULTS, 1.0)];
     let faults = [(FAULTS, 1.0)];
     let (kernel, reclaim, faults) =
         if shares.reclaims { (nothing, &reclaim[..], nothing) } else { (&by_kernel[..], nothing, &faults[..]) };
@@ -196,17 +214,20 @@ pub(super) fn weights(shares: &KernelShares, kernel: bool) -> Vec<Weights> {
         estimate,
     };
     let ticks = share.is_some();
+    let (user, waits) = (1.0 - in_kernel, barrier.unwrap_or(0.0));
+    let exact = if barrier.is_some() { 1.0 } else { 0.0 };
+    let operators = [(RUNNING, user), (UNDIVIDED, user * (1.0 - waits)), (BARRIER, 1.0 - exact)];
     vec![
-        weights(Cause::Operators, &[(RUNNING, 1.0 - in_kernel)], ticks, ticks),
+        weights(Cause::Operators, &operators, ticks, ticks),
         weights(Cause::Kernel, kernel, ticks, true),
         weights(Cause::Reclaim, reclaim, ticks, true),
         weights(Cause::Faults, faults, false, false),
         weights(Cause::RunQueue, &[(RUN_QUEUE, 1.0 - throttled)], false, throttled > 0.0),
         weights(Cause::Throttled, &[(RUN_QUEUE, throttled)], false, true),
         weights(Cause::Stopped, &[(STOPPED, 1.0)], false, false),
-        weights(Cause::Barrier, &[(BARRIER, 1.0)], false, false),
+        weights(Cause::Barrier, &[(BARRIER, exact), (UNDIVIDED, user * waits)], false, false),
         weights(Cause::Sleeping, &[(SLEEPING, 1.0)], false, false),
-        weights(Cause::Around, &[(AROUND, 1.0 - in_kernel)], ticks, ticks),
+        weights(Cause::Around, &[(AROUND, user)], ticks, ticks),
         weights(Cause::Unknown, &[(UNKNOWN, 1.0)], false, false),
     ]
 }
@@ -236,14 +257,18 @@ mod tests {
 
     #[test]
     fn causes_add_up_whatever_the_kernel_counted() {
-        let measured: Measured = [50.0, 10.0, 8.0, 20.0, 4.0, 3.0, 2.0, 3.0];
-        for shares in [
+        let measured: Measured = [40.0, 10.0, 8.0, 20.0, 4.0, 3.0, 2.0, 3.0, 10.0];
+        let barriers = [None, Some(0.0), Some(0.25), barrier_share(&measured)];
+        for (shares, barrier) in [
             KernelShares::default(),
             KernelShares { throttled: 0.7, kernel: Some(0.2), ticks: 500.0, reclaims: false },
             KernelShares { throttled: 0.0, kernel: Some(0.4), ticks: 500.0, reclaims: true },
             KernelShares { throttled: 1.0, kernel: Some(0.4), ticks: 5.0, reclaims: false },
-        ] {
-            let all = weights(&shares, true);
+        ]
+        .into_iter()
+        .flat_map(|shares| barriers.map(|barrier| (shares, barrier)))
+        {
+            let all = weights(&shares, true, barrier);
             let sum: f64 = all.iter().map(|cause| cause.apply(&measured)).sum();
             assert!((sum - 100.0).abs() < 1e-9, "{shares:?}: {sum}");
             let of = |cause| all.iter().find(|of| of.cause == cause).map_or(0.0, |of| of.apply(&measured));

@@ -1,7 +1,7 @@
 //! A phase of both traces while it is compared.
 
 use super::align::{Fit, Item, Pattern, Shapes, align};
-use super::causes::{KernelShares, Measured, Weights, kernel_of_both, weights};
+use super::causes::{KernelShares, Measured, Weights, barrier_share, kernel_of_both, weights};
 use super::changes::{
     CauseChange, ComparedOperator, CounterChange, Judged, LayerChange, OperatorChange, PhaseChange, PhaseSide, judged,
 };
@@ -118,7 +118,6 @@ impl<'a> PhaseComparison<'a> {
             return Vec::new();
         }
         let kernel = kernel_of_both(&self.shares[0], &self.shares[1]);
-        let [of_a, of_b] = self.shares.map(|shares| weights(&shares, kernel));
         let whole = time.change.a.max(time.change.b);
         let mean = |side: &PhaseSeries, at: usize| -> Measured {
             let steps: f64 = side.values(&self.chosen[at], |block| block.steps).iter().sum();
@@ -128,6 +127,9 @@ impl<'a> PhaseComparison<'a> {
             })
         };
         let (mean_a, mean_b) = (mean(self.a, 0), mean(self.b, 1));
+        let barriers = barrier_share(&mean_a).zip(barrier_share(&mean_b));
+        let of_a = weights(&self.shares[0], kernel, barriers.map(|(a, _)| a));
+        let of_b = weights(&self.shares[1], kernel, barriers.map(|(_, b)| b));
         let cause = |(of_a, of_b): (Weights, Weights)| {
             let first = self.a.mean(|block| of_a.apply(&block.measured));
             let other = |again: &&PhaseSeries| (again.mean(|block| of_a.apply(&block.measured)) - first).abs();

@@ -53,6 +53,7 @@ mod tests {
             end,
             work: 0,
             waiting: 0,
+            undivided: 0,
             lanes: 0..0,
             cost: Default::default(),
         };

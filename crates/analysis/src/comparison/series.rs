@@ -11,7 +11,7 @@ use crate::ids::KindId;
 use crate::ids::Phase;
 use crate::raw::Count;
 use crate::raw::Decoder;
-use crate::sampling::Recorded;
+use crate::sampling::{Divided, Recorded};
 use crate::step::Step;
 use crate::step::Visitor;
 use rustc_hash::FxHashMap;
@@ -30,8 +30,9 @@ const MAX_ROWS: usize = 1 << 14;
 /// Counters that are compared.
 const MAX_COUNTERS: usize = 16;
 
-/// Columns before those of the counters: time on the clock, work, waiting, how many.
-const FIXED: usize = 4;
+/// Columns before those of the counters: wall time, work, waiting, how many, and the work of lanes whose waiting was not
+/// recorded.
+const FIXED: usize = 5;
 
 /// The identity of an operator in both traces.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -303,7 +304,8 @@ impl PhaseSeries {
             }
             row.sums.resize(row.sums.len().max(block + self.columns), 0.0);
             let sums = &mut row.sums[block..block + self.columns];
-            for (sum, part) in sums.iter_mut().zip([*self_time, operator.work, operator.waiting, 1]) {
+            for (sum, part) in sums.iter_mut().zip([*self_time, operator.work, operator.waiting, 1, operator.undivided])
+            {
                 *sum += part as f64;
             }
             for (column, sum) in sums[FIXED..].iter_mut().enumerate() {
@@ -390,7 +392,10 @@ impl PhaseSeries {
 
     /// Work, waiting and number of rows, summed up.
     pub(super) fn totals_of(&self, rows: &[usize], chosen: &Chosen) -> [f64; 3] {
-        [1, 2, 3].map(|column| self.sums_of(rows, column, chosen).iter().sum())
+        let [work, waiting, count, undivided]: [f64; 4] =
+            [1, 2, 3, 4].map(|column| self.sums_of(rows, column, chosen).iter().sum());
+        let divided = Divided::new(work as u64, waiting as u64, undivided as u64);
+        [divided.work as f64, divided.waiting.unwrap_or(0) as f64, count]
     }
 
     /// A counter's sums by block; `None` where some part was not counted.

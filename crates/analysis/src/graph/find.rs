@@ -167,6 +167,7 @@ fn add_times(node: &mut Node, step: &Step, operator: &Operator) {
     add(&mut node.elapsed, operator.end.saturating_sub(operator.start));
     add(&mut node.work, operator.work);
     add(&mut node.waiting, operator.waiting);
+    add(&mut node.undivided, operator.undivided);
     node.lanes = node.lanes.max(operator.lanes.end.saturating_sub(operator.lanes.start));
     node.quantities.merge(&Quantities::of(step, operator));
 }

@@ -14,7 +14,7 @@ pub use find::{GraphFinder, Wanted};
 pub use fold::{Fold, Folded, Section};
 
 use crate::ids::Phase;
-use crate::sampling::Recorded;
+use crate::sampling::{Divided, Recorded};
 use crate::totals::Quantities;
 use std::sync::Arc;
 
@@ -85,6 +85,8 @@ pub struct Node {
     pub work: u64,
     /// All lanes together.
     pub waiting: u64,
+    /// Of `work`: of lanes whose waiting was not recorded.
+    pub undivided: u64,
     /// Lanes that took part, at most.
     pub lanes: u32,
     /// Counts and costs.
@@ -92,6 +94,11 @@ pub struct Node {
 }
 
 impl Node {
+    /// Work and waiting over all steps.
+    pub fn divided(&self) -> Divided {
+        Divided::new(self.work, self.waiting, self.undivided)
+    }
+
     /// A node without further attributes.
     fn bare(kind: NodeKind, name: Arc<str>, pattern: Arc<str>, op: Arc<str>) -> Self {
         Self {
@@ -110,6 +117,7 @@ impl Node {
             elapsed: 0,
             work: 0,
             waiting: 0,
+            undivided: 0,
             lanes: 0,
             quantities: Quantities::default(),
         }

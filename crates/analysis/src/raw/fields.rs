@@ -135,6 +135,11 @@ impl RecordFields {
         self.indices[meaning as usize]
     }
 
+    /// Whether the record type has a field with a meaning.
+    pub(crate) fn has(&self, meaning: FieldMeaning) -> bool {
+        self.index(meaning).is_some()
+    }
+
     /// A number by its meaning, sign-extended; `None` if the record type has no such field or it was not read.
     pub(crate) fn number(&self, meaning: FieldMeaning, record: &[u8], missing: u16) -> Option<u64> {
         self.numbers[meaning as usize]?.read(record, missing)

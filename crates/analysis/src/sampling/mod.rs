@@ -9,6 +9,7 @@ mod slowdown;
 mod step_row;
 mod step_table;
 mod unseen;
+mod waiting;
 
 pub(crate) use coverage::Coverage;
 pub use coverage::{Recorded, Windows};
@@ -21,3 +22,4 @@ pub use step_row::StepRow;
 pub(crate) use step_table::StepTable;
 pub(crate) use unseen::UnseenSince;
 pub use unseen::{Unseen, UnseenSteps};
+pub use waiting::{Divided, WaitingWindows};

@@ -386,6 +386,7 @@ impl Assembler {
                 end: instance.end.max(instance.start),
                 work: 0,
                 waiting: 0,
+                undivided: 0,
                 lanes: range,
                 cost: Cost::default(),
             });
@@ -458,7 +459,8 @@ impl Assembler {
             let (lane, tid) = (self.lane_of(&raw), threads.get(raw.thread).tid);
             let Share { start, end, waiting, nested, .. } = self.shares[i];
             let counts = u32::try_from(i).unwrap_or(NONE);
-            let span = LaneSpan { lane, tid, start, end, waiting, nested, counts, record: raw.record };
+            let undivided = raw.undivided;
+            let span = LaneSpan { lane, tid, start, end, waiting, undivided, nested, counts, record: raw.record };
             let joined = &mut self.out.operators[operator as usize];
             joined.work = joined.work.saturating_add(span.work());
             joined.waiting = joined.waiting.saturating_add(span.waiting);
@@ -476,6 +478,16 @@ impl Assembler {
         }
         numbers.sort_unstable();
         numbers.dedup();
+        // A lane alone waits for nobody.
+        if numbers.len() > 1 {
+            for operator in &mut self.out.operators {
+                let shares = lanes.get(operator.lanes.start as usize..operator.lanes.end as usize).unwrap_or(&[]);
+                let undivided = shares.iter().filter(|share| share.undivided);
+                operator.undivided = undivided.map(LaneSpan::work).fold(0, u64::saturating_add);
+            }
+        } else {
+            lanes.iter_mut().for_each(|share| share.undivided = false);
+        }
         (self.out.lanes, self.out.lane_numbers) = (lanes, numbers);
     }
 

@@ -183,7 +183,7 @@ fn split(step: &mut Step) {
         (span.tid, span.start, std::cmp::Reverse(span.end))
     };
     order.sort_by_key(|(_, span)| key(*span));
-    let says_waiting = step.lanes.iter().any(|span| span.waiting > 0);
+    let says_waiting = step.lanes.iter().any(|span| span.waiting > 0 || span.undivided);
     let pieces = pieces(step, &order, says_waiting);
     let mut instead = std::mem::take(&mut step.instead);
     one_at_a_time(&mut instead);
@@ -194,12 +194,16 @@ fn split(step: &mut Step) {
         while step.states.get(state).is_some_and(|s| passed(s.tid, s.end)) {
             state += 1;
         }
+        let undivided = step.lanes[piece.span as usize].undivided;
         let split = &mut step.splits[piece.span as usize];
         let mut seen = 0_u64;
         for span in step.states[state..].iter().take_while(|s| s.tid == tid && s.start < piece.end) {
             let ns = span.end.min(piece.end).saturating_sub(span.start.max(piece.start));
             seen = ns.saturating_add(seen);
             split.add(if piece.waits { None } else { Some(span.state) }, ns);
+            if undivided && !piece.waits && span.state == ThreadState::Running {
+                split.undivided = split.undivided.saturating_add(ns);
+            }
         }
         split.unknown = split.unknown.saturating_add((piece.end - piece.start).saturating_sub(seen));
         while instead.get(other).is_some_and(|o| passed(o.tid, o.end)) {

@@ -8,7 +8,7 @@ use super::thread_state::ThreadState;
 use crate::catalogue::Cost;
 use crate::ids::{KindId, ObjectId, Phase, TextId};
 use crate::raw::Count;
-use crate::sampling::Recorded;
+use crate::sampling::{Divided, Recorded};
 use std::ops::Range;
 
 /// A finished step. Times are ns of CLOCK_MONOTONIC.
@@ -195,12 +195,26 @@ pub struct Operator {
     pub end: u64,
     /// ns of work, all lanes together; operators called by it left out.
     pub work: u64,
-    /// ns of waiting, all lanes together.
+    /// ns of waiting, all lanes together, where it was recorded.
     pub waiting: u64,
+    /// ns of `work` of lanes whose waiting was not recorded, and is part of it.
+    pub undivided: u64,
     /// Range in [`Step::lanes`].
     pub lanes: Range<u32>,
     /// What it costs, by the probeset.
     pub cost: Cost,
+}
+
+impl Operator {
+    /// The waiting of all its lanes was recorded, or none waited.
+    pub fn is_divided(&self) -> bool {
+        self.undivided == 0
+    }
+
+    /// ns of work and waiting, all lanes together.
+    pub fn lane_time(&self) -> u64 {
+        self.work.saturating_add(self.waiting)
+    }
 }
 
 /// One thread's share of an operator.
@@ -216,6 +230,8 @@ pub struct LaneSpan {
     pub end: u64,
     /// ns of waiting at its end.
     pub waiting: u64,
+    /// Its waiting was not recorded, and is part of its work: boundaries were not probed, and there are several lanes.
+    pub undivided: bool,
     /// ns of operators that it called, on this thread.
     pub nested: u64,
     /// Index of its counts in [`Step::counts`].
@@ -329,6 +345,8 @@ pub struct TimeSplit {
     pub stopped: u64,
     /// Unknown.
     pub unknown: u64,
+    /// Of `compute`: on lanes whose waiting was not recorded, and is part of it.
+    pub undivided: u64,
 }
 
 impl TimeSplit {
@@ -356,7 +374,15 @@ impl TimeSplit {
             blocked: self.blocked.saturating_add(other.blocked),
             stopped: self.stopped.saturating_add(other.stopped),
             unknown: self.unknown.saturating_add(other.unknown),
+            undivided: self.undivided.saturating_add(other.undivided),
         }
+    }
+
+    /// The same with the undivided part of `compute` divided as the rest was.
+    pub fn divided(&self) -> Self {
+        let Divided { work, waiting, .. } = Divided::new(self.compute, self.waiting, self.undivided);
+        let undivided = if waiting.is_some() { 0 } else { self.undivided };
+        Self { compute: work, waiting: waiting.unwrap_or(self.waiting), undivided, ..*self }
     }
 
     /// All of it.

@@ -20,6 +20,8 @@ pub(crate) struct RawOperator {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) waiting: u64,
+    /// Its waiting was not recorded, though its type has it.
+    pub(crate) undivided: bool,
     pub(crate) thread: u32,
     pub(crate) lane: Option<u32>,
     pub(crate) object: Option<ObjectId>,

@@ -252,6 +252,7 @@ mod tests {
                 start: time,
                 end: time + 10,
                 waiting: 0,
+                undivided: false,
                 thread: 1,
                 lane: None,
                 object: None,

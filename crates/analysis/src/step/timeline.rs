@@ -363,7 +363,8 @@ impl Timeline {
         let fields = &self.decoder.records[usize::from(header.record_type)];
         let (node, covers, missing) = (fields.node, fields.covers, header.missing);
         let lane = fields.count(FieldMeaning::Lane, record, missing).and_then(|n| u32::try_from(n).ok());
-        let waiting = fields.number(FieldMeaning::Waiting, record, missing).unwrap_or(0);
+        let waiting = fields.number(FieldMeaning::Waiting, record, missing);
+        let undivided = waiting.is_none() && fields.has(FieldMeaning::Waiting);
         let bytes = fields.arguments.then(|| record.into());
         let counts = self.decoder.counts(header, record);
         let process = self.threads.get(thread).process;
@@ -378,11 +379,12 @@ impl Timeline {
             process.active.push(thread);
         }
         let (start, end, record_type) = (header.start, header.end, header.record_type);
-        let waiting = waiting.min(end - start);
+        let waiting = waiting.unwrap_or(0).min(end - start);
         let mut raw = RawOperator {
             start,
             end,
             waiting,
+            undivided,
             thread,
             lane,
             object,

@@ -52,6 +52,7 @@ fn operators_and_lanes_add_up() {
         count: 2,
         work: 2 * work,
         waiting: 2 * waiting,
+        undivided: 0,
         elapsed: 2 * elapsed,
         min: elapsed,
         max: elapsed,
@@ -60,10 +61,48 @@ fn operators_and_lanes_add_up() {
     assert_eq!(totals, [("up-0".into(), expected(50, 10, 30)), ("up-1".into(), expected(35, 5, 20))]);
     let lanes: Vec<_> =
         collected.statistics.lanes().filter(|(phase, ..)| *phase == Phase::Decode).map(|(_, l, t)| (l, *t)).collect();
-    let lane = |work, waiting, slowest| LaneTotals { step_time: 200, work, waiting, shares: 4, slowest };
+    let lane = |work, waiting, slowest| LaneTotals { step_time: 200, work, waiting, undivided: 0, shares: 4, slowest };
     assert_eq!(lanes, [(0, lane(80, 20, 2)), (1, lane(90, 10, 2))]);
     let kind = timeline.catalogue().kinds().find(|(_, k)| &*k.name == "up-1").unwrap().1;
     assert_eq!(&*kind.pattern, "up-*");
+}
+
+#[test]
+fn waiting_that_was_not_recorded_is_estimated_and_never_zero() {
+    let share = |r: &mut Records, tid: u32, at: u64, lane: u64, waiting: Option<u64>| {
+        let waiting = waiting.map_or(Put::Missing, Put::Int);
+        let fields = [("lane", Put::Int(lane)), ("node", Put::Int(0xa)), ("waiting", waiting)];
+        r.push("operator", tid, (at + 10, at + 60), &fields);
+    };
+    let steps = |all: &[bool], lanes: u64| {
+        let mut r = Records::default();
+        thread(&mut r, 1, 0, 100);
+        thread(&mut r, 2, 0, 100);
+        tensor(&mut r, 1, 1, 0xa, "MUL_MAT", "up-0");
+        for (at, recorded) in (1..).map(|n| n * 1000).zip(all) {
+            for lane in 0..lanes {
+                share(&mut r, 1 + lane as u32, at, lane, recorded.then_some(20 * lane));
+            }
+            step(&mut r, 1, (at, at + 100), 1);
+        }
+        run(&r).0
+    };
+    let sampled = steps(&[true, true, false, false, false, true, false, false], 2);
+    let decode = sampled.statistics.phase(Phase::Decode).unwrap();
+    assert_eq!((decode.work, decode.waiting, decode.undivided), (3 * 80 + 5 * 100, 3 * 20, 5 * 100));
+    let divided = decode.divided();
+    assert_eq!((divided.work, divided.waiting, divided.estimated), (8 * 80, Some(8 * 20), true));
+    assert_eq!(decode.waiting_windows.count(), 2);
+    assert!(decode.waiting_windows.half_width().is_some_and(|ns| ns < 1e-3), "windows do not differ");
+    let lanes: Vec<_> =
+        sampled.statistics.lanes().map(|(_, lane, of)| (lane, of.divided().waiting, of.slowest)).collect();
+    assert_eq!(lanes, [(0, Some(0), 3), (1, Some(8 * 20), 0)], "only recorded waiting shows which lane is the slowest");
+    assert_eq!(decode.shared_operators, 3);
+    let never = steps(&[false, false], 2);
+    let divided = never.statistics.phase(Phase::Decode).unwrap().divided();
+    assert_eq!((divided.work, divided.waiting, divided.estimated), (200, None, false));
+    let alone = steps(&[false, false], 1);
+    assert_eq!(alone.statistics.phase(Phase::Decode).unwrap().divided().waiting, Some(0), "nobody waits for it");
 }
 
 #[test]

@@ -11,7 +11,8 @@ use crate::ids::{ByKind, KindId, Phase, TextId};
 use crate::numbers::Distribution;
 use crate::raw::Decoder;
 use crate::sampling::{
-    Estimate, GROUPS, Generations, Groups, Measured, Rates, Recorded, StepRow, StepTable, Unseen, UnseenSteps,
+    Divided, Estimate, GROUPS, Generations, Groups, Measured, Rates, Recorded, StepRow, StepTable, Unseen, UnseenSteps,
+    WaitingWindows,
 };
 use crate::step::{Operator, Step, Visitor};
 use rustc_hash::FxHashMap;
@@ -46,8 +47,10 @@ pub struct OperatorTotals {
     pub count: u64,
     /// Work, all lanes together.
     pub work: u64,
-    /// Waiting, all lanes together.
+    /// Waiting, all lanes together, where it was recorded.
     pub waiting: u64,
+    /// Of `work`: of lanes whose waiting was not recorded.
+    pub undivided: u64,
     /// From the first lane's start to the last lane's end of work, summed.
     pub elapsed: u64,
     /// The shortest of them.
@@ -59,8 +62,15 @@ pub struct OperatorTotals {
 }
 
 impl OperatorTotals {
-    fn add(&mut self, work: u64, waiting: u64, elapsed: u64) {
-        self.merge(&Self { count: 1, work, waiting, elapsed, min: elapsed, max: elapsed, min_work: work });
+    fn add(&mut self, operator: &Operator) {
+        let elapsed = operator.end.saturating_sub(operator.start);
+        let Operator { work, waiting, undivided, .. } = *operator;
+        self.merge(&Self { count: 1, work, waiting, undivided, elapsed, min: elapsed, max: elapsed, min_work: work });
+    }
+
+    /// Work and waiting.
+    pub fn divided(&self) -> Divided {
+        Divided::new(self.work, self.waiting, self.undivided)
     }
 
     /// Adds others.
@@ -71,6 +81,7 @@ impl OperatorTotals {
         self.count = self.count.saturating_add(other.count);
         self.work = self.work.saturating_add(other.work);
         self.waiting = self.waiting.saturating_add(other.waiting);
+        self.undivided = self.undivided.saturating_add(other.undivided);
         self.elapsed = self.elapsed.saturating_add(other.elapsed);
     }
 }
@@ -106,12 +117,31 @@ pub struct LaneTotals {
     pub step_time: u64,
     /// Work.
     pub work: u64,
-    /// Waiting.
+    /// Waiting, where it was recorded.
     pub waiting: u64,
+    /// Of `work`: in operators whose waiting was not recorded.
+    pub undivided: u64,
     /// Operators that it computed a share of.
     pub shares: u64,
-    /// Operators, of those with several lanes, in which it worked longest.
+    /// Operators, of those with several lanes whose waiting was recorded, in which it worked longest.
     pub slowest: u64,
+}
+
+impl LaneTotals {
+    /// Work and waiting.
+    pub fn divided(&self) -> Divided {
+        Divided::new(self.work, self.waiting, self.undivided)
+    }
+
+    /// Adds others.
+    pub fn merge(&mut self, other: &Self) {
+        self.step_time = self.step_time.saturating_add(other.step_time);
+        self.work = self.work.saturating_add(other.work);
+        self.waiting = self.waiting.saturating_add(other.waiting);
+        self.undivided = self.undivided.saturating_add(other.undivided);
+        self.shares = self.shares.saturating_add(other.shares);
+        self.slowest = self.slowest.saturating_add(other.slowest);
+    }
 }
 
 /// A phase, added up. *Lane time* is each step's duration times its number of lanes. Steps, tokens and time are of all
@@ -140,8 +170,12 @@ pub struct PhaseTotals {
     pub lanes: u64,
     /// Work of operators.
     pub work: u64,
-    /// Waiting of operators.
+    /// Waiting of operators, where it was recorded.
     pub waiting: u64,
+    /// Of `work`: of lanes whose waiting was not recorded.
+    pub undivided: u64,
+    /// Waiting by windows in which it was recorded.
+    pub waiting_windows: WaitingWindows,
     /// Lane time in which no graph was computed.
     pub outside_graphs: u64,
     /// Lane time in graphs, in no operator.
@@ -156,8 +190,15 @@ pub struct PhaseTotals {
     pub runnable: u64,
     /// Times that they left their cpus.
     pub switches: u64,
-    /// Operators whose shares are on several lanes.
+    /// Operators whose shares are on several lanes, and whose waiting was recorded.
     pub shared_operators: u64,
+}
+
+impl PhaseTotals {
+    /// Work and waiting of operators.
+    pub fn divided(&self) -> Divided {
+        Divided::new(self.work, self.waiting, self.undivided)
+    }
 }
 
 /// Activations of experts.
@@ -293,7 +334,7 @@ impl Statistics {
         for operator in &step.operators {
             let backend = operator.graph.and_then(|g| step.graphs.get(g as usize)).map(|g| g.backend);
             let totals = self.operators.entry(operator.kind, (backend, phase));
-            totals.add(operator.work, operator.waiting, operator.end.saturating_sub(operator.start));
+            totals.add(operator);
             if let Some(group) = group {
                 let key = (backend, phase);
                 let sums = self.grouped.get_or_insert_with(operator.kind, key, || Box::new([0.0; GROUPS]));
@@ -313,9 +354,12 @@ impl Statistics {
                 let lane = &mut lanes[at(span.lane)];
                 lane.work = lane.work.saturating_add(span.work());
                 lane.waiting = lane.waiting.saturating_add(span.waiting);
+                let undivided = if span.undivided { span.work() } else { 0 };
+                lane.undivided = lane.undivided.saturating_add(undivided);
                 lane.shares += 1;
             }
             if let [_, _, ..] = shares
+                && operator.is_divided()
                 && let Some(slowest) = shares.iter().max_by_key(|s| (s.work(), std::cmp::Reverse(s.lane)))
             {
                 lanes[at(slowest.lane)].slowest += 1;
@@ -324,21 +368,15 @@ impl Statistics {
         }
         for (number, lane) in step.lane_numbers.iter().zip(lanes) {
             let total = self.lanes.entry((phase, *number)).or_default();
-            total.step_time = total.step_time.saturating_add(time_of(step, phase));
-            total.work = total.work.saturating_add(lane.work);
-            total.waiting = total.waiting.saturating_add(lane.waiting);
-            total.shares += lane.shares;
-            total.slowest += lane.slowest;
+            total.merge(&LaneTotals { step_time: time_of(step, phase), ..lane });
         }
     }
 
     fn add_phase(&mut self, step: &Step, phase: Phase) {
         let totals = self.phases.entry(phase).or_default();
         let lanes = step.lane_numbers.len().max(1) as u64;
-        let add = |(work, waiting): (u64, u64), o: &Operator| {
-            (work.saturating_add(o.work), waiting.saturating_add(o.waiting))
-        };
-        let (work, waiting) = step.operators.iter().fold((0, 0), add);
+        let sum = |of: fn(&Operator) -> u64| step.operators.iter().map(of).fold(0, u64::saturating_add);
+        let (work, waiting, undivided) = (sum(|o| o.work), sum(|o| o.waiting), sum(|o| o.undivided));
         let busy = work.saturating_add(waiting);
         let time = time_of(step, phase);
         let lane_time = time.saturating_mul(lanes);
@@ -355,6 +393,8 @@ impl Statistics {
         totals.lanes = totals.lanes.max(lanes);
         totals.work = totals.work.saturating_add(work);
         totals.waiting = totals.waiting.saturating_add(waiting);
+        totals.undivided = totals.undivided.saturating_add(undivided);
+        totals.waiting_windows.add(work, waiting, undivided);
         totals.outside_graphs = totals.outside_graphs.saturating_add(outside_graphs);
         let rest = lane_time.saturating_sub(busy).saturating_sub(outside_graphs);
         totals.outside_operators = totals.outside_operators.saturating_add(rest);
@@ -562,7 +602,7 @@ impl Statistics {
 fn time_of(step: &Step, phase: Phase) -> u64 {
     match (phase, step.in_graphs) {
         (Phase::Outside, 0) => {
-            let busy = step.operators.iter().map(|o| o.work.saturating_add(o.waiting)).fold(0, u64::saturating_add);
+            let busy = step.operators.iter().map(Operator::lane_time).fold(0, u64::saturating_add);
             busy / step.lane_numbers.len().max(1) as u64
         }
         (Phase::Outside, in_graphs) => in_graphs,

@@ -421,14 +421,14 @@ impl<'a> Session<'a> {
 
     /// Has no span have `waiting` that has not ended before `until`: ns, CLOCK_MONOTONIC.
     pub fn end_waiting(&self, until: u64) {
-        // While the other is 0, this one has no effect.
-        self.set("pf_waiting_since", u64::MAX);
         self.set("pf_waiting_until", until);
     }
 
-    /// Has spans have `waiting` again that begin from `since` on.
+    /// Has spans have `waiting` again that begin from `since` on, which is later than any instant before.
     pub fn begin_waiting(&self, since: u64) {
+        // In this order: what began before `since` never has it.
         self.set("pf_waiting_since", since);
+        self.set("pf_waiting_until", u64::MAX);
     }
 
     /// How this session attaches.

@@ -3,7 +3,7 @@
 use super::tables::{COUNTS, EXPERTS, GRAPHS, LANES, OPERATORS, REGIONS, RUNS, STEPS, TABLES};
 use super::{Cell, ExportFormat, RowWriter, Table};
 use profinfer_analysis::{
-    Catalogue, Completeness, Decoder, Kind, KindId, Phase, Step, TextId, TimeSplit, Visitor, collapse_digits,
+    Catalogue, Completeness, Decoder, Kind, KindId, Operator, Phase, Step, TextId, TimeSplit, Visitor, collapse_digits,
 };
 use profinfer_trace::Meta;
 
@@ -151,8 +151,8 @@ impl Exporter {
     }
 
     fn step(&mut self, step: &Step, at: [Cell<'_>; 2]) -> io::Result<()> {
-        let sum =
-            |of: fn(&profinfer_analysis::Operator) -> u64| step.operators.iter().map(of).fold(0, u64::saturating_add);
+        let sum = |of: fn(&Operator) -> u64| step.operators.iter().map(of).fold(0, u64::saturating_add);
+        let is_divided = step.operators.iter().all(Operator::is_divided);
         self.row(
             STEPS,
             &[
@@ -170,8 +170,8 @@ impl Exporter {
                 Cell::int(step.graphs.len()),
                 Cell::int(step.operators.len()),
                 step.in_graphs.into(),
-                sum(|o| o.work).into(),
-                sum(|o| o.waiting).into(),
+                if is_divided { sum(|o| o.work) } else { sum(Operator::lane_time) }.into(),
+                is_divided.then(|| sum(|o| o.waiting)).into(),
                 step.operators.iter().filter_map(|o| o.cost.context).max().into(),
             ],
         )
@@ -201,7 +201,7 @@ impl Exporter {
         &mut self,
         step: &Step,
         at: [Cell<'_>; 2],
-        (index, operator): (u64, &profinfer_analysis::Operator),
+        (index, operator): (u64, &Operator),
         catalogue: &Catalogue,
     ) -> io::Result<()> {
         let kind = catalogue.kind(operator.kind);
@@ -225,8 +225,8 @@ impl Exporter {
                 texts.shape.as_deref().into(),
                 self.since_start(operator.start),
                 operator.end.saturating_sub(operator.start).into(),
-                operator.work.into(),
-                operator.waiting.into(),
+                if operator.is_divided() { operator.work } else { operator.lane_time() }.into(),
+                operator.is_divided().then_some(operator.waiting).into(),
                 Cell::int(operator.lanes.len()),
                 operator.cost.flops.into(),
                 operator.cost.bytes.into(),
@@ -241,7 +241,7 @@ impl Exporter {
         &mut self,
         step: &Step,
         at: [Cell<'_>; 2],
-        (index, operator): (u64, &profinfer_analysis::Operator),
+        (index, operator): (u64, &Operator),
         decoder: &Decoder,
     ) -> io::Result<()> {
         if !self.wants(LANES) && (!self.wants(COUNTS) || step.counter_columns == 0) {
@@ -261,9 +261,9 @@ impl Exporter {
                     self.since_start(share.start),
                     share.end.saturating_sub(share.start).into(),
                     share.work().into(),
-                    share.waiting.into(),
+                    (!share.undivided).then_some(share.waiting).into(),
                     part(|split| split.compute),
-                    part(|split| split.waiting),
+                    Cell::from(split.filter(|_| !share.undivided).map(|split| split.waiting)),
                     part(|split| split.runnable),
                     part(|split| split.sleeping.saturating_add(split.stopped)),
                     part(|split| split.blocked),

@@ -4,7 +4,7 @@ use super::frames::{Frame, FrameKind, around, of_operator, places};
 use super::names::{Names, Symbolizer};
 use super::tree::{Shown, Tree};
 use indexmap::IndexSet;
-use profinfer_analysis::{Catalogue, Phase, Profile, Statistics, group_digits};
+use profinfer_analysis::{Catalogue, Divided, Phase, Profile, Statistics, group_digits};
 use profinfer_schema::{CodePlace, Sampling};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -92,11 +92,12 @@ pub fn flame_of_spans(statistics: &Statistics, catalogue: &Catalogue, sampled: b
         has_operators = true;
         let frames: Vec<u32> =
             of_operator(phase, kind, catalogue).into_iter().map(|frame| tree.number(frame)).collect();
-        if totals.waiting > 0 {
+        let Divided { work, waiting, .. } = totals.divided();
+        if let Some(ns) = waiting.filter(|ns| *ns > 0) {
             let waiting = tree.number(Frame::waiting());
-            tree.add(frames.iter().copied().chain([waiting]), totals.waiting);
+            tree.add(frames.iter().copied().chain([waiting]), ns);
         }
-        tree.add(frames, totals.work);
+        tree.add(frames, work);
     }
     for phase in Phase::ALL {
         let Some(totals) = statistics.phase(phase) else { continue };

@@ -77,7 +77,7 @@ fn values(node: &NodeView, metric: Option<&str>) -> [Option<String>; 17] {
         number(|cost| cost.start_ns),
         number(|cost| cost.elapsed_ns),
         number(|cost| cost.work_ns),
-        number(|cost| cost.waiting_ns),
+        cost.and_then(|cost| cost.waiting_ns).map(|ns| ns.to_string()),
         number(|cost| cost.share),
         cost.map(|cost| cost.lanes.to_string()),
         bandwidth.map(|cell| cell.value.to_string()),

@@ -114,8 +114,8 @@ pub struct NodeCost {
     pub elapsed_ns: f64,
     /// All lanes together.
     pub work_ns: f64,
-    /// All lanes together.
-    pub waiting_ns: f64,
+    /// All lanes together; `None` where it was not recorded: then it is part of the work.
+    pub waiting_ns: Option<f64>,
     /// Its work in the step's lane time.
     pub share: f64,
     /// Lanes that took part.
@@ -272,15 +272,16 @@ impl NodeView {
     fn new(index: usize, node: &Node, graph: &OperatorGraph, measures: &Measures<'_>, critical: bool) -> Self {
         let text = |text: &Option<std::sync::Arc<str>>| text.as_ref().map(ToString::to_string);
         let lane_time = graph.mean(graph.step.lane_time);
+        let divided = node.divided();
         let cost = || NodeCost {
             start_ns: graph.mean(node.start),
             elapsed_ns: graph.mean(node.elapsed),
-            work_ns: graph.mean(node.work),
-            waiting_ns: graph.mean(node.waiting),
-            share: if lane_time > 0.0 { graph.mean(node.work) / lane_time } else { 0.0 },
+            work_ns: graph.mean(divided.work),
+            waiting_ns: divided.waiting.map(|waiting| graph.mean(waiting)),
+            share: if lane_time > 0.0 { graph.mean(divided.work) / lane_time } else { 0.0 },
             lanes: node.lanes,
             counts: measures.counts(&node.quantities),
-            metrics: measures.metrics(&node.quantities, node.work),
+            metrics: measures.metrics(&node.quantities, divided.work),
         };
         Self {
             id: id(index),

@@ -408,11 +408,13 @@ impl Drawing<'_> {
         }
         let mean = |of: fn(&super::NodeCost) -> f64| view.mean(card, |node| node.cost.as_ref().map_or(0.0, of));
         let each = if card.members.len() > 1 { "each " } else { "" };
+        let has_waiting = first.cost.as_ref().is_some_and(|cost| cost.waiting_ns.is_some());
+        let waiting = mean(|cost| cost.waiting_ns.unwrap_or(0.0));
+        let waiting = if has_waiting { format!(", {} of waiting", time_f64(waiting)) } else { String::new() };
         lines.push(format!(
-            "{each}{} from start to end, {} of work over all lanes, {} of waiting",
+            "{each}{} from start to end, {} of work over all lanes{waiting}",
             time_f64(mean(|cost| cost.elapsed_ns)),
             time_f64(mean(|cost| cost.work_ns)),
-            time_f64(mean(|cost| cost.waiting_ns))
         ));
         if let [one] = card.members[..] {
             let cost = view.report.nodes[one].cost.iter();

@@ -100,7 +100,7 @@ fn table(view: &View<'_>, section: usize) -> Table {
     for (index, card) in view.cards.iter().enumerate().filter(|(_, card)| card.section == section) {
         let Some(first) = view.first(card) else { continue };
         let of = |value: fn(&super::NodeCost) -> f64| move |node: &NodeView| node.cost.as_ref().map_or(0.0, value);
-        let waiting = view.mean(card, of(|cost| cost.waiting_ns));
+        let waiting = view.mean(card, of(|cost| cost.waiting_ns.unwrap_or(0.0)));
         let speed = metric.and_then(|metric| view.metric(card, metric)).map(|value| quantity(value, "B/s"));
         let name = match &first.covers {
             Some(covers) if card.members.len() > 1 => {

@@ -95,9 +95,9 @@ const PICTURES = {
 
   lanes: (part) => {
     const rows = part.lanes.slice(0, MOST_ROWS);
-    const parts = (row) => [{ name: "working", colour: "--c0", value: row.work_ns }, { name: "waiting for the slowest lane", colour: "--waiting", value: row.waiting_ns }, { name: "outside operators", colour: "--c9", value: Math.max(0, row.step_time_ns - row.work_ns - row.waiting_ns) }];
+    const parts = (row) => [{ name: "working", colour: "--c0", value: row.work_ns }, { name: "waiting for the slowest lane", colour: "--waiting", value: row.waiting_ns || 0 }, { name: "outside operators", colour: "--c9", value: Math.max(0, row.step_time_ns - row.work_ns - row.waiting_ns) }];
     const drawn = el("div", {}, rows.map((row) => stackedBar(`lane ${row.lane}`, parts(row), Math.max(row.step_time_ns, row.work_ns + row.waiting_ns, 1), timeText)));
-    const columns = [{ key: "lane", title: "lane", left: true, value: (row) => row.lane }, column.time("work_ns", "working"), column.time("waiting_ns", "waiting"), column.time("step_time_ns", "of the steps' time"), column.share("slowest", "slowest in"), column.time("runnable_ns", "runnable"), column.count("involuntary_switches", "preemptions"), column.count("migrations", "moved")];
+    const columns = [{ key: "lane", title: "lane", left: true, value: (row) => row.lane }, column.time("work_ns", "working"), column.time("waiting_ns", "waiting"), column.time("step_time_ns", "of the steps' time"), column.share("slowest", "slowest in"), column.time("runnable_ns", "runnable"), column.count("involuntary_switches", "preemptions"), column.count("migrations", "migrations")];
     return [
       rows.length ? figure("Time of each lane", "Share of the time of its steps.", drawn, legend(parts(rows[0])), { rows, columns }) : null,
       ranking("Which lane is the slowest", "Of the operators that several lanes share.", "lane", "share of the operators", rows.length > 1 ? rows.map((row) => ({ name: `lane ${row.lane}`, value: row.slowest, text: shareText(row.slowest) })) : []),

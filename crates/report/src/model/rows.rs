@@ -97,8 +97,13 @@ pub struct PhaseReport {
     pub lane_time_ns: u64,
     /// Of it: work of operators.
     pub work_ns: u64,
-    /// Of it: waiting of operators' lanes.
-    pub waiting_ns: u64,
+    /// Of it: waiting of operators' lanes; `None` where it was not recorded: then it is part of the work.
+    pub waiting_ns: Option<u64>,
+    /// Work and waiting are estimates: waiting was recorded in some windows of time.
+    pub waiting_estimated: bool,
+    /// Half the width of the 95 % confidence interval around the estimated waiting; `None` where it is exact, or there
+    /// are fewer than two windows.
+    pub waiting_half_width_ns: Option<f64>,
     /// Of it: outside graphs; `None` where no graphs were recorded.
     pub outside_graphs_ns: Option<u64>,
     /// Of it: within graphs, outside operators; `None` where no operators were recorded.
@@ -148,8 +153,10 @@ pub struct OperatorRow {
     pub count: u64,
     /// Work, all lanes together.
     pub total_ns: u64,
-    /// Waiting, all lanes together.
-    pub waiting_ns: u64,
+    /// Waiting, all lanes together; `None` where it was not recorded: then it is part of the work.
+    pub waiting_ns: Option<u64>,
+    /// Work and waiting are estimates: waiting was recorded in some windows of time.
+    pub waiting_estimated: bool,
     /// What the work comes to over all steps; `None` where every step was recorded whole.
     pub estimate: Option<EstimateRow>,
     /// `total_ns` by `lane_time_ns`.
@@ -238,15 +245,17 @@ pub struct LaneRow {
     pub shares: u64,
     /// Work.
     pub work_ns: u64,
-    /// Waiting.
-    pub waiting_ns: u64,
+    /// Waiting; `None` where it was not recorded: then it is part of the work.
+    pub waiting_ns: Option<u64>,
+    /// Work and waiting are estimates: waiting was recorded in some windows of time.
+    pub waiting_estimated: bool,
     /// Time of the steps that it took part in.
     pub step_time_ns: u64,
     /// Work by that time.
     pub busy: f64,
     /// Waiting by that time.
-    pub waiting: f64,
-    /// Of the operators with several lanes: share of those in which it worked longest.
+    pub waiting: Option<f64>,
+    /// Of the operators with several lanes and recorded waiting: share of those in which it worked longest.
     pub slowest: f64,
     /// Its counters, over its shares of operators.
     pub counts: Vec<CountValue>,

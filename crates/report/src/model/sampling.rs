@@ -2,8 +2,9 @@
 //! estimated one.
 
 use super::rows::OperatorRow;
+use crate::numbers::ratios::ratio;
 use crate::numbers::units::time_f64;
-use profinfer_analysis::{Measured, Phase, Recorded, Statistics, Unseen, counted, group_digits};
+use profinfer_analysis::{Measured, Phase, PhaseTotals, Recorded, Statistics, Unseen, counted, group_digits};
 use profinfer_schema::{DetailReason, DetailState};
 
 use profinfer_trace::Meta;
@@ -44,6 +45,39 @@ pub struct SamplingReport {
     pub rate_changes: Vec<RateChange>,
     /// When barrier tracing stopped, since only one thread computed.
     pub without_waiting: Vec<WithoutWaiting>,
+    /// How much of the waiting of several lanes was recorded; `None` where all of it was, or lanes have none.
+    pub waiting: Option<WaitingCoverage>,
+}
+
+/// How much of the waiting of several lanes was recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct WaitingCoverage {
+    /// Windows of time in which it was; 0: waiting is absent, and part of the work.
+    pub windows: u64,
+    /// The share of the lane time in operators of which it was.
+    pub recorded: f64,
+}
+
+impl WaitingCoverage {
+    fn new(statistics: &Statistics) -> Option<Self> {
+        let phases = || Phase::ALL.into_iter().filter_map(|phase| statistics.phase(phase));
+        let sum = |of: fn(&PhaseTotals) -> u64| phases().map(of).fold(0, u64::saturating_add);
+        let (all, undivided) = (sum(|of| of.work.saturating_add(of.waiting)), sum(|of| of.undivided));
+        let windows =
+            sum(|of| if of.work.saturating_add(of.waiting) > of.undivided { of.waiting_windows.count() } else { 0 });
+        (undivided > 0).then(|| Self { windows, recorded: 1.0 - ratio(undivided, all) })
+    }
+
+    fn sentence(&self) -> String {
+        if self.windows == 0 {
+            return "Waiting at barriers was not recorded: it is part of operators' work.".to_owned();
+        }
+        format!(
+            "Waiting at barriers was recorded in {}, {} of the lane time in operators. Work and waiting are estimates from them (≈).",
+            counted(self.windows, "window"),
+            percent(self.recorded)
+        )
+    }
 }
 
 /// A time in which barrier tracing was stopped.
@@ -62,7 +96,7 @@ impl WithoutWaiting {
     fn all(meta: &Meta) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for notice in &meta.notices {
-            let Some(waiting) = notice.waiting else { continue };
+            let Some(waiting) = notice.waiting.filter(|waiting| !waiting.sampled) else { continue };
             let at = notice.time.saturating_sub(meta.origin.monotonic_ns);
             match all.last_mut().filter(|last| last.until_ns.is_none()) {
                 Some(last) if waiting.known => {
@@ -137,6 +171,7 @@ impl SamplingReport {
             unseen_steps_half_width: unseen_steps.and_then(|unseen| unseen.half_width()),
             predicted: predicted(meta, statistics),
             without_waiting: WithoutWaiting::all(meta),
+            waiting: WaitingCoverage::new(statistics),
             rate_changes: changes
                 .map(|(time, on)| RateChange { at_ns: time.saturating_sub(meta.origin.monotonic_ns), on })
                 .collect(),
@@ -195,6 +230,7 @@ impl SamplingReport {
             }));
         }
         sentences.extend(self.without_waiting.iter().take(4).map(WithoutWaiting::sentence));
+        sentences.extend(self.waiting.as_ref().map(WaitingCoverage::sentence));
         let which = if self.whole == all { "each step" } else { "each step recorded whole" };
         let estimate = self.overhead().filter(|(_, measured)| !measured).map(|(part, _)| part).or(self.predicted);
         let overhead = match (&self.measured, estimate, &self.not_measured) {

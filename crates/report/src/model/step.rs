@@ -105,8 +105,8 @@ pub struct OperatorView {
     pub duration_ns: u64,
     /// Work, all lanes together.
     pub work_ns: u64,
-    /// Waiting, all lanes together.
-    pub waiting_ns: u64,
+    /// Waiting, all lanes together; `None` where it was not recorded: then it is part of the work.
+    pub waiting_ns: Option<u64>,
     /// Floating-point operations, where the probeset and the trace have enough.
     pub flops: Option<f64>,
     /// Bytes moved, where they do.
@@ -134,8 +134,8 @@ pub struct LaneView {
     pub start_ns: u64,
     /// Work.
     pub work_ns: u64,
-    /// Waiting after it.
-    pub waiting_ns: u64,
+    /// Waiting after it; `None` where it was not recorded: then it is part of the work.
+    pub waiting_ns: Option<u64>,
     /// Its counters.
     pub counts: Vec<CountValue>,
 }
@@ -255,7 +255,7 @@ fn operator_view(operator: &Operator, step: &Step, catalogue: &Catalogue, decode
             tid: span.tid,
             start_ns: since(span.start),
             work_ns: span.work(),
-            waiting_ns: span.waiting,
+            waiting_ns: (!span.undivided).then_some(span.waiting),
             counts: counts(decoder, |column| step.count_of(span, column)),
         })
         .collect();
@@ -275,7 +275,7 @@ fn operator_view(operator: &Operator, step: &Step, catalogue: &Catalogue, decode
         start_ns: since(operator.start),
         duration_ns: operator.end.saturating_sub(operator.start),
         work_ns: operator.work,
-        waiting_ns: operator.waiting,
+        waiting_ns: operator.is_divided().then_some(operator.waiting),
         flops: operator.cost.flops,
         bytes: operator.cost.bytes,
         bound: operator.cost.flops_bound || operator.cost.bytes_bound,

@@ -153,7 +153,7 @@ pub struct OperatorTimeRow {
     pub total_ns: u64,
     /// On a cpu, working.
     pub compute_ns: u64,
-    /// Waiting for the slowest lane.
+    /// Waiting for the slowest lane; an estimate where waiting was recorded in some windows of time only.
     pub waiting_ns: u64,
     /// Able to run, and not running.
     pub runnable_ns: u64,
@@ -440,7 +440,7 @@ fn operators(totals: &ThreadTotals, catalogue: &Catalogue, phases: &[Phase]) -> 
         stopped_ns: split.stopped,
         unknown_ns: split.unknown,
     };
-    let mut rows: Vec<OperatorTimeRow> = sums.into_iter().map(row).collect();
+    let mut rows: Vec<OperatorTimeRow> = sums.into_iter().map(|(kind, split)| row((kind, split.divided()))).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
     rows.truncate(MOST_ROWS);
     rows

@@ -7,7 +7,7 @@ use crate::numbers::ratios::ratio;
 use crate::numbers::table::{Align, Table};
 use crate::numbers::units::{share, time, time_f64};
 use crate::report::Report;
-use crate::text::{TextStyle, few};
+use crate::text::{TextStyle, estimate, few, waiting};
 use Align::{Flexible, Right};
 use serde::Serialize;
 
@@ -37,8 +37,10 @@ pub struct LaneStatistics {
     pub shares: u64,
     /// Work, ns.
     pub work_ns: u64,
-    /// Waiting for the slowest lane, ns.
-    pub waiting_ns: u64,
+    /// Waiting for the slowest lane, ns; `None` where it was not recorded: then it is part of the work.
+    pub waiting_ns: Option<u64>,
+    /// Work and waiting are estimates: waiting was recorded in some windows of time.
+    pub waiting_estimated: bool,
     /// Time of the steps that it took part in, ns.
     pub step_time_ns: u64,
     /// Of the operators with several lanes: share of those in which it worked longest.
@@ -58,9 +60,10 @@ pub struct Imbalance {
     pub lanes: u64,
     /// The busiest lane's work by the mean: 1 is even.
     pub max_over_mean: f64,
-    /// All lanes' waiting by their work and waiting.
-    pub waiting_share: f64,
-    /// Waiting for each operator with several lanes, all lanes together, ns; `None` where no operator has any.
+    /// All lanes' waiting by their work and waiting; `None` where it was not recorded.
+    pub waiting_share: Option<f64>,
+    /// Waiting for each operator with several lanes, all lanes together, ns; `None` where no operator has any, or it was not
+    /// recorded.
     pub waiting_per_operator_ns: Option<f64>,
 }
 
@@ -77,6 +80,7 @@ impl LanesSection {
                     shares: row.shares,
                     work_ns: row.work_ns,
                     waiting_ns: row.waiting_ns,
+                    waiting_estimated: row.waiting_estimated,
                     step_time_ns: row.step_time_ns,
                     slowest: row.slowest,
                     runnable_ns: of_lane.map(|lane| lane.runnable_ns),
@@ -108,9 +112,9 @@ impl LanesSection {
             let several = self.lanes.len() > 1;
             table.row(vec![
                 row.lane.to_string(),
-                share(ratio(row.work_ns, row.step_time_ns)),
-                share(ratio(row.waiting_ns, row.step_time_ns)),
-                time(row.work_ns),
+                estimate(row.waiting_estimated, share(ratio(row.work_ns, row.step_time_ns))),
+                waiting(row.waiting_ns, row.waiting_estimated, |ns| share(ratio(ns, row.step_time_ns))),
+                estimate(row.waiting_estimated, time(row.work_ns)),
                 if several { share(row.slowest) } else { String::new() },
                 row.runnable_ns.map(time).unwrap_or_default(),
                 count(row.involuntary_switches),
@@ -124,11 +128,14 @@ impl LanesSection {
                 let each = imbalance
                     .waiting_per_operator_ns
                     .map_or_else(String::new, |ns| format!(", {} per operator that several lanes share", time_f64(ns)));
-                sentences.push(format!(
-                    "The busiest lane works {:.2} times the mean. {} of lane time in operators is waiting{each}.",
-                    imbalance.max_over_mean,
-                    share(imbalance.waiting_share)
-                ));
+                sentences.push(match imbalance.waiting_share {
+                    Some(waiting) => format!(
+                        "The busiest lane works {:.2} times the mean. {} of lane time in operators is waiting{each}.",
+                        imbalance.max_over_mean,
+                        share(waiting)
+                    ),
+                    None => "Waiting was not recorded: it is part of the lanes' work.".to_owned(),
+                });
             }
             None => sentences.push("Only one lane computed: it does not wait.".to_owned()),
         }
@@ -153,13 +160,14 @@ fn imbalance(lanes: &[LaneStatistics]) -> Option<Imbalance> {
         return None;
     }
     let sum = |of: fn(&LaneStatistics) -> u64| lanes.iter().map(of).fold(0, u64::saturating_add);
-    let (work, waiting) = (sum(|lane| lane.work_ns), sum(|lane| lane.waiting_ns));
+    let work = sum(|lane| lane.work_ns);
+    let waiting: Option<u64> = lanes.iter().map(|lane| lane.waiting_ns).sum();
     let most = lanes.iter().map(|lane| lane.work_ns).max().unwrap_or(0);
     let shared = lanes.iter().map(|lane| lane.shares).min().unwrap_or(0);
     Some(Imbalance {
         lanes: lanes.len() as u64,
         max_over_mean: ratio(most, work) * lanes.len() as f64,
-        waiting_share: ratio(waiting, work.saturating_add(waiting)),
-        waiting_per_operator_ns: (shared > 0).then(|| waiting as f64 / shared as f64),
+        waiting_share: waiting.map(|waiting| ratio(waiting, work.saturating_add(waiting))),
+        waiting_per_operator_ns: waiting.filter(|_| shared > 0).map(|waiting| waiting as f64 / shared as f64),
     })
 }

@@ -18,6 +18,7 @@ pub use first_screen::first_screen_text;
 pub(crate) use header::{completeness, estimated, facts};
 pub(crate) use metrics::{Columns, table as metrics_table};
 pub use report::report_text;
+pub(crate) use report::{estimate, waiting};
 pub use roofline::{limits_line, limits_table};
 pub use step::step_text;
 pub use style::TextStyle;

@@ -138,13 +138,30 @@ fn where_row(phase: &PhaseReport) -> Vec<String> {
     let has_operators = phase.operators > 0;
     vec![
         phase.phase.to_owned(),
-        if has_operators { of(phase.work_ns) } else { String::new() },
-        if phase.waiting_ns > 0 { of(phase.waiting_ns) } else { String::new() },
+        if has_operators { estimate(phase.waiting_estimated, of(phase.work_ns)) } else { String::new() },
+        waiting(phase.waiting_ns, phase.waiting_estimated, |ns| match phase.waiting_half_width_ns {
+            Some(half) => format!("{} ± {}", of(ns), share(half / phase.lane_time_ns as f64)),
+            None => of(ns),
+        }),
         optional(phase.outside_operators_ns),
         optional(phase.outside_graphs_ns),
         optional(phase.off_cpu.map(|o| o.blocked_ns)),
         optional(phase.off_cpu.map(|o| o.runnable_ns)),
     ]
+}
+
+/// A figure, marked as an estimate where it is one.
+pub(crate) fn estimate(is_one: bool, figure: String) -> String {
+    if is_one { format!("≈{figure}") } else { figure }
+}
+
+/// A cell of waiting: nothing where there was none, a dash where it was not recorded.
+pub(crate) fn waiting(ns: Option<u64>, estimated: bool, shown: impl Fn(u64) -> String) -> String {
+    match ns {
+        None => "–".to_owned(),
+        Some(0) => String::new(),
+        Some(ns) => estimate(estimated, shown(ns)),
+    }
 }
 
 fn operator_table(rows: &[OperatorRow]) -> Table {
@@ -168,7 +185,7 @@ fn operator_table(rows: &[OperatorRow]) -> Table {
         table.row(vec![
             share(row.share),
             total(row),
-            if row.waiting_ns > 0 { time(row.waiting_ns) } else { String::new() },
+            waiting(row.waiting_ns, row.waiting_estimated, time),
             group_digits(row.count),
             time_f64(row.mean_ns),
             time(row.max_ns),
@@ -304,9 +321,9 @@ fn lanes(out: &mut String, report: &Report, style: &TextStyle) {
     for row in &report.lane_rows {
         table.row(vec![
             row.lane.to_string(),
-            share(row.busy),
-            if row.waiting_ns > 0 { share(row.waiting) } else { String::new() },
-            time(row.work_ns),
+            estimate(row.waiting_estimated, share(row.busy)),
+            waiting(row.waiting_ns, row.waiting_estimated, |_| share(row.waiting.unwrap_or(0.0))),
+            estimate(row.waiting_estimated, time(row.work_ns)),
             group_digits(row.shares),
             if row.slowest > 0.0 { share(row.slowest) } else { String::new() },
         ]);

@@ -2,6 +2,7 @@
 
 use super::header::{completeness, facts};
 use super::style::{TextStyle, more};
+use super::waiting;
 use crate::model::step::{StepReport, StepView};
 use crate::numbers::table::{Align, Table};
 use crate::numbers::units::{shape, time};
@@ -71,7 +72,7 @@ fn step_table(step: &StepView, shown: usize) -> Table {
             None => operator.name.clone(),
         };
         row.extend([
-            if operator.waiting_ns > 0 { time(operator.waiting_ns) } else { String::new() },
+            waiting(operator.waiting_ns, false, time),
             operator.layer.as_ref().map_or_else(String::new, |layer| {
                 if operator.layer_inferred { format!("≈{layer}") } else { layer.clone() }
             }),

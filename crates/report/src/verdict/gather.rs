@@ -9,7 +9,9 @@ use crate::functions::{ClassCounts, SampledWork};
 use crate::model::pressure::PressureReport;
 use crate::model::threads::ThreadsReport;
 use crate::numbers::ratios::natural_order;
-use profinfer_analysis::{Catalogue, KindId, Phase, PhaseTotals, Quantities, Statistics, TextId, TimeSplit, Timeline};
+use profinfer_analysis::{
+    Catalogue, Divided, KindId, Phase, PhaseTotals, Quantities, Statistics, TextId, TimeSplit, Timeline,
+};
 use profinfer_schema::{Level, Quantity, Roofline};
 
 use profinfer_trace::Meta;
@@ -279,15 +281,21 @@ impl<'a> Source<'a> {
             sum.work_ns += totals.work as f64;
             sum.least_ns += totals.min_work as f64 * totals.count as f64;
             let layer = sum.layers.entry(kind.layer.clone()).or_default();
+            let shares = sampled::shares(self.samples, phase, kind);
+            // Samples show the waiting that was not recorded, where there are enough.
+            let by_samples = shares.waiting > 0.0;
+            let divided = |split: &TimeSplit| if by_samples { *split } else { split.divided() };
+            let exact = Divided { work: totals.work, waiting: Some(totals.waiting), estimated: false };
+            let of_work = if by_samples { exact } else { totals.divided() };
             // A kind's split is of all backends that it occurs in.
             let mut time = match splits.get(&id) {
-                Some(split) if split_taken.insert(id) => LaneTime::of_split(split),
+                Some(split) if split_taken.insert(id) => LaneTime::of_split(&divided(split)),
                 Some(_) => LaneTime::default(),
-                None => LaneTime::of_work(totals.work, totals.waiting),
+                None => LaneTime::of_work(&of_work),
             };
             time.take_faults(faults.remove(&Some(id)).map_or(0, |totals| totals.on_cpu));
             if group_limits.reclaim.is_none() {
-                time.take_samples(sampled::shares(self.samples, phase, kind));
+                time.take_samples(shares);
             }
             time.take_limits(group_limits);
             layer.add(&time);

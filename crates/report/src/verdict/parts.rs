@@ -1,7 +1,7 @@
 //! Where lanes' time in an operator went, besides work: waiting is put down to what it was waited for.
 
 use super::model::{Bound, TimeParts};
-use profinfer_analysis::TimeSplit;
+use profinfer_analysis::{Divided, TimeSplit};
 
 /// A lane's time in operators, all lanes together, ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -49,8 +49,8 @@ impl LaneTime {
     }
 
     /// Without the scheduler's events: work is taken for running.
-    pub(super) fn of_work(work_ns: u64, waiting_ns: u64) -> Self {
-        Self { running: work_ns as f64, waiting: waiting_ns as f64, ..Self::default() }
+    pub(super) fn of_work(divided: &Divided) -> Self {
+        Self { running: divided.work as f64, waiting: divided.waiting.unwrap_or(0) as f64, ..Self::default() }
     }
 
     pub(super) fn add(&mut self, other: &Self) {
