@@ -1,6 +1,7 @@
 """Runs a small network of random weights with LiteRT. `--make` writes the model first, where it is not there:
 convolutions, a residual, pooling, a classifier. `--operators FILE` writes what the interpreter itself says of its
-nodes, in the order of execution: its type, and its first output's name, element type and shape.
+nodes, in the order of execution: its type, and its first output's name, element type and shape. The predecessor
+`tflite-runtime` runs a model that is there: it cannot write one.
 
 `--kernels` leaves out the interpreter's default delegate (XNNPACK): each operator is a kernel of LiteRT's own."""
 
@@ -10,8 +11,12 @@ import json
 import os
 
 import numpy as np
-from ai_edge_litert import interpreter as litert
-from ai_edge_litert import schema_py_generated as schema
+
+try:
+    from ai_edge_litert import interpreter as litert
+    from ai_edge_litert import schema_py_generated as schema
+except ImportError:
+    from tflite_runtime import interpreter as litert
 
 CLASSES = 10
 CHANNELS = 16

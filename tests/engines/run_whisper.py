@@ -33,10 +33,13 @@ tone = 0.1 * numpy.sin(440 * 2 * numpy.pi * numpy.arange(32000) / 16000)
 
 
 def transcribe():
-    whisper.transcribe(
-        tone.astype(numpy.float32), max_tokens=arguments.tokens, audio_ctx=256, single_segment=True,
-        no_context=True, no_timestamps=True, suppress_blank=False, temperature_inc=0.0, greedy={"best_of": 1}, print_progress=False,
+    options = dict(
+        max_tokens=arguments.tokens, audio_ctx=256, single_segment=True, no_context=True, no_timestamps=True,
+        suppress_blank=False, temperature_inc=0.0, greedy={"best_of": 1}, print_progress=False,
     )
+    # Older releases lack some.
+    known = {name: value for name, value in options.items() if hasattr(_pywhispercpp.whisper_full_params, name)}
+    whisper.transcribe(tone.astype(numpy.float32), **known)
 
 
 def decode(past):
