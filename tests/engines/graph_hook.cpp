@@ -54,6 +54,7 @@ struct Header {
 static const Header headers[] = {
     { 16, 80, 148, 256 }, // since the end of 2024
     { 16, 80, 148, 264 }, // 2024: a gradient before the sources
+    { 16, 80, 0, 288 },   // before: counts of runs behind the sources
     { 16, 80, 0, 208 },   // 2023: fewer parameters and sources; counts of runs before the data
 };
 

@@ -3,7 +3,12 @@
 xllamacpp) answer in the same process. What the engine says of its own times is written to standard error by itself."""
 
 import argparse
+import inspect
+import sys
+import types
 
+# The binding of 2024 imports it for files of sound.
+sys.modules.setdefault("pydub", types.SimpleNamespace(AudioSegment=None))
 import _pywhispercpp
 import numpy
 import pywhispercpp.model
@@ -28,7 +33,9 @@ if arguments.llama:
     params.verbosity = -1
     llama = xllamacpp.Server(params)
 
-whisper = pywhispercpp.model.Model(arguments.model, n_threads=arguments.threads, redirect_whispercpp_logs_to=False)
+more = {"redirect_whispercpp_logs_to": False}
+more = more if "redirect_whispercpp_logs_to" in inspect.signature(pywhispercpp.model.Model).parameters else {}
+whisper = pywhispercpp.model.Model(arguments.model, n_threads=arguments.threads, **more)
 tone = 0.1 * numpy.sin(440 * 2 * numpy.pi * numpy.arange(32000) / 16000)
 
 
