@@ -128,8 +128,8 @@ static void know(void * caller) {
 
 static void write_graph(const void * graph, void * caller) {
     know(caller);
-    // Before these functions a graph was a struct of the public header: size, n_nodes, n_leafs, nodes; and in 2023 n_nodes,
-    // n_leafs and the nodes themselves, so that a pointer stands where later a number is.
+    // Before these functions a graph was a struct of the public header: size, n_nodes, n_leafs, nodes; and in 2023
+    // n_nodes, n_leafs and the nodes themselves, so that a pointer stands where later a number is.
     const bool in_place = engine.n_nodes == nullptr && at<uint64_t>(graph, 8) >> 32 != 0;
     const int count = engine.n_nodes ? engine.n_nodes(graph) : at<int>(graph, in_place ? 0 : 4);
     void * const * nodes = engine.nodes ? engine.nodes(graph)
@@ -163,33 +163,35 @@ template <typename Call> static int in_step(const char * name, Call call) {
     return status;
 }
 
+#define CALLER __builtin_return_address(0)
+
 extern "C" {
 
 int llama_process(void * context, int type, void * batch) {
-    static auto * const engines = engine_function<int(void *, int, void *)>("llama_process", __builtin_return_address(0));
+    static auto * const engines = engine_function<int(void *, int, void *)>("llama_process", CALLER);
     return in_step("llama_process", [&] { return engines(context, type, batch); });
 }
 
 int llama_decode(void * context, Batch batch) {
-    static auto * const engines = engine_function<int(void *, Batch)>("llama_decode", __builtin_return_address(0));
+    static auto * const engines = engine_function<int(void *, Batch)>("llama_decode", CALLER);
     return in_step("llama_decode", [&] { return engines(context, batch); });
 }
 
 int llama_encode(void * context, Batch batch) {
-    static auto * const engines = engine_function<int(void *, Batch)>("llama_encode", __builtin_return_address(0));
+    static auto * const engines = engine_function<int(void *, Batch)>("llama_encode", CALLER);
     return in_step("llama_encode", [&] { return engines(context, batch); });
 }
 
 // One of these is called by another, in some releases: the outermost has the graph.
-#define GRAPH_FUNCTION(name)                                                                                            \
-    int name(void * with, void * graph) {                                                                               \
-        static auto * const engines = engine_function<int(void *, void *)>(#name, __builtin_return_address(0));         \
-        if (inside++ == 0) {                                                                                            \
-            write_graph(graph, __builtin_return_address(0));                                                            \
-        }                                                                                                               \
-        const int status = engines(with, graph);                                                                        \
-        inside--;                                                                                                       \
-        return status;                                                                                                  \
+#define GRAPH_FUNCTION(name) \
+    int name(void * with, void * graph) { \
+        static auto * const engines = engine_function<int(void *, void *)>(#name, CALLER); \
+        if (inside++ == 0) { \
+            write_graph(graph, CALLER); \
+        } \
+        const int status = engines(with, graph); \
+        inside--; \
+        return status; \
     }
 
 GRAPH_FUNCTION(ggml_backend_sched_graph_compute)
@@ -197,9 +199,9 @@ GRAPH_FUNCTION(ggml_backend_sched_graph_compute_async)
 GRAPH_FUNCTION(ggml_backend_graph_compute)
 
 int ggml_graph_compute(void * graph, void * plan) {
-    static auto * const engines = engine_function<int(void *, void *)>("ggml_graph_compute", __builtin_return_address(0));
+    static auto * const engines = engine_function<int(void *, void *)>("ggml_graph_compute", CALLER);
     if (inside++ == 0) {
-        write_graph(graph, __builtin_return_address(0));
+        write_graph(graph, CALLER);
     }
     const int status = engines(graph, plan);
     inside--;

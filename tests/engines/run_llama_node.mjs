@@ -14,13 +14,15 @@ const prompt = "ba de ka lo";
 
 async function fugood() {
     const { loadModel } = require(name);
-    const context = await loadModel({ model: path.resolve(model), n_ctx: 512, n_gpu_layers: 0, n_threads: 1, warmup: false });
+    const options = { n_ctx: 512, n_gpu_layers: 0, n_threads: 1, warmup: false };
+    const context = await loadModel({ model: path.resolve(model), ...options });
     await context.completion({ prompt, n_predict: tokens, temperature: 0, ignore_eos: true });
     await context.release();
 }
 
 async function withadama() {
-    const { getLlama } = await import(pathToFileURL(path.join(path.resolve(folder), "node_modules", name, "dist/index.js")));
+    const entry = path.join(path.resolve(folder), "node_modules", name, "dist/index.js");
+    const { getLlama } = await import(pathToFileURL(entry));
     const llama = await getLlama({ gpu: false, build: "never", skipDownload: true, maxThreads: 1, logLevel: "error" });
     const loaded = await llama.loadModel({ modelPath: path.resolve(model), gpuLayers: 0, useMmap: true });
     const context = await loaded.createContext({ contextSize: 512, sequences: 1, batchSize: 512, threads: 1 });

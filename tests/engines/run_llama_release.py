@@ -8,7 +8,6 @@ run_xllamacpp.py it does not care how many steps the engine makes of it. With FI
 model is loaded, and goes on when it is gone.
 """
 
-import contextlib
 import os
 import sys
 import time
@@ -105,10 +104,9 @@ def ctransformers(model: str, tokens: int) -> None:
 
 def main() -> None:
     package, model, tokens = sys.argv[1], os.path.abspath(sys.argv[2]), int(sys.argv[3])
-    with contextlib.suppress(BrokenPipeError):
-        {"xllamacpp": xllamacpp, "cyllama": cyllama, "gpt4all": gpt4all, "ctransformers": ctransformers}[package](model, tokens)
-    # The engine's own threads are not waited for.
-    sys.stdout.flush()
+    {"xllamacpp": xllamacpp, "cyllama": cyllama, "gpt4all": gpt4all, "ctransformers": ctransformers}[package](
+        model, tokens
+    )
 
 
 if __name__ == "__main__":

@@ -56,7 +56,11 @@ def model() -> bytes:
     node("MatMul", [x, weight("head_w", WIDTH, WORDS)], "head", "logits")
 
     info = helper.make_tensor_value_info
-    past = lambda name, words: [info(f"{name}.0.{of}", TensorProto.FLOAT, ["batch", HEADS, words, SIZE]) for of in ("key", "value")]
+
+    def past(name, words):
+        shape = ["batch", HEADS, words, SIZE]
+        return [info(f"{name}.0.{of}", TensorProto.FLOAT, shape) for of in ("key", "value")]
+
     inputs = [info("input_ids", TensorProto.INT64, ["batch", "words"]),
               info("attention_mask", TensorProto.INT64, ["batch", "all"]), *past("past_key_values", "past")]
     outputs = [info("logits", TensorProto.FLOAT, ["batch", "words", WORDS]), *past("present", "all")]
@@ -76,8 +80,9 @@ def config(prefix: str) -> dict:
         "inputs": {"input_ids": "input_ids", "attention_mask": "attention_mask", **names},
         "outputs": {"logits": "logits", **present},
     }
-    general = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "context_length": 64, "type": "llama", "vocab_size": WORDS}
-    return {"model": {**general, "decoder": decoder}, "search": {"max_length": 64, "do_sample": False, "past_present_share_buffer": False}}
+    tokens = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "vocab_size": WORDS}
+    search = {"max_length": 64, "do_sample": False, "past_present_share_buffer": False}
+    return {"model": {**tokens, "context_length": 64, "type": "llama", "decoder": decoder}, "search": search}
 
 
 def main() -> None:
