@@ -6,6 +6,7 @@
 
 mod any_build;
 mod attach;
+mod barriers;
 mod check;
 mod commands;
 #[path = "../competitor/mod.rs"]

@@ -1,0 +1,77 @@
+//! Waiting that is estimated from random windows, beside waiting that another recorder measured in the same run.
+
+use crate::engine::{Engine, Workload, alone, workload};
+use crate::process::{profinfer, stderr, wait};
+use crate::rows;
+use serde_json::Value;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Stdio;
+
+/// Every phase and operator of a recording, whatever its status: see below.
+fn report(trace: &Path) -> Value {
+    let output = profinfer(&["report", trace.to_str().unwrap(), "--json"]).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Two recorders of one run: the outer one with every barrier, the inner one as it is by default. Each lets the engine
+/// go on after it has attached to a library, so that the other one may attach while the engine loads its model, which
+/// it reports.
+fn recorded_twice(engine: Engine, work: &Workload) -> [Value; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let [exact, sampled] = ["exact.pfi", "sampled.pfi"].map(|name| folder.path().join(name));
+    let mut outer = profinfer(&["record", "llama", "--barriers", "all", "--live", "never", "-o"]);
+    outer.arg(&exact).args(["--", env!("CARGO_BIN_EXE_profinfer"), "record", "llama", "--live", "never", "-o"]);
+    outer.arg(&sampled).arg("--").args(engine.command(work)).process_group(0);
+    let output = wait(outer.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap(), "two recorders");
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{}", stderr(&output));
+    [exact, sampled].map(|trace| report(&trace))
+}
+
+fn phase<'a>(report: &'a Value, name: &str) -> &'a Value {
+    rows(&report["phases"]).find(|phase| phase["phase"] == name).unwrap()
+}
+
+fn ns(row: &Value, key: &str) -> f64 {
+    row[key].as_f64().unwrap_or_else(|| panic!("{key} of {row}"))
+}
+
+fn assert_estimated(engine: Engine, model: &'static str, tokens: u64) {
+    let _alone = alone();
+    let [exact, sampled] = recorded_twice(engine, &Workload { tokens, ..workload(model, 2) });
+    assert!(exact["sampling"]["waiting"].is_null(), "{}", exact["sampling"]);
+    for report in [&exact, &sampled] {
+        assert_eq!(report["completeness"]["steps"], 1 + tokens, "{}", report["completeness"]);
+    }
+    let share = ns(&sampled["sampling"]["waiting"], "recorded");
+    assert!((0.01..0.4).contains(&share), "about a tenth: {}", sampled["sampling"]);
+
+    let [known, estimated] = [&exact, &sampled].map(|report| phase(report, "decode"));
+    assert_eq!((&known["waiting_estimated"], &estimated["waiting_estimated"]), (&false.into(), &true.into()));
+    let (lane_time, interval) = (ns(estimated, "lane_time_ns"), ns(estimated, "waiting_half_width_ns"));
+    assert!((ns(known, "lane_time_ns") - lane_time).abs() < lane_time / 100.0, "of the same steps");
+    let error = (ns(estimated, "waiting_ns") - ns(known, "waiting_ns")).abs();
+    // What a recorder adds to its own spans, and twice the interval, which few windows make an uncertain one.
+    assert!(error <= 2.0 * interval + lane_time / 50.0, "{model}: {estimated}\nmeasured: {known}");
+    // It says something: waiting by chance is anything from none to all.
+    assert!(interval < lane_time / 3.0, "{model}: {estimated}");
+
+    // Each operator is estimated by itself: so are their sums.
+    let total = |report: &Value, key: &str| rows(&report["operators"]).map(|row| ns(row, key)).sum::<f64>();
+    let parts = |report: &Value| total(report, "total_ns") + total(report, "waiting_ns");
+    assert!((parts(&exact) - parts(&sampled)).abs() < lane_time / 50.0, "nothing is lost by dividing");
+    let [known, estimated] = [&exact, &sampled].map(|report| total(report, "total_ns"));
+    assert!((known - estimated).abs() <= 2.0 * interval + lane_time / 50.0, "work {estimated}, measured {known}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn waiting_of_a_small_model_is_estimated_as_it_was() {
+    assert_estimated(Engine::Shared, "small-dense", 600);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn waiting_of_a_larger_model_on_the_wheel_is_estimated_as_it_was() {
+    assert_estimated(Engine::Wheel, "medium-dense", 300);
+}
