@@ -12,9 +12,12 @@ pub(crate) struct Arguments {
     /// How long a turn is to be, ms
     #[arg(long, default_value_t = 100.0)]
     pub(crate) turn_ms: f64,
-    /// The processor that the copies share
+    /// The processor that the copies share, with one thread
     #[arg(long, default_value_t = 1)]
     pub(crate) cpu: usize,
+    /// The engine's threads: with several, on as many processors from the first on, which the tool shares
+    #[arg(long, default_value_t = 1)]
+    pub(crate) threads: usize,
     /// Models of tests/engines/make_models.py
     #[arg(long = "model", default_values = ["tiny-dense", "medium-dense", "large-dense"])]
     pub(crate) models: Vec<String>,
@@ -52,11 +55,20 @@ impl Arguments {
 
     /// Whether the recorder's own needs are measured.
     pub(crate) fn measures_recorder(&self) -> bool {
-        self.only.is_empty() || self.only.iter().any(|name| name == BESIDES[0])
+        self.measures(BESIDES[0])
     }
 
     /// Whether the engine with a profiler of its own is measured.
     pub(crate) fn measures_own_profiler(&self) -> bool {
-        self.only.is_empty() || self.only.iter().any(|name| name == BESIDES[1])
+        self.measures(BESIDES[1])
+    }
+
+    fn measures(&self, beside: &str) -> bool {
+        if self.only.is_empty() { self.threads == 1 } else { self.only.iter().any(|name| name == beside) }
+    }
+
+    /// The processors that the copies share.
+    pub(crate) fn cpus(&self) -> Vec<usize> {
+        if self.threads == 1 { vec![self.cpu] } else { (0..self.threads).collect() }
     }
 }

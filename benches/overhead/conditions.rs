@@ -10,8 +10,17 @@ pub(crate) struct Condition {
     /// For the table.
     pub(crate) title: &'static str,
     pub(crate) tool: Tool,
-    /// On every model, or on the first alone, where an operator's cost shows best.
-    everywhere: bool,
+    on: On,
+}
+
+/// Where it is measured when nobody asks for it by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum On {
+    Every,
+    /// With one thread, on the model whose operators' cost shows best; with several, on every one.
+    First,
+    /// Only where the engine has several threads.
+    Threads,
 }
 
 /// What runs beside the engine.
@@ -37,35 +46,45 @@ pub(crate) enum Script {
     Print,
 }
 
-const fn condition(name: &'static str, title: &'static str, tool: Tool, everywhere: bool) -> Condition {
-    Condition { name, title, tool, everywhere }
+const fn condition(name: &'static str, title: &'static str, tool: Tool, on: On) -> Condition {
+    Condition { name, title, tool, on }
 }
 
 pub(crate) const CONDITIONS: &[Condition] = &[
-    condition("none", "no tool: must be 1", Tool::None, true),
-    condition("graph", "`record --level graph`", Tool::Profinfer(&["llama", "--level", "graph"]), true),
-    condition("operator", "`record`: operators with structure", Tool::Profinfer(&["llama"]), true),
-    condition("no-barrier", "`record --no-probe barrier`", Tool::Profinfer(&["llama", "--no-probe", "barrier"]), false),
-    condition("budget", "`record --budget 1%`", Tool::Profinfer(&["llama", "--budget", "1%"]), true),
-    condition("trap", "bpftrace, nothing done: the trap alone", Tool::Bpftrace(Script::Empty), false),
-    condition("bpftrace-count", "bpftrace, counting the calls", Tool::Bpftrace(Script::Count), false),
-    condition("bpftrace-read", "bpftrace, reading the fields", Tool::Bpftrace(Script::Read), false),
-    condition("bpftrace-print", "bpftrace, printing the fields", Tool::Bpftrace(Script::Print), true),
-    condition("perf", "`perf record -F 999 -e cpu-clock`", Tool::Perf(&["-F", "999", "-e", "cpu-clock"]), false),
-    condition("perf-probe", "`perf record` of `perf probe`, no fields", Tool::PerfProbe, false),
+    condition("none", "no tool: must be 1", Tool::None, On::Every),
+    condition("graph", "`record --level graph`", Tool::Profinfer(&["llama", "--level", "graph"]), On::Every),
+    condition("operator", "`record`: operators with structure", Tool::Profinfer(&["llama"]), On::Every),
+    condition(
+        "no-barrier",
+        "`record --no-probe barrier`",
+        Tool::Profinfer(&["llama", "--no-probe", "barrier"]),
+        On::First,
+    ),
+    condition("barriers-all", "`record --barriers all`", Tool::Profinfer(&["llama", "--barriers", "all"]), On::Threads),
+    condition("budget", "`record --budget 1%`", Tool::Profinfer(&["llama", "--budget", "1%"]), On::Every),
+    condition("trap", "bpftrace, nothing done: the trap alone", Tool::Bpftrace(Script::Empty), On::First),
+    condition("bpftrace-count", "bpftrace, counting the calls", Tool::Bpftrace(Script::Count), On::First),
+    condition("bpftrace-read", "bpftrace, reading the fields", Tool::Bpftrace(Script::Read), On::First),
+    condition("bpftrace-print", "bpftrace, printing the fields", Tool::Bpftrace(Script::Print), On::Every),
+    condition("perf", "`perf record -F 999 -e cpu-clock`", Tool::Perf(&["-F", "999", "-e", "cpu-clock"]), On::First),
+    condition("perf-probe", "`perf record` of `perf probe`, no fields", Tool::PerfProbe, On::First),
 ];
 
 /// Of the engine that has a profiler of its own.
 pub(crate) const BESIDE_OWN_PROFILER: Condition =
-    condition("onnxruntime", "`profinfer record`", Tool::Profinfer(&["onnxruntime"]), false);
+    condition("onnxruntime", "`profinfer record`", Tool::Profinfer(&["onnxruntime"]), On::First);
 
 /// The model whose operators cost most beside their work.
 const FIRST: &str = "tiny-dense";
 
 impl Condition {
     /// Whether it is measured on the model when nobody asks for it by name.
-    pub(crate) fn on(&self, model: &str) -> bool {
-        self.everywhere || model == FIRST
+    pub(crate) fn on(&self, model: &str, threads: usize) -> bool {
+        match self.on {
+            On::Every => true,
+            On::First => threads > 1 || model == FIRST,
+            On::Threads => threads > 1,
+        }
     }
 }
 

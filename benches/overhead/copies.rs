@@ -26,10 +26,10 @@ pub(crate) struct Copy {
 }
 
 impl Copy {
-    /// Starts it on one processor, and waits until its model is loaded.
-    pub(crate) fn start(command: &mut Command, folder: &Path, cpu: usize) -> Self {
+    /// Starts it on these processors, and waits until its model is loaded.
+    pub(crate) fn start(command: &mut Command, folder: &Path, cpus: &[usize]) -> Self {
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the engine starts");
-        pin(process.id(), cpu);
+        pin(process.id(), cpus);
         let input = process.stdin.take();
         let output = BufReader::new(process.stdout.take().expect("its output is piped"));
         let mut copy = Self { process, input, output, folder: folder.to_owned(), tokens: 0 };
@@ -115,10 +115,10 @@ impl Code {
     }
 }
 
-/// Keeps a process on one processor.
-fn pin(pid: u32, cpu: usize) {
+/// Keeps a process on these processors.
+fn pin(pid: u32, cpus: &[usize]) {
     let mut set = nix::sched::CpuSet::new();
-    set.set(cpu).expect("a processor's number");
+    cpus.iter().for_each(|&cpu| set.set(cpu).expect("a processor's number"));
     let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).expect("a process number"));
-    nix::sched::sched_setaffinity(pid, &set).expect("the processor is there");
+    nix::sched::sched_setaffinity(pid, &set).expect("the processors are there");
 }

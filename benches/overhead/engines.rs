@@ -48,10 +48,11 @@ impl Build {
             .arg(format!("-Wl,-rpath-link,{}", lib.display())));
     }
 
-    /// Starts one of the two copies with a model.
-    pub(crate) fn start(&self, copy: usize, model: &str, cpu: usize) -> Copy {
+    /// Starts one of the two copies with a model, and a thread for each processor.
+    pub(crate) fn start(&self, copy: usize, model: &str, cpus: &[usize]) -> Copy {
         let folder = self.folder.path().join(COPIES[copy]);
-        Copy::start(Command::new(folder.join("turns")).arg(self.model(model)), &folder, cpu)
+        let mut command = Command::new(folder.join("turns"));
+        Copy::start(command.arg(self.model(model)).arg(cpus.len().to_string()), &folder, cpus)
     }
 
     /// A place for traces and scripts.

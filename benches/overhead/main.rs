@@ -33,7 +33,7 @@ fn main() {
     let arguments = Arguments::parse();
     if let Some(file) = &arguments.write {
         // Known now, not after a quarter of an hour.
-        page::around(file);
+        page::around(file, arguments.threads);
     }
     let (started, load) = (Instant::now(), machine::load());
     let (conditions, absent) = conditions::available(&arguments.conditions());
@@ -44,15 +44,18 @@ fn main() {
     let mut random = Random::new(arguments.seed);
     let mut page = page::Page::new(&arguments, &build, load, absent);
     for model in &arguments.models {
-        let here: Vec<&Condition> =
-            conditions.iter().copied().filter(|condition| arguments.names(condition) || condition.on(model)).collect();
+        let here: Vec<&Condition> = conditions
+            .iter()
+            .copied()
+            .filter(|condition| arguments.names(condition) || condition.on(model, arguments.threads))
+            .collect();
         if here.is_empty() {
             continue;
         }
         page.add(turns::measure(&build, model, &here, &arguments, &mut random));
     }
     if arguments.measures_recorder() {
-        page.recorder = recorder::measure(&build, &arguments.models[0], arguments.cpu);
+        page.recorder = recorder::measure(&build, &arguments.models[0], &arguments.cpus());
     }
     if arguments.measures_own_profiler() {
         page.own_profiler = own_profiler::measure(&arguments, &mut random);

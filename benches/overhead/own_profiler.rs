@@ -76,7 +76,7 @@ fn one(
         let mut command = Command::new(python);
         command.arg(here().join("ort_turns.py")).args([rows, width]).current_dir(folder);
         command.args(profile.then_some("profile"));
-        Copy::start(&mut command, environment, arguments.cpu)
+        Copy::start(&mut command, environment, &arguments.cpus())
     };
     let (mut rounds, mut seen, mut said) = ([Vec::new(), Vec::new()], Seen::default(), None);
     for session in 0..SESSIONS {

@@ -12,13 +12,18 @@ use crate::turns::{Clocks, Measured, Row};
 use std::fmt::Write;
 use std::path::Path;
 
-/// The marks around the section.
-const MARKS: (&str, &str) = ("<!-- overhead: written by benches/overhead -->", "<!-- /overhead -->");
+/// The marks around the section of an engine with so many threads.
+fn marks(threads: usize) -> (String, String) {
+    let of = if threads == 1 { String::new() } else { format!(" of {threads} threads") };
+    (format!("<!-- overhead{of}: written by benches/overhead -->"), format!("<!-- /overhead{of} -->"))
+}
 
 /// All that was measured.
 #[derive(Debug)]
 pub(crate) struct Page {
     preface: String,
+    /// Of the engine.
+    threads: usize,
     load: f64,
     absent: Vec<String>,
     models: Vec<Measured>,
@@ -35,7 +40,16 @@ impl Page {
         }
         let _ = write!(preface, " {} pairs of turns of {} ms.", arguments.pairs, arguments.turn_ms);
         let (models, own_profiler) = (Vec::new(), Vec::new());
-        Self { preface, load, absent, models, recorder: None, own_profiler, text: String::new() }
+        Self {
+            preface,
+            threads: arguments.threads,
+            load,
+            absent,
+            models,
+            recorder: None,
+            own_profiler,
+            text: String::new(),
+        }
     }
 
     pub(crate) fn add(&mut self, model: Measured) {
@@ -69,8 +83,9 @@ impl Page {
 
     /// Replaces what stands between the marks in a file.
     pub(crate) fn write(&self, file: &Path) {
-        let (before, after) = around(file);
-        let page = format!("{before}{}\n\n{}\n{}{after}", MARKS.0, self.text, MARKS.1);
+        let (before, after) = around(file, self.threads);
+        let (first, last) = marks(self.threads);
+        let page = format!("{before}{first}\n\n{}\n{last}{after}", self.text);
         std::fs::write(file, page).expect("the page can be written");
     }
 
@@ -80,7 +95,8 @@ impl Page {
 
     fn table(&self, text: &mut String, model: &Measured) {
         let ms = model.token_ns.wall / 1e6;
-        let _ = writeln!(text, "**{}**: {ms:.2} ms and {:.0} operators a token\n", model.model, model.operators);
+        let what = if self.threads == 1 { "operators a token" } else { "calls of operators a token, by all threads" };
+        let _ = writeln!(text, "**{}**: {ms:.2} ms and {:.0} {what}\n", model.model, model.operators);
         let _ = writeln!(
             text,
             "| | time it takes, by that without | the same, CPU time | added, µs a token | µs an operator \
@@ -90,6 +106,8 @@ impl Page {
             let Clocks { wall, cpu } = added(row, model);
             let operator = |estimate: Estimate| match row.condition.name {
                 "none" | "graph" => String::new(),
+                // Calls of several threads are at the same time.
+                _ if self.threads > 1 => String::new(),
                 _ => shown(estimate.map(|us| us / model.operators), 2),
             };
             let seen = match (row.seen, row.lost) {
@@ -152,13 +170,14 @@ impl Page {
 }
 
 /// What stands before and after the marks in a file.
-pub(crate) fn around(file: &Path) -> (String, String) {
+pub(crate) fn around(file: &Path, threads: usize) -> (String, String) {
     let page = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    let marks = || {
-        let (before, rest) = page.split_once(MARKS.0)?;
-        Some((before.to_owned(), rest.split_once(MARKS.1)?.1.to_owned()))
+    let (first, last) = marks(threads);
+    let between = || {
+        let (before, rest) = page.split_once(&first)?;
+        Some((before.to_owned(), rest.split_once(&last)?.1.to_owned()))
     };
-    marks().unwrap_or_else(|| panic!("{}: no `{}` and `{}` after it", file.display(), MARKS.0, MARKS.1))
+    between().unwrap_or_else(|| panic!("{}: no `{first}` and `{last}` after it", file.display()))
 }
 
 fn limit_row(text: &mut String, model: &Measured, level: &Level, cost_ns: Option<f64>) {

@@ -25,10 +25,10 @@ pub(crate) struct Recorder {
 }
 
 /// Records the model's operators at that rate; slower where the engine is.
-pub(crate) fn measure(build: &Build, model: &str, cpu: usize) -> Option<Recorder> {
+pub(crate) fn measure(build: &Build, model: &str, cpus: &[usize]) -> Option<Recorder> {
     let recorded = CONDITIONS.iter().find(|condition| condition.name == "operator")?;
     eprintln!("overhead: the recorder's own needs");
-    let mut copy = build.start(0, model, cpu);
+    let mut copy = build.start(0, model, cpus);
     // How many records a token gives is seen in a short trace first.
     let tracer = Tracer::attach(recorded, &copy, build.scratch())?;
     copy.turn(50);

@@ -24,8 +24,8 @@ static int64_t now_ns(clockid_t clock) {
 }
 
 int main(int argc, char ** argv) {
-    if (argc != 2) {
-        fail("usage: turns MODEL");
+    if (argc != 3) {
+        fail("usage: turns MODEL THREADS");
     }
     llama_log_set(
         [](ggml_log_level level, const char * text, void *) {
@@ -43,7 +43,7 @@ int main(int argc, char ** argv) {
     }
     llama_context_params params = llama_context_default_params();
     params.n_ctx = params.n_batch = params.n_ubatch = 256;
-    params.n_threads = params.n_threads_batch = 1;
+    params.n_threads = params.n_threads_batch = atoi(argv[2]);
     llama_context * context = llama_init_from_model(model, params);
     if (context == nullptr) {
         fail("the engine made no context");

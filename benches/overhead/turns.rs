@@ -66,7 +66,7 @@ pub(crate) fn measure(
     arguments: &Arguments,
     random: &mut Random,
 ) -> Measured {
-    let mut copies = [0, 1].map(|copy| build.start(copy, model, arguments.cpu));
+    let mut copies = [0, 1].map(|copy| build.start(copy, model, &arguments.cpus()));
     let tokens = tokens_a_turn(&mut copies[0], arguments.turn_ms);
     let operators = operators_a_token(&mut copies[0], build);
     eprintln!("overhead: {model}: {tokens} tokens a turn, {operators:.1} operators a token");
@@ -83,7 +83,8 @@ pub(crate) fn measure(
     let token = |of: &dyn Fn(&Turn) -> f64| median(bare.iter().map(of).collect()) / tokens as f64;
     let token_ns = Clocks { wall: token(&|turn| turn.wall_ns), cpu: token(&|turn| turn.cpu_ns) };
     let rows = conditions.iter().zip(&blocks).map(|(condition, of)| of.row(condition, operators, random)).collect();
-    let limits = limit::levels(&mut copies[0], build);
+    // What several threads' traps cost together depends on which of them the others wait for.
+    let limits = if arguments.threads == 1 { limit::levels(&mut copies[0], build) } else { Vec::new() };
     Measured { model: model.to_owned(), token_ns, operators, rows, limits }
 }
 

@@ -59,7 +59,8 @@ fn assert_estimated(engine: Engine, model: &'static str, tokens: u64) {
     // Each operator is estimated by itself: so are their sums.
     let total = |report: &Value, key: &str| rows(&report["operators"]).map(|row| ns(row, key)).sum::<f64>();
     let parts = |report: &Value| total(report, "total_ns") + total(report, "waiting_ns");
-    assert!((parts(&exact) - parts(&sampled)).abs() < lane_time / 50.0, "nothing is lost by dividing");
+    let [all, divided] = [&exact, &sampled].map(parts);
+    assert!((all - divided).abs() < lane_time / 20.0, "nothing is lost by dividing: {divided} of {all}");
     let [known, estimated] = [&exact, &sampled].map(|report| total(report, "total_ns"));
     assert!((known - estimated).abs() <= 2.0 * interval + lane_time / 50.0, "work {estimated}, measured {known}");
 }

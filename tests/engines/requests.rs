@@ -1,7 +1,7 @@
 //! Requests of a server as the report has them, compared with the server's own timings: queued, batched, cancelled, and
 //! with a prompt that it has a part of.
 
-use crate::engine::{alone, here, model, python};
+use crate::engine::{alone, here, model, python, script};
 use crate::{Recording, rows};
 use serde_json::Value;
 
@@ -95,6 +95,43 @@ fn assert_case(case: &Case, recording: &Recording) {
     let decode = crate::find(&report["phases"], "phase", "decode");
     let prefill = crate::find(&report["phases"], "phase", "prefill");
     assert!(decode["steps"].as_u64().unwrap() > prefill["steps"].as_u64().unwrap(), "{what}: {decode:#} {prefill:#}");
+}
+
+/// Clients of another package, by their own clocks: these begin before the engine's step, and end after it.
+#[test]
+#[ignore = "needs root"]
+fn requests_of_node_llama_cpp_are_its_clients() {
+    let _alone = alone();
+    let folder = script("install_node.sh", &[]);
+    for clients in [1, 2, 4] {
+        let recording = Recording::new(
+            "llama",
+            &["--level", "step"],
+            |command| {
+                command.arg("--").arg(folder.join("bin/node")).arg(here().join("clients_llama_node.mjs")).arg(&folder);
+                command.arg(model("small-dense")).args([&clients.to_string(), "40"]);
+            },
+            0,
+        );
+        let report = recording.report(&["--by", "request"]);
+        let ours: Vec<&Value> = rows(&report["requests"]).collect();
+        let clocks: Vec<Value> = recording
+            .output
+            .stdout
+            .split(|byte| *byte == b'\n')
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect();
+        assert_eq!((ours.len(), clocks.len()), (clients, clients), "{ours:#?}");
+        for clock in &clocks {
+            let row = ours.iter().find(|row| row["input_tokens"] == clock["prompt_n"]);
+            let row = row.unwrap_or_else(|| panic!("{clock}: {ours:#?}"));
+            assert_eq!(row["output_tokens"], clock["predicted_n"], "{row:#}");
+            let ns = |key: &str| clock[key].as_f64().unwrap() * 1e6;
+            assert!(near(&row["decode_ns"], ns("predicted_ms")), "{clients} clients: {row:#} {clock}");
+            let late = ns("prompt_ms") - row["prefill_ns"].as_f64().unwrap();
+            assert!((-1e6..25e6).contains(&late), "{clients} clients: {row:#} {clock}");
+        }
+    }
 }
 
 /// The engine tries its own cache with two tokens at load: they are no part of the first prompt.
