@@ -87,6 +87,13 @@ impl Drop for Serve {
     }
 }
 
+/// BPF links that a process holds.
+fn links(pid: Pid) -> usize {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+    let texts = descriptors.filter_map(|descriptor| std::fs::read_to_string(descriptor.path()).ok());
+    texts.filter(|text| text.contains("link_type:")).count()
+}
+
 fn is_there(pid: Pid) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
@@ -111,8 +118,10 @@ fn two_targets_are_there_in_time() -> bool {
     let [a, b] = [short.id().to_string(), long.id().to_string()];
     let mut serve = Serve::start(&["-p", &a, "-p", &b]);
     wait_until("the second target is recorded", || serve.steps(&long) > 0.0);
-    // The first one has not loaded its engine yet.
+    // The first one has not loaded its engine yet; its recorder waits for that.
     assert!(!serve.is_recording(&short));
+    wait_until("both recorders are attached", || serve.children().iter().filter(|pid| links(**pid) > 0).count() == 2);
+    std::thread::sleep(Duration::from_millis(300));
     begin.write_all(b"\n").unwrap();
     let output = short.wait().unwrap();
     assert!(output.success());
