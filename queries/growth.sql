@@ -1,6 +1,6 @@
 -- Decode steps against the context: ns for each further token, by least squares. `name` is null for the whole step.
--- The statistics' `growth`: its lines, not its judgement of what is chance. The context is what the operators' shapes
--- say or, where they say nothing, the tokens of the generation so far. Several models of one process are not told apart.
+-- The statistics' `growth`: its lines, not its judgement of what is chance. The context is that of the step or, where no
+-- step has any, the tokens of the generation so far. Several models of one process are not told apart.
 WITH marked AS (
     SELECT
         *,

@@ -20,7 +20,9 @@ fn attention_grows_with_the_context_and_products_do_not() {
     let _alone = alone();
     let found = record(&Workload { tokens: 1500, ..workload("tiny-dense", 1) }, &[]);
     let growth = &found["growth"];
-    assert_eq!((&growth["source"], &growth["absent"]), (&"operators".into(), &Value::Null));
+    assert_eq!((&growth["source"], &growth["absent"]), (&"position".into(), &Value::Null));
+    // The prompt, and each token after it; the cache in which they lie grows by 256 at a time.
+    assert_eq!((&growth["from_tokens"], &growth["to_tokens"]), (&9.0.into(), &1507.0.into()));
     let rows = growth["operators"].as_array().unwrap();
     let of = |op: &'static str| rows.iter().filter(move |row| row["op"] == op);
     let attention: Vec<&Value> = of("FLASH_ATTN_EXT").collect();
@@ -45,7 +47,7 @@ fn products_with_keys_and_values_grow_without_flash_attention() {
     let options = &["--flash-attention", "off"];
     let found = record(&Workload { tokens: 800, options, ..workload("tiny-dense", 1) }, &[]);
     let growth = &found["growth"];
-    assert_eq!((&growth["source"], &growth["absent"]), (&"operators".into(), &Value::Null));
+    assert_eq!((&growth["source"], &growth["absent"]), (&"position".into(), &Value::Null));
     let rows = growth["operators"].as_array().unwrap();
     assert!(rows.iter().all(|row| row["op"] != "FLASH_ATTN_EXT"), "{rows:#?}");
     let is_attention = |row: &&Value| {

@@ -122,6 +122,7 @@ impl Assembler {
             0 => number(FieldMeaning::SequenceCount).max().filter(|sequences| *sequences > 0).unwrap_or(1),
             distinct => distinct,
         };
+        self.out.sequence_count = sequences;
         let fields = StepFields { tokens: self.out.tokens, sequences, field: &field };
         let prefill = rules.prefill(&fields, self.out.tokens, sequences);
         self.out.phase = Some(if prefill { Phase::Prefill } else { Phase::Decode });

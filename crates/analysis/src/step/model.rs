@@ -69,6 +69,8 @@ pub struct Step {
     pub sequences: Vec<SequencePart>,
     /// Position of its first token in its sequence, if recorded.
     pub position: Option<u64>,
+    /// Sequences that it has tokens of; 1 if nothing counts them.
+    pub sequence_count: u64,
     /// What happened to requests up to its end, since the end of the step before in the trace.
     pub requests: Vec<RequestEvent>,
     /// What had to be fetched, by operator and part of memory.
@@ -112,6 +114,18 @@ impl Step {
     /// Nanoseconds.
     pub fn duration(&self) -> u64 {
         self.end.saturating_sub(self.start)
+    }
+
+    /// Tokens that its last token attends to, itself included, by its position; `None` if that was not recorded, or it
+    /// has several sequences.
+    pub fn context_by_position(&self) -> Option<u64> {
+        let position = self.position.filter(|_| self.sequence_count <= 1)?;
+        Some(position.saturating_add(self.tokens.unwrap_or(1)))
+    }
+
+    /// The same by the shapes of its operators, which engines round up; `None` if the probeset does not say which.
+    pub fn context_by_operators(&self) -> Option<u64> {
+        self.operators.iter().filter_map(|operator| operator.cost.context).max()
     }
 
     /// When all that it submitted was done, ns, at the latest; `None` if it submitted nothing, or not all was waited for.

@@ -29,10 +29,10 @@ const SAME_WORK: f64 = 0.001;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContextSource {
-    /// The probeset's `context`: the shapes that operators work on.
-    Operators,
     /// A field `position` of the step.
     Position,
+    /// The probeset's `context`: the shapes that operators work on.
+    Operators,
     /// Tokens of the generation so far, counted from its prefill on.
     Tokens,
 }
@@ -123,23 +123,22 @@ impl Growth {
 
     /// Adds a decode step that was recorded whole.
     pub(super) fn add(&mut self, step: &Step, stream: &Stream, counted: Option<u64>, catalogue: &Catalogue) {
-        let by_operators = step.operators.iter().filter_map(|operator| operator.cost.context).max();
-        let by_position = stream.position.map(|position| position.saturating_add(step.tokens.unwrap_or(1)));
+        let by_operators = step.context_by_operators();
         let sources = [
+            (ContextSource::Position, step.context_by_position()),
             (ContextSource::Operators, by_operators),
-            (ContextSource::Position, by_position),
             (ContextSource::Tokens, counted),
         ];
-        let Some((source, context)) = sources.into_iter().find_map(|(source, tokens)| Some((source, tokens?))) else {
+        // Numbers of two kinds make no line together: the first step's is that of all.
+        let mut sources = sources.into_iter().filter(|(source, _)| self.source.is_none_or(|first| first == *source));
+        let Some((source, context)) = sources.find_map(|(source, tokens)| Some((source, tokens?))) else {
             self.without += 1;
             return;
         };
-        // Numbers of two kinds make no line together.
-        if *self.source.get_or_insert(source) != source {
-            self.without += 1;
-            return;
-        }
+        self.source = Some(source);
         let (context, model) = (context as f64, stream.model.unwrap_or(0));
+        // What an operator has to do goes with its shapes, which engines round up.
+        let in_shapes = by_operators.map_or(context, |tokens| tokens as f64);
         self.steps.entry(model).or_default().push(context, step.duration() as f64);
         self.sum_up(step, model, catalogue);
         for (group, sums) in self.scratch.drain(..) {
@@ -147,7 +146,7 @@ impl Growth {
             group.time.push(context, sums.work as f64);
             for (moments, value) in [(&mut group.flops, sums.flops), (&mut group.bytes, sums.bytes)] {
                 if let Some(value) = value {
-                    *moments = moments.plus(&Moments::point(context, value));
+                    *moments = moments.plus(&Moments::point(in_shapes, value));
                 }
             }
         }

@@ -172,7 +172,7 @@ impl Exporter {
                 step.in_graphs.into(),
                 if is_divided { sum(|o| o.work) } else { sum(Operator::lane_time) }.into(),
                 is_divided.then(|| sum(|o| o.waiting)).into(),
-                step.operators.iter().filter_map(|o| o.cost.context).max().into(),
+                step.context_by_position().or_else(|| step.context_by_operators()).into(),
             ],
         )
     }
