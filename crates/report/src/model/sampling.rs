@@ -63,8 +63,7 @@ impl WaitingCoverage {
         let phases = || Phase::ALL.into_iter().filter_map(|phase| statistics.phase(phase));
         let sum = |of: fn(&PhaseTotals) -> u64| phases().map(of).fold(0, u64::saturating_add);
         let (all, undivided) = (sum(|of| of.work.saturating_add(of.waiting)), sum(|of| of.undivided));
-        let windows =
-            sum(|of| if of.work.saturating_add(of.waiting) > of.undivided { of.waiting_windows.count() } else { 0 });
+        let windows = sum(|of| of.waiting_windows.count());
         (undivided > 0).then(|| Self { windows, recorded: 1.0 - ratio(undivided, all) })
     }
 
