@@ -48,15 +48,18 @@ fn assert_estimated(engine: Engine, model: &'static str, tokens: u64) {
     let share = ns(&sampled["sampling"]["waiting"], "recorded");
     assert!((0.01..0.4).contains(&share), "about a tenth: {}", sampled["sampling"]);
 
-    let [known, estimated] = [&exact, &sampled].map(|report| phase(report, "decode"));
-    assert_eq!((&known["waiting_estimated"], &estimated["waiting_estimated"]), (&false.into(), &true.into()));
+    let [measured, estimated] = [&exact, &sampled].map(|report| phase(report, "decode"));
+    assert_eq!((&measured["waiting_estimated"], &estimated["waiting_estimated"]), (&false.into(), &true.into()));
     let (lane_time, interval) = (ns(estimated, "lane_time_ns"), ns(estimated, "waiting_half_width_ns"));
-    assert!((ns(known, "lane_time_ns") - lane_time).abs() < lane_time / 10.0, "of the same steps, but for the first");
-    let error = (ns(estimated, "waiting_ns") - ns(known, "waiting_ns")).abs();
+    assert!(
+        (ns(measured, "lane_time_ns") - lane_time).abs() < lane_time / 10.0,
+        "of the same steps, but for the first"
+    );
+    let error = (ns(estimated, "waiting_ns") - ns(measured, "waiting_ns")).abs();
     // What a recorder adds to its own spans, steps that one has missed, and twice the interval, which few windows make an
     // uncertain one.
-    let missed = (ns(known, "lane_time_ns") - lane_time).abs();
-    assert!(error <= 2.0 * interval + lane_time / 50.0 + missed, "{model}: {estimated}\nmeasured: {known}");
+    let missed = (ns(measured, "lane_time_ns") - lane_time).abs();
+    assert!(error <= 2.0 * interval + lane_time / 50.0 + missed, "{model}: {estimated}\nmeasured: {measured}");
     // With some windows it says something: waiting by chance is anything from none to all.
     let windows = sampled["sampling"]["waiting"]["windows"].as_u64().unwrap();
     assert!(windows < 6 || interval < lane_time / 3.0, "{windows} windows of {model}: {estimated}");
@@ -66,10 +69,10 @@ fn assert_estimated(engine: Engine, model: &'static str, tokens: u64) {
     let parts = |report: &Value| total(report, "total_ns") + total(report, "waiting_ns");
     let [all, divided] = [&exact, &sampled].map(parts);
     assert!((all - divided).abs() < lane_time / 20.0 + missed, "nothing is lost by dividing: {divided} of {all}");
-    let [known, estimated] = [&exact, &sampled].map(|report| total(report, "total_ns"));
+    let [measured, estimated] = [&exact, &sampled].map(|report| total(report, "total_ns"));
     assert!(
-        (known - estimated).abs() <= 2.0 * interval + lane_time / 50.0 + missed,
-        "work {estimated}, measured {known}"
+        (measured - estimated).abs() <= 2.0 * interval + lane_time / 50.0 + missed,
+        "work {estimated}, measured {measured}"
     );
 }
 

@@ -49,15 +49,16 @@ fn requests_have_the_server_s_own_times() {
     }
 }
 
+/// What the target printed: lines of JSON among others.
+fn printed(recording: &Recording) -> Vec<Value> {
+    let lines = recording.output.stdout.split(|byte| *byte == b'\n');
+    lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+}
+
 fn assert_case(case: &Case, recording: &Recording) {
     let report = recording.report(&["--by", "request"]);
     let what = format!("{} slots, {} requests, {:?}", case.slots, case.requests, case.options);
-    let mut of_server: Vec<Value> = recording
-        .output
-        .stdout
-        .split(|byte| *byte == b'\n')
-        .filter_map(|line| serde_json::from_slice(line).ok())
-        .collect();
+    let mut of_server = printed(recording);
     let cancelled = u64::from(case.options.contains(&"--cancel"));
     let ours: Vec<&Value> = rows(&report["requests"]).collect();
     assert_eq!(ours.len() as u64, of_server.len() as u64 + cancelled, "{what}: {ours:#?}");
@@ -115,12 +116,7 @@ fn requests_of_node_llama_cpp_are_its_clients() {
         );
         let report = recording.report(&["--by", "request"]);
         let ours: Vec<&Value> = rows(&report["requests"]).collect();
-        let clocks: Vec<Value> = recording
-            .output
-            .stdout
-            .split(|byte| *byte == b'\n')
-            .filter_map(|line| serde_json::from_slice(line).ok())
-            .collect();
+        let clocks = printed(&recording);
         assert_eq!((ours.len(), clocks.len()), (clients, clients), "{ours:#?}");
         for clock in &clocks {
             let row = ours.iter().find(|row| row["input_tokens"] == clock["prompt_n"]);
