@@ -2,7 +2,7 @@
 
 use super::header::{completeness, facts};
 use super::style::{TextStyle, more};
-use super::waiting;
+use super::{estimate, waiting};
 use crate::model::step::{StepReport, StepView};
 use crate::numbers::table::{Align, Table};
 use crate::numbers::units::{shape, time};
@@ -73,9 +73,7 @@ fn step_table(step: &StepView, shown: usize) -> Table {
         };
         row.extend([
             waiting(operator.waiting_ns, false, time),
-            operator.layer.as_ref().map_or_else(String::new, |layer| {
-                if operator.layer_inferred { format!("≈{layer}") } else { layer.clone() }
-            }),
+            operator.layer.as_ref().map_or_else(String::new, |layer| estimate(operator.layer_inferred, layer.clone())),
             operator.op.clone(),
             operator.dtype.clone().unwrap_or_default(),
             shape(&operator.shape),
