@@ -103,7 +103,7 @@ impl Serialize for Line<'_> {
         if let Some(role) = kind.role {
             map.serialize_entry("role", &role)?;
         }
-        if kind.role == Some(Role::Step) && self.windows.count() > 0 {
+        if kind.role == Some(Role::Step) && self.windows.any() {
             let (recorded, _) = self.windows.of(header.start, header.start.saturating_add(header.duration));
             map.serialize_entry("recorded", recorded.as_str())?;
         }

@@ -149,7 +149,8 @@ fn a_budget_works_in_another_time_namespace() {
     // With and without a process of its own: kernels differ in when the namespace is entered.
     for (offset, fork) in [("100000", true), ("100000", false), ("-50", true)] {
         let (run, from) = (Run::new(), wall_ns());
-        let recorder = run.recorder(&["--budget", "90%"], &run.toy("counts", &["rounds=200", "pause=1000"]));
+        let recorder =
+            run.recorder(&["--budget", "90%"], &run.toy("counts", &["rounds=200", "pause=1000", "work=100"]));
         let recorder: Vec<&std::ffi::OsStr> =
             std::iter::once(recorder.get_program()).chain(recorder.get_args()).collect();
         let mut command = Command::new("unshare");

@@ -171,6 +171,8 @@ codes! {
     BudgetExceeded = "R005", Input;
     /// The target has no engine of a shipped probeset.
     NoEngine = "R006", Input;
+    /// The recording ended before its budget covered a sampling window.
+    TooShort = "R007", Input;
     /// What the machine can do at most cannot be measured.
     CannotMeasure = "R029", Machine;
     /// The target makes calls on its own stacks, where returns cannot be probed.

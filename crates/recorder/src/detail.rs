@@ -19,6 +19,8 @@ const LONGEST_DRAIN: Duration = Duration::from_millis(600);
 /// What was spent is asked for so often: where nothing depends on it, and where something does.
 const RARELY: Duration = Duration::from_millis(250);
 const OFTEN: Duration = Duration::from_millis(15);
+/// The function of steps may be found so long after those of operators.
+const STEPS_AWAITED: Duration = Duration::from_secs(1);
 /// Time between two polls while something is about to change.
 pub(super) const SOON: Duration = Duration::from_millis(4);
 
@@ -52,6 +54,9 @@ pub(super) struct DetailSwitch {
     /// Probes whose spans another probe's entry ends.
     until: BTreeSet<String>,
     steps: BTreeSet<String>,
+    /// Since when operators were found, and no function of steps.
+    without_steps: Option<Instant>,
+    first_window_ns: Option<f64>,
 }
 
 impl DetailSwitch {
@@ -65,14 +70,18 @@ impl DetailSwitch {
         let steps = || actions().filter(|action| action.role == Role::Step);
         let are_calls = steps().all(|step| matches!(step.shape, Shape::Call { .. }));
         let steps_may_go = are_calls && !steps_are_counted && limits.min_rate.is_none();
+        // What operators cost is known from steps alone; without any, all is attached.
+        let begins_bare = limits.budget.is_some() && steps().next().is_some();
         limits.any().then(|| Self {
-            state: State::Waiting,
+            state: if begins_bare { State::Off } else { State::Waiting },
             sampler: limits.budget.map(|budget| Sampler::new(budget, monotonic_ns(), steps_may_go)),
             rate: limits.min_rate.map(|least| RateGuard::new(least, monotonic_ns())),
             fast_enough: true,
             running: (0, 0),
             until: actions().filter(is_until).map(|action| action.probe.clone()).collect(),
             steps: steps().map(|action| action.probe.clone()).collect(),
+            without_steps: None,
+            first_window_ns: None,
         })
     }
 
@@ -85,7 +94,13 @@ impl DetailSwitch {
     /// The recording begins: this is recorded before anything is attached, since a step that is read before it is called
     /// whole.
     pub(super) fn start(&mut self, context: &mut SwitchContext<'_, '_>) {
-        context.record_state(DetailState::Attaching, DetailReason::Start, |_| monotonic_ns());
+        if !matches!(self.state, State::Off) {
+            return context.record_state(DetailState::Attaching, DetailReason::Start, |_| monotonic_ns());
+        }
+        context.modules.set_detail_attached(false);
+        context.session.set_detail(u64::MAX, 0);
+        context.meter.detail(false, &Seen::default());
+        context.record_state(DetailState::Detached, DetailReason::Start, |_| monotonic_ns());
     }
 
     /// Does the next step, which takes some milliseconds at most.
@@ -95,7 +110,7 @@ impl DetailSwitch {
             seen = context.seen(OFTEN);
         }
         self.fast_enough = self.check_rate(context, &seen);
-        let wanted = self.is_wanted(&seen);
+        let wanted = self.is_wanted(&seen) || self.has_no_steps(context);
         if matches!(self.state, State::Off) {
             self.settle(context);
         }
@@ -144,10 +159,21 @@ impl DetailSwitch {
         self.sampler.as_ref()?.unseen_ns(monotonic_ns() as f64)
     }
 
+    /// Once the recording has ended: the time of the target in steps that the budget would have needed for its first
+    /// window, ns; `None` if there was one.
+    pub(super) fn first_window_ns(&self) -> Option<f64> {
+        self.first_window_ns
+    }
+
     /// The recording ends: records until this time are whole.
     pub(super) fn finish(&mut self, context: &mut SwitchContext<'_, '_>) {
-        if matches!(self.state, State::On) {
-            context.record_state(DetailState::Off, DetailReason::End, |_| monotonic_ns());
+        match self.state {
+            State::On => context.record_state(DetailState::Off, DetailReason::End, |_| monotonic_ns()),
+            State::Off => {
+                let seen = context.seen(RARELY);
+                self.first_window_ns = self.sampler.as_ref().and_then(|sampler| sampler.first_window_ns(&seen));
+            }
+            _ => {}
         }
         if let State::Detaching { done, .. } = std::mem::replace(&mut self.state, State::Off) {
             let _ = done.join();
@@ -157,6 +183,15 @@ impl DetailSwitch {
     fn is_wanted(&mut self, seen: &Seen) -> bool {
         let within_budget = self.sampler.as_mut().is_none_or(|sampler| sampler.wants(seen));
         within_budget && self.fast_enough
+    }
+
+    /// Whether the target has no function of steps, by which a budget could be measured: operators are then always
+    /// recorded, and show the steps.
+    fn has_no_steps(&mut self, context: &SwitchContext<'_, '_>) -> bool {
+        if !matches!(self.state, State::Off) || context.modules.any_steps() || !context.modules.any_detail() {
+            return false;
+        }
+        self.without_steps.get_or_insert_with(Instant::now).elapsed() >= STEPS_AWAITED
     }
 
     /// Why it changes now.

@@ -17,7 +17,7 @@ use profinfer_compiler::{PlacedSite, Placement, ProbePlan, Provenance, Relocatio
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use profinfer_probeset::Part;
 use profinfer_probeset::path::NamePattern;
-use profinfer_schema::{EngineId, Loss, LossKind, ModuleInfo, NO_SITE, Schema, Site, ValueSource};
+use profinfer_schema::{EngineId, Loss, LossKind, ModuleInfo, NO_SITE, Role, Schema, Site, ValueSource};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -136,6 +136,13 @@ impl<'a> Modules<'a> {
     /// Whether there are sites of operators.
     pub(super) fn any_detail(&self) -> bool {
         self.groups.iter().flatten().any(|group| self.tier(group.of.program) == Tier::Detail)
+    }
+
+    /// Whether there are sites of steps.
+    pub(super) fn any_steps(&self) -> bool {
+        let actions = |group: &Group| self.plan.programs.get(group.of.program).map(|program| &program.actions);
+        let mut all = self.groups.iter().flatten().filter_map(actions).flatten();
+        all.any(|action| action.role == Role::Step)
     }
 
     /// Sets whether libraries mapped from now on get their probes of operators at once.

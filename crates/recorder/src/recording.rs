@@ -357,6 +357,9 @@ impl<'a> Recording<'a> {
         self.modules.search_report.warned(&not_learned);
         let mut problems = self.modules.take_problems();
         problems.0.extend(not_learned);
+        let too_short = overhead.as_ref().zip(self.switches.first_window_ns()).and_then(too_short);
+        self.modules.search_report.warned(too_short.as_slice());
+        problems.0.extend(too_short);
         let broken: Vec<Diagnostic> = broken.into_iter().map(broken_expectation).collect();
         self.modules.search_report.warned(&broken);
         problems.0.extend(broken);
@@ -531,6 +534,16 @@ fn over_budget(overhead: &Overhead) -> Option<Diagnostic> {
         Diagnostic::warning(Code::BudgetExceeded, message)
             .hint("set a larger `--budget`: with steps this short, a small one cannot be met")
     })
+}
+
+/// That the recording ended before the budget covered a window, which needs so much time in steps.
+fn too_short((overhead, needed_ns): (&Overhead, f64)) -> Option<Diagnostic> {
+    let budget = overhead.budget.filter(|_| overhead.steps > 0)? * 100.0;
+    let [needed, bare] = [needed_ns, overhead.bare_ns() as f64].map(|ns| ns / 1e9);
+    let message = format!(
+        "no operators were recorded: a budget of {budget} % needs {needed:.1} s in steps before, and there were {bare:.1} s"
+    );
+    Some(Diagnostic::warning(Code::TooShort, message).hint("record longer, or set a larger `--budget`"))
 }
 
 /// Why there is no step in the trace.

@@ -44,6 +44,12 @@ impl Switches {
         self.detail.as_ref()?.unseen_ns()
     }
 
+    /// Once the recording has ended: the time of the target in steps that the budget would have needed for its first
+    /// window, ns; `None` if there was one, or no budget.
+    pub(super) fn first_window_ns(&self) -> Option<f64> {
+        self.detail.as_ref()?.first_window_ns()
+    }
+
     /// The recording ends.
     pub(super) fn finish(&mut self, context: &mut SwitchContext<'_, '_>) {
         self.detail.iter_mut().for_each(|switch| switch.finish(context));

@@ -105,7 +105,7 @@ fn a_budget_is_kept_with_perf_probes_and_with_children() {
 fn a_budget_that_steps_alone_exceed_is_kept_without_them() {
     let _alone = alone();
     // Steps so short that to record each of them takes more than half of the budget on any machine; and so many that the
-    // budget of all pays for the first stretch, which lasts until its probes are gone: tens of milliseconds on a busy one.
+    // budget of all pays for some windows, which last until their probes are gone: tens of milliseconds on a busy one.
     const STEPS: u64 = 40_000;
     let run = Run::new();
     let output = run.record(&["--budget", "1%", "--", &toys().linked(), &STEPS.to_string(), "4", "1", "work=30"]);
@@ -148,12 +148,32 @@ fn a_budget_that_steps_alone_exceed_is_kept_without_them() {
 fn a_budget_that_cannot_be_kept_is_said_to_be() {
     let _alone = alone();
     let run = Run::new();
-    // The first step alone costs more; and steps that are counted are always recorded.
+    // Steps that are counted are always recorded, and cost more.
     let words = ["--budget", "0.01%", "--min-rate", "1", "--", &toys().linked(), "3000", "20", "1", "work=1"];
     let output = run.record(&words);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).contains("R005") && stderr(&output).contains("exceeded the budget"), "{}", stderr(&output));
     assert_eq!(run.read().count("step"), 3000);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_budget_is_kept_from_the_first_instant() {
+    let _alone = alone();
+    // Half a second: a window, whose probes take some 50 ms to come and go, would cost more than 1 % of it.
+    let run = Run::new();
+    let output = run.record(&["--budget", "1%", "--", &toys().linked(), "300", "20", "1", "work=75"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let trace = run.read();
+    assert_eq!((trace.count("step"), trace.count("operator")), (300, 0));
+    let overhead = trace.meta.end.as_ref().unwrap().overhead.clone().unwrap();
+    let spent = (overhead.base_ns + overhead.detail_ns) as f64 / overhead.bare_ns() as f64;
+    assert!(spent > 0.0 && spent <= 0.01, "{spent}");
+    // Where they would be looked for, their absence is explained.
+    assert!(stderr(&output).contains("R007"), "{}", stderr(&output));
+    let report = Command::new(env!("CARGO_BIN_EXE_profinfer")).arg("report").arg(run.trace()).output().unwrap();
+    let text = String::from_utf8(report.stdout).unwrap();
+    assert!(text.contains("no operators were recorded: a budget of 1 % needs"), "{text}");
 }
 
 #[test]
@@ -171,7 +191,7 @@ fn operators_that_end_with_the_next_one_are_whole_too() {
     std::fs::write(&probeset, until).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
     command.arg("record").arg(&probeset).arg("-o").arg(run.trace()).args(["--budget", "1%", "--"]);
-    let output = command.args([&toys().linked(), "6000", "20", "1", "work=25"]).output().unwrap();
+    let output = command.args([&toys().linked(), "12000", "20", "1", "work=25"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     run.read().assert_whole();
     let steps = operators_of_steps(&run.trace());

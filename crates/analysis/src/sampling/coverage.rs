@@ -50,6 +50,8 @@ pub struct Windows {
     all: Vec<Window>,
     /// Earlier ones that were forgotten.
     forgotten: usize,
+    /// The recording began without the probes of operators.
+    begins_bare: bool,
 }
 
 impl Windows {
@@ -66,13 +68,14 @@ impl Windows {
                 last.detached = time;
                 last.off = last.off.min(time);
             }
+            (DetailState::Detached, None) => self.begins_bare = true,
             _ => {}
         }
     }
 
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.forgotten + self.all.len()
+    /// Whether operators were not recorded all the time.
+    pub fn any(&self) -> bool {
+        self.begins_bare || self.forgotten + self.all.len() > 0
     }
 
     /// Forgets all but the last so many, for who reads a recording that does not end. Steps before those are then taken
@@ -87,7 +90,7 @@ impl Windows {
     /// else of the one before.
     pub fn of(&self, start: u64, end: u64) -> (Recorded, Option<u32>) {
         if self.all.is_empty() {
-            return (Recorded::Whole, None);
+            return (if self.begins_bare { Recorded::Bare } else { Recorded::Whole }, None);
         }
         let next = self.all.partition_point(|window| window.attaching <= start);
         let before = next.checked_sub(1).and_then(|last| self.all.get(last));
@@ -133,12 +136,21 @@ mod tests {
     }
 
     #[test]
+    fn a_recording_may_begin_without_operators() {
+        use DetailState::{Attaching, Detached, On};
+        let windows_until = |changes: &[(u64, DetailState)]| windows(changes).of(200, 300);
+        assert_eq!(windows_until(&[(10, Detached)]), (Recorded::Bare, None));
+        assert_eq!(windows_until(&[(10, Detached), (250, Attaching)]), (Recorded::Partly, None));
+        assert_eq!(windows_until(&[(10, Detached), (100, Attaching), (110, On)]), (Recorded::Whole, Some(0)));
+    }
+
+    #[test]
     fn without_notices_every_step_is_whole_and_nonsense_does_no_harm() {
         use DetailState::{Attaching, Detached, Off, On, Unknown};
         assert_eq!(Windows::default().of(0, u64::MAX), (Recorded::Whole, None));
         let windows =
             windows(&[(5, Off), (5, On), (9, Attaching), (3, On), (1, Detached), (9, Unknown), (2, Attaching)]);
-        assert_eq!(windows.count(), 1);
+        assert!(windows.any());
         assert_eq!(windows.of(10, 5).0, Recorded::Partly);
     }
 }

@@ -3,7 +3,8 @@
 //! Operators are recorded in *windows* of some steps. How many steps lie between two windows is drawn at random, with
 //! no memory (exponentially), from means alone: nothing that a step is or does makes it more or less likely to be
 //! recorded. A window that the budget does not cover yet when its turn comes is put off by another draw. So what was
-//! spent is never beyond the budget, but for the first window: it is there to learn the overhead.
+//! spent is never beyond the budget. A recording begins between windows. What the first one costs can only be assumed:
+//! it comes when the budget covers a slowdown that few targets exceed, and shows what the next ones cost.
 //!
 //! Where the probes of steps alone take too much of the budget, they go with the others. Then nobody counts steps in
 //! between: the *time* until the next window is drawn, in the same way, and a window is some time too. What the target
@@ -14,6 +15,11 @@ use profinfer_compiler::Tier;
 
 /// The part of the budget that is planned with: costs are accurate to some 10 %.
 const MARGIN: f64 = 0.85;
+/// Before the first window: while the probes of operators are attached, they take this part of a step, but no more ns.
+const FIRST_SLOWDOWN: f64 = 0.2;
+const FIRST_STEP_NS: f64 = 3e6;
+/// And so long do they take to come and go.
+const FIRST_SWITCHING_NS: f64 = 60e6;
 /// A window is to last about so long, so that attaching and detaching do not make up most of it.
 const WINDOW_NS: f64 = 10e6;
 /// Steps of a window, unless one takes longer than [`LONG_STEP_NS`].
@@ -58,15 +64,22 @@ pub(crate) struct Sampler {
     at_start: Seen,
     windows: u64,
     /// What a step of a window costs, and the steps around those that it was to have: the probes take their time to
-    /// come and go.
-    step_cost_ns: f64,
-    edge_steps: f64,
+    /// come and go. `None`: no window has shown it.
+    measured: Option<WindowCost>,
     planned_steps: f64,
     /// The last tier that is recorded in all steps; `None`: steps are not.
     stays: Option<Tier>,
     steps_may_go: bool,
+    /// What was seen before the first step had ended.
     first: Option<Seen>,
     unseen: Unseen,
+}
+
+/// What windows cost.
+#[derive(Debug, Clone, Copy)]
+struct WindowCost {
+    step_ns: f64,
+    edge_steps: f64,
 }
 
 /// What cannot be seen while nothing is recorded.
@@ -91,11 +104,10 @@ impl Sampler {
         Self {
             budget: budget * MARGIN,
             random: fastrand::Rng::with_seed(seed),
-            state: State::Window { from: 0, steps: 1 },
+            state: State::Gap { until: 1 },
             at_start: Seen::default(),
             windows: 0,
-            step_cost_ns: 0.0,
-            edge_steps: 0.0,
+            measured: None,
             planned_steps: 1.0,
             stays: Some(Tier::Graph),
             steps_may_go,
@@ -115,6 +127,13 @@ impl Sampler {
         self.stays.is_none().then(|| self.unseen.step_ns + self.unseen.since_ns.map_or(0.0, open))
     }
 
+    /// The time of the target itself in steps that covers the first window, ns; `None` once it has begun.
+    pub(crate) fn first_window_ns(&self, seen: &Seen) -> Option<f64> {
+        let waits = self.windows == 0 && matches!(self.state, State::Gap { .. } | State::TimedGap { .. });
+        let cost = if self.stays.is_none() { Self::next_window_ns } else { Self::next_cost_ns };
+        waits.then(|| cost(self, seen) / self.budget)
+    }
+
     /// The time of the target itself in steps, seen or not.
     fn bare_ns(&self, seen: &Seen) -> f64 {
         seen.bare_ns() + self.unseen_ns(seen.now_ns).unwrap_or(0.0)
@@ -127,9 +146,18 @@ impl Sampler {
 
     /// Whether operators are to be recorded now.
     pub(crate) fn wants(&mut self, seen: &Seen) -> bool {
+        if seen.steps == 0 {
+            // How busy the target is before its first step says nothing of how busy it is then.
+            self.first = Some(*seen);
+        }
         let first = *self.first.get_or_insert(*seen);
-        if matches!(self.state, State::Gap { .. }) && self.steps_are_too_expensive(seen) {
-            self.steps_go(seen, &first);
+        if matches!(self.state, State::Gap { .. }) {
+            if self.graphs_are_too_expensive(seen) {
+                self.stays = self.stays.min(Some(Tier::Step));
+            }
+            if self.steps_are_too_expensive(seen) {
+                self.steps_go(seen, &first);
+            }
         }
         match self.state {
             State::TimedWindow { until_ns, over } => self.timed_window(seen, until_ns, over),
@@ -147,7 +175,9 @@ impl Sampler {
             State::Gap { .. } => {
                 let fits = seen.cost_ns() + self.next_cost_ns(seen) <= self.budget * seen.bare_ns();
                 if !fits {
-                    self.state = State::Gap { until: seen.steps.saturating_add(self.gap(seen)) };
+                    // The first one comes as soon as it may: it is wanted most, and no step more than another.
+                    let gap = if self.windows == 0 { 1 } else { self.gap(seen) };
+                    self.state = State::Gap { until: seen.steps.saturating_add(gap) };
                 }
                 fits
             }
@@ -175,10 +205,7 @@ impl Sampler {
             return;
         }
         self.planned_steps = self.window_steps(seen);
-        let steps = self.planned_steps as u64;
-        // The first window waits for no second step: it is there to learn the overhead.
-        let edge = u64::from(self.windows > 0 || seen.steps > 0);
-        self.state = State::Window { from: seen.steps, steps: steps + edge };
+        self.state = State::Window { from: seen.steps, steps: self.planned_steps as u64 + 1 };
     }
 
     /// The probes of a window are about to be attached.
@@ -201,18 +228,20 @@ impl Sampler {
             return;
         }
         let steps = (window.steps as f64).max(1.0);
-        self.step_cost_ns = higher(self.step_cost_ns, window.detail_cost_ns.max(0.0) / steps);
-        self.edge_steps = higher(self.edge_steps, (steps - self.planned_steps).max(1.0));
+        let (cost, edges) = (window.detail_cost_ns.max(0.0) / steps, (steps - self.planned_steps).max(1.0));
+        self.measured = Some(match self.measured {
+            None => WindowCost { step_ns: cost, edge_steps: edges },
+            Some(before) => {
+                WindowCost { step_ns: higher(before.step_ns, cost), edge_steps: higher(before.edge_steps, edges) }
+            }
+        });
         self.windows += 1;
-        if window.graphs_cost_ns > GRAPHS_PART * self.budget * window.bare_ns() {
-            self.stays = Some(Tier::Step);
-        }
         self.state = State::Gap { until: seen.steps.saturating_add(self.gap(seen)) };
     }
 
-    /// Steps that a window is to have.
+    /// Steps that a window is to have; the first one is there to show the cost.
     fn window_steps(&self, seen: &Seen) -> f64 {
-        if seen.steps == 0 {
+        if self.windows == 0 || seen.steps == 0 {
             return 1.0;
         }
         let step = (seen.bare_ns() / seen.steps as f64).max(1.0);
@@ -220,11 +249,19 @@ impl Sampler {
         ((WINDOW_NS / step).max(fewest) * (1.0 + self.windows as f64 / LENGTHEN)).round()
     }
 
+    /// What windows cost, as measured, or as assumed before.
+    fn window_cost(&self, seen: &Seen) -> WindowCost {
+        self.measured.unwrap_or_else(|| {
+            let steps = seen.steps.max(1) as f64;
+            let edge_steps = (FIRST_SWITCHING_NS * steps / seen.step_ns.max(1.0)).max(FEWEST_STEPS);
+            WindowCost { step_ns: (FIRST_SLOWDOWN * seen.bare_ns() / steps).min(FIRST_STEP_NS), edge_steps }
+        })
+    }
+
     /// What the next window is estimated to cost, its edges included.
     fn next_cost_ns(&self, seen: &Seen) -> f64 {
-        // The first window began with the recording: it has not shown what it takes to attach.
-        let edges = if self.windows == 1 { 2.0 } else { 1.0 } * self.edge_steps;
-        self.step_cost_ns * (self.window_steps(seen) + edges)
+        let cost = self.window_cost(seen);
+        cost.step_ns * (self.window_steps(seen) + cost.edge_steps)
     }
 
     /// Steps until the next window.
@@ -234,6 +271,10 @@ impl Sampler {
         let left = (self.budget - base).max(self.budget / 50.0);
         let mean = (self.next_cost_ns(seen) / (left * step)).clamp(1.0, 1e12);
         (mean * self.draw()).round().max(1.0) as u64
+    }
+
+    fn graphs_are_too_expensive(&self, seen: &Seen) -> bool {
+        seen.steps >= STEPS_TO_LEARN && seen.graphs_cost_ns > GRAPHS_PART * self.budget * seen.bare_ns()
     }
 
     fn steps_are_too_expensive(&self, seen: &Seen) -> bool {
@@ -276,13 +317,17 @@ impl Sampler {
 
     /// What the next window by the clock is estimated to cost.
     fn next_window_ns(&self, seen: &Seen) -> f64 {
-        let steps = self.window_steps(seen) + 2.0 * self.edge_steps;
-        let unknown =
-            || steps * (self.step_cost_ns + (seen.cost_ns() - seen.detail_cost_ns) / seen.steps.max(1) as f64);
-        self.unseen.window_cost_ns.unwrap_or_else(unknown)
+        self.unseen.window_cost_ns.unwrap_or_else(|| {
+            let cost = self.window_cost(seen);
+            let always = (seen.cost_ns() - seen.detail_cost_ns) / seen.steps.max(1) as f64;
+            (self.window_steps(seen) + cost.edge_steps) * (cost.step_ns + always)
+        })
     }
 
     fn timed_gap(&mut self, seen: &Seen) -> State {
+        if self.windows == 0 {
+            return State::TimedGap { until_ns: seen.now_ns + WINDOW_NS };
+        }
         let mean = (self.next_window_ns(seen) / (self.budget * self.busy())).clamp(WINDOW_NS, 1e12);
         State::TimedGap { until_ns: seen.now_ns + mean * self.draw() }
     }

@@ -44,11 +44,9 @@ impl<F: Fn(u64) -> f64> Simulated<F> {
     fn run(&self, budget: f64, seed: u64, steps: u64) -> Outcome {
         let mut sampler = Sampler::new(budget, seed, true);
         let mut out = Outcome::default();
-        let mut probes = Probes::On;
-        let (mut now, mut begun_on) = (0.0_f64, true);
+        let mut probes = Probes::Off;
+        let (mut now, mut begun_on) = (0.0_f64, false);
         let mut left = (self.step)(0);
-        sampler.begins(&out.seen);
-        sampler.began(&out.seen);
         let mut on_since = 0.0;
         let mut step_start = 0.0;
         let mut step_ns = 0.0;
@@ -147,8 +145,9 @@ proptest! {
             step: |_| step, hits, hit_ns: 1200.0, attach_ns: attach, detach_ns: detach, poll_ns: 5e6_f64.max(step / 40.0), step_probe_ns: 0.0,
         };
         let out = target.run(budget, seed, enough_steps(step, hits, 1200.0, budget));
-        // The first window is there to learn the overhead; the second comes when it is paid for.
-        for share in out.shares.iter().skip(1) {
+        // The first window may cost more than was assumed; the second comes when it is paid for.
+        let as_assumed = hits * 1200.0 <= (0.2 * step).min(3e6) && attach + detach + 2.0 * step <= 60e6;
+        for share in out.shares.iter().skip(usize::from(!as_assumed)) {
             prop_assert!(*share <= budget, "{share} of {budget}: {:?}", out.shares);
         }
         if out.shares.len() > 1 || hits * 1200.0 / step < budget / 2.0 {
@@ -189,7 +188,8 @@ fn every_step_is_recorded_where_the_budget_allows_that() {
         step_probe_ns: 0.0,
     };
     let out = target.run(0.01, 7, 3000);
-    assert_eq!((out.whole.len(), out.shares.len()), (3000, 0));
+    // All after the first window has begun, which the first 20 steps pay for.
+    assert!(out.whole.len() > 2970 && out.shares.is_empty(), "{} {}", out.whole.len(), out.shares.len());
 }
 
 #[test]

@@ -155,7 +155,9 @@ fn cannot_say(meta: &Meta, statistics: &Statistics, timeline: &Timeline, found: 
         return reasons;
     }
     if found.phases.is_empty() {
-        reasons.push("No operators were recorded: the limit of steps is unknown. Record without `--level`.".into());
+        let budget = meta.end.as_ref().and_then(|end| end.overhead.as_ref()?.budget);
+        let remedy = budget.map_or("without `--level`", |_| "longer, or with a larger `--budget`");
+        reasons.push(format!("No operators were recorded: the limit of steps is unknown. Record {remedy}."));
         return reasons;
     }
     if !timeline.rules().has_costs() {
