@@ -326,7 +326,7 @@ fn is_told(detail: Detail) -> bool {
 fn overhead(meta: &Meta) -> Option<String> {
     let overhead = meta.end.as_ref()?.overhead.as_ref()?;
     let added = overhead.base_ns.saturating_add(overhead.detail_ns);
-    let bare = overhead.step_ns.saturating_sub(added);
+    let bare = overhead.bare_ns();
     let spent =
         (bare > 0).then(|| format!("{:.2} % of the time in steps (estimated)", added as f64 * 100.0 / bare as f64))?;
     let budget = overhead.budget.map_or_else(String::new, |budget| format!("; budget {} %", budget * 100.0));

@@ -184,6 +184,11 @@ impl SamplingReport {
         self.measured.as_ref().map(|measured| (measured.slowdown, true)).or_else(|| Some((estimate?, false)))
     }
 
+    /// The overhead of the whole recording, as a part of the target's time in steps, and the budget, if there is one.
+    pub(crate) fn of_the_budget(&self) -> Option<(f64, f64)> {
+        self.spent.zip(self.budget)
+    }
+
     /// As sentences; none where nothing was sampled or estimated.
     pub(crate) fn sentences(&self) -> Vec<String> {
         let mut sentences = Vec::new();
@@ -191,7 +196,7 @@ impl SamplingReport {
         if all == 0 {
             return sentences;
         }
-        if self.sampled && (self.whole < all || self.unseen_ns > 0) {
+        if self.windows > 0 && (self.whole < all || self.unseen_ns > 0) {
             sentences.push(format!(
                 "Operators were recorded in {} of {} ({}). Totals over all steps are estimates (≈; ±: 95 % confidence interval).",
                 group_digits(self.whole),
@@ -210,7 +215,7 @@ impl SamplingReport {
                 time_f64(self.unseen_ns as f64)
             ));
         }
-        if let (Some(budget), Some(spent)) = (self.budget, self.spent) {
+        if let Some((spent, budget)) = self.of_the_budget() {
             sentences.push(format!(
                 "Overhead of the whole recording: {} of the target's time in steps (estimated); budget: {}.",
                 percent(spent),

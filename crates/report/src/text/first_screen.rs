@@ -115,12 +115,14 @@ fn speed(report: &Report) -> String {
             of("prefill").and_then(|row| row.tokens_per_s).map(|rate_s| format!("prefill {} tokens/s", rate(rate_s))),
         );
     }
-    match report.sampling.overhead() {
-        Some((part, measured)) if part < MUCH => {
+    match (report.sampling.overhead(), report.sampling.of_the_budget()) {
+        (Some((part, _)), _) if part >= MUCH => {}
+        (_, Some((spent, _))) => parts.push(format!("tracing overhead {} (estimated)", percent(spent))),
+        (Some((part, measured)), None) => {
             let how = if measured { "measured" } else { "estimated" };
             parts.push(format!("tracing overhead {} ({how})", percent(part)));
         }
-        _ => {}
+        (None, None) => {}
     }
     if parts.is_empty() { "No steps.".to_owned() } else { parts.join(" · ") }
 }
@@ -129,6 +131,12 @@ fn speed(report: &Report) -> String {
 fn overhead(report: &Report) -> Option<String> {
     let (part, measured) = report.sampling.overhead().filter(|(part, _)| *part >= MUCH)?;
     let how = if measured { "measured" } else { "estimated" };
+    if let Some((spent, budget)) = report.sampling.of_the_budget() {
+        let [spent, budget, part] = [spent, budget, part].map(percent);
+        return Some(format!(
+            "Tracing overhead {spent} (estimated; budget {budget}), {part} in sampling windows ({how})"
+        ));
+    }
     Some(format!("Tracing overhead {} ({how}): record with `--budget 1%` or `--level graph`", percent(part)))
 }
 
