@@ -6,7 +6,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, printable};
-use profinfer_live::{Model, Snapshot, State};
+use profinfer_live::{Ended, Model, Snapshot, State};
 use profinfer_schema::EngineId;
 use profinfer_trace::{Item, TraceReader};
 use std::collections::VecDeque;
@@ -136,6 +136,8 @@ pub(crate) struct Followed {
 #[derive(Debug, Default)]
 struct Shared {
     model: Mutex<Option<Model>>,
+    /// Requests that have ended are wanted.
+    remembers_ended: bool,
     viewed: Mutex<Option<Instant>>,
     messages: Mutex<VecDeque<String>>,
 }
@@ -145,9 +147,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Recorder {
-    /// Reads its trace, on a thread.
-    pub(crate) fn follow(mut self) -> Followed {
-        let shared = Arc::new(Shared::default());
+    /// Reads its trace, on a thread. If they are wanted, requests that end are for [`Followed::take_ended`].
+    pub(crate) fn follow(mut self, remembers_ended: bool) -> Followed {
+        let shared = Arc::new(Shared { remembers_ended, ..Shared::default() });
         if let Some(stderr) = self.child.stderr.take() {
             let theirs = Arc::clone(&shared);
             std::thread::spawn(move || save_messages(stderr, &theirs));
@@ -185,6 +187,11 @@ impl Followed {
     /// The same without what takes time to judge.
     pub(crate) fn figures(&self) -> Option<Snapshot> {
         lock(&self.shared.model).as_mut().map(Model::snapshot)
+    }
+
+    /// The requests that have ended since that was asked last.
+    pub(crate) fn take_ended(&self) -> Ended {
+        lock(&self.shared.model).as_mut().map(Model::take_ended).unwrap_or_default()
     }
 
     /// The process that it was attached to.
@@ -298,7 +305,10 @@ fn first_engine(input: &mut Rewound) -> Result<Option<EngineId>, Diagnostics> {
 /// Reads a trace to its end.
 fn follow(input: Box<dyn Read + Send>, shared: &Shared, is_live: bool) -> Result<(), Diagnostics> {
     let mut reader = open(input)?;
-    let (model, problems) = Model::new(reader.meta());
+    let (mut model, problems) = Model::new(reader.meta());
+    if shared.remembers_ended {
+        model.remember_ended();
+    }
     *lock(&shared.model) = Some(model);
     lock(&shared.messages).extend(problems.0.into_iter().map(|problem| problem.message));
     while let Some(item) = reader.next() {
@@ -328,7 +338,7 @@ fn follow(input: Box<dyn Read + Send>, shared: &Shared, is_live: bool) -> Result
 }
 
 /// CLOCK_MONOTONIC, ns: what records' times are.
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -28,6 +28,8 @@ mod learn;
 #[cfg(feature = "record")]
 mod live;
 mod lock;
+#[cfg(feature = "record")]
+mod otlp;
 mod output;
 mod probeset;
 #[cfg(feature = "record")]

@@ -2,12 +2,14 @@
 
 use super::http::{Answer, Server};
 use super::live::{Followed, LiveArguments, Messages, snapshots};
+use super::otlp::{Endpoint, Pusher};
 use super::terminal::status;
+use super::values;
 use super::{DONE, Outcome};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
-use profinfer_live::{PAGE, metrics};
+use profinfer_live::{PAGE, PushLosses, prometheus};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -28,19 +30,39 @@ pub(crate) struct Arguments {
     /// free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9464")]
     listen: SocketAddr,
+    /// Push metrics, and a span for each request, to an OpenTelemetry receiver (OTLP over HTTP, as JSON):
+    /// `http://127.0.0.1:4318`. Headers are taken from OTEL_EXPORTER_OTLP_HEADERS
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
+    /// Time between two pushes
+    #[arg(long, value_name = "DURATION", value_parser = values::duration, default_value = "10s", requires = "otlp")]
+    otlp_interval: Duration,
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let server = Server::bind(arguments.listen).map_err(|error| cannot_listen(arguments.listen, &error))?;
     let address = server.address();
+    let endpoint = arguments.otlp.as_deref().map(Endpoint::parse).transpose()?;
     let recorders = arguments.live.start(Messages::Through)?;
     let signals = signals()?;
     let all: Vec<Arc<Mutex<Followed>>> =
-        recorders.into_iter().map(|recorder| Arc::new(Mutex::new(recorder.follow()))).collect();
-    let shown = all.clone();
-    server.start(move |path| answer(path, &shown)).map_err(|error| cannot_listen(address, &error))?;
+        recorders.into_iter().map(|recorder| Arc::new(Mutex::new(recorder.follow(endpoint.is_some())))).collect();
+    let pusher = endpoint.map(|endpoint| Pusher::start(endpoint, all.clone(), arguments.otlp_interval)).transpose()?;
+    let (shown, losses) = (all.clone(), pusher.as_ref().map(Pusher::losses));
+    server
+        .start(move |path| answer(path, &shown, losses.as_deref()))
+        .map_err(|error| cannot_listen(address, &error))?;
     status(&format!("listening on http://{address}/; metrics for Prometheus: http://{address}/metrics"));
+    let code = until_the_end(&arguments.live, &all, &signals);
+    if let Some(pusher) = pusher {
+        pusher.finish();
+    }
+    Ok(code)
+}
+
+/// Waits for the recordings' end, or a signal; returns the exit code.
+fn until_the_end(live: &LiveArguments, all: &[Arc<Mutex<Followed>>], signals: &SignalFd) -> u8 {
     let mut is_ending = false;
     loop {
         while let Ok(Some(info)) = signals.read_signal() {
@@ -52,11 +74,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let is_over = ended.iter().all(|ended| *ended);
         let codes = || all.iter().filter_map(|followed| with(followed, |followed| followed.code()));
         let recorded = all.iter().any(|followed| with(followed, |followed| followed.figures().is_some()));
-        if is_over && is_ending && !arguments.live.launches() {
-            return Ok(DONE);
+        if is_over && is_ending && !live.launches() {
+            return DONE;
         }
-        if is_over && (arguments.live.launches() || !recorded) {
-            return Ok(codes().max().unwrap_or(DONE));
+        if is_over && (live.launches() || !recorded) {
+            return codes().max().unwrap_or(DONE);
         }
         std::thread::sleep(TICK);
     }
@@ -67,10 +89,11 @@ fn with<T>(followed: &Mutex<Followed>, act: impl FnOnce(&mut Followed) -> T) -> 
 }
 
 /// What a path leads to.
-fn answer(path: &str, all: &[Arc<Mutex<Followed>>]) -> Option<Answer> {
+fn answer(path: &str, all: &[Arc<Mutex<Followed>>], pushes: Option<&Mutex<PushLosses>>) -> Option<Answer> {
     match path {
         "/metrics" => {
-            let body = metrics(&snapshots(all, false));
+            let pushes = pushes.map(|losses| *losses.lock().unwrap_or_else(PoisonError::into_inner));
+            let body = prometheus(&snapshots(all, false), pushes);
             Some(Answer { kind: "text/plain; version=0.0.4; charset=utf-8", body })
         }
         "/snapshots.json" => {

@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     TerminalScreen::require()?;
     let recorders = if trace.is_some() { Vec::new() } else { arguments.live.start(Messages::Saved)? };
     let signals = signals()?;
-    let recordings = recorders.into_iter().map(|recorder| Arc::new(Mutex::new(recorder.follow())));
+    let recordings = recorders.into_iter().map(|recorder| Arc::new(Mutex::new(recorder.follow(false))));
     let all: Vec<Arc<Mutex<Followed>>> = recordings.chain(trace.map(|trace| Arc::new(Mutex::new(trace)))).collect();
     let mut screen = TerminalScreen::enter()?;
     let is_wanted = || !matches!(signals.read_signal(), Ok(Some(_)) | Err(_));

@@ -1,6 +1,6 @@
 //! Live figures of a real server while clients use it, by the clients' own clocks, as a real Prometheus scrapes them.
 
-use crate::engine::{alone, here, model, python};
+use crate::engine::{alone, here, model, python, script};
 use crate::process::{profinfer, run, wait};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -29,9 +29,54 @@ fn get(address: &str, path: &str) -> Option<String> {
     head.contains(" 200 ").then(|| body.to_owned())
 }
 
+/// A receiver by OpenTelemetry's own definitions, which refuses some requests at first; and the URL of it.
+fn otlp_receiver(received: &Path, refuse: u32) -> (Ended, String) {
+    let python = script("python_environment.sh", &["otlp", "opentelemetry-proto==1.45.2", "protobuf==7.36.2"]);
+    let mut command = Command::new(python);
+    command.arg(here().join("otlp_receiver.py")).args(["--refuse", &refuse.to_string()]);
+    command.stdout(std::fs::File::create(received).unwrap());
+    let receiver = Ended(command.spawn().unwrap());
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        let text = std::fs::read_to_string(received).unwrap();
+        if let Some((port, _)) = text.split_once('\n') {
+            return (receiver, format!("http://127.0.0.1:{port}"));
+        }
+        assert!(Instant::now() < until, "no receiver");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// What a receiver was sent.
+fn rows(received: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(received).unwrap();
+    let lines = text.lines().skip(1).filter_map(|line| serde_json::from_str(line).ok());
+    lines.collect()
+}
+
+/// A request's span has its parts, one after the other; its time is one of the clients'.
+fn assert_spans(rows: &[Value], clients: &[f64]) {
+    let seconds = |row: &Value| (row["end"].as_u64().unwrap() - row["start"].as_u64().unwrap()) as f64 / 1e9;
+    let roots: Vec<&Value> = rows.iter().filter(|row| row["span"] == "request").collect();
+    let mut matched = 0;
+    for root in &roots {
+        let of = |name: &str| rows.iter().find(|row| row["span"] == name && row["parent"] == root["id"]).unwrap();
+        let (prefill, decode) = (of("prefill"), of("decode"));
+        assert_eq!((&prefill["trace"], &decode["trace"]), (&root["trace"], &root["trace"]));
+        assert_eq!((&prefill["end"], &decode["end"]), (&decode["start"], &root["end"]));
+        assert!(root["resource"]["process.pid"].is_u64(), "{root}");
+        if root["attributes"]["gen_ai.usage.output_tokens"].as_i64() == Some(48) {
+            matched += usize::from(clients.iter().any(|client| near(seconds(root), *client)));
+        }
+    }
+    assert!(matched >= clients.len(), "{matched} of the clients' {clients:?}: {roots:?}");
+    let ids: std::collections::BTreeSet<String> = roots.iter().map(|root| root["id"].to_string()).collect();
+    assert_eq!(ids.len(), roots.len(), "no request comes twice");
+}
+
 /// The first value of a metric.
 fn value(text: &str, name: &str) -> Option<f64> {
-    let line = text.lines().find(|line| line.split('{').next() == Some(name))?;
+    let line = text.lines().find(|line| line.split(['{', ' ']).next() == Some(name))?;
     line.rsplit_once(' ')?.1.parse().ok()
 }
 
@@ -88,14 +133,17 @@ fn a_server_s_metrics_are_the_clients_own_times() {
     assert_eq!(lines.next().as_deref(), Some("ready"));
     let pid = clients.id().to_string();
     // All steps are to be seen: of a model this small they alone exceed the default budget.
+    let folder = tempfile::tempdir().unwrap();
+    let received = folder.path().join("received");
+    let (otlp, otlp_url) = otlp_receiver(&received, 3);
     let mut serve = profinfer(&["serve", "llama", "-p", &pid, "--listen", "127.0.0.1:0", "--budget", "20%"]);
+    serve.args(["--otlp", &otlp_url, "--otlp-interval", "500ms"]);
     let mut serve = Ended(serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
     let mut messages = BufReader::new(serve.0.stderr.take().unwrap()).lines().map(Result::unwrap);
     let found =
         messages.find_map(|line| Some(line.strip_prefix("listening on http://")?.split('/').next()?.to_owned()));
     let address = found.expect("an address");
     std::thread::spawn(move || messages.for_each(drop));
-    let folder = tempfile::tempdir().unwrap();
     let (prometheus, prometheus_address) = prometheus(folder.path(), &address);
     // Its probes are attached when a request is seen.
     let until = Instant::now() + Duration::from_secs(60);
@@ -185,6 +233,19 @@ fn a_server_s_metrics_are_the_clients_own_times() {
     // Not SIGINT: what a shell runs in the background ignores it.
     run(Command::new("kill").args(["-TERM", &serve.0.id().to_string()]), 0);
     assert!(serve.0.wait().unwrap().success());
+    // The last push has all: the same counts, and each request.
+    let rows = rows(&received);
+    let latest = |name: &str| rows.iter().rfind(|row| row["metric"] == name).unwrap();
+    let ttft = latest("gen_ai.server.time_to_first_token");
+    assert_eq!((ttft["kind"].as_str(), ttft["unit"].as_str()), (Some("histogram"), Some("s")));
+    let count = |name: &str| value(&text, &format!("gen_ai_server_{name}_seconds_count"));
+    assert_eq!(ttft["count"].as_f64(), count("time_to_first_token"));
+    assert_eq!(latest("gen_ai.server.request.duration")["count"].as_f64(), count("request_duration"));
+    let durations: Vec<f64> = requests.iter().map(|request| request["duration"].as_f64().unwrap()).collect();
+    assert_spans(&rows, &durations);
+    assert_eq!(value(&text, "profinfer_otlp_lost_spans_total"), Some(0.0));
+    assert!(text.contains("profinfer_otlp_failed_pushes_total 3"), "{text}");
+    drop(otlp);
     assert_eq!(clients.try_wait().unwrap(), None, "the engine runs on");
     drop(input);
     assert!(clients.wait().unwrap().success());

@@ -2,6 +2,7 @@
 //! the last half minute. What counts where follows [`Statistics`]; a property compares the two.
 
 use super::histogram::{Histogram, REQUEST_DURATION, STEP_DURATION, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN};
+use super::model::Ended;
 use super::operators::Operators;
 use super::recent::Recent;
 use super::snapshot::{Fetches, PhaseFigures};
@@ -23,6 +24,8 @@ pub(crate) struct Figures {
     pub(crate) followed: Followed,
     /// Of the steps since the last verdict's period began.
     pub(crate) statistics: Statistics,
+    /// Requests that have ended, where somebody wants them.
+    pub(crate) ended: Option<Ended>,
     /// The last step that they have.
     last: Option<(u64, u32)>,
     saw_switches: bool,
@@ -43,6 +46,7 @@ impl Default for Figures {
             recent: Recent::default(),
             followed: Followed::default(),
             statistics: Statistics::default(),
+            ended: None,
             last: None,
             saw_switches: false,
         }
@@ -154,6 +158,9 @@ impl Figures {
                     }
                 }
                 FollowedNews::Ended(request) => {
+                    if let Some(ended) = &mut self.ended {
+                        ended.push(request);
+                    }
                     self.duration.add(request.duration());
                     self.input_tokens = self.input_tokens.saturating_add(request.prompt_tokens);
                     self.output_tokens = self.output_tokens.saturating_add(request.generated_tokens);

@@ -1,9 +1,9 @@
 //! Live figures of a recording: a [`Model`] takes the records of a trace as they come, in memory that does not grow with
-//! time, and gives a [`Snapshot`] whenever one is wanted; [`metrics()`] writes snapshots for Prometheus, [`Screen`] for
-//! a terminal, [`PAGE`] shows them in a browser. Nothing here reads a clock, a file or a socket, or prints.
+//! time, and gives a [`Snapshot`] whenever one is wanted; [`prometheus()`] and [`otlp_metrics`] write snapshots as metrics,
+//! [`Screen`] for a terminal, [`PAGE`] shows them in a browser. Nothing here reads a clock, a file or a socket, or prints.
 //!
 //! ```text
-//! trace ─ TraceReader ─▶ Record ─ Model ─▶ Snapshot ─▶ metrics, screen, page
+//! trace ─ TraceReader ─▶ Record ─ Model ─▶ Snapshot ─▶ Prometheus, OTLP, screen, page
 //! ```
 
 mod figures;
@@ -11,7 +11,9 @@ mod histogram;
 mod metrics;
 mod model;
 mod operators;
+mod otlp;
 mod page;
+mod prometheus;
 mod recent;
 mod screen;
 mod snapshot;
@@ -19,9 +21,11 @@ mod snapshot;
 mod tests;
 
 pub use histogram::{Histogram, REQUEST_DURATION, STEP_DURATION, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN};
-pub use metrics::metrics;
-pub use model::Model;
+pub use metrics::PushLosses;
+pub use model::{Ended, Model};
+pub use otlp::{UnixClock, otlp_metrics, otlp_spans};
 pub use page::PAGE;
+pub use prometheus::prometheus;
 pub use screen::{Screen, Sort};
 pub use snapshot::{
     Fetches, LossRow, OperatorFigures, OperatorShare, OverheadSpent, PhaseFigures, Pressures, RequestFigures, Requests,

@@ -23,6 +23,8 @@ const PERIOD: u64 = 30_000_000_000;
 const ENOUGH: u64 = 8;
 /// Requests that are listed.
 const LISTED: usize = 32;
+/// Requests that have ended and are remembered until somebody takes them.
+const REMEMBERED: usize = 4096;
 /// Operator types of a verdict that are listed.
 const MOST_OPERATORS: usize = 20;
 
@@ -47,6 +49,25 @@ pub struct Model {
     unseen_since: Option<u64>,
     losses: Vec<LossRow>,
     verdict: Verdict,
+}
+
+/// Requests that have ended.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Ended {
+    /// In the order of their ends.
+    pub requests: Vec<Request>,
+    /// Further ones, beyond the bound.
+    pub left_out: u64,
+}
+
+impl Ended {
+    pub(crate) fn push(&mut self, request: Request) {
+        if self.requests.len() < REMEMBERED {
+            self.requests.push(request);
+        } else {
+            self.left_out += 1;
+        }
+    }
 }
 
 /// What limits the steps of a period.
@@ -159,6 +180,16 @@ impl Model {
         }
     }
 
+    /// From now on, requests that end are remembered, up to a bound, for [`Self::take_ended`].
+    pub fn remember_ended(&mut self) {
+        self.figures.ended.get_or_insert_default();
+    }
+
+    /// The requests that have ended since that was asked last.
+    pub fn take_ended(&mut self) -> Ended {
+        self.figures.ended.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     /// The trace is over, with its end or without.
     pub fn finish(&mut self) {
         self.timeline.finish(&mut self.figures);
@@ -211,6 +242,7 @@ impl Model {
             engine: origin.engine.clone(),
             pid: origin.pid,
             command: origin.command.clone(),
+            started_ns: origin.monotonic_ns,
             elapsed_ns: self.now.saturating_sub(origin.monotonic_ns),
             phases: phases.cloned().collect::<Vec<PhaseFigures>>(),
             requests: (self.has_requests && figures.followed.requests().were_recorded()).then(|| self.requests()),

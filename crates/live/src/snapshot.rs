@@ -31,6 +31,8 @@ pub struct Snapshot {
     pub pid: u32,
     /// Its command line.
     pub command: Vec<String>,
+    /// When the recording began, ns of CLOCK_MONOTONIC.
+    pub started_ns: u64,
     /// Since the start of the recording, ns.
     pub elapsed_ns: u64,
     /// Prefill and decode.
@@ -65,6 +67,7 @@ impl Snapshot {
             engine: String::new(),
             pid,
             command: Vec::new(),
+            started_ns: 0,
             elapsed_ns: 0,
             phases: Vec::new(),
             requests: None,

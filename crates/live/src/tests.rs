@@ -303,7 +303,7 @@ proptest! {
         let trace = trace(&server.records(), every);
         let snapshot = live(&trace);
         assert_same(&snapshot, &whole(&trace));
-        let text = metrics(std::slice::from_ref(&snapshot));
+        let text = prometheus(std::slice::from_ref(&snapshot), None);
         assert_text(&text);
         let screen = Screen { width: 80, height: 24, ..Screen::default() };
         let lines = screen.lines(&[snapshot], None);
@@ -322,7 +322,7 @@ proptest! {
             model.finish();
             model.judge(reader.meta());
             let snapshot = model.snapshot();
-            assert_text(&metrics(std::slice::from_ref(&snapshot)));
+            assert_text(&prometheus(std::slice::from_ref(&snapshot), None));
             Screen { width: 40, height: 10, ..Screen::default() }.lines(&[snapshot], Some("a message"));
         }
     }
@@ -438,7 +438,7 @@ fn labels_are_bounded_and_no_count_falls() {
             let before = counts.insert(row.op.clone(), row.count).unwrap_or(0);
             assert!(row.count >= before, "{}: {before}, then {}", row.op, row.count);
         }
-        assert_text(&metrics(&[snapshot]));
+        assert_text(&prometheus(&[snapshot], None));
     }
     assert_eq!(counts.len(), operators::LABELS + 1, "{counts:?}");
     assert!(counts.contains_key("other"));
@@ -449,7 +449,7 @@ fn labels_are_bounded_and_no_count_falls() {
 fn metrics_have_the_names_and_bounds_of_the_conventions() {
     let snapshot = live(&trace(&server().records(), 11));
     let other = Snapshot { pid: 7, ..snapshot.clone() };
-    let text = metrics(&[snapshot, other, Snapshot::empty(9, State::Waiting)]);
+    let text = prometheus(&[snapshot, other, Snapshot::empty(9, State::Waiting)], None);
     assert_text(&text);
     let labels = r#"gen_ai_provider_name="toy \"engine\"",process_pid="100""#;
     for line in [
@@ -466,6 +466,72 @@ fn metrics_have_the_names_and_bounds_of_the_conventions() {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
     assert!(!text.contains("profinfer_throttled"), "absent is absent");
+}
+
+/// The points of an OTLP metric of the first recording.
+fn otlp_points(request: &serde_json::Value, name: &str, kind: &str) -> Vec<serde_json::Value> {
+    let metrics = request["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap();
+    let metric = metrics.iter().find(|metric| metric["name"] == name).unwrap();
+    metric[kind]["dataPoints"].as_array().unwrap().clone()
+}
+
+#[test]
+fn otlp_has_the_numbers_of_prometheus() {
+    let snapshot = live(&trace(&server().records(), 11));
+    let clock = UnixClock { offset_ns: 1_790_000_000_000_000_000, now_ns: 5_000_000_000 };
+    let request = otlp_metrics(&[snapshot.clone(), Snapshot::empty(9, State::Waiting)], clock);
+    let name = "gen_ai.server.time_to_first_token";
+    let point = &otlp_points(&request, name, "histogram")[0];
+    assert_eq!(point["count"], "3");
+    assert_eq!(point["timeUnixNano"], "1790000005000000000");
+    let started = 1_790_000_000_000_000_000 + snapshot.started_ns;
+    assert_eq!(point["startTimeUnixNano"], started.to_string());
+    let counts = point["bucketCounts"].as_array().unwrap();
+    assert_eq!(counts.len(), point["explicitBounds"].as_array().unwrap().len() + 1);
+    let sum: u64 = counts.iter().map(|count| count.as_str().unwrap().parse::<u64>().unwrap()).sum();
+    assert_eq!(sum, 3);
+    let tokens = otlp_points(&request, "profinfer.request_tokens", "sum");
+    assert_eq!(tokens[1]["asDouble"], 19.0);
+    assert_eq!(tokens[1]["attributes"][0]["key"], "gen_ai.token.type");
+    assert_eq!(request["resourceMetrics"].as_array().unwrap().len(), 2);
+    assert_eq!(request["resourceMetrics"][1]["resource"]["attributes"][0]["value"]["intValue"], "9");
+    // Each metric of the one is in the other.
+    let text = prometheus(&[snapshot], None);
+    let metrics = request["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap();
+    assert_eq!(text.lines().filter(|line| line.starts_with("# TYPE")).count(), metrics.len());
+}
+
+#[test]
+fn each_request_is_a_span_with_its_parts() {
+    let bytes = trace(&server().records(), 11);
+    let mut reader = TraceReader::new(&bytes[..]).unwrap();
+    let mut model = Model::new(reader.meta()).0;
+    model.remember_ended();
+    while let Some(item) = reader.next() {
+        model.take(&item);
+    }
+    model.finish();
+    let (ended, snapshot) = (model.take_ended(), model.snapshot());
+    assert_eq!((ended.requests.len(), ended.left_out), (3, 0));
+    assert_eq!(model.take_ended().requests.len(), 0);
+    let clock = UnixClock { offset_ns: 1_790_000_000_000_000_000, now_ns: 5_000_000_000 };
+    let request = otlp_spans([(&snapshot, &ended.requests[..])], clock);
+    assert_eq!(request, otlp_spans([(&snapshot, &ended.requests[..])], clock), "sent again, it is the same");
+    let spans = request["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
+    let roots: Vec<_> = spans.iter().filter(|span| span["name"] == "request").collect();
+    assert_eq!(roots.len(), 3);
+    let time = |span: &serde_json::Value, key: &str| span[key].as_str().unwrap().parse::<u64>().unwrap();
+    for (root, request) in roots.iter().zip(&ended.requests) {
+        assert!(root.get("parentSpanId").is_none());
+        assert_eq!(root["traceId"].as_str().unwrap().len(), 32);
+        let parts: Vec<_> = spans.iter().filter(|span| span["parentSpanId"] == root["spanId"]).collect();
+        let names: Vec<_> = parts.iter().map(|part| part["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["queued", "prefill", "decode"]);
+        let of_parts: u64 =
+            parts.iter().map(|part| time(part, "endTimeUnixNano") - time(part, "startTimeUnixNano")).sum();
+        assert_eq!(of_parts, request.duration());
+        assert_eq!(time(root, "endTimeUnixNano") - time(root, "startTimeUnixNano"), request.duration());
+    }
 }
 
 #[test]
