@@ -10,13 +10,13 @@ use std::process::Command;
 /// What bpftrace counts in another run.
 fn counted(program: &Path) -> BTreeMap<String, u64> {
     let library = "/usr/lib/x86_64-linux-gnu/libOpenCL.so.1";
-    let script = format!("uprobe:{library}:cl* {{ @[func] = count(); }}");
+    let script = format!("uprobe:{library}:cl* {{ @[probe] = count(); }}");
     let command = program.to_str().unwrap();
     let output = succeeds(Command::new("bpftrace").args(["-e", &script, "-c", command]));
     let text = String::from_utf8(output).unwrap();
     let of = |line: &str| {
         let (name, count) = line.strip_prefix("@[")?.split_once("]: ")?;
-        Some((name.to_owned(), count.parse().ok()?))
+        Some((name.rsplit(':').next()?.to_owned(), count.parse().ok()?))
     };
     text.lines().filter_map(of).collect()
 }
