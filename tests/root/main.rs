@@ -25,6 +25,8 @@ mod timed {
     mod counters;
     mod cuda;
     mod device_use;
+    mod hip;
+    mod opencl;
     mod queue;
     mod roofline;
     mod threads;

@@ -5,74 +5,18 @@
  * on CLOCK_MONOTONIC, before the first call that gives work to a stream, and when the wait for it returned.
  */
 #define _GNU_SOURCE
-#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #ifdef LIBRARY
-#define EXPORTED __attribute__((visibility("default"), noinline))
-
-struct stream {
-	pthread_t thread;
-	long jobs[256];
-	unsigned given, done;
-};
-
-struct event {
-	struct stream *stream;
-	unsigned number;
-};
-
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static struct stream streams[4];
-static unsigned stream_count;
-
-static void *work(void *argument)
-{
-	struct stream *stream = argument;
-
-	pthread_mutex_lock(&mutex);
-	for (;;) {
-		while (stream->given == stream->done)
-			pthread_cond_wait(&changed, &mutex);
-		long milliseconds = stream->jobs[stream->done % 256];
-		struct timespec time = { milliseconds / 1000, milliseconds % 1000 * 1000000 };
-
-		pthread_mutex_unlock(&mutex);
-		nanosleep(&time, NULL);
-		pthread_mutex_lock(&mutex);
-		stream->done++;
-		pthread_cond_broadcast(&changed);
-	}
-	return NULL;
-}
-
-static int give(struct stream *stream, long milliseconds)
-{
-	pthread_mutex_lock(&mutex);
-	stream->jobs[stream->given++ % 256] = milliseconds;
-	pthread_cond_broadcast(&changed);
-	pthread_mutex_unlock(&mutex);
-	return 0;
-}
-
-static int await(struct stream *stream, unsigned number)
-{
-	pthread_mutex_lock(&mutex);
-	while (stream->done < number)
-		pthread_cond_wait(&changed, &mutex);
-	pthread_mutex_unlock(&mutex);
-	return 0;
-}
+#include "streams.h"
 
 EXPORTED int cuStreamCreate(struct stream **stream, unsigned flags)
 {
 	(void)flags;
-	*stream = &streams[stream_count++];
-	return pthread_create(&(*stream)->thread, NULL, work, *stream);
+	return open_stream(stream);
 }
 
 EXPORTED int cuLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
@@ -106,9 +50,7 @@ EXPORTED int cuStreamSynchronize(struct stream *stream)
 
 EXPORTED int cuCtxSynchronize(void)
 {
-	for (unsigned i = 0; i < stream_count; i++)
-		await(&streams[i], streams[i].given);
-	return 0;
+	return await_all();
 }
 
 EXPORTED int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t bytes, struct stream *stream)
