@@ -173,6 +173,14 @@ pub(crate) fn model(name: &str) -> PathBuf {
     path
 }
 
+/// The smallest model of which this machine's caches hold less than half.
+pub(crate) fn larger_than_caches() -> &'static str {
+    let caches = std::fs::read_dir("/sys/devices/system/cpu/cpu0/cache").into_iter().flatten().flatten();
+    let sizes = caches.filter_map(|cache| std::fs::read_to_string(cache.path().join("size")).ok());
+    let kib = sizes.filter_map(|size| size.trim().strip_suffix('K')?.parse::<u64>().ok()).max();
+    if kib.is_some_and(|kib| kib * 1024 > 120_000_000) { "widest-dense" } else { "wide-dense" }
+}
+
 /// Where the scripts keep what they make.
 fn cache() -> PathBuf {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);

@@ -71,6 +71,8 @@ MODELS = {
     ),
     # Few operations for each byte, and far more bytes than caches hold: what memory delivers is what limits it.
     "wide-dense": Model("280 MB of whole floats", layers=4, width=1280, feed_forward=3584, heads=20, kv_heads=4),
+    # The same for caches of hundreds of megabytes.
+    "widest-dense": Model("1.4 GB of whole floats", layers=20, width=1280, feed_forward=3584, heads=20, kv_heads=4),
 }
 CONTEXT_LENGTH = 2048
 

@@ -2,7 +2,7 @@
 //! may disturb them: what is asserted is of the time in which the engine ran.
 
 use crate::competitor::Competitor;
-use crate::engine::{Engine, Workload, alone, model, workload};
+use crate::engine::{Engine, Workload, alone, larger_than_caches, model, workload};
 use crate::process::{profinfer, run};
 use crate::{Recording, find, record, rows};
 use serde_json::Value;
@@ -51,7 +51,7 @@ fn assert_adds_up(verdict: &Value) {
 fn decode_of_a_model_larger_than_the_caches_is_memory_bound() {
     let _alone = alone();
     with_limits();
-    let workload = Workload { prompt: 4, tokens: 12, ..workload("wide-dense", 1) };
+    let workload = Workload { prompt: 4, tokens: 12, ..workload(larger_than_caches(), 1) };
     let verdict = verdict(&record(Engine::Wheel, &workload, &[]));
     assert_adds_up(&verdict);
     let decode = find(&verdict["phases"], "phase", "decode");

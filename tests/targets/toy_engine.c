@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define MAX_OPERATORS 64
 #define MAX_LANES 16
@@ -12,6 +13,22 @@ volatile long toy_sink;
 static long work = 200;
 /* Rounds in a barrier, by TOY_BARRIER. */
 static long barrier;
+/* Its own account, where lanes spend time in barriers: in operators, and of lanes from their first operator to their
+ * end, which is the graph's for the first one; ns. */
+static long long operator_ns, lane_ns;
+
+static long long now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static void account(void)
+{
+	fprintf(stderr, "toy: operators %lld ns of %lld ns\n", operator_ns, lane_ns);
+}
 
 __attribute__((noinline)) void toy_operator(struct toy_params *params, struct toy_tensor *tensor)
 {
@@ -29,16 +46,25 @@ __attribute__((noinline)) void toy_barrier(struct toy_params *params)
 struct work {
 	struct toy_params params;
 	int operators;
+	long long first_ns, operator_ns, end_ns;
 };
 
 static void *run_lane(void *argument)
 {
 	struct work *work = argument;
 
+	if (barrier)
+		work->first_ns = now_ns();
 	for (int i = 0; i < work->operators; i++) {
+		long long start = barrier ? now_ns() : 0;
+
 		toy_operator(&work->params, &tensors[i]);
+		if (barrier)
+			work->operator_ns += now_ns() - start;
 		toy_barrier(&work->params);
 	}
+	if (barrier)
+		work->end_ns = now_ns();
 	return NULL;
 }
 
@@ -49,12 +75,18 @@ __attribute__((noinline)) int toy_graph(int operators, int lanes)
 	struct work works[MAX_LANES];
 
 	for (int lane = 0; lane < lanes; lane++)
-		works[lane] = (struct work){ { lane, lanes }, operators };
+		works[lane] = (struct work){ .params = { lane, lanes }, .operators = operators };
 	for (int lane = 1; lane < lanes; lane++)
 		pthread_create(&threads[lane], NULL, run_lane, &works[lane]);
 	run_lane(&works[0]);
 	for (int lane = 1; lane < lanes; lane++)
 		pthread_join(threads[lane], NULL);
+	if (barrier)
+		works[0].end_ns = now_ns();
+	for (int lane = 0; barrier && lane < lanes; lane++) {
+		operator_ns += works[lane].operator_ns;
+		lane_ns += works[lane].end_ns - works[lane].first_ns;
+	}
 	return operators;
 }
 
@@ -66,8 +98,10 @@ __attribute__((noinline)) int toy_step(struct toy_batch batch, int operators, in
 		return -1;
 	if (rounds)
 		work = atol(rounds);
-	if (waits)
+	if (waits && !barrier) {
 		barrier = atol(waits);
+		atexit(account);
+	}
 	for (int i = 0; i < operators; i++) {
 		tensors[i].op = i % 3;
 		snprintf(tensors[i].name, sizeof(tensors[i].name), "blk.%d.tensor", i);
