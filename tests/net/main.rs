@@ -18,6 +18,7 @@ mod invocation;
 mod packages;
 mod profile;
 mod schema;
+mod serving;
 mod timeline;
 #[path = "../toy/mod.rs"]
 mod toy;
