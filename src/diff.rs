@@ -6,9 +6,12 @@ use super::{DONE, INCOMPLETE, Outcome, SLOWER, terminal, trace_file};
 use profinfer_analysis::{Catalogue, Completeness, Decoder, Series, Statistics, Step, Timeline, Visitor};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_files::output::OutputKind;
-use profinfer_report::{DiffSide, diff, diff_html, diff_text};
+use profinfer_report::{DiffReport, DiffSide, diff, diff_html, diff_text};
 use profinfer_trace::Meta;
 use std::path::{Path, PathBuf};
+
+/// Smaller differences are ignored where `--noise` does not say.
+const NOISE: f64 = 0.02;
 
 /// The subcommand's arguments.
 #[derive(Debug, clap::Args)]
@@ -68,6 +71,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         (true, false) => INCOMPLETE,
         (true, true) => DONE,
     })
+}
+
+/// What `diff A B` says of two traces.
+pub(crate) fn traces(a: &Path, b: &Path) -> Result<DiffReport, Diagnostics> {
+    let (read_a, read_b) = (Read::new(a)?, Read::new(b)?);
+    Ok(diff(&read_a.side(a), &read_b.side(b), &[], (NOISE, None)))
 }
 
 /// A trace that was read.

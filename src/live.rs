@@ -1,14 +1,15 @@
 //! Recordings that are followed while they go on: a recorder of its own for each target, whose trace is read as it is
 //! written. A recorder that fails takes no other with it, and one whose reader is gone ends by itself.
 
+use super::flight::{Flight, Keeper};
 use super::values;
 use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, printable};
-use profinfer_live::{Ended, Model, Snapshot, State};
+use profinfer_live::{Ended, FlightFigures, Happened, Model, Snapshot, State};
 use profinfer_schema::EngineId;
-use profinfer_trace::{Item, TraceReader};
+use profinfer_trace::{Item, Meta, TraceReader};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Cursor, Read};
@@ -27,6 +28,8 @@ const MESSAGES: usize = 64;
 const MAX_MESSAGE: u64 = 4096;
 /// A verdict is made as long as somebody has read it within this time.
 const VIEWED: Duration = Duration::from_secs(10);
+/// Samples per second of each thread's CPU time, for traces that are kept.
+const SAMPLES: &str = "49";
 /// Targets.
 const MOST_TARGETS: usize = 64;
 
@@ -71,8 +74,8 @@ impl LiveArguments {
         self.pids.is_empty() && self.command.is_empty()
     }
 
-    /// Starts a recorder for each target. Call it before signals are blocked: a recorder inherits that.
-    pub(crate) fn start(&self, messages: Messages) -> Result<Vec<Recorder>, Diagnostics> {
+    /// Starts a recorder for each target; live figures need no samples. Call it before signals are blocked: a recorder inherits that.
+    pub(crate) fn start(&self, messages: Messages, with_samples: bool) -> Result<Vec<Recorder>, Diagnostics> {
         if self.is_empty() {
             let problem = Diagnostic::error(Code::BadArgument, "no target: neither a process nor a command is named");
             return Err(problem.hint("attach with `-p PID`, or launch a command: `-- COMMAND`").into());
@@ -87,16 +90,19 @@ impl LiveArguments {
         let mut started = Vec::new();
         let subjects = if self.pids.is_empty() { vec![None] } else { pids.into_iter().map(Some).collect() };
         for pid in subjects {
-            started.push(self.recorder(pid, messages)?);
+            started.push(self.recorder(pid, messages, with_samples)?);
         }
         Ok(started)
     }
 
-    fn recorder(&self, pid: Option<i32>, messages: Messages) -> Result<Recorder, Diagnostics> {
+    fn recorder(&self, pid: Option<i32>, messages: Messages, with_samples: bool) -> Result<Recorder, Diagnostics> {
         // Whatever has become of the file: this program.
         let mut command = Command::new("/proc/self/exe");
         command.arg0("profinfer").arg("record").args(&self.specs).args(["-o", "-", "--no-roofline", "--live", "never"]);
         command.arg("--budget").arg(format!("{}%", self.budget * 100.0));
+        if with_samples {
+            command.args(["--sample", SAMPLES]);
+        }
         if let Some(lock) = &self.lock {
             command.arg("--lock").arg(lock);
         }
@@ -138,6 +144,9 @@ struct Shared {
     model: Mutex<Option<Model>>,
     /// Requests that have ended are wanted.
     remembers_ended: bool,
+    /// Whoever keeps traces, and what it did.
+    keeper: Option<Arc<Keeper>>,
+    flight: Arc<Mutex<FlightFigures>>,
     viewed: Mutex<Option<Instant>>,
     messages: Mutex<VecDeque<String>>,
 }
@@ -148,8 +157,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Recorder {
     /// Reads its trace, on a thread. If they are wanted, requests that end are for [`Followed::take_ended`].
-    pub(crate) fn follow(mut self, remembers_ended: bool) -> Followed {
-        let shared = Arc::new(Shared { remembers_ended, ..Shared::default() });
+    pub(crate) fn follow(mut self, remembers_ended: bool, keeper: Option<Arc<Keeper>>) -> Followed {
+        let shared = Arc::new(Shared { remembers_ended, keeper, ..Shared::default() });
         if let Some(stderr) = self.child.stderr.take() {
             let theirs = Arc::clone(&shared);
             std::thread::spawn(move || save_messages(stderr, &theirs));
@@ -176,6 +185,11 @@ impl Followed {
         let shared = Arc::new(Shared::default());
         let thread = read(trace, &shared, false);
         Self { shared, child: None, status: None, thread: Some(thread), pid: None }
+    }
+
+    /// What its flight recorder did; `None` without one.
+    fn flight(&self) -> Option<FlightFigures> {
+        self.shared.keeper.as_ref().map(|_| *lock(&self.shared.flight))
     }
 
     /// Its figures; `None` before the first record.
@@ -309,10 +323,15 @@ fn follow(input: Box<dyn Read + Send>, shared: &Shared, is_live: bool) -> Result
     if shared.remembers_ended {
         model.remember_ended();
     }
+    let mut flight =
+        shared.keeper.as_ref().map(|keeper| Flight::start(keeper, reader.meta(), &mut model, &shared.flight));
     *lock(&shared.model) = Some(model);
     lock(&shared.messages).extend(problems.0.into_iter().map(|problem| problem.message));
     while let Some(item) = reader.next() {
         let (brought_sites, is_flush) = (matches!(item, Item::Sites { .. }), matches!(item, Item::Losses(_)));
+        if let Some(flight) = &mut flight {
+            flight.take(&item);
+        }
         if let Some(model) = lock(&shared.model).as_mut() {
             model.take(&item);
             if is_flush && is_live {
@@ -322,19 +341,44 @@ fn follow(input: Box<dyn Read + Send>, shared: &Shared, is_live: bool) -> Result
         if brought_sites && let Some(model) = lock(&shared.model).as_mut() {
             model.name_constants(&reader.meta().schema);
         }
-        let is_viewed = lock(&shared.viewed).is_some_and(|viewed| viewed.elapsed() < VIEWED);
-        if is_flush
-            && is_viewed
-            && let Some(model) = lock(&shared.model).as_mut()
-        {
-            model.judge(reader.meta());
+        if brought_sites && let Some(flight) = &mut flight {
+            flight.refer(reader.meta());
+        }
+        if is_flush {
+            judge(shared, reader.meta());
+            if let Some(flight) = &mut flight {
+                flight.flush(reader.meta(), now());
+                keep_what_happened(flight, shared, reader.meta());
+            }
         }
     }
     if let Some(model) = lock(&shared.model).as_mut() {
         model.finish();
         model.judge(reader.meta());
     }
+    if let Some(mut flight) = flight {
+        flight.flush(reader.meta(), now());
+        keep_what_happened(&mut flight, shared, reader.meta());
+        flight.finish();
+    }
     Ok(())
+}
+
+/// Judges, where somebody reads the verdict.
+fn judge(shared: &Shared, meta: &Meta) {
+    let is_viewed = lock(&shared.viewed).is_some_and(|viewed| viewed.elapsed() < VIEWED);
+    if let Some(model) = lock(&shared.model).as_mut()
+        && (is_viewed || model.watches_verdict())
+    {
+        model.judge(meta);
+    }
+}
+
+fn keep_what_happened(flight: &mut Flight, shared: &Shared, meta: &Meta) {
+    let happened = lock(&shared.model).as_mut().and_then(Model::happened);
+    if let Some(Happened { from, to }) = happened {
+        flight.happened(meta, from, to);
+    }
 }
 
 /// CLOCK_MONOTONIC, ns: what records' times are.
@@ -348,14 +392,15 @@ pub(crate) fn snapshots(all: &[Arc<Mutex<Followed>>], judged: bool) -> Vec<Snaps
     let of = |followed: &Arc<Mutex<Followed>>| {
         let mut followed = lock(followed);
         let snapshot = if judged { followed.snapshot() } else { followed.figures() };
-        snapshot.or_else(|| {
+        let snapshot = snapshot.or_else(|| {
             let state = match followed.has_ended() {
                 true => State::Ended { reason: followed.message().unwrap_or_else(|| "nothing was recorded".into()) },
                 false => State::Waiting,
             };
             let pid = followed.pid().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
             Some(Snapshot::empty(pid, state))
-        })
+        });
+        snapshot.map(|snapshot| Snapshot { flight: followed.flight(), ..snapshot })
     };
     all.iter().filter_map(of).collect()
 }

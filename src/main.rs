@@ -16,6 +16,8 @@ mod explain;
 #[cfg(feature = "record")]
 mod explain_live;
 mod export;
+#[cfg(feature = "record")]
+mod flight;
 mod functions;
 mod r#gen;
 mod graph;

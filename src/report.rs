@@ -1,13 +1,13 @@
 //! `profinfer report`: shows where the time of a trace went.
 
 use super::analyse::analyse;
-use super::{DONE, INCOMPLETE, Outcome, functions, terminal, trace_file};
+use super::{DONE, INCOMPLETE, Outcome, diff, functions, terminal, trace_file};
 use profinfer_analysis::{Completeness, Phase, Profile, Statistics, Timeline, Visitor};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_report::{self as report, By, Options, Selection, StepFinder, TextStyle};
 use profinfer_schema::Sample;
 use profinfer_trace::Meta;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The subcommand's arguments.
 #[derive(Debug, clap::Args)]
@@ -48,7 +48,7 @@ enum PhaseName {
 
 impl Arguments {
     /// The trace, where its engines can be shown one after the other.
-    pub(crate) fn file(&self) -> Option<&std::path::Path> {
+    pub(crate) fn file(&self) -> Option<&Path> {
         (!self.json && self.file.as_os_str() != "-").then_some(self.file.as_path())
     }
 }
@@ -133,7 +133,12 @@ fn whole(
     let samples = functions::sampled_work(meta, timeline, profile);
     let by = arguments.by.unwrap_or_default();
     let options = Options { by, top: arguments.top, phase: of_screen, samples: samples.as_ref() };
-    let report = report::build(meta, completeness, statistics, timeline, &options);
+    let mut report = report::build(meta, completeness, statistics, timeline, &options);
+    if let Some(kept) = &mut report.kept
+        && let Some(before) = kept.before.as_deref().and_then(|name| beside(&arguments.file, name))
+    {
+        kept.compare(&diff::traces(&before, &arguments.file)?);
+    }
     if arguments.json {
         json(&report)
     } else if is_first_screen {
@@ -144,6 +149,12 @@ fn whole(
             &TextStyle { main_only: arguments.by.is_some(), ..terminal::text_style(arguments.top) },
         ))
     }
+}
+
+/// The trace of that name in the folder of another, if it is there.
+fn beside(file: &Path, name: &str) -> Option<PathBuf> {
+    let is_name = Path::new(name).file_name().is_some_and(|of| of == name);
+    (is_name && file.as_os_str() != "-").then(|| file.with_file_name(name)).filter(|path| path.is_file())
 }
 
 fn step(

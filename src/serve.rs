@@ -1,7 +1,8 @@
 //! `profinfer serve`: live figures of running engines over HTTP.
 
+use super::flight::FlightArguments;
 use super::http::{Answer, Server};
-use super::live::{Followed, LiveArguments, Messages, snapshots};
+use super::live::{Followed, LiveArguments, Messages, Recorder, snapshots};
 use super::otlp::{Endpoint, Pusher};
 use super::terminal::status;
 use super::values;
@@ -37,6 +38,8 @@ pub(crate) struct Arguments {
     /// Time between two pushes
     #[arg(long, value_name = "DURATION", value_parser = values::duration, default_value = "10s", requires = "otlp")]
     otlp_interval: Duration,
+    #[command(flatten)]
+    flight: FlightArguments,
 }
 
 /// Runs the subcommand.
@@ -44,10 +47,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let server = Server::bind(arguments.listen).map_err(|error| cannot_listen(arguments.listen, &error))?;
     let address = server.address();
     let endpoint = arguments.otlp.as_deref().map(Endpoint::parse).transpose()?;
-    let recorders = arguments.live.start(Messages::Through)?;
+    let keeper = arguments.flight.keeper()?;
+    let recorders = arguments.live.start(Messages::Through, keeper.is_some())?;
     let signals = signals()?;
-    let all: Vec<Arc<Mutex<Followed>>> =
-        recorders.into_iter().map(|recorder| Arc::new(Mutex::new(recorder.follow(endpoint.is_some())))).collect();
+    let follow = |recorder: Recorder| Arc::new(Mutex::new(recorder.follow(endpoint.is_some(), keeper.clone())));
+    let all: Vec<Arc<Mutex<Followed>>> = recorders.into_iter().map(follow).collect();
     let pusher = endpoint.map(|endpoint| Pusher::start(endpoint, all.clone(), arguments.otlp_interval)).transpose()?;
     let (shown, losses) = (all.clone(), pusher.as_ref().map(Pusher::losses));
     server

@@ -35,9 +35,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let trace = arguments.trace.as_deref().map(open).transpose()?;
     // Where there is no terminal, nothing is started.
     TerminalScreen::require()?;
-    let recorders = if trace.is_some() { Vec::new() } else { arguments.live.start(Messages::Saved)? };
+    let recorders = if trace.is_some() { Vec::new() } else { arguments.live.start(Messages::Saved, false)? };
     let signals = signals()?;
-    let recordings = recorders.into_iter().map(|recorder| Arc::new(Mutex::new(recorder.follow(false))));
+    let recordings = recorders.into_iter().map(|recorder| Arc::new(Mutex::new(recorder.follow(false, None))));
     let all: Vec<Arc<Mutex<Followed>>> = recordings.chain(trace.map(|trace| Arc::new(Mutex::new(trace)))).collect();
     let mut screen = TerminalScreen::enter()?;
     let is_wanted = || !matches!(signals.read_signal(), Ok(Some(_)) | Err(_));

@@ -8,10 +8,11 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A toy at work, with its input.
-fn toy(run: &Run, name: &str, words: &[&str]) -> (Child, ChildStdin) {
+pub(crate) fn toy(run: &Run, name: &str, words: &[&str]) -> (Child, ChildStdin) {
     let words = run.toy(name, words);
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::null());
@@ -21,13 +22,14 @@ fn toy(run: &Run, name: &str, words: &[&str]) -> (Child, ChildStdin) {
 }
 
 /// `serve`, and where it listens.
-struct Serve {
-    program: Child,
+pub(crate) struct Serve {
+    pub(crate) program: Child,
     address: String,
+    messages: Arc<Mutex<Vec<String>>>,
 }
 
 impl Serve {
-    fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
         command.args(["serve", PROBESET, "--listen", "127.0.0.1:0", "--budget", "100%"]).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -38,11 +40,18 @@ impl Serve {
             Some(rest.split('/').next().unwrap().to_owned())
         });
         // What comes later must not fill the pipe.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { program, address: address.expect("an address") }
+        let messages = Arc::new(Mutex::new(Vec::new()));
+        let theirs = Arc::clone(&messages);
+        std::thread::spawn(move || lines.for_each(|line| theirs.lock().unwrap().push(line.unwrap())));
+        Self { program, address: address.expect("an address"), messages }
     }
 
-    fn get(&self, path: &str) -> String {
+    /// What it has written since it listens.
+    pub(crate) fn messages(&self) -> String {
+        self.messages.lock().unwrap().join("\n")
+    }
+
+    pub(crate) fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address).unwrap();
@@ -55,14 +64,14 @@ impl Serve {
     }
 
     /// The sum of a metric's series that have all of these texts; `None` where there is none.
-    fn metric(&self, name: &str, labels: &[&str]) -> Option<f64> {
+    pub(crate) fn metric(&self, name: &str, labels: &[&str]) -> Option<f64> {
         let text = self.get("/metrics");
         let lines = text.lines().filter(|line| line.split('{').next() == Some(name));
         let found = lines.filter(|line| labels.iter().all(|label| line.contains(label)));
         found.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).reduce(|a, b| a + b)
     }
 
-    fn steps(&self, toy: &Child) -> f64 {
+    pub(crate) fn steps(&self, toy: &Child) -> f64 {
         self.metric("profinfer_step_seconds_count", &[&format!("process_pid=\"{}\"", toy.id())]).unwrap_or(0.0)
     }
 
@@ -98,7 +107,7 @@ fn is_there(pid: Pid) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-fn end(mut toy: Child, input: ChildStdin) {
+pub(crate) fn end(mut toy: Child, input: ChildStdin) {
     toy.kill().unwrap();
     toy.wait().unwrap();
     drop(input);

@@ -8,6 +8,7 @@
 mod complete;
 mod confined;
 mod deaths;
+mod flight;
 mod live;
 mod neighbours;
 mod outputs;

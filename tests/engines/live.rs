@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A program that is ended with the test, however that ends.
-struct Ended(Child);
+pub(crate) struct Ended(pub(crate) Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
@@ -19,7 +19,7 @@ impl Drop for Ended {
     }
 }
 
-fn get(address: &str, path: &str) -> Option<String> {
+pub(crate) fn get(address: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").ok()?;
@@ -75,7 +75,7 @@ fn assert_spans(rows: &[Value], clients: &[f64]) {
 }
 
 /// The first value of a metric.
-fn value(text: &str, name: &str) -> Option<f64> {
+pub(crate) fn value(text: &str, name: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.split(['{', ' ']).next() == Some(name))?;
     line.rsplit_once(' ')?.1.parse().ok()
 }

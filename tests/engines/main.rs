@@ -17,6 +17,7 @@ mod ctranslate2;
 mod differences;
 mod engine;
 mod faults;
+mod flight;
 mod graph;
 mod installed;
 #[path = "../invocation/mod.rs"]

@@ -220,6 +220,7 @@ fn origin() -> Origin {
         cpu_quota: None,
         parts: Vec::new(),
         recorder_pid: None,
+        kept: None,
         roofline: None,
     }
 }

@@ -3,6 +3,7 @@
 
 use super::histogram::{Histogram, REQUEST_DURATION, STEP_DURATION, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN};
 use super::model::Ended;
+use super::moments::Moments;
 use super::operators::Operators;
 use super::recent::Recent;
 use super::snapshot::{Fetches, PhaseFigures};
@@ -26,6 +27,8 @@ pub(crate) struct Figures {
     pub(crate) statistics: Statistics,
     /// Requests that have ended, where somebody wants them.
     pub(crate) ended: Option<Ended>,
+    /// The last seconds, where a condition is watched for.
+    pub(crate) moments: Option<Moments>,
     /// The last step that they have.
     last: Option<(u64, u32)>,
     saw_switches: bool,
@@ -47,6 +50,7 @@ impl Default for Figures {
             followed: Followed::default(),
             statistics: Statistics::default(),
             ended: None,
+            moments: None,
             last: None,
             saw_switches: false,
         }
@@ -87,6 +91,9 @@ impl Visitor for Figures {
             let tokens = step.tokens.unwrap_or(0);
             let sum = if phase == Phase::Decode { &mut second.decode_tokens } else { &mut second.prefill_tokens };
             *sum = sum.saturating_add(tokens);
+        }
+        if let (Some(moments), Phase::Decode) = (&mut self.moments, phase) {
+            moments.tokens(step.end, step.tokens.unwrap_or(0));
         }
         let of = if phase == Phase::Decode { &mut self.decode } else { &mut self.prefill };
         if !step.complete {
@@ -145,6 +152,9 @@ impl Figures {
             match *news {
                 FollowedNews::FirstToken { time, after } => {
                     self.ttft.add(after);
+                    if let Some(moments) = &mut self.moments {
+                        moments.first_token(time, after);
+                    }
                     if let Some(second) = self.recent.at(time) {
                         second.first_tokens += 1;
                         second.first_token_ns = second.first_token_ns.saturating_add(after);
@@ -152,6 +162,9 @@ impl Figures {
                 }
                 FollowedNews::NextToken { time, after } => {
                     self.tpot.add(after);
+                    if let Some(moments) = &mut self.moments {
+                        moments.next_token(time, after);
+                    }
                     if let Some(second) = self.recent.at(time) {
                         second.next_tokens += 1;
                         second.next_token_ns = second.next_token_ns.saturating_add(after);
@@ -162,6 +175,9 @@ impl Figures {
                         ended.push(request);
                     }
                     self.duration.add(request.duration());
+                    if let Some(moments) = &mut self.moments {
+                        moments.request(request.end, request.duration());
+                    }
                     self.input_tokens = self.input_tokens.saturating_add(request.prompt_tokens);
                     self.output_tokens = self.output_tokens.saturating_add(request.generated_tokens);
                 }

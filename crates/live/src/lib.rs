@@ -6,10 +6,12 @@
 //! trace ─ TraceReader ─▶ Record ─ Model ─▶ Snapshot ─▶ Prometheus, OTLP, screen, page
 //! ```
 
+mod condition;
 mod figures;
 mod histogram;
 mod metrics;
 mod model;
+mod moments;
 mod operators;
 mod otlp;
 mod page;
@@ -20,14 +22,16 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
+pub use condition::Condition;
 pub use histogram::{Histogram, REQUEST_DURATION, STEP_DURATION, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN};
 pub use metrics::PushLosses;
 pub use model::{Ended, Model};
+pub use moments::Happened;
 pub use otlp::{UnixClock, otlp_metrics, otlp_spans};
 pub use page::PAGE;
 pub use prometheus::prometheus;
 pub use screen::{Screen, Sort};
 pub use snapshot::{
-    Fetches, LossRow, OperatorFigures, OperatorShare, OverheadSpent, PhaseFigures, Pressures, RequestFigures, Requests,
-    Snapshot, State, Window,
+    Fetches, FlightFigures, LossRow, OperatorFigures, OperatorShare, OverheadSpent, PhaseFigures, Pressures,
+    RequestFigures, Requests, Snapshot, State, Window,
 };

@@ -3,7 +3,7 @@
 //! attribute has a value out of a request.
 
 use super::histogram::Histogram;
-use super::snapshot::{OperatorFigures, PhaseFigures, Requests, Snapshot, State};
+use super::snapshot::{FlightFigures, OperatorFigures, PhaseFigures, Requests, Snapshot, State};
 
 /// What a metric's values are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +61,7 @@ pub(crate) fn metrics(recordings: &[Snapshot]) -> Vec<Metric<'_>> {
     all.extend(operators(&recorded));
     all.extend(target(&recorded));
     all.extend(recorder(&recorded));
+    all.extend(flight(recordings));
     all.retain(|metric| !metric.points.is_empty());
     all
 }
@@ -265,6 +266,37 @@ fn recorder<'a>(all: &[&'a Snapshot]) -> Vec<Metric<'a>> {
             "The largest overhead that is allowed.",
             overheads().filter_map(|(of, overhead)| Some(number(of, overhead.budget?))),
         ),
+    ]
+}
+
+/// What the flight recorder does.
+fn flight(all: &[Snapshot]) -> Vec<Metric<'_>> {
+    let each = |(name, unit, kind), help, value: &dyn Fn(&FlightFigures) -> f64| {
+        let points = all.iter().filter_map(|of| Some(number(of, value(of.flight.as_ref()?))));
+        metric((name, unit, kind), help, points)
+    };
+    vec![
+        each(
+            ("profinfer.flight.conditions", "{condition}", MetricKind::Counter),
+            "How often the flight recorder's condition held.",
+            &|of| of.happened as f64,
+        ),
+        each(("profinfer.flight.kept", "{trace}", MetricKind::Counter), "Traces that were kept for that.", &|of| {
+            of.kept as f64
+        }),
+        each(
+            ("profinfer.flight.failed", "{write}", MetricKind::Counter),
+            "Writes of the flight recorder that failed.",
+            &|of| of.failed as f64,
+        ),
+        each(
+            ("profinfer.flight.ring", "By", MetricKind::Gauge),
+            "Bytes of the last minutes that the flight recorder has on disk.",
+            &|of| of.ring_bytes as f64,
+        ),
+        each(("profinfer.flight.ring_time", "s", MetricKind::Gauge), "How much of the past these are.", &|of| {
+            seconds(of.ring_ns)
+        }),
     ]
 }
 

@@ -1,7 +1,9 @@
 //! The model: a trace's items in, a snapshot out, at any moment. It knows the time by records and notices, and is told
 //! when a recording that goes on is silent.
 
+use super::condition::Condition;
 use super::figures::Figures;
+use super::moments::{Happened, Moments, Seen};
 use super::recent::SECONDS;
 use super::snapshot::{
     LossRow, OperatorShare, OverheadSpent, PhaseFigures, Pressures, RequestFigures, Requests, Snapshot, State, Window,
@@ -9,7 +11,7 @@ use super::snapshot::{
 use profinfer_analysis::{Completeness, Request, Rules, Timeline};
 use profinfer_diagnostics::Diagnostics;
 use profinfer_probeset as spec;
-use profinfer_report::{By, Options, build};
+use profinfer_report::{By, Options, TimeParts, build};
 use profinfer_schema::{DetailReason, DetailState, Loss, Notice, Origin, Overhead, Role, Schema};
 use profinfer_trace::{Item, Meta};
 
@@ -79,6 +81,8 @@ struct Verdict {
     sentences: Vec<String>,
     steps: u64,
     operators: Vec<OperatorShare>,
+    /// The parts of the phase that is judged: decode, or else prefill; of the steps since the period began.
+    parts: Option<TimeParts>,
 }
 
 impl Model {
@@ -180,6 +184,27 @@ impl Model {
         }
     }
 
+    /// From now on, a condition is watched for; once it held, it counts again after so many seconds.
+    pub fn watch(&mut self, condition: Condition, cool_down: u64) {
+        self.figures.moments = Some(Moments::new(condition, cool_down));
+    }
+
+    /// Whether the condition is about the verdict: [`Self::judge`] is to be called before each [`Self::happened`].
+    pub fn watches_verdict(&self) -> bool {
+        self.figures.moments.as_ref().is_some_and(Moments::needs_verdict)
+    }
+
+    /// The time in which the condition held, once it has ended. Ask about once a second.
+    pub fn happened(&mut self) -> Option<Happened> {
+        let is_seen = self.unseen_since.is_none() && self.state == State::Recording;
+        let requests = self.figures.followed.requests();
+        let requests = (self.has_requests && requests.were_recorded())
+            .then(|| (requests.open().count() as u64, requests.queued() as u64));
+        let seen = is_seen.then_some(Seen { requests, parts: self.verdict.parts });
+        let is_over = matches!(self.state, State::Ended { .. });
+        self.figures.moments.as_mut()?.pass(self.settled, seen, is_over)
+    }
+
     /// From now on, requests that end are remembered, up to a bound, for [`Self::take_ended`].
     pub fn remember_ended(&mut self) {
         self.figures.ended.get_or_insert_default();
@@ -206,6 +231,8 @@ impl Model {
         let options = Options { by: By::Op, top: Some(MOST_OPERATORS), ..Options::default() };
         let report = build(meta, completeness, statistics, &self.timeline, &options);
         let steps: u64 = report.phases.iter().map(|phase| phase.whole_steps).sum();
+        let phases = &report.verdict.phases;
+        self.verdict.parts = phases.iter().find(|of| of.phase == "decode").or(phases.first()).map(|of| of.parts);
         let is_old = self.now.saturating_sub(self.verdict.judged) >= 2 * PERIOD;
         if steps >= ENOUGH || self.verdict.steps == 0 || is_old {
             self.verdict.judged = self.now;
@@ -255,6 +282,7 @@ impl Model {
             overhead: self.overhead,
             unseen_ns: self.unseen_ns + self.unseen_since.map_or(0, |since| self.now.saturating_sub(since)),
             window: self.window(),
+            flight: None,
         }
     }
 

@@ -59,8 +59,10 @@ fn heading(out: &mut String, name: &str, kind: &str, help: &str) {
 
 fn name(metric: &Metric<'_>) -> String {
     let mut name = metric.name.replace('.', "_");
-    if metric.unit == "s" {
-        name.push_str("_seconds");
+    match metric.unit {
+        "s" => name.push_str("_seconds"),
+        "By" => name.push_str("_bytes"),
+        _ => {}
     }
     if metric.kind == MetricKind::Counter {
         name.push_str("_total");

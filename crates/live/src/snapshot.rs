@@ -57,6 +57,9 @@ pub struct Snapshot {
     pub unseen_ns: u64,
     /// The last seconds.
     pub window: Window,
+    /// What the flight recorder does; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flight: Option<FlightFigures>,
 }
 
 impl Snapshot {
@@ -80,6 +83,7 @@ impl Snapshot {
             overhead: None,
             unseen_ns: 0,
             window: Window::default(),
+            flight: None,
         }
     }
 
@@ -218,6 +222,21 @@ impl OverheadSpent {
     pub fn part(&self) -> Option<f64> {
         (self.step_ns > 0).then(|| self.spent_ns as f64 / self.step_ns as f64)
     }
+}
+
+/// A flight recorder's account.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct FlightFigures {
+    /// Bytes of the last minutes on disk.
+    pub ring_bytes: u64,
+    /// How much of the past they are, ns.
+    pub ring_ns: u64,
+    /// How often the condition held.
+    pub happened: u64,
+    /// Traces that were kept for that.
+    pub kept: u64,
+    /// Writes that failed: of the last minutes, and of traces to be kept.
+    pub failed: u64,
 }
 
 /// The last seconds.

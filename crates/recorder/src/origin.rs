@@ -34,6 +34,7 @@ pub(super) fn origin(options: &Options, probeset: &Probeset, target: &PendingTar
         host,
         cpu_quota: cpus::quota(pid),
         parts: probeset.parts.iter().map(origin_part).collect(),
+        kept: None,
         recorder_pid: PidNamespace::of(std::process::id())
             .ok()
             .filter(|recorder| recorder.inode == INITIAL_PID_NAMESPACE)

@@ -2,6 +2,7 @@
 
 use super::functions::SampledWork;
 use super::model::faults::FaultsReport;
+use super::model::kept::KeptReport;
 use super::model::metrics::{Measures, PhaseMetrics};
 use super::model::offload::OffloadReport;
 use super::model::pressure::PressureReport;
@@ -79,6 +80,7 @@ pub fn build(
         version: 1,
         completeness,
         trace: TraceFacts::new(meta),
+        kept: KeptReport::new(meta),
         roofline: meta.origin.roofline.clone(),
         sampling,
         phases: Phase::ALL.iter().filter_map(|p| phase_report(*p, statistics, &generations)).collect(),

@@ -37,6 +37,7 @@ pub use graph::{
 pub use html::{Drawing, MOST_SPANS, Page, Parts, SpanCollector, write_page};
 pub use model::device_use::{DeviceUseReport, GapRow, HostRow};
 pub use model::faults::{FaultPhaseRow, FaultRow, FaultsReport, FetchFigures, WaitingStepRow};
+pub use model::kept::{KeptChange, KeptReport};
 pub use model::metrics::{CountValue, CounterReport, MetricCell, MetricReport, MetricsReport, PhaseMetrics};
 pub use model::offload::{CopyRow, DeviceBackendRow, DeviceRow, DispatchRow, OffloadReport, QueueRow, WaitRow};
 pub use model::rows::{EstimateRow, ExpertLayerRow, LaneRow, OperatorRow, PhaseReport, RegionRow, TraceFacts};

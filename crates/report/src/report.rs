@@ -1,6 +1,7 @@
 //! The report as data: what `report --json` prints.
 
 use crate::model::faults::FaultsReport;
+use crate::model::kept::KeptReport;
 use crate::model::metrics::MetricsReport;
 use crate::model::offload::OffloadReport;
 use crate::model::pressure::PressureReport;
@@ -51,6 +52,9 @@ pub struct Report {
     pub completeness: Completeness,
     /// Where the trace comes from.
     pub trace: TraceFacts,
+    /// Why a flight recorder kept it; `None` for every other trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<KeptReport>,
     /// What the machine can do at most; `None` where that was not measured before the recording.
     pub roofline: Option<Roofline>,
     /// What the recording cost, and which steps it recorded whole.

@@ -304,6 +304,19 @@ pub struct Origin {
     /// The recorder's process, as the kernel numbers it; `None` where it runs in a namespace with other numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorder_pid: Option<u32>,
+    /// Why a flight recorder kept it; `None` for every other trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Kept>,
+}
+
+/// Why a part of a recording was kept as a trace.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Kept {
+    /// The condition that held, as it was given.
+    pub condition: String,
+    /// The name of the trace of the minutes before, in the same folder; `None` where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
 }
 
 /// One of several engines that were recorded together.

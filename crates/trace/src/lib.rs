@@ -23,6 +23,7 @@ mod samples;
 #[cfg(test)]
 mod tests;
 mod value;
+mod window;
 mod writer;
 
 pub use meta::Meta;
@@ -31,4 +32,5 @@ pub use reader::{Item, TraceReader};
 pub use record::{RecordHeader, RecordView, text_of};
 
 pub use value::Value;
+pub use window::{Cut, Part, Segment, Segments, cut};
 pub use writer::{PushError, TraceWriter};

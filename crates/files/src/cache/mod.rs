@@ -98,6 +98,16 @@ pub fn private_folder() -> io::Result<tempfile::TempDir> {
     in_folder(&own.ok_or_else(|| refusal.to_error())?)
 }
 
+/// A folder that a person names for files of this user: its real path. It is made, for this user alone, if it is not there.
+///
+/// # Errors
+/// It cannot be made, or other users could put another folder in its place.
+pub fn own_folder(path: &Path) -> io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    make_folders(&path, user()).map_err(|refusal| refusal.to_error())??;
+    unchangeable(&path, user()).map_err(|refusal| refusal.to_error())
+}
+
 impl Store {
     /// Files of a kind in the user's folder; `None` where there is none.
     pub fn of_user(kind: &'static str, largest: u64) -> Option<Self> {

@@ -50,6 +50,26 @@ impl Beside {
         &self.file
     }
 
+    /// Opens it for reading, from its beginning.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn reader(&self) -> io::Result<File> {
+        match &self.name {
+            Some(name) => File::open(name),
+            None => system::reopen(&self.file),
+        }
+    }
+
+    /// Removes what a killed program left in a folder that only this one uses, where files must have names.
+    pub fn clean(folder: &Path) {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+
     /// Takes the owner of the file that it replaces, where that may be.
     pub(super) fn like(&self, older: &std::fs::Metadata) {
         let own = self.file.metadata().map(|own| (own.uid(), own.gid()));

@@ -69,6 +69,17 @@ pub(super) fn unnamed(_: &Path, _: u32) -> Option<File> {
     None
 }
 
+/// Opens an unnamed file for reading.
+#[cfg(target_os = "linux")]
+pub(super) fn reopen(file: &File) -> io::Result<File> {
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn reopen(_: &File) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Gives an unnamed file a name that nothing has.
 #[cfg(target_os = "linux")]
 pub(super) fn link(file: &File, path: &Path) -> io::Result<()> {

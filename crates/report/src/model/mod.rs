@@ -3,6 +3,7 @@
 pub(crate) mod device_use;
 pub(crate) mod faults;
 pub(crate) mod frequency;
+pub(crate) mod kept;
 pub(crate) mod metrics;
 pub(crate) mod offload;
 pub(crate) mod pressure;

@@ -20,6 +20,8 @@ const WIDTH: usize = 80;
 const VERDICT: usize = 6;
 /// Lines of the advice: three pieces of it.
 const ADVICE: usize = 5;
+/// Lines of what differs from the time before.
+const KEPT: usize = 8;
 /// Lines of what is missing.
 const MISSING: usize = 4;
 /// Operators that are listed if there is space for them.
@@ -53,6 +55,7 @@ pub fn first_screen_text(report: &Report, style: &TextStyle) -> String {
         lines.push(String::new());
     }
     lines.extend(verdict_lines.iter().map(|line| style.paint("1", line)));
+    lines.extend(kept(report, width));
     lines.extend(advice_lines(&report.verdict.advice, width, ADVICE));
     let footer = 1 + missing.len();
     let space = LINES.saturating_sub(lines.len() + footer + 3).min(OPERATORS);
@@ -60,6 +63,20 @@ pub fn first_screen_text(report: &Report, style: &TextStyle) -> String {
     lines.extend(missing.iter().map(|line| style.paint("2", &printable(line))));
     lines.push(style.paint("2", "`--all` shows everything; `--by layer`, `op`, `request`, `lane`, … one table"));
     lines.join("\n") + "\n"
+}
+
+/// Why it was kept, and what differs from the time before.
+fn kept(report: &Report, width: usize) -> Vec<String> {
+    let sentences = report.kept.iter().flat_map(|kept| kept.sentences());
+    let mut lines: Vec<String> = sentences.flat_map(|text| wrap(&printable(&text), Some(width), "")).collect();
+    if lines.len() > KEPT {
+        lines.truncate(KEPT - 1);
+        lines.push("More differs: `--all`".to_owned());
+    }
+    if !lines.is_empty() {
+        lines.insert(0, String::new());
+    }
+    lines
 }
 
 /// What the recording left out, and what cannot be said of it.

@@ -23,6 +23,9 @@ const EXPERTS: usize = 40;
 pub fn report_text(report: &Report, style: &TextStyle) -> String {
     let mut out = completeness(&report.completeness, style);
     verdict::opening(&mut out, &report.verdict, style);
+    for sentence in report.kept.iter().flat_map(|kept| kept.sentences()) {
+        out.push_str(&format!("  {}\n", printable(&sentence)));
+    }
     out.push_str(&facts(&report.trace));
     out.push_str(&roofline::report_line(report));
     for sentence in report.sampling.sentences() {
