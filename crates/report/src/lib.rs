@@ -39,6 +39,7 @@ pub use model::device_use::{DeviceUseReport, GapRow, HostRow};
 pub use model::faults::{FaultPhaseRow, FaultRow, FaultsReport, FetchFigures, WaitingStepRow};
 pub use model::metrics::{CountValue, CounterReport, MetricCell, MetricReport, MetricsReport, PhaseMetrics};
 pub use model::offload::{CopyRow, DeviceBackendRow, DeviceRow, DispatchRow, OffloadReport, QueueRow, WaitRow};
+pub use model::reclaim::{ReclaimFigures, ReclaimOperatorRow, ReclaimPhaseRow, ReclaimReport, ReclaimStepRow};
 pub use model::rows::{EstimateRow, ExpertLayerRow, LaneRow, OperatorRow, PhaseReport, RegionRow, TraceFacts};
 pub use model::sampling::{RateChange, SamplingReport, WaitingCoverage, WithoutWaiting};
 pub use model::step::{StepFinder, StepReport};

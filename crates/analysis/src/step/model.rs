@@ -398,6 +398,11 @@ impl TimeSplit {
         *sum = sum.saturating_add(ns);
     }
 
+    /// All of it in the kernel's reclaim or compaction.
+    pub fn reclaim(&self) -> u64 {
+        self.reclaiming.saturating_add(self.reclaim_blocked)
+    }
+
     /// Both together.
     pub fn plus(&self, other: &Self) -> Self {
         Self {

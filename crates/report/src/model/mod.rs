@@ -6,6 +6,7 @@ pub(crate) mod frequency;
 pub(crate) mod metrics;
 pub(crate) mod offload;
 pub(crate) mod pressure;
+pub(crate) mod reclaim;
 pub(crate) mod requests;
 pub(crate) mod rows;
 pub(crate) mod sampling;
