@@ -4,6 +4,7 @@
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
@@ -45,7 +46,7 @@ impl Tracer {
         let events = ["vmscan:mm_vmscan_direct_reclaim", "vmscan:mm_vmscan_memcg_reclaim", "compaction:mm_compaction"];
         let at = |which: &str| events.map(|event| format!("tracepoint:{event}_{which}")).join(",");
         let script = format!(
-            "BEGIN {{ printf(\"ready\\n\"); }} {} /comm == \"{program}\"/ {{ @since[tid] = nsecs; }} {} /@since[tid]/ {{ \
+            "interval:ms:100 {{ printf(\"ready\\n\"); }} {} /comm == \"{program}\"/ {{ @since[tid] = nsecs; }} {} /@since[tid]/ {{ \
              @ns = sum(nsecs - @since[tid]); @count = count(); delete(@since[tid]); }}",
             at("begin"),
             at("end"),
@@ -67,7 +68,14 @@ impl Tracer {
     fn stop(mut self) -> (u64, u64) {
         let pid = nix::unistd::Pid::from_raw(self.child.id().try_into().unwrap());
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
-        self.child.wait().unwrap();
+        let until = Instant::now() + Duration::from_secs(30);
+        while self.child.try_wait().unwrap().is_none() {
+            if Instant::now() > until {
+                self.child.kill().unwrap();
+                panic!("bpftrace does not end");
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
         let said = std::fs::read_to_string(&self.said).unwrap();
         let of = |name: &str| {
             let line = said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
@@ -77,8 +85,11 @@ impl Tracer {
     }
 }
 
-/// What bpftrace counted of a run with so much memory, and the report of it.
+/// What bpftrace counted of a run with so much memory, and the report of it. One at a time: it counts by the program's
+/// name.
 fn run(memory: usize, folder: &Path) -> ((u64, u64), Value) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let program = folder.join("reclaiming");
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets");
     let mut compiler = Command::new("cc");

@@ -134,7 +134,7 @@ impl<'a> Session<'a> {
         let mut session = Self {
             links: Vec::new(),
             end: None,
-            kernel_events: KernelEvents::of(&setup),
+            kernel_events: KernelEvents::of(setup.programs),
             generations: Vec::new(),
             variables: found,
             open_spans: OpenSpans::default(),

@@ -1,7 +1,7 @@
 //! Programs at events of the kernel, of which a kernel may lack some: a recording goes on without those that are optional,
 //! and says that they are not there.
 
-use super::{Attached, Session, Setup, attach_problem};
+use super::{Attached, Session, attach_problem};
 use crate::bpf::libbpf_messages::LibbpfMessages;
 use crate::bpf::software_event;
 use libbpf_rs::btf::Btf;
@@ -25,16 +25,21 @@ pub(super) struct KernelEvents {
 }
 
 impl KernelEvents {
-    /// Of a plan: what this kernel lacks and the recording can do without is left out.
-    pub(super) fn of(setup: &Setup<'_>) -> Self {
-        let mut found = Self::default();
+    /// Of a plan on this kernel.
+    pub(super) fn of(programs: &[Program]) -> Self {
         let kernel = Btf::from_vmlinux().ok();
         let has = |tracepoint: &str| {
             let of =
                 |kernel: &Btf<'_>| kernel.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tracepoint}")).is_some();
             kernel.as_ref().is_none_or(of)
         };
-        for program in setup.programs {
+        Self::among(programs, has)
+    }
+
+    /// What the kernel lacks and the recording can do without is left out.
+    fn among(programs: &[Program], has: impl Fn(&str) -> bool) -> Self {
+        let mut found = Self::default();
+        for program in programs {
             let functions = program.at_kernel_events();
             let lacks = |(_, tracepoint): &(String, Option<String>)| {
                 tracepoint.as_ref().filter(|tracepoint| !has(tracepoint)).cloned()
@@ -53,9 +58,26 @@ impl KernelEvents {
     fn leave_out(&mut self, program: &Program, problem: Diagnostic) {
         if self.missing.insert(program.name.clone()) {
             let probe = program.probes.first().map_or("?", String::as_str);
-            let note = format!("`{probe}` is left out there");
+            let note = format!("`{probe}` at it is left out");
             self.unattached.push(Diagnostic { severity: Severity::Warning, ..problem }.with_note(note));
         }
+    }
+
+    /// The schema of what is recorded: events that no program is attached to have no role, so that nobody takes their
+    /// absence for a count of 0.
+    fn recorded(&self, programs: &[Program], schema: &Schema) -> Schema {
+        let mut schema = schema.clone();
+        let records = |is_missing: bool| {
+            let is_it = move |program: &&Program| self.missing.contains(&program.name) == is_missing;
+            programs.iter().filter(is_it).flat_map(|program| &program.actions).map(|action| action.record)
+        };
+        let recorded: BTreeSet<usize> = records(false).collect();
+        for record in records(true).filter(|record| !recorded.contains(record)) {
+            if let Some(record) = schema.records.get_mut(record) {
+                record.role = None;
+            }
+        }
+        schema
     }
 }
 
@@ -103,20 +125,50 @@ impl Session<'_> {
         std::mem::take(&mut self.kernel_events.unattached)
     }
 
-    /// The schema of what is recorded: events that no program is attached to have no role, so that nobody takes their
-    /// absence for a count of 0.
+    /// The schema of what is recorded: of events that no program is attached to it has no role.
     pub fn recorded(&self, schema: &Schema) -> Schema {
-        let mut schema = schema.clone();
-        let actions = |is_missing: bool| {
-            let is_it = move |program: &&Program| self.kernel_events.missing.contains(&program.name) == is_missing;
-            self.setup.programs.iter().filter(is_it).flat_map(|program| &program.actions).map(|action| action.record)
+        self.kernel_events.recorded(self.setup.programs, schema)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profinfer_binary::Arch;
+    use profinfer_compiler::Selection;
+    use profinfer_probeset::{Library, load_text};
+    use profinfer_schema::Role;
+
+    const TEXT: &str = "profinfer: 1
+engine: toy
+modules: { m: libm.so }
+probes:
+  step: { at: 'm:step(i32 tokens) -> i32', role: step, fields: { tokens: tokens } }
+  cached: { at: 'tracepoint filemap:mm_filemap_add_to_page_cache', role: page_cache }
+  reclaim:
+    at: ['tracepoint vmscan:mm_vmscan_memcg_reclaim_begin', 'tracepoint compaction:mm_compaction_begin']
+    role: reclaim
+    optional: true
+";
+
+    #[test]
+    fn what_a_kernel_lacks_has_no_role_once_nothing_of_it_is_left() {
+        let (probeset, _) = load_text("toy.yaml", TEXT, &Library::SHIPPED).unwrap();
+        let (plan, _) = profinfer_compiler::plan(&probeset, &Selection::default(), Arch::X86_64).unwrap();
+        let role_without = |lacking: &[&str]| {
+            let events = KernelEvents::among(&plan.programs, |name| !lacking.contains(&name));
+            let schema = events.recorded(&plan.programs, &plan.schema);
+            let role = schema.records.iter().find(|record| record.name == "reclaim").unwrap().role;
+            (events.functions.into_iter().collect::<Vec<_>>(), role, events.unattached.len())
         };
-        let recorded: BTreeSet<usize> = actions(false).collect();
-        for record in actions(true).filter(|record| !recorded.contains(record)) {
-            if let Some(record) = schema.records.get_mut(record) {
-                record.role = None;
-            }
-        }
-        schema
+        let all = ["cached__0", "reclaim__0", "reclaim__0_end", "reclaim__1", "reclaim__1_end"];
+        assert_eq!(role_without(&[]), (all.map(str::to_owned).into(), Some(Role::Reclaim), 0));
+        let some = ["cached__0", "reclaim__0", "reclaim__0_end"].map(str::to_owned);
+        assert_eq!(role_without(&["mm_compaction_end"]), (some.into(), Some(Role::Reclaim), 1));
+        let none = role_without(&["mm_compaction_begin", "mm_vmscan_memcg_reclaim_end"]);
+        assert_eq!(none, (vec!["cached__0".to_owned()], None, 2));
+        // What the recording needs fails to load, with the kernel's reason.
+        let needed = role_without(&["mm_filemap_add_to_page_cache"]);
+        assert_eq!((needed.0.len(), needed.2), (5, 0));
     }
 }
