@@ -43,6 +43,11 @@ struct Tracer {
 
 impl Tracer {
     fn start(program: &str, folder: &Path) -> Self {
+        // bpftrace reads where tracepoints are from here; profinfer does not need it.
+        if !Path::new("/sys/kernel/tracing/events").exists() {
+            let mut mount = Command::new("mount");
+            assert!(mount.args(["-t", "tracefs", "tracefs", "/sys/kernel/tracing"]).status().unwrap().success());
+        }
         let events = ["vmscan:mm_vmscan_direct_reclaim", "vmscan:mm_vmscan_memcg_reclaim", "compaction:mm_compaction"];
         let at = |which: &str| events.map(|event| format!("tracepoint:{event}_{which}")).join(",");
         let script = format!(
