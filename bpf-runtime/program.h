@@ -8,6 +8,7 @@
 #include "fault.h"
 #include "library.h"
 #include "object.h"
+#include "reclaim.h"
 #include "sample.h"
 #include "scheduler.h"
 #include "span.h"

@@ -158,7 +158,7 @@ proptest! {
 #[test]
 fn a_probeset_of_everything_can_be_read() {
     let probeset = read(EVERYTHING).unwrap_or_else(|problems| panic!("{}", render(&problems, false)));
-    assert_eq!(probeset.probes.len(), 11);
+    assert_eq!(probeset.probes.len(), 12);
 }
 
 #[test]

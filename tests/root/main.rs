@@ -14,6 +14,7 @@ mod losses;
 #[path = "../packages/mod.rs"]
 mod packages;
 mod python;
+mod reclaim;
 mod record;
 mod record_cost;
 mod sampled;

@@ -40,8 +40,8 @@ pub use sampling::{
 };
 pub use step::{
     Between, CopyDirection, DeviceInfo, Dispatch, Experts, FetchTotals, Fetched, Findings, Graph, Instead, LaneSpan,
-    Missing, OffCpu, Operator, Owner, Part, QueueEvent, Queued, Region, RequestEvent, SequencePart, StateSpan, Step,
-    Submission, ThreadState, TimeSplit, Timeline, Visitor, WaitsOn,
+    Missing, OffCpu, Operator, Owner, Part, QueueEvent, Queued, Reclaim, Region, RequestEvent, SequencePart, StateSpan,
+    Step, Submission, ThreadState, TimeSplit, Timeline, Visitor, WaitsOn,
 };
 pub use study::{
     Blocks, ContextSource, Drift, ExpertUse, Growth, GrowthFound, GrowthOf, InstanceSource, JudgedGrowth, JudgedLayer,
@@ -51,8 +51,9 @@ pub use study::{
 pub use totals::{
     Available, BetweenTotals, Completeness, CopyTotals, DeviceTotals, DeviceUse, DispatchTotals, ExpertTotals, Faults,
     Followed, FollowedNews, HostTime, HostWork, IdleGap, IncompleteStep, LEFT_OUT, LaneThreads, LaneTotals, Lost,
-    MetricOf, MetricValue, Offloads, OperatorTotals, PhaseTotals, Quantities, QueueTotals, Request, Requests,
-    ResultTotals, SpanTotals, Statistics, StepPart, Sums, Taken, ThreadTotals, WaitTotals, WaitingStep,
+    MetricOf, MetricValue, Offloads, OperatorTotals, PhaseTotals, Quantities, QueueTotals, ReclaimTotals,
+    ReclaimingStep, Reclaims, Request, Requests, ResultTotals, SpanTotals, Statistics, StepPart, Sums, Taken,
+    ThreadTotals, WaitTotals, WaitingStep,
 };
 
 #[doc(hidden)]

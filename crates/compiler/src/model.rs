@@ -6,8 +6,8 @@ use profinfer_binary::{Arch, ChosenLayout};
 use profinfer_diagnostics::{Diagnostic, Span};
 use profinfer_probeset::counters::{Offer, TaskCount};
 use profinfer_probeset::path::{Checked, Place, Signature};
-use profinfer_schema::Role;
 use profinfer_schema::{ModuleInfo, Schema, Site, ValueSource};
+use profinfer_schema::{ReclaimKind, Role};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -46,7 +46,8 @@ pub enum ProgramKind {
     Span,
     /// Entry only: `NAME_entry` (`uprobe.multi`).
     Entry,
-    /// A tracepoint: `NAME`, attached by itself (`tp_btf` or `raw_tp`; no sites).
+    /// A tracepoint: `NAME`, attached by itself (`tp_btf` or `raw_tp`; no sites). Where the tracepoint has a counterpart
+    /// at the end of something, that has `NAME_end`.
     Tracepoint,
 }
 
@@ -80,6 +81,22 @@ pub struct Program {
 }
 
 impl Program {
+    /// The C functions that are attached by themselves, of a program at an event of the kernel; each with the tracepoint
+    /// without which it cannot be loaded, if there is one.
+    pub fn at_kernel_events(&self) -> Vec<(String, Option<String>)> {
+        let Place::Tracepoint { name: tracepoint, .. } = &self.place else {
+            let is_event = self.kind == ProgramKind::Tracepoint;
+            return is_event.then(|| (self.name.clone(), None)).into_iter().collect();
+        };
+        let typed = self.actions.iter().any(|action| action.role.is_of_the_kernel());
+        let begin = (self.name.clone(), typed.then(|| tracepoint.value.clone()));
+        let is_reclaim = self.actions.iter().any(|action| action.role == Role::Reclaim);
+        let end = ReclaimKind::at_tracepoint(&tracepoint.value)
+            .filter(|_| is_reclaim)
+            .map(|kind| (format!("{}_end", self.name), Some(format!("{}_end", kind.event()))));
+        std::iter::once(begin).chain(end).collect()
+    }
+
     /// The function's arguments, where the program is at one.
     pub fn signature(&self) -> Option<&Signature> {
         self.place.signature()

@@ -342,7 +342,8 @@ impl<'p> Planner<'p> {
         }
         if let Some(layout) = kernel_fields(role) {
             // Where they are, and that they take no fields, the spec's checks have seen to.
-            let record = self.record(&probe.name, &probe.name.span, RecordKind::Mark, Some(role), layout)?;
+            let kind = if role == Role::Reclaim { RecordKind::Span } else { RecordKind::Mark };
+            let record = self.record(&probe.name, &probe.name.span, kind, Some(role), layout)?;
             let (name, shape, counts) = (probe.name.value.clone(), Shape::Instant, Counts::default());
             return Some(Action {
                 probe: name,

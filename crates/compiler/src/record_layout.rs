@@ -11,7 +11,7 @@ pub const WAITING: &str = "waiting";
 /// The name of the field that marks which counters are estimates.
 pub const SCALED: &str = "scaled";
 
-/// The fields of a role whose records the runtime fills in (`bpf-runtime/fault.h`).
+/// The fields of a role whose records the runtime fills in (`bpf-runtime/fault.h`, `reclaim.h`).
 pub(super) fn kernel_fields(role: Role) -> Option<Vec<(String, FieldType)>> {
     let fields: &[(&str, FieldType)] = match role {
         Role::Fault => &[("address", FieldType::Pointer)],
@@ -21,6 +21,7 @@ pub(super) fn kernel_fields(role: Role) -> Option<Vec<(String, FieldType)>> {
             ("bytes", FieldType::Uint(8)),
             ("device", FieldType::Uint(4)),
         ],
+        Role::Reclaim => &[("reclaim_kind", FieldType::Uint(4))],
         _ => return None,
     };
     Some(fields.iter().map(|(name, ty)| ((*name).to_owned(), ty.clone())).collect())

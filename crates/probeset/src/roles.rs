@@ -5,7 +5,7 @@ use super::problems::{Problems, list};
 use super::vocabulary::name_of;
 use crate::path::{AttachPoint, ExprKind, Place, Type};
 use profinfer_diagnostics::{Code, Diagnostic, Severity};
-use profinfer_schema::Role;
+use profinfer_schema::{ReclaimKind, Role};
 use std::collections::BTreeSet;
 
 /// A field that a role should have: any of `fields` will do.
@@ -238,21 +238,26 @@ fn field_names<'a>(probe: &'a Probe, probeset: &'a Probeset) -> BTreeSet<&'a str
     probe.fields.keys().chain(described).chain(others).map(String::as_str).collect()
 }
 
-/// The one place where a role's events happen, as the language writes it.
-fn fixed_place(role: Role) -> Option<&'static str> {
+/// The only places where a role's events happen, as the language writes them; none where they may be anywhere.
+fn fixed_places(role: Role) -> Vec<String> {
+    let one = |place: &str| vec![place.to_owned()];
     match role {
-        Role::SchedSwitch => Some("tracepoint sched:sched_switch"),
-        Role::SchedWakeup => Some("tracepoint sched:sched_wakeup"),
-        Role::Fault => Some("software major-faults"),
-        Role::PageCache => Some("tracepoint filemap:mm_filemap_add_to_page_cache"),
-        _ => None,
+        Role::SchedSwitch => one("tracepoint sched:sched_switch"),
+        Role::SchedWakeup => one("tracepoint sched:sched_wakeup"),
+        Role::Fault => one("software major-faults"),
+        Role::PageCache => one("tracepoint filemap:mm_filemap_add_to_page_cache"),
+        Role::Reclaim => {
+            let tracepoints = ReclaimKind::ALL.map(ReclaimKind::tracepoint);
+            tracepoints.map(|(category, name)| format!("tracepoint {category}:{name}")).into()
+        }
+        _ => Vec::new(),
     }
 }
 
 /// Whether the role can be where the probe is.
 fn place(probe: &Probe, problems: &mut Problems) {
     let role = probe.role.value;
-    let wanted = fixed_place(role);
+    let wanted = fixed_places(role);
     for at in &probe.at {
         let (kind, found) = match &at.place {
             Place::Tracepoint { category, name } => {
@@ -269,11 +274,15 @@ fn place(probe: &Probe, problems: &mut Problems) {
             _ => ("", None),
         };
         let error = |message: String| Diagnostic::error(Code::RolePlace, message).at(&at.span);
-        match (wanted, found) {
-            (Some(wanted), found) if found.as_deref() != Some(wanted) => {
-                let its = if wanted.starts_with("tracepoint") { "its tracepoint" } else { "its event" };
+        match (wanted.first(), found) {
+            (Some(first), found) if found.as_ref().is_none_or(|found| !wanted.contains(found)) => {
+                let its = match (wanted.len(), first.starts_with("tracepoint")) {
+                    (1, true) => "its tracepoint",
+                    (1, false) => "its event",
+                    _ => "one of its tracepoints",
+                };
                 let message = format!("role `{}` needs {its}", name_of(role));
-                problems.push(error(message).hint(format!("write `at: {wanted}`")));
+                problems.push(error(message).hint(format!("write `at: {}`", wanted.join("` or `"))));
             }
             (None, Some(found)) if role != Role::Mark || found.starts_with("software") => {
                 let message = format!("role `{}` cannot be at {kind}", name_of(role));
@@ -287,7 +296,7 @@ fn place(probe: &Probe, problems: &mut Problems) {
             _ => {}
         }
     }
-    if wanted.is_some()
+    if !wanted.is_empty()
         && let Some(field) = probe.fields.values().next()
     {
         let message = format!("role `{}` has fixed fields and cannot have others", name_of(role));

@@ -5,7 +5,7 @@ use super::model::Nested;
 use profinfer_schema::Role;
 
 /// The roles: as the language writes them, and what an event of each is.
-const ROLES: [(&str, Role, &str); 18] = [
+const ROLES: [(&str, Role, &str); 19] = [
     ("step", Role::Step, "One decode or prefill call."),
     ("graph", Role::Graph, "One computation of a graph."),
     ("operator", Role::Operator, "One operator, or one thread's share of it."),
@@ -23,6 +23,7 @@ const ROLES: [(&str, Role, &str); 18] = [
     ("sched_wakeup", Role::SchedWakeup, "A thread became runnable; at `tracepoint sched:sched_wakeup`."),
     ("fault", Role::Fault, "A major fault ended; at `software major-faults`."),
     ("page_cache", Role::PageCache, "A part of a file is read into the page cache."),
+    ("reclaim", Role::Reclaim, "Memory is taken back or compacted for a thread; at the kernel's tracepoints."),
     ("mark", Role::Mark, "An event without a duration."),
 ];
 

@@ -290,7 +290,8 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
     let measures = options.measure_limits.unwrap_or(matches!(options.subject, Subject::Command(_)));
     let has_costs = !probeset.analysis.costs.is_empty();
     let unmeasured = (measures && has_costs && origin.roofline.is_none()).then(|| origin.host.clone());
-    let consumer = Consumer::start(&ring, file, origin, &plan.schema, prompt, samples, (guards, learning.samples()))?;
+    let schema = session.recorded(&plan.schema);
+    let consumer = Consumer::start(&ring, file, origin, &schema, prompt, samples, (guards, learning.samples()))?;
     let process = (!options.follow_forks).then_some(pid);
     let mut search_report = SearchReport::new(&plan, globs.clone());
     search_report.warned(&counters.problems.0);

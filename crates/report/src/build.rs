@@ -6,6 +6,7 @@ use super::model::kept::KeptReport;
 use super::model::metrics::{Measures, PhaseMetrics};
 use super::model::offload::OffloadReport;
 use super::model::pressure::PressureReport;
+use super::model::reclaim::ReclaimReport;
 use super::model::requests;
 use super::model::rows::{
     BackendRow, EstimateRow, ExpertLayerRow, ExpertRow, LaneRow, OffCpuReport, OperatorRow, PhaseReport, RegionRow,
@@ -103,6 +104,7 @@ pub fn build(
         expert_layers,
         experts,
         faults: faults_of(&phases),
+        reclaim: ReclaimReport::new(meta, statistics.reclaims(), catalogue, &phases),
         metrics: measures.report(scope.phase_metrics()),
         threads: ThreadsReport::new(meta, statistics, catalogue, &phases),
         pressure: [Phase::Prefill, Phase::Decode]

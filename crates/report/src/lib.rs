@@ -40,6 +40,7 @@ pub use model::faults::{FaultPhaseRow, FaultRow, FaultsReport, FetchFigures, Wai
 pub use model::kept::{KeptChange, KeptReport};
 pub use model::metrics::{CountValue, CounterReport, MetricCell, MetricReport, MetricsReport, PhaseMetrics};
 pub use model::offload::{CopyRow, DeviceBackendRow, DeviceRow, DispatchRow, OffloadReport, QueueRow, WaitRow};
+pub use model::reclaim::{ReclaimFigures, ReclaimOperatorRow, ReclaimPhaseRow, ReclaimReport, ReclaimStepRow};
 pub use model::rows::{EstimateRow, ExpertLayerRow, LaneRow, OperatorRow, PhaseReport, RegionRow, TraceFacts};
 pub use model::sampling::{RateChange, SamplingReport, WaitingCoverage, WithoutWaiting};
 pub use model::step::{StepFinder, StepReport};

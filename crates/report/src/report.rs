@@ -5,6 +5,7 @@ use crate::model::kept::KeptReport;
 use crate::model::metrics::MetricsReport;
 use crate::model::offload::OffloadReport;
 use crate::model::pressure::PressureReport;
+use crate::model::reclaim::ReclaimReport;
 use crate::model::requests::RequestRow;
 use crate::model::rows::{
     BackendRow, ExpertLayerRow, ExpertRow, LaneRow, OperatorRow, PhaseReport, RegionRow, TraceFacts,
@@ -100,6 +101,8 @@ pub struct Report {
     pub experts: Vec<ExpertRow>,
     /// What had to be fetched from disk; `None` where nothing of the sort was recorded.
     pub faults: Option<FaultsReport>,
+    /// Times of reclaim and compaction; `None` where they were not recorded.
+    pub reclaim: Option<ReclaimReport>,
     /// Which counters and metrics rows have.
     pub metrics: MetricsReport,
     /// What the lanes' threads did; `None` where the scheduler's events were not recorded.

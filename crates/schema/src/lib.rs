@@ -5,12 +5,14 @@
 pub mod bpf;
 mod engine;
 mod meaning;
+mod reclaim;
 mod role;
 mod roofline;
 mod sample;
 
 pub use engine::{EngineId, EngineName, Names, identifier};
 pub use meaning::FieldMeaning;
+pub use reclaim::ReclaimKind;
 pub use role::Role;
 pub use roofline::*;
 pub use sample::{CodePlace, KernelFunction, Sample, SampledModule, Sampling};

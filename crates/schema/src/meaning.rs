@@ -105,11 +105,13 @@ pub enum FieldMeaning {
     Period,
     /// Kind of a device.
     DeviceType,
+    /// What memory was taken back for: a number of [`crate::ReclaimKind`].
+    ReclaimKind,
 }
 
 impl FieldMeaning {
     /// Every meaning, in the order of the variants.
-    pub const ALL: [Self; 51] = [
+    pub const ALL: [Self; 52] = [
         Self::Tokens,
         Self::Backend,
         Self::Lane,
@@ -161,6 +163,7 @@ impl FieldMeaning {
         Self::Timestamps,
         Self::Period,
         Self::DeviceType,
+        Self::ReclaimKind,
     ];
 
     /// The meaning of a field of this name; `None` if the name is not reserved.
@@ -222,6 +225,7 @@ impl FieldMeaning {
             Self::Timestamps => "timestamps",
             Self::Period => "period",
             Self::DeviceType => "device_type",
+            Self::ReclaimKind => "reclaim_kind",
         }
     }
 

@@ -40,6 +40,8 @@ pub enum Role {
     Fault,
     /// A part of a file was put into the page cache.
     PageCache,
+    /// Memory was taken back, or moved together, for a thread.
+    Reclaim,
     /// Where spans of other probes end, or their waiting begins; nothing is recorded.
     Boundary,
 }
@@ -47,7 +49,7 @@ pub enum Role {
 impl Role {
     /// Whether its events are the kernel's: they happen at a fixed place, with fixed fields.
     pub fn is_of_the_kernel(self) -> bool {
-        matches!(self, Self::SchedSwitch | Self::SchedWakeup | Self::Fault | Self::PageCache)
+        matches!(self, Self::SchedSwitch | Self::SchedWakeup | Self::Fault | Self::PageCache | Self::Reclaim)
     }
 
     /// Whether its events are about other processors than the host's.

@@ -109,7 +109,8 @@ pub(super) fn measure(step: &Step) -> Option<Measured> {
         add_operator(&mut sum, &split, step.lanes_of(operator).len());
     }
     let on_cpu = step.fetched.iter().filter(|fetched| fetched.operator.is_some()).map(|of| of.totals.on_cpu);
-    let mut on_cpu = on_cpu.fold(0, u64::saturating_add) as f64;
+    // Reclaim is most often for what a fault reads again.
+    let mut on_cpu = on_cpu.fold(within.reclaiming, u64::saturating_add) as f64;
     for place in [RUNNING, UNDIVIDED] {
         let part = on_cpu.min(sum[place]);
         sum[place] -= part;

@@ -81,6 +81,11 @@ impl Decoder {
         }
     }
 
+    /// Whether the trace has records of a role.
+    pub(crate) fn has(&self, role: Role) -> bool {
+        self.records.iter().any(|record| record.role == Some(role))
+    }
+
     /// The role of a probe's records.
     pub(crate) fn role(&self, probe: &str) -> Option<Role> {
         self.records.iter().find(|record| *record.name == *probe)?.role

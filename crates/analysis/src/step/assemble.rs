@@ -14,12 +14,13 @@ use crate::catalogue::{Catalogue, Cost, CostCache, KindCache, Origin, Rules, Ste
 use crate::ids::{InlineId, ObjectId, Phase};
 use crate::raw::{Count, Decoder};
 use crate::sampling::{Coverage, Recorded};
-use profinfer_schema::FieldMeaning;
+use profinfer_schema::{FieldMeaning, Role};
 use rustc_hash::FxHashMap;
 
 use super::faults;
 use super::lane_time::{self, Caller, StateSources};
 use super::offload;
+use super::reclaim;
 
 /// No graph.
 const NONE: u32 = u32::MAX;
@@ -203,13 +204,18 @@ impl Assembler {
         self.give_operators(catalogue, threads, decoder);
         super::layers::infer(&mut self.out.operators, catalogue);
         self.take_regions(regions, &operators, threads);
-        self.out.fetched = faults::gather(&fetches, memory, threads, self.out.start, |thread, time| {
+        let operator_at = |thread: u32, time: u64| {
             let before = operators.partition_point(|o| (o.thread, o.start) <= (thread, time));
             let around = (before.saturating_sub(MAX_DEPTH)..before).rev().find(|i| {
                 operators[*i].thread == thread && self.shares[*i].start <= time && time <= self.shares[*i].end
             });
             around.and_then(|i| Some((self.operator_of(i)?, self.shares[i].start)))
-        });
+        };
+        let fetched = faults::gather(&fetches, memory, threads, self.out.start, operator_at);
+        let during = (self.out.start, self.out.end);
+        let reclaims = reclaim::gather(&fetches, threads, during, |thread, time| Some(operator_at(thread, time)?.0));
+        (self.out.fetched, self.out.reclaims) = (fetched, reclaims);
+        self.out.knows_reclaims = decoder.has(Role::Reclaim);
         self.take_counts(&operators, decoder.counters().len());
         self.give_lanes(operators, threads);
         self.take_experts(experts, catalogue, threads, decoder);

@@ -7,7 +7,7 @@ use super::offload_raw::{RawDispatch, RawOffload, RawWhat, describe_device, queu
 use super::pending::{RawBatch, RawExperts};
 use super::timeline::Timeline;
 use crate::raw::Header;
-use profinfer_schema::{FieldMeaning, Role};
+use profinfer_schema::{FieldMeaning, ReclaimKind, Role};
 
 /// Experts' ids of one record.
 const MAX_EXPERTS: usize = 1 << 16;
@@ -60,16 +60,24 @@ impl Timeline {
     pub(super) fn fetch(&mut self, thread: u32, header: &Header, record: &[u8]) {
         let fields = &self.decoder.records[usize::from(header.record_type)];
         let number = |meaning| fields.number(meaning, record, header.missing);
-        let what = if fields.role == Some(Role::Fault) {
-            let took = self.waits.take(header.tid, header.start);
-            number(FieldMeaning::Address).map(|address| What::Fault { address, took })
-        } else {
-            let device = fields.number_u32(FieldMeaning::Device, record, header.missing);
-            self.waits.reads(header.tid, header.start);
-            let file = device
-                .zip(number(FieldMeaning::Inode))
-                .zip(number(FieldMeaning::Offset).zip(number(FieldMeaning::Bytes)));
-            file.map(|((device, inode), (offset, bytes))| What::Cached { device, inode, offset, bytes })
+        let what = match fields.role {
+            Some(Role::Fault) => {
+                let took = self.waits.take(header.tid, header.start);
+                number(FieldMeaning::Address).map(|address| What::Fault { address, took })
+            }
+            Some(Role::Reclaim) => {
+                self.waits.reclaimed(header.tid, header.start, header.end);
+                let kind = number(FieldMeaning::ReclaimKind).and_then(ReclaimKind::of);
+                Some(What::Reclaim { kind, end: header.end })
+            }
+            _ => {
+                let device = fields.number_u32(FieldMeaning::Device, record, header.missing);
+                self.waits.reads(header.tid, header.start);
+                let file = device
+                    .zip(number(FieldMeaning::Inode))
+                    .zip(number(FieldMeaning::Offset).zip(number(FieldMeaning::Bytes)));
+                file.map(|((device, inode), (offset, bytes))| What::Cached { device, inode, offset, bytes })
+            }
         };
         let Some(what) = what else { return };
         let process = self.threads.get(thread).process as usize;

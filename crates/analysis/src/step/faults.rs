@@ -3,6 +3,7 @@
 
 use super::memory::{Memory, Part};
 use super::threads::Threads;
+use profinfer_schema::ReclaimKind;
 use rustc_hash::FxHashMap;
 use std::collections::{HashMap, VecDeque};
 
@@ -12,7 +13,7 @@ const MAX_SIGNS: usize = 512;
 const MAX_THREADS: usize = 1 << 16;
 /// ns. A thread that ran for longer than this between two signs of a fault was not in one all the while.
 const ON_THE_WAY: u64 = 200_000;
-/// One record of something that was fetched.
+/// One record of what the kernel did for a thread's memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawFetch {
     pub(crate) start: u64,
@@ -20,13 +21,15 @@ pub(crate) struct RawFetch {
     pub(crate) what: What,
 }
 
-/// What was fetched.
+/// What it did.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum What {
     /// A page that was touched; `took` where the scheduler's events were recorded.
     Fault { address: u64, took: Option<FaultTime> },
     /// A part of a file.
     Cached { device: u32, inode: u64, offset: u64, bytes: u64 },
+    /// It took other memory back, or moved it together.
+    Reclaim { kind: Option<ReclaimKind>, end: u64 },
 }
 
 /// How long a fault took, ns.
@@ -35,7 +38,7 @@ pub(crate) struct FaultTime {
     /// All of it.
     waited: u64,
     /// Of it, what the thread was on a cpu: having a page read is work, too, and where the read is done by the time that
-    /// it was asked for, all of it is.
+    /// it was asked for, all of it is. Without reclaim, which has its own records.
     on_cpu: u64,
 }
 
@@ -92,6 +95,8 @@ enum Sign {
     Asleep,
     /// It had a part of a file read.
     Reading,
+    /// Memory was taken back for it, on its cpu and off.
+    Reclaiming,
 }
 
 /// A sign of a fault, and when.
@@ -154,6 +159,13 @@ impl Waits {
         }
     }
 
+    /// Memory was taken back for a thread: it may be for the page that it touched.
+    pub(crate) fn reclaimed(&mut self, tid: u32, start: u64, end: u64) {
+        if let Some(signs) = self.signs(tid) {
+            signs.push(Seen { start, end, sign: Sign::Reclaiming });
+        }
+    }
+
     fn signs(&mut self, tid: u32) -> Option<&mut Signs> {
         if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&tid) {
             return None;
@@ -170,15 +182,21 @@ impl Waits {
         }
         let Some(signs) = self.threads.get_mut(&tid) else { return Some(FaultTime::default()) };
         let (mut began, mut from) = (time, time);
-        // Off its cpu since `from`, and since `began`.
-        let (mut off, mut off_cpu) = (0, 0);
+        // Off its cpu, or in reclaim, since `from`, and since `began`.
+        let (mut off, mut off_cpu, mut reclaimed_from) = (0, 0, u64::MAX);
         for seen in signs.seen.drain(..).rev() {
             if from.saturating_sub(seen.end) > ON_THE_WAY || seen.sign == Sign::Asleep {
                 break;
             }
-            from = seen.start;
-            off = u64::saturating_add(off, seen.end - seen.start);
-            if seen.sign != Sign::Preempted {
+            from = from.min(seen.start);
+            // What is within reclaim is counted with it: it was sent before.
+            if seen.start < reclaimed_from {
+                off = u64::saturating_add(off, seen.end.min(reclaimed_from).saturating_sub(seen.start));
+            }
+            if seen.sign == Sign::Reclaiming {
+                reclaimed_from = reclaimed_from.min(seen.start);
+            }
+            if !matches!(seen.sign, Sign::Preempted | Sign::Reclaiming) {
                 (began, off_cpu) = (began.min(seen.start), off);
             }
         }
@@ -228,6 +246,7 @@ pub(crate) fn gather(
                     add(None, FetchTotals { bytes: left, ..FetchTotals::default() });
                 }
             }
+            What::Reclaim { .. } => {}
         }
     }
     let mut fetched: Vec<Fetched> =

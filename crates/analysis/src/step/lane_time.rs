@@ -2,6 +2,7 @@
 
 use super::model::{Between, Instead, OffCpu, StateSpan, Step, TimeSplit};
 use super::pending::Process;
+use super::reclaim::Beside;
 use super::scheduler::Scheduler;
 use super::thread_state::{RawState, ThreadState};
 use super::threads::Threads;
@@ -188,6 +189,8 @@ fn split(step: &mut Step) {
     let mut instead = std::mem::take(&mut step.instead);
     one_at_a_time(&mut instead);
     let (mut state, mut other) = (0, 0);
+    let all_reclaims = std::mem::take(&mut step.reclaims);
+    let mut reclaims = Beside::new(&all_reclaims);
     for piece in &pieces {
         let tid = step.lanes[piece.span as usize].tid;
         let passed = |t: u32, end: u64| (t, end) <= (tid, piece.start);
@@ -198,9 +201,13 @@ fn split(step: &mut Step) {
         let split = &mut step.splits[piece.span as usize];
         let mut seen = 0_u64;
         for span in step.states[state..].iter().take_while(|s| s.tid == tid && s.start < piece.end) {
-            let ns = span.end.min(piece.end).saturating_sub(span.start.max(piece.start));
+            let (start, end) = (span.start.max(piece.start), span.end.min(piece.end));
+            let ns = end.saturating_sub(start);
             seen = ns.saturating_add(seen);
             split.add(if piece.waits { None } else { Some(span.state) }, ns);
+            if !piece.waits {
+                split.add_reclaim(span.state, reclaims.within(tid, start, end));
+            }
             if undivided && !piece.waits && span.state == ThreadState::Running {
                 split.undivided = split.undivided.saturating_add(ns);
             }
@@ -211,6 +218,7 @@ fn split(step: &mut Step) {
         }
         name_operator(step, piece, tid, &instead[other..]);
     }
+    step.reclaims = all_reclaims;
     // What no operator lost stays as it is.
     let named = step.instead.len();
     rest_of(step, &instead, named);

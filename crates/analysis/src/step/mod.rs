@@ -15,6 +15,7 @@ mod offload;
 mod offload_model;
 mod offload_raw;
 mod pending;
+mod reclaim;
 mod recurring;
 mod same_call;
 mod scheduler;
@@ -32,5 +33,7 @@ pub use model::{
     Between, Experts, Graph, Instead, LaneSpan, Missing, OffCpu, Operator, Region, StateSpan, Step, TimeSplit,
 };
 pub use offload_model::{CopyDirection, DeviceInfo, Dispatch, QueueEvent, Queued, Submission, WaitsOn};
+pub(crate) use reclaim::Beside;
+pub use reclaim::Reclaim;
 pub use thread_state::ThreadState;
 pub use timeline::{Timeline, Visitor};

@@ -4,6 +4,7 @@
 use super::batch::{RequestEvent, SequencePart};
 use super::faults::Fetched;
 use super::offload_model::{Dispatch, QueueEvent, Submission};
+use super::reclaim::Reclaim;
 use super::thread_state::ThreadState;
 use crate::catalogue::Cost;
 use crate::ids::{KindId, ObjectId, Phase, TextId};
@@ -75,6 +76,10 @@ pub struct Step {
     pub requests: Vec<RequestEvent>,
     /// What had to be fetched, by operator and part of memory.
     pub fetched: Vec<Fetched>,
+    /// Times in which the kernel took memory back for its threads, by thread, then start.
+    pub reclaims: Vec<Reclaim>,
+    /// Whether these were recorded.
+    pub knows_reclaims: bool,
     /// Times that its threads were not running, by thread, clipped to the step.
     pub off_cpu: Vec<OffCpu>,
     /// What its threads did, by thread, then start: each thread's time in the step without gaps. Empty where the
@@ -107,6 +112,7 @@ impl Step {
             && self.regions.is_empty()
             && self.experts.is_empty()
             && self.fetched.is_empty()
+            && self.reclaims.is_empty()
             && self.dispatches.is_empty()
             && self.queue.is_empty()
     }
@@ -361,6 +367,10 @@ pub struct TimeSplit {
     pub unknown: u64,
     /// Of `compute`: on lanes whose waiting was not recorded, and is part of it.
     pub undivided: u64,
+    /// Of `compute`: in the kernel's reclaim or compaction.
+    pub reclaiming: u64,
+    /// Of `blocked`: in the kernel's reclaim or compaction.
+    pub reclaim_blocked: u64,
 }
 
 impl TimeSplit {
@@ -378,6 +388,21 @@ impl TimeSplit {
         *sum = sum.saturating_add(ns);
     }
 
+    /// Adds time in a state that was in the kernel's reclaim or compaction, which [`Self::add`] is given too.
+    pub(crate) fn add_reclaim(&mut self, state: ThreadState, ns: u64) {
+        let sum = match state {
+            ThreadState::Running => &mut self.reclaiming,
+            ThreadState::Blocked => &mut self.reclaim_blocked,
+            _ => return,
+        };
+        *sum = sum.saturating_add(ns);
+    }
+
+    /// All of it in the kernel's reclaim or compaction.
+    pub fn reclaim(&self) -> u64 {
+        self.reclaiming.saturating_add(self.reclaim_blocked)
+    }
+
     /// Both together.
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -389,6 +414,8 @@ impl TimeSplit {
             stopped: self.stopped.saturating_add(other.stopped),
             unknown: self.unknown.saturating_add(other.unknown),
             undivided: self.undivided.saturating_add(other.undivided),
+            reclaiming: self.reclaiming.saturating_add(other.reclaiming),
+            reclaim_blocked: self.reclaim_blocked.saturating_add(other.reclaim_blocked),
         }
     }
 

@@ -328,7 +328,7 @@ impl Timeline {
             Some(role) if role.is_of_a_device() => self.offload(thread, header, record),
             Some(Role::Batch) => self.batch(thread, header, record),
             Some(Role::Request) => return self.request(thread, header, record),
-            Some(Role::Fault | Role::PageCache) => self.fetch(thread, header, record),
+            Some(Role::Fault | Role::PageCache | Role::Reclaim) => self.fetch(thread, header, record),
             _ => return,
         }
         let process = self.threads.get(thread).process as usize;

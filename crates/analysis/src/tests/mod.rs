@@ -7,6 +7,7 @@ mod graph;
 mod hostile;
 mod offload;
 mod placing;
+mod reclaim;
 mod samples;
 mod states;
 mod totals;

@@ -4,6 +4,7 @@
 use super::faults::Faults;
 use super::offloads::Offloads;
 use super::quantities::{AllQuantities, Quantities};
+use super::reclaim::Reclaims;
 use super::requests::Requests;
 use super::thread_totals::ThreadTotals;
 use crate::catalogue::Catalogue;
@@ -225,6 +226,7 @@ pub struct Statistics {
     experts: FxHashMap<(Option<Arc<str>>, u32, Phase), ExpertTotals>,
     experts_left_out: u64,
     faults: Faults,
+    reclaims: Reclaims,
     saw_graphs: bool,
     saw_switches: bool,
     incomplete_loose: u64,
@@ -277,6 +279,7 @@ impl Visitor for Statistics {
         }
         self.add_experts(step, catalogue, phase);
         self.faults.add(step, phase, catalogue);
+        self.reclaims.add(step, phase);
         self.threads.add(step, phase);
         self.offloads.add(step, phase);
     }
@@ -287,6 +290,11 @@ impl Statistics {
     /// part alone.
     pub fn after(steps: u64, stretches: u32) -> Self {
         Self { before: (steps, stretches.saturating_sub(1)), ..Self::default() }
+    }
+
+    /// Reclaim and compaction.
+    pub fn reclaims(&self) -> &Reclaims {
+        &self.reclaims
     }
 
     /// Page faults and reads.

@@ -1,7 +1,7 @@
 //! Thread states over steps: by lane, by operator, and who ran instead. All times are ns.
 
 use crate::ids::{ByKind, KindId, Phase, TextId};
-use crate::step::{Between, Instead, StateSpan, Step, ThreadState, TimeSplit};
+use crate::step::{Beside, Between, Instead, StateSpan, Step, ThreadState, TimeSplit};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
@@ -29,6 +29,10 @@ pub struct LaneThreads {
     pub stopped: u64,
     /// Unknown.
     pub unknown: u64,
+    /// Of `running`: in the kernel's reclaim or compaction.
+    pub reclaiming: u64,
+    /// Of `blocked`: in the kernel's reclaim or compaction.
+    pub reclaim_blocked: u64,
     /// Of `runnable`: the cpu that they waited for was idle.
     pub idle: u64,
     /// Of `runnable`: with a recorded running thread.
@@ -66,6 +70,18 @@ impl LaneThreads {
         }
     }
 
+    /// Adds what of a thread's states was in reclaim.
+    fn add_reclaim(&mut self, states: &[StateSpan], reclaims: &mut Beside<'_>) {
+        for span in states {
+            let sum = match span.state {
+                ThreadState::Running => &mut self.reclaiming,
+                ThreadState::Blocked => &mut self.reclaim_blocked,
+                _ => continue,
+            };
+            *sum = sum.saturating_add(reclaims.within(span.tid, span.start, span.end));
+        }
+    }
+
     fn add_state(&mut self, state: ThreadState, ns: u64) {
         self.wall = self.wall.saturating_add(ns);
         let sum = match state {
@@ -89,6 +105,8 @@ impl LaneThreads {
             (&mut self.blocked, other.blocked),
             (&mut self.stopped, other.stopped),
             (&mut self.unknown, other.unknown),
+            (&mut self.reclaiming, other.reclaiming),
+            (&mut self.reclaim_blocked, other.reclaim_blocked),
             (&mut self.idle, other.idle),
             (&mut self.taken, other.taken),
             (&mut self.voluntary, other.voluntary),
@@ -181,9 +199,12 @@ impl ThreadTotals {
         }
         self.without_wakeups |= !step.knows_wakeups;
         let lane_of = lanes(step);
+        let mut reclaims = Beside::new(&step.reclaims);
         for of_thread in step.states.chunk_by(|a, b| a.tid == b.tid) {
             let lane = of_thread.first().and_then(|span| lane_of(span.tid));
-            self.lanes.entry((phase, lane)).or_default().add(of_thread);
+            let of_lane = self.lanes.entry((phase, lane)).or_default();
+            of_lane.add(of_thread);
+            of_lane.add_reclaim(of_thread, &mut reclaims);
         }
         if let Some(between) = &step.between {
             self.between.entry(phase).or_default().add(between);

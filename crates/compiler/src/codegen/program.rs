@@ -13,8 +13,7 @@ use profinfer_probeset::path::c::{Symbols, offset_in_object, value};
 use profinfer_probeset::path::{Checked, Node, Place};
 
 use profinfer_binary::Arch;
-use profinfer_schema::Role;
-use profinfer_schema::{BUILTIN, FieldLayout, FieldType, RecordKind, RecordType};
+use profinfer_schema::{BUILTIN, FieldLayout, FieldType, ReclaimKind, RecordKind, RecordType, Role};
 use serde::Serialize;
 
 /// Everything in the generated file that differs from probeset to probeset.
@@ -448,6 +447,9 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         Role::SchedWakeup => Some(format!("{}PF_AT_WAKEUP({name})", wakeups())),
         Role::Fault => Some(format!("PF_AT_FAULT({name}, {0}, TYPE_{0})", structure())),
         Role::PageCache => Some(format!("PF_AT_PAGE_CACHE({name}, {0}, TYPE_{0})", structure())),
+        Role::Reclaim => tracepoint.as_deref().and_then(ReclaimKind::at_tracepoint).map(|kind| {
+            format!("PF_AT_RECLAIM({name}, {0}, TYPE_{0}, {1}, {2})", structure(), kind.event(), kind as u32)
+        }),
         _ => None,
     });
     let head = if span {

@@ -20,6 +20,7 @@ pub const RUNTIME: &[(&str, &str)] = &[
     ("object.h", include_str!("../../bpf-runtime/object.h")),
     ("preemption.h", include_str!("../../bpf-runtime/preemption.h")),
     ("program.h", include_str!("../../bpf-runtime/program.h")),
+    ("reclaim.h", include_str!("../../bpf-runtime/reclaim.h")),
     ("record.h", include_str!("../../bpf-runtime/record.h")),
     ("registers.h", include_str!("../../bpf-runtime/registers.h")),
     ("sample.h", include_str!("../../bpf-runtime/sample.h")),

@@ -3,23 +3,23 @@
 //! nothing that was recorded or remembered before is lost by it.
 
 mod accounts;
+mod kernel_events;
 mod sampler;
 
 use super::attacher::{At, Attacher, FailedSite, FileSite, Part};
 use super::features::{AttachMode, missing_privilege};
 use super::libbpf_messages::LibbpfMessages;
 use super::open_spans::OpenSpans;
-use super::software_event;
 use super::variables::{self, Variable, variables};
 use super::verifier::load_problems;
+use kernel_events::KernelEvents;
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{
     AsRawLibbpf, Iter, Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramAttachType,
     ProgramMut,
 };
 use profinfer_compiler::{Program, ProgramKind};
-use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity, Source};
-use profinfer_probeset::path::Place;
+use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Source};
 use profinfer_schema::bpf::LOSSES_PER_TYPE;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -119,7 +119,7 @@ pub struct Session<'a> {
     variables: HashMap<String, Variable>,
     open_spans: OpenSpans,
     loss_entries: u32,
-    unattached: Vec<Diagnostic>,
+    kernel_events: KernelEvents,
 }
 
 impl<'a> Session<'a> {
@@ -134,39 +134,23 @@ impl<'a> Session<'a> {
         let mut session = Self {
             links: Vec::new(),
             end: None,
-            unattached: Vec::new(),
+            kernel_events: KernelEvents::of(setup.programs),
             generations: Vec::new(),
             variables: found,
             open_spans: OpenSpans::default(),
             loss_entries: u32::try_from(setup.record_types).unwrap_or(u32::MAX).saturating_mul(LOSSES_PER_TYPE),
             setup,
         };
-        let tracepoints = session.setup.programs.iter().filter(|program| program.kind == ProgramKind::Tracepoint);
-        let mut names: BTreeSet<&str> = tracepoints.map(|program| program.name.as_str()).collect();
-        names.extend(TRACKERS.map(|(program, _)| program));
-        names.insert(COUNTING);
-        let attached = names.clone();
+        let by_themselves: BTreeSet<&str> =
+            TRACKERS.into_iter().map(|(program, _)| program).chain([COUNTING]).collect();
+        let of_kernel = session.kernel_events.functions.clone();
+        let mut names: BTreeSet<&str> = of_kernel.iter().map(String::as_str).collect();
+        names.extend(&by_themselves);
         names.extend([LINKER, END]);
         let object = session.load_object(&names, &BTreeMap::new())?;
         session.check_object(&object)?;
         session.fill_events(&object)?;
-        for program in object.progs_mut().filter(|program| attached.contains(&*program.name().to_string_lossy())) {
-            let messages = LibbpfMessages::capture();
-            let planned = session.planned(&program.name().to_string_lossy());
-            let links = match planned.map(|planned| &planned.place) {
-                Some(Place::Software { event }) => software_event::attach(&program, &event.value),
-                _ => {
-                    program.attach().map(|link| vec![link]).map_err(|e| attach_problem(&program, &e, &messages.text()))
-                }
-            };
-            match links {
-                Ok(links) => session.links.extend(links.into_iter().map(|link| Attached { to: None, link })),
-                Err(problem) if planned.is_some_and(|planned| planned.optional) => {
-                    session.unattached.push(Diagnostic { severity: Severity::Warning, ..problem });
-                }
-                Err(problem) => return Err(problem.into()),
-            }
-        }
+        session.attach_by_themselves(&object, &by_themselves)?;
         // Nothing runs before it is read from.
         let end = object.progs_mut().find(|program| program.name() == END);
         session.end = end.and_then(|program| program.attach().ok());
@@ -185,8 +169,8 @@ impl<'a> Session<'a> {
             object.progs_mut().map(|program| program.name().to_string_lossy().into_owned()).collect();
         let planned = self.setup.programs.iter();
         let functions = planned.clone().flat_map(|program| self.parts(program)).map(|part| part.name);
-        let tracepoints = planned.filter(|program| program.kind == ProgramKind::Tracepoint).map(|p| p.name.clone());
-        let needed = functions.chain(tracepoints).chain(NEEDED.map(str::to_owned));
+        let of_kernel = planned.flat_map(Program::at_kernel_events).map(|(function, _)| function);
+        let needed = functions.chain(of_kernel).chain(NEEDED.map(str::to_owned));
         if let Some(name) = { needed }.find(|name| !programs.contains(name)) {
             return Err(bug("program", &name));
         }
@@ -195,17 +179,6 @@ impl<'a> Session<'a> {
             Some(name) => Err(bug("map", name)),
             None => Ok(()),
         }
-    }
-
-    /// The plan's program of a C function that is attached by itself.
-    fn planned(&self, name: &str) -> Option<&'a Program> {
-        let programs: &'a [Program] = self.setup.programs;
-        programs.iter().find(|planned| planned.name == name)
-    }
-
-    /// Why programs at the kernel's events that the recording can do without are not attached.
-    pub fn take_unattached(&mut self) -> Vec<Diagnostic> {
-        std::mem::take(&mut self.unattached)
     }
 
     /// Loads those programs (indices into the plan's) that are not loaded with these constants already.

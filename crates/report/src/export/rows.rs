@@ -3,7 +3,8 @@
 use super::tables::{COUNTS, EXPERTS, GRAPHS, LANES, OPERATORS, REGIONS, RUNS, STEPS, TABLES};
 use super::{Cell, ExportFormat, RowWriter, Table};
 use profinfer_analysis::{
-    Catalogue, Completeness, Decoder, Kind, KindId, Operator, Phase, Step, TextId, TimeSplit, Visitor, collapse_digits,
+    Catalogue, Completeness, Decoder, Kind, KindId, Operator, Phase, Reclaim, Step, TextId, TimeSplit, Visitor,
+    collapse_digits,
 };
 use profinfer_trace::Meta;
 
@@ -173,6 +174,7 @@ impl Exporter {
                 if is_divided { sum(|o| o.work) } else { sum(Operator::lane_time) }.into(),
                 is_divided.then(|| sum(|o| o.waiting)).into(),
                 step.context_by_position().or_else(|| step.context_by_operators()).into(),
+                step.knows_reclaims.then(|| step.reclaims.iter().map(Reclaim::duration).sum::<u64>()).into(),
             ],
         )
     }
@@ -268,6 +270,7 @@ impl Exporter {
                     part(|split| split.sleeping.saturating_add(split.stopped)),
                     part(|split| split.blocked),
                     part(|split| split.unknown),
+                    Cell::from(split.filter(|_| step.knows_reclaims).map(TimeSplit::reclaim)),
                 ],
             )?;
             for (column, counter) in decoder.counters().iter().enumerate().take(step.counter_columns) {

@@ -100,6 +100,7 @@ pub static TABLES: [Table; 10] = [
             column("work_ns", Int),
             maybe("waiting_ns", Int),
             maybe("context", Int),
+            maybe("reclaim_ns", Int),
         ],
     },
     Table {
@@ -162,6 +163,7 @@ pub static TABLES: [Table; 10] = [
             maybe("sleeping_ns", Int),
             maybe("blocked_ns", Int),
             maybe("unknown_ns", Int),
+            maybe("reclaim_ns", Int),
         ],
     },
     Table {

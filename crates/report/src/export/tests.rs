@@ -73,9 +73,9 @@ fn rows_have_a_cell_a_column_and_nothing_for_what_was_not_recorded() {
     );
     assert_eq!(row.as_object().unwrap().len(), TABLES[tables::OPERATORS].columns.len());
     let steps = exported(ExportFormat::Csv, "steps", "up-0");
-    assert!(steps.ends_with("\n1,decode,100,1,100,100,1,true,whole,,1,1,1,50,20,10,\n"), "{steps}");
+    assert!(steps.ends_with("\n1,decode,100,1,100,100,1,true,whole,,1,1,1,50,20,10,,\n"), "{steps}");
     let lanes = exported(ExportFormat::Csv, "lanes", "up-0");
-    assert!(lanes.ends_with("\n1,decode,0,0,1,120,30,20,10,,,,,,\n"), "{lanes}");
+    assert!(lanes.ends_with("\n1,decode,0,0,1,120,30,20,10,,,,,,,\n"), "{lanes}");
 }
 
 #[test]

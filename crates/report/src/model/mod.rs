@@ -7,6 +7,7 @@ pub(crate) mod kept;
 pub(crate) mod metrics;
 pub(crate) mod offload;
 pub(crate) mod pressure;
+pub(crate) mod reclaim;
 pub(crate) mod requests;
 pub(crate) mod rows;
 pub(crate) mod sampling;

@@ -3,7 +3,7 @@
 use super::frequency::{Frequency, frequencies};
 use crate::numbers::ratios::ratio;
 use crate::numbers::units::{share, time};
-use profinfer_analysis::{Catalogue, LaneThreads, Phase, Statistics, Taken, TextId, ThreadTotals, TimeSplit};
+use profinfer_analysis::{Catalogue, LaneThreads, Phase, Reclaims, Statistics, Taken, TextId, ThreadTotals, TimeSplit};
 use profinfer_trace::Meta;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,6 +59,10 @@ pub struct LaneThreadsRow {
     pub stopped_ns: u64,
     /// Unknown.
     pub unknown_ns: u64,
+    /// Of `running_ns`: in the kernel's reclaim or compaction; `None` where that was not recorded.
+    pub reclaiming_ns: Option<u64>,
+    /// Of `blocked_ns`: the same.
+    pub reclaim_blocked_ns: Option<u64>,
     /// Of `runnable_ns`: the cpu was idle.
     pub idle_cpu_ns: u64,
     /// Of `runnable_ns`: who ran is unknown.
@@ -165,6 +169,8 @@ pub struct OperatorTimeRow {
     pub stopped_ns: u64,
     /// Unknown.
     pub unknown_ns: u64,
+    /// Of `compute_ns` and `blocked_ns`: in the kernel's reclaim or compaction; `None` where that was not recorded.
+    pub reclaim_ns: Option<u64>,
 }
 
 /// Who ran instead of lanes.
@@ -268,7 +274,7 @@ impl ThreadsReport {
             row.child = !runs_steps.is_empty() && !runs_steps.contains(&row.pid);
         }
         let mut report = Self {
-            operators: operators(totals, catalogue, phases),
+            operators: operators(meta, totals, catalogue, phases),
             oversubscribed: oversubscribed(meta, totals.crowd(), &lanes, &interference),
             without_wakeups: totals.without_wakeups(),
             stolen_share: meta
@@ -402,6 +408,7 @@ fn lanes(totals: &ThreadTotals, phases: &[Phase], meta: &Meta) -> Vec<LaneThread
         running_ns: *ns,
         frequency: frequencies.get(cpu).copied(),
     };
+    let knows_reclaims = Reclaims::recorded_by(&meta.schema);
     let row = |((_, lane), of): ((bool, Option<u32>), LaneThreads)| LaneThreadsRow {
         lane,
         wall_ns: of.wall,
@@ -411,6 +418,8 @@ fn lanes(totals: &ThreadTotals, phases: &[Phase], meta: &Meta) -> Vec<LaneThread
         blocked_ns: of.blocked,
         stopped_ns: of.stopped,
         unknown_ns: of.unknown,
+        reclaiming_ns: knows_reclaims.then_some(of.reclaiming),
+        reclaim_blocked_ns: knows_reclaims.then_some(of.reclaim_blocked),
         idle_cpu_ns: of.idle,
         unnamed_ns: of.runnable.saturating_sub(of.idle).saturating_sub(of.taken),
         voluntary_switches: of.voluntary,
@@ -421,7 +430,8 @@ fn lanes(totals: &ThreadTotals, phases: &[Phase], meta: &Meta) -> Vec<LaneThread
     lanes.into_iter().map(row).collect()
 }
 
-fn operators(totals: &ThreadTotals, catalogue: &Catalogue, phases: &[Phase]) -> Vec<OperatorTimeRow> {
+fn operators(meta: &Meta, totals: &ThreadTotals, catalogue: &Catalogue, phases: &[Phase]) -> Vec<OperatorTimeRow> {
+    let knows_reclaims = Reclaims::recorded_by(&meta.schema);
     let mut sums: BTreeMap<(&str, &str), TimeSplit> = BTreeMap::new();
     for (kind, _, split) in totals.operators().filter(|(_, phase, _)| phases.contains(phase)) {
         let kind = catalogue.kind(kind);
@@ -439,6 +449,7 @@ fn operators(totals: &ThreadTotals, catalogue: &Catalogue, phases: &[Phase]) -> 
         blocked_ns: split.blocked,
         stopped_ns: split.stopped,
         unknown_ns: split.unknown,
+        reclaim_ns: knows_reclaims.then_some(split.reclaim()),
     };
     let mut rows: Vec<OperatorTimeRow> = sums.into_iter().map(|(kind, split)| row((kind, split.divided()))).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.total_ns));

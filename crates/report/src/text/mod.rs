@@ -6,6 +6,7 @@ mod first_screen;
 mod header;
 mod metrics;
 mod offload;
+mod reclaim;
 mod report;
 mod requests;
 mod roofline;

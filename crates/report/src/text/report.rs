@@ -3,7 +3,7 @@
 use super::header::{completeness, estimated, facts};
 use super::metrics::{self, Columns};
 use super::style::{FEW, TextStyle, few, more};
-use super::{faults, offload, requests, roofline, threads, verdict};
+use super::{faults, offload, reclaim, requests, roofline, threads, verdict};
 use crate::model::metrics::absent;
 use crate::model::rows::{OperatorRow, PhaseReport};
 use crate::model::sampling::interval_hint;
@@ -38,6 +38,9 @@ pub fn report_text(report: &Report, style: &TextStyle) -> String {
     where_it_went(&mut out, report, style);
     if let Some(faults) = &report.faults {
         faults::text(&mut out, faults, style);
+    }
+    if let Some(reclaim) = &report.reclaim {
+        reclaim::text(&mut out, reclaim, style);
     }
     if !style.main_only {
         verdict::operators(&mut out, &report.verdict, &report.table_phases, style);

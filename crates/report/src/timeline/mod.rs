@@ -12,14 +12,14 @@ mod tracks;
 
 use crate::model::frequency;
 use profinfer_analysis::{
-    Catalogue, Decoder, Kind, LaneSpan, Phase, Recorded, Region, Requests, Step, ThreadState, Visitor,
+    Catalogue, Decoder, Kind, LaneSpan, Phase, Reclaim, Recorded, Region, Requests, Step, ThreadState, Visitor,
 };
 use profinfer_trace::Meta;
 
 use chrome::Chrome;
 use flows::Flows;
 use perfetto::Perfetto;
-use profinfer_schema::Origin;
+use profinfer_schema::{Origin, ReclaimKind};
 pub use requests::RequestsShown;
 use sink::{Argument, Batch, Sample, Sink, Slice};
 use std::collections::HashMap;
@@ -191,6 +191,12 @@ impl<'a> TimelineWriter<'a> {
             let name = Arc::clone(decoder.name(region.record_type));
             batch.slices.push(slice(track, (region.start, region.end), name, "region", Vec::new()));
         }
+        for reclaim in &step.reclaims {
+            let (line, until) = reclaim_line(reclaim, step);
+            let track = self.tracks.id(owner, line, self.sink.as_mut())?;
+            let name = if reclaim.kind == Some(ReclaimKind::Compaction) { "compaction" } else { "reclaim" };
+            batch.slices.push(slice(track, (reclaim.start, reclaim.end.min(until)), name, "reclaim", Vec::new()));
+        }
         self.offload(step, owner, (catalogue, decoder), &mut batch)?;
         self.states(step, owner, &mut batch)?;
         self.sink.batch(&batch)
@@ -292,6 +298,19 @@ fn region_line(region: &Region, step: &Step) -> Line {
         step.lanes_of(operator).iter().find(holds)
     });
     span.map_or(Line::Regions(region.tid), |span| Line::Lane(span.lane))
+}
+
+/// Reclaim within an operator is shown in its work, up to the end of that; other on its thread's own track.
+fn reclaim_line(reclaim: &Reclaim, step: &Step) -> (Line, u64) {
+    let operator = reclaim.operator.and_then(|index| step.operators.get(index as usize));
+    let works = |span: &&LaneSpan| {
+        let work_ends = span.end.saturating_sub(span.waiting);
+        span.tid == reclaim.tid && span.start <= reclaim.start && reclaim.start < work_ends
+    };
+    let span = operator.and_then(|operator| step.lanes_of(operator).iter().find(works));
+    span.map_or((Line::Regions(reclaim.tid), u64::MAX), |span| {
+        (Line::Lane(span.lane), span.end.saturating_sub(span.waiting))
+    })
 }
 
 /// `None` where the trace does not have it.

@@ -144,7 +144,12 @@ fn limits_of_groups(of: &PhaseParts, verdict: &PhaseVerdict) -> Vec<Advice> {
         ),
         advice(
             of,
-            format!("Raise the memory limit of its control group{limit}, or use a smaller model"),
+            match of.reclaims {
+                Some(of_kinds) if !of.limit_reached && of_kinds.group < of_kinds.ns / 2 => {
+                    "Free memory on the machine, or use a smaller model".to_owned()
+                }
+                _ => format!("Raise the memory limit of its control group{limit}, or use a smaller model"),
+            },
             parts.reclaim,
             format!("time in the kernel, and waiting for the disk{needed}"),
         ),

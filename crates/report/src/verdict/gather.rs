@@ -10,7 +10,8 @@ use crate::model::pressure::PressureReport;
 use crate::model::threads::ThreadsReport;
 use crate::numbers::ratios::natural_order;
 use profinfer_analysis::{
-    Catalogue, Divided, KindId, Phase, PhaseTotals, Quantities, Statistics, TextId, TimeSplit, Timeline,
+    Catalogue, Divided, KindId, Phase, PhaseTotals, Quantities, ReclaimTotals, Reclaims, Statistics, TextId, TimeSplit,
+    Timeline,
 };
 use profinfer_schema::{Level, Quantity, Roofline};
 
@@ -79,6 +80,12 @@ pub(super) struct PhaseParts {
     pub(super) threads: Option<ThreadsReport>,
     /// What the kernel let the target have; `None` where that was not recorded.
     pub(super) pressure: Option<PressureReport>,
+    /// A memory limit has data evicted and read again.
+    pub(super) limit_reached: bool,
+    /// Reclaim and compaction as measured; `None` where they were not recorded.
+    pub(super) reclaims: Option<ReclaimTotals>,
+    /// Of the lanes' time: on a CPU or blocked in it, ns.
+    pub(super) reclaim_measured: Option<f64>,
     /// The host's part.
     pub(super) stolen: f64,
     /// The lane that most often worked longest, and in which part of the operators that several lanes shared.
@@ -205,7 +212,15 @@ impl<'a> Source<'a> {
         let between = between(threads.as_ref(), lanes, group_limits);
         parts.add(&between);
         let layers = layer_verdicts(phase, layers, lane_time);
+        let reclaims = Reclaims::recorded_by(&self.meta.schema).then(|| self.statistics.reclaims().phase(phase).1);
+        let measured = threads.as_ref().map(|threads| {
+            let of_lane = |lane: &crate::LaneThreadsRow| Some(lane.reclaiming_ns? + lane.reclaim_blocked_ns?);
+            threads.lanes.iter().filter_map(of_lane).map(|ns| ns as f64).sum()
+        });
         let found = PhaseParts {
+            limit_reached: group_limits.reclaim.is_some(),
+            reclaim_measured: measured.filter(|_| reclaims.is_some()),
+            reclaims,
             around: around.overhead,
             outside_graphs: (around.total() - around.overhead - around.unknown <= OF_NO_MATTER * around.overhead)
                 .then(|| (totals.outside_graphs as f64).min(around.overhead)),
@@ -371,10 +386,12 @@ impl<'a> Source<'a> {
             let within = splits.fold(TimeSplit::default(), |sum, (_, _, split)| sum.plus(split));
             // A lane that waits may be unable to run meanwhile: that is in the waiting of operators.
             let runnable = all(|lane| lane.runnable_ns) - within.runnable as f64 - totals.waiting as f64;
-            let blocked = all(|lane| lane.blocked_ns) - within.blocked as f64;
+            let reclaiming = all(|lane| lane.reclaiming_ns.unwrap_or(0)) - within.reclaiming as f64;
+            let reclaim_blocked = all(|lane| lane.reclaim_blocked_ns.unwrap_or(0)) - within.reclaim_blocked as f64;
+            let blocked = all(|lane| lane.blocked_ns) - within.blocked as f64 - reclaim_blocked;
             let stopped = all(|lane| lane.stopped_ns) - within.stopped as f64;
-            let off = delays(limits, runnable, blocked, stopped);
-            for (bound, ns) in off {
+            let reclaim = (Bound::Reclaim, reclaiming + reclaim_blocked);
+            for (bound, ns) in delays(limits, runnable, blocked, stopped).into_iter().chain([reclaim]) {
                 let ns = ns.clamp(0.0, left);
                 parts[bound] += ns;
                 left -= ns;
@@ -587,6 +604,7 @@ impl PhaseParts {
             confidence,
             also: close.or(open),
             parts: self.shares(),
+            reclaim_measured: self.reclaim_measured.map(|ns| self.share_of(ns)),
             bytes_per_step: self.bytes_per_step,
             caches: self.data.as_str(),
             rates: self.rates(if work.contains(&bound) { bound } else { most }),
@@ -608,7 +626,7 @@ impl PhaseParts {
                 Bound::Synchronisation => "its lanes waited for the slowest of them".to_owned(),
                 Bound::Throttled => "the quota of its control group did not let its lanes run".to_owned(),
                 Bound::Stopped => "its lanes were stopped by a signal or a debugger".to_owned(),
-                Bound::Reclaim => "a memory limit had its data evicted and read again".to_owned(),
+                Bound::Reclaim => "the kernel evicted memory, and read again what it needed".to_owned(),
                 Bound::Kernel => "the kernel worked within it, by samples".to_owned(),
                 _ => "most of its time is around its work".to_owned(),
             };

@@ -239,6 +239,9 @@ pub struct PhaseVerdict {
     pub also: Option<Bound>,
     /// Shares of its lane time.
     pub parts: TimeParts,
+    /// Of `parts.reclaim`: in the kernel's reclaim or compaction, by its tracepoints. `None`: these were not recorded, and
+    /// the part is an estimate.
+    pub reclaim_measured: Option<f64>,
     /// Bytes that its operators move in a step, each operator's once; `None` where the probeset has no costs.
     pub bytes_per_step: Option<f64>,
     /// Whether these are more than the caches hold: `fits`, `partly`, `exceeds`, `not_known`.

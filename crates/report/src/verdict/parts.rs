@@ -18,7 +18,10 @@ pub(super) struct LaneTime {
     pub(super) throttled: f64,
     /// Stopped by a signal or a debugger.
     pub(super) stopped: f64,
-    /// In the kernel, or in uninterruptible wait, for a memory limit.
+    /// On a cpu, in the kernel's reclaim or compaction, as that was measured.
+    pub(super) reclaiming: f64,
+    /// In uninterruptible wait in it; and what a memory limit has the kernel do beside it: reading again, and waiting for
+    /// that.
     pub(super) reclaim: f64,
     /// In the kernel, within operators.
     pub(super) kernel: f64,
@@ -33,17 +36,20 @@ pub(super) struct LaneTime {
 impl LaneTime {
     /// As the scheduler's events tell it.
     pub(super) fn of_split(split: &TimeSplit) -> Self {
+        let reclaiming = split.reclaiming.min(split.compute);
+        let reclaim_blocked = split.reclaim_blocked.min(split.blocked);
         Self {
-            running: split.compute as f64,
+            running: (split.compute - reclaiming) as f64,
+            reclaiming: reclaiming as f64,
             fetching: 0.0,
             waiting: split.waiting as f64,
             runnable: split.runnable as f64,
             throttled: 0.0,
             stopped: split.stopped as f64,
-            reclaim: 0.0,
+            reclaim: reclaim_blocked as f64,
             kernel: 0.0,
             sleeping: split.sleeping as f64,
-            blocked: split.blocked as f64,
+            blocked: (split.blocked - reclaim_blocked) as f64,
             unknown: split.unknown as f64,
         }
     }
@@ -60,6 +66,7 @@ impl LaneTime {
         self.runnable += other.runnable;
         self.throttled += other.throttled;
         self.stopped += other.stopped;
+        self.reclaiming += other.reclaiming;
         self.reclaim += other.reclaim;
         self.kernel += other.kernel;
         self.sleeping += other.sleeping;
@@ -77,12 +84,18 @@ impl LaneTime {
     /// Takes parts of the time on CPUs for what samples found there: work of the kernel, of which that for faults may be
     /// taken already, and waiting without sleep.
     pub(super) fn take_samples(&mut self, shares: SampledShares) {
-        let on_cpu = self.running + self.fetching;
-        let kernel = (on_cpu * shares.kernel.clamp(0.0, 1.0) - self.fetching).clamp(0.0, self.running);
+        let on_cpu = self.running + self.fetching + self.reclaiming;
+        let kernel = self.other_kernel(shares.kernel);
         let waiting = (on_cpu * shares.waiting.clamp(0.0, 1.0)).min(self.running - kernel);
         self.running -= kernel + waiting;
         self.kernel += kernel;
         self.waiting += waiting;
+    }
+
+    /// The kernel's work besides what is taken already, where so much of the time on CPUs was the kernel's.
+    fn other_kernel(&self, share: f64) -> f64 {
+        let taken = self.fetching + self.reclaiming;
+        ((self.running + taken) * share.clamp(0.0, 1.0) - taken).clamp(0.0, self.running)
     }
 
     /// Takes parts of it for what limits of control groups did to the process as a whole: of the time in which it could
@@ -92,7 +105,7 @@ impl LaneTime {
         self.runnable -= throttled;
         self.throttled += throttled;
         if let Some(in_kernel) = limits.reclaim {
-            let kernel = self.running * in_kernel.clamp(0.0, 1.0);
+            let kernel = self.other_kernel(in_kernel);
             self.running -= kernel;
             self.reclaim += kernel + self.blocked + self.fetching;
             (self.blocked, self.fetching) = (0.0, 0.0);
@@ -109,7 +122,7 @@ impl LaneTime {
             (Bound::Starved, self.runnable),
             (Bound::Throttled, self.throttled),
             (Bound::Stopped, self.stopped),
-            (Bound::Reclaim, self.reclaim),
+            (Bound::Reclaim, self.reclaiming + self.reclaim),
         ];
         let mut parts = TimeParts { unknown: self.unknown, ..TimeParts::default() };
         off.iter().for_each(|(bound, ns)| parts[*bound] += ns);

@@ -9,7 +9,7 @@ use crate::model::faults::FaultsReport;
 use crate::model::pressure::StalledShares;
 use crate::model::threads::{InterferenceRow, LaneThreadsRow};
 use crate::numbers::units::{bytes, quantity, rate, share, time_f64};
-use profinfer_analysis::{Phase, counted, group_digits};
+use profinfer_analysis::{Phase, ReclaimTotals, counted, group_digits};
 
 /// A second cause is mentioned from this share of the time on.
 const WORTH_MENTIONING: f64 = 0.05;
@@ -299,6 +299,17 @@ fn needed(of: &PhaseParts) -> Option<f64> {
     Some(all / of.totals.whole_steps.max(1) as f64)
 }
 
+/// What memory was mostly taken back for.
+fn reclaimed_for(of: &PhaseParts, limit: &str) -> String {
+    let Some(ReclaimTotals { machine, group, compaction, .. }) = of.reclaims else { return String::new() };
+    match [machine, group, compaction].into_iter().max() {
+        Some(0) | None => String::new(),
+        Some(most) if most == group => format!(", for its control group's memory limit{limit}"),
+        Some(most) if most == machine => ": the machine has little free memory".to_owned(),
+        Some(_) => ", to have free memory in one piece (compaction)".to_owned(),
+    }
+}
+
 fn unknown(of_phase: &PhaseParts, verdict: &PhaseVerdict, stated: &mut Stated) -> String {
     let (unseen, backends) = &of_phase.unseen;
     let whose = stated.part(Bound::Unknown, verdict.parts.unknown);
@@ -375,12 +386,20 @@ fn cause(
         Bound::Stopped => format!("{part} of {time} it was stopped, by a signal (SIGSTOP) or a debugger{place}"),
         Bound::Reclaim => {
             let pressure = of.pressure.unwrap_or_default();
+            let stalled = stalled(of, |shares| shares.text(shares.memory, "memory"));
             let limit = pressure.memory_limit.map_or_else(String::new, |limit| format!(" of {}", bytes(limit)));
+            if !of.limit_reached {
+                let why = reclaimed_for(of, &limit);
+                return format!(
+                    "{part} of {time} the kernel takes memory back or moves it together (measured){why}{stalled}"
+                );
+            }
+            let measured = verdict.reclaim_measured.map(|part| stated.within_others(Bound::Reclaim, part));
+            let how = measured.map_or_else(|| "estimated".to_owned(), |part| format!("{part} in reclaim, measured"));
             format!(
-                "{part} of {time} the kernel evicts and reads again: its control group has a memory limit{limit}, and {} \
-                 were read again{}",
+                "{part} of {time} the kernel evicts and reads again ({how}): its control group has a memory limit{limit}, \
+                 and {} were read again{stalled}",
                 bytes(pressure.refaulted_bytes as u64),
-                stalled(of, |shares| shares.text(shares.memory, "memory")),
             )
         }
         Bound::Kernel => format!("{part} of {time} the kernel works within operators{}", kernel_work(of)),

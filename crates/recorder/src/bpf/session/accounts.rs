@@ -31,7 +31,8 @@ impl Session<'_> {
         for program in self.setup.programs {
             let Some(record) = program.probes.first() else { continue };
             let parts = self.parts(program).into_iter().map(|part| part.name);
-            records.extend(parts.chain([program.name.clone()]).map(|name| (name, record.as_str())));
+            let of_kernel = program.at_kernel_events().into_iter().map(|(function, _)| function);
+            records.extend(parts.chain(of_kernel).map(|name| (name, record.as_str())));
         }
         let mut skipped = BTreeMap::new();
         for generation in &self.generations {
