@@ -530,6 +530,7 @@ mod tests {
     use object::{Object as _, ObjectSection, ObjectSymbol};
     use profinfer_compiler::codegen::CSource;
     use profinfer_diagnostics::{Span, Spanned};
+    use profinfer_probeset::path::Place;
     use profinfer_schema::bpf::{VARIABLES, VariableKind};
 
     /// The functions that are probed: in this very program.

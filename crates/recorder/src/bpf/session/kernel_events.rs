@@ -130,3 +130,45 @@ impl Session<'_> {
         self.kernel_events.recorded(self.setup.programs, schema)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profinfer_binary::Arch;
+    use profinfer_compiler::Selection;
+    use profinfer_probeset::{Library, load_text};
+    use profinfer_schema::Role;
+
+    const TEXT: &str = "profinfer: 1
+engine: toy
+modules: { m: libm.so }
+probes:
+  step: { at: 'm:step(i32 tokens) -> i32', role: step, fields: { tokens: tokens } }
+  cached: { at: 'tracepoint filemap:mm_filemap_add_to_page_cache', role: page_cache }
+  reclaim:
+    at: ['tracepoint vmscan:mm_vmscan_memcg_reclaim_begin', 'tracepoint compaction:mm_compaction_begin']
+    role: reclaim
+    optional: true
+";
+
+    #[test]
+    fn what_a_kernel_lacks_has_no_role_once_nothing_of_it_is_left() {
+        let (probeset, _) = load_text("toy.yaml", TEXT, &Library::SHIPPED).unwrap();
+        let (plan, _) = profinfer_compiler::plan(&probeset, &Selection::default(), Arch::X86_64).unwrap();
+        let role_without = |lacking: &[&str]| {
+            let events = KernelEvents::among(&plan.programs, |name| !lacking.contains(&name));
+            let schema = events.recorded(&plan.programs, &plan.schema);
+            let role = schema.records.iter().find(|record| record.name == "reclaim").unwrap().role;
+            (events.functions.into_iter().collect::<Vec<_>>(), role, events.unattached.len())
+        };
+        let all = ["cached__0", "reclaim__0", "reclaim__0_end", "reclaim__1", "reclaim__1_end"];
+        assert_eq!(role_without(&[]), (all.map(str::to_owned).into(), Some(Role::Reclaim), 0));
+        let some = ["cached__0", "reclaim__0", "reclaim__0_end"].map(str::to_owned);
+        assert_eq!(role_without(&["mm_compaction_end"]), (some.into(), Some(Role::Reclaim), 1));
+        let none = role_without(&["mm_compaction_begin", "mm_vmscan_memcg_reclaim_end"]);
+        assert_eq!(none, (vec!["cached__0".to_owned()], None, 2));
+        // What the recording needs fails to load, with the kernel's reason.
+        let needed = role_without(&["mm_filemap_add_to_page_cache"]);
+        assert_eq!((needed.0.len(), needed.2), (5, 0));
+    }
+}
