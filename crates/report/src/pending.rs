@@ -10,7 +10,8 @@ pub(crate) struct Pending {
     pub(crate) start: u64,
     /// The host saw that it was done.
     pub(crate) end: u64,
-    pub(crate) submissions: u64,
+    /// Indices into [`Step::submissions`], in their order.
+    pub(crate) submissions: Vec<usize>,
     /// What the device measured of it, ns: of whole graphs only.
     pub(crate) measured: Option<u64>,
     graphs: BTreeSet<Option<u32>>,
@@ -19,18 +20,18 @@ pub(crate) struct Pending {
 /// Of each queue, by start.
 pub(crate) fn pending(step: &Step) -> BTreeMap<u64, Vec<Pending>> {
     let mut queues: BTreeMap<u64, Vec<Pending>> = BTreeMap::new();
-    for of in &step.submissions {
+    for (index, of) in step.submissions.iter().enumerate() {
         let Some(done) = of.done else { continue };
         let times = queues.entry(of.queue).or_default();
         match times.last_mut() {
             Some(last) if last.end == done => {
-                last.submissions += 1;
+                last.submissions.push(index);
                 last.graphs.insert(of.graph);
             }
             last => {
                 let start = last.map_or(of.start, |last| of.start.max(last.end));
                 let graphs = BTreeSet::from([of.graph]);
-                times.push(Pending { start, end: done.max(start), submissions: 1, measured: None, graphs });
+                times.push(Pending { start, end: done.max(start), submissions: vec![index], measured: None, graphs });
             }
         }
     }

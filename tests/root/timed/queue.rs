@@ -2,6 +2,7 @@
 //! what the program measured by its own clock.
 
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -192,5 +193,30 @@ fn operators_have_the_host_s_time_and_the_device_s() {
     let timeline = std::fs::read_to_string(file).unwrap();
     for expected in ["encoding for devices", "queue 0x", "work pending", "copy to device"] {
         assert!(timeline.contains(expected), "{expected:?}");
+    }
+    arrows_lead_to_the_device(&serde_json::from_str(&timeline).unwrap());
+}
+
+/// Each step has two submissions that one wait is for: three operators and two calls have an arrow into that time.
+fn arrows_lead_to_the_device(timeline: &Value) {
+    let events = timeline.as_array().unwrap();
+    let micros = |event: &Value, key: &str| event[key].as_f64().unwrap();
+    let spans = |category: &str| -> Vec<(f64, f64)> {
+        let of = events.iter().filter(|event| event["ph"] == "X" && event["cat"] == category);
+        of.map(|event| (micros(event, "ts"), micros(event, "ts") + micros(event, "dur"))).collect()
+    };
+    let ends = |phase: &str| -> BTreeMap<u64, f64> {
+        let of = events.iter().filter(|event| event["ph"] == phase && event["cat"] == "flow");
+        of.map(|event| (event["id"].as_u64().unwrap(), micros(event, "ts"))).collect()
+    };
+    let (begins, ends) = (ends("s"), ends("f"));
+    assert_eq!(begins.keys().collect::<Vec<_>>(), ends.keys().collect::<Vec<_>>());
+    assert!(begins.iter().all(|(id, at)| *at <= ends[id]), "{begins:?} {ends:?}");
+    let (pending, encoding, submit) = (spans("queue"), spans("encoding"), spans("submit"));
+    assert_eq!((pending.len(), encoding.len(), submit.len()), (2, 8, 4));
+    let from = |spans: &[(f64, f64)]| begins.values().filter(|at| spans.iter().any(|(start, _)| start == *at)).count();
+    assert_eq!((begins.len(), from(&encoding), from(&submit)), (10, 6, 4));
+    for (start, end) in pending {
+        assert_eq!(ends.values().filter(|at| (start..=end).contains(*at)).count(), 5, "{ends:?}");
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn add(step: &Step, spans: &mut Vec<Span>, encoded: &mut Vec<What>) {
     }
     for (queue, times) in pending(step) {
         for of in times {
-            let what = u32::try_from(of.submissions).unwrap_or(u32::MAX);
+            let what = u32::try_from(of.submissions.len()).unwrap_or(u32::MAX);
             let line = Line::Queue(queue);
             let more = recorded(of.measured);
             spans.push(Span { line, start: of.start, end: of.end, what, more, ..Span::default() });

@@ -1,4 +1,4 @@
-//! Arrows from an operator to those of its step that use its result, numbered.
+//! Arrows between slices, numbered; those from an operator to those of its step that use its result.
 
 use crate::flows::{SourceFinder, Sources};
 use profinfer_analysis::{Catalogue, Step};
@@ -22,6 +22,12 @@ pub(super) struct Flows {
 }
 
 impl Flows {
+    /// The number of another arrow.
+    pub(super) fn another(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
     /// The arrows of each operator of a step.
     pub(super) fn of(&mut self, step: &Step, catalogue: &Catalogue) -> Vec<Arrows> {
         let mut arrows = vec![Arrows::default(); step.operators.len()];

@@ -1,11 +1,14 @@
 //! Work on other processors: what the host encodes, its calls of queues, and a track for each queue with the time in
-//! which work was pending.
+//! which work was pending. Arrows lead from what the host does to the time in which the device may do it.
 
+use super::flows::Flows;
 use super::sink::Batch;
 use super::tracks::{Line, Owner};
 use super::{TimelineWriter, count, operator_arguments, slice};
-use crate::pending::pending;
-use profinfer_analysis::{Catalogue, CopyDirection, Decoder, Queued, Step};
+use crate::pending::{Pending, pending};
+use profinfer_analysis::{Catalogue, CopyDirection, Decoder, Dispatch, QueueEvent, Queued, Step};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -17,6 +20,8 @@ impl TimelineWriter<'_> {
         (catalogue, decoder): (&Catalogue, &Decoder),
         batch: &mut Batch,
     ) -> io::Result<()> {
+        let queues = pending(step);
+        let mut arrivals = Arrivals::new(step, &queues);
         for dispatch in &step.dispatches {
             let track = self.tracks.id(owner, Line::Encoding(dispatch.tid), self.sink.as_mut())?;
             let kind = catalogue.kind(dispatch.kind);
@@ -31,7 +36,9 @@ impl TimelineWriter<'_> {
                 arguments.push(("device ns".into(), count(device)));
             }
             let name = Arc::clone(&kind.name);
-            batch.slices.push(slice(track, (dispatch.start, dispatch.end), name, "encoding", arguments));
+            let mut shown = slice(track, (dispatch.start, dispatch.end), name, "encoding", arguments);
+            shown.flows_out.extend(arrivals.of_dispatch(dispatch, &mut self.flows));
+            batch.slices.push(shown);
         }
         for event in &step.queue {
             let track = self.tracks.id(owner, Line::Calls(event.tid), self.sink.as_mut())?;
@@ -43,22 +50,86 @@ impl TimelineWriter<'_> {
                 Queued::Timestamps(_) => continue,
             };
             let arguments = bytes.map(|bytes| ("bytes".into(), count(bytes))).into_iter().collect();
-            batch.slices.push(slice(track, (event.start, event.end), name, category, arguments));
+            let mut shown = slice(track, (event.start, event.end), name, category, arguments);
+            shown.flows_out.extend(arrivals.of_call(event, &mut self.flows));
+            batch.slices.push(shown);
         }
-        self.pending(step, owner, batch)
+        self.pending(step, (&queues, &arrivals), owner, batch)
     }
 
     /// Submissions that were seen done together are one slice: the device's time is within it.
-    fn pending(&mut self, step: &Step, owner: Owner, batch: &mut Batch) -> io::Result<()> {
-        for (queue, times) in pending(step) {
-            let track = self.tracks.id(owner, Line::Queue(queue), self.sink.as_mut())?;
+    fn pending(
+        &mut self,
+        step: &Step,
+        (queues, arrivals): (&BTreeMap<u64, Vec<Pending>>, &Arrivals),
+        owner: Owner,
+        batch: &mut Batch,
+    ) -> io::Result<()> {
+        for (queue, times) in queues {
+            let track = self.tracks.id(owner, Line::Queue(*queue), self.sink.as_mut())?;
             for of in times {
-                let mut arguments = vec![("submissions".into(), count(of.submissions))];
+                let mut arguments = vec![("submissions".into(), count(of.submissions.len() as u64))];
                 arguments.extend(of.measured.map(|ns| ("measured by the device, ns".into(), count(ns))));
-                batch.slices.push(slice(track, (of.start, of.end), "work pending", "queue", arguments));
+                let mut shown = slice(track, (of.start, of.end), "work pending", "queue", arguments);
+                let mut submissions = of.submissions.iter();
+                shown.flows_in.extend(submissions.by_ref().take(1).flat_map(|index| &arrivals.ins[*index]));
+                batch.slices.push(shown);
+                // An arrow cannot end before it begins: later submissions are instants within this time.
+                for index in submissions {
+                    let at = step.submissions[*index].start.clamp(of.start, of.end);
+                    let mut shown = slice(track, (at, at), "submission", "queue", Vec::new());
+                    shown.flows_in.clone_from(&arrivals.ins[*index]);
+                    batch.slices.push(shown);
+                }
             }
         }
         Ok(())
+    }
+}
+
+/// Arrows that end in the times in which work was pending, by submission.
+struct Arrivals {
+    /// Submissions that are in such a time, by graph and start.
+    by_graph: BTreeMap<(Option<u32>, u64), usize>,
+    /// The same by queue, start and end of the call.
+    by_call: FxHashMap<(u64, u64, u64), usize>,
+    ins: Vec<Vec<u64>>,
+}
+
+impl Arrivals {
+    fn new(step: &Step, queues: &BTreeMap<u64, Vec<Pending>>) -> Self {
+        let mut found = Self {
+            by_graph: BTreeMap::new(),
+            by_call: FxHashMap::default(),
+            ins: vec![Vec::new(); step.submissions.len()],
+        };
+        for index in queues.values().flatten().flat_map(|of| of.submissions.iter().copied()) {
+            let of = &step.submissions[index];
+            found.by_graph.insert((of.graph, of.start), index);
+            found.by_call.insert((of.queue, of.start, of.end), index);
+        }
+        found
+    }
+
+    /// From what is encoded: it is in the graph's first submission since then.
+    fn of_dispatch(&mut self, dispatch: &Dispatch, flows: &mut Flows) -> Option<u64> {
+        let mut later = self.by_graph.range((dispatch.graph, dispatch.start)..);
+        let (_, index) = later.next().filter(|((graph, _), _)| *graph == dispatch.graph && !dispatch.is_empty)?;
+        let index = *index;
+        Some(self.arrow(index, flows))
+    }
+
+    /// From the call that submits.
+    fn of_call(&mut self, event: &QueueEvent, flows: &mut Flows) -> Option<u64> {
+        let Queued::Submit { queue, .. } = event.what else { return None };
+        let index = *self.by_call.get(&(queue, event.start, event.end))?;
+        Some(self.arrow(index, flows))
+    }
+
+    fn arrow(&mut self, submission: usize, flows: &mut Flows) -> u64 {
+        let number = flows.another();
+        self.ins[submission].push(number);
+        number
     }
 }
 
