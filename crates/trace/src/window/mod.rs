@@ -1,4 +1,4 @@
-//! Parts of a recording as traces of their own: [`Segment`]s while it goes on, and [`cut`], which makes one trace of a
+//! Parts of a recording as traces of their own: [`Segment`]s while it goes on, and [`cut()`], which makes one trace of a
 //! time within segments. A part begins with what its records refer to, and threads number their records anew, so that
 //! readers need to know nothing of parts.
 
