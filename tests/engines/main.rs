@@ -22,6 +22,7 @@ mod graph;
 mod installed;
 #[path = "../invocation/mod.rs"]
 mod invocation;
+mod known_costs;
 mod litert;
 mod live;
 mod mnn;

@@ -300,6 +300,24 @@ fn a_probe_whose_constant_is_unknown_is_left_out_and_nothing_else() {
     assert_eq!((without.sites.len(), without.absent.len()), (2, 0));
 }
 
+/// What an object's description reads is known also where a probe refers to it by a list alone.
+#[test]
+fn objects_of_a_list_have_their_bytes() {
+    let text = "profinfer: 1
+engine: toy
+modules: { toy: libtoy-gpu.so }
+types: { tensor: { rank: u64 @ 24, kind: i32 @ 80 } }
+objects: { tensor: { of: tensor, fields: { rank: rank, kind: kind } } }
+probes:
+  step: { at: 'toy:run(i32 n)', role: step, fields: { tokens: n } }
+  operator: { at: 'toy:walk(tensor* it)', role: operator, fields: { op: it->kind, inputs: '[it as object tensor, it as object tensor]' } }
+";
+    let probeset = load_text("toy.yaml", text, &Library::new(&[])).unwrap().0;
+    let (placement, _) = with_problems(&probeset, &of_tensors());
+    let value = |symbol: &str| placement.values.iter().find(|value| value.symbol == symbol).map(|value| value.value);
+    assert_eq!((value("first_byte_of_tensor"), value("bytes_of_tensor")), (Some(24), Some(60)));
+}
+
 #[test]
 fn a_function_that_is_not_believed_is_named_with_the_instruction() {
     let probeset = of_code("kind: { table: KINDS }", "name: 'char[64] from walk(self)'");

@@ -326,9 +326,13 @@ impl<'p> Planner<'p> {
 
     /// The objects that a record's fields refer to.
     fn objects_of(&self, record: usize) -> Vec<usize> {
-        let refers = |object: &ObjectPlan| {
-            self.plan.schema.records[record].fields.iter().any(|f| f.ty == FieldType::Object(object.name.clone()))
+        let refers_to = |ty: &FieldType, object: &ObjectPlan| match ty {
+            FieldType::Object(name) => *name == object.name,
+            FieldType::Array(of, _) => **of == FieldType::Object(object.name.clone()),
+            _ => false,
         };
+        let fields = &self.plan.schema.records[record].fields;
+        let refers = |object: &ObjectPlan| fields.iter().any(|field| refers_to(&field.ty, object));
         (0..self.plan.objects.len()).filter(|i| refers(&self.plan.objects[*i])).collect()
     }
 

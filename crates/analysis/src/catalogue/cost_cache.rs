@@ -1,6 +1,7 @@
 //! Costs that were evaluated before.
 
-use super::costs::{Cost, Costs};
+use super::costs::{Cost, Costs, Input};
+use super::kind::NO_INPUT;
 use super::objects::Catalogue;
 use crate::ids::{InlineId, KindId};
 use rustc_hash::FxHashMap;
@@ -39,7 +40,11 @@ impl CostCache {
         if let Some(cost) = self.costs.get(self.key.as_slice()) {
             return *cost;
         }
-        let inputs = inputs.iter().map(|id| catalogue.described_as(*id)).collect();
+        let input = |id: &InlineId| match *id {
+            NO_INPUT => Input::Null,
+            id => catalogue.described_as(id).map_or(Input::Unknown, Input::Described),
+        };
+        let inputs = inputs.iter().map(input).collect();
         let cost = costs.of(described, inputs, experts);
         if self.costs.len() >= MAX_ENTRIES {
             self.costs.clear();

@@ -128,7 +128,7 @@ impl Costs {
     }
 
     /// The cost of an operator with these inputs. `experts`: how many it used, where that is recorded.
-    pub(crate) fn of(&self, kind: &Kind, inputs: Vec<Option<&Description>>, experts: Option<u32>) -> Cost {
+    pub(crate) fn of(&self, kind: &Kind, inputs: Vec<Input<'_>>, experts: Option<u32>) -> Cost {
         let sizes = &self.element_sizes;
         let mut fields = OperatorFields { kind, inputs, experts: experts.map(i64::from), sizes };
         let rule = self.rules.get(&*kind.op);
@@ -164,7 +164,7 @@ impl Costs {
     fn weights(&self, fields: &OperatorFields<'_>, most: f64) -> Option<Weights> {
         let is_weight = self.is_weight.as_ref()?;
         let (mut bytes, mut largest): (f64, Option<(f64, u16)>) = (0.0, None);
-        for input in fields.inputs.iter().flatten() {
+        for input in fields.inputs.iter().filter_map(Input::described) {
             if is_weight.holds(&InputFields(input)) != Some(true) {
                 continue;
             }
@@ -191,19 +191,43 @@ impl Environment for Nothing {
     }
 }
 
+/// What an operator was given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Input<'a> {
+    /// Nothing: the place in its list is null.
+    Null,
+    /// Something of which nothing is known.
+    Unknown,
+    Described(&'a Description),
+}
+
+impl<'a> Input<'a> {
+    fn described(&self) -> Option<&'a Description> {
+        match self {
+            Self::Described(description) => Some(description),
+            Self::Null | Self::Unknown => None,
+        }
+    }
+}
+
 /// An operator as its costs see it.
 struct OperatorFields<'a> {
     kind: &'a Kind,
-    inputs: Vec<Option<&'a Description>>,
+    inputs: Vec<Input<'a>>,
     experts: Option<i64>,
     sizes: &'a HashMap<String, Value>,
 }
 
 impl OperatorFields<'_> {
+    /// The result's shape, if it is known.
+    fn shape(&self) -> Option<&[i64]> {
+        (!self.kind.shape.is_empty() || self.kind.scalar).then_some(&self.kind.shape)
+    }
+
     /// Elements by the size of one.
     fn bytes(&self, shape: &[i64], dtype: Option<&Arc<str>>) -> Option<Value> {
         let size = self.sizes.get(&**dtype?)?;
-        let elements = shape.iter().try_fold(1_i64, |product, extent| product.checked_mul(*extent))?;
+        let elements = elements(shape)?;
         match size {
             Value::Int(size) => elements.checked_mul(*size).map(Value::Int),
             #[allow(clippy::cast_precision_loss)]
@@ -217,23 +241,31 @@ impl Environment for OperatorFields<'_> {
         let text = |text: &Arc<str>| Value::Text(Arc::clone(text));
         match name {
             "shape" => Some(shape_value(&self.kind.shape)),
-            "bytes" => self.bytes(&self.kind.shape, self.kind.dtype.as_ref()),
+            "elements" => elements(self.shape()?).map(Value::Int),
+            "bytes" => self.bytes(self.shape()?, self.kind.dtype.as_ref()),
             "dtype" => self.kind.dtype.as_ref().map(text),
             "op" => Some(text(&self.kind.op)),
             "name" => Some(text(&self.kind.name)),
             "layer" => self.kind.layer.as_ref().map(text),
-            "inputs" => Some(Value::List((0..self.inputs.len() as u64).map(Value::Object).collect())),
+            "inputs" => {
+                let number = |(number, input): (u64, &Input<'_>)| match input {
+                    Input::Null => Value::Object(0),
+                    _ => Value::Object(number),
+                };
+                Some(Value::List((1..).zip(&self.inputs).map(number).collect()))
+            }
             "experts" => self.experts.map(Value::Int),
             _ => None,
         }
     }
 
-    /// Inputs are numbered.
+    /// Inputs are numbered from 1.
     fn member(&self, input: u64, name: &str) -> Option<Value> {
-        let input = (*self.inputs.get(usize::try_from(input).ok()?)?)?;
+        let input = self.inputs.get(usize::try_from(input).ok()?.checked_sub(1)?)?.described()?;
         let text = |text: &Option<Arc<str>>| text.as_ref().map(|text| Value::Text(Arc::clone(text)));
         match name {
             "shape" => input.shape.as_deref().map(shape_value),
+            "elements" => elements(input.shape.as_deref()?).map(Value::Int),
             "bytes" => self.bytes(input.shape.as_deref()?, input.dtype.as_ref()),
             "dtype" => text(&input.dtype),
             "op" => text(&input.op),
@@ -259,6 +291,12 @@ impl Environment for InputFields<'_> {
             _ => None,
         }
     }
+}
+
+/// A shape without extents is one number's; of a negative extent nothing is known.
+fn elements(shape: &[i64]) -> Option<i64> {
+    let known = |extent: &i64| (*extent >= 0).then_some(*extent);
+    shape.iter().try_fold(1_i64, |product, extent| product.checked_mul(known(extent)?))
 }
 
 fn shape_value(shape: &[i64]) -> Value {

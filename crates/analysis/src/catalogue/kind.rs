@@ -3,6 +3,9 @@
 use crate::ids::InlineId;
 use std::sync::Arc;
 
+/// In a list of inputs: the operator was not given this one. One without a description is 0.
+pub(crate) const NO_INPUT: InlineId = InlineId::MAX;
+
 /// A distinct operator, by its description. Operators of different graphs, steps and addresses with equal descriptions
 /// are one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -25,6 +28,8 @@ pub struct Kind {
     pub covers: Option<Arc<str>>,
     /// Its object or its record has a description.
     pub described: bool,
+    /// Its description has a shape, of no extents: one number.
+    pub(crate) scalar: bool,
     /// What its inputs were described as, where its record lists them.
     pub(crate) inputs: Arc<[InlineId]>,
 }

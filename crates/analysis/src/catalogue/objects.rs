@@ -1,7 +1,7 @@
 //! The catalogue: descriptions of objects, each with the time from which it holds, and the distinct operators by these
 //! descriptions. It grows with the number of distinct operators, not with the number of spans.
 
-use super::kind::{Description, Kind, collapse_digits};
+use super::kind::{Description, Kind, NO_INPUT, collapse_digits};
 use super::rules::Rules;
 use crate::ids::{InlineId, KindId, ObjectId, TextId};
 use crate::raw::{Decoder, DescribedObject, FieldValue, Header};
@@ -335,11 +335,13 @@ impl Catalogue {
         let mut description = self.read_description(&values, decoder, rules);
         if let (Some(object), Some(inputs)) = (fields.input_objects, find(&values, FieldMeaning::Inputs)) {
             // What was described last up to the span's start: the memory may be another's when it ends.
-            let input = |address: &u64| {
-                let id = self.object_ids.get(&ObjectKey { process, object, address: *address })?;
+            let described = |address: u64| {
+                let id = self.object_ids.get(&ObjectKey { process, object, address })?;
                 Some(self.version(*id, header.start)?.description)
             };
-            description.inputs = addresses_of(inputs).iter().map(|address| input(address).unwrap_or(0)).collect();
+            // Each keeps its place in the list.
+            let input = |address: u64| if address == 0 { NO_INPUT } else { described(address).unwrap_or(0) };
+            description.inputs = all_addresses(inputs).map(input).collect();
         }
         let id = self.description_id(description);
         if fields.described_by_site {
@@ -458,6 +460,7 @@ impl Catalogue {
         let name = first(|d| d.name.clone());
         let layer = first(|d| d.layer.clone());
         let described = op.is_some() || name.is_some();
+        let shape = inline.shape.clone().or_else(|| object.shape.clone());
         let op = op.unwrap_or_else(|| Arc::clone(probe));
         let name = name.unwrap_or_else(|| Arc::clone(&op));
         let kind = Kind {
@@ -465,7 +468,8 @@ impl Catalogue {
             dtype: first(|d| d.dtype.clone()),
             layer,
             layer_inferred: false,
-            shape: inline.shape.or(object.shape).unwrap_or_default(),
+            scalar: shape.as_ref().is_some_and(|shape| shape.is_empty()),
+            shape: shape.unwrap_or_default(),
             name,
             op,
             covers,
@@ -514,6 +518,7 @@ impl Catalogue {
             op,
             dtype: None,
             shape: Arc::default(),
+            scalar: false,
             layer: None,
             layer_inferred: false,
             covers: None,
@@ -560,10 +565,16 @@ pub(crate) fn address_of(value: &Value) -> Option<u64> {
 }
 
 fn addresses_of(value: &Value) -> Box<[u64]> {
-    match value {
-        Value::List(items) => items.iter().take(MAX_INPUTS).filter_map(address_of).filter(|a| *a != 0).collect(),
-        one => address_of(one).into_iter().filter(|a| *a != 0).collect(),
-    }
+    all_addresses(value).filter(|address| *address != 0).collect()
+}
+
+/// With those that are null.
+fn all_addresses(value: &Value) -> impl Iterator<Item = u64> {
+    let items = match value {
+        Value::List(items) => items.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    items.iter().take(MAX_INPUTS).filter_map(address_of)
 }
 
 fn shape_of(value: &Value) -> Arc<[i64]> {

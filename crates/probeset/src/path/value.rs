@@ -198,7 +198,10 @@ impl Evaluation<'_> {
             ExprKind::Member { base, name, .. } => self.member(self.eval(base, depth)?, name, 0),
             ExprKind::Index { base, index } => self.index(base, index, depth),
             ExprKind::All { base } => match self.eval(base, depth)? {
-                list @ Value::List(_) => Some(list),
+                Value::List(mut items) => {
+                    items.retain(|item| *item != Value::Object(0));
+                    Some(Value::List(items))
+                }
                 _ => None,
             },
             // Rows are of memory, which is gone.
@@ -240,12 +243,13 @@ impl Evaluation<'_> {
         }
     }
 
+    /// A negative index counts from the end.
     fn index(&self, base: &Expr, index: &Expr, depth: u32) -> Option<Value> {
-        let index = usize::try_from(self.eval(index, depth)?.as_int()?).ok()?;
-        match self.eval(base, depth)? {
-            Value::List(mut items) => (index < items.len()).then(|| items.swap_remove(index)),
-            _ => None,
-        }
+        let index = self.eval(index, depth)?.as_int()?;
+        let Value::List(mut items) = self.eval(base, depth)? else { return None };
+        let from_start = if index < 0 { index.checked_add(i64::try_from(items.len()).ok()?)? } else { index };
+        let index = usize::try_from(from_start).ok()?;
+        (index < items.len()).then(|| items.swap_remove(index))
     }
 
     fn slice(

@@ -13,6 +13,7 @@ impl Environment for Fields {
             "shape" => Value::List(vec![Value::Int(64), Value::Int(2), Value::Int(0), Value::Int(9)]),
             "inputs" => Value::List(vec![Value::Object(1), Value::Object(2)]),
             "holes" => Value::List(vec![Value::Object(1), Value::Object(9)]),
+            "given" => Value::List(vec![Value::Object(1), Value::Object(0), Value::Object(2)]),
             _ => return None,
         })
     }
@@ -73,7 +74,19 @@ fn fields_and_members_are_read_through_lists() {
     assert_eq!(eval(member(index(name("inputs"), 1), "bytes")), Some(Value::Int(200)));
     assert_eq!(eval(index(member(index(name("inputs"), 0), "shape"), 0)), Some(Value::Int(3)));
     let both = Value::List(vec![Value::Int(100), Value::Int(200)]);
-    assert_eq!(eval(member(all(name("inputs")), "bytes")), Some(both));
+    assert_eq!(eval(member(all(name("inputs")), "bytes")), Some(both.clone()));
+    // A null has no members, and is none of all.
+    assert_eq!(eval(member(index(name("given"), 1), "bytes")), None);
+    assert_eq!(eval(member(index(name("given"), 2), "bytes")), Some(Value::Int(200)));
+    assert_eq!(eval(member(all(name("given")), "bytes")), Some(both));
+}
+
+#[test]
+fn negative_indices_count_from_the_end() {
+    assert_eq!(eval(index(name("shape"), -1)), Some(Value::Int(9)));
+    assert_eq!(eval(index(name("shape"), -4)), Some(Value::Int(64)));
+    assert_eq!(eval(index(name("shape"), -5)), None);
+    assert_eq!(eval(index(name("shape"), i64::MIN)), None);
 }
 
 #[test]
@@ -87,7 +100,6 @@ fn an_absent_operand_makes_the_result_absent() {
     assert_eq!(eval(name("nothing")), None);
     assert_eq!(eval(bin(BinaryOp::Add, name("nothing"), int(1))), None);
     assert_eq!(eval(index(name("shape"), 4)), None);
-    assert_eq!(eval(index(name("shape"), -1)), None);
     assert_eq!(eval(member(all(name("holes")), "bytes")), None);
     assert_eq!(eval(e(ExprKind::Unary { op: UnaryOp::Not, operand: name("nothing") })), None);
     let choice = e(ExprKind::Conditional { condition: name("nothing"), then: int(1), otherwise: int(2) });

@@ -1,0 +1,90 @@
+//! Costs of operators of engines beside ggml's, compared with those that follow from how their models are made, and what
+//! limits products that are made to be limited by memory or by arithmetic. Needs root (or CAP_BPF and CAP_PERFMON), and
+//! PyPI the first time.
+
+use crate::engine::alone;
+use crate::find;
+use crate::invocation::{json, profinfer, succeeds};
+use crate::packages::{installed_version, scripts};
+use serde_json::Value;
+use std::path::Path;
+
+const RUNS: usize = 6;
+
+/// Records a script that writes down what its operators cost: the trace's path, and the costs by name.
+fn recorded(probeset: &str, install: &str, build: &str, script: &str, folder: &Path) -> (String, Value) {
+    let trace = folder.join("run.pfi").display().to_string();
+    let mut command = profinfer(&["record", probeset, "-o", &trace, "--"]);
+    command.arg(installed_version(install, build)).arg(scripts().join(script)).arg(folder).arg(RUNS.to_string());
+    succeeds(&mut command);
+    let text = std::fs::read_to_string(folder.join("costs.json")).unwrap();
+    (trace, serde_json::from_str(&text).unwrap())
+}
+
+/// Every operator of every step costs what its extents say.
+fn assert_costs(trace: &str, known: &Value) {
+    let costs = known["costs"].as_object().unwrap();
+    assert_eq!(json(&["report", trace, "--json"])["completeness"]["steps"], RUNS);
+    for step in 1..=RUNS {
+        let report = json(&["report", trace, "--step", &step.to_string(), "--json"]);
+        for (name, cost) in costs {
+            let said = find(&report["step"]["operators"], "name", name);
+            let of = |value: &Value| (value["flops"].as_f64(), value["bytes"].as_f64());
+            assert_eq!(said["op"], cost["op"], "{said:#}");
+            assert_eq!(of(said), of(cost), "step {step}: {said:#}");
+        }
+    }
+}
+
+/// What limits an operator, of the time in which nothing kept it from running.
+fn assert_limited(verdict: &Value, name: &str, bound: &str) {
+    let row = find(&verdict["operators"], "name", name);
+    let part = |of: &str| row["parts"][of].as_f64().unwrap();
+    // Where the state of its thread is not known, nothing is.
+    assert!(part("unknown") < 0.1, "{row:#}");
+    let left = 1.0 - part("starved") - part("disk") - part("unknown");
+    assert!(part(bound) > 0.7 * left, "{name} {bound}? {row:#}");
+}
+
+fn assert_products(trace: &str) {
+    let verdict = json(&["report", trace, "--json"])["verdict"].clone();
+    assert_limited(&verdict, "row", "memory");
+    assert_limited(&verdict, "square", "compute");
+    assert!(!verdict["phases"].to_string().contains("no cost"), "{verdict:#}");
+}
+
+/// On the interpreter's own kernels.
+#[test]
+#[ignore = "needs root"]
+fn costs_of_litert_are_those_of_its_model() {
+    let _alone = alone();
+    succeeds(&mut profinfer(&["roofline", "--quick"]));
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, known) = recorded("litert", "install_litert.sh", "newest", "run_litert_costs.py", folder.path());
+    assert_costs(&trace, &known);
+    assert_products(&trace);
+}
+
+fn assert_openvino(build: &str, version: &str) {
+    let _alone = alone();
+    succeeds(&mut profinfer(&["roofline", "--quick"]));
+    let folder = tempfile::tempdir().unwrap();
+    let script = "run_openvino_costs.py";
+    let (trace, known) = recorded("openvino", "install_openvino.sh", build, script, folder.path());
+    assert!(known["version"].as_str().unwrap().starts_with(version), "{}", known["version"]);
+    assert_costs(&trace, &known);
+    assert_products(&trace);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn costs_of_openvino_are_those_of_its_model() {
+    assert_openvino("newest", "2026.4.1");
+}
+
+/// With members at other offsets.
+#[test]
+#[ignore = "needs root"]
+fn costs_of_an_older_openvino_are_those_of_its_model() {
+    assert_openvino("older", "2025.3.0");
+}
