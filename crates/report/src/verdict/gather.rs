@@ -180,9 +180,12 @@ impl<'a> Source<'a> {
         for ((name, op), sum) in sums {
             let (work, costed_ns) = self.work(&sum, cpus, columns);
             let judged = judge(&work, &limits);
+            let waits = sum.time.waiting / (sum.count.max(1) * lanes) as f64;
+            let is_brief = judged.bound == Bound::Overhead && waits <= NOT_SMALL_NS;
+            let uneven = if is_brief { Bound::Overhead } else { Bound::Synchronisation };
             for (layer, time) in &sum.layers {
                 let (parts, sure) = layers.entry(layer.clone()).or_default();
-                parts.add(&time.parts(lanes, judged.bound));
+                parts.add(&time.parts(lanes, judged.bound, uneven));
                 *sure.entry(judged.confidence).or_default() += time.running;
             }
             groups.push(Group {
@@ -193,7 +196,7 @@ impl<'a> Source<'a> {
                 elapsed_ns: sum.elapsed_ns,
                 least_ns: sum.least_ns,
                 time: sum.time,
-                parts: sum.time.parts(lanes, judged.bound),
+                parts: sum.time.parts(lanes, judged.bound, uneven),
                 costs: work.costs,
                 costed_ns,
                 weights: sum.weights,

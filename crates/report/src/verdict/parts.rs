@@ -114,9 +114,9 @@ impl LaneTime {
 
     /// By what it was spent on, the work being limited by `bound`. Of the waiting, as much is put down to lanes that
     /// could not run as the other `lanes` can have waited for them; the rest is uneven work. A lane alone
-    /// waits for nobody: what it spends at a boundary is the boundary's time. So is what lanes wait in operators
-    /// that are too small to be shared.
-    pub(super) fn parts(&self, lanes: u64, bound: Bound) -> TimeParts {
+    /// waits for nobody: what it spends at a boundary is the boundary's time. So is what lanes wait briefly in operators
+    /// that are too small to be shared: `uneven` says which it is.
+    pub(super) fn parts(&self, lanes: u64, bound: Bound, uneven: Bound) -> TimeParts {
         let off = [
             (Bound::Disk, self.blocked + self.fetching),
             (Bound::Starved, self.runnable),
@@ -138,8 +138,7 @@ impl LaneTime {
         if prevented > 0.0 {
             off.iter().for_each(|(bound, ns)| parts[*bound] += explained * ns / prevented);
         }
-        let uneven = self.waiting - explained;
-        parts[if bound == Bound::Overhead { Bound::Overhead } else { Bound::Synchronisation }] += uneven;
+        parts[uneven] += self.waiting - explained;
         parts.synchronisation += self.sleeping;
         parts
     }

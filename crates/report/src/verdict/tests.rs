@@ -67,16 +67,16 @@ fn limits_of_groups_take_their_parts() {
     let all = LaneTime { running: 40.0, waiting: 20.0, runnable: 40.0, blocked: 10.0, ..LaneTime::default() };
     let mut throttled = all;
     throttled.take_limits(GroupLimits { throttled: 0.75, reclaim: None });
-    let parts = throttled.parts(2, Bound::Memory);
+    let parts = throttled.parts(2, Bound::Memory, Bound::Synchronisation);
     let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
     assert!(near(parts.throttled, 30.0 + 20.0 * 0.6) && near(parts.starved, 10.0 + 20.0 * 0.2), "{parts:?}");
     assert!(near(parts.total(), 110.0) && near(parts.memory, 40.0), "{parts:?}");
     let mut reclaim = all;
     reclaim.take_limits(GroupLimits { throttled: 0.0, reclaim: Some(0.5) });
-    let parts = reclaim.parts(1, Bound::Memory);
+    let parts = reclaim.parts(1, Bound::Memory, Bound::Synchronisation);
     assert!(near(parts.reclaim, 30.0) && near(parts.memory, 20.0) && near(parts.disk, 0.0), "{parts:?}");
     let stopped = LaneTime { running: 30.0, stopped: 70.0, ..LaneTime::default() };
-    assert!(near(stopped.parts(1, Bound::Compute).stopped, 70.0));
+    assert!(near(stopped.parts(1, Bound::Compute, Bound::Synchronisation).stopped, 70.0));
 }
 
 #[test]
@@ -160,17 +160,17 @@ fn what_the_host_takes_makes_it_less_sure() {
 #[test]
 fn waiting_is_put_down_to_what_was_waited_for() {
     let time = LaneTime { running: 60.0, waiting: 30.0, runnable: 10.0, ..LaneTime::default() };
-    let parts = time.parts(2, Bound::Memory);
+    let parts = time.parts(2, Bound::Memory, Bound::Synchronisation);
     assert_eq!((parts.memory, parts.starved, parts.synchronisation), (60.0, 20.0, 20.0));
-    let four = time.parts(4, Bound::Memory);
+    let four = time.parts(4, Bound::Memory, Bound::Synchronisation);
     assert_eq!((four.starved, four.synchronisation), (40.0, 0.0), "three lanes wait for the one that could not run");
     let disk = LaneTime { blocked: 30.0, waiting: 40.0, runnable: 10.0, ..LaneTime::default() };
-    let parts = disk.parts(2, Bound::Unknown);
+    let parts = disk.parts(2, Bound::Unknown, Bound::Synchronisation);
     assert_eq!((parts.disk, parts.starved), (60.0, 20.0));
     for (lanes, bound) in [(1, Bound::Memory), (2, Bound::Overhead), (8, Bound::Compute)] {
         let (prevented, running) = (LaneTime { runnable: 1.0, blocked: 3.0, ..LaneTime::default() }, 5.0);
         let all = LaneTime { running, waiting: 7.0, sleeping: 2.0, unknown: 4.0, ..prevented };
-        assert!((all.parts(lanes, bound).total() - 22.0).abs() < 1e-9, "nothing is lost");
+        assert!((all.parts(lanes, bound, Bound::Synchronisation).total() - 22.0).abs() < 1e-9, "nothing is lost");
     }
 }
 
@@ -178,18 +178,22 @@ fn waiting_is_put_down_to_what_was_waited_for() {
 fn what_a_fault_needs_of_a_cpu_is_no_work() {
     let mut time = LaneTime { running: 60.0, blocked: 20.0, ..LaneTime::default() };
     time.take_faults(50);
-    let parts = time.parts(1, Bound::Compute);
+    let parts = time.parts(1, Bound::Compute, Bound::Synchronisation);
     assert_eq!((parts.disk, parts.compute), (70.0, 10.0));
     time.take_faults(50);
-    assert_eq!(time.parts(1, Bound::Compute).total(), 80.0, "no more than was there");
+    assert_eq!(time.parts(1, Bound::Compute, Bound::Synchronisation).total(), 80.0, "no more than was there");
 }
 
 #[test]
 fn a_lane_alone_waits_for_nobody() {
     let time = LaneTime { running: 60.0, waiting: 40.0, ..LaneTime::default() };
-    assert_eq!(time.parts(1, Bound::Compute).overhead, 40.0);
-    assert_eq!(time.parts(1, Bound::Compute).synchronisation, 0.0);
-    assert_eq!(time.parts(2, Bound::Overhead).overhead, 100.0, "operators that are too small cannot be shared evenly");
+    assert_eq!(time.parts(1, Bound::Compute, Bound::Synchronisation).overhead, 40.0);
+    assert_eq!(time.parts(1, Bound::Compute, Bound::Synchronisation).synchronisation, 0.0);
+    assert_eq!(
+        time.parts(2, Bound::Overhead, Bound::Overhead).overhead,
+        100.0,
+        "operators that are too small cannot be shared evenly"
+    );
 }
 
 #[test]
