@@ -18,6 +18,7 @@ mod page;
 mod prometheus;
 mod recent;
 mod screen;
+mod seconds;
 mod snapshot;
 #[cfg(test)]
 mod tests;

@@ -2,17 +2,17 @@
 //! counts in every second that it covers: one that takes three seconds is as long in each of these.
 
 use super::condition::{Condition, Figure, LONGEST};
+use super::seconds::{SECOND, Seconds};
 use profinfer_report::{Bound, TimeParts};
 
 /// Seconds in memory: the longest time of a condition, and how much later a long request ends.
-const SLOTS: u64 = 128;
+const SLOTS: usize = 128;
 /// Seconds that what has begun to hold is waited for to end: a window is no longer than this and a condition's time.
 const PATIENCE: u64 = 30;
 /// Seconds after which it has ended: times become known when they are over.
 const GRACE: u64 = 5;
-const SECOND: u64 = 1_000_000_000;
 
-const _: () = assert!(LONGEST + PATIENCE + GRACE < SLOTS);
+const _: () = assert!(LONGEST + PATIENCE + GRACE < SLOTS as u64);
 
 /// Durations: how many, and their sum, ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -87,7 +87,7 @@ pub(crate) struct Moments {
     condition: Condition,
     /// Seconds after which it counts again.
     cool_down: u64,
-    slots: Vec<(u64, Second)>,
+    seconds: Seconds<Second, SLOTS>,
     /// All before this second is in.
     end: u64,
     /// The second in which it began to hold.
@@ -98,8 +98,7 @@ pub(crate) struct Moments {
 
 impl Moments {
     pub(crate) fn new(condition: Condition, cool_down: u64) -> Self {
-        let slots = vec![(0, Second::default()); SLOTS as usize];
-        Self { condition, cool_down, slots, end: 0, since: None, quiet_until: 0 }
+        Self { condition, cool_down, seconds: Seconds::default(), end: 0, since: None, quiet_until: 0 }
     }
 
     pub(crate) fn needs_verdict(&self) -> bool {
@@ -123,49 +122,37 @@ impl Moments {
 
     /// Decode steps gave tokens.
     pub(crate) fn tokens(&mut self, time: u64, tokens: u64) {
-        if let Some(second) = self.at(time / SECOND) {
+        if let Some(second) = self.seconds.at(time / SECOND) {
             second.tokens = second.tokens.saturating_add(tokens);
         }
     }
 
     fn cover(&mut self, time: u64, after: u64, times: impl Fn(&mut Second) -> &mut Times) {
         let last = time / SECOND;
-        let first = (time.saturating_sub(after) / SECOND).max(last.saturating_sub(SLOTS - 1));
+        let first = (time.saturating_sub(after) / SECOND).max(last.saturating_sub(SLOTS as u64 - 1));
         for second in first..=last {
-            if let Some(second) = self.at(second) {
+            if let Some(second) = self.seconds.at(second) {
                 times(second).add(after);
             }
         }
     }
 
-    fn at(&mut self, second: u64) -> Option<&mut Second> {
-        let (of, figures) = self.slots.get_mut((second % SLOTS) as usize)?;
-        if *of > second {
-            return None;
-        }
-        if *of < second {
-            (*of, *figures) = (second, Second::default());
-        }
-        Some(figures)
-    }
-
     fn holds(&self, second: u64) -> bool {
-        let slot = self.slots.get((second % SLOTS) as usize);
-        slot.is_some_and(|(of, figures)| *of == second && self.condition.holds(figures))
+        self.seconds.get(second).is_some_and(|figures| self.condition.holds(figures))
     }
 
     /// All that ended before this time (ns) is in, and this is what is to be seen now; `None` while nothing is
     /// recorded. A time that the condition held in is given once it, or the recording, has ended.
     pub(crate) fn pass(&mut self, settled: u64, seen: Option<Seen>, is_over: bool) -> Option<Happened> {
         let end = settled / SECOND;
-        let first = self.end.max(end.saturating_sub(SLOTS));
+        let first = self.end.max(end.saturating_sub(SLOTS as u64));
         if self.end == 0 {
             // Nobody knows what was before.
             (self.end, self.quiet_until) = (end, end);
             return None;
         }
         for second in first..end {
-            if let Some(figures) = self.at(second) {
+            if let Some(figures) = self.seconds.at(second) {
                 figures.seen = seen;
             }
         }
@@ -190,7 +177,7 @@ impl Moments {
     /// Where the first run of seconds begins that is long enough.
     fn run(&self) -> Option<u64> {
         let (mut since, mut length) = (0, 0);
-        for second in self.quiet_until.max(self.end.saturating_sub(SLOTS))..self.end {
+        for second in self.quiet_until.max(self.end.saturating_sub(SLOTS as u64))..self.end {
             if !self.holds(second) {
                 length = 0;
                 continue;

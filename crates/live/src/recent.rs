@@ -1,10 +1,11 @@
-//! Sums of the last seconds: a slot for each second of the target's time, reused in turn.
+//! Sums of the last seconds.
+
+use super::seconds::{SECOND, Seconds};
 
 /// Seconds that rates are computed over.
 pub(crate) const SECONDS: u64 = 10;
 /// Slots: the window, and what comes after the last time up to which all is there.
 const SLOTS: usize = 32;
-const SECOND: u64 = 1_000_000_000;
 
 /// What a second has.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -40,21 +41,13 @@ impl Sums {
 /// The last seconds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recent {
-    slots: [(u64, Sums); SLOTS],
+    seconds: Seconds<Sums, SLOTS>,
 }
 
 impl Recent {
     /// The sums of the second of a time (ns); `None` where that is older than what is in memory.
     pub(crate) fn at(&mut self, time: u64) -> Option<&mut Sums> {
-        let second = time / SECOND;
-        let (of, sums) = self.slots.get_mut((second % SLOTS as u64) as usize)?;
-        if *of > second {
-            return None;
-        }
-        if *of < second {
-            (*of, *sums) = (second, Sums::default());
-        }
-        Some(sums)
+        self.seconds.at(time / SECOND)
     }
 
     /// The sums of the whole seconds before a time.
@@ -62,7 +55,7 @@ impl Recent {
         let end = time / SECOND;
         let from = end.saturating_sub(SECONDS);
         let mut all = Sums::default();
-        let within = self.slots.iter().filter(|(second, _)| (from..end).contains(second));
+        let within = self.seconds.iter().filter(|(second, _)| (from..end).contains(second));
         within.for_each(|(_, sums)| all.plus(sums));
         all
     }
