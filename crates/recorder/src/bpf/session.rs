@@ -143,19 +143,18 @@ impl<'a> Session<'a> {
         };
         let by_themselves: BTreeSet<&str> =
             TRACKERS.into_iter().map(|(program, _)| program).chain([COUNTING]).collect();
-        let of_kernel = session.kernel_events.functions.clone();
-        let mut names: BTreeSet<&str> = of_kernel.iter().map(String::as_str).collect();
+        let mut names: BTreeSet<&str> = session.kernel_events.functions().collect();
         names.extend(&by_themselves);
         names.extend([LINKER, END]);
         let object = session.load_object(&names, &BTreeMap::new())?;
         session.check_object(&object)?;
         session.fill_events(&object)?;
+        let loaded = names.iter().map(|name| (*name).to_owned()).collect();
         session.attach_by_themselves(&object, &by_themselves)?;
         // Nothing runs before it is read from.
         let end = object.progs_mut().find(|program| program.name() == END);
         session.end = end.and_then(|program| program.attach().ok());
         session.open_spans = object.btf().ok().flatten().map(|btf| OpenSpans::of(&btf)).unwrap_or_default();
-        let loaded = names.iter().map(|name| (*name).to_owned()).collect();
         session.generations.push(Generation { object, loaded, programs: BTreeSet::new(), values: BTreeMap::new() });
         Ok(session)
     }

@@ -11,13 +11,13 @@ use profinfer_compiler::Program;
 use profinfer_diagnostics::{Code, Diagnostic, Severity};
 use profinfer_probeset::path::Place;
 use profinfer_schema::Schema;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The plan's programs at events of the kernel.
 #[derive(Debug, Default)]
 pub(super) struct KernelEvents {
-    /// C functions that this kernel can load.
-    pub(super) functions: BTreeSet<String>,
+    /// C functions that this kernel can load, each with the index of its program.
+    functions: BTreeMap<String, usize>,
     /// Programs that are not attached.
     missing: BTreeSet<String>,
     /// Why.
@@ -39,7 +39,7 @@ impl KernelEvents {
     /// What the kernel lacks and the recording can do without is left out.
     fn among(programs: &[Program], has: impl Fn(&str) -> bool) -> Self {
         let mut found = Self::default();
-        for program in programs {
+        for (index, program) in programs.iter().enumerate() {
             let functions = program.at_kernel_events();
             let lacks = |(_, tracepoint): &(String, Option<String>)| {
                 tracepoint.as_ref().filter(|tracepoint| !has(tracepoint)).cloned()
@@ -49,10 +49,15 @@ impl KernelEvents {
                     let message = format!("this kernel has no tracepoint `{tracepoint}`");
                     found.leave_out(program, Diagnostic::error(Code::KernelFeature, message));
                 }
-                None => found.functions.extend(functions.into_iter().map(|(function, _)| function)),
+                None => found.functions.extend(functions.into_iter().map(|(function, _)| (function, index))),
             }
         }
         found
+    }
+
+    /// C functions that this kernel can load.
+    pub(super) fn functions(&self) -> impl Iterator<Item = &str> {
+        self.functions.keys().map(String::as_str)
     }
 
     fn leave_out(&mut self, program: &Program, problem: Diagnostic) {
@@ -90,14 +95,10 @@ impl Session<'_> {
         let mut links: Vec<(Option<&Program>, Link)> = Vec::new();
         for program in object.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
-            if !names.contains(&*name) && !self.kernel_events.functions.contains(&name) {
+            let planned = self.kernel_events.functions.get(&name).and_then(|index| self.setup.programs.get(*index));
+            if planned.is_none() && !names.contains(&*name) {
                 continue;
             }
-            let planned = self
-                .setup
-                .programs
-                .iter()
-                .find(|planned| planned.at_kernel_events().iter().any(|(function, _)| *function == name));
             let messages = LibbpfMessages::capture();
             let attached = match planned.map(|planned| &planned.place) {
                 Some(Place::Software { event }) => software_event::attach(&program, &event.value),
@@ -159,7 +160,7 @@ probes:
             let events = KernelEvents::among(&plan.programs, |name| !lacking.contains(&name));
             let schema = events.recorded(&plan.programs, &plan.schema);
             let role = schema.records.iter().find(|record| record.name == "reclaim").unwrap().role;
-            (events.functions.into_iter().collect::<Vec<_>>(), role, events.unattached.len())
+            (events.functions.into_keys().collect::<Vec<_>>(), role, events.unattached.len())
         };
         let all = ["cached__0", "reclaim__0", "reclaim__0_end", "reclaim__1", "reclaim__1_end"];
         assert_eq!(role_without(&[]), (all.map(str::to_owned).into(), Some(Role::Reclaim), 0));
