@@ -12,6 +12,8 @@ mod commands;
 #[path = "../competitor/mod.rs"]
 mod competitor;
 mod containers;
+#[path = "../control_group/mod.rs"]
+mod control_group;
 mod costs;
 mod ctranslate2;
 mod differences;

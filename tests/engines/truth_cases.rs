@@ -1,13 +1,14 @@
 //! Runs of a real engine whose cause is made on purpose, from a table in data: what the report has to name as the limit,
 //! beside it, and as advice. Other programs may disturb a run: what they take is left out of what is asserted.
 
+use crate::control_group::ControlGroup;
 use crate::engine::{Engine, Workload, alone, larger_than_caches, model, workload};
 use crate::process::{profinfer, run};
 use crate::{Recording, find, rows};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 #[derive(Debug, Deserialize)]
@@ -50,44 +51,8 @@ struct Case {
     first: bool,
 }
 
-/// A control group of one of the first version's hierarchies, or of the second's; removed at the end.
-struct Group {
-    folder: PathBuf,
-}
-
-impl Group {
-    fn new(controller: &str, settings: &[(&str, &str, String)]) -> Self {
-        let roots = [format!("/sys/fs/cgroup/{controller}"), "/sys/fs/cgroup".to_owned()];
-        let root = roots.iter().find(|root| Path::new(root).join("cgroup.procs").exists()).unwrap();
-        let folder = Path::new(root).join(format!("profinfer-truth-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        for (first, second, value) in settings {
-            let name = if root.ends_with(controller) { first } else { second };
-            std::fs::write(folder.join(name), value).unwrap();
-        }
-        Self { folder }
-    }
-
-    /// A command that moves into it before it becomes another.
-    fn command(&self) -> Vec<String> {
-        let script = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", self.folder.display());
-        ["sh", "-c", &script, "sh"].map(str::to_owned).to_vec()
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        for _ in 0..50 {
-            if std::fs::remove_dir(&self.folder).is_ok() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-    }
-}
-
 /// The command that makes the cause, and what has to live as long as it.
-fn command(case: &Case, words: &[String]) -> (Vec<String>, Option<Group>) {
+fn command(case: &Case, words: &[String]) -> (Vec<String>, Option<ControlGroup>) {
     let text = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<String>>();
     let with = |mut before: Vec<String>| {
         before.extend_from_slice(words);
@@ -101,11 +66,11 @@ fn command(case: &Case, words: &[String]) -> (Vec<String>, Option<Group>) {
                 ("cpu.cfs_period_us", "cpu.max", "100000".to_owned()),
                 ("cpu.cfs_quota_us", "cpu.max", format!("{}", case.value)),
             ];
-            let group = Group::new("cpu", &settings);
+            let group = ControlGroup::new("cpu", &settings);
             (with(group.command()), Some(group))
         }
         Some("memory") => {
-            let group = Group::new("memory", &[("memory.limit_in_bytes", "memory.max", case.value.to_string())]);
+            let group = ControlGroup::of_memory(case.value);
             (with(group.command()), Some(group))
         }
         Some("evict" | "evict_first") => (words.to_vec(), None),

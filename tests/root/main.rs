@@ -5,6 +5,8 @@
 
 #[path = "../competitor/mod.rs"]
 mod competitor;
+#[path = "../control_group/mod.rs"]
+mod control_group;
 mod faults;
 mod inlined;
 #[path = "../invocation/mod.rs"]

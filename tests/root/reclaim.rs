@@ -1,6 +1,7 @@
 //! Memory reclaim: a program whose mapped file is larger than the memory of its control group is recorded, beside it
 //! bpftrace sums up the same tracepoints. These need root, a C compiler, clang, bpftrace, and a control group for memory.
 
+use crate::control_group::ControlGroup;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,34 +12,10 @@ const MIB: usize = 1 << 20;
 /// Bytes of the file.
 const FILE: usize = 96 * MIB;
 
-/// A control group with so much memory; removed at the end.
-struct Group(PathBuf);
-
-impl Group {
-    fn new(bytes: usize) -> Self {
-        let roots = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"].map(Path::new);
-        let root = roots.into_iter().find(|root| root.join("cgroup.procs").exists()).expect("control groups");
-        let limit = if root.ends_with("memory") { "memory.limit_in_bytes" } else { "memory.max" };
-        let folder = root.join(format!("profinfer-reclaim-{}-{bytes}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join(limit), bytes.to_string()).unwrap();
-        Self(folder)
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let until = Instant::now() + Duration::from_secs(2);
-        while std::fs::remove_dir(&self.0).is_err() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
 /// bpftrace, which sums up what threads with the program's name spend between the tracepoints.
 struct Tracer {
     child: Child,
-    said: PathBuf,
+    output_file: PathBuf,
 }
 
 impl Tracer {
@@ -56,17 +33,17 @@ impl Tracer {
             at("begin"),
             at("end"),
         );
-        let said = folder.join("bpftrace");
-        let output = std::fs::File::create(&said).unwrap();
+        let output_file = folder.join("bpftrace");
+        let output = std::fs::File::create(&output_file).unwrap();
         let mut command = Command::new("bpftrace");
         command.args(["-e", &script]).stdout(output).stderr(Stdio::null());
         let child = command.spawn().expect("bpftrace: scripts/setup tests installs it");
         let until = Instant::now() + Duration::from_secs(30);
-        while !std::fs::read_to_string(&said).unwrap().contains("ready") {
+        while !std::fs::read_to_string(&output_file).unwrap().contains("ready") {
             assert!(Instant::now() < until, "bpftrace does not begin");
             std::thread::sleep(Duration::from_millis(50));
         }
-        Self { child, said }
+        Self { child, output_file }
     }
 
     /// How many, and ns.
@@ -81,9 +58,9 @@ impl Tracer {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        let said = std::fs::read_to_string(&self.said).unwrap();
+        let output_file = std::fs::read_to_string(&self.output_file).unwrap();
         let of = |name: &str| {
-            let line = said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+            let line = output_file.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
             line.map_or(0, |number| number.parse().unwrap())
         };
         (of("@count"), of("@ns"))
@@ -107,12 +84,11 @@ fn run(memory: usize, folder: &Path) -> ((u64, u64), Value) {
     let input = format!("if={}", model.display());
     let mut dropped = Command::new("dd");
     assert!(dropped.args([&input, "iflag=nocache", "count=0"]).stderr(Stdio::null()).status().unwrap().success());
-    let group = Group::new(memory);
+    let group = ControlGroup::of_memory(memory as u64);
     let tracer = Tracer::start("reclaiming", folder);
-    let script = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", group.0.display());
     let mut record = Command::new(env!("CARGO_BIN_EXE_profinfer"));
     record.arg("record").arg(sources.join("faulting.yaml")).arg("-o").arg(&trace);
-    record.args(["--", "sh", "-c", &script, "sh"]).arg(&program).arg(&model).arg("3");
+    record.arg("--").args(group.command()).arg(&program).arg(&model).arg("3");
     let output = record.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let counted = tracer.stop();

@@ -1,0 +1,48 @@
+//! A control group with limits, of one of the first version's hierarchies or of the second's; removed at the end. It needs
+//! root.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+pub(crate) struct ControlGroup {
+    folder: PathBuf,
+}
+
+impl ControlGroup {
+    /// Each limit by its name in the first version and in the second, and its value.
+    pub(crate) fn new(controller: &str, limits: &[(&str, &str, String)]) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let roots = [format!("/sys/fs/cgroup/{controller}"), "/sys/fs/cgroup".to_owned()];
+        let root = roots.iter().find(|root| Path::new(root).join("cgroup.procs").exists()).expect("control groups");
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = Path::new(root).join(format!("profinfer-test-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for (first, second, value) in limits {
+            let name = if root.ends_with(controller) { first } else { second };
+            std::fs::write(folder.join(name), value).unwrap();
+        }
+        Self { folder }
+    }
+
+    /// Of memory, with a limit in bytes.
+    pub(crate) fn of_memory(bytes: u64) -> Self {
+        Self::new("memory", &[("memory.limit_in_bytes", "memory.max", bytes.to_string())])
+    }
+
+    /// A command that moves into it before it becomes another.
+    pub(crate) fn command(&self) -> Vec<String> {
+        let script = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", self.folder.display());
+        ["sh", "-c", &script, "sh"].map(str::to_owned).to_vec()
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        // It has processes until the last one is gone.
+        let until = Instant::now() + Duration::from_secs(2);
+        while std::fs::remove_dir(&self.folder).is_err() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
