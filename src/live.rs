@@ -74,7 +74,8 @@ impl LiveArguments {
         self.pids.is_empty() && self.command.is_empty()
     }
 
-    /// Starts a recorder for each target; live figures need no samples. Call it before signals are blocked: a recorder inherits that.
+    /// Starts a recorder for each target; live figures need no samples. Call it before signals are blocked: a recorder
+    /// inherits that.
     pub(crate) fn start(&self, messages: Messages, with_samples: bool) -> Result<Vec<Recorder>, Diagnostics> {
         if self.is_empty() {
             let problem = Diagnostic::error(Code::BadArgument, "no target: neither a process nor a command is named");

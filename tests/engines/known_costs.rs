@@ -28,10 +28,10 @@ fn assert_costs(trace: &str, known: &Value) {
     for step in 1..=RUNS {
         let report = json(&["report", trace, "--step", &step.to_string(), "--json"]);
         for (name, cost) in costs {
-            let said = find(&report["step"]["operators"], "name", name);
+            let reported = find(&report["step"]["operators"], "name", name);
             let of = |value: &Value| (value["flops"].as_f64(), value["bytes"].as_f64());
-            assert_eq!(said["op"], cost["op"], "{said:#}");
-            assert_eq!(of(said), of(cost), "step {step}: {said:#}");
+            assert_eq!(reported["op"], cost["op"], "{reported:#}");
+            assert_eq!(of(reported), of(cost), "step {step}: {reported:#}");
         }
     }
 }
