@@ -10,8 +10,13 @@ pub(crate) struct Competitor(Child);
 
 impl Competitor {
     pub(crate) fn on(cpu: u32) -> Self {
+        Self::running("while :; do :; done", cpu)
+    }
+
+    /// The same of a shell's program.
+    pub(crate) fn running(program: &str, cpu: u32) -> Self {
         let mut command = Command::new("taskset");
-        command.args(["-c", &cpu.to_string(), "sh", "-c", "while :; do :; done"]);
+        command.args(["-c", &cpu.to_string(), "sh", "-c", program]);
         Self(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("taskset"))
     }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets");
 
@@ -205,6 +206,35 @@ fn a_busy_competitor_is_named_with_its_share() {
     let text = run.text();
     let named = format!("Lane 0 shared CPU 0 with `sh` (pid {}), which took", competitor.pid());
     assert!(text.contains(&named), "{text}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_competitor_has_the_name_of_the_program_that_it_became() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let now = folder.path().join("now");
+    // `nice`, `timeout` and shells become another program in the middle of a recording.
+    let program = format!("while [ ! -e {} ]; do :; done; exec yes > /dev/null", now.display());
+    let competitor = Competitor::running(&program, 0);
+    let signal = std::thread::spawn(move || {
+        let is_target = |entry: &std::fs::DirEntry| {
+            std::fs::read_to_string(entry.path().join("comm")).is_ok_and(|name| name.trim() == "scheduled")
+        };
+        let start = Instant::now();
+        while !std::fs::read_dir("/proc").unwrap().flatten().any(|entry| is_target(&entry)) {
+            assert!(start.elapsed() < Duration::from_secs(120), "the target does not begin");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::thread::sleep(Duration::from_millis(700));
+        std::fs::write(now, "").unwrap();
+    });
+    let run = Run::new(&["lanes=1", "operators=60", "work=20000", "cpu=0"]);
+    signal.join().unwrap();
+    let threads = run.threads();
+    let rows = threads["interference"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["pid"] == competitor.pid()).unwrap_or_else(|| panic!("{threads}"));
+    assert_eq!(row["process"], "yes", "{row}");
 }
 
 #[test]

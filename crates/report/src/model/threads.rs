@@ -469,17 +469,18 @@ fn interference(
     let wall = lanes.iter().map(|row| row.wall_ns).fold(delays, u64::saturating_add);
     let text = |name: Option<TextId>| name.map_or_else(|| "?".to_owned(), |name| catalogue.text(name).to_string());
     let mut rows: BTreeMap<u32, InterferenceRow> = BTreeMap::new();
-    let mut by_leader: BTreeSet<u32> = BTreeSet::new();
+    let mut named: BTreeMap<u32, (bool, u64)> = BTreeMap::new();
     let mut add = |rows: &mut BTreeMap<u32, InterferenceRow>, pid: u32, taken: Taken, between: u64| {
         let row = rows.entry(pid).or_insert_with(|| InterferenceRow {
             pid,
-            process: text(taken.name),
+            process: text(None),
             own: taken.own,
             recorder: recorder == Some(pid),
             ..InterferenceRow::default()
         });
-        if taken.of_leader && by_leader.insert(pid) {
+        if taken.name.is_some() && named.get(&pid).is_none_or(|by| taken.named() > *by) {
             row.process = text(taken.name);
+            named.insert(pid, taken.named());
         }
         row.taken_ns = row.taken_ns.saturating_add(taken.ns);
         row.between_steps_ns = row.between_steps_ns.saturating_add(between);
