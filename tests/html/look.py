@@ -31,8 +31,10 @@ def view(page):
     }""")
 
 
-def settle(page):
-    page.wait_for_timeout(300)
+def settle(page, milliseconds=300):
+    """Waits, and until what was asked for is drawn, however busy the machine is."""
+    page.wait_for_timeout(milliseconds)
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))")
 
 
 def dialog(shown):
@@ -207,7 +209,7 @@ with sync_playwright() as playwright:
                 page.mouse.click(*at) if kind == "!" else page.mouse.move(*at)
             else:
                 page.keyboard.press(action)
-            page.wait_for_timeout(80)
+            settle(page, 80)
             seen["flame"].append(page.evaluate("""() => {
                 const { zoomed, selected, rows } = document.querySelector("canvas.flame").dataset;
                 const [details, found, tip] = ["flame-details", "flame-found", "tooltip"].map((id) => document.getElementById(id));
