@@ -13,7 +13,7 @@ impl Competitor {
         Self::running("while :; do :; done", cpu)
     }
 
-    /// The same of a shell's program.
+    /// Runs a shell's program on one processor.
     pub(crate) fn running(program: &str, cpu: u32) -> Self {
         let mut command = Command::new("taskset");
         command.args(["-c", &cpu.to_string(), "sh", "-c", program]);

@@ -51,7 +51,7 @@ pub use study::{
 pub use totals::{
     Available, BetweenTotals, Completeness, CopyTotals, DeviceTotals, DeviceUse, DispatchTotals, ExpertTotals, Faults,
     Followed, FollowedNews, HostTime, HostWork, IdleGap, IncompleteStep, LEFT_OUT, LaneThreads, LaneTotals, Lost,
-    MetricOf, MetricValue, Offloads, OperatorTotals, PhaseTotals, Quantities, QueueTotals, ReclaimTotals,
+    MetricOf, MetricValue, Named, Offloads, OperatorTotals, PhaseTotals, Quantities, QueueTotals, ReclaimTotals,
     ReclaimingStep, Reclaims, Request, Requests, ResultTotals, SpanTotals, Statistics, StepPart, Sums, Taken,
     ThreadTotals, WaitTotals, WaitingStep,
 };

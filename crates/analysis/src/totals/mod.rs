@@ -22,4 +22,4 @@ pub use quantities::{Available, Quantities, Sums};
 pub use reclaim::{ReclaimTotals, ReclaimingStep, Reclaims};
 pub use requests::{Request, Requests};
 pub use statistics::{ExpertTotals, IncompleteStep, LaneTotals, OperatorTotals, PhaseTotals, SpanTotals, Statistics};
-pub use thread_totals::{BetweenTotals, LaneThreads, Taken, ThreadTotals};
+pub use thread_totals::{BetweenTotals, LaneThreads, Named, Taken, ThreadTotals};

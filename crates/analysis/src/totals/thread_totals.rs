@@ -128,33 +128,31 @@ impl LaneThreads {
 pub struct Taken {
     /// ns.
     pub ns: u64,
-    /// The latest name of the process's first thread, if it was seen; else of another. A program has its own name from
-    /// `exec` on.
-    pub name: Option<TextId>,
-    /// It is the first thread's.
-    pub of_leader: bool,
-    /// When it had that name, ns.
-    pub named_at: u64,
+    /// Its name, if one was seen.
+    pub named: Option<Named>,
     /// The process is recorded.
     pub own: bool,
 }
 
-impl Taken {
-    /// How good its name is: of two, the process has that of the larger one.
-    pub fn named(&self) -> (bool, u64) {
-        (self.of_leader, self.named_at)
-    }
+/// A name of a process. The largest one is its own: the latest of its first thread, if that was seen, else of another. A
+/// program has its name from `exec` on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Named {
+    of_leader: bool,
+    since: u64,
+    /// The name.
+    pub name: TextId,
+}
 
+impl Taken {
     fn of(other: &Instead) -> Self {
-        Self { ns: 0, name: None, of_leader: false, named_at: 0, own: other.own }
+        Self { ns: 0, named: None, own: other.own }
     }
 
     fn add(&mut self, other: &Instead) {
         self.ns = self.ns.saturating_add(other.end.saturating_sub(other.start));
-        let named = (other.of_leader, other.start);
-        if other.name.is_some() && (self.name.is_none() || named >= self.named()) {
-            (self.name, self.of_leader, self.named_at) = (other.name, named.0, named.1);
-        }
+        let named = other.name.map(|name| Named { of_leader: other.of_leader, since: other.start, name });
+        self.named = self.named.max(named);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::frequency::{Frequency, frequencies};
 use crate::numbers::ratios::ratio;
 use crate::numbers::units::{share, time};
-use profinfer_analysis::{Catalogue, LaneThreads, Phase, Reclaims, Statistics, Taken, TextId, ThreadTotals, TimeSplit};
+use profinfer_analysis::{Catalogue, LaneThreads, Named, Phase, Reclaims, Statistics, Taken, ThreadTotals, TimeSplit};
 use profinfer_trace::Meta;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -467,21 +467,17 @@ fn interference(
     let wall_of = |lane: Option<u32>| lanes.iter().find(|row| row.lane == lane).map_or(0, |row| row.wall_ns);
     let delays = between.map_or(0, |between| between.delay_ns());
     let wall = lanes.iter().map(|row| row.wall_ns).fold(delays, u64::saturating_add);
-    let text = |name: Option<TextId>| name.map_or_else(|| "?".to_owned(), |name| catalogue.text(name).to_string());
     let mut rows: BTreeMap<u32, InterferenceRow> = BTreeMap::new();
-    let mut named: BTreeMap<u32, (bool, u64)> = BTreeMap::new();
+    let mut named: BTreeMap<u32, Option<Named>> = BTreeMap::new();
     let mut add = |rows: &mut BTreeMap<u32, InterferenceRow>, pid: u32, taken: Taken, between: u64| {
         let row = rows.entry(pid).or_insert_with(|| InterferenceRow {
             pid,
-            process: text(None),
             own: taken.own,
             recorder: recorder == Some(pid),
             ..InterferenceRow::default()
         });
-        if taken.name.is_some() && named.get(&pid).is_none_or(|by| taken.named() > *by) {
-            row.process = text(taken.name);
-            named.insert(pid, taken.named());
-        }
+        let name = named.entry(pid).or_default();
+        *name = taken.named.max(*name);
         row.taken_ns = row.taken_ns.saturating_add(taken.ns);
         row.between_steps_ns = row.between_steps_ns.saturating_add(between);
     };
@@ -511,6 +507,8 @@ fn interference(
     rows.sort_by_key(|row| (std::cmp::Reverse(row.taken_ns), row.pid));
     rows.truncate(MOST_ROWS);
     for row in &mut rows {
+        let name = named.get(&row.pid).copied().flatten();
+        row.process = name.map_or_else(|| "?".to_owned(), |named| catalogue.text(named.name).to_string());
         row.share = ratio(row.taken_ns, wall);
         row.lanes.sort_by_key(|from| (from.lane.is_none(), from.lane));
         for from in &mut row.lanes {
