@@ -12,6 +12,7 @@ use profinfer_schema::Origin;
 pub(crate) fn analyse(mut reader: AnyReader, visitor: &mut dyn Visitor) -> (Timeline, Meta, Diagnostics) {
     let (rules, mut problems) = rules_of(&reader.meta().origin);
     let mut timeline = Timeline::new(&reader.meta().schema, rules, reader.meta().origin.pid);
+    let mut offset = 0;
     while let Some(item) = reader.next() {
         match item {
             Item::Record(record) => timeline.record(record.bytes(), visitor),
@@ -22,6 +23,10 @@ pub(crate) fn analyse(mut reader: AnyReader, visitor: &mut dyn Visitor) -> (Time
             Item::Notice(notice) => timeline.notice(notice),
             Item::Samples(samples) => visitor.samples(samples),
             _ => {}
+        }
+        if reader.offset() != offset {
+            offset = reader.offset();
+            visitor.offset(offset);
         }
     }
     timeline.finish(visitor);

@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         statistics: Statistics::default(),
         study: Study::default(),
         finder: GraphFinder::new(Wanted::Mean { phase: Some(Phase::Decode), steps: 1..=u64::MAX }),
-        spans: SpanCollector::new(steps),
+        spans: SpanCollector::new(steps).of_bytes(trace_file::size(&arguments.file).unwrap_or(0)),
         profile: functions::profile(reader.meta()),
     };
     let (timeline, meta, problems) = analyse(reader, &mut visitors);
@@ -166,5 +166,9 @@ impl Visitor for Visitors {
 
     fn samples(&mut self, samples: &[Sample]) {
         self.profile.samples(samples);
+    }
+
+    fn offset(&mut self, bytes: u64) {
+        self.spans.offset(bytes);
     }
 }

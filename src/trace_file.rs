@@ -107,7 +107,13 @@ fn present(path: &Path, reader: &AnyReader) -> Result<Vec<(EngineId, OriginPart)
 
 /// Whether what is read of a path can be read a second time: a pipe cannot.
 fn is_read_again(path: &Path) -> bool {
-    path.as_os_str() != "-" && std::fs::metadata(path).is_ok_and(|found| found.is_file())
+    size(path).is_some()
+}
+
+/// Bytes of a trace that is a file.
+pub(crate) fn size(path: &Path) -> Option<u64> {
+    let found = std::fs::metadata(path).ok().filter(|_| path.as_os_str() != "-")?;
+    found.is_file().then(|| found.len())
 }
 
 fn choose(engines: &[(EngineId, OriginPart)]) -> Diagnostic {

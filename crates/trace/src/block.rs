@@ -231,6 +231,8 @@ pub(super) struct Block {
     pub(super) bytes: Vec<u8>,
     /// Where each ends.
     pub(super) ends: Vec<usize>,
+    /// Bytes of the file up to the end of the block's frame.
+    pub(super) file_end: u64,
 }
 
 /// Decodes blocks, with buffers that are reused.

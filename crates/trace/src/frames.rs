@@ -80,6 +80,11 @@ impl<R: Read> Frames<R> {
         if self.in_raw { &self.raw } else { &self.stored }
     }
 
+    /// Bytes read so far.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// Why the trace ends where it does, if there is a reason: not used before its end.
     pub(super) fn why_it_ends(&mut self) -> Option<Diagnostic> {
         self.why.take()

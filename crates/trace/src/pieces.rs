@@ -43,6 +43,7 @@ impl<R: Read> Pieces<R> {
             None => Piece::End(self.frames.why_it_ends()),
             Some(Err(problem)) => Piece::Damaged(problem),
             Some(Ok(frame)) if frame.kind == FrameKind::Events => {
+                block.file_end = self.frames.offset();
                 match self.decoder.decode(self.frames.payload(), &self.layouts, &mut block) {
                     Ok(()) => Piece::Events(block),
                     Err(what) => Piece::Damaged(frame.problem(what)),

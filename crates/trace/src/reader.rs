@@ -87,6 +87,8 @@ pub struct TraceReader<R> {
     /// The next record of the block, and where it starts.
     next: usize,
     at: usize,
+    /// Bytes of the input up to the block's end.
+    offset: u64,
     meta: Meta,
     /// Of the last frame of samples.
     samples: Vec<Sample>,
@@ -120,6 +122,7 @@ impl<R: Read> TraceReader<R> {
             block,
             next: 0,
             at: 0,
+            offset: 0,
             meta,
             samples: Vec::new(),
             has_schema,
@@ -147,7 +150,10 @@ impl<R: Read> TraceReader<R> {
         while self.next >= self.block.ends.len() {
             (self.next, self.at) = (0, 0);
             match self.source.next(std::mem::take(&mut self.block)) {
-                Piece::Events(block) => self.block = block,
+                Piece::Events(block) => {
+                    self.offset = block.file_end;
+                    self.block = block;
+                }
                 Piece::Metadata(frame, payload) => {
                     if let Some(news) = self.take_metadata(frame, &payload) {
                         return Some(self.item(&news));
@@ -194,6 +200,11 @@ impl<R: Read> TraceReader<R> {
     /// still given as an item.
     pub fn remember_notices(&mut self, last: usize) {
         self.remembered = Some(last.max(1));
+    }
+
+    /// Bytes of the input up to the end of the last block of records that an item was taken from: how far the reading is.
+    pub fn offset(&self) -> u64 {
+        self.offset
     }
 
     /// The trace's metadata, as far as it has been read.

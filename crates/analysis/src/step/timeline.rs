@@ -46,6 +46,9 @@ pub trait Visitor {
 
     /// Timer samples were read: they were taken before the records that come after them.
     fn samples(&mut self, _samples: &[Sample]) {}
+
+    /// The trace's file was read up to this byte.
+    fn offset(&mut self, _bytes: u64) {}
 }
 
 /// Builds steps from records.

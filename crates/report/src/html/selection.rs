@@ -64,6 +64,14 @@ impl Selection {
         self.spare.take().unwrap_or_default()
     }
 
+    /// Leaves out a step that is in the page only if it is one of the last: one that is quicker than the slowest.
+    pub(super) fn leaves_out(&mut self, duration: u64, number: u64) -> bool {
+        let least = self.slowest.first_key_value();
+        let is_quick = self.left_out > 0 && least.is_some_and(|(least, _)| (duration, number) < *least);
+        self.left_out += u64::from(is_quick);
+        is_quick
+    }
+
     pub(super) fn push(&mut self, step: StepSpans) {
         let spans = weight(&step);
         if !self.first_is_full && self.first_spans + spans <= self.most / 2 {
@@ -145,6 +153,26 @@ mod tests {
         }
         let (steps, left_out) = selection.finish();
         assert_eq!((numbers(&steps), left_out), (vec![1, 2, 3, 4, 500, 700, 999, 1000], 992));
+    }
+
+    /// What is left out before it is made a step of the page is what would have been left out afterwards.
+    #[test]
+    fn a_quick_step_far_from_the_end_is_left_out_at_once() {
+        let durations: Vec<u64> = (0..2000_u64).map(|number| number * 7919 % 1009).collect();
+        let select = |far: u64| {
+            let (mut selection, mut made) = (Selection::new(80, None), 0);
+            for (number, duration) in (1..).zip(&durations) {
+                if number > far || !selection.leaves_out(*duration, number) {
+                    made += 1;
+                    selection.push(step(number, *duration, 10));
+                }
+            }
+            let (steps, left_out) = selection.finish();
+            (numbers(&steps), left_out, made)
+        };
+        let (all, some) = (select(0), select(1900));
+        assert_eq!((&all.0, all.1), (&some.0, some.1));
+        assert!(all.2 == 2000 && some.2 < 200, "{}", some.2);
     }
 
     #[test]

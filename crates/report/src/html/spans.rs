@@ -18,6 +18,8 @@ use std::ops::RangeInclusive;
 
 /// Spans that a page holds at most: browsers draw as many smoothly, and the page stays below 20 MB.
 pub const MOST_SPANS: usize = 400_000;
+/// The last steps of a page are in so many bytes at the end of a trace: a span takes some three of them.
+const LAST_BYTES: u64 = 32 << 20;
 /// Operators whose results one operator reads, as far as the page has it.
 const MOST_SOURCES: usize = 16;
 /// Changes of a processor's frequency that a page holds.
@@ -162,6 +164,9 @@ pub struct SpanCollector {
     /// Of the whole trace.
     steps: u64,
     not_wanted: u64,
+    /// Bytes of the trace, and how many of them are not read yet; 0 where that is unknown.
+    bytes: u64,
+    bytes_left: u64,
 }
 
 impl SpanCollector {
@@ -170,9 +175,16 @@ impl SpanCollector {
         Self::with_most(steps, MOST_SPANS)
     }
 
+    /// Of a trace of so many bytes: steps that cannot be in the page then take next to no time.
+    #[must_use]
+    pub fn of_bytes(self, bytes: u64) -> Self {
+        Self { bytes, ..self }
+    }
+
     /// The same, with a given bound.
     pub fn with_most(steps: Option<RangeInclusive<u64>>, most: usize) -> Self {
-        Self { selection: Selection::new(most, steps), sources: SourceFinder::default(), steps: 0, not_wanted: 0 }
+        let (selection, sources) = (Selection::new(most, steps), SourceFinder::default());
+        Self { selection, sources, steps: 0, not_wanted: 0, bytes: 0, bytes_left: 0 }
     }
 
     /// What the page holds of them.
@@ -190,6 +202,11 @@ impl Visitor for SpanCollector {
     fn step(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) {
         self.steps += u64::from(step.number > 0);
         if self.selection.wants(step.number) {
+            let is_far_from_the_end = self.bytes_left > LAST_BYTES;
+            let duration = step.end.saturating_sub(step.start);
+            if is_far_from_the_end && self.selection.leaves_out(duration, step.number) {
+                return;
+            }
             let counters = decoder.counters().len();
             let mut spans = self.selection.spare();
             spans.take(step, counters, self.selection.most_of_a_step());
@@ -198,6 +215,10 @@ impl Visitor for SpanCollector {
         } else {
             self.not_wanted += u64::from(step.number > 0);
         }
+    }
+
+    fn offset(&mut self, bytes: u64) {
+        self.bytes_left = self.bytes.saturating_sub(bytes);
     }
 }
 
