@@ -165,15 +165,18 @@ fn a_file_that_was_replaced_gives_no_names() {
     let folder = tempfile::tempdir().unwrap();
     let (trace, _) = recorded(folder.path(), &["--sample", "4000"], ["1", "5"]);
     let library = folder.path().join("libspinning.so");
-    let named = samples(&report(&trace, &[]), "functions", "function");
-    assert!(named["library_spin"] > 0);
+    let before = report(&trace, &[]);
+    assert!(samples(&before, "functions", "function")["library_spin"] > 0);
+    // A sample may be in a start-up function of the library, too.
+    let of_modules = samples(&before, "functions", "module");
+    let of_library: u64 = of_modules.iter().filter(|(name, _)| name.ends_with("libspinning.so")).map(|(_, n)| n).sum();
     // Another build of the same name.
     let source = folder.path().join("other.c");
     std::fs::write(&source, "int other(void) { return 1; }\n").unwrap();
     let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status().unwrap();
     assert!(built.success());
     let unnamed = samples(&report(&trace, &[]), "functions", "function");
-    assert_eq!(unnamed["[libspinning.so]"], named["library_spin"]);
+    assert_eq!(unnamed["[libspinning.so]"], of_library);
     std::fs::remove_file(&library).unwrap();
     assert_eq!(samples(&report(&trace, &[]), "functions", "function"), unnamed);
 }
