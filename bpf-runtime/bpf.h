@@ -37,6 +37,8 @@ typedef __u64 size_t;
 #define BPF_F_NO_PREALLOC 1
 #define BPF_F_MMAPABLE 1024
 #define BPF_LOCAL_STORAGE_GET_F_CREATE 1
+#define BPF_RB_AVAIL_DATA 0
+#define BPF_RB_RING_SIZE 1
 #define BPF_RB_NO_WAKEUP 1
 #define BPF_RB_FORCE_WAKEUP 2
 #define BPF_ANY 0
@@ -111,6 +113,7 @@ struct task_struct {
 	struct signal_struct *signal;
 	struct mm_struct *mm;
 	const struct cred *cred;
+	struct uprobe_task *utask;
 	unsigned long sas_ss_sp; /* the stack for signals */
 	size_t sas_ss_size;
 	unsigned int __state;
@@ -124,6 +127,16 @@ struct xol_area {
 
 struct uprobes_state {
 	struct xol_area *xol_area;
+} __kernel_type;
+
+/* A call whose return is probed, and where it would have returned to; then the one around it. */
+struct return_instance {
+	unsigned long orig_ret_vaddr;
+	struct return_instance *next;
+} __kernel_type;
+
+struct uprobe_task {
+	struct return_instance *return_instances;
 } __kernel_type;
 
 struct mm_struct {
@@ -166,9 +179,11 @@ static long (*const bpf_get_ns_current_pid_tgid)(__u64 dev, __u64 ino, struct bp
 static long (*const bpf_ringbuf_output)(void *ring, void *data, __u64 size, __u64 flags) = (void *)130;
 static void *(*const bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = (void *)131;
 static void (*const bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;
+static __u64 (*const bpf_ringbuf_query)(void *ring, __u64 what) = (void *)134;
 static void *(*const bpf_task_storage_get)(void *map, struct task_struct *task, void *value, __u64 flags) = (void *)156;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 static __u64 (*const bpf_get_attach_cookie)(void *context) = (void *)174;
+static struct pt_regs *(*const bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
 static long (*const bpf_find_vma)(struct task_struct *task, __u64 address, void *callback, void *context,
 				  __u64 flags) = (void *)180;
 static long (*const bpf_loop)(__u32 times, void *callback, void *context, __u64 flags) = (void *)181;

@@ -150,10 +150,25 @@ enum pf_strings {
 #define PF_STOPS_OF_USER 1
 #define PF_STOPS_ALL 2
 
+/* Values of pf_sample_stacks. */
+#define PF_STACKS_INNERMOST 0
+#define PF_STACKS_FRAME_POINTERS 1
+#define PF_STACKS_COPY 2
+
+/* Bits of a sample's flags. */
+#define PF_SAMPLE_IN_KERNEL 1
+#define PF_SAMPLE_WITHOUT_DETAIL 2 /* operators were not recorded then */
+#define PF_SAMPLE_FRAMES 4 /* the frames of its stack follow */
+#define PF_SAMPLE_STACK_COPY 8 /* registers and a copy of the stack follow */
+
 /* Bounds. */
 #define PF_BLOCK 1024 /* bytes of an object that are read at once */
 #define PF_NESTED 8 /* open calls of a probe with `nested: all` on one thread */
-#define PF_SAMPLE_FRAMES 64 /* of a sample's stack */
+#define PF_MOST_FRAMES 64 /* of a sample's stack */
+#define PF_STACK_RETURNS 12 /* before these */
+#define PF_STACK_COPY_BYTES 65536 /* of the stack that a sample has a copy of */
+#define PF_STACK_PIECE 4096 /* bytes of it that are copied at once: a page */
+#define PF_STACK_REGISTERS 4 /* before the copy */
 #define PF_MOST_STOPPED 4096 /* processes stopped at one time */
 
 /* Set by the recorder before the program is loaded. */
@@ -168,7 +183,7 @@ const volatile __u64 pf_recorder_uid; /* the recorder's user */
 const volatile __u64 pf_may_stop; /* which processes the recorder can continue: PF_STOPS_NOTHING, _OF_USER or _ALL */
 const volatile __u64 pf_detail_switches; /* 1: the probes of operators are attached and detached while recording */
 const volatile __u64 pf_page_bytes; /* bytes of a page: the unit of the page cache */
-const volatile __u64 pf_sample_stacks; /* 1: samples have the user's stack, not its innermost frame alone */
+const volatile __u64 pf_sample_stacks; /* what samples have of the user's stack: PF_STACKS_… */
 #ifdef PF_COUNTERS
 const volatile __u64 pf_cpus; /* possible CPUs */
 const volatile __u64 pf_partial_counters; /* bit i: some CPUs cannot count counter i */

@@ -8,18 +8,19 @@
 #include "detail.h"
 #include "fault.h"
 #include "scheduler.h"
+#include "trampoline.h"
 
 #if defined(__TARGET_ARCH_x86)
-#define PF_INSTRUCTION(context) ((context)->regs.ip)
+#define PF_INSTRUCTION(of) ((of)->ip)
+#define PF_FRAME_POINTER(of) ((of)->bp)
+#define PF_LINK(of) 0
 #else
-#define PF_INSTRUCTION(context) ((context)->regs.pc)
+#define PF_INSTRUCTION(of) ((of)->pc)
+#define PF_FRAME_POINTER(of) ((of)->regs[29])
+#define PF_LINK(of) ((of)->regs[30])
 #endif
 
 #define PF_USER_STACK (1 << 8)
-
-/* Flags of a sample. */
-#define PF_SAMPLE_IN_KERNEL 1
-#define PF_SAMPLE_WITHOUT_DETAIL 2 /* operators were not recorded then */
 
 struct pf_sample_record {
 	struct pf_header header;
@@ -28,8 +29,12 @@ struct pf_sample_record {
 	__u16 within; /* the record type of that span; PF_NO_SITE: none was open */
 	__u16 flags;
 	__u64 address; /* of the instruction that was to be executed next */
-	__s64 stack_bytes; /* of the frames that follow; negative: they could not be read */
-	__u64 frame[]; /* of the user's stack, the innermost first */
+	__s64 stack_bytes; /* of what follows, registers left out; negative: it could not be read */
+	/*
+	 * Without callers: the innermost frame. Else PF_STACK_RETURNS, then the frames of the user's stack, the innermost
+	 * first, or PF_STACK_REGISTERS and a copy of the stack.
+	 */
+	__u64 frame[];
 };
 
 /* The open span that a sample is assigned to: an operator's before all others, then the last that began. */
@@ -81,24 +86,85 @@ static __always_inline void pf_fill_sample(struct pf_sample_record *record, stru
 	record->within_start = within.start;
 	record->within = within.type;
 	record->pid = pf_number_for_recorder(task);
-	record->address = PF_INSTRUCTION(context);
+	record->address = PF_INSTRUCTION(&context->regs);
 	/* The kernel's half of the addresses. */
 	record->flags = record->address >> 63 ? PF_SAMPLE_IN_KERNEL : 0;
 	if (!pf_detail_on(now))
 		record->flags |= PF_SAMPLE_WITHOUT_DETAIL;
 }
 
-#define PF_TAKE_SAMPLE(most)                                                                                           \
+/*
+ * Whether a sample may have a copy of the stack. Half of the ring is for events. Linux 5.10 has no helper for the registers
+ * with which a thread entered the kernel.
+ */
+static __always_inline int pf_may_copy(struct bpf_perf_event_data *context)
+{
+#ifdef PF_OLD_KERNEL
+	if (PF_INSTRUCTION(&context->regs) >> 63)
+		return 0;
+#endif
+	return (bpf_ringbuf_query(&pf_ring, BPF_RB_AVAIL_DATA) + PF_STACK_COPY_BYTES) * 2 <
+	       bpf_ringbuf_query(&pf_ring, BPF_RB_RING_SIZE);
+}
+
+#define PF_COPY_REGISTERS(into, of)                                                                                    \
 	do {                                                                                                           \
-		struct pf_sample_record *record =                                                                      \
-			bpf_ringbuf_reserve(&pf_ring, sizeof(*record) + (most) * sizeof(record->frame[0]), 0);         \
+		(into)[0] = PF_INSTRUCTION(of);                                                                        \
+		(into)[1] = (of)->sp;                                                                                  \
+		(into)[2] = PF_FRAME_POINTER(of);                                                                      \
+		(into)[3] = PF_LINK(of);                                                                               \
+	} while (0)
+
+/* Copies the user's registers and stack; gives how many bytes of the stack. */
+static __always_inline __s64 pf_copy_stack(struct pf_sample_record *record, struct bpf_perf_event_data *context)
+{
+	__u64 *registers = record->frame + PF_STACK_RETURNS;
+	__u8 *into = (__u8 *)(registers + PF_STACK_REGISTERS);
+	__u64 bytes;
+
+#ifndef PF_OLD_KERNEL
+	if (record->flags & PF_SAMPLE_IN_KERNEL) {
+		struct pt_regs regs = {};
+
+		/* By a helper: the compiler would read both with one load, and the verifier wants them apart. */
+		bpf_probe_read_kernel(&regs, sizeof(regs), bpf_task_pt_regs(pf_task()));
+		PF_COPY_REGISTERS(registers, &regs);
+	} else
+#endif
+		PF_COPY_REGISTERS(registers, &context->regs);
+	pf_original_returns(record->frame);
+	record->flags |= PF_SAMPLE_STACK_COPY;
+	/* To the end of the page, then whole pages. */
+	bytes = PF_STACK_PIECE - (registers[1] & (PF_STACK_PIECE - 1));
+	if (bpf_probe_read_user(into, bytes, (void *)registers[1]))
+		return 0;
+	for (__u32 pages = 1; pages < PF_STACK_COPY_BYTES / PF_STACK_PIECE; pages++) {
+		if (bytes > PF_STACK_COPY_BYTES - PF_STACK_PIECE ||
+		    bpf_probe_read_user(into + bytes, PF_STACK_PIECE, (void *)(registers[1] + bytes)))
+			break;
+		bytes += PF_STACK_PIECE;
+	}
+	return bytes;
+}
+
+/* Frames by frame pointers; gives how many bytes they are. */
+static __always_inline __s64 pf_take_frames(struct pf_sample_record *record, struct bpf_perf_event_data *context)
+{
+	pf_original_returns(record->frame);
+	record->flags |= PF_SAMPLE_FRAMES;
+	return bpf_get_stack(context, record->frame + PF_STACK_RETURNS, PF_MOST_FRAMES * sizeof(__u64), PF_USER_STACK);
+}
+
+/* `bytes` are what follows a record at most, `stack` puts it there and gives how many bytes it is. */
+#define PF_TAKE_SAMPLE(bytes, stack)                                                                                   \
+	do {                                                                                                           \
+		struct pf_sample_record *record = bpf_ringbuf_reserve(&pf_ring, sizeof(*record) + (bytes), 0);         \
 		if (!record) {                                                                                         \
 			__sync_fetch_and_add(&pf_samples_lost, 1);                                                     \
 			return 0;                                                                                      \
 		}                                                                                                      \
 		pf_fill_sample(record, context, now);                                                                  \
-		record->stack_bytes =                                                                                  \
-			bpf_get_stack(context, record->frame, (most) * sizeof(record->frame[0]), PF_USER_STACK);       \
+		record->stack_bytes = (stack);                                                                         \
 		bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);                                                          \
 	} while (0)
 
@@ -110,9 +176,12 @@ SEC("perf_event") int pf_sample(struct bpf_perf_event_data *context)
 		return 0;
 	__sync_fetch_and_add(&pf_samples, 1);
 	/* The user's place is wanted also where the kernel was interrupted: which call or fault led there. */
-	if (pf_sample_stacks)
-		PF_TAKE_SAMPLE(PF_SAMPLE_FRAMES);
+	if (pf_sample_stacks == PF_STACKS_COPY && pf_may_copy(context))
+		PF_TAKE_SAMPLE((PF_STACK_RETURNS + PF_STACK_REGISTERS) * sizeof(__u64) + PF_STACK_COPY_BYTES,
+			       pf_copy_stack(record, context));
+	else if (pf_sample_stacks == PF_STACKS_FRAME_POINTERS)
+		PF_TAKE_SAMPLE((PF_STACK_RETURNS + PF_MOST_FRAMES) * sizeof(__u64), pf_take_frames(record, context));
 	else
-		PF_TAKE_SAMPLE(1);
+		PF_TAKE_SAMPLE(sizeof(__u64), bpf_get_stack(context, record->frame, sizeof(__u64), PF_USER_STACK));
 	return 0;
 }

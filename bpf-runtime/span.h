@@ -7,6 +7,7 @@
 #pragma once
 #include "call.h"
 #include "preemption.h"
+#include "trampoline.h"
 
 static __noinline _Bool pf_on_signal_stack(__u64 sp)
 {
@@ -135,21 +136,15 @@ static __always_inline void pf_drop_abandoned(struct pf_thread *thread, __u64 *d
  */
 static __always_inline _Bool pf_is_tail_call(struct pf_call *call)
 {
-	struct xol_area *area = NULL;
-	struct mm_struct *mm = PF_KERNEL(pf_task(), mm);
-	__u64 trampoline = 0, returns_to = 0;
+	__u64 trampoline = pf_trampoline(), returns_to = 0;
 
-	if (!mm || !PF_HAS_MEMBER(mm, uprobes_state) || !PF_HAS_MEMBER(area, vaddr))
+	if (!trampoline)
 		return 0;
-	bpf_probe_read_kernel(&area, sizeof(area), &mm->uprobes_state.xol_area);
-	if (!area)
-		return 0;
-	bpf_probe_read_kernel(&trampoline, sizeof(trampoline), &area->vaddr);
 	if (PF_RETURN_ADDRESS)
 		pf_read(&returns_to, sizeof(returns_to), call->sp);
 	else
 		returns_to = pf_register(call->regs, 30);
-	return trampoline && returns_to == trampoline;
+	return returns_to == trampoline;
 }
 
 /*

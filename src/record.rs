@@ -15,6 +15,7 @@ use profinfer_recorder::{
     self as record, Barriers, Ending, Live, Options, OverheadLimits, SampleOptions, Subject, Summary,
 };
 use profinfer_schema::LossKind;
+use profinfer_schema::bpf::SampleStacks;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -72,7 +73,8 @@ pub(crate) struct Arguments {
     /// off with --budget, which does not cover their cost]
     #[arg(long, value_name = "HZ", value_parser = values::sample_rate)]
     sample: Option<SampleRate>,
-    /// Stacks of samples: `fp` follows frame pointers, which every file of the target must be compiled with
+    /// Stacks of samples: `fp` follows frame pointers, which every file of the target must be compiled with; `dwarf` uses
+    /// the unwind tables of the files and a copy of the stack's innermost 64 KiB
     #[arg(long, value_enum, value_name = "HOW", default_value = "none")]
     stacks: Stacks,
     /// Set the environment variables that the probeset names for timing a GPU; the command then runs slower than usual
@@ -186,6 +188,18 @@ enum Stacks {
     None,
     /// Callers by frame pointers
     Fp,
+    /// Callers by unwind tables
+    Dwarf,
+}
+
+impl Stacks {
+    fn of_samples(self) -> SampleStacks {
+        match self {
+            Self::None => SampleStacks::Innermost,
+            Self::Fp => SampleStacks::FramePointers,
+            Self::Dwarf => SampleStacks::Copy,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -347,7 +361,7 @@ fn environment(arguments: &Arguments, probeset: &Probeset) -> Result<Vec<(String
 fn samples(arguments: &Arguments) -> Option<SampleOptions> {
     let by_default = if arguments.budget.is_some() { 0 } else { DEFAULT_RATE };
     let hz = arguments.sample.map_or(by_default, |rate| rate.0);
-    (hz > 0).then(|| SampleOptions { hz, stacks: arguments.stacks == Stacks::Fp })
+    (hz > 0).then(|| SampleOptions { hz, stacks: arguments.stacks.of_samples() })
 }
 
 /// The trace's destination, and all that is read: the words of the command may be names of files.
@@ -397,9 +411,11 @@ fn described(arguments: &Arguments) -> Vec<String> {
     });
     options.extend(arguments.sample.map(|rate| format!("--sample {rate}")));
     options.extend(arguments.gpu_timing.way().map(|way| format!("--gpu-timing {way}")));
-    if arguments.stacks == Stacks::Fp {
-        options.push("--stacks fp".to_owned());
-    }
+    options.extend(match arguments.stacks {
+        Stacks::None => None,
+        Stacks::Fp => Some("--stacks fp".to_owned()),
+        Stacks::Dwarf => Some("--stacks dwarf".to_owned()),
+    });
     if arguments.no_inherit {
         options.push("--no-inherit".to_owned());
     }

@@ -14,6 +14,7 @@ mod locked;
 mod machine;
 mod preempted;
 mod same;
+mod sampled;
 mod shipped;
 
 use machine::{Arch, KERNELS, Kernel, Machine, Said, Step};
@@ -31,8 +32,8 @@ pub(crate) fn every_kernel(arch: Arch) -> Vec<(&'static Kernel, &'static Said)> 
         let folder = layout::lay_out(arch);
         for kernel in &KERNELS {
             let counting = counting::steps_without(kernel);
-            let steps =
-                [same::steps(), preempted::steps(kernel), shipped::steps(kernel), locked::steps(kernel), counting];
+            let (sampled, preempted) = (sampled::steps(), preempted::steps(kernel));
+            let steps = [same::steps(), sampled, preempted, shipped::steps(kernel), locked::steps(kernel), counting];
             std::fs::write(folder.path().join("steps").join(kernel.series), lines(&steps.concat())).unwrap();
         }
         let machine = |kernel: &Kernel| Machine { arch, series: kernel.series, steps: kernel.series, counts: false };

@@ -22,8 +22,9 @@ const ALLOWED: &[&str] = &[
     "Zlib",
 ];
 
-/// Crates that are there in two versions, because others ask for different ones. None of them is ours to choose.
-const TWO_VERSIONS: &[&str] = &["object", "syn"];
+/// Crates that are there in two versions, because others ask for different ones: `framehop` is one version of `gimli`
+/// behind ours.
+const TWO_VERSIONS: &[&str] = &["gimli", "object", "syn"];
 
 /// A crate of others that a package of this repository names.
 struct Dependency {

@@ -203,3 +203,58 @@ fn threads_of_a_running_process_are_sampled_and_none_without_the_option() {
     let without = report(&without, &[]);
     assert_eq!((&without["samples"], &without["sampling"]["samples"]), (&0.into(), &0.into()));
 }
+
+/// Stacks of a trace: each of the program's own functions, the outermost first, and how many samples have it.
+fn stacks(trace: &Path) -> BTreeMap<Vec<String>, u64> {
+    let folded = trace.with_extension("folded");
+    let mut export = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    let output = export.arg("export").arg(trace).args(["--format", "folded", "-o"]).arg(&folded).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let own = ["main", "spin_step", "spin_graph", "run_lane", "spin_operator", "multiply", "add", "read_system"];
+    let inner = ["large", "small", "library_spin", "between", "outside", "loading", "[code without a file]"];
+    let mut found = BTreeMap::new();
+    for line in std::fs::read_to_string(folded).unwrap().lines() {
+        let (frames, count) = line.rsplit_once(' ').unwrap();
+        let frames = frames.split(';').filter(|frame| own.contains(frame) || inner.contains(frame));
+        *found.entry(frames.map(str::to_owned).collect()).or_default() += count.parse::<u64>().unwrap();
+    }
+    found
+}
+
+/// The program is compiled without frame pointers, and the returns of its steps, graphs and operators are probed.
+#[test]
+#[ignore = "needs root"]
+fn callers_by_unwind_tables_are_those_in_the_program() {
+    for (lanes, steps) in [("1", "40"), ("2", "40"), ("8", "10")] {
+        let folder = tempfile::tempdir().unwrap();
+        let (trace, _) = recorded(folder.path(), &["--sample", "999", "--stacks", "dwarf"], [lanes, steps]);
+        let found = stacks(&trace);
+        // A step ends with a jump to the graph's function, and that one may contain the first lane.
+        let callers: [(&str, &[&str]); 4] = [
+            ("large", &["spin_operator", "multiply"]),
+            ("small", &["spin_operator", "multiply"]),
+            ("library_spin", &["spin_operator", "add"]),
+            ("between", &[]),
+        ];
+        for (function, expected) in callers {
+            let of: Vec<(&[String], u64)> = found
+                .iter()
+                .filter_map(|(stack, count)| {
+                    Some((stack.split_last().filter(|(last, _)| *last == function)?.1, *count))
+                })
+                .collect();
+            let all: u64 = of.iter().map(|(_, count)| count).sum();
+            let is_whole = |stack: &[String]| {
+                let stack: Vec<&str> = stack.iter().map(String::as_str).filter(|name| *name != "run_lane").collect();
+                let outer = stack.strip_suffix(expected);
+                outer.is_some_and(|outer| {
+                    matches!(outer, [] | ["main", "spin_graph"] | ["main", "spin_step", "spin_graph"])
+                })
+            };
+            let whole: u64 = of.iter().filter(|(stack, _)| is_whole(stack)).map(|(_, count)| count).sum();
+            assert!(all > 40 && whole * 100 >= all * 98, "{lanes} lanes, {function}: {whole} of {all} in {found:?}");
+        }
+        let facts = &report(&trace, &[])["sampling"];
+        assert_eq!((&facts["unwind_tables"], &facts["cut"]), (&true.into(), &0.into()), "{facts}");
+    }
+}

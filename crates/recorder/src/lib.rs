@@ -71,7 +71,7 @@ use profinfer_compiler::{self as compiler, PlacementCache, PlacementOptions, Sel
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_files::output::{Request, cannot_write};
 use profinfer_machine::SavedLimits;
-use profinfer_schema::bpf::MayStop;
+use profinfer_schema::bpf::{MayStop, SampleStacks};
 use profinfer_schema::{LeftOut, Loss, ModuleInfo};
 use recording::Recording;
 use sampling::Sampler;
@@ -271,7 +271,7 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
         sources: &probeset.sources,
         programs: &plan.programs,
         record_types: plan.schema.records.len(),
-        ring_bytes: options.ring_bytes.unwrap_or_else(|| ring::size(&plan)),
+        ring_bytes: options.ring_bytes.unwrap_or_else(|| ring::size(&plan, options.samples)),
         constants,
         target_constants: plan.relocations.iter().map(|relocation| relocation.symbol.clone()).collect(),
         events: &events,
@@ -385,7 +385,7 @@ fn constants(target: &PendingTarget, options: &Options) -> Result<BTreeMap<Strin
         ("pf_last_step", last),
         ("pf_detail_switches", u64::from(options.limits.any())),
         ("pf_page_bytes", host::page_bytes()),
-        ("pf_sample_stacks", u64::from(options.samples.is_some_and(|samples| samples.stacks))),
+        ("pf_sample_stacks", options.samples.map_or(SampleStacks::Innermost, |samples| samples.stacks) as u64),
     ];
     Ok(constants.map(|(name, value)| (name.to_owned(), value)).into())
 }

@@ -1,8 +1,10 @@
 //! How large the ring is, where no option sets it: space for what may come while the reader does not run. The rate is not
 //! available before a run; what the probeset records and how many processors there are bound it.
 
+use super::sampling::SampleOptions;
 use profinfer_compiler::ProbePlan;
 use profinfer_schema::Role;
+use profinfer_schema::bpf::{STACK_COPY_BYTES, SampleStacks};
 use profinfer_schema::{RecordKind, RecordType, Schema};
 use std::path::{Path, PathBuf};
 
@@ -16,10 +18,16 @@ const LARGEST: u64 = 64 << 20;
 /// The ring takes at most this part of the memory that is free.
 const SHARE_OF_MEMORY: u64 = 16;
 
-/// Bytes of the ring buffer for a plan on this machine; a power of two.
-pub(super) fn size(plan: &ProbePlan) -> u32 {
+/// Bytes of the ring buffer for a plan and its samples on this machine; a power of two.
+pub(super) fn size(plan: &ProbePlan, samples: Option<SampleOptions>) -> u32 {
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-    bounded(wanted(&plan.schema, cpus), free_memory())
+    let stacks = samples.filter(|samples| samples.stacks == SampleStacks::Copy).map_or(0, |samples| samples.hz);
+    bounded(wanted(&plan.schema, cpus) + wanted_for_stacks(stacks, cpus), free_memory())
+}
+
+/// The same for copies of stacks, which get half of a ring at most.
+fn wanted_for_stacks(hz: u32, cpus: u64) -> u64 {
+    u64::from(hz).saturating_mul(STACK_COPY_BYTES as u64).saturating_mul(cpus)
 }
 
 /// The largest number of bytes in that time, by the recorded probes.

@@ -19,6 +19,51 @@ pub const NESTED_CALLS: u32 = 8;
 /// Frames of a stack that a sample has at most.
 pub const SAMPLE_FRAMES: usize = 64;
 
+/// Bytes of the user's stack that a sample has a copy of at most. Functions of engines have frames of 36 KiB.
+pub const STACK_COPY_BYTES: usize = 64 << 10;
+/// Bytes of it that are copied at once: those of the smallest page, since the copy ends where no page is.
+const STACK_PIECE_BYTES: usize = 4 << 10;
+
+/// Before the frames of a stack: the address that calls return to whose return is probed, and so many at most that they
+/// would have returned to, the innermost first.
+pub const STACK_RETURNS: usize = 12;
+
+/// Registers before a copy of the stack: instruction, stack and frame pointer, and the link register where there is one.
+pub const STACK_REGISTERS: usize = 4;
+
+/// What samples have of the user's stack: the values of `pf_sample_stacks`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u64)]
+pub enum SampleStacks {
+    /// The innermost frame.
+    #[default]
+    Innermost = 0,
+    /// Frames, by frame pointers.
+    FramePointers = 1,
+    /// Registers and a copy of the stack, from which the recorder finds the frames.
+    Copy = 2,
+}
+
+impl SampleStacks {
+    const ALL: [(&'static str, Self); 3] = [
+        ("PF_STACKS_INNERMOST", Self::Innermost),
+        ("PF_STACKS_FRAME_POINTERS", Self::FramePointers),
+        ("PF_STACKS_COPY", Self::Copy),
+    ];
+}
+
+/// Bits of a sample's flags.
+pub mod sample_flags {
+    /// It interrupted the kernel.
+    pub const IN_KERNEL: u16 = 1;
+    /// Operators were not recorded then.
+    pub const WITHOUT_DETAIL: u16 = 2;
+    /// The frames of its stack follow.
+    pub const FRAMES: u16 = 4;
+    /// Registers and a copy of the stack follow.
+    pub const STACK_COPY: u16 = 8;
+}
+
 /// Processes that can be stopped at one time.
 pub const STOPPED_PROCESSES: usize = 4096;
 
@@ -209,7 +254,7 @@ pub const VARIABLES: &[Variable] = &[
     constant("pf_may_stop", "which processes the recorder can continue: PF_STOPS_NOTHING, _OF_USER or _ALL"),
     constant("pf_detail_switches", "1: the probes of operators are attached and detached while recording"),
     constant("pf_page_bytes", "bytes of a page: the unit of the page cache"),
-    constant("pf_sample_stacks", "1: samples have the user's stack, not its innermost frame alone"),
+    constant("pf_sample_stacks", "what samples have of the user's stack: PF_STACKS_…"),
     Variable { only_with: COUNTERS, ..constant("pf_cpus", "possible CPUs") },
     Variable { only_with: COUNTERS, ..constant("pf_partial_counters", "bit i: some CPUs cannot count counter i") },
     Variable {
@@ -372,10 +417,29 @@ pub fn header() -> String {
     line(format!("#define PF_STOPS_NOTHING {}", MayStop::Nothing as u64));
     line(format!("#define PF_STOPS_OF_USER {}", MayStop::OfUser as u64));
     line(format!("#define PF_STOPS_ALL {}", MayStop::All as u64));
+    line("\n/* Values of pf_sample_stacks. */".into());
+    for (name, stacks) in SampleStacks::ALL {
+        line(format!("#define {name} {}", stacks as u64));
+    }
+    line("\n/* Bits of a sample's flags. */".into());
+    line(format!("#define PF_SAMPLE_IN_KERNEL {}", sample_flags::IN_KERNEL));
+    line(format!(
+        "#define PF_SAMPLE_WITHOUT_DETAIL {} /* operators were not recorded then */",
+        sample_flags::WITHOUT_DETAIL
+    ));
+    line(format!("#define PF_SAMPLE_FRAMES {} /* the frames of its stack follow */", sample_flags::FRAMES));
+    line(format!(
+        "#define PF_SAMPLE_STACK_COPY {} /* registers and a copy of the stack follow */",
+        sample_flags::STACK_COPY
+    ));
     line("\n/* Bounds. */".into());
     line(format!("#define PF_BLOCK {OBJECT_BLOCK_BYTES} /* bytes of an object that are read at once */"));
     line(format!("#define PF_NESTED {NESTED_CALLS} /* open calls of a probe with `nested: all` on one thread */"));
-    line(format!("#define PF_SAMPLE_FRAMES {SAMPLE_FRAMES} /* of a sample's stack */"));
+    line(format!("#define PF_MOST_FRAMES {SAMPLE_FRAMES} /* of a sample's stack */"));
+    line(format!("#define PF_STACK_RETURNS {STACK_RETURNS} /* before these */"));
+    line(format!("#define PF_STACK_COPY_BYTES {STACK_COPY_BYTES} /* of the stack that a sample has a copy of */"));
+    line(format!("#define PF_STACK_PIECE {STACK_PIECE_BYTES} /* bytes of it that are copied at once: a page */"));
+    line(format!("#define PF_STACK_REGISTERS {STACK_REGISTERS} /* before the copy */"));
     line(format!("#define PF_MOST_STOPPED {STOPPED_PROCESSES} /* processes stopped at one time */"));
     text + "\n" + &declarations()
 }

@@ -80,8 +80,14 @@ pub struct Sampling {
     pub event: String,
     /// Samples of each thread in a second of its CPU time.
     pub hz: u32,
-    /// Samples have stacks, by frame pointers.
+    /// Samples have stacks.
     pub stacks: bool,
+    /// These are by the files' unwind tables, not by frame pointers.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub unwind_tables: bool,
+    /// Stacks whose outer frames are missing: they were larger than what is copied of one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cut: u64,
     /// The number of the first of `modules`.
     pub first_module: usize,
     /// Files that samples are in.
@@ -96,4 +102,14 @@ pub struct Sampling {
     /// Threads that could not be sampled, or why none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent: Option<String>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // By serde.
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // By serde.
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }

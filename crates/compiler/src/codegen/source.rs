@@ -28,6 +28,7 @@ pub const RUNTIME: &[(&str, &str)] = &[
     ("span.h", include_str!("../../bpf-runtime/span.h")),
     ("thread.h", include_str!("../../bpf-runtime/thread.h")),
     ("thread_state.h", include_str!("../../bpf-runtime/thread_state.h")),
+    ("trampoline.h", include_str!("../../bpf-runtime/trampoline.h")),
     ("waiting.h", include_str!("../../bpf-runtime/waiting.h")),
 ];
 

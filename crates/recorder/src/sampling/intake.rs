@@ -1,6 +1,8 @@
 //! Samples out of the ring: read, their addresses made places.
 
 use super::mappings::Mappings;
+use super::unwind::{Registers, Returns, StackUnwinder};
+use profinfer_schema::bpf::{STACK_REGISTERS, STACK_RETURNS, sample_flags};
 use profinfer_schema::{CodePlace, HEADER_SIZE, NO_SITE, Sample, Sampling};
 use profinfer_trace::RecordHeader;
 use std::collections::BTreeSet;
@@ -10,15 +12,13 @@ const EARLY: usize = 1 << 16;
 /// Distinct addresses of the kernel whose functions are stored.
 const KERNEL_ADDRESSES: usize = 1 << 16;
 
-const IN_KERNEL: u16 = 1;
-const WITHOUT_DETAIL: u16 = 2;
-
 /// Takes samples out of the ring.
 #[derive(Debug, Default)]
 pub(crate) struct SampleIntake {
     /// What the samples are, without lists.
     pub(super) described: Sampling,
     pub(super) mappings: Mappings,
+    pub(super) unwinder: StackUnwinder,
     /// Addresses of the kernel that samples are at.
     pub(super) kernel: BTreeSet<u64>,
     /// Samples before the trace began.
@@ -50,7 +50,7 @@ impl SampleIntake {
         let pid = u32::from_ne_bytes([pid_0, pid_1, pid_2, pid_3]);
         let within = u16::from_ne_bytes([within_0, within_1]);
         let flags = u16::from_ne_bytes([flags_0, flags_1]);
-        let in_kernel = flags & IN_KERNEL != 0;
+        let in_kernel = flags & sample_flags::IN_KERNEL != 0;
         let mut places = Vec::with_capacity(2);
         // The user's stack begins where the thread is, or where it entered the kernel.
         if in_kernel {
@@ -62,15 +62,27 @@ impl SampleIntake {
             places.push(self.mappings.place(pid, address, header.start));
         }
         // A negative number is an error: there are no frames then.
-        let frames = usize::try_from(stack.cast_signed().max(0) / 8).unwrap_or(usize::MAX);
-        for index in 0..frames.min(Sample::MOST_FRAMES - 1) {
-            let frame = word(4 + index)?;
-            if frame == 0 || index == 0 && !in_kernel {
-                continue;
-            }
+        let bytes = usize::try_from(stack.cast_signed().max(0)).unwrap_or(usize::MAX);
+        let words = |first: usize, count: usize| (first..first + count).map(word).collect::<Option<Vec<u64>>>();
+        let has_copy = flags & sample_flags::STACK_COPY != 0;
+        let with_returns = if has_copy || flags & sample_flags::FRAMES != 0 { STACK_RETURNS } else { 0 };
+        let (returns, first) = (Returns::new(words(4, with_returns)?), 4 + with_returns);
+        let frames = if has_copy {
+            let registers: Registers = words(first, STACK_REGISTERS)?.try_into().ok()?;
+            let copy = record.get(at + 8 * (first + STACK_REGISTERS)..)?.get(..bytes)?;
+            // What is mapped is read again where it has changed.
+            self.mappings.place(pid, registers[0], header.start);
+            self.unwinder.frames(pid, registers, copy, returns, &self.mappings)
+        } else {
+            let mut returns = returns;
+            let frames = words(first, (bytes / 8).min(Sample::MOST_FRAMES - 1))?.into_iter();
+            let frames = frames.map(|frame| returns.original(frame)).enumerate();
             // A caller is where its call is, not where that returns to: the next instruction may be another function's.
-            let instruction = if index == 0 { frame } else { frame - 1 };
-            places.push(self.mappings.place(pid, instruction, header.start));
+            frames.map(|(index, frame)| if index == 0 { frame } else { frame.saturating_sub(1) }).collect()
+        };
+        let of_user = frames.iter().skip(usize::from(!in_kernel)).filter(|frame| **frame != 0);
+        for frame in of_user.take(Sample::MOST_FRAMES - 1) {
+            places.push(self.mappings.place(pid, *frame, header.start));
         }
         Some(Sample {
             time: header.start,
@@ -78,7 +90,7 @@ impl SampleIntake {
             pid,
             cpu: header.cpu,
             in_kernel,
-            without_detail: flags & WITHOUT_DETAIL != 0,
+            without_detail: flags & sample_flags::WITHOUT_DETAIL != 0,
             within: (within != NO_SITE).then_some((within, start)),
             frames: places,
         })
@@ -126,6 +138,9 @@ mod tests {
         bytes.extend(flags.to_ne_bytes());
         bytes.extend(address.to_ne_bytes());
         bytes.extend((count.saturating_mul(8)).to_ne_bytes());
+        if flags & sample_flags::FRAMES != 0 {
+            bytes.extend([0; 8 * STACK_RETURNS]);
+        }
         frames.iter().for_each(|frame| bytes.extend(frame.to_ne_bytes()));
         bytes
     }
@@ -154,7 +169,7 @@ mod tests {
         assert_eq!(module(&mut intake, heap), CodePlace { module: CodePlace::ANONYMOUS, offset: heap });
         assert_eq!(module(&mut intake, 5).module, CodePlace::UNKNOWN);
         let kernel = u64::MAX - 99;
-        let sample = intake.read(&record(IN_KERNEL, kernel, &[heap], 1)).unwrap();
+        let sample = intake.read(&record(sample_flags::IN_KERNEL, kernel, &[heap], 1)).unwrap();
         let modules: Vec<u16> = sample.frames.iter().map(|frame| frame.module).collect();
         assert_eq!(modules, [CodePlace::KERNEL, CodePlace::ANONYMOUS], "and where it entered the kernel");
         assert!(intake.kernel.contains(&kernel));

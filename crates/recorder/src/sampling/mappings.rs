@@ -4,29 +4,37 @@
 use profinfer_binary::{build_id, maps};
 use profinfer_schema::{CodePlace, SampledModule};
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{File, Metadata};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// An address that is in no mapping has them read again after this time: ns of the samples' clock.
 const AGAIN: u64 = 20_000_000;
 /// Mappings of a process; more are left out.
 const MAPPINGS: usize = 1 << 16;
+/// The name of the library that the kernel maps, and the most bytes that it may have.
+const VDSO: &str = "[vdso]";
+const VDSO_BYTES: usize = 1 << 16;
 /// Processes whose mappings are stored.
 const PROCESSES: usize = 1 << 12;
 
 /// One mapping.
 #[derive(Debug, Clone, Copy)]
-struct Mapping {
-    start: u64,
-    end: u64,
-    offset: u64,
-    module: u16,
+pub(super) struct Mapping {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// Bytes from the start of the file.
+    pub(super) offset: u64,
+    pub(super) module: u16,
 }
 
 #[derive(Debug, Default)]
 struct Process {
     /// By start.
     mappings: Vec<Mapping>,
+    /// How often they were read.
+    revision: u64,
     is_stale: bool,
     /// When they were read, or could not be: on the samples' clock.
     read: u64,
@@ -88,13 +96,49 @@ impl Mappings {
         // One that has ended has nothing mapped, but had.
         if !mappings.is_empty() {
             process.mappings = mappings;
+            process.revision += 1;
         }
     }
 
+    /// How often a process's mappings were read; `None` where they never were.
+    pub(super) fn revision(&self, pid: u32) -> Option<u64> {
+        self.processes.get(&pid).map(|process| process.revision).filter(|revision| *revision > 0)
+    }
+
+    /// The mappings of files' code, as last read.
+    pub(super) fn code(&self, pid: u32) -> impl Iterator<Item = Mapping> {
+        let mappings = self.processes.get(&pid).map_or(&[][..], |process| &process.mappings);
+        mappings.iter().filter(|mapping| mapping.module < CodePlace::MODULES).copied()
+    }
+
+    /// The kernel's library that every process has in its memory; `None` where that is not the mapping's.
+    pub(super) fn vdso_bytes(&self, pid: u32, mapping: &Mapping) -> Option<Vec<u8>> {
+        self.modules.get(usize::from(mapping.module)).filter(|module| module.path == VDSO)?;
+        let length = usize::try_from(mapping.end - mapping.start).ok().filter(|length| *length <= VDSO_BYTES)?;
+        let mut bytes = vec![0; length];
+        let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
+        memory.read_exact_at(&mut bytes, mapping.start).ok()?;
+        Some(bytes)
+    }
+
+    /// The file of a mapping, if it is still the one that was mapped.
+    pub(super) fn open(&self, pid: u32, mapping: &Mapping) -> Option<File> {
+        let module = self.modules.get(usize::from(mapping.module))?;
+        let places = places(pid, mapping.start..mapping.end, &module.path);
+        // Opening what is no file would wait.
+        let is_same = |metadata: &Metadata| {
+            metadata.is_file() && metadata.len() == module.size && modified_ns(metadata) == module.modified_ns
+        };
+        places.iter().find_map(|place| {
+            let file =
+                File::open(place).ok().filter(|_| std::fs::metadata(place).is_ok_and(|found| is_same(&found)))?;
+            file.metadata().is_ok_and(|found| is_same(&found)).then_some(file)
+        })
+    }
+
     fn vdso(&mut self) -> u16 {
-        let path = PathBuf::from("[vdso]");
-        let module = || SampledModule { path: "[vdso]".to_owned(), ..SampledModule::default() };
-        self.numbered((0, 0, path), module)
+        let module = || SampledModule { path: VDSO.to_owned(), ..SampledModule::default() };
+        self.numbered((0, 0, PathBuf::from(VDSO)), module)
     }
 
     fn module(&mut self, pid: u32, mapping: &maps::Mapping) -> u16 {
@@ -145,22 +189,26 @@ impl Process {
 /// file by now.
 fn inspect(pid: u32, mapping: &maps::Mapping) -> SampledModule {
     let path = mapping.path.display().to_string();
-    let place = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
-    let by_name = format!("/proc/{pid}/root{path}");
-    let open = |place: &str| {
-        let metadata = std::fs::metadata(place).ok()?;
-        (metadata.ino() == mapping.inode).then_some((metadata, place.to_owned()))
-    };
-    let Some((metadata, opened)) = open(&place).or_else(|| open(&by_name)) else {
+    let found = places(pid, mapping.start..mapping.end, &path).into_iter().find_map(|place| {
+        let metadata = std::fs::metadata(&place).ok()?;
+        (metadata.ino() == mapping.inode).then_some((metadata, place))
+    });
+    let Some((metadata, opened)) = found else {
         return SampledModule { path, ..SampledModule::default() };
     };
+    let (build_id, modified_ns) = (build_id(Path::new(&opened)), modified_ns(&metadata));
+    SampledModule { path, build_id, size: metadata.len(), modified_ns }
+}
+
+/// Where a mapped file is: by its place in the process's memory, then by its name.
+fn places(pid: u32, mapped: Range<u64>, path: &str) -> [String; 2] {
+    let Range { start, end } = mapped;
+    [format!("/proc/{pid}/map_files/{start:x}-{end:x}"), format!("/proc/{pid}/root{path}")]
+}
+
+fn modified_ns(metadata: &Metadata) -> u64 {
     let modified = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
-    SampledModule {
-        path,
-        build_id: build_id(Path::new(&opened)),
-        size: metadata.len(),
-        modified_ns: u64::try_from(modified).unwrap_or(0),
-    }
+    u64::try_from(modified).unwrap_or(0)
 }
 
 fn range(line: &[u8]) -> Option<(u64, u64)> {

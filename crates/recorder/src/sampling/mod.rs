@@ -5,12 +5,14 @@ mod event;
 mod intake;
 mod kernel;
 mod mappings;
+mod unwind;
 
 pub(super) use intake::SampleIntake;
 
 use crate::bpf::Session;
 use libbpf_rs::Link;
 use profinfer_schema::Sampling;
+use profinfer_schema::bpf::SampleStacks;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How the target is sampled.
@@ -18,8 +20,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct SampleOptions {
     /// Samples of each thread in a second of its CPU time.
     pub hz: u32,
-    /// With the user's stack, by frame pointers.
-    pub stacks: bool,
+    /// What they have of the user's stack.
+    pub stacks: SampleStacks,
 }
 
 /// Takes samples until it is dropped.
@@ -35,7 +37,12 @@ impl Sampler {
     /// Prepares to sample. Where that cannot be, the trace has the reason.
     pub(super) fn new(options: Option<SampleOptions>, session: &mut Session<'_>) -> Option<Self> {
         let options = options?;
-        let mut sampling = Sampling { hz: options.hz, stacks: options.stacks, ..Sampling::default() };
+        let mut sampling = Sampling {
+            hz: options.hz,
+            stacks: options.stacks != SampleStacks::Innermost,
+            unwind_tables: options.stacks == SampleStacks::Copy,
+            ..Sampling::default()
+        };
         if let Err(problems) = session.load_sampler() {
             sampling.absent = problems.0.first().map(|problem| problem.message.clone());
         }
@@ -77,6 +84,7 @@ impl Sampler {
         let (first_module, modules) = intake.mappings.take_news();
         let kernel = kernel::functions(&intake.kernel);
         let lost = lost + intake.dropped + intake.drop_early();
-        Sampling { first_module, modules, kernel, taken, lost, ..self.sampling.clone() }
+        let cut = intake.unwinder.cut;
+        Sampling { first_module, modules, kernel, taken, lost, cut, ..self.sampling.clone() }
     }
 }

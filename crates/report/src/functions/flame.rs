@@ -71,9 +71,13 @@ pub fn flame_of_samples(
         0 => "none lost".to_owned(),
         lost => format!("{} lost", group_digits(lost)),
     };
-    let callers = match sampling.stacks {
-        true => "Callers are by frame pointers.",
-        false => "Functions are without their callers.",
+    let callers = match (sampling.stacks, sampling.unwind_tables, sampling.cut) {
+        (false, ..) => "Functions are without their callers.".to_owned(),
+        (true, false, _) => "Callers are by frame pointers.".to_owned(),
+        (true, true, 0) => "Callers are by unwind tables.".to_owned(),
+        (true, true, cut) => {
+            format!("Callers are by unwind tables; {} stacks are cut at 64 KiB.", group_digits(cut))
+        }
     };
     let sentence = format!(
         "{} samples of {}, {} in a second of each thread's CPU time; {lost}. A frame's width is its share of them. {callers}",

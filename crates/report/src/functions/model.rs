@@ -48,6 +48,10 @@ pub struct SamplesFacts {
     pub hz: u32,
     /// Samples have callers.
     pub stacks: bool,
+    /// These are by unwind tables, not by frame pointers.
+    pub unwind_tables: bool,
+    /// Samples whose outermost callers are missing: their stack was larger than what is copied of one.
+    pub cut: u64,
     /// Samples in the trace.
     pub samples: u64,
     /// Samples that are not in the trace.
@@ -165,6 +169,8 @@ pub fn functions(
             event: sampling.event.clone(),
             hz: sampling.hz,
             stacks: sampling.stacks,
+            unwind_tables: sampling.unwind_tables,
+            cut: sampling.cut,
             samples: meta.samples,
             lost: sampling.lost,
             absent: sampling.absent.clone().or_else(|| meta.sampling.is_none().then(|| "none were taken".to_owned())),

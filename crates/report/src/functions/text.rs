@@ -17,7 +17,14 @@ pub fn functions_text(report: &FunctionsReport, style: &TextStyle) -> String {
             0 => "none lost".to_owned(),
             lost => format!("{} lost", group_digits(lost)),
         };
-        let callers = if facts.stacks { "with callers by frame pointers" } else { "without callers" };
+        let callers = match (facts.stacks, facts.unwind_tables, facts.cut) {
+            (false, ..) => "without callers".to_owned(),
+            (true, false, _) => "with callers by frame pointers".to_owned(),
+            (true, true, 0) => "with callers by unwind tables".to_owned(),
+            (true, true, cut) => {
+                format!("with callers by unwind tables ({} stacks are cut at 64 KiB)", group_digits(cut))
+            }
+        };
         out.push_str(&format!(
             "\n{} samples of {}, {} in a second of each thread's CPU time, {callers}; {lost}.\n",
             group_digits(facts.samples),

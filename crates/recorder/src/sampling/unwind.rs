@@ -1,0 +1,347 @@
+//! Callers by the unwind tables of the files that a process has mapped, from registers and a copy of its stack: for code
+//! without frame pointers. The stack's contents go no further than this.
+
+use super::mappings::{Mapping, Mappings};
+use framehop::{
+    CacheNative, Error, ExplicitModuleSectionInfo, MayAllocateDuringUnwind, Module, UnwindRegsNative, Unwinder as _,
+    UnwinderNative,
+};
+use object::elf::PF_X;
+use object::{Object, ObjectSection, ObjectSegment, ReadCache, ReadRef, SegmentFlags};
+use profinfer_schema::Sample;
+use profinfer_schema::bpf::{STACK_COPY_BYTES, STACK_REGISTERS};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes of the unwind tables of one file, and of all files. The tables of the largest libraries have some 40 MB.
+const FILE_BYTES: u64 = 128 << 20;
+const ALL_BYTES: u64 = 512 << 20;
+
+/// Bytes of the code that calls return to whose return is probed.
+const RETURN_CODE: u64 = 64;
+
+/// The instruction, stack and frame pointer of a thread, and its link register: 0 where the processor has none.
+pub(super) type Registers = [u64; STACK_REGISTERS];
+
+/// Where calls return to: the kernel has put its own address in the place of those whose return is probed.
+#[derive(Debug, Clone)]
+pub(super) struct Returns {
+    trampoline: u64,
+    originals: std::vec::IntoIter<u64>,
+}
+
+impl Returns {
+    /// From what a sample has: the kernel's address, then the original ones, the innermost first; 0 after the last.
+    pub(super) fn new(words: Vec<u64>) -> Self {
+        let mut originals = words.into_iter();
+        Self { trampoline: originals.next().unwrap_or(0), originals }
+    }
+
+    /// Whether an instruction is of the code that such calls return to.
+    fn is_returning(&self, instruction: u64) -> bool {
+        self.trampoline != 0 && (self.trampoline..self.trampoline.saturating_add(RETURN_CODE)).contains(&instruction)
+    }
+
+    /// The original of a return address: ask for each of a stack in turn.
+    pub(super) fn original(&mut self, address: u64) -> u64 {
+        if self.trampoline == 0 || address != self.trampoline {
+            return address;
+        }
+        self.originals.next().filter(|original| *original != 0).unwrap_or(address)
+    }
+}
+
+/// Finds the callers of samples.
+#[derive(Default)]
+pub(super) struct StackUnwinder {
+    processes: HashMap<u32, Process>,
+    /// By the module's number; `None` where a file has none that can be read.
+    tables: HashMap<u16, Option<Tables>>,
+    bytes: u64,
+    cache: CacheNative<MayAllocateDuringUnwind>,
+    /// Stacks that go on beyond what was copied.
+    pub(super) cut: u64,
+}
+
+impl std::fmt::Debug for StackUnwinder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StackUnwinder").field("bytes", &self.bytes).field("cut", &self.cut).finish_non_exhaustive()
+    }
+}
+
+/// A process's mappings, as they were when last read.
+struct Process {
+    revision: u64,
+    unwinder: UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>,
+}
+
+/// What is needed of a file.
+#[derive(Clone)]
+struct Tables {
+    /// Where its code is to be: bytes of the file, and the address of the first.
+    code: Vec<(Range<u64>, u64)>,
+    /// `.eh_frame` and `.eh_frame_hdr`, each with its addresses.
+    frames: (Range<u64>, Arc<[u8]>),
+    index: Option<(Range<u64>, Arc<[u8]>)>,
+}
+
+impl StackUnwinder {
+    /// The frames of a stack, the innermost first: where an instruction is, and then where calls are.
+    pub(super) fn frames(
+        &mut self,
+        pid: u32,
+        [instruction, bottom, frame, link]: Registers,
+        stack: &[u8],
+        mut returns: Returns,
+        mappings: &Mappings,
+    ) -> Vec<u64> {
+        // In the kernel's code for returns the stack is no longer as at the return.
+        if returns.is_returning(instruction) {
+            return vec![returns.original(returns.trampoline)];
+        }
+        let registers = [instruction, bottom, frame, returns.original(link)];
+        let Some(revision) = mappings.revision(pid) else { return vec![instruction] };
+        if self.processes.get(&pid).is_none_or(|process| process.revision != revision) {
+            let unwinder = self.unwinder(pid, mappings);
+            self.processes.insert(pid, Process { revision, unwinder });
+        }
+        let Some(process) = self.processes.get(&pid) else { return Vec::new() };
+        let mut read = |address: u64| {
+            let at = usize::try_from(address.checked_sub(bottom).ok_or(())?).map_err(drop)?;
+            let bytes = stack.get(at..).and_then(|rest| rest.first_chunk()).ok_or(())?;
+            Ok(returns.original(u64::from_ne_bytes(*bytes)))
+        };
+        let mut frames = Vec::new();
+        let mut walk = process.unwinder.iter_frames(instruction, native(registers), &mut self.cache, &mut read);
+        while frames.len() < Sample::MOST_FRAMES {
+            match walk.next() {
+                Ok(Some(frame)) =>
+                // A caller is where its call is, not where that returns to: it may be another function.
+                {
+                    frames.push(frame.address_for_lookup())
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    let end = bottom.saturating_add(STACK_COPY_BYTES as u64);
+                    let is_beyond =
+                        matches!(error, Error::CouldNotReadStack(address) if address.saturating_add(8) > end);
+                    self.cut += u64::from(is_beyond && stack.len() >= STACK_COPY_BYTES);
+                    break;
+                }
+            }
+        }
+        frames
+    }
+
+    fn unwinder(&mut self, pid: u32, mappings: &Mappings) -> UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind> {
+        let mut unwinder = UnwinderNative::new();
+        for mapping in mappings.code(pid) {
+            let tables = match self.tables.get(&mapping.module) {
+                Some(tables) => tables.clone(),
+                None => {
+                    let of_file = || Tables::read(&ReadCache::new(mappings.open(pid, &mapping)?));
+                    let vdso = mappings.vdso_bytes(pid, &mapping);
+                    let read = vdso.map_or_else(of_file, |bytes| Tables::read(bytes.as_slice()));
+                    let read = read.filter(|tables| self.bytes + tables.bytes() <= ALL_BYTES);
+                    self.bytes += read.as_ref().map_or(0, Tables::bytes);
+                    self.tables.insert(mapping.module, read.clone());
+                    read
+                }
+            };
+            if let Some(module) = tables.and_then(|tables| tables.module(&mapping)) {
+                unwinder.add_module(module);
+            }
+        }
+        unwinder
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn native([_, stack, frame, link]: Registers) -> UnwindRegsNative {
+    // Above the bits of an address of user space return addresses are signed.
+    let mask = framehop::aarch64::PtrAuthMask::from_max_known_address((1 << 48) - 1);
+    UnwindRegsNative::new_with_ptr_auth_mask(mask, mask.strip_ptr_auth(link), stack, frame)
+}
+
+#[cfg(not(target_arch = "aarch64"))]
+fn native([instruction, stack, frame, _]: Registers) -> UnwindRegsNative {
+    UnwindRegsNative::new(instruction, stack, frame)
+}
+
+impl Tables {
+    /// Of an ELF file; `None` where it has none, or too many.
+    fn read<'a>(data: impl ReadRef<'a>) -> Option<Self> {
+        let file = object::File::parse(data).ok()?;
+        let section = |name: &str| {
+            let section = file.section_by_name(name).filter(|section| section.size() <= FILE_BYTES)?;
+            let bytes = section.data().ok()?;
+            Some((section.address()..section.address().checked_add(section.size())?, Arc::from(bytes)))
+        };
+        let code = file.segments().filter_map(|segment| {
+            let (start, length) = segment.file_range();
+            let is_code = matches!(segment.flags(), SegmentFlags::Elf { p_flags, .. } if p_flags.0 & PF_X.0 != 0);
+            Some((start..start.checked_add(length)?, segment.address())).filter(|_| is_code)
+        });
+        Some(Self { code: code.collect(), frames: section(".eh_frame")?, index: section(".eh_frame_hdr") })
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.frames.1.len() + self.index.as_ref().map_or(0, |(_, bytes)| bytes.len())) as u64
+    }
+
+    /// The file where it is mapped.
+    fn module(&self, mapping: &Mapping) -> Option<Module<Arc<[u8]>>> {
+        // Mappings are of whole pages.
+        let end = mapping.offset.saturating_add(mapping.end - mapping.start);
+        let (part, address) = self.code.iter().find(|(part, _)| part.start < end && mapping.offset < part.end)?;
+        let base = mapping.start.wrapping_add(part.start).wrapping_sub(mapping.offset).wrapping_sub(*address);
+        let (index_range, index) = self.index.clone().unzip();
+        let sections = ExplicitModuleSectionInfo {
+            eh_frame_svma: Some(self.frames.0.clone()),
+            eh_frame: Some(Arc::clone(&self.frames.1)),
+            eh_frame_hdr_svma: index_range,
+            eh_frame_hdr: index,
+            ..ExplicitModuleSectionInfo::default()
+        };
+        Some(Module::new(String::new(), mapping.start..mapping.end, base, sections))
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::arch::asm;
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+    use std::sync::LazyLock;
+
+    /// This thread's registers and innermost stack, and its callers by the C library's unwinder.
+    #[inline(never)]
+    fn here() -> (Registers, Vec<u8>, Vec<u64>) {
+        let (instruction, bottom, frame): (u64, u64, u64);
+        let mut callers = [std::ptr::null_mut(); 256];
+        // SAFETY: registers are read, nothing else; the C library writes as many addresses as there is space for.
+        let found = unsafe {
+            asm!("lea {}, [rip]", "mov {}, rsp", "mov {}, rbp", out(reg) instruction, out(reg) bottom, out(reg) frame);
+            nix::libc::backtrace(callers.as_mut_ptr(), 256)
+        };
+        let mut stack = vec![0; STACK_COPY_BYTES];
+        let memory = File::open("/proc/self/mem").unwrap();
+        let length = memory.read_at(&mut stack, bottom).unwrap();
+        stack.truncate(length);
+        let callers = callers.iter().take(usize::try_from(found).unwrap()).map(|caller| caller.addr() as u64);
+        ([instruction, bottom, frame, 0], stack, callers.collect())
+    }
+
+    /// The same from below so many calls, each with so many numbers on the stack.
+    #[inline(never)]
+    fn below<const N: usize>(frames: u32) -> (Registers, Vec<u8>, Vec<u64>) {
+        let space = std::hint::black_box([frames; N]);
+        let found = if frames == 0 { here() } else { below::<N>(frames - 1) };
+        std::hint::black_box(space);
+        found
+    }
+
+    fn unwound((registers, stack, _): &(Registers, Vec<u8>, Vec<u64>)) -> (Vec<u64>, u64) {
+        let (mut mappings, mut unwinder) = (Mappings::default(), StackUnwinder::default());
+        mappings.place(std::process::id(), registers[0], 1);
+        let returns = Returns::new(Vec::new());
+        let frames = unwinder.frames(std::process::id(), *registers, stack, returns, &mappings);
+        (frames, unwinder.cut)
+    }
+
+    #[test]
+    fn callers_are_those_of_the_c_librarys_unwinder() {
+        let taken = below::<16>(2);
+        let (frames, cut) = unwound(&taken);
+        // Both begin in the same function. The C library gives where calls return to.
+        let expected: Vec<u64> = taken.2.iter().skip(1).map(|address| address - 1).collect();
+        assert_eq!((&frames[1..], cut), (&expected[..], 0));
+        assert!(frames.len() > 6, "{frames:x?}");
+    }
+
+    #[test]
+    fn a_stack_that_is_larger_than_its_copy_is_cut() {
+        let taken = below::<1024>(50);
+        let (frames, cut) = unwound(&taken);
+        let expected: Vec<u64> = taken.2.iter().skip(1).map(|address| address - 1).collect();
+        assert_eq!((&frames[1..], cut), (&expected[..frames.len() - 1], 1));
+        assert!((4..60).contains(&frames.len()), "{}", frames.len());
+    }
+
+    #[test]
+    fn the_kernels_return_address_stands_for_the_original() {
+        let taken = below::<16>(2);
+        let (frames, _) = unwound(&taken);
+        let trampoline = 0x7fff_ffff_e000_u64;
+        let (registers, mut stack, callers) = taken;
+        // Of two of the calls the return is probed.
+        let probed = [callers[1], callers[3]];
+        for address in probed {
+            let at = stack.chunks_exact(8).position(|word| word == address.to_ne_bytes()).unwrap();
+            stack[8 * at..8 * at + 8].copy_from_slice(&trampoline.to_ne_bytes());
+        }
+        let (mut mappings, mut unwinder) = (Mappings::default(), StackUnwinder::default());
+        let pid = std::process::id();
+        mappings.place(pid, registers[0], 1);
+        let returns = || Returns::new([vec![trampoline], probed.to_vec(), vec![0; 10]].concat());
+        assert_eq!(unwinder.frames(pid, registers, &stack, returns(), &mappings), frames);
+        let returning = [trampoline + 1, registers[1], 0, 0];
+        assert_eq!(unwinder.frames(pid, returning, &stack, returns(), &mappings), [callers[1]]);
+    }
+
+    /// This program's.
+    static OWN_TABLES: LazyLock<Tables> =
+        LazyLock::new(|| Tables::read(&ReadCache::new(File::open("/proc/self/exe").unwrap())).unwrap());
+
+    proptest! {
+        /// Whatever a target's registers and stack are: there are frames, and an end.
+        #[test]
+        fn any_stack_has_an_end(
+            words in prop::collection::vec(any::<u64>(), 0..200),
+            near in prop::collection::vec(0_u64..4096, 0..50),
+            (offset, frame) in (any::<u16>(), any::<u64>()),
+        ) {
+            let pid = std::process::id();
+            let (mut mappings, mut unwinder) = (Mappings::default(), StackUnwinder::default());
+            let code = unwound as *const () as u64;
+            mappings.place(pid, code, 1);
+            let near = near.iter().map(|word| 0x10_000 + word);
+            let stack: Vec<u8> = words.into_iter().chain(near).flat_map(u64::to_ne_bytes).collect();
+            for frame in [frame, 0x10_000 + frame % 4096] {
+                let registers = [code + u64::from(offset), 0x10_000, frame, 0];
+                let frames = unwinder.frames(pid, registers, &stack, Returns::new(Vec::new()), &mappings);
+                prop_assert!((1..=Sample::MOST_FRAMES).contains(&frames.len()));
+            }
+        }
+
+        /// Nor do damaged tables harm.
+        #[test]
+        fn any_tables_are_tables_or_none(damage in prop::collection::vec((any::<u32>(), any::<u8>()), 1..2000)) {
+            let mut tables = OWN_TABLES.clone();
+            let start = |bytes: &[u8]| bytes[..bytes.len().min(1 << 16)].to_vec();
+            let mut damaged = [start(&tables.frames.1), start(&tables.index.as_ref().unwrap().1)];
+            for (at, byte) in damage {
+                let table = &mut damaged[usize::from(byte % 2)];
+                let at = at as usize % table.len();
+                table[at] = byte;
+            }
+            let [frames, index] = damaged;
+            tables.frames.1 = frames.into();
+            tables.index.iter_mut().for_each(|of| of.1 = index.clone().into());
+            let (part, _) = tables.code[0].clone();
+            let mapping = Mapping { start: 0x400_000, end: 0x400_000 + part.end - part.start, offset: part.start, module: 0 };
+            let mut unwinder = UnwinderNative::<Arc<[u8]>, MayAllocateDuringUnwind>::new();
+            unwinder.add_module(tables.module(&mapping).unwrap());
+            let mut cache = CacheNative::<MayAllocateDuringUnwind>::default();
+            for at in (0..mapping.end - mapping.start).step_by(4099) {
+                let registers = native([0x400_000 + at, 0x10_000, 0x10_100, 0]);
+                let mut read = |address: u64| if address < 0x20_000 { Ok(address.wrapping_mul(64)) } else { Err(()) };
+                let mut walk = unwinder.iter_frames(0x400_000 + at, registers, &mut cache, &mut read);
+                (0..Sample::MOST_FRAMES).take_while(|_| matches!(walk.next(), Ok(Some(_)))).count();
+            }
+        }
+    }
+}
