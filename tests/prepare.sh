@@ -35,9 +35,11 @@ downloads() {
 }
 builds() {
     local configuration
+    # The tests that come first want this one.
+    engines/build_llama.sh shared
     engines/build_ncnn.sh
     engines/build_whisper.sh
-    for configuration in shared symbols inlined plugins blas; do
+    for configuration in symbols inlined plugins blas; do
         engines/build_llama.sh "$configuration"
     done
 }
