@@ -146,6 +146,14 @@ fn without_costs_nothing_is_said_of_rates() {
 }
 
 #[test]
+fn a_limit_that_costs_do_not_explain_comes_with_what_would() {
+    let verdict = Trace::new(Run { product_ns: 200 * MEMORY.product_ns, steps: 2, ..MEMORY }).verdict();
+    assert_eq!(verdict["phases"][0]["bound"], "unknown");
+    let reason = verdict["cannot_say"][0].as_str().unwrap();
+    assert!(reason.contains("Record with `--sample 999`"), "{reason}");
+}
+
+#[test]
 fn what_fits_the_caches_is_not_memory_bound() {
     // Eight weights of 64 KiB at 19 GB/s, as fast as memory; but a cache holds them.
     let small = Run { size: 128, product_ns: 3_500, ..MEMORY };

@@ -22,7 +22,7 @@ pub const SAMPLE_FRAMES: usize = 64;
 /// Bytes of the user's stack that a sample has a copy of at most. Functions of engines have frames of 36 KiB.
 pub const STACK_COPY_BYTES: usize = 64 << 10;
 /// Bytes of it that are copied at once: those of the smallest page, since the copy ends where no page is.
-const STACK_PIECE_BYTES: usize = 4 << 10;
+pub const STACK_PIECE_BYTES: usize = 4 << 10;
 
 /// Before the frames of a stack: the address that calls return to whose return is probed, and so many at most that they
 /// would have returned to, the innermost first.

@@ -9,7 +9,7 @@ use framehop::{
 use object::elf::PF_X;
 use object::{Object, ObjectSection, ObjectSegment, ReadCache, ReadRef, SegmentFlags};
 use profinfer_schema::Sample;
-use profinfer_schema::bpf::{STACK_COPY_BYTES, STACK_REGISTERS};
+use profinfer_schema::bpf::{STACK_COPY_BYTES, STACK_PIECE_BYTES, STACK_REGISTERS};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -116,17 +116,16 @@ impl StackUnwinder {
         let mut walk = process.unwinder.iter_frames(instruction, native(registers), &mut self.cache, &mut read);
         while frames.len() < Sample::MOST_FRAMES {
             match walk.next() {
-                Ok(Some(frame)) =>
                 // A caller is where its call is, not where that returns to: it may be another function.
-                {
-                    frames.push(frame.address_for_lookup())
-                }
+                Ok(Some(frame)) => frames.push(frame.address_for_lookup()),
                 Ok(None) => break,
                 Err(error) => {
-                    let end = bottom.saturating_add(STACK_COPY_BYTES as u64);
+                    let end = bottom.saturating_add(stack.len() as u64);
                     let is_beyond =
                         matches!(error, Error::CouldNotReadStack(address) if address.saturating_add(8) > end);
-                    self.cut += u64::from(is_beyond && stack.len() >= STACK_COPY_BYTES);
+                    // The copy ends where no further page fits, or where no page is.
+                    let is_full = stack.len() > STACK_COPY_BYTES - STACK_PIECE_BYTES;
+                    self.cut += u64::from(is_beyond && is_full);
                     break;
                 }
             }
@@ -230,7 +229,9 @@ mod tests {
         let mut stack = vec![0; STACK_COPY_BYTES];
         let memory = File::open("/proc/self/mem").unwrap();
         let length = memory.read_at(&mut stack, bottom).unwrap();
-        stack.truncate(length);
+        // As the kernel's program copies: to the end of a page, then whole pages.
+        let page = STACK_PIECE_BYTES - usize::try_from(bottom).unwrap() % STACK_PIECE_BYTES;
+        stack.truncate(length.min(page + STACK_COPY_BYTES - STACK_PIECE_BYTES));
         let callers = callers.iter().take(usize::try_from(found).unwrap()).map(|caller| caller.addr() as u64);
         ([instruction, bottom, frame, 0], stack, callers.collect())
     }

@@ -171,6 +171,10 @@ fn cannot_say(meta: &Meta, statistics: &Statistics, timeline: &Timeline, found: 
              `profinfer roofline` once, then record again."
                 .into(),
         );
+    } else if found.phases.iter().any(|of| of.bound == Bound::Unknown) {
+        let remedy = "Record with `--sample 999`: `report --by function` then shows which functions take the time.";
+        let shows = "`--by function` shows which functions take the time whose limit is unknown.";
+        reasons.push(if meta.samples > 0 { shows } else { remedy }.into());
     }
     if statistics.threads().is_empty() {
         reasons.push("Scheduler events were not recorded: run-queue delay is unknown.".into());
