@@ -113,7 +113,7 @@ fn is_read_again(path: &Path) -> bool {
 /// Bytes of a trace that is a file.
 pub(crate) fn size(path: &Path) -> Option<u64> {
     let found = std::fs::metadata(path).ok().filter(|_| path.as_os_str() != "-")?;
-    found.is_file().then(|| found.len())
+    found.is_file().then_some(found.len())
 }
 
 fn choose(engines: &[(EngineId, OriginPart)]) -> Diagnostic {
