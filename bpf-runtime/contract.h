@@ -166,6 +166,7 @@ enum pf_strings {
 #define PF_NESTED 8 /* open calls of a probe with `nested: all` on one thread */
 #define PF_MOST_FRAMES 64 /* of a sample's stack */
 #define PF_STACK_RETURNS 12 /* before these */
+#define PF_KERNEL_FRAMES 32 /* of the kernel's stack, between them */
 #define PF_STACK_COPY_BYTES 65536 /* of the stack that a sample has a copy of */
 #define PF_STACK_PIECE 4096 /* bytes of it that are copied at once: a page */
 #define PF_STACK_REGISTERS 4 /* before the copy */

@@ -31,8 +31,9 @@ struct pf_sample_record {
 	__u64 address; /* of the instruction that was to be executed next */
 	__s64 stack_bytes; /* of what follows, registers left out; negative: it could not be read */
 	/*
-	 * Without callers: the innermost frame. Else PF_STACK_RETURNS, then the frames of the user's stack, the innermost
-	 * first, or PF_STACK_REGISTERS and a copy of the stack.
+	 * Without callers: the innermost frame. Else PF_STACK_RETURNS; the frames of the kernel's stack, the innermost
+	 * first, and before them how many bytes they are; the same of the user's stack, or PF_STACK_REGISTERS and a copy
+	 * of it.
 	 */
 	__u64 frame[];
 };
@@ -115,10 +116,23 @@ static __always_inline int pf_may_copy(struct bpf_perf_event_data *context)
 		(into)[3] = PF_LINK(of);                                                                               \
 	} while (0)
 
+#define PF_BEFORE_STACK (PF_STACK_RETURNS + 1 + PF_KERNEL_FRAMES)
+
+/* What comes before the user's stack. */
+static __always_inline void pf_begin_stack(struct pf_sample_record *record, struct bpf_perf_event_data *context)
+{
+	__u64 *kernel = record->frame + PF_STACK_RETURNS;
+
+	pf_original_returns(record->frame);
+	kernel[0] = 0;
+	if (record->flags & PF_SAMPLE_IN_KERNEL)
+		kernel[0] = bpf_get_stack(context, kernel + 1, PF_KERNEL_FRAMES * sizeof(__u64), 0);
+}
+
 /* Copies the user's registers and stack; gives how many bytes of the stack. */
 static __always_inline __s64 pf_copy_stack(struct pf_sample_record *record, struct bpf_perf_event_data *context)
 {
-	__u64 *registers = record->frame + PF_STACK_RETURNS;
+	__u64 *registers = record->frame + PF_BEFORE_STACK;
 	__u8 *into = (__u8 *)(registers + PF_STACK_REGISTERS);
 	__u64 bytes;
 
@@ -132,7 +146,7 @@ static __always_inline __s64 pf_copy_stack(struct pf_sample_record *record, stru
 	} else
 #endif
 		PF_COPY_REGISTERS(registers, &context->regs);
-	pf_original_returns(record->frame);
+	pf_begin_stack(record, context);
 	record->flags |= PF_SAMPLE_STACK_COPY;
 	/* To the end of the page, then whole pages. */
 	bytes = PF_STACK_PIECE - (registers[1] & (PF_STACK_PIECE - 1));
@@ -150,9 +164,9 @@ static __always_inline __s64 pf_copy_stack(struct pf_sample_record *record, stru
 /* Frames by frame pointers; gives how many bytes they are. */
 static __always_inline __s64 pf_take_frames(struct pf_sample_record *record, struct bpf_perf_event_data *context)
 {
-	pf_original_returns(record->frame);
+	pf_begin_stack(record, context);
 	record->flags |= PF_SAMPLE_FRAMES;
-	return bpf_get_stack(context, record->frame + PF_STACK_RETURNS, PF_MOST_FRAMES * sizeof(__u64), PF_USER_STACK);
+	return bpf_get_stack(context, record->frame + PF_BEFORE_STACK, PF_MOST_FRAMES * sizeof(__u64), PF_USER_STACK);
 }
 
 /* `bytes` are what follows a record at most, `stack` puts it there and gives how many bytes it is. */
@@ -177,10 +191,10 @@ SEC("perf_event") int pf_sample(struct bpf_perf_event_data *context)
 	__sync_fetch_and_add(&pf_samples, 1);
 	/* The user's place is wanted also where the kernel was interrupted: which call or fault led there. */
 	if (pf_sample_stacks == PF_STACKS_COPY && pf_may_copy(context))
-		PF_TAKE_SAMPLE((PF_STACK_RETURNS + PF_STACK_REGISTERS) * sizeof(__u64) + PF_STACK_COPY_BYTES,
+		PF_TAKE_SAMPLE((PF_BEFORE_STACK + PF_STACK_REGISTERS) * sizeof(__u64) + PF_STACK_COPY_BYTES,
 			       pf_copy_stack(record, context));
 	else if (pf_sample_stacks == PF_STACKS_FRAME_POINTERS)
-		PF_TAKE_SAMPLE((PF_STACK_RETURNS + PF_MOST_FRAMES) * sizeof(__u64), pf_take_frames(record, context));
+		PF_TAKE_SAMPLE((PF_BEFORE_STACK + PF_MOST_FRAMES) * sizeof(__u64), pf_take_frames(record, context));
 	else
 		PF_TAKE_SAMPLE(sizeof(__u64), bpf_get_stack(context, record->frame, sizeof(__u64), PF_USER_STACK));
 	return 0;

@@ -254,6 +254,14 @@ fn callers_by_unwind_tables_are_those_in_the_program() {
             let whole: u64 = of.iter().filter(|(stack, _)| is_whole(stack)).map(|(_, count)| count).sum();
             assert!(all > 40 && whole * 100 >= all * 98, "{lanes} lanes, {function}: {whole} of {all} in {found:?}");
         }
+        // What the kernel does for `read` is within the function that called it, by the kernel's own callers.
+        let text = std::fs::read_to_string(trace.with_extension("folded")).unwrap();
+        let of_reads = |has: &str| -> u64 {
+            let lines = text.lines().filter(|line| line.contains(";read_system;") && line.contains(has));
+            lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
+        };
+        let (all, of_kernel) = (of_reads(""), of_reads(";vfs_read;"));
+        assert!(all > 3 && of_kernel * 10 >= all * 6, "{lanes} lanes: {of_kernel} of {all}\n{text}");
         let facts = &report(&trace, &[])["sampling"];
         assert_eq!((&facts["unwind_tables"], &facts["cut"]), (&true.into(), &0.into()), "{facts}");
     }

@@ -28,6 +28,9 @@ pub const STACK_PIECE_BYTES: usize = 4 << 10;
 /// would have returned to, the innermost first.
 pub const STACK_RETURNS: usize = 12;
 
+/// After these, with how many bytes they are before them: frames of the kernel's stack.
+pub const KERNEL_FRAMES: usize = 32;
+
 /// Registers before a copy of the stack: instruction, stack and frame pointer, and the link register where there is one.
 pub const STACK_REGISTERS: usize = 4;
 
@@ -437,6 +440,7 @@ pub fn header() -> String {
     line(format!("#define PF_NESTED {NESTED_CALLS} /* open calls of a probe with `nested: all` on one thread */"));
     line(format!("#define PF_MOST_FRAMES {SAMPLE_FRAMES} /* of a sample's stack */"));
     line(format!("#define PF_STACK_RETURNS {STACK_RETURNS} /* before these */"));
+    line(format!("#define PF_KERNEL_FRAMES {KERNEL_FRAMES} /* of the kernel's stack, between them */"));
     line(format!("#define PF_STACK_COPY_BYTES {STACK_COPY_BYTES} /* of the stack that a sample has a copy of */"));
     line(format!("#define PF_STACK_PIECE {STACK_PIECE_BYTES} /* bytes of it that are copied at once: a page */"));
     line(format!("#define PF_STACK_REGISTERS {STACK_REGISTERS} /* before the copy */"));

@@ -39,7 +39,7 @@ pub struct Sample {
     pub without_detail: bool,
     /// The open span that it is assigned to: record type and start.
     pub within: Option<(u16, u64)>,
-    /// Where it was, the innermost frame first: of the kernel at most one, then the user's.
+    /// Where it was, the innermost frame first: those of the kernel, one without stacks, then the user's.
     pub frames: Vec<CodePlace>,
 }
 

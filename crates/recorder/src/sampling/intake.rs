@@ -2,7 +2,7 @@
 
 use super::mappings::Mappings;
 use super::unwind::{Registers, Returns, StackUnwinder};
-use profinfer_schema::bpf::{STACK_REGISTERS, STACK_RETURNS, sample_flags};
+use profinfer_schema::bpf::{KERNEL_FRAMES, STACK_REGISTERS, STACK_RETURNS, sample_flags};
 use profinfer_schema::{CodePlace, HEADER_SIZE, NO_SITE, Sample, Sampling};
 use profinfer_trace::RecordHeader;
 use std::collections::BTreeSet;
@@ -51,22 +51,33 @@ impl SampleIntake {
         let within = u16::from_ne_bytes([within_0, within_1]);
         let flags = u16::from_ne_bytes([flags_0, flags_1]);
         let in_kernel = flags & sample_flags::IN_KERNEL != 0;
+        let words = |first: usize, count: usize| (first..first + count).map(word).collect::<Option<Vec<u64>>>();
+        // A negative number is an error: there are no frames then.
+        let length = |bytes: u64| usize::try_from(bytes.cast_signed().max(0)).unwrap_or(usize::MAX);
+        let bytes = length(stack);
+        let has_copy = flags & sample_flags::STACK_COPY != 0;
+        let has_stack = has_copy || flags & sample_flags::FRAMES != 0;
+        let (returns, of_kernel, first) = if has_stack {
+            let kernel = length(word(4 + STACK_RETURNS)?) / 8;
+            let of_kernel = words(5 + STACK_RETURNS, kernel.min(KERNEL_FRAMES))?;
+            (words(4, STACK_RETURNS)?, of_kernel, 5 + STACK_RETURNS + KERNEL_FRAMES)
+        } else {
+            (Vec::new(), Vec::new(), 4)
+        };
+        let returns = Returns::new(returns);
         let mut places = Vec::with_capacity(2);
         // The user's stack begins where the thread is, or where it entered the kernel.
         if in_kernel {
-            if self.kernel.len() < KERNEL_ADDRESSES {
-                self.kernel.insert(address);
+            let callers = of_kernel.into_iter().skip(1).map(|returns_to| returns_to.saturating_sub(1));
+            for address in std::iter::once(address).chain(callers) {
+                if self.kernel.len() < KERNEL_ADDRESSES {
+                    self.kernel.insert(address);
+                }
+                places.push(CodePlace { module: CodePlace::KERNEL, offset: address });
             }
-            places.push(CodePlace { module: CodePlace::KERNEL, offset: address });
         } else {
             places.push(self.mappings.place(pid, address, header.start));
         }
-        // A negative number is an error: there are no frames then.
-        let bytes = usize::try_from(stack.cast_signed().max(0)).unwrap_or(usize::MAX);
-        let words = |first: usize, count: usize| (first..first + count).map(word).collect::<Option<Vec<u64>>>();
-        let has_copy = flags & sample_flags::STACK_COPY != 0;
-        let with_returns = if has_copy || flags & sample_flags::FRAMES != 0 { STACK_RETURNS } else { 0 };
-        let (returns, first) = (Returns::new(words(4, with_returns)?), 4 + with_returns);
         let frames = if has_copy {
             let registers: Registers = words(first, STACK_REGISTERS)?.try_into().ok()?;
             let copy = record.get(at + 8 * (first + STACK_REGISTERS)..)?.get(..bytes)?;
@@ -81,7 +92,7 @@ impl SampleIntake {
             frames.map(|(index, frame)| if index == 0 { frame } else { frame.saturating_sub(1) }).collect()
         };
         let of_user = frames.iter().skip(usize::from(!in_kernel)).filter(|frame| **frame != 0);
-        for frame in of_user.take(Sample::MOST_FRAMES - 1) {
+        for frame in of_user.take(Sample::MOST_FRAMES - places.len()) {
             places.push(self.mappings.place(pid, *frame, header.start));
         }
         Some(Sample {
@@ -139,7 +150,7 @@ mod tests {
         bytes.extend(address.to_ne_bytes());
         bytes.extend((count.saturating_mul(8)).to_ne_bytes());
         if flags & sample_flags::FRAMES != 0 {
-            bytes.extend([0; 8 * STACK_RETURNS]);
+            bytes.extend([0; 8 * (STACK_RETURNS + 1 + KERNEL_FRAMES)]);
         }
         frames.iter().for_each(|frame| bytes.extend(frame.to_ne_bytes()));
         bytes

@@ -254,6 +254,24 @@ pub struct SampledWork {
     operators: HashMap<Named, ClassCounts>,
 }
 
+/// The function that entered the kernel.
+fn entered(places: &[CodePlace]) -> Option<&CodePlace> {
+    let is_of_kernel = |place: &&CodePlace| place.module == CodePlace::KERNEL;
+    places.first().filter(is_of_kernel)?;
+    places.iter().find(|place| !is_of_kernel(place))
+}
+
+/// What a sample is in by its innermost function; in the kernel, by its callers there where they tell more.
+fn innermost(places: &[CodePlace], classes: &HashMap<CodePlace, Sampled>) -> Class {
+    let of = |place: &CodePlace| classes.get(place).map_or(Class::Unnamed, |sampled| sampled.class);
+    let first = places.first().map_or(Class::Unnamed, of);
+    let mut callers = places.iter().take_while(|place| place.module == CodePlace::KERNEL).map(of);
+    match first {
+        Class::Kernel => callers.find(|class| matches!(class, Class::Fault | Class::Probe)).unwrap_or(first),
+        _ => first,
+    }
+}
+
 impl SampledWork {
     /// Of a profile that is finished.
     pub fn new(
@@ -268,16 +286,15 @@ impl SampledWork {
         let within = || profile.counts().filter(|(_, _, waiting, ..)| !waiting);
         for (_, _, _, stack, count) in within() {
             let places = profile.stack(stack);
-            for place in places.iter().take(2) {
+            let of_kernel = places.iter().take_while(|place| place.module == CodePlace::KERNEL).count();
+            for place in places.iter().take(of_kernel + 1) {
                 classes.entry(*place).or_insert_with(|| {
                     let function = names.of(*place);
                     Sampled { class: Class::of(&function, engine), function }
                 });
             }
-            if let [of_kernel, entered, ..] = places
-                && let (Some(of_kernel), Some(entered)) = (classes.get(of_kernel), classes.get(entered))
-            {
-                entries.add(of_kernel.class, &entered.function, count);
+            if let Some(entered) = entered(places).and_then(|place| classes.get(place)) {
+                entries.add(innermost(places, &classes), &entered.function, count);
             }
         }
         let mut work = Self::default();
@@ -285,11 +302,10 @@ impl SampledWork {
         for (phase, within, _, stack, count) in within() {
             let Within::Operator(kind) = within else { continue };
             let places = profile.stack(stack);
-            let sampled = |at: usize| places.get(at).and_then(|place| classes.get(place));
-            let of = sampled(0).unwrap_or(&unknown);
-            let class = match sampled(1) {
-                Some(entered) if of.class == Class::Kernel => entries.class(&entered.function),
-                _ => of.class,
+            let of = places.first().and_then(|place| classes.get(place)).unwrap_or(&unknown);
+            let class = match entered(places).and_then(|place| classes.get(place)) {
+                Some(entered) if innermost(places, &classes) == Class::Kernel => entries.class(&entered.function),
+                _ => innermost(places, &classes),
             };
             let kind = catalogue.kind(kind);
             let named = (phase, kind.pattern.clone(), kind.op.clone());
