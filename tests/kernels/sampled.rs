@@ -8,7 +8,7 @@ use profinfer_trace::{Item, TraceReader};
 /// With so much work in operators that most samples are there.
 pub(crate) fn steps() -> Vec<Step> {
     let record = format!("profinfer record {PROBESET} --sample 999 --stacks dwarf -o /run/sampled.pfi");
-    vec![("sampled".to_owned(), format!("TOY_WORK=200000 {record} -- /bin/toy 5 12 2"))]
+    vec![("sampled".to_owned(), format!("TOY_WORK=600000 {record} -- /bin/toy 5 12 2"))]
 }
 
 fn samples_have_callers(arch: Arch) {

@@ -32,6 +32,7 @@ mod timed {
     mod opencl;
     mod queue;
     mod roofline;
+    mod sample_rate;
     mod threads;
 }
 mod values;

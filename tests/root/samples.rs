@@ -22,7 +22,7 @@ fn built(folder: &Path) -> PathBuf {
 }
 
 /// Records a run with so many lanes: the trace, and the CPU time of each part by the threads' clocks.
-fn recorded(folder: &Path, options: &[&str], words: [&str; 2]) -> (PathBuf, BTreeMap<String, f64>) {
+pub(crate) fn recorded(folder: &Path, options: &[&str], words: [&str; 2]) -> (PathBuf, BTreeMap<String, f64>) {
     let (target, trace) = (built(folder), folder.join("run.pfi"));
     let mut recorder = Command::new(env!("CARGO_BIN_EXE_profinfer"));
     recorder.args(["record", &format!("{TARGETS}/spinning.yaml"), "-o"]).arg(&trace).args(options);
@@ -33,7 +33,7 @@ fn recorded(folder: &Path, options: &[&str], words: [&str; 2]) -> (PathBuf, BTre
     (trace, clocks.map(|(name, ns)| (name.to_owned(), ns.parse().unwrap())).collect())
 }
 
-fn report(trace: &Path, arguments: &[&str]) -> Value {
+pub(crate) fn report(trace: &Path, arguments: &[&str]) -> Value {
     let mut report = Command::new(env!("CARGO_BIN_EXE_profinfer"));
     let output = report.arg("report").arg(trace).args(["--by", "function", "--json"]).args(arguments).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

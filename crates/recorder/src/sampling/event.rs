@@ -13,6 +13,8 @@ use std::os::fd::OwnedFd;
 pub(super) struct Opened {
     /// What they count.
     pub(super) event: &'static str,
+    /// Samples of each thread in a second of its CPU time.
+    pub(super) hz: u32,
     /// What is not sampled, in one sentence.
     pub(super) absent: Option<String>,
 }
@@ -25,6 +27,7 @@ const EVENTS: [(&str, sys::perf_type_id, u32); 2] = [
 
 /// Opens the events of a process's threads, not enabled.
 pub(super) fn open(pid: i32, hz: u32, children: bool) -> (Vec<OwnedFd>, Opened) {
+    let hz = hz.min(highest_rate());
     let mut all = Vec::new();
     let absent = |why: &str| Some(format!("the kernel does not let its threads be sampled: {why}"));
     for (event, kind, number) in EVENTS {
@@ -50,9 +53,15 @@ pub(super) fn open(pid: i32, hz: u32, children: bool) -> (Vec<OwnedFd>, Opened) 
             None if late > 0 => Some(format!("{late} threads may not be sampled: they began while events were opened")),
             None => None,
         };
-        return (all, Opened { event, absent });
+        return (all, Opened { event, hz, absent });
     }
-    (all, Opened { event: "", absent: absent("it has no timer for them") })
+    (all, Opened { event: "", hz, absent: absent("it has no timer for them") })
+}
+
+/// What the kernel takes: it lowers this where its interrupts are slow, as in emulated machines, and refuses more.
+fn highest_rate() -> u32 {
+    let rate = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
+    rate.ok().and_then(|rate| rate.trim().parse().ok()).filter(|rate| *rate > 0).unwrap_or(u32::MAX)
 }
 
 fn open_one(kind: sys::perf_type_id, number: u32, hz: u32, children: bool, thread: i32) -> nix::Result<OwnedFd> {

@@ -62,6 +62,7 @@ impl Sampler {
         }
         let (events, opened) = event::open(pid, self.sampling.hz, children);
         self.sampling.event = opened.event.to_owned();
+        self.sampling.hz = opened.hz;
         self.sampling.absent = opened.absent;
         self.intake.lock().unwrap_or_else(PoisonError::into_inner).described.clone_from(&self.sampling);
         for event in events {
