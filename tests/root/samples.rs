@@ -221,10 +221,24 @@ fn stacks(trace: &Path) -> BTreeMap<Vec<String>, u64> {
     found
 }
 
+/// Half of the ring is for events: in so small a one no copy of a stack has space.
+#[test]
+#[ignore = "needs root"]
+fn samples_without_space_for_a_stack_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ["--sample", "999", "--stacks", "dwarf", "--ring-size", "128K"];
+    let (trace, _) = recorded(folder.path(), &options, ["1", "10"]);
+    let report = report(&trace, &[]);
+    assert!(report["samples"].as_u64().unwrap() > 50, "{report}");
+    assert_eq!(report["sampling"]["cut"], report["samples"], "{}", report["sampling"]);
+    assert_eq!(report["completeness"]["complete"], true);
+}
+
 /// The program is compiled without frame pointers, and the returns of its steps, graphs and operators are probed.
 #[test]
 #[ignore = "needs root"]
 fn callers_by_unwind_tables_are_those_in_the_program() {
+    let mut reads = (0, 0);
     for (lanes, steps) in [("1", "40"), ("2", "40"), ("8", "10")] {
         let folder = tempfile::tempdir().unwrap();
         let (trace, _) = recorded(folder.path(), &["--sample", "999", "--stacks", "dwarf"], [lanes, steps]);
@@ -260,9 +274,10 @@ fn callers_by_unwind_tables_are_those_in_the_program() {
             let lines = text.lines().filter(|line| line.contains(";read_system;") && line.contains(has));
             lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
         };
-        let (all, of_kernel) = (of_reads(""), of_reads(";vfs_read;"));
-        assert!(all > 3 && of_kernel * 10 >= all * 6, "{lanes} lanes: {of_kernel} of {all}\n{text}");
+        reads = (reads.0 + of_reads(""), reads.1 + of_reads(";vfs_read;"));
         let facts = &report(&trace, &[])["sampling"];
         assert_eq!((&facts["unwind_tables"], &facts["cut"]), (&true.into(), &0.into()), "{facts}");
     }
+    let (all, of_kernel) = reads;
+    assert!(all > 20 && of_kernel * 2 >= all, "{of_kernel} of {all} samples have the kernel's callers");
 }

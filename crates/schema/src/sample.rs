@@ -85,7 +85,7 @@ pub struct Sampling {
     /// These are by the files' unwind tables, not by frame pointers.
     #[serde(default, skip_serializing_if = "is_false")]
     pub unwind_tables: bool,
-    /// Stacks whose outer frames are missing: they were larger than what is copied of one.
+    /// Stacks whose outer frames are missing: they were larger than what is copied of one, or there was no space for a copy.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cut: u64,
     /// The number of the first of `modules`.

@@ -56,6 +56,7 @@ impl SampleIntake {
         let length = |bytes: u64| usize::try_from(bytes.cast_signed().max(0)).unwrap_or(usize::MAX);
         let bytes = length(stack);
         let has_copy = flags & sample_flags::STACK_COPY != 0;
+        self.unwinder.cut += u64::from(self.described.unwind_tables && !has_copy);
         let has_stack = has_copy || flags & sample_flags::FRAMES != 0;
         let (returns, of_kernel, first) = if has_stack {
             let kernel = length(word(4 + STACK_RETURNS)?) / 8;

@@ -60,7 +60,7 @@ pub(super) struct StackUnwinder {
     tables: HashMap<u16, Option<Tables>>,
     bytes: u64,
     cache: CacheNative<MayAllocateDuringUnwind>,
-    /// Stacks that go on beyond what was copied.
+    /// Stacks that go on beyond what was copied, or of which nothing was.
     pub(super) cut: u64,
 }
 

@@ -76,7 +76,7 @@ pub fn flame_of_samples(
         (true, false, _) => "Callers are by frame pointers.".to_owned(),
         (true, true, 0) => "Callers are by unwind tables.".to_owned(),
         (true, true, cut) => {
-            format!("Callers are by unwind tables; {} stacks are cut at 64 KiB.", group_digits(cut))
+            format!("Callers are by unwind tables; {} samples lack the outermost.", group_digits(cut))
         }
     };
     let sentence = format!(

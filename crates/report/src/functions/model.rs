@@ -50,7 +50,7 @@ pub struct SamplesFacts {
     pub stacks: bool,
     /// These are by unwind tables, not by frame pointers.
     pub unwind_tables: bool,
-    /// Samples whose outermost callers are missing: their stack was larger than what is copied of one.
+    /// Samples whose outermost callers are missing: their stack was larger than what is copied of one, or not copied.
     pub cut: u64,
     /// Samples in the trace.
     pub samples: u64,

@@ -22,7 +22,7 @@ pub fn functions_text(report: &FunctionsReport, style: &TextStyle) -> String {
             (true, false, _) => "with callers by frame pointers".to_owned(),
             (true, true, 0) => "with callers by unwind tables".to_owned(),
             (true, true, cut) => {
-                format!("with callers by unwind tables ({} stacks are cut at 64 KiB)", group_digits(cut))
+                format!("with callers by unwind tables, {} without the outermost", group_digits(cut))
             }
         };
         out.push_str(&format!(
