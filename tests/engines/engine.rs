@@ -173,12 +173,17 @@ pub(crate) fn model(name: &str) -> PathBuf {
     path
 }
 
-/// The smallest model of which this machine's caches hold less than half.
-pub(crate) fn larger_than_caches() -> &'static str {
+/// Bytes of this machine's largest cache, as the kernel has it; 0 if it does not say.
+pub(crate) fn cache_bytes() -> u64 {
     let caches = std::fs::read_dir("/sys/devices/system/cpu/cpu0/cache").into_iter().flatten().flatten();
     let sizes = caches.filter_map(|cache| std::fs::read_to_string(cache.path().join("size")).ok());
     let kib = sizes.filter_map(|size| size.trim().strip_suffix('K')?.parse::<u64>().ok()).max();
-    if kib.is_some_and(|kib| kib * 1024 > 120_000_000) { "widest-dense" } else { "wide-dense" }
+    kib.unwrap_or(0) * 1024
+}
+
+/// The smallest model of which this machine's caches hold less than half.
+pub(crate) fn larger_than_caches() -> &'static str {
+    if cache_bytes() > 120_000_000 { "widest-dense" } else { "wide-dense" }
 }
 
 /// Where the scripts keep what they make.

@@ -39,6 +39,11 @@ impl InspectedFile {
         self.state.id()
     }
 
+    /// The open file alone.
+    pub fn into_file(self) -> File {
+        self.file
+    }
+
     /// The open file.
     pub(crate) fn file(&self) -> &File {
         &self.file

@@ -83,7 +83,7 @@ pub struct Sampling {
     /// Samples have stacks.
     pub stacks: bool,
     /// These are by the files' unwind tables, not by frame pointers.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unwind_tables: bool,
     /// Stacks whose outer frames are missing: they were larger than what is copied of one, or there was no space for a copy.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -104,12 +104,6 @@ pub struct Sampling {
     pub absent: Option<String>,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // By serde.
-fn is_false(value: &bool) -> bool {
-    !*value
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // By serde.
 fn is_zero(value: &u64) -> bool {
     *value == 0
 }

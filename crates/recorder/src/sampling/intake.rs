@@ -51,6 +51,8 @@ impl SampleIntake {
         let within = u16::from_ne_bytes([within_0, within_1]);
         let flags = u16::from_ne_bytes([flags_0, flags_1]);
         let in_kernel = flags & sample_flags::IN_KERNEL != 0;
+        // Words of the structure before its frames.
+        const FIXED: usize = 4;
         let words = |first: usize, count: usize| (first..first + count).map(word).collect::<Option<Vec<u64>>>();
         // A negative number is an error: there are no frames then.
         let length = |bytes: u64| usize::try_from(bytes.cast_signed().max(0)).unwrap_or(usize::MAX);
@@ -59,13 +61,13 @@ impl SampleIntake {
         self.unwinder.cut += u64::from(self.described.unwind_tables && !has_copy);
         let has_stack = has_copy || flags & sample_flags::FRAMES != 0;
         let (returns, of_kernel, first) = if has_stack {
-            let kernel = length(word(4 + STACK_RETURNS)?) / 8;
-            let of_kernel = words(5 + STACK_RETURNS, kernel.min(KERNEL_FRAMES))?;
-            (words(4, STACK_RETURNS)?, of_kernel, 5 + STACK_RETURNS + KERNEL_FRAMES)
+            let at = FIXED + STACK_RETURNS;
+            let of_kernel = words(at + 1, (length(word(at)?) / 8).min(KERNEL_FRAMES))?;
+            (words(FIXED, STACK_RETURNS)?, of_kernel, at + 1 + KERNEL_FRAMES)
         } else {
-            (Vec::new(), Vec::new(), 4)
+            (Vec::new(), Vec::new(), FIXED)
         };
-        let returns = Returns::new(returns);
+        let mut returns = Returns::new(returns);
         let mut places = Vec::with_capacity(2);
         // The user's stack begins where the thread is, or where it entered the kernel.
         if in_kernel {
@@ -83,10 +85,11 @@ impl SampleIntake {
             let registers: Registers = words(first, STACK_REGISTERS)?.try_into().ok()?;
             let copy = record.get(at + 8 * (first + STACK_REGISTERS)..)?.get(..bytes)?;
             // What is mapped is read again where it has changed.
-            self.mappings.place(pid, registers[0], header.start);
+            if in_kernel {
+                self.mappings.place(pid, registers[0], header.start);
+            }
             self.unwinder.frames(pid, registers, copy, returns, &self.mappings)
         } else {
-            let mut returns = returns;
             let frames = words(first, (bytes / 8).min(Sample::MOST_FRAMES - 1))?.into_iter();
             let frames = frames.map(|frame| returns.original(frame)).enumerate();
             // A caller is where its call is, not where that returns to: the next instruction may be another function's.
@@ -150,9 +153,6 @@ mod tests {
         bytes.extend(flags.to_ne_bytes());
         bytes.extend(address.to_ne_bytes());
         bytes.extend((count.saturating_mul(8)).to_ne_bytes());
-        if flags & sample_flags::FRAMES != 0 {
-            bytes.extend([0; 8 * (STACK_RETURNS + 1 + KERNEL_FRAMES)]);
-        }
         frames.iter().for_each(|frame| bytes.extend(frame.to_ne_bytes()));
         bytes
     }
@@ -185,6 +185,21 @@ mod tests {
         let modules: Vec<u16> = sample.frames.iter().map(|frame| frame.module).collect();
         assert_eq!(modules, [CodePlace::KERNEL, CodePlace::ANONYMOUS], "and where it entered the kernel");
         assert!(intake.kernel.contains(&kernel));
+    }
+
+    #[test]
+    fn a_stack_has_the_kernels_callers_and_original_returns() {
+        let (kernel, trampoline, original) = (u64::MAX - 99, 0x7fff_ffff_e000, 0x55);
+        let mut words = vec![0; STACK_RETURNS + 1 + KERNEL_FRAMES];
+        (words[0], words[1]) = (trampoline, original);
+        words[STACK_RETURNS..STACK_RETURNS + 3].copy_from_slice(&[16, kernel, kernel + 40]);
+        words.extend([7, trampoline, 9]);
+        let mut intake = SampleIntake::default();
+        let flags = sample_flags::IN_KERNEL | sample_flags::FRAMES;
+        let sample = intake.read(&record(flags, kernel, &words, 3)).unwrap();
+        let offsets: Vec<u64> = sample.frames.iter().map(|frame| frame.offset).collect();
+        assert_eq!(offsets, [kernel, kernel + 39, 7, original - 1, 8]);
+        assert_eq!(intake.kernel.len(), 2, "both have names");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a process had mapped where a sample was: read anew when the process has mapped or unmapped something, as its
 //! dynamic linker or a new program tells, and when an address is in none of what was seen.
 
-use profinfer_binary::{build_id, maps};
+use profinfer_binary::{InspectedFile, build_id, maps};
 use profinfer_schema::{CodePlace, SampledModule};
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -20,7 +20,7 @@ const VDSO_BYTES: usize = 1 << 16;
 const PROCESSES: usize = 1 << 12;
 
 /// One mapping.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mapping {
     pub(super) start: u64,
     pub(super) end: u64,
@@ -33,7 +33,7 @@ pub(super) struct Mapping {
 struct Process {
     /// By start.
     mappings: Vec<Mapping>,
-    /// How often they were read.
+    /// How often they were others than before.
     revision: u64,
     is_stale: bool,
     /// When they were read, or could not be: on the samples' clock.
@@ -94,13 +94,13 @@ impl Mappings {
         let process = self.processes.entry(pid).or_default();
         (process.is_stale, process.read) = (false, time);
         // One that has ended has nothing mapped, but had.
-        if !mappings.is_empty() {
+        if !mappings.is_empty() && mappings != process.mappings {
             process.mappings = mappings;
             process.revision += 1;
         }
     }
 
-    /// How often a process's mappings were read; `None` where they never were.
+    /// How often a process's mappings changed; `None` where they were never read.
     pub(super) fn revision(&self, pid: u32) -> Option<u64> {
         self.processes.get(&pid).map(|process| process.revision).filter(|revision| *revision > 0)
     }
@@ -124,15 +124,11 @@ impl Mappings {
     /// The file of a mapping, if it is still the one that was mapped.
     pub(super) fn open(&self, pid: u32, mapping: &Mapping) -> Option<File> {
         let module = self.modules.get(usize::from(mapping.module))?;
-        let places = places(pid, mapping.start..mapping.end, &module.path);
-        // Opening what is no file would wait.
-        let is_same = |metadata: &Metadata| {
-            metadata.is_file() && metadata.len() == module.size && modified_ns(metadata) == module.modified_ns
-        };
-        places.iter().find_map(|place| {
-            let file =
-                File::open(place).ok().filter(|_| std::fs::metadata(place).is_ok_and(|found| is_same(&found)))?;
-            file.metadata().is_ok_and(|found| is_same(&found)).then_some(file)
+        let is_same =
+            |metadata: Metadata| (metadata.len(), modified_ns(&metadata)) == (module.size, module.modified_ns);
+        places(pid, mapping.start..mapping.end, &module.path).iter().find_map(|place| {
+            let file = InspectedFile::open(Path::new(place)).ok()?.into_file();
+            file.metadata().is_ok_and(is_same).then_some(file)
         })
     }
 

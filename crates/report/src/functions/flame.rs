@@ -1,6 +1,7 @@
 //! Flame graphs as data: samples by phase, layer, operator and function; and lane time by phase, layer and operator.
 
 use super::frames::{Frame, FrameKind, around, of_operator, places};
+use super::model::callers;
 use super::names::{Names, Symbolizer};
 use super::tree::{Shown, Tree};
 use indexmap::IndexSet;
@@ -71,14 +72,8 @@ pub fn flame_of_samples(
         0 => "none lost".to_owned(),
         lost => format!("{} lost", group_digits(lost)),
     };
-    let callers = match (sampling.stacks, sampling.unwind_tables, sampling.cut) {
-        (false, ..) => "Functions are without their callers.".to_owned(),
-        (true, false, _) => "Callers are by frame pointers.".to_owned(),
-        (true, true, 0) => "Callers are by unwind tables.".to_owned(),
-        (true, true, cut) => {
-            format!("Callers are by unwind tables; {} samples lack the outermost.", group_digits(cut))
-        }
-    };
+    let callers = callers(sampling.stacks, sampling.unwind_tables, sampling.cut);
+    let callers = callers.map_or("Functions are without their callers.".to_owned(), |by| format!("Callers are {by}."));
     let sentence = format!(
         "{} samples of {}, {} in a second of each thread's CPU time; {lost}. A frame's width is its share of them. {callers}",
         group_digits(tree.weight()),

@@ -3,7 +3,7 @@
 use super::interval::wilson;
 use super::names::{Names, Symbolizer};
 use super::selection::{Selection, place_name};
-use profinfer_analysis::{Catalogue, Completeness, Profile};
+use profinfer_analysis::{Catalogue, Completeness, Profile, group_digits};
 use profinfer_schema::{CodePlace, Sampling};
 use profinfer_trace::Meta;
 use serde::Serialize;
@@ -11,6 +11,15 @@ use std::collections::BTreeMap;
 
 /// A share of fewer samples than this is marked.
 pub(crate) const FEW: u64 = 20;
+
+/// How the callers of samples were found; `None` where samples have none.
+pub(super) fn callers(stacks: bool, unwind_tables: bool, cut: u64) -> Option<String> {
+    stacks.then(|| match (unwind_tables, cut) {
+        (false, _) => "by frame pointers".to_owned(),
+        (true, 0) => "by unwind tables".to_owned(),
+        (true, cut) => format!("by unwind tables, {} without the outermost", group_digits(cut)),
+    })
+}
 
 /// Shares of functions.
 #[derive(Debug, Clone, PartialEq, Serialize)]

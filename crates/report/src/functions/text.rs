@@ -1,6 +1,6 @@
 //! The report by function as text.
 
-use super::model::FunctionsReport;
+use super::model::{FunctionsReport, callers};
 use crate::numbers::table::{Align, Table};
 use crate::text::TextStyle;
 use profinfer_analysis::group_digits;
@@ -17,14 +17,8 @@ pub fn functions_text(report: &FunctionsReport, style: &TextStyle) -> String {
             0 => "none lost".to_owned(),
             lost => format!("{} lost", group_digits(lost)),
         };
-        let callers = match (facts.stacks, facts.unwind_tables, facts.cut) {
-            (false, ..) => "without callers".to_owned(),
-            (true, false, _) => "with callers by frame pointers".to_owned(),
-            (true, true, 0) => "with callers by unwind tables".to_owned(),
-            (true, true, cut) => {
-                format!("with callers by unwind tables, {} without the outermost", group_digits(cut))
-            }
-        };
+        let callers = callers(facts.stacks, facts.unwind_tables, facts.cut);
+        let callers = callers.map_or("without callers".to_owned(), |by| format!("with callers {by}"));
         out.push_str(&format!(
             "\n{} samples of {}, {} in a second of each thread's CPU time, {callers}; {lost}.\n",
             group_digits(facts.samples),

@@ -203,8 +203,7 @@ impl Visitor for SpanCollector {
         self.steps += u64::from(step.number > 0);
         if self.selection.wants(step.number) {
             let is_far_from_the_end = self.bytes_left > LAST_BYTES;
-            let duration = step.end.saturating_sub(step.start);
-            if is_far_from_the_end && self.selection.leaves_out(duration, step.number) {
+            if is_far_from_the_end && self.selection.leaves_out(step.duration(), step.number) {
                 return;
             }
             let counters = decoder.counters().len();
