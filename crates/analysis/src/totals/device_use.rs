@@ -113,6 +113,9 @@ pub struct DeviceUse {
     pub measured_time: u64,
     /// What the device measured of operators in these.
     pub measured: u64,
+    /// Of it, at least that without pending work: where timestamps follow operators, one's time begins at the end of the
+    /// operator before it, which another submission may have computed.
+    pub measured_idle: u64,
     /// Number of gaps.
     pub gaps: u64,
     /// The longest of them, in descending order.
@@ -130,6 +133,7 @@ impl DeviceUse {
             (&mut self.copying_with_work, other.copying_with_work),
             (&mut self.measured_time, other.measured_time),
             (&mut self.measured, other.measured),
+            (&mut self.measured_idle, other.measured_idle),
             (&mut self.gaps, other.gaps),
         ];
         sums.into_iter().for_each(|(sum, more)| *sum = sum.saturating_add(more));
@@ -147,6 +151,12 @@ impl DeviceUse {
     /// Time in which none was.
     pub fn idle(&self) -> u64 {
         self.while_idle.total()
+    }
+
+    /// What the device computed in the steps that it measured: an upper bound where its times contain waits for the
+    /// host.
+    pub fn measured_busy(&self) -> u64 {
+        self.measured.saturating_sub(self.measured_idle)
     }
 
     /// What the host did, whatever the device did.
@@ -342,6 +352,7 @@ fn sweep(step: &Step, (from, until): (u64, u64), mut gap: Option<IdleGap>) -> (D
     if until > at {
         segment(at, until, &counts, &mut gap);
     }
+    found.measured_idle = found.measured.saturating_sub(found.pending());
     (found, gap)
 }
 

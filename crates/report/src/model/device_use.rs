@@ -25,6 +25,8 @@ pub struct DeviceUseReport {
     pub measured_time_ns: u64,
     /// What operators took by that; `None` if there are no such steps.
     pub measured_ns: Option<u64>,
+    /// Of it, at least that without pending work: the time of an operator can begin at the end of the one before it.
+    pub measured_idle_ns: u64,
     /// What the host did, all but what is 0.
     pub host: Vec<HostRow>,
     /// Times without pending work.
@@ -75,6 +77,7 @@ impl DeviceUseReport {
             idle_share: crate::numbers::ratios::ratio(of.idle(), of.time),
             measured_time_ns: of.measured_time,
             measured_ns: (of.measured_time > 0).then_some(of.measured),
+            measured_idle_ns: of.measured_idle,
             host: HostWork::ALL.iter().map(row).filter(|row| row.pending_ns + row.idle_ns > 0).collect(),
             gaps: of.gaps,
             longest_gaps: of.longest.iter().map(|gap| gap_row(gap, began)).collect(),

@@ -58,8 +58,15 @@ fn sentences(of: &DeviceUseReport) -> Vec<String> {
         ));
     }
     if let Some(measured) = of.measured_ns {
-        let part = share(ratio(measured, of.measured_time_ns));
-        sentences.push(format!("The device computed operators for {} (measured), {part} of the time.", time(measured)));
+        let busy = measured.saturating_sub(of.measured_idle_ns);
+        let part = share(ratio(busy, of.measured_time_ns));
+        sentences.push(format!("The device computed operators for {} (measured), {part} of the time.", time(busy)));
+        if of.measured_idle_ns > 0 {
+            sentences.push(format!(
+                "Another {} of its operators' times passed without work: a time begins when the operator before it ends.",
+                time(of.measured_idle_ns)
+            ));
+        }
     }
     if of.steps_without_end > 0 {
         let steps = counted(of.steps_without_end, "step");

@@ -24,7 +24,7 @@ impl DeviceParts {
         // What the device measured beyond the rest of the pending time, it did during this.
         let elsewhere = of.pending().saturating_sub(unrecorded);
         let is_measured = of.measured_time == of.time && of.time > 0;
-        let works = if is_measured { of.measured.saturating_sub(elsewhere).min(unrecorded) } else { 0 };
+        let works = if is_measured { of.measured_busy().saturating_sub(elsewhere).min(unrecorded) } else { 0 };
         Self {
             device: part(host[HostWork::Waiting].saturating_add(works)),
             encoding: part(host[HostWork::Encoding]),
@@ -78,7 +78,7 @@ pub(super) fn judge(statistics: &Statistics, catalogue: &Catalogue, phase: Phase
         parts,
         idle_at_least,
         busy_at_most: of.pending() as f64 / of.time as f64,
-        busy_measured: (of.measured_time == of.time).then(|| of.measured as f64 / of.time as f64),
+        busy_measured: (of.measured_time == of.time).then(|| of.measured_busy() as f64 / of.time as f64),
         faster_device_saves_at_most: parts.device
             + parts.unknown
             + parts.submitting

@@ -54,11 +54,14 @@ fn who_polls_is_neither_device_nor_host_bound() {
     assert!(near(verdict.busy_at_most, 0.9001) && verdict.busy_measured.is_none(), "{verdict:#?}");
     assert!(verdict.evidence[1].contains("works in at most 90.0 % of the time (a bound)"), "{:?}", verdict.evidence);
     // With what the device measured, it is known.
-    let measured = judged(|r, at| {
-        r.push("dispatch", 7, (at, at + 1000), &[("encoded", Put::Int(1))]);
-        polls(r, at);
-        r.push("ticks", 7, (at + 910_000, at + 910_100), &[("timestamps", Put::List(&[0, 800_000]))]);
-    });
+    let timed = |ns: i64| {
+        judged(move |r, at| {
+            r.push("dispatch", 7, (at, at + 1000), &[("encoded", Put::Int(1))]);
+            polls(r, at);
+            r.push("ticks", 7, (at + 910_000, at + 910_100), &[("timestamps", Put::List(&[0, ns]))]);
+        })
+    };
+    let measured = timed(800_000);
     assert_eq!(measured.bound, Device, "{measured:#?}");
     assert!(near(measured.busy_measured.unwrap(), 0.8), "{measured:#?}");
     assert!(
@@ -66,6 +69,8 @@ fn who_polls_is_neither_device_nor_host_bound() {
         "{:?}",
         measured.evidence
     );
+    // An operator's time that contains a wait for the host is not the device's work: none was pending.
+    assert!(near(timed(950_000).busy_measured.unwrap(), 0.9001));
 }
 
 /// A host that does nothing that is recorded is not blamed: it may wait for a person.
