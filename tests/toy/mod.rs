@@ -77,7 +77,7 @@ fn machine() -> Roofline {
         figure(Quantity::Read, Some(Level::Memory), 4, 40_000_000_000),
         figure(Quantity::Fp32, None, 4, 400_000_000_000),
     ];
-    let caches = vec![CacheSize { level: 3, bytes: 8 << 20, shared_by: 2 }];
+    let caches = vec![CacheSize { level: 3, bytes: 8 << 20, shared_by: 2, usable_bytes: None }];
     Roofline { cpus: 2, caches, figures, ..Roofline::default() }
 }
 

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
 /// Raise this with every change of the measurement or of its format.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// A larger file was not written by us.
 const LARGEST: u64 = 4 << 20;
 /// Bytes of memory may differ by this part between two starts of one machine.

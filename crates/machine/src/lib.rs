@@ -2,6 +2,7 @@
 //! several times with one thread a processor. See `docs/roofline.md`. It is independent of probes and
 //! no traces beyond the type of its result.
 
+mod capacity;
 mod file;
 mod kernels;
 mod machine;
@@ -52,17 +53,20 @@ fn measure_so(
     thoroughness: Thoroughness,
     groups: fn(&Machine) -> Vec<Vec<u32>>,
 ) -> Result<Roofline, Diagnostic> {
-    let machine = Machine::of_this(Path::new("/"));
+    let mut machine = Machine::of_this(Path::new("/"));
     let has = |feature: &str| machine.has(feature);
     let loops = Loops { sweeps: sweeps(&has), peaks: peaks(&has) };
+    if let (Some(cpu), Some(read)) = (machine.cpus.first().copied(), loops.read())
+        && let Some(bytes) = capacity::usable(&machine, cpu, read).map_err(|error| cannot(1, &error))?
+    {
+        machine.restrict_last_cache(cpu, bytes);
+    }
     let groups = groups(&machine);
     let time = thoroughness.total / u32::try_from(groups.len()).unwrap_or(u32::MAX).max(1);
     let mut figures = Vec::new();
     for cpus in &groups {
-        figures.extend(measure_group(&machine, cpus, &loops, &thoroughness, time).map_err(|error| {
-            let message = format!("cannot measure the machine's limits on {} CPUs: {error}", cpus.len());
-            Diagnostic::error(Code::CannotMeasure, message).hint("free memory, or use fewer CPUs with taskset")
-        })?);
+        let of_group = measure_group(&machine, cpus, &loops, &thoroughness, time);
+        figures.extend(of_group.map_err(|error| cannot(cpus.len(), &error))?);
     }
     figures.sort_by_key(|figure| (figure.quantity, figure.level, figure.cpus));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -77,10 +81,21 @@ fn measure_so(
     })
 }
 
+fn cannot(cpus: usize, error: &std::io::Error) -> Diagnostic {
+    let message = format!("cannot measure the machine's limits on {cpus} CPUs: {error}");
+    Diagnostic::error(Code::CannotMeasure, message).hint("free memory, or use fewer CPUs with taskset")
+}
+
 /// All loops that the machine's processors can run and that are worth it.
 struct Loops {
     sweeps: Vec<Sweep>,
     peaks: Vec<Peak>,
+}
+
+impl Loops {
+    fn read(&self) -> Option<&Sweep> {
+        self.sweeps.iter().find(|sweep| sweep.quantity == Quantity::Read)
+    }
 }
 
 /// One figure in the making.
@@ -241,7 +256,7 @@ fn tasks(machine: &Machine, cpus: &[u32], loops: &Loops, memory_pages: usize) ->
     let sweep = |sweep: &Sweep, level, what| Task::new(sweep.quantity, Some(level), sweep.instructions, what);
     let stretch = (memory_pages / STRETCHES).max(1);
     let memory = loops.sweeps.iter().map(|of| sweep(of, Level::Memory, Workload::Memory(*of, stretch)));
-    let read = loops.sweeps.iter().find(|sweep| sweep.quantity == Quantity::Read);
+    let read = loops.read();
     let resident = resident_bytes(machine, cpus);
     let resident = resident.iter().filter_map(|(level, bytes)| {
         let pages = pages(*bytes);
@@ -266,7 +281,11 @@ fn notes(machine: &Machine, host: &Host, figures: &[Figure]) -> Vec<String> {
             "This is a virtual machine: others may use the same memory, and reported cache sizes may be wrong.".into(),
         );
     }
-    let last = machine.caches.last().map_or(0, |CacheSize { bytes, .. }| *bytes);
+    if let Some(CacheSize { level, bytes, usable_bytes: Some(usable), .. }) = machine.caches.last() {
+        let [usable, bytes] = [usable, bytes].map(|bytes| bytes >> 20);
+        notes.push(format!("Data of {usable} MiB stays in the L{level} cache, which is reported as {bytes} MiB."));
+    }
+    let last = machine.caches.last().map_or(0, CacheSize::usable);
     let small = figures.iter().filter(|figure| figure.level == Some(Level::Memory)).map(|figure| figure.working_set);
     if small.min().is_some_and(|bytes| bytes < last.saturating_mul(4)) {
         notes.push("Too little memory was free to exceed the caches: memory figures partly measure the caches.".into());

@@ -23,7 +23,7 @@ pub(super) struct Machine {
     pub(super) core_types: Vec<CoreType>,
     /// The first processor's data caches, the smallest first.
     pub(super) caches: Vec<CacheSize>,
-    /// The last caches: bytes, and the processors that share them.
+    /// The last caches: bytes in which data stays, and the processors that share them.
     pub(super) last_caches: Vec<(u64, BTreeSet<u32>)>,
     /// Data caches of the first processor of each kind of core.
     pub(super) caches_of_types: Vec<Vec<CacheSize>>,
@@ -78,6 +78,20 @@ impl Machine {
     pub(super) fn last_cache_bytes(&self, cpus: &[u32]) -> u64 {
         let used = self.last_caches.iter().filter(|(_, shared)| cpus.iter().any(|cpu| shared.contains(cpu)));
         used.fold(0, |sum, (bytes, _)| sum.saturating_add(*bytes))
+    }
+
+    /// Data stays only in so many bytes of the last cache of a processor, and of all like it.
+    pub(super) fn restrict_last_cache(&mut self, cpu: u32, bytes: u64) {
+        let Some((level, reported)) = self.caches_of(Some(cpu)).last().map(|last| (last.level, last.bytes)) else {
+            return;
+        };
+        let caches = self.caches_of_types.iter_mut().chain([&mut self.caches]).filter_map(|caches| caches.last_mut());
+        for last in caches.filter(|last| (last.level, last.bytes) == (level, reported)) {
+            last.usable_bytes = Some(bytes);
+        }
+        for (of_last, _) in self.last_caches.iter_mut().filter(|(of_last, _)| *of_last == reported) {
+            *of_last = bytes;
+        }
     }
 
     /// The data caches that such a processor has.
@@ -139,7 +153,7 @@ impl Files<'_> {
             }
             let shared: BTreeSet<u32> = cpu_list(&file("shared_cpu_list")).into_iter().chain([cpu]).collect();
             let shared_by = u32::try_from(shared.len()).unwrap_or(u32::MAX);
-            caches.push((CacheSize { level, bytes, shared_by }, shared));
+            caches.push((CacheSize { level, bytes, shared_by, usable_bytes: None }, shared));
         }
         caches.sort_by_key(|(cache, _)| cache.level);
         caches
@@ -266,7 +280,7 @@ mod tests {
         }
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         let machine = machine(&files, &[0, 1, 2, 3]);
-        let cache = |level, bytes, shared_by| CacheSize { level, bytes, shared_by };
+        let cache = |level, bytes, shared_by| CacheSize { level, bytes, shared_by, usable_bytes: None };
         assert_eq!(machine.caches, [cache(1, 32 << 10, 1), cache(3, 16 << 20, 2)]);
         assert_eq!(machine.last_cache_bytes(&[0]), 16 << 20);
         assert_eq!(machine.last_cache_bytes(&[1, 0]), 16 << 20);

@@ -100,7 +100,7 @@ pub(super) fn resident_bytes(machine: &Machine, cpus: &[u32]) -> Vec<(Level, u64
     let mut before = 0;
     for cache in machine.caches_of(cpus.first().copied()) {
         let sharing = u64::from(cache.shared_by).min(cpus.len() as u64).max(1);
-        let bytes = cache.bytes / sharing / 2 / GRAIN as u64 * GRAIN as u64;
+        let bytes = cache.usable() / sharing / 2 / GRAIN as u64 * GRAIN as u64;
         let level = match cache.level {
             1 => Level::L1,
             2 => Level::L2,
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_level_is_measured_where_its_share_is_its_own() {
         let mut machine = machine(28, 28);
-        let cache = |level, bytes, shared_by| CacheSize { level, bytes, shared_by };
+        let cache = |level, bytes, shared_by| CacheSize { level, bytes, shared_by, usable_bytes: None };
         machine.caches = vec![cache(1, 32 << 10, 1), cache(2, 1 << 20, 1), cache(3, 38 << 20, 28)];
         let one = resident_bytes(&machine, &[0]);
         assert_eq!(one, [(Level::L1, 16 << 10), (Level::L2, 512 << 10), (Level::L3, 19 << 20)]);

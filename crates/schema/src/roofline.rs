@@ -43,6 +43,17 @@ pub struct CacheSize {
     pub bytes: u64,
     /// How many processors share one.
     pub shared_by: u32,
+    /// Bytes in which data stays, as measured, where these are less than half of `bytes`: a virtual machine reports its
+    /// host's cache, and may have a part of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usable_bytes: Option<u64>,
+}
+
+impl CacheSize {
+    /// The bytes in which data stays, as far as is known.
+    pub fn usable(&self) -> u64 {
+        self.usable_bytes.unwrap_or(self.bytes)
+    }
 }
 
 /// One limit, measured several times.

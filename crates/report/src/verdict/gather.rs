@@ -475,11 +475,11 @@ fn too_small(sums: &BTreeMap<Key, Sum>, cpus: u32) -> f64 {
     if shortest.is_finite() { (TIMES_THE_SHORTEST * shortest).clamp(TOO_SMALL_NS, NOT_SMALL_NS) } else { TOO_SMALL_NS }
 }
 
-/// Bytes of the machine's last caches together.
+/// Bytes of the machine's last caches together, as far as data stays in them.
 fn last_cache(roofline: &Roofline) -> Option<f64> {
     let last = roofline.caches.last()?;
     let caches = roofline.cpus.div_ceil(last.shared_by.max(1)).max(1);
-    Some(last.bytes as f64 * f64::from(caches))
+    Some(last.usable() as f64 * f64::from(caches))
 }
 
 fn limits(roofline: Option<&Roofline>, cpus: u32, too_small_ns: f64) -> Limits {

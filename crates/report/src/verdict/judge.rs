@@ -20,13 +20,16 @@ const MANY_TIMES_TOO_SMALL: f64 = 8.0;
 const FASTER_THAN_MEMORY: f64 = 1.15;
 /// Operations for each byte that no memory is too slow for, whatever the machine.
 const MANY_OPERATIONS: f64 = 100.0;
+/// Data of this part of the caches stays there, beside what else is used. What is read in turn, and is a little more
+/// than what stays, is mostly replaced before it is read again.
+const FITS: f64 = 0.75;
 /// From this part of stalled cycles on, it is memory that is waited for.
 const STALLED: f64 = 0.5;
 
 /// Whether what a step moves fits the caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Data {
-    /// It does.
+    /// It does, and leaves some for other data.
     Fits,
     /// It is no more than twice as large: a part of it stays.
     Partly,
@@ -41,7 +44,7 @@ impl Data {
     /// Whether data of that many bytes fits caches of that size.
     pub(super) fn new(bytes: Option<f64>, caches: Option<f64>) -> Self {
         match (bytes, caches) {
-            (Some(bytes), Some(caches)) if bytes <= caches => Self::Fits,
+            (Some(bytes), Some(caches)) if bytes <= FITS * caches => Self::Fits,
             (Some(bytes), Some(caches)) if bytes <= 2.0 * caches => Self::Partly,
             (Some(_), Some(_)) => Self::Exceeds,
             _ => Self::NotKnown,
