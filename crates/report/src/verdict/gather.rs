@@ -563,6 +563,8 @@ impl PhaseParts {
     pub(super) fn rates(&self, bound: Bound) -> Rates {
         let mut costed = self.limited(bound).filter_map(|group| Some((group, group.costs?))).peekable();
         let Some(limits) = costed.peek().map(|(group, _)| group.judged.rates) else { return Rates::default() };
+        // Groups at another level's limit have other rates.
+        let costed = costed.filter(|(group, _)| group.judged.rates.limited_by_cache == limits.limited_by_cache);
         let (mut flops, mut bytes, mut ns) = (0.0, 0.0, 0.0);
         for (group, (f, b)) in costed {
             flops += f;

@@ -114,8 +114,11 @@ pub(super) struct Judged {
 
 /// Judges.
 pub(super) fn judge(work: &Work, limits: &Limits) -> Judged {
-    let rates = rates(work, limits);
+    let mut rates = rates(work, limits);
     let (bound, confidence, also, why) = decide(work, limits, &rates);
+    if bound == Bound::Memory && out_of_cache(limits, &rates).is_some_and(is_at_cache_limit) {
+        (rates.bandwidth_limit, rates.limited_by_cache) = (limits.cache_bandwidth, true);
+    }
     // What a host takes is in every time: the rates are lower than they would be.
     let stolen = u32::from(limits.stolen >= 0.05) + u32::from(limits.stolen >= 0.2);
     let unknown = u32::from(work.unknown >= 0.1) + u32::from(work.unknown >= 0.5);
@@ -131,7 +134,22 @@ fn rates(work: &Work, limits: &Limits) -> Rates {
         intensity: work.costs.filter(|(_, bytes)| *bytes > 0.0).map(|(flops, bytes)| flops / bytes),
         bandwidth_limit: limits.bandwidth,
         peak_limit: limits.peak,
+        limited_by_cache: false,
     }
+}
+
+/// Where data comes out of caches, the part of the last one's bandwidth.
+fn out_of_cache(limits: &Limits, rates: &Rates) -> Option<f64> {
+    let faster_than_memory = rates.of_bandwidth().is_some_and(|of| of > FASTER_THAN_MEMORY);
+    if limits.data != Data::Fits && !faster_than_memory {
+        return None;
+    }
+    Some(rates.bytes_per_s? / limits.cache_bandwidth?)
+}
+
+/// Nearer to the last cache's limit than what is bound by its instructions; what is faster comes out of the caches before.
+fn is_at_cache_limit(of_cache: f64) -> bool {
+    (NEAR_LIMIT..=FASTER_THAN_MEMORY).contains(&of_cache)
 }
 
 type Decision = (Bound, Confidence, Option<Bound>, String);
@@ -194,10 +212,13 @@ fn decide(work: &Work, limits: &Limits, rates: &Rates) -> Decision {
     }
     let from_caches = of_bandwidth > FASTER_THAN_MEMORY;
     if limits.data == Data::Fits || from_caches {
-        let of_cache = limits.cache_bandwidth.map(|limit| bytes_per_s / limit);
         let fits =
             if from_caches { "its data comes out of caches, faster than memory" } else { "its data fits the caches" };
-        return match of_cache {
+        return match out_of_cache(limits, rates) {
+            Some(of_cache) if is_at_cache_limit(of_cache) => {
+                let why = format!("{fits}, at {} of the last one's bandwidth", share(of_cache));
+                (Memory, if limits.data == Data::Fits { Medium } else { Low }, None, why)
+            }
             Some(of_cache) if of_cache >= AT_LIMIT => {
                 let why = format!("{fits}, at {} of the last one's bandwidth; it computed {peak}", share(of_cache));
                 (Unknown, Low, None, why)

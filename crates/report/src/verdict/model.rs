@@ -373,8 +373,10 @@ pub struct Rates {
     pub flops_per_s: Option<f64>,
     /// Operations for each byte.
     pub intensity: Option<f64>,
-    /// What memory delivers at most to as many processors, bytes a second.
+    /// What memory delivers at most to as many processors, bytes a second; or the last cache, where that is what limits.
     pub bandwidth_limit: Option<f64>,
+    /// `bandwidth_limit` is the last cache's.
+    pub limited_by_cache: bool,
     /// What as many processors compute at most, 32-bit floats, operations a second.
     pub peak_limit: Option<f64>,
 }

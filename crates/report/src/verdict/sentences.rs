@@ -165,9 +165,14 @@ fn operators(of: &PhaseParts, bound: Bound) -> String {
 
 fn memory(of_phase: &PhaseParts, verdict: &PhaseVerdict, stated: &mut Stated) -> String {
     let rates = &verdict.rates;
-    let speed = rates
-        .bytes_per_s
-        .map_or_else(String::new, |bytes| format!(", which moves {}", of_this(bytes, rates.bandwidth_limit, "B/s")));
+    let speed = match rates.bytes_per_s {
+        Some(bytes) if rates.limited_by_cache => {
+            let text = of(bytes, rates.bandwidth_limit, "B/s");
+            format!(", which moves {}", text.replacen(" of ", " of the last cache's ", 1))
+        }
+        Some(bytes) => format!(", which moves {}", of_this(bytes, rates.bandwidth_limit, "B/s")),
+        None => String::new(),
+    };
     let speed = format!("{speed}{}", while_it_runs(verdict));
     format!(
         "{} {} memory-bound: {} of its time is {} {}{speed}.",

@@ -49,7 +49,8 @@ fn faster_than_one_processor_can_read_it_is_the_memory_of_all() {
     let all = Limits { bandwidth_of_all: Some(40e9), ..machine() };
     assert_eq!(bound(&work(37.0, 37.0), &all), (Bound::Memory, Confidence::Medium, None));
     assert_eq!(bound(&work(60.0, 60.0), &all).0, Bound::Unknown, "faster than all memory: from a cache");
-    assert_eq!(bound(&work(37.0, 37.0), &Limits { data: Data::Fits, ..all }).0, Bound::Unknown, "it may be the cache");
+    let fits = judge(&work(37.0, 37.0), &Limits { data: Data::Fits, ..all });
+    assert!(fits.bound == Bound::Memory && fits.rates.limited_by_cache, "it is the cache");
 }
 
 #[test]
@@ -94,6 +95,10 @@ fn what_caches_hold_is_no_claim_on_memory() {
     let fits = Limits { data: Data::Fits, ..machine() };
     assert_eq!(bound(&work(18.0, 18.0), &fits).0, Compute);
     assert_eq!(bound(&work(25.0, 25.0), &fits).0, Unknown, "near the cache's bandwidth it may be the cache");
+    let judged = judge(&work(30.0, 30.0), &fits);
+    assert_eq!((judged.bound, judged.confidence), (Memory, Confidence::Medium), "at the cache's bandwidth");
+    assert_eq!((judged.rates.bandwidth_limit, judged.rates.limited_by_cache), (Some(40e9), true));
+    assert_eq!(bound(&work(50.0, 50.0), &fits).0, Unknown, "from the caches before the last one");
     // Faster than memory: it came from caches, whatever its stated size.
     assert_eq!(bound(&work(24.0, 24.0), &machine()).0, Unknown);
     assert_ne!(bound(&work(24.0, 24.0), &machine()).0, Memory);
@@ -216,7 +221,7 @@ fn the_largest_part_decides_and_a_close_one_is_named() {
 fn data_fits_partly_or_not() {
     let of = |bytes: Option<f64>| Data::new(bytes, Some(100.0));
     assert_eq!(
-        [of(Some(100.0)), of(Some(101.0)), of(Some(201.0)), of(None)],
+        [of(Some(75.0)), of(Some(76.0)), of(Some(201.0)), of(None)],
         [Data::Fits, Data::Partly, Data::Exceeds, Data::NotKnown]
     );
     assert_eq!(Data::new(Some(1.0), None), Data::NotKnown);
