@@ -13,7 +13,7 @@ use profinfer_analysis::{
     Catalogue, Divided, KindId, Phase, PhaseTotals, Quantities, ReclaimTotals, Reclaims, Statistics, TextId, TimeSplit,
     Timeline,
 };
-use profinfer_schema::{Level, Quantity, Roofline};
+use profinfer_schema::{CacheSize, Level, Quantity, Roofline};
 
 use profinfer_trace::Meta;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -172,8 +172,10 @@ impl<'a> Source<'a> {
         let bytes_per_step = bytes(&sums).map(|bytes| bytes / totals.whole_steps.max(1) as f64);
         let roofline = self.meta.origin.roofline.as_ref();
         let data = Data::new(bytes_per_step, roofline.and_then(last_cache));
+        let exceeds_inner_caches =
+            bytes_per_step.zip(roofline).is_some_and(|(bytes, of)| bytes > 2.0 * inner_caches(of));
         let stolen = threads.as_ref().and_then(|threads| threads.stolen_share).unwrap_or(0.0);
-        let limits = Limits { data, stolen, ..limits(roofline, cpus, too_small(&sums, cpus)) };
+        let limits = Limits { data, exceeds_inner_caches, stolen, ..limits(roofline, cpus, too_small(&sums, cpus)) };
         let columns = self.columns();
         let mut layers = Layers::new();
         let mut groups = Vec::new();
@@ -477,9 +479,18 @@ fn too_small(sums: &BTreeMap<Key, Sum>, cpus: u32) -> f64 {
 
 /// Bytes of the machine's last caches together, as far as data stays in them.
 fn last_cache(roofline: &Roofline) -> Option<f64> {
-    let last = roofline.caches.last()?;
-    let caches = roofline.cpus.div_ceil(last.shared_by.max(1)).max(1);
-    Some(last.usable() as f64 * f64::from(caches))
+    roofline.caches.last().map(|last| of_all_cpus(roofline, last))
+}
+
+/// Bytes of the caches before the last ones, of all processors together.
+fn inner_caches(roofline: &Roofline) -> f64 {
+    let inner = roofline.caches.split_last().map_or(&[][..], |(_, inner)| inner);
+    inner.iter().map(|cache| of_all_cpus(roofline, cache)).sum()
+}
+
+fn of_all_cpus(roofline: &Roofline, cache: &CacheSize) -> f64 {
+    let caches = roofline.cpus.div_ceil(cache.shared_by.max(1)).max(1);
+    cache.usable() as f64 * f64::from(caches)
 }
 
 fn limits(roofline: Option<&Roofline>, cpus: u32, too_small_ns: f64) -> Limits {

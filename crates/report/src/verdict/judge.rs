@@ -96,6 +96,8 @@ pub(super) struct Limits {
     pub(super) peak: Option<f64>,
     /// Whether data fits the caches.
     pub(super) data: Data,
+    /// It is more than the caches before the last ones hold: what comes out of caches comes out of the last ones.
+    pub(super) exceeds_inner_caches: bool,
     /// An operator that takes no longer than this is too small to matter.
     pub(super) too_small_ns: f64,
     /// The part of its time that the machine's host took.
@@ -116,7 +118,7 @@ pub(super) struct Judged {
 pub(super) fn judge(work: &Work, limits: &Limits) -> Judged {
     let mut rates = rates(work, limits);
     let (bound, confidence, also, why) = decide(work, limits, &rates);
-    if bound == Bound::Memory && out_of_cache(limits, &rates).is_some_and(is_at_cache_limit) {
+    if bound == Bound::Memory && out_of_last_cache(limits, &rates).is_some_and(is_at_cache_limit) {
         (rates.bandwidth_limit, rates.limited_by_cache) = (limits.cache_bandwidth, true);
     }
     // What a host takes is in every time: the rates are lower than they would be.
@@ -138,18 +140,18 @@ fn rates(work: &Work, limits: &Limits) -> Rates {
     }
 }
 
-/// Where data comes out of caches, the part of the last one's bandwidth.
-fn out_of_cache(limits: &Limits, rates: &Rates) -> Option<f64> {
+/// Where data comes out of the last cache, the part of its bandwidth.
+fn out_of_last_cache(limits: &Limits, rates: &Rates) -> Option<f64> {
     let faster_than_memory = rates.of_bandwidth().is_some_and(|of| of > FASTER_THAN_MEMORY);
-    if limits.data != Data::Fits && !faster_than_memory {
+    if !limits.exceeds_inner_caches || (limits.data != Data::Fits && !faster_than_memory) {
         return None;
     }
     Some(rates.bytes_per_s? / limits.cache_bandwidth?)
 }
 
-/// Nearer to the last cache's limit than what is bound by its instructions; what is faster comes out of the caches before.
+/// At the last cache's limit; what is faster comes out of the caches before.
 fn is_at_cache_limit(of_cache: f64) -> bool {
-    (NEAR_LIMIT..=FASTER_THAN_MEMORY).contains(&of_cache)
+    (AT_LIMIT..=FASTER_THAN_MEMORY).contains(&of_cache)
 }
 
 type Decision = (Bound, Confidence, Option<Bound>, String);
@@ -214,11 +216,12 @@ fn decide(work: &Work, limits: &Limits, rates: &Rates) -> Decision {
     if limits.data == Data::Fits || from_caches {
         let fits =
             if from_caches { "its data comes out of caches, faster than memory" } else { "its data fits the caches" };
-        return match out_of_cache(limits, rates) {
-            Some(of_cache) if is_at_cache_limit(of_cache) => {
-                let why = format!("{fits}, at {} of the last one's bandwidth", share(of_cache));
-                (Memory, if limits.data == Data::Fits { Medium } else { Low }, None, why)
-            }
+        if let Some(of_cache) = out_of_last_cache(limits, rates).filter(|of_cache| is_at_cache_limit(*of_cache)) {
+            let why = format!("{fits}, at {} of the last one's bandwidth", share(of_cache));
+            let sure = if of_cache >= NEAR_LIMIT && limits.data == Data::Fits { Medium } else { Low };
+            return (Memory, sure, (of_cache < 0.6).then_some(Compute), why);
+        }
+        return match limits.cache_bandwidth.map(|limit| bytes_per_s / limit) {
             Some(of_cache) if of_cache >= AT_LIMIT => {
                 let why = format!("{fits}, at {} of the last one's bandwidth; it computed {peak}", share(of_cache));
                 (Unknown, Low, None, why)

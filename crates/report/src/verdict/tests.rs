@@ -14,6 +14,7 @@ fn machine() -> Limits {
         cache_bandwidth: Some(40e9),
         peak: Some(200e9),
         data: Data::Exceeds,
+        exceeds_inner_caches: true,
         too_small_ns: 10_000.0,
         stolen: 0.0,
     }
@@ -48,7 +49,7 @@ fn near_the_bandwidth_it_is_memory() {
 fn faster_than_one_processor_can_read_it_is_the_memory_of_all() {
     let all = Limits { bandwidth_of_all: Some(40e9), ..machine() };
     assert_eq!(bound(&work(37.0, 37.0), &all), (Bound::Memory, Confidence::Medium, None));
-    assert_eq!(bound(&work(60.0, 60.0), &all).0, Bound::Unknown, "faster than all memory: from a cache");
+    assert_eq!(bound(&work(60.0, 60.0), &all).0, Bound::Unknown, "faster than all memory and the last cache");
     let fits = judge(&work(37.0, 37.0), &Limits { data: Data::Fits, ..all });
     assert!(fits.bound == Bound::Memory && fits.rates.limited_by_cache, "it is the cache");
 }
@@ -94,14 +95,17 @@ fn what_caches_hold_is_no_claim_on_memory() {
     use Bound::{Compute, Memory, Unknown};
     let fits = Limits { data: Data::Fits, ..machine() };
     assert_eq!(bound(&work(18.0, 18.0), &fits).0, Compute);
-    assert_eq!(bound(&work(25.0, 25.0), &fits).0, Unknown, "near the cache's bandwidth it may be the cache");
+    assert_eq!(bound(&work(25.0, 25.0), &fits), (Memory, Confidence::Low, None), "near the cache's bandwidth");
+    assert_eq!(bound(&work(21.0, 21.0), &fits), (Memory, Confidence::Low, Some(Compute)));
     let judged = judge(&work(30.0, 30.0), &fits);
     assert_eq!((judged.bound, judged.confidence), (Memory, Confidence::Medium), "at the cache's bandwidth");
     assert_eq!((judged.rates.bandwidth_limit, judged.rates.limited_by_cache), (Some(40e9), true));
+    let inner = Limits { exceeds_inner_caches: false, ..fits };
+    assert_eq!(bound(&work(30.0, 30.0), &inner).0, Unknown, "out of caches whose limit is another");
     assert_eq!(bound(&work(50.0, 50.0), &fits).0, Unknown, "from the caches before the last one");
     // Faster than memory: it came from caches, whatever its stated size.
-    assert_eq!(bound(&work(24.0, 24.0), &machine()).0, Unknown);
-    assert_ne!(bound(&work(24.0, 24.0), &machine()).0, Memory);
+    let faster = judge(&work(24.0, 24.0), &machine());
+    assert_eq!((faster.bound, faster.confidence, faster.rates.limited_by_cache), (Memory, Confidence::Low, true));
     let partly = Limits { data: Data::Partly, ..machine() };
     assert_eq!(bound(&work(19.0, 19.0), &partly), (Memory, Confidence::Medium, None));
     let not_known = Limits { data: Data::NotKnown, ..machine() };
