@@ -20,6 +20,7 @@ mod differences;
 mod engine;
 mod faults;
 mod flight;
+mod gains;
 mod graph;
 mod installed;
 #[path = "../invocation/mod.rs"]

@@ -55,6 +55,14 @@ MODELS = {
         "four bits a weight", layers=8, width=384, feed_forward=1024, heads=6, kv_heads=2,
         quant=gguf.GGMLQuantizationType.Q4_0,
     ),
+    # The same as "small-dense" and "wide-dense", in the type that is advised for them.
+    "small-dense-f16": Model(
+        "half floats", layers=8, width=384, feed_forward=1024, heads=6, kv_heads=2, quant=gguf.GGMLQuantizationType.F16,
+    ),
+    "wide-dense-f16": Model(
+        "half floats", layers=4, width=1280, feed_forward=3584, heads=20, kv_heads=4,
+        quant=gguf.GGMLQuantizationType.F16,
+    ),
     # One layer is unlike the others.
     "small-dense-one-f16": Model(
         "half floats in one layer", layers=8, width=384, feed_forward=1024, heads=6, kv_heads=2, f16_layers=(5,),

@@ -77,7 +77,7 @@ fn a_report_opens_with_what_limits_the_model_and_what_would_help() {
                     machine's 20 GB/s.";
     assert_eq!(opening[2], expected);
     let expected = "  → Use f16 weights instead of f32. Estimated gain: decode up to 49.4 % (weights read per step drop \
-                    from 32.0 MiB to 16.0 MiB; reading them takes 98.9 % of the time).";
+                    from 32.0 MiB to 16.0 MiB, read at no more than 20 GB/s, this machine's limit).";
     assert_eq!(opening[3], expected);
     assert!(text.contains("What limits operators (decode; memory, peak:"), "{text}");
     let verdict = trace.verdict();

@@ -36,8 +36,8 @@ pub(crate) fn opening(out: &mut String, verdict: &Verdict, style: &TextStyle) {
 /// Three pieces of advice in no more lines than this, without how the gain was computed.
 pub(super) fn advice_lines(all: &[Advice], width: usize, lines: usize) -> Vec<String> {
     let mut texts: Vec<(&str, String)> = Vec::new();
-    for Advice { phase, what, gain_at_most, .. } in all {
-        let gain = format!("{phase} up to {}", share(*gain_at_most));
+    for one @ Advice { what, .. } in all {
+        let gain = gain(one);
         match texts.iter_mut().find(|(other, _)| other == what) {
             Some((_, text)) => text.push_str(&format!(", {gain}")),
             None => texts.push((what, format!("→ {what}: {gain}"))),
@@ -53,14 +53,22 @@ pub(super) fn advice_lines(all: &[Advice], width: usize, lines: usize) -> Vec<St
     shown
 }
 
+/// `decode up to 45.0 %`.
+fn gain(Advice { phase, gain_at_most, gain_as_recorded, .. }: &Advice) -> String {
+    match gain_at_most {
+        Some(most) => format!("{phase} up to {}", share(*most)),
+        None => format!("{phase} {}, more if its data then stays in caches", share(*gain_as_recorded)),
+    }
+}
+
 /// One text for advice that several phases share.
 fn advice_texts(all: &[Advice]) -> Vec<String> {
     let mut texts: Vec<(&str, String)> = Vec::new();
-    for Advice { phase, what, gain_at_most, how } in all {
-        let gain = share(*gain_at_most);
+    for one @ Advice { what, how, .. } in all {
+        let gain = gain(one);
         match texts.iter_mut().find(|(other, _)| other == what) {
-            Some((_, text)) => text.push_str(&format!("; {phase} up to {gain}")),
-            None => texts.push((what, format!("→ {what}. Estimated gain: {phase} up to {gain} ({how})"))),
+            Some((_, text)) => text.push_str(&format!("; {gain}")),
+            None => texts.push((what, format!("→ {what}. Estimated gain: {gain} ({how})"))),
         }
     }
     texts.into_iter().map(|(_, text)| text + ".").collect()

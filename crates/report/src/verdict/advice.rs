@@ -1,15 +1,18 @@
 //! Advice, each with its largest possible gain and how that was computed from the recording.
 
 use super::gather::{Group, PhaseParts};
+use super::judge::Data;
 use super::model::{Advice, Bound, PhaseVerdict};
 use super::sampled;
 use crate::functions::Class;
 use crate::model::faults::FaultsReport;
 use crate::numbers::ratios::ratio;
-use crate::numbers::units::{bytes, rate, share, time_f64};
+use crate::numbers::units::{bytes, quantity, rate, share, time_f64};
 use profinfer_analysis::{PhaseFacts, Rules, group_digits};
 use std::collections::BTreeMap;
 
+/// A bound that is more than this multiple of what the recording shows says little.
+const MOST_SPREAD: f64 = 2.0;
 /// Less is not worth doing anything.
 const WORTH_DOING: f64 = 0.03;
 
@@ -30,13 +33,54 @@ pub(super) fn advise(
     all.extend(one_lane(of, verdict));
     all.extend(by_samples(of));
     all.extend(of_the_probeset(of, verdict, rules, machine_cpus));
-    all.retain(|advice| advice.gain_at_most >= WORTH_DOING);
-    all.sort_by(|a, b| b.gain_at_most.total_cmp(&a.gain_at_most));
+    let gain = |advice: &Advice| advice.gain_at_most.unwrap_or(advice.gain_as_recorded);
+    all.retain(|advice| gain(advice) >= WORTH_DOING);
+    all.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
     all
 }
 
 fn advice(of: &PhaseParts, what: String, gain_at_most: f64, how: String) -> Advice {
-    Advice { phase: of.phase.as_str(), what, gain_at_most: gain_at_most.clamp(0.0, 1.0), how }
+    advice_between(of, what, [gain_at_most; 2], how)
+}
+
+/// Advice that saves so much if all else stays as recorded, and at most so much if data then stays in caches.
+fn advice_between(of: &PhaseParts, what: String, gains: [f64; 2], how: String) -> Advice {
+    let [gain_as_recorded, most] = gains.map(|gain| gain.clamp(0.0, 1.0));
+    let gain_at_most = (most <= MOST_SPREAD * gain_as_recorded).then_some(most);
+    Advice { phase: of.phase.as_str(), what, gain_at_most, gain_as_recorded, how }
+}
+
+fn work(group: &Group) -> f64 {
+    group.time.running + group.time.unknown
+}
+
+/// What a group's work takes if each operator takes the least that one of its kind took, ns.
+fn least(group: &Group) -> f64 {
+    group.least_ns.min(work(group))
+}
+
+/// The same where nothing replaces its data in the caches: data that nearly fits them may stay there then.
+fn undisturbed(of: &PhaseParts, group: &Group) -> f64 {
+    let at_cache_limit = match group.judged.rates.bytes_per_s.zip(of.limits.cache_bandwidth) {
+        Some((bytes, limit)) if of.limits.data == Data::Partly && group.judged.bound == Bound::Memory => bytes / limit,
+        _ => 1.0,
+    };
+    least(group) * at_cache_limit.min(1.0)
+}
+
+/// The most that work took longer because others ran in between, as a part of the lanes' time: each time at most what
+/// filling the caches takes.
+fn cold_caches(of: &PhaseParts) -> f64 {
+    let beyond: f64 = of.groups.iter().map(|group| (work(group) - undisturbed(of, group)).max(0.0)).sum();
+    let lanes = of.threads.iter().flat_map(|threads| &threads.lanes);
+    let times: u64 = lanes.map(|lane| lane.involuntary_switches).sum();
+    let filling = of.limits.caches.zip(of.limits.bandwidth).map_or(0.0, |(caches, bandwidth)| caches * 1e9 / bandwidth);
+    of.share_of(beyond.min(times as f64 * filling))
+}
+
+/// The gain without what kept lanes from running for this part of the time, and what it is at most.
+fn without(of: &PhaseParts, part: f64) -> [f64; 2] {
+    [part, if part > 0.0 { part + cold_caches(of) } else { 0.0 }]
 }
 
 /// A CPU for each lane: the same work without run-queue delay.
@@ -46,10 +90,11 @@ fn fewer_lanes(of: &PhaseParts, machine_cpus: u32) -> Option<Advice> {
     // Lanes that may run on more cpus than they did need not be fewer.
     let had = over.cpus.floor().max(1.0);
     let cpus = if over.by == "used" { f64::from(machine_cpus).min(lanes).max(had) } else { had };
-    // Lanes that take turns on a CPU find its caches cold: the least that operators took is nearer to what they need.
-    let work: f64 = of.groups.iter().map(|group| group.least_ns.min(group.time.running + group.time.unknown)).sum();
-    let outside = of.around / lanes;
-    let (now, then) = (of.lane_time / lanes, work / cpus + outside);
+    // Lanes that take turns on a CPU find its caches cold.
+    let sum = |of_group: &dyn Fn(&Group) -> f64| of.groups.iter().map(of_group).sum::<f64>();
+    let (work, in_caches) = (sum(&|group| least(group)), sum(&|group| undisturbed(of, group)));
+    let now = of.lane_time / lanes;
+    let gain = |work: f64| (1.0 - (work / cpus + of.around / lanes) / now) * of.share_of(of.lane_time);
     let count = |n: f64, what: &str| if n <= 1.0 { format!("1 {what}") } else { format!("{n:.0} {what}s") };
     let what = if cpus > had {
         format!("Pin its {} to separate CPUs: they ran on {}", count(lanes, "thread"), count(had, "CPU"))
@@ -57,7 +102,7 @@ fn fewer_lanes(of: &PhaseParts, machine_cpus: u32) -> Option<Advice> {
         format!("Use {} instead of {}: one per CPU", count(cpus, "thread"), over.lanes)
     };
     let how = format!("at least {} of operator work, spread evenly over {}", time_f64(work), count(cpus, "CPU"));
-    Some(advice(of, what, (1.0 - then / now) * of.share_of(of.lane_time), how))
+    Some(advice_between(of, what, [gain(work), gain(in_caches)], how))
 }
 
 /// CPUs that no other process uses.
@@ -74,38 +119,58 @@ fn reserved_cpus(of: &PhaseParts, verdict: &PhaseVerdict, others: &str) -> Optio
     let migrations: u64 = threads.lanes.iter().map(|lane| lane.migrations).sum();
     let migrated = if migrations > 1 { format!("; {migrations} migrations of its threads") } else { String::new() };
     let what = format!("Reserve CPUs for it (taskset, cpuset): {others} used them too");
-    let how = format!("run-queue delay caused by other processes, and waiting because of it{migrated}");
-    Some(advice(of, what, part * verdict.parts.starved, how))
+    let how = format!(
+        "run-queue delay caused by other processes, waiting because of it, and work on caches that they used{migrated}"
+    );
+    Some(advice_between(of, what, without(of, verdict.parts.starved).map(|gain| part * gain), how))
 }
 
-/// What the bytes of memory-bound weights would be in a type of half the size.
+/// What memory-bound weights would take in a type of half the size: no less than at the bandwidth that they then have.
 fn smaller_weights(of: &PhaseParts, verdict: &PhaseVerdict, rules: &Rules) -> Option<Advice> {
     if verdict.parts.memory < WORTH_DOING {
         return None;
     }
-    // By type: the lane time that its weights' bytes stand for.
-    let mut saved: BTreeMap<u16, (f64, f64)> = BTreeMap::new();
+    // By type: bytes, and the lane time that they stand for.
+    let mut types: BTreeMap<u16, (f64, f64)> = BTreeMap::new();
     for group in of.limited(Bound::Memory) {
         let Some((_, all)) = group.costs.filter(|(_, bytes)| *bytes > 0.0) else { continue };
         for (dtype, bytes) in &group.weights {
-            let sum = saved.entry(*dtype).or_default();
-            sum.0 += group.parts.memory * (bytes / all).min(1.0);
-            sum.1 += bytes;
+            let sum = types.entry(*dtype).or_default();
+            sum.0 += bytes;
+            sum.1 += group.parts.memory * (bytes / all).min(1.0);
         }
     }
-    let (dtype, (time, weights)) = saved.into_iter().max_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
+    let (dtype, (weights, _)) = types.into_iter().max_by(|a, b| a.1.1.total_cmp(&b.1.1))?;
     let (name, size) = rules.dtype(dtype)?;
     let (smaller, smaller_size) = rules.half_of(size)?;
     let part = smaller_size / size;
-    let step = weights / of.totals.whole_steps.max(1) as f64;
+    let (now, then) = (weights / steps(of), weights * part / steps(of));
+    let moved = of.bytes_per_step.map(|all| (all - now + then).max(0.0));
+    let fits = Data::new(moved, of.limits.caches) == Data::Fits;
+    let at_limits = |group: &Group| {
+        let Some(((_, all), of_type)) = group.costs.zip(group.weights.get(&dtype)) else { return 0.0 };
+        let rates = &group.judged.rates;
+        let limit = if fits { of.limits.cache_bandwidth } else { rates.bandwidth_limit };
+        let used = rates.bytes_per_s.zip(limit).map_or(1.0, |(bytes, limit)| (bytes / limit).min(1.0));
+        group.parts.memory * (1.0 - used * (1.0 - (1.0 - part) * (of_type / all).min(1.0)))
+    };
+    let saved: f64 = of.limited(Bound::Memory).map(at_limits).sum();
+    let limit = if fits { of.limits.cache_bandwidth } else { verdict.rates.bandwidth_limit };
+    let level =
+        if fits || verdict.rates.limited_by_cache { ", the last cache's limit" } else { ", this machine's limit" };
     let what = format!("Use {smaller} weights instead of {name}");
     let how = format!(
-        "weights read per step drop from {} to {}; reading them takes {} of the time",
-        bytes(step as u64),
-        bytes((step * part) as u64),
-        share(of.share_of(time))
+        "weights read per step drop from {} to {}, read at no more than {}{level}",
+        bytes(now as u64),
+        bytes(then as u64),
+        limit.map_or_else(String::new, |limit| quantity(limit, "B/s"))
     );
-    Some(advice(of, what, (1.0 - part) * of.share_of(time), how))
+    Some(advice(of, what, of.share_of(saved), how))
+}
+
+/// Steps that were recorded whole.
+fn steps(of: &PhaseParts) -> f64 {
+    of.totals.whole_steps.max(1) as f64
 }
 
 fn more_memory(of: &PhaseParts, verdict: &PhaseVerdict, faults: Option<&FaultsReport>) -> Option<Advice> {
@@ -130,11 +195,11 @@ fn limits_of_groups(of: &PhaseParts, verdict: &PhaseVerdict) -> Vec<Advice> {
     let limit = pressure.memory_limit.map_or_else(String::new, |limit| format!(" ({})", bytes(limit)));
     let needed = of.bytes_per_step.map_or_else(String::new, |moved| format!("; a step moves {}", bytes(moved as u64)));
     vec![
-        advice(
+        advice_between(
             of,
             format!("Raise the CPU quota of its control group{quota}"),
-            parts.throttled,
-            "time that it was throttled".to_owned(),
+            without(of, parts.throttled),
+            "time that it was throttled, and work on caches that others used meanwhile".to_owned(),
         ),
         advice(
             of,

@@ -76,7 +76,7 @@ pub(super) struct PhaseParts {
     /// What the host encoded for a device, in the graphs of these backends.
     pub(super) offloaded: Option<Offloaded>,
     pub(super) bytes_per_step: Option<f64>,
-    pub(super) data: Data,
+    pub(super) limits: Limits,
     pub(super) threads: Option<ThreadsReport>,
     /// What the kernel let the target have; `None` where that was not recorded.
     pub(super) pressure: Option<PressureReport>,
@@ -171,11 +171,13 @@ impl<'a> Source<'a> {
         let cpus = self.cpus(lanes);
         let bytes_per_step = bytes(&sums).map(|bytes| bytes / totals.whole_steps.max(1) as f64);
         let roofline = self.meta.origin.roofline.as_ref();
-        let data = Data::new(bytes_per_step, roofline.and_then(last_cache));
+        let caches = roofline.and_then(last_cache);
+        let data = Data::new(bytes_per_step, caches);
         let exceeds_inner_caches =
             bytes_per_step.zip(roofline).is_some_and(|(bytes, of)| bytes > 2.0 * inner_caches(of));
         let stolen = threads.as_ref().and_then(|threads| threads.stolen_share).unwrap_or(0.0);
-        let limits = Limits { data, exceeds_inner_caches, stolen, ..limits(roofline, cpus, too_small(&sums, cpus)) };
+        let limits =
+            Limits { caches, data, exceeds_inner_caches, stolen, ..limits(roofline, cpus, too_small(&sums, cpus)) };
         let columns = self.columns();
         let mut layers = Layers::new();
         let mut groups = Vec::new();
@@ -241,7 +243,7 @@ impl<'a> Source<'a> {
             unseen,
             offloaded: self.offloaded(phase),
             bytes_per_step,
-            data,
+            limits,
             threads,
             pressure,
             stolen,
@@ -622,7 +624,7 @@ impl PhaseParts {
             parts: self.shares(),
             reclaim_measured: self.reclaim_measured.map(|ns| self.share_of(ns)),
             bytes_per_step: self.bytes_per_step,
-            caches: self.data.as_str(),
+            caches: self.limits.data.as_str(),
             rates: self.rates(if work.contains(&bound) { bound } else { most }),
             evidence: Vec::new(),
             stated: Vec::new(),

@@ -94,6 +94,8 @@ pub(super) struct Limits {
     pub(super) cache_bandwidth: Option<f64>,
     /// Operations a second.
     pub(super) peak: Option<f64>,
+    /// Bytes in which data stays in the last caches, all together.
+    pub(super) caches: Option<f64>,
     /// Whether data fits the caches.
     pub(super) data: Data,
     /// It is more than the caches before the last ones hold: what comes out of caches comes out of the last ones.

@@ -213,7 +213,7 @@ fn compute(of_phase: &PhaseParts, verdict: &PhaseVerdict, stated: &mut Stated) -
         (Some(intensity), None) => {
             format!(", at {at}; {} operations per byte: memory is hardly the limit", rate(intensity))
         }
-        _ if of_phase.data == Data::Fits => {
+        _ if of_phase.limits.data == Data::Fits => {
             format!(", at {at}; its data fits the caches: memory is not the limit")
         }
         _ if rates.of_bandwidth().is_some_and(|of| of > 0.5) => {
@@ -297,7 +297,7 @@ fn needed(of: &PhaseParts) -> Option<f64> {
         Some((bytes / bandwidth).max(flops / peak) * 1e9)
     };
     // What fits the caches does not come from memory: then there is no such limit here.
-    if of.data == Data::Fits || of.data == Data::NotKnown {
+    if of.limits.data == Data::Fits || of.limits.data == Data::NotKnown {
         return None;
     }
     let all = of.groups.iter().filter_map(of_group).reduce(|a, b| a + b)?;
@@ -345,7 +345,7 @@ fn unknown(of_phase: &PhaseParts, verdict: &PhaseVerdict, stated: &mut Stated) -
     let what = match rates.bytes_per_s.zip(rates.flops_per_s) {
         Some((moved, computed)) => {
             let at = format!("{} and {}", quantity(moved, "B/s"), quantity(computed, "FLOP/s"));
-            match of_phase.data {
+            match of_phase.limits.data {
                 Data::Fits => format!(", at {at}, from caches"),
                 _ if near_nothing(rates) => {
                     format!(", at {at}, far below this machine's limits: something else takes the time")

@@ -13,6 +13,7 @@ fn machine() -> Limits {
         bandwidth_of_all: Some(20e9),
         cache_bandwidth: Some(40e9),
         peak: Some(200e9),
+        caches: Some(10e6),
         data: Data::Exceeds,
         exceeds_inner_caches: true,
         too_small_ns: 10_000.0,

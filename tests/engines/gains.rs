@@ -1,0 +1,130 @@
+//! What advice promises, tested by taking it: the engine's own clock, with nothing recorded, before and after.
+
+use crate::competitor::Competitor;
+use crate::control_group::ControlGroup;
+use crate::engine::{Engine, Workload, alone, command, workload};
+use crate::process::{profinfer, run};
+use crate::recording::Recording;
+use serde_json::Value;
+
+/// Runs of each kind, by turns.
+const ROUNDS: usize = 5;
+/// What the machine's noise may add to or take from a gain.
+const NOISE: f64 = 0.05;
+
+/// A run as it is, and as it is advised.
+struct Advised<'a> {
+    advice: &'a str,
+    /// As the engine names its time.
+    time: &'a str,
+    now: Vec<String>,
+    then: Vec<String>,
+}
+
+fn words(before: &[&str], workload: &Workload) -> Vec<String> {
+    let before = before.iter().map(|&word| word.to_owned());
+    before.chain(Engine::Wheel.command(workload)).collect()
+}
+
+/// Milliseconds, as the engine prints them.
+fn engine_time(words: &[String], time: &str) -> f64 {
+    let output = run(&mut command(words), 0);
+    let line = String::from_utf8(output.stdout).unwrap();
+    serde_json::from_str::<Value>(line.lines().last().unwrap()).unwrap()[time].as_f64().unwrap()
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// Whether so much was gained as was promised: no more, and no less than half of it; without a bound, as much as the
+/// recording shows, or more.
+fn promised(of: &Advised) -> std::ops::RangeInclusive<f64> {
+    let phase = of.time.strip_suffix("_ms").unwrap();
+    let set = |record: &mut std::process::Command| {
+        record.arg("--").args(&of.now);
+    };
+    let report = Recording::new("llama", &[], set, 0).report(&[]);
+    let advice = report["verdict"]["advice"].as_array().unwrap();
+    let is_it = |row: &&Value| row["phase"] == phase && row["what"].as_str().unwrap().contains(of.advice);
+    let found = advice.iter().find(is_it).unwrap_or_else(|| panic!("{}: {:#}", of.advice, report["verdict"]));
+    match found["gain_at_most"].as_f64() {
+        Some(most) => most / 2.0 - NOISE..=most + NOISE,
+        None => found["gain_as_recorded"].as_f64().unwrap() - NOISE..=1.0,
+    }
+}
+
+/// `make` makes the cause while it lives.
+fn assert_gained<T>(of: &Advised, make: impl Fn() -> T) {
+    let promised = {
+        let _cause = make();
+        promised(of)
+    };
+    let (mut now, mut then) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let cause = make();
+        now.push(engine_time(&of.now, of.time));
+        drop(cause);
+        then.push(engine_time(&of.then, of.time));
+    }
+    let gained = 1.0 - median(then.clone()) / median(now.clone());
+    println!("{}: {promised:.3?}, {gained:.3} gained", of.advice);
+    assert!(promised.contains(&gained), "{}: {promised:?}, {gained} gained: {now:?} {then:?}", of.advice);
+}
+
+fn with_limits() {
+    run(&mut profinfer(&["roofline", "--quick"]), 0);
+}
+
+/// Weights of which memory is the limit; halves of small ones fit the last cache of some machines.
+#[test]
+#[ignore = "needs root"]
+fn smaller_weights_gain_what_is_promised() {
+    let _alone = alone();
+    with_limits();
+    for (model, smaller) in [("small-dense", "small-dense-f16"), ("wide-dense", "wide-dense-f16")] {
+        let of = |model| words(&[], &Workload { tokens: 32, ..workload(model, 1) });
+        let advised =
+            Advised { advice: "Use F16 weights instead of F32", time: "decode_ms", now: of(model), then: of(smaller) };
+        assert_gained(&advised, || ());
+    }
+}
+
+/// Threads that wait for each other's turns on a CPU.
+#[test]
+#[ignore = "needs root"]
+fn fewer_threads_gain_what_is_promised() {
+    let _alone = alone();
+    with_limits();
+    let of = |threads| Workload { tokens: 8, ..workload("wide-dense", threads) };
+    let nearly_in_cache = |threads| Workload { tokens: 12, ..workload("small-dense", threads) };
+    let (one_cpu, two_cpus) = (["taskset", "-c", "1"], ["taskset", "-c", "0,1"]);
+    let rows = [
+        ("Use 1 thread instead of 2", words(&one_cpu, &of(2)), words(&one_cpu, &of(1))),
+        ("instead of 8", words(&two_cpus, &of(8)), words(&two_cpus, &of(2))),
+        ("instead of 8", words(&two_cpus, &nearly_in_cache(8)), words(&two_cpus, &nearly_in_cache(2))),
+    ];
+    for (advice, now, then) in rows {
+        assert_gained(&Advised { advice, time: "decode_ms", now, then }, || ());
+    }
+}
+
+/// What another process, and a quota, take from it.
+#[test]
+#[ignore = "needs root"]
+fn without_what_starves_it_it_gains_what_is_promised() {
+    let _alone = alone();
+    with_limits();
+    let decode = Workload { tokens: 64, ..workload("small-dense", 1) };
+    let pinned = words(&["taskset", "-c", "0"], &decode);
+    let advised =
+        Advised { advice: "Reserve CPUs for it", time: "decode_ms", now: pinned.clone(), then: pinned.clone() };
+    assert_gained(&advised, || Competitor::on(0));
+    let settings =
+        [("cpu.cfs_period_us", "cpu.max", "100000".to_owned()), ("cpu.cfs_quota_us", "cpu.max", "40000".to_owned())];
+    let group = ControlGroup::new("cpu", &settings);
+    let limited = group.command().into_iter().chain(pinned.iter().cloned()).collect();
+    let advice = "Raise the CPU quota of its control group";
+    assert_gained(&Advised { advice, time: "decode_ms", now: limited, then: pinned }, || ());
+}
