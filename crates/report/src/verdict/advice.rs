@@ -16,7 +16,7 @@ const MOST_SPREAD: f64 = 2.0;
 /// Less is not worth doing anything.
 const WORTH_DOING: f64 = 0.03;
 
-/// All advice of a phase, that with the largest gain first.
+/// All advice of a phase: first what removes the cause that the verdict names, then the rest; each by gain.
 pub(super) fn advise(
     of: &PhaseParts,
     verdict: &PhaseVerdict,
@@ -24,19 +24,25 @@ pub(super) fn advise(
     faults: Option<&FaultsReport>,
     (machine_cpus, others): (u32, &str),
 ) -> Vec<Advice> {
-    let mut all = Vec::new();
-    all.extend(fewer_lanes(of, machine_cpus));
-    all.extend(reserved_cpus(of, verdict, others));
-    all.extend(smaller_weights(of, verdict, rules));
-    all.extend(more_memory(of, verdict, faults));
-    all.extend(limits_of_groups(of, verdict));
-    all.extend(one_lane(of, verdict));
-    all.extend(by_samples(of));
-    all.extend(of_the_probeset(of, verdict, rules, machine_cpus));
+    let mut all: Vec<(Bound, Advice)> = Vec::new();
+    let mut add = |bound: Bound, of_bound: Vec<Advice>| all.extend(of_bound.into_iter().map(|advice| (bound, advice)));
+    add(Bound::Starved, fewer_lanes(of, machine_cpus).into_iter().collect());
+    add(Bound::Starved, reserved_cpus(of, verdict, others).into_iter().collect());
+    add(Bound::Memory, smaller_weights(of, verdict, rules).into_iter().collect());
+    add(Bound::Disk, more_memory(of, verdict, faults).into_iter().collect());
+    add(Bound::Throttled, vec![larger_quota(of, verdict)]);
+    add(Bound::Stopped, vec![nothing_that_stops(of, verdict)]);
+    add(Bound::Reclaim, vec![larger_memory_limit(of, verdict)]);
+    add(Bound::Overhead, one_lane(of, verdict).into_iter().collect());
+    add(Bound::Kernel, by_samples(of));
+    add(verdict.bound, of_the_probeset(of, verdict, rules, machine_cpus));
     let gain = |advice: &Advice| advice.gain_at_most.unwrap_or(advice.gain_as_recorded);
-    all.retain(|advice| gain(advice) >= WORTH_DOING);
-    all.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
-    all
+    all.retain(|(_, advice)| gain(advice) >= WORTH_DOING);
+    all.sort_by(|(a_bound, a), (b_bound, b)| {
+        let others = |bound: &Bound| *bound != verdict.bound;
+        others(a_bound).cmp(&others(b_bound)).then_with(|| gain(b).total_cmp(&gain(a)))
+    });
+    all.into_iter().map(|(_, advice)| advice).collect()
 }
 
 fn advice(of: &PhaseParts, what: String, gain_at_most: f64, how: String) -> Advice {
@@ -187,38 +193,33 @@ fn more_memory(of: &PhaseParts, verdict: &PhaseVerdict, faults: Option<&FaultsRe
     Some(advice(of, what, verdict.parts.disk, how))
 }
 
-/// What control groups and signals keep from it.
-fn limits_of_groups(of: &PhaseParts, verdict: &PhaseVerdict) -> Vec<Advice> {
-    let pressure = of.pressure.unwrap_or_default();
-    let parts = &verdict.parts;
-    let quota = pressure.cpu_quota.map_or_else(String::new, |cpus| format!(" ({} CPUs)", rate(cpus)));
-    let limit = pressure.memory_limit.map_or_else(String::new, |limit| format!(" ({})", bytes(limit)));
+fn larger_quota(of: &PhaseParts, verdict: &PhaseVerdict) -> Advice {
+    let quota = of.pressure.unwrap_or_default().cpu_quota;
+    let quota = quota.map_or_else(String::new, |cpus| format!(" ({} CPUs)", rate(cpus)));
+    advice_between(
+        of,
+        format!("Raise the CPU quota of its control group{quota}"),
+        without(of, verdict.parts.throttled),
+        "time that it was throttled, and work on caches that others used meanwhile".to_owned(),
+    )
+}
+
+fn nothing_that_stops(of: &PhaseParts, verdict: &PhaseVerdict) -> Advice {
+    let what = "Find what stops it: SIGSTOP, a debugger, a frozen terminal job".to_owned();
+    advice(of, what, verdict.parts.stopped, "time that it was stopped".to_owned())
+}
+
+fn larger_memory_limit(of: &PhaseParts, verdict: &PhaseVerdict) -> Advice {
+    let limit = of.pressure.unwrap_or_default().memory_limit;
+    let limit = limit.map_or_else(String::new, |limit| format!(" ({})", bytes(limit)));
     let needed = of.bytes_per_step.map_or_else(String::new, |moved| format!("; a step moves {}", bytes(moved as u64)));
-    vec![
-        advice_between(
-            of,
-            format!("Raise the CPU quota of its control group{quota}"),
-            without(of, parts.throttled),
-            "time that it was throttled, and work on caches that others used meanwhile".to_owned(),
-        ),
-        advice(
-            of,
-            "Find what stops it: SIGSTOP, a debugger, a frozen terminal job".to_owned(),
-            parts.stopped,
-            "time that it was stopped".to_owned(),
-        ),
-        advice(
-            of,
-            match of.reclaims {
-                Some(of_kinds) if !of.limit_reached && of_kinds.group < of_kinds.ns / 2 => {
-                    "Free memory on the machine, or use a smaller model".to_owned()
-                }
-                _ => format!("Raise the memory limit of its control group{limit}, or use a smaller model"),
-            },
-            parts.reclaim,
-            format!("time in the kernel, and waiting for the disk{needed}"),
-        ),
-    ]
+    let what = match of.reclaims {
+        Some(of_kinds) if !of.limit_reached && of_kinds.group < of_kinds.ns / 2 => {
+            "Free memory on the machine, or use a smaller model".to_owned()
+        }
+        _ => format!("Raise the memory limit of its control group{limit}, or use a smaller model"),
+    };
+    advice(of, what, verdict.parts.reclaim, format!("time in the kernel, and waiting for the disk{needed}"))
 }
 
 /// What functions of the kernel and of the system do within operators: as much as the upper end of their interval.

@@ -451,7 +451,8 @@ pub struct Advice {
     /// The part of the phase's time that it saves at most. `None` where that is far more than `gain_as_recorded`: the
     /// gain depends on how much data then stays in caches.
     pub gain_at_most: Option<f64>,
-    /// The part that it saves if all else stays as recorded. Advice is in descending order of the most, or else of this.
+    /// The part that it saves if all else stays as recorded.
+    /// Advice on the verdict's cause comes first; then it is in descending order of the most, or else of this.
     pub gain_as_recorded: f64,
     /// How that was worked out.
     pub how: String,
