@@ -24,6 +24,7 @@ mod samples;
 /// What compares times: `scripts/test` runs these one by one with nothing beside them.
 mod timed {
     mod boundary;
+    mod brief;
     mod budget;
     mod counters;
     mod cuda;

@@ -5,7 +5,7 @@ use super::consumer::Counts;
 use super::modules::Modules;
 use super::overhead::{Costs, OverheadLimits, ProgramRuns, Seen};
 use crate::bpf::{RunStatistics, Session};
-use profinfer_compiler::{ProbePlan, ProgramKind, Shape, Tier};
+use profinfer_compiler::{ProbePlan, Program, ProgramKind, Shape, Tier};
 use profinfer_schema::Overhead;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -128,6 +128,7 @@ impl<'a> Meter<'a> {
             base_ns: ns(seen.steps_cost_ns + seen.graphs_cost_ns),
             detail_ns: ns(seen.detail_cost_ns),
             record_ns: self.record_costs(counts.busiest_lane()),
+            span_ns: self.span_costs(),
         }
     }
 
@@ -141,5 +142,14 @@ impl<'a> Meter<'a> {
             costs.insert(action.probe.clone(), (run * runs * part).round());
         }
         costs
+    }
+
+    /// What a span of each probe contains of its probe.
+    fn span_costs(&self) -> BTreeMap<String, f64> {
+        let programs = self.plan.programs.iter().enumerate();
+        let cost = |(index, program): (usize, &Program)| {
+            Some((program.actions.first()?.probe.clone(), self.costs.of_span(index)?.round()))
+        };
+        programs.filter_map(cost).collect()
     }
 }

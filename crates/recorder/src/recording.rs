@@ -181,7 +181,8 @@ impl<'a> Recording<'a> {
         let unseen = self.switches.unseen_ns();
         let overhead = self.meter.overhead(&self.session, &self.modules, self.consumer.counts(), unseen);
         // What each probe costs stands at the end.
-        let overhead = Some(Overhead { record_ns: std::collections::BTreeMap::new(), ..overhead });
+        let none = std::collections::BTreeMap::new;
+        let overhead = Some(Overhead { record_ns: none(), span_ns: none(), ..overhead });
         self.consumer.notice_of(|| Notice { time: clock::monotonic_ns(), overhead, ..Notice::default() });
     }
 

@@ -12,7 +12,7 @@ use super::model::rows::{
     BackendRow, EstimateRow, ExpertLayerRow, ExpertRow, LaneRow, OffCpuReport, OperatorRow, PhaseReport, RegionRow,
     TraceFacts,
 };
-use super::model::sampling::{SamplingReport, added_ns};
+use super::model::sampling::{SamplingReport, added_ns, added_to_operator_ns};
 use super::model::threads::ThreadsReport;
 use super::numbers::ratios::{mean, natural_order, ratio};
 use super::report::{By, Report};
@@ -63,7 +63,17 @@ pub fn build(
         let recorded = end.saturating_sub(meta.origin.monotonic_ns);
         lane_time = lane_time.max(recorded.saturating_mul(lanes.max(1)));
     }
-    let scope = Scope { statistics, catalogue, measures: &measures, phases: &phases, unseen_steps, lane_time, time };
+    let tracing_ns = added_to_operator_ns(meta, statistics, &phases);
+    let scope = Scope {
+        tracing_ns,
+        statistics,
+        catalogue,
+        measures: &measures,
+        phases: &phases,
+        unseen_steps,
+        lane_time,
+        time,
+    };
     let generations = statistics.generations();
     let table =
         if matches!(options.by, By::Lane | By::Expert | By::Function | By::Request) { By::Name } else { options.by };
@@ -171,7 +181,12 @@ struct Scope<'a> {
     unseen_steps: BTreeMap<Phase, UnseenSteps>,
     lane_time: u64,
     time: u64,
+    /// What the mean operator is longer by because it was recorded, ns.
+    tracing_ns: Option<f64>,
 }
+
+/// What tracing adds is subtracted from a mean from this part of it on.
+const TRACING_MATTERS: f64 = 0.05;
 
 /// What a row is of.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -247,6 +262,7 @@ impl<'a> Scope<'a> {
         let text = |t: Option<Arc<str>>| t.map(|t| t.to_string());
         let totals = &group.totals;
         let divided = totals.divided();
+        let mean_ns = mean(totals.elapsed, totals.count);
         OperatorRow {
             name: text(key.name),
             op: text(key.op),
@@ -263,12 +279,19 @@ impl<'a> Scope<'a> {
             waiting_estimated: divided.estimated,
             estimate: self.estimate(group),
             share: ratio(divided.work, self.lane_time),
-            mean_ns: mean(totals.elapsed, totals.count),
+            mean_ns,
+            mean_without_tracing_ns: self.without_tracing(mean_ns),
             min_ns: totals.min,
             max_ns: totals.max,
             counts: self.measures.counts(&group.quantities),
             metrics: self.measures.metrics(&group.quantities, divided.work),
         }
+    }
+
+    /// A mean of operators that recording them makes much longer, without that.
+    fn without_tracing(&self, mean_ns: f64) -> Option<f64> {
+        let tracing = self.tracing_ns.filter(|tracing| *tracing >= TRACING_MATTERS * mean_ns)?;
+        Some((mean_ns - tracing).max(0.0))
     }
 
     /// All operators of each phase together.

@@ -683,6 +683,9 @@ pub struct Overhead {
     /// What one record of a probe adds to a step, ns, by the probe's name.
     #[serde(default)]
     pub record_ns: BTreeMap<String, f64>,
+    /// What a span of a probe is longer by, ns, by the probe's name: from when its start is taken until its end is.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub span_ns: BTreeMap<String, f64>,
 }
 
 impl Overhead {

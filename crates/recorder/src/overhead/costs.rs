@@ -81,6 +81,13 @@ impl Costs {
         Some(if program.runs.hits == 0 { none.ns() } else { program.ns() / hits })
     }
 
+    /// What a span of a program is longer by: half a trap at its start, half at its end, and the program where the span's
+    /// end is another's start. The one at a return runs after the end is taken. `None` where it has no site.
+    pub(crate) fn of_span(&self, program: usize) -> Option<f64> {
+        let of = self.programs.get(program).filter(|program| program.sites > 0)?;
+        if of.with_return { Some(of.trap()) } else { self.of_run(program) }
+    }
+
     /// What the programs of a tier cost so far, ns of all threads.
     pub(crate) fn of(&self, tier: Tier) -> f64 {
         let switching = if tier == Tier::Detail { self.switched as f64 * SWITCH_SITE_NS } else { 0.0 };
@@ -89,11 +96,15 @@ impl Costs {
 }
 
 impl ProgramCost {
-    fn ns(&self) -> f64 {
-        let hits = self.runs.hits as f64;
+    /// The mean of its traps.
+    fn trap(&self) -> f64 {
         let entry = if self.sites == 0 { UNKNOWN_TRAP_NS } else { self.trap_ns / self.sites as f64 };
         // A call is two runs.
-        let trap = if self.with_return { f64::midpoint(entry, RETURN_NS) } else { entry };
+        if self.with_return { f64::midpoint(entry, RETURN_NS) } else { entry }
+    }
+
+    fn ns(&self) -> f64 {
+        let (hits, trap) = (self.runs.hits as f64, self.trap());
         let run = self.runs.run_ns.map_or(hits * RUN_NS, |ns| ns as f64 + hits * TELLING_NS);
         hits * trap + run
     }

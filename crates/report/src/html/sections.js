@@ -94,7 +94,7 @@ function operatorColumns(report, rows) {
     { key: "layer", title: "layer", left: true, value: (row) => row.layer || (row.name === null && row.op === null && row.backend === null ? "none" : null) },
     column.text("name", "name", rowName), column.text("op", "type"), column.text("backend", "backend"),
     { key: "waiting_ns", title: "waiting", value: (row) => row.waiting_ns, text: (row) => (row.waiting_ns ? (row.waiting_estimated ? "≈ " : "") + timeText(row.waiting_ns) : "") },
-    column.count("count", "count"), column.time("mean_ns", "mean", "from the first lane's start to the last lane's end"), column.time("max_ns", "longest"),
+    column.count("count", "count"), { key: "mean_ns", title: "mean", hint: "from the first lane's start to the last lane's end; ≈ without what tracing takes (total and share include it)", value: (row) => row.mean_ns, text: (row) => (row.mean_without_tracing_ns === undefined ? timeText(row.mean_ns) : `≈ ${timeText(row.mean_without_tracing_ns)}`) }, column.time("max_ns", "longest"),
     column.text("dtype", "dtype", (row) => (row.op ? row.dtype : null)), column.text("shape", "shape", (row) => shapeText(row.shape)),
     { key: "layers", title: "layers", value: (row) => (row.layers > 1 && row.name ? row.layers : null) },
     ...measureColumns(report, rows),

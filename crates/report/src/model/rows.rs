@@ -163,6 +163,10 @@ pub struct OperatorRow {
     pub share: f64,
     /// Mean time from the first lane's start to the last lane's end of work.
     pub mean_ns: f64,
+    /// The same without what recording it takes, estimated; absent where that is less than a twentieth of the mean, or
+    /// unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean_without_tracing_ns: Option<f64>,
     /// The shortest.
     pub min_ns: u64,
     /// The longest.

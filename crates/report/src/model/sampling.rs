@@ -5,7 +5,7 @@ use super::rows::OperatorRow;
 use crate::numbers::ratios::ratio;
 use crate::numbers::units::time_f64;
 use profinfer_analysis::{Measured, Phase, PhaseTotals, Recorded, Statistics, Unseen, counted, group_digits};
-use profinfer_schema::{DetailReason, DetailState};
+use profinfer_schema::{DetailReason, DetailState, Role};
 
 use profinfer_trace::Meta;
 use serde::Serialize;
@@ -288,6 +288,22 @@ pub(crate) fn added_ns(meta: &Meta, statistics: &Statistics) -> Option<(Phase, f
     };
     let added = totals.records.iter().filter_map(cost).reduce(|a, b| a + b)?;
     Some((phase, added / totals.whole_steps as f64))
+}
+
+/// What the mean operator is longer by because it was recorded, ns: estimated. `None` where no operators were recorded,
+/// or the trace has no costs.
+pub(crate) fn added_to_operator_ns(meta: &Meta, statistics: &Statistics, phases: &[Phase]) -> Option<f64> {
+    let spans = &meta.end.as_ref()?.overhead.as_ref()?.span_ns;
+    let (mut ns, mut all) = (0.0, 0.0);
+    let records = phases.iter().filter_map(|phase| statistics.phase(*phase)).flat_map(|totals| &totals.records);
+    for (record, count) in records {
+        let schema = meta.schema.records.get(usize::from(*record))?;
+        if schema.role == Some(Role::Operator) {
+            ns += spans.get(&schema.name).filter(|ns| ns.is_finite())? * *count as f64;
+            all += *count as f64;
+        }
+    }
+    (all > 0.0).then(|| ns / all)
 }
 
 fn whole(number: f64) -> String {

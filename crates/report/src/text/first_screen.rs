@@ -2,6 +2,7 @@
 //! it, in 30 lines of 80 characters.
 
 use super::header::completeness;
+use super::report::{mark_of_means, mean, total};
 use super::style::TextStyle;
 use super::verdict::{advice_lines, wrap};
 use crate::model::rows::OperatorRow;
@@ -162,9 +163,13 @@ fn percent(part: f64) -> String {
 }
 
 fn operators(report: &Report, space: usize, style: &TextStyle) -> Vec<String> {
-    let rows: Vec<&OperatorRow> = report.operators.iter().take(space.max(3)).collect();
+    let mut rows: Vec<&OperatorRow> = report.operators.iter().take(space.max(3)).collect();
     if rows.is_empty() {
         return Vec::new();
+    }
+    let mark = mark_of_means(rows.iter().copied());
+    if mark.is_some() && rows.len() == space {
+        rows.truncate(space - 1);
     }
     let mut table = Table::new(&[
         ("share", Right),
@@ -186,9 +191,9 @@ fn operators(report: &Report, space: usize, style: &TextStyle) -> Vec<String> {
     for row in rows {
         table.row(vec![
             share(row.share),
-            super::report::total(row),
+            total(row),
             group_digits(row.count),
-            time_f64(row.mean_ns),
+            mean(row),
             judged(row),
             row.op.clone().unwrap_or_default(),
             row.name.clone().unwrap_or_default(),
@@ -199,7 +204,7 @@ fn operators(report: &Report, space: usize, style: &TextStyle) -> Vec<String> {
     let what = if has_tokens { report.table_phases.join(" and ") } else { "runs".to_owned() };
     let mut text = format!("\n{}\n", style.paint("1", &format!("Operators of {what}{lanes}")));
     text.push_str(&table.render(style.width, |heading| style.paint("2", heading)));
-    text.lines().map(str::to_owned).collect()
+    text.lines().map(str::to_owned).chain(mark.map(|mark| style.paint("2", &format!("  {mark}")))).collect()
 }
 
 /// No longer than a line.

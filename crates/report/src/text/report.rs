@@ -193,7 +193,7 @@ fn operator_table(rows: &[OperatorRow]) -> Table {
             total(row),
             waiting(row.waiting_ns, row.waiting_estimated, time),
             group_digits(row.count),
-            time_f64(row.mean_ns),
+            mean(row),
             time(row.max_ns),
             layer,
             backend,
@@ -205,6 +205,18 @@ fn operator_table(rows: &[OperatorRow]) -> Table {
         ]);
     }
     table
+}
+
+/// `≈1.58 µs`, where what tracing takes was subtracted.
+pub(super) fn mean(row: &OperatorRow) -> String {
+    row.mean_without_tracing_ns.map_or_else(|| time_f64(row.mean_ns), |ns| estimate(true, time_f64(ns)))
+}
+
+/// What the mark means; `None` if no row has it.
+pub(super) fn mark_of_means<'a>(rows: impl IntoIterator<Item = &'a OperatorRow>) -> Option<String> {
+    let tracing = |row: &OperatorRow| Some(row.mean_ns - row.mean_without_tracing_ns?);
+    let most = rows.into_iter().filter_map(tracing).reduce(f64::max)?;
+    Some(format!("≈ mean: without some {} of tracing each; total and share include it", time_f64(most)))
 }
 
 /// Added up, or estimated for all steps.
@@ -237,7 +249,8 @@ fn main_table(out: &mut String, report: &Report, by: By, style: &TextStyle) {
     let shown = report.operators.len().min(limit);
     let rows = &report.operators[..shown];
     style.table(out, &title, &operator_table(rows), more(report.operators_total, shown, "`--top N` shows more"));
-    if let Some(hint) = interval_hint(rows, &report.table_phases) {
+    let mark = mark_of_means(rows);
+    for hint in mark.into_iter().chain(interval_hint(rows, &report.table_phases)) {
         out.push_str(&format!("  {}\n", style.paint("2", &hint)));
     }
 }

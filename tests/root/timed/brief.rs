@@ -1,0 +1,65 @@
+//! Operators as short as a probe: their time without tracing is the program's own figure, of a copy with no probe on it.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets");
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("a number: {value}"))
+}
+
+/// What the program says, ns by operator; and the rows of the report.
+fn recorded(probeset: &str) -> (Vec<(String, f64)>, Vec<Value>) {
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("brief");
+    let source = Path::new(SOURCES).join("brief.c");
+    assert!(Command::new("cc").args(["-O2", "-g", "-o"]).arg(&target).arg(source).status().unwrap().success());
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.pfi");
+    let mut record = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    record.arg("record").arg(Path::new(SOURCES).join(probeset)).arg("-o").arg(&trace);
+    let output = record.arg("--").arg(&target).arg("300").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let of_line = |line: &str| line.split_once(' ').map(|(name, ns)| (name.to_owned(), ns.parse().unwrap()));
+    let known = lines.lines().filter_map(of_line).collect();
+    let report = Command::new(env!("CARGO_BIN_EXE_profinfer")).args(["report", "--json"]).arg(&trace).output().unwrap();
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    (known, report["operators"].as_array().unwrap().clone())
+}
+
+/// Of some recordings, that which nothing disturbed most.
+fn undisturbed(probeset: &str) -> (Vec<(String, f64)>, Vec<Value>) {
+    let time = |rows: &[Value]| rows.iter().map(|row| number(&row["total_ns"])).sum::<f64>();
+    let all = (0..3).map(|_| recorded(probeset));
+    all.min_by(|(_, a), (_, b)| time(a).total_cmp(&time(b))).unwrap()
+}
+
+fn assert_corrected(probeset: &str) {
+    let (known, rows) = undisturbed(probeset);
+    assert_eq!(known.len(), 2, "{known:?}");
+    for (name, ns) in &known {
+        let row = rows.iter().find(|row| row["name"] == name.as_str()).unwrap_or_else(|| panic!("{name}: {rows:#?}"));
+        let corrected = &row["mean_without_tracing_ns"];
+        if name == "long" {
+            assert!(corrected.is_null() && number(&row["mean_ns"]) < 1.3 * ns, "{ns}: {row}");
+        } else {
+            let (recorded, corrected) = (number(&row["mean_ns"]), number(corrected));
+            assert!(recorded > 1.4 * ns, "tracing is part of what is recorded: {ns}, {row}");
+            assert!((corrected / ns - 1.0).abs() < 0.4, "{ns}: {row}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn operators_that_return_are_shown_without_tracing() {
+    assert_corrected("brief.yaml");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn operators_that_end_with_the_next_one_are_shown_without_tracing() {
+    assert_corrected("brief_until.yaml");
+}
