@@ -31,7 +31,7 @@ function verdictSection(report) {
     legend(parts.filter((part) => rows.some((row) => row.parts[part.key] > 0.0005)))] : null;
   const devices = Array.isArray(verdict.devices) ? verdict.devices : [];
   const advised = advice.length ? [el("h3", {}, "Advice"), el("ul", { class: "advice" }, advice.map((one) => el("li", {}, el("strong", {}, prose(one.what)),
-    el("span", { class: "gain" }, one.gain_at_most === null ? `${shareText(one.gain_as_recorded)} of ${one.phase}, more if its data then stays in caches` : `up to ${shareText(one.gain_at_most)} of ${one.phase}`), el("span", { class: "muted small" }, prose(one.how)))))] : null;
+    el("span", { class: "gain" }, one.gain_at_most === null ? `${shareText(one.gain_as_recorded)} of ${one.steps}, more if its data then stays in caches` : `up to ${shareText(one.gain_at_most)} of ${one.steps}`), el("span", { class: "muted small" }, prose(one.how)))))] : null;
   return section("verdict", "Verdict",
     el("div", { class: "verdict" }, sentences.map((text) => note(text, "sentence"))), advised,
     bars("Steps on a device: what the host does", devices, DEVICE_PARTS), bars("Thread time by cause", phases, BOUNDS), cannotSay.map((text) => note(text)),

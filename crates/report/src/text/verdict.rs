@@ -54,10 +54,10 @@ pub(super) fn advice_lines(all: &[Advice], width: usize, lines: usize) -> Vec<St
 }
 
 /// `decode up to 45.0 %`.
-fn gain(Advice { phase, gain_at_most, gain_as_recorded, .. }: &Advice) -> String {
+fn gain(Advice { steps, gain_at_most, gain_as_recorded, .. }: &Advice) -> String {
     match gain_at_most {
-        Some(most) => format!("{phase} up to {}", share(*most)),
-        None => format!("{phase} {}, more if its data then stays in caches", share(*gain_as_recorded)),
+        Some(most) => format!("{steps} up to {}", share(*most)),
+        None => format!("{steps} {}, more if its data then stays in caches", share(*gain_as_recorded)),
     }
 }
 

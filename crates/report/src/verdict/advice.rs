@@ -53,7 +53,9 @@ fn advice(of: &PhaseParts, what: String, gain_at_most: f64, how: String) -> Advi
 fn advice_between(of: &PhaseParts, what: String, gains: [f64; 2], how: String) -> Advice {
     let [gain_as_recorded, most] = gains.map(|gain| gain.clamp(0.0, 1.0));
     let gain_at_most = (most <= MOST_SPREAD * gain_as_recorded).then_some(most);
-    Advice { phase: of.phase.as_str(), what, gain_at_most, gain_as_recorded, how }
+    let phase = of.phase.as_str();
+    let steps = if of.totals.steps_with_tokens == 0 { "runs" } else { phase };
+    Advice { phase, steps, what, gain_at_most, gain_as_recorded, how }
 }
 
 fn work(group: &Group) -> f64 {

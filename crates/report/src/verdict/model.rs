@@ -446,6 +446,8 @@ pub struct LayerVerdict {
 pub struct Advice {
     /// `prefill`, `decode`: whose time it saves.
     pub phase: &'static str,
+    /// As a reader knows its steps: the phase, or `runs` where there are no tokens.
+    pub steps: &'static str,
     /// What to do.
     pub what: String,
     /// The part of the phase's time that it saves at most. `None` where that is far more than `gain_as_recorded`: the
