@@ -87,6 +87,30 @@ fn costs_of_openvino_are_those_of_its_model() {
     assert_openvino("newest", "2026.4.1");
 }
 
+fn assert_onnxruntime(build: &str, version: &str) {
+    let _alone = alone();
+    succeeds(&mut profinfer(&["roofline", "--quick"]));
+    let folder = tempfile::tempdir().unwrap();
+    let script = "run_onnxruntime_costs.py";
+    let (trace, known) = recorded("onnxruntime", "install_onnxruntime.sh", build, script, folder.path());
+    assert!(known["version"].as_str().unwrap().starts_with(version), "{}", known["version"]);
+    assert_costs(&trace, &known);
+    assert_products(&trace, &known);
+}
+
+/// With weights that the engine has packed.
+#[test]
+#[ignore = "needs root"]
+fn costs_of_onnxruntime_are_those_of_its_model() {
+    assert_onnxruntime("newest", "1.31");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn costs_of_an_older_onnxruntime_are_those_of_its_model() {
+    assert_onnxruntime("older", "1.20");
+}
+
 /// With members at other offsets.
 #[test]
 #[ignore = "needs root"]

@@ -249,7 +249,12 @@ impl Evaluation<'_> {
         let Value::List(mut items) = self.eval(base, depth)? else { return None };
         let from_start = if index < 0 { index.checked_add(i64::try_from(items.len()).ok()?)? } else { index };
         let index = usize::try_from(from_start).ok()?;
-        (index < items.len()).then(|| items.swap_remove(index))
+        if index < items.len() {
+            return Some(items.swap_remove(index));
+        }
+        // Beyond the last object there is none; nulls at the end are not in a list.
+        let are_objects = items.first().is_some_and(|item| matches!(item, Value::Object(_)));
+        are_objects.then_some(Value::Object(0))
     }
 
     fn slice(

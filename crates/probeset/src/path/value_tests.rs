@@ -83,6 +83,8 @@ fn fields_and_members_are_read_through_lists() {
 
 #[test]
 fn negative_indices_count_from_the_end() {
+    assert_eq!(eval(index(name("inputs"), 7)), Some(Value::Object(0)), "there is no such input");
+    assert_eq!(eval(member(index(name("inputs"), 7), "bytes")), None);
     assert_eq!(eval(index(name("shape"), -1)), Some(Value::Int(9)));
     assert_eq!(eval(index(name("shape"), -4)), Some(Value::Int(64)));
     assert_eq!(eval(index(name("shape"), -5)), None);

@@ -1,0 +1,80 @@
+"""Runs an ONNX model whose operators have costs that are known by construction.
+
+run_onnxruntime_costs.py FOLDER RUNS
+
+A product of one row by a matrix larger than the caches, whose weights the engine packs; products of matrices that are
+all computed, a sum with a matrix, convolutions with and without groups, and operators element by element.
+FOLDER/costs.json has operations and bytes of each node by its name, from the extents that the model is made of.
+"""
+
+import json
+import os
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+WIDE, SQUARE, HEADS, ROWS, DEPTH, CHANNELS, SIDE = 4096, 1024, 3, 40, 72, 32, 28
+FLOAT, KERNEL = 4, 9
+COSTS = {}
+
+
+def model():
+    random = np.random.default_rng(1)
+    nodes, weights = [], []
+
+    def weight(name, *shape):
+        values = (random.random(shape, dtype=np.float32) - np.float32(0.5)) / np.float32(64)
+        weights.append(numpy_helper.from_array(values, name))
+        return name
+
+    def node(kind, name, inputs, flops, numbers, **attributes):
+        """`numbers`: elements of its inputs and its result together."""
+        COSTS[name] = {"op": kind, "flops": flops, "bytes": FLOAT * numbers}
+        nodes.append(helper.make_node(kind, inputs, [name + ":out"], name=name, **attributes))
+        return name + ":out"
+
+    row = node("MatMul", "row", ["row_in", weight("row_w", WIDE, WIDE)], 2 * WIDE * WIDE, 2 * WIDE + WIDE * WIDE)
+    square = node("MatMul", "square", ["square_in", "square_in"], 2 * SQUARE**3, 3 * SQUARE**2)
+    summed = node("Gemm", "summed", ["square_in", weight("sum_w", SQUARE, SQUARE), weight("sum_b", SQUARE)],
+                  2 * SQUARE**3 + SQUARE**2, 3 * SQUARE**2 + SQUARE)
+    across = HEADS * ROWS * ROWS
+    scores = node("MatMul", "scores", ["heads_in", "turned_in"], 2 * across * DEPTH, 2 * HEADS * DEPTH * ROWS + across)
+    soft = node("Softmax", "soft", [scores], 5 * across, 2 * across, axis=-1)
+    image = CHANNELS * SIDE * SIDE
+    full = node("Conv", "full", ["image_in", weight("full_w", CHANNELS, CHANNELS, 3, 3)],
+                2 * image * CHANNELS * KERNEL, 2 * image + CHANNELS * CHANNELS * KERNEL, pads=[1, 1, 1, 1])
+    between = node("Tanh", "between", [full], image, 2 * image)
+    deep = node("Conv", "deep", [between, weight("deep_w", CHANNELS, 1, 3, 3)], 2 * image * KERNEL,
+                2 * image + CHANNELS * KERNEL, pads=[1, 1, 1, 1], group=CHANNELS)
+    value = lambda name, *shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+    inputs = [value("row_in", 1, WIDE), value("square_in", SQUARE, SQUARE), value("heads_in", HEADS, ROWS, DEPTH),
+              value("turned_in", HEADS, DEPTH, ROWS), value("image_in", 1, CHANNELS, SIDE, SIDE)]
+    outputs = [value(row, 1, WIDE), value(square, SQUARE, SQUARE), value(summed, SQUARE, SQUARE),
+               value(soft, HEADS, ROWS, ROWS), value(deep, 1, CHANNELS, SIDE, SIDE)]
+    graph = helper.make_graph(nodes, "costs", inputs, outputs, weights)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(made)
+    shape = lambda info: [extent.dim_value for extent in info.type.tensor_type.shape.dim]
+    return made.SerializeToString(), {info.name: shape(info) for info in inputs}
+
+
+def main():
+    folder, runs = sys.argv[1], int(sys.argv[2])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    # Further ones replace convolutions by those of other layouts.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    made, shapes = model()
+    session = onnxruntime.InferenceSession(made, options, providers=["CPUExecutionProvider"])
+    feed = {name: np.full(shape, 0.01, dtype=np.float32) for name, shape in shapes.items()}
+    for _ in range(runs):
+        session.run(None, feed)
+    with open(os.path.join(folder, "costs.json"), "w", encoding="utf-8") as file:
+        json.dump({"version": onnxruntime.__version__, "costs": COSTS}, file)
+
+
+if __name__ == "__main__":
+    main()
