@@ -128,3 +128,28 @@ fn without_what_starves_it_it_gains_what_is_promised() {
     let advice = "Raise the CPU quota of its control group";
     assert_gained(&Advised { advice, time: "decode_ms", now: limited, then: pinned }, || ());
 }
+
+/// A backend for products of large matrices, which a build has or has not.
+#[test]
+#[ignore = "needs root"]
+fn another_backend_gains_what_is_promised() {
+    let _alone = alone();
+    with_limits();
+    let prefill = Workload { prompt: 256, tokens: 1, ..workload("small-dense", 1) };
+    let of = |engine: Engine| engine.command(&prefill);
+    let advice = "Use a build with a BLAS backend";
+    assert_gained(&Advised { advice, time: "prefill_ms", now: of(Engine::Plugins), then: of(Engine::Blas) }, || ());
+}
+
+/// A memory limit below the weights, which are read again for each token.
+#[test]
+#[ignore = "needs root"]
+fn a_larger_memory_limit_gains_what_is_promised() {
+    let _alone = alone();
+    with_limits();
+    let group = ControlGroup::of_memory(170 << 20);
+    let free = words(&[], &Workload { prompt: 4, tokens: 6, ..workload("wide-dense", 1) });
+    let limited = group.command().into_iter().chain(free.iter().cloned()).collect();
+    let advice = "Raise the memory limit of its control group";
+    assert_gained(&Advised { advice, time: "decode_ms", now: limited, then: free }, || ());
+}

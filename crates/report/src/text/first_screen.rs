@@ -155,7 +155,7 @@ fn overhead(report: &Report) -> Option<String> {
             "Tracing overhead {spent} (estimated; budget {budget}), {part} in sampling windows ({how})"
         ));
     }
-    Some(format!("Tracing overhead {} ({how}): record with `--budget 1%` or `--level graph`", percent(part)))
+    Some(format!("Tracing overhead {} ({how}): use `--budget 1%` or `--level graph`", percent(part)))
 }
 
 fn percent(part: f64) -> String {
