@@ -221,7 +221,19 @@ fn larger_memory_limit(of: &PhaseParts, verdict: &PhaseVerdict) -> Advice {
         }
         _ => format!("Raise the memory limit of its control group{limit}, or use a smaller model"),
     };
-    advice(of, what, verdict.parts.reclaim, format!("time in the kernel, and waiting for the disk{needed}"))
+    let how = format!("time in the kernel, and waiting for the disk{needed}; what it maps anew is slower to read");
+    let most = if verdict.parts.reclaim > 0.0 { verdict.parts.reclaim + below_limits(of) } else { 0.0 };
+    advice_between(of, what, [verdict.parts.reclaim, most], how)
+}
+
+/// What work takes longer than at the machine's limits, as a part of the lanes' time.
+fn below_limits(of: &PhaseParts) -> f64 {
+    let of_group = |group: &Group| {
+        let rates = &group.judged.rates;
+        let used = rates.of_bandwidth().zip(rates.of_peak()).map_or(1.0, |(bandwidth, peak)| bandwidth.max(peak));
+        (group.parts.memory + group.parts.compute) * (1.0 - used.min(1.0))
+    };
+    of.share_of(of.groups.iter().map(of_group).sum())
 }
 
 /// What functions of the kernel and of the system do within operators: as much as the upper end of their interval.
