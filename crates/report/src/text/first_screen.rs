@@ -167,9 +167,10 @@ fn operators(report: &Report, space: usize, style: &TextStyle) -> Vec<String> {
     if rows.is_empty() {
         return Vec::new();
     }
-    let mark = mark_of_means(rows.iter().copied());
+    let mut mark = mark_of_means(rows.iter().copied());
     if mark.is_some() && rows.len() == space {
         rows.truncate(space - 1);
+        mark = mark_of_means(rows.iter().copied());
     }
     let mut table = Table::new(&[
         ("share", Right),

@@ -28,6 +28,7 @@ pub(super) fn advise(
     let mut add = |bound: Bound, of_bound: Vec<Advice>| all.extend(of_bound.into_iter().map(|advice| (bound, advice)));
     add(Bound::Starved, fewer_lanes(of, machine_cpus).into_iter().collect());
     add(Bound::Starved, reserved_cpus(of, verdict, others).into_iter().collect());
+    add(Bound::Starved, own_threads(of, verdict).into_iter().collect());
     add(Bound::Memory, smaller_weights(of, verdict, rules).into_iter().collect());
     add(Bound::Disk, more_memory(of, verdict, faults).into_iter().collect());
     add(Bound::Throttled, vec![larger_quota(of, verdict)]);
@@ -51,8 +52,9 @@ fn advice(of: &PhaseParts, what: String, gain_at_most: f64, how: String) -> Advi
 
 /// Advice that saves so much if all else stays as recorded, and at most so much if data then stays in caches.
 fn advice_between(of: &PhaseParts, what: String, gains: [f64; 2], how: String) -> Advice {
-    let [gain_as_recorded, most] = gains.map(|gain| gain.clamp(0.0, 1.0));
-    let gain_at_most = (most <= MOST_SPREAD * gain_as_recorded).then_some(most);
+    let [gain_as_recorded, most] = gains.map(|gain| gain.max(0.0));
+    let gain_at_most = (most <= MOST_SPREAD * gain_as_recorded).then_some(most.min(1.0));
+    let gain_as_recorded = gain_as_recorded.min(1.0);
     let phase = of.phase.as_str();
     let steps = if of.totals.steps_with_tokens == 0 { "runs" } else { phase };
     Advice { phase, steps, what, gain_at_most, gain_as_recorded, how }
@@ -86,9 +88,17 @@ fn cold_caches(of: &PhaseParts) -> f64 {
     of.share_of(beyond.min(times as f64 * filling))
 }
 
-/// The gain without what kept lanes from running for this part of the time, and what it is at most.
+/// The gain without what kept lanes from running for this part of the time, and what it is at most: unknown where most
+/// work has no costs, and so no limit.
 fn without(of: &PhaseParts, part: f64) -> [f64; 2] {
-    [part, if part > 0.0 { part + cold_caches(of) } else { 0.0 }]
+    let sum = |groups: &mut dyn Iterator<Item = &Group>| groups.map(work).sum::<f64>();
+    let costed = sum(&mut of.groups.iter().filter(|group| group.judged.rates.bytes_per_s.is_some()));
+    let most = match part {
+        0.0 => 0.0,
+        _ if 2.0 * costed < sum(&mut of.groups.iter()) => f64::INFINITY,
+        _ => part + cold_caches(of),
+    };
+    [part, most]
 }
 
 /// A CPU for each lane: the same work without run-queue delay.
@@ -111,6 +121,19 @@ fn fewer_lanes(of: &PhaseParts, machine_cpus: u32) -> Option<Advice> {
     };
     let how = format!("at least {} of operator work, spread evenly over {}", time_f64(work), count(cpus, "CPU"));
     Some(advice_between(of, what, [gain(work), gain(in_caches)], how))
+}
+
+/// Threads of the target that are no lanes, such as those of a pool that spins, on the CPU of the only lane.
+fn own_threads(of: &PhaseParts, verdict: &PhaseVerdict) -> Option<Advice> {
+    let threads = of.threads.as_ref().filter(|_| of.lanes == 1)?;
+    let taken = |is_own: bool| -> f64 {
+        threads.interference.iter().filter(|row| row.is_lanes() == is_own).map(|row| row.share).sum()
+    };
+    let (own, others) = (taken(true), taken(false));
+    let part = if own > 0.0 { own / (own + others) } else { 0.0 };
+    let what = "Use fewer threads, or a CPU for each: its own threads take turns".to_owned();
+    let how = "run-queue delay caused by other threads of its own, and work on caches that they used".to_owned();
+    Some(advice_between(of, what, without(of, verdict.parts.starved).map(|gain| part * gain), how))
 }
 
 /// CPUs that no other process uses.

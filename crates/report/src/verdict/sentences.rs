@@ -458,8 +458,13 @@ fn delayed_by(of: &PhaseParts) -> Option<String> {
     let others: Vec<&InterferenceRow> = threads.interference.iter().filter(|row| !row.is_lanes()).collect();
     let all: f64 = others.iter().map(|row| row.share).sum();
     let own: f64 = threads.interference.iter().filter(|row| row.is_lanes()).map(|row| row.share).sum();
-    if of.lanes > 1 && own > all {
-        return Some("its own threads ran on each other's CPUs".to_owned());
+    if own > all {
+        let who = if of.lanes > 1 {
+            "its own threads ran on each other's CPUs"
+        } else {
+            "other threads of its own ran instead"
+        };
+        return Some(who.to_owned());
     }
     let most = others.first().filter(|row| row.share >= 0.01)?;
     if most.share >= 0.5 * all {
