@@ -119,10 +119,7 @@ pub(super) struct Judged {
 /// Judges.
 pub(super) fn judge(work: &Work, limits: &Limits) -> Judged {
     let mut rates = rates(work, limits);
-    let (bound, confidence, also, why) = decide(work, limits, &rates);
-    if bound == Bound::Memory && out_of_last_cache(limits, &rates).is_some_and(is_at_cache_limit) {
-        (rates.bandwidth_limit, rates.limited_by_cache) = (limits.cache_bandwidth, true);
-    }
+    let (bound, confidence, also, why) = decide(work, limits, &mut rates);
     // What a host takes is in every time: the rates are lower than they would be.
     let stolen = u32::from(limits.stolen >= 0.05) + u32::from(limits.stolen >= 0.2);
     let unknown = u32::from(work.unknown >= 0.1) + u32::from(work.unknown >= 0.5);
@@ -142,23 +139,10 @@ fn rates(work: &Work, limits: &Limits) -> Rates {
     }
 }
 
-/// Where data comes out of the last cache, the part of its bandwidth.
-fn out_of_last_cache(limits: &Limits, rates: &Rates) -> Option<f64> {
-    let faster_than_memory = rates.of_bandwidth().is_some_and(|of| of > FASTER_THAN_MEMORY);
-    if !limits.exceeds_inner_caches || (limits.data != Data::Fits && !faster_than_memory) {
-        return None;
-    }
-    Some(rates.bytes_per_s? / limits.cache_bandwidth?)
-}
-
-/// At the last cache's limit; what is faster comes out of the caches before.
-fn is_at_cache_limit(of_cache: f64) -> bool {
-    (AT_LIMIT..=FASTER_THAN_MEMORY).contains(&of_cache)
-}
-
 type Decision = (Bound, Confidence, Option<Bound>, String);
 
-fn decide(work: &Work, limits: &Limits, rates: &Rates) -> Decision {
+/// Where the last cache is what limits, the rates get its bandwidth as their limit.
+fn decide(work: &Work, limits: &Limits, rates: &mut Rates) -> Decision {
     use Bound::{Compute, Memory, Overhead, Unknown};
     use Confidence::{High, Low, Medium};
     let mean = work.ran_ns / work.count.max(1) as f64;
@@ -218,12 +202,14 @@ fn decide(work: &Work, limits: &Limits, rates: &Rates) -> Decision {
     if limits.data == Data::Fits || from_caches {
         let fits =
             if from_caches { "its data comes out of caches, faster than memory" } else { "its data fits the caches" };
-        if let Some(of_cache) = out_of_last_cache(limits, rates).filter(|of_cache| is_at_cache_limit(*of_cache)) {
-            let why = format!("{fits}, at {} of the last one's bandwidth", share(of_cache));
-            let sure = if of_cache >= NEAR_LIMIT && limits.data == Data::Fits { Medium } else { Low };
-            return (Memory, sure, (of_cache < 0.6).then_some(Compute), why);
-        }
         return match limits.cache_bandwidth.map(|limit| bytes_per_s / limit) {
+            // What is faster comes out of the caches before.
+            Some(of_cache) if limits.exceeds_inner_caches && (AT_LIMIT..=FASTER_THAN_MEMORY).contains(&of_cache) => {
+                (rates.bandwidth_limit, rates.limited_by_cache) = (limits.cache_bandwidth, true);
+                let why = format!("{fits}, at {} of the last one's bandwidth", share(of_cache));
+                let sure = if of_cache >= NEAR_LIMIT && limits.data == Data::Fits { Medium } else { Low };
+                (Memory, sure, (of_cache < 0.6).then_some(Compute), why)
+            }
             Some(of_cache) if of_cache >= AT_LIMIT => {
                 let why = format!("{fits}, at {} of the last one's bandwidth; it computed {peak}", share(of_cache));
                 (Unknown, Low, None, why)

@@ -49,7 +49,9 @@ fn near_the_bandwidth_it_is_memory() {
 #[test]
 fn faster_than_one_processor_can_read_it_is_the_memory_of_all() {
     let all = Limits { bandwidth_of_all: Some(40e9), ..machine() };
-    assert_eq!(bound(&work(37.0, 37.0), &all), (Bound::Memory, Confidence::Medium, None));
+    let of_all = judge(&work(37.0, 37.0), &all);
+    assert_eq!((of_all.bound, of_all.confidence, of_all.also), (Bound::Memory, Confidence::Medium, None));
+    assert!(!of_all.rates.limited_by_cache, "as fast as the last cache, and out of memory");
     assert_eq!(bound(&work(60.0, 60.0), &all).0, Bound::Unknown, "faster than all memory and the last cache");
     let fits = judge(&work(37.0, 37.0), &Limits { data: Data::Fits, ..all });
     assert!(fits.bound == Bound::Memory && fits.rates.limited_by_cache, "it is the cache");
