@@ -2,10 +2,11 @@
 
 use super::gather::{Group, PhaseParts};
 use super::judge::Data;
-use super::model::{Advice, Bound, PhaseVerdict};
+use super::model::{Advice, Bound, PhaseVerdict, Rates};
 use super::sampled;
 use crate::functions::Class;
 use crate::model::faults::FaultsReport;
+use crate::model::threads::{InterferenceRow, ThreadsReport};
 use crate::numbers::ratios::ratio;
 use crate::numbers::units::{bytes, quantity, rate, share, time_f64};
 use profinfer_analysis::{PhaseFacts, Rules, group_digits};
@@ -25,18 +26,18 @@ pub(super) fn advise(
     (machine_cpus, others): (u32, &str),
 ) -> Vec<Advice> {
     let mut all: Vec<(Bound, Advice)> = Vec::new();
-    let mut add = |bound: Bound, of_bound: Vec<Advice>| all.extend(of_bound.into_iter().map(|advice| (bound, advice)));
-    add(Bound::Starved, fewer_lanes(of, machine_cpus).into_iter().collect());
-    add(Bound::Starved, reserved_cpus(of, verdict, others).into_iter().collect());
-    add(Bound::Starved, own_threads(of, verdict).into_iter().collect());
-    add(Bound::Memory, smaller_weights(of, verdict, rules).into_iter().collect());
-    add(Bound::Disk, more_memory(of, verdict, faults).into_iter().collect());
-    add(Bound::Throttled, vec![larger_quota(of, verdict)]);
-    add(Bound::Stopped, vec![nothing_that_stops(of, verdict)]);
-    add(Bound::Reclaim, vec![larger_memory_limit(of, verdict)]);
-    add(Bound::Overhead, one_lane(of, verdict).into_iter().collect());
-    add(Bound::Kernel, by_samples(of));
-    add(verdict.bound, of_the_probeset(of, verdict, rules, machine_cpus));
+    let on = |bound: Bound| move |advice: Advice| (bound, advice);
+    all.extend(fewer_lanes(of, machine_cpus).map(on(Bound::Starved)));
+    all.extend(reserved_cpus(of, verdict, others).map(on(Bound::Starved)));
+    all.extend(own_threads(of, verdict).map(on(Bound::Starved)));
+    all.extend(smaller_weights(of, verdict, rules).map(on(Bound::Memory)));
+    all.extend(more_memory(of, verdict, faults).map(on(Bound::Disk)));
+    all.push((Bound::Throttled, larger_quota(of, verdict)));
+    all.push((Bound::Stopped, nothing_that_stops(of, verdict)));
+    all.push((Bound::Reclaim, larger_memory_limit(of, verdict)));
+    all.extend(one_lane(of, verdict).map(on(Bound::Overhead)));
+    all.extend(by_samples(of).into_iter().map(on(Bound::Kernel)));
+    all.extend(of_the_probeset(of, verdict, rules, machine_cpus).into_iter().map(on(verdict.bound)));
     let gain = |advice: &Advice| advice.gain_at_most.unwrap_or(advice.gain_as_recorded);
     all.retain(|(_, advice)| gain(advice) >= WORTH_DOING);
     all.sort_by(|(a_bound, a), (b_bound, b)| {
@@ -60,13 +61,9 @@ fn advice_between(of: &PhaseParts, what: String, gains: [f64; 2], how: String) -
     Advice { phase, steps, what, gain_at_most, gain_as_recorded, how }
 }
 
-fn work(group: &Group) -> f64 {
-    group.time.running + group.time.unknown
-}
-
 /// What a group's work takes if each operator takes the least that one of its kind took, ns.
 fn least(group: &Group) -> f64 {
-    group.least_ns.min(work(group))
+    group.least_ns.min(group.time.work())
 }
 
 /// The same where nothing replaces its data in the caches: data that nearly fits them may stay there then.
@@ -81,7 +78,7 @@ fn undisturbed(of: &PhaseParts, group: &Group) -> f64 {
 /// The most that work took longer because others ran in between, as a part of the lanes' time: each time at most what
 /// filling the caches takes.
 fn cold_caches(of: &PhaseParts) -> f64 {
-    let beyond: f64 = of.groups.iter().map(|group| (work(group) - undisturbed(of, group)).max(0.0)).sum();
+    let beyond: f64 = of.groups.iter().map(|group| (group.time.work() - undisturbed(of, group)).max(0.0)).sum();
     let lanes = of.threads.iter().flat_map(|threads| &threads.lanes);
     let times: u64 = lanes.map(|lane| lane.involuntary_switches).sum();
     let filling = of.limits.caches.zip(of.limits.bandwidth).map_or(0.0, |(caches, bandwidth)| caches * 1e9 / bandwidth);
@@ -91,12 +88,13 @@ fn cold_caches(of: &PhaseParts) -> f64 {
 /// The gain without what kept lanes from running for this part of the time, and what it is at most: unknown where most
 /// work has no costs, and so no limit.
 fn without(of: &PhaseParts, part: f64) -> [f64; 2] {
-    let sum = |groups: &mut dyn Iterator<Item = &Group>| groups.map(work).sum::<f64>();
-    let costed = sum(&mut of.groups.iter().filter(|group| group.judged.rates.bytes_per_s.is_some()));
+    let work = |group: &Group| group.time.work();
+    let costed = of.groups.iter().filter(|group| group.judged.rates.bytes_per_s.is_some());
+    let most_has_costs = 2.0 * costed.map(work).sum::<f64>() >= of.groups.iter().map(work).sum();
     let most = match part {
         0.0 => 0.0,
-        _ if 2.0 * costed < sum(&mut of.groups.iter()) => f64::INFINITY,
-        _ => part + cold_caches(of),
+        _ if most_has_costs => part + cold_caches(of),
+        _ => f64::INFINITY,
     };
     [part, most]
 }
@@ -109,8 +107,8 @@ fn fewer_lanes(of: &PhaseParts, machine_cpus: u32) -> Option<Advice> {
     let had = over.cpus.floor().max(1.0);
     let cpus = if over.by == "used" { f64::from(machine_cpus).min(lanes).max(had) } else { had };
     // Lanes that take turns on a CPU find its caches cold.
-    let sum = |of_group: &dyn Fn(&Group) -> f64| of.groups.iter().map(of_group).sum::<f64>();
-    let (work, in_caches) = (sum(&|group| least(group)), sum(&|group| undisturbed(of, group)));
+    let work: f64 = of.groups.iter().map(least).sum();
+    let in_caches: f64 = of.groups.iter().map(|group| undisturbed(of, group)).sum();
     let now = of.lane_time / lanes;
     let gain = |work: f64| (1.0 - (work / cpus + of.around / lanes) / now) * of.share_of(of.lane_time);
     let count = |n: f64, what: &str| if n <= 1.0 { format!("1 {what}") } else { format!("{n:.0} {what}s") };
@@ -123,14 +121,19 @@ fn fewer_lanes(of: &PhaseParts, machine_cpus: u32) -> Option<Advice> {
     Some(advice_between(of, what, [gain(work), gain(in_caches)], how))
 }
 
+/// The part of the lanes' run-queue delay in which such processes ran.
+fn part_of_delay(threads: &ThreadsReport, which: fn(&InterferenceRow) -> bool) -> f64 {
+    let rows = threads.interference.iter().filter(|row| which(row));
+    let taken = rows.map(|row| row.taken_ns).fold(0, u64::saturating_add);
+    let between = threads.between_steps.map_or(0, |between| between.runnable_ns);
+    let delay = threads.lanes.iter().map(|lane| lane.runnable_ns).fold(between, u64::saturating_add);
+    ratio(taken, delay).min(1.0)
+}
+
 /// Threads of the target that are no lanes, such as those of a pool that spins, on the CPU of the only lane.
 fn own_threads(of: &PhaseParts, verdict: &PhaseVerdict) -> Option<Advice> {
     let threads = of.threads.as_ref().filter(|_| of.lanes == 1)?;
-    let taken = |is_own: bool| -> f64 {
-        threads.interference.iter().filter(|row| row.is_lanes() == is_own).map(|row| row.share).sum()
-    };
-    let (own, others) = (taken(true), taken(false));
-    let part = if own > 0.0 { own / (own + others) } else { 0.0 };
+    let part = part_of_delay(threads, InterferenceRow::is_lanes);
     let what = "Use fewer threads, or a CPU for each: its own threads take turns".to_owned();
     let how = "run-queue delay caused by other threads of its own, and work on caches that they used".to_owned();
     Some(advice_between(of, what, without(of, verdict.parts.starved).map(|gain| part * gain), how))
@@ -142,11 +145,7 @@ fn reserved_cpus(of: &PhaseParts, verdict: &PhaseVerdict, others: &str) -> Optio
     if threads.oversubscribed.is_some() {
         return None;
     }
-    let taken =
-        threads.interference.iter().filter(|row| row.is_other()).map(|row| row.taken_ns).fold(0, u64::saturating_add);
-    let between = threads.between_steps.map_or(0, |between| between.runnable_ns);
-    let delay: u64 = threads.lanes.iter().map(|lane| lane.runnable_ns).fold(between, u64::saturating_add);
-    let part = if delay > 0 { (taken as f64 / delay as f64).min(1.0) } else { 0.0 };
+    let part = part_of_delay(threads, InterferenceRow::is_other);
     let migrations: u64 = threads.lanes.iter().map(|lane| lane.migrations).sum();
     let migrated = if migrations > 1 { format!("; {migrations} migrations of its threads") } else { String::new() };
     let what = format!("Reserve CPUs for it (taskset, cpuset): {others} used them too");
@@ -175,18 +174,17 @@ fn smaller_weights(of: &PhaseParts, verdict: &PhaseVerdict, rules: &Rules) -> Op
     let (name, size) = rules.dtype(dtype)?;
     let (smaller, smaller_size) = rules.half_of(size)?;
     let part = smaller_size / size;
-    let (now, then) = (weights / steps(of), weights * part / steps(of));
+    let (now, then) = (weights / of.steps(), weights * part / of.steps());
     let moved = of.bytes_per_step.map(|all| (all - now + then).max(0.0));
     let fits = Data::new(moved, of.limits.caches) == Data::Fits;
+    let limit = |rates: &Rates| if fits { of.limits.cache_bandwidth } else { rates.bandwidth_limit };
     let at_limits = |group: &Group| {
         let Some(((_, all), of_type)) = group.costs.zip(group.weights.get(&dtype)) else { return 0.0 };
         let rates = &group.judged.rates;
-        let limit = if fits { of.limits.cache_bandwidth } else { rates.bandwidth_limit };
-        let used = rates.bytes_per_s.zip(limit).map_or(1.0, |(bytes, limit)| (bytes / limit).min(1.0));
+        let used = rates.bytes_per_s.zip(limit(rates)).map_or(1.0, |(bytes, limit)| (bytes / limit).min(1.0));
         group.parts.memory * (1.0 - used * (1.0 - (1.0 - part) * (of_type / all).min(1.0)))
     };
     let saved: f64 = of.limited(Bound::Memory).map(at_limits).sum();
-    let limit = if fits { of.limits.cache_bandwidth } else { verdict.rates.bandwidth_limit };
     let level =
         if fits || verdict.rates.limited_by_cache { ", the last cache's limit" } else { ", this machine's limit" };
     let what = format!("Use {smaller} weights instead of {name}");
@@ -194,14 +192,9 @@ fn smaller_weights(of: &PhaseParts, verdict: &PhaseVerdict, rules: &Rules) -> Op
         "weights read per step drop from {} to {}, read at no more than {}{level}",
         bytes(now as u64),
         bytes(then as u64),
-        limit.map_or_else(String::new, |limit| quantity(limit, "B/s"))
+        limit(&verdict.rates).map_or_else(String::new, |limit| quantity(limit, "B/s"))
     );
     Some(advice(of, what, of.share_of(saved), how))
-}
-
-/// Steps that were recorded whole.
-fn steps(of: &PhaseParts) -> f64 {
-    of.totals.whole_steps.max(1) as f64
 }
 
 fn more_memory(of: &PhaseParts, verdict: &PhaseVerdict, faults: Option<&FaultsReport>) -> Option<Advice> {

@@ -137,11 +137,9 @@ struct Sum {
 
 impl Sum {
     /// Of so much elapsed time and work, what it would have taken had nothing stopped the lanes: their time at
-    /// work, spread over the processors they had. Unknown time is taken as running: a rate is never made
-    /// higher than it was by not knowing.
+    /// work, spread over the processors they had.
     fn ran(&self, elapsed: f64, work: f64, cpus: u32) -> f64 {
-        let ran = self.time.running + self.time.unknown;
-        let running = if self.work_ns > 0.0 { (ran / self.work_ns).min(1.0) * work } else { work };
+        let running = if self.work_ns > 0.0 { (self.time.work() / self.work_ns).min(1.0) * work } else { work };
         elapsed.min(running / f64::from(cpus))
     }
 }
@@ -565,6 +563,11 @@ impl PhaseParts {
     /// The part of its time that so much is.
     pub(super) fn share_of(&self, ns: f64) -> f64 {
         ns / self.whole().max(1.0)
+    }
+
+    /// Steps that were recorded whole.
+    pub(super) fn steps(&self) -> f64 {
+        self.totals.whole_steps.max(1) as f64
     }
 
     /// Groups whose work is limited by this.

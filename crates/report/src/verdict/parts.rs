@@ -59,6 +59,11 @@ impl LaneTime {
         Self { running: divided.work as f64, waiting: divided.waiting.unwrap_or(0) as f64, ..Self::default() }
     }
 
+    /// At work. Unknown time is taken as running: a rate is never made higher than it was by not knowing.
+    pub(super) fn work(&self) -> f64 {
+        self.running + self.unknown
+    }
+
     pub(super) fn add(&mut self, other: &Self) {
         self.running += other.running;
         self.fetching += other.fetching;

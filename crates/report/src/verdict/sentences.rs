@@ -237,7 +237,7 @@ fn compute(of_phase: &PhaseParts, verdict: &PhaseVerdict, stated: &mut Stated) -
 }
 
 fn overhead(of: &PhaseParts, verdict: &PhaseVerdict, stated: &mut Stated) -> String {
-    let steps = of.totals.whole_steps.max(1) as f64;
+    let steps = of.steps();
     let operators = of.totals.operators as f64 / steps;
     let each = of.lane_time / of.lanes as f64 / of.totals.operators.max(1) as f64;
     let limits = needed(of).map_or_else(String::new, |ns| {
@@ -301,7 +301,7 @@ fn needed(of: &PhaseParts) -> Option<f64> {
         return None;
     }
     let all = of.groups.iter().filter_map(of_group).reduce(|a, b| a + b)?;
-    Some(all / of.totals.whole_steps.max(1) as f64)
+    Some(all / of.steps())
 }
 
 /// What memory was mostly taken back for.
