@@ -1,9 +1,20 @@
 //! A control group with limits, of one of the first version's hierarchies or of the second's; removed at the end. It needs
 //! root.
 
+// Not every test that makes one asks for everything.
+#![allow(dead_code, reason = "each test program uses what it needs")]
+
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+/// Puts a file out of the page cache: its pages then belong to the group that reads them first.
+pub(crate) fn evict(file: &Path) {
+    let succeeds = |command: &mut Command| assert!(command.stderr(Stdio::null()).status().unwrap().success());
+    succeeds(Command::new("sync").arg(file));
+    succeeds(Command::new("dd").args([&format!("if={}", file.display()), "iflag=nocache", "count=0"]));
+}
 
 pub(crate) struct ControlGroup {
     folder: PathBuf,
@@ -11,7 +22,7 @@ pub(crate) struct ControlGroup {
 
 impl ControlGroup {
     /// Each limit by its name in the first version and in the second, and its value.
-    pub(crate) fn new(controller: &str, limits: &[(&str, &str, String)]) -> Self {
+    fn new(controller: &str, limits: &[(&str, &str, String)]) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let roots = [format!("/sys/fs/cgroup/{controller}"), "/sys/fs/cgroup".to_owned()];
         let root = roots.iter().find(|root| Path::new(root).join("cgroup.procs").exists()).expect("control groups");
@@ -23,6 +34,12 @@ impl ControlGroup {
             std::fs::write(folder.join(name), value).unwrap();
         }
         Self { folder }
+    }
+
+    /// Of CPUs, with a quota of each tenth of a second, in microseconds.
+    pub(crate) fn of_cpus(quota_us: u64) -> Self {
+        let period = ("cpu.cfs_period_us", "cpu.max", "100000".to_owned());
+        Self::new("cpu", &[period, ("cpu.cfs_quota_us", "cpu.max", quota_us.to_string())])
     }
 
     /// Of memory, with a limit in bytes.

@@ -1,6 +1,6 @@
 //! The engines and models, made by the scripts of this folder when they are not in the cache, and how one is run.
 
-use crate::process::run;
+use crate::process::{profinfer, run};
 use crate::truth::Truth;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -145,6 +145,11 @@ fn wheel(script: &str, workload: &Workload) -> Vec<String> {
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Measures what this machine can do, as verdicts need it.
+pub(crate) fn with_limits() {
+    run(&mut profinfer(&["roofline", "--quick"]), 0);
 }
 
 pub(crate) fn command(words: &[String]) -> Command {

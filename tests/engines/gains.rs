@@ -1,10 +1,10 @@
 //! What advice promises, tested by taking it: the engine's own clock, with nothing recorded, before and after.
 
 use crate::competitor::Competitor;
-use crate::control_group::ControlGroup;
-use crate::engine::{Engine, Workload, alone, command, model, workload};
+use crate::control_group::{ControlGroup, evict};
+use crate::engine::{Engine, Workload, alone, command, model, with_limits, workload};
 use crate::find;
-use crate::process::{profinfer, run};
+use crate::process::run;
 use crate::recording::Recording;
 use serde_json::Value;
 use std::process::Command;
@@ -84,10 +84,6 @@ fn assert_gained<T>(of: &Advised, make: impl Fn() -> T) {
     assert!(promised.contains(&gained), "{}: {promised:?}, {gained} gained: {now:?} {then:?}", of.advice);
 }
 
-fn with_limits() {
-    run(&mut profinfer(&["roofline", "--quick"]), 0);
-}
-
 /// Weights of which memory is the limit; halves of small ones fit the last cache of some machines.
 #[test]
 #[ignore = "needs root"]
@@ -142,9 +138,7 @@ fn without_what_starves_it_it_gains_what_is_promised() {
         depends_on_machine: false,
     };
     assert_gained(&advised, || Competitor::on(0));
-    let settings =
-        [("cpu.cfs_period_us", "cpu.max", "100000".to_owned()), ("cpu.cfs_quota_us", "cpu.max", "40000".to_owned())];
-    let group = ControlGroup::new("cpu", &settings);
+    let group = ControlGroup::of_cpus(40_000);
     let limited = group.command().into_iter().chain(pinned.iter().cloned()).collect();
     let advice = "Raise the CPU quota of its control group";
     assert_gained(&Advised { advice, time: "decode_ms", now: limited, then: pinned, depends_on_machine: false }, || ());
@@ -181,8 +175,6 @@ fn a_larger_memory_limit_gains_what_is_promised() {
     let free = words(&[], &Workload { prompt: 4, tokens: 6, ..workload("wide-dense", 1) });
     let limited = group.command().into_iter().chain(free.iter().cloned()).collect();
     let advice = "Raise the memory limit of its control group";
-    // Pages belong to the group that reads them first.
-    let input = format!("if={}", model("wide-dense").display());
-    let evict = || run(Command::new("dd").args([&input, "iflag=nocache", "count=0"]), 0);
-    assert_gained(&Advised { advice, time: "decode_ms", now: limited, then: free, depends_on_machine: false }, evict);
+    let advised = Advised { advice, time: "decode_ms", now: limited, then: free, depends_on_machine: false };
+    assert_gained(&advised, || evict(&model("wide-dense")));
 }

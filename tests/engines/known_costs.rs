@@ -2,7 +2,7 @@
 //! limits products that are made to be limited by memory or by arithmetic. Needs root (or CAP_BPF and CAP_PERFMON), and
 //! PyPI the first time.
 
-use crate::engine::{alone, cache_bytes};
+use crate::engine::{alone, cache_bytes, with_limits};
 use crate::find;
 use crate::invocation::{json, profinfer, succeeds};
 use crate::packages::{installed_version, scripts};
@@ -63,19 +63,20 @@ fn assert_products(trace: &str, known: &Value) {
 #[ignore = "needs root"]
 fn costs_of_litert_are_those_of_its_model() {
     let _alone = alone();
-    succeeds(&mut profinfer(&["roofline", "--quick"]));
+    with_limits();
     let folder = tempfile::tempdir().unwrap();
     let (trace, known) = recorded("litert", "install_litert.sh", "newest", "run_litert_costs.py", folder.path());
     assert_costs(&trace, &known);
     assert_products(&trace, &known);
 }
 
-fn assert_openvino(build: &str, version: &str) {
+/// Of a build of an engine, whose version begins so.
+fn assert_known(engine: &str, build: &str, version: &str) {
     let _alone = alone();
-    succeeds(&mut profinfer(&["roofline", "--quick"]));
+    with_limits();
     let folder = tempfile::tempdir().unwrap();
-    let script = "run_openvino_costs.py";
-    let (trace, known) = recorded("openvino", "install_openvino.sh", build, script, folder.path());
+    let (install, script) = (format!("install_{engine}.sh"), format!("run_{engine}_costs.py"));
+    let (trace, known) = recorded(engine, &install, build, &script, folder.path());
     assert!(known["version"].as_str().unwrap().starts_with(version), "{}", known["version"]);
     assert_costs(&trace, &known);
     assert_products(&trace, &known);
@@ -84,36 +85,25 @@ fn assert_openvino(build: &str, version: &str) {
 #[test]
 #[ignore = "needs root"]
 fn costs_of_openvino_are_those_of_its_model() {
-    assert_openvino("newest", "2026.4.1");
-}
-
-fn assert_onnxruntime(build: &str, version: &str) {
-    let _alone = alone();
-    succeeds(&mut profinfer(&["roofline", "--quick"]));
-    let folder = tempfile::tempdir().unwrap();
-    let script = "run_onnxruntime_costs.py";
-    let (trace, known) = recorded("onnxruntime", "install_onnxruntime.sh", build, script, folder.path());
-    assert!(known["version"].as_str().unwrap().starts_with(version), "{}", known["version"]);
-    assert_costs(&trace, &known);
-    assert_products(&trace, &known);
+    assert_known("openvino", "newest", "2026.4.1");
 }
 
 /// With weights that the engine has packed.
 #[test]
 #[ignore = "needs root"]
 fn costs_of_onnxruntime_are_those_of_its_model() {
-    assert_onnxruntime("newest", "1.31");
+    assert_known("onnxruntime", "newest", "1.31");
 }
 
 #[test]
 #[ignore = "needs root"]
 fn costs_of_an_older_onnxruntime_are_those_of_its_model() {
-    assert_onnxruntime("older", "1.20");
+    assert_known("onnxruntime", "older", "1.20");
 }
 
 /// With members at other offsets.
 #[test]
 #[ignore = "needs root"]
 fn costs_of_an_older_openvino_are_those_of_its_model() {
-    assert_openvino("older", "2025.3.0");
+    assert_known("openvino", "older", "2025.3.0");
 }

@@ -1,8 +1,8 @@
 //! Runs of a real engine whose cause is made on purpose, from a table in data: what the report has to name as the limit,
 //! beside it, and as advice. Other programs may disturb a run: what they take is left out of what is asserted.
 
-use crate::control_group::ControlGroup;
-use crate::engine::{Engine, Workload, alone, larger_than_caches, model, workload};
+use crate::control_group::{ControlGroup, evict};
+use crate::engine::{Engine, Workload, alone, larger_than_caches, model, with_limits, workload};
 use crate::process::{profinfer, run};
 use crate::{Recording, find, rows};
 use serde::Deserialize;
@@ -62,11 +62,7 @@ fn command(case: &Case, words: &[String]) -> (Vec<String>, Option<ControlGroup>)
     match case.how.as_deref() {
         None => (words.to_vec(), None),
         Some("quota") => {
-            let settings = [
-                ("cpu.cfs_period_us", "cpu.max", "100000".to_owned()),
-                ("cpu.cfs_quota_us", "cpu.max", format!("{}", case.value)),
-            ];
-            let group = ControlGroup::new("cpu", &settings);
+            let group = ControlGroup::of_cpus(case.value);
             (with(group.command()), Some(group))
         }
         Some("memory") => {
@@ -128,9 +124,7 @@ fn record(case: &Case) -> Recording {
         // A file of its own, out of the page cache: pages belong to the group that reads them first.
         let copy = folder.path().join("model.gguf");
         std::fs::copy(model(name), &copy).unwrap();
-        run(Command::new("sync").arg(&copy), 0);
-        let input = format!("if={}", copy.display());
-        run(Command::new("dd").args([&input, "iflag=nocache", "count=0"]), 0);
+        evict(&copy);
         let original = model(name).display().to_string();
         words.iter_mut().filter(|word| **word == original).for_each(|word| *word = copy.display().to_string());
     }
@@ -226,7 +220,7 @@ fn assert_screen(case: &Case, recording: &Recording) {
 #[ignore = "needs root"]
 fn causes_made_on_purpose_are_named() {
     let _alone = alone();
-    run(&mut profinfer(&["roofline", "--quick"]), 0);
+    with_limits();
     let wanted = std::env::var("TRUTH_CASE").unwrap_or_default();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engines/truth_cases.json");
     let cases: Vec<Case> = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();

@@ -2,17 +2,12 @@
 //! may disturb them: what is asserted is of the time in which the engine ran.
 
 use crate::competitor::Competitor;
-use crate::engine::{Engine, Workload, alone, larger_than_caches, model, workload};
-use crate::process::{profinfer, run};
+use crate::engine::{Engine, Workload, alone, larger_than_caches, model, with_limits, workload};
+use crate::process::run;
 use crate::{Recording, find, record, rows};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
-
-/// The machine's limits, which verdicts are by: measured once, kept for all traces.
-fn with_limits() {
-    run(&mut profinfer(&["roofline", "--quick"]), 0);
-}
 
 fn verdict(recording: &Recording) -> Value {
     recording.report(&[])["verdict"].clone()

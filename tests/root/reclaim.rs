@@ -1,7 +1,7 @@
 //! Memory reclaim: a program whose mapped file is larger than the memory of its control group is recorded, beside it
 //! bpftrace sums up the same tracepoints. These need root, a C compiler, clang, bpftrace, and a control group for memory.
 
-use crate::control_group::ControlGroup;
+use crate::control_group::{ControlGroup, evict};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -77,13 +77,9 @@ fn run(memory: usize, folder: &Path) -> ((u64, u64), Value) {
     let mut compiler = Command::new("cc");
     compiler.args(["-O2", "-g", "-o"]).arg(&program).arg(sources.join("reclaiming.c"));
     assert!(compiler.status().expect("a C compiler").success());
-    // Of the page cache, pages belong to the group that reads them first.
     let (model, trace) = (folder.join("model"), folder.join("run.pfi"));
     std::fs::write(&model, vec![1_u8; FILE]).unwrap();
-    assert!(Command::new("sync").arg(&model).status().unwrap().success());
-    let input = format!("if={}", model.display());
-    let mut dropped = Command::new("dd");
-    assert!(dropped.args([&input, "iflag=nocache", "count=0"]).stderr(Stdio::null()).status().unwrap().success());
+    evict(&model);
     let group = ControlGroup::of_memory(memory as u64);
     let tracer = Tracer::start("reclaiming", folder);
     let mut record = Command::new(env!("CARGO_BIN_EXE_profinfer"));

@@ -23,10 +23,10 @@ fn recorded(probeset: &str) -> (Vec<(String, f64)>, Vec<Value>) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let lines = String::from_utf8(output.stdout).unwrap();
     let of_line = |line: &str| line.split_once(' ').map(|(name, ns)| (name.to_owned(), ns.parse().unwrap()));
-    let known = lines.lines().filter_map(of_line).collect();
+    let expected = lines.lines().filter_map(of_line).collect();
     let report = Command::new(env!("CARGO_BIN_EXE_profinfer")).args(["report", "--json"]).arg(&trace).output().unwrap();
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
-    (known, report["operators"].as_array().unwrap().clone())
+    (expected, report["operators"].as_array().unwrap().clone())
 }
 
 /// Of some recordings, that which nothing disturbed most.
@@ -37,9 +37,9 @@ fn undisturbed(probeset: &str) -> (Vec<(String, f64)>, Vec<Value>) {
 }
 
 fn assert_corrected(probeset: &str) {
-    let (known, rows) = undisturbed(probeset);
-    assert_eq!(known.len(), 2, "{known:?}");
-    for (name, ns) in &known {
+    let (expected, rows) = undisturbed(probeset);
+    assert_eq!(expected.len(), 2, "{expected:?}");
+    for (name, ns) in &expected {
         let row = rows.iter().find(|row| row["name"] == name.as_str()).unwrap_or_else(|| panic!("{name}: {rows:#?}"));
         let corrected = &row["mean_without_tracing_ns"];
         if name == "long" {
