@@ -6,6 +6,6 @@ SELECT
     AVG(duration_ns) AS mean_ns,
     CAST(SUM(work_ns) AS DOUBLE) / SUM(duration_ns * GREATEST(lanes, 1)) AS busy
 FROM steps
-WHERE phase = 'decode' AND complete AND recorded = 'whole'
+WHERE phase IN ('decode', 'run') AND complete AND recorded = 'whole'
 GROUP BY host, run
 ORDER BY mean_ns DESC

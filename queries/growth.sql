@@ -37,7 +37,7 @@ whole AS (
             WHEN is_known = 1 THEN CAST(tokens_so_far AS DOUBLE)
         END AS context
     FROM counted
-    WHERE phase = 'decode' AND complete AND recorded = 'whole'
+    WHERE phase IN ('decode', 'run') AND complete AND recorded = 'whole'
 ),
 points AS (
     SELECT

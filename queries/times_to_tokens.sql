@@ -28,7 +28,7 @@ times AS (
     UNION ALL
     SELECT 'tpot' AS measure, end_ns - end_before_ns AS ns
     FROM ordered
-    WHERE phase = 'decode' AND complete AND complete_before
+    WHERE phase IN ('decode', 'run') AND complete AND complete_before
 ),
 ranked AS (
     SELECT

@@ -2,6 +2,7 @@
 
 use super::analyse::analyse;
 use super::output::{Force, write_whole};
+use super::phase::PhaseName;
 use super::terminal::{report_problems, text_style, write_json, write_styled};
 use super::{DONE, Outcome, trace_file};
 use profinfer_analysis::{
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Arguments {
     /// The trace; `-` is standard input
     file: PathBuf,
-    /// Show this step (default: the mean of equal decode steps)
+    /// Show this step (default: the mean of equal steps of decode or runs)
     #[arg(long, value_name = "N", conflicts_with_all = ["steps", "phase"])]
     step: Option<u64>,
     /// Show the mean of these steps that have equal phase, tokens and operators: `10..40`
@@ -55,23 +56,6 @@ pub(crate) struct Arguments {
     top: Option<usize>,
     #[command(flatten)]
     force: Force,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum PhaseName {
-    /// Steps that process a prompt
-    Prefill,
-    /// Steps that generate the next token
-    Decode,
-}
-
-impl From<PhaseName> for Phase {
-    fn from(name: PhaseName) -> Self {
-        match name {
-            PhaseName::Prefill => Self::Prefill,
-            PhaseName::Decode => Self::Decode,
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

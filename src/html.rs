@@ -6,8 +6,7 @@ use super::output::{Force, write_through};
 use super::terminal::report_problems;
 use super::{DONE, Outcome, trace_file};
 use profinfer_analysis::{
-    Catalogue, Completeness, Decoder, GraphFinder, Layers, Phase, Profile, Statistics, Step, Study, Timeline, Visitor,
-    Wanted,
+    Catalogue, Completeness, Decoder, GraphFinder, Layers, Profile, Statistics, Step, Study, Timeline, Visitor, Wanted,
 };
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_files::output::OutputKind;
@@ -49,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut visitors = Visitors {
         statistics: Statistics::default(),
         study: Study::default(),
-        finder: GraphFinder::new(Wanted::Mean { phase: Some(Phase::Decode), steps: 1..=u64::MAX }),
+        finder: GraphFinder::new(Wanted::Typical { phase: None }),
         spans: SpanCollector::new(steps).of_bytes(trace_file::size(&arguments.file).unwrap_or(0)),
         profile: functions::profile(reader.meta()),
     };
@@ -87,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     Ok(DONE)
 }
 
-/// The operators of a mean decode step, in several pictures; none where no such step was recorded whole.
+/// The operators of a mean step, in several pictures; none where no step was recorded whole.
 fn drawings(
     finder: GraphFinder,
     (meta, timeline): (&Meta, &Timeline),

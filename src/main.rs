@@ -33,6 +33,7 @@ mod lock;
 #[cfg(feature = "record")]
 mod otlp;
 mod output;
+mod phase;
 mod probeset;
 #[cfg(feature = "record")]
 mod record;

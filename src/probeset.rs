@@ -110,7 +110,7 @@ impl From<ArchArgument> for Arch {
 impl WantedArguments {
     /// Reads the probeset.
     pub(crate) fn load(&self) -> Result<(Probeset, Diagnostics), Diagnostics> {
-        spec::load(&self.spec, &Library::SHIPPED)
+        load(&self.spec)
     }
 
     /// What was asked for.
@@ -256,12 +256,19 @@ impl LockArguments {
     }
 }
 
+/// Reads a probeset. Warnings and notes are for a probeset's author: those on shipped files are left out.
+fn load(spec: &Path) -> Result<(Probeset, Diagnostics), Diagnostics> {
+    let (probeset, mut warnings) = spec::load(spec, &Library::SHIPPED)?;
+    warnings.0.retain(|problem| problem.span.as_ref().is_none_or(|span| !Library::is_shipped(&span.source.name)));
+    Ok((probeset, warnings))
+}
+
 /// Reads several probesets.
 #[cfg(feature = "record")]
 pub(crate) fn load_all(specs: &[PathBuf]) -> Result<(Vec<Probeset>, Diagnostics), Diagnostics> {
     let (mut probesets, mut warnings) = (Vec::new(), Diagnostics::new());
     for spec in specs {
-        let (probeset, more) = spec::load(spec, &Library::SHIPPED)?;
+        let (probeset, more) = load(spec)?;
         probesets.push(probeset);
         warnings.0.extend(more.0);
     }

@@ -1,6 +1,7 @@
 //! `profinfer report`: shows where the time of a trace went.
 
 use super::analyse::analyse;
+use super::phase::PhaseName;
 use super::{DONE, INCOMPLETE, Outcome, diff, functions, terminal, trace_file};
 use profinfer_analysis::{Completeness, Phase, Profile, Statistics, Timeline, Visitor};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
@@ -38,14 +39,6 @@ pub(crate) struct Arguments {
     within: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum PhaseName {
-    /// Steps that process a prompt
-    Prefill,
-    /// Steps that generate the next token
-    Decode,
-}
-
 impl Arguments {
     /// The trace, where its engines can be shown one after the other.
     pub(crate) fn file(&self) -> Option<&Path> {
@@ -56,7 +49,7 @@ impl Arguments {
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if arguments.by == Some(By::Function) {
-        let selection = Selection { phase: phase(arguments), within: arguments.within.clone() };
+        let selection = Selection { phase: arguments.phase.map(Phase::from), within: arguments.within.clone() };
         return functions::run(&arguments.file, &selection, arguments.json, arguments.top);
     }
     if arguments.within.is_some() {
@@ -112,13 +105,6 @@ impl Visitor for Visitors {
     }
 }
 
-fn phase(arguments: &Arguments) -> Option<Phase> {
-    arguments.phase.map(|phase| match phase {
-        PhaseName::Prefill => Phase::Prefill,
-        PhaseName::Decode => Phase::Decode,
-    })
-}
-
 fn whole(
     arguments: &Arguments,
     timeline: &Timeline,
@@ -128,8 +114,9 @@ fn whole(
 ) -> Result<String, Diagnostics> {
     let is_first_screen = !arguments.json && !arguments.all && arguments.by.is_none();
     let is_first_screen = is_first_screen && arguments.top.is_none() && arguments.phase.is_none();
-    let decode = statistics.phase(Phase::Decode).filter(|decode| decode.operators > 0).map(|_| Phase::Decode);
-    let of_screen = phase(arguments).or(decode.filter(|_| is_first_screen));
+    let has_operators = |phase: &Phase| statistics.phase(*phase).is_some_and(|totals| totals.operators > 0);
+    let recurring = Phase::STEPS.into_iter().filter(|phase| phase.recurs()).find(has_operators);
+    let of_screen = arguments.phase.map(Phase::from).or(recurring.filter(|_| is_first_screen));
     let samples = functions::sampled_work(meta, timeline, profile);
     let by = arguments.by.unwrap_or_default();
     let options = Options { by, top: arguments.top, phase: of_screen, samples: samples.as_ref() };

@@ -220,7 +220,7 @@ impl Extent {
 impl Visitor for Extent {
     fn step(&mut self, step: &Step, _: &Catalogue, _: &Decoder) {
         self.slices += slices_of(step);
-        let is_typical = step.phase == Some(Phase::Decode) && step.recorded == Recorded::Whole && step.complete;
+        let is_typical = step.phase.is_some_and(Phase::recurs) && step.recorded == Recorded::Whole && step.complete;
         self.run = if is_typical { self.run + 1 } else { 0 };
         let is_later = self.typical.is_none_or(|(first, _)| first < WARM);
         if self.run >= SOME && is_later && step.number >= SOME {

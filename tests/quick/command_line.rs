@@ -67,6 +67,21 @@ fn wrong_usage_is_exit_code_2() {
     }
 }
 
+/// What an author of a probeset could add is of no use to whoever takes a shipped one.
+#[test]
+fn notes_for_authors_are_only_on_probesets_of_one_s_own() {
+    let text = profinfer(&["engines", "mnn", "--print"]).stdout;
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("own.yaml");
+    std::fs::write(&own, text).unwrap();
+    for (spec, has_notes) in [("mnn", false), (own.to_str().unwrap(), true)] {
+        let output = profinfer(&["gen", spec]);
+        assert!(output.status.success(), "{spec}");
+        let problems = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(problems.contains("S013"), has_notes, "{spec}: {problems}");
+    }
+}
+
 #[test]
 fn an_engine_is_chosen_only_where_a_trace_is_read() {
     for command in [&["engines"][..], &["check", "llama"], &["gen", "llama"], &["schema"], &["completions", "bash"]] {

@@ -14,6 +14,7 @@ use profinfer_analysis::{Catalogue, Decoder, Followed, FollowedNews, Phase, Reco
 pub(crate) struct Figures {
     pub(crate) prefill: PhaseFigures,
     pub(crate) decode: PhaseFigures,
+    pub(crate) run: PhaseFigures,
     pub(crate) ttft: Histogram,
     pub(crate) tpot: Histogram,
     pub(crate) duration: Histogram,
@@ -39,6 +40,7 @@ impl Default for Figures {
         Self {
             prefill: phase(Phase::Prefill),
             decode: phase(Phase::Decode),
+            run: phase(Phase::Run),
             ttft: Histogram::new(TIME_TO_FIRST_TOKEN),
             tpot: Histogram::new(TIME_PER_OUTPUT_TOKEN),
             duration: Histogram::new(REQUEST_DURATION),
@@ -77,7 +79,7 @@ impl Visitor for Figures {
         let news = self.followed.step(step, decoder);
         self.take(&news);
         self.statistics.step(step, catalogue, decoder);
-        let Some(phase @ (Phase::Prefill | Phase::Decode)) = step.phase else {
+        let Some(phase) = step.phase.filter(|phase| *phase != Phase::Outside) else {
             // What no step contains is in no figure of phases.
             if step.complete && step.recorded == Recorded::Whole {
                 self.operators.add(step, catalogue);
@@ -89,13 +91,17 @@ impl Visitor for Figures {
             second.steps += 1;
             second.step_ns = second.step_ns.saturating_add(step.duration());
             let tokens = step.tokens.unwrap_or(0);
-            let sum = if phase == Phase::Decode { &mut second.decode_tokens } else { &mut second.prefill_tokens };
+            let sum = if phase.recurs() { &mut second.decode_tokens } else { &mut second.prefill_tokens };
             *sum = sum.saturating_add(tokens);
         }
         if let (Some(moments), Phase::Decode) = (&mut self.moments, phase) {
             moments.tokens(step.end, step.tokens.unwrap_or(0));
         }
-        let of = if phase == Phase::Decode { &mut self.decode } else { &mut self.prefill };
+        let of = match phase {
+            Phase::Decode => &mut self.decode,
+            Phase::Run => &mut self.run,
+            Phase::Prefill | Phase::Outside => &mut self.prefill,
+        };
         if !step.complete {
             of.incomplete += 1;
             return;

@@ -8,7 +8,7 @@ use super::recent::SECONDS;
 use super::snapshot::{
     LossRow, OperatorShare, OverheadSpent, PhaseFigures, Pressures, RequestFigures, Requests, Snapshot, State, Window,
 };
-use profinfer_analysis::{Completeness, Request, Rules, Timeline};
+use profinfer_analysis::{Completeness, Phase, Request, Rules, Timeline};
 use profinfer_diagnostics::Diagnostics;
 use profinfer_probeset as spec;
 use profinfer_report::{By, Options, TimeParts, build};
@@ -81,7 +81,7 @@ struct Verdict {
     sentences: Vec<String>,
     steps: u64,
     operators: Vec<OperatorShare>,
-    /// The parts of the phase that is judged: decode, or else prefill; of the steps since the period began.
+    /// The parts of the phase that is judged: decode or runs, else prefill; of the steps since the period began.
     parts: Option<TimeParts>,
 }
 
@@ -232,7 +232,8 @@ impl Model {
         let report = build(meta, completeness, statistics, &self.timeline, &options);
         let steps: u64 = report.phases.iter().map(|phase| phase.whole_steps).sum();
         let phases = &report.verdict.phases;
-        self.verdict.parts = phases.iter().find(|of| of.phase == "decode").or(phases.first()).map(|of| of.parts);
+        self.verdict.parts =
+            phases.iter().find(|of| of.phase != Phase::Prefill.as_str()).or(phases.first()).map(|of| of.parts);
         let is_old = self.now.saturating_sub(self.verdict.judged) >= 2 * PERIOD;
         if steps >= ENOUGH || self.verdict.steps == 0 || is_old {
             self.verdict.judged = self.now;
@@ -263,7 +264,9 @@ impl Model {
     pub fn snapshot(&mut self) -> Snapshot {
         self.figures.operators.label();
         let Self { figures, origin, .. } = &*self;
-        let phases = [&figures.prefill, &figures.decode].into_iter().filter(|of| of.steps.count + of.incomplete > 0);
+        let phases = [&figures.prefill, &figures.decode, &figures.run]
+            .into_iter()
+            .filter(|of| of.steps.count + of.incomplete > 0);
         Snapshot {
             state: self.state.clone(),
             engine: origin.engine.clone(),

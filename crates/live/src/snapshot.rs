@@ -35,7 +35,7 @@ pub struct Snapshot {
     pub started_ns: u64,
     /// Since the start of the recording, ns.
     pub elapsed_ns: u64,
-    /// Prefill and decode.
+    /// Prefill, decode, and runs of a model without tokens.
     pub phases: Vec<PhaseFigures>,
     /// Requests; absent where sequences are not recorded.
     pub requests: Option<Requests>,
@@ -96,7 +96,7 @@ impl Snapshot {
 /// The steps of a phase, those with lost records left out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PhaseFigures {
-    /// `prefill` or `decode`.
+    /// `prefill`, `decode` or `run`.
     pub phase: &'static str,
     /// Their durations.
     pub steps: Histogram,

@@ -11,6 +11,11 @@ const EXTENSION: &str = ".yaml";
 pub struct Library(&'static [(&'static str, &'static str)]);
 
 impl Library {
+    /// Whether the file of this name (in a diagnostic or a trace) is a shipped one.
+    pub fn is_shipped(name: &str) -> bool {
+        name.starts_with(PREFIX)
+    }
+
     /// What the program was built with: every file of `probesets/`, as `build.rs` lists them.
     pub const SHIPPED: Self = Self(include!(concat!(env!("OUT_DIR"), "/probesets.rs")));
 

@@ -23,7 +23,7 @@ const USES: &[Use] = &[
         role: Role::Step,
         fields: &["tokens"],
         severity: Severity::Warning,
-        without: "tokens per second and phases (prefill, decode) are not available",
+        without: "tokens per second are not available, and each step is a run, neither prefill nor decode",
     },
     Use {
         role: Role::Graph,

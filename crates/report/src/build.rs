@@ -84,7 +84,7 @@ pub fn build(
     let (expert_layers, experts) = scope.experts();
     let faults_of = |phases: &[Phase]| FaultsReport::new(meta, statistics.faults(), catalogue, phases);
     let sampling = SamplingReport::new(meta, statistics, &unseen);
-    let all_faults = faults_of(&[Phase::Prefill, Phase::Decode]);
+    let all_faults = faults_of(&Phase::STEPS);
     let verdict = Verdict::new(meta, (statistics, options.samples), timeline, &sampling, all_faults.as_ref());
     let mut report = Report {
         format: "profinfer-report",
@@ -117,7 +117,7 @@ pub fn build(
         reclaim: ReclaimReport::new(meta, statistics.reclaims(), catalogue, &phases),
         metrics: measures.report(scope.phase_metrics()),
         threads: ThreadsReport::new(meta, statistics, catalogue, &phases),
-        pressure: [Phase::Prefill, Phase::Decode]
+        pressure: Phase::STEPS
             .into_iter()
             .filter_map(|phase| Some((phase.as_str(), PressureReport::new(meta, statistics, phase)?)))
             .collect(),
@@ -127,12 +127,12 @@ pub fn build(
     report
 }
 
-/// Tables are of all steps; where there are none, of what was recorded without.
+/// Tables are of the phases of all steps; where there are none, of what was recorded without.
 fn table_phases(statistics: &Statistics, wanted: Option<Phase>) -> Vec<Phase> {
     match wanted {
         Some(phase) => vec![phase],
         None if statistics.steps() == 0 => vec![Phase::Outside],
-        None => vec![Phase::Prefill, Phase::Decode],
+        None => Phase::STEPS.into_iter().filter(|of| statistics.phase(*of).is_some_and(|of| of.steps > 0)).collect(),
     }
 }
 
@@ -145,7 +145,7 @@ fn phase_report(phase: Phase, statistics: &Statistics, generations: &Generations
     let tokens_per_s = match phase {
         Phase::Prefill => tokens.and_then(|tokens| rate(tokens, totals.time_with_tokens)),
         Phase::Decode => rate(generations.decode_tokens, generations.decode_time),
-        Phase::Outside => None,
+        Phase::Run | Phase::Outside => None,
     };
     let divided = totals.divided();
     Some(PhaseReport {

@@ -112,10 +112,11 @@ impl Rules {
         experts.and_then(|experts| experts.as_int()).and_then(|experts| u32::try_from(experts).ok()).unwrap_or(0)
     }
 
-    /// Whether a step is a prefill: by the expression, else if it has more tokens than sequences.
-    pub(crate) fn prefill(&self, fields: &dyn Environment, tokens: Option<u64>, sequences: u64) -> bool {
+    /// Whether a step is a prefill: by the expression, else if it has more tokens than sequences; `None` where neither
+    /// can be told.
+    pub(crate) fn prefill(&self, fields: &dyn Environment, tokens: Option<u64>, sequences: u64) -> Option<bool> {
         let prefill = self.prefill.as_ref().and_then(|formula| formula.holds(fields));
-        prefill.unwrap_or(tokens.is_some_and(|t| t > sequences))
+        prefill.or(tokens.map(|tokens| tokens > sequences))
     }
 }
 

@@ -49,7 +49,7 @@ pub fn compare(
     noise: f64,
 ) -> Comparison {
     let none = PhaseSeries::default();
-    let phases = [Phase::Prefill, Phase::Decode].into_iter().filter_map(|phase| {
+    let phases = Phase::STEPS.into_iter().filter_map(|phase| {
         let sides = [a, b].map(|side| side.phases.get(&phase));
         sides.iter().flatten().next()?;
         let [of_a, of_b] = sides.map(|side| side.unwrap_or(&none));

@@ -63,10 +63,10 @@ impl GraphFinder {
 
     /// The graph, once the trace is read; `None` where it has no such step, or none whose operators were recorded.
     pub fn finish(mut self, catalogue: &Catalogue) -> Option<OperatorGraph> {
-        let decode_first = matches!(self.wanted, Wanted::Typical { .. });
+        let recurring_first = matches!(self.wanted, Wanted::Typical { .. });
         let of_steps = |draft: &Draft| {
             let step = &draft.graph.step;
-            let preferred = decode_first && step.phase == Phase::Decode;
+            let preferred = recurring_first && step.phase.recurs();
             (preferred, step.steps, step.duration, std::cmp::Reverse(step.number))
         };
         let most = (0..self.drafts.len()).max_by_key(|i| of_steps(&self.drafts[*i]))?;

@@ -32,6 +32,8 @@ pub struct Decoder {
     /// The module and file offset of each site.
     places: Vec<Option<(usize, u64)>>,
     columns: Vec<Arc<str>>,
+    /// Graphs or regions have counts of tokens.
+    tokens_within: bool,
 }
 
 impl Decoder {
@@ -44,14 +46,23 @@ impl Decoder {
             sites: Vec::new(),
             places: Vec::new(),
             columns,
+            tokens_within: false,
         };
         for other in &schema.others {
             if let Some(record) = decoder.records.get_mut(usize::from(*other)) {
                 record.of_another = true;
             }
         }
+        let is_within = |record: &&RecordFields| matches!(record.role, Some(Role::Graph | Role::Region));
+        let mut within = decoder.records.iter().filter(|record| !record.of_another).filter(is_within);
+        decoder.tokens_within = within.any(counts_tokens);
         decoder.add_enums(&schema.enums);
         decoder
+    }
+
+    /// Steps of this record type have a count of tokens: their own, or of what is within them.
+    pub(crate) fn has_tokens(&self, step: u16) -> bool {
+        self.tokens_within || self.records.get(usize::from(step)).is_some_and(counts_tokens)
     }
 
     /// Adds enumerations; a library that is mapped late adds more.
@@ -243,6 +254,10 @@ impl Decoder {
         let element = |i: u32| self.value(of, bytes.get((i as usize).checked_mul(size)?..)?, header, depth + 1);
         (0..count).map(element).collect::<Option<Vec<Value>>>().map(Value::List)
     }
+}
+
+fn counts_tokens(record: &RecordFields) -> bool {
+    record.meanings.contains(&Some(FieldMeaning::Tokens))
 }
 
 fn integer_value(n: u64, signed: bool) -> Value {

@@ -136,7 +136,7 @@ impl GenerationSums {
             }
         }
         if let Some(before) = follows
-            && step.phase == Phase::Decode
+            && step.phase.recurs()
             && (step.complete && before.complete)
         {
             let after = step.end.saturating_sub(before.end);

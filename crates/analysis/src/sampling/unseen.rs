@@ -45,16 +45,16 @@ impl StretchCounts {
         if self.0.len() <= stretch {
             self.0.resize(stretch + 1, [0; 2]);
         }
-        self.0[stretch][usize::from(step.phase == Phase::Decode)] += 1;
+        self.0[stretch][usize::from(step.phase.recurs())] += 1;
     }
 
     fn of(&self, stretch: usize, phase: Option<Phase>) -> u64 {
-        let [prefill, decode] = self.0.get(stretch).copied().unwrap_or_default();
+        let [prefill, recurring] = self.0.get(stretch).copied().unwrap_or_default();
         match phase {
             Some(Phase::Prefill) => prefill,
-            Some(Phase::Decode) => decode,
+            Some(Phase::Decode | Phase::Run) => recurring,
             Some(Phase::Outside) => 0,
-            None => prefill + decode,
+            None => prefill + recurring,
         }
     }
 }

@@ -125,8 +125,12 @@ impl Assembler {
         };
         self.out.sequence_count = sequences;
         let fields = StepFields { tokens: self.out.tokens, sequences, field: &field };
-        let prefill = rules.prefill(&fields, self.out.tokens, sequences);
-        self.out.phase = Some(if prefill { Phase::Prefill } else { Phase::Decode });
+        self.out.phase = Some(match rules.prefill(&fields, self.out.tokens, sequences) {
+            Some(true) => Phase::Prefill,
+            Some(false) => Phase::Decode,
+            None if decoder.has_tokens(step.header.record_type) => Phase::Decode,
+            None => Phase::Run,
+        });
         self.out.own_counts = decoder.counts(&step.header, &step.record).unwrap_or_default();
         let caller = Caller { thread: step.thread, since: step.since };
         self.fill(step.bucket, Some(caller), threads, catalogue, context);

@@ -41,7 +41,7 @@ impl Visitor for Study {
         if !step.complete || step.recorded != Recorded::Whole {
             return;
         }
-        if phase == Phase::Decode {
+        if phase.recurs() {
             self.growth.add(step, &stream, counted, catalogue);
         }
         self.layers.add(step, phase, stream.model, catalogue);

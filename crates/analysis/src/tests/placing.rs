@@ -234,6 +234,20 @@ fn tokens_are_the_steps_own_or_the_outermost_within_it() {
 }
 
 #[test]
+fn a_step_that_cannot_have_tokens_is_a_run() {
+    let mut r = Records::default();
+    for record in r.schema.records.iter_mut().filter(|record| record.name != "step") {
+        record.fields.iter_mut().filter(|field| field.name == "tokens").for_each(|field| field.name = "rows".into());
+    }
+    thread(&mut r, 1, 0, 100);
+    r.push("process", 1, (0, 70), &[]);
+    step(&mut r, 1, (100, 110), 1);
+    let (collected, _) = run(&r);
+    let phases: Vec<_> = collected.steps.iter().map(|step| step.phase).collect();
+    assert_eq!(phases, [Some(Phase::Run), Some(Phase::Decode)]);
+}
+
+#[test]
 fn a_step_within_a_step_of_its_thread_is_part_of_it() {
     let mut r = Records::default();
     thread(&mut r, 1, 0, 100);

@@ -225,7 +225,7 @@ impl DeviceUses {
             latest.until = until.max(before.until);
             latest.found.overlapping = 1;
         } else if has_end {
-            let follows = phase == Phase::Decode && before.found.steps > 0;
+            let follows = phase.recurs() && before.found.steps > 0;
             let gap = if follows { before.gap.take() } else { None };
             let from = if follows { before.until } else { step.start };
             (latest.found, latest.gap) = sweep(step, (from, until), gap);

@@ -52,7 +52,7 @@ pub fn diff(
 /// What the kernel counted for a trace's target.
 fn shares(side: &DiffSide<'_>) -> SharesByPhase {
     let of = |phase: Phase| (phase, kernel_shares(side.meta, side.statistics, side.timeline, phase).0);
-    [Phase::Prefill, Phase::Decode].map(of).into()
+    Phase::STEPS.map(of).into()
 }
 
 fn of_side(side: &DiffSide<'_>, phases: &[PhaseDiff], at: usize) -> TraceOfSide {

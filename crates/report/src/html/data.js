@@ -41,7 +41,7 @@ async function columns(id) {
   return new Numbers(new Uint8Array(await new Response(stream).arrayBuffer()));
 }
 
-const PHASES = ["prefill", "decode", "outside"];
+const PHASES = ["prefill", "decode", "run", "outside"];
 const RECORDED = ["whole", "partly", "bare"];
 
 // The steps of the whole trace: times in ns from the first one's start.

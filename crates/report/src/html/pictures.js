@@ -21,7 +21,7 @@ const PICTURES = {
         series: [{ name: "decode", kind: "line", points: part.windows.filter((row) => row.tokens_per_s !== null).map((row) => [(row.from_ns + row.until_ns) / 2, row.tokens_per_s]) }],
         x: { label: "time since the first step", text: timeText }, y: { label: "tokens/s", text: rateText },
       }),
-      times("Time per output token", "From the end of one decode step to that of the next.", part.tpot),
+      part.has_tokens ? times("Time per output token", "From the end of one decode step to that of the next.", part.tpot) : times("Time per step", "From the end of one step to that of the next.", part.tpot),
       times("Time to first token", "From the start of a prompt to the first token, over generations.", part.ttft),
     ];
   },

@@ -1,5 +1,7 @@
 // The chart of steps: how long each took. Every step of the trace is in it, whatever the timeline has.
 
+const phaseColour = (phase) => (phase === "prefill" ? "--c1" : "--c0");
+
 function stepsChart(steps, facts, goTo) {
   const left = 64, bottom = 26, top = 10, height = 200;
   const longest = steps.duration.reduce((a, b) => Math.max(a, b), 0);
@@ -10,7 +12,7 @@ function stepsChart(steps, facts, goTo) {
   const low = () => (isLog ? Math.log10(Math.max(1, shortest)) - 0.1 : 0);
   const high = () => (isLog ? Math.log10(Math.max(10, longest)) : longest);
   const scaled = (duration) => (isLog ? Math.log10(Math.max(1, duration)) : duration);
-  const colourOf = (n) => (steps.phase(n) === "prefill" ? "--c1" : "--c0");
+  const colourOf = (n) => phaseColour(steps.phase(n));
   const slot = () => (chart.canvas.clientWidth - left - 4) / Math.max(1, steps.count);
 
   const chart = drawing({ class: "steps", tabindex: "0", role: "application", "aria-roledescription": "chart", "aria-label": "Duration of each step. Left and right arrows go from step to step, Enter shows one on the timeline." }, height, (context, width, _, colour) => {
@@ -86,7 +88,8 @@ function stepsChart(steps, facts, goTo) {
     scale.setAttribute("aria-pressed", isLog);
     chart.redraw();
   } }, "Logarithmic");
-  const parts = [{ name: "prefill", colour: "--c1" }, { name: "decode", colour: "--c0" }];
+  const phases = new Set(Array.from({ length: steps.count }, (_, n) => steps.phase(n)));
+  const parts = ["prefill", "decode", "run"].filter((name) => phases.has(name)).map((name) => ({ name, colour: phaseColour(name) }));
   const few = facts.of > 1 ? `Each bar is the longest of ${countText(facts.of)} steps in a row.` : "";
   return el("figure", {}, el("div", { class: "tools" }, legend(parts), rendered, el("span", { class: "grow" }), scale), chart.canvas, note(few));
 }

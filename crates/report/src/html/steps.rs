@@ -42,7 +42,8 @@ fn facts(step: &StepRow) -> u64 {
     let phase = match step.phase {
         Phase::Prefill => 0,
         Phase::Decode => 1,
-        Phase::Outside => 2,
+        Phase::Run => 2,
+        Phase::Outside => 3,
     };
     let recorded = match step.recorded {
         Recorded::Whole => 0,

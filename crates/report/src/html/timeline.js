@@ -401,15 +401,15 @@ function timeline(facts, { tracks, sources }, steps) {
   start();
   return { section, goTo };
 
-  // A decode step of a warm engine and its neighbour show most at first sight.
+  // A recurring step of a warm engine and its neighbour show most at first sight.
   function start() {
     const row = stepRows.find((row) => row.start.length > 0);
-    const decode = row ? Array.from(row.what, (what, n) => n).filter((n) => names.step(row, n).phase === "decode") : [];
-    if (decode.length === 0) return show(0, whole);
+    const recurring = row ? Array.from(row.what, (what, n) => n).filter((n) => ["decode", "run"].includes(names.step(row, n).phase)) : [];
+    if (recurring.length === 0) return show(0, whole);
     const lasts = (n) => row.end[n] - row.start[n];
-    const middle = decode.map(lasts).sort((a, b) => a - b)[decode.length >> 1];
+    const middle = recurring.map(lasts).sort((a, b) => a - b)[recurring.length >> 1];
     const isTypical = (n) => n < row.start.length && lasts(n) > 0 && Math.abs(lasts(n) - middle) <= 0.15 * middle;
-    const warm = decode.slice(Math.min(9, decode.length >> 1));
+    const warm = recurring.slice(Math.min(9, recurring.length >> 1));
     const n = warm.find((n) => isTypical(n) && isTypical(n + 1) && row.start[n + 1] - row.end[n] < middle) || warm[0];
     const margin = middle * 0.02;
     show(row.start[n] - margin, row.end[isTypical(n + 1) && row.start[n + 1] - row.end[n] < middle ? n + 1 : n] + margin);

@@ -94,7 +94,7 @@ class Names {
 
   colour(row, n) {
     switch (row.kind) {
-      case "steps": return this.step(row, n).phase === "prefill" ? "--c1" : "--c0";
+      case "steps": return phaseColour(this.step(row, n).phase);
       case "graphs": return "--graph";
       case "operators": case "encoding": return this.colours[row.what[n]];
       case "calls": return CALLS[row.what[n] & 3].colour;

@@ -276,11 +276,11 @@ fn predicted(meta: &Meta, statistics: &Statistics) -> Option<f64> {
 /// The least part of a step that is taken for its own time.
 const LEAST_BARE: f64 = 0.25;
 
-/// The mean overhead of a step that is recorded whole, ns, hits × cost: of a decode step, if there are decode steps.
+/// The mean overhead of a step that is recorded whole, ns, hits × cost: of a step of the phase that recurs, if there are such.
 pub(crate) fn added_ns(meta: &Meta, statistics: &Statistics) -> Option<(Phase, f64)> {
     let overhead = meta.end.as_ref()?.overhead.as_ref().filter(|overhead| !overhead.record_ns.is_empty())?;
     let was_whole = |phase: &Phase| statistics.phase(*phase).is_some_and(|totals| totals.whole_steps > 0);
-    let phase = [Phase::Decode, Phase::Prefill].into_iter().find(was_whole)?;
+    let phase = [Phase::Decode, Phase::Run, Phase::Prefill].into_iter().find(was_whole)?;
     let totals = statistics.phase(phase)?;
     let cost = |(record, count): (&u16, &u64)| {
         let name = &meta.schema.records.get(usize::from(*record))?.name;

@@ -57,7 +57,7 @@ pub struct GrowthRow {
     pub share: f64,
     /// Whether it grows.
     pub change: GrowthFound,
-    /// GrowthFound from the shortest context to the longest, as a part of the mean.
+    /// Growth from the shortest context to the longest, as a part of the mean.
     pub part: Option<f64>,
     /// ns a step for each further token of context, by least squares.
     pub slope_ns: Option<f64>,

@@ -20,9 +20,11 @@ const SHOWN: usize = 16;
 pub struct StepsSection {
     /// Time to first token, over generations.
     pub ttft: Distribution,
-    /// Time per output token, over decode steps.
+    /// Steps have numbers of tokens.
+    pub has_tokens: bool,
+    /// Time per output token, over decode steps; per step, where there are no tokens.
     pub tpot: Distribution,
-    /// Prefill and decode.
+    /// The phases of steps.
     pub phases: Vec<PhaseReport>,
     /// Stretches of equal length from the first decode step to the last. At most 64.
     pub windows: Vec<RateWindow>,
@@ -57,7 +59,8 @@ impl StepsSection {
         let (windows, window_ns) = windows(&given.statistics.rates(), &unseen);
         let absent = if given.statistics.steps() == 0 { Some("The trace has no steps.".to_owned()) } else { None };
         let phases = report.phases.iter().filter(|phase| phase.phase != Phase::Outside.as_str()).cloned().collect();
-        Self { ttft: report.ttft, tpot: report.tpot, phases, windows, window_ns, absent }
+        let has_tokens = report.phases.iter().any(|phase| phase.tokens_per_s.is_some());
+        Self { ttft: report.ttft, has_tokens, tpot: report.tpot, phases, windows, window_ns, absent }
     }
 
     pub(super) fn text(&self, out: &mut String, style: &TextStyle) {
@@ -66,7 +69,8 @@ impl StepsSection {
         }
         let headings = ["n", "mean", "least", "p50", "p90", "p99", "most"].map(|name| (name, Align::Right));
         let mut table = Table::new(&[&[("", Align::Left)], &headings[..]].concat());
-        for (name, of) in [("time to first token", &self.ttft), ("time per output token", &self.tpot)] {
+        let per_step = if self.has_tokens { "time per output token" } else { "time per step" };
+        for (name, of) in [("time to first token", &self.ttft), (per_step, &self.tpot)] {
             if of.count > 0 {
                 let mean = crate::numbers::units::time_f64(of.mean_ns);
                 let times = [of.min_ns, of.p50_ns, of.p90_ns, of.p99_ns, of.max_ns].map(time);
@@ -74,7 +78,8 @@ impl StepsSection {
                 table.row(cells.into_iter().chain(times).collect());
             }
         }
-        style.table(out, "Times to tokens", &table, estimated([&self.ttft, &self.tpot].into_iter()));
+        let title = if self.has_tokens { "Times to tokens" } else { "Times of steps" };
+        style.table(out, title, &table, estimated([&self.ttft, &self.tpot].into_iter()));
         let most = self.windows.iter().filter_map(|window| window.tokens_per_s).fold(0.0, f64::max);
         let mut table = Table::new(&[("from", Align::Right), ("tokens/s", Align::Right), ("", Align::Left)]);
         // Of many, neighbours are left out: the JSON has all.

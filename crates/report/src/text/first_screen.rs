@@ -10,7 +10,7 @@ use crate::numbers::table::{Align, Table};
 use crate::numbers::units::{rate, share, time_f64};
 use crate::report::Report;
 use Align::{Flexible, Left, Right};
-use profinfer_analysis::{LEFT_OUT, counted, group_digits};
+use profinfer_analysis::{LEFT_OUT, Phase, counted, group_digits};
 use profinfer_diagnostics::printable;
 
 /// Lines of the screen.
@@ -109,9 +109,8 @@ fn what_ran(report: &Report) -> String {
 /// `Decode 20.1 tokens/s · first token 1.24 s · 22.6 ms per token`, or runs where there are no tokens.
 fn speed(report: &Report) -> String {
     let of = |phase: &str| report.phases.iter().find(|row| row.phase == phase && row.steps > 0);
-    let has_tokens = report.phases.iter().any(|phase| phase.tokens.is_some());
     let mut parts = Vec::new();
-    if let (false, Some(runs)) = (has_tokens, of("decode").or_else(|| of("prefill"))) {
+    if let Some(runs) = of(Phase::Run.as_str()) {
         let times = runs.step;
         parts.push(format!("{} of {} each", counted(runs.steps, "run"), time_f64(times.mean_ns)));
         parts.push(format!("p50 {}, p99 {}", time_f64(times.p50_ns as f64), time_f64(times.p99_ns as f64)));
@@ -201,8 +200,8 @@ fn operators(report: &Report, space: usize, style: &TextStyle) -> Vec<String> {
         ]);
     }
     let lanes = if report.lanes > 1 { format!(", work of {} lanes", report.lanes) } else { String::new() };
-    let has_tokens = report.phases.iter().any(|phase| phase.tokens.is_some());
-    let what = if has_tokens { report.table_phases.join(" and ") } else { "runs".to_owned() };
+    let what =
+        if report.table_phases == [Phase::Run.as_str()] { "runs".into() } else { report.table_phases.join(" and ") };
     let mut text = format!("\n{}\n", style.paint("1", &format!("Operators of {what}{lanes}")));
     text.push_str(&table.render(style.width, |heading| style.paint("2", heading)));
     text.lines().map(str::to_owned).chain(mark.map(|mark| style.paint("2", &format!("  {mark}")))).collect()

@@ -46,30 +46,29 @@ impl Verdict {
         let source = Source { meta, statistics, timeline, samples };
         let mut found = Self::default();
         let mut stolen = 0.0_f64;
-        let both = [Phase::Prefill, Phase::Decode];
-        let threads = ThreadsReport::new(meta, statistics, timeline.catalogue(), &both);
+        let threads = ThreadsReport::new(meta, statistics, timeline.catalogue(), &Phase::STEPS);
         let others = threads.map_or_else(String::new, |threads| {
             sentences::processes(&threads.interference.iter().filter(|row| row.is_other()).collect::<Vec<_>>())
         });
         // What a person waits for most comes first.
-        for phase in [Phase::Decode, Phase::Prefill] {
+        for phase in [Phase::Decode, Phase::Run, Phase::Prefill] {
             let device = device::judge(statistics, timeline.catalogue(), phase);
             let is_on_device = device.as_ref().is_some_and(decides);
             if let Some(device) = device {
-                let shown = if is_on_device { if phase == Phase::Decode { 2 } else { 1 } } else { 0 };
+                let shown = if is_on_device { if phase.recurs() { 2 } else { 1 } } else { 0 };
                 found.sentences.extend(device.evidence.iter().take(shown).cloned());
                 found.devices.push(device);
             }
             let Some(parts) = source.phase(phase) else { continue };
             let mut verdict = parts.verdict();
-            let probes = sampling.predicted.filter(|_| phase == Phase::Decode);
+            let probes = sampling.predicted.filter(|_| phase.recurs());
             let of_phase = sentences::describe(&parts, &verdict, faults, probes);
             verdict.evidence = std::iter::once(of_phase.main.clone()).chain(of_phase.besides.iter().cloned()).collect();
             verdict.stated = of_phase.stated;
-            // Of prefill, what limits it; of decode, what else too. Lanes do not limit what waits for a device.
+            // Of prefill, what limits it; of decode and runs, what else too. Lanes do not limit what waits for a device.
             if !is_on_device {
                 found.sentences.push(of_phase.main);
-                found.sentences.extend(of_phase.besides.into_iter().take(if phase == Phase::Decode { 2 } else { 0 }));
+                found.sentences.extend(of_phase.besides.into_iter().take(if phase.recurs() { 2 } else { 0 }));
                 found.sentences.extend(verdict.sampled.as_ref().and_then(|sampled| sampled::sentence(phase, sampled)));
                 let machine = (meta.origin.host.cpus, others.as_str());
                 found.advice.extend(advice::advise(&parts, &verdict, timeline.rules(), faults, machine));
@@ -90,10 +89,10 @@ impl Verdict {
                 share(stolen)
             ));
         }
-        let decode_first = |phase: &str| phase != Phase::Decode.as_str();
-        found.operators.sort_by(|a, b| {
-            decode_first(a.phase).cmp(&decode_first(b.phase)).then_with(|| b.share.total_cmp(&a.share))
-        });
+        let is_later = |phase: &str| phase == Phase::Prefill.as_str();
+        found
+            .operators
+            .sort_by(|a, b| is_later(a.phase).cmp(&is_later(b.phase)).then_with(|| b.share.total_cmp(&a.share)));
         found.operators.truncate(MOST_ROWS);
         found.cannot_say = cannot_say(meta, statistics, timeline, &found);
         found

@@ -77,6 +77,7 @@ pub(super) fn sentence(phase: Phase, sampled: &SampledClasses) -> Option<String>
     let of = match phase {
         Phase::Prefill => "prefill's",
         Phase::Decode => "decode's",
+        Phase::Run => "the run's",
         Phase::Outside => "other",
     };
     let samples = group_digits(sampled.samples);

@@ -50,6 +50,7 @@ fn name(of: &PhaseParts) -> &'static str {
         _ if of.totals.steps_with_tokens == 0 => "The run",
         Phase::Prefill => "Prefill",
         Phase::Decode => "Decode",
+        Phase::Run => "The run",
         Phase::Outside => "What lies outside steps",
     }
 }
