@@ -236,9 +236,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let failed = shortfalls::report_problems(&summary, arguments.verbose);
     let failed = summary.problems.has_errors().then_some(failed);
     terminal::status(&last_line(&summary));
-    for line in shortfalls::left_out_lines(&summary, arguments.verbose) {
-        terminal::status(&line);
-    }
+    let left_out = if summary.saved { shortfalls::left_out_lines(&summary, arguments.verbose) } else { Vec::new() };
+    left_out.iter().for_each(|line| terminal::status(line));
     if let Some(line) = ring_line(&summary) {
         terminal::status(&line);
     }
@@ -505,7 +504,7 @@ fn last_line(summary: &Summary) -> String {
     };
     // What went to a pipe or device cannot be read from there.
     let next = if summary.file.is_file() { format!("; next: profinfer report {file}") } else { String::new() };
-    let file = if summary.events == 0 && next.is_empty() { "no trace".to_owned() } else { file };
+    let file = if !summary.saved && next.is_empty() { "no trace".to_owned() } else { file };
     format!(
         "{file}: {}{}, {}, {} lost, {:.1} s: {}{next}",
         if summary.engines.is_empty() { String::new() } else { format!("{}: ", summary.engines.join(" and ")) },

@@ -534,6 +534,23 @@ fn what_is_not_the_engine_says_what_was_missing() {
     assert_eq!(output.status.code(), Some(1));
 }
 
+/// What the target says of its failure comes first, then one problem; a trace of the kernel's events alone is none.
+#[test]
+#[ignore = "needs root"]
+fn a_target_that_fails_before_it_calls_the_engine_leaves_no_trace() {
+    let run = Run::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    command.args(["record", "llama", "-o"]).arg(run.trace());
+    let output = command.args(["--", "sh", "-c", "echo model.gguf: not found >&2; exit 3"]).output().unwrap();
+    let lines = stderr(&output);
+    assert_eq!(output.status.code(), Some(3), "{lines}");
+    assert!(lines.starts_with("model.gguf: not found\n"), "{lines}");
+    assert_eq!(lines.matches("error[").count(), 1, "{lines}");
+    assert!(lines.contains("error[R004]: the target ended with status 3 before a step was recorded"), "{lines}");
+    assert!(lines.lines().last().unwrap().starts_with("no trace: 0 steps"), "{lines}");
+    assert!(!run.trace().exists());
+}
+
 #[test]
 #[ignore = "needs root"]
 fn through_sudo_the_target_is_the_callers() {

@@ -190,6 +190,8 @@ pub struct Summary {
     pub elapsed: Duration,
     /// How the target ended, if it has.
     pub ending: Option<Ending>,
+    /// The trace has something of the target; otherwise a new file is removed again.
+    pub saved: bool,
     /// What went wrong without ending the recording.
     pub problems: Diagnostics,
     /// The target, which may still run.

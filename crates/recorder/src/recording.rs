@@ -373,8 +373,9 @@ impl<'a> Recording<'a> {
         }
         let begun = self.session.steps();
         let nothing = self.modules.search_report.nothing(&counts, begun);
-        // A file without a record helps nobody.
-        if nothing.is_none() || counts.events.load(Ordering::Relaxed) > 0 {
+        // A file without a call of the target helps nobody.
+        let saved = nothing.is_none() || self.modules.search_report.has_calls(&counts);
+        if saved {
             self.output.save();
         }
         let ending = ending.or_else(|| self.process.ending(Duration::ZERO));
@@ -409,7 +410,7 @@ impl<'a> Recording<'a> {
         let engines = self.modules.engines(self.parts);
         let steps = counts.steps.load(Ordering::Relaxed);
         if nothing.is_some() {
-            problems.0.extend(nothing_recorded(waiting, nothing, reason));
+            problems.0.extend(nothing_recorded(waiting, nothing, reason, ending));
         } else {
             // One engine's steps do not stand for those of another that was asked for.
             let without = waiting.0.into_iter().filter(|problem| problem.code == Code::GroupNotAttached);
@@ -431,6 +432,7 @@ impl<'a> Recording<'a> {
             malformed,
             elapsed,
             ending,
+            saved,
             problems,
             target: self.process,
             left_out,
@@ -547,12 +549,28 @@ fn too_short((overhead, needed_ns): (&Overhead, f64)) -> Option<Diagnostic> {
     Some(Diagnostic::warning(Code::TooShort, message).hint("record longer, or set a larger `--budget`"))
 }
 
-/// Why there is no step in the trace.
-fn nothing_recorded(waiting: Diagnostics, nothing: Option<String>, reason: Reason) -> Vec<Diagnostic> {
+/// Why there is no step in the trace. Of a target that failed, its own message says more than what it did not load.
+fn nothing_recorded(
+    waiting: Diagnostics,
+    nothing: Option<String>,
+    reason: Reason,
+    ending: Option<Ending>,
+) -> Vec<Diagnostic> {
+    let nothing = nothing.unwrap_or_default();
+    let has_failed =
+        matches!(ending, Some(Ending::Killed(_))) || matches!(ending, Some(Ending::Exited(code)) if code != 0);
+    if reason == Reason::TargetEnded && has_failed {
+        let message = format!("{} before a step was recorded", describe(reason, ending));
+        let failed = Diagnostic::error(Code::NothingRecorded, message).with_note(nothing);
+        return vec![failed.hint("see the target's own messages")];
+    }
     if !waiting.0.is_empty() {
-        return waiting.0;
+        // Without its steps an engine is not there at all: that says the rest, too.
+        let is_of_steps = |problem: &Diagnostic| problem.code == Code::GroupNotAttached;
+        let has_steps = waiting.0.iter().any(is_of_steps);
+        return waiting.0.into_iter().filter(|problem| !has_steps || is_of_steps(problem)).collect();
     }
     let what = if reason == Reason::TargetEnded { "the target ended" } else { "the recording ended" };
-    let message = format!("{what}, and {}", nothing.unwrap_or_default());
+    let message = format!("{what}, and {nothing}");
     vec![Diagnostic::error(Code::NothingRecorded, message).hint("`profinfer check` shows where the probes are")]
 }

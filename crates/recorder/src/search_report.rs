@@ -212,6 +212,16 @@ impl<'a> SearchReport<'a> {
         std::mem::take(&mut self.left_out)
     }
 
+    /// Records of probed calls are in the trace, or at least of the kernel's events where no calls are probed.
+    pub(super) fn has_calls(&self, counts: &Counts) -> bool {
+        let is_probe = |record: &RecordType| matches!(record.kind, RecordKind::Span | RecordKind::Mark);
+        let is_call = |record: &RecordType| is_probe(record) && !record.role.is_some_and(Role::is_of_the_kernel);
+        let records = &self.plan.schema.records;
+        let calls_alone = records.iter().any(is_call);
+        let is_wanted = |record: &RecordType| if calls_alone { is_call(record) } else { is_probe(record) };
+        (0..).zip(records).any(|(number, record)| is_wanted(record) && counts.of_type(number) > 0)
+    }
+
     /// That no step is in the trace, or, where no probe is a step, no record of any: what was searched for, where, and what
     /// was there.
     pub(super) fn nothing(&self, counts: &Counts, begun: u64) -> Option<String> {
@@ -254,6 +264,11 @@ impl<'a> SearchReport<'a> {
         let others: Vec<String> = others.map(|(record, count)| format!("{count} `{}`", record.name)).collect();
         let others = if others.is_empty() { String::new() } else { format!("; {} were seen", others.join(" and ")) };
         let what = if has_steps { "no step was seen" } else { "nothing was seen" };
+        if seen.iter().all(|(record, _)| record.role.is_some_and(Role::is_of_the_kernel)) {
+            return Some(format!(
+                "{what}: the kernel's events are recorded of threads that make probed calls, and no calls are probed"
+            ));
+        }
         if begun > 0 && has_steps {
             return Some(format!("{what} from its beginning to its end, of {begun} that began {processes}{others}"));
         }
