@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::path::Path;
 
 const RUNS: usize = 6;
+const PRODUCTS: [&str; 2] = ["row", "square"];
 
 /// Records a script that writes down what its operators cost: the trace's path, and the costs by name.
 fn recorded(probeset: &str, install: &str, build: &str, script: &str, folder: &Path) -> (String, Value) {
@@ -21,14 +22,15 @@ fn recorded(probeset: &str, install: &str, build: &str, script: &str, folder: &P
     (trace, serde_json::from_str(&text).unwrap())
 }
 
-/// Every operator of every step costs what its extents say.
+/// Every operator of every step costs what its extents say. Operators without names are found by their types.
 fn assert_costs(trace: &str, known: &Value) {
     let costs = known["costs"].as_object().unwrap();
     assert_eq!(json(&["report", trace, "--json"])["completeness"]["steps"], RUNS);
     for step in 1..=RUNS {
         let report = json(&["report", trace, "--step", &step.to_string(), "--json"]);
         for (name, cost) in costs {
-            let reported = find(&report["step"]["operators"], "name", name);
+            let key = if cost["op"] == *name { "op" } else { "name" };
+            let reported = find(&report["step"]["operators"], key, name);
             let of = |value: &Value| (value["flops"].as_f64(), value["bytes"].as_f64());
             assert_eq!(reported["op"], cost["op"], "{reported:#}");
             assert_eq!(of(reported), of(cost), "step {step}: {reported:#}");
@@ -46,15 +48,16 @@ fn assert_limited(verdict: &Value, name: &str, bound: &str) {
     assert!(part(bound) > 0.7 * left, "{name} {bound}? {row:#}");
 }
 
-fn assert_products(trace: &str, known: &Value) {
+/// A product of one row, and one of matrices.
+fn assert_products(trace: &str, known: &Value, [of_row, of_square]: [&str; 2]) {
     let verdict = json(&["report", trace, "--json"])["verdict"].clone();
-    let row = find(&verdict["operators"], "name", "row");
+    let row = find(&verdict["operators"], "name", of_row);
     // Servers have caches of 480 MiB: the weights come out of these, not out of memory, and the report says so.
-    let fits = known["costs"]["row"]["bytes"].as_f64().unwrap() < cache_bytes() as f64;
+    let fits = known["costs"][of_row]["bytes"].as_f64().unwrap() < cache_bytes() as f64;
     if !fits || !row["why"].as_str().unwrap().contains("its data fits the caches") {
-        assert_limited(&verdict, "row", "memory");
+        assert_limited(&verdict, of_row, "memory");
     }
-    assert_limited(&verdict, "square", "compute");
+    assert_limited(&verdict, of_square, "compute");
     assert!(!verdict["phases"].to_string().contains("no cost"), "{verdict:#}");
 }
 
@@ -67,7 +70,18 @@ fn costs_of_litert_are_those_of_its_model() {
     let folder = tempfile::tempdir().unwrap();
     let (trace, known) = recorded("litert", "install_litert.sh", "newest", "run_litert_costs.py", folder.path());
     assert_costs(&trace, &known);
-    assert_products(&trace, &known);
+    assert_products(&trace, &known, PRODUCTS);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn costs_of_torch_are_those_of_its_tensors() {
+    let _alone = alone();
+    with_limits();
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, known) = recorded("pytorch", "install_torch.sh", "2.15.0", "run_torch_costs.py", folder.path());
+    assert_costs(&trace, &known);
+    assert_products(&trace, &known, ["addmm", "mm"]);
 }
 
 /// Of a build of an engine, whose version begins so.
@@ -79,7 +93,7 @@ fn assert_known(engine: &str, build: &str, version: &str) {
     let (trace, known) = recorded(engine, &install, build, &script, folder.path());
     assert!(known["version"].as_str().unwrap().starts_with(version), "{}", known["version"]);
     assert_costs(&trace, &known);
-    assert_products(&trace, &known);
+    assert_products(&trace, &known, PRODUCTS);
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod layout;
 mod locked;
 mod machine;
 mod preempted;
+mod returned;
 mod same;
 mod sampled;
 mod shipped;
@@ -32,8 +33,8 @@ pub(crate) fn every_kernel(arch: Arch) -> Vec<(&'static Kernel, &'static Said)> 
         let folder = layout::lay_out(arch);
         for kernel in &KERNELS {
             let counting = counting::steps_without(kernel);
-            let (sampled, preempted) = (sampled::steps(), preempted::steps(kernel));
-            let steps = [same::steps(), sampled, preempted, shipped::steps(kernel), locked::steps(kernel), counting];
+            let own = [sampled::steps(), preempted::steps(kernel), returned::steps(kernel.objects())].concat();
+            let steps = [same::steps(), own, shipped::steps(kernel), locked::steps(kernel), counting];
             std::fs::write(folder.path().join("steps").join(kernel.series), lines(&steps.concat())).unwrap();
         }
         let machine = |kernel: &Kernel| Machine { arch, series: kernel.series, steps: kernel.series, counts: false };

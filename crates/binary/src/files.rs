@@ -37,9 +37,9 @@ const MAX_XZ_MEMORY_KIB: u32 = 256 << 10;
 const OF_THE_LIBRARY: [&str; 4] = ["St", "NSt", "N10__cxxabiv1", "N9__gnu_cxx"];
 /// The maximum number of classes for a suggestion of a similar name.
 const CLASSES_LIKE: usize = 16 << 10;
-/// The maximum number of cached patterns, and of functions of one pattern.
+/// The maximum number of cached patterns of a file, and of their functions together.
 const MAX_CACHED_PATTERNS: usize = 1024;
-const MAX_CACHED_FUNCTIONS: usize = 64;
+const MAX_CACHED_FUNCTIONS: usize = 32 << 10;
 
 /// A list of ELF files, by number.
 #[derive(Debug)]
@@ -417,7 +417,8 @@ impl TargetSymbols for Files {
             self.report_truncation(file, "its symbols have longer names than it has bytes; functions may be missing");
         }
         let mut patterns = lazy.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if patterns.len() < MAX_CACHED_PATTERNS && found.len() < MAX_CACHED_FUNCTIONS {
+        let cached = patterns.values().map(Vec::len).sum::<usize>();
+        if patterns.len() < MAX_CACHED_PATTERNS && cached + found.len() <= MAX_CACHED_FUNCTIONS {
             patterns.insert(pattern.0.clone(), found.clone());
         }
         found

@@ -161,12 +161,14 @@ pub(super) enum NoPlace {
 /// Integer argument registers, as DWARF numbers them: rdi, rsi, rdx, rcx, r8, r9.
 const X86_64_REGISTERS: &[u64] = &[5, 4, 1, 2, 8, 9];
 const AARCH64_REGISTERS: &[u64] = &[0, 1, 2, 3, 4, 5, 6, 7];
+/// Has the address where a returned class goes.
+const AARCH64_RESULT: u64 = 8;
 /// Vector registers for arguments, in both.
 const VECTOR_REGISTERS: usize = 8;
 /// Structs above this size are passed in memory, in both.
 const LARGEST_IN_REGISTERS: u64 = 16;
 
-/// The place of the argument at `index`. `size_of` gives a view's bytes.
+/// The place of the argument at `index`, or of the one that [`hidden_result`] numbers. `size_of` gives a view's bytes.
 ///
 /// # Errors
 /// See [`NoPlace`]; an unknown size matters from the first argument that has it.
@@ -176,6 +178,9 @@ pub(super) fn argument_place(
     index: usize,
     size_of: &dyn Fn(&str) -> Option<u64>,
 ) -> Result<ArgumentPlace, NoPlace> {
+    if hidden_result(arch, signature) == Some(index) {
+        return Ok(ArgumentPlace::new(IN_REGISTER, AARCH64_RESULT, 0, 0));
+    }
     let mut registers = match arch {
         Arch::X86_64 => X86_64_REGISTERS.iter().copied(),
         Arch::Aarch64 => AARCH64_REGISTERS.iter().copied(),
@@ -222,11 +227,11 @@ pub(super) fn argument_place(
     Ok(place)
 }
 
-/// Whether what a function returns can still be found when it has returned. A class is where the caller put it: x86-64
-/// gives that address back, AAPCS64 does not, and lets the function change the register that it came in.
-pub(super) fn result_is_found(arch: Arch, signature: &Signature) -> bool {
+/// The number of the argument that has the address of what a function returns, if it does not give it back. A class is
+/// where the caller put it: x86-64 gives that address back, AAPCS64 does not.
+pub(super) fn hidden_result(arch: Arch, signature: &Signature) -> Option<usize> {
     let is_class = signature.returns.as_ref().is_some_and(|ty| signature.in_memory || ty.value.is_passed_by_address());
-    arch == Arch::X86_64 || !is_class
+    (arch == Arch::Aarch64 && is_class).then_some(signature.params.len())
 }
 
 fn take(stack: &mut u64, bytes: u64) -> u64 {
@@ -354,17 +359,18 @@ mod tests {
     }
 
     #[test]
-    fn a_class_that_was_returned_is_found_on_x86_64_only() {
-        let found = |arch, text: &str| {
+    fn the_place_of_a_returned_class_is_an_argument_on_arm64() {
+        let hidden = |arch, text: &str| {
             let span = Span::new(&Arc::new(Source { name: "t".into(), text: text.into() }), 0..text.len());
             let Place::Function { signature, .. } = parse_attach(text, &span).unwrap().place else { panic!() };
-            result_is_found(arch, &signature)
+            hidden_result(arch, &signature)
         };
-        assert!(found(Arch::X86_64, "m:f(this) -> std::string(32)"));
-        assert!(!found(Arch::Aarch64, "m:f(this) -> std::string(32)"));
-        assert!(!found(Arch::Aarch64, "m:f(this) -> std::vector<i32>"));
-        assert!(found(Arch::Aarch64, "m:f(this) -> void*"));
-        assert!(found(Arch::Aarch64, "m:f(this) -> i32"));
+        assert_eq!(hidden(Arch::X86_64, "m:f(this) -> std::string(32)"), None);
+        assert_eq!(hidden(Arch::Aarch64, "m:f(this) -> std::string(32)"), Some(1));
+        assert_eq!(hidden(Arch::Aarch64, "m:f(this, i32 n) -> std::vector<i32>"), Some(2));
+        assert_eq!(hidden(Arch::Aarch64, "m:f(this) -> void*"), None);
+        assert_eq!(hidden(Arch::Aarch64, "m:f(this) -> i32"), None);
+        assert_eq!(place(Arch::Aarch64, "m:f(this, i32 n) -> std::vector<i32>", 2).unwrap().registers(), [8]);
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub fn explain_at(
     }) else {
         return Vec::new();
     };
-    let scope = scope_of(probeset, root, &signature);
+    let scope = scope_of(probeset, plan.arch, root, &signature);
     Explainer { plan, probeset, placement, site, program: Some(program), scope }.steps(expr)
 }
 
@@ -54,7 +54,14 @@ pub fn explain_in_object(
     view: &str,
     expr: &Expr,
 ) -> Vec<PathStep> {
-    let scope = Scope { definitions: probeset, arguments: Vec::new(), returns: None, object: Some(view), captures: 0 };
+    let scope = Scope {
+        definitions: probeset,
+        arguments: Vec::new(),
+        returns: None,
+        result_argument: None,
+        object: Some(view),
+        captures: 0,
+    };
     Explainer { plan, probeset, placement, site: None, program: None, scope }.steps(expr)
 }
 

@@ -1,5 +1,6 @@
 //! From a probeset to programs: which probes share one, what each records, and every constant the code will need.
 
+use super::abi::hidden_result;
 use super::constants::{collect, symbol_of};
 use super::counters::{Counters, at_an_instant};
 use super::model::{
@@ -8,7 +9,7 @@ use super::model::{
 };
 use super::module::glob_matches;
 use super::record_layout::{SCALED, WAITING, field_type, kernel_fields, lay_out};
-use super::results::{can_be_had, reads_result, saved, uses_result};
+use super::results::{can_be_had, is_of_return, reads_result, saved};
 use super::site::CostTable;
 use super::stack_budget::StackBudget;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Span, Spanned};
@@ -141,6 +142,7 @@ impl<'p> Planner<'p> {
                 definitions: probeset,
                 arguments: Vec::new(),
                 returns: None,
+                result_argument: None,
                 object: Some(object.of.as_str()),
                 captures: 0,
             };
@@ -193,11 +195,7 @@ impl<'p> Planner<'p> {
         let index = |name: &str| layout.fields.iter().position(|f| f.name == name).unwrap_or_default();
         checked
             .into_iter()
-            .map(|(name, _, value)| FieldPlan {
-                index: index(&name),
-                at_return: at_return(&name) || uses_result(&value),
-                value,
-            })
+            .map(|(name, _, value)| FieldPlan { index: index(&name), at_return: at_return(&name), value })
             .collect()
     }
 
@@ -422,7 +420,7 @@ impl<'p> Planner<'p> {
         }
         let kind = if shape == Shape::Instant { RecordKind::Mark } else { RecordKind::Span };
         let record = self.record(&probe.name, &probe.name.span, kind, Some(role), layout)?;
-        let before = Scope { returns: None, ..scope_of(self.probeset, root, &signature) };
+        let before = Scope { returns: None, ..scope_of(self.probeset, self.plan.arch, root, &signature) };
         let mut checked_before = |written: &Option<Expr>| {
             let checked = written.as_ref().map(|written| check(written, &before).map_err(Diagnostics::from));
             checked.and_then(|checked| self.problems.keep(checked))
@@ -433,7 +431,7 @@ impl<'p> Planner<'p> {
             self.problems.push(Diagnostic::error(Code::TypeMismatch, message).at(&identity.span));
             return None;
         }
-        let is_late = |name: &str| probe.fields.get(name).is_some_and(|field| field.at_return);
+        let is_late = |name: &str| probe.fields.get(name).is_some_and(is_of_return);
         let fields = self.field_plans(record, checked, is_late);
         let counts = self.counts(record, counted);
         if let Some(DescribesPlan { object, at_return }) = &describes {
@@ -455,9 +453,9 @@ impl<'p> Planner<'p> {
         root: &Probe,
         (signature, shape): (&Signature, &Shape),
     ) -> Option<(DescribesPlan, Checked)> {
-        let scope = scope_at(self.probeset, root, signature, shape);
-        let checked =
-            check(&describes.address, &scope).and_then(|value| can_be_had(value, false, self.plan.arch, signature));
+        let scope = scope_at((self.probeset, self.plan.arch), root, signature, shape);
+        let at_return = describes.address.names_result();
+        let checked = check(&describes.address, &scope).and_then(|value| can_be_had(value, at_return));
         let address = self.problems.keep(checked.map_err(Diagnostics::from))?;
         if !matches!(address.ty, Type::Pointer(_) | Type::Object(_) | Type::Int { size: 8, .. }) {
             let message = format!("`describes` is of an address, not of {}", address.ty);
@@ -470,7 +468,7 @@ impl<'p> Planner<'p> {
             self.problems.push(Diagnostic::error(Code::RoleField, message).at(&address.span).hint(hint));
             return None;
         }
-        let plan = DescribesPlan { object: describes.object.value.clone(), at_return: uses_result(&address) };
+        let plan = DescribesPlan { object: describes.object.value.clone(), at_return };
         Some((plan, address))
     }
 
@@ -546,7 +544,7 @@ impl<'p> Planner<'p> {
     ) -> Option<Vec<(String, FieldType, Checked)>> {
         let mut found = Vec::new();
         let mut problems = Diagnostics::new();
-        let scope = scope_at(self.probeset, root, signature, shape);
+        let scope = scope_at((self.probeset, self.plan.arch), root, signature, shape);
         for field in probe.fields.values() {
             if field.at_return && !matches!(shape, Shape::Call { .. }) {
                 let message =
@@ -556,7 +554,7 @@ impl<'p> Planner<'p> {
                 continue;
             }
             let value = check(&field.value, &scope)
-                .and_then(|value| can_be_had(value, field.at_return, self.plan.arch, signature))
+                .and_then(|value| can_be_had(value, is_of_return(field)))
                 .map_err(Diagnostics::from);
             let Some(value) = problems.keep(value) else { continue };
             let ty = field_type(&value, self.probeset).map_err(Diagnostics::from);
@@ -617,14 +615,19 @@ impl<'p> Planner<'p> {
 }
 
 /// The same, of a span of this shape: one that another probe ends has no result.
-fn scope_at<'s>(probeset: &'s Probeset, root: &Probe, signature: &Signature, shape: &Shape) -> Scope<'s> {
-    let scope = scope_of(probeset, root, signature);
+fn scope_at<'s>(
+    (probeset, arch): (&'s Probeset, Arch),
+    root: &Probe,
+    signature: &Signature,
+    shape: &Shape,
+) -> Scope<'s> {
+    let scope = scope_of(probeset, arch, root, signature);
     if matches!(shape, Shape::Until { .. }) { Scope { returns: None, ..scope } } else { scope }
 }
 
 /// What the fields of a probe at a place of `root` may use. Where one of its alternatives has fewer captures than
 /// another, the field is missing there.
-pub(super) fn scope_of<'s>(probeset: &'s Probeset, root: &Probe, signature: &Signature) -> Scope<'s> {
+pub(super) fn scope_of<'s>(probeset: &'s Probeset, arch: Arch, root: &Probe, signature: &Signature) -> Scope<'s> {
     let captures_of = |at: &AttachPoint| match &at.place {
         Place::Function { pattern, .. } => pattern.captures(),
         Place::Virtual { .. } => 1,
@@ -641,6 +644,7 @@ pub(super) fn scope_of<'s>(probeset: &'s Probeset, root: &Probe, signature: &Sig
         definitions: probeset,
         arguments: signature.params.iter().map(argument).collect(),
         returns: signature.returns.as_ref().map(result),
+        result_argument: hidden_result(arch, signature),
         object: None,
         captures,
     }

@@ -1,50 +1,34 @@
 //! What is available only when a function returns: which expressions need it, whether it can be had with the rest, and
 //! which arguments must be saved until then. It is independent of programs and sites.
 
-use super::abi::result_is_found;
 use super::model::FieldPlan;
-use profinfer_binary::Arch;
 use profinfer_diagnostics::{Code, Diagnostic};
-use profinfer_probeset::Probe;
 use profinfer_probeset::path::{Base, Checked, Node, Signature};
+use profinfer_probeset::{Field, Probe};
 use std::collections::BTreeSet;
 
-/// Whether a value is available only when the function returns.
-pub(super) fn uses_result(checked: &Checked) -> bool {
-    any(checked, &|part| matches!(part.node, Node::Return))
+/// Whether a field is read when the function returns: it says so, or has the result in it.
+pub(super) fn is_of_return(field: &Field) -> bool {
+    field.at_return || field.value.names_result()
 }
 
-/// Whether a probe has such a value, or one that is to be read then.
+/// Whether something of a probe is read when the function returns.
 pub(super) fn reads_result(probe: &Probe) -> bool {
-    let of_fields = probe.fields.values().any(|field| field.at_return || field.value.names_result());
+    let of_fields = probe.fields.values().any(is_of_return);
     of_fields || probe.describes.as_ref().is_some_and(|describes| describes.address.names_result())
 }
 
 /// The value itself.
 ///
 /// # Errors
-/// It needs what is not there at one time: structs that were arguments are gone when the function returns, and where a
-/// returned class is may be.
-pub(super) fn can_be_had(
-    value: Checked,
-    at_return: bool,
-    arch: Arch,
-    signature: &Signature,
-) -> Result<Checked, Diagnostic> {
-    if !at_return && !uses_result(&value) {
-        return Ok(value);
-    }
-    if any(&value, &|part| part.place().is_some_and(|(memory, _)| matches!(memory.base, Base::Argument(_)))) {
+/// It needs what is not there at one time: structs that were arguments are gone when the function returns.
+pub(super) fn can_be_had(value: Checked, at_return: bool) -> Result<Checked, Diagnostic> {
+    let is_struct = |part: &Checked| part.place().is_some_and(|(memory, _)| matches!(memory.base, Base::Argument(_)));
+    if at_return && any(&value, &is_struct) {
         let message = "a struct that is passed by value cannot be read at the return yet";
         return Err(Diagnostic::error(Code::NotSupportedYet, message)
             .at(&value.span)
             .hint("it is gone when the function returns; record it as a field of its own, at the entry"));
-    }
-    if uses_result(&value) && !result_is_found(arch, signature) {
-        let message = format!("on {arch} the place of a returned class cannot be determined after the return");
-        return Err(Diagnostic::error(Code::ArgumentPlace, message)
-            .at(&value.span)
-            .hint("read it where it is an argument of a later call, or leave the field out"));
     }
     Ok(value)
 }

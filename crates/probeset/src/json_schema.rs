@@ -138,7 +138,7 @@ fn table(names: Names, most: usize, each: Value) -> Value {
         Names::Word => reference("word"),
         Names::Qualified => reference("qualified"),
         Names::NumberOr(words) => json!({ "anyOf": [{ "pattern": NUMBER }, { "enum": words }] }),
-        Names::Any => json!({ "minLength": 1, "maxLength": limits::NAME_BYTES }),
+        Names::Any => json!({ "minLength": 1 }),
     };
     json!({ "type": "object", "propertyNames": names, "maxProperties": most, "additionalProperties": each })
 }

@@ -309,22 +309,27 @@ fn value(map: &Map, key: &str, cx: &mut Context<'_>) -> Option<Expr> {
     cx.expr(&map.entries.get(key)?.value, &format!("`{key}`"))
 }
 
-/// A table of the analysis. Its keys are words of the engine (operator types, element types): any text will do.
+/// A table of the analysis. Its keys are words of the engine (operator types, element types): any text will do. A key of
+/// several words, with commas between them, stands for each.
 fn table<'n>(map: &'n Map, key: &str, cx: &mut Context<'_>) -> Vec<(&'n str, &'n Node)> {
     let Some(entry) = map.entries.get(key) else { return Vec::new() };
     let Some(table) = reader::map(&entry.value, &format!("`{key}`"), limits::ENTRIES, cx.problems) else {
         return Vec::new();
     };
-    let fits = |entry: &&Entry| {
-        let text = &entry.key.text;
-        let fits = !text.is_empty() && text.len() <= limits::NAME_BYTES && !text.contains(char::is_control);
-        if !fits {
-            let message = format!("`{}` cannot be a name in `{key}`", shown(text));
-            cx.problems.error(Code::BadIdentifier, &entry.key.span, message);
+    let mut named: IndexMap<&str, &Node> = IndexMap::new();
+    for entry in table.entries.values() {
+        for name in entry.key.text.split(',').map(str::trim) {
+            let fits = !name.is_empty() && name.len() <= limits::NAME_BYTES && !name.contains(char::is_control);
+            if !fits {
+                let message = format!("`{}` cannot be a name in `{key}`", shown(name));
+                cx.problems.error(Code::BadIdentifier, &entry.key.span, message);
+            } else if named.insert(name, &entry.value).is_some() {
+                let message = format!("`{}` is given twice in `{key}`", shown(name));
+                cx.problems.error(Code::Duplicate, &entry.key.span, message);
+            }
         }
-        fits
-    };
-    table.entries.values().filter(fits).map(|entry| (entry.key.text.as_str(), &entry.value)).collect()
+    }
+    named.into_iter().collect()
 }
 
 fn cost(key: &str, node: &Node, cx: &mut Context<'_>) -> Option<Cost> {

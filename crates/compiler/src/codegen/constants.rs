@@ -2,7 +2,7 @@
 
 use super::source::{comment, place};
 use crate::lessons::is_learnable;
-use crate::{Placement, ProbePlan, Provenance, RelocationKind};
+use crate::{Placement, ProbePlan, Program, Provenance, RelocationKind};
 use profinfer_probeset::Probeset;
 use serde::Serialize;
 
@@ -30,9 +30,13 @@ pub(super) fn constants(plan: &ProbePlan, probeset: &Probeset, placement: Option
         RelocationKind::Constant { enumeration, name } => format!("enum {enumeration}: {name}"),
         RelocationKind::Argument { program, argument } => {
             let program = plan.programs.get(*program);
-            let name = program
-                .and_then(|p| p.signature()?.params.get(*argument)?.name.clone())
-                .map_or_else(|| argument.to_string(), |name| name.value);
+            let signature = program.and_then(Program::signature);
+            let name = match signature.and_then(|signature| signature.params.get(*argument)) {
+                Some(parameter) => {
+                    parameter.name.as_ref().map_or_else(|| argument.to_string(), |name| name.value.clone())
+                }
+                None => "with the result's address".to_owned(),
+            };
             format!("argument {name} of {}", program.map_or("", |p| p.name.as_str()))
         }
         RelocationKind::BlockStart { object } => format!("first byte of {object} that is read"),

@@ -26,6 +26,8 @@ pub struct Scope<'a> {
     pub arguments: Vec<(Option<String>, Type)>,
     /// The result's type, where `return` may be used.
     pub returns: Option<Type>,
+    /// The argument that has the address of a result in memory, where a function does not give it back.
+    pub result_argument: Option<usize>,
     /// The view whose members are names here (an object's fields).
     pub object: Option<&'a str>,
     /// Number of captures of the attach point.
@@ -84,6 +86,11 @@ struct Checker<'s, 'a> {
 type Result1<T> = Result<T, Diagnostic>;
 
 impl Checker<'_, '_> {
+    /// The result, or its address.
+    fn result(&self) -> Node {
+        self.scope.result_argument.map_or(Node::Return, Node::Argument)
+    }
+
     fn expr(&self, expr: &Expr) -> Result1<Checked> {
         let span = expr.span.clone();
         let is = |node, ty| Ok(Checked { node, ty, span: span.clone() });
@@ -94,7 +101,7 @@ impl Checker<'_, '_> {
             ExprKind::Match(n) => self.capture(*n, &span),
             ExprKind::Return => match &self.scope.returns {
                 Some(ty) if ty.is_passed_by_address() => {
-                    let address = Checked { node: Node::Return, ty: pointer_to(ty), span: span.clone() };
+                    let address = Checked { node: self.result(), ty: pointer_to(ty), span: span.clone() };
                     is(Node::Memory(at(address)), ty.clone()).map(settled)
                 }
                 // Its size on the target decides whether it is in registers or in memory.
@@ -104,7 +111,7 @@ impl Checker<'_, '_> {
                         .at(&span)
                         .hint("for a pointer, add `*` to the type; otherwise read the struct where it is an argument"))
                 }
-                Some(ty) => is(Node::Return, ty.clone()).map(settled),
+                Some(ty) => is(self.result(), ty.clone()).map(settled),
                 None => Err(Diagnostic::error(Code::PathUnknownName, "no result is available here").at(&span).hint(
                     "give the attach point a result type (`-> i32`); `until` probes and conditions have no result",
                 )),

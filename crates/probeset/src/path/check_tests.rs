@@ -56,6 +56,7 @@ fn checked(text: &str) -> Result<Checked, Diagnostic> {
         definitions: &Views,
         arguments: vec![argument("n", "node*"), argument("count", "i32"), argument("b", "box"), argument("x", "f32")],
         returns: Some(Type::Int { size: 4, signed: true }),
+        result_argument: None,
         object: None,
         captures: 1,
     };

@@ -157,6 +157,9 @@ fn decide(work: &Work, limits: &Limits, rates: &mut Rates) -> Decision {
     let (Some(bytes_per_s), Some(flops_per_s)) = (rates.bytes_per_s, rates.flops_per_s) else {
         return (Unknown, Low, None, "the probeset has no cost for it".to_owned());
     };
+    if bytes_per_s == 0.0 && flops_per_s == 0.0 {
+        return (Overhead, Medium, None, "it has nothing to compute and to move itself".to_owned());
+    }
     let intensity = rates.intensity.unwrap_or(f64::INFINITY);
     let (Some(of_bandwidth), Some(of_peak)) = (rates.of_bandwidth(), rates.of_peak()) else {
         if intensity >= MANY_OPERATIONS {

@@ -32,6 +32,13 @@ fn bound(work: &Work, limits: &Limits) -> (Bound, Confidence, Option<Bound>) {
     (bound, confidence, also)
 }
 
+/// An operator that calls others has a cost of zero, however long it takes.
+#[test]
+fn what_has_nothing_to_do_is_overhead() {
+    assert_eq!(bound(&work(0.0, 0.0), &machine()), (Bound::Overhead, Confidence::Medium, None));
+    assert_eq!(bound(&work(0.0, 40.0), &machine()).0, Bound::Memory);
+}
+
 #[test]
 fn near_the_bandwidth_it_is_memory() {
     use Bound::{Compute, Memory};
