@@ -84,6 +84,28 @@ fn costs_of_torch_are_those_of_its_tensors() {
     assert_products(&trace, &known, ["addmm", "mm"]);
 }
 
+/// Extractors in Python are made before the last one is gone: a run ends with its last layer.
+#[test]
+#[ignore = "needs root"]
+fn costs_of_ncnn_are_those_of_its_net() {
+    assert_limits_of_ncnn("newest");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn costs_of_an_older_ncnn_are_those_of_its_net() {
+    assert_limits_of_ncnn("older");
+}
+
+fn assert_limits_of_ncnn(build: &str) {
+    let _alone = alone();
+    with_limits();
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, known) = recorded("ncnn", "install_ncnn.sh", build, "run_ncnn_costs.py", folder.path());
+    assert_costs(&trace, &known);
+    assert_products(&trace, &known, ["row", "full"]);
+}
+
 /// Of a build of an engine, whose version begins so.
 fn assert_known(engine: &str, build: &str, version: &str) {
     let _alone = alone();

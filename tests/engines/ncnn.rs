@@ -88,7 +88,7 @@ fn layers(events: &[Value]) -> Vec<(Vec<String>, Vec<String>)> {
     let (mut runs, mut layers) = (Vec::new(), Vec::new());
     for event in events {
         let text = |name: &str| event["fields"][name].as_str().unwrap_or_default();
-        if let Some(address) = event["address"].as_str() {
+        if let (Some(address), true) = (event["address"].as_str(), event["fields"]["op"].is_string()) {
             known.insert(address, format!("{} {}", text("op"), text("name")));
         } else if is_of(event, "run") {
             runs.push(span(event));
@@ -265,8 +265,8 @@ fn shapes(events: &[Value]) -> Vec<String> {
     let (mut run, mut open, mut found) = (None, (0, 0), Vec::new());
     for event in events {
         let fields = &event["fields"];
-        if let Some(address) = event["address"].as_str() {
-            known.insert(address, format!("{} {}", fields["op"].as_str().unwrap(), fields["name"].as_str().unwrap()));
+        if let (Some(address), Some(op)) = (event["address"].as_str(), fields["op"].as_str()) {
+            known.insert(address, format!("{op} {}", fields["name"].as_str().unwrap()));
         } else if is_of(event, "run") {
             run = run.or(Some(span(event)));
         } else if event["role"] == "operator"

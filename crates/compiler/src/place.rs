@@ -166,8 +166,7 @@ impl<'a> Placer<'a> {
             .iter()
             .flat_map(|file| self.target.functions(*file, pattern).into_iter().map(|function| (*file, function)))
             .collect();
-        let others = self.functions_of_others(program, files);
-        found.retain(|(file, function)| !others.contains(&(*file, function.file_offset)));
+        self.leave_to_others(program, files, &mut found);
         let copies = Copies::find(self.plan, index, self.target, files);
         if found.is_empty() && (copies.is_empty() || self.is_tried_again(program)) {
             return Err(self.function_not_found(pattern, files, program));
@@ -182,19 +181,28 @@ impl<'a> Placer<'a> {
         Ok((found, copies))
     }
 
+    /// Leaves out the functions that are other probes'.
+    fn leave_to_others(&self, program: &Program, files: &[usize], found: &mut Vec<(usize, Function)>) {
+        let others = self.functions_of_others(program, files);
+        found.retain(|(file, function)| !others.contains(&(*file, function.file_offset)));
+    }
+
     /// Where the probes are that a program's probe leaves functions to.
     fn functions_of_others(&self, program: &Program, files: &[usize]) -> BTreeSet<(usize, u64)> {
         let probes = &self.probeset.probes;
         let except = program.probes.first().and_then(|root| probes.get(root)).map(|root| &root.except);
         let others = except.into_iter().flatten().filter_map(|name| probes.get(&name.value));
-        let patterns = others.flat_map(|other| &other.at).filter_map(|at| match &at.place {
-            Place::Function { module, pattern, .. } if Some(module.value.as_str()) == program.module() => Some(pattern),
-            _ => None,
-        });
-        let of_file = |(pattern, file): (&NamePattern, usize)| {
-            self.target.functions(file, pattern).into_iter().map(move |function| (file, function.file_offset))
+        let places = others.flat_map(|other| &other.at).map(|at| &at.place);
+        let places = places.filter(|place| place.module().map(|module| module.value.as_str()) == program.module());
+        let of_file = |(place, file): (&Place, usize)| {
+            let functions = match place {
+                Place::Function { pattern, .. } => self.target.functions(file, pattern),
+                Place::Virtual { base, slot, .. } => self.target.overrides(file, &base.value, *slot).functions,
+                _ => Vec::new(),
+            };
+            functions.into_iter().map(move |function| (file, function.file_offset))
         };
-        patterns.flat_map(|pattern| files.iter().map(move |file| (&pattern.value, *file))).flat_map(of_file).collect()
+        places.flat_map(|place| files.iter().map(move |file| (place, *file))).flat_map(of_file).collect()
     }
 
     fn not_too_many(&mut self, program: &Program, places: usize) -> Result<(), Diagnostic> {

@@ -13,7 +13,8 @@ use indexmap::IndexMap;
 use profinfer_diagnostics::{Code, Diagnostic, Span, Spanned, did_you_mean};
 
 /// What a cost is worked out of: the fields of an operator's result.
-const OPERATOR_FIELDS: [&str; 9] = ["shape", "elements", "bytes", "inputs", "dtype", "op", "name", "layer", "experts"];
+const OPERATOR_FIELDS: [&str; 10] =
+    ["shape", "elements", "bytes", "parameters", "inputs", "dtype", "op", "name", "layer", "experts"];
 /// The values of an input.
 const INPUT_FIELDS: [&str; 7] = ["shape", "elements", "bytes", "dtype", "op", "name", "layer"];
 

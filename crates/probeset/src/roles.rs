@@ -117,6 +117,7 @@ const ONLY_IN: &[(&str, &[Role])] = &[
     ("op", &[Role::Operator, Role::Dispatch]),
     ("shape", &[Role::Operator, Role::Dispatch]),
     ("dtype", &[Role::Operator, Role::Dispatch]),
+    ("parameters", &[Role::Operator, Role::Dispatch]),
     ("inputs", &[Role::Operator, Role::Dispatch]),
     ("covers", &[Role::Operator]),
     ("ids", &[Role::Experts]),

@@ -43,6 +43,8 @@ pub enum FieldMeaning {
     Dtype,
     /// Extents of an object.
     Shape,
+    /// Numbers that costs need beyond the shape, such as how many weights an operator has in itself.
+    Parameters,
     /// Addresses of the objects that an object is computed from.
     Inputs,
     /// Address of an object, or of the memory that a fault touched.
@@ -111,7 +113,7 @@ pub enum FieldMeaning {
 
 impl FieldMeaning {
     /// Every meaning, in the order of the variants.
-    pub const ALL: [Self; 52] = [
+    pub const ALL: [Self; 53] = [
         Self::Tokens,
         Self::Backend,
         Self::Lane,
@@ -132,6 +134,7 @@ impl FieldMeaning {
         Self::Name,
         Self::Dtype,
         Self::Shape,
+        Self::Parameters,
         Self::Inputs,
         Self::Address,
         Self::View,
@@ -194,6 +197,7 @@ impl FieldMeaning {
             Self::Name => "name",
             Self::Dtype => "dtype",
             Self::Shape => "shape",
+            Self::Parameters => "parameters",
             Self::Inputs => "inputs",
             Self::Address => "address",
             Self::View => "view",
@@ -231,7 +235,7 @@ impl FieldMeaning {
 
     /// The field describes an operator; see also the probeset's `layer`.
     pub fn is_description(self) -> bool {
-        matches!(self, Self::Op | Self::Name | Self::Dtype | Self::Shape | Self::Inputs)
+        matches!(self, Self::Op | Self::Name | Self::Dtype | Self::Shape | Self::Parameters | Self::Inputs)
     }
 
     /// The field places an event among others.

@@ -240,10 +240,11 @@ impl Environment for OperatorFields<'_> {
     fn field(&self, name: &str) -> Option<Value> {
         let text = |text: &Arc<str>| Value::Text(Arc::clone(text));
         match name {
-            "shape" => Some(shape_value(&self.kind.shape)),
+            "shape" => Some(list_value(&self.kind.shape)),
             "elements" => elements(self.shape()?).map(Value::Int),
             "bytes" => self.bytes(self.shape()?, self.kind.dtype.as_ref()),
             "dtype" => self.kind.dtype.as_ref().map(text),
+            "parameters" => Some(list_value(&self.kind.parameters)),
             "op" => Some(text(&self.kind.op)),
             "name" => Some(text(&self.kind.name)),
             "layer" => self.kind.layer.as_ref().map(text),
@@ -264,7 +265,7 @@ impl Environment for OperatorFields<'_> {
         let input = self.inputs.get(usize::try_from(input).ok()?.checked_sub(1)?)?.described()?;
         let text = |text: &Option<Arc<str>>| text.as_ref().map(|text| Value::Text(Arc::clone(text)));
         match name {
-            "shape" => input.shape.as_deref().map(shape_value),
+            "shape" => input.shape.as_deref().map(list_value),
             "elements" => elements(input.shape.as_deref()?).map(Value::Int),
             "bytes" => self.bytes(input.shape.as_deref()?, input.dtype.as_ref()),
             "dtype" => text(&input.dtype),
@@ -287,7 +288,7 @@ impl Environment for InputFields<'_> {
             "op" => text(&self.0.op),
             "dtype" => text(&self.0.dtype),
             "layer" => text(&self.0.layer),
-            "shape" => self.0.shape.as_deref().map(shape_value),
+            "shape" => self.0.shape.as_deref().map(list_value),
             _ => None,
         }
     }
@@ -299,6 +300,6 @@ fn elements(shape: &[i64]) -> Option<i64> {
     shape.iter().try_fold(1_i64, |product, extent| product.checked_mul(known(extent)?))
 }
 
-fn shape_value(shape: &[i64]) -> Value {
-    Value::List(shape.iter().map(|extent| Value::Int(*extent)).collect())
+fn list_value(numbers: &[i64]) -> Value {
+    Value::List(numbers.iter().map(|extent| Value::Int(*extent)).collect())
 }

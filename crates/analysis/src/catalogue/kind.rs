@@ -20,6 +20,8 @@ pub struct Kind {
     pub dtype: Option<Arc<str>>,
     /// Extent in each dimension, as the engine orders them.
     pub shape: Arc<[i64]>,
+    /// Further numbers for costs.
+    pub(crate) parameters: Arc<[i64]>,
     /// The layer of the model, by the probeset's `layer` expression.
     pub layer: Option<Arc<str>>,
     /// Its name has no layer; the operators before and after it in the graph are of this one.
@@ -41,6 +43,7 @@ pub(crate) struct Description {
     pub(crate) op: Option<Arc<str>>,
     pub(crate) dtype: Option<Arc<str>>,
     pub(crate) shape: Option<Arc<[i64]>>,
+    pub(crate) parameters: Option<Arc<[i64]>>,
     pub(crate) layer: Option<Arc<str>>,
     /// Of a record that lists its inputs: what they are described as.
     pub(crate) inputs: Arc<[InlineId]>,

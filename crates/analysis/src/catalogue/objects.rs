@@ -361,7 +361,8 @@ impl Catalogue {
             name: text(FieldMeaning::Name).filter(|name| !name.is_empty()),
             op: text(FieldMeaning::Op).filter(|op| !op.is_empty()),
             dtype: text(FieldMeaning::Dtype),
-            shape: find(fields, FieldMeaning::Shape).map(shape_of),
+            shape: find(fields, FieldMeaning::Shape).map(numbers_of),
+            parameters: find(fields, FieldMeaning::Parameters).map(numbers_of),
             layer: rules.layer(&Fields { fields, decoder }).map(|layer| self.shared(&layer)),
             inputs: Arc::default(),
         }
@@ -470,6 +471,7 @@ impl Catalogue {
             layer_inferred: false,
             scalar: shape.as_ref().is_some_and(|shape| shape.is_empty()),
             shape: shape.unwrap_or_default(),
+            parameters: inline.parameters.or(object.parameters).unwrap_or_default(),
             name,
             op,
             covers,
@@ -518,6 +520,7 @@ impl Catalogue {
             op,
             dtype: None,
             shape: Arc::default(),
+            parameters: Arc::default(),
             scalar: false,
             layer: None,
             layer_inferred: false,
@@ -577,7 +580,7 @@ fn all_addresses(value: &Value) -> impl Iterator<Item = u64> {
     items.iter().take(MAX_INPUTS).filter_map(address_of)
 }
 
-fn shape_of(value: &Value) -> Arc<[i64]> {
+fn numbers_of(value: &Value) -> Arc<[i64]> {
     match value {
         Value::List(items) => items.iter().take(MAX_DIMENSIONS).filter_map(Value::as_int).collect(),
         one => one.as_int().into_iter().collect(),

@@ -25,6 +25,8 @@ pub struct Findings {
     pub forced: u64,
     /// Text fields with bytes that are not text: their values are missing.
     pub not_texts: u64,
+    /// Steps that were recorded whole and had ended before the first of their operators.
+    pub extended: u64,
     /// Steps that no probe marks: the operators' order recurs.
     pub recurring: u64,
     /// Distinct operators beyond those that are told apart: one of each type stands for them.

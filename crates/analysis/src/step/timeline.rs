@@ -7,7 +7,7 @@ use super::assemble::{Assembler, Context};
 use super::batch::RequestQueue;
 use super::faults::Waits;
 use super::findings::Findings;
-use super::inner_steps::{absorb_inner, set_aside};
+use super::inner_steps::{absorb_inner, extend_empty, set_aside};
 use super::memory::Memory;
 use super::model::Step;
 use super::offload::give_to_last;
@@ -23,6 +23,7 @@ use crate::ids::ObjectId;
 use crate::raw::{Decoder, Header, ObjectAt};
 use crate::sampling::{Coverage, Recorded, UnseenSince, Windows};
 use profinfer_schema::{DetailState, FieldMeaning, Notice, RecordKind, Role, Sample, Schema, Site};
+use std::collections::BTreeSet;
 
 /// Recent steps that are pending: they may be parts of an enclosing step.
 const RECENT_STEPS: usize = 16;
@@ -217,6 +218,11 @@ impl Timeline {
     /// Ends the trace: finishes all pending steps.
     pub fn finish(&mut self, visitor: &mut dyn Visitor) {
         for process in 0..self.processes.len() {
+            let threads: BTreeSet<u32> = self.processes[process].recent.iter().map(|step| step.thread).collect();
+            for thread in threads {
+                let extended = extend_empty(&mut self.processes[process], thread, u64::MAX, &self.windows);
+                self.findings.extended += u64::from(extended);
+            }
             give_to_last(&mut self.processes[process], u64::MAX);
             self.retire(process, 0);
             self.settle(process, u64::MAX, visitor);
@@ -440,6 +446,8 @@ impl Timeline {
         if runs_steps.is_none() {
             process.step_threads.push(StepThread { thread, numbered: None });
         }
+        let extended = extend_empty(process, thread, start, &self.windows);
+        self.findings.extended += u64::from(extended);
         let mut step = ClosedStep {
             header: *header,
             thread,

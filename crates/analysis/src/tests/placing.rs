@@ -233,6 +233,22 @@ fn tokens_are_the_steps_own_or_the_outermost_within_it() {
     assert_eq!((collected.steps[1].tokens, collected.steps[1].phase), (None, Some(Phase::Decode)));
 }
 
+/// As where the end of an object is taken for that of a run, and the next object is made before.
+#[test]
+fn a_step_that_ended_before_its_operators_ends_with_the_last_of_them() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    for at in [0, 100, 200] {
+        step(&mut r, 1, (at, at + 5), 1);
+        operator(&mut r, 1, (at + 10, at + 20), 0, 0xa, 0);
+        operator(&mut r, 1, (at + 20, at + 60), 0, 0xb, 0);
+    }
+    let (collected, timeline) = run(&r);
+    let seen: Vec<_> = collected.steps.iter().map(|s| (s.number, s.start, s.end, s.operators.len())).collect();
+    assert_eq!(seen, [(1, 0, 60, 2), (2, 100, 160, 2), (3, 200, 260, 2)]);
+    assert_eq!(timeline.findings().extended, 3);
+}
+
 #[test]
 fn a_step_that_cannot_have_tokens_is_a_run() {
     let mut r = Records::default();

@@ -243,6 +243,11 @@ fn notes(findings: &Findings, statistics: &Statistics) -> Vec<String> {
     let beyond = format!("beyond the first {}: shown as `(other)` of their type.", group_digits(MAX_KINDS as u64));
     note(findings.merged, "distinct operator", &beyond);
     note(findings.recurring, "step", "found by operators that recur in the same order: no probe marks steps.");
+    note(
+        findings.extended,
+        "step",
+        "ended before their first operator: the end of the last one that followed is taken.",
+    );
     note(findings.loops, "step span", "that contain many other steps: ignored.");
     note(statistics.loose_with_losses(), "segment", "outside steps with lost records: their totals are too low.");
     note(statistics.experts_left_out(), "expert choice", "not counted: too many distinct experts.");

@@ -25,6 +25,7 @@ impl Placer<'_> {
             let problem = Diagnostic::error(Code::TooManySites, message).at(&program.span);
             return Err(self.refuse(problem.hint("no compiler writes such type information: is the file damaged?")));
         }
+        self.leave_to_others(program, files, &mut found);
         if !found.is_empty() {
             return Ok(found);
         }
