@@ -15,7 +15,8 @@ const PRODUCTS: [&str; 2] = ["row", "square"];
 /// Records a script that writes down what its operators cost: the trace's path, and the costs by name.
 fn recorded(probeset: &str, install: &str, build: &str, script: &str, folder: &Path) -> (String, Value) {
     let trace = folder.join("run.pfi").display().to_string();
-    let mut command = profinfer(&["record", probeset, "-o", &trace, "--"]);
+    // Without what a script starts besides, such as a converter.
+    let mut command = profinfer(&["record", probeset, "--no-inherit", "-o", &trace, "--"]);
     command.arg(installed_version(install, build)).arg(scripts().join(script)).arg(folder).arg(RUNS.to_string());
     succeeds(&mut command);
     let text = std::fs::read_to_string(folder.join("costs.json")).unwrap();
@@ -65,12 +66,7 @@ fn assert_products(trace: &str, known: &Value, [of_row, of_square]: [&str; 2]) {
 #[test]
 #[ignore = "needs root"]
 fn costs_of_litert_are_those_of_its_model() {
-    let _alone = alone();
-    with_limits();
-    let folder = tempfile::tempdir().unwrap();
-    let (trace, known) = recorded("litert", "install_litert.sh", "newest", "run_litert_costs.py", folder.path());
-    assert_costs(&trace, &known);
-    assert_products(&trace, &known, PRODUCTS);
+    assert_limits("litert", "newest", PRODUCTS);
 }
 
 #[test]
@@ -84,38 +80,41 @@ fn costs_of_torch_are_those_of_its_tensors() {
     assert_products(&trace, &known, ["addmm", "mm"]);
 }
 
+#[test]
+#[ignore = "needs root"]
+fn costs_of_mnn_are_those_of_its_model() {
+    assert_limits("mnn", "newest", ["row", "full"]);
+}
+
 /// Extractors in Python are made before the last one is gone: a run ends with its last layer.
 #[test]
 #[ignore = "needs root"]
 fn costs_of_ncnn_are_those_of_its_net() {
-    assert_limits_of_ncnn("newest");
+    assert_limits("ncnn", "newest", ["row", "full"]);
 }
 
 #[test]
 #[ignore = "needs root"]
 fn costs_of_an_older_ncnn_are_those_of_its_net() {
-    assert_limits_of_ncnn("older");
-}
-
-fn assert_limits_of_ncnn(build: &str) {
-    let _alone = alone();
-    with_limits();
-    let folder = tempfile::tempdir().unwrap();
-    let (trace, known) = recorded("ncnn", "install_ncnn.sh", build, "run_ncnn_costs.py", folder.path());
-    assert_costs(&trace, &known);
-    assert_products(&trace, &known, ["row", "full"]);
+    assert_limits("ncnn", "older", ["row", "full"]);
 }
 
 /// Of a build of an engine, whose version begins so.
 fn assert_known(engine: &str, build: &str, version: &str) {
+    let known = assert_limits(engine, build, PRODUCTS);
+    assert!(known["version"].as_str().unwrap().starts_with(version), "{}", known["version"]);
+}
+
+/// Gives what the script wrote down. The products are one of a row and one of matrices.
+fn assert_limits(engine: &str, build: &str, products: [&str; 2]) -> Value {
     let _alone = alone();
     with_limits();
     let folder = tempfile::tempdir().unwrap();
     let (install, script) = (format!("install_{engine}.sh"), format!("run_{engine}_costs.py"));
     let (trace, known) = recorded(engine, &install, build, &script, folder.path());
-    assert!(known["version"].as_str().unwrap().starts_with(version), "{}", known["version"]);
     assert_costs(&trace, &known);
-    assert_products(&trace, &known, PRODUCTS);
+    assert_products(&trace, &known, products);
+    known
 }
 
 #[test]

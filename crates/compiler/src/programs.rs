@@ -431,7 +431,11 @@ impl<'p> Planner<'p> {
             self.problems.push(Diagnostic::error(Code::TypeMismatch, message).at(&identity.span));
             return None;
         }
-        let is_late = |name: &str| probe.fields.get(name).is_some_and(is_of_return);
+        let described_late = describes.as_ref().is_some_and(|describes| describes.at_return);
+        let is_late = |name: &str| match name {
+            DESCRIBED => described_late,
+            _ => probe.fields.get(name).is_some_and(is_of_return),
+        };
         let fields = self.field_plans(record, checked, is_late);
         let counts = self.counts(record, counted);
         if let Some(DescribesPlan { object, at_return }) = &describes {

@@ -8,7 +8,7 @@ use profinfer_schema::{BUILTIN, FieldType, RecordType, identifier};
 
 /// Bytes of a thread's state that spans and records in the making may take. The kernel grants some 64 KiB of state; but each
 /// thread of the target has as much as its engines take, so this is what all shipped probesets at once need, and not more.
-const MAX_SPAN_BYTES: u64 = 17 * 1024 + 512;
+const MAX_SPAN_BYTES: u64 = 18 * 1024;
 /// Bytes of it that a counter of the cpus takes.
 const COUNTER_BYTES: u64 = 48;
 
