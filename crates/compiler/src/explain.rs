@@ -4,8 +4,8 @@
 use super::abi::place_text;
 use super::constants::relocations_of;
 use super::model::{PlacedSite, Placement, ProbePlan, Provenance, RelocationKind};
-use super::programs::scope_of;
 use super::record_layout::field_type;
+use super::scopes::scope_of;
 use profinfer_diagnostics::Spanned;
 use profinfer_probeset::path::{Base, Checked, Expr, ExprKind, Memory, Node, Scope, Term, Type, check, fixed_size};
 use profinfer_probeset::{Probeset, View};

@@ -25,6 +25,7 @@ mod programs;
 mod record_layout;
 mod relocate;
 mod results;
+mod scopes;
 mod site;
 mod stack_budget;
 mod tier;

@@ -1,6 +1,5 @@
 //! From a probeset to programs: which probes share one, what each records, and every constant the code will need.
 
-use super::abi::hidden_result;
 use super::constants::{collect, symbol_of};
 use super::counters::{Counters, at_an_instant};
 use super::model::{
@@ -10,9 +9,10 @@ use super::model::{
 use super::module::glob_matches;
 use super::record_layout::{SCALED, WAITING, field_type, kernel_fields, lay_out};
 use super::results::{can_be_had, is_of_return, reads_result, saved};
+use super::scopes::{scope_at, scope_of};
 use super::site::CostTable;
 use super::stack_budget::StackBudget;
-use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Span, Spanned};
+use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Span};
 use profinfer_probeset::path::{AttachPoint, Checked, Expr, Node, Place, Scope, Signature, Type, check};
 use profinfer_probeset::{DESCRIBED, Describes, Nested, Probe, Probeset};
 
@@ -615,42 +615,6 @@ impl<'p> Planner<'p> {
         self.plan.relocations =
             self.relocations.into_iter().map(|(what, (symbol, span))| Relocation { symbol, what, span }).collect();
         self.problems.finish(self.plan)
-    }
-}
-
-/// The same, of a span of this shape: one that another probe ends has no result.
-fn scope_at<'s>(
-    (probeset, arch): (&'s Probeset, Arch),
-    root: &Probe,
-    signature: &Signature,
-    shape: &Shape,
-) -> Scope<'s> {
-    let scope = scope_of(probeset, arch, root, signature);
-    if matches!(shape, Shape::Until { .. }) { Scope { returns: None, ..scope } } else { scope }
-}
-
-/// What the fields of a probe at a place of `root` may use. Where one of its alternatives has fewer captures than
-/// another, the field is missing there.
-pub(super) fn scope_of<'s>(probeset: &'s Probeset, arch: Arch, root: &Probe, signature: &Signature) -> Scope<'s> {
-    let captures_of = |at: &AttachPoint| match &at.place {
-        Place::Function { pattern, .. } => pattern.captures(),
-        Place::Virtual { .. } => 1,
-        _ => 0,
-    };
-    let captures = root.at.iter().map(captures_of).max().unwrap_or_default();
-    let argument = |p: &profinfer_probeset::path::Param| (p.name.as_ref().map(|n| n.value.clone()), p.ty.value.clone());
-    // What is returned in memory is given back by its address.
-    let result = |ty: &Spanned<Type>| match signature.in_memory {
-        true => Type::Reference(Box::new(ty.value.clone())),
-        false => ty.value.clone(),
-    };
-    Scope {
-        definitions: probeset,
-        arguments: signature.params.iter().map(argument).collect(),
-        returns: signature.returns.as_ref().map(result),
-        result_argument: hidden_result(arch, signature),
-        object: None,
-        captures,
     }
 }
 
