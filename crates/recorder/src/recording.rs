@@ -373,12 +373,17 @@ impl<'a> Recording<'a> {
         }
         let begun = self.session.steps();
         let nothing = self.modules.search_report.nothing(&counts, begun);
-        // A file without a call of the target helps nobody.
-        let saved = nothing.is_none() || self.modules.search_report.has_calls(&counts);
+        let ending = ending.or_else(|| self.process.ending(Duration::ZERO));
+        // A file without a record helps nobody, nor does one of a target that failed before it called the engine.
+        let is_of_a_failure = reason == Reason::TargetEnded && has_failed(ending) && begun == 0 && losses.is_empty();
+        let has_records = match is_of_a_failure {
+            true => self.modules.search_report.has_calls(&counts),
+            false => counts.events.load(Ordering::Relaxed) > 0,
+        };
+        let saved = nothing.is_none() || has_records;
         if saved {
             self.output.save();
         }
-        let ending = ending.or_else(|| self.process.ending(Duration::ZERO));
         problems.0.extend(overhead.as_ref().and_then(over_budget));
         let waiting = self.modules.search_report.waiting_for();
         if reason == Reason::TargetEnded && self.options.follow_forks {
@@ -549,6 +554,10 @@ fn too_short((overhead, needed_ns): (&Overhead, f64)) -> Option<Diagnostic> {
     Some(Diagnostic::warning(Code::TooShort, message).hint("record longer, or set a larger `--budget`"))
 }
 
+fn has_failed(ending: Option<Ending>) -> bool {
+    matches!(ending, Some(Ending::Killed(_))) || matches!(ending, Some(Ending::Exited(code)) if code != 0)
+}
+
 /// Why there is no step in the trace. Of a target that failed, its own message says more than what it did not load.
 fn nothing_recorded(
     waiting: Diagnostics,
@@ -557,9 +566,7 @@ fn nothing_recorded(
     ending: Option<Ending>,
 ) -> Vec<Diagnostic> {
     let nothing = nothing.unwrap_or_default();
-    let has_failed =
-        matches!(ending, Some(Ending::Killed(_))) || matches!(ending, Some(Ending::Exited(code)) if code != 0);
-    if reason == Reason::TargetEnded && has_failed {
+    if reason == Reason::TargetEnded && has_failed(ending) {
         let message = format!("{} before a step was recorded", describe(reason, ending));
         let failed = Diagnostic::error(Code::NothingRecorded, message).with_note(nothing);
         return vec![failed.hint("see the target's own messages")];
