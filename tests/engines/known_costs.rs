@@ -66,52 +66,47 @@ fn assert_products(trace: &str, known: &Value, [of_row, of_square]: [&str; 2]) {
 #[test]
 #[ignore = "needs root"]
 fn costs_of_litert_are_those_of_its_model() {
-    assert_limits("litert", "newest", PRODUCTS);
+    assert_limits("litert", ("litert", "newest"), PRODUCTS);
 }
 
 #[test]
 #[ignore = "needs root"]
 fn costs_of_torch_are_those_of_its_tensors() {
-    let _alone = alone();
-    with_limits();
-    let folder = tempfile::tempdir().unwrap();
-    let (trace, known) = recorded("pytorch", "install_torch.sh", "2.15.0", "run_torch_costs.py", folder.path());
-    assert_costs(&trace, &known);
-    assert_products(&trace, &known, ["addmm", "mm"]);
+    assert_limits("pytorch", ("torch", "2.15.0"), ["addmm", "mm"]);
 }
 
 #[test]
 #[ignore = "needs root"]
 fn costs_of_mnn_are_those_of_its_model() {
-    assert_limits("mnn", "newest", ["row", "full"]);
+    assert_limits("mnn", ("mnn", "newest"), ["row", "full"]);
 }
 
 /// Extractors in Python are made before the last one is gone: a run ends with its last layer.
 #[test]
 #[ignore = "needs root"]
 fn costs_of_ncnn_are_those_of_its_net() {
-    assert_limits("ncnn", "newest", ["row", "full"]);
+    assert_limits("ncnn", ("ncnn", "newest"), ["row", "full"]);
 }
 
 #[test]
 #[ignore = "needs root"]
 fn costs_of_an_older_ncnn_are_those_of_its_net() {
-    assert_limits("ncnn", "older", ["row", "full"]);
+    assert_limits("ncnn", ("ncnn", "older"), ["row", "full"]);
 }
 
 /// Of a build of an engine, whose version begins so.
 fn assert_known(engine: &str, build: &str, version: &str) {
-    let known = assert_limits(engine, build, PRODUCTS);
+    let known = assert_limits(engine, (engine, build), PRODUCTS);
     assert!(known["version"].as_str().unwrap().starts_with(version), "{}", known["version"]);
 }
 
 /// Gives what the script wrote down. The products are one of a row and one of matrices.
-fn assert_limits(engine: &str, build: &str, products: [&str; 2]) -> Value {
+fn assert_limits(probeset: &str, (package, build): (&str, &str), products: [&str; 2]) -> Value {
     let _alone = alone();
     with_limits();
     let folder = tempfile::tempdir().unwrap();
-    let (install, script) = (format!("install_{engine}.sh"), format!("run_{engine}_costs.py"));
-    let (trace, known) = recorded(engine, &install, build, &script, folder.path());
+    let (install, script) = (format!("install_{package}.sh"), format!("run_{package}_costs.py"));
+    let (trace, known) = recorded(probeset, &install, build, &script, folder.path());
     assert_costs(&trace, &known);
     assert_products(&trace, &known, products);
     known

@@ -18,8 +18,21 @@ import tempfile
 import numpy as np
 
 
-def make_model(path):
+def converted(model, folder):
+    """The path of an ONNX model in MNN's format, in the same folder."""
     import onnx
+
+    source, made = os.path.join(folder, "model.onnx"), os.path.join(folder, "model.mnn")
+    onnx.save(model, source)
+    # The converter itself: `MNN.tools` around it installs a package and reports to its makers.
+    converter = "import sys, _tools; _tools.mnnconvert(sys.argv)"
+    command = [sys.executable, "-c", converter, "-f", "ONNX", "--modelFile", source, "--MNNModel", made,
+               "--bizCode", "test", "--keepInputFormat"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder)
+    return made
+
+
+def make_model(path):
     from onnx import TensorProto, helper, numpy_helper
 
     random = np.random.default_rng(7)
@@ -55,14 +68,7 @@ def make_model(path):
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
     model.ir_version = 8
     with tempfile.TemporaryDirectory() as folder:
-        onnx_path = os.path.join(folder, "small.onnx")
-        onnx.save(model, onnx_path)
-        made = os.path.join(folder, "small.mnn")
-        # The converter itself: `MNN.tools` around it installs a package and reports to its makers.
-        converter = "import sys, _tools; _tools.mnnconvert(sys.argv)"
-        command = [sys.executable, "-c", converter, "-f", "ONNX", "--modelFile", onnx_path, "--MNNModel", made,
-                   "--bizCode", "test", "--keepInputFormat"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder)
+        made = converted(model, folder)
         os.replace(made, path) if os.stat(folder).st_dev == os.stat(os.path.dirname(path)).st_dev else _copy(made, path)
 
 

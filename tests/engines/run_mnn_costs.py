@@ -9,25 +9,19 @@ operator by its name, from the model's extents.
 
 import json
 import os
-import subprocess
 import sys
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from onnx_weights import Weights
+from run_mnn import converted
 
 WIDE, CHANNELS, SIDE, KERNEL, FLOAT = 4096, 64, 112, 9, 4
 COSTS = {}
 
 
 def make(folder):
-    random = np.random.default_rng(1)
-    weights, nodes = [], []
-
-    def weight(name, *shape):
-        values = (random.random(shape, dtype=np.float32) - np.float32(0.5)) / np.float32(64)
-        weights.append(numpy_helper.from_array(values, name))
-        return name
+    nodes, weight = [], Weights()
 
     def node(kind, name, inputs, op, flops, numbers, **attributes):
         """`name`: of its result, by which MNN names the operator."""
@@ -46,16 +40,9 @@ def make(folder):
                2 * WIDE * WIDE, 2 * WIDE + WIDE * WIDE)
     value = lambda name, *shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
     graph = helper.make_graph(nodes, "costs", [value("image", 1, CHANNELS, SIDE, SIDE), value("vector", 1, WIDE, 1, 1)],
-                              [value(pool, 1, CHANNELS, SIDE // 2, SIDE // 2), value(row, 1, WIDE, 1, 1)], weights)
+                              [value(pool, 1, CHANNELS, SIDE // 2, SIDE // 2), value(row, 1, WIDE, 1, 1)], weight.tensors)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    onnx.save(model, os.path.join(folder, "costs.onnx"))
-    # The converter itself: `MNN.tools` around it installs a package and reports to its makers.
-    converter = "import sys, _tools; _tools.mnnconvert(sys.argv)"
-    made = os.path.join(folder, "costs.mnn")
-    command = [sys.executable, "-c", converter, "-f", "ONNX", "--modelFile", os.path.join(folder, "costs.onnx"),
-               "--MNNModel", made, "--bizCode", "test", "--keepInputFormat"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder)
-    return made
+    return converted(model, folder)
 
 
 def main():

@@ -14,7 +14,8 @@ import sys
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from onnx_weights import Weights
 
 WIDE, SQUARE, HEADS, ROWS, DEPTH, CHANNELS, SIDE = 4096, 1024, 3, 40, 72, 32, 28
 FLOAT, KERNEL = 4, 9
@@ -22,13 +23,7 @@ COSTS = {}
 
 
 def model():
-    random = np.random.default_rng(1)
-    nodes, weights = [], []
-
-    def weight(name, *shape):
-        values = (random.random(shape, dtype=np.float32) - np.float32(0.5)) / np.float32(64)
-        weights.append(numpy_helper.from_array(values, name))
-        return name
+    nodes, weight = [], Weights()
 
     def node(kind, name, inputs, flops, numbers, **attributes):
         """`numbers`: elements of its inputs and its result together."""
@@ -54,7 +49,7 @@ def model():
               value("turned_in", HEADS, DEPTH, ROWS), value("image_in", 1, CHANNELS, SIDE, SIDE)]
     outputs = [value(row, 1, WIDE), value(square, SQUARE, SQUARE), value(summed, SQUARE, SQUARE),
                value(soft, HEADS, ROWS, ROWS), value(deep, 1, CHANNELS, SIDE, SIDE)]
-    graph = helper.make_graph(nodes, "costs", inputs, outputs, weights)
+    graph = helper.make_graph(nodes, "costs", inputs, outputs, weight.tensors)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.checker.check_model(made)
     shape = lambda info: [extent.dim_value for extent in info.type.tensor_type.shape.dim]

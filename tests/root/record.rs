@@ -534,7 +534,7 @@ fn what_is_not_the_engine_says_what_was_missing() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// What the target says of its failure comes first, then one problem; a trace of the kernel's events alone is none.
+/// The target's own message comes first, then one problem; a trace of the kernel's events alone is none.
 #[test]
 #[ignore = "needs root"]
 fn a_target_that_fails_before_it_calls_the_engine_leaves_no_trace() {

@@ -572,7 +572,7 @@ fn nothing_recorded(
         return vec![failed.hint("see the target's own messages")];
     }
     if !waiting.0.is_empty() {
-        // Without its steps an engine is not there at all: that says the rest, too.
+        // Without its steps an engine is not there at all: that implies the rest.
         let is_of_steps = |problem: &Diagnostic| problem.code == Code::GroupNotAttached;
         let has_steps = waiting.0.iter().any(is_of_steps);
         return waiting.0.into_iter().filter(|problem| !has_steps || is_of_steps(problem)).collect();

@@ -212,25 +212,23 @@ impl<'a> SearchReport<'a> {
         std::mem::take(&mut self.left_out)
     }
 
-    /// Records of probed calls are in the trace, or at least of the kernel's events where no calls are probed.
-    pub(super) fn has_calls(&self, counts: &Counts) -> bool {
+    /// The records of probes, and how many of each are in the trace.
+    fn seen(&self, counts: &Counts) -> Vec<(&RecordType, u64)> {
         let is_probe = |record: &RecordType| matches!(record.kind, RecordKind::Span | RecordKind::Mark);
-        let is_call = |record: &RecordType| is_probe(record) && !record.role.is_some_and(Role::is_of_the_kernel);
-        let records = &self.plan.schema.records;
-        let calls_alone = records.iter().any(is_call);
-        let is_wanted = |record: &RecordType| if calls_alone { is_call(record) } else { is_probe(record) };
-        (0..).zip(records).any(|(number, record)| is_wanted(record) && counts.of_type(number) > 0)
+        let records = (0..).zip(&self.plan.schema.records).filter(|(_, record)| is_probe(record));
+        records.map(|(number, record)| (record, counts.of_type(number))).collect()
+    }
+
+    /// Records of probed calls are in the trace, not the kernel's events alone.
+    pub(super) fn has_calls(&self, counts: &Counts) -> bool {
+        let is_call = |record: &RecordType| !record.role.is_some_and(Role::is_of_the_kernel);
+        self.seen(counts).into_iter().any(|(record, count)| is_call(record) && count > 0)
     }
 
     /// That no step is in the trace, or, where no probe is a step, no record of any: what was searched for, where, and what
     /// was there.
     pub(super) fn nothing(&self, counts: &Counts, begun: u64) -> Option<String> {
-        let is_probe = |record: &RecordType| matches!(record.kind, RecordKind::Span | RecordKind::Mark);
-        let seen: Vec<(&RecordType, u64)> = (0..)
-            .zip(&self.plan.schema.records)
-            .filter(|(_, record)| is_probe(record))
-            .map(|(number, record)| (record, counts.of_type(number)))
-            .collect();
+        let seen = self.seen(counts);
         if seen.is_empty() {
             return None;
         }

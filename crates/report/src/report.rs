@@ -114,6 +114,11 @@ pub struct Report {
 }
 
 impl Report {
+    /// Steps have numbers of tokens.
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.phases.iter().any(|phase| phase.tokens_per_s.is_some())
+    }
+
     /// The largest number of rows of operators, and of experts.
     pub fn truncate(&mut self, rows: usize) {
         self.operators.truncate(rows);

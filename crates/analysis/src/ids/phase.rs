@@ -18,6 +18,8 @@ impl Phase {
     pub const ALL: [Self; 4] = [Self::Prefill, Self::Decode, Self::Run, Self::Outside];
     /// The phases of steps.
     pub const STEPS: [Self; 3] = [Self::Prefill, Self::Decode, Self::Run];
+    /// The same, those first that most time is spent in.
+    pub const RECURRING_FIRST: [Self; 3] = [Self::Decode, Self::Run, Self::Prefill];
 
     /// `prefill`, `decode`, `run`, `outside`.
     pub fn as_str(self) -> &'static str {

@@ -55,7 +55,7 @@ function stepsSection(report, steps, facts, goTo) {
   const rows = report.phases.filter((phase) => phase.steps > 0);
   const of = (key) => ({ title: key.replace("_ns", "").replace("max", "longest"), key: `step.${key}`, value: (row) => row.step[key], text: (row) => timeText(row.step[key]) });
   const note = estimatedText([...rows.map((row) => row.step), report.ttft, report.tpot]);
-  return section("steps", "Steps", stepsChart(steps, facts, goTo), table("Steps by phase", [
+  return section("steps", "Steps", stepsChart(steps, rows.map((row) => row.phase), facts, goTo), table("Steps by phase", [
     column.text("phase", "phase"), column.count("steps", "steps"), column.count("tokens", "tokens"),
     { key: "tokens_per_s", title: "tokens/s", value: (row) => row.tokens_per_s, text: (row) => rateText(row.tokens_per_s) },
     of("mean_ns"), of("p50_ns"), of("p90_ns"), of("p99_ns"), of("max_ns"),

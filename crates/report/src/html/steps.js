@@ -1,8 +1,8 @@
-// The chart of steps: how long each took. Every step of the trace is in it, whatever the timeline has.
-
 const phaseColour = (phase) => (phase === "prefill" ? "--c1" : "--c0");
 
-function stepsChart(steps, facts, goTo) {
+// The chart of steps: how long each took. Every step of the trace is in it, whatever the timeline has.
+
+function stepsChart(steps, phases, facts, goTo) {
   const left = 64, bottom = 26, top = 10, height = 200;
   const longest = steps.duration.reduce((a, b) => Math.max(a, b), 0);
   const shortest = steps.duration.reduce((a, b) => (b > 0 ? Math.min(a, b) : a), Infinity);
@@ -88,8 +88,7 @@ function stepsChart(steps, facts, goTo) {
     scale.setAttribute("aria-pressed", isLog);
     chart.redraw();
   } }, "Logarithmic");
-  const phases = new Set(Array.from({ length: steps.count }, (_, n) => steps.phase(n)));
-  const parts = ["prefill", "decode", "run"].filter((name) => phases.has(name)).map((name) => ({ name, colour: phaseColour(name) }));
+  const parts = phases.map((name) => ({ name, colour: phaseColour(name) }));
   const few = facts.of > 1 ? `Each bar is the longest of ${countText(facts.of)} steps in a row.` : "";
   return el("figure", {}, el("div", { class: "tools" }, legend(parts), rendered, el("span", { class: "grow" }), scale), chart.canvas, note(few));
 }

@@ -280,7 +280,7 @@ const LEAST_BARE: f64 = 0.25;
 pub(crate) fn added_ns(meta: &Meta, statistics: &Statistics) -> Option<(Phase, f64)> {
     let overhead = meta.end.as_ref()?.overhead.as_ref().filter(|overhead| !overhead.record_ns.is_empty())?;
     let was_whole = |phase: &Phase| statistics.phase(*phase).is_some_and(|totals| totals.whole_steps > 0);
-    let phase = [Phase::Decode, Phase::Run, Phase::Prefill].into_iter().find(was_whole)?;
+    let phase = Phase::RECURRING_FIRST.into_iter().find(was_whole)?;
     let totals = statistics.phase(phase)?;
     let cost = |(record, count): (&u16, &u64)| {
         let name = &meta.schema.records.get(usize::from(*record))?.name;

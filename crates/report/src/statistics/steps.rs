@@ -59,8 +59,15 @@ impl StepsSection {
         let (windows, window_ns) = windows(&given.statistics.rates(), &unseen);
         let absent = if given.statistics.steps() == 0 { Some("The trace has no steps.".to_owned()) } else { None };
         let phases = report.phases.iter().filter(|phase| phase.phase != Phase::Outside.as_str()).cloned().collect();
-        let has_tokens = report.phases.iter().any(|phase| phase.tokens_per_s.is_some());
-        Self { ttft: report.ttft, has_tokens, tpot: report.tpot, phases, windows, window_ns, absent }
+        Self {
+            ttft: report.ttft,
+            has_tokens: report.has_tokens(),
+            tpot: report.tpot,
+            phases,
+            windows,
+            window_ns,
+            absent,
+        }
     }
 
     pub(super) fn text(&self, out: &mut String, style: &TextStyle) {

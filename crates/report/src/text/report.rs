@@ -104,7 +104,7 @@ fn phases(out: &mut String, report: &Report, style: &TextStyle) {
         out.push_str(&format!("  Time to first token: {}{of}.\n", time_f64(ttft.mean_ns)));
     }
     if tpot.count > 0 {
-        let what = if report.phases.iter().any(|phase| phase.tokens_per_s.is_some()) { "output token" } else { "step" };
+        let what = if report.has_tokens() { "output token" } else { "step" };
         out.push_str(&format!(
             "  Time per {what}: mean {}, p50 {}, p90 {}, p99 {}, of {}, sampling included.\n",
             time_f64(tpot.mean_ns),

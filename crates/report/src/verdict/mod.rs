@@ -51,7 +51,7 @@ impl Verdict {
             sentences::processes(&threads.interference.iter().filter(|row| row.is_other()).collect::<Vec<_>>())
         });
         // What a person waits for most comes first.
-        for phase in [Phase::Decode, Phase::Run, Phase::Prefill] {
+        for phase in Phase::RECURRING_FIRST {
             let device = device::judge(statistics, timeline.catalogue(), phase);
             let is_on_device = device.as_ref().is_some_and(decides);
             if let Some(device) = device {
