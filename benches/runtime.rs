@@ -102,15 +102,15 @@ fn build_target(folder: &Path) -> std::path::PathBuf {
 /// The functions to call, in a process of their own.
 struct Target {
     child: Child,
-    said: BufReader<std::process::ChildStdout>,
+    output: BufReader<std::process::ChildStdout>,
 }
 
 impl Target {
     fn start(path: &Path) -> Self {
         let mut child =
             Command::new(path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the target runs");
-        let said = BufReader::new(child.stdout.take().expect("its output"));
-        Self { child, said }
+        let output = BufReader::new(child.stdout.take().expect("its output"));
+        Self { child, output }
     }
 
     /// Processor time of so many calls of the bare twin, and of the function: ns.
@@ -118,7 +118,7 @@ impl Target {
         let orders = self.child.stdin.as_mut().expect("its input");
         writeln!(orders, "{part} {calls}").expect("it listens");
         let mut line = String::new();
-        self.said.read_line(&mut line).expect("it answers");
+        self.output.read_line(&mut line).expect("it answers");
         let mut numbers = line.split_whitespace().map(|word| word.parse().expect("a number"));
         (numbers.next().expect("the bare twin's time"), numbers.next().expect("the function's time"))
     }

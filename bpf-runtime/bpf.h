@@ -173,6 +173,7 @@ static long (*const bpf_get_stack)(void *context, void *into, __u32 size, __u64 
 static long (*const bpf_probe_read_user)(void *into, __u32 size, const void *from) = (void *)112;
 static long (*const bpf_probe_read_kernel)(void *into, __u32 size, const void *from) = (void *)113;
 static long (*const bpf_probe_read_user_str)(void *into, __u32 size, const void *from) = (void *)114;
+static long (*const bpf_probe_read_kernel_str)(void *into, __u32 size, const void *from) = (void *)115;
 static long (*const bpf_send_signal_thread)(__u32 signal) = (void *)117;
 static long (*const bpf_get_ns_current_pid_tgid)(__u64 dev, __u64 ino, struct bpf_pidns_info *into,
 						 __u32 size) = (void *)120;

@@ -192,6 +192,14 @@ const volatile __u64 pf_partial_counters; /* bit i: some CPUs cannot count count
 #ifdef PF_OLD_KERNEL
 const volatile __u64 pf_site_cookie; /* the site's cookie: each site has a separate program */
 #endif
+#ifdef PF_JOBS
+const volatile __u64 pf_job_queued; /* fields of the tracepoint, see job.h */
+const volatile __u64 pf_job_run; /* the same */
+const volatile __u64 pf_job_done; /* the same */
+const volatile __u64 pf_fence_made; /* the same */
+const volatile __u64 pf_fence_emitted; /* the same */
+const volatile __u64 pf_fence_signaled; /* the same */
+#endif
 
 /* Shared with the recorder while both run. */
 __u64 pf_enabled; /* 1 once everything is attached */

@@ -488,7 +488,7 @@ fn live_line(live: &Live, from: &Live) -> String {
     if !live.attached {
         parts.push("waiting for the engine to be loaded".into());
     }
-    parts.push(counted(live.steps, "step"));
+    parts.extend(live.steps.map(|steps| counted(steps, "step")));
     if live.tokens > 0 {
         parts.push(format!("{:.1} tokens/s", rate(live.tokens, from.tokens)));
     }
@@ -506,9 +506,9 @@ fn last_line(summary: &Summary) -> String {
     let next = if summary.file.is_file() { format!("; next: profinfer report {file}") } else { String::new() };
     let file = if !summary.saved && next.is_empty() { "no trace".to_owned() } else { file };
     format!(
-        "{file}: {}{}, {}, {} lost, {:.1} s: {}{next}",
+        "{file}: {}{}{}, {} lost, {:.1} s: {}{next}",
         if summary.engines.is_empty() { String::new() } else { format!("{}: ", summary.engines.join(" and ")) },
-        counted(summary.steps, "step"),
+        summary.steps.map_or_else(String::new, |steps| format!("{}, ", counted(steps, "step"))),
         counted(summary.events, "event"),
         summary.lost(),
         summary.elapsed.as_secs_f64(),
@@ -559,7 +559,7 @@ mod tests {
     fn the_live_line_counts_recent_rates() {
         let at = |seconds, steps, tokens, events| Live {
             elapsed: Duration::from_secs(seconds),
-            steps,
+            steps: Some(steps),
             tokens,
             events,
             lost: 0,
@@ -567,5 +567,7 @@ mod tests {
         };
         let line = live_line(&at(12, 30, 130, 9000), &at(10, 10, 100, 1000));
         assert_eq!(line, "12 s  30 steps  15.0 tokens/s  4000 events/s  0 lost");
+        let unmarked = Live { steps: None, ..at(2, 0, 0, 200) };
+        assert_eq!(live_line(&unmarked, &at(0, 0, 0, 0)), "2 s  100 events/s  0 lost");
     }
 }

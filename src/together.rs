@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn the_least_tested_are_left_out_until_the_rest_fits() {
         let budget = |whole: &Probeset| stack_budget(whole, &Selection::default(), Arch::X86_64).ok();
-        let all = || vec![probeset("a", 790, 3), probeset("b", 530, 1), probeset("c", 790, 1), probeset("d", 160, 2)];
+        let all = || vec![probeset("a", 880, 3), probeset("b", 590, 1), probeset("c", 880, 1), probeset("d", 180, 2)];
         let (taken, left) = fitting(all(), true, budget).unwrap();
         assert_eq!((names(&taken.probesets), names(&left)), (vec!["a", "b", "d"], vec!["c"]));
         assert!(taken.whole.parts.iter().all(|part| part.required) && budget(&taken.whole).unwrap().fits());

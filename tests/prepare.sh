@@ -32,6 +32,9 @@ downloads() {
             kernels/get.sh kernel "$arch" "$series"
         done
     done
+    for series in 6.1 6.18; do
+        kernels/get.sh drivers "$series"
+    done
 }
 builds() {
     local configuration

@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 }
 
 /// What is measured besides the conditions.
-const BESIDES: [&str; 2] = ["recorder", "onnxruntime"];
+const BESIDES: [&str; 3] = ["recorder", "onnxruntime", "on-device"];
 
 fn named() -> clap::builder::PossibleValuesParser {
     CONDITIONS.iter().map(|condition| condition.name).chain(BESIDES).collect::<Vec<_>>().into()
@@ -61,6 +61,11 @@ impl Arguments {
     /// Whether the engine with a profiler of its own is measured.
     pub(crate) fn measures_own_profiler(&self) -> bool {
         self.measures(BESIDES[1])
+    }
+
+    /// Whether the engine that gives its operators to a device is measured.
+    pub(crate) fn measures_on_device(&self) -> bool {
+        self.measures(BESIDES[2])
     }
 
     fn measures(&self, beside: &str) -> bool {

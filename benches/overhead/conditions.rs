@@ -74,6 +74,20 @@ pub(crate) const CONDITIONS: &[Condition] = &[
 pub(crate) const BESIDE_OWN_PROFILER: Condition =
     condition("onnxruntime", "`profinfer record`", Tool::Profinfer(&["onnxruntime"]), On::First);
 
+/// Of the engine that gives its operators to a device: what it encodes, and that with submissions, waits and launches. The
+/// copies have the same files, and children are not followed: else probes would be in all copies.
+pub(crate) const ON_DEVICE: [Condition; 4] = [
+    condition("none", "no tool: must be 1", Tool::None, On::First),
+    condition("dispatches", "`record llama`", Tool::Profinfer(&["llama", "--no-inherit"]), On::First),
+    condition("vulkan", "`record llama-vulkan`", Tool::Profinfer(&["llama-vulkan", "--no-inherit"]), On::First),
+    condition(
+        "vulkan-without-scheduling",
+        "`record llama-vulkan --no-probe switch --no-probe wakeup`",
+        Tool::Profinfer(&["llama-vulkan", "--no-inherit", "--no-probe", "switch", "--no-probe", "wakeup"]),
+        On::First,
+    ),
+];
+
 /// The model whose operators cost most beside their work.
 const FIRST: &str = "tiny-dense";
 

@@ -55,7 +55,7 @@ fn sites(options: &[&str], copy: &Copy) -> Vec<Site> {
         .args(options)
         .output()
         .expect("profinfer runs");
-    let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it prints JSON");
+    let reported: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it prints JSON");
     let site = |site: &serde_json::Value| {
         // A tracepoint is no place in a file.
         let file = std::fs::canonicalize(site["file"].as_str()?).expect("the file is there");
@@ -65,7 +65,7 @@ fn sites(options: &[&str], copy: &Copy) -> Vec<Site> {
             expected_ns: site["expected_ns"].as_f64().unwrap_or(0.0),
         })
     };
-    said["sites"].as_array().expect("a list of sites").iter().filter_map(site).collect()
+    reported["sites"].as_array().expect("a list of sites").iter().filter_map(site).collect()
 }
 
 /// Entries a token, by site, as perf counts them.

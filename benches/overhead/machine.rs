@@ -26,17 +26,17 @@ pub(crate) fn versions(engine: &str) -> String {
     let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     let system = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME=")).unwrap_or("").trim_matches('"');
     let mut parts = vec![
-        said("uname", &["-sr"]).unwrap_or_default(),
+        first_line_of("uname", &["-sr"]).unwrap_or_default(),
         system.to_owned(),
         format!("profinfer {}", env!("CARGO_PKG_VERSION")),
         engine.to_owned(),
     ];
-    parts.extend(["bpftrace", "perf"].iter().filter_map(|tool| said(tool, &["--version"])));
+    parts.extend(["bpftrace", "perf"].iter().filter_map(|tool| first_line_of(tool, &["--version"])));
     parts.retain(|part| !part.is_empty());
     parts.join("; ")
 }
 
-fn said(program: &str, arguments: &[&str]) -> Option<String> {
+fn first_line_of(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).lines().next()?.trim().to_owned())
 }

@@ -15,6 +15,7 @@ mod copies;
 mod engines;
 mod limit;
 mod machine;
+mod on_device;
 mod own_profiler;
 mod page;
 mod recorder;
@@ -59,6 +60,9 @@ fn main() {
     }
     if arguments.measures_own_profiler() {
         page.own_profiler = own_profiler::measure(&arguments, &mut random);
+    }
+    if arguments.measures_on_device() {
+        page.on_device = Some(on_device::measure(&arguments, &mut random));
     }
     page.finish();
     print!("{}", page.text());

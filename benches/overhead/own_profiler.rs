@@ -78,7 +78,7 @@ fn one(
         command.args(profile.then_some("profile"));
         Copy::start(&mut command, environment, &arguments.cpus())
     };
-    let (mut rounds, mut seen, mut said) = ([Vec::new(), Vec::new()], Seen::default(), None);
+    let (mut rounds, mut seen, mut reported) = ([Vec::new(), Vec::new()], Seen::default(), None);
     for session in 0..SESSIONS {
         eprintln!("overhead: ONNX Runtime, matrices of {rows} by {width}: session {} of {SESSIONS}", session + 1);
         // Which of them is started first changes, as the copies do elsewhere.
@@ -88,7 +88,7 @@ fn one(
         let mut copies: Vec<Copy> = copies.into_iter().map(|(_, copy)| copy).collect();
         let rounds_here = arguments.pairs.div_ceil(SESSIONS);
         // Fewer runs a turn, rather than events that are dropped in silence.
-        let most = said
+        let most = reported
             .as_ref()
             .map_or(200.0, |(_, operators)| EVENTS as f64 / (operators + EVENTS_BESIDES) / (rounds_here + 2) as f64);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
@@ -109,9 +109,9 @@ fn one(
         let operators = answer["operators_a_run"].as_f64().expect("a number");
         seen.own.push(answer["events"].as_f64().expect("a number") / (told * operators));
         seen.recorded.push(evidence.operators as f64 / (recorded * operators));
-        said = Some((answer["version"].as_str().unwrap_or("").to_owned(), operators));
+        reported = Some((answer["version"].as_str().unwrap_or("").to_owned(), operators));
     }
-    let (version, operators) = said.expect("there was a session");
+    let (version, operators) = reported.expect("there was a session");
     let bare = rounds.iter().flatten().map(|round| round[BARE]);
     let run_ns = Clocks {
         wall: median(bare.clone().map(|turn| turn.wall_ns).collect()),
@@ -131,9 +131,13 @@ fn one(
 }
 
 /// Rounds of a turn each, in random order, per run; one more round before them is not counted.
-fn take_rounds(copies: &mut [Copy], (runs, rounds): (u64, usize), random: &mut Random) -> Vec<[Turn; BARE + 1]> {
+pub(crate) fn take_rounds<const COPIES: usize>(
+    copies: &mut [Copy],
+    (runs, rounds): (u64, usize),
+    random: &mut Random,
+) -> Vec<[Turn; COPIES]> {
     let taken = (0..=rounds).map(|_| {
-        let mut round = [Turn { wall_ns: 0.0, cpu_ns: 0.0 }; BARE + 1];
+        let mut round = [Turn { wall_ns: 0.0, cpu_ns: 0.0 }; COPIES];
         let mut order: Vec<usize> = (0..copies.len()).collect();
         random.shuffle(&mut order);
         for of in order {

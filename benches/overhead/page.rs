@@ -5,6 +5,7 @@ use crate::conditions::{Script, Tool};
 use crate::engines::Build;
 use crate::limit::Level;
 use crate::machine;
+use crate::on_device::OnDevice;
 use crate::own_profiler::OwnProfiler;
 use crate::recorder::Recorder;
 use crate::statistics::Estimate;
@@ -29,6 +30,7 @@ pub(crate) struct Page {
     models: Vec<Measured>,
     pub(crate) recorder: Option<Recorder>,
     pub(crate) own_profiler: Vec<OwnProfiler>,
+    pub(crate) on_device: Option<OnDevice>,
     text: String,
 }
 
@@ -48,6 +50,7 @@ impl Page {
             models,
             recorder: None,
             own_profiler,
+            on_device: None,
             text: String::new(),
         }
     }
@@ -62,12 +65,15 @@ impl Page {
 
     /// Writes it all down.
     pub(crate) fn finish(&mut self) {
-        let mut text = format!("{}\n\n", wrapped(&format!("{} {}", self.preface, self.load_said())));
+        let mut text = format!("{}\n\n", wrapped(&format!("{} {}", self.preface, self.load_line())));
         for model in &self.models {
             self.table(&mut text, model);
         }
         for own in &self.own_profiler {
             own_table(&mut text, own);
+        }
+        if let Some(on_device) = &self.on_device {
+            device_table(&mut text, on_device);
         }
         self.limits(&mut text);
         if let Some(recorder) = &self.recorder {
@@ -89,7 +95,7 @@ impl Page {
         std::fs::write(file, page).expect("the page can be written");
     }
 
-    fn load_said(&self) -> String {
+    fn load_line(&self) -> String {
         format!("Processes that wanted to run besides: {:.1} when it began.", self.load)
     }
 
@@ -272,4 +278,20 @@ fn wrapped(text: &str) -> String {
         }
     }
     lines.join("\n")
+}
+
+fn device_table(text: &mut String, of: &OnDevice) {
+    let (ms, operators) = (of.token_ns.wall / 1e6, of.dispatches);
+    let _ = writeln!(
+        text,
+        "**llama.cpp on Vulkan** (lavapipe): {ms:.2} ms a token until its result is there, {operators:.0} operators \
+         encoded, those without work included\n\n\
+         | | time it takes, by that without | the same, CPU time of the host | µs an operator of that |\n\
+         |---|---:|---:|---:|",
+    );
+    for (title, ratio) in &of.rows {
+        let us = ratio.cpu.map(|ratio| (ratio - 1.0) * of.token_ns.cpu / 1e3 / operators);
+        let _ = writeln!(text, "| {title} | {} | {} | {} |", shown(ratio.wall, 3), shown(ratio.cpu, 3), shown(us, 2));
+    }
+    text.push('\n');
 }

@@ -22,6 +22,8 @@ pub(crate) struct Evidence {
     pub(crate) lost: u64,
     pub(crate) steps: u64,
     pub(crate) operators: u64,
+    /// Operators that were encoded for a device.
+    pub(crate) dispatches: u64,
     /// Of its output.
     pub(crate) bytes: u64,
 }
@@ -181,6 +183,7 @@ fn in_trace(path: &Path) -> Evidence {
             match record.kind().role {
                 Some(Role::Step) => evidence.steps += 1,
                 Some(Role::Operator) => evidence.operators += 1,
+                Some(Role::Dispatch) => evidence.dispatches += 1,
                 _ => {}
             }
         }
@@ -204,8 +207,8 @@ fn in_text(script: Script, path: &Path) -> Evidence {
 
 /// What `perf record` says at its end: `Captured and wrote 0.114 MB FILE (1460 samples)`.
 fn samples(log: &str) -> Evidence {
-    let said = log.lines().find(|line| line.contains("Captured and wrote"));
-    let samples = said.and_then(|line| line.rsplit_once('(')?.1.split(' ').next()?.parse().ok());
+    let reported = log.lines().find(|line| line.contains("Captured and wrote"));
+    let samples = reported.and_then(|line| line.rsplit_once('(')?.1.split(' ').next()?.parse().ok());
     Evidence { operators: samples.unwrap_or(0), ..Evidence::default() }
 }
 

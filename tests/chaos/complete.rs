@@ -276,7 +276,7 @@ fn steps_of_several_processes_are_not_mixed() {
 }
 
 /// What `record`, `report` and `info` say of a run; and the exit status of the first two.
-fn said(run: &Run, output: &Output) -> BTreeMap<&'static str, (Option<i32>, String)> {
+fn reported(run: &Run, output: &Output) -> BTreeMap<&'static str, (Option<i32>, String)> {
     let trace = run.trace();
     let of = |command: &str| {
         let output = Command::new(env!("CARGO_BIN_EXE_profinfer")).arg(command).arg(&trace).output().unwrap();
@@ -315,13 +315,13 @@ fn nothing_seen_is_never_complete() {
     for (what, options, command, texts) in cases {
         let run = Run::new();
         let output = record(&run, options, &command(&run));
-        for (who, (status, said)) in said(&run, &output) {
+        for (who, (status, reported)) in reported(&run, &output) {
             for text in *texts {
-                assert!(said.contains(text), "{what}, {who}: {text}\n{said}");
+                assert!(reported.contains(text), "{what}, {who}: {text}\n{reported}");
             }
-            assert!(!said.starts_with("Complete"), "{what}, {who}: {said}");
+            assert!(!reported.starts_with("Complete"), "{what}, {who}: {reported}");
             if who != "info" {
-                assert!(!matches!(status, Some(0)), "{what}, {who}: {status:?}\n{said}");
+                assert!(!matches!(status, Some(0)), "{what}, {who}: {status:?}\n{reported}");
             }
         }
     }
@@ -363,11 +363,11 @@ fn what_was_left_out_is_named_everywhere() {
     command.arg("record").arg(run.path("more.yaml")).arg("-o").arg(run.trace()).arg("--");
     let output = command.args(run.toy("counts", &["rounds=2"])).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    for (who, (_, said)) in said(&run, &output) {
+    for (who, (_, reported)) in reported(&run, &output) {
         // In the last lines, not only among the warnings before.
-        let said = said.rsplit_once("next: profinfer").map_or(&*said, |(_, after)| after);
+        let reported = reported.rsplit_once("next: profinfer").map_or(&*reported, |(_, after)| after);
         for text in ["`extra`", "chaos_newer", "chaos_op"] {
-            assert!(said.contains(text), "{who}: {text}\n{said}");
+            assert!(reported.contains(text), "{who}: {text}\n{reported}");
         }
     }
     assert!(report(&run.trace()).0);

@@ -279,10 +279,10 @@ impl Place {
         let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
         command.arg("record").arg(self.path("probes.yaml")).args(options).arg("-o").arg(self.path("run.pfi"));
         let output = command.arg("--").arg(self.path("program")).args(words).output().unwrap();
-        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output));
+        let reported = format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output));
         let trace = self.path("run.pfi");
-        assert!(trace.exists(), "{said}");
-        (said, output.status.code(), Trace::read(&trace))
+        assert!(trace.exists(), "{reported}");
+        (reported, output.status.code(), Trace::read(&trace))
     }
 }
 
@@ -300,9 +300,9 @@ fn fibers_are_left_alone_where_returns_are_probed() {
 ";
     let place = Place::new("fibers.c", spans);
     for words in [["4", "20"], ["1", "20"], ["16", "5"]] {
-        let (said, status, trace) = place.record(&[], &words);
-        assert!(said.contains(" 0 wrong") && said.contains("R030"), "{said}");
-        assert_eq!(status, Some(4), "{said}");
+        let (reported, status, trace) = place.record(&[], &words);
+        assert!(reported.contains(" 0 wrong") && reported.contains("R030"), "{reported}");
+        assert_eq!(status, Some(4), "{reported}");
         let (fibers, rounds): (u64, u64) = (words[0].parse().unwrap(), words[1].parse().unwrap());
         assert_eq!((trace.count("step"), trace.count("operator")), (rounds + 1, 0));
         assert_eq!(trace.lost("operator"), fibers * rounds, "{:?}", trace.meta.losses);
@@ -311,9 +311,9 @@ fn fibers_are_left_alone_where_returns_are_probed() {
     // Spans that end at another entry do not touch return addresses.
     let entries = spans.replace("-> i64", "until [step, operator]");
     let place = Place::new("fibers.c", &entries);
-    let (said, status, trace) = place.record(&[], &["4", "20"]);
-    assert!(said.contains(" 0 wrong") && !said.contains("R030"), "{said}");
-    assert_eq!((status, trace.count("step"), trace.count("operator")), (Some(0), 21, 80), "{said}");
+    let (reported, status, trace) = place.record(&[], &["4", "20"]);
+    assert!(reported.contains(" 0 wrong") && !reported.contains("R030"), "{reported}");
+    assert_eq!((status, trace.count("step"), trace.count("operator")), (Some(0), 21, 80), "{reported}");
 }
 
 #[test]
@@ -330,15 +330,16 @@ fn a_nop_is_no_call_where_the_stack_is_used_below_its_end() {
     fields: { number: number }
 ";
     let place = Place::new("red_zone.c", probes);
-    let (said, _, trace) = place.record(&[], &["1000"]);
-    assert!(said.contains("1000 calls 0 wrong"), "{said}");
+    let (reported, _, trace) = place.record(&[], &["1000"]);
+    assert!(reported.contains("1000 calls 0 wrong"), "{reported}");
     let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap();
     let has = |name: &str| symbols.lines().any(|line| line.ends_with(&format!(" {name}")));
     let is_refused = has("arch_uprobe_optimize") && !has("int3_update_optimize");
-    assert_eq!(trace.count("leaf"), if is_refused { 0 } else { 1000 }, "{said}");
-    assert!(trace.count("step") >= 999, "{said}");
+    assert_eq!(trace.count("leaf"), if is_refused { 0 } else { 1000 }, "{reported}");
+    assert!(trace.count("step") >= 999, "{reported}");
     let mut check = Command::new(env!("CARGO_BIN_EXE_profinfer"));
     let output = check.arg("check").arg(place.path("probes.yaml")).arg("--target").arg(place.path("program")).output();
-    let said = output.map(|output| format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output))).unwrap();
-    assert_eq!(said.contains("below the stack pointer"), is_refused, "{said}");
+    let reported =
+        output.map(|output| format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output))).unwrap();
+    assert_eq!(reported.contains("below the stack pointer"), is_refused, "{reported}");
 }

@@ -16,11 +16,11 @@ fn compile(compiler: &str, output: &Path, flags: &[&str], sources: &[&str]) {
 }
 
 /// All that the toy counted is in the trace, or is counted as lost; without losses the trace is complete.
-fn assert_all(what: &str, counts: Counts, trace: &Trace, path: &Path, said: &str) {
+fn assert_all(what: &str, counts: Counts, trace: &Trace, path: &Path, reported: &str) {
     let seen = |name: &str| (trace.count(name) + trace.lost(name), trace.lost(name));
     let (steps, operators) = (seen("step"), seen("operator"));
     let (complete, text) = report(path);
-    let what = format!("{what}: {counts:?} {:?} {:?}\n{said}\n{text}", trace.counts, trace.meta.losses);
+    let what = format!("{what}: {counts:?} {:?} {:?}\n{reported}\n{text}", trace.counts, trace.meta.losses);
     assert!(counts.wrong == 0 && counts.steps > 0, "{what}");
     assert_eq!([steps.0, operators.0], [counts.steps, counts.operators], "{what}");
     assert_eq!(complete, steps.1 + operators.1 == 0, "{what}");
@@ -28,9 +28,9 @@ fn assert_all(what: &str, counts: Counts, trace: &Trace, path: &Path, said: &str
 
 fn record(what: &str, run: &Run, words: &[String]) -> Output {
     let output = run.recorder(&[], words).output().unwrap();
-    let said = stderr(&output);
-    assert!(matches!(output.status.code(), Some(0 | 4)), "{what}: {said}");
-    assert_all(what, run.counts("counts"), &run.read(), &run.trace(), &said);
+    let reported = stderr(&output);
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{what}: {reported}");
+    assert_all(what, run.counts("counts"), &run.read(), &run.trace(), &reported);
     output
 }
 
@@ -116,7 +116,7 @@ fn attach(trace: &Path, pid: u32) -> Child {
 /// Each stops the process to inspect it, and lets it run on, though the other may not be done.
 #[test]
 #[ignore = "needs root"]
-fn two_recorders_of_one_process_miss_nothing_unsaid() {
+fn two_recorders_of_one_process_miss_nothing_unreported() {
     for killed in [false, true] {
         let run = Run::new();
         let words = run.toy("counts", &["wait", "reload", "children=2", "ms=1500", "pause=1000"]);

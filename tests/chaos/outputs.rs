@@ -52,9 +52,12 @@ impl Place {
     #[track_caller]
     fn refused(&self, words: &[&str], code: &str) -> String {
         let output = self.run(words);
-        let said = stderr(&output);
-        assert!(!output.status.success() && said.contains(code) && said.contains("help: "), "{words:?}: {said}");
-        said
+        let reported = stderr(&output);
+        assert!(
+            !output.status.success() && reported.contains(code) && reported.contains("help: "),
+            "{words:?}: {reported}"
+        );
+        reported
     }
 
     /// Names in the folder that a command left over.
@@ -345,8 +348,8 @@ fn two_recorders_never_write_one_trace() {
         let outputs = [one.wait_with_output().unwrap(), other.wait_with_output().unwrap()];
         let done = outputs.iter().filter(|output| output.status.success()).count();
         let refused = outputs.iter().filter(|output| stderr(output).contains("U003")).count();
-        let said: Vec<String> = outputs.iter().map(stderr).collect();
-        assert_eq!((done, refused), (1, 1), "{said:?}");
+        let reported: Vec<String> = outputs.iter().map(stderr).collect();
+        assert_eq!((done, refused), (1, 1), "{reported:?}");
         assert!(stderr(&page).contains("U003"), "{}", stderr(&page));
         assert!(report(&run.trace()).0, "{}", report(&run.trace()).1);
     }
@@ -378,10 +381,10 @@ fn a_trace_is_streamed_and_its_reader_may_go() {
         let record = format!("{} record {} -o - -- {words}", env!("CARGO_BIN_EXE_profinfer"), super::toy::PROBESET);
         let shell = format!("({record}; echo status $? >&2) | {reader}");
         let output = Command::new("timeout").args(["20", "sh", "-c", &shell]).output().unwrap();
-        let said = stderr(&output);
+        let reported = stderr(&output);
         wait_until("the toy ends", || run.counts("counts").steps > 0);
         assert_eq!(run.counts("counts").wrong, 0);
-        assert!(said.contains("status"), "{reader}: {said}");
-        assert!(reader.starts_with("sleep") || said.contains("its reader has ended"), "{said}");
+        assert!(reported.contains("status"), "{reader}: {reported}");
+        assert!(reader.starts_with("sleep") || reported.contains("its reader has ended"), "{reported}");
     }
 }

@@ -274,9 +274,9 @@ fn a_file_that_is_cut_while_it_is_read_is_refused_and_named() {
             nix::sys::signal::Signal::SIGINT,
         );
         let output = recorder.wait_with_output().unwrap();
-        let said = stderr(&output);
-        assert!(output.status.code().is_some_and(|code| code != 0), "round {round}: {:?} {said}", output.status);
-        assert!(said.contains("libchaos.so was overwritten"), "round {round}: {said}");
+        let reported = stderr(&output);
+        assert!(output.status.code().is_some_and(|code| code != 0), "round {round}: {:?} {reported}", output.status);
+        assert!(reported.contains("libchaos.so was overwritten"), "round {round}: {reported}");
         assert!(target.try_wait().unwrap().is_none(), "round {round}: the target goes on");
         let state = std::fs::read_to_string(format!("/proc/{}/stat", target.id())).unwrap();
         assert!(!state.contains(") T "), "{state}");

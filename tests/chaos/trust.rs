@@ -85,9 +85,9 @@ fn what_others_left_in_the_cache_is_not_believed_nor_waited_for_nor_written_thro
         put(&layouts);
         let output = finish_command(&mut check(&cache, &run.engine()));
         assert_eq!(stdout(&output), stdout(&baseline), "{name}");
-        let said = stderr(&output);
-        assert_eq!(said.matches("note[B012]").count(), 1, "{name}: {said}");
-        assert!(said.contains(layouts.file_name().unwrap().to_str().unwrap()), "{name}: {said}");
+        let reported = stderr(&output);
+        assert_eq!(reported.matches("note[B012]").count(), 1, "{name}: {reported}");
+        assert!(reported.contains(layouts.file_name().unwrap().to_str().unwrap()), "{name}: {reported}");
         assert_eq!((std::fs::read(&victim).unwrap(), nowhere.exists()), (good.clone(), false), "{name}");
         if layouts.is_dir() {
             continue;
@@ -105,7 +105,7 @@ fn a_folder_that_others_can_change_is_not_used() {
     let run = Run::new();
     let target = run.engine();
     let baseline = stdout(&finish_command(&mut check(&run.path("cache"), &target)));
-    let said = |cache: &Path| {
+    let reported = |cache: &Path| {
         let output = finish_command(&mut check(cache, &target));
         assert_eq!(stdout(&output), baseline);
         stderr(&output)
@@ -114,27 +114,27 @@ fn a_folder_that_others_can_change_is_not_used() {
     let (theirs, open) = (run.path("theirs"), run.path("open"));
     std::fs::create_dir(&theirs).unwrap();
     chown(&theirs, Some(NOBODY), None).unwrap();
-    assert!(said(&theirs).contains("belongs to another user"));
-    assert!(said(&theirs.join("deeper/still")).contains("belongs to another user"));
+    assert!(reported(&theirs).contains("belongs to another user"));
+    assert!(reported(&theirs.join("deeper/still")).contains("belongs to another user"));
     assert_eq!(std::fs::read_dir(&theirs).unwrap().count(), 0, "nothing was written there");
     std::fs::create_dir(&open).unwrap();
     set_mode(&open, 0o777);
-    assert!(said(&open.join("cache")).contains("other users can write to this folder"));
+    assert!(reported(&open.join("cache")).contains("other users can write to this folder"));
     assert_eq!(std::fs::read_dir(&open).unwrap().count(), 0);
     set_mode(&open, 0o1777);
-    assert!(!said(&open.join("cache")).contains("B012"), "as in /tmp");
+    assert!(!reported(&open.join("cache")).contains("B012"), "as in /tmp");
     let layouts = open.join("cache/layouts");
     std::fs::rename(&layouts, run.path("moved")).unwrap();
     symlink(run.path("moved"), &layouts).unwrap();
-    assert!(said(&open.join("cache")).contains("symbolic link"));
+    assert!(reported(&open.join("cache")).contains("symbolic link"));
     std::fs::remove_file(&layouts).unwrap();
     std::fs::create_dir(&layouts).unwrap();
     chown(&layouts, Some(NOBODY), None).unwrap();
-    assert!(said(&open.join("cache")).contains("belongs to another user"));
+    assert!(reported(&open.join("cache")).contains("belongs to another user"));
     assert_eq!(std::fs::read_dir(&layouts).unwrap().count(), 0);
     // Ours that was opened to others is closed again.
     set_mode(&run.path("cache/layouts"), 0o777);
-    assert!(!said(&run.path("cache")).contains("B012"));
+    assert!(!reported(&run.path("cache")).contains("B012"));
     assert_eq!(mode(&run.path("cache/layouts")), 0o700);
 }
 
@@ -333,14 +333,17 @@ fn two_file_capabilities_are_enough_for_one_s_own_programs() {
     // What they are not enough for names what is.
     let own = std::process::id().to_string();
     let output = finish_command(&mut user(&[&RECORD[..], &["other.pfi", "-p", &own]].concat()));
-    let said = stderr(&output);
+    let reported = stderr(&output);
     let command = format!("sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_kill+ep {}", place.program());
-    assert!(said.contains("error[B005]") && said.contains("CAP_SYS_PTRACE") && said.contains(&command), "{said}");
+    assert!(
+        reported.contains("error[B005]") && reported.contains("CAP_SYS_PTRACE") && reported.contains(&command),
+        "{reported}"
+    );
     let output =
         finish_command(&mut user(&[&RECORD[..], &["single.pfi", "--attach", "single", "--"], &launched].concat()));
-    let said = stderr(&output);
-    let names = said.contains("missing: CAP_SYS_ADMIN") && said.contains("cap_sys_admin+ep");
-    assert!(output.status.success() || said.contains("error[B005]") && names, "{said}");
+    let reported = stderr(&output);
+    let names = reported.contains("missing: CAP_SYS_ADMIN") && reported.contains("cap_sys_admin+ep");
+    assert!(output.status.success() || reported.contains("error[B005]") && names, "{reported}");
 }
 
 #[test]
@@ -358,8 +361,11 @@ fn a_capability_that_is_missing_is_named_with_the_command() {
         let toy = place.toy("counts", &["rounds=1"]);
         let toy: Vec<&str> = toy.iter().map(String::as_str).collect();
         let words = place.words(&[&RECORD[..], &["t.pfi", "--"], &toy].concat());
-        let said = stderr(&finish_command(&mut place.as_user(NOBODY, &words)));
-        assert!(said.contains("error[B005]") && said.contains(lacks) && said.contains(&command), "{has}: {said}");
+        let reported = stderr(&finish_command(&mut place.as_user(NOBODY, &words)));
+        assert!(
+            reported.contains("error[B005]") && reported.contains(lacks) && reported.contains(&command),
+            "{has}: {reported}"
+        );
         assert_eq!(place.counts("counts"), Counts::default(), "nothing was run");
     }
 }
@@ -450,6 +456,6 @@ fn through_sudo_the_target_and_the_trace_are_the_caller_s_and_the_cache_is_root_
     let mut filled = place.as_user(CALLER, &own);
     assert!(finish_command(filled.env("PROFINFER_CACHE", &cache)).status.success());
     let named = format!("PROFINFER_CACHE={}", cache.display());
-    let said = stderr(&finish_command(&mut through_sudo(&place, &[&named], &own)));
-    assert!(said.contains("note[B012]") && said.contains("belongs to another user"), "{said}");
+    let reported = stderr(&finish_command(&mut through_sudo(&place, &[&named], &own)));
+    assert!(reported.contains("note[B012]") && reported.contains("belongs to another user"), "{reported}");
 }

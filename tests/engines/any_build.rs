@@ -124,8 +124,8 @@ fn types_of_operators_come_from_the_librarys_own_table() {
         let all = [script.as_str(), &path("small.mnn"), "--make", "--runs", "1"].map(str::to_owned);
         all.into_iter().chain(extra.iter().map(|word| (*word).to_owned())).collect()
     };
-    succeeds(Command::new(&python).args(words(&["--operators", &path("said")])));
-    let said: BTreeMap<String, String> = lines(&std::fs::read(path("said")).unwrap())
+    succeeds(Command::new(&python).args(words(&["--operators", &path("reported")])));
+    let reported: BTreeMap<String, String> = lines(&std::fs::read(path("reported")).unwrap())
         .iter()
         .map(|of| (of["name"].as_str().unwrap().to_owned(), of["type"].as_str().unwrap().to_owned()))
         .collect();
@@ -134,12 +134,12 @@ fn types_of_operators_come_from_the_librarys_own_table() {
     let made = trace.iter().filter(|event| event["probe"] == "create").map(|event| &event["fields"]);
     let made: BTreeMap<String, String> = made
         .filter_map(|fields| Some((fields["name"].as_str()?.to_owned(), fields["op"].as_str()?.to_owned())))
-        .filter(|(name, _)| said.contains_key(name))
+        .filter(|(name, _)| reported.contains_key(name))
         .collect();
     assert!(made.len() >= 6, "{made:?}");
     assert!(made.values().any(|op| op == "ConvolutionDepthwise"), "{made:?}");
     for (name, op) in &made {
-        assert_eq!(op, &said[name], "{name}");
+        assert_eq!(op, &reported[name], "{name}");
     }
 }
 

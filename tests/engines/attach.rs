@@ -67,8 +67,8 @@ fn a_running_engine_for_some_steps_and_then_for_a_time() {
     assert!(end(&a_time).contains("duration"), "{}", end(&a_time));
     let output = wait(target, "a recorded engine");
     assert!(output.status.success(), "unharmed: {:?}", output.status);
-    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(said["steps"], 1 + LONG);
+    let reported: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(reported["steps"], 1 + LONG);
 }
 
 /// Without a probeset: what the process has mapped says which it is.

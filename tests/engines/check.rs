@@ -33,6 +33,7 @@ fn functions(engine: Engine) -> BTreeMap<&'static str, &'static str> {
         ("experts", operator),
         ("fused", "ggml_compute_forward_rms_norm_mul_fused"),
         ("barrier", "ggml_barrier"),
+        ("copy_between", "ggml_backend_tensor_copy"),
         ("decode", "llama_decode"),
         ("process", "llama_process"),
         ("encode", "llama_encode"),
@@ -54,18 +55,19 @@ fn functions(engine: Engine) -> BTreeMap<&'static str, &'static str> {
 fn every_probe_has_its_site_in_each_engine() {
     let _alone = alone();
     for engine in [Engine::Wheel, Engine::Shared, Engine::Symbols, Engine::Inlined] {
-        let said = check("llama", engine, 0);
-        let missing = said["missing"].as_array().unwrap().iter().map(|missing| missing["probe"].as_str().unwrap());
+        let reported = check("llama", engine, 0);
+        let missing = reported["missing"].as_array().unwrap().iter().map(|missing| missing["probe"].as_str().unwrap());
         // Built without BLAS. Copies of the barrier begin with loops: one that is seen at some calls only would split
         // operators wrongly.
         // None has a backend for GPUs.
-        let mut expected = vec!["blas", "dispatch", "copy_to_device", "copy_from_device"];
+        let devices = ["dispatch", "dispatch_one", "copy_to_device", "copy_from_device", "copy_between_devices"];
+        let mut expected = [&["blas"][..], &devices].concat();
         expected.extend((engine == Engine::Inlined).then_some("barrier"));
         expected.extend(REQUESTS.iter().filter(|_| engine != Engine::Wheel).map(|(probe, _)| *probe));
         assert_eq!(missing.collect::<BTreeSet<_>>(), expected.iter().copied().collect(), "{engine:?}");
-        assert_problems(engine, &said);
+        assert_problems(engine, &reported);
         let mut found = BTreeMap::new();
-        for site in said["sites"].as_array().unwrap() {
+        for site in reported["sites"].as_array().unwrap() {
             assert!(!site["instruction"].as_str().unwrap().is_empty());
             if site["inlined_into"].is_null() {
                 assert_is_in_file(site);
@@ -83,9 +85,9 @@ fn every_probe_has_its_site_in_each_engine() {
     }
 }
 
-/// gcc enters the dispatcher's inlined copy at several places, so that it is not probed. Nothing else is said.
-fn assert_problems(engine: Engine, said: &Value) {
-    let problems = said["problems"].as_array().unwrap();
+/// gcc enters the dispatcher's inlined copy at several places, so that it is not probed. Nothing else is reported.
+fn assert_problems(engine: Engine, reported: &Value) {
+    let problems = reported["problems"].as_array().unwrap();
     let Engine::Shared = engine else { return assert_eq!(problems, &[] as &[Value]) };
     let [problem] = &problems[..] else { panic!("{problems:?}") };
     assert_eq!((&problem["code"], &problem["severity"]), (&"T017".into(), &"note".into()));
@@ -115,8 +117,8 @@ fn assert_is_in_file(site: &Value) {
 fn layouts_come_from_debug_information_or_from_hand() {
     let _alone = alone();
     for engine in [Engine::Wheel, Engine::Shared, Engine::Symbols] {
-        let said = check("llama", engine, 0);
-        for path in said["paths"].as_array().unwrap() {
+        let reported = check("llama", engine, 0);
+        for path in reported["paths"].as_array().unwrap() {
             let members = path["layout"].as_array().unwrap().iter().map(|member| member["what"].as_str().unwrap());
             // The wheel's debug information has tensors, enumerations and the server's tasks only.
             let described = ["ggml_tensor.", "server_task."];
@@ -165,8 +167,8 @@ fn check_changed(changes: &[(&str, &str)], engine: Engine, status: i32) -> Value
 }
 
 /// The problem of that code.
-fn problem<'a>(said: &'a Value, code: &str) -> &'a Value {
-    let problems = said["problems"].as_array().unwrap();
+fn problem<'a>(reported: &'a Value, code: &str) -> &'a Value {
+    let problems = reported["problems"].as_array().unwrap();
     problems.iter().find(|problem| problem["code"] == code).unwrap_or_else(|| panic!("no {code} in {problems:#?}"))
 }
 
@@ -175,8 +177,8 @@ fn problem<'a>(said: &'a Value, code: &str) -> &'a Value {
 fn a_member_of_another_type_is_refused() {
     let _alone = alone();
     for engine in [Engine::Wheel, Engine::Shared] {
-        let said = check_changed(&[("ne: i64[4]", "ne: i32[4]")], engine, 1);
-        let problem = problem(&said, "T008");
+        let reported = check_changed(&[("ne: i64[4]", "ne: i32[4]")], engine, 1);
+        let problem = problem(&reported, "T008");
         let message = problem["message"].as_str().unwrap();
         assert!(message.contains("i32[4]") && message.contains("i64[4]"), "both types: {message}");
         assert!(problem["place"]["file"].as_str().unwrap().ends_with("ggml.yaml"), "{problem}");
@@ -188,7 +190,7 @@ fn a_member_of_another_type_is_refused() {
 fn a_member_that_is_not_there_is_named() {
     let _alone = alone();
     for engine in [Engine::Wheel, Engine::Shared] {
-        let said = check_changed(
+        let reported = check_changed(
             &[
                 ("    name: char[64]", "    nam: char[64]"),
                 ("      name: name", "      name: nam"),
@@ -197,7 +199,7 @@ fn a_member_that_is_not_there_is_named() {
             engine,
             1,
         );
-        let problem = problem(&said, "T007");
+        let problem = problem(&reported, "T007");
         assert!(problem["message"].as_str().unwrap().contains("`nam`"), "{problem}");
         assert!(problem["hint"].as_str().unwrap().contains("`name`"), "{problem}");
     }
@@ -209,12 +211,12 @@ fn a_layout_that_nothing_knows_is_asked_for() {
     let _alone = alone();
     let layout = "    layouts: { unless: { bytes: \"cpu = %7.3f / %7.3f ms\" }, at: { ith: 0, nth: 4 } }\n";
     let changes = [("    size: 40\n", ""), (layout, "")];
-    let said = check_changed(&changes, Engine::Wheel, 0);
+    let reported = check_changed(&changes, Engine::Wheel, 0);
     let file = Engine::Wheel.target();
     let bytes = std::fs::read(&file).unwrap();
     let build_id = object::File::parse(&*bytes).unwrap().build_id().unwrap().unwrap().to_vec();
     let build_id: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-    let problem = problem(&said, "T009");
+    let problem = problem(&reported, "T009");
     let text = problem.to_string();
     assert!(problem["message"].as_str().unwrap().contains("ith"), "the member: {text}");
     assert!(text.contains(file.file_name().unwrap().to_str().unwrap()), "the module: {text}");

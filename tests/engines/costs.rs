@@ -69,10 +69,10 @@ fn assert_costs(recording: &Recording, truth: &Step, number: usize, bound: bool)
     let step = &recording.report(&["--step", &number.to_string()])["step"];
     let mut parts = truth.operators();
     let mut of_weights = 0.0;
-    for said in rows(&step["operators"]) {
-        let fused = said["covers"].is_string();
+    for reported in rows(&step["operators"]) {
+        let fused = reported["covers"].is_string();
         let operator = parts.nth(usize::from(fused)).unwrap();
-        let used: BTreeSet<u64> = rows(&said["experts"]).map(|id| id.as_u64().unwrap()).collect();
+        let used: BTreeSet<u64> = rows(&reported["experts"]).map(|id| id.as_u64().unwrap()).collect();
         let is_of_experts = operator.result.op == "MUL_MAT_ID";
         let shape = operator.result.shape;
         let most = operator.inputs[0].shape[2].min(shape[1] * shape[2]);
@@ -80,12 +80,12 @@ fn assert_costs(recording: &Recording, truth: &Step, number: usize, bound: bool)
         let (mut flops, bytes) = cost(operator, experts);
         if fused {
             // The norm that goes before the product: square, sum, scale.
-            assert_eq!(said["op"], "rms_norm_mul");
+            assert_eq!(reported["op"], "rms_norm_mul");
             flops += 3.0 * elements(&operator.result);
         }
-        let found = (said["flops"].as_f64(), said["bytes"].as_f64());
-        assert_eq!(found, (Some(flops), Some(bytes)), "step {number}: {said:#}, {operator:?}");
-        assert_eq!(said["bound"], bound && is_of_experts, "{said:#}");
+        let found = (reported["flops"].as_f64(), reported["bytes"].as_f64());
+        assert_eq!(found, (Some(flops), Some(bytes)), "step {number}: {reported:#}, {operator:?}");
+        assert_eq!(reported["bound"], bound && is_of_experts, "{reported:#}");
         if operator.result.op == "MUL_MAT" && operator.inputs[0].name.ends_with(".weight") {
             assert_eq!(
                 flops,

@@ -90,7 +90,7 @@ fn middle(mut durations: Vec<i64>) -> i64 {
 
 #[test]
 #[ignore = "needs root"]
-fn threads_are_said_first() {
+fn threads_are_reported_first() {
     let _alone = alone();
     let [one, two] = [1, 2].map(|threads| record(Engine::Wheel, &steps("tiny-dense", threads), &[]));
     let report = diff(&one, &two, &[]);

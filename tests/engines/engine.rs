@@ -93,8 +93,9 @@ impl Engine {
         match self {
             Self::Wheel => {
                 let script = "import importlib.util; print(importlib.util.find_spec('xllamacpp.xllamacpp').origin)";
-                let said = run(&mut command(&[python().display().to_string(), "-c".to_owned(), script.to_owned()]), 0);
-                PathBuf::from(String::from_utf8(said.stdout).unwrap().trim())
+                let reported =
+                    run(&mut command(&[python().display().to_string(), "-c".to_owned(), script.to_owned()]), 0);
+                PathBuf::from(String::from_utf8(reported.stdout).unwrap().trim())
             }
             _ => self.folder().join("lib"),
         }

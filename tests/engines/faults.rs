@@ -32,8 +32,8 @@ fn a_model_that_was_put_out_of_memory_is_waited_for_by_tensor_and_expert() {
     let preload = format!("LD_PRELOAD={evict}");
     let mut record = Command::new(profinfer);
     record.args(["record", "llama", "-o", &trace, "--", "env", &preload]).args(words);
-    let said = text(&run(&mut record, 0));
-    let own = said.lines().find_map(|line| line.strip_prefix("major faults ")).expect("what the process says");
+    let reported = text(&run(&mut record, 0));
+    let own = reported.lines().find_map(|line| line.strip_prefix("major faults ")).expect("the process prints it");
     let own: u64 = own.parse().unwrap();
     assert!(own > 100, "the file system gives nothing back: {own} major faults");
 

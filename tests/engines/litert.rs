@@ -32,7 +32,7 @@ fn python() -> &'static Path {
 struct Recorded {
     /// The records of each step, by start.
     steps: Vec<Vec<Value>>,
-    said: Vec<Value>,
+    reported: Vec<Value>,
     output: Output,
 }
 
@@ -47,9 +47,9 @@ impl Recorded {
             words.extend(extra.iter().chain(more).map(|word| (*word).to_owned()));
             words
         };
-        succeeds(Command::new(python()).args(run(&["--operators", &path("said")])));
-        let said = lines(&std::fs::read(path("said")).unwrap());
-        assert!(said.len() > 8, "{said:?}");
+        succeeds(Command::new(python()).args(run(&["--operators", &path("reported")])));
+        let reported = lines(&std::fs::read(path("reported")).unwrap());
+        assert!(reported.len() > 8, "{reported:?}");
         let trace = path("run.pfi");
         let mut record = profinfer(&["record"]);
         record.args(probeset).args(["-o", &trace, "--"]);
@@ -70,7 +70,7 @@ impl Recorded {
             (start(step)..end(step)).contains(&start(event)) && event["role"] == "operator"
         };
         let steps = steps.iter().map(|step| events.iter().filter(|event| within(step, event)).cloned().collect());
-        Self { steps: steps.collect(), said, output }
+        Self { steps: steps.collect(), reported, output }
     }
 }
 
@@ -89,12 +89,12 @@ fn kernels_are_the_nodes_that_the_interpreter_names() {
         let mut seen: Vec<Value> = operators.iter().map(|operator| operator["fields"].clone()).collect();
         // Addresses, which the interpreter does not say.
         seen.iter_mut().for_each(|fields| drop(fields.as_object_mut().unwrap().remove("inputs")));
-        let said = |said: &Value| {
+        let reported = |reported: &Value| {
             serde_json::json!({
-                "op": said["type"], "name": said["name"], "dtype": said["dtype"], "shape": said["shape"],
+                "op": reported["type"], "name": reported["name"], "dtype": reported["dtype"], "shape": reported["shape"],
             })
         };
-        assert_eq!(seen, recorded.said.iter().map(said).collect::<Vec<_>>());
+        assert_eq!(seen, recorded.reported.iter().map(reported).collect::<Vec<_>>());
     }
 }
 
@@ -104,15 +104,15 @@ fn a_delegates_operators_are_within_its_node_and_the_probeset_is_found() {
     let recorded = Recorded::of(&[], &[]);
     let printed = String::from_utf8_lossy(&recorded.output.stderr).into_owned();
     assert!(printed.contains("litert"), "it says which probeset it took: {printed}");
-    let said = recorded.said.last().unwrap();
-    assert_eq!(said["type"], "DELEGATE", "XNNPACK has taken the model");
+    let reported = recorded.reported.last().unwrap();
+    assert_eq!(reported["type"], "DELEGATE", "XNNPACK has taken the model");
     assert_eq!(recorded.steps.len(), RUNS);
     for operators in &recorded.steps {
         let (nodes, inner): (Vec<_>, Vec<_>) = operators.iter().partition(|operator| operator["probe"] == "node");
         assert_eq!(nodes.len(), 1, "{nodes:#?}");
         assert_eq!(nodes[0]["fields"]["op"], "DELEGATE");
-        assert_eq!(nodes[0]["fields"]["name"], said["name"]);
-        assert_eq!(nodes[0]["fields"]["shape"], said["shape"]);
+        assert_eq!(nodes[0]["fields"]["name"], reported["name"]);
+        assert_eq!(nodes[0]["fields"]["shape"], reported["shape"]);
         assert_eq!(computed(inner), MODEL);
     }
 }

@@ -30,6 +30,7 @@ mod litert;
 mod live;
 mod mnn;
 mod ncnn;
+mod ncnn_vulkan;
 mod onnxruntime;
 mod opencv;
 mod openvino;
@@ -49,6 +50,8 @@ mod truth;
 mod truth_cases;
 mod verdicts;
 mod vulkan;
+mod vulkan_others;
+mod webgpu;
 mod whisper;
 mod work;
 
@@ -121,10 +124,10 @@ fn assert_report(recording: &Recording, truth: &[Step], workload: &Workload) {
     }
     types.extend(fused);
     types.retain(|_, count| *count > 0);
-    let said: BTreeMap<String, u64> = rows(&report["operator_types"])
+    let reported: BTreeMap<String, u64> = rows(&report["operator_types"])
         .map(|row| (row["op"].as_str().unwrap().to_owned(), row["count"].as_u64().unwrap()))
         .collect();
-    assert_eq!(said, types, "operator types");
+    assert_eq!(reported, types, "operator types");
     assert_eq!(computed, types.values().sum::<u64>(), "operators");
     assert_eq!(report["lanes"], workload.threads);
     let shares: Vec<u64> = rows(&report["lane_rows"]).map(|lane| lane["shares"].as_u64().unwrap()).collect();
@@ -157,10 +160,10 @@ fn assert_times(engine: Engine, recording: &Recording) {
     if engine == Engine::Wheel {
         return; // which says nothing of the first step
     }
-    let said: Value = serde_json::from_slice(&recording.output.stdout).unwrap();
-    let said = said["prefill_ms"].as_f64().unwrap() + said["decode_ms"].as_f64().unwrap();
+    let reported: Value = serde_json::from_slice(&recording.output.stdout).unwrap();
+    let reported = reported["prefill_ms"].as_f64().unwrap() + reported["decode_ms"].as_f64().unwrap();
     let recorded = recording.step_durations().into_iter().sum::<i64>() as f64 / 1e6;
-    assert!(recorded < said && recorded > 0.3 * said, "{recorded} ms recorded, {said} ms said");
+    assert!(recorded < reported && recorded > 0.3 * reported, "{recorded} ms recorded, {reported} ms reported");
 }
 
 /// The second lane is one thread where workers are kept, else one for each graph. The wheel decides for itself.
@@ -191,13 +194,13 @@ fn assert_experts(engine: Engine, workload: &Workload, recording: &Recording) {
     let tokens = truth.iter().map(|experts| experts.ids.len()).max();
     assert_eq!(tokens, Some(usize::try_from(workload.prompt).unwrap()), "of every token of the prompt");
     let report = recording.report(&["--by", "expert"]);
-    let said: BTreeMap<(String, u64), u64> = rows(&report["experts"])
+    let reported: BTreeMap<(String, u64), u64> = rows(&report["experts"])
         .map(|row| {
             let number = |key: &str| row[key].as_u64().unwrap();
             ((row["layer"].as_str().unwrap().to_owned(), number("expert")), number("activations"))
         })
         .collect();
-    assert_eq!(said, choices(&truth));
+    assert_eq!(reported, choices(&truth));
 }
 
 /// How often the tokens of each layer chose each expert. A layer's matrices of an expert are chosen together.
@@ -390,8 +393,8 @@ fn only_the_steps_asked_for() {
         assert_same("steps 2..4", &recording.work(), &truth[1..4]);
         recording.assert_lanes(threads);
         recording.assert_complete();
-        let said: Value = serde_json::from_slice(&recording.output.stdout).unwrap();
-        assert_eq!(said["steps"], truth.len(), "the engine went on to its end");
+        let reported: Value = serde_json::from_slice(&recording.output.stdout).unwrap();
+        assert_eq!(reported["steps"], truth.len(), "the engine went on to its end");
     }
 }
 

@@ -35,9 +35,9 @@ fn operators_are_those_that_the_engines_own_callback_names() {
         words.extend(extra.iter().map(|word| (*word).to_owned()));
         words
     };
-    succeeds(Command::new(python()).args(run(&["--operators", &path("said")])));
-    let said = lines(&std::fs::read(path("said")).unwrap());
-    assert!(said.len() > 8, "{said:?}");
+    succeeds(Command::new(python()).args(run(&["--operators", &path("reported")])));
+    let reported = lines(&std::fs::read(path("reported")).unwrap());
+    assert!(reported.len() > 8, "{reported:?}");
 
     let mut record = profinfer(&["record", "mnn", "-o", &path("run.pfi"), "--"]);
     succeeds(record.arg(python()).args(run(&[])));
@@ -69,17 +69,18 @@ fn operators_are_those_that_the_engines_own_callback_names() {
         }
     }
     for recorded in operators {
-        assert_eq!(recorded.len(), said.len(), "{recorded:#?}\n{said:#?}");
-        for (recorded, said) in recorded.iter().zip(&said) {
-            assert_eq!(recorded["shape"], said["shapes"][0], "{recorded} {said}");
+        assert_eq!(recorded.len(), reported.len(), "{recorded:#?}\n{reported:#?}");
+        for (recorded, reported) in recorded.iter().zip(&reported) {
+            assert_eq!(recorded["shape"], reported["shapes"][0], "{recorded} {reported}");
             // What MNN makes of an operator besides has no record of its own, and neither name nor type.
             if recorded["name"] != "" {
-                assert_eq!(recorded["name"], said["name"]);
-                assert_eq!(recorded["op"], said["type"]);
+                assert_eq!(recorded["name"], reported["name"]);
+                assert_eq!(recorded["op"], reported["type"]);
             }
         }
         let named = recorded.iter().filter(|operator| operator["name"] != "").count();
-        let in_model = said.iter().filter(|said| !said["name"].as_str().unwrap().contains("raster")).count();
+        let in_model =
+            reported.iter().filter(|reported| !reported["name"].as_str().unwrap().contains("raster")).count();
         assert_eq!(named, in_model, "{recorded:#?}");
     }
 
@@ -159,10 +160,10 @@ fn a_language_model_of_random_weights_has_a_step_for_its_prompt_and_one_for_each
     record.arg(python()).arg(scripts().join("run_mnn_llm.py")).arg(folder.path()).arg("--make");
     let output = succeeds(record.args(["--prompt", &PROMPT.to_string()]));
     let text = String::from_utf8(output.stdout).unwrap();
-    let said: Value = serde_json::from_str(text.lines().find(|line| line.starts_with('{')).unwrap()).unwrap();
-    assert_eq!(said["prompt"].as_u64(), Some(PROMPT));
-    let generated = usize::try_from(said["generated"].as_u64().unwrap()).unwrap();
-    assert!(generated > 1, "{said}");
+    let reported: Value = serde_json::from_str(text.lines().find(|line| line.starts_with('{')).unwrap()).unwrap();
+    assert_eq!(reported["prompt"].as_u64(), Some(PROMPT));
+    let generated = usize::try_from(reported["generated"].as_u64().unwrap()).unwrap();
+    assert!(generated > 1, "{reported}");
 
     let trace_events = lines(&succeeds(&mut profinfer(&["dump", &trace])).stdout);
     let start = |event: &Value| event["start_ns"].as_u64().unwrap();
@@ -225,8 +226,8 @@ fn the_probeset_is_found_where_none_is_named() {
     let mut command = profinfer(&["record", "--no-inherit", "-o", &path("run.pfi"), "--"]);
     command.arg(python()).arg(scripts().join("run_mnn.py")).arg(path("small.mnn")).arg("--make");
     let output = succeeds(command.args(["--runs", &RUNS.to_string()]));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("waiting for one of these engines:") && said.contains("MNN"), "{said}");
+    let reported = String::from_utf8(output.stderr).unwrap();
+    assert!(reported.contains("waiting for one of these engines:") && reported.contains("MNN"), "{reported}");
     let report = succeeds(profinfer(&["report", "--json"]).arg(path("run.pfi")));
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     assert_eq!(report["completeness"]["steps"].as_u64(), Some(RUNS as u64), "{}", report["completeness"]);

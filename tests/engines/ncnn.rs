@@ -13,13 +13,13 @@ use std::sync::OnceLock;
 const RUNS: usize = 4;
 
 /// A Python that has the wheel.
-fn python() -> &'static Path {
+pub(crate) fn python() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| installed("install_ncnn.sh"))
 }
 
 /// One that has a wheel of two years before.
-fn older_python() -> &'static Path {
+pub(crate) fn older_python() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| installed_version("install_ncnn.sh", "older"))
 }
@@ -65,11 +65,11 @@ fn recorded(build: Build, net: &str, trace: &str) -> (String, Vec<Value>) {
         }
     };
     let output = succeeds(command.args([net, &RUNS.to_string()]));
-    let said = String::from_utf8(output.stdout).unwrap();
+    let reported = String::from_utf8(output.stdout).unwrap();
     let mut events = lines(&succeeds(&mut profinfer(&["dump", trace])).stdout);
     // What an object is comes before those that refer to it.
     events.sort_by_key(|event| event["start_ns"].as_u64().unwrap());
-    (said, events)
+    (reported, events)
 }
 
 fn span(event: &Value) -> (u64, u64) {
@@ -121,14 +121,14 @@ fn layers_are_those_that_the_engine_lists_in_each_build() {
     succeeds(Command::new(python()).arg(scripts().join("run_ncnn.py")).args(["make", &net]));
     let mut listed = Vec::new();
     for build in [Build::Wheel, Build::Debug, Build::Stripped] {
-        let (said, events) = recorded(build, &net, &path("run.pfi"));
+        let (reported, events) = recorded(build, &net, &path("run.pfi"));
         // Its list has what is given from outside, too, which does not run.
-        let expected: Vec<String> = said
+        let expected: Vec<String> = reported
             .lines()
             .filter(|line| !line.starts_with("ran ") && !line.starts_with("Input "))
             .map(str::to_owned)
             .collect();
-        assert_eq!(expected.len(), 10, "{said}");
+        assert_eq!(expected.len(), 10, "{reported}");
         let runs = layers(&events);
         assert_eq!(runs.len(), RUNS, "{build:?}");
         for (layers, inner) in runs {
@@ -136,7 +136,7 @@ fn layers_are_those_that_the_engine_lists_in_each_build() {
             // The convolution of four groups has four within it, without a name.
             assert!(inner.iter().filter(|line| *line == " ").count() >= 4, "{build:?}: {inner:?}");
         }
-        listed.push((expected, said.lines().last().unwrap().to_owned()));
+        listed.push((expected, reported.lines().last().unwrap().to_owned()));
     }
     // The same layers, and the same numbers come out.
     assert!(listed.iter().all(|one| *one == listed[0]), "{listed:?}");
@@ -178,9 +178,9 @@ fn layers_of_an_older_wheel_are_those_that_the_engine_lists() {
     let script =
         |what: &str| succeeds(Command::new(older_python()).arg(scripts().join("run_ncnn.py")).args([what, &net]));
     script("make");
-    let said = String::from_utf8(script("shapes").stdout).unwrap();
-    let expected: Vec<&str> = said.lines().filter(|line| !line.starts_with("Input ")).collect();
-    assert_eq!(expected.len(), 10, "{said}");
+    let reported = String::from_utf8(script("shapes").stdout).unwrap();
+    let expected: Vec<&str> = reported.lines().filter(|line| !line.starts_with("Input ")).collect();
+    assert_eq!(expected.len(), 10, "{reported}");
     let (_, events) = recorded(Build::Older, &net, &path("run.pfi"));
     assert_eq!(layers(&events).len(), RUNS);
     assert_eq!(shapes(&events), expected);
@@ -189,12 +189,12 @@ fn layers_of_an_older_wheel_are_those_that_the_engine_lists() {
 /// Every shipped probeset was waited for. What was never called is a function of the engine that came.
 #[test]
 #[ignore = "needs root"]
-fn that_nothing_ran_is_said_of_the_engine_that_was_there() {
+fn that_nothing_ran_is_reported_of_the_engine_that_was_there() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = profinfer(&["record", "-o", &folder.path().join("run.pfi").display().to_string(), "--"]);
     let output = command.arg(python()).args(["-c", "import ncnn"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    let problem = said.lines().find(|line| line.starts_with("error[R004]")).unwrap_or_else(|| panic!("{said}"));
+    let reported = String::from_utf8_lossy(&output.stderr);
+    let problem = reported.lines().find(|line| line.starts_with("error[R004]")).unwrap_or_else(|| panic!("{reported}"));
     assert!(problem.contains("slot 0 of ncnn::Extractor"), "{problem}");
     assert!(!["MNN", "llama", "onnxruntime", "InferRequest"].iter().any(|other| problem.contains(other)), "{problem}");
 }
@@ -291,10 +291,10 @@ fn shapes_are_those_of_the_blobs_that_the_engine_gives() {
     let net = path("net");
     let script = |what: &str| succeeds(Command::new(python()).arg(scripts().join("run_ncnn.py")).args([what, &net]));
     script("make");
-    let said = String::from_utf8(script("shapes").stdout).unwrap();
-    let expected: Vec<&str> = said.lines().filter(|line| !line.starts_with("Input ")).collect();
-    assert_eq!(expected.len(), 10, "{said}");
-    assert!(expected.contains(&"Pooling pool 8 8 1 8") && expected.contains(&"Softmax prob 10 1 1 1"), "{said}");
+    let reported = String::from_utf8(script("shapes").stdout).unwrap();
+    let expected: Vec<&str> = reported.lines().filter(|line| !line.starts_with("Input ")).collect();
+    assert_eq!(expected.len(), 10, "{reported}");
+    assert!(expected.contains(&"Pooling pool 8 8 1 8") && expected.contains(&"Softmax prob 10 1 1 1"), "{reported}");
     for build in [Build::Wheel, Build::Debug, Build::Stripped] {
         let (_, events) = recorded(build, &net, &path("run.pfi"));
         assert_eq!(shapes(&events), expected, "{build:?}");

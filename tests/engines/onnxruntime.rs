@@ -36,8 +36,8 @@ impl Build {
         installed_version(self.install, self.which)
     }
 
-    /// Records the model with a probeset; gives what the engine's profiler said of it.
-    fn record(&self, probeset: &str, trace: &Path) -> Said {
+    /// Records the model with a probeset; gives what the engine's profiler reported of it.
+    fn record(&self, probeset: &str, trace: &Path) -> Profiled {
         let folder = trace.parent().unwrap();
         let mut command = profinfer(&["record", probeset, "-o"]);
         command.arg(trace).arg("--").arg(self.python()).arg(scripts().join(self.script)).arg(folder);
@@ -46,22 +46,22 @@ impl Build {
         let profile: Value = serde_json::from_str(&text).unwrap();
         let mut events: Vec<&Value> = profile["kernels"].as_array().unwrap().iter().collect();
         events.sort_by_key(|event| event["start"].as_u64());
-        let said = |event: &Value, name: &str| event[name].as_str().unwrap().to_owned();
+        let reported = |event: &Value, name: &str| event[name].as_str().unwrap().to_owned();
         let kernel = |event: &&Value| Kernel {
-            name: said(event, "name"),
-            op: said(event, "op"),
+            name: reported(event, "name"),
+            op: reported(event, "op"),
             us: event["us"].as_f64().unwrap(),
         };
-        Said {
+        Profiled {
             kernels: events.iter().map(kernel).collect(),
             runs: profile["runs"].as_array().unwrap().len(),
-            version: said(&profile, "version"),
+            version: reported(&profile, "version"),
         }
     }
 }
 
 /// What the engine's own profiler wrote down.
-struct Said {
+struct Profiled {
     kernels: Vec<Kernel>,
     runs: usize,
     version: String,
@@ -103,19 +103,19 @@ fn kernels(events: &[Value]) -> Vec<Kernel> {
 }
 
 /// The same nodes of the same types in the same order.
-fn assert_same_kernels(ours: &[Kernel], said: &Said) {
+fn assert_same_kernels(ours: &[Kernel], reported: &Profiled) {
     let names = |kernels: &[Kernel]| -> Vec<(String, String)> {
         kernels.iter().map(|k| (k.name.chars().take(63).collect(), k.op.clone())).collect()
     };
-    assert_eq!(names(ours), names(&said.kernels), "{}", said.version);
+    assert_eq!(names(ours), names(&reported.kernels), "{}", reported.version);
     assert!(ours.len() >= 20 * RUNS, "{} kernels", ours.len());
 }
 
 /// And each in a run of the engine, of which there are as many.
-fn assert_same_nodes(ours: &[Kernel], said: &Said, trace: &Path) {
-    assert_same_kernels(ours, said);
+fn assert_same_nodes(ours: &[Kernel], reported: &Profiled, trace: &Path) {
+    assert_same_kernels(ours, reported);
     let steps = recorded(trace, "run");
-    assert_eq!((steps.len(), said.runs), (RUNS, RUNS));
+    assert_eq!((steps.len(), reported.runs), (RUNS, RUNS));
     let total: f64 = ours.iter().map(|k| k.us).sum();
     let step_us: f64 = steps.iter().map(|step| step["duration_ns"].as_f64().unwrap() / 1000.0).sum();
     assert!(step_us >= total * 0.9, "runs take {step_us} µs, their kernels {total}");
@@ -126,12 +126,12 @@ fn assert_same_nodes(ours: &[Kernel], said: &Said, trace: &Path) {
 fn kernels_of_the_stripped_wheel_are_those_of_the_engine_s_own_profile() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("run.pfi");
-    let said = WHEEL.record("onnxruntime", &trace);
+    let reported = WHEEL.record("onnxruntime", &trace);
     let ours = kernels(&recorded(&trace, "kernel"));
-    assert_same_nodes(&ours, &said, &trace);
+    assert_same_nodes(&ours, &reported, &trace);
 
     // The same times, but for what each of both adds: the middle of 20 runs, for most nodes.
-    let (ours, theirs) = (medians(&ours), medians(&said.kernels));
+    let (ours, theirs) = (medians(&ours), medians(&reported.kernels));
     let theirs: BTreeMap<String, f64> =
         theirs.into_iter().map(|(name, us)| (name.chars().take(63).collect(), us)).collect();
     let beside = median(ours.iter().map(|(name, us)| theirs[*name] - us).collect());
@@ -163,10 +163,10 @@ fn a_neighbour_on_its_only_cpu_is_named() {
 fn steps_of_an_older_wheel_are_found_by_its_kernels() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("run.pfi");
-    let said = OLDER.record("onnxruntime", &trace);
-    assert!(said.version.starts_with("1.20."), "{}", said.version);
-    assert_same_kernels(&kernels(&recorded(&trace, "kernel")), &said);
-    assert_eq!((recorded(&trace, "run").len(), said.runs), (0, RUNS));
+    let reported = OLDER.record("onnxruntime", &trace);
+    assert!(reported.version.starts_with("1.20."), "{}", reported.version);
+    assert_same_kernels(&kernels(&recorded(&trace, "kernel")), &reported);
+    assert_eq!((recorded(&trace, "run").len(), reported.runs), (0, RUNS));
     let report = json(&["report", &trace.display().to_string(), "--json"]);
     let completeness = &report["completeness"];
     assert_eq!((&completeness["steps"], &completeness["complete"]), (&RUNS.into(), &true.into()), "{completeness}");
@@ -191,21 +191,21 @@ fn kernels_of_a_build_with_symbols_are_those_of_its_profile_and_have_its_times_w
     let shipped = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/probesets/onnxruntime.yaml")).unwrap();
     let with_clock = shipped.replacen("\nprobes:\n", &format!("\nprobes:{CLOCK}"), 1);
     std::fs::write(&probeset, with_clock).unwrap();
-    let said = SHERPA.record(probeset.to_str().unwrap(), &trace);
+    let reported = SHERPA.record(probeset.to_str().unwrap(), &trace);
     let events = recorded(&trace, "kernel");
-    assert_same_nodes(&kernels(&events), &said, &trace);
+    assert_same_nodes(&kernels(&events), &reported, &trace);
 
     let instants = |probe| -> Vec<u64> {
         recorded(&trace, probe).iter().map(|event| event["start_ns"].as_u64().unwrap()).collect()
     };
     let (first, again) = (instants("looked_first"), instants("looked_again"));
     let mut differences = Vec::new();
-    for (event, said) in events.iter().zip(&said.kernels) {
+    for (event, reported) in events.iter().zip(&reported.kernels) {
         let start = event["start_ns"].as_u64().unwrap();
         let end = start + event["duration_ns"].as_u64().unwrap();
         let began = first[first.partition_point(|at| *at <= start) - 1];
         let ended = again[again.partition_point(|at| *at < end)];
-        differences.push(((ended - began) as f64 / 1000.0 - said.us, said.us));
+        differences.push(((ended - began) as f64 / 1000.0 - reported.us, reported.us));
     }
     // A thread may be kept from running between our look at the clock and the engine's.
     let near = |(by, us): &&(f64, f64)| by.abs() <= (0.05 * us).max(2.0);
@@ -253,8 +253,11 @@ fn the_probeset_is_found_where_none_is_named() {
     let mut command = profinfer(&["record", "-o", &trace, "--"]);
     command.arg(WHEEL.python()).arg(scripts().join(WHEEL.script)).arg(folder.path()).arg("3");
     let output = succeeds(&mut command);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("waiting for one of these engines:") && said.contains("onnxruntime (onnxruntime)"), "{said}");
+    let reported = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        reported.contains("waiting for one of these engines:") && reported.contains("onnxruntime (onnxruntime)"),
+        "{reported}"
+    );
     let report = json(&["report", &trace, "--json"]);
     assert_eq!(report["completeness"]["steps"], 3, "{}", report["completeness"]);
     let types: Vec<&Value> = report["operator_types"].as_array().unwrap().iter().map(|row| &row["op"]).collect();

@@ -149,7 +149,7 @@ impl Recording {
         assert_eq!(completeness["missing_records"], 0, "{completeness}");
         assert_eq!(completeness["steps_left_out"], 0, "{completeness}");
         assert!(completeness["verdict"].as_str().unwrap().starts_with("Complete:"), "{completeness}");
-        // What is said of one of several engines is that there are others.
+        // A report of one of several engines names the others.
         let notes = completeness["notes"].as_array().unwrap().iter().filter_map(Value::as_str);
         let doubts: Vec<&str> = notes
             .filter(|note| self.engine.is_empty() || !note.contains("other engine") && !note.contains("another engine"))
@@ -247,7 +247,7 @@ impl Recording {
         share.nodes().map(operator).collect()
     }
 
-    /// What was last said of the object, up to that time.
+    /// The last description of the object up to that time.
     fn description(&self, address: &str, time: i64) -> &Record {
         let all = self.objects.get(address).map_or(&[][..], Vec::as_slice);
         let last = all.partition_point(|index| self.records[*index].start <= time).checked_sub(1);

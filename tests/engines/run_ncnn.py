@@ -28,7 +28,7 @@ LAYERS = [
 ]
 
 
-def make(path):
+def make(path, layers=LAYERS):
     seed = 1
 
     def weights(count):
@@ -40,9 +40,9 @@ def make(path):
         return struct.pack(f"<{count}f", *values)
 
     with open(path + ".param", "w") as param, open(path + ".bin", "wb") as data:
-        blobs = sum(len(outputs) for _, _, _, outputs, _, _ in LAYERS)
-        param.write(f"7767517\n{len(LAYERS)} {blobs}\n")
-        for kind, name, inputs, outputs, parameters, numbers in LAYERS:
+        blobs = sum(len(outputs) for _, _, _, outputs, _, _ in layers)
+        param.write(f"7767517\n{len(layers)} {blobs}\n")
+        for kind, name, inputs, outputs, parameters, numbers in layers:
             words = [kind, name, str(len(inputs)), str(len(outputs)), *inputs, *outputs, parameters]
             param.write(" ".join(words).rstrip() + "\n")
             for count in numbers:
@@ -100,13 +100,14 @@ def run(path, runs, packed=False):
     print(f"ran {runs}, {total:.3f}")
 
 
-if sys.argv[1:2] == ["make"]:
-    make(sys.argv[2])
-elif sys.argv[1:2] == ["run"]:
-    run(sys.argv[2], int(sys.argv[3]))
-elif sys.argv[1:2] == ["packed"]:
-    run(sys.argv[2], int(sys.argv[3]), True)
-elif sys.argv[1:2] == ["shapes"]:
-    shapes(sys.argv[2])
-else:
-    sys.exit(__doc__)
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["make"]:
+        make(sys.argv[2])
+    elif sys.argv[1:2] == ["run"]:
+        run(sys.argv[2], int(sys.argv[3]))
+    elif sys.argv[1:2] == ["packed"]:
+        run(sys.argv[2], int(sys.argv[3]), True)
+    elif sys.argv[1:2] == ["shapes"]:
+        shapes(sys.argv[2])
+    else:
+        sys.exit(__doc__)

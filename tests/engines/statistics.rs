@@ -78,11 +78,11 @@ fn speculative(draft: &str, tokens: u64) -> (Value, Value) {
         command.arg("--").args(&words);
     };
     let recording = Recording::new("llama", &[], set, 0);
-    let said = serde_json::from_slice(&recording.output.stdout).unwrap();
+    let reported = serde_json::from_slice(&recording.output.stdout).unwrap();
     let mut models = recording.statistics()["models"].take();
     assert_eq!((&models["told_by"], models["models"].as_array().unwrap().len()), (&"instance".into(), 2));
     assert_eq!(models["rounds"].as_array().unwrap().len(), 1, "{models:#}");
-    (models["rounds"][0].take(), said)
+    (models["rounds"][0].take(), reported)
 }
 
 fn numbers<const N: usize>(of: &Value, keys: [&str; N]) -> [u64; N] {
@@ -90,24 +90,24 @@ fn numbers<const N: usize>(of: &Value, keys: [&str; N]) -> [u64; N] {
 }
 
 /// What was kept of the last round's drafts no later step says.
-fn assert_drafts(round: &Value, said: &Value) -> [u64; 2] {
+fn assert_drafts(round: &Value, reported: &Value) -> [u64; 2] {
     let [rounds, drafted, known_rounds, accepted] = numbers(round, ["rounds", "drafted", "known_rounds", "accepted"]);
-    let [said_drafted, said_accepted] = numbers(said, ["drafted", "accepted"]);
-    assert_eq!(drafted, said_drafted, "{round:#} {said:#}");
+    let [reported_drafted, reported_accepted] = numbers(reported, ["drafted", "accepted"]);
+    assert_eq!(drafted, reported_drafted, "{round:#} {reported:#}");
     // A last step without drafts says it of the last round, too.
     assert!((rounds - 1..=rounds).contains(&known_rounds), "{round:#}");
     // Three at a time.
-    assert!((accepted..=accepted + 3).contains(&said_accepted), "{round:#} {said:#}");
-    [accepted, said_accepted]
+    assert!((accepted..=accepted + 3).contains(&reported_accepted), "{round:#} {reported:#}");
+    [accepted, reported_accepted]
 }
 
 #[test]
 #[ignore = "needs root"]
 fn a_model_that_drafts_for_another() {
     let _alone = alone();
-    let (round, said) = speculative("tiny-dense", 12);
+    let (round, reported) = speculative("tiny-dense", 12);
     // The models have nothing in common but their words.
-    assert_eq!(assert_drafts(&round, &said), [0, 0]);
+    assert_eq!(assert_drafts(&round, &reported), [0, 0]);
     assert!(round["draft_ns"].as_f64() < round["verify_ns"].as_f64(), "{round:#}");
 }
 
@@ -115,8 +115,8 @@ fn a_model_that_drafts_for_another() {
 #[ignore = "needs root"]
 fn drafts_that_are_accepted() {
     let _alone = alone();
-    let (round, said) = speculative("small-dense-q8_0", 24);
-    let [accepted, _] = assert_drafts(&round, &said);
+    let (round, reported) = speculative("small-dense-q8_0", 24);
+    let [accepted, _] = assert_drafts(&round, &reported);
     assert!(accepted >= 6, "{round:#}");
 }
 
@@ -184,10 +184,10 @@ fn two_backends_side_by_side() {
         }
     }
     let text = recording.text(&["statistics", "--only", "backends"]);
-    let said = if backends["crossings"].as_array().unwrap().is_empty() {
+    let reported = if backends["crossings"].as_array().unwrap().is_empty() {
         "No backend becomes faster than another within the recorded sizes."
     } else {
         "is faster up to about"
     };
-    assert!(text.contains(said), "{text}");
+    assert!(text.contains(reported), "{text}");
 }

@@ -5,7 +5,7 @@ use crate::work::{Experts, Graph, Operator, Step, Tensor};
 use serde::Deserialize;
 use std::path::Path;
 
-/// What an engine said of one run.
+/// What an engine reports of one run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Truth {
     pub(crate) steps: Vec<Step>,
@@ -56,8 +56,8 @@ struct Described {
 }
 
 impl From<Described> for Tensor {
-    fn from(said: Described) -> Self {
-        Self { op: said.op, name: said.name, dtype: said.dtype.to_lowercase(), shape: said.ne }
+    fn from(reported: Described) -> Self {
+        Self { op: reported.op, name: reported.name, dtype: reported.dtype.to_lowercase(), shape: reported.ne }
     }
 }
 

@@ -5,17 +5,18 @@ use crate::engine::alone;
 use crate::process::{profinfer, run, stderr};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/engines");
 /// Characters of a name in the engine's list.
-const LISTED: usize = 20;
+pub(crate) const LISTED: usize = 20;
 /// Operators that the engine's list leaves out.
 const VIEWS: [&str; 5] = ["VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE", "NONE"];
 
-fn output_of(command: &mut Command) -> String {
+pub(crate) fn output_of(command: &mut Command) -> String {
     String::from_utf8(run(command, 0).stdout).unwrap()
 }
 
@@ -41,7 +42,7 @@ fn words(arguments: &[&str]) -> Vec<String> {
 }
 
 /// Runs it on a trace that may be incomplete: [`Run::assert_nothing_lost`] has the reason that is allowed.
-fn done(command: &mut Command) -> Output {
+pub(crate) fn done(command: &mut Command) -> Output {
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert!(matches!(output.status.code(), Some(0 | 4)), "{command:?}\n{}", stderr(&output));
     output
@@ -115,7 +116,7 @@ fn listed(log: &str) -> Vec<BTreeMap<String, Vec<String>>> {
     graphs
 }
 
-fn cut(name: &str) -> String {
+pub(crate) fn cut(name: &str) -> String {
     name.chars().take(LISTED).collect::<String>().trim().to_owned()
 }
 
@@ -175,6 +176,40 @@ fn every_operator_is_in_the_engine_s_own_list() {
     }
 }
 
+/// The graph of a step has the operators of both backends, and what crosses is what the engine's scheduler copies.
+#[test]
+#[ignore = "needs root"]
+fn the_graph_spans_both_backends() {
+    let _alone = alone();
+    let quiet = [("GGML_SCHED_DEBUG", "2"), ("GGML_VK_DISABLE_GRAPH_OPTIMIZE", "1"), ("GGML_VK_DISABLE_FUSION", "1")];
+    let run = Run::new("llama-vulkan", &["--log", "--tokens", "3", "--gpu-layers", "2"], &quiet);
+    let trace = run.trace();
+    let graph = done(&mut profinfer(&["graph", trace.to_str().unwrap(), "--step", "3", "--format", "json"]));
+    let graph: Value = serde_json::from_slice(&graph.stdout).unwrap();
+    let nodes = graph["nodes"].as_array().unwrap();
+    let on = |backend: &str| nodes.iter().filter(|node| node["backend"] == backend).collect::<Vec<_>>();
+    let (device, host) = (on("vk"), on("cpu"));
+    let names: Vec<String> = device.iter().map(|node| cut(node["name"].as_str().unwrap())).collect();
+    assert_eq!(Some(&names), listed(&run.log).last().unwrap().get("Vulka"));
+    assert!(device.iter().all(|node| node["device"] == "estimated" && node["cost"]["elapsed_ns"].as_f64() > Some(0.0)));
+    assert!(!host.is_empty() && host.iter().all(|node| node["device"].is_null()));
+    // `## SPLIT #1: Vulkan0 # 7 inputs: [ffn_out-2 (   0K)] …`; leaves are no operators' results.
+    let split = run.log.lines().rfind(|line| line.starts_with("## SPLIT #1: Vulkan0")).unwrap();
+    let inputs = split.split('[').skip(1).map(|input| input.rsplit_once(" (").unwrap().0);
+    let mut expected: Vec<&str> = inputs.filter(|name| !name.starts_with("leaf_")).collect();
+    let crossings = graph["crossings"].as_array().unwrap();
+    let mut crossing: Vec<&str> = crossings.iter().map(|of| of["name"].as_str().unwrap()).collect();
+    expected.sort_unstable();
+    crossing.sort_unstable();
+    assert_eq!(crossing, expected);
+    assert!(crossings.iter().all(|of| of["from"] == "cpu" && of["to"] == "vk"), "{crossings:?}");
+    let hidden = crossings.iter().find(|of| of["name"] == "ffn_out-2").unwrap();
+    assert_eq!(hidden["bytes"], 128 * 4, "a row of 128 numbers");
+    let shown = done(&mut profinfer(&["graph", trace.to_str().unwrap()]));
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("Results that cross from one backend to another"), "{shown}");
+}
+
 /// Submissions and waits are as many as bpftrace counts in another run; each step's results are waited for.
 #[test]
 #[ignore = "needs root"]
@@ -198,15 +233,9 @@ fn queues_are_as_bpftrace_counts_them() {
         "uprobe:{}:_ZL22ggml_vk_wait_for_fenceP23ggml_backend_vk_context {{ @ggml_vk_wait_for_fence = count(); }}",
         backend().display()
     ));
+    script.push_str(&format!(" uprobe:{}:*ggml_vk_dispatch_pipeline* {{ @launches = count(); }}", backend().display()));
     let words = words(&["--tokens", "3"]);
-    let counted = output_of(Command::new("bpftrace").args(["-f", "json", "-e", &script, "-c", &words.join(" ")]));
-    let counts: BTreeMap<String, u64> = counted
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter_map(|line| line["data"].as_object().cloned())
-        .flatten()
-        .filter_map(|(name, count)| Some((name.trim_start_matches('@').to_owned(), count.as_u64()?)))
-        .collect();
+    let counts = counted(&script, &words);
     let rows = run.table("queue");
     for (function, probe) in functions {
         let recorded = rows.iter().filter(|row| row["probe"] == probe).count() as u64;
@@ -219,6 +248,20 @@ fn queues_are_as_bpftrace_counts_them() {
     assert_eq!(device["device_type"], "CPU", "{offload:#}");
     let text = run.text(&["--by", "backend"]);
     assert!(text.contains(", of type CPU: it computes on this machine's CPUs."), "{text}");
+    // Each operator has its part of the time that bounds them all, and the programs that were launched for it.
+    let dispatches = run.table("dispatches");
+    let parts = dispatches.iter().filter_map(|row| row["device_estimate_ns"].as_u64()).sum::<u64>();
+    let bound = offload["backends"][0]["device_bound_ns"].as_u64().unwrap();
+    let encoded = dispatches.iter().filter(|row| row["empty"] == false && row["step"] != 0).count();
+    assert!(parts <= bound && bound - parts <= encoded as u64, "{parts} of {bound} ns");
+    let launches = |row: &Value| row["launches"].as_str().map_or(0, |names| names.split(" + ").count());
+    let launched = dispatches.iter().map(launches).sum::<usize>() as u64;
+    assert_eq!(launched, counts["launches"], "{counts:?}");
+    assert!(dispatches.iter().all(|row| (launches(row) > 0) != (row["empty"] == true)), "{dispatches:?}");
+    for (op, program) in [("MUL_MAT", "mul_mat"), ("FLASH_ATTN_EXT", "flash_attn"), ("GLU", "swiglu")] {
+        let row = dispatches.iter().find(|row| row["op"] == op && row["fused"].is_null()).unwrap();
+        assert!(row["launches"].as_str().unwrap().starts_with(program), "{row}");
+    }
     // What the host did adds up, and of three steps none is left out.
     let device_use = &offload["device_use"];
     assert_eq!((&device_use["steps"], &device_use["steps_without_end"]), (&3.into(), &0.into()), "{device_use:#}");
@@ -235,11 +278,112 @@ fn queues_are_as_bpftrace_counts_them() {
     assert!(text.contains("What the host did while the device had work, and while it had none"), "{text}");
 }
 
+/// What a script of bpftrace counts in a run of the words, by the names of its variables.
+pub(crate) fn counted(script: &str, words: &[String]) -> BTreeMap<String, u64> {
+    let counted = output_of(Command::new("bpftrace").args(["-f", "json", "-e", script, "-c", &words.join(" ")]));
+    counted
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter_map(|line| line["data"].as_object().cloned())
+        .flatten()
+        .filter_map(|(name, count)| Some((name.trim_start_matches('@').to_owned(), count.as_u64()?)))
+        .collect()
+}
+
 /// The library of the backend.
-fn backend() -> PathBuf {
+pub(crate) fn backend() -> PathBuf {
+    library("libggml-vulkan*.so*")
+}
+
+fn library(pattern: &str) -> PathBuf {
     let packages = engine().0.ancestors().nth(2).unwrap().join("lib");
-    let find = Command::new("find").arg(&packages).args(["-name", "libggml-vulkan*.so*", "-print", "-quit"]).output();
+    let find = Command::new("find").arg(&packages).args(["-name", pattern, "-print", "-quit"]).output();
     PathBuf::from(String::from_utf8(find.unwrap().stdout).unwrap().trim())
+}
+
+/// What the scheduler saw of a process, by bpftrace: when the engine's steps began, and when threads but the first ran.
+#[derive(Default)]
+struct Scheduled {
+    steps: Vec<u64>,
+    ran: Vec<(u64, u64)>,
+}
+
+impl Scheduled {
+    fn read(text: &str) -> Self {
+        let numbers = |line: &str| line.split(' ').map(|word| word.parse::<u64>().ok()).collect::<Option<Vec<u64>>>();
+        let mut lines: Vec<Vec<u64>> = text.lines().filter_map(numbers).collect();
+        lines.sort();
+        let process = lines.iter().find_map(|line| if let [_, pid] = line[..] { Some(pid) } else { None });
+        let process = process.expect("a step");
+        let mut found = Self::default();
+        // What was switched to on each processor, and when.
+        let mut on: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        for line in lines {
+            match line[..] {
+                [time, _] => found.steps.push(time),
+                [time, cpu, pid, from, to] => {
+                    let since = on.insert(cpu, (time, to)).filter(|(_, thread)| *thread == from);
+                    let is_worker = pid == process && from != process;
+                    found.ran.extend(since.filter(|_| is_worker).map(|(since, _)| (since, time)));
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+/// The device is threads of the process: its interval of a step is from when the first of them ran to when the last did.
+#[test]
+#[ignore = "needs root"]
+fn the_device_s_intervals_are_those_of_its_threads() {
+    let _alone = alone();
+    engine();
+    let script = format!(
+        "uprobe:{}:llama_decode {{ printf(\"%llu %d\\n\", nsecs, pid); }} tracepoint:sched:sched_switch \
+         /args->prev_comm == \"python\" || args->next_comm == \"python\"/ \
+         {{ printf(\"%llu %d %d %d %d\\n\", nsecs, cpu, pid, args->prev_pid, args->next_pid); }} BEGIN {{ printf(\"on\\n\"); }}",
+        library("libllama-*.so*").display()
+    );
+    let mut bpftrace = Command::new("bpftrace");
+    bpftrace.env("BPFTRACE_PERF_RB_PAGES", "4096").args(["-e", &script]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut bpftrace = bpftrace.spawn().unwrap();
+    let mut lines = BufReader::new(bpftrace.stdout.take().unwrap()).lines();
+    while lines.next().unwrap().unwrap() != "on" {}
+    let reader = std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>().join("\n"));
+    let run = Run::new("llama-vulkan", &["--tokens", "24"], &[]);
+    // It can miss a signal.
+    for _ in 0..20 {
+        Command::new("kill").args(["-INT", &bpftrace.id().to_string()]).status().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        if bpftrace.try_wait().unwrap().is_some() {
+            break;
+        }
+    }
+    let _ = bpftrace.kill();
+    bpftrace.wait().unwrap();
+    let scheduled = Scheduled::read(&reader.join().unwrap());
+
+    let steps = run.table("steps");
+    assert_eq!(scheduled.steps.len(), steps.iter().filter(|step| step["phase"] != "outside").count());
+    let offset = scheduled.steps[0] - steps[0]["start_ns"].as_u64().unwrap();
+    let mut intervals: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    // The first steps compile the device's programs.
+    for row in run.table("queue").iter().filter(|row| row["event"] == "submit" && row["step"].as_u64() > Some(3)) {
+        let (start, Some(done)) = (row["start_ns"].as_u64().unwrap(), row["done_by_ns"].as_u64()) else { continue };
+        let of = intervals.entry(row["step"].as_u64().unwrap()).or_insert((start, done));
+        *of = (of.0.min(start), of.1.max(done));
+    }
+    assert_eq!(intervals.len(), 21);
+    let (mut recorded, mut seen) = (0, 0);
+    for (start, done) in intervals.into_values().map(|(start, done)| (start + offset, done + offset)) {
+        let within = scheduled.ran.iter().filter(|(from, to)| *from < done && *to > start);
+        let hull = within.map(|(from, to)| ((*from).max(start), (*to).min(done)));
+        let (first, last) = hull.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).expect("the device ran");
+        recorded += done - start;
+        seen += last - first;
+    }
+    assert!(seen <= recorded && (recorded - seen) * 20 <= recorded, "{seen} ns seen of {recorded} ns");
 }
 
 /// With timestamps, each operator that was encoded has a time: as many, and in sum as long, as the engine prints of each
@@ -278,6 +422,15 @@ fn the_device_s_times_are_those_that_the_engine_prints() {
     assert!(of_use("measured_ns") - of_use("measured_idle_ns") <= of_use("pending_ns"), "{device_use:#}");
     assert!(of_use("measured_idle_ns") <= of_use("idle_ns"), "{device_use:#}");
     assert!(run.text(&["--by", "backend"]).contains("Recorded with `--gpu-timing timestamps`"));
+    // By how much slower, `diff` with the usual recording tells.
+    let usual = Run::new("llama-vulkan", &["--tokens", "3"], &[]);
+    let [usual_trace, trace] = [usual.trace(), run.trace()].map(|trace| trace.to_str().unwrap().to_owned());
+    let diff: Value =
+        serde_json::from_slice(&done(&mut profinfer(&["diff", &usual_trace, &trace, "--json"])).stdout).unwrap();
+    let phases = diff["phases"].as_array().unwrap();
+    let decode = phases.iter().find(|phase| phase["phase"] == "decode").unwrap();
+    let [from, to] = [0, 1].map(|side| decode["until_results_ns"][side].as_f64().unwrap());
+    assert!(to > from, "a barrier after each operator: {from} → {to}");
 }
 
 /// Of one graph, operators and their time, as the engine prints them: `ADD: 7 x 245.532 us = 1718.72 us`.

@@ -84,7 +84,7 @@ fn assert_same_graphs(recorded: &[Graph], truth: &[Graph]) {
 }
 
 /// What `whisper_print_timings` says of a kind of call: ms altogether.
-fn said_ms(output: &str, what: &str) -> f64 {
+fn reported_ms(output: &str, what: &str) -> f64 {
     let line =
         output.lines().find(|line| line.contains(&format!("{what} time ="))).unwrap_or_else(|| panic!("{output}"));
     let number = line.split('=').nth(1).unwrap().split("ms").next().unwrap();
@@ -93,16 +93,16 @@ fn said_ms(output: &str, what: &str) -> f64 {
 
 /// The engine's own times and the recorded ones: 2 % apart, but for what the host of a virtual machine took.
 fn times_differ(recording: &Recording) -> Option<String> {
-    let said = stderr(&recording.output);
+    let reported = stderr(&recording.output);
     let stolen_ms = recording.info()["end"]["stolen"]["ns"].as_f64().unwrap_or(0.0) / 1e6;
-    let decode = said_ms(&said, "decode") + said_ms(&said, "batchd") + said_ms(&said, "prompt");
-    for (probe, said) in [("encode", said_ms(&said, "encode")), ("decode", decode)] {
+    let decode = reported_ms(&reported, "decode") + reported_ms(&reported, "batchd") + reported_ms(&reported, "prompt");
+    for (probe, reported) in [("encode", reported_ms(&reported, "encode")), ("decode", decode)] {
         let recorded = recording.total_ms(probe);
         let calls = recording.count(probe) as f64;
         // The engine's clock starts within the call, and it says hundredths.
-        assert!(recorded > said - 0.05, "{probe}: {recorded} ms recorded, {said} ms said");
-        if recorded > said * 1.02 + 0.1 * calls + stolen_ms {
-            return Some(format!("{probe}: {recorded} ms recorded, {said} ms said, {stolen_ms} ms stolen"));
+        assert!(recorded > reported - 0.05, "{probe}: {recorded} ms recorded, {reported} ms reported");
+        if recorded > reported * 1.02 + 0.1 * calls + stolen_ms {
+            return Some(format!("{probe}: {recorded} ms recorded, {reported} ms reported, {stolen_ms} ms stolen"));
         }
     }
     None

@@ -10,14 +10,14 @@ readonly patience=${PROFINFER_BOOT_SECONDS:-900}
 
 usage() {
     cat <<'USAGE'
-usage: boot.sh amd64|arm64 SERIES FOLDER STEPS [counting]
+usage: boot.sh amd64|arm64 SERIES FOLDER STEPS [counting|drivers]
 
 STEPS is the file in FOLDER/steps whose lines are run. A machine that is `counting` runs
 one instruction at a time, on whichever processor: then arm64 counts cycles and
-instructions.
+instructions. One with `drivers` (amd64) has a GPU of virtio, and the kernel of `get.sh drivers`.
 USAGE
 }
-[ $# -eq 4 ] || [ "$#:${5-}" = 5:counting ] || { usage >&2; exit 2; }
+[ $# -eq 4 ] || [[ "$#:${5-}:$1" =~ ^5:(counting:.*|drivers:amd64)$ ]] || { usage >&2; exit 2; }
 readonly series=$2 folder=$3 steps=$4
 # A busy host is late with an emulated timer's first ticks, for which Linux on x86 gives up unless told not to look.
 case "$1" in
@@ -27,8 +27,8 @@ case "$1" in
 esac
 # The clock goes by instructions, one a nanosecond: the same counts however busy the host is.
 case "${5-}" in
-    '') machine+=(-accel 'tcg,thread=multi') ;;
-    *) machine+=(-accel 'tcg,thread=single' -icount 'shift=0,sleep=off' -rtc 'base=2026-01-01,clock=vm' -seed 1) ;;
+    '' | drivers) machine+=(-accel 'tcg,thread=multi') ;;
+    counting) machine+=(-accel 'tcg,thread=single' -icount 'shift=0,sleep=off' -rtc 'base=2026-01-01,clock=vm' -seed 1) ;;
 esac
 # Kernels from 6.13 on have a program's stack on the processor: there they preempt themselves, too.
 case "$series" in
@@ -36,7 +36,14 @@ case "$series" in
     *) preemption=preempt=full ;;
 esac
 emulators=$(./get.sh emulator)
-kernel=$(./get.sh kernel "$1" "$series")
+if [ "${5-}" = drivers ]; then
+    kernel=$(./get.sh drivers "$series")/vmlinuz
+    machine+=(-device virtio-gpu-pci)
+    # The emulator's own modules, which it looks for beside itself.
+    export QEMU_MODULE_DIR="$emulators/usr/lib/x86_64-linux-gnu/qemu"
+else
+    kernel=$(./get.sh kernel "$1" "$series")
+fi
 busybox=$(./get.sh busybox "$(dpkg --print-architecture)")
 
 files=$(mktemp)

@@ -3,7 +3,7 @@
 
 use super::essence::Essence;
 use super::layout::{self, Tools};
-use super::machine::{self, Arch, Kernel, Machine, Said, Step};
+use super::machine::{self, Arch, Kernel, Machine, MachineOutput, Step};
 use super::{every_kernel, lines, wanted};
 use profinfer_schema::RecordKind;
 
@@ -54,9 +54,9 @@ fn steps(kernel: &Kernel) -> Vec<Step> {
     ]
 }
 
-fn counting_machines() -> &'static [Said] {
-    static SAID: OnceLock<Vec<Said>> = OnceLock::new();
-    SAID.get_or_init(|| {
+fn counting_machines() -> &'static [MachineOutput] {
+    static OUTPUTS: OnceLock<Vec<MachineOutput>> = OnceLock::new();
+    OUTPUTS.get_or_init(|| {
         let folder = layout::lay_out(Arch::Arm64);
         let kernels: Vec<&Kernel> = wanted(Arch::Arm64).filter(|kernel| SERIES.contains(&kernel.series)).collect();
         for kernel in &kernels {
@@ -67,29 +67,29 @@ fn counting_machines() -> &'static [Said] {
     })
 }
 
-/// What the program says of one operator.
+/// What the program prints of one operator.
 #[derive(Debug)]
-struct Known {
+struct Expected {
     instructions: f64,
     /// Counts of the cpus, read at both ends.
     naive: f64,
 }
 
 /// By lane and operator, in the order of their calls.
-fn known(said: &Said, step: &str) -> BTreeMap<(String, String), Vec<Known>> {
-    let mut known: BTreeMap<_, Vec<Known>> = BTreeMap::new();
-    for line in said.text(&format!("{step}.stdout")).lines() {
+fn expected(reported: &MachineOutput, step: &str) -> BTreeMap<(String, String), Vec<Expected>> {
+    let mut expected: BTreeMap<_, Vec<Expected>> = BTreeMap::new();
+    for line in reported.text(&format!("{step}.stdout")).lines() {
         let [lane, operator, instructions, naive, _own] = line.split(' ').collect::<Vec<_>>()[..] else { continue };
         let [instructions, naive] = [instructions, naive].map(|number| number.parse().unwrap());
-        known.entry((lane.to_owned(), operator.to_owned())).or_default().push(Known { instructions, naive });
+        expected.entry((lane.to_owned(), operator.to_owned())).or_default().push(Expected { instructions, naive });
     }
     assert_eq!(
-        known.values().map(Vec::len).sum::<usize>(),
+        expected.values().map(Vec::len).sum::<usize>(),
         2 * ROUNDS * LANES,
         "{}",
-        said.text(&format!("{step}.stdout"))
+        reported.text(&format!("{step}.stdout"))
     );
-    known
+    expected
 }
 
 /// A span's count, and whether it is an estimate.
@@ -99,7 +99,7 @@ struct Counted {
     scaled: bool,
 }
 
-/// Of one counter: as [`known`] has it.
+/// Of one counter: as [`expected`] has it.
 fn counted(trace: &[u8], counter: &str) -> BTreeMap<(String, String), Vec<Counted>> {
     let mut counted: BTreeMap<_, Vec<(u64, Counted)>> = BTreeMap::new();
     TraceReader::new(trace).expect("a trace").for_each_record(|record| {
@@ -122,8 +122,8 @@ fn counted(trace: &[u8], counter: &str) -> BTreeMap<(String, String), Vec<Counte
     counted.into_iter().map(|(key, spans)| (key, in_order(spans))).collect()
 }
 
-fn error(counted: f64, known: f64) -> f64 {
-    (counted / known - 1.0).abs()
+fn error(counted: f64, expected: f64) -> f64 {
+    (counted / expected - 1.0).abs()
 }
 
 fn median(mut numbers: Vec<f64>) -> f64 {
@@ -134,62 +134,67 @@ fn median(mut numbers: Vec<f64>) -> f64 {
 #[test]
 #[ignore = "needs root"]
 fn instructions_are_the_spans_own_while_threads_are_preempted_and_moved() {
-    for said in counting_machines() {
-        let (known, counted) = (known(said, "counted"), counted(said.trace("counted", 0), "instructions"));
+    for reported in counting_machines() {
+        let (expected, counted) =
+            (expected(reported, "counted"), counted(reported.trace("counted", 0), "instructions"));
         let mut naive = Vec::new();
-        for (operator, calls) in &known {
-            assert_eq!(counted[operator].len(), calls.len(), "Linux {}, {operator:?}", said.series);
+        for (operator, calls) in &expected {
+            assert_eq!(counted[operator].len(), calls.len(), "Linux {}, {operator:?}", reported.series);
             for (call, span) in calls.iter().zip(&counted[operator]) {
                 naive.push(error(call.naive, call.instructions));
                 let own = span.count.unwrap_or(f64::NAN);
-                eprintln!("Linux {}, {operator:?}: {call:?}, counted {own}", said.series);
-                assert!(error(own, call.instructions) < 0.01, "Linux {}: {operator:?} {call:?} {span:?}", said.series);
+                eprintln!("Linux {}, {operator:?}: {call:?}, counted {own}", reported.series);
+                assert!(
+                    error(own, call.instructions) < 0.01,
+                    "Linux {}: {operator:?} {call:?} {span:?}",
+                    reported.series
+                );
                 assert!(!span.scaled, "{span:?}");
             }
         }
         // Counters that are read at both ends of the same spans, on whichever cpu that is.
-        assert!(median(naive.clone()) > 0.5, "Linux {}: it was too easy: {naive:?}", said.series);
+        assert!(median(naive.clone()) > 0.5, "Linux {}: it was too easy: {naive:?}", reported.series);
     }
 }
 
 #[test]
 #[ignore = "needs root"]
 fn more_counters_than_there_are_take_turns_or_are_refused() {
-    for said in counting_machines() {
-        let warned = said.text("shared.stderr");
-        assert!(warned.contains("warning[C003]"), "Linux {}: {warned}", said.series);
-        let known = known(said, "shared");
+    for reported in counting_machines() {
+        let warned = reported.text("shared.stderr");
+        assert!(warned.contains("warning[C003]"), "Linux {}: {warned}", reported.series);
+        let expected = expected(reported, "shared");
         let mut scaled = 0;
         for counter in MANY {
-            let counted = counted(said.trace("shared", 0), counter);
+            let counted = counted(reported.trace("shared", 0), counter);
             for (operator, spans) in counted {
-                for (span, call) in spans.iter().zip(&known[&operator]) {
+                for (span, call) in spans.iter().zip(&expected[&operator]) {
                     scaled += usize::from(span.scaled);
                     if let ("r08:u", Some(count)) = (counter, span.count) {
                         // Marked, it is an estimate, and not far off; else it is right.
                         let most = if span.scaled { 0.5 } else { 0.01 };
-                        assert!(error(count, call.instructions) < most, "Linux {}: {call:?} {span:?}", said.series);
+                        assert!(error(count, call.instructions) < most, "Linux {}: {call:?} {span:?}", reported.series);
                     }
                 }
             }
         }
-        assert!(scaled > 0, "Linux {}: nothing was scaled", said.series);
-        let refused = said.text("refused.stderr");
-        assert!(refused.contains("error[C003]"), "Linux {}: {refused}", said.series);
-        assert_eq!(said.text("refused.stdout"), "", "it is refused before the target runs");
-        assert_ne!(said.text("refused.status").trim(), "0");
+        assert!(scaled > 0, "Linux {}: nothing was scaled", reported.series);
+        let refused = reported.text("refused.stderr");
+        assert!(refused.contains("error[C003]"), "Linux {}: {refused}", reported.series);
+        assert_eq!(reported.text("refused.stdout"), "", "it is refused before the target runs");
+        assert_ne!(reported.text("refused.status").trim(), "0");
     }
 }
 
 #[test]
 #[ignore = "needs root"]
 fn without_counters_the_rest_is_recorded_on_x86_64() {
-    for (kernel, said) in every_kernel(Arch::Amd64) {
+    for (kernel, reported) in every_kernel(Arch::Amd64) {
         let series = kernel.series;
-        let problems = said.text("uncounted.stderr");
+        let problems = reported.text("uncounted.stderr");
         assert_eq!(problems.matches("C002").count(), 1, "Linux {series}: {problems}");
-        let trace = said.trace("uncounted", 0);
-        assert_eq!(Essence::of(trace), Essence::of(said.trace("linked", 0)), "Linux {series}");
+        let trace = reported.trace("uncounted", 0);
+        assert_eq!(Essence::of(trace), Essence::of(reported.trace("linked", 0)), "Linux {series}");
         let mut reader = TraceReader::new(trace).expect("a trace");
         while reader.next().is_some() {}
         let counters = reader.into_meta().schema.counters;

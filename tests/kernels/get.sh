@@ -12,6 +12,8 @@ usage() {
     cat <<'USAGE'
 usage: get.sh emulator              a folder with run-qemu-x86_64 and run-qemu-aarch64
        get.sh kernel ARCH SERIES    a kernel, such as 6.1, for amd64 or arm64
+       get.sh drivers SERIES        an amd64 kernel with its drivers of GPUs: vmlinuz, and modules with
+                                    their order of loading; of 6.1 also build, for modules of one's own
        get.sh busybox ARCH          a static busybox
        get.sh toolchain             a folder with what builds Rust and C for arm64
 
@@ -24,7 +26,7 @@ say() { printf 'get: %s\n' "$*" >&2; }
 die() { say "$@"; exit 1; }
 
 case "${1-}:$#" in
-    emulator:1 | toolchain:1) ;;
+    emulator:1 | toolchain:1 | drivers:2) ;;
     busybox:2 | kernel:3) case "$2" in amd64 | arm64) ;; *) usage >&2; exit 2 ;; esac ;;
     --help:1 | -h:1) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
@@ -120,6 +122,35 @@ suite_of_kernel() {
     esac
 }
 
+# drivers_of PACKAGE's-ROOT FOLDER MODULE…: these modules and all that they need, unpacked, and the order of loading.
+drivers_of() {
+    local root=$1 folder=$2
+    shift 2
+    mkdir -p "$folder"
+    add() {
+        local name=${1//-/_} file needed
+        ! grep -qx "$name" "$folder/order" 2>/dev/null || return 0
+        file=$(find "$root" -path "*/lib/modules/*" -name "${name//_/[-_]}.ko*" | head -n 1)
+        if [ -z "$file" ]; then
+            find "$root" -name modules.builtin -exec cat {} + | grep -q "/${name//_/[-_]}\\.ko\$" ||
+                die "the kernel has no module $name"
+            return 0
+        fi
+        case "$file" in
+            *.xz) xz --decompress --stdout "$file" >"$folder/$name.ko" ;;
+            *) cp "$file" "$folder/$name.ko" ;;
+        esac
+        # What a module says of itself ends with zeros.
+        for needed in $(grep -zao '^depends=.*' "$folder/$name.ko" | tr -d '\0' | sed 's/^depends=//' | tr , ' '); do
+            add "$needed"
+        done
+        printf '%s\n' "$name" >>"$folder/order"
+    }
+    for module in "$@"; do
+        add "$module"
+    done
+}
+
 say "bringing $* to $cache"
 case "$1" in
     emulator)
@@ -140,6 +171,30 @@ case "$1" in
         [ -n "$package" ] || die "no package linux-image-$3.*-cloud-$2 in $(suite_of_kernel "$3")"
         unpack "$package" "$work/root"
         mv "$work"/root/boot/vmlinuz-* "$place"
+        ;;
+    drivers)
+        private_apt "$(suite_of_kernel "$2")" amd64
+        pattern="^linux-image-${2//./\\.}\.[0-9][^- ]*(-[0-9]+)?-amd64\$"
+        package=$(apt_cache pkgnames linux-image- | grep -E "$pattern" | sort -V | tail -n 1 || true)
+        [ -n "$package" ] || die "no package linux-image-$2.*-amd64 in $(suite_of_kernel "$2")"
+        unpack "$package" "$work/root"
+        drivers_of "$work/root" "$work/new/modules" gpu-sched vgem virtio_pci virtio-gpu
+        mv "$work"/root/boot/vmlinuz-* "$work/new/vmlinuz"
+        if [ "$2" = 6.1 ]; then
+            headers=${package/image/headers}
+            unpack "$headers" "${headers%-amd64}-common" "linux-kbuild-$2" "$work/headers"
+            mv "$work/headers" "$work/new/headers"
+            # They know each other by where they would be installed.
+            find "$work/new/headers" -type l | while read -r link; do
+                to=$(readlink "$link")
+                case "$to" in
+                    /usr/*) ln -sfn "$place/headers$to" "$link" ;;
+                esac
+            done
+            sed -i "s|/usr/src/|$place/headers/usr/src/|g" "$work/new/headers/usr/src/$headers/Makefile"
+            ln -s "headers/usr/src/$headers" "$work/new/build"
+        fi
+        mv "$work/new" "$place"
         ;;
     busybox)
         private_apt bookworm "$2"

@@ -50,16 +50,16 @@ pub(crate) fn steps(kernel: &Kernel) -> Vec<Step> {
 }
 
 fn a_lock_serves_a_stripped_program(arch: Arch) {
-    for (kernel, said) in every_kernel(arch).into_iter().filter(|(kernel, _)| is_for(kernel)) {
+    for (kernel, reported) in every_kernel(arch).into_iter().filter(|(kernel, _)| is_for(kernel)) {
         let series = kernel.series;
-        let (locked, whole) = (Essence::of(said.trace("locked", 0)), Essence::of(said.trace("linked", 0)));
+        let (locked, whole) = (Essence::of(reported.trace("locked", 0)), Essence::of(reported.trace("linked", 0)));
         assert_eq!(locked.count("operator"), 20 * 6 * 2);
         assert_eq!(locked, whole, "Linux {series}: stripped and not");
         // Without it nothing is found, and that of another build is refused.
         for (name, code) in [("bare", "error[T010]"), ("of_another_build", "error[L002]")] {
-            let problems = said.text(&format!("{name}.stderr"));
+            let problems = reported.text(&format!("{name}.stderr"));
             assert!(problems.contains(code), "Linux {series}, {name}: {problems}");
-            assert_ne!(said.text(&format!("{name}.status")).trim(), "0", "Linux {series}, {name}");
+            assert_ne!(reported.text(&format!("{name}.status")).trim(), "0", "Linux {series}, {name}");
         }
     }
 }

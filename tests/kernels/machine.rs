@@ -1,4 +1,4 @@
-//! Emulated machines: which there are, how they are started, and what they said.
+//! Emulated machines: which there are, how they are started, and what they reported.
 
 use super::ROOT;
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ pub(crate) struct Machine {
 /// A step of a machine: a name and a command.
 pub(crate) type Step = (String, String);
 
-/// Runs a program to its successful end; gives what it said.
+/// Runs a program to its successful end; gives what it reported.
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -80,17 +80,18 @@ pub(crate) fn script(name: &str, arguments: &[&str]) -> String {
     run(Command::new(Path::new(ROOT).join("tests/kernels").join(name)).args(arguments).current_dir(ROOT))
 }
 
-/// What a machine said, by the names of its steps.
-pub(crate) struct Said {
+/// What a machine reported, by the names of its steps.
+pub(crate) struct MachineOutput {
     pub(crate) series: &'static str,
     pub(crate) parts: BTreeMap<String, Vec<u8>>,
 }
 
-impl Said {
-    fn boot(machine: Machine, root: &Path) -> Self {
-        let Machine { arch, series, steps, counts } = machine;
+impl MachineOutput {
+    /// With the word that `boot.sh` takes last.
+    fn boot(machine: Machine, root: &Path, word: Option<&str>) -> Self {
+        let Machine { arch, series, steps, .. } = machine;
         let mut boot = Command::new(Path::new(ROOT).join("tests/kernels/boot.sh"));
-        boot.args([arch.debian(), series]).arg(root).arg(steps).args(counts.then_some("counting"));
+        boot.args([arch.debian(), series]).arg(root).arg(steps).args(word);
         let output = boot.stdin(Stdio::null()).output().unwrap();
         let console = String::from_utf8_lossy(&output.stdout).replace('\r', "");
         let problem = String::from_utf8_lossy(&output.stderr);
@@ -113,34 +114,43 @@ impl Said {
 
     #[track_caller]
     pub(crate) fn ended(&self, step: &str, status: i32) {
-        let said = self.text(&format!("{step}.stderr"));
+        let reported = self.text(&format!("{step}.stderr"));
         let ended = self.text(&format!("{step}.status"));
-        assert_eq!(ended.trim(), status.to_string(), "Linux {}, {step}: {said}", self.series);
+        assert_eq!(ended.trim(), status.to_string(), "Linux {}, {step}: {reported}", self.series);
     }
 }
 
 /// Boots them, two at a time, in no order.
-pub(crate) fn boot_all(machines: &[Machine], root: &Path) -> Vec<Said> {
+pub(crate) fn boot_all(machines: &[Machine], root: &Path) -> Vec<MachineOutput> {
+    boot_each(machines, root, |machine| machine.counts.then_some("counting"))
+}
+
+/// The same, each with a GPU of virtio and a kernel with drivers.
+pub(crate) fn boot_all_with_drivers(machines: &[Machine], root: &Path) -> Vec<MachineOutput> {
+    boot_each(machines, root, |_| Some("drivers"))
+}
+
+fn boot_each(machines: &[Machine], root: &Path, word: fn(&Machine) -> Option<&'static str>) -> Vec<MachineOutput> {
     // The machines of several tests at once would be too many.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     // What is brought once is brought before two ask for it.
     script("get.sh", &["emulator"]);
     let waiting = Mutex::new(machines.iter().rev().copied().collect::<Vec<_>>());
-    let said = Mutex::new(Vec::new());
+    let reported = Mutex::new(Vec::new());
     std::thread::scope(|threads| {
         for _ in 0..2 {
             threads.spawn(|| {
                 loop {
                     let next = waiting.lock().unwrap().pop();
                     let Some(machine) = next else { return };
-                    let one = Said::boot(machine, root);
-                    said.lock().unwrap().push(one);
+                    let one = MachineOutput::boot(machine, root, word(&machine));
+                    reported.lock().unwrap().push(one);
                 }
             });
         }
     });
-    said.into_inner().unwrap()
+    reported.into_inner().unwrap()
 }
 
 /// The parts that `init` wrote between `@begin NAME` and `@end NAME`.

@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
 mod counting;
+mod drivers;
 mod essence;
 mod layout;
 mod locked;
@@ -18,7 +19,7 @@ mod same;
 mod sampled;
 mod shipped;
 
-use machine::{Arch, KERNELS, Kernel, Machine, Said, Step};
+use machine::{Arch, KERNELS, Kernel, Machine, MachineOutput, Step};
 use std::fmt::Write;
 use std::sync::OnceLock;
 
@@ -26,10 +27,10 @@ pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// In the machines too, so that the objects made here are found there.
 pub(crate) const PROBESET: &str = "tests/targets/toy_kernels.yaml";
 
-/// What all machines of an architecture said; they boot once for all tests.
-pub(crate) fn every_kernel(arch: Arch) -> Vec<(&'static Kernel, &'static Said)> {
-    static SAID: [OnceLock<Vec<Said>>; 2] = [const { OnceLock::new() }; 2];
-    let said = SAID[usize::from(arch == Arch::Arm64)].get_or_init(|| {
+/// What all machines of an architecture reported; they boot once for all tests.
+pub(crate) fn every_kernel(arch: Arch) -> Vec<(&'static Kernel, &'static MachineOutput)> {
+    static OUTPUTS: [OnceLock<Vec<MachineOutput>>; 2] = [const { OnceLock::new() }; 2];
+    let reported = OUTPUTS[usize::from(arch == Arch::Arm64)].get_or_init(|| {
         let folder = layout::lay_out(arch);
         for kernel in &KERNELS {
             let counting = counting::steps_without(kernel);
@@ -40,7 +41,8 @@ pub(crate) fn every_kernel(arch: Arch) -> Vec<(&'static Kernel, &'static Said)> 
         let machine = |kernel: &Kernel| Machine { arch, series: kernel.series, steps: kernel.series, counts: false };
         machine::boot_all(&wanted(arch).map(machine).collect::<Vec<_>>(), folder.path())
     });
-    let of = |kernel: &'static Kernel| (kernel, said.iter().find(|said| said.series == kernel.series).unwrap());
+    let of =
+        |kernel: &'static Kernel| (kernel, reported.iter().find(|reported| reported.series == kernel.series).unwrap());
     wanted(arch).map(of).collect()
 }
 

@@ -21,11 +21,11 @@ pub(crate) fn steps(kernel: &Kernel) -> Vec<Step> {
 }
 
 fn threads_have_their_own_records(arch: Arch) {
-    for (Kernel { series, .. }, said) in every_kernel(arch).into_iter().filter(|(kernel, _)| kernel.session) {
-        let essence = Essence::of(said.trace("preempted", 0));
+    for (Kernel { series, .. }, reported) in every_kernel(arch).into_iter().filter(|(kernel, _)| kernel.session) {
+        let essence = Essence::of(reported.trace("preempted", 0));
         let operators = STEPS * OPERATORS * LANES;
         let counted = format!("parent {STEPS} steps {STEPS} graphs {operators} operators");
-        assert_eq!(said.text("preempted.stdout").trim(), counted);
+        assert_eq!(reported.text("preempted.stdout").trim(), counted);
         let of = |name| essence.count(name);
         // A third of the operators are additions, and lane 0 alone marks.
         let marks = STEPS * OPERATORS * 2 / 3;

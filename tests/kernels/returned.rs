@@ -20,8 +20,8 @@ pub(crate) fn steps(objects: &str) -> Vec<Step> {
 }
 
 fn members_of_a_result_are_read(arch: Arch) {
-    for (kernel, said) in every_kernel(arch) {
-        let essence = Essence::of(said.trace("returned", 0));
+    for (kernel, reported) in every_kernel(arch) {
+        let essence = Essence::of(reported.trace("returned", 0));
         let steps = essence.threads().iter().flatten().filter(|line| line.starts_with("step "));
         let mut found: Vec<String> = steps.map(|line| line.split(' ').skip(3).collect::<Vec<_>>().join(" ")).collect();
         let mut expected: Vec<String> =

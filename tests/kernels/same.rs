@@ -1,7 +1,7 @@
 //! The same trace from every kernel, and the toy's own counts.
 
 use super::essence::{Essence, left_in};
-use super::machine::{Arch, Said, Step};
+use super::machine::{Arch, MachineOutput, Step};
 use super::{PROBESET, every_kernel};
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ pub(crate) fn steps() -> Vec<Step> {
 }
 
 /// Whether `doctor` found something there.
-fn has(said: &Said, finding: &str) -> bool {
-    let doctor: serde_json::Value = serde_json::from_str(&said.text("doctor.stdout")).unwrap();
+fn has(reported: &MachineOutput, finding: &str) -> bool {
+    let doctor: serde_json::Value = serde_json::from_str(&reported.text("doctor.stdout")).unwrap();
     let findings = doctor["findings"].as_array().unwrap();
     let found = findings.iter().find(|found| found["name"] == finding);
     found.unwrap_or_else(|| panic!("doctor says nothing of {finding}"))["state"] == "present"
@@ -28,16 +28,20 @@ fn has(said: &Said, finding: &str) -> bool {
 
 fn the_same_from_every_kernel(arch: Arch) {
     let mut first: BTreeMap<&str, Essence> = BTreeMap::new();
-    for (kernel, said) in every_kernel(arch) {
+    for (kernel, reported) in every_kernel(arch) {
         let series = kernel.series;
-        assert!(said.text("kernel").starts_with(&format!("{series}.")), "{} is not {series}", said.text("kernel"));
-        assert_eq!(said.text("doctor.status").trim(), "0", "Linux {series}: {}", said.text("doctor.stdout"));
-        let found = ["uprobe.multi", "uprobe.session", "task storage, cookies, loops"].map(|name| has(said, name));
+        assert!(
+            reported.text("kernel").starts_with(&format!("{series}.")),
+            "{} is not {series}",
+            reported.text("kernel")
+        );
+        assert_eq!(reported.text("doctor.status").trim(), "0", "Linux {series}: {}", reported.text("doctor.stdout"));
+        let found = ["uprobe.multi", "uprobe.session", "task storage, cookies, loops"].map(|name| has(reported, name));
         assert_eq!(found, [kernel.multi, kernel.session, kernel.recent], "what Linux {series} has");
         for (name, [steps, operators, lanes]) in RECORDINGS {
-            let trace = said.trace(name, 0);
+            let trace = reported.trace(name, 0);
             let counted = format!("parent {steps} steps {steps} graphs {} operators", steps * operators * lanes);
-            assert_eq!(said.text(&format!("{name}.stdout")).trim(), counted);
+            assert_eq!(reported.text(&format!("{name}.stdout")).trim(), counted);
             let essence = Essence::of(trace);
             let work = ["step", "graph", "operator"].map(|name| essence.count(name));
             assert_eq!(work, [steps, steps, steps * operators * lanes], "Linux {series}, {name}");

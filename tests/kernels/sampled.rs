@@ -12,8 +12,8 @@ pub(crate) fn steps() -> Vec<Step> {
 }
 
 fn samples_have_callers(arch: Arch) {
-    for (kernel, said) in every_kernel(arch) {
-        let mut reader = TraceReader::new(said.trace("sampled", 0)).unwrap();
+    for (kernel, reported) in every_kernel(arch) {
+        let mut reader = TraceReader::new(reported.trace("sampled", 0)).unwrap();
         let mut samples = Vec::new();
         while let Some(item) = reader.next() {
             if let Item::Samples(some) = item {

@@ -72,14 +72,14 @@ fn attached(trace: &[u8]) -> BTreeSet<(String, usize)> {
 fn every_program_is_let_in(arch: Arch) {
     let every = programs(arch);
     assert!(every.len() >= 11, "{every:?}");
-    for (kernel, said) in every_kernel(arch).into_iter().filter(|(kernel, _)| is_for(kernel)) {
+    for (kernel, reported) in every_kernel(arch).into_iter().filter(|(kernel, _)| is_for(kernel)) {
         let series = kernel.series;
         let graphs = DECODED + 2;
         let mut seen = BTreeSet::new();
         for name in FORMS.map(program) {
-            let trace = said.trace(&name, 0);
+            let trace = reported.trace(&name, 0);
             let called = format!("{graphs} graphs {} operators {} fused", graphs * NODES * LANES, graphs * LANES);
-            assert_eq!(said.text(&format!("{name}.stdout")).trim(), called);
+            assert_eq!(reported.text(&format!("{name}.stdout")).trim(), called);
             seen.extend(attached(trace));
             let essence = Essence::of(trace);
             let expected = BTreeMap::from([
@@ -96,6 +96,9 @@ fn every_program_is_let_in(arch: Arch) {
                 ("batch_positions", graphs),
                 ("batch_outputs", graphs),
                 ("dispatch", graphs * NODES),
+                ("dispatch_one", graphs),
+                ("copy_between", graphs),
+                ("copy_between_devices", graphs),
                 ("copy_to_device", graphs),
                 ("copy_from_device", graphs),
                 ("request_arrived", 1),

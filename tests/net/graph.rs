@@ -17,8 +17,8 @@ with sync_playwright() as playwright:
     page.goto('file://' + sys.argv[1])
     page.wait_for_selector('html[data-ready]', timeout=60000)
     texts = lambda of: [element.inner_text().split() for element in page.query_selector_all(of)]
-    said = [' '.join(words) for words in texts('#layers > p')]
-    print(json.dumps({'odd': [words[0] for words in texts('#layers .bars .odd')], 'said': said, 'errors': errors}))
+    reported = [' '.join(words) for words in texts('#layers > p')]
+    print(json.dumps({'odd': [words[0] for words in texts('#layers .bars .odd')], 'reported': reported, 'errors': errors}))
     browser.close()
 ";
 
@@ -37,6 +37,10 @@ fn a_page_marks_the_layers_that_its_statistics_call_odd() {
         let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&seen["errors"], &seen["odd"]), (&serde_json::json!([]), &serde_json::json!(odd)), "{seen}");
         let expected = "Odd beside the median layer of the same step: layer 2 (decode, +22.4 %, mostly down-*).";
-        assert_eq!(seen["said"].as_array().unwrap().iter().any(|said| said == expected), !odd.is_empty(), "{seen}");
+        assert_eq!(
+            seen["reported"].as_array().unwrap().iter().any(|reported| reported == expected),
+            !odd.is_empty(),
+            "{seen}"
+        );
     }
 }

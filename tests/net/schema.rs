@@ -102,9 +102,9 @@ fn what_is_wrong_in_structure_is_not_valid() {
     // Each problem of a file with several is seen.
     let wrong = "profinfer: 2\nengine: x\nsummry: x\nprobes:\n  a: { at: 'm:f', rol: step, optional: maybe }\n  b: { at: 'm:f', role: stp }\n  \"c d\": { at: 7, role: step }\n";
     let found = validate(&BTreeMap::from([("wrong".to_owned(), wrong.to_owned())]));
-    let said = found["wrong"].join("\n");
+    let reported = found["wrong"].join("\n");
     for part in ["profinfer: ", "summry", "rol", "'role' is a required property", "optional: ", "'stp'", "c d", "at: "]
     {
-        assert!(said.contains(part), "`{part}` in {said}");
+        assert!(reported.contains(part), "`{part}` in {reported}");
     }
 }

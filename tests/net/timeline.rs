@@ -376,14 +376,14 @@ fn large(path: &Path) {
 }
 
 #[test]
-fn of_a_large_trace_three_steps_are_written_and_that_is_said() {
+fn of_a_large_trace_three_steps_are_written_and_that_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let (trace, out) = (folder.path().join("large.pfi"), folder.path().join("large.json"));
     large(&trace);
     let arguments = ["timeline", "--format", "chrome", "-o", out.to_str().unwrap()];
     let output = succeeds(&mut profinfer(&[&arguments[..], &[trace.to_str().unwrap()]].concat()));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains(": 3 steps of 20: ") && said.contains("`--steps 1..20` writes all"), "{said}");
+    let reported = String::from_utf8(output.stderr).unwrap();
+    assert!(reported.contains(": 3 steps of 20: ") && reported.contains("`--steps 1..20` writes all"), "{reported}");
     let events: Vec<Value> = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
     let steps: Vec<&Value> = events.iter().filter(|event| event["cat"] == "step").map(|e| &e["args"]["step"]).collect();
     assert_eq!(steps.len(), 3);
@@ -393,6 +393,9 @@ fn of_a_large_trace_three_steps_are_written_and_that_is_said() {
     let mut command = profinfer(&[&arguments[..], &["-"]].concat());
     let output = command.stdin(std::fs::File::open(&trace).unwrap()).output().unwrap();
     assert!(output.status.success());
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("cannot be read twice, so all steps are written") && said.contains(": 20 steps"), "{said}");
+    let reported = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        reported.contains("cannot be read twice, so all steps are written") && reported.contains(": 20 steps"),
+        "{reported}"
+    );
 }

@@ -32,7 +32,7 @@ pub(crate) enum Needs {
     NotToRun,
 }
 
-/// One command, and the lines it is said to print.
+/// One command, and the lines that it is documented to print.
 #[derive(Debug)]
 pub(crate) struct Shown {
     pub(crate) command: String,

@@ -154,7 +154,7 @@ fn annotation(problem: &Diagnostic, line: &str) -> String {
         Severity::Warning => "warning",
         Severity::Note => "note",
     };
-    let said = format!("{severity} {}: {}", problem.code.as_str(), problem.message);
+    let reported = format!("{severity} {}: {}", problem.code.as_str(), problem.message);
     let (underline, indent) = match &problem.span {
         Some(span) if !line.is_empty() => {
             let column = span.line_column().1;
@@ -165,7 +165,7 @@ fn annotation(problem: &Diagnostic, line: &str) -> String {
         }
         _ => (" ".to_owned(), " ".to_owned()),
     };
-    let mut text = format!("#{underline}{said}\n");
+    let mut text = format!("#{underline}{reported}\n");
     for note in &problem.notes {
         text.push_str(&format!("#{indent}= note: {note}\n"));
     }

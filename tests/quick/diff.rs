@@ -59,9 +59,9 @@ fn the_exit_code_says_whether_it_became_slower() {
         (&a, &b, vec!["--fail-above", "3"], 2),
     ] {
         let output = diff(a, b, &arguments);
-        let said = text(&output.stdout) + &text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        assert_eq!(code == 5, said.contains("\nFails: decode is slower: "), "{arguments:?}: {said}");
+        let reported = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {reported}");
+        assert_eq!(code == 5, reported.contains("\nFails: decode is slower: "), "{arguments:?}: {reported}");
         assert!(!output.stdout.contains(&0x1b), "no colours in a pipe");
     }
 }
@@ -108,7 +108,7 @@ fn a_counter_that_doubles_is_reported_and_one_that_does_not_is_not() {
     assert!((product["difference"].as_f64().unwrap() - 1000.0).abs() < 1e-6, "{product:#}");
     assert_ne!(sum["judgement"], "more", "{sum:#}");
     assert_eq!(report["phases"][0]["time"]["judgement"], "not_significant", "{}", report["phases"][0]["time"]);
-    let said = text(&diff(&a, &b, &[]).stdout);
-    let table = said.split_once("counters that differ").unwrap_or_else(|| panic!("{said}")).1;
+    let reported = text(&diff(&a, &b, &[]).stdout);
+    let table = reported.split_once("counters that differ").unwrap_or_else(|| panic!("{reported}")).1;
     assert!(table.contains("product") && table.contains("misses") && !table.contains("sum-"), "{table}");
 }

@@ -332,7 +332,7 @@ fn steps_of_equal_size_are_compared() {
     assert_eq!(phase(&report, "prefill")["time"]["judgement"], "more");
 }
 
-/// Every line of a comparison that is said to differ.
+/// Every line of a comparison that is reported as different.
 fn lines(report: &Value) -> Vec<String> {
     let mut found = Vec::new();
     for phase in report["phases"].as_array().unwrap() {

@@ -27,7 +27,7 @@ fn blocks(text: &str, language: &str) -> Vec<String> {
     blocks
 }
 
-/// What is said of a probeset, of which only a part is written.
+/// Diagnostics of a probeset of which only a part is written.
 fn problems(fragment: &str) -> Diagnostics {
     let text = fragment::complete(fragment);
     match spec::load_text("example.yaml", &text, &Library::SHIPPED) {

@@ -179,11 +179,11 @@ fn a_mean_is_of_one_phase_and_one_number_of_tokens() {
     assert_eq!(facts(&all), ("decode".to_owned(), Some(1), Some(7), Some(2)));
     assert_eq!(facts(&decode), ("decode".to_owned(), Some(1), Some(7), Some(0)));
     assert_eq!((&all["nodes"], &all["step"]["duration_ns"]), (&decode["nodes"], &decode["step"]["duration_ns"]));
-    let said = profinfer(&["graph", &stored(), "--steps", "1.."]);
-    let lines: Vec<&str> = said.lines().take(2).collect();
+    let reported = profinfer(&["graph", &stored(), "--steps", "1.."]);
+    let lines: Vec<&str> = reported.lines().take(2).collect();
     assert!(
         lines[0].starts_with("The mean of 7 steps that are alike, from step 3 on: decode, 1 token each, "),
-        "{said}"
+        "{reported}"
     );
     let reason = "of another phase or number of tokens, with other operators, or not recorded whole";
     assert_eq!(lines[1], format!("2 more steps are left out: {reason}"));
@@ -241,8 +241,8 @@ fn the_odd_layer_is_the_same_one_everywhere() {
     assert_eq!(unfolded.collect::<Vec<_>>(), [None, None, Some("2"), None]);
     let svg = profinfer(&["graph", trace.file(), "--format", "svg", "--step", "5"]);
     assert!(svg.contains("; odd: layer 2, 1.09 ms</text>"), "{svg}");
-    let said = profinfer(&["graph", trace.file(), "--steps", "1.."]);
-    assert!(said.contains("layers 0–3 ×4: ") && said.contains("; odd: layer 2"), "{said}");
+    let reported = profinfer(&["graph", trace.file(), "--steps", "1.."]);
+    assert!(reported.contains("layers 0–3 ×4: ") && reported.contains("; odd: layer 2"), "{reported}");
 }
 
 /// One step may have been preempted; standard input is read once.
@@ -299,8 +299,8 @@ fn a_node_has_its_share_counts_metrics_and_bandwidth() {
     }
     let shares: f64 = operators.iter().map(|node| node["cost"]["share"].as_f64().unwrap()).sum();
     assert!((shares - (duration - 1000.0) / duration).abs() < 1e-9, "all of a step but what lies around its graph");
-    let said = profinfer(&["graph", trace.file(), "--step", "3"]);
-    assert!(said.contains("traffic") && said.contains("19.0 GB/s"), "{said}");
+    let reported = profinfer(&["graph", trace.file(), "--step", "3"]);
+    assert!(reported.contains("traffic") && reported.contains("19.0 GB/s"), "{reported}");
 }
 
 /// The class that a card is coloured by, of each of its nodes.
@@ -379,8 +379,8 @@ fn graphs_of_two_traces_are_compared() {
     let same = find("up-*", "same");
     assert_eq!((&same["layers"], &same["count"]), (&serde_json::json!(["0", "1"]), &2.into()));
     assert_eq!(same["b"]["elapsed_ns"].as_f64(), same["a"]["elapsed_ns"].as_f64().map(|ns| 2.0 * ns));
-    let said = against(&[]);
-    assert!(said.contains("Changed") && said.contains("backend"), "{said}");
+    let reported = against(&[]);
+    assert!(reported.contains("Changed") && reported.contains("backend"), "{reported}");
     let itself =
         json(&["graph", a.file(), "--step", "3", "--against", a.file(), "--against-step", "3", "--format", "json"]);
     assert!(rows(&itself, "rows").all(|row| row["what"] == "same") && itself["same"] == 16);
@@ -407,8 +407,8 @@ fn prefill_differs_from_decode_in_its_shapes() {
 }
 
 #[test]
-fn a_graph_that_is_not_there_is_said_so() {
-    for (arguments, said) in [
+fn a_missing_graph_is_reported() {
+    for (arguments, reported) in [
         (&["--step", "99"][..], "the trace has no step 99"),
         (&["--steps", "50..60"], "none of these steps is whole"),
         (&["-o", "graph.bmp"], "graph.bmp has no extension of a supported format"),
@@ -417,7 +417,7 @@ fn a_graph_that_is_not_there_is_said_so() {
         let stored = stored();
         let output = run(&[&["graph", &stored], arguments].concat());
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(1) && error.contains(said), "{arguments:?}: {error}");
+        assert!(output.status.code() == Some(1) && error.contains(reported), "{arguments:?}: {error}");
     }
 }
 

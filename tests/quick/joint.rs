@@ -153,7 +153,7 @@ fn write(path: &Path, as_: Written) -> (u64, u64) {
 }
 
 #[test]
-fn an_engine_s_counts_are_its_own_and_the_rest_is_said() {
+fn an_engine_s_counts_are_its_own_and_the_rest_is_reported() {
     let alone = json(&["report", stored().to_str().unwrap(), "--json"]);
     for as_ in [Written::Names, Written::Prefix] {
         let folder = tempfile::tempdir().unwrap();
@@ -179,8 +179,8 @@ fn an_engine_s_counts_are_its_own_and_the_rest_is_said() {
             assert_eq!(counted, shared + own, "{key}");
         }
     }
-    let said = serde_json::to_string(&alone["completeness"]["notes"]).unwrap();
-    assert!(!said.contains("other engines"), "{said}");
+    let reported = serde_json::to_string(&alone["completeness"]["notes"]).unwrap();
+    assert!(!reported.contains("other engines"), "{reported}");
 }
 
 /// Slices of the tracks of a timeline in Chrome's format: category, name and times, by the name of their track.
@@ -216,8 +216,8 @@ fn one_timeline_has_all_engines_each_in_a_group_of_its_own() {
     };
     timeline(&stored, &["--format", "chrome", "-o", alone.to_str().unwrap()]);
     let output = timeline(&joint, &["--format", "chrome"]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("joint.json: 8 steps"), "one file, with the steps of both: {said}");
+    let reported = String::from_utf8(output.stderr).unwrap();
+    assert!(reported.contains("joint.json: 8 steps"), "one file, with the steps of both: {reported}");
     let (alone, together) = (slices(&alone), slices(&folder.path().join("joint.json")));
     for key in KEYS {
         let own = |category: &str, slices: &HashMap<String, BTreeSet<String>>, prefix: &str| {

@@ -98,7 +98,7 @@ fn found(check: &Value) -> (Value, Value, Vec<Value>) {
 }
 
 #[test]
-fn a_lock_says_of_a_stripped_program_what_its_debug_information_said() {
+fn a_lock_says_of_a_stripped_program_what_its_debug_information_reported() {
     let toy = Toy::new(&[]);
     toy.lock();
     let (whole, status) = toy.check(&["--target", "toy"]);
@@ -167,7 +167,7 @@ fn a_lock_of_another_build_is_refused_with_both_build_ids() {
 }
 
 #[test]
-fn a_site_that_is_chosen_otherwise_is_said() {
+fn a_site_that_is_chosen_otherwise_is_reported() {
     let toy = Toy::new(&[]);
     toy.lock();
     let mut lock: Value = serde_json::from_slice(&std::fs::read(toy.path("toy.lock")).unwrap()).unwrap();
@@ -179,13 +179,13 @@ fn a_site_that_is_chosen_otherwise_is_said() {
     let (check, status) = toy.check(&["--target", "stripped/toy", "--lock", "toy.lock"]);
     assert_eq!(status, Some(0), "what is chosen here is used");
     let problems = check["problems"].as_array().unwrap();
-    let difference = problems.iter().find(|problem| problem["code"] == "L003").expect("it is said");
+    let difference = problems.iter().find(|problem| problem["code"] == "L003").expect("it is reported");
     assert_eq!(difference["notes"].as_array().unwrap().len(), 1, "{difference}");
     assert!(difference["notes"][0].as_str().unwrap().contains("toy_step"), "{difference}");
 }
 
 #[test]
-fn what_cannot_be_locked_or_read_is_said() {
+fn what_cannot_be_locked_or_read_is_reported() {
     let toy = Toy::new(&[]);
     let refused = |subcommand: &str, arguments: &[&str], code: &str| {
         let output = toy.profinfer(subcommand, arguments).output().unwrap();

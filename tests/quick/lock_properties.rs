@@ -31,7 +31,7 @@ fn stripped(name: &str) -> FakeTarget {
     FakeTarget::new(Arch::X86_64).file(name).function("all", 0, &[0x53; 0x4000])
 }
 
-/// Places by a lock; how many sites there are, and what is said.
+/// Places by a lock; how many sites there are, and what is reported.
 fn place(planned: &Planned, program: &str, lock: &Lock) -> (usize, Diagnostics) {
     let (placement, problems) = place_plan(
         &planned.1,

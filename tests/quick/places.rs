@@ -61,11 +61,11 @@ fn record(probeset: &Path, program: &Path, arguments: &[&str]) -> (String, Vec<(
     let trace = program.with_extension("pfi");
     let mut command = profinfer();
     command.arg("record").arg(probeset).arg("-o").arg(&trace).args(arguments).arg("--").arg(program).arg("5");
-    let said = String::from_utf8(run(&mut command).stdout).unwrap();
+    let reported = String::from_utf8(run(&mut command).stdout).unwrap();
     let dump = String::from_utf8(run(profinfer().arg("dump").arg(&trace)).stdout).unwrap();
     let lines = dump.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let events = lines.filter_map(|line| Some((line["probe"].as_str()?.to_owned(), line["fields"].clone())));
-    (said, events.collect())
+    (reported, events.collect())
 }
 
 /// By class: the layers' numbers; as the program makes them.
@@ -101,7 +101,7 @@ fn each_override_is_found_once_however_the_program_is_linked() {
 }
 
 #[test]
-fn what_is_not_there_is_said_with_what_is() {
+fn what_is_not_there_is_reported_with_what_is() {
     let folder = tempfile::tempdir().unwrap();
     // Unoptimised, so that the base, which nobody makes, has its table.
     let program = compile(folder.path(), "virtuals.cpp", &["-O0"]);
@@ -191,11 +191,11 @@ fn static_probes_are_read_in_every_form_and_their_semaphores_raised() {
     for level in ["-O0", "-O1", "-O2"] {
         let program = compile(folder.path(), "static_probes.c", &[level]);
         assert!(String::from_utf8(run(Command::new(&program).arg("5")).stdout).unwrap().ends_with("guarded 0\n"));
-        let (said, events) = record(&probeset("static_probes"), &program, &[]);
+        let (reported, events) = record(&probeset("static_probes"), &program, &[]);
         let of = |name: &str| events.iter().filter(|(probe, _)| probe == name).map(|(_, f)| f).collect::<Vec<_>>();
         let (items, guarded, steps) = (of("item"), of("guarded"), of("step"));
         let values: i64 = items.iter().map(|fields| fields["value"].as_i64().unwrap()).sum();
-        assert_eq!(said, format!("items {} values {values} guarded {}\n", items.len(), guarded.len()), "{level}");
+        assert_eq!(reported, format!("items {} values {values} guarded {}\n", items.len(), guarded.len()), "{level}");
         for fields in items {
             // Odd ones are at the one place, even ones at the other.
             let constant = if fields["number"].as_i64().unwrap() % 2 == 1 { 7 } else { 5 };
@@ -227,16 +227,16 @@ fn an_argument_that_cannot_be_read_is_refused_where_it_is_read() {
 
 #[test]
 #[ignore = "needs root"]
-fn two_probes_at_one_place_both_record_and_it_is_said() {
+fn two_probes_at_one_place_both_record_and_it_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), "virtuals.cpp", &["-O2"]);
     let spec = folder.path().join("two.yaml");
     let second = "  again:\n    at: virtual program:eng::Add[3](this, i32 number) -> memory\n    role: region\n";
     std::fs::write(&spec, std::fs::read_to_string(probeset("virtuals")).unwrap() + second).unwrap();
     let checked = check(&spec, &program, &[]);
-    let said = checked["problems"].as_array().unwrap().iter().find(|problem| problem["code"] == "T018");
-    let said = said.expect("it is said")["message"].as_str().unwrap().to_owned();
-    let (probes, mut places) = said.split_once(": ").map(|(a, b)| (a, b.split(", ").collect::<Vec<_>>())).unwrap();
+    let reported = checked["problems"].as_array().unwrap().iter().find(|problem| problem["code"] == "T018");
+    let reported = reported.expect("it is reported")["message"].as_str().unwrap().to_owned();
+    let (probes, mut places) = reported.split_once(": ").map(|(a, b)| (a, b.split(", ").collect::<Vec<_>>())).unwrap();
     places.sort_unstable();
     assert_eq!(probes, "`layer` and `again` are at the same place");
     assert_eq!(places, ["`eng::Add::[3]`", "`eng::Deeper::[3]`"]);
@@ -310,14 +310,15 @@ mod timed {
 
     /// How long it took to load the programs of 700 sites and more and to attach them, as the recorder noted.
     fn milliseconds_to_attach(trace: &Path) -> f64 {
-        let said: Value = serde_json::from_slice(&run(profinfer().args(["info", "--json"]).arg(trace)).stdout).unwrap();
-        let times = said["notices"].as_array().unwrap().iter().filter_map(|notice| {
+        let reported: Value =
+            serde_json::from_slice(&run(profinfer().args(["info", "--json"]).arg(trace)).stdout).unwrap();
+        let times = reported["notices"].as_array().unwrap().iter().filter_map(|notice| {
             let (sites, rest) = notice["text"].as_str()?.strip_prefix("attached ")?.split_once(" sites in ")?;
             let ms: f64 = rest.split_once(" ms")?.0.parse().ok()?;
             (sites.parse::<usize>().ok()? > 700).then_some(ms)
         });
         let times: Vec<f64> = times.collect();
-        assert_eq!(times.len(), 1, "all at once: {}", said["notices"]);
+        assert_eq!(times.len(), 1, "all at once: {}", reported["notices"]);
         times[0]
     }
 }
@@ -329,8 +330,8 @@ fn more_places_than_may_be_probed_are_refused_with_their_number() {
     let spec = folder.path().join("many.yaml");
     std::fs::write(&spec, MANY).unwrap();
     let checked = check(&spec, &program, &[]);
-    let said = checked["problems"].as_array().unwrap().iter().find(|problem| problem["code"] == "T006");
-    let message = said.expect("it is refused")["message"].as_str().unwrap();
+    let reported = checked["problems"].as_array().unwrap().iter().find(|problem| problem["code"] == "T006");
+    let message = reported.expect("it is refused")["message"].as_str().unwrap();
     assert_eq!(message, "slot 2 of `Base` is 2100 places; a probe is at 2048 at most");
 }
 
@@ -400,14 +401,14 @@ fn arm64_programs_have_their_overrides_and_static_probes_found() {
         let place = |argument: usize| placed.values[&format!("place_of_step__0__argument_{argument}")];
         let register = |place: u64| place >> 8 & 0xff;
         let (bytes, signed) = (|place: u64| 1 << (place >> 26 & 3), |place: u64| place >> 28 & 1 == 1);
-        let said: Vec<(u64, u64, u64, bool)> = (0..5)
+        let reported: Vec<(u64, u64, u64, bool)> = (0..5)
             .map(|argument| {
                 let place = place(argument);
                 (register(place), place >> 32, bytes(place), signed(place))
             })
             .collect();
         let expected = [(0, 8, 4, true), (1, 0, 8, false), (31, 12, 4, true), (2, 0, 4, false), (4, 0, 8, false)];
-        assert_eq!(said, expected, "{form:?}");
+        assert_eq!(reported, expected, "{form:?}");
         assert_eq!((place(4) >> 16 & 0xff, place(4) >> 24 & 3), (5, 3), "the index, and what it is shifted by");
         // The program that is generated reads each by its place, and an override's argument from the second register.
         let output = run(profinfer().arg("gen").arg(&spec).args(["--arch", "aarch64", "--target"]).arg(&program));
@@ -451,8 +452,8 @@ fn a_pattern_of_a_hundred_thousand_functions_is_refused_with_their_number() {
                 role: step\n    fields: { tokens: n }\n  run:\n    at: crowd:crowd_*(i32 n)\n    role: region\n";
     std::fs::write(&spec, text).unwrap();
     let checked = check(&spec, &library, &[]);
-    let said = checked["problems"].as_array().unwrap().iter().find(|problem| problem["code"] == "T006");
-    let message = said.expect("it is refused")["message"].as_str().unwrap();
+    let reported = checked["problems"].as_array().unwrap().iter().find(|problem| problem["code"] == "T006");
+    let message = reported.expect("it is refused")["message"].as_str().unwrap();
     assert_eq!(message, "`crowd_*` is 100000 places; a probe is at 16384 at most");
 }
 
@@ -538,8 +539,8 @@ fn symbols_are_texts_and_nothing_else_wherever_they_are_written() {
     assert_eq!(code, Some(0), "{problems}");
     assert!(script.contains("\"begin\"") && !script.contains("FORGED"), "{script}");
     let left_out = "is not part of the script: its name has characters that a script cannot have";
-    let said = problems.lines().filter(|line| line.starts_with("warning[G001]: `run") && line.ends_with(left_out));
-    assert_eq!(said.count(), HOSTILE.len(), "{problems}");
+    let reported = problems.lines().filter(|line| line.starts_with("warning[G001]: `run") && line.ends_with(left_out));
+    assert_eq!(reported.count(), HOSTILE.len(), "{problems}");
     std::fs::write(&spec, format!("{head}{}", run_probe.replace("region", "step"))).unwrap();
     for target in [&plain, &library] {
         let (code, _, problems) = on(target, "gen", &["--format", "bpftrace"]);

@@ -127,8 +127,8 @@ fn percentiles_of_a_long_trace_say_that_they_are_estimates() {
         (Some(exact.len() as u64), exact.last().copied())
     );
     for (name, part) in [("p50_ns", 50), ("p90_ns", 90), ("p99_ns", 99)] {
-        let (exact, said) = (exact[(part * exact.len()).div_ceil(100) - 1] as f64, decode[name].as_f64().unwrap());
-        assert!((said - exact).abs() <= 0.001 * exact, "{name}: {said} and {exact}");
+        let (exact, reported) = (exact[(part * exact.len()).div_ceil(100) - 1] as f64, decode[name].as_f64().unwrap());
+        assert!((reported - exact).abs() <= 0.001 * exact, "{name}: {reported} and {exact}");
     }
     // The prompts are few: theirs are exact.
     let prefill =

@@ -199,8 +199,8 @@ impl Processor for Emulated {
         let mut command = Command::new(&self.python);
         let output = command.arg(program).arg(&self.library).stdin(calls.reopen().unwrap()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let said = String::from_utf8(output.stdout).unwrap();
-        let outcomes = said.lines().map(|line| match line {
+        let reported = String::from_utf8(output.stdout).unwrap();
+        let outcomes = reported.lines().map(|line| match line {
             "right" => Outcome::Right,
             "faulted" => Outcome::Faulted,
             wrong => Outcome::Wrong(wrong.to_owned()),

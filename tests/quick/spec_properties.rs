@@ -1,4 +1,4 @@
-//! Whatever the bytes of a probeset are, reading it ends, quickly and without a panic, and what is said of it can be
+//! Whatever the bytes of a probeset are, reading it ends, quickly and without a panic, and what is reported of it can be
 //! shown.
 
 use profinfer_diagnostics::{Diagnostics, Severity, render};

@@ -137,12 +137,12 @@ fn without_the_machines_limits_no_bandwidth_is_claimed() {
 }
 
 #[test]
-fn without_costs_nothing_is_said_of_rates() {
+fn without_costs_nothing_is_reported_of_rates() {
     let verdict = Trace::new(Run { costs: false, ..MEMORY }).verdict();
     assert_eq!(verdict["phases"][0]["bound"], "unknown");
     assert_eq!(verdict["phases"][0]["bytes_per_step"], Value::Null);
-    let said = verdict["cannot_say"][0].as_str().unwrap();
-    assert!(said.starts_with("The probeset has no costs of operators"), "{said}");
+    let reported = verdict["cannot_say"][0].as_str().unwrap();
+    assert!(reported.starts_with("The probeset has no costs of operators"), "{reported}");
 }
 
 #[test]
@@ -331,8 +331,9 @@ fn lanes_that_share_one_of_two_cpus_are_to_be_pinned() {
     assert!(decode["evidence"][0].as_str().unwrap().contains(": 2 lanes share 1 CPU."), "{decode:#}");
     let advice = &verdict["advice"][0];
     assert_eq!(advice["what"], "Pin its 2 threads to separate CPUs: they ran on 1 CPU", "{:#}", verdict["advice"]);
-    // Side by side, a product takes half as long as one after the other.
-    assert!((share(&advice["gain_at_most"]) - 0.5).abs() < 0.02, "{advice}");
+    // Side by side, a product takes half as long as one after the other; at the memory's limit a little less.
+    assert!((share(&advice["gain_as_recorded"]) - 0.5).abs() < 0.02, "{advice}");
+    assert!((0.5..0.55).contains(&share(&advice["gain_at_most"])), "{advice}");
     assert!(advice["how"].as_str().unwrap().ends_with(" of operator work, spread evenly over 2 CPUs"), "{advice}");
 }
 

@@ -23,7 +23,7 @@ fn program() -> &'static Path {
     })
 }
 
-/// What a run said of itself, and the report of it.
+/// What a run printed, and its report.
 struct Run {
     /// Major faults of the process during its steps, by `getrusage`, which is what `/proc/PID/stat` says.
     faults: u64,
@@ -50,9 +50,9 @@ fn run(arguments: &[&str], options: &[&str]) -> Run {
     let program = program().display().to_string();
     command.extend(["--", &program, &model]);
     command.extend(arguments);
-    let said = profinfer(&command);
+    let reported = profinfer(&command);
     let mut run = Run { faults: 0, by_part: BTreeMap::new(), report: Value::Null, text: String::new() };
-    for line in said.lines() {
+    for line in reported.lines() {
         match line.split_whitespace().collect::<Vec<_>>()[..] {
             ["all", faults] => run.faults = faults.parse().unwrap(),
             [name, expert, faults] => {

@@ -46,11 +46,11 @@ fn record(name: &str, program: &Path) -> (String, Vec<(String, Value)>) {
     let trace = program.with_extension("pfi");
     let mut command = profinfer();
     command.args(["record", &probeset(name), "-o"]).arg(&trace).arg("--").arg(program).arg("20");
-    let said = String::from_utf8(run(&mut command).stdout).unwrap();
+    let reported = String::from_utf8(run(&mut command).stdout).unwrap();
     let dump = String::from_utf8(run(profinfer().arg("dump").arg(&trace)).stdout).unwrap();
     let lines = dump.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let spans = lines.filter_map(|line| Some((line["probe"].as_str()?.to_owned(), line["fields"].clone())));
-    (said, spans.collect())
+    (reported, spans.collect())
 }
 
 #[test]
@@ -60,12 +60,12 @@ fn calls_and_arguments_of_inlined_copies_are_the_target_s_own() {
     for (compiler, level) in forms() {
         for version in ["-gdwarf-4", "-gdwarf-5"] {
             let program = compile(folder.path(), "inlined", compiler, &[level, version]);
-            let (said, spans) = record("inlined", &program);
+            let (reported, spans) = record("inlined", &program);
             let operators: Vec<&Value> =
                 spans.iter().filter(|(probe, _)| probe == "operator").map(|(_, fields)| fields).collect();
             let sum = |field: &str| operators.iter().map(|fields| fields[field].as_i64().unwrap()).sum::<i64>();
             let recorded = format!("{} calls lanes {} ops {}\n", operators.len(), sum("lane"), sum("op"));
-            assert_eq!(recorded, said, "{compiler} {level} {version}");
+            assert_eq!(recorded, reported, "{compiler} {level} {version}");
             let checked = check("inlined", &program);
             let sites = checked["sites"].as_array().unwrap().iter().filter(|site| site["function"] == "compute");
             let within: Vec<&str> = sites.map(|site| site["inlined_into"].as_str().unwrap()).collect();
@@ -81,8 +81,8 @@ fn each_run_of_a_copy_is_recorded_once_or_the_copy_is_refused() {
     let mut probed = 0;
     for (compiler, level) in forms() {
         let program = compile(folder.path(), "hard", compiler, &[level, "-g"]);
-        let (said, spans) = record("hard", &program);
-        let words: Vec<&str> = said.split_whitespace().collect();
+        let (reported, spans) = record("hard", &program);
+        let words: Vec<&str> = reported.split_whitespace().collect();
         let truth: BTreeMap<&str, usize> = words.chunks(2).map(|pair| (pair[0], pair[1].parse().unwrap())).collect();
         let checked = check("hard", &program);
         let refused: Vec<&str> =

@@ -122,7 +122,7 @@ impl Trace {
 }
 
 /// What the toy says that it did, summed over its processes: steps, graphs, operators.
-fn said(output: &[u8]) -> [u64; 3] {
+fn reported(output: &[u8]) -> [u64; 3] {
     let mut sums = [0; 3];
     for line in String::from_utf8_lossy(output).lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -139,7 +139,7 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < Duration::from_secs(20), "waited in vain: {what}");
@@ -165,7 +165,7 @@ fn launch(words: &[&str]) -> Child {
 }
 
 /// Whether the recorder has attached to the toy's engine: its uprobes are in the process's memory map.
-fn is_traced(recorder: &Child) -> bool {
+pub(crate) fn is_traced(recorder: &Child) -> bool {
     let links = std::fs::read_dir(format!("/proc/{}/fdinfo", recorder.id())).into_iter().flatten().flatten();
     links
         .filter(|fd| std::fs::read_to_string(fd.path()).is_ok_and(|text| text.contains("link_type:\tuprobe_multi")))
@@ -179,7 +179,7 @@ fn a_launched_target_is_recorded_from_its_first_call() {
     let run = Run::new();
     let output = run.record(&["--", &toys().linked(), "20", "6", "2"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert_eq!(said(&output.stdout), [20, 20, 240]);
+    assert_eq!(reported(&output.stdout), [20, 20, 240]);
     let trace = run.read();
     assert_eq!(trace.work(), [20, 20, 240]);
     trace.assert_whole();
@@ -216,7 +216,7 @@ fn a_library_mapped_later_is_recorded_from_its_first_call() {
     let output = run.record(&["--", &toys().late(), "20", "6", "2", &toys().load()]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let trace = run.read();
-    assert_eq!(trace.work(), said(&output.stdout));
+    assert_eq!(trace.work(), reported(&output.stdout));
     trace.assert_whole();
     assert_eq!(trace.meta.modules.len(), 1);
     assert!(trace.meta.modules[0].path.ends_with("libtoy_engine.so"));
@@ -240,7 +240,7 @@ fn a_running_process_is_attached_to() {
         let output = recorder.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let trace = run.read();
-        assert_eq!(trace.work(), said(&real.stdout), "{words:?}");
+        assert_eq!(trace.work(), reported(&real.stdout), "{words:?}");
         assert_eq!(trace.work(), [30, 30, 450]);
         trace.assert_whole();
     }
@@ -260,7 +260,7 @@ fn children_are_recorded_unless_they_are_not_wanted() {
     let words = [&toys().linked(), "10", "4", "2", "fork"];
     let run = Run::new();
     let output = run.record(&[&["--no-inherit", "--"], &words[..]].concat());
-    assert_eq!(said(&output.stdout), [20, 20, 160]);
+    assert_eq!(reported(&output.stdout), [20, 20, 160]);
     assert_eq!(run.read().work(), [10, 10, 80], "the parent's alone");
     run.read().assert_whole();
     assert_eq!(run.read().meta.origin.options, ["--no-inherit"]);
@@ -282,7 +282,7 @@ fn a_child_that_maps_the_engine_later_is_recorded() {
     let script = format!("{} 7 3 1 {} & {} 5 3 1 {}; wait", toys().late(), toys().load(), toys().late(), toys().load());
     let output = run.record(&["--", "sh", "-c", &script]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert_eq!(said(&output.stdout), [12, 12, 36]);
+    assert_eq!(reported(&output.stdout), [12, 12, 36]);
     assert_eq!(run.read().work(), [12, 12, 36]);
     run.read().assert_whole();
 }
@@ -304,7 +304,7 @@ fn only_the_steps_asked_for() {
     let run = Run::new();
     let output = run.record(&["--steps", "3..5", "--", &toys().linked(), "200", "4", "2"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert_eq!(said(&output.stdout), [200, 200, 1600], "the target runs on to its end");
+    assert_eq!(reported(&output.stdout), [200, 200, 1600], "the target runs on to its end");
     let trace = run.read();
     assert_eq!(trace.work(), [3, 3, 24]);
     assert!(trace.meta.end.unwrap().reason.contains("steps asked for"));
@@ -369,7 +369,7 @@ fn a_duration_ends_the_recording_and_not_the_target() {
     let output = run.record(&arguments);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(started.elapsed() > Duration::from_millis(3000));
-    assert_eq!(said(&output.stdout)[0], 300);
+    assert_eq!(reported(&output.stdout)[0], 300);
     let trace = run.read();
     assert!((1..150).contains(&trace.count("step")), "{:?}", trace.counts);
     assert!(trace.meta.end.unwrap().reason.contains("duration"));
@@ -391,7 +391,7 @@ fn a_killed_recorder_leaves_a_readable_trace_and_an_unharmed_target() {
     assert!(trace.meta.end.is_none(), "it was cut");
     let real = target.wait_with_output().unwrap();
     assert!(real.status.success());
-    assert_eq!(said(&real.stdout)[0], 300);
+    assert_eq!(reported(&real.stdout)[0], 300);
 }
 
 #[test]
@@ -430,7 +430,7 @@ fn a_full_ring_is_accounted_for() {
         of_ring.map(|loss| loss.count).sum()
     };
     let accounted = ["step", "graph", "operator"].map(|name| trace.count(name) + lost(name));
-    assert_eq!(accounted, said(&real.stdout));
+    assert_eq!(accounted, reported(&real.stdout));
     assert!(lost("operator") > 0);
 }
 
@@ -451,7 +451,7 @@ fn a_full_disk_ends_the_recording_with_a_readable_trace() {
     assert!(mount(&["umount", path]));
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     assert!(stderr(&output).contains("R003"), "{}", stderr(&output));
-    assert_eq!(said(&output.stdout)[0], 4000, "the target is not harmed");
+    assert_eq!(reported(&output.stdout)[0], 4000, "the target is not harmed");
     assert!(trace.count("operator") > 100, "{:?}", trace.counts);
     assert!(trace.meta.end.is_none());
 }
@@ -495,7 +495,7 @@ fn pid_namespaces_are_no_obstacle() {
     let real = target.wait_with_output().unwrap();
     let output = recorder.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert_eq!(run.read().work(), said(&real.stdout));
+    assert_eq!(run.read().work(), reported(&real.stdout));
     run.read().assert_whole();
 }
 
@@ -512,7 +512,7 @@ fn a_wrong_target_is_refused_before_it_runs() {
         let output = command.args(["--", &toys().linked(), "5"]).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
         assert!(stderr(&output).contains(code), "{}", stderr(&output));
-        assert_eq!(said(&output.stdout)[0], 0, "it did not run");
+        assert_eq!(reported(&output.stdout)[0], 0, "it did not run");
         assert!(!run.trace().exists(), "nothing is left");
     };
     refused(yaml.replace("toy_graph(", "toy_grapf("), "T005");
@@ -557,8 +557,8 @@ fn through_sudo_the_target_is_the_callers() {
     let run = Run::new();
     let mut command = run.recorder(&["--", "sh", "-c", "id -u; id -g; echo $HOME; exit 9"]);
     let output = command.env("SUDO_UID", "65534").env("SUDO_GID", "65534").env("HOME", "/root").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let lines: Vec<&str> = said.lines().collect();
+    let reported = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<&str> = reported.lines().collect();
     assert_eq!(lines[..2], ["65534", "65534"]);
     assert_ne!(lines[2], "/root");
     assert_eq!(output.status.code(), Some(9));

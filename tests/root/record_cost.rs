@@ -31,9 +31,9 @@ fn run(probeset: &str, arguments: &[&str], words: &[&str]) -> (Vec<Value>, Optio
     let mut recorder = Command::new(profinfer);
     recorder.args(["record", probeset, "-o"]).arg(&trace).args(arguments).arg("--").arg(&target).args(words);
     let output = recorder.stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    let reported = String::from_utf8_lossy(&output.stderr);
     let status = output.status.code();
-    assert!(matches!(status, Some(0 | 4)), "{said}");
+    assert!(matches!(status, Some(0 | 4)), "{reported}");
     let dump = Command::new(profinfer).arg("dump").arg(&trace).output().unwrap();
     assert!(matches!(dump.status.code(), Some(0 | 4)), "{}", String::from_utf8_lossy(&dump.stderr));
     let lines = String::from_utf8(dump.stdout).unwrap();

@@ -151,12 +151,12 @@ fn samples_that_find_no_space_are_counted_and_no_events() {
         .unwrap();
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     let lost = report["sampling"]["lost"].as_u64().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(lost > 0, "{} {said}", report["sampling"]);
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(lost > 0, "{} {reported}", report["sampling"]);
     assert!(report["sampling"]["samples"].as_u64().unwrap() > 100, "{report}");
     // Records may be lost in so small a ring, too: those are counted as theirs.
     let complete = report["completeness"]["complete"].as_bool().unwrap();
-    assert_eq!(output.status.code() == Some(0), complete, "{said}");
+    assert_eq!(output.status.code() == Some(0), complete, "{reported}");
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn samples_without_space_for_a_stack_are_counted() {
 #[ignore = "needs root"]
 fn callers_by_unwind_tables_are_those_in_the_program() {
     let mut reads = (0, 0);
-    for (lanes, steps) in [("1", "40"), ("2", "40"), ("8", "10")] {
+    for (lanes, steps) in [("1", "80"), ("2", "80"), ("8", "20")] {
         let folder = tempfile::tempdir().unwrap();
         let (trace, _) = recorded(folder.path(), &["--sample", "999", "--stacks", "dwarf"], [lanes, steps]);
         let found = stacks(&trace);

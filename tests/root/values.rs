@@ -51,7 +51,7 @@ impl Zoo {
     fn record(&self, probeset: &str, program: &str, options: &[&str]) -> Vec<Value> {
         let mut record = self.profinfer(&["record", probeset, "-o", "run.pfi"]);
         let output = record.args(options).args(["--", program, &ROUNDS.to_string()]).output().unwrap();
-        // 4: it is said to be incomplete, for what is rubbish in it.
+        // 4: it is reported as incomplete, for what is rubbish in it.
         let code = output.status.code();
         assert!(matches!(code, Some(0 | 4)), "{}", String::from_utf8_lossy(&output.stderr));
         let dump = succeeds(&mut self.profinfer(&["dump", "run.pfi"]));
@@ -238,14 +238,14 @@ fn how_strings_are_laid_out_is_never_guessed() {
         let output = zoo.profinfer(&["check", "zoo.yaml", "--target", target]).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let (code, said) = check(&BY_HAND.replace(", strings: KIND", ""), "stripped/values");
-    assert_eq!(code, Some(0), "the rest can be recorded: {said}");
-    assert!(said.contains("the layout of std::string is not available on this target"), "{said}");
-    assert!(said.contains("value.word left out"), "{said}");
+    let (code, reported) = check(&BY_HAND.replace(", strings: KIND", ""), "stripped/values");
+    assert_eq!(code, Some(0), "the rest can be recorded: {reported}");
+    assert!(reported.contains("the layout of std::string is not available on this target"), "{reported}");
+    assert!(reported.contains("value.word left out"), "{reported}");
     // Where the debug information says otherwise, the probeset is wrong.
-    let (code, said) = check(&BY_HAND.replace("KIND", "libc++"), "values");
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("are libstdc++ in the target; the probeset declares libc++"), "{said}");
+    let (code, reported) = check(&BY_HAND.replace("KIND", "libc++"), "values");
+    assert_eq!(code, Some(1), "{reported}");
+    assert!(reported.contains("are libstdc++ in the target; the probeset declares libc++"), "{reported}");
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn what_a_probe_knows_of_an_object_holds_until_it_is_made_anew() {
 
 #[test]
 #[ignore = "needs root"]
-fn what_is_rubbish_is_counted_and_said() {
+fn what_is_rubbish_is_counted_and_reported() {
     let zoo = Zoo::new("g++", &[]);
     zoo.record(PROBESET, "./values", &[]);
     let report = zoo.profinfer(&["report", "--all", "run.pfi"]).output().unwrap();
@@ -333,8 +333,8 @@ fn what_a_class_of_the_library_holds_is_compared_with_the_target() {
     };
     for (member, right, wrong) in cases {
         let text = of_one_member(member, right);
-        let (code, said) = check(&text, &["--target", "values"]);
-        assert_eq!(code, Some(0), "{right}: {said}");
+        let (code, reported) = check(&text, &["--target", "values"]);
+        assert_eq!(code, Some(0), "{right}: {reported}");
         succeeds(&mut zoo.profinfer(&["lock", "zoo.yaml", "--target", "values", "-o", "zoo.lock"]));
         for wrong in wrong {
             let text = of_one_member(member, wrong);
@@ -344,11 +344,11 @@ fn what_a_class_of_the_library_holds_is_compared_with_the_target() {
                 ways.push(&["--target", "stripped/values", "--lock", "zoo.lock"]);
             }
             for arguments in ways {
-                let (code, said) = check(&text, arguments);
-                assert_eq!(code, Some(1), "{wrong}: {said}");
+                let (code, reported) = check(&text, arguments);
+                assert_eq!(code, Some(1), "{wrong}: {reported}");
                 let is = format!("`zoo::Dog.{member}` is");
                 for part in ["error[T008]", &is, &format!("the probeset expects {wrong}")] {
-                    assert!(said.contains(part), "{wrong}: {part}: {said}");
+                    assert!(reported.contains(part), "{wrong}: {part}: {reported}");
                 }
             }
         }

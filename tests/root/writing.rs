@@ -170,11 +170,11 @@ fn explain_shows_each_step_of_a_path() {
     has_line(&text, "name char[32] toy_tensor.name at +4 DWARF");
     let text = printed(&["explain", &spec, "object:tensor.name"], here);
     has_line(&text, "name char[32] toy_tensor.name at +?");
-    for (path, said) in [("operater", "no probe `operater`"), ("operator.lan", "did you mean `lane`")] {
+    for (path, reported) in [("operater", "no probe `operater`"), ("operator.lan", "did you mean `lane`")] {
         let output = profinfer(&["explain", &spec, path, "--target", &toy], here);
         assert_eq!(output.status.code(), Some(1));
         let problems = String::from_utf8_lossy(&output.stderr);
-        assert!(problems.contains(said), "{problems}");
+        assert!(problems.contains(reported), "{problems}");
     }
 }
 
@@ -293,7 +293,7 @@ fn explain_reads_this_of_an_override() {
     let mut columns = line.split(' ').rev();
     let (value, bytes) = (columns.next().unwrap(), columns.next().unwrap());
     let value: i32 = value.parse().unwrap();
-    // The layers are numbered from 10 on; which one is called first is not said.
+    // The layers are numbered from 10 on; which one is called first is not reported.
     assert!((10..=27).contains(&value), "{line}");
     assert_eq!(bytes, hex(&value.to_le_bytes()));
 }

@@ -1,5 +1,5 @@
 /*
- * Operators of a microsecond and of thirty, in steps. Each is computed once more by a copy that no probe is on:
+ * Operators of a microsecond and of a hundred, in steps. Each is computed once more by a copy that no probe is on:
  * the program says how long one takes, by its own clock.
  *
  *   brief STEPS
@@ -11,7 +11,7 @@
 
 enum { OPERATORS = 40, SHORT = 0, LONG = 1 };
 
-static const long rounds[] = { [SHORT] = 500, [LONG] = 15000 };
+static const long rounds[] = { [SHORT] = 500, [LONG] = 50000 };
 
 struct work {
 	int32_t kind;

@@ -214,8 +214,29 @@ EXPORT void ggml_backend_vk_buffer_get_tensor(void *buffer, struct ggml_tensor *
 	sink -= tensor->ne[0] + offset + bytes;
 }
 
+/* Another one encodes the same; and what goes from one backend to another. */
+EXPORT _Bool ggml_cuda_compute_forward(void *context, struct ggml_tensor *tensor)
+{
+	sink += tensor->ne[0];
+	return context != tensor;
+}
+
+EXPORT void ggml_backend_tensor_copy(struct ggml_tensor *from, struct ggml_tensor *to)
+{
+	sink += from->ne[0] - to->ne[0];
+}
+
+EXPORT _Bool ggml_backend_vk_cpy_tensor_async(void *from, void *to, struct ggml_tensor *source, struct ggml_tensor *result)
+{
+	sink += source->ne[0] - result->ne[0];
+	return from != to;
+}
+
 static void offload(struct ggml_cgraph *graph)
 {
+	ggml_backend_tensor_copy(graph->nodes[0], graph->nodes[1]);
+	ggml_backend_vk_cpy_tensor_async(&turn, &norm, graph->nodes[0], graph->nodes[1]);
+	ggml_cuda_compute_forward(&turn, graph->nodes[0]);
 	ggml_backend_vk_buffer_set_tensor(&turn, &norm, &norm, 0, 64);
 	for (int i = 0; i < NODES; i++)
 		ggml_vk_build_graph(&turn, graph, i);

@@ -27,7 +27,8 @@ pub use comparison::{
     compare,
 };
 pub use graph::{
-    CriticalPath, Edge, Fold, Folded, GraphFinder, Node, NodeKind, OperatorGraph, Section, StepFacts, Via, Wanted,
+    CriticalPath, DeviceTime, Edge, Fold, Folded, GraphFinder, Node, NodeKind, OperatorGraph, Section, StepFacts, Via,
+    Wanted,
 };
 pub use ids::{KindId, ObjectId, Phase, TextId};
 pub use numbers::{Distribution, PERCENTILE_ERROR, counted, group_digits, median};
@@ -39,9 +40,9 @@ pub use sampling::{
     WaitingWindows, Windows,
 };
 pub use step::{
-    Between, CopyDirection, DeviceInfo, Dispatch, Experts, FetchTotals, Fetched, Findings, Graph, Instead, LaneSpan,
-    Missing, OffCpu, Operator, Owner, Part, QueueEvent, Queued, Reclaim, Region, RequestEvent, SequencePart, StateSpan,
-    Step, Submission, ThreadState, TimeSplit, Timeline, Visitor, WaitsOn,
+    Between, CopyDirection, DeviceInfo, Dispatch, DriverJob, Experts, FetchTotals, Fetched, Findings, FusedPart, Graph,
+    Instead, JobSince, LaneSpan, Missing, OffCpu, Operator, Owner, Part, QueueEvent, Queued, Ran, Reclaim, Region,
+    RequestEvent, SequencePart, StateSpan, Step, Submission, ThreadState, TimeSplit, Timeline, Visitor, WaitsOn,
 };
 pub use study::{
     Blocks, ContextSource, Drift, ExpertUse, Growth, GrowthFound, GrowthOf, InstanceSource, JudgedGrowth, JudgedLayer,
@@ -52,8 +53,8 @@ pub use totals::{
     Available, BetweenTotals, Completeness, CopyTotals, DeviceTotals, DeviceUse, DispatchTotals, ExpertTotals, Faults,
     Followed, FollowedNews, HostTime, HostWork, IdleGap, IncompleteStep, LEFT_OUT, LaneThreads, LaneTotals, Lost,
     MetricOf, MetricValue, Named, Offloads, OperatorTotals, PhaseTotals, Quantities, QueueTotals, ReclaimTotals,
-    ReclaimingStep, Reclaims, Request, Requests, ResultTotals, SpanTotals, Statistics, StepPart, Sums, Taken,
-    ThreadTotals, WaitTotals, WaitingStep,
+    ReclaimingStep, Reclaims, Request, Requests, ResultTotals, Ring, RingTotals, SpanTotals, Statistics, StepPart,
+    Sums, Taken, ThreadTotals, WaitTotals, WaitingStep,
 };
 
 #[doc(hidden)]

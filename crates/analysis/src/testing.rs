@@ -113,7 +113,18 @@ pub fn schema() -> Schema {
             ],
         ),
         span("submit", Role::Submit, &[("queue", FieldType::Pointer), ("fence", Uint(8)), ("status", Int(4))]),
+        span("launch", Role::Dispatch, &[("name", Text(16))]),
+        span("launch_captured", Role::Submit, &[("queue", FieldType::Pointer), ("captured", Uint(8))]),
+        span("capture", Role::Capture, &[("queue", FieldType::Pointer)]),
+        span("captured", Role::Capture, &[("queue", FieldType::Pointer), ("captured", Uint(8))]),
+        span("instantiate", Role::Capture, &[("captured", Uint(8)), ("made_from", Uint(8))]),
+        span(
+            "job",
+            Role::Job,
+            &[("queued", Uint(8)), ("name", Text(16)), ("driver", Text(16)), ("job_since", Uint(4))],
+        ),
         span("wait_fence", Role::Wait, &[("fence", Uint(8)), ("status", Int(4))]),
+        span("destroy", Role::Wait, &[("queue", FieldType::Pointer), ("destroyed", Uint(4))]),
         span("wait_queue", Role::Wait, &[("queue", FieldType::Pointer)]),
         span("wait_all", Role::Wait, &[]),
         span("copy", Role::Copy, &[("bytes", Uint(8)), ("direction", Int(4))]),
@@ -161,7 +172,7 @@ impl Records {
         (start, end): (u64, u64),
         fields: &[(&str, Put<'_>)],
     ) -> &mut Self {
-        let counted = !matches!(name, "switch" | "wakeup");
+        let counted = !matches!(name, "switch" | "wakeup" | "job");
         let seq = self.seq.entry(tid).or_default();
         *seq += u32::from(counted);
         let number = if counted { *seq } else { 0 };

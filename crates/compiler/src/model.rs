@@ -88,13 +88,24 @@ impl Program {
             let is_event = self.kind == ProgramKind::Tracepoint;
             return is_event.then(|| (self.name.clone(), None)).into_iter().collect();
         };
-        let typed = self.actions.iter().any(|action| action.role.is_of_the_kernel());
+        // Those of drivers are in modules, and their programs load without them.
+        let typed = self.actions.iter().any(|action| action.role.is_of_the_kernel() && action.role != Role::Job);
         let begin = (self.name.clone(), typed.then(|| tracepoint.value.clone()));
         let is_reclaim = self.actions.iter().any(|action| action.role == Role::Reclaim);
         let end = ReclaimKind::at_tracepoint(&tracepoint.value)
             .filter(|_| is_reclaim)
             .map(|kind| (format!("{}_end", self.name), Some(format!("{}_end", kind.event()))));
         std::iter::once(begin).chain(end).collect()
+    }
+
+    /// The tracepoint where drivers of devices report jobs, if the program is at one.
+    pub fn job_tracepoint(&self) -> Option<&str> {
+        match &self.place {
+            Place::Tracepoint { name, .. } if self.actions.iter().any(|action| action.role == Role::Job) => {
+                Some(&name.value)
+            }
+            _ => None,
+        }
     }
 
     /// The function's arguments, where the program is at one.

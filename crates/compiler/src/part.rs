@@ -283,7 +283,10 @@ fn same_library(needed: &str, name: &str) -> bool {
 /// The files that define what an engine's steps are: of those that its modules name, else of all.
 fn step_files(probeset: &Probeset, engine: Option<EngineId>, target: &dyn TargetSymbols) -> BTreeSet<usize> {
     let is_own = |probe: &Probe| engine.is_none() || probeset.names.engine(&probe.name) == engine;
-    let steps = probeset.probes.values().filter(|probe| probe.role.value == Role::Step && is_own(probe));
+    let own = || probeset.probes.values().filter(|probe| is_own(probe));
+    // One of an interface to devices has none: it is there if any function of it is.
+    let has_steps = engine.is_none() || own().any(|probe| probe.role.value == Role::Step);
+    let steps = own().filter(|probe| !has_steps || probe.role.value == Role::Step);
     let mut files = BTreeSet::new();
     for place in steps.flat_map(|probe| &probe.at).map(|at| &at.place) {
         let (Place::Function { module, .. } | Place::Virtual { module, .. } | Place::Usdt { module, .. }) = place

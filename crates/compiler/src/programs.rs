@@ -344,7 +344,7 @@ impl<'p> Planner<'p> {
         }
         if let Some(layout) = kernel_fields(role) {
             // Where they are, and that they take no fields, the spec's checks have seen to.
-            let kind = if role == Role::Reclaim { RecordKind::Span } else { RecordKind::Mark };
+            let kind = if matches!(role, Role::Reclaim | Role::Job) { RecordKind::Span } else { RecordKind::Mark };
             let record = self.record(&probe.name, &probe.name.span, kind, Some(role), layout)?;
             let (name, shape, counts) = (probe.name.value.clone(), Shape::Instant, Counts::default());
             return Some(Action {
@@ -458,7 +458,7 @@ impl<'p> Planner<'p> {
         (signature, shape): (&Signature, &Shape),
     ) -> Option<(DescribesPlan, Checked)> {
         let scope = scope_at((self.probeset, self.plan.arch), root, signature, shape);
-        let at_return = describes.address.names_result();
+        let at_return = describes.at_return;
         let checked = check(&describes.address, &scope).and_then(|value| can_be_had(value, at_return));
         let address = self.problems.keep(checked.map_err(Diagnostics::from))?;
         if !matches!(address.ty, Type::Pointer(_) | Type::Object(_) | Type::Int { size: 8, .. }) {

@@ -11,7 +11,7 @@ pub const WAITING: &str = "waiting";
 /// The name of the field that marks which counters are estimates.
 pub const SCALED: &str = "scaled";
 
-/// The fields of a role whose records the runtime fills in (`bpf-runtime/fault.h`, `reclaim.h`).
+/// The fields of a role whose records the runtime fills in (`bpf-runtime/fault.h`, `reclaim.h`, `job.h`).
 pub(super) fn kernel_fields(role: Role) -> Option<Vec<(String, FieldType)>> {
     let fields: &[(&str, FieldType)] = match role {
         Role::Fault => &[("address", FieldType::Pointer)],
@@ -22,6 +22,12 @@ pub(super) fn kernel_fields(role: Role) -> Option<Vec<(String, FieldType)>> {
             ("device", FieldType::Uint(4)),
         ],
         Role::Reclaim => &[("reclaim_kind", FieldType::Uint(4))],
+        Role::Job => &[
+            ("queued", FieldType::Uint(8)),
+            ("name", FieldType::Text(16)),
+            ("driver", FieldType::Text(16)),
+            ("job_since", FieldType::Uint(4)),
+        ],
         _ => return None,
     };
     Some(fields.iter().map(|(name, ty)| ((*name).to_owned(), ty.clone())).collect())

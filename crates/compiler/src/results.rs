@@ -15,7 +15,7 @@ pub(super) fn is_of_return(field: &Field) -> bool {
 /// Whether something of a probe is read when the function returns.
 pub(super) fn reads_result(probe: &Probe) -> bool {
     let of_fields = probe.fields.values().any(is_of_return);
-    of_fields || probe.describes.as_ref().is_some_and(|describes| describes.address.names_result())
+    of_fields || probe.describes.as_ref().is_some_and(|describes| describes.at_return)
 }
 
 /// The value itself.

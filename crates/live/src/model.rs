@@ -90,7 +90,7 @@ impl Model {
     /// still steps.
     pub fn new(meta: &Meta) -> (Self, Diagnostics) {
         let (rules, problems) = rules_of(&meta.origin);
-        let has = |role: Role| meta.schema.records.iter().any(|record| record.role == Some(role));
+        let has = |role: Role| meta.schema.has_role(role);
         let model = Self {
             timeline: Timeline::new(&meta.schema, rules, meta.origin.pid),
             figures: Figures::default(),

@@ -317,6 +317,8 @@ pub struct Describes {
     pub object: Spanned<String>,
     /// Its address.
     pub address: Expr,
+    /// It is read when the function returns, as is what the function returns.
+    pub at_return: bool,
 }
 
 /// One probe.

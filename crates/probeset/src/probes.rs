@@ -108,7 +108,7 @@ fn except(node: &Node, cx: &mut Context<'_>) -> Vec<Spanned<String>> {
     probes
 }
 
-/// `describes: object NAME(EXPR)`.
+/// `describes: object NAME(EXPR)`, or `NAME(EXPR at return)`.
 fn describes(entry: &Entry, cx: &mut Context<'_>) -> Option<Describes> {
     let scalar = reader::text(&entry.value, "`describes`", cx.problems)?;
     let span = reader::language(scalar, "`describes`", cx.problems)?;
@@ -123,6 +123,7 @@ fn describes(entry: &Entry, cx: &mut Context<'_>) -> Option<Describes> {
     let before = "object ".len() + name.len() - name.trim_start().len();
     let name = Spanned::new(name.trim().to_owned(), span.slice(before..before + name.trim().len()));
     let exists = cx.refers("objects", "object", &name, "add it to `objects`");
-    let address = cx.expr_at(&place)?;
-    exists.then_some(Describes { object: name, address })
+    let (address, at_return) = cx.field_at(&place)?;
+    let at_return = at_return || address.names_result();
+    exists.then_some(Describes { object: name, address, at_return })
 }

@@ -5,7 +5,7 @@ use super::problems::{Problems, list};
 use super::vocabulary::name_of;
 use crate::path::{AttachPoint, ExprKind, Place, Type};
 use profinfer_diagnostics::{Code, Diagnostic, Severity};
-use profinfer_schema::{ReclaimKind, Role};
+use profinfer_schema::{JOB_TRACEPOINTS, ReclaimKind, Role};
 use std::collections::BTreeSet;
 
 /// A field that a role should have: any of `fields` will do.
@@ -78,18 +78,18 @@ const USES: &[Use] = &[
         without: "operators cannot be distinguished",
     },
     Use {
-        role: Role::Dispatch,
-        fields: &["graph_index"],
-        severity: Severity::Note,
-        without: "operators that are fused are not counted",
-    },
-    Use {
         role: Role::Submit,
         fields: &["queue"],
         severity: Severity::Warning,
         without: "queues are not distinguished",
     },
-    Use { role: Role::Copy, fields: &["bytes"], severity: Severity::Warning, without: "copies have no size" },
+    Use {
+        role: Role::Capture,
+        fields: &["queue", "captured"],
+        severity: Severity::Error,
+        without: "it tells nothing of a capture",
+    },
+    Use { role: Role::Copy, fields: &["bytes", "source"], severity: Severity::Warning, without: "copies have no size" },
     Use {
         role: Role::Device,
         fields: &["timestamps", "name", "period", "device_type"],
@@ -113,7 +113,8 @@ const ONLY_IN: &[(&str, &[Role])] = &[
     ("outputs", &[Role::Batch]),
     ("request", &[Role::Request]),
     ("lane", &[Role::Operator, Role::Experts]),
-    ("node", &[Role::Operator, Role::Dispatch, Role::Experts]),
+    ("node", &[Role::Operator, Role::Dispatch, Role::Experts, Role::Copy]),
+    ("source", &[Role::Copy]),
     ("op", &[Role::Operator, Role::Dispatch]),
     ("shape", &[Role::Operator, Role::Dispatch]),
     ("dtype", &[Role::Operator, Role::Dispatch]),
@@ -124,8 +125,12 @@ const ONLY_IN: &[(&str, &[Role])] = &[
     ("graph_index", &[Role::Dispatch]),
     ("graph_nodes", &[Role::Dispatch]),
     ("previous", &[Role::Dispatch]),
+    ("graph_last", &[Role::Dispatch]),
     ("encoded", &[Role::Dispatch]),
-    ("queue", &[Role::Submit, Role::Wait]),
+    ("queue", &[Role::Submit, Role::Wait, Role::Capture]),
+    ("destroyed", &[Role::Wait]),
+    ("captured", &[Role::Submit, Role::Capture]),
+    ("made_from", &[Role::Capture]),
     ("fence", &[Role::Submit, Role::Wait]),
     ("direction", &[Role::Copy]),
     ("timestamps", &[Role::Device]),
@@ -251,6 +256,7 @@ fn fixed_places(role: Role) -> Vec<String> {
             let tracepoints = ReclaimKind::ALL.map(ReclaimKind::tracepoint);
             tracepoints.map(|(category, name)| format!("tracepoint {category}:{name}")).into()
         }
+        Role::Job => JOB_TRACEPOINTS.iter().map(|of| format!("tracepoint {}", of.full_name())).collect(),
         _ => Vec::new(),
     }
 }

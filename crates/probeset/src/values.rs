@@ -48,7 +48,12 @@ impl Context<'_> {
     pub(super) fn field(&mut self, node: &Node, what: &str) -> Option<(Expr, bool)> {
         let scalar = reader::text(node, what, self.problems)?;
         let span = reader::language(scalar, "an expression", self.problems)?;
-        let (expr, at_return) = self.problems.keep(parse_field(span.text(), &span))?;
+        self.field_at(&span)
+    }
+
+    /// The same that stands at `span`.
+    pub(super) fn field_at(&mut self, span: &Span) -> Option<(Expr, bool)> {
+        let (expr, at_return) = self.problems.keep(parse_field(span.text(), span))?;
         self.check_expr(&expr);
         Some((expr, at_return))
     }

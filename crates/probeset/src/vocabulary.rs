@@ -5,7 +5,7 @@ use super::model::Nested;
 use profinfer_schema::Role;
 
 /// The roles: as the language writes them, and what an event of each is.
-const ROLES: [(&str, Role, &str); 19] = [
+const ROLES: [(&str, Role, &str); 21] = [
     ("step", Role::Step, "One decode or prefill call."),
     ("graph", Role::Graph, "One computation of a graph."),
     ("operator", Role::Operator, "One operator, or one thread's share of it."),
@@ -18,6 +18,8 @@ const ROLES: [(&str, Role, &str); 19] = [
     ("wait", Role::Wait, "The host waits for a device."),
     ("copy", Role::Copy, "Data is copied to a device or from it."),
     ("device", Role::Device, "What a device is, or the times that it measured."),
+    ("capture", Role::Capture, "Work is captured for later instead of given to a queue, or made ready to be launched."),
+    ("job", Role::Job, "A job ran on a device, as the kernel's driver reports it; at its tracepoints."),
     ("boundary", Role::Boundary, "Ends spans of other probes or starts their waiting; leaves no record."),
     ("sched_switch", Role::SchedSwitch, "A thread stopped running; at `tracepoint sched:sched_switch`."),
     ("sched_wakeup", Role::SchedWakeup, "A thread became runnable; at `tracepoint sched:sched_wakeup`."),

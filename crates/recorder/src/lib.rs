@@ -155,8 +155,8 @@ pub struct Object {
 pub struct Live {
     /// Since the start.
     pub elapsed: Duration,
-    /// Steps recorded.
-    pub steps: u64,
+    /// Steps recorded; `None` if no probe marks any.
+    pub steps: Option<u64>,
     /// Their tokens.
     pub tokens: u64,
     /// Records written.
@@ -174,8 +174,8 @@ pub struct Summary {
     pub file: PathBuf,
     /// Why it ended.
     pub reason: String,
-    /// Steps recorded.
-    pub steps: u64,
+    /// Steps recorded; `None` if no probe marks any.
+    pub steps: Option<u64>,
     /// Records written.
     pub events: u64,
     /// What is missing.
@@ -267,6 +267,8 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
     let mut constants = constants(&target, options)?;
     let of_counters = [("pf_cpus", u64::from(cpus)), ("pf_partial_counters", counters::partial(&plan))];
     constants.extend(of_counters.map(|(name, value)| (name.to_owned(), value)));
+    let jobs = bpf::JobFormats::of_kernel(&plan.programs);
+    constants.extend(jobs.constants());
     let events = counters.events(&plan, cpus);
     let setup = Setup {
         object: &object.bytes,
@@ -278,6 +280,7 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
         target_constants: plan.relocations.iter().map(|relocation| relocation.symbol.clone()).collect(),
         events: &events,
         event_entries: u32::try_from(plan.events()).unwrap_or(u32::MAX).saturating_mul(cpus),
+        jobs: &jobs,
         mode,
     };
     let unstoppable = (!target.may_signal()).then(libraries_missed);

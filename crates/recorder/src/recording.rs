@@ -308,7 +308,7 @@ impl<'a> Recording<'a> {
         let counts = self.consumer.counts();
         Live {
             elapsed: self.started.elapsed(),
-            steps: counts.steps.load(Ordering::Relaxed),
+            steps: self.modules.search_report.marks_steps().then(|| counts.steps.load(Ordering::Relaxed)),
             tokens: counts.tokens.load(Ordering::Relaxed),
             events: counts.events.load(Ordering::Relaxed),
             lost: self.lost,
@@ -413,7 +413,7 @@ impl<'a> Recording<'a> {
             problems.push(cannot_write(self.output.path(), &gone));
         }
         let engines = self.modules.engines(self.parts);
-        let steps = counts.steps.load(Ordering::Relaxed);
+        let steps = self.modules.search_report.marks_steps().then(|| counts.steps.load(Ordering::Relaxed));
         if nothing.is_some() {
             problems.0.extend(nothing_recorded(waiting, nothing, reason, ending));
         } else {

@@ -225,6 +225,16 @@ impl<'a> SearchReport<'a> {
         self.seen(counts).into_iter().any(|(record, count)| is_call(record) && count > 0)
     }
 
+    /// Whether probes mark steps, by the analysis' rule: a target in which operators have sites, and steps have none, is like
+    /// a probeset without steps.
+    pub(super) fn marks_steps(&self) -> bool {
+        let schema = &self.plan.schema;
+        let placed = |role: Role| {
+            schema.records.iter().any(|record| record.role == Some(role) && self.placed.contains(&record.name))
+        };
+        schema.has_role(Role::Step) && (placed(Role::Step) || !placed(Role::Operator))
+    }
+
     /// That no step is in the trace, or, where no probe is a step, no record of any: what was searched for, where, and what
     /// was there.
     pub(super) fn nothing(&self, counts: &Counts, begun: u64) -> Option<String> {

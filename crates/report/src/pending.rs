@@ -1,7 +1,7 @@
 //! When work of a device's queues was pending, for pictures: submissions that were seen done together are one time. The
 //! device's time is within it, and a bound unless the device measured it.
 
-use profinfer_analysis::Step;
+use profinfer_analysis::{JobSince, Step};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A time with pending work.
@@ -12,7 +12,7 @@ pub(crate) struct Pending {
     pub(crate) end: u64,
     /// Indices into [`Step::submissions`], in their order.
     pub(crate) submissions: Vec<usize>,
-    /// What the device measured of it, ns: of whole graphs only.
+    /// What the device measured of it, ns, of whole graphs only; or what its driver reports.
     pub(crate) measured: Option<u64>,
     graphs: BTreeSet<Option<u32>>,
 }
@@ -37,6 +37,10 @@ pub(crate) fn pending(step: &Step) -> BTreeMap<u64, Vec<Pending>> {
     }
     if step.dispatches.iter().any(|of| of.device_ns.is_some()) {
         measure(&mut queues, step);
+    }
+    for time in queues.values_mut().flatten().filter(|time| time.measured.is_none()) {
+        let ran = |at: &usize| step.submissions[*at].ran.filter(|ran| ran.since == JobSince::Run).map(|ran| ran.busy);
+        time.measured = time.submissions.iter().map(ran).try_fold(0_u64, |sum, ns| Some(sum.saturating_add(ns?)));
     }
     queues
 }

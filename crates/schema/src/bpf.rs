@@ -242,6 +242,7 @@ const fn internal(name: &'static str) -> Variable {
 }
 
 const COUNTERS: Option<&str> = Some("PF_COUNTERS");
+const JOBS: Option<&str> = Some("PF_JOBS");
 const OLD_KERNEL: Option<&str> = Some("PF_OLD_KERNEL");
 
 /// All variables of a program, apart from the constants that the target decides: those are the plan's relocations.
@@ -264,6 +265,12 @@ pub const VARIABLES: &[Variable] = &[
         only_with: OLD_KERNEL,
         ..constant("pf_site_cookie", "the site's cookie: each site has a separate program")
     },
+    Variable { only_with: JOBS, ..constant("pf_job_queued", "fields of the tracepoint, see job.h") },
+    Variable { only_with: JOBS, ..constant("pf_job_run", "the same") },
+    Variable { only_with: JOBS, ..constant("pf_job_done", "the same") },
+    Variable { only_with: JOBS, ..constant("pf_fence_made", "the same") },
+    Variable { only_with: JOBS, ..constant("pf_fence_emitted", "the same") },
+    Variable { only_with: JOBS, ..constant("pf_fence_signaled", "the same") },
     shared("pf_enabled", "1 once everything is attached"),
     shared("pf_steps", "steps begun"),
     shared("pf_calls_elsewhere", "calls on stacks that the target made (fibers, coroutines)"),

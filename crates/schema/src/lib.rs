@@ -4,6 +4,7 @@
 
 pub mod bpf;
 mod engine;
+mod job;
 mod meaning;
 mod reclaim;
 mod role;
@@ -11,6 +12,7 @@ mod roofline;
 mod sample;
 
 pub use engine::{EngineId, EngineName, Names, identifier};
+pub use job::{JOB_TRACEPOINTS, JobEvent, JobTracepoint};
 pub use meaning::FieldMeaning;
 pub use reclaim::ReclaimKind;
 pub use role::Role;
@@ -61,6 +63,13 @@ pub struct Schema {
     /// threads number all, and mean nothing.
     #[serde(skip)]
     pub others: BTreeSet<u16>,
+}
+
+impl Schema {
+    /// Whether there are records of a role.
+    pub fn has_role(&self, role: Role) -> bool {
+        self.records.iter().any(|record| record.role == Some(role))
+    }
 }
 
 /// What object a probe's records describe: from then on it is as their fields say, until it is described anew.
@@ -388,7 +397,7 @@ pub enum LossKind {
     Recursion,
     /// Too many nested calls: the span is lost.
     TooDeep,
-    /// No memory for a thread's state: its records are lost.
+    /// No memory for a thread's state, or for a device's job: the records are lost.
     NoThreadState,
     /// Too many objects for the table: descriptions may repeat. In [`Self::LEGACY`]: a full place of the table is taken over.
     ObjectTableFull,

@@ -109,11 +109,27 @@ pub enum FieldMeaning {
     DeviceType,
     /// What memory was taken back for: a number of [`crate::ReclaimKind`].
     ReclaimKind,
+    /// The driver of a device, or the device.
+    Driver,
+    /// When a job was given to the kernel's driver: ns, CLOCK_MONOTONIC.
+    Queued,
+    /// What the beginning of a job is: 1: it began to run, 2: it was given to the device, 3: it was made.
+    JobSince,
+    /// Address or number of work that was captured.
+    Captured,
+    /// That of the captured work that other one is made from.
+    MadeFrom,
+    /// Not 0: a queue ends, whatever work it has.
+    Destroyed,
+    /// Address of the object that data is copied from.
+    Source,
+    /// Address of the object that the last operator of a graph computes.
+    GraphLast,
 }
 
 impl FieldMeaning {
     /// Every meaning, in the order of the variants.
-    pub const ALL: [Self; 53] = [
+    pub const ALL: [Self; 61] = [
         Self::Tokens,
         Self::Backend,
         Self::Lane,
@@ -167,6 +183,14 @@ impl FieldMeaning {
         Self::Period,
         Self::DeviceType,
         Self::ReclaimKind,
+        Self::Driver,
+        Self::Queued,
+        Self::JobSince,
+        Self::Captured,
+        Self::MadeFrom,
+        Self::Destroyed,
+        Self::Source,
+        Self::GraphLast,
     ];
 
     /// The meaning of a field of this name; `None` if the name is not reserved.
@@ -230,6 +254,14 @@ impl FieldMeaning {
             Self::Period => "period",
             Self::DeviceType => "device_type",
             Self::ReclaimKind => "reclaim_kind",
+            Self::Driver => "driver",
+            Self::Queued => "queued",
+            Self::JobSince => "job_since",
+            Self::Captured => "captured",
+            Self::MadeFrom => "made_from",
+            Self::Destroyed => "destroyed",
+            Self::Source => "source",
+            Self::GraphLast => "graph_last",
         }
     }
 

@@ -30,6 +30,10 @@ pub enum Role {
     Copy,
     /// What a device is, or what it measured.
     Device,
+    /// Work is captured for later, instead of given to a queue.
+    Capture,
+    /// The kernel's driver ran a job on a device.
+    Job,
     /// A thread left a processor for another.
     SchedSwitch,
     /// A thread became runnable.
@@ -49,11 +53,17 @@ pub enum Role {
 impl Role {
     /// Whether its events are the kernel's: they happen at a fixed place, with fixed fields.
     pub fn is_of_the_kernel(self) -> bool {
-        matches!(self, Self::SchedSwitch | Self::SchedWakeup | Self::Fault | Self::PageCache | Self::Reclaim)
+        matches!(
+            self,
+            Self::SchedSwitch | Self::SchedWakeup | Self::Fault | Self::PageCache | Self::Reclaim | Self::Job
+        )
     }
 
     /// Whether its events are about other processors than the host's.
     pub fn is_of_a_device(self) -> bool {
-        matches!(self, Self::Dispatch | Self::Submit | Self::Wait | Self::Copy | Self::Device)
+        matches!(
+            self,
+            Self::Dispatch | Self::Submit | Self::Wait | Self::Copy | Self::Device | Self::Capture | Self::Job
+        )
     }
 }

@@ -145,7 +145,7 @@ fn a_budget_that_steps_alone_exceed_is_kept_without_them() {
 
 #[test]
 #[ignore = "needs root"]
-fn a_budget_that_cannot_be_kept_is_said_to_be() {
+fn a_budget_that_cannot_be_kept_is_reported() {
     let _alone = alone();
     let run = Run::new();
     // Steps that are counted are always recorded, and cost more.

@@ -68,7 +68,7 @@ impl Recorded {
     }
 
     /// The numbers of each line of the target that starts with a word.
-    fn said(&self, word: &str) -> Vec<Vec<i128>> {
+    fn reported(&self, word: &str) -> Vec<Vec<i128>> {
         let text = String::from_utf8_lossy(&self.output.stdout).into_owned();
         let lines = text.lines().filter_map(|line| line.strip_prefix(word));
         lines.map(|line| line.split_whitespace().map(|number| number.parse().unwrap()).collect()).collect()
@@ -93,15 +93,15 @@ fn the_kernels_counts_of_a_thread_are_those_it_tells_itself() {
     for way in [&["--steps", "1.."][..], &["--old-kernel"]] {
         let recorded = Recorded::new(way, &["faults", "500", "40"]);
         let [step] = recorded.of("step")[..] else { panic!("one step") };
-        let [said] = &recorded.said("faults")[..] else { panic!("one line") };
-        let [minor, major, asked, forced] = said[..] else { panic!("{said:?}") };
+        let [reported] = &recorded.reported("faults")[..] else { panic!("one line") };
+        let [minor, major, asked, forced] = reported[..] else { panic!("{reported:?}") };
         let of = |name: &str| step.fields[name];
         // The call does a little besides: functions it calls are mapped, and it says what it did.
-        assert!((minor..=minor + 20).contains(&of("minor")), "{step:?} {said:?}");
-        assert!((major..=major + 2).contains(&of("major")), "{step:?} {said:?}");
-        assert!((asked..=asked + 2).contains(&of("asked")), "{step:?} {said:?}");
-        assert!((asked + forced..=asked + forced + 4).contains(&of("left")), "{step:?} {said:?}");
-        assert!(minor >= 500 && asked >= 40, "{said:?}");
+        assert!((minor..=minor + 20).contains(&of("minor")), "{step:?} {reported:?}");
+        assert!((major..=major + 2).contains(&of("major")), "{step:?} {reported:?}");
+        assert!((asked..=asked + 2).contains(&of("asked")), "{step:?} {reported:?}");
+        assert!((asked + forced..=asked + forced + 4).contains(&of("left")), "{step:?} {reported:?}");
+        assert!(minor >= 500 && asked >= 40, "{reported:?}");
         assert_eq!(recorded.meta.losses, []);
     }
 }
@@ -119,10 +119,11 @@ fn a_cpus_counter_is_the_threads_own_where_threads_take_turns() {
         let before = stolen_ns();
         let recorded = Recorded::new(way, &["turns", "3", "200", "0"]);
         let stolen = stolen_ns() - before;
-        let said: BTreeMap<i128, i128> = recorded.said("turn").into_iter().map(|line| (line[0], line[1])).collect();
-        assert_eq!(said.len(), 3);
+        let reported: BTreeMap<i128, i128> =
+            recorded.reported("turn").into_iter().map(|line| (line[0], line[1])).collect();
+        assert_eq!(reported.len(), 3);
         for span in recorded.of("turn").into_iter().chain(recorded.of("again")) {
-            let own = said[&span.fields["lane"]] as f64;
+            let own = reported[&span.fields["lane"]] as f64;
             // What a reading at each end of the span would have given: all that ran on the cpu.
             let naive = span.duration as f64;
             assert!(naive / own > 1.5, "{span:?}: {own}; they did not take turns");
@@ -145,9 +146,9 @@ fn what_the_machine_has_not_got_costs_one_warning_and_no_more() {
     let absent = &recorded.meta.schema.counters["no_such_pmu/config=1/"];
     assert!(absent.absent.as_ref().unwrap().contains("no unit `no_such_pmu`"), "{absent:?}");
     assert_eq!(recorded.meta.schema.counters["minor"].absent, None);
-    let said = stderr(&recorded.output);
-    assert_eq!(said.matches("C002").count(), 1, "{said}");
-    assert_eq!(recorded.output.status.code(), Some(0), "{said}");
+    let reported = stderr(&recorded.output);
+    assert_eq!(reported.matches("C002").count(), 1, "{reported}");
+    assert_eq!(recorded.output.status.code(), Some(0), "{reported}");
 }
 
 #[test]

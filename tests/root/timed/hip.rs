@@ -1,7 +1,7 @@
 //! A library that has functions of HIP's runtime and threads for streams: launches, events, graphs, copies and waits are
 //! recorded, and the interval of each stream's work is what the program measured.
 
-use super::cuda::{assert_is, compile, copies, interval, known, number, recorded};
+use super::cuda::{assert_is, compile, copies, interval, measured, number, recorded};
 
 #[test]
 #[ignore = "needs root"]
@@ -11,10 +11,10 @@ fn work_of_streams_has_the_known_times() {
     let library = folder.join("libamdhip64.so.6");
     compile("hip.c", &["-DLIBRARY", "-shared", "-fPIC", "-Wl,-soname,libamdhip64.so.6"], folder, "libamdhip64.so.6");
     compile("hip.c", &[library.to_str().unwrap(), "-Wl,-rpath,$ORIGIN"], folder, "program");
-    let (said, rows) = recorded("hip", &folder.join("program"), folder);
-    let known: Vec<(u64, u64)> = said.lines().map(known).collect();
+    let (reported, rows) = recorded("hip", &folder.join("program"), folder);
+    let measured: Vec<(u64, u64)> = reported.lines().map(measured).collect();
     let of = |probe: &str| rows.iter().filter(|row| row["probe"] == probe).collect::<Vec<_>>();
-    let spent = |work: usize| known[work].1 - known[work].0;
+    let spent = |work: usize| measured[work].1 - measured[work].0;
 
     let (launches, of_modules) = (of("hip_launch"), of("hip_launch_module"));
     assert_eq!((launches.len(), of_modules.len()), (5, 2));

@@ -22,7 +22,7 @@ fn counted(program: &Path) -> BTreeMap<String, u64> {
 }
 
 /// `work W enqueued NS done NS device NS`.
-fn known(line: &str) -> Option<[u64; 3]> {
+fn measured(line: &str) -> Option<[u64; 3]> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let ["work", _, "enqueued", from, "done", done, "device", device] = words[..] else { return None };
     Some([from, done, device].map(|word| word.parse().unwrap()))
@@ -36,8 +36,8 @@ fn work_of_queues_has_the_known_times() {
     compile("opencl.c", &["-lOpenCL"], folder, "program");
     let program = folder.join("program");
     let counts = counted(&program);
-    let (said, rows) = recorded("opencl", &program, folder);
-    let known: Vec<[u64; 3]> = said.lines().filter_map(known).collect();
+    let (reported, rows) = recorded("opencl", &program, folder);
+    let measured: Vec<[u64; 3]> = reported.lines().filter_map(measured).collect();
     let of = |probe: &str| rows.iter().filter(|row| row["probe"] == probe).collect::<Vec<&Value>>();
 
     for (probe, function) in [
@@ -58,7 +58,7 @@ fn work_of_queues_has_the_known_times() {
     assert!(rows.iter().all(|row| row["event"] != "submit" || row["done_by_ns"].is_u64()), "{rows:#?}");
     // A kernel before all parts; the one after the event is done later.
     let parts = [(1, 3), (5, 16), (17, 18)];
-    for ((first, last), [from, done, device]) in parts.into_iter().zip(&known) {
+    for ((first, last), [from, done, device]) in parts.into_iter().zip(&measured) {
         let interval = interval(kernels[first], kernels[last]);
         assert!(interval >= *device, "{interval} ns, the device measured {device} ns");
         assert_is(interval, done - from, "a part");

@@ -74,8 +74,8 @@ fn figures_that_cannot_be_kept_are_shown() {
     assert_eq!(output.status.code(), Some(0));
     let measured: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(measured["file"].is_null() && best(&measured, "fp32", None, 1) > 1e8);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("R003") && said.contains("PROFINFER_CACHE"), "{said}");
+    let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(reported.contains("R003") && reported.contains("PROFINFER_CACHE"), "{reported}");
 }
 
 #[test]

@@ -161,18 +161,22 @@ fn switches_and_times_are_those_that_the_kernel_counted() {
     let run = Run::new(&["lanes=2", "operators=20", "work=5000", "nap=1000"]);
     let (threads, stolen) = (run.threads(), run.stolen());
     assert_eq!(run.lanes.len(), 2);
-    for said in &run.lanes {
-        assert_eq!(run.switches(said), (said.voluntary + said.involuntary, said.involuntary), "{said:?}");
-        let row = lane(&threads, said.lane);
+    for reported in &run.lanes {
+        assert_eq!(
+            run.switches(reported),
+            (reported.voluntary + reported.involuntary, reported.involuntary),
+            "{reported:?}"
+        );
+        let row = lane(&threads, reported.lane);
         // The thread's switches before and after it read its counts, while it starts and ends, are not in these.
         let switches = number(&row["voluntary_switches"]) + number(&row["involuntary_switches"]);
-        let counted = said.voluntary + said.involuntary;
+        let counted = reported.voluntary + reported.involuntary;
         // Not every kernel tells of every switch: where a thread's coming to a cpu is missed, what it did is unknown.
         let unseen = if number(&row["unknown_ns"]) > 0 { counted / 10 } else { 0 };
-        assert!((counted - unseen..=counted + 12).contains(&switches), "{row} {said:?}");
-        let wall = said.to - said.from;
-        assert_close("running", number(&row["running_ns"]), said.ran, 4, wall, stolen);
-        assert_close("runnable", number(&row["runnable_ns"]), said.waited, 4, wall, stolen);
+        assert!((counted - unseen..=counted + 12).contains(&switches), "{row} {reported:?}");
+        let wall = reported.to - reported.from;
+        assert_close("running", number(&row["running_ns"]), reported.ran, 4, wall, stolen);
+        assert_close("runnable", number(&row["runnable_ns"]), reported.waited, 4, wall, stolen);
         assert!(number(&row["sleeping_ns"]) >= 20 * 1_000_000, "{row}");
         assert!(number(&row["unknown_ns"]) <= wall / 10, "{row}");
     }
@@ -191,15 +195,15 @@ fn a_busy_competitor_is_named_with_its_share() {
     let rows = threads["interference"].as_array().unwrap();
     let row = rows.iter().find(|row| row["pid"] == competitor.pid()).unwrap_or_else(|| panic!("{threads}"));
     assert_eq!((&row["process"], &row["own"]), (&"sh".into(), &false.into()));
-    let (said, wall) = (&run.lanes[0], run.lanes[0].to - run.lanes[0].from);
+    let (reported, wall) = (&run.lanes[0], run.lanes[0].to - run.lanes[0].from);
     let taken = number(&row["taken_ns"]);
     assert!(taken > 0);
-    assert_close("the competitor", taken, said.watched, 6, wall, stolen);
+    assert_close("the competitor", taken, reported.watched, 6, wall, stolen);
     let all: u64 = rows.iter().map(|row| number(&row["taken_ns"])).sum();
     let unnamed = number(&lane(&threads, 0)["unnamed_ns"]) + number(&lane(&threads, 0)["idle_cpu_ns"]);
-    assert_close("all that ran instead", all + unnamed, said.waited, 4, wall, stolen);
-    assert_close("running", number(&lane(&threads, 0)["running_ns"]), said.ran, 4, wall, stolen);
-    assert!(unnamed * 20 <= said.waited, "{unnamed} of {} is not named", said.waited);
+    assert_close("all that ran instead", all + unnamed, reported.waited, 4, wall, stolen);
+    assert_close("running", number(&lane(&threads, 0)["running_ns"]), reported.ran, 4, wall, stolen);
+    assert!(unnamed * 20 <= reported.waited, "{unnamed} of {} is not named", reported.waited);
     // What it took, it took from operators.
     let operators: u64 = row["operators"].as_array().unwrap().iter().map(|from| number(&from["taken_ns"])).sum();
     assert_close("from operators", operators, taken, 5, wall, stolen);

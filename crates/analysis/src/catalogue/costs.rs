@@ -25,6 +25,21 @@ pub struct Cost {
     pub weights: Option<Weights>,
 }
 
+impl Cost {
+    /// Of both together: unknown where one is.
+    pub(crate) fn with(&self, other: &Self) -> Self {
+        let both = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a + b);
+        Self {
+            flops: both(self.flops, other.flops),
+            bytes: both(self.bytes, other.bytes),
+            flops_bound: self.flops_bound || other.flops_bound,
+            bytes_bound: self.bytes_bound || other.bytes_bound,
+            context: None,
+            weights: None,
+        }
+    }
+}
+
 /// Weights that an operator reads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weights {

@@ -69,6 +69,13 @@ impl Rules {
         Some((name, self.costs.element_size(name)?.as_f64()?))
     }
 
+    /// Bytes of so many elements of a type.
+    pub fn bytes_of(&self, dtype: &str, shape: &[i64]) -> Option<u64> {
+        let each = self.costs.element_size(dtype)?.as_f64()?;
+        let bytes = shape.iter().map(|extent| *extent as f64).product::<f64>() * each;
+        (bytes.is_finite() && (0.0..=MAX_BYTES).contains(&bytes)).then_some(bytes as u64)
+    }
+
     /// The weight type whose size is nearest to half of `bytes`: between a third and two thirds of it.
     pub fn half_of(&self, bytes: f64) -> Option<(&str, f64)> {
         let size = |name: &String| self.costs.element_size(name).and_then(Value::as_f64);

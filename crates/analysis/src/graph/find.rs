@@ -2,14 +2,12 @@
 
 use super::leaves::{self, Leaf};
 use super::sources::{Memory, Source};
-use super::{Edge, MAX_EDGES, MAX_NODES, Node, NodeKind, OperatorGraph, StepFacts, Via, layers};
+use super::{DeviceTime, Edge, MAX_EDGES, MAX_NODES, Node, NodeKind, OperatorGraph, StepFacts, Via, layers};
 use crate::catalogue::Catalogue;
-use crate::ids::ObjectId;
-use crate::ids::Phase;
+use crate::ids::{KindId, ObjectId, Phase};
 use crate::raw::Decoder;
 use crate::sampling::Recorded;
-use crate::step::Visitor;
-use crate::step::{Operator, Step};
+use crate::step::{Dispatch, Operator, QueueEvent, Queued, Step, Visitor};
 use crate::totals::Quantities;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
@@ -109,7 +107,72 @@ fn is_of(step: &Step, phase: Option<Phase>) -> bool {
 }
 
 fn is_whole(step: &Step) -> bool {
-    step.complete && step.recorded == Recorded::Whole && !step.operators.is_empty()
+    step.complete && step.recorded == Recorded::Whole && !is_empty(step)
+}
+
+fn is_empty(step: &Step) -> bool {
+    step.operators.is_empty() && step.dispatches.iter().all(|of| of.is_empty)
+}
+
+/// What was computed, on the host or on a device.
+#[derive(Debug, Clone, Copy)]
+enum Computed<'s> {
+    Operator(&'s Operator),
+    Dispatch(&'s Dispatch),
+}
+
+impl Computed<'_> {
+    fn kind(&self) -> KindId {
+        match self {
+            Self::Operator(of) => of.kind,
+            Self::Dispatch(of) => of.kind,
+        }
+    }
+
+    fn start(&self) -> u64 {
+        match self {
+            Self::Operator(of) => of.start,
+            Self::Dispatch(of) => of.start,
+        }
+    }
+
+    /// By its end the first lane has described it, which the others' shares may precede.
+    fn end(&self) -> u64 {
+        match self {
+            Self::Operator(of) => of.end,
+            Self::Dispatch(of) => of.end,
+        }
+    }
+
+    fn is_fused(&self) -> bool {
+        matches!(self, Self::Dispatch(of) if of.operators > 1)
+    }
+
+    fn object(&self) -> Option<ObjectId> {
+        match self {
+            Self::Operator(of) => of.object,
+            Self::Dispatch(of) => of.object,
+        }
+    }
+
+    fn graph(&self) -> Option<u32> {
+        match self {
+            Self::Operator(of) => of.graph,
+            Self::Dispatch(of) => of.graph,
+        }
+    }
+}
+
+/// All of a step, in the order in which the host came to them.
+fn computed(step: &Step) -> Vec<Computed<'_>> {
+    let mut all: Vec<Computed<'_>> = step.operators.iter().map(Computed::Operator).collect();
+    let encoded = step.dispatches.iter().filter(|of| !of.is_empty).map(Computed::Dispatch);
+    let before = all.len();
+    all.extend(encoded);
+    if all.len() > before {
+        all.sort_by_key(Computed::start);
+    }
+    all
 }
 
 impl Visitor for GraphFinder {
@@ -118,7 +181,7 @@ impl Visitor for GraphFinder {
             return;
         }
         match self.wanted {
-            Wanted::Step(_) if step.operators.is_empty() => {}
+            Wanted::Step(_) if is_empty(step) => {}
             Wanted::Mean { .. } | Wanted::Typical { .. } if !is_whole(step) => self.other += 1,
             _ => self.add(step, catalogue),
         }
@@ -138,31 +201,58 @@ impl Draft {
     fn has_operators_of(&self, step: &Step, catalogue: &Catalogue) -> bool {
         let nodes = &self.graph.nodes[..self.graph.operators()];
         let all = nodes.len() as u64 + self.graph.nodes_left_out;
-        step.operators.len() as u64 == all
-            && nodes.iter().zip(&step.operators).all(|(node, operator)| {
-                let kind = catalogue.kind(operator.kind);
+        let computed = computed(step);
+        computed.len() as u64 == all
+            && nodes.iter().zip(&computed).all(|(node, of)| {
+                let kind = catalogue.kind(of.kind());
                 node.name == kind.name && node.op == kind.op && node.covers == kind.covers
             })
     }
 
     fn add(&mut self, step: &Step) {
-        for (node, operator) in self.graph.nodes.iter_mut().zip(&step.operators) {
-            add_times(node, step, operator);
+        for (node, of) in self.graph.nodes.iter_mut().zip(computed(step)) {
+            add_times(node, step, of);
         }
         let facts = &mut self.graph.step;
         facts.steps += 1;
-        facts.duration = facts.duration.saturating_add(step.duration());
+        facts.duration = facts.duration.saturating_add(duration(step));
         facts.lane_time = facts.lane_time.saturating_add(lane_time(step));
         facts.complete &= step.complete;
     }
 }
 
-fn lane_time(step: &Step) -> u64 {
-    step.duration().saturating_mul(step.lane_numbers.len().max(1) as u64)
+/// Of steps that give operators to a device: until their results are there, which is after they return.
+fn duration(step: &Step) -> u64 {
+    let results = step.results_by().filter(|_| !step.dispatches.is_empty());
+    results.map_or(step.duration(), |by| by.max(step.end).saturating_sub(step.start))
 }
 
-fn add_times(node: &mut Node, step: &Step, operator: &Operator) {
+fn lane_time(step: &Step) -> u64 {
+    duration(step).saturating_mul(step.lane_numbers.len().max(1) as u64)
+}
+
+fn add_times(node: &mut Node, step: &Step, of: Computed<'_>) {
     let add = |sum: &mut u64, ns: u64| *sum = sum.saturating_add(ns);
+    let operator = match of {
+        Computed::Operator(operator) => operator,
+        Computed::Dispatch(of) => {
+            let (time, ns) = match (of.device_ns, of.device_estimate_ns) {
+                (Some(ns), _) => (DeviceTime::Measured, ns),
+                (None, Some(ns)) => (DeviceTime::Estimated, ns),
+                (None, None) => (DeviceTime::Unknown, 0),
+            };
+            // As certain as the least certain of the steps.
+            node.device = Some(node.device.map_or(time, |before| before.max(time)));
+            add(&mut node.start, of.start.saturating_sub(step.start));
+            add(&mut node.elapsed, ns);
+            add(&mut node.work, ns);
+            // Estimates are made by costs: a speed of them would say nothing.
+            if time == DeviceTime::Measured {
+                node.quantities.merge(&Quantities::of_device(&of.cost, ns));
+            }
+            return;
+        }
+    };
     add(&mut node.start, operator.start.saturating_sub(step.start));
     add(&mut node.elapsed, operator.end.saturating_sub(operator.start));
     add(&mut node.work, operator.work);
@@ -177,16 +267,22 @@ type LeafIndex = HashMap<(u64, u64), (usize, Option<ObjectId>, u64)>;
 
 fn build(step: &Step, catalogue: &Catalogue) -> Draft {
     let mut memory = Memory::new(catalogue);
-    let count = step.operators.len().min(MAX_NODES);
+    let all = computed(step);
+    let count = all.len().min(MAX_NODES);
+    let mut copies = copies(step).into_iter().peekable();
     let mut nodes: Vec<Node> = Vec::with_capacity(count);
     let mut edges: Vec<Edge> = Vec::new();
     let mut leaves: LeafIndex = HashMap::new();
-    let (mut nodes_left_out, mut edges_left_out) = ((step.operators.len() - count) as u64, 0);
-    for (index, operator) in step.operators.iter().take(count).enumerate() {
-        nodes.push(operator_node(step, operator, catalogue));
-        let Some(object) = operator.object else { continue };
-        // By its end the first lane has described it, which the others' shares may precede.
-        let time = operator.end;
+    let (mut nodes_left_out, mut edges_left_out) = ((all.len() - count) as u64, 0);
+    for (index, of) in all.iter().copied().take(count).enumerate() {
+        nodes.push(operator_node(step, of, catalogue));
+        let Some(object) = of.object() else { continue };
+        // The result of what is fused is described at the next call.
+        let described = all.get(index + 1).filter(|_| of.is_fused()).map_or(0, Computed::end);
+        let time = of.end().max(described);
+        while let Some((_, from, to)) = copies.next_if(|(at, ..)| *at <= of.start()) {
+            memory.copies(catalogue.address(from), catalogue.address(to));
+        }
         edges_left_out += u64::from(memory.is_exhausted());
         for (source, (via, inputs)) in inputs_of(object, time, catalogue, &mut memory) {
             let from = match source {
@@ -216,7 +312,7 @@ fn build(step: &Step, catalogue: &Catalogue) -> Draft {
         left_out: 0,
         phase: step.phase.unwrap_or(Phase::Outside),
         tokens: step.tokens,
-        duration: step.duration(),
+        duration: duration(step),
         lane_time: lane_time(step),
         lanes: step.lane_numbers.len() as u64,
         complete: step.complete,
@@ -247,9 +343,20 @@ fn inputs_of(
     found
 }
 
-fn operator_node(step: &Step, operator: &Operator, catalogue: &Catalogue) -> Node {
-    let kind = catalogue.kind(operator.kind);
-    let graph = operator.graph.and_then(|graph| step.graphs.get(graph as usize));
+/// Copies between objects: when they ended, from which to which.
+fn copies(step: &Step) -> Vec<(u64, ObjectId, ObjectId)> {
+    let copy = |event: &QueueEvent| match event.what {
+        Queued::Copy { objects: Some((from, to)), .. } => Some((event.end, from, to)),
+        _ => None,
+    };
+    let mut copies: Vec<_> = step.queue.iter().filter_map(copy).collect();
+    copies.sort_by_key(|(end, ..)| *end);
+    copies
+}
+
+fn operator_node(step: &Step, of: Computed<'_>, catalogue: &Catalogue) -> Node {
+    let kind = catalogue.kind(of.kind());
+    let graph = of.graph().and_then(|graph| step.graphs.get(graph as usize));
     let mut node = Node {
         dtype: kind.dtype.clone(),
         shape: kind.shape.clone(),
@@ -259,7 +366,7 @@ fn operator_node(step: &Step, operator: &Operator, catalogue: &Catalogue) -> Nod
         backend: graph.map(|graph| catalogue.text(graph.backend).clone()),
         ..Node::bare(NodeKind::Operator, kind.name.clone(), kind.pattern.clone(), kind.op.clone())
     };
-    add_times(&mut node, step, operator);
+    add_times(&mut node, step, of);
     node
 }
 

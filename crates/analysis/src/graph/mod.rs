@@ -51,6 +51,28 @@ impl NodeKind {
     }
 }
 
+/// What the time of an operator is that a device computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DeviceTime {
+    /// The device measured it.
+    Measured,
+    /// Its part of the time of several operators, by costs.
+    Estimated,
+    /// It is not known, and counts as 0.
+    Unknown,
+}
+
+impl DeviceTime {
+    /// `measured`, `estimated`, `unknown`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Estimated => "estimated",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// A node: an operator with its result, or data that no operator of the step made. Times are ns, summed over the
 /// graph's steps.
 #[derive(Debug, Clone)]
@@ -75,6 +97,8 @@ pub struct Node {
     pub covers: Option<Arc<str>>,
     /// The backend that computed it.
     pub backend: Option<Arc<str>>,
+    /// What its times are, if a device computes it: without the host's.
+    pub device: Option<DeviceTime>,
     /// Its result lies in memory of another object.
     pub in_place: bool,
     /// From the step's start.
@@ -112,6 +136,7 @@ impl Node {
             layer_by_place: false,
             covers: None,
             backend: None,
+            device: None,
             in_place: false,
             start: 0,
             elapsed: 0,

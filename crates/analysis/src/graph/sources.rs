@@ -48,6 +48,8 @@ pub(super) struct Memory<'a> {
     outliving: Vec<Write>,
     /// Owners of that memory.
     written: BTreeSet<(u64, u64)>,
+    /// Objects whose data was copied from others, by both addresses.
+    copied: FxHashMap<u64, u64>,
     /// Addresses of objects that were made with the graph: results, views.
     pub(super) made: BTreeSet<u64>,
     work_left: usize,
@@ -70,7 +72,8 @@ impl<'a> Memory<'a> {
     pub(super) fn new(catalogue: &'a Catalogue) -> Self {
         let (computed, writes) = (FxHashMap::default(), FxHashMap::default());
         let (written, made) = (BTreeSet::new(), BTreeSet::new());
-        Self { catalogue, computed, writes, outliving: Vec::new(), written, made, work_left: MAX_WORK }
+        let copied = FxHashMap::default();
+        Self { catalogue, computed, writes, outliving: Vec::new(), written, copied, made, work_left: MAX_WORK }
     }
 
     fn described(&self, near: ObjectId, address: u64, time: u64) -> Option<Described<'a>> {
@@ -116,6 +119,14 @@ impl<'a> Memory<'a> {
         root.address != address
     }
 
+    /// Data was copied: who reads one object reads what the other one had.
+    pub(super) fn copies(&mut self, from: u64, to: u64) {
+        if self.copied.len() < MAX_WRITES && from != to {
+            self.copied.insert(to, from);
+            self.made.insert(to);
+        }
+    }
+
     /// The search ends: the graph is too large, or hostile.
     pub(super) fn is_exhausted(&self) -> bool {
         self.work_left == 0
@@ -148,6 +159,10 @@ impl<'a> Memory<'a> {
                 continue;
             }
             self.work_left = self.work_left.saturating_sub(1 + found.len() + self.outliving.len().min(MAX_WRITES));
+            if let Some(from) = self.copied.get(&address) {
+                waiting.push((*from, Via::Memory, None));
+                continue;
+            }
             let described = self.described(reader, address, time);
             let root = self.root(reader, address, time);
             let range = range.or_else(|| described.as_ref().and_then(|described| described.data.clone()));

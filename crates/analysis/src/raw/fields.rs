@@ -54,6 +54,8 @@ pub(crate) struct RecordFields {
     pub(crate) node: Option<ObjectAt>,
     pub(crate) covers: Option<ObjectAt>,
     pub(crate) previous: Option<ObjectAt>,
+    pub(crate) source: Option<ObjectAt>,
+    pub(crate) graph_last: Option<ObjectAt>,
     /// Fields that describe the operator.
     pub(crate) describing: Vec<usize>,
     /// Index of the record type of the objects that the field `inputs` lists.
@@ -113,6 +115,8 @@ impl RecordFields {
             }),
             covers: object(FieldMeaning::Covers),
             previous: object(FieldMeaning::Previous),
+            source: object(FieldMeaning::Source),
+            graph_last: object(FieldMeaning::GraphLast),
             described_by_site: describing.iter().all(|i| matches!(record.fields[*i].ty, FieldType::Match(_))),
             describing,
             arguments: record.fields.iter().zip(&meanings).any(is_argument),

@@ -17,6 +17,7 @@ use crate::sampling::{Coverage, Recorded};
 use profinfer_schema::{FieldMeaning, Role};
 use rustc_hash::FxHashMap;
 
+use super::device_shares;
 use super::faults;
 use super::lane_time::{self, Caller, StateSources};
 use super::offload;
@@ -225,6 +226,7 @@ impl Assembler {
         self.take_experts(experts, catalogue, threads, decoder);
         offload::fill(&mut self.out, offloads, &self.index, catalogue, threads, decoder, tick);
         self.take_costs(rules, catalogue, threads);
+        device_shares::estimate(&mut self.out);
         self.take_states(caller, StateSources { threads, process, scheduler });
     }
 
@@ -454,6 +456,20 @@ impl Assembler {
                 None => self.kinds.cost(object, kind, end, version, cost),
                 Some(_) => cost(),
             };
+        }
+        for dispatch in self.out.dispatches.iter_mut().filter(|dispatch| !dispatch.is_empty) {
+            let (last, end) = ((dispatch.kind, dispatch.object), dispatch.end);
+            let all = dispatch.fused.iter().map(|part| (part.kind, Some(part.object))).chain([last]);
+            let mut sum: Option<Cost> = None;
+            for (kind, object) in all {
+                self.inputs.clear();
+                if let Some(object) = object {
+                    catalogue.describe_inputs(object, end, &parent, &mut self.inputs);
+                }
+                let cost = self.costs.of(kind, &self.inputs, None, rules.costs(), catalogue);
+                sum = Some(sum.map_or(cost, |sum| sum.with(&cost)));
+            }
+            dispatch.cost = sum.unwrap_or_default();
         }
     }
 

@@ -3,7 +3,8 @@
 
 use super::batch::RequestEvent;
 use super::faults::{RawFetch, What};
-use super::offload_raw::{RawDispatch, RawOffload, RawWhat, describe_device, queued};
+use super::offload_model::Queued;
+use super::offload_raw::{RawDispatch, RawOffload, RawWhat, capture, describe_device, queued};
 use super::pending::{RawBatch, RawExperts};
 use super::timeline::Timeline;
 use crate::raw::Header;
@@ -87,34 +88,83 @@ impl Timeline {
 
     /// A dispatch, or an event of a device or its queue.
     pub(super) fn offload(&mut self, thread: u32, header: &Header, record: &[u8]) {
-        let role = self.decoder.records[usize::from(header.record_type)].role;
-        let what = match role {
-            Some(Role::Dispatch) => self.dispatch(thread, header, record),
-            _ => {
+        let process = self.threads.get(thread).process as usize;
+        let what = match self.decoder.records[usize::from(header.record_type)].role {
+            Some(Role::Dispatch) => {
+                let raw = self.dispatch(thread, header, record);
+                self.encoded(thread, header, &raw);
+                RawWhat::Dispatch(raw)
+            }
+            Some(Role::Capture) => {
+                if let Some(event) = capture(&self.decoder, header, record) {
+                    self.processes[process].captures.add(event);
+                }
+                return;
+            }
+            role => {
                 if role == Some(Role::Device) {
                     describe_device(&self.decoder, header, record, &mut self.devices);
                 }
                 let Some(event) = queued(&self.decoder, header, record) else { return };
-                RawWhat::Queued(event)
+                RawWhat::Queued(self.refined(process, thread, header, record, event))
             }
         };
-        let process = self.threads.get(thread).process as usize;
-        let bucket = self.processes[process].bucket(header.start, thread);
-        let (start, end, record_type) = (header.start, header.end, header.record_type);
+        let (mut start, end, record_type) = (header.start, header.end, header.record_type);
+        // A job is of the step that gave it to the driver.
+        if let RawWhat::Queued(Queued::Job(job)) = &what {
+            start = job.queued;
+        }
+        let bucket = self.processes[process].bucket(start, thread);
         bucket.offloads.push(RawOffload { start, end, thread, record_type, what });
     }
 
-    fn dispatch(&mut self, thread: u32, header: &Header, record: &[u8]) -> RawWhat {
+    /// A submission whose queue captures, or that launches what was captured; a copy with its objects.
+    fn refined(&mut self, process: usize, thread: u32, header: &Header, record: &[u8], event: Queued) -> Queued {
+        let (queue, fence, failed) = match event {
+            Queued::Submit { queue, fence, failed, .. } => (queue, fence, failed),
+            Queued::Copy { bytes, direction, .. } => {
+                let fields = &self.decoder.records[usize::from(header.record_type)];
+                let (source, node) = (fields.source, fields.node);
+                let process = self.threads.get(thread).process;
+                let from = self.object_id(process, source, record, header.missing);
+                let objects = from.zip(self.object_id(process, node, record, header.missing));
+                return Queued::Copy { bytes, direction, objects };
+            }
+            _ => return event,
+        };
+        let captures = &mut self.processes[process].captures;
+        if captures.takes(queue, thread, header.start) {
+            return Queued::Captured;
+        }
+        let fields = &self.decoder.records[usize::from(header.record_type)];
+        let captured = fields.number(FieldMeaning::Captured, record, header.missing);
+        let replays = captured.and_then(|captured| captures.of(captured));
+        Queued::Submit { queue, fence, replays, failed }
+    }
+
+    /// What is encoded while a queue captures is a part of that.
+    fn encoded(&mut self, thread: u32, header: &Header, raw: &RawDispatch) {
+        let process = self.threads.get(thread).process as usize;
+        let Self { catalogue, threads, decoder, processes, .. } = self;
+        processes[process].captures.encoded(thread, header.start, || {
+            let parent = |process: u32| threads.parent(process);
+            let object = raw.object.map_or(0, |object| catalogue.described(object, header.end, &parent));
+            catalogue.combine(object, raw.inline, 0, header.record_type, decoder.name(header.record_type))
+        });
+    }
+
+    fn dispatch(&mut self, thread: u32, header: &Header, record: &[u8]) -> RawDispatch {
         let process = self.threads.get(thread).process;
         let inline = self.catalogue.inline(process, header, record, &self.decoder, &self.rules);
         let fields = &self.decoder.records[usize::from(header.record_type)];
         let number = |meaning| fields.number_u32(meaning, record, header.missing);
         let (index, graph_nodes) = (number(FieldMeaning::Index), number(FieldMeaning::GraphNodes));
         let is_empty = fields.number(FieldMeaning::Encoded, record, header.missing) == Some(0);
-        let (node, previous) = (fields.node, fields.previous);
+        let (node, previous, last) = (fields.node, fields.previous, fields.graph_last);
         let object = self.object_id(process, node, record, header.missing);
         let previous = self.object_id(process, previous, record, header.missing);
-        RawWhat::Dispatch(RawDispatch { object, previous, inline, index, graph_nodes, is_empty })
+        let graph_last = self.object_id(process, last, record, header.missing);
+        RawDispatch { object, previous, graph_last, inline, index, graph_nodes, is_empty }
     }
 
     /// Nanoseconds of a device's tick; `None` if none is known, or devices differ.

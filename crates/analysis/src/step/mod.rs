@@ -2,6 +2,9 @@
 
 mod assemble;
 mod batch;
+mod captures;
+mod device_shares;
+mod driver_jobs;
 mod events;
 mod faults;
 mod findings;
@@ -32,7 +35,9 @@ pub use memory::{Owner, Part};
 pub use model::{
     Between, Experts, Graph, Instead, LaneSpan, Missing, OffCpu, Operator, Region, StateSpan, Step, TimeSplit,
 };
-pub use offload_model::{CopyDirection, DeviceInfo, Dispatch, QueueEvent, Queued, Submission, WaitsOn};
+pub use offload_model::{
+    CopyDirection, DeviceInfo, Dispatch, DriverJob, FusedPart, JobSince, QueueEvent, Queued, Ran, Submission, WaitsOn,
+};
 pub(crate) use reclaim::Beside;
 pub use reclaim::Reclaim;
 pub use thread_state::ThreadState;

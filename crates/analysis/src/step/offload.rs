@@ -1,13 +1,14 @@
 //! Assembles what a step gave to other processors: dispatches with the operators they cover, and when each submission
 //! was done at the latest.
 
+use super::driver_jobs;
 use super::model::{Graph, Step};
 use super::nesting::GraphIndex;
-use super::offload_model::{Dispatch, QueueEvent, Queued, Submission, WaitsOn};
+use super::offload_model::{Dispatch, FusedPart, QueueEvent, Queued, Submission, WaitsOn};
 use super::offload_raw::{RawDispatch, RawOffload, RawWhat};
 use super::pending::{ClosedStep, Process};
 use super::threads::Threads;
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, Cost};
 use crate::ids::ObjectId;
 use crate::raw::Decoder;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -57,15 +58,57 @@ pub(super) fn fill(
             RawWhat::Queued(what) => out.queue.push(QueueEvent { what, tid, record_type, start, end }),
         }
     }
+    driver_jobs::settle(&mut out.queue);
+    let launches = take_launches(&mut placed);
     placed.sort_by_key(|dispatch| (dispatch.thread, dispatch.graph, dispatch.start));
     for of_graph in placed.chunk_by(|a, b| (a.thread, a.graph) == (b.thread, b.graph)) {
         dispatches(&mut out.dispatches, of_graph, catalogue, threads, decoder);
     }
+    give_launches(&mut out.dispatches, &launches, catalogue, threads, decoder);
     submissions(out, graph_of);
     if let Some(nanoseconds) = nanoseconds {
         measured(out, nanoseconds);
     }
     out.dispatches.sort_by_key(|dispatch| (dispatch.start, dispatch.end));
+}
+
+/// Takes out what was launched while an operator was encoded, in order: it is a part of that.
+fn take_launches(placed: &mut Vec<Placed>) -> Vec<Placed> {
+    placed.sort_by_key(|of| (of.thread, of.start, std::cmp::Reverse(of.end)));
+    let mut around: Option<(u32, u64)> = None;
+    let is_within = |of: &mut Placed| {
+        let is_within = around.is_some_and(|(thread, end)| thread == of.thread && of.end <= end);
+        if !is_within {
+            around = Some((of.thread, of.end));
+        }
+        is_within
+    };
+    placed.extract_if(.., is_within).collect()
+}
+
+/// Gives each launch to the operator that was encoded then.
+fn give_launches(
+    dispatches: &mut [Dispatch],
+    launches: &[Placed],
+    catalogue: &mut Catalogue,
+    threads: &Threads,
+    decoder: &Decoder,
+) {
+    if launches.is_empty() {
+        return;
+    }
+    dispatches.sort_by_key(|of| (of.tid, of.start));
+    for launch in launches {
+        let tid = threads.get(launch.thread).tid;
+        let before = dispatches.partition_point(|of| (of.tid, of.start) <= (tid, launch.start));
+        let around = before.checked_sub(1).and_then(|at| dispatches.get_mut(at));
+        if let Some(of) = around.filter(|of| of.tid == tid && launch.end <= of.end) {
+            let parent = |process: u32| threads.parent(process);
+            let object = launch.raw.object.map_or(0, |object| catalogue.described(object, launch.end, &parent));
+            let name = decoder.name(launch.record_type);
+            of.launches.push(catalogue.combine(object, launch.raw.inline, 0, launch.record_type, name));
+        }
+    }
 }
 
 /// The dispatches of one graph on one thread: what lies between the indexes of two is computed with the first.
@@ -84,7 +127,9 @@ fn dispatches(
         let until = next.map_or(raw.graph_nodes, |next| next.raw.index);
         let operators = raw.index.zip(until).and_then(|(index, until)| until.checked_sub(index)).unwrap_or(1);
         let operators = if (1..=MAX_FUSED).contains(&operators) { operators } else { 1 };
-        let result = next.and_then(|next| next.raw.previous).filter(|_| operators > 1);
+        // What ends a graph has no call after it.
+        let last = || raw.graph_last.filter(|last| next.is_none() && Some(*last) != raw.object);
+        let result = next.and_then(|next| next.raw.previous).or_else(last).filter(|_| operators > 1);
         // The result of what is fused is read at the next call.
         let known = next.map_or(*end, |next| next.end);
         let described = |o: Option<ObjectId>| o.map_or(0, |o| catalogue.described(o, known, &parent));
@@ -100,10 +145,12 @@ fn dispatches(
         }
         let first = raw.object.filter(|_| result.is_some());
         let (object, covers) = (described(result.or(raw.object)), described(first));
-        let parts: Vec<u32> = first.into_iter().chain(parts).map(|part| described(Some(part))).collect();
+        let parts: Vec<(ObjectId, u32)> =
+            first.into_iter().chain(parts).map(|part| (part, described(Some(part)))).collect();
         let name = decoder.name(*record_type);
         let kind = catalogue.combine(object, raw.inline, covers, *record_type, name);
-        let parts = parts.into_iter().filter(|part| *part != 0);
+        let parts = parts.into_iter().filter(|(_, part)| *part != 0);
+        let part = |(object, part)| FusedPart { kind: catalogue.combine(part, 0, 0, *record_type, name), object };
         out.push(Dispatch {
             kind,
             object: result.or(raw.object),
@@ -113,9 +160,12 @@ fn dispatches(
             end: *end,
             index: raw.index,
             operators,
-            fused: parts.map(|part| catalogue.combine(part, 0, 0, *record_type, name)).collect(),
+            fused: parts.map(part).collect(),
+            launches: Vec::new(),
             is_empty: raw.is_empty,
+            cost: Cost::default(),
             device_ns: None,
+            device_estimate_ns: None,
         });
     }
 }
@@ -153,20 +203,27 @@ fn submissions(out: &mut Step, graph_of: impl Fn(&[Graph], u64, u32) -> Option<u
     let mut pending: FxHashMap<u64, VecDeque<usize>> = FxHashMap::default();
     let mut fences: FxHashMap<u64, (u64, usize)> = FxHashMap::default();
     let mut found: Vec<Submission> = Vec::new();
+    let mut tids = Vec::new();
     for at in order {
         let event = &out.queue[at];
         match event.what {
-            Queued::Submit { queue, fence, failed: false } => {
+            Queued::Submit { queue, fence, failed: false, .. } => {
                 let graph = graph_of(&out.graphs, event.start, event.tid);
                 let number = found.len();
-                found.push(Submission { queue, graph, start: event.start, end: event.end, done: None });
+                found.push(Submission { queue, graph, start: event.start, end: event.end, done: None, ran: None });
+                tids.push(event.tid);
                 pending.entry(queue).or_default().push_back(number);
                 if let Some(fence) = fence {
                     fences.insert(fence, (queue, number));
                 }
             }
+            Queued::Destroyed { queue } => {
+                pending.remove(&queue);
+                fences.retain(|_, (of, _)| *of != queue);
+            }
             Queued::Wait { on, failed: false } => {
-                let before = |number: usize| found.get(number).is_some_and(|of| of.start < event.start);
+                // A call that submits work and has not returned when the wait begins is none that it waits for.
+                let before = |number: usize| found.get(number).is_some_and(|of| of.end <= event.start);
                 let mut done = Vec::new();
                 match on {
                     WaitsOn::Fence(fence) => {
@@ -187,6 +244,11 @@ fn submissions(out: &mut Step, graph_of: impl Fn(&[Graph], u64, u32) -> Option<u
             }
             _ => {}
         }
+    }
+    driver_jobs::assign(&out.queue, &mut found, &tids);
+    // What the driver reports as done is done, whether a wait was recorded or not.
+    for of in &mut found {
+        of.done = of.done.or(of.ran.map(|ran| ran.end.max(of.end)));
     }
     out.submissions = found;
 }
@@ -222,15 +284,18 @@ fn measured(out: &mut Step, nanoseconds: f64) {
     }
 }
 
-/// Waits, and what else happens in queues after a step and before the next, belong to it: its results come then.
-pub(super) fn give_to_last(process: &mut Process, before: u64) {
-    let queued = |raw: &mut RawOffload| matches!(raw.what, RawWhat::Queued(_)) && raw.start < before;
-    let Process { aside, window, recent, waiting, .. } = process;
+/// Waits, and what else happens in queues after a step and before the next, belong to it: its results come then. Given
+/// when a thread's next step begins; what other threads that run steps do may be in steps that are still open.
+pub(super) fn give_to_last(process: &mut Process, before: u64, thread: Option<u32>) {
+    let Process { aside, window, recent, waiting, step_threads, .. } = process;
+    let is_over = |of: u32| thread.is_none_or(|thread| thread == of || step_threads.iter().all(|t| t.thread != of));
+    let queued =
+        |raw: &mut RawOffload| matches!(raw.what, RawWhat::Queued(_)) && raw.start < before && is_over(raw.thread);
     let late = aside.offloads.extract_if(.., queued).chain(window.offloads.extract_if(.., queued));
     let mut none = Vec::new();
     for event in late {
         let steps = recent.iter_mut().chain(waiting.iter_mut()).filter(|step| step.header.end <= event.start);
-        match steps.max_by_key(|step: &&mut ClosedStep| step.header.end) {
+        match steps.max_by_key(|step: &&mut ClosedStep| (step.thread == event.thread, step.header.end)) {
             Some(step) => step.bucket.offloads.push(event),
             None => none.push(event),
         }

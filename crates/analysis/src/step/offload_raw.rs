@@ -1,10 +1,12 @@
 //! Records of dispatches and queues, read by their meaning. Nothing is assigned to steps here.
 
-use super::offload_model::{CopyDirection, DeviceInfo, Queued, WaitsOn};
+use super::captures::CaptureEvent;
+use super::offload_model::{CopyDirection, DeviceInfo, DriverJob, JobSince, Queued, WaitsOn};
 use crate::ids::{InlineId, ObjectId};
 use crate::raw::{Decoder, Header};
 use profinfer_probeset::path::Value;
 use profinfer_schema::{FieldMeaning, Role};
+use std::sync::Arc;
 
 /// Timestamps of one record.
 const MAX_TIMESTAMPS: usize = 1 << 14;
@@ -35,6 +37,7 @@ pub(crate) enum RawWhat {
 pub(crate) struct RawDispatch {
     pub(crate) object: Option<ObjectId>,
     pub(crate) previous: Option<ObjectId>,
+    pub(crate) graph_last: Option<ObjectId>,
     pub(crate) inline: InlineId,
     pub(crate) index: Option<u32>,
     pub(crate) graph_nodes: Option<u32>,
@@ -50,9 +53,14 @@ pub(crate) fn queued(decoder: &Decoder, header: &Header, record: &[u8]) -> Optio
         Role::Submit => {
             let queue = number(FieldMeaning::Queue).unwrap_or(0);
             let fence = number(FieldMeaning::Fence).filter(|fence| *fence != 0);
-            Some(Queued::Submit { queue, fence, failed })
+            Some(Queued::Submit { queue, fence, replays: None, failed })
         }
         Role::Wait => {
+            if let Some(queue) = number(FieldMeaning::Queue)
+                && number(FieldMeaning::Destroyed).is_some_and(|is| is != 0)
+            {
+                return Some(Queued::Destroyed { queue });
+            }
             let has = |meaning| fields.index(meaning).is_some();
             let on = match (has(FieldMeaning::Fence), has(FieldMeaning::Queue)) {
                 (true, _) => number(FieldMeaning::Fence).filter(|fence| *fence != 0).map(WaitsOn::Fence),
@@ -64,12 +72,44 @@ pub(crate) fn queued(decoder: &Decoder, header: &Header, record: &[u8]) -> Optio
         Role::Copy => {
             let bytes = fields.count(FieldMeaning::Bytes, record, header.missing);
             let direction = number(FieldMeaning::Direction).and_then(CopyDirection::of);
-            Some(Queued::Copy { bytes, direction })
+            Some(Queued::Copy { bytes, direction, objects: None })
         }
         Role::Device => {
             let Value::List(items) = decoder.value_of(header, record, FieldMeaning::Timestamps)? else { return None };
             let ticks = items.iter().take(MAX_TIMESTAMPS).map(|item| item.as_int().map_or(0, i64::cast_unsigned));
             (!failed && !items.is_empty()).then(|| Queued::Timestamps(ticks.collect()))
+        }
+        Role::Job => {
+            let text = |meaning| {
+                let text = decoder.value_of(header, record, meaning)?.to_string();
+                (!text.is_empty()).then(|| Arc::from(text))
+            };
+            Some(Queued::Job(Box::new(DriverJob {
+                queued: number(FieldMeaning::Queued)?.min(header.start),
+                start: header.start,
+                since: JobSince::of(number(FieldMeaning::JobSince)?)?,
+                ring: text(FieldMeaning::Name),
+                driver: text(FieldMeaning::Driver),
+            })))
+        }
+        _ => None,
+    }
+}
+
+/// What a record tells of a capture.
+pub(super) fn capture(decoder: &Decoder, header: &Header, record: &[u8]) -> Option<CaptureEvent> {
+    let fields = decoder.records.get(usize::from(header.record_type))?;
+    let number = |meaning| fields.number(meaning, record, header.missing);
+    if number(FieldMeaning::Status).is_some_and(|status| status != 0) {
+        return None;
+    }
+    let (queue, captured) = (number(FieldMeaning::Queue), number(FieldMeaning::Captured));
+    match (queue, captured, number(FieldMeaning::MadeFrom)) {
+        (_, Some(captured), Some(from)) => Some(CaptureEvent::Made { from, captured }),
+        (Some(queue), Some(captured), None) => Some(CaptureEvent::Ends { queue, captured }),
+        // The end's record has a field for it.
+        (Some(queue), None, None) if fields.index(FieldMeaning::Captured).is_none() => {
+            Some(CaptureEvent::Begins { queue })
         }
         _ => None,
     }

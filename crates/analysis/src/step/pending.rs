@@ -1,6 +1,7 @@
 //! Events of a process that are not yet part of a finished step. Records come when their spans end: an
 //! operator before its graph, a graph before its step, and the last operator of a thread only with its next one.
 
+use super::captures::Captures;
 use super::faults::RawFetch;
 use super::offload_raw::RawOffload;
 use super::recurring::Recurring;
@@ -255,6 +256,8 @@ pub(crate) struct Process {
     pub(crate) gaps: Vec<Gap>,
     pub(crate) states: Vec<RawState>,
     pub(crate) instead: Vec<RawInstead>,
+    /// Work that its queues capture for later.
+    pub(super) captures: Captures,
     /// Of a trace without steps: those that recur.
     pub(super) recurring: Recurring,
 }

@@ -92,7 +92,7 @@ impl Timeline {
             unseen: UnseenSince::default(),
             memory: Memory::default(),
             waits: Waits::default(),
-            has_faults: schema.records.iter().any(|r| r.role == Some(Role::Fault)),
+            has_faults: schema.has_role(Role::Fault),
             requests: RequestQueue::default(),
             devices: Vec::new(),
             steps: 0,
@@ -197,7 +197,7 @@ impl Timeline {
             let by = if process.nests { time.saturating_sub(NESTING) } else { time };
             let over = process.recent.iter().take_while(|step| step.header.end <= by).count();
             if over == process.recent.len() {
-                give_to_last(process, u64::MAX);
+                give_to_last(process, u64::MAX, None);
             }
             let pending = process.recent.len() - over;
             self.retire(index, pending);
@@ -223,7 +223,7 @@ impl Timeline {
                 let extended = extend_empty(&mut self.processes[process], thread, u64::MAX, &self.windows);
                 self.findings.extended += u64::from(extended);
             }
-            give_to_last(&mut self.processes[process], u64::MAX);
+            give_to_last(&mut self.processes[process], u64::MAX, None);
             self.retire(process, 0);
             self.settle(process, u64::MAX, visitor);
             let mut loose = std::mem::take(&mut self.processes[process].aside);
@@ -472,7 +472,7 @@ impl Timeline {
             }
         }
         set_aside(process, start);
-        give_to_last(process, start);
+        give_to_last(process, start, Some(thread));
         process.recent.push_back(step);
         self.retire(index, RECENT_STEPS);
         self.settle(index, 0, visitor);

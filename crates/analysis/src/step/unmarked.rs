@@ -21,8 +21,7 @@ pub(super) struct StepProbes {
 
 impl StepProbes {
     pub(super) fn new(schema: &Schema) -> Self {
-        let in_schema = schema.records.iter().any(|record| record.role == Some(Role::Step));
-        Self { in_schema, steps_placed: false, operators_placed: false }
+        Self { in_schema: schema.has_role(Role::Step), steps_placed: false, operators_placed: false }
     }
 
     pub(super) fn add_sites(&mut self, sites: &[Site], decoder: &Decoder) {

@@ -1,7 +1,7 @@
 //! What is given to other processors: which operators a dispatch covers, and when a submission was done.
 
 use super::*;
-use crate::{CopyDirection, Queued};
+use crate::{CopyDirection, Dispatch, JobSince, Queued, Ran, RingTotals};
 
 /// A graph of six operators, of which `a` and `b`, and `d`, `e` and `f` are computed together; `c` is empty.
 fn a_fused_graph(r: &mut Records) {
@@ -64,7 +64,7 @@ fn operators_between_two_indexes_are_fused() {
     let found: Vec<(String, Vec<String>, u32, bool)> = collected.steps[0]
         .dispatches
         .iter()
-        .map(|of| (name(of.kind), of.fused.iter().map(|part| name(*part)).collect(), of.operators, of.is_empty))
+        .map(|of| (name(of.kind), of.fused.iter().map(|part| name(part.kind)).collect(), of.operators, of.is_empty))
         .collect();
     assert_eq!(
         found,
@@ -166,6 +166,143 @@ fn copies_have_a_size_and_a_direction() {
     step(&mut r, 1, (100, 150), 1);
     let (collected, _) = run(&r);
     let copies: Vec<_> = collected.steps[0].queue.iter().map(|event| event.what.clone()).collect();
-    let copy = |bytes, direction| Queued::Copy { bytes: Some(bytes), direction };
+    let copy = |bytes, direction| Queued::Copy { bytes: Some(bytes), direction, objects: None };
     assert_eq!(copies, [copy(64, Some(CopyDirection::FromDevice)), copy(8, None)]);
+}
+
+fn job(r: &mut Records, ring: &str, queued: u64, span: (u64, u64), since: u64) {
+    let fields = [("queued", Put::Int(queued)), ("name", Put::Text(ring)), ("job_since", Put::Int(since))];
+    r.push("job", 1, span, &fields);
+}
+
+/// Fences beside a scheduler's jobs are not the device's.
+#[test]
+fn jobs_belong_to_the_submission_that_gave_them_to_the_driver() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    submit(&mut r, (110, 115), 7, 1);
+    submit(&mut r, (120, 125), 7, 2);
+    job(&mut r, "gfx", 112, (113, 160), 1);
+    graph(&mut r, 1, (105, 140));
+    step(&mut r, 1, (100, 150), 1);
+    // The driver is done after the step, and before the host knows.
+    job(&mut r, "gfx", 122, (160, 200), 1);
+    job(&mut r, "copy", 123, (140, 180), 1);
+    job(&mut r, "made", 121, (121, 210), 3);
+    r.push("wait_fence", 1, (155, 230), &[("fence", Put::Int(2))]);
+    let (collected, _) = run(&r);
+    let ran: Vec<_> = collected.steps[0].submissions.iter().map(|of| of.ran.unwrap()).collect();
+    let run_of = |start, end, busy, jobs| Ran { start, end, busy, jobs, since: JobSince::Run };
+    assert_eq!(ran, [run_of(113, 160, 47, 1), run_of(140, 200, 60, 2)]);
+    assert_eq!(collected.steps[0].results_by(), Some(230));
+    let rings: Vec<_> =
+        collected.statistics.offloads().rings().map(|((_, ring), _, of)| (ring.clone().unwrap(), *of)).collect();
+    let of = |jobs, queued, ran| RingTotals { jobs, bounds: 0, queued, ran };
+    assert_eq!(rings, [("copy".into(), of(1, 17, 40)), ("gfx".into(), of(2, 39, 87))]);
+}
+
+#[test]
+fn what_the_driver_has_done_is_done_without_a_wait() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    submit(&mut r, (110, 115), 7, 1);
+    submit(&mut r, (120, 125), 8, 2);
+    job(&mut r, "i915", 112, (113, 140), 3);
+    step(&mut r, 1, (100, 150), 1);
+    let (collected, _) = run(&r);
+    let found: Vec<_> =
+        collected.steps[0].submissions.iter().map(|of| (of.done, of.ran.map(|ran| ran.since))).collect();
+    assert_eq!(found, [(Some(140), Some(JobSince::Created)), (None, None)]);
+}
+
+#[test]
+fn launches_within_an_operator_s_encoding_are_its_own() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    r.push("launch", 1, (111, 112), &[("name", Put::Text("mul_mat"))]);
+    r.push("launch", 1, (112, 113), &[("name", Put::Text("add"))]);
+    r.push("dispatch", 1, (110, 114), &[("encoded", Put::Int(1))]);
+    r.push("launch", 1, (120, 121), &[("name", Put::Text("alone"))]);
+    step(&mut r, 1, (100, 150), 1);
+    let (collected, timeline) = run(&r);
+    let name = |kind| timeline.catalogue().kind(kind).name.to_string();
+    let of = |of: &Dispatch| (name(of.kind), of.launches.iter().map(|kind| name(*kind)).collect::<Vec<_>>());
+    let found: Vec<_> = collected.steps[0].dispatches.iter().map(of).collect();
+    let launches = vec!["mul_mat".to_owned(), "add".to_owned()];
+    assert_eq!(found, [("dispatch".to_owned(), launches), ("alone".to_owned(), vec![])]);
+}
+
+/// What one step captures, the next ones launch.
+#[test]
+fn captured_work_is_known_when_it_is_launched() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    let launched = |r: &mut Records, name: &str, span: (u64, u64)| {
+        submit(r, span, 7, 0);
+        r.push("launch", 1, span, &[("name", Put::Text(name))]);
+    };
+    r.push("capture", 1, (105, 106), &[("queue", Put::Int(7))]);
+    launched(&mut r, "mul", (111, 112));
+    launched(&mut r, "add", (113, 114));
+    // Both are of one operator.
+    r.push("launch", 1, (110, 115), &[("name", Put::Text("layer"))]);
+    launched(&mut r, "norm", (116, 117));
+    r.push("captured", 1, (118, 119), &[("queue", Put::Int(7)), ("captured", Put::Int(0x10))]);
+    r.push("instantiate", 1, (119, 120), &[("captured", Put::Int(0x20)), ("made_from", Put::Int(0x10))]);
+    step(&mut r, 1, (100, 150), 1);
+    for start in [200, 300] {
+        let fields = [("queue", Put::Int(7)), ("captured", Put::Int(0x20))];
+        r.push("launch_captured", 1, (start + 10, start + 12), &fields);
+        step(&mut r, 1, (start, start + 50), 1);
+    }
+    // Of what was captured before the recording nothing is known.
+    r.push("launch_captured", 1, (410, 412), &[("queue", Put::Int(7)), ("captured", Put::Int(0x99))]);
+    step(&mut r, 1, (400, 450), 1);
+    let (collected, timeline) = run(&r);
+    assert_eq!(collected.steps[0].submissions.len(), 0, "nothing was given to the device");
+    let name = |kind| timeline.catalogue().kind(kind).name.to_string();
+    let replays = |step: &Step| match &step.queue[0].what {
+        Queued::Submit { replays, .. } => replays.as_ref().map(|all| all.iter().map(|kind| name(*kind)).collect()),
+        other => panic!("{other:?}"),
+    };
+    let found: Vec<Option<Vec<String>>> = collected.steps[1..].iter().map(replays).collect();
+    let both = Some(vec!["layer".to_owned(), "norm".to_owned()]);
+    assert_eq!(found, [both.clone(), both, None]);
+}
+
+/// A queue that ends while it works, and another one at its address.
+#[test]
+fn work_of_a_destroyed_queue_has_no_end() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    submit(&mut r, (110, 111), 7, 1);
+    r.push("destroy", 1, (112, 113), &[("queue", Put::Int(7)), ("destroyed", Put::Int(1))]);
+    submit(&mut r, (114, 115), 7, 2);
+    r.push("wait_queue", 1, (116, 140), &[("queue", Put::Int(7))]);
+    r.push("wait_fence", 1, (141, 142), &[("fence", Put::Int(1))]);
+    step(&mut r, 1, (100, 150), 1);
+    let (collected, _) = run(&r);
+    let done: Vec<_> = collected.steps[0].submissions.iter().map(|of| of.done).collect();
+    assert_eq!(done, [None, Some(140)]);
+}
+
+/// Two threads run steps at once: what each gives to a device is of its own step, whichever ends first.
+#[test]
+fn concurrent_steps_keep_their_submissions() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    thread(&mut r, 2, 0, 100);
+    step(&mut r, 1, (100, 150), 1);
+    step(&mut r, 2, (100, 155), 1);
+    // The second thread's step begins first and ends last.
+    r.push("submit", 2, (205, 206), &[("queue", Put::Int(8)), ("fence", Put::Int(2))]);
+    r.push("submit", 1, (215, 216), &[("queue", Put::Int(7)), ("fence", Put::Int(1))]);
+    step(&mut r, 1, (210, 250), 1);
+    r.push("wait_fence", 2, (260, 270), &[("fence", Put::Int(2))]);
+    step(&mut r, 2, (200, 300), 1);
+    let (collected, _) = run(&r);
+    let of = |step: &Step| (step.tid, step.start, step.submissions.iter().map(|of| of.queue).collect::<Vec<_>>());
+    let mut found: Vec<_> = collected.steps.iter().map(of).collect();
+    found.sort();
+    assert_eq!(found, [(1, 100, vec![]), (1, 210, vec![7]), (2, 100, vec![]), (2, 200, vec![8])]);
 }

@@ -379,12 +379,14 @@ fn edges(step: &Step, from: u64, until: u64) -> Vec<(u64, On, i64)> {
                 all.push(event.start, event.end, On::Submit);
                 if let Some(of) = if failed { None } else { submissions.next() } {
                     let what = if is_of_copy(event.start, event.tid) { On::CopyWork } else { On::Work };
-                    all.push(of.start, of.done.unwrap_or(until), what);
+                    // The driver sees the end before the host does.
+                    let done = of.ran.map_or(of.done, |ran| Some(of.done.map_or(ran.end, |done| ran.end.min(done))));
+                    all.push(of.start, done.unwrap_or(until), what);
                 }
             }
             Queued::Wait { .. } => all.push(event.start, event.end, On::Wait),
             Queued::Copy { .. } => all.push(event.start, event.end, On::Copy),
-            Queued::Timestamps(_) => {}
+            Queued::Destroyed { .. } | Queued::Captured | Queued::Timestamps(_) | Queued::Job(_) => {}
         }
     }
     step.dispatches.iter().for_each(|of| all.push(of.start, of.end, On::Encode));

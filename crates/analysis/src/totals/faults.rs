@@ -65,8 +65,7 @@ pub struct Faults {
 impl Faults {
     /// Whether a trace of a schema has major faults, and whether it has what came into the page cache.
     pub fn recorded_by(schema: &Schema) -> (bool, bool) {
-        let has = |role: Role| schema.records.iter().any(|record| record.role == Some(role));
-        (has(Role::Fault), has(Role::PageCache))
+        (schema.has_role(Role::Fault), schema.has_role(Role::PageCache))
     }
 
     /// Takes a step.

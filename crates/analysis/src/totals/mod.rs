@@ -17,7 +17,9 @@ pub use device_use::{DeviceUse, HostTime, HostWork, IdleGap};
 pub use faults::{Faults, StepPart, WaitingStep};
 pub use followed::{Followed, FollowedNews};
 pub use metrics::{MetricOf, MetricValue};
-pub use offloads::{CopyTotals, DeviceTotals, DispatchTotals, Offloads, QueueTotals, ResultTotals, WaitTotals};
+pub use offloads::{
+    CopyTotals, DeviceTotals, DispatchTotals, Offloads, QueueTotals, ResultTotals, Ring, RingTotals, WaitTotals,
+};
 pub use quantities::{Available, Quantities, Sums};
 pub use reclaim::{ReclaimTotals, ReclaimingStep, Reclaims};
 pub use requests::{Request, Requests};

@@ -75,6 +75,18 @@ impl Quantities {
         Self { groups: vec![one] }
     }
 
+    /// Of an operator that a device computed in so many ns.
+    pub(crate) fn of_device(cost: &Cost, ns: u64) -> Self {
+        let mut one = Sums { count: 1, work: ns, elapsed: ns, ..Sums::default() };
+        for (bit, value, sum) in [(FLOPS, cost.flops, &mut one.flops), (BYTES, cost.bytes, &mut one.bytes)] {
+            if let Some(value) = value {
+                one.available |= bit;
+                *sum = value;
+            }
+        }
+        Self { groups: vec![one] }
+    }
+
     /// Adds others.
     pub fn merge(&mut self, other: &Self) {
         other.groups.iter().for_each(|sums| self.add(sums));

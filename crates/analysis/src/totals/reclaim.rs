@@ -75,7 +75,7 @@ pub struct Reclaims {
 impl Reclaims {
     /// Whether a trace of a schema has it.
     pub fn recorded_by(schema: &Schema) -> bool {
-        schema.records.iter().any(|record| record.role == Some(Role::Reclaim))
+        schema.has_role(Role::Reclaim)
     }
 
     /// Takes a step.

@@ -13,7 +13,9 @@ use profinfer_probeset::path::c::{Symbols, offset_in_object, value};
 use profinfer_probeset::path::{Checked, Node, Place};
 
 use profinfer_binary::Arch;
-use profinfer_schema::{BUILTIN, FieldLayout, FieldType, ReclaimKind, RecordKind, RecordType, Role};
+use profinfer_schema::{
+    BUILTIN, FieldLayout, FieldType, JobEvent, JobTracepoint, ReclaimKind, RecordKind, RecordType, Role,
+};
 use serde::Serialize;
 
 /// Everything in the generated file that differs from probeset to probeset.
@@ -30,6 +32,8 @@ pub(super) struct Data {
     pieces: usize,
     /// Some spans count something.
     counts: bool,
+    /// Some programs are where drivers of devices report their jobs.
+    jobs: bool,
     /// Some programs drop the calls that were left within theirs.
     drops: bool,
     constants: Vec<Constant>,
@@ -162,6 +166,7 @@ pub(super) fn data(plan: &ProbePlan, probeset: &Probeset, placement: Option<&Pla
         // C has no empty arrays.
         pieces: programs.iter().map(|program| program.pieces).max().unwrap_or_default().max(1),
         counts: !plan.counters.is_empty(),
+        jobs: plan.programs.iter().flat_map(|program| &program.actions).any(|action| action.role == Role::Job),
         drops: programs.iter().any(|program| program.drops_all_but.is_some()),
         constants: constants(plan, probeset, placement),
         records: records().map(|(number, record)| record_data(plan, number, record)).collect(),
@@ -449,6 +454,17 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         Role::PageCache => Some(format!("PF_AT_PAGE_CACHE({name}, {0}, TYPE_{0})", structure())),
         Role::Reclaim => tracepoint.as_deref().and_then(ReclaimKind::at_tracepoint).map(|kind| {
             format!("PF_AT_RECLAIM({name}, {0}, TYPE_{0}, {1}, {2})", structure(), kind.event(), kind as u32)
+        }),
+        Role::Job => tracepoint.as_deref().and_then(JobTracepoint::of).map(|of| {
+            let macro_of = match of.event {
+                JobEvent::Queued => "PF_AT_JOB_QUEUED",
+                JobEvent::Run => "PF_AT_JOB_RUN",
+                JobEvent::FenceMade => "PF_AT_FENCE_MADE",
+                JobEvent::FenceEmitted => "PF_AT_FENCE_EMITTED",
+                JobEvent::Done => "PF_AT_JOB_DONE",
+                JobEvent::FenceSignaled => "PF_AT_FENCE_SIGNALED",
+            };
+            format!("{macro_of}({name}, {0}, TYPE_{0}, {1}, {2})", structure(), of.category, of.name)
         }),
         _ => None,
     });

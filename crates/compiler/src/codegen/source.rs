@@ -15,6 +15,7 @@ pub const RUNTIME: &[(&str, &str)] = &[
     ("counter_state.h", include_str!("../../bpf-runtime/counter_state.h")),
     ("detail.h", include_str!("../../bpf-runtime/detail.h")),
     ("fault.h", include_str!("../../bpf-runtime/fault.h")),
+    ("job.h", include_str!("../../bpf-runtime/job.h")),
     ("kernel.h", include_str!("../../bpf-runtime/kernel.h")),
     ("library.h", include_str!("../../bpf-runtime/library.h")),
     ("object.h", include_str!("../../bpf-runtime/object.h")),

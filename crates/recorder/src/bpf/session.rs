@@ -8,6 +8,7 @@ mod sampler;
 
 use super::attacher::{At, Attacher, FailedSite, FileSite, Part};
 use super::features::{AttachMode, missing_privilege};
+use super::job_formats::JobFormats;
 use super::libbpf_messages::LibbpfMessages;
 use super::open_spans::OpenSpans;
 use super::variables::{self, Variable, variables};
@@ -78,6 +79,8 @@ pub struct Setup<'a> {
     pub events: &'a [(u32, OwnedFd)],
     /// How many there may be.
     pub event_entries: u32,
+    /// Where the kernel's events of devices' jobs have their fields.
+    pub jobs: &'a JobFormats,
     /// How uprobes are attached.
     pub mode: AttachMode,
 }
@@ -134,7 +137,7 @@ impl<'a> Session<'a> {
         let mut session = Self {
             links: Vec::new(),
             end: None,
-            kernel_events: KernelEvents::of(setup.programs),
+            kernel_events: KernelEvents::of(setup.programs, setup.jobs),
             generations: Vec::new(),
             variables: found,
             open_spans: OpenSpans::default(),
@@ -601,6 +604,8 @@ mod tests {
         let translation = Translation { source: &source, sources: &sources, kernels: Kernels::Recent, attach: None };
         (Compiler::find().unwrap().compile(&translation).unwrap(), sources)
     }
+    static NO_JOBS: JobFormats = JobFormats::NONE;
+
     fn setup<'a>(object: &'a [u8], sources: &'a [Arc<Source>], programs: &'a [Program]) -> Setup<'a> {
         let mode = Features::probe().expect("privileges").attach_mode();
         Setup {
@@ -613,6 +618,7 @@ mod tests {
             target_constants: BTreeSet::from(["weight".to_owned()]),
             events: &[],
             event_entries: 0,
+            jobs: &NO_JOBS,
             mode,
         }
     }

@@ -118,6 +118,7 @@ fn phase(change: PhaseChange, [a, b]: [&DiffSide<'_>; 2]) -> PhaseDiff {
         few: change.few,
         causes: why::causes(&change.causes, change.phase, (whole.a, whole.b), [a, b]),
         between_steps: why::between_steps(change.phase, [a, b]),
+        until_results_ns: why::until_results(change.phase, [a, b]),
         time: ChangeRow::judged(&change.time),
         explained_by: 0,
         explained: 0.0,

@@ -108,6 +108,9 @@ pub struct PhaseDiff {
     pub causes: Vec<CauseDiff>,
     /// Delays between steps, which are in no step's time; `null` where a trace does not tell.
     pub between_steps: Option<BetweenDiff>,
+    /// Mean time from a step's start until its results were waited for, ns: of steps that gave work to a device, in
+    /// both. Such a step returns before. It is not tested.
+    pub until_results_ns: Option<[f64; 2]>,
     /// By operator: significant differences first, then by size.
     pub operators: Vec<OperatorDiff>,
     /// What lies outside of operators.

@@ -3,6 +3,7 @@
 use super::rows::{BetweenDiff, ChangeRow, DiffSide, PhaseDiff};
 use crate::model::pressure::PressureReport;
 use crate::model::threads::ThreadsReport;
+use crate::numbers::ratios::mean;
 use crate::numbers::units::{bytes, percent, share, signed_time, time_f64};
 use profinfer_analysis::{Cause, CauseChange, Phase};
 use serde::Serialize;
@@ -156,6 +157,25 @@ pub(super) fn between_steps(phase: Phase, sides: [&DiffSide<'_>; 2]) -> Option<B
     Some(BetweenDiff { delay_ns, because })
 }
 
+/// When the results of steps were there that gave work to a device.
+pub(super) fn until_results(phase: Phase, sides: [&DiffSide<'_>; 2]) -> Option<[f64; 2]> {
+    let of = |side: &DiffSide<'_>| {
+        let results = side.statistics.offloads().results(phase)?;
+        (results.with_results > 0).then(|| mean(results.until_results, results.with_results))
+    };
+    let [a, b] = sides.map(of);
+    Some([a?, b?])
+}
+
+fn results_sentence([a, b]: [f64; 2]) -> String {
+    let change = if a > 0.0 { format!(" ({:+.1} %)", (b / a - 1.0) * 100.0) } else { String::new() };
+    format!(
+        "A step's results were there after {} → {}{change}; it returns before (not tested)",
+        time_f64(a),
+        time_f64(b)
+    )
+}
+
 impl BetweenDiff {
     /// Where the delay differs enough.
     fn sentence(&self, step_ns: f64) -> Option<String> {
@@ -276,6 +296,7 @@ pub(super) fn sentences(phase: &PhaseDiff) -> Vec<String> {
         found.push(format!("Limit: {} → {}", a.words(), b.words()));
     }
     let step_ns = phase.time.a.min(phase.time.b);
+    found.extend(phase.until_results_ns.map(results_sentence));
     found.extend(phase.between_steps.as_ref().and_then(|between| between.sentence(step_ns)));
     found.extend(phase.layers.iter().filter(|layer| layer.unlike_others.is_some()).take(MOST).map(|layer| {
         let others = layer.unlike_others.map_or_else(String::new, percent);

@@ -19,8 +19,9 @@ impl Exporter {
             let kind = catalogue.kind(dispatch.kind);
             let backend = dispatch.graph.and_then(|at| step.graphs.get(at as usize)).map(|graph| graph.backend);
             let extents: Vec<String> = kind.shape.iter().map(i64::to_string).collect();
-            let fused: Vec<&str> = dispatch.fused.iter().map(|part| &*catalogue.kind(*part).name).collect();
-            let (extents, fused) = (extents.join("x"), fused.join(" + "));
+            let fused: Vec<&str> = dispatch.fused.iter().map(|part| &*catalogue.kind(part.kind).name).collect();
+            let launches: Vec<&str> = dispatch.launches.iter().map(|kind| &*catalogue.kind(*kind).name).collect();
+            let (extents, fused, launches) = (extents.join("x"), fused.join(" + "), launches.join(" + "));
             self.row(
                 DISPATCHES,
                 &[
@@ -41,6 +42,8 @@ impl Exporter {
                     self.since_start(dispatch.start),
                     dispatch.end.saturating_sub(dispatch.start).into(),
                     dispatch.device_ns.into(),
+                    dispatch.device_estimate_ns.into(),
+                    Some(launches.as_str()).filter(|text| !text.is_empty()).into(),
                 ],
             )?;
         }
@@ -54,24 +57,36 @@ impl Exporter {
             let mut name = None;
             let (mut graph, mut done) = (None, None);
             let (mut size, mut direction, mut failure) = (None, None, false);
-            let what = match event.what {
+            let mut ran: Option<(u64, u64)> = None;
+            let what = match &event.what {
                 Queued::Submit { queue, failed, .. } => {
                     name = Some(format!("{queue:#x}"));
-                    failure = failed;
-                    if let Some(of) = if failed { None } else { submissions.next() } {
+                    failure = *failed;
+                    if let Some(of) = if *failed { None } else { submissions.next() } {
                         (graph, done) = (of.graph, of.done);
+                        ran = of.ran.map(|ran| (ran.start, ran.busy));
                     }
                     "submit"
                 }
                 Queued::Wait { failed, .. } => {
-                    failure = failed;
+                    failure = *failed;
                     "wait"
                 }
-                Queued::Copy { bytes, direction: to } => {
-                    (size, direction) = (bytes, to.map(direction_name));
+                Queued::Copy { bytes, direction: to, .. } => {
+                    (size, direction) = (*bytes, to.map(direction_name));
                     "copy"
                 }
+                Queued::Captured => "captured",
+                Queued::Destroyed { queue } => {
+                    name = Some(format!("{queue:#x}"));
+                    "destroyed"
+                }
                 Queued::Timestamps(_) => "timestamps",
+                Queued::Job(job) => {
+                    name = job.ring.as_deref().map(str::to_owned);
+                    ran = Some((job.start, event.end.saturating_sub(job.start)));
+                    "job"
+                }
             };
             self.row(
                 QUEUE,
@@ -89,6 +104,8 @@ impl Exporter {
                     size.into(),
                     direction.into(),
                     failure.into(),
+                    ran.map_or(Cell::Null, |(start, _)| self.since_start(start)),
+                    ran.map(|(_, ns)| ns).into(),
                 ],
             )?;
         }

@@ -223,6 +223,8 @@ pub static TABLES: [Table; 10] = [
             column("start_ns", Int),
             column("encoding_ns", Int),
             maybe("device_ns", Int),
+            maybe("device_estimate_ns", Int),
+            maybe("launches", Text),
         ],
     },
     Table {
@@ -241,6 +243,8 @@ pub static TABLES: [Table; 10] = [
             maybe("bytes", Int),
             maybe("direction", Text),
             column("failed", Bool),
+            maybe("ran_from_ns", Int),
+            maybe("ran_ns", Int),
         ],
     },
 ];

@@ -3,7 +3,11 @@
 
 use crate::model::metrics::{CountValue, Measures, MetricCell};
 use crate::model::rows::TraceFacts;
-use profinfer_analysis::{Completeness, CriticalPath, Fold, Layers, Node, NodeKind, OperatorGraph, Recorded, Timeline};
+use crate::numbers::units::time_f64;
+use profinfer_analysis::{
+    Completeness, CriticalPath, DeviceTime, Edge, Fold, Layers, Node, NodeKind, OperatorGraph, Recorded, Rules,
+    Timeline,
+};
 use profinfer_trace::Meta;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -27,6 +31,8 @@ pub struct GraphReport {
     pub nodes: Vec<NodeView>,
     /// What reads what.
     pub edges: Vec<EdgeView>,
+    /// What one backend made and another one reads, each once.
+    pub crossings: Vec<CrossingView>,
     /// The dependent operators that take longest together.
     pub critical_path: CriticalView,
     /// The operators by layers, those that are alike together.
@@ -97,6 +103,9 @@ pub struct NodeView {
     pub shape: Vec<i64>,
     /// The backend; `null` for data.
     pub backend: Option<String>,
+    /// What its times are if a device computes it, without the host's: `measured`, `estimated`, or `unknown` and 0;
+    /// `null` on the host, and for data.
+    pub device: Option<&'static str>,
     /// Its result lies in memory of another object.
     pub in_place: bool,
     /// It is on the critical path.
@@ -139,6 +148,21 @@ pub struct EdgeView {
     pub inputs: Vec<u16>,
     /// It is on the critical path.
     pub critical: bool,
+}
+
+/// A result that another backend reads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CrossingView {
+    /// The operator.
+    pub node: String,
+    /// Its name.
+    pub name: String,
+    /// The backend that made it.
+    pub from: String,
+    /// The backend that reads it.
+    pub to: String,
+    /// Bytes of it; `None` where the size of its elements is not known.
+    pub bytes: Option<u64>,
 }
 
 /// The critical path.
@@ -231,6 +255,7 @@ impl GraphReport {
             step: StepView::new(graph),
             bandwidth: bandwidth(&nodes, timeline),
             edges: edges.collect(),
+            crossings: crossings(graph, timeline.rules()),
             critical_path: CriticalView {
                 nodes: path.nodes.iter().map(|node| id(*node)).collect(),
                 elapsed_ns: path.elapsed,
@@ -248,6 +273,22 @@ impl GraphReport {
     pub(super) fn index(&self, id: &str) -> Option<usize> {
         id.strip_prefix('n')?.parse().ok().filter(|index| *index < self.nodes.len())
     }
+}
+
+fn crossings(graph: &OperatorGraph, rules: &Rules) -> Vec<CrossingView> {
+    let mut seen = BTreeSet::new();
+    let crossing = |edge: &Edge| {
+        let (node, reader) = (graph.nodes.get(edge.from)?, graph.nodes.get(edge.to)?);
+        let (from, to) = (node.backend.as_ref()?, reader.backend.as_ref()?);
+        (from != to && seen.insert((edge.from, to))).then(|| CrossingView {
+            node: id(edge.from),
+            name: node.name.to_string(),
+            from: from.to_string(),
+            to: to.to_string(),
+            bytes: node.dtype.as_deref().and_then(|dtype| rules.bytes_of(dtype, &node.shape)),
+        })
+    };
+    graph.edges.iter().filter_map(crossing).collect()
 }
 
 impl StepView {
@@ -295,9 +336,19 @@ impl NodeView {
             dtype: text(&node.dtype),
             shape: node.shape.to_vec(),
             backend: text(&node.backend),
+            device: node.device.map(DeviceTime::as_str),
             in_place: node.in_place,
             critical,
             cost: (node.kind == NodeKind::Operator).then(cost),
+        }
+    }
+
+    /// A time of it in words: an estimate is called one.
+    pub(super) fn time(&self, ns: f64) -> String {
+        match self.device {
+            Some("estimated") => format!("~ {}", time_f64(ns)),
+            Some("unknown") => "unknown".to_owned(),
+            _ => time_f64(ns),
         }
     }
 

@@ -362,7 +362,7 @@ impl Drawing<'_> {
         ));
         self.text(16.0, 18.0, "name", &name, 23);
         let elapsed = view.mean(card, NodeView::elapsed);
-        self.right(width - 12.0, 18.0, "number", &time_f64(elapsed));
+        self.right(width - 12.0, 18.0, "number", &first.time(elapsed));
         self.text(16.0, 33.0, "soft", &description(view, card, first), 33);
         let of_step = view.sum(card, |node| node.cost.as_ref().map_or(0.0, |cost| cost.share));
         self.right(width - 12.0, 33.0, "number soft", &share(of_step));

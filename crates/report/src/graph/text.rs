@@ -3,7 +3,7 @@
 use super::model::{GraphReport, NodeView};
 use super::view::{Card, View};
 use crate::numbers::table::{Align, Table};
-use crate::numbers::units::{quantity, shape, share, time_f64};
+use crate::numbers::units::{bytes, quantity, shape, share, time_f64};
 use crate::text::TextStyle;
 use profinfer_diagnostics::printable;
 
@@ -54,10 +54,35 @@ pub fn graph_text(report: &GraphReport, unfolded: bool, style: &TextStyle) -> St
         }
         style.table(&mut out, &title, &table(&view, index), None);
     }
+    crossings(&mut out, report, style);
     if !report.edges.is_empty() {
         critical(&mut out, report, style);
     }
     out
+}
+
+/// Results that another backend reads, and what the times of operators on devices are.
+fn crossings(out: &mut String, report: &GraphReport, style: &TextStyle) {
+    use Align::{Flexible, Left, Right};
+    let devices = report.nodes.iter().filter_map(|node| node.device);
+    let least = devices.max_by_key(|time| ["measured", "estimated", "unknown"].iter().position(|of| of == time));
+    if let Some(time) = least {
+        let of = match time {
+            "measured" => "measured by the device",
+            "estimated" => "estimated by costs (~); the host's for encoding is not in them",
+            _ => "unknown, and shown as 0",
+        };
+        out.push_str(&format!("Times of operators on a device are {of}.\n"));
+    }
+    if report.crossings.is_empty() {
+        return;
+    }
+    let mut table = Table::new(&[("bytes", Right), ("from", Left), ("to", Left), ("name", Flexible)]);
+    for crossing in &report.crossings {
+        let size = crossing.bytes.map_or_else(String::new, bytes);
+        table.row(vec![size, crossing.from.clone(), crossing.to.clone(), crossing.name.clone()]);
+    }
+    style.table(out, "Results that cross from one backend to another", &table, None);
 }
 
 fn facts(report: &GraphReport) -> String {
@@ -111,7 +136,7 @@ fn table(view: &View<'_>, section: usize) -> Table {
         };
         table.row(vec![
             share(view.sum(card, of(|cost| cost.share))),
-            time_f64(view.mean(card, NodeView::elapsed)),
+            first.time(view.mean(card, NodeView::elapsed)),
             if waiting > 0.0 { time_f64(waiting) } else { String::new() },
             speed.unwrap_or_default(),
             first.op.clone(),

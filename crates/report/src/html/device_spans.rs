@@ -25,7 +25,7 @@ pub(super) fn add(step: &Step, spans: &mut Vec<Span>, encoded: &mut Vec<What>) {
             Queued::Submit { .. } => (Call::Submit, None),
             Queued::Wait { .. } => (Call::Wait, None),
             Queued::Copy { bytes, .. } => (Call::Copy, bytes),
-            Queued::Timestamps(_) => continue,
+            Queued::Destroyed { .. } | Queued::Captured | Queued::Timestamps(_) | Queued::Job(_) => continue,
         };
         let what = (u32::from(event.record_type) << 2) | call as u32;
         let line = Line::Calls(event.tid);

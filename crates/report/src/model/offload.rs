@@ -4,7 +4,7 @@
 use super::device_use::DeviceUseReport;
 use crate::numbers::ratios::mean;
 use profinfer_analysis::{
-    Catalogue, CopyDirection, DeviceInfo, DeviceTotals, DeviceUse, DispatchTotals, KindId, Phase, QueueTotals,
+    Catalogue, CopyDirection, DeviceInfo, DeviceTotals, DeviceUse, DispatchTotals, KindId, Phase, QueueTotals, Ring,
     Statistics, TextId,
 };
 use profinfer_trace::Meta;
@@ -25,6 +25,8 @@ pub struct OffloadReport {
     pub operators: Vec<DispatchRow>,
     /// Queues, by their number in the trace.
     pub queues: Vec<QueueRow>,
+    /// Rings of devices, as the kernel's drivers report them.
+    pub rings: Vec<RingRow>,
     /// The host's waits.
     pub waits: WaitRow,
     /// Copies, by direction.
@@ -75,6 +77,14 @@ pub struct DeviceBackendRow {
     pub measured: u64,
     /// That time.
     pub device_ns: Option<u64>,
+    /// Graphs of which the kernel's driver reports every submission.
+    pub reported_graphs: u64,
+    /// Time in which it ran them.
+    pub driver_ns: Option<u64>,
+    /// Of them, those whose beginning on the device it does not report: their time is at most that.
+    pub driver_bounds: u64,
+    /// Operators with an estimate.
+    pub estimated: u64,
 }
 
 /// Operators of one name.
@@ -102,6 +112,31 @@ pub struct DispatchRow {
     pub measured: u64,
     /// That time.
     pub device_ns: Option<u64>,
+    /// Those with an estimate instead.
+    pub estimated: u64,
+    /// That: their parts of their graphs' or submissions' time, by costs.
+    pub device_estimate_ns: Option<u64>,
+    /// How often they were computed again as parts of captured work, not counted in `count`.
+    pub replayed: u64,
+    /// What was launched for them: programs of the device, the most frequent first.
+    pub launches: Vec<String>,
+}
+
+/// A ring of a device, of which the kernel's driver reports the jobs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RingRow {
+    /// The driver or the device.
+    pub driver: Option<String>,
+    /// The ring, as the driver calls it.
+    pub ring: Option<String>,
+    /// Jobs.
+    pub jobs: u64,
+    /// Of them, those whose beginning on the device is not reported.
+    pub bounds: u64,
+    /// From when they were given to the driver to when they began.
+    pub queued_ns: u64,
+    /// Time in which they ran.
+    pub ran_ns: u64,
 }
 
 /// A queue.
@@ -217,6 +252,7 @@ impl OffloadReport {
             backends: backends(statistics, catalogue, phases),
             operators: operators(statistics, catalogue, phases),
             queues: queues.into_iter().map(queue_row).collect(),
+            rings: rings(statistics, phases),
             waits,
             copies: copies.into_values().collect(),
             steps,
@@ -234,6 +270,20 @@ pub(crate) fn direction_name(direction: CopyDirection) -> &'static str {
         CopyDirection::FromDevice => "from device",
         CopyDirection::OnDevice => "on device",
     }
+}
+
+fn rings(statistics: &Statistics, phases: &[Phase]) -> Vec<RingRow> {
+    let mut rows: BTreeMap<&Ring, RingRow> = BTreeMap::new();
+    for (of, _, totals) in statistics.offloads().rings().filter(|(_, phase, _)| phases.contains(phase)) {
+        let text = |text: &Option<Arc<str>>| text.as_ref().map(ToString::to_string);
+        let empty = RingRow { driver: text(&of.0), ring: text(&of.1), jobs: 0, bounds: 0, queued_ns: 0, ran_ns: 0 };
+        let row = rows.entry(of).or_insert(empty);
+        row.jobs += totals.jobs;
+        row.bounds += totals.bounds;
+        row.queued_ns = row.queued_ns.saturating_add(totals.queued);
+        row.ran_ns = row.ran_ns.saturating_add(totals.ran);
+    }
+    rows.into_values().collect()
 }
 
 fn dispatched<'s>(
@@ -255,6 +305,9 @@ fn backends(statistics: &Statistics, catalogue: &Catalogue, phases: &[Phase]) ->
         sum.submissions += of.submissions;
         sum.bounded += of.bounded;
         sum.bound = sum.bound.saturating_add(of.bound);
+        sum.reported += of.reported;
+        sum.ran = sum.ran.saturating_add(of.ran);
+        sum.ran_bounds += of.ran_bounds;
     }
     let row = |(backend, (dispatches, device)): (Option<TextId>, (DispatchTotals, DeviceTotals))| DeviceBackendRow {
         backend: backend.map(|backend| catalogue.text(backend).to_string()),
@@ -268,34 +321,52 @@ fn backends(statistics: &Statistics, catalogue: &Catalogue, phases: &[Phase]) ->
         device_bound_ns: (device.bounded > 0).then_some(device.bound),
         measured: dispatches.measured,
         device_ns: (dispatches.measured > 0).then_some(dispatches.device),
+        reported_graphs: device.reported,
+        driver_ns: (device.reported > 0).then_some(device.ran),
+        driver_bounds: device.ran_bounds,
+        estimated: dispatches.estimated,
     };
     sums.into_iter().map(row).collect()
 }
 
 fn operators(statistics: &Statistics, catalogue: &Catalogue, phases: &[Phase]) -> Vec<DispatchRow> {
     let mut sums: BTreeMap<RowKey, DispatchTotals> = BTreeMap::new();
+    let mut launches: BTreeMap<RowKey, BTreeMap<Arc<str>, u64>> = BTreeMap::new();
     for (id, backend, _, of) in dispatched(statistics, phases) {
         let kind = catalogue.kind(id);
         let collapsed = |name: &Arc<str>| profinfer_analysis::collapse_digits(name, kind.layer.as_deref()).into();
         let covers = kind.covers.as_ref().map(collapsed);
         let key = (backend, kind.op.clone(), kind.pattern.clone(), covers, kind.dtype.clone());
+        for (launch, count) in statistics.offloads().launches(id) {
+            let of_row = launches.entry(key.clone()).or_default();
+            *of_row.entry(Arc::clone(&catalogue.kind(launch).name)).or_default() += count;
+        }
         sums.entry(key).or_default().merge(of);
     }
     let mut sums: Vec<(RowKey, DispatchTotals)> = sums.into_iter().collect();
     // Device time, where it was measured, is what matters.
-    sums.sort_by_key(|(_, of)| std::cmp::Reverse((of.device, of.encoding)));
-    let row = |((backend, op, name, covers, dtype), of): (RowKey, DispatchTotals)| DispatchRow {
-        backend: backend.map(|backend| catalogue.text(backend).to_string()),
-        op: op.to_string(),
-        name: name.to_string(),
-        covers: covers.map(|covers| covers.to_string()),
-        dtype: dtype.map(|dtype| dtype.to_string()),
-        count: of.count,
-        fused: of.fused,
-        empty: of.empty,
-        encoding_ns: of.encoding,
-        measured: of.measured,
-        device_ns: (of.measured > 0).then_some(of.device),
+    sums.sort_by_key(|(_, of)| std::cmp::Reverse((of.device, of.estimate, of.encoding)));
+    let row = |(key, of): (RowKey, DispatchTotals)| {
+        let mut launches: Vec<(Arc<str>, u64)> = launches.remove(&key).unwrap_or_default().into_iter().collect();
+        launches.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let (backend, op, name, covers, dtype) = key;
+        DispatchRow {
+            backend: backend.map(|backend| catalogue.text(backend).to_string()),
+            op: op.to_string(),
+            name: name.to_string(),
+            covers: covers.map(|covers| covers.to_string()),
+            dtype: dtype.map(|dtype| dtype.to_string()),
+            count: of.count,
+            fused: of.fused,
+            empty: of.empty,
+            encoding_ns: of.encoding,
+            measured: of.measured,
+            device_ns: (of.measured > 0).then_some(of.device),
+            estimated: of.estimated,
+            device_estimate_ns: (of.estimated > 0).then_some(of.estimate),
+            replayed: of.replayed,
+            launches: launches.into_iter().map(|(name, _)| name.to_string()).collect(),
+        }
     };
     sums.into_iter().map(row).collect()
 }

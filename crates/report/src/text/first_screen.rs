@@ -80,7 +80,7 @@ fn kept(report: &Report, width: usize) -> Vec<String> {
     lines
 }
 
-/// What the recording left out, and what cannot be said of it.
+/// What the recording left out, and what it cannot show.
 fn missing(report: &Report, width: usize) -> Vec<String> {
     let left_out = report.completeness.notes.iter().filter(|note| note.starts_with(LEFT_OUT));
     let mut lines = Vec::new();

@@ -35,6 +35,7 @@ pub(super) fn text(out: &mut String, report: &OffloadReport, of: &str, whole: bo
     }
     operators(out, report, whole, style);
     queues(out, report, style);
+    rings(out, report, style);
     if let Some(device_use) = &report.device_use {
         super::device_use::text(out, device_use, whole, style);
     }
@@ -43,6 +44,9 @@ pub(super) fn text(out: &mut String, report: &OffloadReport, of: &str, whole: bo
 /// `12.3 ms` if the device measured it, else `≤ 14.2 ms`; empty if neither is known.
 fn device_time(row: &DeviceBackendRow) -> String {
     let encoded = row.dispatches.saturating_sub(row.empty);
+    if let Some(ns) = row.driver_ns.filter(|_| row.reported_graphs == row.graphs && row.measured < encoded) {
+        return format!("{}{}", if row.driver_bounds > 0 { "≤ " } else { "" }, time(ns));
+    }
     match (row.device_ns, row.device_bound_ns) {
         (Some(device), _) if row.measured == encoded => time(device),
         (_, Some(bound)) if row.bounded_graphs == row.graphs => format!("≤ {}", time(bound)),
@@ -55,7 +59,7 @@ fn sentences(report: &OffloadReport) -> Vec<String> {
     let mut sentences = Vec::new();
     if let Some(timing) = &report.timing {
         sentences
-            .push(format!("Recorded with `--gpu-timing {timing}`, which slows the device down: not the usual times."));
+            .push(format!("Recorded with `--gpu-timing {timing}`, which slows the device down. By how much: `profinfer diff USUAL.pfi THIS.pfi`."));
     }
     for device in &report.devices {
         let name = device.name.clone().unwrap_or_else(|| "A device".to_owned());
@@ -75,6 +79,18 @@ fn sentences(report: &OffloadReport) -> Vec<String> {
     if report.backends.iter().any(|row| row.device_bound_ns.is_some()) {
         sentences.push("≤: from the first submission of a graph to the end of the wait for it.".to_owned());
     }
+    if report.backends.iter().any(|row| row.driver_ns.is_some()) {
+        sentences.push("Times on the device are of jobs, as the kernel's driver reports them.".to_owned());
+    }
+    if report.operators.iter().any(|row| row.device_estimate_ns.is_some()) {
+        sentences.push(
+            "~: estimated. The time that operators share on the device is divided by their bytes and operations."
+                .to_owned(),
+        );
+    }
+    if report.operators.iter().any(|row| row.replayed > 0) {
+        sentences.push("Replayed: computed again as part of work that was captured before.".to_owned());
+    }
     if report.queues.is_empty() && !report.backends.is_empty() {
         sentences.push(
             "Submissions were not recorded: device times are unknown. Use a probeset with roles `submit` and `wait`."
@@ -88,21 +104,38 @@ fn operators(out: &mut String, report: &OffloadReport, whole: bool, style: &Text
     if report.operators.is_empty() {
         return;
     }
-    let measured = report.operators.iter().any(|row| row.device_ns.is_some());
+    let is_measured = report.operators.iter().any(|row| row.device_ns.is_some());
+    let measured = is_measured || report.operators.iter().any(|row| row.device_estimate_ns.is_some());
+    let replayed = report.operators.iter().any(|row| row.replayed > 0);
     let mut headings = vec![("encoding", Right), ("count", Right), ("fused", Right)];
+    headings.extend(replayed.then_some(("replayed", Right)));
     headings.extend(measured.then_some(("device", Right)));
-    headings.extend([("backend", Left), ("op", Left), ("dtype", Left), ("name", Flexible)]);
+    let launched = report.operators.iter().any(|row| !row.launches.is_empty());
+    headings.extend([("backend", Left), ("op", Left), ("dtype", Left)]);
+    headings.extend(launched.then_some(("launches", Left)));
+    headings.push(("name", Flexible));
     let mut table = Table::new(&headings);
     let (rows, rest) =
         if whole { (report.operators.as_slice(), None) } else { few(&report.operators, "`--by backend` shows all") };
     for row in rows {
         let mut cells = vec![time(row.encoding_ns), group_digits(row.count), group_digits(row.fused)];
-        cells.extend(measured.then(|| row.device_ns.map_or_else(String::new, time)));
+        cells.extend(replayed.then(|| group_digits(row.replayed)));
+        cells.extend(measured.then(|| match (row.device_ns, row.device_estimate_ns) {
+            (Some(ns), None) => time(ns),
+            (ns, Some(part)) => format!("~ {}", time(ns.unwrap_or(0).saturating_add(part))),
+            (None, None) => String::new(),
+        }));
         let backend = row.backend.clone().unwrap_or_default();
-        cells.extend([backend, row.op.clone(), row.dtype.clone().unwrap_or_default(), name(row)]);
+        cells.extend([backend, row.op.clone(), row.dtype.clone().unwrap_or_default()]);
+        cells.extend(launched.then(|| launches(row)));
+        cells.push(name(row));
         table.row(cells);
     }
-    let title = if measured { "Operators by device time" } else { "Operators by encoding time" };
+    let title = match (is_measured, measured) {
+        (true, _) => "Operators by device time",
+        (false, true) => "Operators by estimated device time",
+        (false, false) => "Operators by encoding time",
+    };
     style.table(out, title, &table, rest);
 }
 
@@ -112,6 +145,34 @@ fn name(row: &DispatchRow) -> String {
         (None, true) => format!("{} (empty)", row.name),
         (None, false) => row.name.clone(),
     }
+}
+
+/// `mul_mat_vec_q4_k`, `mul_mat_vec_q4_k + 2 more`.
+fn launches(row: &DispatchRow) -> String {
+    match row.launches.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first, more @ ..] => format!("{first} + {} more", more.len()),
+    }
+}
+
+fn rings(out: &mut String, report: &OffloadReport, style: &TextStyle) {
+    if report.rings.is_empty() {
+        return;
+    }
+    let mut table =
+        Table::new(&[("jobs", Right), ("queued", Right), ("ran", Right), ("ring", Left), ("driver", Flexible)]);
+    for row in &report.rings {
+        let bound = if row.bounds > 0 { "≤ " } else { "" };
+        table.row(vec![
+            group_digits(row.jobs),
+            time(row.queued_ns),
+            format!("{bound}{}", time(row.ran_ns)),
+            row.ring.clone().unwrap_or_default(),
+            row.driver.clone().unwrap_or_default(),
+        ]);
+    }
+    style.table(out, "Jobs of devices (as the kernel's drivers report them)", &table, None);
 }
 
 fn queues(out: &mut String, report: &OffloadReport, style: &TextStyle) {

@@ -35,19 +35,35 @@ impl TimelineWriter<'_> {
             if let Some(device) = dispatch.device_ns {
                 arguments.push(("device ns".into(), count(device)));
             }
+            if let Some(part) = dispatch.device_estimate_ns {
+                arguments.push(("estimated device ns".into(), count(part)));
+            }
+            if !dispatch.launches.is_empty() {
+                let names: Vec<&str> = dispatch.launches.iter().map(|kind| &*catalogue.kind(*kind).name).collect();
+                arguments.push(("launches".into(), names.join(" + ").as_str().into()));
+            }
             let name = Arc::clone(&kind.name);
             let mut shown = slice(track, (dispatch.start, dispatch.end), name, "encoding", arguments);
             shown.flows_out.extend(arrivals.of_dispatch(dispatch, &mut self.flows));
             batch.slices.push(shown);
         }
         for event in &step.queue {
+            if let Some((job, end)) = event.job() {
+                let line = Line::Ring(job.driver.clone(), job.ring.clone());
+                let track = self.tracks.id(owner, line, self.sink.as_mut())?;
+                let arguments = vec![("queued ns".into(), count(job.start.saturating_sub(job.queued)))];
+                batch.slices.push(slice(track, (job.start, end), "job", "job", arguments));
+                continue;
+            }
             let track = self.tracks.id(owner, Line::Calls(event.tid), self.sink.as_mut())?;
             let name = Arc::clone(decoder.name(event.record_type));
             let (category, bytes) = match event.what {
                 Queued::Submit { .. } => ("submit", None),
                 Queued::Wait { .. } => ("wait", None),
-                Queued::Copy { bytes, direction } => (copy_category(direction), bytes),
-                Queued::Timestamps(_) => continue,
+                Queued::Copy { bytes, direction, .. } => (copy_category(direction), bytes),
+                Queued::Captured => ("captured", None),
+                Queued::Destroyed { .. } => ("destroyed", None),
+                Queued::Timestamps(_) | Queued::Job(_) => continue,
             };
             let arguments = bytes.map(|bytes| ("bytes".into(), count(bytes))).into_iter().collect();
             let mut shown = slice(track, (event.start, event.end), name, category, arguments);

@@ -30,6 +30,8 @@ pub(super) enum Line {
     Calls(u32),
     /// Work of a queue that was submitted and not known to be done.
     Queue(u64),
+    /// Jobs that the kernel's driver ran: its name, and that of the ring.
+    Ring(Option<Arc<str>>, Option<Arc<str>>),
     /// A request: its place by arrival, and the engine's number.
     Request {
         index: u64,
@@ -126,6 +128,10 @@ impl Tracks {
             Line::Encoding(tid) => return format!("encoding for devices (thread {tid})"),
             Line::Calls(tid) => return format!("calls of queues (thread {tid})"),
             Line::Queue(queue) => return format!("queue {queue:#x}"),
+            Line::Ring(driver, ring) => {
+                let (ring, driver) = (ring.as_deref().unwrap_or("jobs"), driver.as_deref().unwrap_or("the kernel"));
+                return format!("{ring} (jobs of {driver})");
+            }
             Line::Request { number: Some(number), .. } => return format!("request {number}"),
             Line::Request { index, number: None } => return format!("request #{index}"),
             Line::Speed => "speed".to_owned(),
@@ -149,6 +155,7 @@ fn rank(line: &Line, owner: Owner) -> u32 {
         Line::Encoding(_) => 3,
         Line::Calls(_) => 4,
         Line::Queue(_) => 5,
+        Line::Ring(..) => 6,
         Line::Request { index, .. } => 250_000 + u32::try_from(*index).unwrap_or(0).min(40_000),
         Line::Frequency(cpu) => 300_000 + u32::from(*cpu),
     }

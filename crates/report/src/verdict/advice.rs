@@ -75,6 +75,11 @@ fn undisturbed(of: &PhaseParts, group: &Group) -> f64 {
     least(group) * at_cache_limit.min(1.0)
 }
 
+/// What a group's work takes at least, ns, at the limits of the machine or as the least of its kind did, if that is less.
+fn at_limits(of: &PhaseParts, group: &Group) -> f64 {
+    undisturbed(of, group).min(group.time.work() * group.judged.rates.of_limits())
+}
+
 /// The most that work took longer because others ran in between, as a part of the lanes' time: each time at most what
 /// filling the caches takes.
 fn cold_caches(of: &PhaseParts) -> f64 {
@@ -106,9 +111,9 @@ fn fewer_lanes(of: &PhaseParts, machine_cpus: u32) -> Option<Advice> {
     // Lanes that may run on more cpus than they did need not be fewer.
     let had = over.cpus.floor().max(1.0);
     let cpus = if over.by == "used" { f64::from(machine_cpus).min(lanes).max(had) } else { had };
-    // Lanes that take turns on a CPU find its caches cold.
+    // Lanes that take turns on a CPU find its caches cold: the recording need not show how fast they are without.
     let work: f64 = of.groups.iter().map(least).sum();
-    let in_caches: f64 = of.groups.iter().map(|group| undisturbed(of, group)).sum();
+    let fastest: f64 = of.groups.iter().map(|group| at_limits(of, group)).sum();
     let now = of.lane_time / lanes;
     let gain = |work: f64| (1.0 - (work / cpus + of.around / lanes) / now) * of.share_of(of.lane_time);
     let count = |n: f64, what: &str| if n <= 1.0 { format!("1 {what}") } else { format!("{n:.0} {what}s") };
@@ -118,7 +123,7 @@ fn fewer_lanes(of: &PhaseParts, machine_cpus: u32) -> Option<Advice> {
         format!("Use {} instead of {}: one per CPU", count(cpus, "thread"), over.lanes)
     };
     let how = format!("at least {} of operator work, spread evenly over {}", time_f64(work), count(cpus, "CPU"));
-    Some(advice_between(of, what, [gain(work), gain(in_caches)], how))
+    Some(advice_between(of, what, [gain(work), gain(fastest)], how))
 }
 
 /// The part of the lanes' run-queue delay in which such processes ran.
@@ -244,11 +249,7 @@ fn larger_memory_limit(of: &PhaseParts, verdict: &PhaseVerdict) -> Advice {
 
 /// What work takes longer than at the machine's limits, as a part of the lanes' time.
 fn below_limits(of: &PhaseParts) -> f64 {
-    let of_group = |group: &Group| {
-        let rates = &group.judged.rates;
-        let used = rates.of_bandwidth().zip(rates.of_peak()).map_or(1.0, |(bandwidth, peak)| bandwidth.max(peak));
-        (group.parts.memory + group.parts.compute) * (1.0 - used.min(1.0))
-    };
+    let of_group = |group: &Group| (group.parts.memory + group.parts.compute) * (1.0 - group.judged.rates.of_limits());
     of.share_of(of.groups.iter().map(of_group).sum())
 }
 

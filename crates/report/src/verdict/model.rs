@@ -391,6 +391,11 @@ impl Rates {
     pub fn of_peak(&self) -> Option<f64> {
         Some(self.flops_per_s? / self.peak_limit?)
     }
+
+    /// How near it is to the nearer of both limits, at most 1; 1 if one is missing.
+    pub(super) fn of_limits(&self) -> f64 {
+        self.of_bandwidth().zip(self.of_peak()).map_or(1.0, |(bandwidth, peak)| bandwidth.max(peak).min(1.0))
+    }
 }
 
 /// An operator in a phase.

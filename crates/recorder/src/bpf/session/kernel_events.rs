@@ -2,6 +2,7 @@
 //! and says that they are not there.
 
 use super::{Attached, Session, attach_problem};
+use crate::bpf::JobFormats;
 use crate::bpf::libbpf_messages::LibbpfMessages;
 use crate::bpf::software_event;
 use libbpf_rs::btf::Btf;
@@ -20,27 +21,39 @@ pub(super) struct KernelEvents {
     functions: BTreeMap<String, usize>,
     /// Programs that are not attached.
     missing: BTreeSet<String>,
+    /// Some of them would be at a device's jobs.
+    jobs_are_missing: bool,
     /// Why.
     unattached: Vec<Diagnostic>,
 }
 
 impl KernelEvents {
     /// Of a plan on this kernel.
-    pub(super) fn of(programs: &[Program]) -> Self {
+    pub(super) fn of(programs: &[Program], jobs: &JobFormats) -> Self {
         let kernel = Btf::from_vmlinux().ok();
         let has = |tracepoint: &str| {
             let of =
                 |kernel: &Btf<'_>| kernel.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tracepoint}")).is_some();
             kernel.as_ref().is_none_or(of)
         };
-        Self::among(programs, has)
+        let mut found = Self::among(programs, has, |tracepoint| jobs.has(tracepoint));
+        if found.jobs_are_missing {
+            found.unattached.extend(jobs.problem());
+        }
+        found
     }
 
     /// What the kernel lacks and the recording can do without is left out.
-    fn among(programs: &[Program], has: impl Fn(&str) -> bool) -> Self {
+    fn among(programs: &[Program], has: impl Fn(&str) -> bool, has_job: impl Fn(&str) -> bool) -> Self {
         let mut found = Self::default();
         for (index, program) in programs.iter().enumerate() {
             let functions = program.at_kernel_events();
+            // Kernels have some of them, by their age and by the drivers that are loaded.
+            if program.job_tracepoint().is_some_and(|tracepoint| !has_job(tracepoint)) {
+                found.jobs_are_missing = true;
+                found.missing.insert(program.name.clone());
+                continue;
+            }
             let lacks = |(_, tracepoint): &(String, Option<String>)| {
                 tracepoint.as_ref().filter(|tracepoint| !has(tracepoint)).cloned()
             };
@@ -157,7 +170,7 @@ probes:
         let (probeset, _) = load_text("toy.yaml", TEXT, &Library::SHIPPED).unwrap();
         let (plan, _) = profinfer_compiler::plan(&probeset, &Selection::default(), Arch::X86_64).unwrap();
         let role_without = |lacking: &[&str]| {
-            let events = KernelEvents::among(&plan.programs, |name| !lacking.contains(&name));
+            let events = KernelEvents::among(&plan.programs, |name| !lacking.contains(&name), |_| true);
             let schema = events.recorded(&plan.programs, &plan.schema);
             let role = schema.records.iter().find(|record| record.name == "reclaim").unwrap().role;
             (events.functions.into_keys().collect::<Vec<_>>(), role, events.unattached.len())

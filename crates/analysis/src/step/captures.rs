@@ -1,0 +1,91 @@
+//! Work that is captured once and launched as a whole many times: what it consists of is known from its capture.
+
+use crate::ids::KindId;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// Captures that are open at one time, and captured works that are remembered.
+const MAX_CAPTURES: usize = 1 << 12;
+/// Operators or launches of one.
+const MAX_NODES: usize = 1 << 16;
+
+/// A launch, or an operator that was encoded, while its queue was capturing.
+#[derive(Debug)]
+struct Node {
+    thread: u32,
+    start: u64,
+    kind: KindId,
+}
+
+/// The captures of a process.
+#[derive(Debug, Default)]
+pub(super) struct Captures {
+    open: FxHashMap<u64, Vec<Node>>,
+    captured: FxHashMap<u64, Arc<[KindId]>>,
+    /// The queue, thread and start of the latest call that was captured: the record of what it launched follows.
+    latest: Option<(u64, u32, u64)>,
+}
+
+/// What a record tells of a capture.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum CaptureEvent {
+    /// A queue begins to capture.
+    Begins { queue: u64 },
+    /// It ends.
+    Ends { queue: u64, captured: u64 },
+    /// Captured work was made ready to be launched, or copied.
+    Made { from: u64, captured: u64 },
+}
+
+impl Captures {
+    pub(super) fn add(&mut self, event: CaptureEvent) {
+        match event {
+            CaptureEvent::Begins { queue } => {
+                if self.open.len() < MAX_CAPTURES {
+                    self.open.insert(queue, Vec::new());
+                }
+            }
+            CaptureEvent::Ends { queue, captured } => {
+                let Some(nodes) = self.open.remove(&queue) else { return };
+                self.remember(captured, nodes.into_iter().map(|node| node.kind).collect());
+            }
+            CaptureEvent::Made { from, captured } => {
+                if let Some(nodes) = self.captured.get(&from).cloned() {
+                    self.remember(captured, nodes);
+                }
+            }
+        }
+    }
+
+    fn remember(&mut self, captured: u64, nodes: Arc<[KindId]>) {
+        if self.captured.len() < MAX_CAPTURES || self.captured.contains_key(&captured) {
+            self.captured.insert(captured, nodes);
+        }
+    }
+
+    /// Whether a call that gives work to a queue is captured instead.
+    pub(super) fn takes(&mut self, queue: u64, thread: u32, start: u64) -> bool {
+        let is_open = self.open.contains_key(&queue);
+        if is_open {
+            self.latest = Some((queue, thread, start));
+        }
+        is_open
+    }
+
+    /// An operator that was encoded, or a launch. One that contains others stands for them.
+    pub(super) fn encoded(&mut self, thread: u32, start: u64, kind: impl FnOnce() -> KindId) {
+        let Some((queue, of, at)) = self.latest else { return };
+        let is_it = of == thread && start <= at;
+        let Some(nodes) = self.open.get_mut(&queue).filter(|_| is_it) else { return };
+        let within = nodes.iter().rev().take_while(|node| node.thread == thread && node.start >= start).count();
+        nodes.truncate(nodes.len() - within);
+        if nodes.len() < MAX_NODES {
+            nodes.push(Node { thread, start, kind: kind() });
+        }
+    }
+
+    /// What was captured as this.
+    pub(super) fn of(&self, captured: u64) -> Option<Arc<[KindId]>> {
+        self.captured.get(&captured).cloned()
+    }
+}
