@@ -2,6 +2,7 @@
 
 use crate::process::{profinfer, run};
 use crate::truth::Truth;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -43,6 +44,14 @@ pub(crate) fn workload(model: &'static str, threads: u64) -> Workload {
 }
 
 impl Workload {
+    /// With as many more tokens as take one thread of this machine that long: what happens every so often happens often.
+    pub(crate) fn lasting(self, seconds: f64) -> Self {
+        const MEASURED: u64 = 32;
+        let of = Self { threads: 1, tokens: MEASURED, ..self };
+        let a_token = engine_time(&Engine::Wheel.command(&of), "decode_ms") / MEASURED as f64;
+        Self { tokens: self.tokens.max((1000.0 * seconds / a_token) as u64), ..self }
+    }
+
     fn arguments(&self, prompt: &str) -> Vec<String> {
         let mut arguments = vec!["--model".to_owned(), model(self.model).display().to_string()];
         for (name, value) in [("--threads", self.threads), (prompt, self.prompt), ("--tokens", self.tokens)] {
@@ -157,6 +166,13 @@ pub(crate) fn command(words: &[String]) -> Command {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
     command
+}
+
+/// Milliseconds, as the engine prints them.
+pub(crate) fn engine_time(words: &[String], time: &str) -> f64 {
+    let output = run(&mut command(words), 0);
+    let line = String::from_utf8(output.stdout).unwrap();
+    serde_json::from_str::<Value>(line.lines().last().unwrap()).unwrap()[time].as_f64().unwrap()
 }
 
 /// The folder of the scripts.

@@ -2,9 +2,8 @@
 
 use crate::competitor::Competitor;
 use crate::control_group::{ControlGroup, evict};
-use crate::engine::{Engine, Workload, alone, command, model, with_limits, workload};
+use crate::engine::{Engine, Workload, alone, engine_time, model, with_limits, workload};
 use crate::find;
-use crate::process::run;
 use crate::recording::Recording;
 use serde_json::Value;
 use std::process::Command;
@@ -28,13 +27,6 @@ struct Advised<'a> {
 fn words(before: &[&str], workload: &Workload) -> Vec<String> {
     let before = before.iter().map(|&word| word.to_owned());
     before.chain(Engine::Wheel.command(workload)).collect()
-}
-
-/// Milliseconds, as the engine prints them.
-fn engine_time(words: &[String], time: &str) -> f64 {
-    let output = run(&mut command(words), 0);
-    let line = String::from_utf8(output.stdout).unwrap();
-    serde_json::from_str::<Value>(line.lines().last().unwrap()).unwrap()[time].as_f64().unwrap()
 }
 
 fn median(mut times: Vec<f64>) -> f64 {
@@ -129,7 +121,7 @@ fn fewer_threads_gain_what_is_promised() {
 fn without_what_starves_it_it_gains_what_is_promised() {
     let _alone = alone();
     with_limits();
-    let decode = Workload { tokens: 64, ..workload("small-dense", 1) };
+    let decode = workload("small-dense", 1).lasting(0.6);
     let pinned = words(&["taskset", "-c", "0"], &decode);
     let advised = Advised {
         advice: "Reserve CPUs for it",
@@ -141,7 +133,7 @@ fn without_what_starves_it_it_gains_what_is_promised() {
     assert_gained(&advised, || Competitor::on(0));
     let group = ControlGroup::of_cpus(40_000);
     // Several periods of the quota: it starts anywhere in one.
-    let pinned = words(&["taskset", "-c", "0"], &Workload { tokens: 192, ..decode });
+    let pinned = words(&["taskset", "-c", "0"], &decode.lasting(1.6));
     let limited = group.command().into_iter().chain(pinned.iter().cloned()).collect();
     let advice = "Raise the CPU quota of its control group";
     assert_gained(&Advised { advice, time: "decode_ms", now: limited, then: pinned, depends_on_machine: false }, || ());

@@ -15,11 +15,11 @@ struct Case {
 const CASES: &[Case] = &[
     // One client; then the same prompt once more, all but a token of it cached.
     Case { slots: 1, requests: 1, options: &["--again"] },
-    // In the process, some waiting for a slot.
-    Case { slots: 2, requests: 4, options: &[] },
+    // In the process, some waiting for a slot: whatever the machine's speed, they come while others decode.
+    Case { slots: 2, requests: 4, options: &["--stagger", "10", "--tokens", "48"] },
     Case { slots: 2, requests: 2, options: &["--http"] },
     // All at once, a fifth that hangs up, and one that waits.
-    Case { slots: 4, requests: 5, options: &["--http", "--cancel", "--stagger", "20"] },
+    Case { slots: 4, requests: 5, options: &["--http", "--cancel", "--stagger", "5", "--tokens", "48"] },
 ];
 
 /// The server's clock is read some microseconds beside the steps; its own work between them grows with a busy machine.

@@ -51,6 +51,12 @@ struct Case {
     first: bool,
 }
 
+impl Case {
+    fn stops_it(&self) -> bool {
+        matches!(self.how.as_deref(), Some("stop" | "pause"))
+    }
+}
+
 /// The command that makes the cause, and what has to live as long as it.
 fn command(case: &Case, words: &[String]) -> (Vec<String>, Option<ControlGroup>) {
     let text = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<String>>();
@@ -116,6 +122,7 @@ fn record(case: &Case) -> Recording {
         name => Box::leak(name.to_owned().into_boxed_str()),
     };
     let of = Workload { prompt: case.prompt, tokens: case.tokens, ..workload(name, threads) };
+    let of = if case.stops_it() { of.lasting(1.6 / threads as f64) } else { of };
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let evicts = case.how.as_deref().is_some_and(|how| how.starts_with("evict"));
     // The library's function is called by name where the engine is a library.
