@@ -1,7 +1,9 @@
 //! Recordings that are followed while they go on: a recorder of its own for each target, whose trace is read as it is
 //! written. A recorder that fails takes no other with it, and one whose reader is gone ends by itself.
 
+use super::discovery::{Discovery, DiscoveryArguments, container_of};
 use super::flight::{Flight, Keeper};
+use super::trace_file;
 use super::values;
 use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_gettime};
@@ -14,7 +16,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -31,10 +33,10 @@ const VIEWED: Duration = Duration::from_secs(10);
 /// Samples per second of each thread's CPU time, for traces that are kept.
 const SAMPLES: &str = "49";
 /// Targets.
-const MOST_TARGETS: usize = 64;
+pub(crate) const MOST_TARGETS: usize = 64;
 
 /// What is followed.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct LiveArguments {
     /// Probeset files or names of shipped ones (default: every shipped one whose step functions the target has; of
     /// several engines in one target the first that is found)
@@ -43,6 +45,8 @@ pub(crate) struct LiveArguments {
     /// Attach to a running process (repeatable)
     #[arg(short, long = "pid", value_name = "PID", conflicts_with = "command")]
     pids: Vec<i32>,
+    #[command(flatten)]
+    discovery: DiscoveryArguments,
     /// Limit the overhead to this percentage of the time in steps: operators are recorded in random sampling windows
     #[arg(long, value_name = "PERCENT", value_parser = values::budget, default_value = "0.5%")]
     budget: f64,
@@ -69,18 +73,25 @@ impl LiveArguments {
         !self.command.is_empty()
     }
 
-    /// Whether nothing is named that could be followed.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.pids.is_empty() && self.command.is_empty()
+    /// What looks for targets, where none is named.
+    pub(crate) fn discovery(&self) -> Result<Option<Discovery>, Diagnostics> {
+        let engine = trace_file::wanted().map(PathBuf::from);
+        let is_open = self.pids.is_empty() && self.command.is_empty();
+        match engine {
+            Some(engine) if is_open && self.specs.is_empty() => self.discovery.discovery(&[engine]).map(Some),
+            Some(_) => {
+                let message = "`--engine` is for processes that are looked for";
+                let problem = Diagnostic::error(Code::BadArgument, message);
+                Err(problem.hint("name the probeset instead: `profinfer serve SPEC -p PID`").into())
+            }
+            None if is_open => self.discovery.discovery(&self.specs).map(Some),
+            None => Ok(None),
+        }
     }
 
-    /// Starts a recorder for each target; live figures need no samples. Call it before signals are blocked: a recorder
-    /// inherits that.
+    /// Starts a recorder for each target that is named; live figures need no samples. Call it before signals are
+    /// blocked: a recorder inherits that, and a command that it launches.
     pub(crate) fn start(&self, messages: Messages, with_samples: bool) -> Result<Vec<Recorder>, Diagnostics> {
-        if self.is_empty() {
-            let problem = Diagnostic::error(Code::BadArgument, "no target: neither a process nor a command is named");
-            return Err(problem.hint("attach with `-p PID`, or launch a command: `-- COMMAND`").into());
-        }
         if self.pids.len() > MOST_TARGETS {
             let message = format!("more than {MOST_TARGETS} targets");
             return Err(Diagnostic::error(Code::BadArgument, message).hint("start a second one for the others").into());
@@ -88,21 +99,38 @@ impl LiveArguments {
         let mut pids = self.pids.clone();
         pids.sort_unstable();
         pids.dedup();
-        let mut started = Vec::new();
-        let subjects = if self.pids.is_empty() { vec![None] } else { pids.into_iter().map(Some).collect() };
-        for pid in subjects {
-            started.push(self.recorder(pid, messages, with_samples)?);
-        }
-        Ok(started)
+        let command = (!self.command.is_empty()).then_some(None);
+        let subjects = pids.into_iter().map(Some).chain(command);
+        subjects.map(|pid| self.recorder(pid, &self.specs, messages, with_samples)).collect()
     }
 
-    fn recorder(&self, pid: Option<i32>, messages: Messages, with_samples: bool) -> Result<Recorder, Diagnostics> {
+    /// Starts a recorder for a process that was found to have an engine. Its children are found, too.
+    pub(crate) fn recorder_of(
+        &self,
+        pid: i32,
+        spec: &Path,
+        messages: Messages,
+        with_samples: bool,
+    ) -> Result<Recorder, Diagnostics> {
+        self.recorder(Some(pid), &[spec.to_owned()], messages, with_samples)
+    }
+
+    fn recorder(
+        &self,
+        pid: Option<i32>,
+        specs: &[PathBuf],
+        messages: Messages,
+        with_samples: bool,
+    ) -> Result<Recorder, Diagnostics> {
         // Whatever has become of the file: this program.
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("profinfer").arg("record").args(&self.specs).args(["-o", "-", "--no-roofline", "--live", "never"]);
+        command.arg0("profinfer").arg("record").args(specs).args(["-o", "-", "--no-roofline", "--live", "never"]);
         command.arg("--budget").arg(format!("{}%", self.budget * 100.0));
         if with_samples {
             command.args(["--sample", SAMPLES]);
+        }
+        if self.pids.is_empty() && pid.is_some() {
+            command.arg("--no-inherit");
         }
         if let Some(lock) = &self.lock {
             command.arg("--lock").arg(lock);
@@ -137,6 +165,7 @@ pub(crate) struct Followed {
     status: Option<ExitStatus>,
     thread: Option<JoinHandle<()>>,
     pid: Option<i32>,
+    container: Option<String>,
 }
 
 /// What the reading thread and the views share.
@@ -165,7 +194,8 @@ impl Recorder {
             std::thread::spawn(move || save_messages(stderr, &theirs));
         }
         let thread = self.child.stdout.take().map(|trace| read(Box::new(trace), &shared, true));
-        Followed { shared, child: Some(self.child), status: None, thread, pid: self.pid }
+        let container = self.pid.and_then(|pid| u32::try_from(pid).ok()).and_then(container_of);
+        Followed { shared, child: Some(self.child), status: None, thread, pid: self.pid, container }
     }
 }
 
@@ -185,7 +215,7 @@ impl Followed {
     pub(crate) fn trace(trace: Box<dyn Read + Send>) -> Self {
         let shared = Arc::new(Shared::default());
         let thread = read(trace, &shared, false);
-        Self { shared, child: None, status: None, thread: Some(thread), pid: None }
+        Self { shared, child: None, status: None, thread: Some(thread), pid: None, container: None }
     }
 
     /// What its flight recorder did; `None` without one.
@@ -401,7 +431,11 @@ pub(crate) fn snapshots(all: &[Arc<Mutex<Followed>>], judged: bool) -> Vec<Snaps
             let pid = followed.pid().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
             Some(Snapshot::empty(pid, state))
         });
-        snapshot.map(|snapshot| Snapshot { flight: followed.flight(), ..snapshot })
+        snapshot.map(|snapshot| Snapshot {
+            flight: followed.flight(),
+            container: followed.container.clone(),
+            ..snapshot
+        })
     };
     all.iter().filter_map(of).collect()
 }

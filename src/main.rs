@@ -8,6 +8,8 @@ mod check;
 mod counters;
 mod diff;
 #[cfg(feature = "record")]
+mod discovery;
+#[cfg(feature = "record")]
 mod doctor;
 mod dump;
 mod engines;
@@ -54,6 +56,8 @@ mod shortfalls;
 mod statistics;
 mod steps;
 mod table;
+#[cfg(feature = "record")]
+mod targets;
 mod terminal;
 #[cfg(feature = "record")]
 mod terminal_screen;
@@ -164,13 +168,20 @@ enum Command {
 /// The subcommands that read a trace, in which there may be several engines.
 const READ_A_TRACE: [&str; 9] = ["report", "statistics", "diff", "graph", "html", "timeline", "export", "dump", "info"];
 
-/// The command line, in which `--engine` is shown with subcommands that read a trace only. With others it is hidden, and
-/// the error for it is a sentence.
+/// The subcommands that look for processes, where `--engine` names the engine that they are to have.
+const FIND_PROCESSES: [&str; 2] = ["top", "serve"];
+
+/// The command line, in which `--engine` is shown with subcommands that have a use for it only. With others it is hidden,
+/// and the error for it is a sentence.
 fn command_line() -> clap::Command {
     let mut line = Arguments::command();
     let Some(engine) = line.get_arguments().find(|argument| argument.get_id() == ENGINE).cloned() else { return line };
     line = line.mut_arg(ENGINE, |argument| argument.hide(true));
     line.mut_subcommands(|subcommand| {
+        if FIND_PROCESSES.contains(&subcommand.get_name()) {
+            return subcommand
+                .arg(engine.clone().help("Follow the processes that have this engine: a probeset's name"));
+        }
         let reads = READ_A_TRACE.contains(&subcommand.get_name());
         subcommand.arg(engine.clone().hide(!reads))
     })
@@ -187,10 +198,11 @@ fn nothing_to_choose(engine: &str) -> Diagnostic {
 /// Runs the program.
 fn main() -> ExitCode {
     let matches = command_line().get_matches();
-    let reads_a_trace = matches.subcommand_name().is_some_and(|name| READ_A_TRACE.contains(&name));
+    let has_use =
+        matches.subcommand_name().is_some_and(|name| READ_A_TRACE.contains(&name) || FIND_PROCESSES.contains(&name));
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if let Some(name) = &arguments.engine
-        && !reads_a_trace
+        && !has_use
     {
         return ExitCode::from(terminal::report_problems(&nothing_to_choose(name).into()));
     }

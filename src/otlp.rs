@@ -1,7 +1,8 @@
 //! Pushes live figures to an OpenTelemetry receiver: OTLP over HTTP, as JSON. A receiver that is slow or gone delays
 //! nothing else, and what could not be delivered is counted.
 
-use super::live::{Followed, now, snapshots};
+use super::live::{now, snapshots};
+use super::targets::{Shared, Targets};
 use super::terminal::status;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, printable};
 use profinfer_live::{Ended, PushLosses, Snapshot, UnixClock, otlp_metrics, otlp_spans};
@@ -73,11 +74,7 @@ pub(crate) struct Pusher {
 
 impl Pusher {
     /// Pushes the figures of these recordings each interval.
-    pub(crate) fn start(
-        endpoint: Endpoint,
-        all: Vec<Arc<Mutex<Followed>>>,
-        interval: Duration,
-    ) -> Result<Self, Diagnostics> {
+    pub(crate) fn start(endpoint: Endpoint, targets: Targets, interval: Duration) -> Result<Self, Diagnostics> {
         let losses = Arc::new(Mutex::new(PushLosses::default()));
         let (stop, stopped) = channel();
         let mut pushes = Pushes {
@@ -88,8 +85,8 @@ impl Pusher {
                 .build()
                 .into(),
             endpoint,
-            waiting: all.iter().map(|_| Ended::default()).collect(),
-            all,
+            targets,
+            waiting: Vec::new(),
             losses: Arc::clone(&losses),
             has_failed: false,
         };
@@ -128,26 +125,34 @@ impl Pusher {
 struct Pushes {
     agent: ureq::Agent,
     endpoint: Endpoint,
-    all: Vec<Arc<Mutex<Followed>>>,
+    targets: Targets,
     /// Requests that have ended and are not delivered, of each recording.
-    waiting: Vec<Ended>,
+    waiting: Vec<(Shared, Ended)>,
     losses: Arc<Mutex<PushLosses>>,
     has_failed: bool,
 }
 
 impl Pushes {
     fn push(&mut self) {
-        let figures = snapshots(&self.all, false);
-        for (followed, waiting) in self.all.iter().zip(&mut self.waiting) {
+        let all = self.targets.all();
+        self.waiting.retain(|(of, _)| all.iter().any(|followed| Arc::ptr_eq(of, followed)));
+        for followed in &all {
+            if !self.waiting.iter().any(|(of, _)| Arc::ptr_eq(of, followed)) {
+                self.waiting.push((Arc::clone(followed), Ended::default()));
+            }
+        }
+        for (followed, waiting) in &mut self.waiting {
             let ended = followed.lock().unwrap_or_else(PoisonError::into_inner).take_ended();
             waiting.requests.extend(ended.requests);
             let too_many = waiting.requests.len().saturating_sub(MOST_REQUESTS);
             waiting.requests.drain(..too_many);
             lock(&self.losses).spans += ended.left_out + too_many as u64;
         }
+        let followed: Vec<Shared> = self.waiting.iter().map(|(of, _)| Arc::clone(of)).collect();
+        let figures = snapshots(&followed, false);
         let clock = clock();
         let delivered = self.send("metrics", &otlp_metrics(&figures, clock));
-        let has_spans = self.waiting.iter().any(|waiting| !waiting.requests.is_empty());
+        let has_spans = self.waiting.iter().any(|(_, waiting)| !waiting.requests.is_empty());
         let delivered = match (delivered, has_spans) {
             (Delivered::Yes, true) => self.send_spans(&figures, clock),
             (delivered, _) => delivered,
@@ -156,18 +161,18 @@ impl Pushes {
     }
 
     fn send_spans(&mut self, figures: &[Snapshot], clock: UnixClock) -> Delivered {
-        let spans = figures.iter().zip(self.waiting.iter().map(|waiting| &waiting.requests[..]));
+        let spans = figures.iter().zip(self.waiting.iter().map(|(_, waiting)| &waiting.requests[..]));
         let delivered = self.send("traces", &otlp_spans(spans.filter(|(_, requests)| !requests.is_empty()), clock));
         match &delivered {
             Delivered::Later(_) => return delivered,
             // They would be refused again.
             Delivered::Never(_) => {
-                lock(&self.losses).spans +=
-                    self.waiting.iter().map(|waiting| waiting.requests.len() as u64).sum::<u64>();
+                let refused = self.waiting.iter().map(|(_, waiting)| waiting.requests.len() as u64);
+                lock(&self.losses).spans += refused.sum::<u64>();
             }
             Delivered::Yes => {}
         }
-        self.waiting.iter_mut().for_each(|waiting| waiting.requests.clear());
+        self.waiting.iter_mut().for_each(|(_, waiting)| waiting.requests.clear());
         delivered
     }
 

@@ -1,9 +1,11 @@
 //! `profinfer serve`: live figures of running engines over HTTP.
 
+use super::discovery::Discovered;
 use super::flight::FlightArguments;
 use super::http::{Answer, Server};
 use super::live::{Followed, LiveArguments, Messages, Recorder, snapshots};
 use super::otlp::{Endpoint, Pusher};
+use super::targets::{Shared, Targets};
 use super::terminal::status;
 use super::values;
 use super::{DONE, Outcome};
@@ -12,7 +14,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_live::{PAGE, PushLosses, prometheus};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Time between two polls of signals and recorders.
@@ -48,40 +50,65 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let address = server.address();
     let endpoint = arguments.otlp.as_deref().map(Endpoint::parse).transpose()?;
     let keeper = arguments.flight.keeper()?;
-    let recorders = arguments.live.start(Messages::Through, keeper.is_some())?;
+    let with_samples = keeper.is_some();
+    let discovery = arguments.live.discovery()?;
+    let recorders = arguments.live.start(Messages::Through, with_samples)?;
     let signals = signals()?;
-    let follow = |recorder: Recorder| Arc::new(Mutex::new(recorder.follow(endpoint.is_some(), keeper.clone())));
-    let all: Vec<Arc<Mutex<Followed>>> = recorders.into_iter().map(follow).collect();
-    let pusher = endpoint.map(|endpoint| Pusher::start(endpoint, all.clone(), arguments.otlp_interval)).transpose()?;
-    let (shown, losses) = (all.clone(), pusher.as_ref().map(Pusher::losses));
+    let remembers_ended = endpoint.is_some();
+    let follow = move |recorder: Recorder| recorder.follow(remembers_ended, keeper.clone());
+    let targets = Targets::new(recorders.into_iter().map(&follow));
+    let pusher =
+        endpoint.map(|endpoint| Pusher::start(endpoint, targets.clone(), arguments.otlp_interval)).transpose()?;
+    let (shown, losses) = (targets.clone(), pusher.as_ref().map(Pusher::losses));
     server
-        .start(move |path| answer(path, &shown, losses.as_deref()))
+        .start(move |path| answer(path, &shown.all(), losses.as_deref()))
         .map_err(|error| cannot_listen(address, &error))?;
     status(&format!("listening on http://{address}/; metrics for Prometheus: http://{address}/metrics"));
-    let code = until_the_end(&arguments.live, &all, &signals);
+    let searches = discovery.is_some();
+    if let Some(discovery) = discovery {
+        let live = arguments.live.clone();
+        let follow = move |found: &Discovered| {
+            live.recorder_of(found.pid, &found.spec, Messages::Through, with_samples).map(&follow)
+        };
+        targets.search(discovery, follow, status)?;
+    }
+    let until = if searches { Until::Signal } else { Until::Targets };
+    let code = until_the_end(&targets, until, arguments.live.launches(), &signals);
     if let Some(pusher) = pusher {
         pusher.finish();
     }
     Ok(code)
 }
 
+/// What ends the program besides a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// Nothing: other targets may come.
+    Signal,
+    /// The end of a launched command, or that nothing can be recorded.
+    Targets,
+}
+
 /// Waits for the recordings' end, or a signal; returns the exit code.
-fn until_the_end(live: &LiveArguments, all: &[Arc<Mutex<Followed>>], signals: &SignalFd) -> u8 {
+fn until_the_end(targets: &Targets, until: Until, launches: bool, signals: &SignalFd) -> u8 {
     let mut is_ending = false;
     loop {
         while let Ok(Some(info)) = signals.read_signal() {
             let signal = i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok());
             is_ending = true;
-            all.iter().for_each(|followed| with(followed, |followed| followed.end(signal.unwrap_or(Signal::SIGTERM))));
+            targets.close();
+            let signal = signal.unwrap_or(Signal::SIGTERM);
+            targets.all().iter().for_each(|followed| with(followed, |followed| followed.end(signal)));
         }
+        let all = targets.all();
         let ended: Vec<bool> = all.iter().map(|followed| with(followed, Followed::has_ended)).collect();
-        let is_over = ended.iter().all(|ended| *ended);
+        let is_over = ended.iter().all(|ended| *ended) && (is_ending || until == Until::Targets);
         let codes = || all.iter().filter_map(|followed| with(followed, |followed| followed.code()));
         let recorded = all.iter().any(|followed| with(followed, |followed| followed.figures().is_some()));
-        if is_over && is_ending && !live.launches() {
+        if is_over && is_ending && !launches {
             return DONE;
         }
-        if is_over && (live.launches() || !recorded) {
+        if is_over && (launches || !recorded) {
             return codes().max().unwrap_or(DONE);
         }
         std::thread::sleep(TICK);
@@ -93,7 +120,7 @@ fn with<T>(followed: &Mutex<Followed>, act: impl FnOnce(&mut Followed) -> T) -> 
 }
 
 /// What a path leads to.
-fn answer(path: &str, all: &[Arc<Mutex<Followed>>], pushes: Option<&Mutex<PushLosses>>) -> Option<Answer> {
+fn answer(path: &str, all: &[Shared], pushes: Option<&Mutex<PushLosses>>) -> Option<Answer> {
     match path {
         "/metrics" => {
             let pushes = pushes.map(|losses| *losses.lock().unwrap_or_else(PoisonError::into_inner));

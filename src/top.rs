@@ -1,7 +1,9 @@
 //! `profinfer top`: live figures of running engines on a terminal.
 
+use super::discovery::Discovered;
 use super::live::{Followed, LiveArguments, Messages, snapshots};
 use super::serve::signals;
+use super::targets::{Shared, Targets};
 use super::terminal::status;
 use super::terminal_screen::{Key, TerminalScreen};
 use super::{DONE, Outcome};
@@ -10,7 +12,7 @@ use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_files::output::open_reader;
 use profinfer_live::{Screen, Snapshot};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 /// Time between two pictures.
@@ -26,7 +28,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     live: LiveArguments,
     /// Read this trace instead, also while it is written to a pipe: `--trace <(ssh HOST profinfer record -o - …)`
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pids", "command", "specs"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pids", "command", "specs", "all", "cgroup", "container"])]
     trace: Option<PathBuf>,
 }
 
@@ -35,14 +37,25 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let trace = arguments.trace.as_deref().map(open).transpose()?;
     // Where there is no terminal, nothing is started.
     TerminalScreen::require()?;
+    let discovery = if trace.is_some() { None } else { arguments.live.discovery()? };
     let recorders = if trace.is_some() { Vec::new() } else { arguments.live.start(Messages::Saved, false)? };
     let signals = signals()?;
-    let recordings = recorders.into_iter().map(|recorder| Arc::new(Mutex::new(recorder.follow(false, None))));
-    let all: Vec<Arc<Mutex<Followed>>> = recordings.chain(trace.map(|trace| Arc::new(Mutex::new(trace)))).collect();
+    let targets = Targets::new(recorders.into_iter().map(|recorder| recorder.follow(false, None)).chain(trace));
+    let searches = discovery.is_some();
+    if let Some(discovery) = discovery {
+        let live = arguments.live.clone();
+        let follow = move |found: &Discovered| {
+            live.recorder_of(found.pid, &found.spec, Messages::Saved, false)
+                .map(|recorder| recorder.follow(false, None))
+        };
+        targets.search(discovery, follow, |_| {})?;
+    }
     let mut screen = TerminalScreen::enter()?;
     let is_wanted = || !matches!(signals.read_signal(), Ok(Some(_)) | Err(_));
-    show(&mut screen, &all, is_wanted);
+    show(&mut screen, &targets, searches, is_wanted);
     drop(screen);
+    targets.close();
+    let all = targets.all();
     end(&all);
     for followed in &all {
         let followed = followed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,16 +78,17 @@ fn open(path: &Path) -> Result<Followed, Diagnostics> {
 }
 
 /// Until the user or a signal ends it.
-fn show(screen: &mut TerminalScreen, all: &[Arc<Mutex<Followed>>], is_wanted: impl Fn() -> bool) {
-    let mut style = Screen::default();
-    let mut figures: Vec<Snapshot> = Vec::new();
+fn show(screen: &mut TerminalScreen, targets: &Targets, searches: bool, is_wanted: impl Fn() -> bool) {
+    let mut style = Screen { searches, ..Screen::default() };
+    let (mut all, mut figures): (Vec<Shared>, Vec<Snapshot>) = Default::default();
     let mut drawn: Option<Instant> = None;
     while is_wanted() {
         (style.width, style.height) = TerminalScreen::size();
         if drawn.is_none_or(|drawn| drawn.elapsed() >= REFRESH) {
             drawn = Some(Instant::now());
             if !style.is_frozen {
-                figures = snapshots(all, true);
+                all = targets.all();
+                figures = snapshots(&all, true);
             }
         }
         let message = all.get(style.selected).and_then(|followed| {
@@ -100,7 +114,7 @@ fn show(screen: &mut TerminalScreen, all: &[Arc<Mutex<Followed>>], is_wanted: im
 }
 
 /// Ends the recorders, and waits for them: what they attached to is then as it was before.
-fn end(all: &[Arc<Mutex<Followed>>]) {
+fn end(all: &[Shared]) {
     let since = Instant::now();
     let each = |act: &mut dyn FnMut(&mut Followed)| {
         all.iter().for_each(|followed| act(&mut followed.lock().unwrap_or_else(PoisonError::into_inner)));

@@ -1,10 +1,12 @@
 //! Live figures of targets that end, and of readers that are killed: nothing of the target changes, the figures are the
 //! target's own, and nothing is left behind.
 
+use super::control_group::ControlGroup;
 use super::toy::{Counts, PROBESET, Run, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -13,7 +15,10 @@ use std::time::{Duration, Instant};
 
 /// A toy at work, with its input.
 pub(crate) fn toy(run: &Run, name: &str, words: &[&str]) -> (Child, ChildStdin) {
-    let words = run.toy(name, words);
+    spawn(run.toy(name, words))
+}
+
+fn spawn(words: Vec<String>) -> (Child, ChildStdin) {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::null());
     let mut toy = command.spawn().unwrap();
@@ -208,6 +213,72 @@ fn a_launched_command_ends_the_server_with_its_status() {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && text.contains("999999999"), "{:?} {text}", output.status);
+}
+
+/// Processes of a control group are found before they have the engine and after, each once; others are not. None comes to
+/// harm.
+#[test]
+#[ignore = "needs root"]
+fn engines_are_found_where_they_are_looked_for() {
+    let (group, number) = ControlGroup::of_container();
+    let in_group = |run: &Run| {
+        let words = run.toy("counts", &["ms=600000", "pause=2000", "work=50"]);
+        spawn(group.command().into_iter().chain(words).collect())
+    };
+    let runs: [Run; 4] = std::array::from_fn(|_| Run::new());
+    let [outside, before, after, again] = &runs;
+    let (of_others, others_input) = toy(outside, "counts", &["ms=600000", "pause=2000", "work=50"]);
+    let (first, first_input) = in_group(before);
+    let folder = group.folder().display().to_string();
+    for place in [["--cgroup", &folder], ["--container", &number[..12]]] {
+        let mut serve = Serve::start(&place);
+        wait_until("what runs is recorded", || serve.steps(&first) > 0.0);
+        let (mut second, second_input) = in_group(after);
+        wait_until("what starts later is recorded", || serve.steps(&second) > 0.0);
+        let steps = serve.steps(&first);
+        wait_until("the first one goes on", || serve.steps(&first) > steps);
+        second.kill().unwrap();
+        second.wait().unwrap();
+        drop(second_input);
+        wait_until("one that ends is shown as ended", || !serve.is_recording(&second));
+        let (third, third_input) = in_group(again);
+        wait_until("the next one is recorded", || serve.steps(&third) > 0.0);
+        let text = serve.get("/metrics");
+        let pids = text.split("process_pid=\"").skip(1).filter_map(|rest| rest.split('"').next()?.parse().ok());
+        let ours = BTreeSet::from([&first, &second, &third].map(Child::id));
+        assert_eq!(pids.collect::<BTreeSet<u32>>(), ours, "{}", serve.messages());
+        let labels = text.lines().filter(|line| line.contains("process_pid"));
+        assert!(labels.into_iter().all(|line| line.contains(&format!("container_id=\"{number}\""))), "{text}");
+        kill(Pid::from_raw(serve.program.id().cast_signed()), Signal::SIGTERM).unwrap();
+        assert!(serve.program.wait().unwrap().success());
+        let steps = before.counts("counts").steps;
+        wait_until("the targets go on", || before.counts("counts").steps > steps + 20);
+        end(third, third_input);
+    }
+    assert!(runs.iter().all(|run| run.counts("counts").wrong == 0));
+    end(first, first_input);
+    end(of_others, others_input);
+}
+
+/// Nothing is there yet: that is said, and is no error.
+#[test]
+#[ignore = "needs root"]
+fn without_an_engine_it_is_looked_for() {
+    let (_group, number) = ControlGroup::of_container();
+    let mut serve = Serve::start(&["--container", &number]);
+    wait_until("it says so", || serve.messages().contains("no process has an engine yet"));
+    assert_eq!(serve.get("/snapshots.json"), "[]");
+    kill(Pid::from_raw(serve.program.id().cast_signed()), Signal::SIGINT).unwrap();
+    assert!(serve.program.wait().unwrap().success());
+    for (words, hint) in [
+        (["--cgroup", "no-such-group"], "systemd-cgls"),
+        (["--container", "web"], "podman ps"),
+        (["--engine", "no-such-engine"], "no-such-engine"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_profinfer")).arg("serve").args(words).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains(hint) && text.lines().count() < 8, "{words:?}: {text}");
+    }
 }
 
 /// What a terminal shows, and what it is afterwards.

@@ -7,6 +7,8 @@
 
 mod complete;
 mod confined;
+#[path = "../control_group/mod.rs"]
+mod control_group;
 mod deaths;
 mod flight;
 mod live;

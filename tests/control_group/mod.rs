@@ -23,17 +23,34 @@ pub(crate) struct ControlGroup {
 impl ControlGroup {
     /// Each limit by its name in the first version and in the second, and its value.
     fn new(controller: &str, limits: &[(&str, &str, String)]) -> Self {
+        Self::named(controller, "", limits)
+    }
+
+    /// The same; its name ends with this.
+    fn named(controller: &str, name: &str, limits: &[(&str, &str, String)]) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let roots = [format!("/sys/fs/cgroup/{controller}"), "/sys/fs/cgroup".to_owned()];
         let root = roots.iter().find(|root| Path::new(root).join("cgroup.procs").exists()).expect("control groups");
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder = Path::new(root).join(format!("profinfer-test-{}-{number}", std::process::id()));
+        let folder = Path::new(root).join(format!("profinfer-test-{}-{number}{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         for (first, second, value) in limits {
             let name = if root.ends_with(controller) { first } else { second };
             std::fs::write(folder.join(name), value).unwrap();
         }
         Self { folder }
+    }
+
+    /// Without limits, with a name as podman gives it to a container's: it and the number of the container.
+    pub(crate) fn of_container() -> (Self, String) {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        // The first digits are the container's own: it may be shortened to them.
+        let number = format!("{:06x}{:06x}{:052x}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed), 0);
+        (Self::named("cpu", &format!("-libpod-{number}.scope"), &[]), number)
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Of CPUs, with a quota of each tenth of a second, in microseconds.

@@ -3,10 +3,10 @@
 use crate::engine::{alone, here, model, python, script};
 use crate::process::{profinfer, run, wait};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A program that is ended with the test, however that ends.
@@ -120,30 +120,70 @@ fn bucket_counts(text: &str, name: &str) -> Vec<(f64, f64)> {
     lines.filter_map(parse).collect()
 }
 
+/// `serve`, and where it listens.
+fn serve(options: &[&str]) -> (Ended, String) {
+    let mut serve = profinfer(&["serve", "--listen", "127.0.0.1:0"]);
+    serve.args(options).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut serve = Ended(serve.spawn().unwrap());
+    let mut messages = BufReader::new(serve.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let found =
+        messages.find_map(|line| Some(line.strip_prefix("listening on http://")?.split('/').next()?.to_owned()));
+    std::thread::spawn(move || messages.for_each(drop));
+    (serve, found.expect("an address"))
+}
+
+/// Clients of a server in their process: one request each time that `once` is written.
+fn clients(options: &[&str]) -> (Ended, ChildStdin, Lines<BufReader<ChildStdout>>) {
+    let mut command = Command::new(python());
+    command.arg(here().join("clients_xllamacpp.py")).args(["--model", &model("small-dense").display().to_string()]);
+    let mut clients = Ended(command.args(options).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    let (input, output) = (clients.0.stdin.take().unwrap(), clients.0.stdout.take().unwrap());
+    let mut lines = BufReader::new(output).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    (clients, input, lines)
+}
+
+/// Nobody says which process, nor which engine: it starts after `serve`, among all others of the machine.
+#[test]
+#[ignore = "needs root"]
+fn an_engine_that_starts_later_is_found() {
+    let _alone = alone();
+    let (_serve, address) = serve(&["--budget", "20%"]);
+    let (clients, mut input, mut lines) = clients(&["--clients", "1", "--rounds", "1"]);
+    let is_recording = || {
+        let text = get(&address, "/metrics").unwrap();
+        let line = text.lines().find(|line| line.contains(&format!("process_pid=\"{}\"", clients.0.id())))?.to_owned();
+        (value(&line, "profinfer_recording") == Some(1.0)).then_some(line)
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    let line = loop {
+        if let Some(line) = is_recording() {
+            break line;
+        }
+        assert!(Instant::now() < until, "{}", get(&address, "/metrics").unwrap());
+        input.write_all(b"once\n").unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), "once");
+        std::thread::sleep(Duration::from_millis(500));
+    };
+    assert!(line.contains("gen_ai_provider_name=\"llama.cpp\"") && !line.contains("container_id"), "{line}");
+    let text = get(&address, "/metrics").unwrap();
+    let mut pids = text.split("process_pid=\"").skip(1).filter_map(|rest| rest.split('"').next()?.parse().ok());
+    assert!(pids.all(|pid: u32| pid == clients.0.id()), "{text}");
+}
+
 #[test]
 #[ignore = "needs root"]
 fn a_server_s_metrics_are_the_clients_own_times() {
     let _alone = alone();
-    let model = model("small-dense").display().to_string();
-    let mut command = Command::new(python());
-    command.arg(here().join("clients_xllamacpp.py")).args(["--model", &model, "--clients", "4", "--rounds", "2"]);
-    let mut clients = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut input = clients.stdin.take().unwrap();
-    let mut lines = BufReader::new(clients.stdout.take().unwrap()).lines().map(Result::unwrap);
-    assert_eq!(lines.next().as_deref(), Some("ready"));
-    let pid = clients.id().to_string();
+    let (mut clients, mut input, lines) = clients(&["--clients", "4", "--rounds", "2"]);
+    let mut lines = lines.map(Result::unwrap);
+    let pid = clients.0.id().to_string();
     // All steps are to be seen: of a model this small they alone exceed the default budget.
     let folder = tempfile::tempdir().unwrap();
     let received = folder.path().join("received");
     let (otlp, otlp_url) = otlp_receiver(&received, 3);
-    let mut serve = profinfer(&["serve", "llama", "-p", &pid, "--listen", "127.0.0.1:0", "--budget", "20%"]);
-    serve.args(["--otlp", &otlp_url, "--otlp-interval", "500ms"]);
-    let mut serve = Ended(serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
-    let mut messages = BufReader::new(serve.0.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let found =
-        messages.find_map(|line| Some(line.strip_prefix("listening on http://")?.split('/').next()?.to_owned()));
-    let address = found.expect("an address");
-    std::thread::spawn(move || messages.for_each(drop));
+    let options = ["llama", "-p", &pid, "--budget", "20%", "--otlp", &otlp_url, "--otlp-interval", "500ms"];
+    let (mut serve, address) = serve(&options);
     let (prometheus, prometheus_address) = prometheus(folder.path(), &address);
     // Its probes are attached when a request is seen.
     let until = Instant::now() + Duration::from_secs(60);
@@ -246,7 +286,7 @@ fn a_server_s_metrics_are_the_clients_own_times() {
     assert_eq!(value(&text, "profinfer_otlp_lost_spans_total"), Some(0.0));
     assert!(text.contains("profinfer_otlp_failed_pushes_total 3"), "{text}");
     drop(otlp);
-    assert_eq!(clients.try_wait().unwrap(), None, "the engine runs on");
+    assert_eq!(clients.0.try_wait().unwrap(), None, "the engine runs on");
     drop(input);
-    assert!(clients.wait().unwrap().success());
+    assert!(clients.0.wait().unwrap().success());
 }

@@ -271,6 +271,7 @@ impl Model {
             state: self.state.clone(),
             engine: origin.engine.clone(),
             pid: origin.pid,
+            container: None,
             command: origin.command.clone(),
             started_ns: origin.monotonic_ns,
             elapsed_ns: self.now.saturating_sub(origin.monotonic_ns),

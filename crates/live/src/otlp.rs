@@ -53,6 +53,7 @@ fn scope() -> Json {
 
 fn resource(of: &Snapshot) -> Json {
     let mut attributes = vec![int("process.pid", u64::from(of.pid))];
+    attributes.extend(of.container.as_ref().map(|number| text("container.id", number)));
     if !of.engine.is_empty() {
         attributes.push(text("service.name", &of.engine));
         attributes.push(text("gen_ai.provider.name", &of.engine));

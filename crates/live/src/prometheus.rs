@@ -34,6 +34,9 @@ fn write_metric(out: &mut String, metric: &Metric<'_>) {
     for point in &metric.points {
         let mut labels =
             format!("gen_ai_provider_name=\"{}\",process_pid=\"{}\"", escaped(&point.of.engine), point.of.pid);
+        if let Some(number) = &point.of.container {
+            let _ = write!(labels, ",container_id=\"{}\"", escaped(number));
+        }
         for (name, value) in &point.attributes {
             let _ = write!(labels, ",{}=\"{}\"", name.replace('.', "_"), escaped(value));
         }

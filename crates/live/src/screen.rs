@@ -71,6 +71,8 @@ pub struct Screen {
     pub sort: Sort,
     /// The figures stand still.
     pub is_frozen: bool,
+    /// Targets are looked for.
+    pub searches: bool,
 }
 
 impl Screen {
@@ -79,6 +81,7 @@ impl Screen {
         let width = self.width.max(NARROWEST);
         let mut lines = match recordings.get(self.selected.min(recordings.len().saturating_sub(1))) {
             Some(snapshot) => self.one(snapshot, recordings.len(), width),
+            None if self.searches => wrap("No process has an engine yet; looking for one every second.", width),
             None => vec!["Waiting for the first record.".to_owned()],
         };
         lines.truncate(self.height.saturating_sub(2));

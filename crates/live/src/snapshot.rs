@@ -29,6 +29,9 @@ pub struct Snapshot {
     pub engine: String,
     /// The target's process.
     pub pid: u32,
+    /// The number of the container that it is in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
     /// Its command line.
     pub command: Vec<String>,
     /// When the recording began, ns of CLOCK_MONOTONIC.
@@ -69,6 +72,7 @@ impl Snapshot {
             state,
             engine: String::new(),
             pid,
+            container: None,
             command: Vec::new(),
             started_ns: 0,
             elapsed_ns: 0,

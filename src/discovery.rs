@@ -1,0 +1,273 @@
+//! Processes that have an engine, found while they run: those that are there, and those that start later or load the
+//! engine later. Each process is looked at less and less often, so that a machine with many costs little.
+
+use super::engines::offered;
+use profinfer_binary::{FileStore, Files, ProcessTarget, maps};
+use profinfer_compiler::has_engine;
+use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
+use profinfer_probeset::{self as spec, Library, Probeset};
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{Hash, Hasher};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Time between two looks at a process, at first and at most.
+const WAIT: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+/// Bytes of a file in `/proc` that are read.
+const MAX_PROC_FILE: u64 = 16 << 20;
+/// Sets of mapped files whose engine is remembered.
+const MAX_SETS: usize = 4096;
+/// Where control groups are mounted.
+const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
+/// Characters that a container's number may be shortened to.
+const SHORTEST: usize = 4;
+/// Characters of a container's number.
+const WHOLE: usize = 64;
+
+/// Which processes are looked at.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct DiscoveryArguments {
+    /// Follow every process of this machine that has an engine, also those that start later (default if no process,
+    /// command, control group or container is named)
+    #[arg(long, conflicts_with_all = ["pids", "command"])]
+    all: bool,
+    /// Follow the processes of this control group, and of those below it, that have an engine
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["pids", "command"])]
+    cgroup: Option<PathBuf>,
+    /// Follow the processes of this container that have an engine: its number, as `podman ps` or `docker ps` prints it
+    #[arg(long, value_name = "ID", conflicts_with_all = ["pids", "command", "cgroup"], value_parser = container)]
+    container: Option<String>,
+}
+
+fn container(text: &str) -> Result<String, String> {
+    let text = text.to_ascii_lowercase();
+    if !(SHORTEST..=WHOLE).contains(&text.len()) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err("a container has a hexadecimal number: `podman ps`, `docker ps` or `crictl ps` print it".into());
+    }
+    Ok(text)
+}
+
+impl DiscoveryArguments {
+    /// Looks for the engines of these probesets, else for all shipped ones.
+    pub(crate) fn discovery(&self, specs: &[PathBuf]) -> Result<Discovery, Diagnostics> {
+        let mut wanted = Vec::new();
+        for file in specs {
+            let (probeset, _) = spec::load(file, &Library::SHIPPED)?;
+            wanted.push((file.clone(), probeset));
+        }
+        if wanted.is_empty() {
+            wanted = offered().into_iter().map(|probeset| (PathBuf::from(&probeset.name), probeset)).collect();
+        }
+        let place = match (&self.cgroup, &self.container) {
+            (Some(path), _) => Place::ControlGroup(control_group(path)?),
+            (None, Some(number)) => Place::Container(number.clone()),
+            (None, None) => Place::Anywhere,
+        };
+        Ok(Discovery { wanted, place, seen: HashMap::new(), sets: HashMap::new() })
+    }
+}
+
+/// Where processes are looked for.
+#[derive(Debug)]
+enum Place {
+    Anywhere,
+    /// As `/proc/PID/cgroup` writes it.
+    ControlGroup(String),
+    Container(String),
+}
+
+/// The path of a control group below where it is mounted.
+fn control_group(path: &Path) -> Result<String, Diagnostics> {
+    let mounted = Path::new(CONTROL_GROUPS);
+    let absolute =
+        if path.starts_with(mounted) { path.to_owned() } else { mounted.join(path.strip_prefix("/").unwrap_or(path)) };
+    if !absolute.is_dir() {
+        let problem = Diagnostic::error(Code::BadArgument, format!("no control group {}", path.display()));
+        return Err(problem.hint(format!("give its folder in {CONTROL_GROUPS}; `systemd-cgls` lists them")).into());
+    }
+    let below = absolute.strip_prefix(mounted).unwrap_or(&absolute);
+    // The first version has a tree for each controller.
+    let has_trees = !mounted.join("cgroup.controllers").exists();
+    let below: PathBuf = below.components().skip(usize::from(has_trees)).collect();
+    Ok(format!("/{}", below.display()))
+}
+
+impl Place {
+    /// Whether a process is there, by its `/proc/PID/cgroup`.
+    fn has(&self, groups: &str) -> bool {
+        let mut paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+        match self {
+            Self::Anywhere => true,
+            Self::ControlGroup(group) => paths.any(|path| Path::new(path).starts_with(group)),
+            Self::Container(number) => paths.any(|path| containers(path).any(|one| one.starts_with(number.as_str()))),
+        }
+    }
+}
+
+/// The numbers of the containers in the path of a control group, from the outermost to the innermost.
+fn containers(path: &str) -> impl DoubleEndedIterator<Item = &str> {
+    path.split(|c: char| !c.is_ascii_hexdigit()).filter(|part| part.len() == WHOLE)
+}
+
+/// The number of the container that a process is in, as its runtime has it in the name of a control group.
+pub(crate) fn container_of(pid: u32) -> Option<String> {
+    let groups = read_text(pid, "cgroup")?;
+    groups.lines().find_map(|line| containers(line).next_back()).map(str::to_owned)
+}
+
+/// A process that has an engine.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Discovered {
+    pub(crate) pid: i32,
+    /// What the process calls itself.
+    pub(crate) process: String,
+    /// The probeset, as a recorder takes it.
+    pub(crate) spec: PathBuf,
+}
+
+/// Looks for processes.
+#[derive(Debug)]
+pub(crate) struct Discovery {
+    wanted: Vec<(PathBuf, Probeset)>,
+    place: Place,
+    seen: HashMap<u32, Seen>,
+    /// The number of the engine in a set of mapped files.
+    sets: HashMap<u64, Option<usize>>,
+}
+
+/// A process that was looked at.
+#[derive(Debug)]
+struct Seen {
+    next: Instant,
+    wait: Duration,
+    mapped: u64,
+    is_found: bool,
+}
+
+impl Discovery {
+    /// The processes that were not found before, by now.
+    pub(crate) fn look(&mut self) -> Vec<Discovered> {
+        let now = Instant::now();
+        let running = processes();
+        self.seen.retain(|pid, _| running.contains(pid));
+        let mut read = FileStore::default();
+        let mut found = Vec::new();
+        for pid in running {
+            let new = Seen { next: now, wait: WAIT[0], mapped: 0, is_found: false };
+            let seen = self.seen.entry(pid).or_insert(new);
+            if seen.is_found || now < seen.next {
+                continue;
+            }
+            seen.next = now + seen.wait;
+            seen.wait = (2 * seen.wait).min(WAIT[1]);
+            let (Some(groups), Some(maps)) = (read_text(pid, "cgroup"), read_text(pid, "maps")) else { continue };
+            if !self.place.has(&groups) {
+                continue;
+            }
+            let mapped = mapped(&maps);
+            if seen.mapped == mapped {
+                continue;
+            }
+            seen.mapped = mapped;
+            let engine = engine(&self.wanted, &mut self.sets, (pid, mapped), &mut read);
+            let Some((spec, _)) = engine.and_then(|number| self.wanted.get(number)) else { continue };
+            seen.is_found = true;
+            let process = read_text(pid, "comm").unwrap_or_default().trim_end().to_owned();
+            found.extend(i32::try_from(pid).ok().map(|pid| Discovered { pid, process, spec: spec.clone() }));
+        }
+        found
+    }
+}
+
+/// The number of the engine that a process has.
+fn engine(
+    wanted: &[(PathBuf, Probeset)],
+    sets: &mut HashMap<u64, Option<usize>>,
+    (pid, mapped): (u32, u64),
+    read: &mut FileStore,
+) -> Option<usize> {
+    if let Some(known) = sets.get(&mapped) {
+        return *known;
+    }
+    let files = ProcessTarget::open_stored(pid, Files::with_user_cache(), read.clone()).ok()?.into_files();
+    let engine = wanted.iter().position(|(_, probeset)| has_engine(probeset, &files));
+    if sets.len() >= MAX_SETS {
+        sets.clear();
+    }
+    sets.insert(mapped, engine);
+    engine
+}
+
+/// The numbers of all processes but this one.
+fn processes() -> BTreeSet<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter(|pid| *pid != std::process::id()).collect()
+}
+
+fn read_text(pid: u32, name: &str) -> Option<String> {
+    let file = std::fs::File::open(format!("/proc/{pid}/{name}")).ok()?;
+    let mut bytes = Vec::new();
+    file.take(MAX_PROC_FILE).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// What identifies the set of files that a process executes; 0 for none.
+fn mapped(maps: &str) -> u64 {
+    let executable = maps::parse(maps.as_bytes()).filter(|mapping| mapping.executable);
+    let files: BTreeSet<((u32, u32), u64)> = executable.map(|mapping| (mapping.device, mapping.inode)).collect();
+    if files.is_empty() {
+        return 0;
+    }
+    let mut hasher = DefaultHasher::new();
+    files.hash(&mut hasher);
+    hasher.finish().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NUMBER: &str = "4d1b1e7c1f5e4d1b1e7c1f5e4d1b1e7c1f5e4d1b1e7c1f5e4d1b1e7c1f5eabcd";
+
+    #[test]
+    fn containers_are_known_by_the_paths_that_runtimes_make() {
+        let container = Place::Container(NUMBER[..12].to_owned());
+        for path in [
+            format!("0::/machine.slice/libpod-{NUMBER}.scope/container"),
+            format!("0::/system.slice/docker-{NUMBER}.scope"),
+            format!("12:cpu:/docker/{NUMBER}\n0::/"),
+            format!("0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{NUMBER}.scope"),
+        ] {
+            assert!(container.has(&path), "{path}");
+        }
+        for path in
+            ["0::/system.slice/4d1b1e7c1f5e.service".to_owned(), format!("0::/a-{}", &NUMBER[1..]), String::new()]
+        {
+            assert!(!container.has(&path), "{path}");
+        }
+        assert_eq!(super::container("4D1B1E7C"), Ok("4d1b1e7c".into()));
+        assert!(super::container("web").is_err() && super::container("4d1").is_err());
+    }
+
+    #[test]
+    fn groups_have_those_below_them() {
+        let group = Place::ControlGroup("/system.slice/llm".into());
+        assert!(group.has("0::/system.slice/llm") && group.has("3:cpu:/system.slice/llm/worker\n0::/"));
+        assert!(!group.has("0::/system.slice/llm2") && !group.has("0::/") && !group.has("broken"));
+        assert!(Place::ControlGroup("/".into()).has("0::/anything"), "the root has all");
+    }
+
+    #[test]
+    fn this_process_is_not_found_and_each_other_is_once() {
+        let mut discovery =
+            Discovery { wanted: Vec::new(), place: Place::Anywhere, seen: HashMap::new(), sets: HashMap::new() };
+        assert_eq!(discovery.look(), []);
+        assert!(!discovery.seen.contains_key(&std::process::id()) && discovery.seen.contains_key(&1));
+        let next = discovery.seen[&1].next;
+        discovery.look();
+        assert_eq!(discovery.seen[&1].next, next, "it is not time yet");
+    }
+}

@@ -1,0 +1,145 @@
+//! The recordings that `serve` and `top` follow: a list that grows while processes with engines are found.
+
+use super::discovery::{Discovered, Discovery};
+use super::live::{Followed, MOST_TARGETS};
+use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, printable};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time between two looks for processes.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How long the last figures of a target that has ended remain, where others may come.
+const REMAINS: Duration = Duration::from_secs(300);
+
+/// A recording, and what shares it.
+pub(crate) type Shared = Arc<Mutex<Followed>>;
+
+/// The list, shared by whoever shows it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Targets(Arc<Mutex<List>>);
+
+#[derive(Debug, Default)]
+struct List {
+    followed: Vec<Entry>,
+    /// Nothing is added any more.
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    followed: Shared,
+    /// Since when it is known to have ended.
+    ended: Option<Instant>,
+}
+
+impl Targets {
+    /// A list that does not grow by itself.
+    pub(crate) fn new(followed: impl IntoIterator<Item = Followed>) -> Self {
+        let entries = followed.into_iter().map(Entry::new).collect();
+        Self(Arc::new(Mutex::new(List { followed: entries, is_closed: false })))
+    }
+
+    fn list(&self) -> MutexGuard<'_, List> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<Shared> {
+        self.list().followed.iter().map(|entry| Arc::clone(&entry.followed)).collect()
+    }
+
+    /// Ends the search.
+    pub(crate) fn close(&self) {
+        self.list().is_closed = true;
+    }
+
+    /// Looks for processes on a thread, until the list is closed, and adds the recording of each that `follow` makes.
+    /// `tell` takes a line for the user.
+    pub(crate) fn search(
+        &self,
+        mut discovery: Discovery,
+        follow: impl Fn(&Discovered) -> Result<Followed, Diagnostics> + Send + 'static,
+        tell: impl Fn(&str) + Send + 'static,
+    ) -> Result<(), Diagnostics> {
+        let targets = self.clone();
+        let work = move || {
+            let mut found = discovery.look();
+            if found.is_empty() {
+                tell("no process has an engine yet; looking for one every second");
+            }
+            while found.iter().all(|one| targets.list().add(one, &follow, &tell)) {
+                std::thread::sleep(INTERVAL);
+                let mut list = targets.list();
+                list.note_ended();
+                if list.is_closed {
+                    return;
+                }
+                drop(list);
+                found = discovery.look();
+            }
+        };
+        let spawned = std::thread::Builder::new().name("discovery".into()).spawn(work).map(drop);
+        spawned.map_err(|error| {
+            Diagnostic::error(Code::Bug, format!("cannot start a thread: {error}"))
+                .hint("allow this user more processes (`ulimit -u`)")
+                .into()
+        })
+    }
+}
+
+impl Entry {
+    fn new(followed: Followed) -> Self {
+        Self { followed: Arc::new(Mutex::new(followed)), ended: None }
+    }
+}
+
+impl List {
+    /// Adds the recording of a process, if there is room; `false` once nothing is added any more.
+    fn add(
+        &mut self,
+        found: &Discovered,
+        follow: &impl Fn(&Discovered) -> Result<Followed, Diagnostics>,
+        tell: &impl Fn(&str),
+    ) -> bool {
+        if self.is_closed {
+            return false;
+        }
+        let spec = printable(&found.spec.display().to_string());
+        let what = format!("process {} ({}) has the engine of {spec}", found.pid, printable(&found.process));
+        self.make_room();
+        if self.followed.len() >= MOST_TARGETS {
+            tell(&format!("{what}, and is not followed: {MOST_TARGETS} targets are"));
+            return true;
+        }
+        match follow(found) {
+            Ok(followed) => {
+                tell(&what);
+                self.followed.push(Entry::new(followed));
+            }
+            Err(problems) => problems.0.iter().for_each(|problem| tell(&problem.message)),
+        }
+        true
+    }
+
+    /// Takes off the list what ended long ago.
+    fn note_ended(&mut self) {
+        let now = Instant::now();
+        for entry in &mut self.followed {
+            let has_ended = entry.followed.lock().unwrap_or_else(PoisonError::into_inner).has_ended();
+            if has_ended && entry.ended.is_none() {
+                entry.ended = Some(now);
+            }
+        }
+        self.followed.retain(|entry| entry.ended.is_none_or(|ended| now - ended < REMAINS));
+    }
+
+    /// What ended first goes first.
+    fn make_room(&mut self) {
+        self.note_ended();
+        while self.followed.len() >= MOST_TARGETS {
+            let ended = self.followed.iter().enumerate().filter_map(|(number, entry)| Some((entry.ended?, number)));
+            let Some((_, first)) = ended.min() else { return };
+            self.followed.remove(first);
+        }
+    }
+}
