@@ -1,6 +1,7 @@
 //! A small HTTP/1.1 server for `GET`: what is served is short and made anew for each request. Connections are few, short
 //! and bounded, so that no client can hold the program up.
 
+use super::token::Token;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -13,6 +14,9 @@ const MOST_CONNECTIONS: usize = 32;
 const MAX_REQUEST: usize = 16 << 10;
 /// Time that a client has to send it, and to take the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A status, and how a browser asks its user.
+const UNAUTHORIZED: &str = "401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"profinfer\"";
 
 /// What a path leads to.
 #[derive(Debug)]
@@ -41,9 +45,13 @@ impl Server {
         self.address
     }
 
-    /// Answers, on a thread each, until the program ends.
-    pub(crate) fn start(self, answer: impl Fn(&str) -> Option<Answer> + Send + Sync + 'static) -> io::Result<()> {
-        let (answer, open) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
+    /// Answers whoever shows the token, if there is one; on a thread each, until the program ends.
+    pub(crate) fn start(
+        self,
+        token: Option<Token>,
+        answer: impl Fn(&str) -> Option<Answer> + Send + Sync + 'static,
+    ) -> io::Result<()> {
+        let (token, answer, open) = (Arc::new(token), Arc::new(answer), Arc::new(AtomicUsize::new(0)));
         let is_local = self.address.ip().is_loopback();
         let serve = move || {
             for stream in self.listener.incoming() {
@@ -58,9 +66,9 @@ impl Server {
                     open.fetch_sub(1, Ordering::SeqCst);
                     continue;
                 }
-                let (answer, of_thread) = (Arc::clone(&answer), Arc::clone(&open));
+                let (token, answer, of_thread) = (Arc::clone(&token), Arc::clone(&answer), Arc::clone(&open));
                 let work = move || {
-                    let _ = converse(&stream, is_local, &*answer);
+                    let _ = converse(&stream, is_local, token.as_ref().as_ref(), &*answer);
                     of_thread.fetch_sub(1, Ordering::SeqCst);
                 };
                 if std::thread::Builder::new().name("http".into()).spawn(work).is_err() {
@@ -72,7 +80,12 @@ impl Server {
     }
 }
 
-fn converse(stream: &TcpStream, is_local: bool, answer: &dyn Fn(&str) -> Option<Answer>) -> io::Result<()> {
+fn converse(
+    stream: &TcpStream,
+    is_local: bool,
+    token: Option<&Token>,
+    answer: &dyn Fn(&str) -> Option<Answer>,
+) -> io::Result<()> {
     let head = read_head(stream)?;
     let text = String::from_utf8_lossy(&head);
     let mut words = text.lines().next().unwrap_or_default().split(' ');
@@ -86,6 +99,9 @@ fn converse(stream: &TcpStream, is_local: bool, answer: &dyn Fn(&str) -> Option<
     }
     if is_local && !is_for_this_machine(&text) {
         return send(stream, "403 Forbidden", plain, "this server answers to local names only\n", true);
+    }
+    if token.is_some_and(|token| !token.is_shown(&text)) {
+        return send(stream, UNAUTHORIZED, plain, "a token is needed\n", true);
     }
     let path = target.split(['?', '#']).next().unwrap_or_default();
     match answer(path) {
@@ -161,11 +177,15 @@ mod tests {
     }
 
     fn server() -> SocketAddr {
+        server_with(None)
+    }
+
+    fn server_with(token: Option<Token>) -> SocketAddr {
         let server = Server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = server.address();
         let answer =
             |path: &str| (path == "/metrics").then(|| Answer { kind: "text/plain", body: "up 1\n".to_owned() });
-        server.start(answer).unwrap();
+        server.start(token, answer).unwrap();
         address
     }
 
@@ -186,6 +206,16 @@ mod tests {
             let answer = ask(address, request);
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}: {answer}");
         }
+    }
+
+    #[test]
+    fn who_has_no_token_is_asked_for_it() {
+        let address = server_with(Some(Token::of("0123456789abcdef")));
+        let answer = ask(address, b"GET /metrics HTTP/1.1\r\n\r\n");
+        assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains("\r\nWWW-Authenticate: Basic "), "{answer}");
+        assert!(!answer.contains("up 1"), "{answer}");
+        let request = b"GET /metrics HTTP/1.1\r\nAuthorization: Bearer 0123456789abcdef\r\n\r\n";
+        assert!(ask(address, request).ends_with("up 1\n"));
     }
 
     #[test]

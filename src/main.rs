@@ -65,6 +65,8 @@ mod timeline;
 #[cfg(feature = "record")]
 mod together;
 #[cfg(feature = "record")]
+mod token;
+#[cfg(feature = "record")]
 mod top;
 mod trace_file;
 #[cfg(feature = "record")]

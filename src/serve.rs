@@ -7,6 +7,7 @@ use super::live::{Followed, LiveArguments, Messages, Recorder, snapshots};
 use super::otlp::{Endpoint, Pusher};
 use super::targets::{Shared, Targets};
 use super::terminal::status;
+use super::token::Token;
 use super::values;
 use super::{DONE, Outcome};
 use nix::sys::signal::{SigSet, Signal};
@@ -14,6 +15,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_live::{PAGE, PushLosses, prometheus};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +35,10 @@ pub(crate) struct Arguments {
     /// free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9464")]
     listen: SocketAddr,
+    /// Answer only requests with the token in this file's first line: as a bearer, or as the password of the user
+    /// `profinfer`
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     /// Push metrics, and a span for each request, to an OpenTelemetry receiver (OTLP over HTTP, as JSON):
     /// `http://127.0.0.1:4318`. Headers are taken from OTEL_EXPORTER_OTLP_HEADERS
     #[arg(long, value_name = "URL")]
@@ -48,6 +54,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let server = Server::bind(arguments.listen).map_err(|error| cannot_listen(arguments.listen, &error))?;
     let address = server.address();
+    let token = arguments.token_file.as_deref().map(Token::read).transpose()?;
     let endpoint = arguments.otlp.as_deref().map(Endpoint::parse).transpose()?;
     let keeper = arguments.flight.keeper()?;
     let with_samples = keeper.is_some();
@@ -61,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         endpoint.map(|endpoint| Pusher::start(endpoint, targets.clone(), arguments.otlp_interval)).transpose()?;
     let (shown, losses) = (targets.clone(), pusher.as_ref().map(Pusher::losses));
     server
-        .start(move |path| answer(path, &shown.all(), losses.as_deref()))
+        .start(token, move |path| answer(path, &shown.all(), losses.as_deref()))
         .map_err(|error| cannot_listen(address, &error))?;
     status(&format!("listening on http://{address}/; metrics for Prometheus: http://{address}/metrics"));
     let searches = discovery.is_some();
