@@ -91,11 +91,15 @@ impl Visitor for Figures {
             second.steps += 1;
             second.step_ns = second.step_ns.saturating_add(step.duration());
             let tokens = step.tokens.unwrap_or(0);
+            if phase == Phase::Decode {
+                second.counted += u64::from(step.tokens.is_some());
+                second.uncounted += u64::from(step.tokens.is_none());
+            }
             let sum = if phase.recurs() { &mut second.decode_tokens } else { &mut second.prefill_tokens };
             *sum = sum.saturating_add(tokens);
         }
         if let (Some(moments), Phase::Decode) = (&mut self.moments, phase) {
-            moments.tokens(step.end, step.tokens.unwrap_or(0));
+            moments.tokens(step.end, step.tokens);
         }
         let of = match phase {
             Phase::Decode => &mut self.decode,
@@ -180,9 +184,11 @@ impl Figures {
                     if let Some(ended) = &mut self.ended {
                         ended.push(request);
                     }
-                    self.duration.add(request.duration());
-                    if let Some(moments) = &mut self.moments {
-                        moments.request(request.end, request.duration());
+                    if let Some(duration) = request.whole_duration() {
+                        self.duration.add(duration);
+                        if let Some(moments) = &mut self.moments {
+                            moments.request(request.end, duration);
+                        }
                     }
                     self.input_tokens = self.input_tokens.saturating_add(request.prompt_tokens);
                     self.output_tokens = self.output_tokens.saturating_add(request.generated_tokens);

@@ -102,8 +102,10 @@ fn recording(all: &[Snapshot]) -> Metric<'_> {
 fn generative<'a>(all: &[&'a Snapshot]) -> Vec<Metric<'a>> {
     let requests = || all.iter().filter_map(|of| Some((*of, of.requests.as_ref()?)));
     let state = |(of, requests): (&'a Snapshot, &'a Requests)| {
-        [("queued", requests.queued), ("running", requests.running)]
-            .map(|(state, count)| number(of, count as f64).with("state", state))
+        [("queued", requests.queued), ("running", Some(requests.running))]
+            .map(|(state, count)| Some(number(of, count? as f64).with("state", state)))
+            .into_iter()
+            .flatten()
     };
     let tokens = |(of, requests): (&'a Snapshot, &'a Requests)| {
         [("input", requests.input_tokens), ("output", requests.output_tokens)]
@@ -150,7 +152,9 @@ fn steps<'a>(all: &[&'a Snapshot]) -> Vec<Metric<'a>> {
             "Durations of steps.",
             phases().map(|(of, phase)| durations(of, &phase.steps).with("phase", phase.phase)),
         ),
-        counter("profinfer.tokens", "{token}", "Tokens of steps.", &|of| Some(of.tokens as f64)),
+        counter("profinfer.tokens", "{token}", "Tokens of steps, of those that have a number of tokens.", &|of| {
+            Some(of.tokens as f64)
+        }),
         counter(
             "profinfer.incomplete_steps",
             "{step}",

@@ -199,7 +199,7 @@ impl Model {
         let is_seen = self.unseen_since.is_none() && self.state == State::Recording;
         let requests = self.figures.followed.requests();
         let requests = (self.has_requests && requests.were_recorded())
-            .then(|| (requests.open().count() as u64, requests.queued() as u64));
+            .then(|| (requests.open().count() as u64, requests.queued().map(|queued| queued as u64)));
         let seen = is_seen.then_some(Seen { requests, parts: self.verdict.parts });
         let is_over = matches!(self.state, State::Ended { .. });
         self.figures.moments.as_mut()?.pass(self.settled, seen, is_over)
@@ -299,14 +299,14 @@ impl Model {
             request: request.request,
             sequence: request.sequence,
             since_ns: self.now.saturating_sub(request.arrived.unwrap_or(request.begin)),
-            is_in_decode: request.first_token.is_some(),
-            input_tokens: request.prompt_tokens,
-            output_tokens: request.generated_tokens,
+            is_in_decode: request.first_token.is_some() || request.generated_tokens > 0,
+            input_tokens: request.is_counted().then_some(request.prompt_tokens),
+            output_tokens: request.is_counted().then_some(request.generated_tokens),
             ttft_ns: request.ttft(),
             tpot_ns: request.tpot(),
         };
         Requests {
-            queued: requests.queued() as u64,
+            queued: requests.queued().map(|queued| queued as u64),
             running,
             duration: self.figures.duration.clone(),
             input_tokens: self.figures.input_tokens,
@@ -324,7 +324,8 @@ impl Model {
         Window {
             seconds,
             steps_per_s: each(sums.steps),
-            output_tokens_per_s: each(sums.decode_tokens),
+            output_tokens_per_s: sums.all_decode_tokens().map(|tokens| tokens / seconds as f64),
+            output_is_estimated: sums.uncounted > 0,
             input_tokens_per_s: each(sums.prefill_tokens),
             in_steps: each(sums.step_ns) / 1e9,
             ttft_ns: mean(sums.first_token_ns, sums.first_tokens),

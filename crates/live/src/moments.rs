@@ -39,6 +39,8 @@ pub(crate) struct Second {
     next_token: Times,
     duration: Times,
     tokens: u64,
+    /// Of some steps it was not recorded how many.
+    tokens_are_known_in_part: bool,
     /// What was seen at its end; not known where nothing was recorded.
     seen: Option<Seen>,
 }
@@ -47,7 +49,7 @@ pub(crate) struct Second {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Seen {
     /// Requests that are computed, and that wait, where they are recorded.
-    pub(crate) requests: Option<(u64, u64)>,
+    pub(crate) requests: Option<(u64, Option<u64>)>,
     /// The verdict's parts, where somebody has judged.
     pub(crate) parts: Option<TimeParts>,
 }
@@ -60,9 +62,9 @@ impl Second {
             Figure::TimeToFirstToken => self.first_token.mean_s(),
             Figure::TimePerOutputToken => self.next_token.mean_s(),
             Figure::RequestDuration => self.duration.mean_s(),
-            Figure::TokensPerSecond => self.seen.map(|_| self.tokens as f64),
+            Figure::TokensPerSecond => self.seen.filter(|_| !self.tokens_are_known_in_part).map(|_| self.tokens as f64),
             Figure::RunningRequests => requests().map(|(running, _)| running as f64),
-            Figure::QueuedRequests => requests().map(|(_, queued)| queued as f64),
+            Figure::QueuedRequests => requests().and_then(|(_, queued)| queued).map(|queued| queued as f64),
             Figure::Share(bound) => self.share(bound),
         }
     }
@@ -120,10 +122,11 @@ impl Moments {
         self.cover(time, after, |second| &mut second.duration);
     }
 
-    /// Decode steps gave tokens.
-    pub(crate) fn tokens(&mut self, time: u64, tokens: u64) {
+    /// A decode step gave tokens; `None` if it was not recorded how many.
+    pub(crate) fn tokens(&mut self, time: u64, tokens: Option<u64>) {
         if let Some(second) = self.seconds.at(time / SECOND) {
-            second.tokens = second.tokens.saturating_add(tokens);
+            second.tokens = second.tokens.saturating_add(tokens.unwrap_or(0));
+            second.tokens_are_known_in_part |= tokens.is_none();
         }
     }
 
@@ -263,7 +266,7 @@ mod tests {
     #[test]
     fn states_are_those_that_were_seen() {
         let mut moments = moments("queued_requests >= 4 && tokens_per_second < 10 || starved > 20% for 2s", 0);
-        let seen = |queued| Some(Seen { requests: Some((1, queued)), parts: None });
+        let seen = |queued| Some(Seen { requests: Some((1, Some(queued))), parts: None });
         for (time, seen) in [(101, seen(9)), (102, None), (103, seen(9)), (104, seen(3))] {
             assert_eq!(moments.pass(time * SECOND, seen, false), None);
         }
@@ -288,5 +291,18 @@ mod tests {
         let happened = Happened { from: 100 * SECOND, to: 104 * SECOND };
         assert_eq!(moments.pass(104 * SECOND, None, true), Some(happened));
         assert_eq!(moments.pass(104 * SECOND, None, true), None);
+    }
+
+    /// With a small budget, tokens are recorded in windows: their rate is not known in between, which is no low rate.
+    #[test]
+    fn a_rate_of_tokens_that_were_not_all_recorded_is_not_known() {
+        let mut moments = moments("tokens_per_second < 10", 0);
+        for (second, tokens) in [(101, Some(20)), (102, None), (103, Some(2))] {
+            moments.tokens(second * SECOND + 1, Some(3));
+            moments.tokens(second * SECOND + 2, tokens);
+            moments.pass((second + 1) * SECOND, Some(Seen::default()), false);
+        }
+        let held: Vec<bool> = (101..104).map(|second| moments.holds(second)).collect();
+        assert_eq!(held, [false, false, true]);
     }
 }

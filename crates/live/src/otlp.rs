@@ -136,11 +136,11 @@ fn spans(of: &Snapshot, request: &Request, clock: UnixClock) -> Vec<Json> {
         })
     };
     let start = request.arrived.unwrap_or(request.begin);
-    let mut attributes = vec![
-        int("gen_ai.usage.input_tokens", request.prompt_tokens),
-        int("gen_ai.usage.output_tokens", request.generated_tokens),
-        int("profinfer.steps", request.steps),
-    ];
+    let mut attributes = vec![int("profinfer.steps", request.steps)];
+    if request.is_counted() {
+        attributes.push(int("gen_ai.usage.input_tokens", request.prompt_tokens));
+        attributes.push(int("gen_ai.usage.output_tokens", request.generated_tokens));
+    }
     attributes.extend(request.request.map(|number| int("profinfer.request", number)));
     attributes.extend(request.cached_tokens.map(|tokens| int("profinfer.cached_tokens", tokens)));
     let share = request.batch_share();

@@ -13,6 +13,9 @@ pub(crate) struct Sums {
     pub(crate) steps: u64,
     pub(crate) prefill_tokens: u64,
     pub(crate) decode_tokens: u64,
+    /// Steps of decode with and without a number of tokens.
+    pub(crate) counted: u64,
+    pub(crate) uncounted: u64,
     /// Time in steps, ns.
     pub(crate) step_ns: u64,
     pub(crate) first_tokens: u64,
@@ -24,10 +27,22 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
+    /// Tokens of decode, where each step without a number had as many as the others; `None` if none has one.
+    pub(crate) fn all_decode_tokens(&self) -> Option<f64> {
+        let counted = self.decode_tokens as f64;
+        match (self.counted, self.uncounted) {
+            (_, 0) => Some(counted),
+            (0, _) => None,
+            (steps, others) => Some(counted * (1.0 + others as f64 / steps as f64)),
+        }
+    }
+
     fn plus(&mut self, other: &Self) {
         self.steps += other.steps;
         self.prefill_tokens = self.prefill_tokens.saturating_add(other.prefill_tokens);
         self.decode_tokens = self.decode_tokens.saturating_add(other.decode_tokens);
+        self.counted += other.counted;
+        self.uncounted += other.uncounted;
         self.step_ns = self.step_ns.saturating_add(other.step_ns);
         self.first_tokens += other.first_tokens;
         self.first_token_ns = self.first_token_ns.saturating_add(other.first_token_ns);
@@ -77,5 +92,13 @@ mod tests {
         assert_eq!(recent.until(0), Sums::default());
         assert_eq!(recent.until(500 * SECOND), Sums::default());
         assert!(recent.at(u64::MAX).is_some());
+    }
+
+    #[test]
+    fn steps_without_a_number_of_tokens_count_as_the_others() {
+        let sums = |decode_tokens, counted, uncounted| Sums { decode_tokens, counted, uncounted, ..Sums::default() };
+        assert_eq!(sums(6, 3, 0).all_decode_tokens(), Some(6.0));
+        assert_eq!(sums(6, 3, 12).all_decode_tokens(), Some(30.0));
+        assert_eq!((sums(0, 0, 5).all_decode_tokens(), sums(0, 0, 0).all_decode_tokens()), (None, Some(0.0)));
     }
 }

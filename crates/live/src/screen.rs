@@ -159,10 +159,12 @@ fn speeds(of: &Snapshot) -> Vec<String> {
         || "Requests  not recorded".to_owned(),
         |requests| {
             let ended = requests.duration.count;
-            format!("Requests  {} running, {} queued, {ended} ended", requests.running, requests.queued)
+            let queued = requests.queued.map_or_else(String::new, |queued| format!("{queued} queued, "));
+            format!("Requests  {} running, {queued}{ended} ended", requests.running)
         },
     );
-    let output = rate(window.output_tokens_per_s);
+    let about = if window.output_is_estimated { "≈" } else { "" };
+    let output = window.output_tokens_per_s.map_or_else(|| "–".to_owned(), |tokens| about.to_owned() + &rate(tokens));
     let tokens = format!(
         "Tokens    output {output}/s, prompt {}/s, steps {}/s (last {} s)",
         rate(window.input_tokens_per_s),
@@ -235,8 +237,9 @@ fn request_lines(requests: &[RequestFigures], most: usize) -> Vec<String> {
         let ttft = row.ttft_ns.map_or_else(|| "–".to_owned(), |ns| time_f64(ns as f64));
         let tpot = row.tpot_ns.map_or_else(|| "–".to_owned(), time_f64);
         let since = time_f64(row.since_ns as f64);
-        let RequestFigures { sequence, input_tokens, output_tokens, .. } = row;
-        format!("{sequence:>10}  {phase:<7} {since:>8} {input_tokens:>8} {output_tokens:>8} {ttft:>12} {tpot:>10}")
+        let count = |tokens: Option<u64>| tokens.map_or_else(|| "–".to_owned(), |tokens| tokens.to_string());
+        let (sequence, input, output) = (row.sequence, count(row.input_tokens), count(row.output_tokens));
+        format!("{sequence:>10}  {phase:<7} {since:>8} {input:>8} {output:>8} {ttft:>12} {tpot:>10}")
     }));
     if requests.len() > most {
         lines.push(format!("{:>10}  {} more", "", requests.len() - most));

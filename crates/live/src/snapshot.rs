@@ -125,8 +125,8 @@ pub struct PhaseFigures {
 /// Requests.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Requests {
-    /// Have arrived, and not begun.
-    pub queued: u64,
+    /// Have arrived, and not begun; absent until one has begun.
+    pub queued: Option<u64>,
     /// Have begun, and not ended.
     pub running: u64,
     /// Have ended: from arrival, or else the first step, to the last token.
@@ -150,10 +150,10 @@ pub struct RequestFigures {
     pub since_ns: u64,
     /// It has its first token.
     pub is_in_decode: bool,
-    /// Tokens of its prompt that were computed so far.
-    pub input_tokens: u64,
-    /// Tokens that it was given so far.
-    pub output_tokens: u64,
+    /// Tokens of its prompt that were computed so far; absent where some were not recorded.
+    pub input_tokens: Option<u64>,
+    /// Tokens that it was given so far; absent likewise.
+    pub output_tokens: Option<u64>,
     /// Time to first token, if it has one.
     pub ttft_ns: Option<u64>,
     /// Time per output token.
@@ -250,8 +250,10 @@ pub struct Window {
     pub seconds: u64,
     /// Steps a second.
     pub steps_per_s: f64,
-    /// Tokens of decode steps a second.
-    pub output_tokens_per_s: f64,
+    /// Tokens of decode steps a second; absent where no step has a number of tokens.
+    pub output_tokens_per_s: Option<f64>,
+    /// Some steps have none, and count as the others.
+    pub output_is_estimated: bool,
     /// Tokens of prompts a second.
     pub input_tokens_per_s: f64,
     /// The part of the time in which some thread was in a step; steps at the same time count each.

@@ -390,9 +390,12 @@ fn a_server_s_requests_are_there_while_they_run() {
     let running: Vec<u64> = seen.iter().map(|of| of.requests.as_ref().map_or(0, |r| r.running)).collect();
     assert_eq!((running.iter().max(), running.first()), (Some(&2), Some(&1)), "{running:?}");
     let first = seen[0].requests.as_ref().unwrap();
-    assert_eq!((first.open[0].request, first.open[0].input_tokens, first.open[0].is_in_decode), (Some(0), 9, true));
+    assert_eq!(
+        (first.open[0].request, first.open[0].input_tokens, first.open[0].is_in_decode),
+        (Some(0), Some(9), true)
+    );
     // The third one waits for a slot.
-    assert!(seen.iter().any(|of| of.requests.as_ref().is_some_and(|requests| requests.queued == 1)));
+    assert!(seen.iter().any(|of| of.requests.as_ref().is_some_and(|requests| requests.queued == Some(1))));
     // A figure never falls, and the first token is there long before the request's end.
     assert!(seen.windows(2).all(|pair| pair[0].ttft.count <= pair[1].ttft.count));
     let told = seen.iter().position(|of| of.ttft.count == 1).unwrap();
@@ -400,7 +403,7 @@ fn a_server_s_requests_are_there_while_they_run() {
     model.finish();
     let end = model.snapshot();
     let requests = end.requests.unwrap();
-    assert_eq!((requests.duration.count, requests.running, requests.queued), (3, 0, 0));
+    assert_eq!((requests.duration.count, requests.running, requests.queued), (3, 0, Some(0)));
     assert_eq!((requests.input_tokens, requests.output_tokens), (34, 19));
     assert_eq!((end.ttft.count, end.tpot.count), (3, 16));
 }

@@ -5,6 +5,7 @@
 
 use crate::numbers::{Distribution, Durations};
 use crate::raw::{Decoder, Header};
+use crate::sampling::Recorded;
 use crate::step::{RequestEvent, SequencePart, Step};
 use profinfer_schema::FieldMeaning;
 use rustc_hash::FxHashMap;
@@ -64,6 +65,10 @@ pub struct Request {
     is_reported: bool,
     /// The first of its sequence's model.
     is_first: bool,
+    /// It was computed before the step that it was first seen in: when its first token was chosen is not known.
+    began_unseen: bool,
+    /// Steps before its latest one may have given it tokens, which were not recorded.
+    has_gap: bool,
 }
 
 impl Request {
@@ -87,9 +92,9 @@ impl Request {
         Some(self.first_token?.saturating_sub(self.arrived.unwrap_or(self.begin)))
     }
 
-    /// Time per output token after the first, ns.
+    /// Time per output token after the first, ns; `None` where some of them were not recorded and no position counts them.
     pub fn tpot(&self) -> Option<f64> {
-        let decode = self.decode()?;
+        let decode = self.decode().filter(|_| self.is_counted())?;
         (self.generated_tokens > 1).then(|| decode as f64 / (self.generated_tokens - 1) as f64)
     }
 
@@ -101,6 +106,16 @@ impl Request {
     /// From its arrival, or where that was not recorded from its first step, to its last token, ns.
     pub fn duration(&self) -> u64 {
         self.end.saturating_sub(self.arrived.unwrap_or(self.begin))
+    }
+
+    /// [`Self::duration`]; `None` where neither its arrival nor its first step was recorded.
+    pub fn whole_duration(&self) -> Option<u64> {
+        (self.arrived.is_some() || !self.began_unseen).then(|| self.duration())
+    }
+
+    /// Its tokens are counted whole: its first step was recorded, and each token, or its position.
+    pub fn is_counted(&self) -> bool {
+        !self.began_unseen && !(self.has_gap && (self.chosen > 0 || self.position.is_none()))
     }
 
     fn warms_up(&self) -> bool {
@@ -124,12 +139,16 @@ impl Request {
         self.own_time += step.duration() as f64 * part.tokens as f64 / all as f64;
         // Without the outputs, a prompt is over with the first step of one token after its first.
         let begins_decode = part.outputs.is_none() && part.tokens == 1 && self.steps > 1;
-        if begins_decode && self.first_token.is_none() {
+        if self.began_unseen {
+            self.generated_tokens += part.outputs.unwrap_or(u64::from(part.tokens == 1));
+        } else if begins_decode && self.first_token.is_none() {
             self.first_token = Some(self.end);
             self.prompt_end = part.position;
             self.generated_tokens = 1;
         }
-        if self.first_token.is_none() {
+        if self.began_unseen {
+            self.drafts |= part.tokens > 1;
+        } else if self.first_token.is_none() {
             self.prompt_tokens += part.tokens;
             if part.outputs.is_some_and(|outputs| outputs > 0) {
                 self.first_token = Some(step.end);
@@ -181,9 +200,31 @@ pub struct Requests {
     finished: Vec<Request>,
     count: u64,
     instances: Vec<(u32, Option<i64>)>,
+    /// By process and model.
+    seen: FxHashMap<(u32, Option<i64>), Seen>,
     ttft: Durations,
     between: Durations,
     saw_steps: bool,
+}
+
+/// What was recorded of a model's steps.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    /// Of the latest one.
+    stretch: u32,
+    /// What comes before the next one.
+    before: Before,
+}
+
+/// What comes before a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// It is the first of the recording.
+    Nothing,
+    /// A step whose sequences were recorded, or that has none.
+    Recorded,
+    /// Steps of which was not recorded what they take in.
+    Gap,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -220,11 +261,13 @@ impl Requests {
     /// How many have arrived and wait for a sequence, where that is recorded: at most so many, since an engine may number
     /// other tasks as well. Where fewer sequences are given than there were once, none waits; and what arrived before one
     /// that has its sequence was something else.
-    pub fn queued(&self) -> usize {
+    /// `None` until a sequence was given.
+    pub fn queued(&self) -> Option<usize> {
         if self.given.len() < self.most_given {
-            return 0;
+            return Some(0);
         }
-        self.arrivals.values().filter(|arrived| **arrived > self.latest_given).count()
+        let waiting = || self.arrivals.values().filter(|arrived| **arrived > self.latest_given).count();
+        (self.most_given > 0).then(waiting)
     }
 
     /// Whether a draft model computes it for another model's request.
@@ -260,13 +303,30 @@ impl Requests {
         for event in &step.requests {
             self.event(event);
         }
+        self.step(step, instance(step, decoder));
+    }
+
+    fn step(&mut self, step: &Step, instance: Option<i64>) {
+        let model = (step.pid, instance);
+        let is_recorded = step.recorded == Recorded::Whole && step.complete;
+        if self.seen.len() >= MAX_OPEN && !self.seen.contains_key(&model) {
+            return;
+        }
+        let seen = self.seen.entry(model).or_insert(Seen { stretch: step.stretch, before: Before::Nothing });
+        if seen.stretch != step.stretch || (step.sequences.is_empty() && !is_recorded) {
+            *seen = Seen { stretch: step.stretch, before: Before::Gap };
+        }
         if step.sequences.is_empty() {
             return;
         }
+        let before = std::mem::replace(&mut seen.before, Before::Recorded);
         self.saw_steps = true;
-        let instance = instance(step, decoder);
+        if before == Before::Gap {
+            let of_model = |key: &(u32, Option<i64>, i64)| (key.0, key.1) == model;
+            self.open.iter_mut().filter(|(key, _)| of_model(key)).for_each(|(_, request)| request.has_gap = true);
+        }
         for part in &step.sequences {
-            self.part(part, step, instance);
+            self.part(part, step, instance, before);
         }
     }
 
@@ -306,7 +366,7 @@ impl Requests {
     fn tokens(&mut self, pid: u32, sequence: i64, tokens: u64, time: u64) {
         let of_sequence = |key: &(u32, Option<i64>, i64)| key.0 == pid && key.2 == sequence;
         for (_, request) in self.open.iter_mut().filter(|(key, _)| of_sequence(key)) {
-            if request.chosen == 0 {
+            if request.chosen == 0 && !request.began_unseen {
                 request.first_token = Some(time);
             }
             request.chosen += tokens;
@@ -336,7 +396,7 @@ impl Requests {
         }
     }
 
-    fn part(&mut self, part: &SequencePart, step: &Step, instance: Option<i64>) {
+    fn part(&mut self, part: &SequencePart, step: &Step, instance: Option<i64>, preceding: Before) {
         let key = (step.pid, instance, part.sequence);
         let given = self.given.get(&(step.pid, part.sequence)).copied();
         let over = |open: &Request| given.is_none() && open.is_over(part);
@@ -353,6 +413,12 @@ impl Requests {
         if self.open.len() >= MAX_OPEN && !self.open.contains_key(&key) {
             return;
         }
+        let has_gap = preceding == Before::Gap;
+        let begins_unseen = match preceding {
+            Before::Gap => part.position != Some(0),
+            Before::Nothing => given.is_none() && part.position.is_some_and(|position| position > 0),
+            Before::Recorded => false,
+        };
         let request = self.open.entry(key).or_insert_with(|| Request {
             request: given.map(|given| given.request),
             arrived: given.and_then(|given| given.arrived),
@@ -361,11 +427,17 @@ impl Requests {
             instance,
             begin: given.map_or(step.start, |given| given.started),
             end: step.start,
-            cached_tokens: part.position,
+            cached_tokens: part.position.filter(|_| !begins_unseen),
             is_first,
+            began_unseen: begins_unseen,
             ..Request::default()
         });
-        let before = request.first_token.map(|_| request.step_end);
+        // In a gap the sequence may have been given other tokens, or another request.
+        let gives = request.first_token.is_some() || (request.began_unseen && request.steps > 0 && part.tokens == 1);
+        let before = (gives && !has_gap).then_some(request.step_end);
+        if has_gap && request.first_token.is_none() && request.steps > 0 {
+            request.began_unseen = true;
+        }
         request.take(part, step);
         let found = *request;
         if let Some(before) = before.filter(|_| !self.is_draft(&found)) {
@@ -453,5 +525,72 @@ fn instance(step: &Step, decoder: &Decoder) -> Option<i64> {
     match decoder.value_of(&header, &step.record, FieldMeaning::Instance)? {
         profinfer_probeset::path::Value::Object(address) => Some(address.cast_signed()),
         value => value.as_int(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A step that takes in this of sequence 0, or of which that was not recorded.
+    fn step(start: u64, part: Option<(u64, u64, u64)>) -> Step {
+        let of = |(position, tokens, outputs)| SequencePart {
+            sequence: 0,
+            position: Some(position),
+            tokens,
+            outputs: Some(outputs),
+        };
+        let recorded = if part.is_some() { Recorded::Whole } else { Recorded::Bare };
+        Step {
+            pid: 7,
+            start,
+            end: start + 10,
+            complete: true,
+            recorded,
+            sequences: part.map(of).into_iter().collect(),
+            ..Step::default()
+        }
+    }
+
+    fn news(steps: &[Step]) -> (Vec<u64>, Vec<u64>) {
+        let mut requests = Requests::followed();
+        steps.iter().for_each(|step| requests.step(step, None));
+        requests.end_news();
+        let (mut first, mut next) = (Vec::new(), Vec::new());
+        for news in requests.take_news() {
+            match news {
+                RequestNews::FirstToken(request) => first.extend(request.ttft()),
+                RequestNews::NextToken { after, .. } => next.push(after),
+                RequestNews::Ended(_) => {}
+            }
+        }
+        (first, next)
+    }
+
+    #[test]
+    fn times_between_tokens_do_not_span_steps_whose_tokens_were_not_recorded() {
+        let prompt = step(0, Some((0, 8, 1)));
+        let whole = [prompt.clone(), step(20, Some((8, 1, 1))), step(40, Some((9, 1, 1)))];
+        assert_eq!(news(&whole), (vec![10], vec![20, 20]));
+        let mut gap = vec![prompt.clone(), step(20, Some((8, 1, 1))), step(40, None), step(60, None)];
+        gap.extend([step(80, Some((11, 1, 1))), step(100, Some((12, 1, 1)))]);
+        assert_eq!(news(&gap), (vec![10], vec![20, 20]));
+        let later = Step { stretch: 1, ..step(60, Some((10, 1, 1))) };
+        assert_eq!(news(&[prompt, step(20, Some((8, 1, 1))), later]).1, [20], "nothing was recorded in between");
+    }
+
+    #[test]
+    fn what_began_before_it_was_seen_has_no_first_token() {
+        // The recording begins within a request, with and without bare steps before.
+        let within = [step(0, Some((500, 1, 1))), step(20, Some((501, 1, 1)))];
+        assert_eq!(news(&within), (vec![], vec![20]));
+        let windows = [step(0, None), step(20, Some((500, 1, 1))), step(40, Some((501, 1, 1)))];
+        assert_eq!(news(&windows), (vec![], vec![20]));
+        // A prompt of which a part was not seen.
+        let prompt = [step(0, Some((0, 8, 0))), step(20, None), step(40, Some((16, 1, 1)))];
+        assert!(news(&prompt).0.is_empty());
+        // One that begins in a window, after others were not seen.
+        let begins = [step(0, None), step(20, Some((0, 8, 1))), step(40, Some((8, 1, 1)))];
+        assert_eq!(news(&begins), (vec![10], vec![20]));
     }
 }
