@@ -65,10 +65,18 @@ pub struct Request {
     is_reported: bool,
     /// The first of its sequence's model.
     is_first: bool,
-    /// It was computed before the step that it was first seen in: when its first token was chosen is not known.
-    began_unseen: bool,
-    /// Steps before its latest one may have given it tokens, which were not recorded.
-    has_gap: bool,
+    unseen: Unseen,
+}
+
+/// What was not recorded of a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Unseen {
+    #[default]
+    Nothing,
+    /// Steps that may have given it tokens.
+    Tokens,
+    /// The steps before it was first seen: when its first token was chosen is not known.
+    Beginning,
 }
 
 impl Request {
@@ -110,12 +118,26 @@ impl Request {
 
     /// [`Self::duration`]; `None` where neither its arrival nor its first step was recorded.
     pub fn whole_duration(&self) -> Option<u64> {
-        (self.arrived.is_some() || !self.began_unseen).then(|| self.duration())
+        (self.arrived.is_some() || self.unseen != Unseen::Beginning).then(|| self.duration())
     }
 
     /// Its tokens are counted whole: its first step was recorded, and each token, or its position.
     pub fn is_counted(&self) -> bool {
-        !self.began_unseen && !(self.has_gap && (self.chosen > 0 || self.position.is_none()))
+        match self.unseen {
+            Unseen::Nothing => true,
+            // Positions count what was not seen.
+            Unseen::Tokens => self.chosen == 0 && self.position.is_some(),
+            Unseen::Beginning => false,
+        }
+    }
+
+    /// Steps before its next one were not recorded. If it has no first token yet, that may have been chosen there.
+    fn has_gap(&mut self) {
+        match self.first_token {
+            None => self.unseen = Unseen::Beginning,
+            Some(_) if self.unseen == Unseen::Nothing => self.unseen = Unseen::Tokens,
+            Some(_) => {}
+        }
     }
 
     fn warms_up(&self) -> bool {
@@ -139,14 +161,15 @@ impl Request {
         self.own_time += step.duration() as f64 * part.tokens as f64 / all as f64;
         // Without the outputs, a prompt is over with the first step of one token after its first.
         let begins_decode = part.outputs.is_none() && part.tokens == 1 && self.steps > 1;
-        if self.began_unseen {
+        let began_unseen = self.unseen == Unseen::Beginning;
+        if began_unseen {
             self.generated_tokens += part.outputs.unwrap_or(u64::from(part.tokens == 1));
         } else if begins_decode && self.first_token.is_none() {
             self.first_token = Some(self.end);
             self.prompt_end = part.position;
             self.generated_tokens = 1;
         }
-        if self.began_unseen {
+        if began_unseen {
             self.drafts |= part.tokens > 1;
         } else if self.first_token.is_none() {
             self.prompt_tokens += part.tokens;
@@ -323,7 +346,7 @@ impl Requests {
         self.saw_steps = true;
         if before == Before::Gap {
             let of_model = |key: &(u32, Option<i64>, i64)| (key.0, key.1) == model;
-            self.open.iter_mut().filter(|(key, _)| of_model(key)).for_each(|(_, request)| request.has_gap = true);
+            self.open.iter_mut().filter(|(key, _)| of_model(key)).for_each(|(_, request)| request.has_gap());
         }
         for part in &step.sequences {
             self.part(part, step, instance, before);
@@ -366,7 +389,7 @@ impl Requests {
     fn tokens(&mut self, pid: u32, sequence: i64, tokens: u64, time: u64) {
         let of_sequence = |key: &(u32, Option<i64>, i64)| key.0 == pid && key.2 == sequence;
         for (_, request) in self.open.iter_mut().filter(|(key, _)| of_sequence(key)) {
-            if request.chosen == 0 && !request.began_unseen {
+            if request.chosen == 0 && request.unseen != Unseen::Beginning {
                 request.first_token = Some(time);
             }
             request.chosen += tokens;
@@ -429,15 +452,13 @@ impl Requests {
             end: step.start,
             cached_tokens: part.position.filter(|_| !begins_unseen),
             is_first,
-            began_unseen: begins_unseen,
+            unseen: if begins_unseen { Unseen::Beginning } else { Unseen::Nothing },
             ..Request::default()
         });
         // In a gap the sequence may have been given other tokens, or another request.
-        let gives = request.first_token.is_some() || (request.began_unseen && request.steps > 0 && part.tokens == 1);
+        let continues = request.unseen == Unseen::Beginning && request.steps > 0 && part.tokens == 1;
+        let gives = request.first_token.is_some() || continues;
         let before = (gives && !has_gap).then_some(request.step_end);
-        if has_gap && request.first_token.is_none() && request.steps > 0 {
-            request.began_unseen = true;
-        }
         request.take(part, step);
         let found = *request;
         if let Some(before) = before.filter(|_| !self.is_draft(&found)) {
