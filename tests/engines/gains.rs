@@ -34,8 +34,7 @@ fn least(times: &[f64]) -> f64 {
     times.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// What is to be gained: no more than was promised, and no less than a quarter of what the recording shows (neighbours of a
-/// virtual machine take memory bandwidth, too: runs differ by a third there); without a bound,
+/// What is to be gained: no more than was promised, and no less than half of what the recording shows; without a bound,
 /// as much as the recording shows, or more.
 fn promised(of: &Advised) -> Option<std::ops::RangeInclusive<f64>> {
     let phase = of.time.strip_suffix("_ms").unwrap();
@@ -54,7 +53,7 @@ fn promised(of: &Advised) -> Option<std::ops::RangeInclusive<f64>> {
     };
     let recorded = found["gain_as_recorded"].as_f64().unwrap();
     Some(match found["gain_at_most"].as_f64() {
-        Some(most) => recorded / 4.0 - NOISE..=most + NOISE,
+        Some(most) => recorded / 2.0 - NOISE..=most + NOISE,
         None => recorded - NOISE..=1.0,
     })
 }

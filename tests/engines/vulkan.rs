@@ -430,8 +430,7 @@ fn the_device_s_times_are_those_that_the_engine_prints() {
     let phases = diff["phases"].as_array().unwrap();
     let decode = phases.iter().find(|phase| phase["phase"] == "decode").unwrap();
     let [from, to] = [0, 1].map(|side| decode["until_results_ns"][side].as_f64().unwrap());
-    // A few tokens: what the machine does meanwhile may take more than the barriers.
-    assert!(to > 0.8 * from, "a barrier after each operator: {from} → {to}");
+    assert!(to > from, "a barrier after each operator: {from} → {to}");
 }
 
 /// Of one graph, operators and their time, as the engine prints them: `ADD: 7 x 245.532 us = 1718.72 us`.
