@@ -152,7 +152,7 @@ impl Discovery {
         let now = Instant::now();
         let running = processes();
         self.seen.retain(|pid, _| running.contains(pid));
-        let mut read = FileStore::default();
+        let read = FileStore::default();
         let mut found = Vec::new();
         for pid in running {
             let new = Seen { next: now, wait: WAIT[0], mapped: 0, is_found: false };
@@ -171,7 +171,7 @@ impl Discovery {
                 continue;
             }
             seen.mapped = mapped;
-            let engine = engine(&self.wanted, &mut self.sets, (pid, mapped), &mut read);
+            let engine = engine(&self.wanted, &mut self.sets, (pid, mapped), &read);
             let Some((spec, _)) = engine.and_then(|number| self.wanted.get(number)) else { continue };
             seen.is_found = true;
             let process = read_text(pid, "comm").unwrap_or_default().trim_end().to_owned();
@@ -186,7 +186,7 @@ fn engine(
     wanted: &[(PathBuf, Probeset)],
     sets: &mut HashMap<u64, Option<usize>>,
     (pid, mapped): (u32, u64),
-    read: &mut FileStore,
+    read: &FileStore,
 ) -> Option<usize> {
     if let Some(known) = sets.get(&mapped) {
         return *known;

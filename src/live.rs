@@ -142,12 +142,15 @@ impl LiveArguments {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(if messages == Messages::Saved { Stdio::piped() } else { Stdio::inherit() });
         // The terminal's signals are for this program, which passes them on.
-        let child = command.process_group(0).spawn().map_err(|error| {
-            Diagnostic::error(Code::Bug, format!("cannot start a recorder: {error}"))
-                .hint("allow this user more processes (`ulimit -u`)")
-        })?;
+        let child = command.process_group(0).spawn().map_err(|error| cannot_start("a recorder", &error))?;
         Ok(Recorder { child, pid })
     }
+}
+
+/// A process or thread that the system does not give.
+pub(crate) fn cannot_start(what: &str, error: &std::io::Error) -> Diagnostic {
+    Diagnostic::error(Code::Bug, format!("cannot start {what}: {error}"))
+        .hint("allow this user more processes (`ulimit -u`)")
 }
 
 /// A recorder that runs, and that nobody reads yet.

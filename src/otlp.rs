@@ -1,7 +1,7 @@
 //! Pushes live figures to an OpenTelemetry receiver: OTLP over HTTP, as JSON. A receiver that is slow or gone delays
 //! nothing else, and what could not be delivered is counted.
 
-use super::live::{now, snapshots};
+use super::live::{cannot_start, now, snapshots};
 use super::targets::{Shared, Targets};
 use super::terminal::status;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, printable};
@@ -96,12 +96,8 @@ impl Pusher {
             }
             pushes.push();
         };
-        let thread = std::thread::Builder::new().name("otlp".into()).spawn(work).map_err(|error| {
-            Diagnostics::from(
-                Diagnostic::error(Code::Bug, format!("cannot start a thread: {error}"))
-                    .hint("allow this user more processes (`ulimit -u`)"),
-            )
-        })?;
+        let spawned = std::thread::Builder::new().name("otlp".into()).spawn(work);
+        let thread = spawned.map_err(|error| cannot_start("a thread", &error))?;
         Ok(Self { losses, stop, thread })
     }
 

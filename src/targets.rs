@@ -1,8 +1,8 @@
 //! The recordings that `serve` and `top` follow: a list that grows while processes with engines are found.
 
 use super::discovery::{Discovered, Discovery};
-use super::live::{Followed, MOST_TARGETS};
-use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, printable};
+use super::live::{Followed, MOST_TARGETS, cannot_start};
+use profinfer_diagnostics::{Diagnostics, printable};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -78,12 +78,8 @@ impl Targets {
                 found = discovery.look();
             }
         };
-        let spawned = std::thread::Builder::new().name("discovery".into()).spawn(work).map(drop);
-        spawned.map_err(|error| {
-            Diagnostic::error(Code::Bug, format!("cannot start a thread: {error}"))
-                .hint("allow this user more processes (`ulimit -u`)")
-                .into()
-        })
+        let spawned = std::thread::Builder::new().name("discovery".into()).spawn(work);
+        spawned.map(drop).map_err(|error| cannot_start("a thread", &error).into())
     }
 }
 

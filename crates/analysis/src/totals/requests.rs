@@ -132,7 +132,7 @@ impl Request {
     }
 
     /// Steps before its next one were not recorded. If it has no first token yet, that may have been chosen there.
-    fn has_gap(&mut self) {
+    fn note_gap(&mut self) {
         match self.first_token {
             None => self.unseen = Unseen::Beginning,
             Some(_) if self.unseen == Unseen::Nothing => self.unseen = Unseen::Tokens,
@@ -154,24 +154,21 @@ impl Request {
         restarts || next_turn
     }
 
-    fn take(&mut self, part: &SequencePart, step: &Step) {
-        let all = step.tokens.unwrap_or(part.tokens).max(part.tokens).max(1);
-        self.steps += 1;
-        self.step_time = self.step_time.saturating_add(step.duration());
-        self.own_time += step.duration() as f64 * part.tokens as f64 / all as f64;
+    /// Counts the tokens that a step takes in and gives.
+    fn count(&mut self, part: &SequencePart, step: &Step) {
+        if self.unseen == Unseen::Beginning {
+            self.generated_tokens += part.outputs.unwrap_or(u64::from(part.tokens == 1));
+            self.drafts |= part.tokens > 1;
+            return;
+        }
         // Without the outputs, a prompt is over with the first step of one token after its first.
         let begins_decode = part.outputs.is_none() && part.tokens == 1 && self.steps > 1;
-        let began_unseen = self.unseen == Unseen::Beginning;
-        if began_unseen {
-            self.generated_tokens += part.outputs.unwrap_or(u64::from(part.tokens == 1));
-        } else if begins_decode && self.first_token.is_none() {
+        if begins_decode && self.first_token.is_none() {
             self.first_token = Some(self.end);
             self.prompt_end = part.position;
             self.generated_tokens = 1;
         }
-        if began_unseen {
-            self.drafts |= part.tokens > 1;
-        } else if self.first_token.is_none() {
+        if self.first_token.is_none() {
             self.prompt_tokens += part.tokens;
             if part.outputs.is_some_and(|outputs| outputs > 0) {
                 self.first_token = Some(step.end);
@@ -186,6 +183,14 @@ impl Request {
                 self.generated_tokens = by_position.unwrap_or(self.generated_tokens + part.tokens);
             }
         }
+    }
+
+    fn take(&mut self, part: &SequencePart, step: &Step) {
+        let all = step.tokens.unwrap_or(part.tokens).max(part.tokens).max(1);
+        self.steps += 1;
+        self.step_time = self.step_time.saturating_add(step.duration());
+        self.own_time += step.duration() as f64 * part.tokens as f64 / all as f64;
+        self.count(part, step);
         self.position = part.position;
         self.end = step.end;
         self.step_end = step.end;
@@ -346,7 +351,7 @@ impl Requests {
         self.saw_steps = true;
         if before == Before::Gap {
             let of_model = |key: &(u32, Option<i64>, i64)| (key.0, key.1) == model;
-            self.open.iter_mut().filter(|(key, _)| of_model(key)).for_each(|(_, request)| request.has_gap());
+            self.open.iter_mut().filter(|(key, _)| of_model(key)).for_each(|(_, request)| request.note_gap());
         }
         for part in &step.sequences {
             self.part(part, step, instance, before);
