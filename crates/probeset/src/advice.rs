@@ -11,7 +11,8 @@ use indexmap::IndexMap;
 use profinfer_diagnostics::Code;
 
 /// What `when` is worked out of.
-const PHASE_FIELDS: [&str; 8] = ["phase", "bound", "op", "share", "of_bandwidth", "of_peak", "lanes", "cpus"];
+const PHASE_FIELDS: [&str; 10] =
+    ["phase", "bound", "op", "backend", "function", "share", "of_bandwidth", "of_peak", "lanes", "cpus"];
 
 /// What a function's class is worked out of.
 const FUNCTION_FIELDS: [&str; 2] = ["name", "module"];

@@ -22,6 +22,10 @@ pub struct PhaseFacts<'a> {
     pub bound: &'a str,
     /// The operator type with most of the time with that limit.
     pub op: &'a str,
+    /// The backend of the graphs that these operators are in; empty where it is unknown.
+    pub backend: &'a str,
+    /// The function that at least half of the samples within operators are in; empty without one.
+    pub function: &'a str,
     /// The part of its time with that limit.
     pub share: f64,
     /// Of the memory's bandwidth, the part that the operators so limited had.
@@ -52,6 +56,8 @@ impl Environment for PhaseFacts<'_> {
             "phase" => Some(Value::Text(self.phase.into())),
             "bound" => Some(Value::Text(self.bound.into())),
             "op" => Some(Value::Text(self.op.into())),
+            "backend" => Some(Value::Text(self.backend.into())),
+            "function" => Some(Value::Text(self.function.into())),
             "share" => Some(Value::Float(self.share)),
             "of_bandwidth" => self.of_bandwidth.map(Value::Float),
             "of_peak" => self.of_peak.map(Value::Float),

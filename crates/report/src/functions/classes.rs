@@ -1,6 +1,7 @@
 //! What sampled functions do: by the probeset's conditions on the engine's functions, and by the names that the kernel, C
 //! libraries and OpenMP runtimes have for theirs.
 
+use super::model::FEW;
 use super::names::{Function, Names, Symbolizer};
 use profinfer_analysis::{Catalogue, FunctionClass, FunctionClasses, Phase, Profile, Within};
 use profinfer_schema::{CodePlace, Sampling};
@@ -240,6 +241,13 @@ impl ClassCounts {
     pub(crate) fn most(&self, class: Class) -> Option<(&str, u64)> {
         let of_class = self.functions.iter().filter(|((of, _), _)| *of == class);
         of_class.max_by_key(|(_, count)| **count).map(|((_, name), count)| (name.as_str(), *count))
+    }
+
+    /// The function that has at least half of all samples, where these are not few.
+    pub(crate) fn main(&self) -> Option<&str> {
+        let all = self.all();
+        let has_half = |(_, count): &(_, &u64)| **count >= FEW && 2 * **count >= all;
+        self.functions.iter().find(has_half).map(|((_, name), _)| name.as_str())
     }
 }
 

@@ -4,7 +4,7 @@ use super::gather::{Group, PhaseParts};
 use super::judge::Data;
 use super::model::{Advice, Bound, PhaseVerdict, Rates};
 use super::sampled;
-use crate::functions::Class;
+use crate::functions::{Class, ClassCounts};
 use crate::model::faults::FaultsReport;
 use crate::model::threads::{InterferenceRow, ThreadsReport};
 use crate::numbers::ratios::ratio;
@@ -39,7 +39,9 @@ pub(super) fn advise(
     all.extend(by_samples(of).into_iter().map(on(Bound::Kernel)));
     all.extend(of_the_probeset(of, verdict, rules, machine_cpus).into_iter().map(on(verdict.bound)));
     let gain = |advice: &Advice| advice.gain_at_most.unwrap_or(advice.gain_as_recorded);
-    all.retain(|(_, advice)| gain(advice) >= WORTH_DOING);
+    // What removes the cause is worth knowing where nobody can say how much it gains.
+    let is_remedy = |bound: Bound, advice: &Advice| bound == verdict.bound && advice.gain_at_most.is_none();
+    all.retain(|(bound, advice)| gain(advice) >= WORTH_DOING || is_remedy(*bound, advice));
     all.sort_by(|(a_bound, a), (b_bound, b)| {
         let others = |bound: &Bound| *bound != verdict.bound;
         others(a_bound).cmp(&others(b_bound)).then_with(|| gain(b).total_cmp(&gain(a)))
@@ -300,14 +302,17 @@ fn waiting(group: &Group) -> f64 {
 
 fn of_the_probeset(of: &PhaseParts, verdict: &PhaseVerdict, rules: &Rules, cpus: u32) -> Vec<Advice> {
     let part = verdict.parts[verdict.bound];
-    let mut types: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut types: BTreeMap<(&str, &str), f64> = BTreeMap::new();
     for group in of.limited(verdict.bound) {
-        *types.entry(&group.op).or_default() += of.share_of(group.parts[verdict.bound]);
+        let backend = group.backend.as_deref().unwrap_or_default();
+        *types.entry((&group.op, backend)).or_default() += of.share_of(group.parts[verdict.bound]);
     }
     let most = types.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
-    let (op, of_op) = most.unwrap_or_default();
+    let ((op, backend), of_op) = most.unwrap_or_default();
     let facts = PhaseFacts {
         op,
+        backend,
+        function: of.sampled.as_ref().and_then(ClassCounts::main).unwrap_or_default(),
         phase: of.phase.as_str(),
         bound: verdict.bound.as_str(),
         share: part,

@@ -51,6 +51,8 @@ pub(super) struct Group {
     pub(super) costed_ns: f64,
     /// Bytes of weights, by type.
     pub(super) weights: BTreeMap<u16, f64>,
+    /// In whose graphs most of its work is, where graphs have one.
+    pub(super) backend: Option<Arc<str>>,
 }
 
 /// A phase, taken apart.
@@ -133,9 +135,16 @@ struct Sum {
     quantities: Quantities,
     layers: BTreeMap<Option<Arc<str>>, LaneTime>,
     weights: BTreeMap<u16, f64>,
+    /// Work, ns, by backend.
+    backends: BTreeMap<TextId, u64>,
 }
 
 impl Sum {
+    /// The backend with most of the work.
+    fn backend(&self) -> Option<TextId> {
+        self.backends.iter().max_by_key(|(_, work)| **work).map(|(backend, _)| *backend)
+    }
+
     /// Of so much elapsed time and work, what it would have taken had nothing stopped the lanes: their time at
     /// work, spread over the processors they had.
     fn ran(&self, elapsed: f64, work: f64, cpus: u32) -> f64 {
@@ -201,6 +210,7 @@ impl<'a> Source<'a> {
                 parts: sum.time.parts(lanes, judged.bound, uneven),
                 costs: work.costs,
                 costed_ns,
+                backend: sum.backend().map(|backend| self.catalogue().text(backend).clone()),
                 weights: sum.weights,
                 judged,
             });
@@ -300,6 +310,10 @@ impl<'a> Source<'a> {
             sum.elapsed_ns += totals.elapsed as f64;
             sum.work_ns += totals.work as f64;
             sum.least_ns += totals.min_work as f64 * totals.count as f64;
+            if let Some(backend) = backend {
+                let work = sum.backends.entry(backend).or_default();
+                *work = work.saturating_add(totals.work);
+            }
             let layer = sum.layers.entry(kind.layer.clone()).or_default();
             let shares = sampled::shares(self.samples, phase, kind);
             // Samples show the waiting that was not recorded, where there are enough.
