@@ -1,6 +1,7 @@
 //! Processes that have an engine, found while they run: those that are there, and those that start later or load the
 //! engine later. Each process is looked at less and less often, so that a machine with many costs little.
 
+use super::container::{self, NUMBER, numbers, paths};
 use super::engines::offered;
 use profinfer_binary::{FileStore, Files, ProcessTarget, maps};
 use profinfer_compiler::has_engine;
@@ -23,8 +24,8 @@ const MAX_SETS: usize = 4096;
 const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 /// Characters that a container's number may be shortened to.
 const SHORTEST: usize = 4;
-/// Characters of a container's number.
-const WHOLE: usize = 64;
+/// Characters of a container's name.
+const LONGEST: usize = 256;
 
 /// Which processes are looked at.
 #[derive(Debug, Clone, clap::Args)]
@@ -36,17 +37,19 @@ pub(crate) struct DiscoveryArguments {
     /// Follow the processes of this control group, and of those below it, that have an engine
     #[arg(long, value_name = "PATH", conflicts_with_all = ["pids", "command"])]
     cgroup: Option<PathBuf>,
-    /// Follow the processes of this container that have an engine: its number, as `podman ps` or `docker ps` prints it
+    /// Follow the processes of this container that have an engine: its number or its name, as `podman ps` or `docker ps`
+    /// prints them
     #[arg(long, value_name = "ID", conflicts_with_all = ["pids", "command", "cgroup"], value_parser = container)]
     container: Option<String>,
 }
 
 fn container(text: &str) -> Result<String, String> {
-    let text = text.to_ascii_lowercase();
-    if !(SHORTEST..=WHOLE).contains(&text.len()) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err("a container has a hexadecimal number: `podman ps`, `docker ps` or `crictl ps` print it".into());
+    // As runtimes allow them.
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b'/');
+    if text.is_empty() || text.len() > LONGEST || !text.bytes().all(is_name) {
+        return Err("a container has a number and a name: `podman ps`, `docker ps` or `crictl ps` print them".into());
     }
-    Ok(text)
+    Ok(text.to_owned())
 }
 
 impl DiscoveryArguments {
@@ -97,24 +100,17 @@ fn control_group(path: &Path) -> Result<String, Diagnostics> {
 impl Place {
     /// Whether a process is there, by its `/proc/PID/cgroup`.
     fn has(&self, groups: &str) -> bool {
-        let mut paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
         match self {
             Self::Anywhere => true,
-            Self::ControlGroup(group) => paths.any(|path| Path::new(path).starts_with(group)),
-            Self::Container(number) => paths.any(|path| containers(path).any(|one| one.starts_with(number.as_str()))),
+            Self::ControlGroup(group) => paths(groups).any(|path| Path::new(path).starts_with(group)),
+            Self::Container(wanted) => {
+                let is_number = (SHORTEST..=NUMBER).contains(&wanted.len());
+                let beginning = wanted.to_ascii_lowercase();
+                paths(groups).any(|path| is_number && numbers(path).any(|number| number.starts_with(&beginning)))
+                    || container::container(groups).is_some_and(|of| of.name.as_ref() == Some(wanted))
+            }
         }
     }
-}
-
-/// The numbers of the containers in the path of a control group, from the outermost to the innermost.
-fn containers(path: &str) -> impl DoubleEndedIterator<Item = &str> {
-    path.split(|c: char| !c.is_ascii_hexdigit()).filter(|part| part.len() == WHOLE)
-}
-
-/// The number of the container that a process is in, as its runtime has it in the name of a control group.
-pub(crate) fn container_of(pid: u32) -> Option<String> {
-    let groups = read_text(pid, "cgroup")?;
-    groups.lines().find_map(|line| containers(line).next_back()).map(str::to_owned)
 }
 
 /// A process that has an engine.
@@ -248,8 +244,9 @@ mod tests {
         {
             assert!(!container.has(&path), "{path}");
         }
-        assert_eq!(super::container("4D1B1E7C"), Ok("4d1b1e7c".into()));
-        assert!(super::container("web").is_err() && super::container("4d1").is_err());
+        assert!(Place::Container("4D1B1E7C".into()).has(&format!("0::/docker/{NUMBER}")));
+        assert!(!Place::Container("4d1".into()).has(&format!("0::/docker/{NUMBER}")), "too short, and no name");
+        assert!(super::container("web_1").is_ok() && super::container("").is_err() && super::container("a b").is_err());
     }
 
     #[test]

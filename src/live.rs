@@ -1,8 +1,9 @@
 //! Recordings that are followed while they go on: a recorder of its own for each target, whose trace is read as it is
 //! written. A recorder that fails takes no other with it, and one whose reader is gone ends by itself.
 
-use super::discovery::{Discovery, DiscoveryArguments, container_of};
+use super::discovery::{Discovery, DiscoveryArguments};
 use super::flight::{Flight, Keeper};
+use super::identity::Identity;
 use super::trace_file;
 use super::values;
 use nix::sys::signal::{Signal, kill};
@@ -15,6 +16,7 @@ use profinfer_trace::{Item, Meta, TraceReader};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Cursor, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
@@ -143,7 +145,11 @@ impl LiveArguments {
         command.stderr(if messages == Messages::Saved { Stdio::piped() } else { Stdio::inherit() });
         // The terminal's signals are for this program, which passes them on.
         let child = command.process_group(0).spawn().map_err(|error| cannot_start("a recorder", &error))?;
-        Ok(Recorder { child, pid })
+        let identity = match pid.map(u32::try_from) {
+            Some(pid) => pid.map(Identity::of_process).unwrap_or_default(),
+            None => Identity::of_command(self.command.iter().map(|word| word.as_bytes())),
+        };
+        Ok(Recorder { child, pid, identity })
     }
 }
 
@@ -158,6 +164,7 @@ pub(crate) fn cannot_start(what: &str, error: &std::io::Error) -> Diagnostic {
 pub(crate) struct Recorder {
     child: Child,
     pid: Option<i32>,
+    identity: Identity,
 }
 
 /// A recording that is followed.
@@ -168,7 +175,7 @@ pub(crate) struct Followed {
     status: Option<ExitStatus>,
     thread: Option<JoinHandle<()>>,
     pid: Option<i32>,
-    container: Option<String>,
+    identity: Identity,
 }
 
 /// What the reading thread and the views share.
@@ -197,8 +204,7 @@ impl Recorder {
             std::thread::spawn(move || save_messages(stderr, &theirs));
         }
         let thread = self.child.stdout.take().map(|trace| read(Box::new(trace), &shared, true));
-        let container = self.pid.and_then(|pid| u32::try_from(pid).ok()).and_then(container_of);
-        Followed { shared, child: Some(self.child), status: None, thread, pid: self.pid, container }
+        Followed { shared, child: Some(self.child), status: None, thread, pid: self.pid, identity: self.identity }
     }
 }
 
@@ -218,7 +224,7 @@ impl Followed {
     pub(crate) fn trace(trace: Box<dyn Read + Send>) -> Self {
         let shared = Arc::new(Shared::default());
         let thread = read(trace, &shared, false);
-        Self { shared, child: None, status: None, thread: Some(thread), pid: None, container: None }
+        Self { shared, child: None, status: None, thread: Some(thread), pid: None, identity: Identity::default() }
     }
 
     /// What its flight recorder did; `None` without one.
@@ -245,6 +251,16 @@ impl Followed {
     /// The process that it was attached to.
     pub(crate) fn pid(&self) -> Option<i32> {
         self.pid
+    }
+
+    /// What it is called.
+    pub(crate) fn name(&self) -> &str {
+        &self.identity.name
+    }
+
+    /// Calls it otherwise.
+    pub(crate) fn rename(&mut self, name: String) {
+        self.identity.name = name;
     }
 
     /// The last message.
@@ -436,7 +452,8 @@ pub(crate) fn snapshots(all: &[Arc<Mutex<Followed>>], judged: bool) -> Vec<Snaps
         });
         snapshot.map(|snapshot| Snapshot {
             flight: followed.flight(),
-            container: followed.container.clone(),
+            instance: followed.identity.name.clone(),
+            container: followed.identity.container.clone(),
             ..snapshot
         })
     };

@@ -5,6 +5,8 @@ mod analyse;
 mod build;
 mod check;
 #[cfg(feature = "record")]
+mod container;
+#[cfg(feature = "record")]
 mod counters;
 mod diff;
 #[cfg(feature = "record")]
@@ -26,6 +28,8 @@ mod graph;
 mod html;
 #[cfg(feature = "record")]
 mod http;
+#[cfg(feature = "record")]
+mod identity;
 mod info;
 #[cfg(feature = "record")]
 mod learn;

@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         endpoint.map(|endpoint| Pusher::start(endpoint, targets.clone(), arguments.otlp_interval)).transpose()?;
     let (shown, losses) = (targets.clone(), pusher.as_ref().map(Pusher::losses));
     server
-        .start(token, move |path| answer(path, &shown.all(), losses.as_deref()))
+        .start(token, move |path| answer(path, &shown.shown(), losses.as_deref()))
         .map_err(|error| cannot_listen(address, &error))?;
     status(&format!("listening on http://{address}/; metrics for Prometheus: http://{address}/metrics"));
     let searches = discovery.is_some();

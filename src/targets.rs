@@ -3,6 +3,7 @@
 use super::discovery::{Discovered, Discovery};
 use super::live::{Followed, MOST_TARGETS, cannot_start};
 use profinfer_diagnostics::{Diagnostics, printable};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,13 +31,16 @@ struct Entry {
     followed: Shared,
     /// Since when it is known to have ended.
     ended: Option<Instant>,
+    /// Its name is another one's now.
+    is_replaced: bool,
 }
 
 impl Targets {
     /// A list that does not grow by itself.
     pub(crate) fn new(followed: impl IntoIterator<Item = Followed>) -> Self {
-        let entries = followed.into_iter().map(Entry::new).collect();
-        Self(Arc::new(Mutex::new(List { followed: entries, is_closed: false })))
+        let mut list = List::default();
+        followed.into_iter().for_each(|followed| list.push(followed));
+        Self(Arc::new(Mutex::new(list)))
     }
 
     fn list(&self) -> MutexGuard<'_, List> {
@@ -46,6 +50,13 @@ impl Targets {
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Shared> {
         self.list().followed.iter().map(|entry| Arc::clone(&entry.followed)).collect()
+    }
+
+    /// Those of which figures are shown: each has a name of its own.
+    pub(crate) fn shown(&self) -> Vec<Shared> {
+        let list = self.list();
+        let shown = list.followed.iter().filter(|entry| !entry.is_replaced);
+        shown.map(|entry| Arc::clone(&entry.followed)).collect()
     }
 
     /// Ends the search.
@@ -84,12 +95,33 @@ impl Targets {
 }
 
 impl Entry {
-    fn new(followed: Followed) -> Self {
-        Self { followed: Arc::new(Mutex::new(followed)), ended: None }
+    /// Whether it has this name, and whether its target still runs.
+    fn named(&self, name: &str) -> Option<bool> {
+        let followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        // The recorder of a process that has ended may have something to write yet.
+        let is_there = followed.pid().is_none_or(|pid| Path::new(&format!("/proc/{pid}")).exists());
+        (!self.is_replaced && followed.name() == name).then_some(self.ended.is_none() && is_there)
     }
 }
 
 impl List {
+    /// Adds a recording. It takes the place of one of the same name whose target has ended: figures of a target that is
+    /// started again go on under that name. Several that run at once are numbered.
+    fn push(&mut self, mut followed: Followed) {
+        self.note_ended();
+        let name = followed.name().to_owned();
+        if !name.is_empty() {
+            let numbered = (2..).map(|number| format!("{name}#{number}"));
+            let runs = |name: &String| self.followed.iter().any(|entry| entry.named(name) == Some(true));
+            let free = std::iter::once(name.clone()).chain(numbered).find(|name| !runs(name)).unwrap_or(name);
+            for entry in &mut self.followed {
+                entry.is_replaced |= entry.named(&free).is_some();
+            }
+            followed.rename(free);
+        }
+        self.followed.push(Entry { followed: Arc::new(Mutex::new(followed)), ended: None, is_replaced: false });
+    }
+
     /// Adds the recording of a process, if there is room; `false` once nothing is added any more.
     fn add(
         &mut self,
@@ -110,7 +142,7 @@ impl List {
         match follow(found) {
             Ok(followed) => {
                 tell(&what);
-                self.followed.push(Entry::new(followed));
+                self.push(followed);
             }
             Err(problems) => problems.0.iter().for_each(|problem| tell(&problem.message)),
         }

@@ -87,7 +87,7 @@ fn show(screen: &mut TerminalScreen, targets: &Targets, searches: bool, is_wante
         if drawn.is_none_or(|drawn| drawn.elapsed() >= REFRESH) {
             drawn = Some(Instant::now());
             if !style.is_frozen {
-                all = targets.all();
+                all = targets.shown();
                 figures = snapshots(&all, true);
             }
         }

@@ -7,6 +7,7 @@
 
 mod complete;
 mod confined;
+mod containers;
 #[path = "../control_group/mod.rs"]
 mod control_group;
 mod deaths;

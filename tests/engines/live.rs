@@ -158,7 +158,7 @@ fn an_engine_that_starts_later_is_found() {
     let is_recording = || {
         let text = get(&address, "/metrics").unwrap();
         let line = text.lines().find(|line| line.contains(&format!("process_pid=\"{}\"", clients.0.id())))?.to_owned();
-        (value(&line, "profinfer_recording") == Some(1.0)).then_some(line)
+        (value(&text, "profinfer_recording") == Some(1.0)).then_some(line)
     };
     let until = Instant::now() + Duration::from_secs(60);
     let line = loop {

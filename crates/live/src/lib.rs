@@ -33,6 +33,6 @@ pub use page::PAGE;
 pub use prometheus::prometheus;
 pub use screen::{Screen, Sort};
 pub use snapshot::{
-    Fetches, FlightFigures, LossRow, OperatorFigures, OperatorShare, OverheadSpent, PhaseFigures, Pressures,
+    Container, Fetches, FlightFigures, LossRow, OperatorFigures, OperatorShare, OverheadSpent, PhaseFigures, Pressures,
     RequestFigures, Requests, Snapshot, State, Window,
 };

@@ -271,6 +271,7 @@ impl Model {
             state: self.state.clone(),
             engine: origin.engine.clone(),
             pid: origin.pid,
+            instance: String::new(),
             container: None,
             command: origin.command.clone(),
             started_ns: origin.monotonic_ns,

@@ -53,7 +53,10 @@ fn scope() -> Json {
 
 fn resource(of: &Snapshot) -> Json {
     let mut attributes = vec![int("process.pid", u64::from(of.pid))];
-    attributes.extend(of.container.as_ref().map(|number| text("container.id", number)));
+    if !of.instance.is_empty() {
+        attributes.push(text("service.instance.id", &of.instance));
+    }
+    attributes.extend(of.container.iter().flat_map(|of| of.attributes()).map(|(key, value)| text(key, value)));
     if !of.engine.is_empty() {
         attributes.push(text("service.name", &of.engine));
         attributes.push(text("gen_ai.provider.name", &of.engine));

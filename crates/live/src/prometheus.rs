@@ -8,6 +8,7 @@ use std::fmt::Write;
 /// The metrics of all recordings, and what pushes of them could not deliver, if there are pushes.
 pub fn prometheus(recordings: &[Snapshot], pushes: Option<PushLosses>) -> String {
     let mut text = String::new();
+    write_targets(&mut text, recordings);
     for metric in metrics(recordings) {
         write_metric(&mut text, &metric);
     }
@@ -23,6 +24,28 @@ pub fn prometheus(recordings: &[Snapshot], pushes: Option<PushLosses>) -> String
     text
 }
 
+/// What every series of a recording has: it is the same for a target that is started again.
+fn labels(of: &Snapshot) -> String {
+    format!("gen_ai_provider_name=\"{}\",service_instance_id=\"{}\"", escaped(&of.engine), escaped(&of.instance))
+}
+
+/// What changes when a target is started again, in a series of its own.
+fn write_targets(out: &mut String, recordings: &[Snapshot]) {
+    if recordings.is_empty() {
+        return;
+    }
+    let name = "profinfer_target_info";
+    heading(out, name, "gauge", "The process and the container of a target.");
+    for of in recordings {
+        let mut labels = labels(of);
+        let _ = write!(labels, ",process_pid=\"{}\"", of.pid);
+        for (key, value) in of.container.iter().flat_map(|container| container.attributes()) {
+            let _ = write!(labels, ",{}=\"{}\"", key.replace('.', "_"), escaped(value));
+        }
+        let _ = writeln!(out, "{name}{{{labels}}} 1");
+    }
+}
+
 fn write_metric(out: &mut String, metric: &Metric<'_>) {
     let name = name(metric);
     let kind = match metric.kind {
@@ -32,11 +55,7 @@ fn write_metric(out: &mut String, metric: &Metric<'_>) {
     };
     heading(out, &name, kind, metric.help);
     for point in &metric.points {
-        let mut labels =
-            format!("gen_ai_provider_name=\"{}\",process_pid=\"{}\"", escaped(&point.of.engine), point.of.pid);
-        if let Some(number) = &point.of.container {
-            let _ = write!(labels, ",container_id=\"{}\"", escaped(number));
-        }
+        let mut labels = labels(point.of);
         for (name, value) in &point.attributes {
             let _ = write!(labels, ",{}=\"{}\"", name.replace('.', "_"), escaped(value));
         }

@@ -149,7 +149,8 @@ fn heading(of: &Snapshot, selected: usize, all: usize) -> String {
     let seconds = of.elapsed_ns / 1_000_000_000;
     let elapsed = format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
     let place = if all > 1 { format!(" · {} of {all}", selected.min(all - 1) + 1) } else { String::new() };
-    format!("{engine} · process {} · {elapsed} · {state}{place}", of.pid)
+    let container = of.container.as_ref().map(|of| format!(" in {}", of.shown())).unwrap_or_default();
+    format!("{engine} · process {}{container} · {elapsed} · {state}{place}", of.pid)
 }
 
 fn speeds(of: &Snapshot) -> Vec<String> {

@@ -29,9 +29,11 @@ pub struct Snapshot {
     pub engine: String,
     /// The target's process.
     pub pid: u32,
-    /// The number of the container that it is in.
+    /// What the target is called; the same for one that is started again.
+    pub instance: String,
+    /// The container that it is in.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub container: Option<String>,
+    pub container: Option<Container>,
     /// Its command line.
     pub command: Vec<String>,
     /// When the recording began, ns of CLOCK_MONOTONIC.
@@ -65,6 +67,46 @@ pub struct Snapshot {
     pub flight: Option<FlightFigures>,
 }
 
+/// A container, as its runtime has it on this machine. What is unknown is absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Container {
+    /// Its number: 64 hexadecimal digits.
+    pub id: String,
+    /// Its name; of one in a pod, its name in there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its image, as it was named when the container was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Kubernetes' pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// The pod's namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+impl Container {
+    /// Its name, or the beginning of its number, as runtimes list it.
+    pub(crate) fn shown(&self) -> &str {
+        self.name.as_deref().unwrap_or_else(|| self.id.get(..12).unwrap_or(&self.id))
+    }
+
+    /// What is known, by OpenTelemetry's names.
+    pub(crate) fn attributes(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let in_pod = self.pod.is_some();
+        [
+            ("container.id", Some(&self.id)),
+            (if in_pod { "k8s.container.name" } else { "container.name" }, self.name.as_ref()),
+            ("container.image.name", self.image.as_ref()),
+            ("k8s.pod.name", self.pod.as_ref()),
+            ("k8s.namespace.name", self.namespace.as_ref()),
+        ]
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?.as_str())))
+    }
+}
+
 impl Snapshot {
     /// Of a recording without a record.
     pub fn empty(pid: u32, state: State) -> Self {
@@ -72,6 +114,7 @@ impl Snapshot {
             state,
             engine: String::new(),
             pid,
+            instance: String::new(),
             container: None,
             command: Vec::new(),
             started_ns: 0,

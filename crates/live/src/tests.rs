@@ -450,11 +450,22 @@ fn labels_are_bounded_and_no_count_falls() {
 
 #[test]
 fn metrics_have_the_names_and_bounds_of_the_conventions() {
+    let container = Container {
+        id: "c0".into(),
+        name: Some("a \"b\"".into()),
+        image: Some("llm:1".into()),
+        ..Container::default()
+    };
     let snapshot = live(&trace(&server().records(), 11));
-    let other = Snapshot { pid: 7, ..snapshot.clone() };
-    let text = prometheus(&[snapshot, other, Snapshot::empty(9, State::Waiting)], None);
+    let snapshot = Snapshot { instance: "server".into(), container: Some(container), ..snapshot };
+    let pod =
+        Container { pod: Some("llm-0".into()), namespace: Some("prod".into()), ..snapshot.container.clone().unwrap() };
+    let other = Snapshot { instance: "other".into(), pid: 7, container: Some(pod), ..snapshot.clone() };
+    let waiting = Snapshot { instance: "third".into(), ..Snapshot::empty(9, State::Waiting) };
+    let text = prometheus(&[snapshot, other, waiting], None);
     assert_text(&text);
-    let labels = r#"gen_ai_provider_name="toy \"engine\"",process_pid="100""#;
+    let labels = r#"gen_ai_provider_name="toy \"engine\"",service_instance_id="server""#;
+    let of_others = labels.replace("server", "other");
     for line in [
         "# TYPE gen_ai_server_time_to_first_token_seconds histogram".to_owned(),
         format!("gen_ai_server_time_to_first_token_seconds_bucket{{{labels},le=\"+Inf\"}} 3"),
@@ -464,7 +475,16 @@ fn metrics_have_the_names_and_bounds_of_the_conventions() {
         format!("profinfer_request_tokens_total{{{labels},gen_ai_token_type=\"output\"}} 19"),
         format!("profinfer_losses_total{{{labels},reason=\"ring_full\"}} 7"),
         format!("profinfer_recording{{{labels}}} 0"),
-        "profinfer_recording{gen_ai_provider_name=\"\",process_pid=\"9\"} 0".to_owned(),
+        "profinfer_recording{gen_ai_provider_name=\"\",service_instance_id=\"third\"} 0".to_owned(),
+        "profinfer_target_info{gen_ai_provider_name=\"\",service_instance_id=\"third\",process_pid=\"9\"} 1".to_owned(),
+        format!(
+            "profinfer_target_info{{{labels},process_pid=\"100\",container_id=\"c0\",container_name=\"a \\\"b\\\"\",\
+             container_image_name=\"llm:1\"}} 1"
+        ),
+        format!(
+            "profinfer_target_info{{{of_others},process_pid=\"7\",container_id=\"c0\",k8s_container_name=\"a \\\"b\\\"\",\
+             container_image_name=\"llm:1\",k8s_pod_name=\"llm-0\",k8s_namespace_name=\"prod\"}} 1"
+        ),
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
@@ -498,10 +518,10 @@ fn otlp_has_the_numbers_of_prometheus() {
     assert_eq!(tokens[1]["attributes"][0]["key"], "gen_ai.token.type");
     assert_eq!(request["resourceMetrics"].as_array().unwrap().len(), 2);
     assert_eq!(request["resourceMetrics"][1]["resource"]["attributes"][0]["value"]["intValue"], "9");
-    // Each metric of the one is in the other.
+    // Each metric of the one is in the other; what `target_info` has is the resource there.
     let text = prometheus(&[snapshot], None);
     let metrics = request["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap();
-    assert_eq!(text.lines().filter(|line| line.starts_with("# TYPE")).count(), metrics.len());
+    assert_eq!(text.lines().filter(|line| line.starts_with("# TYPE")).count(), metrics.len() + 1);
 }
 
 #[test]
