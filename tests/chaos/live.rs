@@ -80,8 +80,8 @@ impl Serve {
     fn instance(&self, process: u32) -> Option<String> {
         let text = self.get("/metrics");
         let pid = format!("process_pid=\"{process}\"");
-        let infos = text.lines().filter(|line| line.starts_with("profinfer_target_info{"));
-        let info = infos.filter(|line| line.contains(&pid)).next_back()?;
+        let mut infos = text.lines().filter(|line| line.starts_with("profinfer_target_info{"));
+        let info = infos.rfind(|line| line.contains(&pid))?;
         Some(info.split("service_instance_id=\"").nth(1)?.split('"').next()?.to_owned())
     }
 
