@@ -16,6 +16,7 @@ use profinfer_trace::{Item, Meta, TraceReader};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Cursor, Read};
+use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -36,6 +37,8 @@ const VIEWED: Duration = Duration::from_secs(10);
 const SAMPLES: &str = "49";
 /// Targets.
 pub(crate) const MOST_TARGETS: usize = 64;
+/// Up to this budget, a part of the time in steps, recorders have small rings.
+const SMALL_BUDGET: f64 = 0.01;
 
 /// What is followed.
 #[derive(Debug, Clone, clap::Args)]
@@ -128,6 +131,9 @@ impl LiveArguments {
         let mut command = Command::new("/proc/self/exe");
         command.arg0("profinfer").arg("record").args(specs).args(["-o", "-", "--no-roofline", "--live", "never"]);
         command.arg("--budget").arg(format!("{}%", self.budget * 100.0));
+        if self.budget <= SMALL_BUDGET {
+            command.arg("--ring-size").arg(small_ring().to_string());
+        }
         if with_samples {
             command.args(["--sample", SAMPLES]);
         }
@@ -151,6 +157,13 @@ impl LiveArguments {
         };
         Ok(Recorder { child, pid, identity })
     }
+}
+
+/// Bytes of a recorder's ring where the budget is small: all probes record in short windows only, and ten engines
+/// together are to take less than 80 MB.
+fn small_ring() -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    (cpus << 19).next_power_of_two().clamp(1 << 20, 16 << 20)
 }
 
 /// A process or thread that the system does not give.
