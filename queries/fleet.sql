@@ -1,5 +1,6 @@
--- Decoding of many runs, by machine: needs tables that are partitioned by host and run (`export --partitioned`).
+-- Decoding of many runs, by machine: needs tables that are partitioned (`export --partitioned`, `serve --tables`).
 SELECT
+    engine,
     host,
     run,
     COUNT(*) AS steps,
@@ -7,5 +8,5 @@ SELECT
     CAST(SUM(work_ns) AS DOUBLE) / SUM(duration_ns * GREATEST(lanes, 1)) AS busy
 FROM steps
 WHERE phase IN ('decode', 'run') AND complete AND recorded = 'whole'
-GROUP BY host, run
+GROUP BY engine, host, run
 ORDER BY mean_ns DESC

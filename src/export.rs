@@ -3,17 +3,16 @@
 use super::analyse::analyse;
 use super::functions::{self, ProfileFormat};
 use super::output::Force;
+use super::partition::partition;
+use super::table_files::TableFiles;
 use super::{DONE, INCOMPLETE, Outcome, terminal, trace_file};
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use profinfer_analysis::{Catalogue, Completeness, Decoder, Statistics, Step, Visitor};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
-use profinfer_files::output::{Output, OutputKind, cannot_write};
-use profinfer_report::{ExportFormat, Exporter, TABLES, Table};
+use profinfer_report::{ExportFormat, TABLES, Table};
 use profinfer_schema::Origin;
-use std::fs;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The subcommand's arguments.
 #[derive(Debug, clap::Args)]
@@ -30,7 +29,7 @@ pub(crate) struct Arguments {
     /// Only these tables, separated by commas; `docs/export.md` lists their columns (default: all)
     #[arg(long, value_delimiter = ',', value_parser = table)]
     table: Vec<&'static Table>,
-    /// Write to `TABLE/host=…/run=…/` in the folder, for traces of many machines
+    /// Write to `TABLE/date=…/host=…/engine=…/run=…/` in the folder, for traces of many machines
     #[arg(long)]
     partitioned: bool,
     #[command(flatten)]
@@ -86,22 +85,14 @@ fn tables(arguments: &Arguments, format: ExportFormat) -> Outcome {
     let place = Destination::new(arguments, format, &origin)?;
     let wanted = |table: &Table| arguments.table.is_empty() || arguments.table.iter().any(|of| of.name == table.name);
     let tables = TABLES.iter().filter(|table| wanted(table));
-    let outputs = tables.map(|table| Ok((table.name, place.open(table, arguments, format)?)));
-    let outputs = outputs.collect::<Result<Vec<(&str, Output)>, Diagnostics>>()?;
-    let exporter = Exporter::new(format, &origin, |table| {
-        let output = outputs.iter().find(|(name, _)| *name == table.name);
-        output.map(|(_, output)| Ok(Box::new(BufWriter::new(output.file()?)) as Box<dyn Write + Send>)).transpose()
-    });
-    let exporter = exporter.map_err(|error| cannot_write(&arguments.output, &error))?;
-    let mut both = Both { statistics: Statistics::default(), exporter };
+    let files = TableFiles::open(tables, format, &origin, |table| {
+        (place.path(table), arguments.force.is_forced, vec![arguments.file.clone()])
+    })?;
+    let mut both = Both { statistics: Statistics::default(), files };
     let (timeline, meta, problems) = analyse(reader, &mut both);
     terminal::report_problems(&problems);
     let completeness = Completeness::judge(&meta, timeline.findings(), &both.statistics);
-    match both.exporter.finish(&meta, &completeness) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        Err(error) => return Err(cannot_write(&arguments.output, &error).into()),
-        Ok(()) => outputs.into_iter().try_for_each(|(_, output)| output.commit())?,
-    }
+    both.files.finish(&meta, &completeness)?;
     if !completeness.complete {
         terminal::status(&completeness.verdict);
         return Ok(INCOMPLETE);
@@ -112,13 +103,13 @@ fn tables(arguments: &Arguments, format: ExportFormat) -> Outcome {
 /// The exporter, and the visitor that decides whether the trace is complete.
 struct Both {
     statistics: Statistics,
-    exporter: Exporter,
+    files: TableFiles,
 }
 
 impl Visitor for Both {
     fn step(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) {
         self.statistics.step(step, catalogue, decoder);
-        self.exporter.step(step, catalogue, decoder);
+        self.files.step(step, catalogue, decoder);
     }
 }
 
@@ -140,8 +131,7 @@ impl Destination {
             return Err(Diagnostic::error(Code::BadArgument, message).hint(hint).into());
         }
         if arguments.partitioned {
-            let partition = Path::new(&format!("host={}", partition_name(&origin.host.name)))
-                .join(format!("run={}-{}", origin.wall_clock_ns, origin.pid));
+            let partition = partition(origin, origin.wall_clock_ns);
             return Ok(Self::Partition { folder: output, partition, extension });
         }
         Ok(if is_file { Self::File(output) } else { Self::Folder { folder: output, extension } })
@@ -156,28 +146,6 @@ impl Destination {
             Self::File(path) => path.clone(),
         }
     }
-
-    fn open(&self, table: &Table, arguments: &Arguments, format: ExportFormat) -> Result<Output, Diagnostics> {
-        let path = self.path(table);
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
-        }
-        let columns = table.columns.iter().map(|column| column.name).collect();
-        let kind = match format {
-            ExportFormat::Csv => OutputKind::Csv(columns),
-            ExportFormat::Ndjson => OutputKind::Ndjson(columns),
-            #[cfg(feature = "columnar")]
-            ExportFormat::Arrow | ExportFormat::Parquet => OutputKind::Columnar(columns),
-        };
-        Ok(Output::create(arguments.force.request(&path, kind, &[&arguments.file]))?)
-    }
-}
-
-/// A machine's name as a part of a path that readers take apart: a trace may call its machine anything.
-fn partition_name(name: &str) -> String {
-    let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
-    let name: String = name.chars().take(64).map(safe).collect();
-    if name.trim_matches('.').is_empty() { "unknown".to_owned() } else { name }
 }
 
 fn table(name: &str) -> Result<&'static Table, String> {
@@ -185,18 +153,4 @@ fn table(name: &str) -> Result<&'static Table, String> {
         let names: Vec<&str> = TABLES.iter().map(|table| table.name).collect();
         format!("there are {}", names.join(", "))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_name_of_a_machine_leads_out_of_the_folder() {
-        let names =
-            [("node-1.lan", "node-1.lan"), ("../..", ".._.."), ("..", "unknown"), ("", "unknown"), ("a/b=c", "a_b_c")];
-        for (name, expected) in names {
-            assert_eq!(partition_name(name), expected);
-        }
-    }
 }

@@ -4,11 +4,13 @@
 use super::discovery::{Discovery, DiscoveryArguments};
 use super::flight::{Flight, Keeper};
 use super::identity::Identity;
+use super::tables::{TableFolder, Tables};
 use super::trace_file;
 use super::values;
 use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
+use profinfer_analysis::Visitor;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, printable};
 use profinfer_live::{Ended, FlightFigures, Happened, Model, Snapshot, State};
 use profinfer_schema::EngineId;
@@ -191,14 +193,23 @@ pub(crate) struct Followed {
     identity: Identity,
 }
 
+/// What is made of a recording besides its figures.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wanted {
+    /// Requests that have ended, for [`Followed::take_ended`].
+    pub(crate) ended: bool,
+    /// Whoever keeps traces.
+    pub(crate) keeper: Option<Arc<Keeper>>,
+    /// Where tables go.
+    pub(crate) tables: Option<Arc<TableFolder>>,
+}
+
 /// What the reading thread and the views share.
 #[derive(Debug, Default)]
 struct Shared {
     model: Mutex<Option<Model>>,
-    /// Requests that have ended are wanted.
-    remembers_ended: bool,
-    /// Whoever keeps traces, and what it did.
-    keeper: Option<Arc<Keeper>>,
+    wanted: Wanted,
+    /// What the flight recorder did.
     flight: Arc<Mutex<FlightFigures>>,
     viewed: Mutex<Option<Instant>>,
     messages: Mutex<VecDeque<String>>,
@@ -209,9 +220,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Recorder {
-    /// Reads its trace, on a thread. If they are wanted, requests that end are for [`Followed::take_ended`].
-    pub(crate) fn follow(mut self, remembers_ended: bool, keeper: Option<Arc<Keeper>>) -> Followed {
-        let shared = Arc::new(Shared { remembers_ended, keeper, ..Shared::default() });
+    /// Reads its trace, on a thread.
+    pub(crate) fn follow(mut self, wanted: Wanted) -> Followed {
+        let shared = Arc::new(Shared { wanted, ..Shared::default() });
         if let Some(stderr) = self.child.stderr.take() {
             let theirs = Arc::clone(&shared);
             std::thread::spawn(move || save_messages(stderr, &theirs));
@@ -242,7 +253,7 @@ impl Followed {
 
     /// What its flight recorder did; `None` without one.
     fn flight(&self) -> Option<FlightFigures> {
-        self.shared.keeper.as_ref().map(|_| *lock(&self.shared.flight))
+        self.shared.wanted.keeper.as_ref().map(|_| *lock(&self.shared.flight))
     }
 
     /// Its figures; `None` before the first record.
@@ -383,11 +394,12 @@ fn first_engine(input: &mut Rewound) -> Result<Option<EngineId>, Diagnostics> {
 fn follow(input: Box<dyn Read + Send>, shared: &Shared, is_live: bool) -> Result<(), Diagnostics> {
     let mut reader = open(input)?;
     let (mut model, problems) = Model::new(reader.meta());
-    if shared.remembers_ended {
+    let Wanted { ended, keeper, tables } = &shared.wanted;
+    if *ended {
         model.remember_ended();
     }
-    let mut flight =
-        shared.keeper.as_ref().map(|keeper| Flight::start(keeper, reader.meta(), &mut model, &shared.flight));
+    let mut tables = tables.as_ref().map(|folder| Tables::new(folder, &reader.meta().origin));
+    let mut flight = keeper.as_ref().map(|keeper| Flight::start(keeper, reader.meta(), &mut model, &shared.flight));
     *lock(&shared.model) = Some(model);
     lock(&shared.messages).extend(problems.0.into_iter().map(|problem| problem.message));
     while let Some(item) = reader.next() {
@@ -396,9 +408,12 @@ fn follow(input: Box<dyn Read + Send>, shared: &Shared, is_live: bool) -> Result
             flight.take(&item);
         }
         if let Some(model) = lock(&shared.model).as_mut() {
-            model.take(&item);
+            model.take(&item, tables.as_mut().map(|tables| tables as &mut dyn Visitor));
             if is_flush && is_live {
                 model.pass(now());
+            }
+            if let Some(tables) = tables.as_mut().filter(|_| is_flush) {
+                tables.flush(reader.meta(), model.findings(), now());
             }
         }
         if brought_sites && let Some(model) = lock(&shared.model).as_mut() {
@@ -416,8 +431,11 @@ fn follow(input: Box<dyn Read + Send>, shared: &Shared, is_live: bool) -> Result
         }
     }
     if let Some(model) = lock(&shared.model).as_mut() {
-        model.finish();
+        model.finish(tables.as_mut().map(|tables| tables as &mut dyn Visitor));
         model.judge(reader.meta());
+        if let Some(tables) = &mut tables {
+            tables.finish(reader.meta(), model.findings());
+        }
     }
     if let Some(mut flight) = flight {
         flight.flush(reader.meta(), now());

@@ -39,6 +39,7 @@ mod lock;
 #[cfg(feature = "record")]
 mod otlp;
 mod output;
+mod partition;
 mod phase;
 mod probeset;
 #[cfg(feature = "record")]
@@ -60,6 +61,9 @@ mod shortfalls;
 mod statistics;
 mod steps;
 mod table;
+mod table_files;
+#[cfg(feature = "record")]
+mod tables;
 #[cfg(feature = "record")]
 mod targets;
 mod terminal;

@@ -3,8 +3,9 @@
 use super::discovery::Discovered;
 use super::flight::FlightArguments;
 use super::http::{Answer, Server};
-use super::live::{Followed, LiveArguments, Messages, Recorder, snapshots};
+use super::live::{Followed, LiveArguments, Messages, Recorder, Wanted, snapshots};
 use super::otlp::{Endpoint, Pusher};
+use super::tables::TableArguments;
 use super::targets::{Shared, Targets};
 use super::terminal::status;
 use super::token::Token;
@@ -48,6 +49,8 @@ pub(crate) struct Arguments {
     otlp_interval: Duration,
     #[command(flatten)]
     flight: FlightArguments,
+    #[command(flatten)]
+    tables: TableArguments,
 }
 
 /// Runs the subcommand.
@@ -61,8 +64,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let discovery = arguments.live.discovery()?;
     let recorders = arguments.live.start(Messages::Through, with_samples)?;
     let signals = signals()?;
-    let remembers_ended = endpoint.is_some();
-    let follow = move |recorder: Recorder| recorder.follow(remembers_ended, keeper.clone());
+    let wanted = Wanted { ended: endpoint.is_some(), keeper, tables: arguments.tables.folder()? };
+    let follow = move |recorder: Recorder| recorder.follow(wanted.clone());
     let targets = Targets::new(recorders.into_iter().map(&follow));
     let pusher =
         endpoint.map(|endpoint| Pusher::start(endpoint, targets.clone(), arguments.otlp_interval)).transpose()?;

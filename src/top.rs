@@ -1,7 +1,7 @@
 //! `profinfer top`: live figures of running engines on a terminal.
 
 use super::discovery::Discovered;
-use super::live::{Followed, LiveArguments, Messages, snapshots};
+use super::live::{Followed, LiveArguments, Messages, Wanted, snapshots};
 use super::serve::signals;
 use super::targets::{Shared, Targets};
 use super::terminal::status;
@@ -40,13 +40,13 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let discovery = if trace.is_some() { None } else { arguments.live.discovery()? };
     let recorders = if trace.is_some() { Vec::new() } else { arguments.live.start(Messages::Saved, false)? };
     let signals = signals()?;
-    let targets = Targets::new(recorders.into_iter().map(|recorder| recorder.follow(false, None)).chain(trace));
+    let targets = Targets::new(recorders.into_iter().map(|recorder| recorder.follow(Wanted::default())).chain(trace));
     let searches = discovery.is_some();
     if let Some(discovery) = discovery {
         let live = arguments.live.clone();
         let follow = move |found: &Discovered| {
             live.recorder_of(found.pid, &found.spec, Messages::Saved, false)
-                .map(|recorder| recorder.follow(false, None))
+                .map(|recorder| recorder.follow(Wanted::default()))
         };
         targets.search(discovery, follow, |_| {})?;
     }

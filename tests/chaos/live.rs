@@ -5,10 +5,14 @@ use super::control_group::ControlGroup;
 use super::toy::{Counts, PROBESET, Run, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+#[cfg(feature = "columnar")]
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
+#[cfg(feature = "columnar")]
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -129,6 +133,74 @@ pub(crate) fn end(mut toy: Child, input: ChildStdin) {
     toy.kill().unwrap();
     toy.wait().unwrap();
     drop(input);
+}
+
+/// Rows of all files of a table, and how many files these are.
+#[cfg(feature = "columnar")]
+fn rows(folder: &Path, table: &str) -> (u64, usize) {
+    let mut folders = vec![folder.join(table)];
+    let (mut rows, mut files) = (0, 0);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.display().to_string();
+            assert!(name.contains("/host=") && name.contains("/engine=chaos/run="), "{name}");
+            let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
+            rows += u64::try_from(reader.metadata().file_metadata().num_rows()).unwrap();
+            files += 1;
+        }
+    }
+    (rows, files)
+}
+
+#[cfg(feature = "columnar")]
+#[test]
+#[ignore = "needs root"]
+fn tables_have_the_steps_of_the_figures() {
+    let run = Run::new();
+    let (toy, input) = toy(&run, "counts", &["ms=600000", "pause=2000", "work=50"]);
+    let folder = run.path("tables");
+    let shown = folder.display().to_string();
+    let mut serve = Serve::start(&["-p", &toy.id().to_string(), "--tables", &shown, "--tables-interval", "1s"]);
+    wait_until("there are files", || rows(&folder, "steps").1 >= 3);
+    // A folder that cannot be written to ends nothing.
+    let is_closed = |closed: bool| {
+        let before = folder.join("steps");
+        let aside = run.path("aside");
+        if closed {
+            std::fs::rename(&before, &aside).unwrap();
+            std::fs::write(&before, "no folder").unwrap();
+        } else {
+            std::fs::remove_file(&before).unwrap();
+            std::fs::rename(&aside, &before).unwrap();
+        }
+    };
+    is_closed(true);
+    wait_until("it is told", || serve.messages().contains("tables: "));
+    let steps = serve.steps(&toy);
+    wait_until("the recording goes on", || serve.steps(&toy) > steps);
+    is_closed(false);
+    wait_until("it works again", || serve.messages().contains("tables are written again"));
+    let before = rows(&folder, "steps");
+    kill(Pid::from_raw(serve.program.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(serve.program.wait().unwrap().success());
+    assert!(rows(&folder, "steps").0 > before.0, "what was in progress is there");
+    assert_eq!(rows(&folder, "runs"), (1, 1), "the last one has the place of those before");
+    end(toy, input);
+
+    // All steps and operators, by the toy's own count.
+    let (run, folder) = (Run::new(), run.path("of-a-command"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    command.args(["serve", PROBESET, "--listen", "127.0.0.1:0", "--budget", "100%", "--tables"]).arg(&folder);
+    command.arg("--").args(run.toy("counts", &["rounds=40", "pause=2000", "work=50", "quiet"]));
+    assert!(command.stdin(Stdio::null()).output().unwrap().status.success());
+    let counts = run.counts("counts");
+    assert_eq!((rows(&folder, "steps"), rows(&folder, "runs")), ((counts.steps, 1), (1, 1)));
+    assert!(rows(&folder, "operators").0 <= counts.operators && rows(&folder, "operators").0 > 0);
 }
 
 /// Nobody holds a target for long: on a busy machine probes may come late, and the figures say so. Then it is tried again.

@@ -3,7 +3,7 @@
 
 usage: query.py (duckdb|spark) (csv|ndjson|parquet) TABLES QUERIES
 
-TABLES is a folder with a file a table, or a folder a table partitioned by host and run. One JSON object: by query,
+TABLES is a folder with a file a table, or a partitioned folder a table. One JSON object: by query,
 a list of rows.
 """
 

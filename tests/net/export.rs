@@ -56,6 +56,9 @@ fn answers(
 }
 
 /// The shipped queries of which this holds, by their names.
+/// Queries of many runs.
+const OF_MANY: [&str; 2] = ["fleet", "builds"];
+
 fn queries(wanted: impl Fn(&str) -> bool) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(in_repository("queries")).unwrap() {
@@ -70,7 +73,7 @@ fn queries(wanted: impl Fn(&str) -> bool) -> tempfile::TempDir {
 
 /// Those about one run in which nothing was counted: `counts` has no row to tell its columns by.
 fn queries_of_a_run() -> tempfile::TempDir {
-    queries(|name| !["fleet", "counters"].contains(&name))
+    queries(|name| !["fleet", "builds", "counters"].contains(&name))
 }
 
 /// A value as both sides can have it: layers may be read as numbers.
@@ -215,7 +218,7 @@ fn the_shipped_queries_say_what_the_statistics_say() {
     for format in ["csv", "ndjson"] {
         let tables = folder.path().join(format);
         done(&["export", &trace, "--format", format, "-o", tables.to_str().unwrap()]);
-        let answers = answers("duckdb", DUCKDB, format, &tables, queries(|name| name != "fleet").path());
+        let answers = answers("duckdb", DUCKDB, format, &tables, queries(|name| !OF_MANY.contains(&name)).path());
         assert_as_in_the_statistics(&answers, &trace);
         // It has all that can be compared: lines, an odd layer, experts that are used again late.
         let odd = &answers["odd_layers"][0];
@@ -264,12 +267,12 @@ fn spark_answers_the_shipped_queries_alike() {
     assert_as_reported(&answers, &stored());
     let folder = tempfile::tempdir().unwrap();
     let (tables, traces) = fleet(folder.path(), "ndjson");
-    let fleet = self::answers("spark", SPARK, "ndjson", &tables, queries(|name| name == "fleet").path());
-    assert_fleet(&fleet["fleet"], &traces);
+    let fleet = self::answers("spark", SPARK, "ndjson", &tables, queries(|name| OF_MANY.contains(&name)).path());
+    assert_fleet(&fleet, &traces);
     let tables = folder.path().join("many");
     let trace = many_steps(folder.path());
     done(&["export", &trace, "--format", "csv", "-o", tables.to_str().unwrap()]);
-    let many = self::answers("spark", SPARK, "csv", &tables, queries(|name| name != "fleet").path());
+    let many = self::answers("spark", SPARK, "csv", &tables, queries(|name| !OF_MANY.contains(&name)).path());
     assert_as_in_the_statistics(&many, &trace);
 }
 
@@ -305,21 +308,26 @@ fn from_another_machine(path: &Path) {
     writer.finish(&end).unwrap();
 }
 
-/// A folder of the steps of two recordings, partitioned; and the recordings.
+/// A folder of two recordings, partitioned; and the recordings.
 fn fleet(folder: &Path, format: &str) -> (PathBuf, [String; 2]) {
     let (tables, other) = (folder.join("fleet"), folder.join("other.pfi"));
     from_another_machine(&other);
     let traces = [stored(), other.to_str().unwrap().to_owned()];
     for trace in &traces {
-        let arguments = ["export", trace, "--partitioned", "--table", "steps", "--format", format];
+        let arguments = ["export", trace, "--partitioned", "--table", "runs,steps", "--format", format];
         done(&[&arguments[..], &["-o", tables.to_str().unwrap()]].concat());
     }
     (tables, traces)
 }
 
-/// A row a run, with the mean of its report and its place.
-fn assert_fleet(rows: &[Value], traces: &[String]) {
+/// A row a run, with the mean of its report and its place; one build on two machines.
+fn assert_fleet(answers: &BTreeMap<String, Vec<Value>>, traces: &[String]) {
+    let rows = &answers["fleet"];
     assert_eq!(rows.len(), traces.len(), "{rows:?}");
+    let builds = &answers["builds"];
+    assert_eq!(builds.len(), traces.len(), "{builds:?}");
+    assert!(builds.iter().all(|row| row["build"] == builds[0]["build"] && row["runs"] == 1), "{builds:?}");
+    assert!(builds[0]["build"].as_str().is_some_and(|build| !build.is_empty()), "{builds:?}");
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     for trace in traces {
         let info: Value = serde_json::from_slice(&done(&["info", trace, "--json"]).stdout).unwrap();
@@ -338,11 +346,12 @@ fn assert_fleet(rows: &[Value], traces: &[String]) {
 
 #[test]
 fn a_fleet_of_traces_is_one_table() {
-    for format in ["csv", "ndjson"] {
+    let formats = if cfg!(feature = "columnar") { &["csv", "ndjson", "parquet"][..] } else { &["csv", "ndjson"] };
+    for format in formats {
         let folder = tempfile::tempdir().unwrap();
         let (tables, traces) = fleet(folder.path(), format);
-        let answers = answers("duckdb", DUCKDB, format, &tables, queries(|name| name == "fleet").path());
-        assert_fleet(&answers["fleet"], &traces);
+        let answers = answers("duckdb", DUCKDB, format, &tables, queries(|name| OF_MANY.contains(&name)).path());
+        assert_fleet(&answers, &traces);
     }
 }
 

@@ -8,7 +8,7 @@ use super::recent::SECONDS;
 use super::snapshot::{
     LossRow, OperatorShare, OverheadSpent, PhaseFigures, Pressures, RequestFigures, Requests, Snapshot, State, Window,
 };
-use profinfer_analysis::{Completeness, Phase, Request, Rules, Timeline};
+use profinfer_analysis::{Catalogue, Completeness, Decoder, Findings, Phase, Request, Rules, Step, Timeline, Visitor};
 use profinfer_diagnostics::Diagnostics;
 use profinfer_probeset as spec;
 use profinfer_report::{By, Options, TimeParts, build};
@@ -85,6 +85,21 @@ struct Verdict {
     parts: Option<TimeParts>,
 }
 
+/// Whom steps are shown to.
+struct Both<'a, 'b> {
+    figures: &'a mut Figures,
+    also: Option<&'b mut dyn Visitor>,
+}
+
+impl Visitor for Both<'_, '_> {
+    fn step(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) {
+        self.figures.step(step, catalogue, decoder);
+        if let Some(also) = &mut self.also {
+            also.step(step, catalogue, decoder);
+        }
+    }
+}
+
 impl Model {
     /// Of a trace whose header was read. The problems are those of the probeset that it carries: without it there are
     /// still steps.
@@ -111,8 +126,9 @@ impl Model {
         (model, problems)
     }
 
-    /// Takes an item of the trace. After sites, see [`Self::name_constants`].
-    pub fn take(&mut self, item: &Item<'_>) {
+    /// Takes an item of the trace, and shows the steps that it ends to `also`. After sites, see
+    /// [`Self::name_constants`].
+    pub fn take(&mut self, item: &Item<'_>, also: Option<&mut dyn Visitor>) {
         match item {
             Item::Record(record) => {
                 let header = record.header();
@@ -120,7 +136,7 @@ impl Model {
                 if self.state == State::Waiting {
                     self.state = State::Recording;
                 }
-                self.timeline.record(record.bytes(), &mut self.figures);
+                self.timeline.record(record.bytes(), &mut Both { figures: &mut self.figures, also });
             }
             Item::Notice(notice) => self.notice(notice),
             Item::Losses(losses) => self.losses = rows(losses),
@@ -215,9 +231,14 @@ impl Model {
         self.figures.ended.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// What was found wrong in the trace so far.
+    pub fn findings(&self) -> &Findings {
+        self.timeline.findings()
+    }
+
     /// The trace is over, with its end or without.
-    pub fn finish(&mut self) {
-        self.timeline.finish(&mut self.figures);
+    pub fn finish(&mut self, also: Option<&mut dyn Visitor>) {
+        self.timeline.finish(&mut Both { figures: &mut self.figures, also });
         self.figures.finish();
         self.settled = self.now;
         let reason = self.reason.take().unwrap_or_else(|| "the recording broke off".to_owned());

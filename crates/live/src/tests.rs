@@ -214,13 +214,13 @@ fn live(trace: &[u8]) -> Snapshot {
     let (mut model, problems) = Model::new(reader.meta());
     assert!(!problems.has_errors(), "{problems:?}");
     while let Some(item) = reader.next() {
-        model.take(&item);
+        model.take(&item, None);
         // Looking changes nothing.
         if matches!(item, Item::Notice(_)) {
             let _ = model.snapshot();
         }
     }
-    model.finish();
+    model.finish(None);
     model.judge(reader.meta());
     model.snapshot()
 }
@@ -317,9 +317,9 @@ proptest! {
         if let Ok(mut reader) = TraceReader::new(&bytes[..]) {
             let (mut model, _) = Model::new(reader.meta());
             while let Some(item) = reader.next() {
-                model.take(&item);
+                model.take(&item, None);
             }
-            model.finish();
+            model.finish(None);
             model.judge(reader.meta());
             let snapshot = model.snapshot();
             assert_text(&prometheus(std::slice::from_ref(&snapshot), None));
@@ -377,7 +377,7 @@ fn a_server_s_requests_are_there_while_they_run() {
     assert_eq!(model.snapshot().state, State::Waiting);
     let mut seen = Vec::new();
     while let Some(item) = reader.next() {
-        model.take(&item);
+        model.take(&item, None);
         if let Item::Record(record) = item {
             let header = record.header();
             // Long after each step nothing more comes: it is over.
@@ -400,7 +400,7 @@ fn a_server_s_requests_are_there_while_they_run() {
     assert!(seen.windows(2).all(|pair| pair[0].ttft.count <= pair[1].ttft.count));
     let told = seen.iter().position(|of| of.ttft.count == 1).unwrap();
     assert!(seen[told].requests.as_ref().unwrap().duration.count == 0);
-    model.finish();
+    model.finish(None);
     let end = model.snapshot();
     let requests = end.requests.unwrap();
     assert_eq!((requests.duration.count, requests.running, requests.queued), (3, 0, Some(0)));
@@ -431,7 +431,7 @@ fn labels_are_bounded_and_no_count_falls() {
         let model = model.get_or_insert_with(|| Model::new(reader.meta()).0);
         while let Some(item) = reader.next() {
             if let Item::Record(_) = item {
-                model.take(&item);
+                model.take(&item, None);
             }
         }
         records.records.clear();
@@ -531,9 +531,9 @@ fn each_request_is_a_span_with_its_parts() {
     let mut model = Model::new(reader.meta()).0;
     model.remember_ended();
     while let Some(item) = reader.next() {
-        model.take(&item);
+        model.take(&item, None);
     }
-    model.finish();
+    model.finish(None);
     let (ended, snapshot) = (model.take_ended(), model.snapshot());
     assert_eq!((ended.requests.len(), ended.left_out), (3, 0));
     assert_eq!(model.take_ended().requests.len(), 0);

@@ -59,7 +59,7 @@ fn memory_does_not_grow_with_time() {
             let model = model.get_or_insert_with(|| Model::new(reader.meta()).0);
             while let Some(item) = reader.next() {
                 if !matches!(item, Item::End(_)) {
-                    model.take(&item);
+                    model.take(&item, None);
                 }
             }
             assert!(reader.meta().notices.len() <= 512);

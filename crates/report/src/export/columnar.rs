@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// Rows that are put into columns at a time.
 const ROWS: usize = 1 << 16;
+/// Rows of a group in Parquet, which are in memory until it is written.
+const GROUP: usize = 4 * ROWS;
 
 type Out = Box<dyn Write + Send>;
 
@@ -137,7 +139,10 @@ pub(super) struct Parquet {
 impl Parquet {
     pub(super) fn new(table: &Table, out: Out) -> io::Result<Self> {
         let columns = Columns::new(table);
-        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_max_row_group_row_count(Some(GROUP))
+            .build();
         let schema = Arc::clone(&columns.schema);
         let writer = ArrowWriter::try_new(out, schema, Some(properties)).map_err(of_parquet)?;
         Ok(Self { columns, writer })

@@ -8,8 +8,8 @@ use profinfer_analysis::{
 };
 use profinfer_trace::Meta;
 
-use profinfer_schema::Origin;
-use std::collections::HashMap;
+use profinfer_schema::{ModuleInfo, Origin};
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -41,6 +41,22 @@ impl std::fmt::Debug for Exporter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Exporter").field("start", &self.start).finish_non_exhaustive()
     }
+}
+
+/// Which builds of which files were recorded: the same on every machine.
+fn build(meta: &Meta) -> String {
+    let of = |module: &ModuleInfo| {
+        let file = module.path.rsplit('/').next().unwrap_or_default();
+        let id = module.build_id.as_deref().map_or_else(|| format!("{} bytes", module.size), shortened);
+        format!("{file} {id}")
+    };
+    let files: BTreeSet<String> = meta.modules.iter().map(of).collect();
+    files.into_iter().collect::<Vec<String>>().join(", ")
+}
+
+/// As much of a build-id as tells builds apart.
+fn shortened(id: &str) -> String {
+    id.chars().take(12).collect()
 }
 
 impl Exporter {
@@ -99,6 +115,7 @@ impl Exporter {
                 completeness.complete.into(),
                 completeness.verdict.as_str().into(),
                 end.map(|end| end.reason.as_str()).into(),
+                build(meta).as_str().into(),
             ],
         )
     }

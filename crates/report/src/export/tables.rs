@@ -78,6 +78,7 @@ pub static TABLES: [Table; 10] = [
             column("complete", Bool),
             column("verdict", Text),
             maybe("ended", Text),
+            column("build", Text),
         ],
     },
     Table {
