@@ -5,8 +5,9 @@ use super::live::Serve;
 use super::toy::{Run, builds, wait_until};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
-/// What the image is called. One at a time: the tests of this file have one.
+/// What the image is called.
 const IMAGE: &str = "localhost/profinfer-toy:1";
 const NAME: &str = "profinfer-toy";
 
@@ -39,34 +40,20 @@ fn make_image(run: &Run) {
 struct Container;
 
 impl Container {
+    /// The words after `podman` that run the toy, counting in this folder.
+    fn words(option: &str, folder: &str, words: &[&str]) -> Vec<String> {
+        let (counts, volume) = (format!("{folder}/counts"), format!("{folder}:{folder}"));
+        // This machine lets nobody raise the limits.
+        let limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000"];
+        let options = ["run", option, "--name", NAME, "--network", "none", "--volume", "/usr:/usr:ro"];
+        let program = ["--volume", &volume, IMAGE, "/opt/chaos", &counts, "/opt/libchaos.so"];
+        [&options[..], &limits, &program, words].concat().into_iter().map(str::to_owned).collect()
+    }
+
     /// Runs the toy; returns its process here, and its number.
     fn start(folder: &str) -> (u32, String) {
-        let counts = format!("{folder}/counts");
-        let volume = format!("{folder}:{folder}");
-        podman(&[
-            "run",
-            "--detach",
-            "--name",
-            NAME,
-            "--network",
-            "none",
-            "--volume",
-            "/usr:/usr:ro",
-            "--volume",
-            &volume,
-            // This machine lets nobody raise them.
-            "--ulimit",
-            "nofile=1024:1024",
-            "--ulimit",
-            "nproc=1000:1000",
-            IMAGE,
-            "/opt/chaos",
-            &counts,
-            "/opt/libchaos.so",
-            "ms=600000",
-            "pause=2000",
-            "work=50",
-        ]);
+        let words = Self::words("--detach", folder, &["ms=600000", "pause=2000", "work=50"]);
+        podman(&words.iter().map(String::as_str).collect::<Vec<_>>());
         Self::running()
     }
 
@@ -85,9 +72,13 @@ impl Drop for Container {
     }
 }
 
+/// One at a time: they have one image.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[test]
 #[ignore = "needs root"]
 fn a_container_of_podman_has_its_names_and_goes_on_under_them() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let run = Run::new();
     let _removed = Container;
     make_image(&run);
@@ -128,4 +119,29 @@ fn a_container_of_podman_has_its_names_and_goes_on_under_them() {
         assert_eq!(started.1 == number, again == "restart");
     }
     assert_eq!(run.counts("counts").wrong, 0);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_command_of_podman_is_followed_and_one_that_does_not_wait_says_how_to_attach() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let run = Run::new();
+    let _removed = Container;
+    make_image(&run);
+    let folder = run.folder.path().display().to_string();
+    let record = |option: &str, words: &[&str]| {
+        let mut command = vec!["podman".to_owned(), "--runtime".into(), "runc".into()];
+        command.extend(Container::words(option, &folder, words));
+        run.recorder(&["--force"], &command).output().unwrap()
+    };
+    let output = record("--rm", &["rounds=40", "pause=2000", "work=50"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let (counts, trace) = (run.counts("counts"), run.read());
+    assert_eq!((trace.count("step"), counts.wrong), (counts.steps, 0));
+    assert!(counts.steps >= 200);
+
+    let output = record("--detach", &["ms=600000", "pause=2000", "work=50"]);
+    let (pid, _) = Container::running();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains(&format!("record … -p {pid}`")), "{text}");
 }

@@ -415,7 +415,8 @@ impl<'a> Recording<'a> {
         let engines = self.modules.engines(self.parts);
         let steps = self.modules.search_report.marks_steps().then(|| counts.steps.load(Ordering::Relaxed));
         if nothing.is_some() {
-            problems.0.extend(nothing_recorded(waiting, nothing, reason, ending));
+            let attach = self.modules.search_report.how_to_attach();
+            problems.0.extend(nothing_recorded(waiting, nothing, (reason, ending), attach));
         } else {
             // One engine's steps do not stand for those of another that was asked for.
             let without = waiting.0.into_iter().filter(|problem| problem.code == Code::GroupNotAttached);
@@ -562,14 +563,18 @@ fn has_failed(ending: Option<Ending>) -> bool {
 fn nothing_recorded(
     waiting: Diagnostics,
     nothing: Option<String>,
-    reason: Reason,
-    ending: Option<Ending>,
+    (reason, ending): (Reason, Option<Ending>),
+    attach: Option<String>,
 ) -> Vec<Diagnostic> {
     let nothing = nothing.unwrap_or_default();
     if reason == Reason::TargetEnded && has_failed(ending) {
         let message = format!("{} before a step was recorded", describe(reason, ending));
         let failed = Diagnostic::error(Code::NothingRecorded, message).with_note(nothing);
         return vec![failed.hint("see the target's own messages")];
+    }
+    if let Some(attach) = attach {
+        let message = format!("the target ended, and {nothing}");
+        return vec![Diagnostic::error(Code::NothingRecorded, message).hint(attach)];
     }
     if !waiting.0.is_empty() {
         // Without its steps an engine is not there at all: that implies the rest.

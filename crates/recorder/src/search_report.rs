@@ -36,13 +36,28 @@ pub(super) struct SearchReport<'a> {
     /// Probes without a site, why, and whether the process without it has others.
     unplaced: BTreeMap<String, (bool, Unplaced)>,
     left_out: Vec<LeftOut>,
+    /// One that ran on when the recording ended.
+    survivor: Option<u32>,
 }
+
+/// Programs that have a service start other programs, which are not their children.
+const CLIENTS: [&str; 7] = ["docker", "podman", "nerdctl", "crictl", "kubectl", "systemd-run", "machinectl"];
 
 impl<'a> SearchReport<'a> {
     /// By a plan, in files of these names.
     pub(super) fn new(plan: &'a ProbePlan, globs: Vec<String>) -> Self {
         let (processes, placed, unplaced) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
-        Self { plan, globs, processes, further: 0, latest: None, placed, unplaced, left_out: Vec::new() }
+        Self {
+            plan,
+            globs,
+            processes,
+            further: 0,
+            latest: None,
+            placed,
+            unplaced,
+            left_out: Vec::new(),
+            survivor: None,
+        }
     }
 
     /// A process was inspected; what came of it, unless it is not what the probeset expects.
@@ -147,7 +162,19 @@ impl<'a> SearchReport<'a> {
         if !alive.is_empty() {
             let text = format!("{} still ran after the command had ended", list(&alive, 0));
             self.add(LeftOutKind::Survivor, None, text);
+            self.survivor = alive.last().map(|(pid, _)| *pid);
         }
+    }
+
+    /// How to record what runs without the command that was launched.
+    pub(super) fn how_to_attach(&self) -> Option<String> {
+        if let Some(pid) = self.survivor {
+            return Some(format!("attach to what still runs: `profinfer record … -p {pid}`"));
+        }
+        let client = self.processes.iter().find_map(|(_, name)| CLIENTS.iter().find(|client| name == *client))?;
+        Some(format!(
+            "if `{client}` has a service start the engine, attach to the engine's process: `-p PID`, as in `ps`"
+        ))
     }
 
     fn named_process(&self, pid: i32) -> String {
