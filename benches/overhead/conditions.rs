@@ -29,6 +29,8 @@ pub(crate) enum Tool {
     None,
     /// `profinfer record` with this probeset and these options.
     Profinfer(&'static [&'static str]),
+    /// `profinfer serve` at its defaults, with this probeset.
+    Serve(&'static str),
     Bpftrace(Script),
     /// `perf record` with these options.
     Perf(&'static [&'static str]),
@@ -62,6 +64,7 @@ pub(crate) const CONDITIONS: &[Condition] = &[
     ),
     condition("barriers-all", "`record --barriers all`", Tool::Profinfer(&["llama", "--barriers", "all"]), On::Threads),
     condition("budget", "`record --budget 1%`", Tool::Profinfer(&["llama", "--budget", "1%"]), On::Every),
+    condition("serve", "`serve`, which has a budget of 0.5 %", Tool::Serve("llama"), On::Every),
     condition("trap", "bpftrace, nothing done: the trap alone", Tool::Bpftrace(Script::Empty), On::First),
     condition("bpftrace-count", "bpftrace, counting the calls", Tool::Bpftrace(Script::Count), On::First),
     condition("bpftrace-read", "bpftrace, reading the fields", Tool::Bpftrace(Script::Read), On::First),
@@ -125,7 +128,7 @@ fn missing(tool: Tool) -> Option<String> {
         (!runs(name)).then(|| format!("`{name}` is not here; on Debian: apt install {package}"))
     };
     match tool {
-        Tool::None => None,
+        Tool::None | Tool::Serve(_) => None,
         Tool::Bpftrace(_) => program("bpftrace", "bpftrace"),
         Tool::Perf(_) | Tool::PerfProbe => program("perf", "linux-perf"),
         Tool::Profinfer(options) => {

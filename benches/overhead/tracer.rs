@@ -52,6 +52,11 @@ impl Tracer {
         let mut command = match condition.tool {
             Tool::None => return None,
             Tool::Profinfer(options) => profinfer(options, &pid, &output),
+            Tool::Serve(probeset) => {
+                let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+                command.args(["serve", probeset, "--listen", "127.0.0.1:0", "-p", &pid]);
+                command
+            }
             Tool::Bpftrace(script) => bpftrace(script, copy, scratch, &output),
             Tool::Perf(options) => {
                 let mut command = Command::new("perf");
@@ -122,7 +127,7 @@ impl Tracer {
                 crate::engines::run(Command::new("sh").arg(here().join("perf_probe.sh")));
                 samples(&log)
             }
-            Tool::None | Tool::Perf(_) => Evidence::default(),
+            Tool::None | Tool::Perf(_) | Tool::Serve(_) => Evidence::default(),
         };
         if matches!(self.tool, Tool::Bpftrace(_)) {
             evidence.lost += lost(&log);

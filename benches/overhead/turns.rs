@@ -154,7 +154,7 @@ impl Blocks {
             Tool::Bpftrace(_) | Tool::PerfProbe if self.evidence.operators > 0 => {
                 Some(self.evidence.operators as f64 / (tokens * operators))
             }
-            Tool::None | Tool::Bpftrace(_) | Tool::Perf(_) | Tool::PerfProbe => None,
+            Tool::None | Tool::Serve(_) | Tool::Bpftrace(_) | Tool::Perf(_) | Tool::PerfProbe => None,
         };
         let ratio = ratios(&self.pairs, random);
         Row { condition, ratio, seen, lost: self.evidence.lost }
