@@ -5,6 +5,8 @@ mod analyse;
 mod build;
 mod check;
 #[cfg(feature = "record")]
+mod connection;
+#[cfg(feature = "record")]
 mod counters;
 mod diff;
 #[cfg(feature = "record")]
@@ -48,6 +50,8 @@ mod scaffold;
 mod scaffold_trial;
 mod schema;
 #[cfg(feature = "record")]
+mod secret;
+#[cfg(feature = "record")]
 mod serve;
 #[cfg(feature = "record")]
 mod short_run;
@@ -62,6 +66,8 @@ mod terminal;
 #[cfg(feature = "record")]
 mod terminal_screen;
 mod timeline;
+#[cfg(feature = "record")]
+mod tls;
 #[cfg(feature = "record")]
 mod together;
 #[cfg(feature = "record")]

@@ -7,6 +7,7 @@ use super::live::{Followed, LiveArguments, Messages, Recorder, snapshots};
 use super::otlp::{Endpoint, Pusher};
 use super::targets::{Shared, Targets};
 use super::terminal::status;
+use super::tls::TlsArguments;
 use super::token::Token;
 use super::values;
 use super::{DONE, Outcome};
@@ -39,6 +40,8 @@ pub(crate) struct Arguments {
     /// `profinfer`
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArguments,
     /// Push metrics, and a span for each request, to an OpenTelemetry receiver (OTLP over HTTP, as JSON):
     /// `http://127.0.0.1:4318`. Headers are taken from OTEL_EXPORTER_OTLP_HEADERS
     #[arg(long, value_name = "URL")]
@@ -55,6 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let server = Server::bind(arguments.listen).map_err(|error| cannot_listen(arguments.listen, &error))?;
     let address = server.address();
     let token = arguments.token_file.as_deref().map(Token::read).transpose()?;
+    let tls = arguments.tls.tls()?;
     let endpoint = arguments.otlp.as_deref().map(Endpoint::parse).transpose()?;
     let keeper = arguments.flight.keeper()?;
     let with_samples = keeper.is_some();
@@ -67,10 +71,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let pusher =
         endpoint.map(|endpoint| Pusher::start(endpoint, targets.clone(), arguments.otlp_interval)).transpose()?;
     let (shown, losses) = (targets.clone(), pusher.as_ref().map(Pusher::losses));
+    let scheme = if tls.is_some() { "https" } else { "http" };
     server
-        .start(token, move |path| answer(path, &shown.all(), losses.as_deref()))
+        .start(tls, token, move |path| answer(path, &shown.all(), losses.as_deref()))
         .map_err(|error| cannot_listen(address, &error))?;
-    status(&format!("listening on http://{address}/; metrics for Prometheus: http://{address}/metrics"));
+    status(&format!("listening on {scheme}://{address}/; metrics for Prometheus: {scheme}://{address}/metrics"));
     let searches = discovery.is_some();
     if let Some(discovery) = discovery {
         let live = arguments.live.clone();

@@ -29,7 +29,7 @@ fn spawn(words: Vec<String>) -> (Child, ChildStdin) {
 /// `serve`, and where it listens.
 pub(crate) struct Serve {
     pub(crate) program: Child,
-    address: String,
+    pub(crate) address: String,
     messages: Arc<Mutex<Vec<String>>>,
 }
 
@@ -41,7 +41,7 @@ impl Serve {
         let mut program = command.spawn().unwrap();
         let mut lines = BufReader::new(program.stderr.take().unwrap()).lines();
         let address = lines.by_ref().map(Result::unwrap).find_map(|line| {
-            let rest = line.strip_prefix("listening on http://")?;
+            let (_, rest) = line.strip_prefix("listening on ")?.split_once("://")?;
             Some(rest.split('/').next().unwrap().to_owned())
         });
         // What comes later must not fill the pipe.

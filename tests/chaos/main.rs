@@ -10,6 +10,7 @@ mod confined;
 #[path = "../control_group/mod.rs"]
 mod control_group;
 mod deaths;
+mod encrypted;
 mod flight;
 mod live;
 mod neighbours;
