@@ -4,7 +4,7 @@ use super::discovery::Discovered;
 use super::flight::FlightArguments;
 use super::http::{Answer, Server};
 use super::live::{Followed, LiveArguments, Messages, Recorder, snapshots};
-use super::otlp::{Endpoint, Pusher};
+use super::otlp::{Endpoint, Protocol, Pusher};
 use super::targets::{Shared, Targets};
 use super::terminal::status;
 use super::tls::TlsArguments;
@@ -42,10 +42,13 @@ pub(crate) struct Arguments {
     token_file: Option<PathBuf>,
     #[command(flatten)]
     tls: TlsArguments,
-    /// Push metrics, and a span for each request, to an OpenTelemetry receiver (OTLP over HTTP, as JSON):
-    /// `http://127.0.0.1:4318`. Headers are taken from OTEL_EXPORTER_OTLP_HEADERS
+    /// Push metrics, and a span for each request, to an OpenTelemetry receiver: `http://127.0.0.1:4318`, or `https://…`.
+    /// Headers are taken from OTEL_EXPORTER_OTLP_HEADERS, the certificate to trust from OTEL_EXPORTER_OTLP_CERTIFICATE
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
+    /// How to push. If not given, it is taken from OTEL_EXPORTER_OTLP_PROTOCOL, or else `http/json`
+    #[arg(long, value_name = "PROTOCOL", requires = "otlp")]
+    otlp_protocol: Option<Protocol>,
     /// Time between two pushes
     #[arg(long, value_name = "DURATION", value_parser = values::duration, default_value = "10s", requires = "otlp")]
     otlp_interval: Duration,
@@ -59,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let address = server.address();
     let token = arguments.token_file.as_deref().map(Token::read).transpose()?;
     let tls = arguments.tls.tls()?;
-    let endpoint = arguments.otlp.as_deref().map(Endpoint::parse).transpose()?;
+    let endpoint = arguments.otlp.as_deref().map(|url| Endpoint::parse(url, arguments.otlp_protocol)).transpose()?;
     let keeper = arguments.flight.keeper()?;
     let with_samples = keeper.is_some();
     let discovery = arguments.live.discovery()?;
