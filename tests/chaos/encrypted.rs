@@ -8,13 +8,13 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-/// A certificate and its key, `NAME.pem` and `NAME.key.pem`, made as the hint of `serve` says.
-fn make(run: &Run, name: &str) -> [String; 2] {
+/// A certificate and its key, `NAME.pem` and `NAME.key.pem`, made as the hint of `serve` says, and with further words.
+pub(crate) fn make(run: &Run, name: &str, words: &[&str]) -> [String; 2] {
     let [certificate, key] = ["pem", "key.pem"].map(|end| run.path(&format!("{name}.{end}")).display().to_string());
     let mut command = Command::new("sh");
     command.args(["-c", "umask 077; exec openssl \"$@\"", "sh", "req", "-x509", "-newkey", "rsa:2048", "-nodes"]);
     command.args(["-days", "365", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]);
-    let output = command.args(["-keyout", &key, "-out", &certificate]).output().unwrap();
+    let output = command.args(words).args(["-keyout", &key, "-out", &certificate]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     [certificate, key]
 }
@@ -29,8 +29,8 @@ fn get(certificate: &str, address: &str, path: &str) -> Output {
 #[ignore = "needs root"]
 fn figures_are_served_by_tls_only() {
     let run = Run::new();
-    let [certificate, key] = make(&run, "ours");
-    let [other, other_key] = make(&run, "other");
+    let [certificate, key] = make(&run, "ours", &[]);
+    let [other, other_key] = make(&run, "other", &[]);
     let (toy_at_work, input) = toy(&run, "counts", &["ms=600000", "pause=2000", "work=50"]);
     let pid = toy_at_work.id().to_string();
     let serve = Serve::start(&["-p", &pid, "--tls-cert", &certificate, "--tls-key", &key]);

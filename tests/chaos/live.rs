@@ -35,8 +35,14 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::start_with(arguments, &[])
+    }
+
+    /// With variables of the environment.
+    pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
         command.args(["serve", PROBESET, "--listen", "127.0.0.1:0", "--budget", "100%"]).args(arguments);
+        command.envs(variables.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut program = command.spawn().unwrap();
         let mut lines = BufReader::new(program.stderr.take().unwrap()).lines();
@@ -71,7 +77,7 @@ impl Serve {
     /// The sum of a metric's series that have all of these texts; `None` where there is none.
     pub(crate) fn metric(&self, name: &str, labels: &[&str]) -> Option<f64> {
         let text = self.get("/metrics");
-        let lines = text.lines().filter(|line| line.split('{').next() == Some(name));
+        let lines = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
         let found = lines.filter(|line| labels.iter().all(|label| line.contains(label)));
         found.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).reduce(|a, b| a + b)
     }

@@ -15,6 +15,9 @@ mod flight;
 mod live;
 mod neighbours;
 mod outputs;
+mod pushed;
+#[path = "../receiver/mod.rs"]
+mod receiver;
 mod replaced;
 mod toy;
 mod trust;
