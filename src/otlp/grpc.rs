@@ -12,6 +12,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use std::future::poll_fn;
+use std::io::Cursor;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -25,6 +26,8 @@ use ureq::http::{HeaderMap, Request, Response, StatusCode, Uri};
 
 /// Bytes of an answer; it says little.
 const MAX_ANSWER: usize = 1 << 20;
+/// Bytes of its headers and trailers, each.
+const MAX_HEADERS: u32 = 16 << 10;
 /// The code of what became of a call.
 const STATUS: &str = "grpc-status";
 /// The name of a detail: when to repeat a request.
@@ -145,11 +148,15 @@ async fn exchange(
     head: Request<()>,
     message: Vec<u8>,
 ) -> Result<(), Failure> {
-    let (requests, connection) = h2::client::handshake(stream).await.map_err(Failure::unreachable)?;
+    let handshake = h2::client::Builder::new()
+        .max_header_list_size(MAX_HEADERS)
+        .enable_push(false)
+        .handshake::<_, Cursor<Vec<u8>>>(stream);
+    let (requests, connection) = handshake.await.map_err(Failure::unreachable)?;
     let answer = async {
         let mut requests = requests.ready().await.map_err(Failure::unreachable)?;
         let (answer, mut body) = requests.send_request(head, false).map_err(Failure::unreachable)?;
-        body.send_data(message.into(), true).map_err(Failure::unreachable)?;
+        body.send_data(Cursor::new(message), true).map_err(Failure::unreachable)?;
         outcome(answer.await.map_err(Failure::unreachable)?).await
     };
     let (mut connection, mut answer) = (pin!(connection), pin!(answer));
