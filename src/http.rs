@@ -305,6 +305,8 @@ mod tests {
             assert!(matches!(stream.read(&mut rest), Ok(0) | Err(_)));
             assert!(since.elapsed() < 2 * PATIENCE, "{:?}", since.elapsed());
         }
+        // They are counted until their threads have ended.
+        std::thread::sleep(Duration::from_millis(100));
         let mut stream = StreamOwned::new(client(), TcpStream::connect(address).unwrap());
         stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
         let mut answer = String::new();
