@@ -1,18 +1,20 @@
 //! A small HTTP/1.1 server for `GET`: what is served is short and made anew for each request. Connections are few, short
 //! and bounded, so that no client can hold the program up.
 
+use super::connection::{Connection, Plain};
+use super::tls::Tls;
 use super::token::Token;
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Connections at a time; further ones are turned away.
 const MOST_CONNECTIONS: usize = 32;
 /// Bytes of a request: its line and headers.
 const MAX_REQUEST: usize = 16 << 10;
-/// Time that a client has to send it, and to take the answer.
+/// Time that a client has to send it, with TLS after a handshake, and as much to take the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A status, and how a browser asks its user.
@@ -45,9 +47,11 @@ impl Server {
         self.address
     }
 
-    /// Answers whoever shows the token, if there is one; on a thread each, until the program ends.
+    /// Answers whoever shows the token, if there is one, by TLS only, if that is given; on a thread each, until the
+    /// program ends.
     pub(crate) fn start(
         self,
+        tls: Option<Tls>,
         token: Option<Token>,
         answer: impl Fn(&str) -> Option<Answer> + Send + Sync + 'static,
     ) -> io::Result<()> {
@@ -60,15 +64,24 @@ impl Server {
                     std::thread::sleep(Duration::from_millis(50));
                     continue;
                 };
-                let _ = stream.set_write_timeout(Some(PATIENCE));
+                let mut stream = Plain::new(stream, PATIENCE);
                 if open.fetch_add(1, Ordering::SeqCst) >= MOST_CONNECTIONS {
-                    let _ = send(&stream, "503 Service Unavailable", "text/plain", "too many connections\n", true);
+                    // A handshake would hold others up.
+                    if tls.is_none() {
+                        let text = "too many connections\n";
+                        let _ = send(&mut stream, "503 Service Unavailable", "text/plain", text, true);
+                    }
                     open.fetch_sub(1, Ordering::SeqCst);
                     continue;
                 }
                 let (token, answer, of_thread) = (Arc::clone(&token), Arc::clone(&answer), Arc::clone(&open));
+                let tls = tls.clone();
                 let work = move || {
-                    let _ = converse(&stream, is_local, token.as_ref().as_ref(), &*answer);
+                    let token = token.as_ref().as_ref();
+                    let _ = match tls {
+                        Some(tls) => tls.accept(stream).and_then(|mut by| converse(&mut by, is_local, token, &*answer)),
+                        None => converse(&mut stream, is_local, token, &*answer),
+                    };
                     of_thread.fetch_sub(1, Ordering::SeqCst);
                 };
                 if std::thread::Builder::new().name("http".into()).spawn(work).is_err() {
@@ -81,7 +94,7 @@ impl Server {
 }
 
 fn converse(
-    stream: &TcpStream,
+    stream: &mut impl Connection,
     is_local: bool,
     token: Option<&Token>,
     answer: &dyn Fn(&str) -> Option<Answer>,
@@ -126,15 +139,12 @@ fn is_for_this_machine(head: &str) -> bool {
 }
 
 /// The request's line and headers. What follows them is left unread.
-fn read_head(mut stream: &TcpStream) -> io::Result<Vec<u8>> {
-    let until = Instant::now() + PATIENCE;
+fn read_head(stream: &mut impl Connection) -> io::Result<Vec<u8>> {
     let (mut head, mut piece) = (Vec::new(), [0; 1024]);
     loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() || head.len() > MAX_REQUEST {
+        if head.len() > MAX_REQUEST {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        stream.set_read_timeout(Some(left))?;
         let read = stream.read(&mut piece)?;
         head.extend_from_slice(piece.get(..read).unwrap_or_default());
         if read == 0 || head.windows(4).any(|end| end == b"\r\n\r\n") || head.windows(2).any(|end| end == b"\n\n") {
@@ -143,28 +153,31 @@ fn read_head(mut stream: &TcpStream) -> io::Result<Vec<u8>> {
     }
 }
 
-fn send(mut stream: &TcpStream, status: &str, kind: &str, body: &str, with_body: bool) -> io::Result<()> {
+fn send(stream: &mut impl Connection, status: &str, kind: &str, body: &str, with_body: bool) -> io::Result<()> {
     let length = body.len();
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nCache-Control: no-store\r\n\
          X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
     );
+    stream.allow(PATIENCE);
     stream.write_all(head.as_bytes())?;
     if with_body {
         stream.write_all(body.as_bytes())?;
     }
-    stream.flush()?;
-    // So that the client has it all before the connection is reset for what was not read.
-    stream.shutdown(std::net::Shutdown::Write)?;
-    stream.set_read_timeout(Some(Duration::from_millis(200)))?;
-    let mut rest = [0; 1024];
-    let _ = stream.read(&mut rest);
-    Ok(())
+    stream.end()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::tls;
     use super::*;
+    use rustls::crypto::ring;
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject;
+    use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::time::Instant;
 
     fn ask(address: SocketAddr, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
@@ -181,11 +194,15 @@ mod tests {
     }
 
     fn server_with(token: Option<Token>) -> SocketAddr {
+        start(None, token)
+    }
+
+    fn start(tls: Option<Tls>, token: Option<Token>) -> SocketAddr {
         let server = Server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = server.address();
         let answer =
             |path: &str| (path == "/metrics").then(|| Answer { kind: "text/plain", body: "up 1\n".to_owned() });
-        server.start(token, answer).unwrap();
+        server.start(tls, token, answer).unwrap();
         address
     }
 
@@ -231,5 +248,69 @@ mod tests {
         let many: Vec<TcpStream> = (0..MOST_CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
         assert!(ask(address, b"GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 503"));
         drop((silent, many));
+    }
+
+    /// A client that trusts the certificate of the tests.
+    fn client() -> ClientConnection {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(tls::tests::LOCALHOST.as_bytes()).unwrap()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let config = config.with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(roots).with_no_client_auth();
+        ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn with_tls_nothing_is_answered_without_it() {
+        let address = start(Some(tls::tests::localhost()), Some(Token::of("0123456789abcdef")));
+        let ask_by_tls = |request: &str| {
+            let mut stream = StreamOwned::new(client(), TcpStream::connect(address).unwrap());
+            stream.write_all(request.as_bytes()).unwrap();
+            let mut answer = String::new();
+            // An error if the end was not said.
+            stream.read_to_string(&mut answer).unwrap();
+            answer
+        };
+        let shown = "Authorization: Bearer 0123456789abcdef\r\n\r\n";
+        assert!(ask_by_tls(&format!("GET /metrics HTTP/1.1\r\n{shown}")).ends_with("\r\n\r\nup 1\n"));
+        assert!(ask_by_tls("GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 401 "));
+        let evil = format!("GET /metrics HTTP/1.1\r\nHost: evil.example\r\n{shown}");
+        assert!(ask_by_tls(&evil).starts_with("HTTP/1.1 403 "));
+        // By plain HTTP, there is no answer but TLS's alert.
+        let answer = ask(address, format!("GET /metrics HTTP/1.1\r\n{shown}").as_bytes());
+        assert!(!answer.contains("HTTP") && !answer.contains("up 1"), "{answer:?}");
+    }
+
+    #[test]
+    fn who_stalls_in_the_handshake_is_left() {
+        let address = start(Some(tls::tests::localhost()), None);
+        let since = Instant::now();
+        // More than there may be: later ones wait for nobody.
+        let silent: Vec<TcpStream> = (0..MOST_CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
+        // One sends its first message byte by byte.
+        let mut slow = silent[0].try_clone().unwrap();
+        let mut hello = Vec::new();
+        client().write_tls(&mut hello).unwrap();
+        std::thread::spawn(move || {
+            for byte in hello {
+                if slow.write_all(&[byte]).is_err() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        for mut stream in &silent {
+            stream.set_read_timeout(Some(3 * PATIENCE)).unwrap();
+            let mut rest = [0; 64];
+            assert!(matches!(stream.read(&mut rest), Ok(0) | Err(_)));
+            assert!(since.elapsed() < 2 * PATIENCE, "{:?}", since.elapsed());
+        }
+        // They are counted until their threads have ended.
+        std::thread::sleep(Duration::from_millis(100));
+        let mut stream = StreamOwned::new(client(), TcpStream::connect(address).unwrap());
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains("200 OK"), "{answer}");
     }
 }

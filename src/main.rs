@@ -5,6 +5,8 @@ mod analyse;
 mod build;
 mod check;
 #[cfg(feature = "record")]
+mod connection;
+#[cfg(feature = "record")]
 mod container;
 #[cfg(feature = "record")]
 mod counters;
@@ -53,6 +55,8 @@ mod scaffold;
 mod scaffold_trial;
 mod schema;
 #[cfg(feature = "record")]
+mod secret;
+#[cfg(feature = "record")]
 mod serve;
 #[cfg(feature = "record")]
 mod short_run;
@@ -70,6 +74,8 @@ mod terminal;
 #[cfg(feature = "record")]
 mod terminal_screen;
 mod timeline;
+#[cfg(feature = "record")]
+mod tls;
 #[cfg(feature = "record")]
 mod together;
 #[cfg(feature = "record")]

@@ -1,66 +1,52 @@
-//! Pushes live figures to an OpenTelemetry receiver: OTLP over HTTP, as JSON. A receiver that is slow or gone delays
-//! nothing else, and what could not be delivered is counted.
+//! Pushes live figures to an OpenTelemetry receiver: OTLP by HTTP or gRPC. A receiver that is slow or gone delays nothing
+//! else, and what could not be delivered is counted.
+
+mod endpoint;
+mod failure;
+mod grpc;
+mod http;
+mod roots;
 
 use super::live::{cannot_start, now, snapshots};
 use super::targets::{Shared, Targets};
 use super::terminal::status;
-use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, printable};
-use profinfer_live::{Ended, PushLosses, Snapshot, UnixClock, otlp_metrics, otlp_spans};
-use serde_json::Value;
+pub(crate) use endpoint::{Endpoint, Protocol};
+use failure::Failure;
+use grpc::Grpc;
+use http::{Encoding, Http};
+use profinfer_diagnostics::{Diagnostics, printable};
+use profinfer_live::{Ended, OtlpRequest, PushLosses, Signal, Snapshot, UnixClock, otlp_metrics, otlp_spans};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use ureq::http::Uri;
 
 /// Time that one request may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Requests of an engine that wait for a receiver that does not answer.
 const MOST_REQUESTS: usize = 4096;
 
-/// Where to push to.
-#[derive(Debug)]
-pub(crate) struct Endpoint {
-    url: String,
-    headers: Vec<(String, String)>,
+/// What takes requests to a receiver.
+enum Transport {
+    Http(Http),
+    Grpc(Grpc),
 }
 
-impl Endpoint {
-    /// Of a base URL, with the headers that OpenTelemetry's variable names.
-    pub(crate) fn parse(url: &str) -> Result<Self, Diagnostics> {
-        let problem =
-            |message: String, hint: &str| Diagnostics::from(Diagnostic::error(Code::BadArgument, message).hint(hint));
-        let example = "give the receiver's base URL: `--otlp http://127.0.0.1:4318`";
-        let uri: Uri = url.parse().map_err(|_| problem(format!("`{}` is not a URL", printable(url)), example))?;
-        match (uri.scheme_str(), uri.host()) {
-            (Some("http"), Some(_)) => {}
-            (Some("https"), Some(_)) => {
-                let message = "OTLP is pushed without TLS".to_owned();
-                return Err(problem(message, "push to a collector on this machine, which forwards with TLS"));
-            }
-            _ => return Err(problem(format!("`{}` is not a URL of HTTP", printable(url)), example)),
-        }
-        let text = std::env::var("OTEL_EXPORTER_OTLP_HEADERS").unwrap_or_default();
-        let headers = headers(&text).ok_or_else(|| {
-            let message = "OTEL_EXPORTER_OTLP_HEADERS has no list of headers".to_owned();
-            problem(message, "write it as `name=value,name=value`")
-        })?;
-        Ok(Self { url: url.trim_end_matches('/').to_owned(), headers })
-    }
-}
-
-/// `name=value,name=value`; `None` of anything else.
-fn headers(text: &str) -> Option<Vec<(String, String)>> {
-    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
-    pairs
-        .map(|pair| {
-            let (name, value) = pair.split_once('=')?;
-            let (name, value) = (name.trim(), value.trim());
-            let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-            let is_value = value.bytes().all(|byte| byte == b'\t' || (b' '..0x7f).contains(&byte));
-            (is_name && is_value).then(|| (name.to_owned(), value.to_owned()))
+impl Transport {
+    fn new(endpoint: Endpoint) -> Result<Self, Diagnostics> {
+        Ok(match endpoint.protocol {
+            Protocol::HttpJson => Self::Http(Http::new(endpoint, Encoding::Json, PATIENCE)),
+            Protocol::HttpProtobuf => Self::Http(Http::new(endpoint, Encoding::Protobuf, PATIENCE)),
+            Protocol::Grpc => Self::Grpc(Grpc::new(endpoint, PATIENCE)?),
         })
-        .collect()
+    }
+
+    fn send(&self, request: &OtlpRequest) -> Result<(), Failure> {
+        match self {
+            Self::Http(http) => http.send(request),
+            Self::Grpc(grpc) => grpc.send(request),
+        }
+    }
 }
 
 /// A thread that pushes.
@@ -78,13 +64,8 @@ impl Pusher {
         let losses = Arc::new(Mutex::new(PushLosses::default()));
         let (stop, stopped) = channel();
         let mut pushes = Pushes {
-            agent: ureq::Agent::config_builder()
-                .timeout_global(Some(PATIENCE))
-                .max_redirects(0)
-                .proxy(None)
-                .build()
-                .into(),
-            endpoint,
+            url: printable(&endpoint.url).to_string(),
+            transport: Transport::new(endpoint)?,
             targets,
             waiting: Vec::new(),
             losses: Arc::clone(&losses),
@@ -119,8 +100,8 @@ impl Pusher {
 
 /// What the thread has.
 struct Pushes {
-    agent: ureq::Agent,
-    endpoint: Endpoint,
+    url: String,
+    transport: Transport,
     targets: Targets,
     /// Requests that have ended and are not delivered, of each recording.
     waiting: Vec<(Shared, Ended)>,
@@ -147,7 +128,7 @@ impl Pushes {
         let followed: Vec<Shared> = self.waiting.iter().map(|(of, _)| Arc::clone(of)).collect();
         let figures = snapshots(&followed, false);
         let clock = clock();
-        let delivered = self.send("metrics", &otlp_metrics(&figures, clock));
+        let delivered = self.send(&otlp_metrics(&figures, clock));
         let has_spans = self.waiting.iter().any(|(_, waiting)| !waiting.requests.is_empty());
         let delivered = match (delivered, has_spans) {
             (Delivered::Yes, true) => self.send_spans(&figures, clock),
@@ -158,7 +139,7 @@ impl Pushes {
 
     fn send_spans(&mut self, figures: &[Snapshot], clock: UnixClock) -> Delivered {
         let spans = figures.iter().zip(self.waiting.iter().map(|(_, waiting)| &waiting.requests[..]));
-        let delivered = self.send("traces", &otlp_spans(spans.filter(|(_, requests)| !requests.is_empty()), clock));
+        let delivered = self.send(&otlp_spans(spans.filter(|(_, requests)| !requests.is_empty()), clock));
         match &delivered {
             Delivered::Later(_) => return delivered,
             // They would be refused again.
@@ -172,27 +153,15 @@ impl Pushes {
         delivered
     }
 
-    fn send(&self, what: &str, body: &Value) -> Delivered {
-        let mut request = self.agent.post(format!("{}/v1/{what}", self.endpoint.url));
-        for (name, value) in &self.endpoint.headers {
-            request = request.header(name, value);
-        }
-        match request.header("Content-Type", "application/json").send(body.to_string()) {
-            Ok(_) => Delivered::Yes,
-            Err(error) => {
-                lock(&self.losses).failed += 1;
-                let message = format!(
-                    "cannot push {what} to {}: {}",
-                    printable(&self.endpoint.url),
-                    printable(&error.to_string())
-                );
-                match error {
-                    // Those that OTLP lets a client repeat are 429, 502, 503 and 504.
-                    ureq::Error::StatusCode(code) if !matches!(code, 429 | 502..=504) => Delivered::Never(message),
-                    _ => Delivered::Later(message),
-                }
-            }
-        }
+    fn send(&self, request: &OtlpRequest) -> Delivered {
+        let Err(Failure { message, is_final }) = self.transport.send(request) else { return Delivered::Yes };
+        lock(&self.losses).failed += 1;
+        let what = match request.signal() {
+            Signal::Metrics => "metrics",
+            Signal::Traces => "traces",
+        };
+        let message = format!("cannot push {what} to {}: {}", self.url, printable(&message));
+        if is_final { Delivered::Never(message) } else { Delivered::Later(message) }
     }
 
     /// One line when it begins to fail, and one when it works again.
@@ -229,29 +198,4 @@ fn clock() -> UnixClock {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let unix = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX);
     UnixClock { offset_ns: unix.saturating_sub(now_ns), now_ns }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn headers_are_names_and_values() {
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(headers(""), Some(Vec::new()));
-        assert_eq!(headers("a=b, X-Key = c d=,"), Some(vec![pair("a", "b"), pair("X-Key", "c d=")]));
-        for wrong in ["a", "=b", "a b=c", "a=b\r\nEvil: 1"] {
-            assert_eq!(headers(wrong), None, "{wrong:?}");
-        }
-    }
-
-    #[test]
-    fn only_urls_of_http_are_taken() {
-        assert!(
-            Endpoint::parse("http://127.0.0.1:4318/").is_ok_and(|endpoint| endpoint.url == "http://127.0.0.1:4318")
-        );
-        for wrong in ["127.0.0.1:4318", "https://collector:4318", "http://", "unix:/run/x", ""] {
-            assert!(Endpoint::parse(wrong).is_err(), "{wrong:?}");
-        }
-    }
 }

@@ -4,10 +4,11 @@ use super::discovery::Discovered;
 use super::flight::FlightArguments;
 use super::http::{Answer, Server};
 use super::live::{Followed, LiveArguments, Messages, Recorder, Wanted, snapshots};
-use super::otlp::{Endpoint, Pusher};
+use super::otlp::{Endpoint, Protocol, Pusher};
 use super::tables::TableArguments;
 use super::targets::{Shared, Targets};
 use super::terminal::status;
+use super::tls::TlsArguments;
 use super::token::Token;
 use super::values;
 use super::{DONE, Outcome};
@@ -40,10 +41,15 @@ pub(crate) struct Arguments {
     /// `profinfer`
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Push metrics, and a span for each request, to an OpenTelemetry receiver (OTLP over HTTP, as JSON):
-    /// `http://127.0.0.1:4318`. Headers are taken from OTEL_EXPORTER_OTLP_HEADERS
+    #[command(flatten)]
+    tls: TlsArguments,
+    /// Push metrics, and a span for each request, to an OpenTelemetry receiver: `http://127.0.0.1:4318`, or `https://…`.
+    /// Headers are taken from OTEL_EXPORTER_OTLP_HEADERS, the certificate to trust from OTEL_EXPORTER_OTLP_CERTIFICATE
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
+    /// How to push. If not given, it is taken from OTEL_EXPORTER_OTLP_PROTOCOL, or else `http/json`
+    #[arg(long, value_name = "PROTOCOL", requires = "otlp")]
+    otlp_protocol: Option<Protocol>,
     /// Time between two pushes
     #[arg(long, value_name = "DURATION", value_parser = values::duration, default_value = "10s", requires = "otlp")]
     otlp_interval: Duration,
@@ -58,7 +64,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let server = Server::bind(arguments.listen).map_err(|error| cannot_listen(arguments.listen, &error))?;
     let address = server.address();
     let token = arguments.token_file.as_deref().map(Token::read).transpose()?;
-    let endpoint = arguments.otlp.as_deref().map(Endpoint::parse).transpose()?;
+    let tls = arguments.tls.tls()?;
+    let endpoint = arguments.otlp.as_deref().map(|url| Endpoint::parse(url, arguments.otlp_protocol)).transpose()?;
     let keeper = arguments.flight.keeper()?;
     let with_samples = keeper.is_some();
     let discovery = arguments.live.discovery()?;
@@ -70,10 +77,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let pusher =
         endpoint.map(|endpoint| Pusher::start(endpoint, targets.clone(), arguments.otlp_interval)).transpose()?;
     let (shown, losses) = (targets.clone(), pusher.as_ref().map(Pusher::losses));
+    let scheme = if tls.is_some() { "https" } else { "http" };
     server
-        .start(token, move |path| answer(path, &shown.shown(), losses.as_deref()))
+        .start(tls, token, move |path| answer(path, &shown.shown(), losses.as_deref()))
         .map_err(|error| cannot_listen(address, &error))?;
-    status(&format!("listening on http://{address}/; metrics for Prometheus: http://{address}/metrics"));
+    status(&format!("listening on {scheme}://{address}/; metrics for Prometheus: {scheme}://{address}/metrics"));
     let searches = discovery.is_some();
     if let Some(discovery) = discovery {
         let live = arguments.live.clone();

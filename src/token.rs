@@ -1,19 +1,18 @@
 //! What clients of `serve` must show: a token, as a bearer, or as the password of a browser or of Prometheus.
 
+use super::secret;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
+use profinfer_diagnostics::Diagnostics;
 use sha2::{Digest, Sha256};
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Whose password it is.
 const USER: &str = "profinfer";
 /// Characters of a token.
 const LENGTH: std::ops::RangeInclusive<usize> = 16..=512;
-/// Permissions of all other users.
-const OTHERS: u32 = 0o007;
+/// The option that names its file.
+const OPTION: &str = "--token-file";
 
 /// A token; digests of what clients send, so that comparing tells nothing by its time.
 #[derive(Debug)]
@@ -22,25 +21,13 @@ pub(crate) struct Token([[u8; 32]; 2]);
 impl Token {
     /// The first line of a file that others cannot read.
     pub(crate) fn read(file: &Path) -> Result<Self, Diagnostics> {
-        let problem = |message: String, hint: String| -> Diagnostics {
-            Diagnostic::error(Code::BadArgument, format!("--token-file {}: {message}", file.display()))
-                .hint(hint)
-                .into()
-        };
-        let make = || format!("make one: `(umask 077; openssl rand -hex 32 >{})`", file.display());
-        let opened = std::fs::File::open(file).map_err(|error| problem(error.to_string(), make()))?;
-        let mode = opened.metadata().map_or(OTHERS, |metadata| metadata.mode());
-        if mode & OTHERS != 0 {
-            return Err(problem("other users can read or write it".into(), format!("chmod 600 {}", file.display())));
-        }
-        let mut text = String::new();
-        let read = opened.take(1 << 12).read_to_string(&mut text);
-        read.map_err(|error| problem(error.to_string(), make()))?;
+        let make = format!("make one: `(umask 077; openssl rand -hex 32 >{})`", file.display());
+        let text = secret::read(OPTION, file, &make)?;
         let token = text.lines().next().unwrap_or_default().trim();
         if !LENGTH.contains(&token.len()) || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             let message =
                 format!("no token of {} to {} visible characters in its first line", LENGTH.start(), LENGTH.end());
-            return Err(problem(message, make()));
+            return Err(secret::refused(OPTION, file, &message, &make));
         }
         Ok(Self::of(token))
     }

@@ -18,7 +18,8 @@ downloads() {
         mapfile -t words < <(sed -n "s/^const $script: .*&\[\(.*\)\];/\1/p" net/export.rs root/python.rs | tr -d '" ' | tr , '\n')
         engines/python_environment.sh "${words[@]}"
     done
-    engines/python_environment.sh otlp $(grep -oE '(opentelemetry-proto|protobuf)==[0-9.]+' engines/live.rs)
+    mapfile -t words < <(sed -n 's/^const PACKAGES: .*= \[\(.*\)\];/\1/p' receiver/mod.rs | tr -d '" ' | tr , '\n')
+    engines/python_environment.sh otlp "${words[@]}"
     # Suites and wheels as the test has them.
     while read -r script words; do
         # shellcheck disable=SC2086  # several words

@@ -33,19 +33,25 @@ fn spawn(words: Vec<String>) -> (Child, ChildStdin) {
 /// `serve`, and where it listens.
 pub(crate) struct Serve {
     pub(crate) program: Child,
-    address: String,
+    pub(crate) address: String,
     messages: Arc<Mutex<Vec<String>>>,
 }
 
 impl Serve {
     pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::start_with(arguments, &[])
+    }
+
+    /// With variables of the environment.
+    pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
         command.args(["serve", PROBESET, "--listen", "127.0.0.1:0", "--budget", "100%"]).args(arguments);
+        command.envs(variables.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut program = command.spawn().unwrap();
         let mut lines = BufReader::new(program.stderr.take().unwrap()).lines();
         let address = lines.by_ref().map(Result::unwrap).find_map(|line| {
-            let rest = line.strip_prefix("listening on http://")?;
+            let (_, rest) = line.strip_prefix("listening on ")?.split_once("://")?;
             Some(rest.split('/').next().unwrap().to_owned())
         });
         // What comes later must not fill the pipe.
@@ -75,7 +81,7 @@ impl Serve {
     /// The sum of a metric's series that have all of these texts; `None` where there is none.
     pub(crate) fn metric(&self, name: &str, labels: &[&str]) -> Option<f64> {
         let text = self.get("/metrics");
-        let lines = text.lines().filter(|line| line.split('{').next() == Some(name));
+        let lines = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
         let found = lines.filter(|line| labels.iter().all(|label| line.contains(label)));
         found.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).reduce(|a, b| a + b)
     }

@@ -11,10 +11,14 @@ mod containers;
 #[path = "../control_group/mod.rs"]
 mod control_group;
 mod deaths;
+mod encrypted;
 mod flight;
 mod live;
 mod neighbours;
 mod outputs;
+mod pushed;
+#[path = "../receiver/mod.rs"]
+mod receiver;
 mod replaced;
 mod toy;
 mod trust;

@@ -1,7 +1,8 @@
 //! Live figures of a real server while clients use it, by the clients' own clocks, as a real Prometheus scrapes them.
 
-use crate::engine::{alone, here, model, python, script};
+use crate::engine::{alone, here, model, python};
 use crate::process::{profinfer, run, wait};
+use crate::receiver::Receiver;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::TcpStream;
@@ -29,31 +30,6 @@ pub(crate) fn get(address: &str, path: &str) -> Option<String> {
     head.contains(" 200 ").then(|| body.to_owned())
 }
 
-/// A receiver by OpenTelemetry's own definitions, which refuses some requests at first; and the URL of it.
-fn otlp_receiver(received: &Path, refuse: u32) -> (Ended, String) {
-    let python = script("python_environment.sh", &["otlp", "opentelemetry-proto==1.45.2", "protobuf==7.36.2"]);
-    let mut command = Command::new(python);
-    command.arg(here().join("otlp_receiver.py")).args(["--refuse", &refuse.to_string()]);
-    command.stdout(std::fs::File::create(received).unwrap());
-    let receiver = Ended(command.spawn().unwrap());
-    let until = Instant::now() + Duration::from_secs(30);
-    loop {
-        let text = std::fs::read_to_string(received).unwrap();
-        if let Some((port, _)) = text.split_once('\n') {
-            return (receiver, format!("http://127.0.0.1:{port}"));
-        }
-        assert!(Instant::now() < until, "no receiver");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// What a receiver was sent.
-fn rows(received: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(received).unwrap();
-    let lines = text.lines().skip(1).filter_map(|line| serde_json::from_str(line).ok());
-    lines.collect()
-}
-
 /// A request's span has its parts, one after the other; its time is one of the clients'.
 fn assert_spans(rows: &[Value], clients: &[f64]) {
     let seconds = |row: &Value| (row["end"].as_u64().unwrap() - row["start"].as_u64().unwrap()) as f64 / 1e9;
@@ -77,6 +53,29 @@ fn assert_spans(rows: &[Value], clients: &[f64]) {
     assert!(matched >= clients.len(), "{matched} of the clients' {clients:?}: {roots:?}");
     let ids: std::collections::BTreeSet<String> = roots.iter().map(|root| root["id"].to_string()).collect();
     assert_eq!(ids.len(), roots.len(), "no request comes twice");
+}
+
+/// Requests come as spans by a protocol, their parts in them.
+fn assert_spans_by(protocol: &str, received: &Path, pid: &str, mut request: impl FnMut()) {
+    let otlp = Receiver::start(received, &["--protocol", protocol]);
+    let url = otlp.url();
+    let push = ["--otlp", &url, "--otlp-protocol", protocol, "--otlp-interval", "200ms"];
+    let (_serve, _) = serve(&[&["llama", "-p", pid, "--budget", "20%"], &push[..]].concat());
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        request();
+        let rows = otlp.rows();
+        let decode = rows.iter().find(|row| row["span"] == "decode");
+        let whole = decode.and_then(|decode| rows.iter().find(|row| row["id"] == decode["parent"]));
+        if let (Some(decode), Some(whole)) = (decode, whole) {
+            assert_eq!((&whole["span"], &whole["trace"]), (&Value::from("request"), &decode["trace"]));
+            assert_eq!((&whole["end"], &whole["parent"]), (&decode["end"], &Value::from("")));
+            assert_eq!(whole["attributes"]["gen_ai.usage.output_tokens"], 48);
+            return;
+        }
+        assert!(Instant::now() < until, "{protocol}: {rows:?}");
+        std::thread::sleep(Duration::from_millis(300));
+    }
 }
 
 /// The first value of a metric.
@@ -186,7 +185,14 @@ fn a_server_s_metrics_are_the_clients_own_times() {
     // All steps are to be seen: of a model this small they alone exceed the default budget.
     let folder = tempfile::tempdir().unwrap();
     let received = folder.path().join("received");
-    let (otlp, otlp_url) = otlp_receiver(&received, 3);
+    for protocol in ["http/protobuf", "grpc"] {
+        assert_spans_by(protocol, &received, &pid, || {
+            input.write_all(b"once\n").unwrap();
+            assert_eq!(lines.next().as_deref(), Some("once"));
+        });
+    }
+    let otlp = Receiver::start(&received, &["--refuse", "3"]);
+    let otlp_url = otlp.url();
     let options = ["llama", "-p", &pid, "--budget", "20%", "--otlp", &otlp_url, "--otlp-interval", "500ms"];
     let (mut serve, address) = serve(&options);
     let (prometheus, prometheus_address) = prometheus(folder.path(), &address);
@@ -279,7 +285,7 @@ fn a_server_s_metrics_are_the_clients_own_times() {
     run(Command::new("kill").args(["-TERM", &serve.0.id().to_string()]), 0);
     assert!(serve.0.wait().unwrap().success());
     // The last push has all: the same counts, and each request.
-    let rows = rows(&received);
+    let rows = otlp.rows();
     let latest = |name: &str| rows.iter().rfind(|row| row["metric"] == name).unwrap();
     let ttft = latest("gen_ai.server.time_to_first_token");
     assert_eq!((ttft["kind"].as_str(), ttft["unit"].as_str()), (Some("histogram"), Some("s")));

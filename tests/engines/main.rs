@@ -39,6 +39,8 @@ mod packages;
 #[path = "../pages/mod.rs"]
 mod pages;
 mod process;
+#[path = "../receiver/mod.rs"]
+mod receiver;
 mod recording;
 mod requests;
 mod samples;

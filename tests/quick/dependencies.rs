@@ -23,8 +23,8 @@ const ALLOWED: &[&str] = &[
 ];
 
 /// Crates that are there in two versions, because others ask for different ones: `framehop` is one version of `gimli`
-/// behind ours.
-const TWO_VERSIONS: &[&str] = &["gimli", "object", "syn"];
+/// behind ours, `ring` two versions of `getrandom`.
+const TWO_VERSIONS: &[&str] = &["getrandom", "gimli", "object", "syn"];
 
 /// A crate of others that a package of this repository names.
 struct Dependency {

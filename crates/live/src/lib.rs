@@ -28,7 +28,7 @@ pub use histogram::{Histogram, REQUEST_DURATION, STEP_DURATION, TIME_PER_OUTPUT_
 pub use metrics::PushLosses;
 pub use model::{Ended, Model};
 pub use moments::Happened;
-pub use otlp::{UnixClock, otlp_metrics, otlp_spans};
+pub use otlp::{OtlpRequest, Signal, UnixClock, otlp_metrics, otlp_spans};
 pub use page::PAGE;
 pub use prometheus::prometheus;
 pub use screen::{Screen, Sort};

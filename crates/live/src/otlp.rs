@@ -1,16 +1,17 @@
-//! Metrics and requests in OTLP, the protocol of OpenTelemetry, as the JSON of its HTTP transport.
+//! Metrics and requests in OTLP, the protocol of OpenTelemetry: its messages, for all of its encodings.
+
+mod messages;
 
 use super::metrics::{Metric, MetricKind, Point, Value, metrics, seconds};
 use super::snapshot::Snapshot;
+use messages::{
+    Any, AnyValue, CUMULATIVE, Data, ExportMetricsServiceRequest, ExportTraceServiceRequest, Gauge, Histogram,
+    HistogramDataPoint, INTERNAL, KeyValue, NumberDataPoint, Resource, ResourceMetrics, ResourceSpans, SERVER, Scope,
+    ScopeMetrics, ScopeSpans, Span, Sum,
+};
 use profinfer_analysis::Request;
-use serde_json::{Value as Json, json};
+use prost::Message;
 use std::hash::{DefaultHasher, Hash, Hasher};
-
-/// Sums and histograms count since the start of the recording (`AGGREGATION_TEMPORALITY_CUMULATIVE`).
-const CUMULATIVE: u32 = 2;
-/// `SPAN_KIND_INTERNAL`, `SPAN_KIND_SERVER`.
-const INTERNAL: u32 = 1;
-const SERVER: u32 = 2;
 
 /// What times are in UNIX time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,36 +23,89 @@ pub struct UnixClock {
 }
 
 impl UnixClock {
-    /// As OTLP has it: a number of 64 bits is a text.
-    fn unix(self, monotonic_ns: u64) -> String {
-        self.offset_ns.saturating_add(monotonic_ns).to_string()
+    fn unix(self, monotonic_ns: u64) -> u64 {
+        self.offset_ns.saturating_add(monotonic_ns)
+    }
+}
+
+/// What a request tells of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// `/v1/metrics`.
+    Metrics,
+    /// `/v1/traces`.
+    Traces,
+}
+
+/// A request to a receiver.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OtlpRequest(Body);
+
+#[derive(Debug, Clone, PartialEq)]
+enum Body {
+    Metrics(ExportMetricsServiceRequest),
+    Traces(ExportTraceServiceRequest),
+}
+
+impl OtlpRequest {
+    /// What it tells of.
+    pub fn signal(&self) -> Signal {
+        match self.0 {
+            Body::Metrics(_) => Signal::Metrics,
+            Body::Traces(_) => Signal::Traces,
+        }
+    }
+
+    /// As JSON.
+    pub fn json(&self) -> Vec<u8> {
+        let written = match &self.0 {
+            Body::Metrics(request) => serde_json::to_vec(request),
+            Body::Traces(request) => serde_json::to_vec(request),
+        };
+        // Keys are texts, and memory takes all bytes: it cannot fail.
+        written.unwrap_or_default()
+    }
+
+    /// In protocol buffers.
+    pub fn protobuf(&self) -> Vec<u8> {
+        match &self.0 {
+            Body::Metrics(request) => request.encode_to_vec(),
+            Body::Traces(request) => request.encode_to_vec(),
+        }
     }
 }
 
 /// An `ExportMetricsServiceRequest`: each recording is a resource.
-pub fn otlp_metrics(recordings: &[Snapshot], clock: UnixClock) -> Json {
+pub fn otlp_metrics(recordings: &[Snapshot], clock: UnixClock) -> OtlpRequest {
     let metrics = metrics(recordings);
     let resource = |of: &Snapshot| {
-        let list: Vec<Json> = metrics.iter().filter_map(|metric| of_recording(metric, of, clock)).collect();
-        json!({ "resource": resource(of), "scopeMetrics": [{ "scope": scope(), "metrics": list }] })
+        let metrics = metrics.iter().filter_map(|metric| of_recording(metric, of, clock)).collect();
+        let scope_metrics = vec![ScopeMetrics { scope: Some(scope()), metrics }];
+        ResourceMetrics { resource: Some(resource(of)), scope_metrics }
     };
-    json!({ "resourceMetrics": recordings.iter().map(resource).collect::<Vec<Json>>() })
+    let resource_metrics = recordings.iter().map(resource).collect();
+    OtlpRequest(Body::Metrics(ExportMetricsServiceRequest { resource_metrics }))
 }
 
 /// An `ExportTraceServiceRequest` of requests that ended: a span for each, with its queueing, prefill and decode within.
-pub fn otlp_spans<'a>(requests: impl IntoIterator<Item = (&'a Snapshot, &'a [Request])>, clock: UnixClock) -> Json {
+pub fn otlp_spans<'a>(
+    requests: impl IntoIterator<Item = (&'a Snapshot, &'a [Request])>,
+    clock: UnixClock,
+) -> OtlpRequest {
     let resource = |(of, requests): (&Snapshot, &[Request])| {
-        let spans: Vec<Json> = requests.iter().flat_map(|request| spans(of, request, clock)).collect();
-        json!({ "resource": resource(of), "scopeSpans": [{ "scope": scope(), "spans": spans }] })
+        let spans = requests.iter().flat_map(|request| spans(of, request, clock)).collect();
+        let scope_spans = vec![ScopeSpans { scope: Some(scope()), spans }];
+        ResourceSpans { resource: Some(resource(of)), scope_spans }
     };
-    json!({ "resourceSpans": requests.into_iter().map(resource).collect::<Vec<Json>>() })
+    let resource_spans = requests.into_iter().map(resource).collect();
+    OtlpRequest(Body::Traces(ExportTraceServiceRequest { resource_spans }))
 }
 
-fn scope() -> Json {
-    json!({ "name": "profinfer", "version": env!("CARGO_PKG_VERSION") })
+fn scope() -> Scope {
+    Scope { name: "profinfer".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
 }
 
-fn resource(of: &Snapshot) -> Json {
+fn resource(of: &Snapshot) -> Resource {
     let mut attributes = vec![int("process.pid", u64::from(of.pid))];
     if !of.instance.is_empty() {
         attributes.push(text("service.instance.id", &of.instance));
@@ -61,82 +115,88 @@ fn resource(of: &Snapshot) -> Json {
         attributes.push(text("service.name", &of.engine));
         attributes.push(text("gen_ai.provider.name", &of.engine));
     }
-    json!({ "attributes": attributes })
+    Resource { attributes }
 }
 
-fn text(key: &str, value: &str) -> Json {
-    json!({ "key": key, "value": { "stringValue": value } })
+fn text(key: &str, value: &str) -> KeyValue {
+    attribute(key, Any::Text(value.to_owned()))
 }
 
-fn int(key: &str, value: u64) -> Json {
-    json!({ "key": key, "value": { "intValue": value.to_string() } })
+fn int(key: &str, value: u64) -> KeyValue {
+    attribute(key, Any::Int(i64::try_from(value).unwrap_or(i64::MAX)))
 }
 
-fn of_recording(metric: &Metric<'_>, of: &Snapshot, clock: UnixClock) -> Option<Json> {
-    let points = metric.points.iter().filter(|point| std::ptr::eq(point.of, of));
-    let points: Vec<Json> = points.map(|point| data_point(point, clock)).collect();
+fn attribute(key: &str, value: Any) -> KeyValue {
+    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
+}
+
+fn of_recording(metric: &Metric<'_>, of: &Snapshot, clock: UnixClock) -> Option<messages::Metric> {
+    let points: Vec<&Point<'_>> = metric.points.iter().filter(|point| std::ptr::eq(point.of, of)).collect();
     if points.is_empty() {
         return None;
     }
+    let numbers = || points.iter().filter_map(|point| number(point, clock)).collect();
     let data = match metric.kind {
-        MetricKind::Gauge => json!({ "gauge": { "dataPoints": points } }),
-        MetricKind::Counter => json!({
-            "sum": { "dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": true }
-        }),
-        MetricKind::Histogram => json!({
-            "histogram": { "dataPoints": points, "aggregationTemporality": CUMULATIVE }
+        MetricKind::Gauge => Data::Gauge(Gauge { data_points: numbers() }),
+        MetricKind::Counter => {
+            Data::Sum(Sum { data_points: numbers(), aggregation_temporality: CUMULATIVE, is_monotonic: true })
+        }
+        MetricKind::Histogram => Data::Histogram(Histogram {
+            data_points: points.iter().filter_map(|point| durations(point, clock)).collect(),
+            aggregation_temporality: CUMULATIVE,
         }),
     };
-    let mut metric = json!({ "name": metric.name, "description": metric.help, "unit": metric.unit });
-    if let (Json::Object(metric), Json::Object(data)) = (&mut metric, data) {
-        metric.extend(data);
-    }
-    Some(metric)
+    let (name, description, unit) = (metric.name.to_owned(), metric.help.to_owned(), metric.unit.to_owned());
+    Some(messages::Metric { name, description, unit, data: Some(data) })
 }
 
-fn data_point(point: &Point<'_>, clock: UnixClock) -> Json {
-    let attributes: Vec<Json> = point.attributes.iter().map(|(key, value)| text(key, value)).collect();
-    let value = match point.value {
-        Value::Number(value) => json!({ "asDouble": value }),
-        Value::Durations(histogram) => json!({
-            "count": histogram.count.to_string(),
-            "sum": seconds(histogram.sum_ns),
-            "bucketCounts": histogram.counts.iter().map(ToString::to_string).collect::<Vec<String>>(),
-            "explicitBounds": histogram.bounds,
-        }),
-    };
-    let mut point = json!({
-        "attributes": attributes,
-        "startTimeUnixNano": clock.unix(point.of.started_ns),
-        "timeUnixNano": clock.unix(clock.now_ns),
-    });
-    if let (Json::Object(point), Json::Object(value)) = (&mut point, value) {
-        point.extend(value);
-    }
-    point
+fn number(point: &Point<'_>, clock: UnixClock) -> Option<NumberDataPoint> {
+    let Value::Number(value) = point.value else { return None };
+    Some(NumberDataPoint {
+        attributes: attributes(point),
+        start_time_unix_nano: clock.unix(point.of.started_ns),
+        time_unix_nano: clock.unix(clock.now_ns),
+        as_double: Some(value),
+    })
+}
+
+fn durations(point: &Point<'_>, clock: UnixClock) -> Option<HistogramDataPoint> {
+    let Value::Durations(histogram) = point.value else { return None };
+    Some(HistogramDataPoint {
+        attributes: attributes(point),
+        start_time_unix_nano: clock.unix(point.of.started_ns),
+        time_unix_nano: clock.unix(clock.now_ns),
+        count: histogram.count,
+        sum: Some(seconds(histogram.sum_ns)),
+        bucket_counts: histogram.counts.to_vec(),
+        explicit_bounds: histogram.bounds.to_vec(),
+    })
+}
+
+fn attributes(point: &Point<'_>) -> Vec<KeyValue> {
+    point.attributes.iter().map(|(key, value)| text(key, value)).collect()
 }
 
 /// The request, then what it consists of.
-fn spans(of: &Snapshot, request: &Request, clock: UnixClock) -> Vec<Json> {
+fn spans(of: &Snapshot, request: &Request, clock: UnixClock) -> Vec<Span> {
     // The same each time that they are sent: a receiver that got them twice can tell.
     let id = |part: &str| {
         let mut hasher = DefaultHasher::new();
         (of.pid, of.started_ns, clock.offset_ns / 1_000_000_000, request.begin, request.sequence, request.end, part)
             .hash(&mut hasher);
-        hasher.finish().max(1)
+        hasher.finish().max(1).to_be_bytes().to_vec()
     };
-    let trace = format!("{:016x}{:016x}", id("trace"), id("trace, second half"));
-    let root = format!("{:016x}", id("request"));
-    let span = |name: &str, from: u64, to: u64| {
-        json!({
-            "traceId": trace,
-            "spanId": format!("{:016x}", id(name)),
-            "parentSpanId": root,
-            "name": name,
-            "kind": INTERNAL,
-            "startTimeUnixNano": clock.unix(from),
-            "endTimeUnixNano": clock.unix(to.max(from)),
-        })
+    let trace = [id("trace"), id("trace, second half")].concat();
+    let root = id("request");
+    let span = |name: &str, from: u64, to: u64| Span {
+        trace_id: trace.clone(),
+        span_id: id(name),
+        parent_span_id: root.clone(),
+        name: name.to_owned(),
+        kind: INTERNAL,
+        start_time_unix_nano: clock.unix(from),
+        end_time_unix_nano: clock.unix(to.max(from)),
+        attributes: Vec::new(),
     };
     let start = request.arrived.unwrap_or(request.begin);
     let mut attributes = vec![int("profinfer.steps", request.steps)];
@@ -147,13 +207,9 @@ fn spans(of: &Snapshot, request: &Request, clock: UnixClock) -> Vec<Json> {
     attributes.extend(request.request.map(|number| int("profinfer.request", number)));
     attributes.extend(request.cached_tokens.map(|tokens| int("profinfer.cached_tokens", tokens)));
     let share = request.batch_share();
-    attributes.extend(share.map(|share| json!({ "key": "profinfer.batch_share", "value": { "doubleValue": share } })));
-    let mut whole = span("request", start, request.end);
-    if let Json::Object(whole) = &mut whole {
-        whole.remove("parentSpanId");
-        whole.insert("kind".to_owned(), json!(SERVER));
-        whole.insert("attributes".to_owned(), Json::Array(attributes));
-    }
+    attributes.extend(share.map(|share| attribute("profinfer.batch_share", Any::Double(share))));
+    let whole = span("request", start, request.end);
+    let whole = Span { parent_span_id: Vec::new(), kind: SERVER, attributes, ..whole };
     let queued = request.arrived.map(|arrived| span("queued", arrived, request.begin));
     let prefill = request.first_token.map(|first| span("prefill", request.begin, first));
     let decode = request.first_token.map(|first| span("decode", first, request.end));

@@ -491,6 +491,10 @@ fn metrics_have_the_names_and_bounds_of_the_conventions() {
     assert!(!text.contains("profinfer_throttled"), "absent is absent");
 }
 
+fn as_json(request: &OtlpRequest) -> serde_json::Value {
+    serde_json::from_slice(&request.json()).unwrap()
+}
+
 /// The points of an OTLP metric of the first recording.
 fn otlp_points(request: &serde_json::Value, name: &str, kind: &str) -> Vec<serde_json::Value> {
     let metrics = request["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap();
@@ -502,7 +506,7 @@ fn otlp_points(request: &serde_json::Value, name: &str, kind: &str) -> Vec<serde
 fn otlp_has_the_numbers_of_prometheus() {
     let snapshot = live(&trace(&server().records(), 11));
     let clock = UnixClock { offset_ns: 1_790_000_000_000_000_000, now_ns: 5_000_000_000 };
-    let request = otlp_metrics(&[snapshot.clone(), Snapshot::empty(9, State::Waiting)], clock);
+    let request = as_json(&otlp_metrics(&[snapshot.clone(), Snapshot::empty(9, State::Waiting)], clock));
     let name = "gen_ai.server.time_to_first_token";
     let point = &otlp_points(&request, name, "histogram")[0];
     assert_eq!(point["count"], "3");
@@ -540,6 +544,7 @@ fn each_request_is_a_span_with_its_parts() {
     let clock = UnixClock { offset_ns: 1_790_000_000_000_000_000, now_ns: 5_000_000_000 };
     let request = otlp_spans([(&snapshot, &ended.requests[..])], clock);
     assert_eq!(request, otlp_spans([(&snapshot, &ended.requests[..])], clock), "sent again, it is the same");
+    let request = as_json(&request);
     let spans = request["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
     let roots: Vec<_> = spans.iter().filter(|span| span["name"] == "request").collect();
     assert_eq!(roots.len(), 3);
