@@ -98,10 +98,10 @@ mod tests {
     #[test]
     fn commands_are_told_apart_and_not_shown() {
         let of = |line: &str| Identity::of_command(line.split(' ').map(str::as_bytes)).name;
-        let name = of("/usr/bin/llama-server --api-key secret");
-        assert!(name.starts_with("llama-server-") && name.len() == "llama-server-".len() + DIGITS, "{name}");
-        assert_eq!(name, of("/usr/bin/llama-server --api-key secret"));
-        assert_ne!(name, of("/usr/bin/llama-server --api-key others"));
+        let name = of("/usr/bin/chat-server --api-key secret");
+        assert!(name.starts_with("chat-server-") && name.len() == "chat-server-".len() + DIGITS, "{name}");
+        assert_eq!(name, of("/usr/bin/chat-server --api-key secret"));
+        assert_ne!(name, of("/usr/bin/chat-server --api-key others"));
         // The words are whole: two are not one.
         assert_ne!(of("a b c"), of("a bc"));
         assert!(!Identity::of_process(std::process::id()).name.is_empty());

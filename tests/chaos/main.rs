@@ -7,7 +7,6 @@
 
 mod complete;
 mod confined;
-mod containers;
 #[path = "../control_group/mod.rs"]
 mod control_group;
 mod deaths;
@@ -16,6 +15,7 @@ mod flight;
 mod live;
 mod neighbours;
 mod outputs;
+mod podman;
 mod pushed;
 #[path = "../receiver/mod.rs"]
 mod receiver;

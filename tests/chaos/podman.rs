@@ -77,7 +77,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 #[test]
 #[ignore = "needs root"]
-fn a_container_of_podman_has_its_names_and_goes_on_under_them() {
+fn a_container_has_its_names_and_goes_on_under_them() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let run = Run::new();
     let _removed = Container;
@@ -123,7 +123,7 @@ fn a_container_of_podman_has_its_names_and_goes_on_under_them() {
 
 #[test]
 #[ignore = "needs root"]
-fn a_command_of_podman_is_followed_and_one_that_does_not_wait_says_how_to_attach() {
+fn a_command_is_followed_and_one_that_does_not_wait_says_how_to_attach() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let run = Run::new();
     let _removed = Container;
