@@ -3,7 +3,7 @@
 # mounted where nobody else sees it.
 set -eu
 [ "${PRIVATE-}" ] || PRIVATE=1 exec unshare --mount sh "$0" "$@"
-mount -t tracefs nodev /sys/kernel/tracing
+mountpoint -q /sys/kernel/tracing || mount -t tracefs nodev /sys/kernel/tracing
 perf probe -q -d 'profinfer_overhead:*' 2>/dev/null || true
 [ $# -eq 3 ] || exit 0 # without arguments: the probes are gone, and that was all
 perf probe -q -x "$1" --add profinfer_overhead:operator=ggml_cpu_extra_compute_forward
