@@ -572,11 +572,7 @@ fn nothing_recorded(
         let failed = Diagnostic::error(Code::NothingRecorded, message).with_note(nothing);
         return vec![failed.hint("see the target's own messages")];
     }
-    if let Some(attach) = attach {
-        let message = format!("the target ended, and {nothing}");
-        return vec![Diagnostic::error(Code::NothingRecorded, message).hint(attach)];
-    }
-    if !waiting.0.is_empty() {
+    if attach.is_none() && !waiting.0.is_empty() {
         // Without its steps an engine is not there at all: that implies the rest.
         let is_of_steps = |problem: &Diagnostic| problem.code == Code::GroupNotAttached;
         let has_steps = waiting.0.iter().any(is_of_steps);
@@ -584,5 +580,6 @@ fn nothing_recorded(
     }
     let what = if reason == Reason::TargetEnded { "the target ended" } else { "the recording ended" };
     let message = format!("{what}, and {nothing}");
-    vec![Diagnostic::error(Code::NothingRecorded, message).hint("`profinfer check` shows where the probes are")]
+    let hint = attach.unwrap_or_else(|| "`profinfer check` shows where the probes are".to_owned());
+    vec![Diagnostic::error(Code::NothingRecorded, message).hint(hint)]
 }
