@@ -13,7 +13,7 @@ pub(crate) trait Connection: Read + Write {
     /// Sets that instant: this time from now on.
     fn allow(&mut self, time: Duration);
 
-    /// Says that nothing follows.
+    /// Tells the client that nothing follows.
     fn end(&mut self) -> io::Result<()>;
 }
 

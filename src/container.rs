@@ -1,19 +1,18 @@
 //! The container that a process is in: its number by the control group, and the names that its runtime has for it on this
 //! machine. Nothing is asked of the runtime or of the container: files are read, and what is not found is absent.
 
+use super::bounded;
 use nix::unistd::{Uid, User};
 use profinfer_live::Container;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a file that are read.
 const MAX_FILE: u64 = 16 << 20;
-/// Characters of a name that are shown.
-const MAX_NAME: usize = 256;
+/// Characters of a name.
+pub(crate) const MAX_NAME: usize = 256;
 /// Characters of a container's number.
 pub(crate) const NUMBER: usize = 64;
 
@@ -65,7 +64,7 @@ fn owner(path: &str) -> Option<Uid> {
     part.parse().ok().map(Uid::from_raw)
 }
 
-/// What a runtime's files say.
+/// What is in a runtime's files.
 #[derive(Debug, Default)]
 struct Described {
     name: Option<String>,
@@ -88,9 +87,7 @@ impl Described {
 }
 
 fn json<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.take(MAX_FILE).read_to_end(&mut bytes).ok()?;
-    serde_json::from_slice(&bytes).ok()
+    serde_json::from_slice(&bounded::read(path, MAX_FILE).ok()?).ok()
 }
 
 /// Docker's own file of a container.

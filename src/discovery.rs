@@ -1,7 +1,8 @@
 //! Processes that have an engine, found while they run: those that are there, and those that start later or load the
 //! engine later. Each process is looked at less and less often, so that a machine with many costs little.
 
-use super::container::{self, NUMBER, numbers, paths};
+use super::bounded;
+use super::container::{self, MAX_NAME, NUMBER, numbers, paths};
 use super::engines::offered;
 use profinfer_binary::{FileStore, Files, ProcessTarget, maps};
 use profinfer_compiler::has_engine;
@@ -10,7 +11,6 @@ use profinfer_probeset::{self as spec, Library, Probeset};
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -24,8 +24,6 @@ const MAX_SETS: usize = 4096;
 const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 /// Characters that a container's number may be shortened to.
 const SHORTEST: usize = 4;
-/// Characters of a container's name.
-const LONGEST: usize = 256;
 
 /// Which processes are looked at.
 #[derive(Debug, Clone, clap::Args)]
@@ -46,7 +44,7 @@ pub(crate) struct DiscoveryArguments {
 fn container(text: &str) -> Result<String, String> {
     // As runtimes allow them.
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b'/');
-    if text.is_empty() || text.len() > LONGEST || !text.bytes().all(is_name) {
+    if text.is_empty() || text.len() > MAX_NAME || !text.bytes().all(is_name) {
         return Err("a container has a number and a name: `podman ps`, `docker ps` or `crictl ps` print them".into());
     }
     Ok(text.to_owned())
@@ -204,9 +202,7 @@ fn processes() -> BTreeSet<u32> {
 }
 
 fn read_text(pid: u32, name: &str) -> Option<String> {
-    let file = std::fs::File::open(format!("/proc/{pid}/{name}")).ok()?;
-    let mut bytes = Vec::new();
-    file.take(MAX_PROC_FILE).read_to_end(&mut bytes).ok()?;
+    let bytes = bounded::read(format!("/proc/{pid}/{name}"), MAX_PROC_FILE).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -1,18 +1,15 @@
 //! What a target is called: the same if it is started again, so that its figures go on where they were.
 
+use super::bounded;
 use super::container::{container, paths};
 use profinfer_live::Container;
 use sha2::{Digest, Sha256};
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 /// Bytes of a file in `/proc` that are read.
 const MAX_FILE: u64 = 1 << 20;
 /// Hexadecimal digits that tell commands of one program apart.
 const DIGITS: usize = 8;
-/// Digits of the number of a container that has no name.
-const SHORT: usize = 12;
 
 /// A target's name, and the container that it is in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,12 +21,7 @@ pub(crate) struct Identity {
 impl Identity {
     /// Of a running process: by its container, the unit of the service manager, or its command.
     pub(crate) fn of_process(pid: u32) -> Self {
-        let read = |name: &str| {
-            let mut bytes = Vec::new();
-            let file = File::open(format!("/proc/{pid}/{name}"));
-            let read = file.and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes));
-            read.map(|_| bytes).unwrap_or_default()
-        };
+        let read = |name: &str| bounded::read(format!("/proc/{pid}/{name}"), MAX_FILE).unwrap_or_default();
         let groups = String::from_utf8_lossy(&read("cgroup")).into_owned();
         let container = container(&groups);
         let name = container.as_ref().map(of_container).or_else(|| unit(&groups)).unwrap_or_else(|| {
@@ -50,19 +42,18 @@ impl Identity {
 
 /// `namespace/pod/container`, a container's name, or the beginning of its number.
 fn of_container(of: &Container) -> String {
-    let name = of.name.clone().unwrap_or_else(|| of.id.chars().take(SHORT).collect());
-    let parts = [of.namespace.as_ref(), of.pod.as_ref(), Some(&name)];
-    parts.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join("/")
+    let parts = [of.namespace.as_deref(), of.pod.as_deref(), Some(of.shown())];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("/")
 }
 
 /// The innermost service of the service manager that a process belongs to.
 fn unit(groups: &str) -> Option<String> {
-    let services = paths(groups).filter_map(|path| {
+    let service = paths(groups).find_map(|path| {
         let mut parts = path.rsplit('/').filter_map(|part| part.strip_suffix(".service"));
         // A user's manager is no service of theirs.
         parts.next().filter(|name| !name.starts_with("user@"))
     });
-    services.map(str::to_owned).next()
+    service.map(str::to_owned)
 }
 
 /// The program's file, and a part of a hash of the command: its words may be secret.

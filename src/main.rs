@@ -2,6 +2,8 @@
 //! subcommand.
 
 mod analyse;
+#[cfg(feature = "record")]
+mod bounded;
 mod build;
 mod check;
 #[cfg(feature = "record")]

@@ -108,7 +108,6 @@ impl List {
     /// Adds a recording. It takes the place of one of the same name whose target has ended: figures of a target that is
     /// started again go on under that name. Several that run at once are numbered.
     fn push(&mut self, mut followed: Followed) {
-        self.note_ended();
         let name = followed.name().to_owned();
         if !name.is_empty() {
             let numbered = (2..).map(|number| format!("{name}#{number}"));

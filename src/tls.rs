@@ -1,5 +1,6 @@
 //! TLS of `serve`: its certificate and key, from files in PEM.
 
+use super::bounded;
 use super::connection::Plain;
 use super::secret;
 use profinfer_diagnostics::Diagnostics;
@@ -8,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{Error, ServerConfig, ServerConnection, StreamOwned};
 use std::fmt::Display;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,9 +49,7 @@ impl Tls {
     pub(crate) fn read(certificate: &Path, key: &Path) -> Result<Self, Diagnostics> {
         let of_certificate = |problem: &dyn Display| secret::refused(CERTIFICATE, certificate, problem, MAKE);
         let of_key = |problem: &dyn Display| secret::refused(KEY, key, problem, MAKE);
-        let file = std::fs::File::open(certificate).map_err(|error| of_certificate(&error))?;
-        let mut pem = Vec::new();
-        file.take(MOST).read_to_end(&mut pem).map_err(|error| of_certificate(&error))?;
+        let pem = bounded::read(certificate, MOST).map_err(|error| of_certificate(&error))?;
         let chain: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&pem).collect();
         let chain = chain.map_err(|error| of_certificate(&error))?;
         if chain.is_empty() {

@@ -5,7 +5,7 @@ use super::live::Serve;
 use super::toy::{Run, builds, wait_until};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What the image is called.
 const IMAGE: &str = "localhost/profinfer-toy:1";
@@ -72,17 +72,28 @@ impl Drop for Container {
     }
 }
 
-/// One at a time: they have one image.
-static ALONE: Mutex<()> = Mutex::new(());
+/// The image, and a folder for what its toy counts. One test at a time: they have one image.
+struct Prepared {
+    _removed: Container,
+    run: Run,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Prepared {
+    fn new() -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let prepared = Self { _removed: Container, run: Run::new(), _alone: alone };
+        make_image(&prepared.run);
+        prepared
+    }
+}
 
 #[test]
 #[ignore = "needs root"]
 fn a_container_has_its_names_and_goes_on_under_them() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let run = Run::new();
-    let _removed = Container;
-    make_image(&run);
-    let folder = run.folder.path().display().to_string();
+    let prepared = Prepared::new();
+    let (run, folder) = (&prepared.run, prepared.run.folder.path().display().to_string());
     let serve = Serve::start(&["--container", NAME]);
     let mut started = Container::start(&folder);
     for again in ["restart", "replace", ""] {
@@ -124,11 +135,8 @@ fn a_container_has_its_names_and_goes_on_under_them() {
 #[test]
 #[ignore = "needs root"]
 fn a_command_is_followed_and_one_that_does_not_wait_says_how_to_attach() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let run = Run::new();
-    let _removed = Container;
-    make_image(&run);
-    let folder = run.folder.path().display().to_string();
+    let prepared = Prepared::new();
+    let (run, folder) = (&prepared.run, prepared.run.folder.path().display().to_string());
     let record = |option: &str, words: &[&str]| {
         let mut command = vec!["podman".to_owned(), "--runtime".into(), "runc".into()];
         command.extend(Container::words(option, &folder, words));

@@ -88,7 +88,7 @@ pub struct Container {
 
 impl Container {
     /// Its name, or the beginning of its number, as runtimes list it.
-    pub(crate) fn shown(&self) -> &str {
+    pub fn shown(&self) -> &str {
         self.name.as_deref().unwrap_or_else(|| self.id.get(..12).unwrap_or(&self.id))
     }
 
