@@ -390,6 +390,11 @@ fn first_engine(input: &mut Rewound) -> Result<Option<EngineId>, Diagnostics> {
     Ok(first)
 }
 
+/// Whom steps are shown to besides the figures.
+fn shown_to(tables: &mut Option<Tables>) -> Option<&mut dyn Visitor> {
+    tables.as_mut().map(|tables| tables as &mut dyn Visitor)
+}
+
 /// Reads a trace to its end.
 fn follow(input: Box<dyn Read + Send>, shared: &Shared, is_live: bool) -> Result<(), Diagnostics> {
     let mut reader = open(input)?;
@@ -408,9 +413,9 @@ fn follow(input: Box<dyn Read + Send>, shared: &Shared, is_live: bool) -> Result
             flight.take(&item);
         }
         if let Some(model) = lock(&shared.model).as_mut() {
-            model.take(&item, tables.as_mut().map(|tables| tables as &mut dyn Visitor));
+            model.take(&item, shown_to(&mut tables));
             if is_flush && is_live {
-                model.pass(now());
+                model.pass(now(), shown_to(&mut tables));
             }
             if let Some(tables) = tables.as_mut().filter(|_| is_flush) {
                 tables.flush(reader.meta(), model.findings(), now());
@@ -431,7 +436,7 @@ fn follow(input: Box<dyn Read + Send>, shared: &Shared, is_live: bool) -> Result
         }
     }
     if let Some(model) = lock(&shared.model).as_mut() {
-        model.finish(tables.as_mut().map(|tables| tables as &mut dyn Visitor));
+        model.finish(shown_to(&mut tables));
         model.judge(reader.meta());
         if let Some(tables) = &mut tables {
             tables.finish(reader.meta(), model.findings());

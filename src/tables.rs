@@ -83,7 +83,7 @@ impl Tables {
         self.until = (from / interval).saturating_add(1).saturating_mul(interval);
         let partition = partition(&self.origin, from);
         let place = |table: &Table| {
-            let part = if table.name == RUNS { String::new() } else { format!("-{}", from / 1_000_000_000) };
+            let part = if table.name == RUNS { String::new() } else { format!("-{from}") };
             let file = format!("{}{part}.{}", table.name, FORMAT.extension());
             (self.to.folder.join(table.name).join(&partition).join(file), false, Vec::new())
         };
@@ -121,10 +121,11 @@ impl Tables {
 impl Visitor for Tables {
     fn step(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) {
         self.statistics.step(step, catalogue, decoder);
-        let from = self.unix(step.start);
+        let start = self.unix(step.start);
         // After a failure nothing is tried before the next interval.
-        if self.files.is_none() && (!self.has_failed || from >= self.until) {
-            match self.open(from) {
+        if self.files.is_none() && (!self.has_failed || start >= self.until) {
+            // Steps are read after their time: files of the time before are not begun anew.
+            match self.open(start.max(self.until)) {
                 Ok(files) => self.files = Some(files),
                 Err(problems) => self.tell(Some(problems)),
             }

@@ -138,7 +138,7 @@ impl Model {
                 }
                 self.timeline.record(record.bytes(), &mut Both { figures: &mut self.figures, also });
             }
-            Item::Notice(notice) => self.notice(notice),
+            Item::Notice(notice) => self.notice(notice, also),
             Item::Losses(losses) => self.losses = rows(losses),
             Item::Sites { sites, .. } => self.timeline.add_sites(sites),
             Item::End(end) => {
@@ -154,7 +154,7 @@ impl Model {
         self.timeline.add_enums(schema);
     }
 
-    fn notice(&mut self, notice: &Notice) {
+    fn notice(&mut self, notice: &Notice, also: Option<&mut dyn Visitor>) {
         self.timeline.notice(notice);
         if let Some(detail) = notice.detail {
             let nothing = detail.steps_too && detail.reason != DetailReason::End;
@@ -185,17 +185,17 @@ impl Model {
             }
         }
         self.overhead = notice.overhead.as_ref().map(spent).or(self.overhead);
-        self.pass(notice.time);
+        self.pass(notice.time, also);
     }
 
     /// It is this time (ns of CLOCK_MONOTONIC), and the recorder has written all that came before: steps that ended a
-    /// while ago are finished, though nothing comes after them.
-    pub fn pass(&mut self, now: u64) {
+    /// while ago are finished, though nothing comes after them, and shown to `also`.
+    pub fn pass(&mut self, now: u64, also: Option<&mut dyn Visitor>) {
         self.now = self.now.max(now);
         let by = self.now.saturating_sub(SETTLED);
         if by.saturating_sub(self.settled) >= INTERVAL {
             self.settled = by;
-            self.timeline.settle_before(by, &mut self.figures);
+            self.timeline.settle_before(by, &mut Both { figures: &mut self.figures, also });
             self.forget();
         }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use profinfer_analysis::testing::{Put, Records};
-use profinfer_analysis::{Phase, Rules, Statistics, Timeline};
+use profinfer_analysis::{Catalogue, Decoder, Phase, Rules, Statistics, Step, Timeline, Visitor};
 use profinfer_schema::{
     End, FieldLayout, FieldType, HEADER_SIZE, Loss, LossKind, Notice, Origin, Pressure, RecordKind, RecordType, Role,
 };
@@ -382,7 +382,7 @@ fn a_server_s_requests_are_there_while_they_run() {
             let header = record.header();
             // Long after each step nothing more comes: it is over.
             if record.kind().name == "step" {
-                model.pass(header.start + header.duration + 400_000_000);
+                model.pass(header.start + header.duration + 400_000_000, None);
                 seen.push(model.snapshot());
             }
         }
@@ -435,7 +435,7 @@ fn labels_are_bounded_and_no_count_falls() {
             }
         }
         records.records.clear();
-        model.pass(start + 900_000_000);
+        model.pass(start + 900_000_000, None);
         let snapshot = model.snapshot();
         for row in &snapshot.operators {
             let before = counts.insert(row.op.clone(), row.count).unwrap_or(0);
@@ -493,6 +493,37 @@ fn metrics_have_the_names_and_bounds_of_the_conventions() {
 
 fn as_json(request: &OtlpRequest) -> serde_json::Value {
     serde_json::from_slice(&request.json()).unwrap()
+}
+
+/// Steps in a phase.
+struct Counted(u64);
+
+impl Visitor for Counted {
+    fn step(&mut self, step: &Step, _: &Catalogue, _: &Decoder) {
+        self.0 += u64::from(step.phase.is_some_and(|phase| phase != Phase::Outside));
+    }
+}
+
+#[test]
+fn whom_steps_are_shown_to_besides_sees_all() {
+    let (mut counted, mut all) = (Counted(0), 0);
+    // With time that passes, steps end without a record after them.
+    for passes in [false, true] {
+        let bytes = trace(&server().records(), 11);
+        let mut reader = TraceReader::new(&bytes[..]).unwrap();
+        let mut model = Model::new(reader.meta()).0;
+        while let Some(item) = reader.next() {
+            model.take(&item, Some(&mut counted));
+            if let (Item::Record(record), true) = (&item, passes) {
+                let header = record.header();
+                model.pass(header.start + header.duration + 400_000_000, Some(&mut counted));
+            }
+        }
+        model.finish(Some(&mut counted));
+        all += model.snapshot().phases.iter().map(|phase| phase.steps.count + phase.incomplete).sum::<u64>();
+        assert_eq!(counted.0, all, "time passes: {passes}");
+    }
+    assert!(all > 0);
 }
 
 /// The points of an OTLP metric of the first recording.
