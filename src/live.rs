@@ -213,6 +213,8 @@ struct Shared {
     flight: Arc<Mutex<FlightFigures>>,
     viewed: Mutex<Option<Instant>>,
     messages: Mutex<VecDeque<String>>,
+    /// Why it cannot be read.
+    problems: Mutex<Option<Diagnostics>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -239,6 +241,7 @@ fn read(trace: Box<dyn Read + Send>, shared: &Arc<Shared>, is_live: bool) -> Joi
         if let Err(problems) = follow(trace, &theirs, is_live) {
             let mut messages = lock(&theirs.messages);
             problems.0.iter().for_each(|problem| messages.push_back(problem.message.clone()));
+            *lock(&theirs.problems) = Some(problems);
         }
     })
 }
@@ -295,6 +298,11 @@ impl Followed {
     /// All messages that are in memory.
     pub(crate) fn messages(&self) -> Vec<String> {
         lock(&self.shared.messages).iter().cloned().collect()
+    }
+
+    /// Why a trace that was given cannot be read; a recorder tells that itself.
+    pub(crate) fn problems(&self) -> Option<Diagnostics> {
+        lock(&self.shared.problems).take().filter(|_| self.child.is_none())
     }
 
     /// Whether all was read, and the recorder has ended.
@@ -360,14 +368,19 @@ impl Read for Rewound {
     }
 }
 
-/// Opens a trace as that of its engine; where several were searched for, of the first that is found.
-fn open(input: Box<dyn Read + Send>) -> Result<TraceReader<Box<dyn Read + Send>>, Diagnostics> {
+/// Opens a trace as that of its engine; where several were searched for, of the first that is found, or of the one that
+/// is wanted of a trace that was given.
+fn open(input: Box<dyn Read + Send>, is_live: bool) -> Result<TraceReader<Box<dyn Read + Send>>, Diagnostics> {
     let mut rewound = Rewound { input, read: Vec::new() };
-    let engine = first_engine(&mut rewound)?;
+    let is_open = is_live || trace_file::wanted().is_none();
+    let engine = if is_open { first_engine(&mut rewound)? } else { None };
     let input: Box<dyn Read + Send> = Box::new(Cursor::new(rewound.read).chain(rewound.input));
     let mut reader = TraceReader::new(input)?;
     if let Some(engine) = engine {
         reader.only(engine);
+    }
+    if !is_open {
+        trace_file::select(&mut reader)?;
     }
     reader.remember_notices(NOTICES);
     Ok(reader)
@@ -397,7 +410,7 @@ fn shown_to(tables: &mut Option<Tables>) -> Option<&mut dyn Visitor> {
 
 /// Reads a trace to its end.
 fn follow(input: Box<dyn Read + Send>, shared: &Shared, is_live: bool) -> Result<(), Diagnostics> {
-    let mut reader = open(input)?;
+    let mut reader = open(input, is_live)?;
     let (mut model, problems) = Model::new(reader.meta());
     let Wanted { ended, keeper, tables } = &shared.wanted;
     if *ended {

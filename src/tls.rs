@@ -3,6 +3,7 @@
 use super::bounded;
 use super::connection::Plain;
 use super::secret;
+use super::terminal::status;
 use profinfer_diagnostics::Diagnostics;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -10,11 +11,15 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{Error, ServerConfig, ServerConnection, StreamOwned};
 use std::fmt::Display;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Bytes of a file with certificates; further ones are not read.
 const MOST: u64 = 1 << 20;
+/// Time between two looks whether a file has changed.
+const INTERVAL: Duration = Duration::from_secs(1);
 /// The options that name the files.
 const CERTIFICATE: &str = "--tls-cert";
 const KEY: &str = "--tls-key";
@@ -40,42 +45,99 @@ impl TlsArguments {
     }
 }
 
-/// Takes clients by TLS.
+/// Takes clients by TLS, also with a certificate that is renewed meanwhile.
 #[derive(Debug, Clone)]
-pub(crate) struct Tls(Arc<ServerConfig>);
+pub(crate) struct Tls(Arc<Mutex<Files>>);
+
+/// The files, and what they said when they were read last.
+#[derive(Debug)]
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+    looked: Instant,
+    versions: [Option<Version>; 2],
+    config: Arc<ServerConfig>,
+}
+
+/// What changes with a file's contents: its inode, size and time of change.
+type Version = (u64, u64, i64, i64);
+
+fn version(path: &Path) -> Option<Version> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec()))
+}
+
+impl Files {
+    fn read(certificate: &Path, key: &Path) -> Result<Self, Diagnostics> {
+        // Before: what changes while it is read is read again.
+        let versions = [certificate, key].map(version);
+        let config = config(certificate, key)?;
+        Ok(Self { certificate: certificate.into(), key: key.into(), looked: Instant::now(), versions, config })
+    }
+
+    /// As the files are now, or were when they last fitted together: one is renewed before the other.
+    fn look(&mut self) {
+        if self.looked.elapsed() < INTERVAL {
+            return;
+        }
+        self.looked = Instant::now();
+        let versions = [self.certificate.as_path(), &self.key].map(version);
+        if versions == self.versions {
+            return;
+        }
+        self.versions = versions;
+        match config(&self.certificate, &self.key) {
+            Ok(config) => self.config = config,
+            Err(problems) => {
+                let why = problems.0.first().map_or("", |problem| &problem.message);
+                status(&format!("the former certificate is used on: {why}"));
+            }
+        }
+    }
+}
+
+/// Of a certificate, with those of its issuers, and its key.
+fn config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, Diagnostics> {
+    let of_certificate = |problem: &dyn Display| secret::refused(CERTIFICATE, certificate, problem, MAKE);
+    let of_key = |problem: &dyn Display| secret::refused(KEY, key, problem, MAKE);
+    let pem = bounded::read(certificate, MOST).map_err(|error| of_certificate(&error))?;
+    let chain: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let chain = chain.map_err(|error| of_certificate(&error))?;
+    if chain.is_empty() {
+        return Err(of_certificate(&"no certificate in it"));
+    }
+    let pem = secret::read(KEY, key, MAKE)?;
+    let private = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| of_key(&error))?;
+    let versions = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| of_certificate(&error))?;
+    let made = versions.with_no_client_auth().with_single_cert(chain, private);
+    let mut config = made.map_err(|error| match error {
+        Error::InconsistentKeys(_) => {
+            let hint = format!("give the key that {} was made with", certificate.display());
+            secret::refused(KEY, key, &"not the certificate's key", &hint)
+        }
+        Error::InvalidCertificate(_) => of_certificate(&error),
+        _ => of_key(&error),
+    })?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
 
 impl Tls {
     /// Of a certificate, with those of its issuers, and its key.
     pub(crate) fn read(certificate: &Path, key: &Path) -> Result<Self, Diagnostics> {
-        let of_certificate = |problem: &dyn Display| secret::refused(CERTIFICATE, certificate, problem, MAKE);
-        let of_key = |problem: &dyn Display| secret::refused(KEY, key, problem, MAKE);
-        let pem = bounded::read(certificate, MOST).map_err(|error| of_certificate(&error))?;
-        let chain: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-        let chain = chain.map_err(|error| of_certificate(&error))?;
-        if chain.is_empty() {
-            return Err(of_certificate(&"no certificate in it"));
-        }
-        let pem = secret::read(KEY, key, MAKE)?;
-        let private = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| of_key(&error))?;
-        let versions = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| of_certificate(&error))?;
-        let made = versions.with_no_client_auth().with_single_cert(chain, private);
-        let mut config = made.map_err(|error| match error {
-            Error::InconsistentKeys(_) => {
-                let hint = format!("give the key that {} was made with", certificate.display());
-                secret::refused(KEY, key, &"not the certificate's key", &hint)
-            }
-            Error::InvalidCertificate(_) => of_certificate(&error),
-            _ => of_key(&error),
-        })?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self(Arc::new(config)))
+        Files::read(certificate, key).map(|files| Self(Arc::new(Mutex::new(files))))
     }
 
     /// A client's stream; the handshake is made with the first bytes that are read.
     pub(crate) fn accept(&self, stream: Plain) -> io::Result<StreamOwned<ServerConnection, Plain>> {
-        let connection = ServerConnection::new(Arc::clone(&self.0)).map_err(io::Error::other)?;
+        let config = {
+            let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            files.look();
+            Arc::clone(&files.config)
+        };
+        let connection = ServerConnection::new(config).map_err(io::Error::other)?;
         Ok(StreamOwned::new(connection, stream))
     }
 }

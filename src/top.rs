@@ -60,6 +60,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     for followed in &all {
         let followed = followed.lock().unwrap_or_else(PoisonError::into_inner);
         if followed.figures().is_none() {
+            if let Some(problems) = followed.problems() {
+                return Err(problems);
+            }
             followed.messages().iter().for_each(|message| status(message));
             if let Some(code) = followed.code().filter(|code| *code != DONE) {
                 return Ok(code);

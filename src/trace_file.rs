@@ -62,7 +62,13 @@ pub(crate) fn open_part(path: &Path, engine: EngineId) -> Result<AnyReader, Diag
 /// Opens a trace with all of its engines, where none is asked for.
 pub(crate) fn open_whole(path: &Path) -> Result<AnyReader, Diagnostics> {
     let mut reader = read(path)?;
-    let Some(wanted) = wanted() else { return Ok(reader) };
+    select(&mut reader)?;
+    Ok(reader)
+}
+
+/// Has a trace seen as the engine that is wanted; whether there is one.
+pub(crate) fn select(reader: &mut AnyReader) -> Result<bool, Diagnostics> {
+    let Some(wanted) = wanted() else { return Ok(false) };
     let origin = &reader.meta().origin;
     let is_it = |name: &str| name.eq_ignore_ascii_case(&wanted);
     let is_wanted = |part: &OriginPart| is_it(&part.key) || is_it(&part.probeset) || is_it(&part.engine);
@@ -77,7 +83,7 @@ pub(crate) fn open_whole(path: &Path) -> Result<AnyReader, Diagnostics> {
             return Err(problem.hint(format!("it has {}", all.join(", "))).into());
         }
     }
-    Ok(reader)
+    Ok(true)
 }
 
 /// The engines of a trace of several that the target had; of one that cannot be read twice, all that the recorder

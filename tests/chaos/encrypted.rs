@@ -61,6 +61,17 @@ fn figures_are_served_by_tls_only() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && text.contains(problem), "{text}");
     }
+    // A certificate is renewed one file after the other, and once not whole.
+    let is_served = |certificate: &str| get(certificate, &serve.address, "/metrics").status.success();
+    std::fs::write(&certificate, "-----BEGIN CERTIFICATE-----\n").unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    let trusted = run.path("trusted.pem").display().to_string();
+    std::fs::copy(&other, &trusted).unwrap();
+    assert!(!is_served(&trusted));
+    std::fs::rename(&other, &certificate).unwrap();
+    assert!(!is_served(&trusted), "it has no key yet");
+    std::fs::rename(&other_key, &key).unwrap();
+    wait_until("the renewed certificate is served", || is_served(&trusted));
     drop(serve);
     end(toy_at_work, input);
 }

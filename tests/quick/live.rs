@@ -32,3 +32,15 @@ fn a_trace_is_shown_on_a_terminal() {
     assert!(words(last).contains(&words(sentence)), "{sentence}\n{last}");
     assert!(last.contains("MUL_MAT") && last.contains("(of 41 steps)"), "{last}");
 }
+
+#[test]
+fn a_trace_without_the_engine_is_an_error() {
+    let trace = Trace::new(MEMORY);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/in_a_terminal.py");
+    let mut python = Command::new("python3");
+    python.args([script, "80", "24", "15:?has no engine,0:q", env!("CARGO_BIN_EXE_profinfer"), "top"]);
+    python.args(["--engine", "nothing", "--trace", trace.file()]);
+    let output = python.stdin(Stdio::null()).output().unwrap();
+    let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&seen["status"], &seen["missed"]), (&1.into(), &serde_json::json!([])), "{seen:#}");
+}

@@ -257,8 +257,16 @@ pub(super) struct Consumer {
     arrived: Arc<EventFd>,
     guards: Guards,
     handed: Samples,
+    interval: Interval,
     stop: StopFlag,
     thread: JoinHandle<()>,
+}
+
+/// The pause between two readings, and what ends one early.
+#[derive(Debug)]
+struct Interval {
+    ms: Arc<AtomicU64>,
+    bell: Arc<EventFd>,
 }
 
 /// Ends the thread when it is dropped, on whatever way.
@@ -313,6 +321,8 @@ impl Consumer {
         let mut pages = RingPages::map(ring.as_fd(), ring.max_entries()).map_err(|error| failed(&error))?;
         let stop_flag = StopFlag { is_set: Arc::clone(&stop), bell: pause.bell() };
         let interval = if prompt { SHORTEST } else { interval(pages.size()) };
+        let interval = Interval { ms: Arc::new(AtomicU64::new(millis(interval))), bell: pause.bell() };
+        let interval_ms = Arc::clone(&interval.ms);
         let reader = Arc::clone(&sink);
         counts.ring_bytes.store(pages.size(), Ordering::Relaxed);
         let consume = move || {
@@ -320,7 +330,7 @@ impl Consumer {
                 // Seen before the last reading, so that everything submitted before it is read.
                 let last = stop.load(Ordering::SeqCst);
                 if !last {
-                    pause.wait(interval);
+                    pause.wait(Duration::from_millis(interval_ms.load(Ordering::Relaxed)));
                 }
                 intake.read_all(&mut pages, &reader);
                 if last {
@@ -330,7 +340,16 @@ impl Consumer {
         };
         let thread = std::thread::Builder::new().name("profinfer-ring".into()).spawn(consume);
         let thread = thread.map_err(|error| failed(&error))?;
-        Ok(Self { sink, counts, controls, arrived, guards, handed, stop: stop_flag, thread })
+        Ok(Self { sink, counts, controls, arrived, guards, handed, interval, stop: stop_flag, thread })
+    }
+
+    /// Has the ring read as often as counts of that age serve; within bounds.
+    pub(super) fn read_every(&self, at_most: Duration) {
+        let ms = millis(at_most.clamp(SHORTEST, LONGEST));
+        if ms < self.interval.ms.swap(ms, Ordering::Relaxed) {
+            // Not only after the longer pause that has begun.
+            let _ = self.interval.bell.write(1);
+        }
     }
 
     /// The next message of the programs, the oldest first.
@@ -466,6 +485,10 @@ impl Finished {
         sampling.map_or(Ok(()), |sampling| writer.sampling(sampling))?;
         writer.finish(end)?.close()
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The pause between two readings of a ring of that many bytes.

@@ -22,7 +22,10 @@ const OFTEN: Duration = Duration::from_millis(15);
 /// The function of steps may be found so long after those of operators.
 const STEPS_AWAITED: Duration = Duration::from_secs(1);
 /// Time between two polls while something is about to change.
-pub(super) const SOON: Duration = Duration::from_millis(4);
+const SOON: Duration = Duration::from_millis(4);
+/// While nothing is, at least and at most.
+const LATER: Duration = Duration::from_millis(20);
+const LATEST: Duration = Duration::from_millis(100);
 
 /// How far the probes are.
 #[derive(Debug)]
@@ -57,6 +60,8 @@ pub(super) struct DetailSwitch {
     /// Since when operators were found, and no function of steps.
     without_steps: Option<Instant>,
     first_window_ns: Option<f64>,
+    /// How long the budget has nothing to decide, as estimated at the last poll.
+    undecided: Duration,
 }
 
 impl DetailSwitch {
@@ -82,13 +87,20 @@ impl DetailSwitch {
             steps: steps().map(|action| action.probe.clone()).collect(),
             without_steps: None,
             first_window_ns: None,
+            undecided: Duration::ZERO,
         })
     }
 
-    /// Whether something is about to change, so that frequent polls are worthwhile.
-    pub(super) fn is_restless(&self) -> bool {
-        !matches!(self.state, State::Off | State::Waiting) && self.sampler.is_some()
-            || matches!(self.state, State::Attaching(_) | State::Draining(_) | State::Detaching { .. })
+    /// Time until the next poll. The estimate of what is left becomes better the less is left: half of it is waited.
+    pub(super) fn pause(&self) -> Duration {
+        let (shortest, longest) = match self.state {
+            State::Attaching(_) | State::Draining(_) | State::Detaching { .. } => return SOON,
+            State::On if self.sampler.is_some() => (SOON, LATER),
+            // A rate is to be seen to fall at once, and a target that begins.
+            State::Off if self.rate.is_none() => (LATER, LATEST),
+            State::On | State::Off | State::Waiting => return LATER,
+        };
+        (self.undecided / 2).clamp(shortest, longest)
     }
 
     /// The recording begins: this is recorded before anything is attached, since a step that is read before it is called
@@ -109,6 +121,8 @@ impl DetailSwitch {
         if self.sampler.as_ref().is_some_and(|sampler| sampler.decides(&seen)) {
             seen = context.seen(OFTEN);
         }
+        let undecided_ns = self.sampler.as_ref().map_or(0.0, |sampler| sampler.undecided_ns(&seen));
+        self.undecided = Duration::from_nanos(undecided_ns.max(0.0) as u64);
         self.fast_enough = self.check_rate(context, &seen);
         let wanted = self.is_wanted(&seen) || self.has_no_steps(context);
         if matches!(self.state, State::Off) {
@@ -136,6 +150,8 @@ impl DetailSwitch {
             }
             same => same,
         };
+        let is_idle = matches!(self.state, State::Off) && self.rate.is_none();
+        context.consumer.read_every(if is_idle { self.undecided / 2 } else { Duration::ZERO });
     }
 
     /// While nothing is attached that comes and goes: has more of it go.

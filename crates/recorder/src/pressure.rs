@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Time between two polls: each reads some ten small files.
+/// Time between two polls: each reads some five small files.
 pub(super) const PERIOD: Duration = Duration::from_millis(100);
+/// Time between two looks at a process's groups and their limits: some twenty files.
+const LIMITS: Duration = Duration::from_secs(1);
 /// Processes that are polled.
 const MOST_PROCESSES: usize = 32;
 /// Polls that a trace stores at most; then every second one is left out, and so on.
@@ -25,6 +27,8 @@ pub(super) struct PressurePoll {
     mounts: Mounts,
     processes: BTreeMap<i32, ProcessCounts>,
     groups: Groups,
+    limits: Limits,
+    looked: Option<Instant>,
     counts: GroupCounts,
     polled: Option<(Instant, u64)>,
     notices: u32,
@@ -48,13 +52,23 @@ struct Mounts {
     memory: Option<(PathBuf, PathBuf)>,
 }
 
-/// The groups of a process that have limits, from the innermost outwards.
+/// The groups of a process, from the innermost outwards.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Groups {
     cpu: Vec<PathBuf>,
     memory: Vec<PathBuf>,
     /// The innermost, where the kernel counts stalls by group.
     stalls: Option<PathBuf>,
+}
+
+/// What the groups limit, and where it is counted.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Limits {
+    /// CPUs, the fewest of all groups; those that have any.
+    quota: Option<f64>,
+    throttling: Vec<PathBuf>,
+    /// The smallest, bytes, and its group.
+    memory: Option<(u64, PathBuf)>,
 }
 
 /// Counts of the groups since they were made.
@@ -77,6 +91,8 @@ impl PressurePoll {
             mounts: Mounts::parse(&mounts),
             processes: BTreeMap::new(),
             groups: Groups::default(),
+            limits: Limits::default(),
+            looked: None,
             counts: GroupCounts::default(),
             polled: None,
             notices: 0,
@@ -117,12 +133,9 @@ impl PressurePoll {
             sum.minor += now.minor.saturating_sub(before.minor);
             sum.major += now.major.saturating_sub(before.major);
         }
-        let groups = self.mounts.groups(pid);
-        let (before, moved) = (self.counts, groups.as_ref().is_some_and(|groups| *groups != self.groups));
-        if let Some(groups) = groups {
-            self.groups = groups;
-        }
-        self.counts = self.groups.counts();
+        let before = self.counts;
+        let moved = self.looked.is_none_or(|looked| looked.elapsed() >= LIMITS) && self.look(pid);
+        self.counts = self.limits.counts(self.groups.stalls.as_deref());
         // Counts of another group are not to be compared.
         let before = if moved { self.counts } else { before };
         let more = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
@@ -144,6 +157,14 @@ impl PressurePoll {
                 io_ns: now.io_ns.saturating_sub(before.io_ns),
             }),
         }
+    }
+
+    /// Looks for the groups of the process and their limits; whether the groups are others than before.
+    fn look(&mut self, pid: i32) -> bool {
+        let Some(groups) = self.mounts.groups(pid) else { return false };
+        self.looked = Some(Instant::now());
+        self.limits = groups.limits();
+        std::mem::replace(&mut self.groups, groups) != self.groups
     }
 }
 
@@ -224,18 +245,28 @@ fn folders(mount: Option<&(PathBuf, PathBuf)>, group: &str) -> Vec<PathBuf> {
 }
 
 impl Groups {
-    fn counts(&self) -> GroupCounts {
-        let mut counts = GroupCounts::default();
-        for folder in &self.cpu {
-            let quota = cpu_quota(folder);
-            counts.quota = counts.quota.into_iter().chain(quota).reduce(f64::min);
-            if quota.is_some() {
-                counts.throttled = Some(counts.throttled.unwrap_or(0).saturating_add(throttled(folder).unwrap_or(0)));
-            }
+    fn limits(&self) -> Limits {
+        let quotas: Vec<(f64, &PathBuf)> =
+            self.cpu.iter().filter_map(|folder| Some((cpu_quota(folder)?, folder))).collect();
+        let memory = self.memory.iter().filter_map(|folder| Some((memory_limit(folder)?, folder.clone())));
+        Limits {
+            quota: quotas.iter().map(|(quota, _)| *quota).reduce(f64::min),
+            throttling: quotas.into_iter().map(|(_, folder)| folder.clone()).collect(),
+            memory: memory.min_by_key(|(limit, _)| *limit),
         }
-        let limited = self.memory.iter().filter_map(|folder| Some((memory_limit(folder)?, folder)));
-        if let Some((limit, folder)) = limited.min_by_key(|(limit, _)| *limit) {
-            counts.limit = Some(limit);
+    }
+}
+
+impl Limits {
+    fn counts(&self, stalls: Option<&Path>) -> GroupCounts {
+        let throttled = self.throttling.iter().map(|folder| throttled(folder).unwrap_or(0));
+        let mut counts = GroupCounts {
+            quota: self.quota,
+            throttled: throttled.reduce(u64::saturating_add),
+            ..GroupCounts::default()
+        };
+        if let Some((limit, folder)) = &self.memory {
+            counts.limit = Some(*limit);
             counts.hits =
                 number(&folder.join("memory.failcnt")).or_else(|| value(&folder.join("memory.events"), &["max"]));
             let names = ["total_workingset_refault_file", "total_workingset_refault_anon"];
@@ -243,7 +274,7 @@ impl Groups {
             let stat = folder.join("memory.stat");
             counts.refaults = value(&stat, &names).or_else(|| value(&stat, &names_v2));
         }
-        counts.stalled = stalled(self.stalls.as_deref(), Path::new("/proc/pressure"));
+        counts.stalled = stalled(stalls, Path::new("/proc/pressure"));
         counts
     }
 }
@@ -309,6 +340,10 @@ mod tests {
         std::fs::write(path, text).unwrap();
     }
 
+    fn counts_of(groups: &Groups) -> GroupCounts {
+        groups.limits().counts(groups.stalls.as_deref())
+    }
+
     fn mounts(root: &Path) -> Mounts {
         let root = root.display();
         Mounts::parse(&format!(
@@ -342,7 +377,7 @@ mod tests {
             refaults: Some(30),
             stalled: None,
         };
-        assert_eq!(GroupCounts { stalled: None, ..groups.counts() }, expected);
+        assert_eq!(GroupCounts { stalled: None, ..counts_of(&groups) }, expected);
     }
 
     #[test]
@@ -363,7 +398,7 @@ mod tests {
         let groups = mounts(folder.path()).groups_of("0::/a\n");
         assert_eq!(groups.stalls, Some(group));
         let of_group = Stalled { of_group: true, cpu_ns: 30_000, memory_ns: 50_000, io_ns: 70_000 };
-        assert_eq!(groups.counts().stalled, Some(of_group));
+        assert_eq!(counts_of(&groups).stalled, Some(of_group));
     }
 
     #[test]
@@ -371,13 +406,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let groups = mounts(folder.path()).groups_of("0::/a\n");
         let group = folder.path().join("unified/a");
-        assert_eq!(GroupCounts { stalled: None, ..groups.counts() }, GroupCounts::default());
+        assert_eq!(GroupCounts { stalled: None, ..counts_of(&groups) }, GroupCounts::default());
         write(&group.join("cpu.max"), "30000 100000\n");
         write(&group.join("cpu.stat"), "usage_usec 10\nthrottled_usec 4\n");
         write(&group.join("memory.max"), "1048576\n");
         write(&group.join("memory.events"), "low 0\nhigh 0\nmax 7\n");
         write(&group.join("memory.stat"), "workingset_refault_anon 2\nworkingset_refault_file 3\n");
-        let counts = groups.counts();
+        let counts = counts_of(&groups);
         assert_eq!((counts.quota, counts.throttled), (Some(0.3), Some(4000)));
         assert_eq!((counts.limit, counts.hits, counts.refaults), (Some(1 << 20), Some(7), Some(5)));
     }

@@ -2,7 +2,6 @@
 //! other, until one of them ends it. Whatever happens, the target runs on and the trace is closed.
 
 use super::consumer::{Consumer, Control, name_losses};
-use super::detail::SOON;
 use super::frequency::Frequencies;
 use super::guardian::Guardian;
 use super::learn::Learning;
@@ -188,11 +187,7 @@ impl<'a> Recording<'a> {
 
     /// Until the programs, the user or the target's end want an answer, or the clock does.
     fn pause(&self) {
-        let by_clock = match self.switches.are_restless() {
-            Some(true) => SOON,
-            Some(false) => TICK,
-            None => pressure::PERIOD,
-        };
+        let by_clock = self.switches.pause().unwrap_or(pressure::PERIOD);
         let by_clock = if self.guardian.stops().wrappers().any() { by_clock.min(wrappers::INTERVAL) } else { by_clock };
         let left = self
             .options

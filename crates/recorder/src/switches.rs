@@ -5,6 +5,10 @@ use super::detail::DetailSwitch;
 use super::overhead::OverheadLimits;
 use super::switch_context::SwitchContext;
 use profinfer_compiler::ProbePlan;
+use std::time::Duration;
+
+/// Time between two polls of boundaries.
+const BOUNDARIES: Duration = Duration::from_millis(20);
 
 /// All that is switched.
 #[derive(Debug)]
@@ -22,10 +26,10 @@ impl Switches {
         Self { detail: DetailSwitch::new(plan, limits, steps_are_counted), boundary }
     }
 
-    /// Whether something is about to change, so that frequent polls are worthwhile; `None` where nothing can.
-    pub(super) fn are_restless(&self) -> Option<bool> {
-        let boundary = self.boundary.as_ref().filter(|switch| !switch.is_settled()).map(|_| false);
-        self.detail.as_ref().map(DetailSwitch::is_restless).or(boundary)
+    /// Time until the next poll; `None` where nothing changes any more.
+    pub(super) fn pause(&self) -> Option<Duration> {
+        let boundary = self.boundary.as_ref().filter(|switch| !switch.is_settled()).map(|_| BOUNDARIES);
+        self.detail.as_ref().map(DetailSwitch::pause).into_iter().chain(boundary).min()
     }
 
     /// The recording begins, and nothing is attached yet.

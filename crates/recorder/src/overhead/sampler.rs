@@ -193,6 +193,17 @@ impl Sampler {
         }
     }
 
+    /// How long it is until then, ns, as fast as steps have been; 0 where they have not shown it.
+    pub(crate) fn undecided_ns(&self, seen: &Seen) -> f64 {
+        let steps_left = match self.state {
+            State::Window { from, steps } => (from + steps).saturating_sub(seen.steps),
+            State::Gap { until } => until.saturating_sub(seen.steps),
+            State::TimedWindow { until_ns, .. } | State::TimedGap { until_ns } => return until_ns - seen.now_ns,
+        };
+        // Steps of a target that waits between them come later than that; it is asked again.
+        steps_left as f64 * seen.step_ns / (seen.steps as f64).max(1.0)
+    }
+
     /// All operators of a window are being recorded from now on.
     pub(crate) fn began(&mut self, seen: &Seen) {
         if self.stays.is_none() {
