@@ -27,6 +27,9 @@ downloads() {
     done < <(sed -n 's/.*suite: "\(.*\)", python: "\(.*\)", wheel: "\(.*\)".*/root.sh \1\nwheel.sh \2 \3/p' engines/installed.rs)
     kernels/get.sh emulator
     kernels/get.sh toolchain
+    kernels/get.sh python
+    mapfile -t words < <(sed -n '/^const WHEELS/,/^];/s/^ *"\(.*\)",/\1/p' kernels/wheels.rs)
+    kernels/wheels.sh "${words[@]}"
     for arch in amd64 arm64; do
         kernels/get.sh busybox "$arch"
         for series in 5.10 6.1 6.12 6.18; do

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Builds the packages of these sources by `scripts/package`, as for users but without optimisation and with the objects of
+# Builds the packages of these sources by `scripts/package`, as for users but with less optimisation and with the objects of
 # one probeset, since these take most of the time, into a cache outside the clone. Prints the folder. Instant when they are
 # there: it is found by the contents of all that goes into them.
 set -euo pipefail
 cd -P "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-if [ $# -ne 1 ] || [ "$1" = -h ] || [ "$1" = --help ]; then
+readonly arch=${2:-x86_64}
+if [ $# -eq 0 ] || [ $# -gt 2 ] || [ "$1" = -h ] || [ "$1" = --help ]; then
     cat <<'USAGE'
-usage: packages.sh PROGRAM    a profinfer of these sources, which compiles the objects
+usage: packages.sh PROGRAM [x86_64|aarch64]    a profinfer of these sources, which compiles the objects
 
   PROFINFER_CACHE  where to put them (default: ~/.cache/profinfer, by XDG_CACHE_HOME)
 USAGE
@@ -22,7 +23,7 @@ readonly parts=(Cargo.toml Cargo.lock src crates benches probesets templates bpf
     scripts/package tests/installed/packages.sh README.md LICENSE-MIT LICENSE-APACHE)
 key=$(find "${parts[@]}" -type f -not -path '*/__pycache__/*' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum |
     cut -c 1-16)
-readonly place="$cache/built/$key"
+readonly place="$cache/built/$key-$arch"
 if [ ! -e "$place/SHA256SUMS" ]; then
     exec 9>"$cache/.lock-built"
     flock 9
@@ -34,11 +35,13 @@ if [ ! -e "$place/SHA256SUMS" ]; then # unless another has built them while we w
     trap 'rm -rf "$work"' EXIT
     # The same date after each commit: C libraries are built anew when it changes.
     export SOURCE_DATE_EPOCH=1767225600
-    export CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=256 \
+    # An emulated machine runs it ten times slower.
+    [ "$arch" = x86_64 ] && level=0 || level=1
+    export CARGO_PROFILE_RELEASE_OPT_LEVEL=$level CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=256 \
         CARGO_PROFILE_RELEASE_STRIP=symbols PROFINFER_PROBESETS=llama DPKG_DEB_COMPRESSOR_LEVEL=1
-    PROFINFER_NATIVE=$program CARGO_TARGET_DIR="$cache/target" scripts/package -o "$work/packages" x86_64 >&2 9>&-
+    PROFINFER_NATIVE=$program CARGO_TARGET_DIR="$cache/target" scripts/package -o "$work/packages" "$arch" >&2 9>&-
     # Those of older sources.
-    find "$cache/built" -mindepth 1 -maxdepth 1 -type d -not -name '.new-*' -exec rm -rf {} +
+    find "$cache/built" -mindepth 1 -maxdepth 1 -type d -not -name '.new-*' -not -name "$key-*" -exec rm -rf {} +
     mv "$work/packages" "$place"
 fi
 printf '%s\n' "$place"

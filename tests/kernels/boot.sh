@@ -10,14 +10,15 @@ readonly patience=${PROFINFER_BOOT_SECONDS:-900}
 
 usage() {
     cat <<'USAGE'
-usage: boot.sh amd64|arm64 SERIES FOLDER STEPS [counting|drivers]
+usage: boot.sh amd64|arm64 SERIES FOLDER STEPS [counting|drivers|engines|guarded]
 
 STEPS is the file in FOLDER/steps whose lines are run. A machine that is `counting` runs
 one instruction at a time, on whichever processor: then arm64 counts cycles and
-instructions. One with `drivers` (amd64) has a GPU of virtio, and the kernel of `get.sh drivers`.
+instructions. One with `drivers` (amd64) has a GPU of virtio, and the kernel of `get.sh drivers`. One with `engines` has
+more memory. One that is `guarded` (arm64) has the newest processor, with pointer authentication and branch targets.
 USAGE
 }
-[ $# -eq 4 ] || [[ "$#:${5-}:$1" =~ ^5:(counting:.*|drivers:amd64)$ ]] || { usage >&2; exit 2; }
+[ $# -eq 4 ] || [[ "$#:${5-}:$1" =~ ^5:(counting:.*|drivers:amd64|engines:.*|guarded:arm64)$ ]] || { usage >&2; exit 2; }
 readonly series=$2 folder=$3 steps=$4
 # A busy host is late with an emulated timer's first ticks, for which Linux on x86 gives up unless told not to look.
 case "$1" in
@@ -27,9 +28,11 @@ case "$1" in
 esac
 # The clock goes by instructions, one a nanosecond: the same counts however busy the host is.
 case "${5-}" in
-    '' | drivers) machine+=(-accel 'tcg,thread=multi') ;;
+    '' | drivers | engines) machine+=(-accel 'tcg,thread=multi') ;;
     counting) machine+=(-accel 'tcg,thread=single' -icount 'shift=0,sleep=off' -rtc 'base=2026-01-01,clock=vm' -seed 1) ;;
+    guarded) machine=(-machine virt -cpu 'max,pauth-impdef=on' -accel 'tcg,thread=multi') ;;
 esac
+[ "${5-}" = engines ] && memory=4G || memory=1G
 # Kernels from 6.13 on have a program's stack on the processor: there they preempt themselves, too.
 case "$series" in
     5.* | 6.? | 6.1[0-2]) preemption= ;;
@@ -51,7 +54,7 @@ trap 'rm -f "$files"' EXIT
 (cd "$folder" && find . | "$busybox" cpio -o -H newc 2>/dev/null) >"$files"
 status=0
 # What the kernel does not know of its command line is in the environment of `init`.
-timeout --foreground "$patience" "$emulators/$emulator" "${machine[@]}" -smp 2 -m 1G \
+timeout --foreground "$patience" "$emulators/$emulator" "${machine[@]}" -smp 2 -m "$memory" \
     -nodefaults -no-user-config -display none -serial stdio -no-reboot -kernel "$kernel" -initrd "$files" \
     -append "console=$console quiet loglevel=4 panic=-1 $preemption steps=$steps" </dev/null || status=$?
 [ "$status" -eq 0 ] || { printf 'boot.sh: the emulator ended with status %s\n' "$status" >&2; exit 1; }

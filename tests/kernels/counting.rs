@@ -3,7 +3,7 @@
 
 use super::essence::Essence;
 use super::layout::{self, Tools};
-use super::machine::{self, Arch, Kernel, Machine, MachineOutput, Step};
+use super::machine::{self, Arch, Extra, Kernel, Machine, MachineOutput, Step};
 use super::{every_kernel, lines, wanted};
 use profinfer_schema::RecordKind;
 
@@ -62,7 +62,7 @@ fn counting_machines() -> &'static [MachineOutput] {
         for kernel in &kernels {
             std::fs::write(folder.path().join("steps").join(kernel.series), lines(&steps(kernel))).unwrap();
         }
-        let machine = |series| Machine { arch: Arch::Arm64, series, steps: series, counts: true };
+        let machine = |series| Machine { arch: Arch::Arm64, series, steps: series, extra: Extra::Counting };
         machine::boot_all(&kernels.iter().map(|kernel| machine(kernel.series)).collect::<Vec<_>>(), folder.path())
     })
 }

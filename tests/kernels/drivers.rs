@@ -3,7 +3,7 @@
 //! signals; and virtio-gpu, whose work the emulator does.
 
 use super::layout::{self, profinfer};
-use super::machine::{self, Arch, Machine, MachineOutput, Step, run, script};
+use super::machine::{self, Arch, Extra, Machine, MachineOutput, Step, run, script};
 use super::{ROOT, lines, wanted};
 use profinfer_trace::TraceReader;
 use std::collections::BTreeMap;
@@ -111,8 +111,8 @@ fn machines() -> &'static [MachineOutput] {
     OUTPUTS.get_or_init(|| {
         let folder = layout::lay_out(Arch::Amd64);
         lay_out(folder.path());
-        let machine = |series| Machine { arch: Arch::Amd64, series, steps: series, counts: false };
-        let reported = machine::boot_all_with_drivers(&kernels().map(machine).collect::<Vec<_>>(), folder.path());
+        let machine = |series| Machine { arch: Arch::Amd64, series, steps: series, extra: Extra::Drivers };
+        let reported = machine::boot_all(&kernels().map(machine).collect::<Vec<_>>(), folder.path());
         reported.iter().for_each(|reported| reported.ended("modules", 0));
         reported
     })

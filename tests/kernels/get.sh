@@ -15,6 +15,7 @@ usage: get.sh emulator              a folder with run-qemu-x86_64 and run-qemu-a
        get.sh drivers SERIES        an amd64 kernel with its drivers of GPUs: vmlinuz, and modules with
                                     their order of loading; of 6.1 also build, for modules of one's own
        get.sh busybox ARCH          a static busybox
+       get.sh python                a folder with Python for arm64 and the libraries that wheels need
        get.sh toolchain             a folder with what builds Rust and C for arm64
 
 Instant when it is there already.
@@ -26,7 +27,7 @@ say() { printf 'get: %s\n' "$*" >&2; }
 die() { say "$@"; exit 1; }
 
 case "${1-}:$#" in
-    emulator:1 | toolchain:1 | drivers:2) ;;
+    emulator:1 | python:1 | toolchain:1 | drivers:2) ;;
     busybox:2 | kernel:3) case "$2" in amd64 | arm64) ;; *) usage >&2; exit 2 ;; esac ;;
     --help:1 | -h:1) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
@@ -200,6 +201,13 @@ case "$1" in
         private_apt bookworm "$2"
         unpack busybox-static "$work/root"
         mv "$work/root/bin/busybox" "$place"
+        ;;
+    python)
+        private_apt trixie arm64
+        unpack_with_all python3 libstdc++6 libgomp1 "$work/root"
+        # The machine has it all in memory.
+        rm -rf "$work"/root/usr/share "$work"/root/var "$work/root/usr/lib/python3.13/test"
+        mv "$work/root" "$place"
         ;;
     toolchain)
         [ "$(uname -m)" = x86_64 ] || die "only for x86-64"

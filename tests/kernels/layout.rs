@@ -22,7 +22,7 @@ pub(crate) struct Tools {
 }
 
 impl Tools {
-    fn of(arch: Arch) -> Self {
+    pub(crate) fn of(arch: Arch) -> Self {
         match arch {
             Arch::Amd64 => Self { arch, compiler: "cc".into(), strip: "strip".into() },
             Arch::Arm64 => {
@@ -102,17 +102,22 @@ fn lay_out_amd64(root: &Path) {
 }
 
 fn lay_out_arm64(root: &Path) {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("arm64");
-    let built = PathBuf::from(script("build_arm64.sh", &[target.to_str().unwrap()]));
+    install(&packaged(Arch::Arm64), &root.join("bin/profinfer"));
     let tools = PathBuf::from(script("get.sh", &["toolchain"]));
-    install_stripped(tools.join("strip").to_str().unwrap(), &built, &root.join("bin/profinfer"));
     let libraries = tools.join("sysroot/usr/lib/aarch64-linux-gnu");
     fs::create_dir_all(root.join("lib/aarch64-linux-gnu")).unwrap();
-    for name in ["libc.so.6", "libm.so.6", "libelf.so.1", "libz.so.1", "libzstd.so.1", "libgcc_s.so.1"] {
+    for name in ["libc.so.6", "libm.so.6", "libgcc_s.so.1"] {
         install(&libraries.join(name), &root.join("lib/aarch64-linux-gnu").join(name));
     }
     install(&libraries.join("ld-linux-aarch64.so.1"), &root.join("lib/aarch64-linux-gnu/ld-linux-aarch64.so.1"));
     symlink("aarch64-linux-gnu/ld-linux-aarch64.so.1", root.join("lib/ld-linux-aarch64.so.1")).unwrap();
+}
+
+/// The program as it is packaged for an architecture, with what it links inside.
+pub(crate) fn packaged(arch: Arch) -> PathBuf {
+    let packages = script("../installed/packages.sh", &[env!("CARGO_BIN_EXE_profinfer"), arch.profinfer()]);
+    let name = format!("profinfer-{}-linux-{}", env!("CARGO_PKG_VERSION"), arch.profinfer());
+    Path::new(&packages).join(name)
 }
 
 fn compile_toys(tools: &Tools, folder: &Path) {
@@ -127,7 +132,7 @@ fn compile_toys(tools: &Tools, folder: &Path) {
 }
 
 /// Copies a file; not the symbolic link to it.
-fn install(from: &Path, to: &Path) {
+pub(crate) fn install(from: &Path, to: &Path) {
     fs::copy(from, to).unwrap_or_else(|error| panic!("{} to {}: {error}", from.display(), to.display()));
 }
 

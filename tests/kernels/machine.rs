@@ -55,13 +55,27 @@ impl Arch {
     }
 }
 
-/// A machine: a kernel, which of the folder's steps it takes, and whether its processors count cycles and instructions.
+/// What a machine has beyond the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extra {
+    None,
+    /// Processors that count cycles and instructions.
+    Counting,
+    /// A GPU of virtio and a kernel with drivers.
+    Drivers,
+    /// Memory for real engines.
+    Memory,
+    /// Processors with pointer authentication and guarded branch targets.
+    Guards,
+}
+
+/// A machine: a kernel, and which of the folder's steps it takes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Machine {
     pub(crate) arch: Arch,
     pub(crate) series: &'static str,
     pub(crate) steps: &'static str,
-    pub(crate) counts: bool,
+    pub(crate) extra: Extra,
 }
 
 /// A step of a machine: a name and a command.
@@ -87,9 +101,16 @@ pub(crate) struct MachineOutput {
 }
 
 impl MachineOutput {
-    /// With the word that `boot.sh` takes last.
-    fn boot(machine: Machine, root: &Path, word: Option<&str>) -> Self {
-        let Machine { arch, series, steps, .. } = machine;
+    fn boot(machine: Machine, root: &Path) -> Self {
+        let Machine { arch, series, steps, extra } = machine;
+        // The word that `boot.sh` takes last.
+        let word = match extra {
+            Extra::None => None,
+            Extra::Counting => Some("counting"),
+            Extra::Drivers => Some("drivers"),
+            Extra::Memory => Some("engines"),
+            Extra::Guards => Some("guarded"),
+        };
         let mut boot = Command::new(Path::new(ROOT).join("tests/kernels/boot.sh"));
         boot.args([arch.debian(), series]).arg(root).arg(steps).args(word);
         let output = boot.stdin(Stdio::null()).output().unwrap();
@@ -122,15 +143,6 @@ impl MachineOutput {
 
 /// Boots them, two at a time, in no order.
 pub(crate) fn boot_all(machines: &[Machine], root: &Path) -> Vec<MachineOutput> {
-    boot_each(machines, root, |machine| machine.counts.then_some("counting"))
-}
-
-/// The same, each with a GPU of virtio and a kernel with drivers.
-pub(crate) fn boot_all_with_drivers(machines: &[Machine], root: &Path) -> Vec<MachineOutput> {
-    boot_each(machines, root, |_| Some("drivers"))
-}
-
-fn boot_each(machines: &[Machine], root: &Path, word: fn(&Machine) -> Option<&'static str>) -> Vec<MachineOutput> {
     // The machines of several tests at once would be too many.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -144,7 +156,7 @@ fn boot_each(machines: &[Machine], root: &Path, word: fn(&Machine) -> Option<&'s
                 loop {
                     let next = waiting.lock().unwrap().pop();
                     let Some(machine) = next else { return };
-                    let one = MachineOutput::boot(machine, root, word(&machine));
+                    let one = MachineOutput::boot(machine, root);
                     reported.lock().unwrap().push(one);
                 }
             });

@@ -10,6 +10,7 @@
 mod counting;
 mod drivers;
 mod essence;
+mod guarded;
 mod layout;
 mod locked;
 mod machine;
@@ -18,8 +19,9 @@ mod returned;
 mod same;
 mod sampled;
 mod shipped;
+mod wheels;
 
-use machine::{Arch, KERNELS, Kernel, Machine, MachineOutput, Step};
+use machine::{Arch, Extra, KERNELS, Kernel, Machine, MachineOutput, Step};
 use std::fmt::Write;
 use std::sync::OnceLock;
 
@@ -38,7 +40,8 @@ pub(crate) fn every_kernel(arch: Arch) -> Vec<(&'static Kernel, &'static Machine
             let steps = [same::steps(), own, shipped::steps(kernel), locked::steps(kernel), counting];
             std::fs::write(folder.path().join("steps").join(kernel.series), lines(&steps.concat())).unwrap();
         }
-        let machine = |kernel: &Kernel| Machine { arch, series: kernel.series, steps: kernel.series, counts: false };
+        let machine =
+            |kernel: &Kernel| Machine { arch, series: kernel.series, steps: kernel.series, extra: Extra::None };
         machine::boot_all(&wanted(arch).map(machine).collect::<Vec<_>>(), folder.path())
     });
     let of =

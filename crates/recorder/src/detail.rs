@@ -26,6 +26,8 @@ const SOON: Duration = Duration::from_millis(4);
 /// While nothing is, at least and at most.
 const LATER: Duration = Duration::from_millis(20);
 const LATEST: Duration = Duration::from_millis(100);
+/// A target that has begun no step for so long is idle, or in a long one.
+const STILL_NS: u64 = 1_000_000_000;
 
 /// How far the probes are.
 #[derive(Debug)]
@@ -121,9 +123,8 @@ impl DetailSwitch {
         if self.sampler.as_ref().is_some_and(|sampler| sampler.decides(&seen)) {
             seen = context.seen(OFTEN);
         }
-        let undecided_ns = self.sampler.as_ref().map_or(0.0, |sampler| sampler.undecided_ns(&seen));
-        self.undecided = Duration::from_nanos(undecided_ns.max(0.0) as u64);
         self.fast_enough = self.check_rate(context, &seen);
+        self.undecided = self.undecided(&seen);
         let wanted = self.is_wanted(&seen) || self.has_no_steps(context);
         if matches!(self.state, State::Off) {
             self.settle(context);
@@ -194,6 +195,16 @@ impl DetailSwitch {
         if let State::Detaching { done, .. } = std::mem::replace(&mut self.state, State::Off) {
             let _ = done.join();
         }
+    }
+
+    /// How long the budget has nothing to decide.
+    fn undecided(&self, seen: &Seen) -> Duration {
+        // A target that begins no step will not have ended many soon.
+        if monotonic_ns().saturating_sub(self.running.1) > STILL_NS {
+            return LATEST * 2;
+        }
+        let ns = self.sampler.as_ref().map_or(0.0, |sampler| sampler.undecided_ns(seen));
+        Duration::from_nanos(ns.max(0.0) as u64)
     }
 
     fn is_wanted(&mut self, seen: &Seen) -> bool {
