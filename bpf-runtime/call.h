@@ -17,6 +17,7 @@ struct pf_call {
 	__u64 pieces[PF_PIECES]; /* of the target's memory, that several expressions need */
 	_Bool unreadable; /* an argument in memory was */
 	_Bool implausible; /* what was read cannot be what it is taken for */
+	_Bool empty; /* what was to be read is not there, and need not be */
 };
 
 static __always_inline long pf_read(void *into, __u32 size, __u64 address)
@@ -241,6 +242,7 @@ static __always_inline _Bool pf_enter(struct pf_call *call, struct pt_regs *regs
 		call->pieces[i] = 0;
 	call->unreadable = 0;
 	call->implausible = 0;
+	call->empty = 0;
 	return 1;
 }
 
@@ -260,6 +262,7 @@ static __always_inline _Bool pf_leave(struct pf_call *call, struct pt_regs *regs
 	call->block_start = 0;
 	call->unreadable = 0;
 	call->implausible = 0;
+	call->empty = 0;
 	return 1;
 }
 
@@ -278,8 +281,9 @@ static __always_inline void pf_missing(struct pf_call *call, void *record, __u32
 	struct pf_header *header = record;
 
 	header->missing |= 1 << field;
-	/* What the target has nothing for is absent, and no loss. */
-	if (!(absent >> field & 1))
+	/* What the target has nothing for, or a class that may be empty has not got, is absent, and no loss. */
+	if (!(absent >> field & 1) && !call->empty)
 		pf_lose(header->type, call->implausible ? PF_IMPLAUSIBLE : PF_READ_FAILED);
 	call->implausible = 0;
+	call->empty = 0;
 }

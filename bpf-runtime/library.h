@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
 /*
- * What C++ libraries store in memory: vectors, strings, and pointers as distances. What cannot be what it
+ * What C++ libraries store in memory: vectors, strings, classes that may be empty, and pointers as distances. What cannot be what it
  * is taken for is not passed on: it is noted in the call, and counted as implausible.
  */
 #pragma once
@@ -36,6 +36,42 @@ static __always_inline long pf_read_vector(struct pf_call *call, struct pf_vecto
 	if (vector->count * stride != bytes || (bytes && !vector->begin))
 		return pf_refuse(call);
 	return 0;
+}
+
+/* Whether the flag of an optional is set. */
+static __always_inline long pf_read_flag(struct pf_call *call, __u8 *flag, __u64 address)
+{
+	if (pf_read(flag, sizeof(*flag), address))
+		return -1;
+	return *flag > 1 ? pf_refuse(call) : 0;
+}
+
+/* What is not there, and need not be. */
+static __always_inline long pf_is_empty(struct pf_call *call)
+{
+	call->empty = 1;
+	return -1;
+}
+
+/* The number of the alternative that a variant has. `tag`: eight times its offset, and its bytes, 1 or 4. */
+static __always_inline long pf_read_number(struct pf_call *call, __u32 *number, __u64 address, __u64 tag, __u32 count)
+{
+	__u8 narrow = 0;
+	long failed;
+
+	*number = 0;
+	if ((tag & 7) == 1) {
+		failed = pf_read(&narrow, sizeof(narrow), address + (tag >> 3));
+		/* None is the largest number of its size. */
+		*number = narrow == 0xff ? -1U : narrow;
+	} else {
+		failed = pf_read(number, sizeof(*number), address + (tag >> 3));
+	}
+	if (failed)
+		return -1;
+	if (*number == -1U)
+		return pf_is_empty(call);
+	return *number >= count ? pf_refuse(call) : 0;
 }
 
 static __always_inline __u64 pf_string_bytes(__u64 strings)

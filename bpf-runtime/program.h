@@ -88,10 +88,13 @@
 			goto pf_tried;                                                                                 \
 		pf_unreadable:                                                                                         \
 			call->failed |= 1 << (number);                                                                 \
+			call->pieces[number] = call->empty;                                                            \
 		pf_tried:;                                                                                             \
 		}                                                                                                      \
-		if (call->failed & (1 << (number)))                                                                    \
+		if (call->failed & (1 << (number))) {                                                                  \
+			call->empty = call->pieces[number];                                                            \
 			goto pf_unreadable;                                                                            \
+		}                                                                                                      \
 		(__s64) * pf_piece;                                                                                    \
 	})
 
@@ -130,6 +133,39 @@
 		if ((__u64)pf_index >= pf_vector.count)                                                                \
 			goto pf_unreadable;                                                                            \
 		(__s64)(pf_vector.begin + pf_index * pf_stride);                                                       \
+	})
+
+/* Of an optional whose flag is `tag` bytes from its address; the value is at that address. */
+#define PF_HAS_VALUE(address, tag) PF_TRY(__u8, pf_read_flag(call, &pf_value, (address) + (tag)), pf_value)
+#define PF_OPTIONAL_VALUE(address, tag)                                                                                \
+	({                                                                                                             \
+		__u64 pf_at = (address);                                                                               \
+		__u8 pf_flag;                                                                                          \
+		if (pf_read_flag(call, &pf_flag, pf_at + (tag)) || (!pf_flag && pf_is_empty(call)))                    \
+			goto pf_unreadable;                                                                            \
+		(__s64) pf_at;                                                                                         \
+	})
+
+/* Of a variant of `count` alternatives, each of which is at its address. */
+#define PF_VARIANT_INDEX(address, tag, count)                                                                          \
+	PF_TRY(__u32, pf_read_number(call, &pf_value, address, tag, count), pf_value)
+#define PF_ALTERNATIVE(address, tag, count, wanted)                                                                    \
+	({                                                                                                             \
+		__u64 pf_at = (address);                                                                               \
+		__u32 pf_number;                                                                                       \
+		if (pf_read_number(call, &pf_number, pf_at, tag, count) ||                                             \
+		    (pf_number != (wanted) && pf_is_empty(call)))                                                      \
+			goto pf_unreadable;                                                                            \
+		(__s64) pf_at;                                                                                         \
+	})
+
+/* Of elements that are `stride` bytes apart. */
+#define PF_ELEMENT(first, count, stride, index)                                                                        \
+	({                                                                                                             \
+		__s64 pf_at = (index);                                                                                 \
+		if (pf_at < 0 || pf_at >= (count))                                                                     \
+			goto pf_unreadable;                                                                            \
+		(__s64)((first) + pf_at * (stride));                                                                   \
 	})
 
 /* ---- Fields of a record: the number is the bit in `missing` that is set where the field cannot be read ---- */
@@ -178,8 +214,10 @@
 			goto pf_decided;                                                                               \
 	pf_unreadable:                                                                                                 \
 		call->unreadable = 0;                                                                                  \
-		if (!(type##_ABSENT >> 63))                                                                            \
+		/* A value that is not there, and need not be, holds nothing. */                                       \
+		if (!(type##_ABSENT >> 63) && !call->empty)                                                            \
 			pf_lose_records(call->thread, type, PF_UNDECIDED, 1);                                          \
+		call->empty = 0;                                                                                       \
 		pf_answer = 0;                                                                                         \
 	pf_decided:;                                                                                                   \
 		pf_answer;                                                                                             \
@@ -194,6 +232,7 @@
 			goto pf_read_it;                                                                               \
 	pf_unreadable:                                                                                                 \
 		call->unreadable = 0;                                                                                  \
+		call->empty = 0;                                                                                       \
 		pf_number = otherwise;                                                                                 \
 	pf_read_it:;                                                                                                   \
 		pf_number;                                                                                             \

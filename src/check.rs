@@ -10,7 +10,7 @@ use profinfer_compiler::{
     PlacedSite, Placement, ProbePlan, Program, ProgramKind, Provenance, RelocationKind, relocations_of,
 };
 use profinfer_diagnostics::{Diagnostics, Severity};
-use profinfer_probeset::path::Checked;
+use profinfer_probeset::path::{Checked, ClassPart};
 use profinfer_probeset::{Metric, Probeset};
 
 use profinfer_schema::FieldType;
@@ -119,11 +119,14 @@ fn path(
     let mut layout = Vec::new();
     let mut provenance = None;
     let mut details: Vec<String> = Vec::new();
-    for kind in relocations_of(value, program) {
+    let module = program.and_then(|program| plan.programs.get(program)?.module());
+    for kind in relocations_of(value, program, module) {
         let label = match &kind {
             RelocationKind::Offset { view, member } => format!("{view}.{member}"),
             RelocationKind::Size { view } => format!("sizeof {view}"),
             RelocationKind::Shift { view, member } => format!("bit of {view}.{member}"),
+            RelocationKind::Class { of, part: ClassPart::Tag, .. } => format!("tag of {of}"),
+            RelocationKind::Class { of, part: ClassPart::Size, .. } => format!("sizeof {of}"),
             RelocationKind::Strings { module: Some(module) } => format!("strings of {module}"),
             RelocationKind::Strings { module: None } => "strings".to_owned(),
             RelocationKind::Constant { name, .. } => name.clone(),

@@ -2,12 +2,12 @@
 
 use super::model::RelocationKind;
 use profinfer_diagnostics::Span;
-use profinfer_probeset::path::{Base, Checked, Node, Term, Type};
+use profinfer_probeset::path::{Base, Checked, ClassPart, Node, Term, Type};
 
 /// The relocations that an expression of a program (or of an object, without one) needs, in the order it reads them.
-pub fn relocations_of(checked: &Checked, program: Option<usize>) -> Vec<RelocationKind> {
+pub fn relocations_of(checked: &Checked, program: Option<usize>, module: Option<&str>) -> Vec<RelocationKind> {
     let mut kinds = Vec::new();
-    collect(checked, program, None, &mut kinds);
+    collect(checked, program, module, &mut kinds);
     kinds.reverse();
     kinds.into_iter().map(|(kind, _)| kind).collect()
 }
@@ -31,13 +31,29 @@ pub(super) fn collect(
             Node::Bits { view, member, .. } => {
                 into.push((RelocationKind::Shift { view: view.clone(), member: member.clone() }, span));
             }
+            Node::Element { of, .. } => {
+                let module = || module.map(str::to_owned);
+                into.extend(has_string(of).then(|| (RelocationKind::Strings { module: module() }, span.clone())));
+                into.extend(view_within(of).map(|view| (RelocationKind::Size { view }, span.clone())));
+                let class =
+                    |of: &Type| RelocationKind::Class { of: of.clone(), part: ClassPart::Size, module: module() };
+                into.extend(class_within(of).map(|of| (class(of), span)));
+            }
             _ => {
                 let Some((memory, of)) = part.place() else { return };
                 let strings = || RelocationKind::Strings { module: module.map(str::to_owned) };
+                let class = |of: &Type, part: ClassPart| {
+                    let kind = RelocationKind::Class { of: of.clone(), part, module: module.map(str::to_owned) };
+                    (kind, span.clone())
+                };
                 if has_string(&part.ty) || of.is_some_and(has_string) {
                     into.push((strings(), span.clone()));
                 }
+                if let Node::Held { of, .. } = &part.node {
+                    into.push(class(of, ClassPart::Tag));
+                }
                 into.extend(of.and_then(view_within).map(|view| (RelocationKind::Size { view }, span.clone())));
+                into.extend(of.and_then(class_within).map(|of| class(of, ClassPart::Size)));
                 if let Base::Argument(index) = memory.base {
                     into.extend(argument(index).map(|kind| (kind, span.clone())));
                 }
@@ -59,6 +75,7 @@ pub(super) fn collect(
                                 into.push((strings(), span.clone()));
                             }
                             into.extend(view_within(of).map(|view| (RelocationKind::Size { view }, span.clone())));
+                            into.extend(class_within(of).map(|of| class(of, ClassPart::Size)));
                         }
                     }
                 }
@@ -85,8 +102,20 @@ fn view_within(ty: &Type) -> Option<String> {
     }
 }
 
+/// The class of the library whose size an element's size depends on.
+fn class_within(ty: &Type) -> Option<&Type> {
+    match ty {
+        Type::Array(of, _) => class_within(of),
+        ty => ty.may_be_empty().then_some(ty),
+    }
+}
+
 /// A name that tells a reader of the C what the constant is; an argument's carries its program's name.
 pub(super) fn symbol_of(kind: &RelocationKind, program_name: impl Fn(usize) -> String) -> String {
+    let of_type = |ty: &Type| -> String {
+        let named = ty.to_string().replace('*', "_ptr").replace('&', "_ref").replace(", ", "__");
+        named.trim_end_matches('>').chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+    };
     let identifier =
         |name: &str| name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>();
     match kind {
@@ -95,6 +124,11 @@ pub(super) fn symbol_of(kind: &RelocationKind, program_name: impl Fn(usize) -> S
         RelocationKind::Shift { view, member } => format!("bit_of_{}__{}", identifier(view), identifier(member)),
         RelocationKind::Strings { module: None } => "strings".to_owned(),
         RelocationKind::Strings { module: Some(module) } => format!("strings_of_{}", identifier(module)),
+        RelocationKind::Class { of, part, module } => {
+            let part = if *part == ClassPart::Tag { "tag" } else { "size" };
+            let module = module.as_ref().map_or_else(String::new, |module| format!("_in_{}", identifier(module)));
+            format!("{part}_of_{}{module}", of_type(of))
+        }
         RelocationKind::Constant { enumeration, name } => {
             format!("constant_{}__{}", identifier(enumeration), identifier(name))
         }

@@ -7,8 +7,10 @@ use super::model::{PlacedSite, Placement, ProbePlan, Provenance, RelocationKind}
 use super::record_layout::field_type;
 use super::scopes::scope_of;
 use profinfer_diagnostics::Spanned;
-use profinfer_probeset::path::{Base, Checked, Expr, ExprKind, Memory, Node, Scope, Term, Type, check, fixed_size};
-use profinfer_probeset::{Probeset, View};
+use profinfer_probeset::Probeset;
+use profinfer_probeset::path::{
+    Base, Checked, ClassPart, Expr, ExprKind, Held, Memory, Node, Scope, Term, Type, check, fixed_size,
+};
 use profinfer_schema::bpf::ABSENT_VALUE;
 
 /// One step of a path.
@@ -118,20 +120,8 @@ pub fn explain_met(
     let span = meeting.pointer.span.clone();
     let pointer = ExprKind::Cast { base: Box::new(meeting.pointer.clone()), ty: Spanned::new(ty, span.clone()) };
     let mut seen = expr.clone();
-    see_from(&mut seen, &Expr { kind: pointer, span }, of);
+    seen.see_from(&Expr { kind: pointer, span }, true, &|name| of.members.contains_key(name));
     explain_at(plan, probeset, placement, (meeting.program, Some(meeting.site)), &seen)
-}
-
-/// Makes an expression over an object's members one over a pointer to the object.
-fn see_from(expr: &mut Expr, pointer: &Expr, view: &View) {
-    if let ExprKind::Name(name) = &expr.kind
-        && view.members.contains_key(name)
-    {
-        let name = Spanned::new(name.clone(), expr.span.clone());
-        expr.kind = ExprKind::Member { base: Box::new(pointer.clone()), name, arrow: true };
-        return;
-    }
-    expr.children_mut().into_iter().for_each(|child| see_from(child, pointer, view));
 }
 
 struct Explainer<'a> {
@@ -161,9 +151,10 @@ impl Explainer<'_> {
 
     fn step(&self, expr: &Expr, checked: &Checked) -> PathStep {
         let before = base_of(expr).and_then(|base| check(base, &self.scope).ok());
-        let mut kinds = relocations_of(checked, self.program);
+        let module = self.program.and_then(|program| self.plan.programs.get(program)?.module());
+        let mut kinds = relocations_of(checked, self.program, module);
         // What the step before needed is shown there.
-        for earlier in before.iter().flat_map(|before| relocations_of(before, self.program)) {
+        for earlier in before.iter().flat_map(|before| relocations_of(before, self.program, module)) {
             if let Some(at) = kinds.iter().position(|kind| *kind == earlier) {
                 kinds.remove(at);
             }
@@ -228,6 +219,12 @@ impl Explainer<'_> {
             RelocationKind::Size { view } => format!("{view} has {} bytes", shown(value)),
             RelocationKind::Constant { name, .. } => format!("{name} = {}", shown(value)),
             RelocationKind::Shift { member, .. } => format!("{member} begins at bit {}", shown(value)),
+            RelocationKind::Class { part: ClassPart::Tag, of, .. } => {
+                // A variant's has the size of the number in its lowest bits.
+                let offset = value.map(|value| if matches!(of, Type::Variant(_)) { value >> 3 } else { value });
+                format!("its tag at +{}", shown(offset))
+            }
+            RelocationKind::Class { part: ClassPart::Size, of, .. } => format!("{of} has {} bytes", shown(value)),
             RelocationKind::Strings { .. } => "by its library's layout of strings".to_owned(),
             RelocationKind::BlockStart { .. } | RelocationKind::BlockLength { .. } | RelocationKind::Absent { .. } => {
                 return None;
@@ -240,6 +237,7 @@ impl Explainer<'_> {
 fn base_of(expr: &Expr) -> Option<&Expr> {
     match &expr.kind {
         ExprKind::Member { base, .. }
+        | ExprKind::Alternative { base, .. }
         | ExprKind::Index { base, .. }
         | ExprKind::Slice { base, .. }
         | ExprKind::Cast { base, .. } => Some(base),
@@ -262,11 +260,30 @@ fn element(checked: &Checked, expr: &Expr) -> Option<String> {
     if matches!(checked.node, Node::VectorSize { .. }) {
         return Some("by the vector's begin and end".to_owned());
     }
+    let what = match &checked.node {
+        Node::Held { what, .. } => Some(*what),
+        Node::Memory(Memory { base: Base::Pointer(pointer), terms }) if terms.is_empty() => match &pointer.node {
+            Node::Held { what, .. } => Some(*what),
+            _ => None,
+        },
+        _ => None,
+    };
+    match what {
+        Some(Held::HasValue) => return Some("the flag after the value".to_owned()),
+        Some(Held::Value) if matches!(&expr.kind, ExprKind::Member { name, .. } if name.value == "value") => {
+            return Some("its value, if it has one".to_owned());
+        }
+        Some(Held::Index) => return Some("the number after the alternatives".to_owned()),
+        Some(Held::Alternative(number)) if matches!(expr.kind, ExprKind::Alternative { .. }) => {
+            return Some(format!("alternative {number}, if it has that one"));
+        }
+        _ => {}
+    }
     let (Node::Memory(Memory { base, terms }), ExprKind::Index { index, .. }) = (&checked.node, &expr.kind) else {
         return None;
     };
     if let (Base::Pointer(pointer), []) = (base, terms.as_slice())
-        && let Node::VectorElement { of, index: Some(_), .. } = &pointer.node
+        && let Node::VectorElement { of, index: Some(_), .. } | Node::Element { of, .. } = &pointer.node
     {
         let size = fixed_size(of).map_or_else(String::new, |size| format!(", {size} bytes each"));
         return Some(format!("element {} of the vector{size}", index.span.text()));

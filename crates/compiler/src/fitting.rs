@@ -29,6 +29,8 @@ pub(super) fn fits(declared: &Type, target: &TargetType, ask: Ask<'_>) -> bool {
         }
         (Type::StdString(_), TargetType::Struct(name, size)) => is_string(name) && matches!(size, 8 | 24 | 32),
         (Type::StdVector(of), TargetType::Struct(name, 24)) => holds(name, "vector", of, ask),
+        (Type::Optional(of), TargetType::Struct(name, _)) => holds(name, "optional", of, ask),
+        (Type::Variant(of), TargetType::Struct(name, _)) => holds_one_of(name, of, ask),
         (Type::Smart { to, shared: true }, TargetType::Struct(name, 16)) => holds(name, "shared_ptr", to, ask),
         (Type::Smart { to, shared: false }, TargetType::Struct(name, 8)) => holds(name, "unique_ptr", to, ask),
         (Type::Relative { size, .. }, target) => bytes_of(target).is_none_or(|bytes| bytes == u64::from(*size)),
@@ -58,7 +60,7 @@ fn bytes_of(target: &TargetType) -> Option<u64> {
 }
 
 /// The name of a class of the C++ library without its namespaces: `vector<int, std::allocator<int> >`.
-fn in_std(name: &str) -> Option<&str> {
+pub(super) fn in_std(name: &str) -> Option<&str> {
     let rest = name.strip_prefix("std::")?;
     // Libraries version themselves by inline namespaces: `std::__cxx11::`, `std::__1::`, `std::__ndk1::`.
     let versioned = rest.split_once("::").filter(|(head, _)| head.starts_with("__") && !head.contains('<'));
@@ -79,6 +81,27 @@ fn holds(name: &str, template: &str, of: &Type, ask: Ask<'_>) -> bool {
         // Some compilers leave the arguments out of the name.
         None => arguments.is_empty(),
     }
+}
+
+/// Whether a class of the C++ library is a variant of these types, in this order.
+fn holds_one_of(name: &str, of: &[Type], ask: Ask<'_>) -> bool {
+    let plain = in_std(name).unwrap_or(name);
+    let Some(arguments) = plain.strip_prefix("variant") else { return false };
+    let Some(mut rest) = arguments.strip_prefix('<') else { return arguments.is_empty() };
+    for (number, alternative) in of.iter().enumerate() {
+        let one = first_argument(rest);
+        let fits = match alternative {
+            Type::Void => in_std(one) == Some("monostate"),
+            _ => is_named(one, alternative, ask),
+        };
+        let ends = if number + 1 == of.len() { '>' } else { ',' };
+        rest = rest.trim_start().strip_prefix(one).unwrap_or_default().trim_start();
+        match rest.strip_prefix(ends) {
+            Some(after) if fits => rest = after,
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// The text up to the comma or bracket that ends the first of a template's arguments.
@@ -126,6 +149,8 @@ fn is_named(name: &str, declared: &Type, ask: Ask<'_>) -> bool {
         Type::Enum(of) => same_name(of, name),
         Type::StdString(_) => is_string(name),
         Type::StdVector(of) => holds(name, "vector", of, ask),
+        Type::Optional(of) => holds(name, "optional", of, ask),
+        Type::Variant(of) => holds_one_of(name, of, ask),
         Type::Smart { to, shared } => holds(name, if *shared { "shared_ptr" } else { "unique_ptr" }, to, ask),
         Type::Int { .. } => in_std(name).is_none() && !matches!(ask(name), Some(TargetType::Struct(..))),
         Type::Array(..) | Type::Chars(_) => in_std(name).is_some_and(|plain| plain.starts_with("array<")),
@@ -291,6 +316,33 @@ mod tests {
         // A name without its arguments does not constrain them.
         assert!(is("std::vector", 24, "std::vector<i32>"));
         assert!(!is("std::vector_like<int>", 24, "std::vector<i32>"));
+    }
+
+    #[test]
+    fn what_a_class_that_may_be_empty_holds_is_compared() {
+        assert!(is("std::optional<int>", 8, "std::optional<i32>"));
+        assert!(is("std::__1::optional<ns::Shape>", 16, "std::optional<ns::Shape>"));
+        assert!(is("std::optional<std::vector<int, std::allocator<int> > >", 32, "std::optional<std::vector<i32>>"));
+        assert!(!is("std::optional<long>", 16, "std::optional<i32>"));
+        assert!(!is("std::vector<int>", 24, "std::optional<i32>"));
+        let variants = [
+            ("std::variant<int, long>", "std::variant<i32, i64>", true),
+            (
+                "std::variant<std::monostate, std::vector<int, std::allocator<int> >, float>",
+                "std::variant<std::monostate, std::vector<i32>, f32>",
+                true,
+            ),
+            ("std::__1::variant<std::__1::monostate, ns::Shape*>", "std::variant<std::monostate, Shape*>", true),
+            ("std::variant<int, long>", "std::variant<i64, i32>", false),
+            ("std::variant<int, long>", "std::variant<i32>", false),
+            ("std::variant<int>", "std::variant<i32, i64>", false),
+            ("std::variant<int, long>", "std::variant<std::monostate, i64>", false),
+            ("std::variant<", "std::variant<i32>", false),
+            ("std::variant", "std::variant<i32>", true),
+        ];
+        for (name, declared, fits) in variants {
+            assert_eq!(is(name, 24, declared), fits, "{name} as {declared}");
+        }
     }
 
     #[test]

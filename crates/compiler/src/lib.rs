@@ -13,6 +13,7 @@ mod guards;
 mod inlined;
 mod layouts;
 mod lessons;
+mod library_types;
 mod lock;
 mod member_source;
 mod model;

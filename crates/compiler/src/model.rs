@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use profinfer_binary::{Arch, ChosenLayout};
 use profinfer_diagnostics::{Diagnostic, Span};
 use profinfer_probeset::counters::{Offer, TaskCount};
-use profinfer_probeset::path::{Checked, Place, Signature};
+use profinfer_probeset::path::{Checked, ClassPart, Place, Signature, Type};
 use profinfer_schema::{ModuleInfo, Schema, Site, ValueSource};
 use profinfer_schema::{ReclaimKind, Role};
 use std::collections::BTreeMap;
@@ -285,6 +285,15 @@ pub enum RelocationKind {
     },
     /// How strings are laid out, as a [`profinfer_schema::bpf::StringLayout`]: in a module, or in what is described everywhere.
     Strings {
+        /// The module.
+        module: Option<String>,
+    },
+    /// A number within a class of the C++ library, by the sizes of what it holds: in a module, or everywhere.
+    Class {
+        /// The class.
+        of: Type,
+        /// Which number.
+        part: ClassPart,
         /// The module.
         module: Option<String>,
     },

@@ -80,6 +80,14 @@ fn stored(ty: &Type, definitions: &dyn Definitions) -> Result<FieldType, Diagnos
             return Err(Diagnostic::error(Code::NotAField, format!("a whole {ty} cannot be recorded"))
                 .hint("take its elements, such as `[..] max 8`, or its `size`"));
         }
+        Type::Optional(_) => {
+            return Err(Diagnostic::error(Code::NotAField, format!("a whole {ty} cannot be recorded"))
+                .hint("take its `value`, which is absent if it has none, or `has_value`"));
+        }
+        Type::Variant(_) => {
+            return Err(Diagnostic::error(Code::NotAField, format!("a whole {ty} cannot be recorded"))
+                .hint("take an alternative, such as `get<0>`, which is absent if it has another, or its `index`"));
+        }
         Type::Smart { .. } | Type::Relative { .. } | Type::Reference(_) | Type::Bits { .. } => {
             return Err(Diagnostic::error(Code::NotAField, format!("{ty} cannot be recorded as it is stored"))
                 .hint("take what it points to, or one element"));

@@ -2,18 +2,19 @@
 //! spec expects is refused with both shown.
 
 use super::abi::{NoPlace, argument_place};
-use super::fitting::{STRING_NAMES, fits};
+use super::fitting::{STRING_NAMES, fits, in_std};
 use super::layouts::{Chosen, choose, matching_file};
+use super::library_types::{Measure, Sizes as LibrarySizes, class_part, may_have_size};
 use super::model::{
     ChosenEnumeration, ChosenView, ObjectPlan, ProbePlan, Provenance, Relocation, RelocationKind, RelocationValue,
 };
 use super::module::by_name;
 use profinfer_binary::{ChosenLayout, Layout, Target, TargetType};
 use profinfer_diagnostics::{Code, Diagnostic, Span, did_you_mean};
-use profinfer_probeset::path::{Base, Memory, Node, Place, Term, Type, fixed_size};
+use profinfer_probeset::path::{Base, ClassPart, Memory, Node, Place, Term, Type, fixed_size};
 use profinfer_probeset::{Probeset, View};
 use profinfer_schema::bpf::StringLayout;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Bytes of an object that one description may span; the same number stands in `bpf-runtime/thread.h`.
@@ -82,6 +83,7 @@ impl<'a> Relocator<'a> {
             RelocationKind::Offset { view, member } => self.offset(view, member, span),
             RelocationKind::Shift { view, member } => self.shift(view, member, span),
             RelocationKind::Strings { module } => self.strings(module.as_deref(), span),
+            RelocationKind::Class { of, part, module } => self.class(of, *part, module.as_deref(), span),
             RelocationKind::Size { view } => self.size(view).ok_or_else(|| self.size_unknown(view, span)),
             RelocationKind::Constant { enumeration, name } => self.constant(enumeration, name, span),
             RelocationKind::Argument { program, argument } => self.argument(*program, *argument, span),
@@ -248,7 +250,13 @@ impl<'a> Relocator<'a> {
         };
         let mut expected = declared.ty.value.clone();
         expected.rename(&|name| *name = self.probeset.names.plain(name).to_owned());
-        if !fits(&expected, ty, &|name| self.class_or_enumeration(name)) {
+        let is_of_size = match ty {
+            TargetType::Struct(_, size) if declared.ty.value.may_be_empty() => {
+                may_have_size(&declared.ty.value, *size, &Sizes::new(self, None, span))
+            }
+            _ => true,
+        };
+        if !is_of_size || !fits(&expected, ty, &|name| self.class_or_enumeration(name)) {
             let message = format!("`{view}.{member}` is {ty} in the target; the probeset expects {expected}");
             return Err(self
                 .with_files(Diagnostic::error(Code::TargetTypeDiffers, message).at(&declared.ty.span))
@@ -278,6 +286,47 @@ impl<'a> Relocator<'a> {
         }
         let declared = self.view(view, span)?.members.get(member).and_then(|member| member.bit);
         declared.map(|bit| (u64::from(bit), from)).ok_or_else(unknown)
+    }
+
+    /// A number within a class of the C++ library.
+    fn class(&self, of: &Type, part: ClassPart, module: Option<&str>, span: &Span) -> Found {
+        let sizes = Sizes::new(self, module, span);
+        let value = class_part(of, part, self.size_in_a_view(of), &sizes);
+        Ok((value.map_err(|problem| self.with_files(problem.at(span)))?, sizes.from.get()))
+    }
+
+    /// The size that the target has for a class which a view declares a member to be.
+    fn size_in_a_view(&self, of: &Type) -> Option<u64> {
+        let members =
+            self.probeset.types.iter().flat_map(|(view, declared)| declared.members.values().map(move |m| (view, m)));
+        members.filter(|(_, member)| member.ty.value == *of).find_map(|(view, member)| {
+            match self.layout(view)?.0.members.get(&member.name.value)? {
+                (_, TargetType::Struct(_, size)) => Some(*size).filter(|size| *size > 0),
+                _ => None,
+            }
+        })
+    }
+
+    /// Whether a module's C++ library is LLVM's, by its strings, else by the library that its files need.
+    fn is_llvm(&self, module: Option<&str>, span: &Span) -> Result<(bool, Provenance), Diagnostic> {
+        let problem = match self.strings(module, span) {
+            Ok((strings, from)) => return Ok((strings == StringLayout::Libcxx as u64, from)),
+            Err(problem) => problem,
+        };
+        let files = self.modules.iter().filter(|(name, _)| module.is_none_or(|module| name == module));
+        let needed: BTreeSet<bool> = files
+            .flat_map(|(_, files)| files)
+            .flat_map(|file| self.target.needed(*file))
+            .filter_map(|name| match name.split('.').next() {
+                Some("libc++" | "libc++_shared") => Some(true),
+                Some("libstdc++") => Some(false),
+                _ => None,
+            })
+            .collect();
+        match (needed.len(), needed.first()) {
+            (1, Some(is_llvm)) if problem.code == Code::LayoutUnknown => Ok((*is_llvm, Provenance::Checked)),
+            _ => Err(problem),
+        }
     }
 
     /// How strings are laid out in a module, or everywhere: from debug information, else from the probeset, unless the
@@ -500,6 +549,89 @@ impl<'a> Relocator<'a> {
             Type::Array(of, n) => self.bytes(of).saturating_mul(*n),
             ty => ty.library_size().or_else(|| fixed_size(ty)).unwrap_or(0),
         }
+    }
+}
+
+/// First members of first members that are followed.
+const MAX_FIRST: usize = 8;
+
+/// What sizes of classes of the library depend on, on this target.
+struct Sizes<'r, 'a> {
+    relocator: &'r Relocator<'a>,
+    module: Option<&'r str>,
+    span: &'r Span,
+    /// Where what was asked so far is from.
+    from: Cell<Provenance>,
+}
+
+impl<'r, 'a> Sizes<'r, 'a> {
+    /// Whether a view may begin with a class of the library that may be empty, as far as it is known.
+    fn begins_with_class(&self, view: &str) -> bool {
+        let declared = self.relocator.probeset.types.get(view);
+        let mut members = declared.into_iter().flat_map(|view| view.members.values());
+        members.any(|member| member.ty.value.may_be_empty()) || self.first_is_class(view, 0)
+    }
+
+    fn first_is_class(&self, name: &str, depth: usize) -> bool {
+        let layout = self.relocator.files.iter().find_map(|file| self.relocator.target.layout(*file, name));
+        let mut members = layout.iter().flat_map(|layout| layout.members.values());
+        members.any(|(offset, ty)| match ty {
+            TargetType::Struct(of, _) if *offset == 0 => {
+                ["optional<", "variant<"].iter().any(|class| in_std(of).is_some_and(|of| of.starts_with(class)))
+                    || depth < MAX_FIRST && self.first_is_class(of, depth + 1)
+            }
+            _ => false,
+        })
+    }
+
+    fn new(relocator: &'r Relocator<'a>, module: Option<&'r str>, span: &'r Span) -> Self {
+        Self { relocator, module, span, from: Cell::new(Provenance::Abi) }
+    }
+
+    /// What is by hand anywhere is by hand.
+    fn note(&self, from: Provenance) {
+        if self.from.get() != Provenance::ByHand {
+            self.from.set(from);
+        }
+    }
+}
+
+impl LibrarySizes for Sizes<'_, '_> {
+    fn view(&self, name: &str) -> Result<Measure, Diagnostic> {
+        let (size, from) = self.relocator.size(name).ok_or_else(|| self.relocator.size_unknown(name, self.span))?;
+        self.note(from);
+        // Members that are declared, and so are of these types in the target, are aligned like them.
+        let members = self.relocator.probeset.types.get(name).into_iter().flat_map(|view| view.members.values());
+        let align = members.filter_map(|member| alignment(&member.ty.value)).max();
+        let begins_with_class = self.begins_with_class(name);
+        Ok(match (from, align) {
+            // Whoever writes a size writes the members that decide it.
+            (Provenance::ByHand, Some(align)) => Measure { size, least: align, most: align, begins_with_class },
+            _ => Measure::of_struct(size, align.unwrap_or(1), begins_with_class),
+        })
+    }
+
+    fn strings(&self) -> Result<StringLayout, Diagnostic> {
+        let (strings, from) = self.relocator.strings(self.module, self.span)?;
+        self.note(from);
+        let known = StringLayout::NAMES.iter().find(|(_, layout)| *layout as u64 == strings);
+        known.map(|(_, layout)| *layout).ok_or_else(|| Diagnostic::error(Code::Bug, "an unknown layout of strings"))
+    }
+
+    fn is_llvm(&self) -> Result<bool, Diagnostic> {
+        let (is_llvm, from) = self.relocator.is_llvm(self.module, self.span)?;
+        self.note(from);
+        Ok(is_llvm)
+    }
+}
+
+/// The alignment of a member, as far as its type alone decides it.
+fn alignment(ty: &Type) -> Option<u64> {
+    match ty {
+        Type::Array(of, _) => alignment(of),
+        Type::Chars(_) | Type::Hex(_) | Type::Bits { .. } | Type::Relative { .. } => None,
+        Type::StdString(_) | Type::StdVector(_) | Type::Smart { .. } => Some(8),
+        ty => fixed_size(ty),
     }
 }
 

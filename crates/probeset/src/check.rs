@@ -6,7 +6,7 @@ use super::merge::Sections;
 use super::model::{Probe, Probeset};
 use super::problems::Problems;
 use super::roles;
-use crate::path::{AttachPoint, Place};
+use crate::path::{AttachPoint, ExprKind, Place, Scope, check_elements};
 use profinfer_diagnostics::{Code, Diagnostic, Span};
 use profinfer_schema::Role;
 
@@ -16,12 +16,40 @@ pub(super) fn check(probeset: &Probeset, sections: &Sections, problems: &mut Pro
         let hint = FILE.get("probes").map(Key::hint).unwrap_or_default();
         problems.error_hint(Code::MissingKey, sections.start(), "the probeset has no probes", hint);
     }
+    elements(probeset, problems);
     for probe in probeset.probes.values() {
         for at in &probe.at {
             span_end(at, probe, probeset, problems);
         }
         circle(probe, probeset, problems);
         roles::check(probe, probeset, problems);
+    }
+}
+
+/// What views say their elements are: a slice over their members.
+fn elements(probeset: &Probeset, problems: &mut Problems) {
+    for (name, view) in &probeset.types {
+        let Some(elements) = &view.elements else { continue };
+        let ExprKind::Slice { base, from: None, to: Some(to), rows: None, max: None, until_null: false } =
+            &elements.kind
+        else {
+            let message = format!("the elements of {name} are not a slice of this form");
+            let problem = Diagnostic::error(Code::TypeMismatch, message).at(&elements.span);
+            problems
+                .push(problem.hint("write `data[..count]`: a pointer or array and a number, over the view's members"));
+            continue;
+        };
+        let scope = Scope {
+            definitions: probeset,
+            arguments: Vec::new(),
+            returns: None,
+            result_argument: None,
+            object: Some(name),
+            captures: 0,
+        };
+        if let Err(problem) = check_elements(base, to, &scope) {
+            problems.push(problem);
+        }
     }
 }
 

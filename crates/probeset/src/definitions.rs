@@ -1,7 +1,7 @@
 //! What a probeset's names mean to the type checker.
 
 use crate::Probeset;
-use crate::path::{Definitions, Type};
+use crate::path::{Definitions, Expr, Type};
 
 impl Definitions for Probeset {
     fn member(&self, view: &str, member: &str) -> Option<Type> {
@@ -10,6 +10,10 @@ impl Definitions for Probeset {
 
     fn members(&self, view: &str) -> Option<Vec<&str>> {
         Some(self.types.get(view)?.members.keys().map(String::as_str).collect())
+    }
+
+    fn elements(&self, view: &str) -> Option<&Expr> {
+        self.types.get(view)?.elements.as_ref()
     }
 
     fn view_of_object(&self, object: &str) -> Option<&str> {

@@ -11,6 +11,8 @@ const DIALECT: &str = "http://json-schema.org/draft-07/schema#";
 const NUMBER: &str = "^-?(0x[0-9a-fA-F]+|[0-9]+)$";
 /// A type: a name, what makes another type of it, and an offset.
 const TYPE: &str = r"^\s*[A-Za-z_][\w:<>,()\[\]*&\s.-]*(@\s*(0x[0-9a-fA-F]+|[0-9]+|[A-Za-z_]\w*\s*[+-]\s*[0-9]+)\s*(:\s*[0-9]+\s*)?(\sfrom\s.*)?)?$";
+/// What a view holds: a slice over its members.
+const ELEMENTS: &str = r"^[\s\S]*\[\.\.[\s\S]*\]\s*$";
 /// `module:function…`, or one of the places that start with a word.
 const ATTACH_POINT: &str =
     r"^\s*((tracepoint|software|probe|usdt|virtual)\s+[A-Za-z]|[A-Za-z_]\w*\s*:\s*[\w*?~{<\x22])[\s\S]*$";
@@ -57,6 +59,7 @@ fn definitions() -> Value {
         "text": { "type": ["string", "number", "boolean"] },
         "expression": { "type": ["string", "number", "boolean"], "examples": ["n_tokens", "params->ith == 0"] },
         "type": { "type": "string", "pattern": TYPE, "examples": ["i32", "i64[4]", "char[64]", "cstr(64)", "void*"] },
+        "elements": { "type": "string", "pattern": ELEMENTS, "examples": ["data[..count]"] },
         "attach_point": {
             "type": "string",
             "pattern": ATTACH_POINT,
@@ -112,8 +115,8 @@ fn form(form_: &Form) -> Value {
         Form::Name => reference("name"),
         Form::Qualified => reference("qualified"),
         Form::Flag => json!({ "enum": [true, false, "true", "false"] }),
-        // `size: 336` among the members is the size of the view.
-        Form::Member => json!({ "anyOf": [reference("type"), reference("number")] }),
+        // `size: 336` among the members is the size of the view, `elements: data[..count]` what it holds.
+        Form::Member => json!({ "anyOf": [reference("type"), reference("number"), reference("elements")] }),
         Form::AttachPoint => reference("attach_point"),
         Form::Expression => reference("expression"),
         Form::Describes => reference("describes"),

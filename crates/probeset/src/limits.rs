@@ -43,6 +43,8 @@ pub(super) const WITHIN: i64 = 1024;
 pub(super) const ELEMENTS: i64 = 65_536;
 /// Bytes of a text or a dump: `char[n]`, `cstr(n)`, `hex(n)`.
 pub(super) const CHARS: i64 = 4096;
+/// Alternatives of a `std::variant`: the number of each fits in a byte, beside one for none.
+pub(super) const ALTERNATIVES_OF: i64 = 255;
 /// Slots of a virtual table.
 pub(super) const SLOTS: i64 = 4096;
 

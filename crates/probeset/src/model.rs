@@ -101,6 +101,8 @@ pub struct View {
     pub expect: IndexMap<String, Vec<Expectation>>,
     /// Bytes in which members without a source are searched for.
     pub within: Option<u64>,
+    /// For a class that holds elements: a slice over its members.
+    pub elements: Option<Expr>,
 }
 
 /// What must be true of a member.

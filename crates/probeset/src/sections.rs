@@ -94,7 +94,7 @@ fn view(entry: &Entry, cx: &mut Context<'_>) -> Option<View> {
     let name = cx.problems.keep(names::qualified(&entry.key, "a view"));
     let what = format!("view `{}`", shown(&entry.key.text));
     let map = reader::map(&entry.value, &what, limits::ENTRIES, cx.problems)?;
-    let (mut size, mut within, mut members) = (None, None, IndexMap::new());
+    let (mut size, mut within, mut elements, mut members) = (None, None, None, IndexMap::new());
     // `layouts` with something else than a type belongs to the view, too.
     let is_layouts = |entry: &Entry| entry.key.text == "layouts" && !matches!(entry.value, Node::Scalar(_));
     let is_expect = |entry: &Entry| entry.key.text == "expect" && matches!(entry.value, Node::Map(_));
@@ -105,6 +105,11 @@ fn view(entry: &Entry, cx: &mut Context<'_>) -> Option<View> {
             let range = 8..=limits::WITHIN;
             let bytes = reader::number(&scalar.text, &scalar.span, "the bytes to search", range, cx.problems);
             within = bytes.and_then(|bytes| u64::try_from(bytes).ok());
+            continue;
+        }
+        // `elements: data[..count]` says what the view holds; `elements: i64*` is a member.
+        if entry.key.text == "elements" && scalar.text.contains("[..") {
+            elements = cx.expr(&entry.value, "`elements`");
             continue;
         }
         // `size: 336` is the size of the view; `size: u64` is a member that happens to be called so.
@@ -129,7 +134,7 @@ fn view(entry: &Entry, cx: &mut Context<'_>) -> Option<View> {
     sources::check_beside(&members, cx);
     let expect = map.entries.get("expect").filter(|entry| is_expect(entry));
     let expect = expect.map(|entry| sources::expectations(entry, &what, &members, cx)).unwrap_or_default();
-    Some(View { name: name?, size, members, layouts, expect, within })
+    Some(View { name: name?, size, members, layouts, expect, within, elements })
 }
 
 /// `TYPE` or `TYPE @ offset`.

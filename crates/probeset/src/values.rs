@@ -153,6 +153,7 @@ impl Context<'_> {
         let mut seen: Vec<&str> = Vec::new();
         for param in &signature.params {
             self.check_type(&param.ty);
+            self.by_value(&param.ty);
             let Some(name) = &param.name else { continue };
             self.problems.keep(names::check_variable(name, "an argument"));
             if seen.contains(&name.as_str()) {
@@ -163,25 +164,58 @@ impl Context<'_> {
         }
         if let Some(returns) = &signature.returns {
             self.check_type(returns);
+            self.by_value(returns);
+        }
+    }
+
+    /// A class that may be empty is passed as a struct or by its address, as what it holds is copied.
+    fn by_value(&mut self, ty: &Spanned<Type>) {
+        if ty.value.may_be_empty() {
+            let message = format!("{} by value cannot be read", ty.value);
+            let hint = "if it is a reference, add `&`; otherwise write a view with `size` and its members' offsets";
+            self.problems.push(Diagnostic::error(Code::NotSupportedYet, message).at(&ty.span).hint(hint));
         }
     }
 
     fn check_type(&mut self, ty: &Spanned<Type>) {
-        let mut elements = 1_u64;
-        let mut inner = &ty.value;
-        loop {
-            inner = match inner {
-                Type::Pointer(to) | Type::Reference(to) | Type::Smart { to, .. } | Type::Relative { to, .. } => to,
+        let mut within = vec![(&ty.value, 1_u64)];
+        while let Some((inner, elements)) = within.pop() {
+            match inner {
+                Type::Pointer(to) | Type::Reference(to) | Type::Smart { to, .. } | Type::Relative { to, .. } => {
+                    within.push((to, elements));
+                }
                 Type::Array(of, count) => {
-                    elements = elements.saturating_mul(*count);
+                    let elements = elements.saturating_mul(*count);
                     self.range(i128::from(elements), &ty.span, "an array's length", 1, limits::ELEMENTS);
-                    of
+                    within.push((of, elements));
                 }
                 Type::StdVector(of) if **of == Type::Bool => return self.vector_of_bool(ty),
-                Type::StdVector(of) => of,
-                other => break self.leaf(other, &ty.span),
+                Type::StdVector(of) => within.push((of, elements)),
+                Type::Optional(of) => {
+                    self.held(of, &ty.span);
+                    within.push((of, elements));
+                }
+                Type::Variant(alternatives) => {
+                    let count = alternatives.len() as u64;
+                    self.range(i128::from(count), &ty.span, "the number of alternatives", 1, limits::ALTERNATIVES_OF);
+                    alternatives.iter().filter(|one| **one != Type::Void).for_each(|one| self.held(one, &ty.span));
+                    within.extend(alternatives.iter().map(|one| (one, elements)));
+                }
+                other => self.leaf(other, &ty.span),
             }
         }
+    }
+
+    /// What a class that may be empty holds in place, so that its size must be that of the target's type.
+    fn held(&mut self, ty: &Type, span: &Span) {
+        let hint = match ty {
+            Type::Hex(n) => format!("write `u8[{n}]`, or a view"),
+            Type::Reference(_) => "write a pointer".to_owned(),
+            Type::Void => "write the type of its value".to_owned(),
+            _ => return,
+        };
+        let message = format!("{ty} cannot be the type of a value in std::optional or std::variant");
+        self.problems.error_hint(Code::TypeMismatch, span, message, hint);
     }
 
     fn leaf(&mut self, ty: &Type, span: &Span) {

@@ -410,6 +410,8 @@ impl Reading<'_> {
             | Node::Relative { .. }
             | Node::VectorSize { .. }
             | Node::VectorElement { .. }
+            | Node::Held { .. }
+            | Node::Element { .. }
             | Node::Address(_) => return Err("it takes more than one read"),
         })
     }

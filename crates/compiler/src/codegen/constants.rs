@@ -4,6 +4,7 @@ use super::source::{comment, place};
 use crate::lessons::is_learnable;
 use crate::{Placement, ProbePlan, Program, Provenance, RelocationKind};
 use profinfer_probeset::Probeset;
+use profinfer_probeset::path::ClassPart;
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
@@ -27,6 +28,8 @@ pub(super) fn constants(plan: &ProbePlan, probeset: &Probeset, placement: Option
         RelocationKind::Shift { view, member } => format!("lowest bit of {view}.{member}"),
         RelocationKind::Strings { module: Some(module) } => format!("layout of strings in {module}"),
         RelocationKind::Strings { module: None } => "layout of strings".to_owned(),
+        RelocationKind::Class { of, part: ClassPart::Tag, .. } => format!("what {of} holds is shown by"),
+        RelocationKind::Class { of, part: ClassPart::Size, .. } => format!("size of {of}"),
         RelocationKind::Constant { enumeration, name } => format!("enum {enumeration}: {name}"),
         RelocationKind::Argument { program, argument } => {
             let program = plan.programs.get(*program);

@@ -4,7 +4,7 @@ use super::pieces::Pieces;
 use super::source::origin;
 use crate::{Action, ProbePlan, RelocationKind};
 use profinfer_probeset::path::c::{Store, Symbols, store};
-use profinfer_probeset::path::{Checked, Place};
+use profinfer_probeset::path::{Checked, ClassPart, Place, Type};
 use profinfer_schema::FieldType;
 
 /// Names of constants, for the expressions of one program or object.
@@ -21,6 +21,12 @@ impl Names<'_> {
     fn symbol(&self, what: &RelocationKind) -> String {
         // The plan has collected every constant that its expressions use; a name that is not there does not compile.
         self.plan.symbol(what).unwrap_or("missing_constant").to_owned()
+    }
+
+    /// The module of the program's functions.
+    fn module(&self) -> Option<String> {
+        let program = self.program.and_then(|program| self.plan.programs.get(program));
+        program.and_then(|program| program.module()).map(str::to_owned)
     }
 
     /// The object that a virtual method is called on, if the program is at one and reads it.
@@ -55,9 +61,11 @@ impl Symbols for Names<'_> {
     }
 
     fn strings(&mut self) -> String {
-        let program = self.program.and_then(|program| self.plan.programs.get(program));
-        let module = program.and_then(|program| program.module()).map(str::to_owned);
-        self.symbol(&RelocationKind::Strings { module })
+        self.symbol(&RelocationKind::Strings { module: self.module() })
+    }
+
+    fn class(&mut self, of: &Type, part: ClassPart) -> String {
+        self.symbol(&RelocationKind::Class { of: of.clone(), part, module: self.module() })
     }
 
     fn saved(&mut self, argument: usize) -> Option<String> {

@@ -78,7 +78,8 @@ fn each_read<'c>(expression: &'c Checked, each: &mut dyn FnMut(&'c Checked)) {
 /// Whether it is read from memory, and of a word at most.
 fn is_piece(checked: &Checked) -> bool {
     let read = match &checked.node {
-        Node::Memory(memory) | Node::VectorElement { vector: memory, .. } => memory,
+        Node::Memory(memory) | Node::VectorElement { vector: memory, .. } | Node::Held { place: memory, .. } => memory,
+        Node::Element { .. } => return true,
         _ => return false,
     };
     checked.ty.is_word() && matches!(read, Memory { base: Base::Pointer(_), .. })

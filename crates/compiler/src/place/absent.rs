@@ -5,7 +5,7 @@ use super::Placer;
 use crate::constants::collect;
 use crate::model::{Action, NO_RECORD, Program, Provenance, RelocationKind, RelocationValue, Unplaced};
 use profinfer_diagnostics::{Code, Diagnostic, Severity};
-use profinfer_probeset::path::Checked;
+use profinfer_probeset::path::{Checked, ClassPart};
 use profinfer_schema::BUILTIN;
 use profinfer_schema::bpf::ABSENT_VALUE;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ pub(super) fn is_missing(what: &RelocationKind, problem: &Diagnostic) -> bool {
 /// The value of a constant that the target lacks: what would be read by it cannot be.
 pub(super) fn absent_value(what: &RelocationKind) -> u64 {
     match what {
-        RelocationKind::Size { .. } => NO_SIZE,
+        RelocationKind::Size { .. } | RelocationKind::Class { part: ClassPart::Size, .. } => NO_SIZE,
         RelocationKind::Shift { .. } => 0,
         _ => ABSENT_VALUE,
     }
@@ -45,6 +45,7 @@ fn subject(what: &RelocationKind) -> String {
             view.clone()
         }
         RelocationKind::Constant { enumeration, .. } => enumeration.clone(),
+        RelocationKind::Class { of, .. } => of.to_string(),
         _ => "strings".to_owned(),
     }
 }

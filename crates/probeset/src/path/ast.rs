@@ -41,6 +41,10 @@ pub enum Type {
     StdString(u64),
     /// `std::vector<T>`.
     StdVector(Box<Type>),
+    /// `std::optional<T>`.
+    Optional(Box<Type>),
+    /// `std::variant<A, B>`; an alternative that is `std::monostate` is [`Type::Void`].
+    Variant(Vec<Type>),
     /// `std::shared_ptr<T>`, or `std::unique_ptr<T>` without a custom deleter: used as a pointer.
     Smart {
         /// What it points to.
@@ -80,6 +84,11 @@ impl Type {
         matches!(self, Self::StdString(_) | Self::StdVector(_) | Self::Smart { .. })
     }
 
+    /// Whether it holds a value, or does not: how a function is given one depends on what that is.
+    pub fn may_be_empty(&self) -> bool {
+        matches!(self, Self::Optional(_) | Self::Variant(_))
+    }
+
     /// Bytes in memory of the library's types, which all libraries agree on.
     pub fn library_size(&self) -> Option<u64> {
         match self {
@@ -98,8 +107,10 @@ impl Type {
             | Self::Reference(of)
             | Self::Array(of, _)
             | Self::StdVector(of)
+            | Self::Optional(of)
             | Self::Smart { to: of, .. }
             | Self::Relative { to: of, .. } => of.rename(change),
+            Self::Variant(alternatives) => alternatives.iter_mut().for_each(|one| one.rename(change)),
             Self::Void
             | Self::Int { .. }
             | Self::Float { .. }
@@ -132,6 +143,7 @@ macro_rules! children {
     ($kind:expr, $as_ref:ident, $iter:ident $(, $mutable:tt)?) => {
         match $kind {
             ExprKind::Member { base, .. }
+            | ExprKind::Alternative { base, .. }
             | ExprKind::All { base }
             | ExprKind::Cast { base, .. }
             | ExprKind::Matches { base, .. }
@@ -182,6 +194,23 @@ impl Expr {
         holds(self) || self.children().into_iter().any(|child| child.any(holds))
     }
 
+    /// How many expressions it consists of.
+    pub fn parts(&self) -> usize {
+        1 + self.children().into_iter().map(Self::parts).sum::<usize>()
+    }
+
+    /// Makes an expression over a view's members one over those of a view that is written as `base`.
+    pub fn see_from(&mut self, base: &Self, arrow: bool, is_member: &dyn Fn(&str) -> bool) {
+        if let ExprKind::Name(name) = &self.kind
+            && is_member(name)
+        {
+            let name = Spanned::new(name.clone(), self.span.clone());
+            self.kind = ExprKind::Member { base: Box::new(base.clone()), name, arrow };
+            return;
+        }
+        self.children_mut().into_iter().for_each(|child| child.see_from(base, arrow, is_member));
+    }
+
     /// Whether a function's result is in it, which is there when the function returns.
     pub fn names_result(&self) -> bool {
         self.any(&|part| part.kind == ExprKind::Return)
@@ -213,6 +242,15 @@ pub enum ExprKind {
         base: Box<Expr>,
         /// The member.
         name: Spanned<String>,
+        /// Written `->`.
+        arrow: bool,
+    },
+    /// `base.get<n>`: that alternative of a variant.
+    Alternative {
+        /// The variant, or the pointer to it.
+        base: Box<Expr>,
+        /// Which one.
+        number: Spanned<u64>,
         /// Written `->`.
         arrow: bool,
     },
@@ -558,6 +596,11 @@ impl std::fmt::Display for Type {
             Self::Hex(n) => write!(f, "hex({n})"),
             Self::StdString(n) => write!(f, "std::string({n})"),
             Self::StdVector(of) => write!(f, "std::vector<{of}>"),
+            Self::Optional(of) => write!(f, "std::optional<{of}>"),
+            Self::Variant(alternatives) => {
+                let shown = |one: &Self| if *one == Self::Void { "std::monostate".to_owned() } else { one.to_string() };
+                write!(f, "std::variant<{}>", alternatives.iter().map(shown).collect::<Vec<_>>().join(", "))
+            }
             Self::Smart { to, shared } => write!(f, "std::{}_ptr<{to}>", if *shared { "shared" } else { "unique" }),
             Self::Relative { size, signed, back, to, .. } => {
                 let (minus, kind) = (if *back { "-" } else { "" }, if *signed { 'i' } else { 'u' });

@@ -4,7 +4,7 @@
 
 use super::ast::{BinaryOp, Type, UnaryOp};
 use super::check::fixed_size;
-use super::checked::{Base, Checked, Memory, Node, Part, Term};
+use super::checked::{Base, Checked, ClassPart, Held, Memory, Node, Part, Term};
 
 /// Names of the constants that are filled in when the object is loaded.
 pub trait Symbols {
@@ -20,6 +20,8 @@ pub trait Symbols {
     fn shift(&mut self, view: &str, member: &str) -> String;
     /// How the library that the target was built with lays out strings.
     fn strings(&mut self) -> String;
+    /// A number within a class of the library.
+    fn class(&mut self, of: &Type, part: ClassPart) -> String;
     /// The value that an argument had at the entry, where that is not read again.
     fn saved(&mut self, _argument: usize) -> Option<String> {
         None
@@ -208,6 +210,7 @@ impl Writer<'_> {
             Type::View(view) => self.symbols.size(view),
             Type::Array(of, n) => format!("{n} * {}", self.size(of)),
             Type::StdString(_) => format!("pf_string_bytes({})", self.symbols.strings()),
+            Type::Optional(_) | Type::Variant(_) => self.symbols.class(ty, ClassPart::Size),
             ty => ty.library_size().or_else(|| fixed_size(ty)).unwrap_or(1).to_string(),
         }
     }
@@ -258,6 +261,18 @@ impl Writer<'_> {
                     None => format!("PF_VECTOR_BEGIN({address}, {stride})"),
                 }
             }
+            Node::Held { place, of, what } => match self.symbols.piece(checked) {
+                Some(piece) => piece,
+                None => self.held(place, of, *what),
+            },
+            Node::Element { first, count, of, index } => match self.symbols.piece(checked) {
+                Some(piece) => piece,
+                None => {
+                    let stride = self.size(of);
+                    let (first, count, index) = (self.value(first), self.value(count), self.value(index));
+                    format!("PF_ELEMENT({first}, {count}, {stride}, {index})")
+                }
+            },
             Node::Address(memory) => format!("(__s64)({})", self.address(memory)),
             Node::Unary(op, operand) => {
                 let operand = self.value(operand);
@@ -279,6 +294,18 @@ impl Writer<'_> {
             }
             // A list or a capture is no number; the type checker has refused it.
             Node::Slice { .. } | Node::Match(_) | Node::List(_) => "0".to_owned(),
+        }
+    }
+
+    /// What a class that may be empty has.
+    fn held(&mut self, place: &Memory, of: &Type, what: Held) -> String {
+        let (address, tag) = (self.address(place), self.symbols.class(of, ClassPart::Tag));
+        let alternatives = if let Type::Variant(alternatives) = of { alternatives.len() } else { 0 };
+        match what {
+            Held::HasValue => format!("PF_HAS_VALUE({address}, {tag})"),
+            Held::Value => format!("PF_OPTIONAL_VALUE({address}, {tag})"),
+            Held::Index => format!("PF_VARIANT_INDEX({address}, {tag}, {alternatives})"),
+            Held::Alternative(number) => format!("PF_ALTERNATIVE({address}, {tag}, {alternatives}, {number})"),
         }
     }
 

@@ -3,8 +3,10 @@
 
 use super::ast::{BinaryOp, Expr, ExprKind, Rows, Type, UnaryOp};
 use super::checked::{Base, Checked, Memory, Node, Part, Term};
+use super::classes::{Elements, class_of, element_of};
 use super::interval::{decided, is_comparison};
 use profinfer_diagnostics::{Code, Diagnostic, Span, Spanned, did_you_mean};
+use std::cell::Cell;
 
 /// What names outside an expression mean. The probeset implements it.
 pub trait Definitions {
@@ -12,6 +14,8 @@ pub trait Definitions {
     fn member(&self, view: &str, member: &str) -> Option<Type>;
     /// A view's members, for hints; `None` where there is no such view.
     fn members(&self, view: &str) -> Option<Vec<&str>>;
+    /// What a view says its elements are: a slice of a pointer or array.
+    fn elements(&self, view: &str) -> Option<&Expr>;
     /// The view that an object is.
     fn view_of_object(&self, object: &str) -> Option<&str>;
     /// The only object that is of this view.
@@ -52,7 +56,7 @@ pub const MAX_ELEMENTS: u64 = 4096;
 /// The first problem: `P002` unknown name, `P003` no such member, `P004` an operation the types do not allow, `P005` an
 /// index beyond its array, `P007` no bound, `P008` a comparison that the types decide.
 pub fn check(expr: &Expr, scope: &Scope<'_>) -> Result<Checked, Diagnostic> {
-    Checker { scope }.expr(expr)
+    Checker::new(scope).expr(expr)
 }
 
 /// Bytes of a value of this type where it does not depend on the target.
@@ -65,7 +69,13 @@ pub fn fixed_size(ty: &Type) -> Option<u64> {
         Type::Relative { size, .. } | Type::Bits { size, .. } => Some(u64::from(*size)),
         Type::Chars(n) | Type::Hex(n) => Some(*n),
         Type::Array(of, n) => fixed_size(of)?.checked_mul(*n),
-        Type::Void | Type::View(_) | Type::StdString(_) | Type::StdVector(_) | Type::Smart { .. } => None,
+        Type::Void
+        | Type::View(_)
+        | Type::StdString(_)
+        | Type::StdVector(_)
+        | Type::Optional(_)
+        | Type::Variant(_)
+        | Type::Smart { .. } => None,
     }
 }
 
@@ -77,21 +87,27 @@ fn is_address(ty: &Type) -> bool {
     matches!(ty, Type::Pointer(_) | Type::Object(_) | Type::CStr(_))
 }
 
-const NUMBER: Type = Type::Int { size: 8, signed: true };
+pub(super) const NUMBER: Type = Type::Int { size: 8, signed: true };
 
-struct Checker<'s, 'a> {
-    scope: &'s Scope<'a>,
+pub(super) struct Checker<'s, 'a> {
+    pub(super) scope: &'s Scope<'a>,
+    /// How often elements of views were referred to.
+    pub(super) within: Cell<u32>,
 }
 
-type Result1<T> = Result<T, Diagnostic>;
+pub(super) type Result1<T> = Result<T, Diagnostic>;
 
-impl Checker<'_, '_> {
+impl<'s, 'a> Checker<'s, 'a> {
+    pub(super) fn new(scope: &'s Scope<'a>) -> Self {
+        Self { scope, within: Cell::new(0) }
+    }
+
     /// The result, or its address.
     fn result(&self) -> Node {
         self.scope.result_argument.map_or(Node::Return, Node::Argument)
     }
 
-    fn expr(&self, expr: &Expr) -> Result1<Checked> {
+    pub(super) fn expr(&self, expr: &Expr) -> Result1<Checked> {
         let span = expr.span.clone();
         let is = |node, ty| Ok(Checked { node, ty, span: span.clone() });
         match &expr.kind {
@@ -118,6 +134,7 @@ impl Checker<'_, '_> {
             },
             ExprKind::Name(name) => self.name(name, &span),
             ExprKind::Member { base, name, arrow } => self.member(base, name, *arrow, &span),
+            ExprKind::Alternative { base, number, arrow } => self.alternative(base, number, *arrow, &span),
             ExprKind::Index { base, index } => self.index(base, index, &span),
             ExprKind::Slice { base, from, to, rows, max, until_null } => {
                 let bounds = Bounds {
@@ -137,8 +154,8 @@ impl Checker<'_, '_> {
             ExprKind::Binary { op, left, right } => self.binary(*op, left, right, &span),
             ExprKind::Conditional { condition, then, otherwise } => {
                 let condition = Box::new(self.number(condition)?);
-                let then = Box::new(self.number(then)?);
-                let otherwise = Box::new(self.number(otherwise)?);
+                let then = Box::new(self.number_or_array(then)?);
+                let otherwise = Box::new(self.number_or_array(otherwise)?);
                 // A number beside a constant of an enumeration is one of its constants.
                 let number = |side: &Checked| matches!(side.node, Node::Int(_));
                 let ty = match (&then.ty, &otherwise.ty) {
@@ -210,12 +227,24 @@ impl Checker<'_, '_> {
     }
 
     fn member(&self, base: &Expr, name: &Spanned<String>, arrow: bool, span: &Span) -> Result1<Checked> {
+        let written = base;
         let base = self.expr(base)?;
         if name.value == "size"
             && let Some((vector, of)) = vector_of(&base, arrow)
         {
             let node = Node::VectorSize { vector, of };
             return Ok(Checked { node, ty: NUMBER, span: span.clone() });
+        }
+        if name.value == "size"
+            && let Some(view) = self.view_of(&base, arrow)
+            && self.scope.definitions.member(&view, "size").is_none()
+            && let Some(elements) = self.elements(&view, written, arrow && !is_referred_to(&base))
+        {
+            let count = elements?.count;
+            return Ok(Checked { span: span.clone(), ..count });
+        }
+        if let Some((place, of)) = class_of(&base, arrow) {
+            return self.member_of_class(place, of, name, arrow, span);
         }
         if let Node::Slice { .. } = base.node {
             return self.member_of_each(base, name, arrow, span);
@@ -248,7 +277,7 @@ impl Checker<'_, '_> {
         Ok(with_bits(Checked { node: Node::Memory(memory), ty, span: span.clone() }))
     }
 
-    fn member_type(&self, view: &str, name: &Spanned<String>) -> Result1<Type> {
+    pub(super) fn member_type(&self, view: &str, name: &Spanned<String>) -> Result1<Type> {
         if let Some(ty) = self.scope.definitions.member(view, name) {
             return Ok(ty);
         }
@@ -280,8 +309,12 @@ impl Checker<'_, '_> {
     }
 
     fn index(&self, base: &Expr, index: &Expr, span: &Span) -> Result1<Checked> {
+        let written = base;
         let base = self.expr(base)?;
         let index = self.number(index)?;
+        if let Some(elements) = self.elements_of(written, &base) {
+            return Ok(element_of(elements?, index, span));
+        }
         let (memory, of) = self.element(base, index, span)?;
         Ok(settled(Checked { node: Node::Memory(memory), ty: of, span: span.clone() }))
     }
@@ -322,7 +355,14 @@ impl Checker<'_, '_> {
     }
 
     fn slice(&self, base: &Expr, bounds: &Bounds<'_>, span: &Span) -> Result1<Checked> {
+        let written = base;
         let mut base = self.expr(base)?;
+        let mut size = None;
+        if let Some(elements) = self.elements_of(written, &base) {
+            let Elements { first, count, .. } = elements?;
+            size = Some(count);
+            base = first;
+        }
         let vector = vector_of(&base, false);
         if let Some((vector, of)) = &vector {
             let node = Node::VectorElement { vector: vector.clone(), of: of.clone(), index: None };
@@ -341,12 +381,15 @@ impl Checker<'_, '_> {
             _ => None,
         };
         let mut to = bounds.to.map(|to| self.number(to)).transpose()?;
-        if let Some((vector, of)) = vector.filter(|_| !bounds.until_null) {
-            let size = || {
-                let node = Node::VectorSize { vector: vector.clone(), of: of.clone() };
-                Checked { node, ty: NUMBER, span: span.clone() }
-            };
-            to = Some(to.map_or_else(size, |to| lesser(to, size())));
+        if let Some((vector, of)) = vector {
+            let node = Node::VectorSize { vector, of };
+            size = Some(Checked { node, ty: NUMBER, span: span.clone() });
+        }
+        if let Some(size) = size.filter(|_| !bounds.until_null) {
+            to = Some(match to {
+                Some(to) => lesser(to, size),
+                None => size,
+            });
         }
         let start_index = from.clone();
         let (start, of) = self.element(base, start_index, span)?;
@@ -392,7 +435,8 @@ impl Checker<'_, '_> {
 
     fn cast(&self, base: &Expr, ty: &Spanned<Type>, span: &Span) -> Result1<Checked> {
         let base = self.expr(base)?;
-        let of_library = ty.value.is_passed_by_address() || matches!(ty.value, Type::Relative { .. });
+        let of_library =
+            ty.value.is_passed_by_address() || ty.value.may_be_empty() || matches!(ty.value, Type::Relative { .. });
         let aggregate =
             of_library || matches!(ty.value, Type::Array(..) | Type::View(_) | Type::Chars(_) | Type::Hex(_));
         let scalar = |t: &Type| is_integer(t) || is_address(t);
@@ -404,7 +448,8 @@ impl Checker<'_, '_> {
             return Ok(settled(Checked { ty: ty.value.clone(), span: span.clone(), ..base }));
         }
         // What lies in another, or is referred to, by its address.
-        if let (Type::View(_) | Type::StdVector(_), Node::Memory(memory)) = (&base.ty, &base.node)
+        let lies_in = |ty: &Type| matches!(ty, Type::View(_) | Type::StdVector(_)) || ty.may_be_empty();
+        if let (true, Node::Memory(memory)) = (lies_in(&base.ty), &base.node)
             && matches!(ty.value, Type::Object(_) | Type::Pointer(_))
         {
             return Ok(Checked { node: Node::Address(memory.clone()), ty: ty.value.clone(), span: span.clone() });
@@ -487,18 +532,12 @@ impl Checker<'_, '_> {
     }
 
     /// An expression whose value fits in a register.
-    fn number(&self, expr: &Expr) -> Result1<Checked> {
-        let checked = self.expr(expr)?;
-        let is_value = is_integer(&checked.ty) || is_address(&checked.ty);
-        if !is_value || matches!(checked.node, Node::Slice { .. } | Node::Match(_)) {
-            let message = format!("`{}` of type {} is not a number", expr.span.text(), checked.ty);
-            return Err(Diagnostic::error(Code::TypeMismatch, message).at(&expr.span));
-        }
-        Ok(checked)
+    pub(super) fn number(&self, expr: &Expr) -> Result1<Checked> {
+        as_number(self.expr(expr)?, &expr.span)
     }
 
     /// The place that an aggregate is stored at.
-    fn place(&self, checked: Checked) -> Result1<Memory> {
+    pub(super) fn place(&self, checked: Checked) -> Result1<Memory> {
         match checked.node {
             Node::Memory(memory) => Ok(memory),
             Node::List(_) => {
@@ -519,17 +558,26 @@ struct Bounds<'e> {
     until_null: bool,
 }
 
-fn pointer_to(ty: &Type) -> Type {
+pub(super) fn as_number(checked: Checked, span: &Span) -> Result1<Checked> {
+    let is_value = is_integer(&checked.ty) || is_address(&checked.ty);
+    if !is_value || matches!(checked.node, Node::Slice { .. } | Node::Match(_)) {
+        let message = format!("`{}` of type {} is not a number", span.text(), checked.ty);
+        return Err(Diagnostic::error(Code::TypeMismatch, message).at(span));
+    }
+    Ok(checked)
+}
+
+pub(super) fn pointer_to(ty: &Type) -> Type {
     Type::Pointer(Box::new(ty.clone()))
 }
 
 /// The place that an address leads to.
-fn at(address: Checked) -> Memory {
+pub(super) fn at(address: Checked) -> Memory {
     Memory { base: Base::Pointer(Box::new(address)), terms: Vec::new() }
 }
 
 /// A value as the type it is used as: a smart pointer is a pointer, a reference is its referent.
-fn settled(checked: Checked) -> Checked {
+pub(super) fn settled(checked: Checked) -> Checked {
     let span = checked.span.clone();
     match (checked.node, checked.ty) {
         (node, Type::Smart { to, .. }) => Checked { node, ty: Type::Pointer(to), span },
@@ -545,7 +593,7 @@ fn settled(checked: Checked) -> Checked {
 }
 
 /// The same for a member, which may be some bits of an integer.
-fn with_bits(checked: Checked) -> Checked {
+pub(super) fn with_bits(checked: Checked) -> Checked {
     let Type::Bits { size, signed, bits } = checked.ty else { return settled(checked) };
     let member = match &checked.node {
         Node::Memory(memory) => memory.terms.last().cloned(),
@@ -557,7 +605,7 @@ fn with_bits(checked: Checked) -> Checked {
     Checked { node: Node::Bits { storage, view, member, bits, signed }, ty: Type::Int { size, signed }, span }
 }
 
-fn is_referred_to(checked: &Checked) -> bool {
+pub(super) fn is_referred_to(checked: &Checked) -> bool {
     match &checked.node {
         Node::Memory(Memory { base: Base::Pointer(address), terms }) => {
             terms.is_empty() && matches!(address.ty, Type::Reference(_))
@@ -586,7 +634,7 @@ fn lesser(one: Checked, other: Checked) -> Checked {
     Checked { node: Node::Conditional(Box::new(condition), Box::new(one), Box::new(other)), ty: NUMBER, span }
 }
 
-fn bug(span: &Span) -> Diagnostic {
+pub(super) fn bug(span: &Span) -> Diagnostic {
     Diagnostic::error(Code::Bug, "the type checker lost track of this").at(span)
 }
 

@@ -1,9 +1,20 @@
 //! Types of paths, and the problems of those without one.
 
 use super::{Checked, Definitions, Node, Scope, check};
-use crate::path::{Type, parse_expr, parse_type};
+use crate::path::{Expr, Type, parse_expr, parse_type};
 use profinfer_diagnostics::{Code, Diagnostic, Source, Span};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+/// What a view of elements in place or elsewhere says they are.
+static SIZES: LazyLock<Expr> = LazyLock::new(|| {
+    let text = "(dims > 5 ? far : near)[..dims]";
+    parse_expr(text, &span(text)).unwrap()
+});
+/// One whose number of elements is that of the next.
+static ENDLESS: LazyLock<Expr> = LazyLock::new(|| {
+    let text = "far[..next[dims * dims].size]";
+    parse_expr(text, &span(text)).unwrap()
+});
 
 /// `node { kind: enum kind, ne: i64[4], src: node*[3], name: char[8], flags: u8, data: void*, box: box }`, an object.
 struct Views;
@@ -19,6 +30,9 @@ const NODE: &[(&str, &str)] = &[
 ];
 const BOX: &[(&str, &str)] = &[("width", "i32"), ("label", "cstr(16)")];
 
+const LISTED: &[(&str, &str)] = &[("dims", "u64"), ("near", "i64[5]"), ("far", "i64*")];
+const UNENDING: &[(&str, &str)] = &[("dims", "u64"), ("far", "i64*"), ("next", "endless*")];
+
 fn span(text: &str) -> Span {
     Span::new(&Arc::new(Source { name: "test.yaml".into(), text: text.into() }), 0..text.len())
 }
@@ -27,6 +41,8 @@ fn members_of(view: &str) -> Option<&'static [(&'static str, &'static str)]> {
     match view {
         "node" => Some(NODE),
         "box" => Some(BOX),
+        "sizes" => Some(LISTED),
+        "endless" => Some(UNENDING),
         _ => None,
     }
 }
@@ -39,6 +55,14 @@ impl Definitions for Views {
 
     fn members(&self, view: &str) -> Option<Vec<&str>> {
         Some(members_of(view)?.iter().map(|(name, _)| *name).collect())
+    }
+
+    fn elements(&self, view: &str) -> Option<&Expr> {
+        match view {
+            "sizes" => Some(&SIZES),
+            "endless" => Some(&ENDLESS),
+            _ => None,
+        }
     }
 
     fn view_of_object(&self, object: &str) -> Option<&str> {
@@ -54,7 +78,18 @@ fn checked(text: &str) -> Result<Checked, Diagnostic> {
     let argument = |name: &str, ty: &str| (Some(name.to_owned()), parse_type(ty, &span(ty)).unwrap());
     let scope = Scope {
         definitions: &Views,
-        arguments: vec![argument("n", "node*"), argument("count", "i32"), argument("b", "box"), argument("x", "f32")],
+        arguments: vec![
+            argument("n", "node*"),
+            argument("count", "i32"),
+            argument("b", "box"),
+            argument("x", "f32"),
+            argument("o", "std::optional<box>&"),
+            argument("po", "std::optional<i32>*"),
+            argument("v", "std::variant<std::monostate, i32, box>&"),
+            argument("s", "sizes*"),
+            argument("t", "sizes&"),
+            argument("e", "endless&"),
+        ],
         returns: Some(Type::Int { size: 4, signed: true }),
         result_argument: None,
         object: None,
@@ -93,6 +128,21 @@ fn paths_have_the_type_of_what_they_end_at() {
         ("[count, count]", "i32[2]"),
         ("[count, n->ne[0], 1]", "i64[3]"),
         ("[n->src[0], n]", "node*[2]"),
+        ("o.has_value()", "i64"),
+        ("o.value.width", "i32"),
+        ("o->width", "i32"),
+        ("o->has_value", "i64"),
+        ("po->value", "i32"),
+        ("(n->data as std::optional<i8>).value", "i8"),
+        ("v.index", "i64"),
+        ("v.get<1>", "i32"),
+        ("v.get<2>().label", "cstr(16)"),
+        ("s->size", "u64"),
+        ("t.size()", "u64"),
+        ("t[count]", "i64"),
+        ("s[0][1]", "i64"),
+        ("t[..] max 8", "i64"),
+        ("t[1..count] max 8", "i64"),
     ];
     for (text, expected) in cases {
         assert_eq!(type_of(text), expected, "{text}");
@@ -128,6 +178,17 @@ fn what_the_types_do_not_allow_is_refused() {
     assert_eq!(code_of("x"), Code::ArgumentPlace);
     assert_eq!(code_of("\"text\""), Code::TypeMismatch);
     assert_eq!(code_of("match[2]"), Code::IndexOutOfBounds);
+    assert_eq!(code_of("v.get<3>"), Code::IndexOutOfBounds);
+    assert_eq!(code_of("v.get<0>"), Code::TypeMismatch);
+    assert_eq!(code_of("v.value"), Code::UnknownMember);
+    assert_eq!(code_of("o.index"), Code::UnknownMember);
+    assert_eq!(code_of("o.get<0>"), Code::TypeMismatch);
+    assert_eq!(code_of("o == 1"), Code::TypeMismatch);
+    assert_eq!(code_of("t[..]"), Code::Unbounded);
+    assert_eq!(code_of("b[0]"), Code::TypeMismatch);
+    // Elements whose number is that of other elements, and so on, with more of it each time.
+    assert_eq!(code_of("e.size"), Code::OutOfRange);
+    assert_eq!(code_of("e[0]"), Code::OutOfRange);
     for text in ["[count][0]", "[count][..1]", "[count].n", "[count] as i64", "[n->name]", "[[count]]", "[count] == 1"]
     {
         assert_eq!(code_of(text), Code::TypeMismatch, "{text}");

@@ -93,6 +93,26 @@ pub enum Node {
         /// Which element; one that the vector has not got cannot be read.
         index: Option<Box<Checked>>,
     },
+    /// Whether a class that may be empty holds a value, which one, or where that is.
+    Held {
+        /// Where the class is.
+        place: Memory,
+        /// The class.
+        of: Type,
+        /// What is asked.
+        what: Held,
+    },
+    /// A pointer to an element of what a view says its elements are.
+    Element {
+        /// The pointer to the first.
+        first: Box<Checked>,
+        /// How many there are.
+        count: Box<Checked>,
+        /// Their type.
+        of: Type,
+        /// Which one; one that is not there cannot be read.
+        index: Box<Checked>,
+    },
     /// The address of a place.
     Address(Memory),
     /// Prefix operator.
@@ -103,6 +123,28 @@ pub enum Node {
     Conditional(Box<Checked>, Box<Checked>, Box<Checked>),
     /// Numbers or addresses of one type, one after the other.
     List(Vec<Checked>),
+}
+
+/// What is asked of a class that may be empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// Whether it has a value, 0 or 1.
+    HasValue,
+    /// A pointer to the value.
+    Value,
+    /// The number of the alternative that it has.
+    Index,
+    /// A pointer to the alternative of this number.
+    Alternative(u64),
+}
+
+/// A number within a class of the C++ library that depends on the sizes of what it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ClassPart {
+    /// Where it has whether it has a value, or which.
+    Tag,
+    /// Its size.
+    Size,
 }
 
 impl Checked {
@@ -120,7 +162,9 @@ impl Checked {
             Node::Memory(memory)
             | Node::Relative { place: memory, .. }
             | Node::VectorSize { vector: memory, .. }
+            | Node::Held { place: memory, .. }
             | Node::Address(memory) => memory.children(),
+            Node::Element { first, count, index, .. } => vec![first, count, index],
             Node::VectorElement { vector, index, .. } => {
                 let mut children = vector.children();
                 children.extend(index.as_deref());
@@ -147,7 +191,7 @@ impl Checked {
     pub fn place(&self) -> Option<(&Memory, Option<&Type>)> {
         match &self.node {
             Node::Memory(memory) | Node::Slice { start: memory, .. } => Some((memory, None)),
-            Node::Relative { place, .. } | Node::Address(place) => Some((place, None)),
+            Node::Relative { place, .. } | Node::Address(place) | Node::Held { place, .. } => Some((place, None)),
             Node::VectorSize { vector, of } | Node::VectorElement { vector, of, .. } => Some((vector, Some(of))),
             _ => None,
         }

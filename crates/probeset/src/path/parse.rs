@@ -139,7 +139,7 @@ fn rule_name(rule: Rule) -> Option<&'static str> {
         Rule::until | Rule::word_until => "`until`",
         Rule::waiting | Rule::word_waiting => "`waiting from PROBE`",
         Rule::expression | Rule::binary | Rule::operand | Rule::postfix | Rule::primary => "an expression",
-        Rule::step | Rule::arrow | Rule::dot | Rule::index | Rule::slice | Rule::all => {
+        Rule::step | Rule::get | Rule::arrow | Rule::dot | Rule::index | Rule::slice | Rule::all => {
             "`->member`, `.member` or `[…]`"
         }
         Rule::cast | Rule::word_as => "`as TYPE`",
@@ -181,6 +181,7 @@ fn is_keyword(rule: Rule) -> bool {
             | Rule::word_from
             | Rule::word_max
             | Rule::word_null
+            | Rule::word_get
             | Rule::word_as
             | Rule::word_at
             | Rule::word_rows
@@ -287,6 +288,10 @@ impl Tree<'_> {
                 None => Type::StdString(DEFAULT_STRING),
             },
             Rule::vector => Type::StdVector(Box::new(self.ty(self.inner(pair)?)?.value)),
+            Rule::optional => Type::Optional(Box::new(self.ty(self.inner(pair)?)?.value)),
+            Rule::variant => {
+                Type::Variant(pair.parts().map(|one| self.alternative(one)).collect::<Parsed<Vec<Type>>>()?)
+            }
             Rule::smart => {
                 let mut pairs = pair.parts();
                 let shared = self.next(&mut pairs)?.as_str().trim() == "std::shared_ptr";
@@ -295,6 +300,11 @@ impl Tree<'_> {
             Rule::relative => self.relative(pair)?,
             _ => scalar_or_view(pair.as_str().trim()),
         })
+    }
+
+    fn alternative(&self, pair: Pair<'_, Rule>) -> Parsed<Type> {
+        let inner = self.inner(pair)?;
+        if inner.as_rule() == Rule::monostate { Ok(Type::Void) } else { Ok(self.ty(inner)?.value) }
     }
 
     /// `relative<-i32, T, 4096>`.
@@ -494,13 +504,19 @@ impl Tree<'_> {
             Rule::arrow | Rule::dot => {
                 let call = pair.as_str().trim_end().ends_with(')');
                 let name = self.named(&self.inner(pair)?);
-                if call && name.value != "size" {
+                if call && !CALLED.contains(&name.value.as_str()) {
                     let message = format!("`{}()` cannot be called", name.value);
                     return Err(Diagnostic::error(Code::PathSyntax, message)
                         .at(&name.span)
-                        .hint("functions of the target are not called; only `size()` of a std::vector can be read"));
+                        .hint(format!("functions of the target are not called; only {} can be read", CALLED_OF)));
                 }
                 ExprKind::Member { base: base_box, name, arrow: rule == Rule::arrow }
+            }
+            Rule::get => {
+                let arrow = pair.as_str().starts_with("->");
+                let number = self.inner(pair)?;
+                let number = Spanned::new(self.number(&number)?, self.place_of(&number));
+                ExprKind::Alternative { base: base_box, number, arrow }
             }
             Rule::index => ExprKind::Index { base: base_box, index: Box::new(self.expression(self.inner(pair)?)?) },
             Rule::slice => return self.slice(base, pair, span),
@@ -569,6 +585,10 @@ impl Tree<'_> {
     }
 }
 
+/// Methods that only return what the class has.
+const CALLED: [&str; 4] = ["size", "has_value", "value", "index"];
+const CALLED_OF: &str =
+    "`size()` of a std::vector, `has_value()` and `value()` of a std::optional and `index()` of a std::variant";
 /// Bytes that a `relative<…>` leads at most.
 const MAX_DISTANCE: u64 = 1 << 31;
 /// Bytes read of a `std::string` without a bound.

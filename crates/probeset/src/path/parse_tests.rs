@@ -58,6 +58,9 @@ fn shape(e: &Expr) -> String {
         ExprKind::Member { base, name, arrow } => {
             format!("{}{}{}", shape(base), if *arrow { "->" } else { "." }, name.value)
         }
+        ExprKind::Alternative { base, number, arrow } => {
+            format!("{}{}get<{}>", shape(base), if *arrow { "->" } else { "." }, number.value)
+        }
         ExprKind::Index { base, index } => format!("{}[{}]", shape(base), shape(index)),
         ExprKind::All { base } => format!("{}[*]", shape(base)),
         ExprKind::Slice { base, from, to, rows, max, until_null } => format!(
@@ -81,6 +84,23 @@ fn shape(e: &Expr) -> String {
         ExprKind::Match(n) => format!("match[{n}]"),
         ExprKind::List(items) => format!("[{}]", items.iter().map(shape).collect::<Vec<_>>().join(", ")),
     }
+}
+
+#[test]
+fn classes_that_may_be_empty_are_types_and_have_alternatives() {
+    let shown = |text: &str| super::parse_type(text, &span(text)).map(|ty| ty.to_string());
+    for text in ["std::optional<std::vector<i32>*>", "std::variant<std::monostate, char[3], std::variant<u8>>"] {
+        assert_eq!(shown(text), Ok(text.to_owned()));
+    }
+    for text in ["std::optional<>", "std::variant<>", "std::variant<i32,>", "std::monostate*<>"] {
+        assert!(shown(text).is_err(), "{text}");
+    }
+    let expr = |text: &str| super::parse_expr(text, &span(text)).map(|expr| shape(&expr));
+    assert_eq!(expr("a->get<2>().b"), Ok("a->get<2>.b".into()));
+    assert_eq!(expr("a.get < 0x1 > + 1"), Ok("(a.get<1> Add 1)".into()));
+    // A member of that name, and comparisons.
+    assert_eq!(expr("a.get < 2"), Ok("(a.get Lt 2)".into()));
+    assert!(expr("a.getter<2>").is_err() && expr("a.get<b>").is_err());
 }
 
 #[test]
