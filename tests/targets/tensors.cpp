@@ -16,6 +16,7 @@ struct Tensor {
 	int rank;
 	std::vector<long> shape;
 	long extents[3];
+	long end;
 };
 
 extern "C" __attribute__((noinline)) void run_tensor(Tensor *tensor)
@@ -41,6 +42,7 @@ int main(int argc, char **argv)
 		tensor->shape = {1 + i, 64 * (1 + i % 3)};
 		for (int at = 0; at < 3; at++)
 			tensor->extents[at] = 7 + i + at;
+		tensor->end = 0; // no extents begin one later
 		all.push_back(tensor);
 		printf("%p %ld %ld %ld\n", (void *)tensor, tensor->shape[0], tensor->shape[1], tensor->extents[2]);
 	}

@@ -241,8 +241,20 @@ impl Tree<'_> {
         // What is done once, such as loading, is no measure, however long it takes.
         let others = (0..self.all.len()).filter(|number| fewest == 1 || self.recurs(*number));
         let longest = others.chain(steps.iter().map(|(number, _)| *number)).map(outermost).max()?;
-        let large = steps.into_iter().filter(|(number, _)| outermost(*number) >= longest / 3);
-        large.max_by_key(|(number, _)| outermost(*number)).map(|(_, step)| step)
+        let is_large = |(number, step): &(usize, usize)| outermost(*number) >= longest / 3 || self.owns_parts(*step);
+        let steps: Vec<(usize, usize)> = steps.into_iter().filter(is_large).collect();
+        let most = steps.iter().map(|(number, _)| outermost(*number)).max()?;
+        let alike = steps.into_iter().filter(|(number, _)| outermost(*number) >= most / 10);
+        let is_named = |step: usize| self.kind(step) == Some(CallKind::Step);
+        alike.max_by_key(|(number, step)| (is_named(*step), outermost(*number))).map(|(_, step)| step)
+    }
+
+    /// Whether what lies in it lies mostly there: other work may take longer, such as that of loading.
+    fn owns_parts(&self, number: usize) -> bool {
+        let children = self.children(number);
+        let here: u64 = children.iter().map(|(_, within)| within.time).fold(0, u64::saturating_add);
+        let all = children.iter().map(|(child, _)| self.all[*child].time).fold(0, u64::saturating_add);
+        here >= all / 2
     }
 
     /// The step that a candidate is, or contains: what is called once is rather the run than a step of it.
@@ -532,10 +544,11 @@ mod tests {
             calls.push((0, at, at + 1500, 1));
             calls.extend((0..8).map(|n| (1, at + 10 + n * 150, at + 120 + n * 150, n)));
         }
-        // While a model is loaded.
+        // While a model is loaded; its parts are asked again and again.
         calls.extend((0..400).map(|n| (2, n * 100, n * 100 + 90, n)));
+        calls.extend((0..400).map(|n| (4, n * 100 + 1, n * 100 + 89, n % 20)));
         calls.push((3, 0, 45_000, 1));
-        let found = chosen(&["ns::infer", "a::L[7]", "a::Pass[3]", "ns::load"], &calls);
+        let found = chosen(&["ns::infer", "a::L[7]", "a::Pass[3]", "ns::load", "a::Type[2]"], &calls);
         let places: Vec<&str> = found.iter().map(|(of, _)| of.as_str()).collect();
         assert_eq!(places, ["ns::infer", "a::L[7]", "ns::load"]);
     }
