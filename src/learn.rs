@@ -7,7 +7,7 @@ use super::short_run::ShortRun;
 use super::table::columns;
 use super::terminal::{report_problems, status, write_out};
 use super::{DONE, INCOMPLETE, Outcome};
-use profinfer_diagnostics::{Code, Diagnostic, printable_json};
+use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity, printable_json};
 use profinfer_files::output::OutputKind;
 use profinfer_recorder::{self as record, Subject, learned_lock};
 use std::ffi::OsString;
@@ -50,9 +50,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     run.options.debug_folders = arguments.probeset.debug_folders();
     run.options.until_learned = true;
     let summary = run.record(&probeset)?;
-    let (members, file) = &summary.learned;
+    let members = &summary.learned;
     if members.is_empty() {
-        report_problems(&summary.problems);
+        let why = summary.problems.0.iter().filter(|problem| problem.severity != Severity::Note);
+        report_problems(&Diagnostics(why.cloned().collect()));
         let message = "nothing was learned";
         let hint = "views need `within: N` and `expect`, and members that no debug information, function or layout has";
         let nothing = Diagnostic::warning(Code::LayoutUnknown, message).hint(hint);
@@ -64,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         vec![learned.member.clone(), learned.offset.to_string(), evidence]
     });
     write_out(&columns(&["MEMBER", ">OFFSET", "EVIDENCE"], rows))?;
-    let lock = file.as_ref().and_then(|file| learned_lock(&probeset.name, file, members, record::host_arch().ok()?));
+    let lock = record::host_arch().ok().and_then(|arch| learned_lock(&probeset.name, members, arch));
     let Some(lock) = lock else {
         let problem = Diagnostic::error(Code::CannotLock, "the engine's file has no build-id to recognise it by");
         return Err(problem.hint("link it with `-Wl,--build-id`; or write the offsets into the probeset").into());

@@ -30,17 +30,29 @@ pub(super) fn run(
     let numbers: BTreeMap<String, usize> =
         candidates.iter().enumerate().map(|(number, candidate)| (name_of(number, candidate), number)).collect();
     let mut calls: Vec<Call> = Vec::new();
+    let mut called: BTreeMap<usize, BTreeSet<String>> = BTreeMap::new();
     run.trace()?.for_each_record(|record| {
         let own = &record.kind().name;
         // Several candidates can share a probe; the function distinguishes them.
         let file = own.strip_prefix(PLAIN).and_then(|rest| rest.split('_').next());
         let place = record.site().and_then(|site| scaffold::place(&site.function));
-        let name = file.zip(place).map_or_else(|| own.clone(), |(file, place)| format!("{PLAIN}{file} {place}"));
+        let name = match (file, &place) {
+            (Some(file), Some(place)) => format!("{PLAIN}{file} {place}"),
+            _ => own.clone(),
+        };
         if let Some(candidate) = numbers.get(&name) {
+            called.entry(*candidate).or_default().extend(place);
             let header = record.header();
             let object = record.index_of(OBJECT).and_then(|index| record.u64_at(index));
             let end = header.start.saturating_add(header.duration);
-            calls.push(Call { candidate: *candidate, thread: header.tid, start: header.start, end, object });
+            calls.push(Call {
+                candidate: *candidate,
+                thread: header.tid,
+                start: header.start,
+                end,
+                object,
+                function: header.site,
+            });
         }
         calls.len() < MOST_CALLS
     });
@@ -52,8 +64,9 @@ pub(super) fn run(
         }
     }
     let measured = scaffold::measure(candidates.len(), calls, &lost);
-    for (candidate, measured) in candidates.iter_mut().zip(measured) {
+    for (number, (candidate, measured)) in candidates.iter_mut().zip(measured).enumerate() {
         candidate.trial = Some(measured);
+        candidate.narrow(&called.remove(&number).unwrap_or_default());
     }
     Ok(())
 }

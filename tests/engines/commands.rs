@@ -1,11 +1,12 @@
 //! Commands that the documents show are run as they stand there (see [`crate::pages`]): here those that record an engine.
 
 use crate::pages::{Needs, Place, root, run_all};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-/// Pages that are about another engine than `app.py` uses, and what prints a Python that has it.
-const OTHER_ENGINES: [(&str, &str); 1] = [("docs/porting.md", "tests/engines/install_litert.sh")];
+/// Environments that a page has its reader make, by the folder, and what prints the Python of such a one.
+const PORTING: [(&str, &str); 2] =
+    [("ct2", "tests/engines/install_ctranslate2.sh"), ("openvino", "tests/engines/install_openvino.sh")];
 
 #[test]
 #[ignore = "needs root"]
@@ -20,12 +21,14 @@ fn what_the_pages_show_of_recording_works() {
     let cache = python.ancestors().nth(4).unwrap();
     let models = cache.join("models");
     output(python.to_str().unwrap(), &["tests/engines/make_models.py", models.to_str().unwrap(), "tiny-dense"]);
-    run_all(Needs::Root, |page| match OTHER_ENGINES.iter().find(|(of, _)| *of == page) {
-        Some((_, script)) => Place::new(Some(Path::new(&output(script, &[])))),
-        None if page == "docs/gpu.md" => {
-            let python = output("tests/engines/install_cyllama_vulkan.sh", &[]);
-            Place::new(Some(Path::new(&python))).with_gpu_app(cache)
+    run_all(Needs::Root, |page| match page {
+        "docs/porting.md" => PORTING.iter().fold(Place::new(None), |place, (folder, script)| {
+            place.with_environment(folder, &PathBuf::from(output(script, &[])))
+        }),
+        "docs/gpu.md" => {
+            let python = PathBuf::from(output("tests/engines/install_cyllama_vulkan.sh", &[]));
+            Place::new(Some(&python)).with_gpu_app(cache)
         }
-        None => Place::new(Some(&python)).with_app(cache),
+        _ => Place::new(Some(&python)).with_app(cache),
     });
 }

@@ -1,9 +1,10 @@
 """Makes small CTranslate2 models of random weights, and runs them.
 
-run_ctranslate2.py FOLDER generate|translate TOKENS
+run_ctranslate2.py FOLDER generate|translate TOKENS [RUNS [LAYERS]]
 
 `generate` is a decoder alone, which takes a prompt of five words and makes TOKENS more, one by one; `translate` has an
-encoder before it. Prints what was made. With MKL_VERBOSE=1 MKL writes each of its matrix products to the output.
+encoder before it. RUNS times the same, with so many LAYERS. Prints what was made. With MKL_VERBOSE=1 MKL writes each of
+its matrix products to the output.
 """
 
 import json
@@ -53,15 +54,15 @@ def fill(spec) -> None:
     walk(spec, "")
 
 
-def make(kind: str, folder: str) -> str:
+def make(kind: str, folder: str, layers: int) -> str:
     path = os.path.join(folder, kind)
     words = ["<unk>", "<s>", "</s>"] + [f"w{n}" for n in range(WORDS - 3)]
     arguments = dict(pre_norm=True, activation=common_spec.Activation.GELU)
     if kind == "generate":
-        spec = transformer_spec.TransformerDecoderModelSpec.from_config(LAYERS, HEADS, **arguments)
+        spec = transformer_spec.TransformerDecoderModelSpec.from_config(layers, HEADS, **arguments)
         spec.register_vocabulary(words)
     else:
-        spec = transformer_spec.TransformerSpec.from_config(LAYERS, HEADS, **arguments)
+        spec = transformer_spec.TransformerSpec.from_config(layers, HEADS, **arguments)
         spec.register_source_vocabulary(words)
         spec.register_target_vocabulary(words)
     positions = np.random.default_rng(2).normal(0, 0.1, (64, WIDTH)).astype(np.float32)
@@ -77,18 +78,20 @@ def make(kind: str, folder: str) -> str:
 
 def main() -> None:
     folder, kind, tokens = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    path = make(kind, folder)
+    runs = int(sys.argv[4]) if len(sys.argv) > 4 else 1
+    path = make(kind, folder, int(sys.argv[5]) if len(sys.argv) > 5 else LAYERS)
     arguments = dict(device="cpu", inter_threads=1, intra_threads=1, compute_type="float32")
     prompt = ["<s>", "w1", "w2", "w3", "w4"]
     if kind == "generate":
         model = ctranslate2.Generator(path, **arguments)
-        result = model.generate_batch([prompt], max_length=tokens, min_length=tokens, beam_size=1,
-                                      include_prompt_in_result=False)[0].sequences[0]
+        run = lambda: model.generate_batch([prompt], max_length=tokens, min_length=tokens, beam_size=1,
+                                           include_prompt_in_result=False)[0].sequences[0]
     else:
         model = ctranslate2.Translator(path, **arguments)
-        result = model.translate_batch([prompt], max_decoding_length=tokens, min_decoding_length=tokens,
-                                       beam_size=1)[0].hypotheses[0]
-    print(json.dumps({"version": ctranslate2.__version__, "made": len(result)}))
+        run = lambda: model.translate_batch([prompt], max_decoding_length=tokens, min_decoding_length=tokens,
+                                            beam_size=1)[0].hypotheses[0]
+    made = sum(len(run()) for _ in range(runs))
+    print(json.dumps({"version": ctranslate2.__version__, "made": made}))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Runs a small OpenVINO model of random weights on the CPU, and writes the engine's own profile of its last run.
 
-run_openvino.py FOLDER RUNS
+run_openvino.py FOLDER RUNS [BLOCKS]
 
 FOLDER/profile.json has `version`, and `nodes`: what `get_profiling_info` lists as executed, in the order of execution.
 """
@@ -20,7 +20,7 @@ except ImportError:
 CHANNELS, SIZE, CLASSES = 16, 32, 10
 
 
-def model() -> ov.Model:
+def model(blocks: int) -> ov.Model:
     random = np.random.default_rng(1)
 
     def weight(*shape):
@@ -28,8 +28,10 @@ def model() -> ov.Model:
 
     x = ops.parameter([1, 3, SIZE, SIZE], np.float32, name="image")
     y = ops.relu(ops.convolution(x, weight(CHANNELS, 3, 3, 3), [1, 1], [1, 1], [1, 1], [1, 1], name="stem"))
-    z = ops.convolution(y, weight(CHANNELS, CHANNELS, 3, 3), [1, 1], [1, 1], [1, 1], [1, 1], name="block")
-    y = ops.add(ops.sigmoid(z), y, name="residual")
+    for number in range(blocks):
+        end = str(number) if number else ""
+        z = ops.convolution(y, weight(CHANNELS, CHANNELS, 3, 3), [1, 1], [1, 1], [1, 1], [1, 1], name="block" + end)
+        y = ops.add(ops.sigmoid(z), y, name="residual" + end)
     y = ops.max_pool(y, [2, 2], [1, 1], [0, 0], [0, 0], [2, 2], name="pool")
     y = ops.reshape(y.output(0), ops.constant(np.array([1, -1], dtype=np.int64)), False, name="flat")
     y = ops.matmul(y, weight(CHANNELS * SIZE * SIZE // 4, CLASSES), False, False, name="classes")
@@ -39,8 +41,9 @@ def model() -> ov.Model:
 
 def main() -> None:
     folder, runs = sys.argv[1], int(sys.argv[2])
+    blocks = int(sys.argv[3]) if len(sys.argv) > 3 else 1
     core = ov.Core()
-    compiled = core.compile_model(model(), "CPU", {"PERF_COUNT": True, "INFERENCE_NUM_THREADS": 1,
+    compiled = core.compile_model(model(blocks), "CPU", {"PERF_COUNT": True, "INFERENCE_NUM_THREADS": 1,
                                                    "INFERENCE_PRECISION_HINT": "f32"})
     request = compiled.create_infer_request()
     image = np.linspace(-1, 1, 3 * SIZE * SIZE, dtype=np.float32).reshape(1, 3, SIZE, SIZE)

@@ -156,6 +156,13 @@ impl Place {
         Self { folder, cache: tempfile::tempdir().unwrap(), path: path.into_string().unwrap() }
     }
 
+    /// A folder with a virtual environment, by its Python.
+    pub(crate) fn with_environment(self, folder: &str, python: &Path) -> Self {
+        let environment = python.ancestors().nth(2).unwrap();
+        symlink(environment, self.folder.path().join(folder)).unwrap();
+        self
+    }
+
     /// The programs that the pages profile: the engine on a small model, once and for ever.
     pub(crate) fn with_app(self, cache: &Path) -> Self {
         let engines = root().join("tests/engines");

@@ -125,7 +125,8 @@ fn symbols_give_the_types_of_arguments() {
         &text,
         &[
             "at: layers:net::Session::run(net::Session* self, net::Tensor* argument_2, i32 argument_3)",
-            "at: layers:net::Softmax::forward(net::Softmax* self, net::Tensor* argument_2, net::Tensor* argument_3)",
+            // A method of six classes.
+            "at: layers:net::*::forward(void* self, net::Tensor* argument_2, net::Tensor* argument_3)",
             "  net::Tensor: {}",
             "Arguments from the symbol",
         ],
@@ -163,6 +164,22 @@ fn a_trial_tells_the_slot_that_is_called() {
     has(&text, &["Called 6 times in the trial."]);
     // The destructors' slots were not called.
     assert!(!text.contains("Layer[0]") && !text.contains("Layer[1]"), "{text}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_trial_takes_a_method_of_many_classes_for_operators_where_symbols_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let layers = layers(folder.path(), &["-g0"]);
+    let text = checked(folder.path(), &layers, &["--trial", "--seconds", "60", "--", &layers, "20"]);
+    has(
+        &text,
+        &[
+            "Called 120 times in the trial.\n    # 6 functions.\n",
+            "at: layers:net::*::forward(void* self, net::Tensor* argument_2, net::Tensor* argument_3)\n    role: operator",
+            "op: match[1]",
+        ],
+    );
 }
 
 #[test]

@@ -172,3 +172,56 @@ fn a_patched_layout_is_never_misread_in_silence() {
     let (output, trace) = wrong.record(24, 3);
     assert_eq!((output.status.code(), names(&trace)), (Some(0), 24));
 }
+
+/// Shapes in C++ vectors and in arrays, wherever they lie; the objects are in lists. The program prints them.
+#[test]
+#[ignore = "needs root"]
+fn shapes_in_vectors_and_arrays_are_those_that_the_program_prints() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets/tensors.cpp");
+    for (compiler, flags) in
+        [("g++", &["-O2", "-DPAD=0"][..]), ("g++", &["-O0", "-DPAD=5"]), ("clang++", &["-O2", "-DPAD=3"])]
+    {
+        let engine = Engine(tempfile::tempdir().unwrap());
+        let mut compile = Command::new(compiler);
+        compile.args(flags).args(["-Wl,--build-id=sha1", "-o"]).arg(engine.path("tensors")).arg(&source);
+        succeeds(&mut compile);
+        let text = "profinfer: 1
+engine: tensors
+modules: { tensors: tensors }
+types:
+  Tensor:
+    shape: std::vector<i64>
+    extents: i64[3]
+    within: 160
+    expect: { shape: 1..4096, extents: 1..4096 }
+objects:
+  tensor: { of: Tensor, fields: { shape: '[shape[0], shape[1]]', last: 'extents' } }
+probes:
+  step: { at: 'tensors:step()', role: step }
+  run: { at: 'tensors:run_tensor(Tensor* tensor)', role: operator, fields: { op: 'match[0]', inputs: '[tensor as object tensor]' } }
+";
+        std::fs::write(engine.path("tensors.yaml"), text).unwrap();
+        let learn = ["learn", "tensors.yaml", "-o", "tensors.lock", "--force", "--", "./tensors", "30", "1000"];
+        let learned = String::from_utf8(succeeds(&mut engine.profinfer(&learn)).stdout).unwrap();
+        assert!(learned.contains("30 distinct objects, such as `["), "{compiler} {flags:?}: {learned}");
+        let record =
+            ["record", "tensors.yaml", "--lock", "tensors.lock", "-o", "run.pfi", "--", "./tensors", "30", "5"];
+        let printed = String::from_utf8(succeeds(&mut engine.profinfer(&record)).stdout).unwrap();
+        let dump = lines(&succeeds(&mut engine.profinfer(&["dump", "run.pfi"])).stdout);
+        let mut found = 0;
+        for object in dump.iter().filter(|event| event["object"] == "tensor") {
+            let numbers = |field: &str| object["fields"][field].as_array().unwrap().clone();
+            let (shape, last) = (numbers("shape"), numbers("last"));
+            let line = format!("{} {} {} {}", object["address"].as_str().unwrap(), shape[0], shape[1], last[2]);
+            assert!(printed.lines().any(|of| of == line), "{compiler} {flags:?}: {line} is not in\n{printed}");
+            found += 1;
+        }
+        assert_eq!(found, 30, "{compiler} {flags:?}");
+        // Fewer prove nothing, and their number is printed.
+        let few = ["learn", "tensors.yaml", "-o", "few.lock", "--", "./tensors", "7", "20"];
+        let output = engine.profinfer(&few).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(told.contains("7 distinct objects were seen; 20 are needed"), "{told}");
+        assert!(!engine.path("few.lock").exists());
+    }
+}

@@ -142,6 +142,9 @@ pub struct Overrides {
     pub is_cut: bool,
 }
 
+/// Functions that a slot of virtual tables has in a probe, at most.
+pub const MOST_OVERRIDES: usize = 2048;
+
 /// A class that others of its file derive from, and what they make of its virtual methods.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClassBase {

@@ -57,6 +57,10 @@ pub enum LearnLeaf {
     InPlace(usize),
     /// An integer of so many bytes.
     Int(usize, bool),
+    /// So many integers in place: bytes of each, whether they are signed, their number.
+    Array(usize, bool, usize),
+    /// A C++ vector of integers: bytes of each, whether they are signed.
+    Vector(usize, bool),
 }
 
 /// What can be learned for a plan.
@@ -97,16 +101,17 @@ pub(crate) fn is_learnable(plan: &ProbePlan, probeset: &Probeset, what: &Relocat
 }
 
 fn path(plan: &ProbePlan, probeset: &Probeset, value: &Checked, field: usize) -> Option<LearnPath> {
-    let leaf = match &value.ty {
-        Type::CStr(bytes) => LearnLeaf::Pointed(usize::try_from(*bytes).ok()?),
-        Type::StdString(bytes) => LearnLeaf::Str(usize::try_from(*bytes).ok()?),
-        Type::Chars(bytes) => LearnLeaf::InPlace(usize::try_from(*bytes).ok()?),
-        Type::Int { size, signed } => LearnLeaf::Int(*size as usize, *signed),
-        Type::Enum(_) => LearnLeaf::Int(4, true),
-        _ => return None,
-    };
+    let (place, leaf) = leaf(value)?;
     let mut levels = Vec::new();
-    levels_of(plan, probeset, value, &mut levels)?;
+    levels_of(plan, probeset, place, &mut levels)?;
+    // A field that reads something else, too, is not there when this is found.
+    let is_on_the_way = |view: &str, member: &str| {
+        let mut on_the_way = levels.iter().map(|level| level.member.strip_prefix(view)?.strip_prefix('.'));
+        on_the_way.any(|of| of == Some(member))
+    };
+    if !members_of(value).into_iter().all(|(view, member)| is_on_the_way(view, member)) {
+        return None;
+    }
     let last: &LearnLevel = levels.last()?;
     let member = last.member.rsplit('.').next()?;
     let expected = probeset.types.get(&last.view)?.expect.get(member)?;
@@ -114,11 +119,62 @@ fn path(plan: &ProbePlan, probeset: &Probeset, value: &Checked, field: usize) ->
     (!expected.is_empty()).then_some(LearnPath { field, levels, leaf, expected })
 }
 
-fn levels_of(plan: &ProbePlan, probeset: &Probeset, value: &Checked, into: &mut Vec<LearnLevel>) -> Option<()> {
-    let Node::Memory(Memory { base, terms }) = &value.node else { return None };
+/// The members that an expression reads.
+fn members_of(value: &Checked) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    let mut parts = vec![value];
+    while let Some(part) = parts.pop() {
+        let terms = part.place().map(|(memory, _)| memory.terms.as_slice()).unwrap_or_default();
+        found.extend(terms.iter().filter_map(|term| match term {
+            Term::Member { view, member } => Some((view.as_str(), member.as_str())),
+            Term::Element { .. } => None,
+        }));
+        parts.extend(part.children());
+    }
+    found
+}
+
+/// The vector of integers whose elements an expression has.
+fn vector_of(value: &Checked) -> Option<(&Memory, LearnLeaf)> {
+    let mut parts = vec![value];
+    while let Some(part) = parts.pop() {
+        if let Node::VectorElement { vector, of: Type::Int { size, signed }, .. } = &part.node {
+            return Some((vector, LearnLeaf::Vector(*size as usize, *signed)));
+        }
+        parts.extend(part.children());
+    }
+    None
+}
+
+/// What a field is, and the place that it is at.
+fn leaf(value: &Checked) -> Option<(&Memory, LearnLeaf)> {
+    if let Some(found) = vector_of(value) {
+        return Some(found);
+    }
+    let Node::Memory(memory) = &value.node else { return None };
+    let leaf = match &value.ty {
+        Type::CStr(bytes) => LearnLeaf::Pointed(usize::try_from(*bytes).ok()?),
+        Type::StdString(bytes) => LearnLeaf::Str(usize::try_from(*bytes).ok()?),
+        Type::Chars(bytes) => LearnLeaf::InPlace(usize::try_from(*bytes).ok()?),
+        Type::Int { size, signed } => LearnLeaf::Int(*size as usize, *signed),
+        Type::Enum(_) => LearnLeaf::Int(4, true),
+        Type::Array(of, count) => {
+            let Type::Int { size, signed } = **of else { return None };
+            LearnLeaf::Array(size as usize, signed, usize::try_from(*count).ok()?)
+        }
+        _ => return None,
+    };
+    Some((memory, leaf))
+}
+
+fn levels_of(plan: &ProbePlan, probeset: &Probeset, place: &Memory, into: &mut Vec<LearnLevel>) -> Option<()> {
+    let Memory { base, terms } = place;
     match base {
         Base::Object => {}
-        Base::Pointer(pointer) => levels_of(plan, probeset, pointer, into)?,
+        Base::Pointer(pointer) => {
+            let Node::Memory(place) = &pointer.node else { return None };
+            levels_of(plan, probeset, place, into)?;
+        }
         Base::Argument(_) => return None,
     }
     let [Term::Member { view, member }] = terms.as_slice() else { return None };

@@ -17,15 +17,13 @@ use profinfer_probeset::Probeset;
 use profinfer_probeset::path::{NamePattern, Place};
 
 use indexmap::{IndexMap, IndexSet};
-use profinfer_binary::{Function, Target};
+use profinfer_binary::{Function, MOST_OVERRIDES, Target};
 use profinfer_schema::bpf::site_cookie;
 use profinfer_schema::{EngineId, ModuleInfo, NO_SITE, Role, Site};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most functions that one probe may be at: frameworks export thousands of operators.
 const MAX_FUNCTIONS_PER_PROBE: usize = 16384;
-/// Most overrides of one slot, or places of one static probe.
-const MAX_SITES_PER_PROBE: usize = 2048;
 /// Bytes of an instruction, at most.
 const LONGEST_INSTRUCTION: usize = 16;
 
@@ -208,7 +206,7 @@ impl<'a> Placer<'a> {
     fn not_too_many(&mut self, program: &Program, places: usize) -> Result<(), Diagnostic> {
         let most = match program.place {
             Place::Function { .. } => MAX_FUNCTIONS_PER_PROBE,
-            _ => MAX_SITES_PER_PROBE,
+            _ => MOST_OVERRIDES,
         };
         if places <= most {
             return Ok(());

@@ -72,7 +72,7 @@ use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_files::output::{Request, cannot_write};
 use profinfer_machine::SavedLimits;
 use profinfer_schema::bpf::{MayStop, SampleStacks};
-use profinfer_schema::{LeftOut, Loss, ModuleInfo};
+use profinfer_schema::{LeftOut, Loss};
 use recording::Recording;
 use sampling::Sampler;
 use search_report::SearchReport;
@@ -200,8 +200,8 @@ pub struct Summary {
     pub left_out: Vec<LeftOut>,
     /// Of several engines that were searched for, those that the target had.
     pub engines: Vec<String>,
-    /// Members whose places were learned, and the file that has the engine.
-    pub learned: (Vec<LearnedMember>, Option<ModuleInfo>),
+    /// Members whose places were learned.
+    pub learned: Vec<LearnedMember>,
 }
 
 impl Summary {
@@ -340,9 +340,7 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
         lost: 0,
     };
     let mut summary = recording.run(observe)?;
-    if let (members, Some(file)) = &summary.learned {
-        saved.store(&probeset.name, file, members, plan.arch);
-    }
+    saved.store(&probeset.name, &summary.learned, plan.arch);
     let before = warnings.0.into_iter().chain(counters.problems.0).chain(unstoppable).chain(unattached);
     summary.problems.0.splice(..0, before);
     Ok(summary)

@@ -673,9 +673,9 @@ impl<'a> Modules<'a> {
         self.search_report.forget(&|problem| self.values.is_settled(problem));
     }
 
-    /// The first file that has sites.
-    pub(super) fn first_file(&self) -> Option<&ModuleInfo> {
-        self.files.first()
+    /// A file that has sites, by its number in the trace.
+    pub(super) fn file(&self, number: usize) -> Option<&ModuleInfo> {
+        self.files.get(number)
     }
 
     /// Stores what went wrong without ending the recording.

@@ -438,7 +438,7 @@ impl<'a> Recording<'a> {
             target: self.process,
             left_out,
             engines,
-            learned: (self.learning.members, self.modules.first_file().cloned()),
+            learned: self.learning.members,
         })
     }
 }

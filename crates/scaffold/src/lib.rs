@@ -2,6 +2,7 @@
 //! their names and what they are called with, and views of the types they take. It marks guesses in comments, and
 //! is independent of engines. The result is a text for `check`.
 
+mod families;
 mod signatures;
 mod trial;
 mod types;
@@ -54,6 +55,8 @@ pub struct Candidate {
     pub role: Option<Role>,
     /// Of a slot of a virtual table: how many classes derive from the class, and how many different functions they have.
     pub overrides: Option<(usize, usize)>,
+    /// The functions, where one pattern is of a method of several classes.
+    family: Vec<families::Method>,
     /// How likely it is.
     score: i64,
 }
@@ -65,15 +68,25 @@ impl Candidate {
         format!("{kind}{module}:{}", self.place)
     }
 
+    /// Of several functions only these were called, by their places: of one, it is that.
+    pub fn narrow(&mut self, called: &BTreeSet<String>) {
+        let Some(only) = called.first().filter(|_| called.len() == 1 && !self.family.is_empty()) else { return };
+        let mut symbols = self.family.iter().filter(|method| method.place == *only).map(|method| &method.symbol);
+        // Which of several overloads was called is unknown.
+        self.symbol = symbols.next().filter(|_| symbols.next().is_none()).cloned().unwrap_or_default();
+        self.place.clone_from(only);
+        self.family.clear();
+    }
+
     /// The class of a slot.
     fn base(&self) -> Option<&str> {
         self.overrides?;
         self.place.rsplit_once('[').map(|(base, _)| base)
     }
 
-    /// Its likely role, from its name.
+    /// Its likely role, from its name. What many classes have is for one operator each.
     fn kind(&self) -> Option<words::CallKind> {
-        words::kind(&self.place)
+        if self.family.is_empty() { words::kind(&self.place) } else { Some(words::CallKind::Operator) }
     }
 }
 
@@ -116,17 +129,20 @@ fn candidates_of(
         }
         all.extend(virtuals::candidates(target, file, patterns));
     }
+    let mut all = families::gather(all);
     likeliest(&mut all);
     all.truncate(MOST_ASKED);
     let mut symbols: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
-    for candidate in all.iter().filter(|candidate| candidate.overrides.is_none()) {
+    for candidate in all.iter().filter(|candidate| candidate.overrides.is_none() && candidate.family.is_empty()) {
         symbols.entry(candidate.file).or_default().push(&candidate.symbol);
     }
     let signatures: BTreeMap<usize, BTreeMap<String, FunctionSignature>> =
         symbols.into_iter().map(|(file, symbols)| (file, target.signatures(file, &symbols))).collect();
     for candidate in &mut all {
-        candidate.signature =
-            signatures.get(&candidate.file).and_then(|of_file| of_file.get(&candidate.symbol)).cloned();
+        if candidate.family.is_empty() {
+            candidate.signature =
+                signatures.get(&candidate.file).and_then(|of_file| of_file.get(&candidate.symbol)).cloned();
+        }
         // Functions with readable arguments are preferred.
         let takes = candidate.signature.iter().flat_map(|signature| &signature.parameters);
         candidate.score += takes.filter(|(_, ty)| types::pointed(ty).is_some()).count().min(3) as i64;
@@ -190,6 +206,7 @@ fn candidate(file: usize, place: String, function: Function) -> Candidate {
         trial: None,
         role: None,
         overrides: None,
+        family: Vec::new(),
         score,
     }
 }

@@ -1,13 +1,22 @@
 //! What a function is called with where debug information does not say: a C++ symbol has the types of its parameters. Whether
 //! it is a method, and so has a `this` before them, is told by what else the file has of its class.
 
-use super::Candidate;
+use super::{Candidate, families};
 use profinfer_binary::{FunctionSignature, TargetSymbols, TargetType, declared};
 use profinfer_probeset::path::NamePattern;
 
 /// Adds the signature in a candidate's symbol.
 pub(super) fn guess(target: &dyn TargetSymbols, candidate: &mut Candidate) {
     let Some(declaration) = declared(&candidate.symbol) else { return };
+    if !candidate.family.is_empty() {
+        let this = ("this".to_owned(), TargetType::Pointer(None));
+        let others = families::parameters(candidate).into_iter();
+        let others = others.map(|ty| (String::new(), ty.unwrap_or_else(|| TargetType::Other(String::new()))));
+        candidate.guess = Some("that all of them have, from the symbols; a static function has no `this`");
+        let parameters = std::iter::once(this).chain(others).collect();
+        candidate.signature = Some(FunctionSignature { parameters, returns: None });
+        return;
+    }
     let mut parameters: Vec<(String, TargetType)> = Vec::new();
     if let Some(class) = class_of(&candidate.place) {
         let is_class = declaration.is_const || has_class(target, candidate.file, class);

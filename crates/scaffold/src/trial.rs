@@ -14,6 +14,8 @@ const MOST_DEPTH: usize = 64;
 const FAN_OUT: u64 = 3;
 /// Objects of a virtual method that is called for each operator.
 const FEWEST_OBJECTS: usize = 3;
+/// Functions of a family that is called for each operator, or for each layer.
+const FEWEST_FUNCTIONS: usize = 3;
 /// Calls of a part of operators, for each call of an operator.
 const MOST_PARTS: u64 = 20;
 /// Percent of a step that is in its operators, at least: first where they are candidates, then where few of them are.
@@ -35,6 +37,8 @@ pub struct Call {
     pub end: u64,
     /// What a virtual method was called on.
     pub object: Option<u64>,
+    /// A number of the function, of several that a candidate is.
+    pub function: u16,
 }
 
 /// Some calls.
@@ -64,6 +68,8 @@ pub struct Measured {
     pub own: u64,
     /// Distinct objects that it was called on, up to some thousands.
     pub objects: usize,
+    /// Different functions, where the candidate is of several.
+    pub functions: usize,
     /// Its calls in no other candidate's.
     pub outermost: Within,
     /// Its calls by the candidate that they lie in, the nearest one.
@@ -74,6 +80,7 @@ pub struct Measured {
 pub fn measure(candidates: usize, mut calls: Vec<Call>, lost: &BTreeMap<usize, u64>) -> Vec<Measured> {
     let mut all = vec![Measured::default(); candidates];
     let mut objects = vec![BTreeSet::new(); candidates];
+    let mut functions = vec![BTreeSet::new(); candidates];
     calls.retain(|call| call.candidate < candidates);
     calls.sort_by_key(|call| (call.thread, call.start, std::cmp::Reverse(call.end)));
     let mut open: Vec<Call> = Vec::new();
@@ -99,6 +106,7 @@ pub fn measure(candidates: usize, mut calls: Vec<Call>, lost: &BTreeMap<usize, u
                 None => of.outermost.add(time),
             }
         }
+        functions[call.candidate].insert(call.function);
         if let Some(object) = call.object
             && objects[call.candidate].len() < MOST_OBJECTS
         {
@@ -110,6 +118,7 @@ pub fn measure(candidates: usize, mut calls: Vec<Call>, lost: &BTreeMap<usize, u
     }
     for (number, of) in all.iter_mut().enumerate() {
         of.objects = objects[number].len();
+        of.functions = functions[number].len();
         of.calls += lost.get(&number).copied().unwrap_or(0);
     }
     all
@@ -130,7 +139,12 @@ pub fn choose(candidates: Vec<Candidate>, most: usize) -> Vec<Candidate> {
         (role, std::cmp::Reverse(all[*number].time))
     };
     let mut order: Vec<usize> = (0..candidates.len()).filter(|number| all[*number].calls > 0).collect();
-    order.retain(|number| roles.contains_key(number) || !tree.only_asks(*number, &roles));
+    let in_steps = tree.in_steps(&roles);
+    let is_aside = |number: usize| {
+        let is_one = candidates[number].overrides.is_none() && candidates[number].family.is_empty();
+        !is_one && !in_steps.is_empty() && !in_steps.contains(&number)
+    };
+    order.retain(|number| roles.contains_key(number) || !tree.only_asks(*number, &roles) && !is_aside(*number));
     order.sort_by_key(rank);
     order.truncate(most);
     let mut candidates: Vec<Option<Candidate>> = candidates.into_iter().map(Some).collect();
@@ -168,11 +182,19 @@ impl Tree<'_> {
             innermost = next;
         }
         let whole = self.all[innermost].time;
-        let children = self.children(innermost);
+        let children = self.parts(innermost, 0);
+        let of_all: u64 = children.iter().map(|(_, within)| within.time).fold(0, u64::saturating_add);
+        // Where most of it is in a method of many, what has another name than an operator only goes beside that.
+        let is_shared = children.iter().any(|(child, within)| {
+            let is_method = self.candidates[*child].overrides.is_some() || !self.candidates[*child].family.is_empty();
+            is_method && self.is_of_operators(*child) && within.time >= of_all / 2
+        });
         for (child, within) in &children {
             let of_thousand = within.time.saturating_mul(1000) / whole.max(1);
             let least = if self.kind(*child) == Some(CallKind::Operator) { 2 } else { 20 };
-            let is_one = of_thousand >= least && !words::waits(&self.candidates[*child].place);
+            let is_one = of_thousand >= least
+                && !words::waits(&self.candidates[*child].place)
+                && (!is_shared || self.is_of_operators(*child));
             let mut slots = children.iter().map(|(other, within)| (*other, within.time));
             if is_one && self.is_first_of_its_base(*child, &mut slots) {
                 roles.entry(*child).or_insert(Role::Operator);
@@ -181,24 +203,80 @@ impl Tree<'_> {
         roles
     }
 
+    /// What a candidate's time is in: what lies directly in it, and in place of a layer what that consists of.
+    fn parts(&self, number: usize, level: usize) -> Vec<(usize, Within)> {
+        let mut parts: BTreeMap<usize, Within> = BTreeMap::new();
+        for (child, within) in self.children(number) {
+            let is_layer = level < MOST_LEVELS && self.is_of_layers(child);
+            let found = if is_layer { self.parts(child, level + 1) } else { vec![(child, within)] };
+            for (part, within) in found.into_iter().filter(|(part, _)| *part != number) {
+                let of = parts.entry(part).or_default();
+                of.calls = of.calls.saturating_add(within.calls);
+                of.time = of.time.saturating_add(within.time);
+            }
+        }
+        parts.into_iter().collect()
+    }
+
+    /// Whether it is of what consists of operators: most of its time is that of several calls of another family, each of
+    /// which has functions of several kinds. An operator calls one function several times for its parts.
+    fn is_of_layers(&self, number: usize) -> bool {
+        let of = &self.all[number];
+        let is_family = |number: usize| !self.candidates[number].family.is_empty();
+        let consists_of = |(child, within): &(usize, Within)| {
+            is_family(*child)
+                && self.all[*child].functions >= FEWEST_FUNCTIONS
+                && within.calls >= of.calls.saturating_mul(FAN_OUT)
+                && within.time.saturating_mul(100) >= of.time.saturating_mul(MOSTLY)
+        };
+        is_family(number) && self.children(number).iter().any(consists_of)
+    }
+
     /// What contains the operators and is called again and again.
     fn step(&self, percent: u64, fewest: u64) -> Option<usize> {
-        let outermost = |number: &usize| self.all[*number].outermost.time;
-        let longest = (0..self.all.len()).map(|number| outermost(&number)).max()?;
-        let fits = |number: &usize| {
-            let is_large = outermost(number) > 0 && outermost(number) >= longest / 3;
-            is_large && !self.is_of_operators(*number) && self.contains_operators(*number, percent, 0)
-        };
-        let mut step = (0..self.all.len()).filter(fits).max_by_key(outermost)?;
-        // What is called once is rather the run than a step of it.
+        let outermost = |number: usize| self.all[number].outermost.time;
+        let steps = (0..self.all.len()).filter(|number| outermost(*number) > 0);
+        let steps = steps.filter_map(|number| Some((number, self.innermost_step(number, percent)?)));
+        let steps: Vec<(usize, usize)> = steps.filter(|(_, step)| self.all[*step].calls >= fewest).collect();
+        // What is done once, such as loading, is no measure, however long it takes.
+        let others = (0..self.all.len()).filter(|number| fewest == 1 || self.recurs(*number));
+        let longest = others.chain(steps.iter().map(|(number, _)| *number)).map(outermost).max()?;
+        let is_large = |(number, step): &(usize, usize)| outermost(*number) >= longest / 3 || self.owns_parts(*step);
+        let steps: Vec<(usize, usize)> = steps.into_iter().filter(is_large).collect();
+        let most = steps.iter().map(|(number, _)| outermost(*number)).max()?;
+        let alike = steps.into_iter().filter(|(number, _)| outermost(*number) >= most / 10);
+        let is_named = |step: usize| self.kind(step) == Some(CallKind::Step);
+        alike.max_by_key(|(number, step)| (is_named(*step), outermost(*number))).map(|(_, step)| step)
+    }
+
+    /// Whether what lies in it lies mostly there: other work may take longer, such as that of loading.
+    fn owns_parts(&self, number: usize) -> bool {
+        let children = self.children(number);
+        let here: u64 = children.iter().map(|(_, within)| within.time).fold(0, u64::saturating_add);
+        let all = children.iter().map(|(child, _)| self.all[*child].time).fold(0, u64::saturating_add);
+        here >= all / 2
+    }
+
+    /// The step that a candidate is, or contains: what is called once is rather the run than a step of it.
+    fn innermost_step(&self, number: usize, percent: u64) -> Option<usize> {
+        let contains = |number: &usize| !self.is_of_operators(*number) && self.contains_operators(*number, percent, 0);
+        let mut step = Some(number).filter(contains)?;
         for _ in 0..MOST_LEVELS {
-            let contains = |child: &usize| !self.is_of_operators(*child) && self.contains_operators(*child, percent, 0);
             let inner: Vec<usize> = self.children(step).into_iter().map(|(child, _)| child).filter(contains).collect();
             let repeated = inner.iter().find(|child| self.all[**child].calls >= 2);
             let Some(inner) = repeated.or(inner.first()).filter(|_| self.all[step].calls == 1) else { break };
             step = *inner;
         }
-        (self.all[step].calls >= fewest).then_some(step)
+        Some(step)
+    }
+
+    /// Whether it is called again, and a method on the same objects.
+    fn recurs(&self, number: usize) -> bool {
+        let of = &self.all[number];
+        match self.candidates[number].overrides {
+            Some(_) => of.calls >= FAN_OUT.saturating_mul(of.objects as u64),
+            None => of.calls >= 2,
+        }
     }
 
     /// Whether it is called for one operator after the other, by its objects or its name.
@@ -206,12 +284,15 @@ impl Tree<'_> {
         let candidate = &self.candidates[number];
         match candidate.overrides {
             Some(_) => self.all[number].objects >= FEWEST_OBJECTS,
+            None if !candidate.family.is_empty() => self.all[number].functions >= FEWEST_FUNCTIONS,
             None => self.kind(number) == Some(CallKind::Operator),
         }
     }
 
     fn kind(&self, number: usize) -> Option<CallKind> {
-        self.candidates[number].kind()
+        let candidate = &self.candidates[number];
+        let is_one_of_few = !candidate.family.is_empty() && self.all[number].functions < FEWEST_FUNCTIONS;
+        if is_one_of_few { None } else { candidate.kind() }
     }
 
     /// What lies in a candidate, with nothing between, the longest first.
@@ -253,7 +334,7 @@ impl Tree<'_> {
         let recurs = |number: &usize| {
             let of = &self.all[*number];
             match self.candidates[*number].overrides {
-                Some(_) => of.objects >= FEWEST_OBJECTS && of.calls >= 2 * of.objects as u64,
+                Some(_) => of.objects >= FEWEST_OBJECTS && of.calls >= FAN_OUT * of.objects as u64,
                 None => self.kind(*number) == Some(CallKind::Operator) && of.calls >= FAN_OUT,
             }
         };
@@ -281,6 +362,17 @@ impl Tree<'_> {
         same.max_by_key(|(_, time)| *time).is_none_or(|(first, _)| first == number)
     }
 
+    /// The step and what is called in it; nothing, where there is none.
+    fn in_steps(&self, roles: &BTreeMap<usize, Role>) -> BTreeSet<usize> {
+        let is_step = |(number, role): (&usize, &Role)| (*role == Role::Step).then_some(*number);
+        let mut found: BTreeSet<usize> = roles.iter().filter_map(is_step).collect();
+        let mut open: Vec<usize> = found.iter().copied().collect();
+        while let Some(number) = open.pop() {
+            open.extend(self.children(number).into_iter().map(|(child, _)| child).filter(|child| found.insert(*child)));
+        }
+        found
+    }
+
     /// What takes no time beside the operators; a slot of their class also where it takes little, and is called for each of
     /// them again.
     fn only_asks(&self, number: usize, roles: &BTreeMap<usize, Role>) -> bool {
@@ -304,11 +396,13 @@ impl Tree<'_> {
 }
 #[cfg(test)]
 mod tests {
+    use super::super::families::Method;
     use super::*;
 
     /// A candidate: a function, or a slot of a class if its name has one.
     fn candidate(place: &str) -> Candidate {
         let slot = place.contains('[');
+        let method = Method { place: place.to_owned(), symbol: place.to_owned() };
         Candidate {
             file: 0,
             place: place.to_owned(),
@@ -319,6 +413,7 @@ mod tests {
             trial: None,
             role: None,
             overrides: slot.then_some((9, 9)),
+            family: if place.contains("::*::") { vec![method.clone()] } else { Vec::new() },
             score: 0,
         }
     }
@@ -331,6 +426,7 @@ mod tests {
             start: *start,
             end: *end,
             object: Some(*object),
+            function: u16::try_from(*object % 1000).unwrap(),
         });
         let measured = measure(places.len(), calls.collect(), &BTreeMap::new());
         let mut candidates: Vec<Candidate> = places.iter().map(|place| candidate(place)).collect();
@@ -418,8 +514,48 @@ mod tests {
     }
 
     #[test]
+    fn layers_consist_of_operators_and_are_none() {
+        let mut calls = Vec::new();
+        for step in 0..4 {
+            let at = step * 10_000;
+            calls.push((0, at, at + 5000, 1));
+            for layer in 0..4 {
+                let at = at + 100 + layer * 1200;
+                // A layer within a layer, the operators of both, and the parts of one of these.
+                calls.extend([(1, at, at + 1000, layer), (1, at + 300, at + 900, 9)]);
+                calls.extend((0..6).map(|n| (2, at + 10 + n * 150, at + 130 + n * 150, 20 + n)));
+                calls.extend((0..5).map(|n| (3, at + 20 + n * 20, at + 35 + n * 20, 7)));
+            }
+            calls.push((2, at + 4900, at + 4990, 30));
+        }
+        let found = chosen(&["ns::decode", "ns::layers::*::call", "ns::ops::*::call", "ns::dot::*::part"], &calls);
+        let role = |place: &str| found.iter().find(|(of, _)| of == place).map(|(_, role)| *role);
+        assert_eq!(role("ns::decode"), Some(Some(Role::Step)), "{found:?}");
+        assert_eq!(role("ns::ops::*::call"), Some(Some(Role::Operator)), "{found:?}");
+        assert_eq!(role("ns::layers::*::call"), Some(None), "{found:?}");
+        assert_ne!(role("ns::dot::*::part"), Some(Some(Role::Operator)), "{found:?}");
+    }
+
+    #[test]
+    fn what_is_never_called_in_a_step_is_left_out_if_it_is_a_class_method() {
+        let mut calls = Vec::new();
+        for step in 0..4 {
+            let at = 50_000 + step * 2000;
+            calls.push((0, at, at + 1500, 1));
+            calls.extend((0..8).map(|n| (1, at + 10 + n * 150, at + 120 + n * 150, n)));
+        }
+        // While a model is loaded; its parts are asked again and again.
+        calls.extend((0..400).map(|n| (2, n * 100, n * 100 + 90, n)));
+        calls.extend((0..400).map(|n| (4, n * 100 + 1, n * 100 + 89, n % 20)));
+        calls.push((3, 0, 45_000, 1));
+        let found = chosen(&["ns::infer", "a::L[7]", "a::Pass[3]", "ns::load", "a::Type[2]"], &calls);
+        let places: Vec<&str> = found.iter().map(|(of, _)| of.as_str()).collect();
+        assert_eq!(places, ["ns::infer", "a::L[7]", "ns::load"]);
+    }
+
+    #[test]
     fn time_is_inclusive_and_its_own() {
-        let call = |candidate, start, end| Call { candidate, thread: 1, start, end, object: None };
+        let call = |candidate, start, end| Call { candidate, thread: 1, start, end, object: None, function: 0 };
         let calls = vec![call(1, 10, 40), call(0, 0, 100), call(1, 50, 60), call(0, 55, 58)];
         let measured = measure(2, calls, &BTreeMap::from([(1, 3)]));
         assert_eq!((measured[0].calls, measured[0].time, measured[0].own), (2, 100, 63));

@@ -2,7 +2,7 @@
 //! those differ. Where symbols are left, functions have names, and need no table.
 
 use super::{Candidate, types, words};
-use profinfer_binary::{ClassBase, TargetSymbols};
+use profinfer_binary::{ClassBase, MOST_OVERRIDES, TargetSymbols};
 use profinfer_probeset::path::NamePattern;
 
 /// Derived classes and different functions that make a slot a candidate.
@@ -62,7 +62,8 @@ fn candidate(
     let found = target.overrides(file, &base.name, slot).functions;
     // A function without a symbol is called by its class and slot.
     let named = found.iter().filter(|function| !function.name.contains("::[")).count();
-    if found.is_empty() || named * 2 > found.len() {
+    // What no probe can be at is no candidate.
+    if found.is_empty() || named * 2 > found.len() || found.len() > MOST_OVERRIDES {
         return None;
     }
     let place = format!("{}[{slot}]", base.name);
@@ -76,6 +77,7 @@ fn candidate(
         trial: None,
         role: None,
         overrides: Some((base.derived, functions)),
+        family: Vec::new(),
         score: score(base, functions) - if may_be_destructor(slot) { 4 } else { 0 },
     })
 }

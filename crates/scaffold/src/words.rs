@@ -19,9 +19,13 @@ const GRAPH: &[&str] = &["graph", "pipeline", "plan", "subgraph", "session"];
 const OPERATOR: &[&str] = &[
     "operator",
     "op",
+    "ops",
     "kernel",
+    "kernels",
     "node",
+    "nodes",
     "layer",
+    "layers",
     "execute",
     "execution",
     "compute",
@@ -90,10 +94,25 @@ pub(super) fn place(name: &str, of: &[&str]) -> Option<usize> {
     of.iter().position(|word| *word == plain)
 }
 
-/// What stands after the last `::`.
+/// What stands after the last `::`. An operator of C++ says nothing: its class does. Before a method of many classes is
+/// what these are.
 fn last(name: &str) -> &str {
     let without = name.split('<').next().unwrap_or(name);
-    without.rsplit("::").next().unwrap_or(without)
+    let parts: Vec<&str> = without.split("::").collect();
+    let from_end = |n: usize| parts.len().checked_sub(n).and_then(|at| parts.get(at)).copied().unwrap_or_default();
+    let of_symbol = from_end(1).strip_prefix("operator").filter(|rest| !rest.is_empty());
+    let is_symbol = of_symbol.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_'));
+    let end = if is_symbol && parts.len() > 1 { parts.len() - 1 } else { parts.len() };
+    let is_of_many = |at: &usize| parts.get(*at) == Some(&"*");
+    let start = match end.checked_sub(1) {
+        Some(at) if is_of_many(&at) => at.saturating_sub(1),
+        Some(at) if at.checked_sub(1).is_some_and(|before| is_of_many(&before)) => at.saturating_sub(2),
+        Some(at) => at,
+        None => 0,
+    };
+    let length = |parts: &[&str]| parts.iter().map(|part| part.len() + "::".len()).sum::<usize>();
+    let (from, to) = (length(parts.get(..start).unwrap_or_default()), length(parts.get(..end).unwrap_or_default()));
+    without.get(from..to.saturating_sub("::".len())).unwrap_or(without)
 }
 
 /// `compute_forward` and `computeForward` are two words each.
@@ -126,6 +145,16 @@ mod tests {
         assert_eq!(kind("ns::Engine::computeGraph"), Some(CallKind::Graph));
         assert_eq!(kind("ns::Matmul::execute"), Some(CallKind::Operator));
         assert_eq!(kind("toy_barrier"), None);
+        // What stands before says more.
+        assert_eq!(kind("ns::Plan::operator()"), Some(CallKind::Graph));
+        assert_eq!(kind("ns::kernels::*::run"), Some(CallKind::Operator));
+        assert_eq!(last("ns::Gemm::operator()"), "Gemm");
+        assert_eq!(last("ns::ops::*::operator()"), "ops::*");
+        assert_eq!(kind("ns::Decoder::operator()"), None);
+        assert_eq!(
+            (last("*::run"), last("operator()"), last("ns::operator_of")),
+            ("*::run", "operator()", "operator_of")
+        );
         assert!(score("toy_step") > score("toy_step_print"));
         assert!(score("toy_step") > score("run"));
         assert!(score("run_graph") > score("helper"));

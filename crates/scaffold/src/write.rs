@@ -104,7 +104,7 @@ impl Draft<'_> {
 
     /// A probe: its name, and its text.
     fn probe(&mut self, candidate: &Candidate, role: Option<Role>) -> (String, String) {
-        let name = candidate.place.rsplit("::").next().unwrap_or_default();
+        let name = probe_name(&candidate.place);
         let name = name.trim_end_matches("<*>");
         let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         let name = name.trim_end_matches('_').to_owned();
@@ -121,6 +121,9 @@ impl Draft<'_> {
                 self.objects.entry(base.to_owned()).or_default();
                 fields.push(("node".to_owned(), format!("this as object {}", object_name(base))));
             }
+        } else if !candidate.family.is_empty() {
+            let field = if role == Some(Role::Operator) { "op" } else { "class" };
+            fields.push((field.to_owned(), "match[1]".to_owned()));
         } else if role == Some(Role::Operator) && node.is_none() {
             // An operator must be told from another.
             fields.push(("op".to_owned(), "match[0]".to_owned()));
@@ -143,6 +146,9 @@ impl Draft<'_> {
                 text,
                 "    # {derived} classes derive from it, with {functions} functions in this slot. A destructor has slots, too."
             );
+        }
+        if !candidate.family.is_empty() {
+            let _ = writeln!(text, "    # {} functions.", candidate.family.len());
         }
         if let Some(guess) = candidate.guess {
             let _ = writeln!(text, "    # Arguments {guess}.");
@@ -333,12 +339,22 @@ impl Draft<'_> {
             text.push_str("\n# No debug information: write the arguments from the engine's headers.\n");
         } else if self.types.values().any(IndexMap::is_empty) {
             text.push_str(
-                "\n# If a type has no members, debug information has none: write those that are read, with their offsets,\n\
-                 # by the engine's headers.\n",
+                "\n# If a type has no members, debug information has none: write those that are read by the engine's headers,\n\
+                 # with their offsets (`@ N`), or with `within: N` and `expect`, for `profinfer learn` to find them.\n",
             );
         }
         text
     }
+}
+
+/// What a probe is called by: the function's name, or what stands before an operator of C++.
+fn probe_name(place: &str) -> &str {
+    let mut parts = place.rsplit("::");
+    let last = parts.next().unwrap_or_default();
+    let is_symbol = last
+        .strip_prefix("operator")
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_punctuation() && c != '_'));
+    parts.find(|part| *part != "*").filter(|_| is_symbol).unwrap_or(last)
 }
 
 /// How long calls took, and on how many objects.

@@ -13,7 +13,7 @@ use crate::bpf::Session;
 use profinfer_compiler::{LearnLeaf, Lesson, ProbePlan, RelocationKind};
 use profinfer_diagnostics::{Code, Diagnostic};
 use profinfer_schema::bpf::ABSENT_VALUE;
-use profinfer_schema::{FieldType, NO_SITE, Schema, Site, ValueSource};
+use profinfer_schema::{FieldType, ModuleInfo, NO_SITE, Schema, Site, ValueSource};
 use profinfer_trace::RecordHeader;
 use search::{FEWEST, Learned, MOST, Memory, Sample, search};
 use std::collections::{BTreeMap, HashMap};
@@ -41,26 +41,65 @@ pub(super) struct Samples {
 
 #[derive(Debug, Default)]
 struct Handed {
-    /// By record type: the lesson, and where the address is.
-    fields: HashMap<u16, Vec<(usize, usize)>>,
-    captures: HashMap<u16, Vec<String>>,
+    /// By record type: the lesson, and where the addresses are.
+    fields: HashMap<u16, Vec<(usize, Addresses)>>,
+    /// By site: the module, and the text under the wildcards of the function's name.
+    sites: HashMap<u16, (usize, Vec<String>)>,
     objects: Vec<Vec<Sample>>,
+    /// By lesson: the module whose function was called with the first object.
+    modules: Vec<Option<usize>>,
     since: Option<Instant>,
+}
+
+/// Addresses of objects in a record.
+#[derive(Debug, Clone, Copy)]
+struct Addresses {
+    /// Bytes from the record's start to the first.
+    first: usize,
+    /// How many there are at most.
+    most: usize,
+    /// Where a list has their number.
+    count: Option<usize>,
+}
+
+impl Addresses {
+    /// The addresses in a field, and what they are of.
+    fn of_field(offset: usize, ty: &FieldType) -> Option<(&str, Self)> {
+        let (of, first, most, count) = match ty {
+            FieldType::Object(object) => return Some((object, Self { first: offset, most: 1, count: None })),
+            FieldType::Array(of, most) => (of, offset, *most, None),
+            FieldType::List(of, most) => (of, offset + 8, *most, Some(offset)),
+            _ => return None,
+        };
+        let FieldType::Object(object) = &**of else { return None };
+        Some((object, Self { first, most: most as usize, count }))
+    }
+
+    fn read(self, record: &[u8]) -> impl Iterator<Item = u64> {
+        let count = self.count.map_or(u32::MAX, |at| {
+            record.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |count| u32::from_le_bytes(*count))
+        });
+        let words = (0..self.most.min(count as usize)).map(move |index| {
+            let bytes = record.get(self.first + index * 8..)?;
+            bytes.first_chunk().map(|word| u64::from_le_bytes(*word))
+        });
+        words.map_while(|word| word).filter(|address| *address != 0)
+    }
 }
 
 impl Samples {
     fn new(lessons: &[Lesson], schema: &Schema) -> Self {
-        let mut fields: HashMap<u16, Vec<(usize, usize)>> = HashMap::new();
+        let mut fields: HashMap<u16, Vec<(usize, Addresses)>> = HashMap::new();
         for (number, record) in (0_u16..).zip(&schema.records) {
             for field in &record.fields {
-                let FieldType::Object(object) = &field.ty else { continue };
+                let Some((object, at)) = Addresses::of_field(field.offset as usize, &field.ty) else { continue };
                 let lesson = lessons.iter().position(|lesson| lesson.object == *object);
-                let of_type = lesson.map(|lesson| (lesson, field.offset as usize));
-                fields.entry(number).or_default().extend(of_type);
+                fields.entry(number).or_default().extend(lesson.map(|lesson| (lesson, at)));
             }
         }
         let objects = lessons.iter().map(|_| Vec::new()).collect();
-        let state = Handed { fields, objects, ..Handed::default() };
+        let modules = vec![None; lessons.len()];
+        let state = Handed { fields, objects, modules, ..Handed::default() };
         let wanted = Arc::new(AtomicBool::new(!lessons.is_empty()));
         Self { wanted, state: Arc::new(Mutex::new(state)) }
     }
@@ -71,7 +110,8 @@ impl Samples {
 
     pub(super) fn add_sites(&self, sites: &[Site]) {
         if self.wanted.load(Ordering::Relaxed) {
-            self.state().captures.extend(sites.iter().map(|site| (site.id, site.captures.clone())));
+            let of_site = |site: &Site| (site.id, (site.module, site.captures.clone()));
+            self.state().sites.extend(sites.iter().map(of_site));
         }
     }
 
@@ -82,19 +122,21 @@ impl Samples {
         }
         let Some(header) = RecordHeader::read(record) else { return };
         let mut state = self.state();
-        let Handed { fields, captures, objects, since } = &mut *state;
-        for (lesson, offset) in fields.get(&header.ty).into_iter().flatten() {
-            let word = record.get(*offset..).and_then(|bytes| bytes.first_chunk());
-            let Some(address) = word.map(|word| u64::from_le_bytes(*word)).filter(|address| *address != 0) else {
-                continue;
-            };
-            let Some(of_lesson) = objects.get_mut(*lesson).filter(|objects| objects.len() < MOST) else { continue };
-            if of_lesson.iter().any(|sample| sample.address == address) {
-                continue;
+        let Handed { fields, sites, objects, modules, since } = &mut *state;
+        let site = if header.site == NO_SITE { None } else { sites.get(&header.site) };
+        for (lesson, addresses) in fields.get(&header.ty).into_iter().flatten() {
+            let Some(of_lesson) = objects.get_mut(*lesson) else { continue };
+            for address in addresses.read(record) {
+                if of_lesson.len() >= MOST || of_lesson.iter().any(|sample| sample.address == address) {
+                    continue;
+                }
+                since.get_or_insert_with(Instant::now);
+                if let (Some((module, _)), Some(of_lesson)) = (site, modules.get_mut(*lesson)) {
+                    of_lesson.get_or_insert(*module);
+                }
+                let captures = site.map(|(_, captures)| captures.clone()).unwrap_or_default();
+                of_lesson.push(Sample { address, captures });
             }
-            since.get_or_insert_with(Instant::now);
-            let captures = if header.site == NO_SITE { None } else { captures.get(&header.site).cloned() };
-            of_lesson.push(Sample { address, captures: captures.unwrap_or_default() });
         }
     }
 }
@@ -141,11 +183,17 @@ impl Learning {
         if let Some(running) = self.running.take_if(|running| running.is_finished()) {
             self.done = true;
             let outcomes = running.join().unwrap_or_default();
-            let since = self.samples.state().since;
-            for (lesson, outcome) in self.lessons.iter().zip(outcomes) {
+            let (since, of_modules) = {
+                let state = self.samples.state();
+                (state.since, state.modules.clone())
+            };
+            // An object that only other objects refer to is of the module that those are of.
+            let other = of_modules.iter().flatten().next().copied();
+            for ((lesson, outcome), module) in self.lessons.iter().zip(outcomes).zip(of_modules) {
                 match outcome {
                     Ok(learned) => {
-                        let members = apply(lesson, &learned, plan, session, modules, consumer);
+                        let file = module.or(other).and_then(|module| modules.file(module)).cloned();
+                        let members = apply(lesson, &learned, file.as_ref(), plan, session, modules, consumer);
                         if let Some(since) = since.filter(|_| !members.is_empty()) {
                             let names: Vec<&str> = members.iter().map(|one| one.member.as_str()).collect();
                             modules.search_report.learned_late(&names, since.elapsed());
@@ -161,11 +209,7 @@ impl Learning {
             return;
         }
         let values = modules.values.all();
-        let is_missing = |symbol: &String| values.get(symbol).is_some_and(|value| *value == ABSENT_VALUE);
-        let is_wanted = |lesson: &Lesson| {
-            lesson.paths.iter().flat_map(|path| &path.levels).any(|level| level.within > 0 && is_missing(&level.symbol))
-        };
-        if modules.any_site() && !self.lessons.iter().any(is_wanted) {
+        if modules.any_site() && !self.lessons.iter().any(|lesson| is_wanted(lesson, values)) {
             self.end();
             return;
         }
@@ -201,10 +245,16 @@ impl Learning {
 
     /// That the recording ended before the search did, where something was to be learned.
     pub(super) fn unfinished(&self, values: &BTreeMap<String, u64>) -> Vec<Diagnostic> {
-        let since = self.samples.state().since;
-        let Some(since) = since.filter(|_| !self.done) else { return Vec::new() };
-        let why = format!("the recording ended {:.2} s after the first object was seen", since.elapsed().as_secs_f64());
-        self.lessons.iter().filter(|lesson| is_wanted(lesson, values)).map(|lesson| not_learned(lesson, &why)).collect()
+        let state = self.samples.state();
+        let Some(since) = state.since.filter(|_| !self.done) else { return Vec::new() };
+        let ended =
+            format!("the recording ended {:.2} s after the first object was seen", since.elapsed().as_secs_f64());
+        let all = self.lessons.iter().zip(&state.objects).filter(|(lesson, _)| is_wanted(lesson, values));
+        let not_learned = |(lesson, objects): (&Lesson, &Vec<Sample>)| {
+            let why = if objects.len() < FEWEST { search::too_few(objects.len()) } else { ended.clone() };
+            not_learned(lesson, &why)
+        };
+        all.map(not_learned).collect()
     }
 
     fn end(&mut self) {
@@ -213,9 +263,9 @@ impl Learning {
     }
 }
 
-/// Whether a member of it has no offset from elsewhere.
+/// Whether a member of it has no offset from elsewhere: none yet, where its module was not loaded so far.
 fn is_wanted(lesson: &Lesson, values: &BTreeMap<String, u64>) -> bool {
-    let is_missing = |symbol: &String| values.get(symbol).is_some_and(|value| *value == ABSENT_VALUE);
+    let is_missing = |symbol: &String| values.get(symbol).is_none_or(|value| *value == ABSENT_VALUE);
     lesson.paths.iter().flat_map(|path| &path.levels).any(|level| level.within > 0 && is_missing(&level.symbol))
 }
 
@@ -230,6 +280,7 @@ fn not_learned(lesson: &Lesson, why: &str) -> Diagnostic {
 fn apply(
     lesson: &Lesson,
     learned: &Learned,
+    file: Option<&ModuleInfo>,
     plan: &ProbePlan,
     session: &Session<'_>,
     modules: &mut Modules<'_>,
@@ -260,7 +311,8 @@ fn apply(
             let Some(at) = learned.offsets.get(&level.symbol).or_else(|| values.get(&level.symbol)) else { continue };
             let bytes = match path.leaf {
                 LearnLeaf::InPlace(bytes) if path.levels.len() == 1 => bytes as u64,
-                LearnLeaf::Str(_) if path.levels.len() == 1 => 32,
+                LearnLeaf::Array(size, _, count) if path.levels.len() == 1 => (size * count) as u64,
+                LearnLeaf::Str(_) | LearnLeaf::Vector(..) if path.levels.len() == 1 => 32,
                 _ => 8,
             };
             first = if is_empty && end <= first + 1 { at & !7 } else { first.min(at & !7) };
@@ -285,6 +337,7 @@ fn apply(
             offset: *offset,
             objects: learned.objects,
             example,
+            file: file.cloned(),
         };
         modules.learned(ValueSource {
             what: level.member.clone(),

@@ -6,16 +6,16 @@ use profinfer_files::cache::{Store, hexadecimal};
 use profinfer_probeset::Probeset;
 use profinfer_schema::ModuleInfo;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// Raise this with every change of the search.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Largest size of a saved file, in bytes.
 const LARGEST: u64 = 1 << 20;
 
 /// A member that was learned.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct LearnedMember {
     /// The view.
     pub view: String,
@@ -27,26 +27,36 @@ pub struct LearnedMember {
     pub objects: usize,
     /// The value of the first of them.
     pub example: String,
+    /// The file of the function that was called with the first of them.
+    pub file: Option<ModuleInfo>,
 }
 
-/// A lock file for the build that members were learned of; `None` where there are none, or the file has no build-id.
-pub fn learned_lock(probeset: &str, file: &ModuleInfo, members: &[LearnedMember], arch: Arch) -> Option<Lock> {
-    let mut views: BTreeMap<&str, ChosenLayout> = BTreeMap::new();
+/// A lock file for the builds that members were learned of; `None` where there are none, or no file has a build-id.
+pub fn learned_lock(probeset: &str, members: &[LearnedMember], arch: Arch) -> Option<Lock> {
+    let files = locked(members, arch);
+    (!files.is_empty()).then(|| Lock::new(probeset, files))
+}
+
+/// What was learned of each file.
+fn locked(members: &[LearnedMember], arch: Arch) -> Vec<LockedFile> {
+    let mut views: BTreeMap<(&str, &str), (&ModuleInfo, ChosenLayout)> = BTreeMap::new();
     for learned in members {
-        let member = learned.member.strip_prefix(&learned.view)?.strip_prefix('.')?;
-        views.entry(&learned.view).or_default().at.insert(member.to_owned(), learned.offset);
+        let member = learned.member.strip_prefix(&learned.view).and_then(|rest| rest.strip_prefix('.'));
+        let (Some(member), Some(file)) = (member, &learned.file) else { continue };
+        let (_, layout) = views.entry((&file.path, &learned.view)).or_insert_with(|| (file, ChosenLayout::default()));
+        layout.at.insert(member.to_owned(), learned.offset);
     }
-    if views.is_empty() {
-        return None;
+    let mut files: BTreeMap<String, LockedFile> = BTreeMap::new();
+    for ((path, view), (file, layout)) in views {
+        let path = PathBuf::from(path);
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let Some(build_id) = file.build_id.clone() else { continue };
+        let target = TargetFile { id: 0, path, name, build_id: Some(build_id.clone()), size: file.size, arch };
+        let Some(new) = LockedFile::new(&target) else { continue };
+        // Two copies of a build are one.
+        files.entry(build_id).or_insert(new).add_chosen(view, &layout);
     }
-    let path = PathBuf::from(&file.path);
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let build_id = file.build_id.clone();
-    let mut locked = LockedFile::new(&TargetFile { id: 0, path, name, build_id, size: file.size, arch })?;
-    for (view, layout) in views {
-        locked.add_chosen(view, &layout);
-    }
-    Some(Lock::new(probeset, vec![locked]))
+    files.into_values().collect()
 }
 
 /// What earlier recordings of this probeset learned.
@@ -73,18 +83,23 @@ impl SavedLearning {
         format!("{build_id}-{}", self.fingerprint)
     }
 
-    /// What was learned of one of a target's modules.
+    /// What was learned of a target's modules.
     pub(in super::super) fn load(&self, target: &dyn TargetFiles, globs: &[String]) -> Option<Lock> {
         let store = self.store.as_ref()?;
         let modules = target.files().iter().filter(|file| globs.iter().any(|glob| glob_matches(glob, &file.name)));
-        let mut builds = modules.filter_map(|file| file.build_id.as_deref());
-        builds.find_map(|build_id| Lock::parse("what was learned", &store.get(&self.key(build_id))?).ok())
+        let builds: BTreeSet<&str> = modules.filter_map(|file| file.build_id.as_deref()).collect();
+        let of_build = |build_id: &str| Lock::parse("what was learned", &store.get(&self.key(build_id))?).ok();
+        let locks: Vec<Lock> = builds.into_iter().filter_map(of_build).collect();
+        let probeset = locks.first()?.probeset.clone();
+        Some(Lock::new(&probeset, locks.into_iter().flat_map(|lock| lock.files).collect()))
     }
 
     /// Saves what was learned; a cache that cannot be written costs time only.
-    pub(in super::super) fn store(&self, probeset: &str, file: &ModuleInfo, members: &[LearnedMember], arch: Arch) {
-        let lock = learned_lock(probeset, file, members, arch);
-        let (Some(store), Some(lock), Some(build_id)) = (&self.store, lock, &file.build_id) else { return };
-        let _ = store.put(&self.key(build_id), lock.to_text().as_bytes());
+    pub(in super::super) fn store(&self, probeset: &str, members: &[LearnedMember], arch: Arch) {
+        let Some(store) = &self.store else { return };
+        for file in locked(members, arch) {
+            let key = self.key(&file.build_id);
+            let _ = store.put(&key, Lock::new(probeset, vec![file]).to_text().as_bytes());
+        }
     }
 }

@@ -12,6 +12,8 @@ pub(super) const FEWEST: usize = 20;
 pub(super) const MOST: usize = 48;
 /// Places of pointers that are followed, over all levels.
 const MOST_PREFIXES: usize = 4096;
+/// Elements of arrays and vectors that are read; a longer vector is none of those that are sought.
+const MOST_NUMBERS: usize = 64;
 const WORD: u64 = 8;
 /// Addresses that a process can have.
 const USER_ADDRESSES: std::ops::Range<u64> = 0x1000..1 << 56;
@@ -42,6 +44,26 @@ pub(super) struct Learned {
 enum Value {
     Text(Vec<u8>),
     Number(i64),
+    Numbers(Vec<i64>),
+}
+
+impl Value {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Text(text) => text.is_empty(),
+            Self::Number(_) => false,
+            Self::Numbers(numbers) => numbers.is_empty(),
+        }
+    }
+
+    /// As evidence shows it.
+    fn shown(&self) -> String {
+        match self {
+            Self::Text(text) => String::from_utf8_lossy(text).into_owned(),
+            Self::Number(number) => number.to_string(),
+            Self::Numbers(numbers) => format!("{numbers:?}"),
+        }
+    }
 }
 
 /// An offset, and the values of all objects there.
@@ -66,7 +88,7 @@ pub(super) fn search(
 ) -> Result<Learned, String> {
     let samples = samples.get(..MOST).unwrap_or(samples);
     if samples.len() < FEWEST {
-        return Err(format!("{} distinct objects were seen; {FEWEST} are needed", samples.len()));
+        return Err(too_few(samples.len()));
     }
     let mut learned = Learned { objects: samples.len(), ..Learned::default() };
     let mut groups: Vec<(Vec<&LearnLevel>, Vec<&LearnPath>)> = Vec::new();
@@ -83,6 +105,12 @@ pub(super) fn search(
         search.group(&pointers, &paths, &mut learned)?;
     }
     Ok(learned)
+}
+
+/// That so many objects prove nothing.
+pub(super) fn too_few(objects: usize) -> String {
+    let (were, s) = if objects == 1 { ("was", "") } else { ("were", "s") };
+    format!("{objects} distinct object{s} {were} seen; {FEWEST} are needed")
 }
 
 struct Search<'s> {
@@ -153,10 +181,8 @@ impl Search<'_> {
         for (path, (offset, values)) in paths.iter().zip(leaves) {
             let Some(level) = path.levels.last() else { continue };
             learned.offsets.insert(level.symbol.clone(), *offset);
-            let example = values.first().map(|value| match value {
-                Value::Text(text) => String::from_utf8_lossy(text).into_owned(),
-                Value::Number(number) => number.to_string(),
-            });
+            // An empty one shows nothing.
+            let example = values.iter().find(|value| !value.is_empty()).map(Value::shown);
             learned.examples.insert(level.member.clone(), example.unwrap_or_default());
         }
         Ok(())
@@ -214,17 +240,9 @@ impl Search<'_> {
 
     fn value(&mut self, address: u64, leaf: LearnLeaf) -> Option<Value> {
         match leaf {
-            LearnLeaf::Int(size, signed) => {
-                let mut bytes = [0; 8];
-                let read = self.memory.read(address, bytes.get_mut(..size)?);
-                if !read {
-                    return None;
-                }
-                if signed && bytes.get(size - 1)? & 0x80 != 0 {
-                    bytes.get_mut(size..)?.fill(0xff);
-                }
-                Some(Value::Number(i64::from_le_bytes(bytes)))
-            }
+            LearnLeaf::Int(size, signed) => self.number(address, size, signed).map(Value::Number),
+            LearnLeaf::Array(size, signed, count) => self.numbers(address, size, signed, count),
+            LearnLeaf::Vector(size, signed) => self.vector(address, size, signed),
             LearnLeaf::InPlace(most) => self.text(address, most),
             LearnLeaf::Pointed(most) => {
                 let to = self.word(address).filter(|to| USER_ADDRESSES.contains(to))?;
@@ -232,6 +250,47 @@ impl Search<'_> {
             }
             LearnLeaf::Str(most) => self.string(address, most),
         }
+    }
+
+    fn number(&mut self, address: u64, size: usize, signed: bool) -> Option<i64> {
+        let mut bytes = [0; 8];
+        if !self.memory.read(address, bytes.get_mut(..size)?) {
+            return None;
+        }
+        if signed && bytes.get(size.checked_sub(1)?)? & 0x80 != 0 {
+            bytes.get_mut(size..)?.fill(0xff);
+        }
+        Some(i64::from_le_bytes(bytes))
+    }
+
+    fn numbers(&mut self, address: u64, size: usize, signed: bool, count: usize) -> Option<Value> {
+        let all = (0..count.min(MOST_NUMBERS) as u64).map(|index| {
+            let at = index.checked_mul(size as u64)?.checked_add(address)?;
+            self.number(at, size, signed)
+        });
+        all.collect::<Option<Vec<i64>>>().map(Value::Numbers)
+    }
+
+    /// A C++ vector: its first element's address, the end of its elements, and that of its memory. All C++ libraries have
+    /// them in this order.
+    fn vector(&mut self, address: u64, size: usize, signed: bool) -> Option<Value> {
+        let begin = self.word(address)?;
+        let end = self.word(address.checked_add(WORD)?)?;
+        let limit = self.word(address.checked_add(2 * WORD)?)?;
+        if begin == 0 {
+            return (end == 0 && limit == 0).then(|| Value::Numbers(Vec::new()));
+        }
+        let (bytes, all) = (end.checked_sub(begin)?, limit.checked_sub(begin)?);
+        let is_vector = USER_ADDRESSES.contains(&begin)
+            && bytes <= all
+            && begin % size as u64 == 0
+            && bytes % size as u64 == 0
+            && all % size as u64 == 0;
+        let count = usize::try_from(bytes).ok()? / size;
+        if !is_vector || count > MOST_NUMBERS {
+            return None;
+        }
+        self.numbers(begin, size, signed, count)
     }
 
     /// A C++ string of either of libstdc++'s layouts.
@@ -283,9 +342,8 @@ impl Search<'_> {
         let mut different: Vec<&Value> = values.iter().collect();
         different.sort_unstable();
         different.dedup();
-        let is_text = matches!(path.leaf, LearnLeaf::Pointed(_) | LearnLeaf::Str(_) | LearnLeaf::InPlace(_));
-        let empty = values.iter().filter(|value| matches!(value, Value::Text(text) if text.is_empty())).count();
-        let informative = different.len() > 1 && (!is_text || 2 * empty <= values.len());
+        let empty = values.iter().filter(|value| value.is_empty()).count();
+        let informative = different.len() > 1 && 2 * empty <= values.len();
         informative
             && path.expected.iter().all(|expected| match expected {
                 Expected::Distinct => different.len() == values.len(),
@@ -308,21 +366,27 @@ impl Search<'_> {
 
 fn alignment(leaf: LearnLeaf) -> u64 {
     match leaf {
-        LearnLeaf::Int(size, _) => size as u64,
+        LearnLeaf::Int(size, _) | LearnLeaf::Array(size, ..) => size as u64,
         LearnLeaf::InPlace(_) => 4,
-        LearnLeaf::Pointed(_) | LearnLeaf::Str(_) => WORD,
+        LearnLeaf::Pointed(_) | LearnLeaf::Str(_) | LearnLeaf::Vector(..) => WORD,
     }
 }
 
 /// Whether one value can be.
 fn fits(value: &Value, expected: Expected) -> bool {
-    match (expected, value) {
-        (Expected::Text, Value::Text(text)) => {
-            std::str::from_utf8(text).is_ok_and(|text| !text.contains(char::is_control))
-        }
-        (Expected::Positive, Value::Number(number)) => (1..=1 << 40).contains(number),
-        (Expected::Range(from, to), Value::Number(number)) => (from..=to).contains(number),
-        (Expected::Distinct | Expected::InMatch(_), _) => true,
+    let all = |holds: &dyn Fn(&i64) -> bool| match value {
+        Value::Number(number) => holds(number),
+        Value::Numbers(numbers) => numbers.iter().all(holds),
+        Value::Text(_) => false,
+    };
+    match expected {
+        Expected::Text => match value {
+            Value::Text(text) => std::str::from_utf8(text).is_ok_and(|text| !text.contains(char::is_control)),
+            Value::Number(_) | Value::Numbers(_) => false,
+        },
+        Expected::Positive => all(&|number| (1..=1 << 40).contains(number)),
+        Expected::Range(from, to) => all(&|number| (from..=to).contains(number)),
+        Expected::Distinct | Expected::InMatch(_) => true,
         // Conditions that the search cannot judge prove nothing.
         _ => false,
     }

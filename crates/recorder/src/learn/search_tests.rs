@@ -138,3 +138,67 @@ fn a_known_offset_is_not_searched_for() {
     let deadline = Instant::now() + Duration::from_secs(20);
     assert!(search(&lesson(&[]), &samples, &known, &mut memory, deadline).is_err());
 }
+
+fn shape_lesson(leaf: LearnLeaf, expected: Expected) -> Lesson {
+    let path = LearnPath { field: 0, levels: vec![level("shape", &[])], leaf, expected: vec![expected] };
+    Lesson { object: "tensor".into(), record: 6, paths: vec![path] }
+}
+
+/// Objects with a vector of two numbers at 48 and others beside it: an empty one at 8, and what only begins like one.
+fn with_vectors(count: u64) -> (Pieces, Vec<Sample>) {
+    let mut memory = Pieces::default();
+    let mut samples = Vec::new();
+    for number in 0..count {
+        let (object, elements) = (0x10_0000 + number * 0x1000, 0x90_0000 + number * 0x1000);
+        let words = |memory: &mut Pieces, at: u64, words: &[u64]| {
+            memory.put(at, &words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>());
+        };
+        let (begin, end) = (elements, elements + 16);
+        words(
+            &mut memory,
+            object,
+            &[0x7f_0000, 0, 0, 0, elements + 0x100, elements + 0x80, begin, end, end + 8, 0, 7, 7],
+        );
+        words(&mut memory, elements, &[64, 1 + number % 3, u64::MAX, 0]);
+        samples.push(Sample { address: object, captures: Vec::new() });
+    }
+    memory.put(0x7f_0000, &[0x11; 64]);
+    (memory, samples)
+}
+
+#[test]
+fn vectors_are_found_by_their_ends_and_their_numbers() {
+    let lesson = shape_lesson(LearnLeaf::Vector(8, true), Expected::Range(1, 1 << 20));
+    let (mut memory, samples) = with_vectors(24);
+    assert_eq!(found(&lesson, &mut memory, &samples), Ok(vec![("offset_of_shape".to_owned(), 48)]));
+    // Of 16-bit numbers there are zeroes among them.
+    let halves = shape_lesson(LearnLeaf::Vector(2, true), Expected::Range(1, 1 << 20));
+    assert!(found(&halves, &mut memory, &samples).is_err());
+    let outside = shape_lesson(LearnLeaf::Vector(8, true), Expected::Range(65, 1 << 20));
+    assert!(found(&outside, &mut memory, &samples).is_err());
+    // One whose end is before its beginning, one longer than any shape, and one whose elements cannot be read.
+    for words in
+        [[0x90_0010_u64, 0x90_0000, 0x90_0018], [0x90_0000, 0xa0_0000, 0xa0_0000], [0x66_0000, 0x66_0010, 0x66_0010]]
+    {
+        let (mut memory, samples) = with_vectors(24);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        memory.0.get_mut(&samples[5].address).unwrap()[48..72].copy_from_slice(&bytes);
+        assert!(found(&lesson, &mut memory, &samples).is_err(), "{words:x?}");
+    }
+}
+
+#[test]
+fn arrays_in_place_are_found_where_all_numbers_fit() {
+    let mut memory = Pieces::default();
+    let mut samples = Vec::new();
+    for number in 0..24_u64 {
+        let words = [0_u64, 1 << 50, 8, 1 + number, 3, 1, u64::MAX, 0, 0, 0, 0, 0];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        memory.put(0x10_0000 + number * 0x1000, &bytes);
+        samples.push(Sample { address: 0x10_0000 + number * 0x1000, captures: Vec::new() });
+    }
+    let lesson = |count| shape_lesson(LearnLeaf::Array(8, true, count), Expected::Range(1, 1 << 20));
+    assert_eq!(found(&lesson(4), &mut memory, &samples), Ok(vec![("offset_of_shape".to_owned(), 16)]));
+    // Three of them could begin at two places.
+    assert!(found(&lesson(3), &mut memory, &samples).is_err());
+}
