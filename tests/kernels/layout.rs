@@ -106,7 +106,7 @@ fn lay_out_arm64(root: &Path) {
     let tools = PathBuf::from(script("get.sh", &["toolchain"]));
     let libraries = tools.join("sysroot/usr/lib/aarch64-linux-gnu");
     fs::create_dir_all(root.join("lib/aarch64-linux-gnu")).unwrap();
-    for name in ["libc.so.6", "libm.so.6", "libgcc_s.so.1"] {
+    for name in ["libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libgcc_s.so.1"] {
         install(&libraries.join(name), &root.join("lib/aarch64-linux-gnu").join(name));
     }
     install(&libraries.join("ld-linux-aarch64.so.1"), &root.join("lib/aarch64-linux-gnu/ld-linux-aarch64.so.1"));

@@ -27,6 +27,9 @@ const NEW: &str = "6.18";
 /// Probesets of which the package has no object here; `tests/installed/packages.sh` says of which it has.
 const OBJECTS: [&str; 4] = ["onnxruntime", "ncnn", "mnn", "litert"];
 
+/// The one with the largest programs, for the oldest kernel's verifier.
+const LARGEST: &str = "onnxruntime";
+
 /// A recording: its name, the probeset, the script that installs the engine here, and the command.
 struct Recording {
     name: &'static str,
@@ -47,7 +50,7 @@ const fn recording(
 }
 
 /// Paths are those in the machine's root folder.
-const RECORDINGS: [Recording; 7] = [
+const RECORDINGS: [Recording; 6] = [
     recording("one_lane", "llama", "install_wheel.sh", "run_xllamacpp.py", "--model /models/tiny-moe.gguf"),
     recording(
         "two_lanes",
@@ -60,7 +63,6 @@ const RECORDINGS: [Recording; 7] = [
     recording("ncnn", "ncnn", "install_ncnn.sh", "run_ncnn.py", "run /models/net 3"),
     recording("mnn", "mnn", "install_mnn.sh", "run_mnn.py", "/models/small.mnn --runs 3"),
     recording("litert", "litert", "install_litert.sh", "run_litert.py", "/models/small.tflite --runs 3 --kernels"),
-    recording("xnnpack", "litert", "install_litert.sh", "run_litert.py", "/models/small.tflite --runs 3"),
 ];
 
 impl Recording {
@@ -69,10 +71,10 @@ impl Recording {
         script(&format!("../engines/{}", self.install), &[])
     }
 
-    /// In the machine.
-    fn step(&self) -> machine::Step {
+    /// In the machine with that kernel.
+    fn step(&self, series: &str) -> machine::Step {
         let object = match OBJECTS.contains(&self.probeset) {
-            true => format!("--object /objects/{}.bpf.o", self.probeset),
+            true => format!("--object /objects/{}{}.bpf.o", self.probeset, if series == OLD { "-old" } else { "" }),
             false => String::new(),
         };
         let Self { name, probeset, script, words, .. } = self;
@@ -114,6 +116,8 @@ fn lay_out() -> tempfile::TempDir {
         let object = root.join("objects").join(format!("{probeset}.bpf.o"));
         run(profinfer("build").args([probeset, "--arch", Arch::Arm64.profinfer(), "-o"]).arg(object));
     }
+    let object = root.join("objects").join(format!("{LARGEST}-old.bpf.o"));
+    run(profinfer("build").args([LARGEST, "--arch", Arch::Arm64.profinfer(), "--old-kernel", "-o"]).arg(object));
     make_models(root);
     run(Command::new("chmod").arg("-R").arg("go-w").arg(root));
     folder
@@ -175,12 +179,11 @@ fn wheels_for_arm64_are_recorded_as_those_for_x86_64() {
     let kernels: Vec<&'static str> = [OLD, NEW].into_iter().filter(|series| kernels.contains(series)).collect();
     let folder = lay_out();
     let root = folder.path();
-    let of_old: Vec<_> = RECORDINGS.iter().filter(|recording| recording.probeset == "llama").collect();
+    let is_for =
+        |recording: &&Recording, series: &str| series == NEW || ["llama", LARGEST].contains(&recording.probeset);
     for series in &kernels {
-        let mut steps: Vec<_> = match *series == OLD {
-            true => of_old.iter().map(|recording| recording.step()).collect(),
-            false => RECORDINGS.iter().map(Recording::step).collect(),
-        };
+        let of_it = RECORDINGS.iter().filter(|recording| is_for(recording, series));
+        let mut steps: Vec<_> = of_it.map(|recording| recording.step(series)).collect();
         if *series == NEW {
             steps.extend(running());
         }
