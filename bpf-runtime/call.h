@@ -145,6 +145,7 @@ static __always_inline long pf_read_list(void *field, void *elements, __u32 size
 {
 	struct pf_list *list = field;
 	__u32 wanted;
+	__u64 bytes;
 
 	list->count = 0;
 	if (count < 0)
@@ -153,7 +154,10 @@ static __always_inline long pf_read_list(void *field, void *elements, __u32 size
 	wanted = list->total;
 	if (wanted > max)
 		wanted = max;
-	if (pf_read(elements, wanted * size, address))
+	bytes = (__u64)wanted * size;
+	/* The verifier of 5.10 knows no copies of a number: what is compared must be what is used. */
+	asm volatile("" : "+r"(bytes));
+	if (bytes > (__u64)max * size || pf_read(elements, bytes, address))
 		return -1;
 	list->count = wanted;
 	return 0;

@@ -208,6 +208,8 @@ pub(crate) struct Wanted {
 #[derive(Debug, Default)]
 struct Shared {
     model: Mutex<Option<Model>>,
+    /// Of a recording that has ended.
+    last: Mutex<Option<Last>>,
     wanted: Wanted,
     /// What the flight recorder did.
     flight: Arc<Mutex<FlightFigures>>,
@@ -215,6 +217,13 @@ struct Shared {
     messages: Mutex<VecDeque<String>>,
     /// Why it cannot be read.
     problems: Mutex<Option<Diagnostics>>,
+}
+
+/// What is left of a recording that has ended: on a machine where engines come and go there are many.
+#[derive(Debug)]
+struct Last {
+    snapshot: Snapshot,
+    ended: Ended,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -262,17 +271,21 @@ impl Followed {
     /// Its figures; `None` before the first record.
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         *lock(&self.shared.viewed) = Some(Instant::now());
-        lock(&self.shared.model).as_mut().map(Model::snapshot)
+        self.figures()
     }
 
     /// The same without what takes time to judge.
     pub(crate) fn figures(&self) -> Option<Snapshot> {
-        lock(&self.shared.model).as_mut().map(Model::snapshot)
+        let running = lock(&self.shared.model).as_mut().map(Model::snapshot);
+        running.or_else(|| lock(&self.shared.last).as_ref().map(|last| last.snapshot.clone()))
     }
 
     /// The requests that have ended since that was asked last.
     pub(crate) fn take_ended(&self) -> Ended {
-        lock(&self.shared.model).as_mut().map(Model::take_ended).unwrap_or_default()
+        let running = lock(&self.shared.model).as_mut().map(Model::take_ended);
+        running
+            .or_else(|| lock(&self.shared.last).as_mut().map(|last| std::mem::take(&mut last.ended)))
+            .unwrap_or_default()
     }
 
     /// The process that it was attached to.
@@ -425,14 +438,16 @@ fn follow(input: Box<dyn Read + Send>, shared: &Shared, is_live: bool) -> Result
         if let Some(flight) = &mut flight {
             flight.take(&item);
         }
-        if let Some(model) = lock(&shared.model).as_mut() {
+        let findings = lock(&shared.model).as_mut().and_then(|model| {
             model.take(&item, shown_to(&mut tables));
             if is_flush && is_live {
                 model.pass(now(), shown_to(&mut tables));
             }
-            if let Some(tables) = tables.as_mut().filter(|_| is_flush) {
-                tables.flush(reader.meta(), model.findings(), now());
-            }
+            is_flush.then(|| model.findings().clone())
+        });
+        // Figures are shown while a disk is waited for.
+        if let (Some(tables), Some(findings)) = (&mut tables, findings) {
+            tables.flush(reader.meta(), &findings, now());
         }
         if brought_sites && let Some(model) = lock(&shared.model).as_mut() {
             model.name_constants(&reader.meta().schema);
@@ -448,18 +463,25 @@ fn follow(input: Box<dyn Read + Send>, shared: &Shared, is_live: bool) -> Result
             }
         }
     }
-    if let Some(model) = lock(&shared.model).as_mut() {
+    let findings = lock(&shared.model).as_mut().map(|model| {
         model.finish(shown_to(&mut tables));
         model.judge(reader.meta());
-        if let Some(tables) = &mut tables {
-            tables.finish(reader.meta(), model.findings());
-        }
+        model.findings().clone()
+    });
+    if let (Some(tables), Some(findings)) = (&mut tables, findings) {
+        tables.finish(reader.meta(), &findings);
     }
     if let Some(mut flight) = flight {
         flight.flush(reader.meta(), now());
         keep_what_happened(&mut flight, shared, reader.meta());
         flight.finish();
     }
+    // It is there before the model goes: who asks between them gets one or the other.
+    let mut model = lock(&shared.model);
+    if let Some(model) = model.as_mut() {
+        *lock(&shared.last) = Some(Last { ended: model.take_ended(), snapshot: model.snapshot() });
+    }
+    *model = None;
     Ok(())
 }
 

@@ -19,17 +19,19 @@ fn signed_returns_and_guarded_branches_are_recorded_as_others_are() {
     }
     let folder = layout::lay_out(Arch::Arm64);
     let tools = layout::Tools::of(Arch::Arm64);
-    let guarded = folder.path().join("bin/toy_guarded");
+    // Of the same name as the other: it is in the trace.
+    let guarded = folder.path().join("guarded/toy");
+    std::fs::create_dir(guarded.parent().unwrap()).unwrap();
     let flags = ["-DLINKED", "-mbranch-protection=standard"];
     tools.compile(&guarded, &flags, &["toy.c", "toy_engine.c"]);
     let listed = run(profinfer("check").args([PROBESET, "--target"]).arg(&guarded));
     assert!(listed.contains("paciasp") || listed.contains("bti"), "it is built so: {listed}");
     let step = |name: &str, toy: &str| {
-        let command = format!("profinfer record {PROBESET} -o /run/{name}.pfi -- /bin/{toy} {WORDS}");
+        let command = format!("profinfer record {PROBESET} -o /run/{name}.pfi -- {toy} {WORDS}");
         (name.to_owned(), command)
     };
     let features = ("features".to_owned(), "grep -m 1 Features /proc/cpuinfo".to_owned());
-    let steps = [features, step("guarded", "toy_guarded"), step("plain", "toy")];
+    let steps = [features, step("guarded", "/guarded/toy"), step("plain", "/bin/toy")];
     std::fs::write(folder.path().join("steps").join(SERIES), lines(&steps)).unwrap();
     let machine = Machine { arch: Arch::Arm64, series: SERIES, steps: SERIES, extra: Extra::Guards };
     let reported = machine::boot_all(&[machine], folder.path()).remove(0);

@@ -259,7 +259,7 @@ fn explain_reads_what_c_plus_plus_keeps() {
     let text = explained("reference.word");
     let line = words(&text).into_iter().find(|line| line.starts_with("word std::string(32) ")).unwrap();
     #[cfg(target_arch = "x86_64")]
-    assert!(line.contains(" in rdx, by its library's layout of strings convention "), "{line}");
+    assert!(line.contains(" in rdx, by its library's layout of strings DWARF "), "{line}");
     assert!(line.contains(&format!(" {}", hex(b"Rex\0"))) && line.ends_with("\u{2026} Rex"), "{line}");
     // One that has no room in place, of a class that has two bases.
     let text = explained("dog.breed");

@@ -1,5 +1,5 @@
 //! Classes that hold something in one of several ways, in expressions: optionals and variants, and views that say where
-//! their elements are. A part of [`super::check`], which it gives back what those are.
+//! their elements are. A part of [`super::check()`], which it gives back what those are.
 
 use super::ast::{Expr, ExprKind, Type};
 use super::check::{
@@ -26,7 +26,7 @@ pub(super) struct Elements {
 /// Checks what a view says its elements are, in the scope of its members: a pointer or array, and a number.
 ///
 /// # Errors
-/// As [`check`].
+/// As [`super::check()`].
 pub fn check_elements(first: &Expr, count: &Expr, scope: &Scope<'_>) -> Result<(), Diagnostic> {
     Checker::new(scope).first_and_count(first, count).map(|_| ())
 }
