@@ -6,7 +6,7 @@ set -euo pipefail
 cd -P "$(dirname "${BASH_SOURCE[0]}")"
 
 # An emulated machine that takes longer than this will never answer, in seconds.
-readonly patience=${PROFINFER_BOOT_SECONDS:-900}
+readonly patience=${PROFINFER_BOOT_SECONDS:-1800}
 
 usage() {
     cat <<'USAGE'
