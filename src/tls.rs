@@ -49,7 +49,7 @@ impl TlsArguments {
 #[derive(Debug, Clone)]
 pub(crate) struct Tls(Arc<Mutex<Files>>);
 
-/// The files, and what they said when they were read last.
+/// The files, and the configuration of their last readable contents.
 #[derive(Debug)]
 struct Files {
     certificate: PathBuf,

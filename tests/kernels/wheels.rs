@@ -24,7 +24,7 @@ const WHEELS: [&str; 7] = [
 /// The oldest kernel and the newest.
 const OLD: &str = "5.10";
 const NEW: &str = "6.18";
-/// Probesets of which the package has no object here; `tests/installed/packages.sh` says of which it has.
+/// Probesets of which the tests' package (`tests/installed/packages.sh`) has no object.
 const OBJECTS: [&str; 4] = ["onnxruntime", "ncnn", "mnn", "litert"];
 
 /// A recording: its name, the probeset, the script that installs the engine here, and the command.
@@ -150,7 +150,7 @@ fn tables(trace: &Path) -> BTreeMap<&'static str, Vec<String>> {
     ["steps", "graphs", "operators", "experts", "regions"].map(table).into()
 }
 
-/// What was said of a trace from the machine, where it is on this one.
+/// The path of a trace from the machine, once it is written to this one.
 fn written(reported: &MachineOutput, name: &str, folder: &Path) -> PathBuf {
     let path = folder.join(format!("{}-{name}.pfi", reported.series));
     fs::write(&path, reported.trace(name, 0)).unwrap();

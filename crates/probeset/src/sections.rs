@@ -107,7 +107,7 @@ fn view(entry: &Entry, cx: &mut Context<'_>) -> Option<View> {
             within = bytes.and_then(|bytes| u64::try_from(bytes).ok());
             continue;
         }
-        // `elements: data[..count]` says what the view holds; `elements: i64*` is a member.
+        // `elements: data[..count]` is a property of the view; `elements: i64*` is a member.
         if entry.key.text == "elements" && scalar.text.contains("[..") {
             elements = cx.expr(&entry.value, "`elements`");
             continue;

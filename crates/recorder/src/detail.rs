@@ -99,7 +99,7 @@ impl DetailSwitch {
             State::Attaching(_) | State::Draining(_) | State::Detaching { .. } => return SOON,
             State::On if self.sampler.is_some() => (SOON, LATER),
             // A rate is to be seen to fall at once, and a target that begins.
-            State::Off if self.rate.is_none() => (LATER, LATEST),
+            _ if self.is_idle() => (LATER, LATEST),
             State::On | State::Off | State::Waiting => return LATER,
         };
         (self.undecided / 2).clamp(shortest, longest)
@@ -151,8 +151,7 @@ impl DetailSwitch {
             }
             same => same,
         };
-        let is_idle = matches!(self.state, State::Off) && self.rate.is_none();
-        context.consumer.read_every(if is_idle { self.undecided / 2 } else { Duration::ZERO });
+        context.consumer.read_every(if self.is_idle() { self.undecided / 2 } else { Duration::ZERO });
     }
 
     /// While nothing is attached that comes and goes: has more of it go.
@@ -195,6 +194,11 @@ impl DetailSwitch {
         if let State::Detaching { done, .. } = std::mem::replace(&mut self.state, State::Off) {
             let _ = done.join();
         }
+    }
+
+    /// Nothing depends on how soon a change is seen.
+    fn is_idle(&self) -> bool {
+        matches!(self.state, State::Off) && self.rate.is_none()
     }
 
     /// How long the budget has nothing to decide.

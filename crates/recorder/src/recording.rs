@@ -31,8 +31,8 @@ use profinfer_schema::{End, Host, Loss, LossKind, Notice, Overhead, Roofline};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// The interval of polls that something depends on.
-const TICK: Duration = Duration::from_millis(20);
+/// Time in which a full ring is emptied, at the end.
+const EMPTYING: Duration = Duration::from_millis(40);
 /// Time between two writings of what was gathered and lost.
 const FLUSH: Duration = Duration::from_secs(1);
 /// Time between two notices of what a budget was spent on.
@@ -323,7 +323,7 @@ impl<'a> Recording<'a> {
         if lost(&self.losses()) > 0 {
             // The ring may still be full, and what is lost last is shown by the records that come now.
             self.consumer.hurry();
-            std::thread::sleep(2 * TICK);
+            std::thread::sleep(EMPTYING);
         }
         self.session.end_spans();
         let (time, elapsed) = (clock::monotonic_ns(), self.started.elapsed());

@@ -14,7 +14,7 @@ pub trait Definitions {
     fn member(&self, view: &str, member: &str) -> Option<Type>;
     /// A view's members, for hints; `None` where there is no such view.
     fn members(&self, view: &str) -> Option<Vec<&str>>;
-    /// What a view says its elements are: a slice of a pointer or array.
+    /// The `elements` of a view: a slice of a pointer or array.
     fn elements(&self, view: &str) -> Option<&Expr>;
     /// The view that an object is.
     fn view_of_object(&self, object: &str) -> Option<&str>;

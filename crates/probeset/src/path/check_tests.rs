@@ -5,7 +5,7 @@ use crate::path::{Expr, Type, parse_expr, parse_type};
 use profinfer_diagnostics::{Code, Diagnostic, Source, Span};
 use std::sync::{Arc, LazyLock};
 
-/// What a view of elements in place or elsewhere says they are.
+/// The `elements` of a view, in place or elsewhere.
 static SIZES: LazyLock<Expr> = LazyLock::new(|| {
     let text = "(dims > 5 ? far : near)[..dims]";
     parse_expr(text, &span(text)).unwrap()

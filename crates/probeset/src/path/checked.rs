@@ -102,7 +102,7 @@ pub enum Node {
         /// What is asked.
         what: Held,
     },
-    /// A pointer to an element of what a view says its elements are.
+    /// A pointer to one of the `elements` of a view.
     Element {
         /// The pointer to the first.
         first: Box<Checked>,

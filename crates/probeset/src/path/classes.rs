@@ -23,7 +23,7 @@ pub(super) struct Elements {
     pub(super) of: Type,
 }
 
-/// Checks what a view says its elements are, in the scope of its members: a pointer or array, and a number.
+/// Checks the `elements` of a view, in the scope of its members: a pointer or array, and a number.
 ///
 /// # Errors
 /// As [`super::check()`].
