@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Time between two polls: each reads some five small files.
+/// Time between two polls: each reads some seven small files.
 pub(super) const PERIOD: Duration = Duration::from_millis(100);
-/// Time between two looks at a process's groups and their limits: some twenty files.
+/// Time between two looks at the limits of the same groups: some twenty files.
 const LIMITS: Duration = Duration::from_secs(1);
 /// Processes that are polled.
 const MOST_PROCESSES: usize = 32;
@@ -134,7 +134,7 @@ impl PressurePoll {
             sum.major += now.major.saturating_sub(before.major);
         }
         let before = self.counts;
-        let moved = self.looked.is_none_or(|looked| looked.elapsed() >= LIMITS) && self.look(pid);
+        let moved = self.look(pid);
         self.counts = self.limits.counts(self.groups.stalls.as_deref());
         // Counts of another group are not to be compared.
         let before = if moved { self.counts } else { before };
@@ -159,12 +159,17 @@ impl PressurePoll {
         }
     }
 
-    /// Looks for the groups of the process and their limits; whether the groups are others than before.
+    /// Looks for the groups of the process, which a wrapper may just have moved it to, and sometimes for their limits;
+    /// whether the groups are others than before.
     fn look(&mut self, pid: i32) -> bool {
         let Some(groups) = self.mounts.groups(pid) else { return false };
-        self.looked = Some(Instant::now());
-        self.limits = groups.limits();
-        std::mem::replace(&mut self.groups, groups) != self.groups
+        let moved = groups != self.groups;
+        self.groups = groups;
+        if moved || self.looked.is_none_or(|looked| looked.elapsed() >= LIMITS) {
+            self.looked = Some(Instant::now());
+            self.limits = self.groups.limits();
+        }
+        moved
     }
 }
 
