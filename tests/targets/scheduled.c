@@ -86,19 +86,23 @@ static void read_schedstat(const char *path, long *ran, long *waited)
 static struct counts read_counts(void)
 {
 	struct counts counts = { 0 };
-	struct rusage usage;
+	struct rusage usage, later;
 	char path[64];
 	long waited;
 
-	if (watch) {
-		snprintf(path, sizeof(path), "/proc/%ld/schedstat", watch);
-		read_schedstat(path, &counts.watched, &waited);
-	}
-	read_schedstat("/proc/thread-self/schedstat", &counts.ran, &counts.waited);
-	getrusage(RUSAGE_THREAD, &usage);
+	/* Again while the thread is switched between: the first call of the clock may wait for a page. */
+	do {
+		getrusage(RUSAGE_THREAD, &usage);
+		if (watch) {
+			snprintf(path, sizeof(path), "/proc/%ld/schedstat", watch);
+			read_schedstat(path, &counts.watched, &waited);
+		}
+		read_schedstat("/proc/thread-self/schedstat", &counts.ran, &counts.waited);
+		counts.time = now(CLOCK_MONOTONIC);
+		getrusage(RUSAGE_THREAD, &later);
+	} while (usage.ru_nvcsw != later.ru_nvcsw || usage.ru_nivcsw != later.ru_nivcsw);
 	counts.voluntary = usage.ru_nvcsw;
 	counts.involuntary = usage.ru_nivcsw;
-	counts.time = now(CLOCK_MONOTONIC);
 	return counts;
 }
 
