@@ -34,7 +34,7 @@ pub use ids::{KindId, ObjectId, Phase, TextId};
 pub use numbers::{Distribution, PERCENTILE_ERROR, counted, group_digits, median};
 pub use profile::{Assigned, Profile, StackId, Within};
 pub use profinfer_probeset::FunctionClass;
-pub use raw::{Count, Decoder, Doubt, Header, doubts, graphs_have_backend};
+pub use raw::{Count, Decoder, Doubt, Header, Operands, doubts, graphs_have_backend};
 pub use sampling::{
     Divided, Estimate, GROUPS, Generations, Groups, Measured, RateSum, Rates, Recorded, StepRow, Unseen, UnseenSteps,
     WaitingWindows, Windows,

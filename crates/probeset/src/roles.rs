@@ -104,6 +104,10 @@ const USES: &[Use] = &[
     },
 ];
 
+/// What an operator lacks that lists its inputs in its own record.
+const WITHOUT_WRITES: Use =
+    Use { role: Role::Operator, fields: &["writes"], severity: Severity::Note, without: "the graph has no edges" };
+
 /// The reserved fields that mean something in some roles only. The others (`name`, `backend`, `tokens`) are as good
 /// anywhere.
 const ONLY_IN: &[(&str, &[Role])] = &[
@@ -120,6 +124,8 @@ const ONLY_IN: &[(&str, &[Role])] = &[
     ("dtype", &[Role::Operator, Role::Dispatch]),
     ("parameters", &[Role::Operator, Role::Dispatch]),
     ("inputs", &[Role::Operator, Role::Dispatch]),
+    ("reads", &[Role::Operator]),
+    ("writes", &[Role::Operator]),
     ("covers", &[Role::Operator]),
     ("ids", &[Role::Experts]),
     ("graph_index", &[Role::Dispatch]),
@@ -157,7 +163,9 @@ pub(super) fn check(probe: &Probe, probeset: &Probeset, problems: &mut Problems)
         let elsewhere = use_.fields == ["tokens"] && tokens_are_within(probeset);
         use_.role == role && !elsewhere && !use_.fields.iter().any(|field| names.contains(field))
     };
-    let missing: Vec<&Use> = USES.iter().filter(is_missing).collect();
+    let lists_inputs = role == Role::Operator && probe.fields.contains_key("inputs");
+    let also = lists_inputs.then_some(&WITHOUT_WRITES);
+    let missing: Vec<&Use> = USES.iter().chain(also).filter(is_missing).collect();
     let hint = match role {
         Role::Operator => "add it to `fields`, or to the object of `node`",
         _ => "add it to `fields`",

@@ -125,11 +125,15 @@ pub enum FieldMeaning {
     Source,
     /// Address of the object that the last operator of a graph computes.
     GraphLast,
+    /// Addresses of the data that an operator reads; those of its inputs, without it.
+    Reads,
+    /// Addresses of the data that an operator computes.
+    Writes,
 }
 
 impl FieldMeaning {
     /// Every meaning, in the order of the variants.
-    pub const ALL: [Self; 61] = [
+    pub const ALL: [Self; 63] = [
         Self::Tokens,
         Self::Backend,
         Self::Lane,
@@ -191,6 +195,8 @@ impl FieldMeaning {
         Self::Destroyed,
         Self::Source,
         Self::GraphLast,
+        Self::Reads,
+        Self::Writes,
     ];
 
     /// The meaning of a field of this name; `None` if the name is not reserved.
@@ -262,6 +268,8 @@ impl FieldMeaning {
             Self::Destroyed => "destroyed",
             Self::Source => "source",
             Self::GraphLast => "graph_last",
+            Self::Reads => "reads",
+            Self::Writes => "writes",
         }
     }
 
@@ -282,6 +290,8 @@ impl FieldMeaning {
                 | Self::Backend
                 | Self::Ids
                 | Self::Sequence
+                | Self::Reads
+                | Self::Writes
         )
     }
 }

@@ -18,6 +18,6 @@ pub use kind::{Kind, collapse_digits};
 pub(crate) use kind_cache::{KindCache, Origin};
 pub use metric::Metric;
 pub use objects::{Catalogue, Described, DescriptionsVersion};
-pub(crate) use objects::{MAX_KINDS, ObjectKey, address_of};
+pub(crate) use objects::{MAX_KINDS, ObjectKey};
 pub use rules::Rules;
 pub(crate) use rules::StepFields;

@@ -4,7 +4,7 @@
 use super::kind::{Description, Kind, NO_INPUT, collapse_digits};
 use super::rules::Rules;
 use crate::ids::{InlineId, KindId, ObjectId, TextId};
-use crate::raw::{Decoder, DescribedObject, FieldValue, Header};
+use crate::raw::{Decoder, DescribedObject, FieldValue, Header, address_of, all_addresses};
 use profinfer_probeset::path::{Environment, Value};
 use profinfer_schema::FieldMeaning;
 use rustc_hash::FxHashMap;
@@ -13,8 +13,6 @@ use std::sync::Arc;
 
 /// Dimensions of a shape in memory.
 const MAX_DIMENSIONS: usize = 16;
-/// Inputs of an operator in memory.
-const MAX_INPUTS: usize = 256;
 /// Characters of a name in memory.
 const MAX_NAME: usize = 256;
 /// Objects one after the other at one address whose descriptions by probes are in memory.
@@ -558,26 +556,8 @@ fn find(fields: &[FieldValue], meaning: FieldMeaning) -> Option<&Value> {
     fields.iter().find(|field| field.meaning == Some(meaning)).map(|field| &field.value)
 }
 
-/// The address that a field holds.
-pub(crate) fn address_of(value: &Value) -> Option<u64> {
-    match value {
-        Value::Object(address) => Some(*address),
-        Value::Int(n) => Some(n.cast_unsigned()),
-        _ => None,
-    }
-}
-
 fn addresses_of(value: &Value) -> Box<[u64]> {
     all_addresses(value).filter(|address| *address != 0).collect()
-}
-
-/// With those that are null.
-fn all_addresses(value: &Value) -> impl Iterator<Item = u64> {
-    let items = match value {
-        Value::List(items) => items.as_slice(),
-        one => std::slice::from_ref(one),
-    };
-    items.iter().take(MAX_INPUTS).filter_map(address_of)
 }
 
 fn numbers_of(value: &Value) -> Arc<[i64]> {

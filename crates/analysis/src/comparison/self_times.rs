@@ -56,6 +56,7 @@ mod tests {
             undivided: 0,
             lanes: 0..0,
             cost: Default::default(),
+            operands: None,
         };
         // One after another; one within another; two that overlap; one that outlasts the step.
         let spans = [(10, 20), (20, 50), (30, 40), (60, 80), (70, 75), (72, 90), (95, 200)];

@@ -1,11 +1,12 @@
 //! Finds the steps that a graph is wanted of, and builds it: visitors of the timeline.
 
 use super::leaves::{self, Leaf};
+use super::operands::{EverWritten, Origin, ReadLeaf, Written};
 use super::sources::{Memory, Source};
 use super::{DeviceTime, Edge, MAX_EDGES, MAX_NODES, Node, NodeKind, OperatorGraph, StepFacts, Via, layers};
 use crate::catalogue::Catalogue;
 use crate::ids::{KindId, ObjectId, Phase};
-use crate::raw::Decoder;
+use crate::raw::{Decoder, Operands};
 use crate::sampling::Recorded;
 use crate::step::{Dispatch, Operator, QueueEvent, Queued, Step, Visitor};
 use crate::totals::Quantities;
@@ -44,6 +45,7 @@ pub struct GraphFinder {
     drafts: Vec<Draft>,
     /// Steps that are in none of them.
     other: u64,
+    written: EverWritten,
 }
 
 /// A graph whose leaves are not classified yet.
@@ -51,12 +53,14 @@ pub struct GraphFinder {
 struct Draft {
     graph: OperatorGraph,
     leaves: Vec<Leaf>,
+    /// Those that only operators' records name; their nodes come last.
+    read: Vec<ReadLeaf>,
 }
 
 impl GraphFinder {
     /// Of these steps.
     pub fn new(wanted: Wanted) -> Self {
-        Self { wanted, drafts: Vec::new(), other: 0 }
+        Self { wanted, drafts: Vec::new(), other: 0, written: EverWritten::default() }
     }
 
     /// The graph, once the trace is read; `None` where it has no such step, or none whose operators were recorded.
@@ -69,11 +73,13 @@ impl GraphFinder {
         };
         let most = (0..self.drafts.len()).max_by_key(|i| of_steps(&self.drafts[*i]))?;
         let all: u64 = self.drafts.iter().map(|draft| draft.graph.step.steps).sum();
-        let Draft { mut graph, leaves } = self.drafts.swap_remove(most);
+        let Draft { mut graph, leaves, read } = self.drafts.swap_remove(most);
         graph.step.left_out = self.other + all - graph.step.steps;
         let first = graph.operators();
-        for (node, leaf) in graph.nodes[first..].iter_mut().zip(&leaves) {
-            node.kind = leaf.kind(catalogue);
+        let kinds = leaves.iter().map(|leaf| leaf.kind(catalogue));
+        let kinds = kinds.chain(read.iter().map(|leaf| leaf.kind(&self.written)));
+        for (node, kind) in graph.nodes[first..].iter_mut().zip(kinds) {
+            node.kind = kind;
         }
         layers::infer(&mut graph);
         Some(graph)
@@ -121,7 +127,7 @@ enum Computed<'s> {
     Dispatch(&'s Dispatch),
 }
 
-impl Computed<'_> {
+impl<'s> Computed<'s> {
     fn kind(&self) -> KindId {
         match self {
             Self::Operator(of) => of.kind,
@@ -146,6 +152,13 @@ impl Computed<'_> {
 
     fn is_fused(&self) -> bool {
         matches!(self, Self::Dispatch(of) if of.operators > 1)
+    }
+
+    fn operands(&self) -> Option<&'s Operands> {
+        match self {
+            Self::Operator(of) => of.operands.as_deref(),
+            Self::Dispatch(_) => None,
+        }
     }
 
     fn object(&self) -> Option<ObjectId> {
@@ -177,6 +190,7 @@ fn computed(step: &Step) -> Vec<Computed<'_>> {
 
 impl Visitor for GraphFinder {
     fn step(&mut self, step: &Step, catalogue: &Catalogue, _: &Decoder) {
+        step.operators.iter().filter_map(|of| of.operands.as_deref()).for_each(|of| self.written.add(of));
         if !self.takes(step) {
             return;
         }
@@ -210,8 +224,12 @@ impl Draft {
     }
 
     fn add(&mut self, step: &Step) {
-        for (node, of) in self.graph.nodes.iter_mut().zip(computed(step)) {
+        let computed = computed(step);
+        for (node, of) in self.graph.nodes.iter_mut().zip(computed.iter().copied()) {
             add_times(node, step, of);
+        }
+        for leaf in &mut self.read {
+            leaf.compare(|operator| computed.get(operator)?.operands());
         }
         let facts = &mut self.graph.step;
         facts.steps += 1;
@@ -273,9 +291,17 @@ fn build(step: &Step, catalogue: &Catalogue) -> Draft {
     let mut nodes: Vec<Node> = Vec::with_capacity(count);
     let mut edges: Vec<Edge> = Vec::new();
     let mut leaves: LeafIndex = HashMap::new();
+    let mut written = Written::default();
+    let mut reads: Vec<(usize, Origin, Vec<u16>)> = Vec::new();
     let (mut nodes_left_out, mut edges_left_out) = ((all.len() - count) as u64, 0);
     for (index, of) in all.iter().copied().take(count).enumerate() {
         nodes.push(operator_node(step, of, catalogue));
+        if let Some(operands) = of.operands() {
+            let origins = written.origins(index, of.start(), &operands.reads, |of| all[of].operands());
+            reads.extend(origins.into_iter().map(|(origin, inputs)| (index, origin, inputs)));
+            written.opens(index, of.end());
+            continue;
+        }
         let Some(object) = of.object() else { continue };
         // The result of what is fused is described at the next call.
         let described = all.get(index + 1).filter(|_| of.is_fused()).map_or(0, Computed::end);
@@ -306,6 +332,25 @@ fn build(step: &Step, catalogue: &Catalogue) -> Draft {
         nodes[index].in_place = memory.computes(index, object, time);
     }
     let leaves = add_leaves(leaves, &mut nodes, &memory, catalogue);
+    let mut read = written.leaves();
+    let first = nodes.len();
+    nodes_left_out += (first + read.len()).saturating_sub(MAX_NODES) as u64;
+    read.truncate(MAX_NODES.saturating_sub(first));
+    let kinds: Vec<KindId> = all.iter().map(Computed::kind).collect();
+    nodes.extend(read.iter().map(|leaf| leaf.node(&kinds, catalogue)));
+    for (to, origin, inputs) in reads {
+        let from = match origin {
+            Origin::Operator(from) => from,
+            Origin::Leaf(leaf) if leaf < read.len() => first + leaf,
+            Origin::Leaf(_) => continue,
+        };
+        if edges.len() < MAX_EDGES {
+            edges.push(Edge { from, to, via: Via::Direct, inputs });
+        } else {
+            edges_left_out += 1;
+        }
+    }
+    edges.sort_by_key(|edge| edge.to);
     let facts = StepFacts {
         number: step.number,
         steps: 1,
@@ -318,7 +363,7 @@ fn build(step: &Step, catalogue: &Catalogue) -> Draft {
         complete: step.complete,
         recorded: step.recorded,
     };
-    Draft { graph: OperatorGraph { step: facts, nodes, edges, nodes_left_out, edges_left_out }, leaves }
+    Draft { graph: OperatorGraph { step: facts, nodes, edges, nodes_left_out, edges_left_out }, leaves, read }
 }
 
 /// Everything that an operator reads, each source once, in the order of its inputs.

@@ -5,6 +5,7 @@ mod decoder;
 mod doubts;
 mod fields;
 mod header;
+mod operands;
 
 pub use counters::Count;
 pub use decoder::Decoder;
@@ -13,3 +14,5 @@ pub use doubts::{Doubt, doubts};
 pub use fields::graphs_have_backend;
 pub(crate) use fields::{DescribedObject, ObjectAt};
 pub use header::Header;
+pub use operands::Operands;
+pub(crate) use operands::{address_of, all_addresses};

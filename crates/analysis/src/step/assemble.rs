@@ -402,6 +402,7 @@ impl Assembler {
                 undivided: 0,
                 lanes: range,
                 cost: Cost::default(),
+                operands: None,
             });
         }
     }
@@ -491,6 +492,7 @@ impl Assembler {
             let joined = &mut self.out.operators[operator as usize];
             joined.work = joined.work.saturating_add(span.work());
             joined.waiting = joined.waiting.saturating_add(span.waiting);
+            joined.operands = joined.operands.take().or(raw.operands);
             lanes[next[operator as usize] as usize] = span;
             next[operator as usize] += 1;
             if numbers.last() != Some(&lane) {

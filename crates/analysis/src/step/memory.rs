@@ -2,8 +2,8 @@
 //! offset in a file.
 
 use super::threads::Threads;
-use crate::catalogue::{Rules, address_of};
-use crate::raw::{Decoder, Header};
+use crate::catalogue::Rules;
+use crate::raw::{Decoder, Header, address_of};
 use profinfer_probeset::path::{Environment, Value};
 use profinfer_schema::{FieldMeaning, MappedFile, Notice};
 use std::collections::{BTreeMap, HashMap};

@@ -8,7 +8,7 @@ use super::reclaim::Reclaim;
 use super::thread_state::ThreadState;
 use crate::catalogue::Cost;
 use crate::ids::{KindId, ObjectId, Phase, TextId};
-use crate::raw::Count;
+use crate::raw::{Count, Operands};
 use crate::sampling::{Divided, Recorded};
 use std::ops::Range;
 
@@ -223,6 +223,8 @@ pub struct Operator {
     pub lanes: Range<u32>,
     /// What it costs, by the probeset.
     pub cost: Cost,
+    /// The data that it read and computed, where its record says so.
+    pub operands: Option<Box<Operands>>,
 }
 
 impl Operator {

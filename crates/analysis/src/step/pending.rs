@@ -8,7 +8,7 @@ use super::recurring::Recurring;
 use super::thread_state::{RawInstead, RawState};
 use super::threads::Gap;
 use crate::ids::{InlineId, ObjectId, TextId};
-use crate::raw::{Count, Header};
+use crate::raw::{Count, Header, Operands};
 use profinfer_schema::FieldMeaning;
 use std::collections::VecDeque;
 
@@ -32,6 +32,7 @@ pub(crate) struct RawOperator {
     pub(crate) site: u16,
     pub(crate) record: Option<Box<[u8]>>,
     pub(crate) counts: Option<Box<[Count]>>,
+    pub(crate) operands: Option<Box<Operands>>,
 }
 
 /// One graph.

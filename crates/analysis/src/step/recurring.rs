@@ -262,6 +262,7 @@ mod tests {
                 site: 0,
                 record: None,
                 counts: None,
+                operands: None,
             }
         };
         text.chars().filter(|letter| !letter.is_whitespace()).map(one).collect()

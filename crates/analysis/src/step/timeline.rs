@@ -20,7 +20,7 @@ use super::threads::Threads;
 use super::unmarked::StepProbes;
 use crate::catalogue::{Catalogue, ObjectKey, Rules};
 use crate::ids::ObjectId;
-use crate::raw::{Decoder, Header, ObjectAt};
+use crate::raw::{Decoder, Header, ObjectAt, Operands};
 use crate::sampling::{Coverage, Recorded, UnseenSince, Windows};
 use profinfer_schema::{DetailState, FieldMeaning, Notice, RecordKind, Role, Sample, Schema, Site};
 use std::collections::BTreeSet;
@@ -403,6 +403,7 @@ impl Timeline {
             site: header.site,
             record: bytes,
             counts,
+            operands: Operands::read(header, record, &self.decoder),
         };
         if let Some(step) = process.recent.iter().rev().find(|step| step.thread == thread) {
             same_call::join_late(&mut raw, step, &self.decoder);
