@@ -17,6 +17,7 @@ mod control_group;
 mod costs;
 mod ctranslate2;
 mod differences;
+mod edges;
 mod engine;
 mod faults;
 mod flight;

@@ -129,7 +129,8 @@ def said_of(interpreter):
         output = tensors[int(operator["outputs"][0])]
         shape = [int(extent) for extent in output["shape"]]
         dtype = np.dtype(output["dtype"]).name.upper()
-        yield {"type": operator["op_name"], "name": output["name"], "dtype": dtype, "shape": shape}
+        inputs = [tensors[int(index)]["name"] for index in operator["inputs"] if int(index) >= 0]
+        yield {"type": operator["op_name"], "name": output["name"], "dtype": dtype, "shape": shape, "inputs": inputs}
 
 
 def main():

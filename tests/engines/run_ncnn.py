@@ -3,6 +3,7 @@
 run_ncnn.py make NET        writes NET.param and NET.bin
 run_ncnn.py run NET RUNS    prints the layers, `TYPE NAME` a line, then `ran RUNS`
 run_ncnn.py packed NET RUNS the same with the engine's own choice of options, as it packs blobs
+run_ncnn.py edges NET       prints, of each layer, its name and those of the layers that it reads
 run_ncnn.py shapes NET      prints `TYPE NAME`, width, height, depth and channels of each layer's first blob, as the
                             engine gives it
 
@@ -80,6 +81,17 @@ def shapes(path):
         print(f"{kind} {name}", blob.w, blob.h, blob.d, blob.c)
 
 
+def edges(path):
+    """By the net's own file: its layers name the blobs that they read and make."""
+    makers = {}
+    with open(path + ".param") as param:
+        for words in map(str.split, list(param)[2:]):
+            name, inputs, outputs = words[1], int(words[2]), int(words[3])
+            blobs = words[4:4 + inputs + outputs]
+            print(name, *(makers[blob] for blob in blobs[:inputs]))
+            makers |= {blob: name for blob in blobs[inputs:]}
+
+
 def run(path, runs, packed=False):
     import ncnn
     import numpy as np
@@ -107,6 +119,8 @@ if __name__ == "__main__":
         run(sys.argv[2], int(sys.argv[3]))
     elif sys.argv[1:2] == ["packed"]:
         run(sys.argv[2], int(sys.argv[3]), True)
+    elif sys.argv[1:2] == ["edges"]:
+        edges(sys.argv[2])
     elif sys.argv[1:2] == ["shapes"]:
         shapes(sys.argv[2])
     else:

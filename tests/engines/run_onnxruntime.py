@@ -1,10 +1,11 @@
 """Runs a small ONNX model of random weights, and has the engine's own profiler say what it ran.
 
-run_onnxruntime.py FOLDER RUNS [profile]
+run_onnxruntime.py FOLDER RUNS [profile|edges]
 
 The model has products, sums, norms and activations in three blocks, with a Resize and an If of its own kernels at the
 end: a few dozen nodes, most of them far longer than a probe. FOLDER/small.onnx is it, and made where it is not there.
-With `profile` the engine writes FOLDER/profile.json.
+With `profile` the engine writes FOLDER/profile.json. With `edges` it writes the model as it runs it, after its fusions,
+and FOLDER/edges.json has which nodes and weights each node reads.
 """
 
 import json
@@ -80,6 +81,27 @@ def write_down(folder: str, version: str, profile: str) -> None:
         json.dump({"version": version, "kernels": kernels, "runs": runs}, file)
 
 
+def write_edges(folder: str, optimized: str) -> None:
+    """Of each node of the model that the engine wrote: the nodes whose results it reads, and how many weights, and inputs."""
+    import onnx
+
+    edges = {}
+
+    def walk(graph, makers):
+        makers = makers | {tensor.name: "weight" for tensor in graph.initializer}
+        for node in graph.node:
+            makers |= {output: node.name for output in node.output if output}
+        for node in graph.node:
+            edges[node.name] = [makers.get(name, "input") for name in node.input if name]
+            for attribute in node.attribute:
+                if attribute.type == onnx.AttributeProto.GRAPH:
+                    walk(attribute.g, makers)
+
+    walk(onnx.load(optimized).graph, {})
+    with open(os.path.join(folder, "edges.json"), "w", encoding="utf-8") as file:
+        json.dump(edges, file)
+
+
 def main() -> None:
     import onnxruntime
 
@@ -87,6 +109,8 @@ def main() -> None:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_profiling = sys.argv[3:] == ["profile"]
+    if sys.argv[3:] == ["edges"]:
+        options.optimized_model_filepath = os.path.join(folder, "optimized.onnx")
     options.profile_file_prefix = os.path.join(folder, "ort")
     path = os.path.join(folder, "small.onnx")
     if not os.path.exists(path):
@@ -100,6 +124,8 @@ def main() -> None:
         session.run(None, feed)
     if options.enable_profiling:
         write_down(folder, onnxruntime.__version__, session.end_profiling())
+    if sys.argv[3:] == ["edges"]:
+        write_edges(folder, options.optimized_model_filepath)
 
 
 if __name__ == "__main__":

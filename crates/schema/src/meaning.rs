@@ -129,11 +129,13 @@ pub enum FieldMeaning {
     Reads,
     /// Addresses of the data that an operator computes.
     Writes,
+    /// An object's data is the same in every step: a weight. 0: it is not.
+    Constant,
 }
 
 impl FieldMeaning {
     /// Every meaning, in the order of the variants.
-    pub const ALL: [Self; 63] = [
+    pub const ALL: [Self; 64] = [
         Self::Tokens,
         Self::Backend,
         Self::Lane,
@@ -197,6 +199,7 @@ impl FieldMeaning {
         Self::GraphLast,
         Self::Reads,
         Self::Writes,
+        Self::Constant,
     ];
 
     /// The meaning of a field of this name; `None` if the name is not reserved.
@@ -270,6 +273,7 @@ impl FieldMeaning {
             Self::GraphLast => "graph_last",
             Self::Reads => "reads",
             Self::Writes => "writes",
+            Self::Constant => "constant",
         }
     }
 

@@ -45,6 +45,8 @@ pub(crate) struct Description {
     pub(crate) shape: Option<Arc<[i64]>>,
     pub(crate) parameters: Option<Arc<[i64]>>,
     pub(crate) layer: Option<Arc<str>>,
+    /// Of an object: whether its data is the same in every step, if it says so.
+    pub(crate) constant: Option<bool>,
     /// Of a record that lists its inputs: what they are described as.
     pub(crate) inputs: Arc<[InlineId]>,
 }

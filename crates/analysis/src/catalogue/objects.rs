@@ -362,6 +362,7 @@ impl Catalogue {
             shape: find(fields, FieldMeaning::Shape).map(numbers_of),
             parameters: find(fields, FieldMeaning::Parameters).map(numbers_of),
             layer: rules.layer(&Fields { fields, decoder }).map(|layer| self.shared(&layer)),
+            constant: find(fields, FieldMeaning::Constant).and_then(Value::as_int).map(|value| value != 0),
             inputs: Arc::default(),
         }
     }

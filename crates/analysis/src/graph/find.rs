@@ -1,7 +1,7 @@
 //! Finds the steps that a graph is wanted of, and builds it: visitors of the timeline.
 
 use super::leaves::{self, Leaf};
-use super::operands::{EverWritten, Origin, ReadLeaf, Written};
+use super::operands::{EverWritten, Origin, ReadLeaf, Span, Written};
 use super::sources::{Memory, Source};
 use super::{DeviceTime, Edge, MAX_EDGES, MAX_NODES, Node, NodeKind, OperatorGraph, StepFacts, Via, layers};
 use crate::catalogue::Catalogue;
@@ -154,6 +154,14 @@ impl<'s> Computed<'s> {
         matches!(self, Self::Dispatch(of) if of.operators > 1)
     }
 
+    /// The thread of its first share.
+    fn tid(&self, step: &Step) -> u32 {
+        match self {
+            Self::Operator(of) => step.lanes_of(of).first().map_or(step.tid, |lane| lane.tid),
+            Self::Dispatch(_) => step.tid,
+        }
+    }
+
     fn operands(&self) -> Option<&'s Operands> {
         match self {
             Self::Operator(of) => of.operands.as_deref(),
@@ -297,9 +305,9 @@ fn build(step: &Step, catalogue: &Catalogue) -> Draft {
     for (index, of) in all.iter().copied().take(count).enumerate() {
         nodes.push(operator_node(step, of, catalogue));
         if let Some(operands) = of.operands() {
-            let origins = written.origins(index, of.start(), &operands.reads, |of| all[of].operands());
+            let span = Span { tid: of.tid(step), start: of.start(), end: of.end(), operands };
+            let origins = written.origins(index, span);
             reads.extend(origins.into_iter().map(|(origin, inputs)| (index, origin, inputs)));
-            written.opens(index, of.end());
             continue;
         }
         let Some(object) = of.object() else { continue };
@@ -337,7 +345,7 @@ fn build(step: &Step, catalogue: &Catalogue) -> Draft {
     nodes_left_out += (first + read.len()).saturating_sub(MAX_NODES) as u64;
     read.truncate(MAX_NODES.saturating_sub(first));
     let kinds: Vec<KindId> = all.iter().map(Computed::kind).collect();
-    nodes.extend(read.iter().map(|leaf| leaf.node(&kinds, catalogue)));
+    nodes.extend(read.iter_mut().map(|leaf| leaf.describe(&kinds, catalogue)));
     for (to, origin, inputs) in reads {
         let from = match origin {
             Origin::Operator(from) => from,

@@ -35,18 +35,21 @@ pub enum NodeKind {
     Cache,
     /// Input of the step.
     Input,
+    /// Data that was there before the step, and is at the same place in others: a weight or an input.
+    Data,
     /// Something is read that the trace does not describe.
     Unknown,
 }
 
 impl NodeKind {
-    /// `operator`, `weight`, `cache`, `input`, `unknown`.
+    /// `operator`, `weight`, `cache`, `input`, `data`, `unknown`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Operator => "operator",
             Self::Weight => "weight",
             Self::Cache => "cache",
             Self::Input => "input",
+            Self::Data => "data",
             Self::Unknown => "unknown",
         }
     }

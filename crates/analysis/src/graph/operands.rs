@@ -6,12 +6,13 @@ use crate::catalogue::Catalogue;
 use crate::ids::KindId;
 use crate::raw::Operands;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Addresses that operators of any step wrote, in memory.
 const MAX_WRITTEN: usize = 1 << 18;
+/// Operators at one time: calls within calls, of all threads.
+const MAX_OPEN: usize = 1 << 10;
 
 /// Where data that is read comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,59 +33,89 @@ pub(super) struct ReadLeaf {
     position: usize,
     /// It is elsewhere in another step.
     moves: bool,
+    /// Its description says that it is a weight, or that it is none.
+    constant: Option<bool>,
+    /// Its reader is called by another operator, which may have made it.
+    within: bool,
+}
+
+/// One operator of a step, as far as edges go.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span<'s> {
+    /// The thread of its first lane.
+    pub(super) tid: u32,
+    /// ns.
+    pub(super) start: u64,
+    /// ns.
+    pub(super) end: u64,
+    /// What it read and wrote.
+    pub(super) operands: &'s Operands,
 }
 
 /// What the operators of a step have written, while they are gone through in the order of their starts.
 #[derive(Debug, Default)]
-pub(super) struct Written {
-    /// The operator that wrote an address last.
-    writers: FxHashMap<u64, usize>,
-    /// Operators that may not have ended, by their ends.
-    open: BinaryHeap<Reverse<(u64, usize)>>,
+pub(super) struct Written<'s> {
+    /// The operator that wrote an address last, and its end.
+    writers: FxHashMap<u64, (usize, u64)>,
+    /// Operators that may not have ended.
+    open: Vec<(usize, Span<'s>)>,
     by_address: FxHashMap<u64, usize>,
     leaves: Vec<ReadLeaf>,
 }
 
-impl Written {
-    /// What an operator that starts then reads, each origin once, with the positions of the inputs. `operands` gives
-    /// those of an earlier operator.
-    pub(super) fn origins<'o>(
-        &mut self,
-        reader: usize,
-        start: u64,
-        reads: &[u64],
-        operands: impl Fn(usize) -> Option<&'o Operands>,
-    ) -> Vec<(Origin, Vec<u16>)> {
-        while let Some(Reverse((end, operator))) = self.open.peek().copied()
-            && end <= start
-        {
-            self.open.pop();
-            let writes = operands(operator).map_or(&[][..], |of| &of.writes);
-            self.writers.extend(writes.iter().map(|address| (*address, operator)));
-        }
+impl<'s> Written<'s> {
+    /// What an operator reads, each origin once, with the positions of the inputs. Operators come in the order of their
+    /// starts.
+    pub(super) fn origins(&mut self, reader: usize, span: Span<'s>) -> Vec<(Origin, Vec<u16>)> {
+        self.close(span.start);
         let mut found: BTreeMap<Origin, Vec<u16>> = BTreeMap::new();
-        for (position, address) in reads.iter().copied().enumerate().filter(|(_, address)| *address != 0) {
-            let origin = match self.writers.get(&address) {
-                Some(operator) => Origin::Operator(*operator),
+        for (position, address) in span.operands.reads.iter().copied().enumerate().filter(|(_, address)| *address != 0)
+        {
+            let writer = self.writers.get(&address).copied();
+            if self.is_part_of_writer(&span, address, writer.map(|(_, end)| end)) {
+                continue;
+            }
+            let origin = match writer {
+                Some((operator, _)) => Origin::Operator(operator),
                 None => {
                     let next = self.leaves.len();
                     let leaf = *self.by_address.entry(address).or_insert(next);
                     if leaf == next {
-                        self.leaves.push(ReadLeaf { address, reader, position, moves: false });
+                        let within = self.around(&span).next().is_some();
+                        let (moves, constant) = (false, None);
+                        self.leaves.push(ReadLeaf { address, reader, position, moves, constant, within });
                     }
                     Origin::Leaf(leaf)
                 }
             };
             found.entry(origin).or_default().extend(u16::try_from(position));
         }
+        if self.open.len() < MAX_OPEN {
+            self.open.push((reader, span));
+        }
         let mut found: Vec<(Origin, Vec<u16>)> = found.into_iter().collect();
         found.sort_by(|(a, at), (b, bt)| at.cmp(bt).then(a.cmp(b)));
         found
     }
 
-    /// An operator began, and ends then.
-    pub(super) fn opens(&mut self, operator: usize, end: u64) {
-        self.open.push(Reverse((end, operator)));
+    /// Those that have ended by then have written.
+    fn close(&mut self, time: u64) {
+        let mut ended: Vec<(usize, Span<'s>)> = self.open.extract_if(.., |(_, of)| of.end <= time).collect();
+        ended.sort_by_key(|(operator, of)| (of.end, *operator));
+        for (operator, of) in ended {
+            self.writers.extend(of.operands.writes.iter().map(|address| (*address, (operator, of.end))));
+        }
+    }
+
+    /// An operator that another one calls may read what that one is about to have written: nobody else's result.
+    fn is_part_of_writer(&self, span: &Span<'_>, address: u64, written: Option<u64>) -> bool {
+        self.around(span).any(|of| of.operands.writes.contains(&address) && written.is_none_or(|end| end <= of.start))
+    }
+
+    /// The operators that call this one.
+    fn around(&self, span: &Span<'_>) -> impl Iterator<Item = &Span<'s>> {
+        let (tid, end) = (span.tid, span.end);
+        self.open.iter().map(|(_, of)| of).filter(move |of| of.tid == tid && of.end >= end)
     }
 
     /// The leaves, in the order in which they were read.
@@ -100,15 +131,22 @@ impl ReadLeaf {
         self.moves |= address.is_some_and(|address| *address != self.address);
     }
 
-    /// Weights stay where they are, in memory that nothing else gets.
+    /// As its description says; else an input moves, or is in memory that operators' results use, too.
     pub(super) fn kind(&self, written: &EverWritten) -> NodeKind {
-        if self.moves || written.0.contains(&self.address) { NodeKind::Input } else { NodeKind::Weight }
+        match self.constant {
+            Some(true) => NodeKind::Weight,
+            _ if self.within => NodeKind::Unknown,
+            Some(false) => NodeKind::Input,
+            None if self.moves || written.0.contains(&self.address) => NodeKind::Input,
+            None => NodeKind::Data,
+        }
     }
 
     /// A node of it, as its reader's record describes it.
-    pub(super) fn node(&self, kinds: &[KindId], catalogue: &Catalogue) -> Node {
+    pub(super) fn describe(&mut self, kinds: &[KindId], catalogue: &Catalogue) -> Node {
         let reader = kinds.get(self.reader).map(|kind| catalogue.kind(*kind));
         let described = reader.and_then(|kind| catalogue.described_as(*kind.inputs.get(self.position)?));
+        self.constant = described.and_then(|of| of.constant);
         let of_reader = |name: &str| format!("{name}.inputs[{}]", self.position);
         let name = described.and_then(|of| of.name.clone());
         let name = name.or_else(|| Some(of_reader(&reader?.name).into())).unwrap_or_else(|| "?".into());

@@ -334,3 +334,86 @@ fn layers_are_inferred_between_two_of_the_same() {
     ];
     assert_eq!(found, expected);
 }
+
+/// The usual schema, with calls that say which addresses they read and wrote.
+fn records_of_addresses() -> Records {
+    let mut records = Records::default();
+    let tensor = records.schema.records.iter_mut().find(|r| r.name == "tensor").unwrap();
+    tensor.fields.push(FieldLayout { name: "constant".into(), offset: tensor.size, ty: FieldType::Uint(8) });
+    tensor.size += 8;
+    let call = records.schema.records.iter_mut().find(|r| r.name == "call").unwrap();
+    call.fields.push(FieldLayout {
+        name: "writes".into(),
+        offset: call.size,
+        ty: FieldType::Array(Box::new(FieldType::Uint(8)), 2),
+    });
+    call.size += 16;
+    thread(&mut records, 1, 0, 100);
+    thread(&mut records, 2, 0, 100);
+    records
+}
+
+fn call(r: &mut Records, tid: u32, span: (u64, u64), op: &str, reads: &[i64], writes: &[i64]) {
+    r.push("call", tid, span, &[("op", Put::Text(op)), ("inputs", Put::List(reads)), ("writes", Put::List(writes))]);
+}
+
+#[test]
+fn who_reads_an_address_reads_what_was_written_there_last() {
+    let mut r = records_of_addresses();
+    for (address, constant) in [(0x10, 1), (0x20, 0)] {
+        let fields = [("address", Put::Int(address)), ("name", Put::Text("d")), ("constant", Put::Int(constant))];
+        r.push("tensor", 1, (1, 1), &fields);
+    }
+    call(&mut r, 1, (10, 20), "a", &[0x20, 0x10], &[0x30]);
+    call(&mut r, 1, (20, 30), "b", &[0x30], &[0x40, 0x50]);
+    // The memory of `a`'s result is used again.
+    call(&mut r, 1, (30, 40), "c", &[0x40, 0, 0x99], &[0x30]);
+    call(&mut r, 1, (40, 50), "d", &[0x30, 0x50, 0x30], &[0x60]);
+    // Beside it, and done after it.
+    call(&mut r, 2, (35, 60), "e", &[0x50], &[0x30]);
+    call(&mut r, 1, (60, 70), "f", &[0x30], &[0x70]);
+    let graph = of_first(ends(&mut r, 1));
+    let named = |of: &Edge| format!("{} -> {} {:?}", graph.nodes[of.from].name, graph.nodes[of.to].name, of.inputs);
+    let found: Vec<String> = graph.edges.iter().map(named).collect();
+    let expected =
+        ["d -> a [0]", "d -> a [1]", "a -> b [0]", "b -> c [0]", "c.inputs[2] -> c [2]", "b -> e [0]", "c -> d [0, 2]"];
+    assert_eq!(found[..7], expected);
+    assert_eq!(found[7..], ["b -> d [1]", "e -> f [0]"]);
+    let leaves: Vec<_> = kinds(&graph).split_off(6).into_iter().map(|(_, kind)| kind).collect();
+    assert_eq!(leaves, ["input", "weight", "data"]);
+}
+
+#[test]
+fn an_operator_within_another_reads_no_older_result_at_its_address() {
+    let mut r = records_of_addresses();
+    call(&mut r, 1, (10, 20), "a", &[0x1], &[0x30]);
+    call(&mut r, 1, (20, 30), "b", &[0x30], &[0x40]);
+    // It writes where `a`'s result was, by `within`, which reads that; and `slice` reads something that it made.
+    call(&mut r, 1, (45, 50), "within", &[0x30], &[0x30]);
+    call(&mut r, 1, (50, 55), "after", &[0x30], &[0x90]);
+    call(&mut r, 1, (55, 58), "slice", &[0x48], &[0x91]);
+    call(&mut r, 1, (40, 60), "c", &[0x40], &[0x30]);
+    call(&mut r, 1, (60, 70), "d", &[0x30], &[0x50]);
+    let graph = of_first(ends(&mut r, 1));
+    let named = |of: &Edge| format!("{} -> {}", graph.nodes[of.from].name, graph.nodes[of.to].name);
+    let found: Vec<String> = graph.edges.iter().map(named).collect();
+    let expected = ["a.inputs[0] -> a", "a -> b", "b -> c", "within -> after", "slice.inputs[0] -> slice", "c -> d"];
+    assert_eq!(found, expected);
+    assert_eq!(kinds(&graph)[7..], [("a.inputs[0]".into(), "data"), ("slice.inputs[0]".into(), "unknown")]);
+}
+
+#[test]
+fn what_moves_between_steps_is_an_input() {
+    let mut r = records_of_addresses();
+    // The third input is where the second operator's result of another step was.
+    for (at, moving) in [(0, 0x20), (1000, 0x21)] {
+        call(&mut r, 1, (at + 10, at + 20), "a", &[0x10, moving, 0x40], &[0x30]);
+        call(&mut r, 1, (at + 20, at + 30), "b", &[0x30], &[0x40]);
+        graph(&mut r, 1, (at + 4, at + 900));
+        step(&mut r, 1, (at, at + 999), 1);
+    }
+    let graph = found(&r, Wanted::Mean { phase: None, steps: 1..=u64::MAX }, Rules::default()).unwrap();
+    assert_eq!((graph.step.steps, graph.operators()), (2, 2));
+    let leaves: Vec<_> = kinds(&graph).split_off(2).into_iter().map(|(_, kind)| kind).collect();
+    assert_eq!(leaves, ["data", "input", "input"]);
+}

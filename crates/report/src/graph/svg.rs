@@ -232,13 +232,13 @@ impl Drawing<'_> {
                 }
             }
         }
-        self.symbols(width - MARGIN - 425.0, y);
+        self.symbols(width - MARGIN - 447.0, y);
     }
 
     fn symbols(&mut self, left: f64, y: f64) {
         let mut x = left;
         for (kind, text, wide) in
-            [("weight", "weight", 70.0), ("cache", "cache", 66.0), ("input", "input of the step", 0.0)]
+            [("weight", "weight, data", 92.0), ("cache", "cache", 66.0), ("input", "input of the step", 0.0)]
         {
             self.symbol(kind, x, y - 8.0);
             self.text(x + 15.0, y, "soft", text, 30);
@@ -259,7 +259,7 @@ impl Drawing<'_> {
 
     fn symbol(&mut self, kind: &str, x: f64, y: f64) {
         match kind {
-            "weight" => self.add(format_args!(
+            "weight" | "data" => self.add(format_args!(
                 "<rect class=\"weight\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"8\" height=\"8\" rx=\"1\"/>"
             )),
             "cache" => self.add(format_args!(

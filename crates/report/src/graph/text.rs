@@ -32,6 +32,15 @@ pub fn graph_text(report: &GraphReport, unfolded: bool, style: &TextStyle) -> St
         count("input"),
         report.edges.len()
     ));
+    let either = count("data");
+    if either > 0 {
+        let they_are = if either == 1 {
+            "thing that is read is a weight or an input"
+        } else {
+            "things that are read are weights or inputs"
+        };
+        out.push_str(&format!("{either} more {they_are}: data that stays at its place\n"));
+    }
     if report.edges.is_empty() {
         out.push_str("the trace does not have the inputs of operators\n");
     }
