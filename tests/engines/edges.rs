@@ -13,13 +13,14 @@ type Edges = BTreeMap<String, BTreeSet<String>>;
 
 /// The mean step's graph, those of its operators that `wanted` holds for.
 fn recorded(trace: &Path, wanted: impl Fn(&str) -> bool) -> Edges {
-    let graph: Value = json(&succeeds(profinfer(&["graph", "--format", "json", "--unfold"]).arg(trace)).stdout);
+    let graph: Value = json(&["graph", "--format", "json", "--unfold", trace.to_str().unwrap()]);
     let nodes = graph["nodes"].as_array().unwrap();
     let text = |node: &Value, key: &str| node[key].as_str().unwrap().to_owned();
+    let by_id: BTreeMap<&str, &Value> = nodes.iter().map(|node| (node["id"].as_str().unwrap(), node)).collect();
     let is_wanted = |node: &&Value| node["kind"] == "operator" && wanted(&text(node, "name"));
     let mut edges: Edges = nodes.iter().filter(is_wanted).map(|node| (text(node, "name"), BTreeSet::new())).collect();
     for edge in graph["edges"].as_array().unwrap() {
-        let [from, to] = ["from", "to"].map(|end| &nodes[usize::try_from(edge[end].as_u64().unwrap()).unwrap()]);
+        let [from, to] = ["from", "to"].map(|end| by_id[edge[end].as_str().unwrap()]);
         let Some(reads) = edges.get_mut(&text(to, "name")) else { continue };
         reads.insert(text(from, if from["kind"] == "operator" { "name" } else { "kind" }));
     }
