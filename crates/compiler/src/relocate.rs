@@ -630,7 +630,7 @@ fn alignment(ty: &Type) -> Option<u64> {
     match ty {
         Type::Array(of, _) => alignment(of),
         Type::Chars(_) | Type::Hex(_) | Type::Bits { .. } | Type::Relative { .. } => None,
-        Type::StdString(_) | Type::StdVector(_) | Type::Smart { .. } => Some(8),
+        Type::StdString(_) | Type::StdVector(_) | Type::Map { .. } | Type::Smart { .. } => Some(8),
         ty => fixed_size(ty),
     }
 }
