@@ -604,6 +604,9 @@ impl LibrarySizes for Sizes<'_, '_> {
         let members = self.relocator.probeset.types.get(name).into_iter().flat_map(|view| view.members.values());
         let align = members.filter_map(|member| alignment(&member.ty.value)).max();
         let begins_with_class = self.begins_with_class(name);
+        if let Some(align) = self.relocator.layout(name).and_then(|(layout, _)| layout.align) {
+            return Ok(Measure { size, least: align, most: align, begins_with_class });
+        }
         Ok(match (from, align) {
             // Whoever writes a size writes the members that decide it.
             (Provenance::ByHand, Some(align)) => Measure { size, least: align, most: align, begins_with_class },

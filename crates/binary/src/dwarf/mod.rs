@@ -2,6 +2,7 @@
 //! answered in one pass, which ends when the last name was found.
 
 pub(super) mod inlined;
+mod alignment;
 mod scan;
 mod sections;
 mod signatures;
