@@ -274,7 +274,10 @@ impl LockedFile {
     pub fn add_layout(&mut self, name: &str, layout: &Layout, wanted: impl Fn(&str) -> bool) {
         let members = layout.members.iter().filter(|(member, _)| wanted(member));
         let members = members.map(|(name, (at, ty))| (name.clone(), LockedMember { at: *at, ty: ty.clone() }));
-        self.types.insert(name.to_owned(), LockedLayout { size: layout.size, align: layout.align, members: members.collect() });
+        self.types.insert(
+            name.to_owned(),
+            LockedLayout { size: layout.size, align: layout.align, members: members.collect() },
+        );
     }
 
     /// Writes down which layout was chosen for a view.
@@ -334,7 +337,8 @@ impl LockedFile {
         }
         for (name, layout) in &self.types {
             let fits = layout.members.values().all(|member| member.at <= layout.size);
-            let is_aligned = layout.align.is_none_or(|align| align.is_power_of_two() && layout.size.is_multiple_of(align));
+            let is_aligned =
+                layout.align.is_none_or(|align| align.is_power_of_two() && layout.size.is_multiple_of(align));
             if !fits || !is_aligned || layout.size > MAX_SIZE {
                 return Err(format!("the layout of {} is impossible", cut(name)));
             }

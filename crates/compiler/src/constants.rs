@@ -69,9 +69,7 @@ pub(super) fn collect(
                 };
                 if let Node::Slice { part: Some(part), .. } = &part.node {
                     into.extend(view_within(&part.of).map(|view| (RelocationKind::Size { view }, span.clone())));
-                    into.extend(
-                        matches!(part.of, Type::Map { .. }).then(|| class(&part.of, ClassPart::Walk)),
-                    );
+                    into.extend(matches!(part.of, Type::Map { .. }).then(|| class(&part.of, ClassPart::Walk)));
                 }
                 for term in memory.terms.iter().chain(parts) {
                     match term {

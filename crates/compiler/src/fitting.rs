@@ -361,6 +361,31 @@ mod tests {
     }
 
     #[test]
+    fn the_keys_and_values_of_maps_are_compared() {
+        let strings = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >";
+        let named =
+            format!("std::unordered_map<{strings}, ns::Shape, std::hash<{strings} >, std::equal_to<{strings} > >");
+        let cases = [
+            (named.as_str(), "std::unordered_map<std::string, Shape>", true),
+            (named.as_str(), "std::unordered_map<std::string, i32>", false),
+            (named.as_str(), "std::unordered_map<i32, Shape>", false),
+            (named.as_str(), "std::map<std::string, Shape>", false),
+            ("std::map<int, long, std::less<int>, A<std::pair<int const, long> > >", "std::map<i32, i64>", true),
+            ("std::__1::map<int, long>", "std::map<i32, i64>", true),
+            ("std::map<int, long>", "std::multimap<i32, i64>", false),
+            ("std::map<int, long>", "std::set<i32>", false),
+            ("std::set<int, std::less<int>, std::allocator<int> >", "std::set<i32>", true),
+            ("std::set<long>", "std::set<i32>", false),
+            ("std::map<int>", "std::map<i32, i64>", false),
+            ("std::map<", "std::map<i32, i64>", false),
+            ("std::map", "std::map<i32, i64>", true),
+        ];
+        for (name, declared, fits) in cases {
+            assert_eq!(is(name, 48, declared), fits, "{name} as {declared}");
+        }
+    }
+
+    #[test]
     fn names_that_no_compiler_gives_do_no_harm() {
         for name in [
             "std::vector<",

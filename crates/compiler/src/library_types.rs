@@ -119,7 +119,8 @@ fn map_part(
         }
     }
     let flags = if sorted { SORTED } else { 0 } | if sorted && !is_llvm { COLOUR_FIRST } else { 0 };
-    let whole = |(element, value): (u64, u64)| flags | first << FIRST | count << COUNT | element << ELEMENT | value << VALUE;
+    let whole =
+        |(element, value): (u64, u64)| flags | first << FIRST | count << COUNT | element << ELEMENT | value << VALUE;
     let value_at = |value_at| if value.is_some() { value_at } else { 0 };
     let found = same(of, layouts.into_iter().map(|(element, value)| (element, value_at(value))))?;
     if found.0 > 0xff || found.1 > u64::from(u16::MAX) { Err(unknown(of)) } else { Ok(whole(found)) }
@@ -265,6 +266,31 @@ mod tests {
         }
     }
 
+    /// As the same compilers print them: where a node has its element, where that has what its key stands for, and the size.
+    #[test]
+    fn maps_are_laid_out_as_their_libraries_do() {
+        let cases = [
+            ("std::map<i32, i32>", (32, 4, 48), (28, 4, 24)),
+            ("std::map<i8, i8>", (32, 1, 48), (25, 1, 24)),
+            ("std::multimap<i16, i16>", (32, 2, 48), (26, 2, 24)),
+            ("std::map<i64, i32>", (32, 8, 48), (32, 8, 24)),
+            ("std::map<std::string, i32>", (32, 32, 48), (32, 24, 24)),
+            ("std::set<i8>", (32, 0, 48), (25, 0, 24)),
+            ("std::unordered_map<i8, i8>", (8, 1, 56), (16, 1, 40)),
+            ("std::unordered_map<i32, pair>", (8, 4, 56), (16, 4, 40)),
+            ("std::unordered_map<std::string, i32>", (8, 32, 56), (16, 24, 40)),
+            ("std::unordered_multiset<std::string>", (8, 0, 56), (16, 0, 40)),
+        ];
+        for (text, gnu, llvm) in cases {
+            for (library, expected) in [(StringLayout::Libstdcxx, gnu), (StringLayout::Libcxx, llvm)] {
+                let walk = part(text, ClassPart::Walk, library).unwrap();
+                let found = (walk >> map_bits::ELEMENT & 0xff, walk >> map_bits::VALUE);
+                let size = part(text, ClassPart::Size, library).unwrap();
+                assert_eq!((found.0, found.1, size), expected, "{text} of {library:?}");
+            }
+        }
+    }
+
     #[test]
     fn what_depends_on_an_unknown_alignment_is_not_guessed() {
         let gnu = StringLayout::Libstdcxx;
@@ -274,6 +300,8 @@ mod tests {
         assert_eq!(part("std::optional<wide>", ClassPart::Tag, gnu), Some(32));
         assert_eq!(part("std::optional<wide>", ClassPart::Size, gnu), None);
         assert_eq!(part("std::optional<forty>", ClassPart::Size, gnu), Some(48));
+        assert_eq!(part("std::unordered_map<i32, wide>", ClassPart::Walk, gnu), None);
+        assert!(part("std::map<i64, forty>", ClassPart::Walk, gnu).is_some());
         assert_eq!(part("std::optional<missing>", ClassPart::Tag, gnu), None);
     }
 }

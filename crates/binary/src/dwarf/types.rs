@@ -49,7 +49,13 @@ struct Type<'a> {
 
 impl<'a> Types<'a> {
     pub(super) fn new(debug: &'a Debug<'a>) -> Self {
-        Self { debug, units: RefCell::default(), names: RefCell::default(), alignments: RefCell::default(), fuel: Cell::new(MAX_READ) }
+        Self {
+            debug,
+            units: RefCell::default(),
+            names: RefCell::default(),
+            alignments: RefCell::default(),
+            fuel: Cell::new(MAX_READ),
+        }
     }
 
     /// The layout of the struct, class or union at a place, or that the typedef there leads to; `None` where that is

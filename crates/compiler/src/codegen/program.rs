@@ -168,9 +168,7 @@ pub(super) fn data(plan: &ProbePlan, probeset: &Probeset, placement: Option<&Pla
         // C has no empty arrays.
         pieces: programs.iter().map(|program| program.pieces).max().unwrap_or_default().max(1),
         counts: !plan.counters.is_empty(),
-        maps: plan.relocations.iter().any(|of| {
-            matches!(of.what, RelocationKind::Class { part: ClassPart::Walk, .. })
-        }),
+        maps: plan.relocations.iter().any(|of| matches!(of.what, RelocationKind::Class { part: ClassPart::Walk, .. })),
         jobs: plan.programs.iter().flat_map(|program| &program.actions).any(|action| action.role == Role::Job),
         drops: programs.iter().any(|program| program.drops_all_but.is_some()),
         constants: constants(plan, probeset, placement),

@@ -626,7 +626,8 @@ impl std::fmt::Display for Type {
             Self::StdString(n) => write!(f, "std::string({n})"),
             Self::StdVector(of) => write!(f, "std::vector<{of}>"),
             Self::Map { sorted, multiple, key, value } => {
-                let (unordered, multi) = (if *sorted { "" } else { "unordered_" }, if *multiple { "multi" } else { "" });
+                let (unordered, multi) =
+                    (if *sorted { "" } else { "unordered_" }, if *multiple { "multi" } else { "" });
                 match value {
                     Some(value) => write!(f, "std::{unordered}{multi}map<{key}, {value}>"),
                     None => write!(f, "std::{unordered}{multi}set<{key}>"),

@@ -452,8 +452,9 @@ impl<'s, 'a> Checker<'s, 'a> {
 
     fn cast(&self, base: &Expr, ty: &Spanned<Type>, span: &Span) -> Result1<Checked> {
         let base = self.expr(base)?;
-        let of_library =
-            ty.value.is_passed_by_address() || ty.value.is_laid_out_by_library() || matches!(ty.value, Type::Relative { .. });
+        let of_library = ty.value.is_passed_by_address()
+            || ty.value.is_laid_out_by_library()
+            || matches!(ty.value, Type::Relative { .. });
         let aggregate =
             of_library || matches!(ty.value, Type::Array(..) | Type::View(_) | Type::Chars(_) | Type::Hex(_));
         let scalar = |t: &Type| is_integer(t) || is_address(t);

@@ -52,9 +52,10 @@ impl Checker<'_, '_> {
             (Type::StdString(_), _) => {
                 mismatch("the keys of this map are texts".to_owned(), "write the key in double quotes: `[\"key\"]`")
             }
-            (of, ExprKind::Text(_)) if is_integer(of) || is_address(of) => {
-                mismatch(format!("the keys of this map are numbers of type {of}"), "write a number, or a constant's name")
-            }
+            (of, ExprKind::Text(_)) if is_integer(of) || is_address(of) => mismatch(
+                format!("the keys of this map are numbers of type {of}"),
+                "write a number, or a constant's name",
+            ),
             (of, _) if is_integer(of) || is_address(of) => {
                 let number = self.expr(key).or_else(|problem| constant(of, key).ok_or(problem))?;
                 Ok(Key::Number(Box::new(as_number(number, &key.span)?)))

@@ -610,8 +610,7 @@ impl Tree<'_> {
 
 /// Methods that only return what the class has.
 const CALLED: [&str; 4] = ["size", "has_value", "value", "index"];
-const CALLED_OF: &str =
-    "`size()` of a std::vector or a map, `contains(KEY)` of a map, `has_value()` and `value()` of a std::optional and `index()` of a std::variant";
+const CALLED_OF: &str = "`size()` of a std::vector or a map, `contains(KEY)` of a map, `has_value()` and `value()` of a std::optional and `index()` of a std::variant";
 /// Bytes that a `relative<…>` leads at most.
 const MAX_DISTANCE: u64 = 1 << 31;
 /// Bytes read of a `std::string` without a bound.
