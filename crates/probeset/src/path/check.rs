@@ -3,9 +3,8 @@
 
 use super::ast::{BinaryOp, Expr, ExprKind, Rows, Type, UnaryOp};
 use super::checked::{Base, Checked, InMap, Memory, Node, Part, Term};
-use super::classes::{Elements, class_of, element_of};
+use super::classes::{Elements, class_of, element_of, elements_of_map, in_map, map_of, part_of_map, vector_of};
 use super::interval::{decided, is_comparison};
-use super::maps::{elements_of_map, in_map, map_of, part_of_map};
 use profinfer_diagnostics::{Code, Diagnostic, Span, Spanned, did_you_mean};
 use std::cell::Cell;
 
@@ -625,18 +624,6 @@ pub(super) fn is_referred_to(checked: &Checked) -> bool {
             terms.is_empty() && matches!(address.ty, Type::Reference(_))
         }
         _ => false,
-    }
-}
-
-/// The vector that a value is, or that a pointer leads to.
-fn vector_of(checked: &Checked, arrow: bool) -> Option<(Memory, Type)> {
-    match (&checked.node, &checked.ty) {
-        (Node::Memory(memory), Type::StdVector(of)) => Some((memory.clone(), (**of).clone())),
-        (_, Type::Pointer(to)) if arrow => match &**to {
-            Type::StdVector(of) => Some((at(checked.clone()), (**of).clone())),
-            _ => None,
-        },
-        _ => None,
     }
 }
 

@@ -8,7 +8,6 @@ mod check;
 mod checked;
 mod classes;
 mod interval;
-mod maps;
 mod parse;
 mod value;
 
