@@ -155,7 +155,10 @@ impl Explainer<'_> {
         let mut kinds = relocations_of(checked, self.program, module);
         // What the step before needed is shown there.
         for earlier in before.iter().flat_map(|before| relocations_of(before, self.program, module)) {
-            if let Some(at) = kinds.iter().position(|kind| *kind == earlier) {
+            if matches!(expr.kind, ExprKind::Slice { .. }) {
+                // Its elements and their number are both read from there.
+                kinds.retain(|kind| *kind != earlier);
+            } else if let Some(at) = kinds.iter().position(|kind| *kind == earlier) {
                 kinds.remove(at);
             }
         }
@@ -254,12 +257,12 @@ fn walk(of: &Type, value: Option<u64>) -> String {
     match value {
         Some(value) => {
             let at = |bit: u32| value >> bit & 0xff;
-            format!(
-                "{visited}, from +{}, counted at +{}, each at +{} of its node",
-                at(map_bits::FIRST),
-                at(map_bits::COUNT),
-                at(map_bits::ELEMENT)
-            )
+            let (first, count, element) = (at(map_bits::FIRST), at(map_bits::COUNT), at(map_bits::ELEMENT));
+            let of_value = match of {
+                Type::Map { value: Some(_), .. } => format!(", its value at +{}", element + (value >> map_bits::VALUE)),
+                _ => String::new(),
+            };
+            format!("{visited}, from +{first}, counted at +{count}, each at +{element} of its node{of_value}")
         }
         None => visited,
     }
