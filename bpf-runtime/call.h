@@ -286,11 +286,12 @@ static __always_inline _Bool pf_take_unreadable(struct pf_call *call)
 static __always_inline void pf_missing(struct pf_call *call, void *record, __u32 field, __u64 absent)
 {
 	struct pf_header *header = record;
+	enum pf_loss kind = call->implausible ? PF_IMPLAUSIBLE : call->not_all ? PF_TRUNCATED : PF_READ_FAILED;
 
 	header->missing |= 1 << field;
 	/* What the target has nothing for, or a class that may be empty has not got, is absent, and no loss. */
 	if (!(absent >> field & 1) && !call->empty)
-		pf_lose(header->type, call->implausible ? PF_IMPLAUSIBLE : call->not_all ? PF_TRUNCATED : PF_READ_FAILED);
+		pf_lose(header->type, kind);
 	call->implausible = 0;
 	call->empty = 0;
 	call->not_all = 0;

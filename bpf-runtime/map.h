@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT OR Apache-2.0
 /*
- * The maps and sets of C++ libraries. Their elements are visited in the map's order, at most PF_MOST_ENTRIES of them: which
- * way a key lies depends on the target's functions, which are not called. What is visited is kept in the thread's state, so
- * that the functions below need no arguments: kernel 5.10 verifies such a function once, and not for each of its calls.
+ * The maps and sets of C++ libraries. Their elements are visited in the map's order, at most PF_MOST_ENTRIES of them:
+ * which way a key lies depends on the target's functions, which are not called. What is visited is kept in the thread's
+ * state, so that the functions below need no arguments: kernel 5.10 verifies such a function once, and not for each of
+ * its calls.
  */
 #pragma once
 #include "library.h"
@@ -196,7 +197,8 @@ static __always_inline void pf_want_number(struct pf_call *call, __u32 bytes, __
 }
 
 /* A text of so many bytes, eight of them in a word. */
-static __always_inline void pf_want_text(struct pf_call *call, __u64 strings, __u32 bytes, const __u64 *words, __u32 many)
+static __always_inline void pf_want_text(struct pf_call *call, __u64 strings, __u32 bytes, const __u64 *words,
+					 __u32 many)
 {
 	struct pf_entries *entries = &call->thread->entries;
 
