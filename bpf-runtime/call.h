@@ -18,6 +18,7 @@ struct pf_call {
 	_Bool unreadable; /* an argument in memory was */
 	_Bool implausible; /* what was read cannot be what it is taken for */
 	_Bool empty; /* what was to be read is not there, and need not be */
+	_Bool not_all; /* it may be among what is not visited */
 };
 
 static __always_inline long pf_read(void *into, __u32 size, __u64 address)
@@ -247,6 +248,7 @@ static __always_inline _Bool pf_enter(struct pf_call *call, struct pt_regs *regs
 	call->unreadable = 0;
 	call->implausible = 0;
 	call->empty = 0;
+	call->not_all = 0;
 	return 1;
 }
 
@@ -267,6 +269,7 @@ static __always_inline _Bool pf_leave(struct pf_call *call, struct pt_regs *regs
 	call->unreadable = 0;
 	call->implausible = 0;
 	call->empty = 0;
+	call->not_all = 0;
 	return 1;
 }
 
@@ -283,11 +286,13 @@ static __always_inline _Bool pf_take_unreadable(struct pf_call *call)
 static __always_inline void pf_missing(struct pf_call *call, void *record, __u32 field, __u64 absent)
 {
 	struct pf_header *header = record;
+	enum pf_loss kind = call->implausible ? PF_IMPLAUSIBLE : call->not_all ? PF_TRUNCATED : PF_READ_FAILED;
 
 	header->missing |= 1 << field;
 	/* What the target has nothing for, or a class that may be empty has not got, is absent, and no loss. */
 	if (!(absent >> field & 1) && !call->empty)
-		pf_lose(header->type, call->implausible ? PF_IMPLAUSIBLE : PF_READ_FAILED);
+		pf_lose(header->type, kind);
 	call->implausible = 0;
 	call->empty = 0;
+	call->not_all = 0;
 }

@@ -145,6 +145,17 @@ enum pf_strings {
 	PF_LIBCXX = 3,
 };
 
+/* How a map of a C++ library is laid out, and how much of it is looked at. */
+#define PF_MAP_SORTED 1
+#define PF_MAP_COLOUR_FIRST 2
+#define PF_MAP_FIRST(how) (((how) >> 8) & 0xff)
+#define PF_MAP_COUNT(how) (((how) >> 16) & 0xff)
+#define PF_MAP_ELEMENT(how) (((how) >> 24) & 0xff)
+#define PF_MAP_VALUE(how) ((how) >> 32)
+#define PF_MOST_ENTRIES 32
+#define PF_MOST_KEY 63 /* bytes; one less than a power of two */
+#define PF_KEY_WORDS 8
+
 /* Values of pf_may_stop. */
 #define PF_STOPS_NOTHING 0
 #define PF_STOPS_OF_USER 1

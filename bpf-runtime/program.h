@@ -218,6 +218,7 @@
 		if (!(type##_ABSENT >> 63) && !call->empty)                                                            \
 			pf_lose_records(call->thread, type, PF_UNDECIDED, 1);                                          \
 		call->empty = 0;                                                                                       \
+		call->not_all = 0;                                                                                     \
 		pf_answer = 0;                                                                                         \
 	pf_decided:;                                                                                                   \
 		pf_answer;                                                                                             \
@@ -233,6 +234,7 @@
 	pf_unreadable:                                                                                                 \
 		call->unreadable = 0;                                                                                  \
 		call->empty = 0;                                                                                       \
+		call->not_all = 0;                                                                                     \
 		pf_number = otherwise;                                                                                 \
 	pf_read_it:;                                                                                                   \
 		pf_number;                                                                                             \

@@ -24,6 +24,18 @@ struct pf_rows {
 	__u32 count;
 };
 
+/* A map whose elements are visited (map.h). */
+struct pf_entries {
+	__u64 how; /* its class is laid out */
+	__u64 count; /* elements */
+	__u64 node; /* the one that is visited; 0 after the last */
+	__u64 end; /* what the last one's parents end at, in a tree */
+	__u64 strings; /* the layout of its keys; 0: they are numbers */
+	__u64 key_bytes;
+	__u64 wanted[PF_KEY_WORDS]; /* the key that is looked for, with zeros after it */
+	__u64 key[PF_KEY_WORDS]; /* the one that was read last */
+};
+
 struct pf_thread {
 	__u32 seq;
 	__u32 tid;
@@ -45,6 +57,9 @@ struct pf_thread {
 	struct pf_spans spans; /* generated: open spans and records in the making */
 #ifdef PF_COUNTERS
 	struct pf_counts counts;
+#endif
+#ifdef PF_MAPS
+	struct pf_entries entries;
 #endif
 #ifdef PF_OLD_KERNEL
 	__u32 work_next;

@@ -127,6 +127,7 @@ fn path(
             RelocationKind::Shift { view, member } => format!("bit of {view}.{member}"),
             RelocationKind::Class { of, part: ClassPart::Tag, .. } => format!("tag of {of}"),
             RelocationKind::Class { of, part: ClassPart::Size, .. } => format!("sizeof {of}"),
+            RelocationKind::Class { of, part: ClassPart::Walk, .. } => format!("elements of {of}"),
             RelocationKind::Strings { module: Some(module) } => format!("strings of {module}"),
             RelocationKind::Strings { module: None } => "strings".to_owned(),
             RelocationKind::Constant { name, .. } => name.clone(),

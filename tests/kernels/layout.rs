@@ -1,7 +1,7 @@
 //! The files of an emulated machine: a program of ours, the targets, and objects that were made here, as it has no clang.
 
 use super::machine::{Arch, run, script};
-use super::{PROBESET, ROOT, counting, locked, returned, shipped};
+use super::{PROBESET, ROOT, counting, locked, looked_up, returned, shipped};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ pub(crate) fn lay_out(arch: Arch) -> tempfile::TempDir {
     }
     install(Path::new(&script("get.sh", &["busybox", arch.debian()])), &root.join("bin/busybox"));
     install(&Path::new(ROOT).join("tests/kernels/init"), &root.join("init"));
-    for name in ["toy.yaml", "toy_kernels.yaml", "known_counts.yaml", "returned.yaml"] {
+    for name in ["toy.yaml", "toy_kernels.yaml", "known_counts.yaml", "returned.yaml", "looked_up.yaml"] {
         fs::copy(Path::new(ROOT).join("tests/targets").join(name), root.join("tests/targets").join(name)).unwrap();
     }
     for options in [&[][..], &["--old-kernel"]] {
@@ -84,6 +84,7 @@ pub(crate) fn lay_out(arch: Arch) -> tempfile::TempDir {
     shipped::lay_out(&tools, root);
     locked::lay_out(&tools, root);
     returned::lay_out(&tools, root);
+    looked_up::lay_out(&tools, root);
     counting::lay_out(&tools, root);
     run(Command::new("chmod").arg("-R").arg("go-w").arg(root));
     folder

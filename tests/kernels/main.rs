@@ -13,6 +13,7 @@ mod essence;
 mod guarded;
 mod layout;
 mod locked;
+mod looked_up;
 mod machine;
 mod preempted;
 mod returned;
@@ -36,7 +37,8 @@ pub(crate) fn every_kernel(arch: Arch) -> Vec<(&'static Kernel, &'static Machine
         let folder = layout::lay_out(arch);
         for kernel in &KERNELS {
             let counting = counting::steps_without(kernel);
-            let own = [sampled::steps(), preempted::steps(kernel), returned::steps(kernel.objects())].concat();
+            let by_object = [returned::steps(kernel.objects()), looked_up::steps(kernel.objects())].concat();
+            let own = [sampled::steps(), preempted::steps(kernel), by_object].concat();
             let steps = [same::steps(), own, shipped::steps(kernel), locked::steps(kernel), counting];
             std::fs::write(folder.path().join("steps").join(kernel.series), lines(&steps.concat())).unwrap();
         }

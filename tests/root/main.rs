@@ -14,6 +14,7 @@ mod inlined;
 mod invocation;
 mod learned;
 mod losses;
+mod maps;
 #[path = "../packages/mod.rs"]
 mod packages;
 mod python;

@@ -107,7 +107,7 @@ impl FakeTarget {
     #[must_use]
     pub fn layout(mut self, name: &str, size: u64, members: &[(&str, u64, TargetType)]) -> Self {
         let members = members.iter().map(|(name, offset, ty)| ((*name).to_owned(), (*offset, ty.clone()))).collect();
-        self.last().layouts.insert(name.to_owned(), Layout { size, members });
+        self.last().layouts.insert(name.to_owned(), Layout { size, align: None, members });
         self
     }
 

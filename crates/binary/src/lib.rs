@@ -253,6 +253,8 @@ pub enum TargetType {
 pub struct Layout {
     /// Bytes.
     pub size: u64,
+    /// Its alignment in bytes, where that is certain.
+    pub align: Option<u64>,
     /// Members by name: offset in bytes and type. Members of base classes and anonymous members are included.
     pub members: BTreeMap<String, (u64, TargetType)>,
 }

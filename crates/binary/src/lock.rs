@@ -123,6 +123,8 @@ struct LockedStatic {
 #[serde(deny_unknown_fields)]
 struct LockedLayout {
     size: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    align: Option<u64>,
     members: BTreeMap<String, LockedMember>,
 }
 
@@ -272,7 +274,10 @@ impl LockedFile {
     pub fn add_layout(&mut self, name: &str, layout: &Layout, wanted: impl Fn(&str) -> bool) {
         let members = layout.members.iter().filter(|(member, _)| wanted(member));
         let members = members.map(|(name, (at, ty))| (name.clone(), LockedMember { at: *at, ty: ty.clone() }));
-        self.types.insert(name.to_owned(), LockedLayout { size: layout.size, members: members.collect() });
+        self.types.insert(
+            name.to_owned(),
+            LockedLayout { size: layout.size, align: layout.align, members: members.collect() },
+        );
     }
 
     /// Writes down which layout was chosen for a view.
@@ -332,7 +337,9 @@ impl LockedFile {
         }
         for (name, layout) in &self.types {
             let fits = layout.members.values().all(|member| member.at <= layout.size);
-            if !fits || layout.size > MAX_SIZE {
+            let is_aligned =
+                layout.align.is_none_or(|align| align.is_power_of_two() && layout.size.is_multiple_of(align));
+            if !fits || !is_aligned || layout.size > MAX_SIZE {
                 return Err(format!("the layout of {} is impossible", cut(name)));
             }
         }
@@ -348,7 +355,7 @@ impl LockedFile {
     fn layout(&self, name: &str) -> Option<Layout> {
         let layout = self.types.get(name)?;
         let members = layout.members.iter().map(|(name, member)| (name.clone(), (member.at, member.ty.clone())));
-        Some(Layout { size: layout.size, members: members.collect() })
+        Some(Layout { size: layout.size, align: layout.align, members: members.collect() })
     }
 }
 

@@ -8,7 +8,7 @@ fn tensor(to: &str) -> Layout {
         TargetType::Array(Box::new(TargetType::Pointer(Some(Box::new(TargetType::Struct(to.into(), 96))))), Some(2));
     let members =
         [("op", 0, TargetType::Enum("op".into(), 4)), ("inputs", 16, inputs), ("unused", 80, TargetType::Bool)];
-    Layout { size: 96, members: members.map(|(name, at, ty)| (name.to_owned(), (at, ty))).into() }
+    Layout { size: 96, align: Some(8), members: members.map(|(name, at, ty)| (name.to_owned(), (at, ty))).into() }
 }
 
 fn copy() -> InlinedCopy {

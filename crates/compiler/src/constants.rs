@@ -2,7 +2,7 @@
 
 use super::model::RelocationKind;
 use profinfer_diagnostics::Span;
-use profinfer_probeset::path::{Base, Checked, ClassPart, Node, Term, Type};
+use profinfer_probeset::path::{Base, Checked, ClassPart, InMap, Key, Node, Term, Type};
 
 /// The relocations that an expression of a program (or of an object, without one) needs, in the order it reads them.
 pub fn relocations_of(checked: &Checked, program: Option<usize>, module: Option<&str>) -> Vec<RelocationKind> {
@@ -52,6 +52,12 @@ pub(super) fn collect(
                 if let Node::Held { of, .. } = &part.node {
                     into.push(class(of, ClassPart::Tag));
                 }
+                if let Node::Map { of, what, .. } = &part.node {
+                    into.push(class(of, ClassPart::Walk));
+                    if matches!(what, InMap::Contains(Key::Text(_)) | InMap::Value(Key::Text(_))) {
+                        into.push((strings(), span.clone()));
+                    }
+                }
                 into.extend(of.and_then(view_within).map(|view| (RelocationKind::Size { view }, span.clone())));
                 into.extend(of.and_then(class_within).map(|of| class(of, ClassPart::Size)));
                 if let Base::Argument(index) = memory.base {
@@ -63,6 +69,7 @@ pub(super) fn collect(
                 };
                 if let Node::Slice { part: Some(part), .. } = &part.node {
                     into.extend(view_within(&part.of).map(|view| (RelocationKind::Size { view }, span.clone())));
+                    into.extend(matches!(part.of, Type::Map { .. }).then(|| class(&part.of, ClassPart::Walk)));
                 }
                 for term in memory.terms.iter().chain(parts) {
                     match term {
@@ -106,7 +113,7 @@ fn view_within(ty: &Type) -> Option<String> {
 fn class_within(ty: &Type) -> Option<&Type> {
     match ty {
         Type::Array(of, _) => class_within(of),
-        ty => ty.may_be_empty().then_some(ty),
+        ty => ty.is_laid_out_by_library().then_some(ty),
     }
 }
 
@@ -125,7 +132,11 @@ pub(super) fn symbol_of(kind: &RelocationKind, program_name: impl Fn(usize) -> S
         RelocationKind::Strings { module: None } => "strings".to_owned(),
         RelocationKind::Strings { module: Some(module) } => format!("strings_of_{}", identifier(module)),
         RelocationKind::Class { of, part, module } => {
-            let part = if *part == ClassPart::Tag { "tag" } else { "size" };
+            let part = match part {
+                ClassPart::Tag => "tag",
+                ClassPart::Size => "size",
+                ClassPart::Walk => "elements",
+            };
             let module = module.as_ref().map_or_else(String::new, |module| format!("_in_{}", identifier(module)));
             format!("{part}_of_{}{module}", of_type(of))
         }

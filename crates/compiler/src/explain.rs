@@ -11,7 +11,7 @@ use profinfer_probeset::Probeset;
 use profinfer_probeset::path::{
     Base, Checked, ClassPart, Expr, ExprKind, Held, Memory, Node, Scope, Term, Type, check, fixed_size,
 };
-use profinfer_schema::bpf::ABSENT_VALUE;
+use profinfer_schema::bpf::{ABSENT_VALUE, MAP_ENTRIES, map_bits};
 
 /// One step of a path.
 #[derive(Debug, Clone)]
@@ -155,7 +155,10 @@ impl Explainer<'_> {
         let mut kinds = relocations_of(checked, self.program, module);
         // What the step before needed is shown there.
         for earlier in before.iter().flat_map(|before| relocations_of(before, self.program, module)) {
-            if let Some(at) = kinds.iter().position(|kind| *kind == earlier) {
+            if matches!(expr.kind, ExprKind::Slice { .. }) {
+                // Its elements and their number are both read from there.
+                kinds.retain(|kind| *kind != earlier);
+            } else if let Some(at) = kinds.iter().position(|kind| *kind == earlier) {
                 kinds.remove(at);
             }
         }
@@ -225,6 +228,7 @@ impl Explainer<'_> {
                 format!("its tag at +{}", shown(offset))
             }
             RelocationKind::Class { part: ClassPart::Size, of, .. } => format!("{of} has {} bytes", shown(value)),
+            RelocationKind::Class { part: ClassPart::Walk, of, .. } => walk(of, value),
             RelocationKind::Strings { .. } => "by its library's layout of strings".to_owned(),
             RelocationKind::BlockStart { .. } | RelocationKind::BlockLength { .. } | RelocationKind::Absent { .. } => {
                 return None;
@@ -239,9 +243,28 @@ fn base_of(expr: &Expr) -> Option<&Expr> {
         ExprKind::Member { base, .. }
         | ExprKind::Alternative { base, .. }
         | ExprKind::Index { base, .. }
+        | ExprKind::Contains { base, .. }
         | ExprKind::Slice { base, .. }
         | ExprKind::Cast { base, .. } => Some(base),
         _ => None,
+    }
+}
+
+/// How the elements of a map are reached.
+fn walk(of: &Type, value: Option<u64>) -> String {
+    let shape = if matches!(of, Type::Map { sorted: true, .. }) { "tree" } else { "list" };
+    let visited = format!("the first {MAP_ENTRIES} elements of its {shape} are visited");
+    match value {
+        Some(value) => {
+            let at = |bit: u32| value >> bit & 0xff;
+            let (first, count, element) = (at(map_bits::FIRST), at(map_bits::COUNT), at(map_bits::ELEMENT));
+            let of_value = match of {
+                Type::Map { value: Some(_), .. } => format!(", its value at +{}", element + (value >> map_bits::VALUE)),
+                _ => String::new(),
+            };
+            format!("{visited}, from +{first}, counted at +{count}, each at +{element} of its node{of_value}")
+        }
+        None => visited,
     }
 }
 

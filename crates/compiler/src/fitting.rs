@@ -31,6 +31,7 @@ pub(super) fn fits(declared: &Type, target: &TargetType, ask: Ask<'_>) -> bool {
         (Type::StdVector(of), TargetType::Struct(name, 24)) => holds(name, "vector", of, ask),
         (Type::Optional(of), TargetType::Struct(name, _)) => holds(name, "optional", of, ask),
         (Type::Variant(of), TargetType::Struct(name, _)) => holds_one_of(name, of, ask),
+        (Type::Map { .. }, TargetType::Struct(name, _)) => holds_by_key(name, declared, ask),
         (Type::Smart { to, shared: true }, TargetType::Struct(name, 16)) => holds(name, "shared_ptr", to, ask),
         (Type::Smart { to, shared: false }, TargetType::Struct(name, 8)) => holds(name, "unique_ptr", to, ask),
         (Type::Relative { size, .. }, target) => bytes_of(target).is_none_or(|bytes| bytes == u64::from(*size)),
@@ -104,6 +105,19 @@ fn holds_one_of(name: &str, of: &[Type], ask: Ask<'_>) -> bool {
     true
 }
 
+/// Whether a class of the C++ library is this map or set of these types.
+fn holds_by_key(name: &str, declared: &Type, ask: Ask<'_>) -> bool {
+    let Type::Map { key, value, .. } = declared else { return false };
+    let (plain, declared) = (in_std(name).unwrap_or(name), declared.to_string());
+    let class = declared.trim_start_matches("std::").split('<').next().unwrap_or_default();
+    let Some(arguments) = plain.strip_prefix(class) else { return false };
+    let Some(rest) = arguments.strip_prefix('<') else { return arguments.is_empty() };
+    let of_key = first_argument(rest);
+    let rest = rest.trim_start().strip_prefix(of_key).unwrap_or_default().trim_start();
+    let of_value = |value| rest.strip_prefix(',').is_some_and(|rest| is_named(first_argument(rest), value, ask));
+    is_named(of_key, key, ask) && value.as_deref().is_none_or(of_value)
+}
+
 /// The text up to the comma or bracket that ends the first of a template's arguments.
 fn first_argument(arguments: &str) -> &str {
     let mut depth = 0_usize;
@@ -151,6 +165,7 @@ fn is_named(name: &str, declared: &Type, ask: Ask<'_>) -> bool {
         Type::StdVector(of) => holds(name, "vector", of, ask),
         Type::Optional(of) => holds(name, "optional", of, ask),
         Type::Variant(of) => holds_one_of(name, of, ask),
+        Type::Map { .. } => holds_by_key(name, declared, ask),
         Type::Smart { to, shared } => holds(name, if *shared { "shared_ptr" } else { "unique_ptr" }, to, ask),
         Type::Int { .. } => in_std(name).is_none() && !matches!(ask(name), Some(TargetType::Struct(..))),
         Type::Array(..) | Type::Chars(_) => in_std(name).is_some_and(|plain| plain.starts_with("array<")),
@@ -342,6 +357,31 @@ mod tests {
         ];
         for (name, declared, fits) in variants {
             assert_eq!(is(name, 24, declared), fits, "{name} as {declared}");
+        }
+    }
+
+    #[test]
+    fn the_keys_and_values_of_maps_are_compared() {
+        let strings = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >";
+        let named =
+            format!("std::unordered_map<{strings}, ns::Shape, std::hash<{strings} >, std::equal_to<{strings} > >");
+        let cases = [
+            (named.as_str(), "std::unordered_map<std::string, Shape>", true),
+            (named.as_str(), "std::unordered_map<std::string, i32>", false),
+            (named.as_str(), "std::unordered_map<i32, Shape>", false),
+            (named.as_str(), "std::map<std::string, Shape>", false),
+            ("std::map<int, long, std::less<int>, A<std::pair<int const, long> > >", "std::map<i32, i64>", true),
+            ("std::__1::map<int, long>", "std::map<i32, i64>", true),
+            ("std::map<int, long>", "std::multimap<i32, i64>", false),
+            ("std::map<int, long>", "std::set<i32>", false),
+            ("std::set<int, std::less<int>, std::allocator<int> >", "std::set<i32>", true),
+            ("std::set<long>", "std::set<i32>", false),
+            ("std::map<int>", "std::map<i32, i64>", false),
+            ("std::map<", "std::map<i32, i64>", false),
+            ("std::map", "std::map<i32, i64>", true),
+        ];
+        for (name, declared, fits) in cases {
+            assert_eq!(is(name, 48, declared), fits, "{name} as {declared}");
         }
     }
 

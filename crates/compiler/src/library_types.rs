@@ -3,7 +3,7 @@
 
 use profinfer_diagnostics::{Code, Diagnostic};
 use profinfer_probeset::path::{ClassPart, Type, fixed_size};
-use profinfer_schema::bpf::StringLayout;
+use profinfer_schema::bpf::{StringLayout, map_bits};
 
 /// No class that is held in another is larger.
 const MAX_SIZE: u64 = 1 << 32;
@@ -60,11 +60,14 @@ pub(super) fn class_part(of: &Type, part: ClassPart, known: Option<u64>, sizes: 
     if let (Type::Optional(value), ClassPart::Tag) = (of, part) {
         return Ok(measure(value, sizes)?.size);
     }
+    if let Type::Map { sorted, key, value, .. } = of {
+        return map_part(of, (*sorted, key, value.as_deref()), part, known, sizes);
+    }
     let candidates = candidates(of, sizes)?;
     let of_size = candidates.iter().filter(|one| known.is_none_or(|known| known == one.size));
     let value = |one: &Candidate| match (part, of) {
         (ClassPart::Size, _) => one.size,
-        (ClassPart::Tag, _) => one.tag << 3 | one.bytes,
+        (ClassPart::Tag | ClassPart::Walk, _) => one.tag << 3 | one.bytes,
     };
     same(of, of_size.map(value))
 }
@@ -72,6 +75,55 @@ pub(super) fn class_part(of: &Type, part: ClassPart, known: Option<u64>, sizes: 
 /// Whether a class may have this size; it is also so where its size is not certain.
 pub(super) fn may_have_size(of: &Type, size: u64, sizes: &dyn Sizes) -> bool {
     candidates(of, sizes).map_or(true, |candidates| candidates.iter().any(|one| one.size == size))
+}
+
+/// The same of a map or set, of this kind, key and value. How its keys are compared or hashed is taken to have no members.
+fn map_part(
+    of: &Type,
+    (sorted, key, value): (bool, &Type, Option<&Type>),
+    part: ClassPart,
+    known: Option<u64>,
+    sizes: &dyn Sizes,
+) -> Result<u64, Diagnostic> {
+    use map_bits::{COLOUR_FIRST, COUNT, ELEMENT, FIRST, SORTED, VALUE};
+    let is_llvm = sizes.is_llvm()?;
+    // What a map begins with: its size, and where it has its first node and the number of its elements.
+    let (size, first, count) = match (sorted, is_llvm) {
+        (true, false) => (48, 24, 40),
+        (true, true) => (24, 0, 16),
+        (false, false) => (56, 16, 24),
+        (false, true) => (40, 16, 24),
+    };
+    if known.is_some_and(|known| known != size) {
+        let message = format!("the layout of {of} is not that of its library: its comparison or hash has members");
+        return Err(Diagnostic::error(Code::LayoutUnknown, message)
+            .hint(format!("with {size} bytes it would be; write a view of the map with the members that you need")));
+    }
+    if part == ClassPart::Size {
+        return Ok(size);
+    }
+    let key = measure(key, sizes)?;
+    let value = value.map(|value| measure(value, sizes)).transpose()?;
+    let mut layouts = Vec::new();
+    for of_key in aligns(key) {
+        for of_value in value.map_or_else(|| vec![1], |value| aligns(value).collect()) {
+            let align = of_key.max(of_value);
+            // Links, or links and a hash. What a node of LLVM's tree holds may begin right after its colour, a byte.
+            let node: u64 = match (sorted, is_llvm) {
+                (true, false) => 32,
+                (true, true) => 25,
+                (false, false) => 8,
+                (false, true) => 16,
+            };
+            layouts.push((node.next_multiple_of(align), key.size.next_multiple_of(of_value)));
+        }
+    }
+    let flags = if sorted { SORTED } else { 0 } | if sorted && !is_llvm { COLOUR_FIRST } else { 0 };
+    let whole =
+        |(element, value): (u64, u64)| flags | first << FIRST | count << COUNT | element << ELEMENT | value << VALUE;
+    let value_at = |value_at| if value.is_some() { value_at } else { 0 };
+    let found = same(of, layouts.into_iter().map(|(element, value)| (element, value_at(value))))?;
+    if found.0 > 0xff || found.1 > u64::from(u16::MAX) { Err(unknown(of)) } else { Ok(whole(found)) }
 }
 
 fn candidates(of: &Type, sizes: &dyn Sizes) -> Result<Vec<Candidate>, Diagnostic> {
@@ -110,6 +162,7 @@ fn measure(ty: &Type, sizes: &dyn Sizes) -> Result<Measure, Diagnostic> {
             StringLayout::LibstdcxxCow => Measure::exact(8, 8),
             StringLayout::Libcxx => Measure::exact(24, 8),
         },
+        Type::Map { .. } => Measure::exact(class_part(ty, ClassPart::Size, None, sizes)?, 8),
         Type::Optional(value) => nested(ty, measure(value, sizes)?, 1, sizes)?,
         Type::Variant(alternatives) => {
             let held = alternatives.iter().map(|one| measure(one, sizes)).collect::<Result<Vec<_>, _>>()?;
@@ -145,7 +198,7 @@ fn aligns(of: Measure) -> impl Iterator<Item = u64> {
 }
 
 /// What all layouts that are possible have.
-fn same(ty: &Type, mut values: impl Iterator<Item = u64>) -> Result<u64, Diagnostic> {
+fn same<T: PartialEq>(ty: &Type, mut values: impl Iterator<Item = T>) -> Result<T, Diagnostic> {
     let first = values.next().ok_or_else(|| unknown(ty))?;
     if values.all(|value| value == first) { Ok(first) } else { Err(unknown(ty)) }
 }
@@ -213,6 +266,31 @@ mod tests {
         }
     }
 
+    /// As the same compilers print them: where a node has its element, where that has what its key stands for, and the size.
+    #[test]
+    fn maps_are_laid_out_as_their_libraries_do() {
+        let cases = [
+            ("std::map<i32, i32>", (32, 4, 48), (28, 4, 24)),
+            ("std::map<i8, i8>", (32, 1, 48), (25, 1, 24)),
+            ("std::multimap<i16, i16>", (32, 2, 48), (26, 2, 24)),
+            ("std::map<i64, i32>", (32, 8, 48), (32, 8, 24)),
+            ("std::map<std::string, i32>", (32, 32, 48), (32, 24, 24)),
+            ("std::set<i8>", (32, 0, 48), (25, 0, 24)),
+            ("std::unordered_map<i8, i8>", (8, 1, 56), (16, 1, 40)),
+            ("std::unordered_map<i32, pair>", (8, 4, 56), (16, 4, 40)),
+            ("std::unordered_map<std::string, i32>", (8, 32, 56), (16, 24, 40)),
+            ("std::unordered_multiset<std::string>", (8, 0, 56), (16, 0, 40)),
+        ];
+        for (text, gnu, llvm) in cases {
+            for (library, expected) in [(StringLayout::Libstdcxx, gnu), (StringLayout::Libcxx, llvm)] {
+                let walk = part(text, ClassPart::Walk, library).unwrap();
+                let found = (walk >> map_bits::ELEMENT & 0xff, walk >> map_bits::VALUE);
+                let size = part(text, ClassPart::Size, library).unwrap();
+                assert_eq!((found.0, found.1, size), expected, "{text} of {library:?}");
+            }
+        }
+    }
+
     #[test]
     fn what_depends_on_an_unknown_alignment_is_not_guessed() {
         let gnu = StringLayout::Libstdcxx;
@@ -222,6 +300,8 @@ mod tests {
         assert_eq!(part("std::optional<wide>", ClassPart::Tag, gnu), Some(32));
         assert_eq!(part("std::optional<wide>", ClassPart::Size, gnu), None);
         assert_eq!(part("std::optional<forty>", ClassPart::Size, gnu), Some(48));
+        assert_eq!(part("std::unordered_map<i32, wide>", ClassPart::Walk, gnu), None);
+        assert!(part("std::map<i64, forty>", ClassPart::Walk, gnu).is_some());
         assert_eq!(part("std::optional<missing>", ClassPart::Tag, gnu), None);
     }
 }

@@ -80,6 +80,12 @@ fn stored(ty: &Type, definitions: &dyn Definitions) -> Result<FieldType, Diagnos
             return Err(Diagnostic::error(Code::NotAField, format!("a whole {ty} cannot be recorded"))
                 .hint("take its elements, such as `[..] max 8`, or its `size`"));
         }
+        Type::Map { value, .. } => {
+            let elements = if value.is_some() { "(… [..] max 8).second" } else { "[..] max 8" };
+            return Err(Diagnostic::error(Code::NotAField, format!("a whole {ty} cannot be recorded")).hint(format!(
+                "take what a key stands for, `[KEY]`, its elements, such as `{elements}`, or its `size`"
+            )));
+        }
         Type::Optional(_) => {
             return Err(Diagnostic::error(Code::NotAField, format!("a whole {ty} cannot be recorded"))
                 .hint("take its `value`, which is absent if it has none, or `has_value`"));

@@ -604,6 +604,9 @@ impl LibrarySizes for Sizes<'_, '_> {
         let members = self.relocator.probeset.types.get(name).into_iter().flat_map(|view| view.members.values());
         let align = members.filter_map(|member| alignment(&member.ty.value)).max();
         let begins_with_class = self.begins_with_class(name);
+        if let Some(align) = self.relocator.layout(name).and_then(|(layout, _)| layout.align) {
+            return Ok(Measure { size, least: align, most: align, begins_with_class });
+        }
         Ok(match (from, align) {
             // Whoever writes a size writes the members that decide it.
             (Provenance::ByHand, Some(align)) => Measure { size, least: align, most: align, begins_with_class },
@@ -630,7 +633,7 @@ fn alignment(ty: &Type) -> Option<u64> {
     match ty {
         Type::Array(of, _) => alignment(of),
         Type::Chars(_) | Type::Hex(_) | Type::Bits { .. } | Type::Relative { .. } => None,
-        Type::StdString(_) | Type::StdVector(_) | Type::Smart { .. } => Some(8),
+        Type::StdString(_) | Type::StdVector(_) | Type::Map { .. } | Type::Smart { .. } => Some(8),
         ty => fixed_size(ty),
     }
 }

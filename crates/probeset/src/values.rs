@@ -191,6 +191,11 @@ impl Context<'_> {
                 }
                 Type::StdVector(of) if **of == Type::Bool => return self.vector_of_bool(ty),
                 Type::StdVector(of) => within.push((of, elements)),
+                Type::Map { key, value, .. } => {
+                    let held = || std::iter::once(key).chain(value);
+                    held().for_each(|one| self.held(one, &ty.span));
+                    within.extend(held().map(|one| (&**one, elements)));
+                }
                 Type::Optional(of) => {
                     self.held(of, &ty.span);
                     within.push((of, elements));
@@ -206,7 +211,7 @@ impl Context<'_> {
         }
     }
 
-    /// What a class that may be empty holds in place, so that its size must be that of the target's type.
+    /// What a class of the library holds in place, so that its size must be that of the target's type.
     fn held(&mut self, ty: &Type, span: &Span) {
         let hint = match ty {
             Type::Hex(n) => format!("write `u8[{n}]`, or a view"),
@@ -214,7 +219,7 @@ impl Context<'_> {
             Type::Void => "write the type of its value".to_owned(),
             _ => return,
         };
-        let message = format!("{ty} cannot be the type of a value in std::optional or std::variant");
+        let message = format!("{ty} cannot be the type of a value in a class of the C++ library");
         self.problems.error_hint(Code::TypeMismatch, span, message, hint);
     }
 

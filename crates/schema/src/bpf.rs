@@ -205,6 +205,27 @@ impl StringLayout {
         [("PF_LIBSTDCXX", Self::Libstdcxx), ("PF_LIBSTDCXX_COW", Self::LibstdcxxCow), ("PF_LIBCXX", Self::Libcxx)];
 }
 
+/// How a map or set of a C++ library is laid out, in one number: bits, and the first bits of offsets.
+pub mod map_bits {
+    /// It is a tree, whose elements are sorted; otherwise a list.
+    pub const SORTED: u64 = 1;
+    /// A node of a tree begins with its colour, as in libstdc++, and not with its links.
+    pub const COLOUR_FIRST: u64 = 2;
+    /// Where the map has the address of its first node.
+    pub const FIRST: u32 = 8;
+    /// Where it has the number of its elements.
+    pub const COUNT: u32 = 16;
+    /// Where a node has its element.
+    pub const ELEMENT: u32 = 24;
+    /// Where an element has what its key stands for.
+    pub const VALUE: u32 = 32;
+}
+
+/// Elements of a map that are visited.
+pub const MAP_ENTRIES: u64 = 32;
+/// Longest key that is looked for, in bytes; one less than a power of two.
+pub const MAP_KEY_BYTES: usize = 63;
+
 /// Who sets a variable of the program, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VariableKind {
@@ -423,6 +444,16 @@ pub fn header() -> String {
         line(format!("\t{name} = {},", layout as u64));
     }
     line("};".into());
+    line("\n/* How a map of a C++ library is laid out, and how much of it is looked at. */".into());
+    line(format!("#define PF_MAP_SORTED {}", map_bits::SORTED));
+    line(format!("#define PF_MAP_COLOUR_FIRST {}", map_bits::COLOUR_FIRST));
+    line(format!("#define PF_MAP_FIRST(how) (((how) >> {}) & 0xff)", map_bits::FIRST));
+    line(format!("#define PF_MAP_COUNT(how) (((how) >> {}) & 0xff)", map_bits::COUNT));
+    line(format!("#define PF_MAP_ELEMENT(how) (((how) >> {}) & 0xff)", map_bits::ELEMENT));
+    line(format!("#define PF_MAP_VALUE(how) ((how) >> {})", map_bits::VALUE));
+    line(format!("#define PF_MOST_ENTRIES {MAP_ENTRIES}"));
+    line(format!("#define PF_MOST_KEY {MAP_KEY_BYTES} /* bytes; one less than a power of two */"));
+    line(format!("#define PF_KEY_WORDS {}", MAP_KEY_BYTES.div_ceil(8)));
     line("\n/* Values of pf_may_stop. */".into());
     line(format!("#define PF_STOPS_NOTHING {}", MayStop::Nothing as u64));
     line(format!("#define PF_STOPS_OF_USER {}", MayStop::OfUser as u64));

@@ -1,6 +1,7 @@
 //! Layouts and enumerations from an image's debug information (DWARF 2 to 5, C and C++). All that is asked at once is
 //! answered in one pass, which ends when the last name was found.
 
+mod alignment;
 pub(super) mod inlined;
 mod scan;
 mod sections;

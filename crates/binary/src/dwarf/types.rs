@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 /// Typedefs and qualifiers in a row.
-const MAX_CHAIN: usize = 64;
+pub(super) const MAX_CHAIN: usize = 64;
 /// Pointers to arrays of pointers to …
 const MAX_NESTING: usize = 16;
 /// Base classes and anonymous members inside one another.
@@ -35,6 +35,7 @@ pub(super) struct Types<'a> {
     debug: &'a Debug<'a>,
     units: RefCell<HashMap<usize, Option<Rc<Unit<'a>>>>>,
     names: RefCell<HashMap<EntryOffset, String>>,
+    pub(super) alignments: RefCell<HashMap<EntryOffset, Option<u64>>>,
     /// Entries that may still be read.
     fuel: Cell<usize>,
 }
@@ -48,7 +49,13 @@ struct Type<'a> {
 
 impl<'a> Types<'a> {
     pub(super) fn new(debug: &'a Debug<'a>) -> Self {
-        Self { debug, units: RefCell::default(), names: RefCell::default(), fuel: Cell::new(MAX_READ) }
+        Self {
+            debug,
+            units: RefCell::default(),
+            names: RefCell::default(),
+            alignments: RefCell::default(),
+            fuel: Cell::new(MAX_READ),
+        }
     }
 
     /// The layout of the struct, class or union at a place, or that the typedef there leads to; `None` where that is
@@ -59,7 +66,8 @@ impl<'a> Types<'a> {
             return None;
         }
         let size = number(&record.entry, gimli::DW_AT_byte_size).filter(|size| *size <= MAX_SIZE)?;
-        let mut layout = Layout { size, members: BTreeMap::new() };
+        let align = self.alignment(EntryOffset { unit: record.unit.number, offset: record.entry.offset() });
+        let mut layout = Layout { size, align, members: BTreeMap::new() };
         self.collect(&record, 0, 0, &mut layout)?;
         Some(layout)
     }
@@ -229,7 +237,7 @@ impl<'a> Types<'a> {
         outer.unit.place(outer.entry.attr_value(gimli::DW_AT_type)?)
     }
 
-    fn unit(&self, number: usize) -> Option<Rc<Unit<'a>>> {
+    pub(super) fn unit(&self, number: usize) -> Option<Rc<Unit<'a>>> {
         let mut units = self.units.borrow_mut();
         units.entry(number).or_insert_with(|| self.debug.unit(number).map(Rc::new)).clone()
     }
@@ -298,15 +306,15 @@ fn within(at: u64, layout: &Layout) -> Option<u64> {
     (at <= layout.size).then_some(at)
 }
 
-fn is_set(entry: &Entry<'_>, name: gimli::DwAt) -> bool {
+pub(super) fn is_set(entry: &Entry<'_>, name: gimli::DwAt) -> bool {
     matches!(entry.attr_value(name), Some(AttributeValue::Flag(true)))
 }
 
-fn is_declaration(entry: &Entry<'_>) -> bool {
+pub(super) fn is_declaration(entry: &Entry<'_>) -> bool {
     is_set(entry, gimli::DW_AT_declaration)
 }
 
-fn number(entry: &Entry<'_>, name: gimli::DwAt) -> Option<u64> {
+pub(super) fn number(entry: &Entry<'_>, name: gimli::DwAt) -> Option<u64> {
     entry.attr(name)?.udata_value()
 }
 
@@ -336,7 +344,7 @@ fn bit_field(member: &Entry<'_>, of: &TargetType, bits: u64) -> Option<(u64, Tar
 
 /// Bytes from the start of the record to a member or base class; `None` for a virtual base, whose place is determined only
 /// at run time.
-fn member_offset(entry: &Entry<'_>) -> Option<u64> {
+pub(super) fn member_offset(entry: &Entry<'_>) -> Option<u64> {
     if let Some(bits) = number(entry, gimli::DW_AT_data_bit_offset) {
         return Some(bits / 8);
     }

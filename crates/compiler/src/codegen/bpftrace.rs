@@ -411,6 +411,7 @@ impl Reading<'_> {
             | Node::VectorSize { .. }
             | Node::VectorElement { .. }
             | Node::Held { .. }
+            | Node::Map { .. }
             | Node::Element { .. }
             | Node::Address(_) => return Err("it takes more than one read"),
         })

@@ -30,6 +30,7 @@ pub(super) fn constants(plan: &ProbePlan, probeset: &Probeset, placement: Option
         RelocationKind::Strings { module: None } => "layout of strings".to_owned(),
         RelocationKind::Class { of, part: ClassPart::Tag, .. } => format!("what {of} holds is shown by"),
         RelocationKind::Class { of, part: ClassPart::Size, .. } => format!("size of {of}"),
+        RelocationKind::Class { of, part: ClassPart::Walk, .. } => format!("how the elements of {of} are reached"),
         RelocationKind::Constant { enumeration, name } => format!("enum {enumeration}: {name}"),
         RelocationKind::Argument { program, argument } => {
             let program = plan.programs.get(*program);

@@ -79,7 +79,7 @@ fn each_read<'c>(expression: &'c Checked, each: &mut dyn FnMut(&'c Checked)) {
 fn is_piece(checked: &Checked) -> bool {
     let read = match &checked.node {
         Node::Memory(memory) | Node::VectorElement { vector: memory, .. } | Node::Held { place: memory, .. } => memory,
-        Node::Element { .. } => return true,
+        Node::Element { .. } | Node::Map { .. } => return true,
         _ => return false,
     };
     checked.ty.is_word() && matches!(read, Memory { base: Base::Pointer(_), .. })

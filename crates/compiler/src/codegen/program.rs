@@ -10,7 +10,7 @@ use crate::{
 };
 use profinfer_probeset::Probeset;
 use profinfer_probeset::path::c::{Symbols, offset_in_object, value};
-use profinfer_probeset::path::{Checked, Node, Place};
+use profinfer_probeset::path::{Checked, ClassPart, Node, Place};
 
 use profinfer_binary::Arch;
 use profinfer_schema::{
@@ -34,6 +34,8 @@ pub(super) struct Data {
     counts: bool,
     /// Some programs are where drivers of devices report their jobs.
     jobs: bool,
+    /// Elements of maps or sets are read.
+    maps: bool,
     /// Some programs drop the calls that were left within theirs.
     drops: bool,
     constants: Vec<Constant>,
@@ -166,6 +168,7 @@ pub(super) fn data(plan: &ProbePlan, probeset: &Probeset, placement: Option<&Pla
         // C has no empty arrays.
         pieces: programs.iter().map(|program| program.pieces).max().unwrap_or_default().max(1),
         counts: !plan.counters.is_empty(),
+        maps: plan.relocations.iter().any(|of| matches!(of.what, RelocationKind::Class { part: ClassPart::Walk, .. })),
         jobs: plan.programs.iter().flat_map(|program| &program.actions).any(|action| action.role == Role::Job),
         drops: programs.iter().any(|program| program.drops_all_but.is_some()),
         constants: constants(plan, probeset, placement),

@@ -18,6 +18,7 @@ pub const RUNTIME: &[(&str, &str)] = &[
     ("job.h", include_str!("../../bpf-runtime/job.h")),
     ("kernel.h", include_str!("../../bpf-runtime/kernel.h")),
     ("library.h", include_str!("../../bpf-runtime/library.h")),
+    ("map.h", include_str!("../../bpf-runtime/map.h")),
     ("object.h", include_str!("../../bpf-runtime/object.h")),
     ("preemption.h", include_str!("../../bpf-runtime/preemption.h")),
     ("program.h", include_str!("../../bpf-runtime/program.h")),

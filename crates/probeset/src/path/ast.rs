@@ -41,6 +41,17 @@ pub enum Type {
     StdString(u64),
     /// `std::vector<T>`.
     StdVector(Box<Type>),
+    /// `std::map<K, V>` and its kin.
+    Map {
+        /// A tree in the order of its keys; otherwise `unordered_`.
+        sorted: bool,
+        /// `multi`: several elements may have one key.
+        multiple: bool,
+        /// What its elements are found by.
+        key: Box<Type>,
+        /// What a key stands for; a set has none.
+        value: Option<Box<Type>>,
+    },
     /// `std::optional<T>`.
     Optional(Box<Type>),
     /// `std::variant<A, B>`; an alternative that is `std::monostate` is [`Type::Void`].
@@ -81,12 +92,17 @@ pub enum Type {
 impl Type {
     /// Whether a value of it has an address however it is passed: a function is given its address.
     pub fn is_passed_by_address(&self) -> bool {
-        matches!(self, Self::StdString(_) | Self::StdVector(_) | Self::Smart { .. })
+        matches!(self, Self::StdString(_) | Self::StdVector(_) | Self::Map { .. } | Self::Smart { .. })
     }
 
     /// Whether it holds a value, or does not: how a function is given one depends on what that is.
     pub fn may_be_empty(&self) -> bool {
         matches!(self, Self::Optional(_) | Self::Variant(_))
+    }
+
+    /// Whether how it is laid out depends on what it holds, or on which library has it.
+    pub fn is_laid_out_by_library(&self) -> bool {
+        self.may_be_empty() || matches!(self, Self::Map { .. })
     }
 
     /// Bytes in memory of the library's types, which all libraries agree on.
@@ -111,6 +127,10 @@ impl Type {
             | Self::Smart { to: of, .. }
             | Self::Relative { to: of, .. } => of.rename(change),
             Self::Variant(alternatives) => alternatives.iter_mut().for_each(|one| one.rename(change)),
+            Self::Map { key, value, .. } => {
+                key.rename(change);
+                value.iter_mut().for_each(|value| value.rename(change));
+            }
             Self::Void
             | Self::Int { .. }
             | Self::Float { .. }
@@ -148,7 +168,7 @@ macro_rules! children {
             | ExprKind::Cast { base, .. }
             | ExprKind::Matches { base, .. }
             | ExprKind::Unary { operand: base, .. } => vec![base],
-            ExprKind::Index { base, index } => vec![base, index],
+            ExprKind::Index { base, index } | ExprKind::Contains { base, key: index, .. } => vec![base, index],
             ExprKind::Slice { base, from, to, rows, .. } => {
                 let ends = [Some(base), from.$as_ref(), to.$as_ref()].into_iter().flatten();
                 let rows = rows.$iter().flat_map(|rows| [&$($mutable)? rows.count, &$($mutable)? rows.stride]);
@@ -260,6 +280,15 @@ pub enum ExprKind {
         base: Box<Expr>,
         /// Which element.
         index: Box<Expr>,
+    },
+    /// `base.contains(key)`: whether a map or set has it.
+    Contains {
+        /// The map, or the pointer to it.
+        base: Box<Expr>,
+        /// The key.
+        key: Box<Expr>,
+        /// Written `->`.
+        arrow: bool,
     },
     /// `base[*]`: every element (analysis only).
     All {
@@ -596,6 +625,14 @@ impl std::fmt::Display for Type {
             Self::Hex(n) => write!(f, "hex({n})"),
             Self::StdString(n) => write!(f, "std::string({n})"),
             Self::StdVector(of) => write!(f, "std::vector<{of}>"),
+            Self::Map { sorted, multiple, key, value } => {
+                let (unordered, multi) =
+                    (if *sorted { "" } else { "unordered_" }, if *multiple { "multi" } else { "" });
+                match value {
+                    Some(value) => write!(f, "std::{unordered}{multi}map<{key}, {value}>"),
+                    None => write!(f, "std::{unordered}{multi}set<{key}>"),
+                }
+            }
             Self::Optional(of) => write!(f, "std::optional<{of}>"),
             Self::Variant(alternatives) => {
                 let shown = |one: &Self| if *one == Self::Void { "std::monostate".to_owned() } else { one.to_string() };

@@ -4,7 +4,7 @@
 
 use super::ast::{BinaryOp, Type, UnaryOp};
 use super::check::fixed_size;
-use super::checked::{Base, Checked, ClassPart, Held, Memory, Node, Part, Term};
+use super::checked::{Base, Checked, ClassPart, Held, InMap, Key, Memory, Node, Part, Term};
 
 /// Names of the constants that are filled in when the object is loaded.
 pub trait Symbols {
@@ -147,10 +147,24 @@ impl Writer<'_> {
         element: &Type,
     ) -> String {
         let size = fixed_size(element).unwrap_or(8);
+        if let Type::Map { .. } = part.of {
+            return self.entries(at, start, part, max, size);
+        }
         let (address, offset, stride) = (self.address(start), self.offset(&part.terms), self.size(&part.of));
         let count = count.map_or_else(|| max.to_string(), |count| self.value(count));
         let elements = format!("{}.elements", at.trim_start_matches('&'));
         format!("pf_read_parts({at}, {elements}, {size}, {max}, {count}, {address} + {offset}, {stride})")
+    }
+
+    /// Keys or values of a map, or parts of them, into the record's tail.
+    fn entries(&mut self, at: &str, start: &Memory, part: &Part, max: u64, size: u64) -> String {
+        let (address, terms, how) =
+            (self.address(start), self.offset(&part.terms), self.symbols.class(&part.of, ClassPart::Walk));
+        let elements = format!("{}.elements", at.trim_start_matches('&'));
+        let value = if part.values { format!(" + PF_MAP_VALUE({how})") } else { String::new() };
+        let offset = format!("PF_MAP_ELEMENT({how}){value} + {terms}");
+        let offset = offset.strip_suffix(" + 0").unwrap_or(&offset);
+        format!("pf_read_entries(call, {at}, {elements}, {size}, {max}, {address}, {how}, {offset})")
     }
 
     /// A call that reads a place of memory into `into`.
@@ -210,7 +224,7 @@ impl Writer<'_> {
             Type::View(view) => self.symbols.size(view),
             Type::Array(of, n) => format!("{n} * {}", self.size(of)),
             Type::StdString(_) => format!("pf_string_bytes({})", self.symbols.strings()),
-            Type::Optional(_) | Type::Variant(_) => self.symbols.class(ty, ClassPart::Size),
+            Type::Optional(_) | Type::Variant(_) | Type::Map { .. } => self.symbols.class(ty, ClassPart::Size),
             ty => ty.library_size().or_else(|| fixed_size(ty)).unwrap_or(1).to_string(),
         }
     }
@@ -265,6 +279,10 @@ impl Writer<'_> {
                 Some(piece) => piece,
                 None => self.held(place, of, *what),
             },
+            Node::Map { place, of, what } => match self.symbols.piece(checked) {
+                Some(piece) => piece,
+                None => self.in_map(place, of, what),
+            },
             Node::Element { first, count, of, index } => match self.symbols.piece(checked) {
                 Some(piece) => piece,
                 None => {
@@ -306,6 +324,35 @@ impl Writer<'_> {
             Held::Value => format!("PF_OPTIONAL_VALUE({address}, {tag})"),
             Held::Index => format!("PF_VARIANT_INDEX({address}, {tag}, {alternatives})"),
             Held::Alternative(number) => format!("PF_ALTERNATIVE({address}, {tag}, {alternatives}, {number})"),
+        }
+    }
+
+    /// What a map or set has.
+    fn in_map(&mut self, place: &Memory, of: &Type, what: &InMap) -> String {
+        let (address, how) = (self.address(place), self.symbols.class(of, ClassPart::Walk));
+        match what {
+            InMap::Size => format!("PF_MAP_SIZE({address}, {how})"),
+            InMap::Contains(key) => format!("PF_LOOK_UP({address}, {how}, {})", self.wanted(of, key)),
+            InMap::Value(key) => format!("PF_MAPPED({address}, {how}, {})", self.wanted(of, key)),
+        }
+    }
+
+    /// The call that says which key is looked for.
+    fn wanted(&mut self, of: &Type, key: &Key) -> String {
+        match key {
+            Key::Text(text) => {
+                let word = |bytes: &[u8]| {
+                    let word = bytes.iter().rev().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
+                    format!("{word:#x}")
+                };
+                let words = text.as_bytes().chunks(8).map(word).collect::<Vec<_>>().join(", ");
+                let words = if words.is_empty() { "0" } else { &words };
+                format!("PF_WANT_TEXT({}, {}, {words})", self.symbols.strings(), text.len())
+            }
+            Key::Number(number) => {
+                let of = if let Type::Map { key, .. } = of { fixed_size(key) } else { None };
+                format!("pf_want_number(call, {}, {})", of.unwrap_or(8), self.value(number))
+            }
         }
     }
 

@@ -2,8 +2,8 @@
 //! their arrays. What comes out has no unresolved name; [`super::c`] turns it into C without asking anything again.
 
 use super::ast::{BinaryOp, Expr, ExprKind, Rows, Type, UnaryOp};
-use super::checked::{Base, Checked, Memory, Node, Part, Term};
-use super::classes::{Elements, class_of, element_of};
+use super::checked::{Base, Checked, InMap, Memory, Node, Part, Term};
+use super::classes::{Elements, class_of, element_of, elements_of_map, in_map, map_of, part_of_map, vector_of};
 use super::interval::{decided, is_comparison};
 use profinfer_diagnostics::{Code, Diagnostic, Span, Spanned, did_you_mean};
 use std::cell::Cell;
@@ -73,17 +73,18 @@ pub fn fixed_size(ty: &Type) -> Option<u64> {
         | Type::View(_)
         | Type::StdString(_)
         | Type::StdVector(_)
+        | Type::Map { .. }
         | Type::Optional(_)
         | Type::Variant(_)
         | Type::Smart { .. } => None,
     }
 }
 
-fn is_integer(ty: &Type) -> bool {
+pub(super) fn is_integer(ty: &Type) -> bool {
     matches!(ty, Type::Int { .. } | Type::Bool | Type::Enum(_))
 }
 
-fn is_address(ty: &Type) -> bool {
+pub(super) fn is_address(ty: &Type) -> bool {
     matches!(ty, Type::Pointer(_) | Type::Object(_) | Type::CStr(_))
 }
 
@@ -136,6 +137,7 @@ impl<'s, 'a> Checker<'s, 'a> {
             ExprKind::Member { base, name, arrow } => self.member(base, name, *arrow, &span),
             ExprKind::Alternative { base, number, arrow } => self.alternative(base, number, *arrow, &span),
             ExprKind::Index { base, index } => self.index(base, index, &span),
+            ExprKind::Contains { base, key, arrow } => self.contains(base, key, *arrow, &span),
             ExprKind::Slice { base, from, to, rows, max, until_null } => {
                 let bounds = Bounds {
                     from: from.as_deref(),
@@ -243,6 +245,11 @@ impl<'s, 'a> Checker<'s, 'a> {
             let count = elements?.count;
             return Ok(Checked { span: span.clone(), ..count });
         }
+        if name.value == "size"
+            && let Some((place, of)) = map_of(&base, arrow)
+        {
+            return Ok(in_map(place, &of, InMap::Size, NUMBER, span));
+        }
         if let Some((place, of)) = class_of(&base, arrow) {
             return self.member_of_class(place, of, name, arrow, span);
         }
@@ -294,6 +301,9 @@ impl<'s, 'a> Checker<'s, 'a> {
 
     /// `slice.member`: that member of each element.
     fn member_of_each(&self, base: Checked, name: &Spanned<String>, arrow: bool, span: &Span) -> Result1<Checked> {
+        if let Some(part) = part_of_map(&base, name, arrow) {
+            return part;
+        }
         let (Node::Slice { start, count, rows, max, part }, Type::View(view), false) = (base.node, &base.ty, arrow)
         else {
             let message = format!("elements of type {} have no members of this form", base.ty);
@@ -302,7 +312,7 @@ impl<'s, 'a> Checker<'s, 'a> {
                 .hint("`[..n].member` needs an array of views"));
         };
         let ty = self.member_type(view, name)?;
-        let mut part = part.unwrap_or_else(|| Part { of: base.ty.clone(), terms: Vec::new() });
+        let mut part = part.unwrap_or_else(|| Part { of: base.ty.clone(), values: false, terms: Vec::new() });
         part.terms.push(Term::Member { view: view.clone(), member: name.value.clone() });
         let node = Node::Slice { start, count, rows, max, part: Some(part) };
         Ok(Checked { node, ty, span: span.clone() })
@@ -311,6 +321,9 @@ impl<'s, 'a> Checker<'s, 'a> {
     fn index(&self, base: &Expr, index: &Expr, span: &Span) -> Result1<Checked> {
         let written = base;
         let base = self.expr(base)?;
+        if let Some((place, of)) = map_of(&base, false) {
+            return self.mapped(place, of, index, span);
+        }
         let index = self.number(index)?;
         if let Some(elements) = self.elements_of(written, &base) {
             return Ok(element_of(elements?, index, span));
@@ -358,6 +371,9 @@ impl<'s, 'a> Checker<'s, 'a> {
         let written = base;
         let mut base = self.expr(base)?;
         let mut size = None;
+        if let Some((place, of)) = map_of(&base, false) {
+            return elements_of_map(place, of, bounds, span);
+        }
         if let Some(elements) = self.elements_of(written, &base) {
             let Elements { first, count, .. } = elements?;
             size = Some(count);
@@ -435,8 +451,9 @@ impl<'s, 'a> Checker<'s, 'a> {
 
     fn cast(&self, base: &Expr, ty: &Spanned<Type>, span: &Span) -> Result1<Checked> {
         let base = self.expr(base)?;
-        let of_library =
-            ty.value.is_passed_by_address() || ty.value.may_be_empty() || matches!(ty.value, Type::Relative { .. });
+        let of_library = ty.value.is_passed_by_address()
+            || ty.value.is_laid_out_by_library()
+            || matches!(ty.value, Type::Relative { .. });
         let aggregate =
             of_library || matches!(ty.value, Type::Array(..) | Type::View(_) | Type::Chars(_) | Type::Hex(_));
         let scalar = |t: &Type| is_integer(t) || is_address(t);
@@ -448,7 +465,7 @@ impl<'s, 'a> Checker<'s, 'a> {
             return Ok(settled(Checked { ty: ty.value.clone(), span: span.clone(), ..base }));
         }
         // What lies in another, or is referred to, by its address.
-        let lies_in = |ty: &Type| matches!(ty, Type::View(_) | Type::StdVector(_)) || ty.may_be_empty();
+        let lies_in = |ty: &Type| matches!(ty, Type::View(_) | Type::StdVector(_)) || ty.is_laid_out_by_library();
         if let (true, Node::Memory(memory)) = (lies_in(&base.ty), &base.node)
             && matches!(ty.value, Type::Object(_) | Type::Pointer(_))
         {
@@ -505,18 +522,7 @@ impl<'s, 'a> Checker<'s, 'a> {
 
     /// Both sides; a bare name beside a value of an enumeration is one of its constants.
     fn sides(&self, left: &Expr, right: &Expr) -> Result1<(Checked, Checked)> {
-        let bare = |e: &Expr| match &e.kind {
-            ExprKind::Name(name) => Some(name.clone()),
-            _ => None,
-        };
-        let constant = |of: &Checked, e: &Expr| match (&of.ty, bare(e)) {
-            (Type::Enum(enumeration), Some(name)) => Some(Checked {
-                node: Node::Constant { enumeration: enumeration.clone(), name },
-                ty: of.ty.clone(),
-                span: e.span.clone(),
-            }),
-            _ => None,
-        };
+        let constant = |of: &Checked, e: &Expr| constant(&of.ty, e);
         match (self.number(left), self.number(right)) {
             (Ok(left), Ok(right)) => Ok((left, right)),
             (Ok(left), Err(problem)) => {
@@ -550,12 +556,19 @@ impl<'s, 'a> Checker<'s, 'a> {
     }
 }
 
-struct Bounds<'e> {
-    from: Option<&'e Expr>,
-    to: Option<&'e Expr>,
-    rows: Option<&'e Rows>,
-    max: Option<&'e Spanned<u64>>,
-    until_null: bool,
+pub(super) struct Bounds<'e> {
+    pub(super) from: Option<&'e Expr>,
+    pub(super) to: Option<&'e Expr>,
+    pub(super) rows: Option<&'e Rows>,
+    pub(super) max: Option<&'e Spanned<u64>>,
+    pub(super) until_null: bool,
+}
+
+/// A bare name as a constant of the enumeration that a type is.
+pub(super) fn constant(of: &Type, e: &Expr) -> Option<Checked> {
+    let (Type::Enum(enumeration), ExprKind::Name(name)) = (of, &e.kind) else { return None };
+    let node = Node::Constant { enumeration: enumeration.clone(), name: name.clone() };
+    Some(Checked { node, ty: of.clone(), span: e.span.clone() })
 }
 
 pub(super) fn as_number(checked: Checked, span: &Span) -> Result1<Checked> {
@@ -611,18 +624,6 @@ pub(super) fn is_referred_to(checked: &Checked) -> bool {
             terms.is_empty() && matches!(address.ty, Type::Reference(_))
         }
         _ => false,
-    }
-}
-
-/// The vector that a value is, or that a pointer leads to.
-fn vector_of(checked: &Checked, arrow: bool) -> Option<(Memory, Type)> {
-    match (&checked.node, &checked.ty) {
-        (Node::Memory(memory), Type::StdVector(of)) => Some((memory.clone(), (**of).clone())),
-        (_, Type::Pointer(to)) if arrow => match &**to {
-            Type::StdVector(of) => Some((at(checked.clone()), (**of).clone())),
-            _ => None,
-        },
-        _ => None,
     }
 }
 

@@ -93,6 +93,15 @@ pub enum Node {
         /// Which element; one that the vector has not got cannot be read.
         index: Option<Box<Checked>>,
     },
+    /// What a map or set of the C++ library has.
+    Map {
+        /// Where it is.
+        place: Memory,
+        /// Its class.
+        of: Type,
+        /// What is asked.
+        what: InMap,
+    },
     /// Whether a class that may be empty holds a value, which one, or where that is.
     Held {
         /// Where the class is.
@@ -125,6 +134,26 @@ pub enum Node {
     List(Vec<Checked>),
 }
 
+/// What is asked of a map or set.
+#[derive(Debug, Clone, PartialEq)]
+pub enum InMap {
+    /// How many elements it has.
+    Size,
+    /// Whether it has the key, 0 or 1.
+    Contains(Key),
+    /// A pointer to what the key stands for.
+    Value(Key),
+}
+
+/// A key that is looked for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Key {
+    /// A text.
+    Text(String),
+    /// A number or an address.
+    Number(Box<Checked>),
+}
+
 /// What is asked of a class that may be empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
@@ -145,6 +174,8 @@ pub enum ClassPart {
     Tag,
     /// Its size.
     Size,
+    /// How the elements of a map are reached, as in `profinfer_schema::bpf::map_bits`.
+    Walk,
 }
 
 impl Checked {
@@ -165,6 +196,13 @@ impl Checked {
             | Node::Held { place: memory, .. }
             | Node::Address(memory) => memory.children(),
             Node::Element { first, count, index, .. } => vec![first, count, index],
+            Node::Map { place, what, .. } => {
+                let mut children = place.children();
+                if let InMap::Contains(Key::Number(key)) | InMap::Value(Key::Number(key)) = what {
+                    children.push(key);
+                }
+                children
+            }
             Node::VectorElement { vector, index, .. } => {
                 let mut children = vector.children();
                 children.extend(index.as_deref());
@@ -192,6 +230,7 @@ impl Checked {
         match &self.node {
             Node::Memory(memory) | Node::Slice { start: memory, .. } => Some((memory, None)),
             Node::Relative { place, .. } | Node::Address(place) | Node::Held { place, .. } => Some((place, None)),
+            Node::Map { place, .. } => Some((place, None)),
             Node::VectorSize { vector, of } | Node::VectorElement { vector, of, .. } => Some((vector, Some(of))),
             _ => None,
         }
@@ -217,8 +256,10 @@ impl Memory {
 /// A part of each element of a slice.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
-    /// The elements' type, whose size is from one to the next.
+    /// The elements' type, whose size is from one to the next; or the map whose elements they are.
     pub of: Type,
+    /// Of the elements of a map, what their keys stand for, and not the keys.
+    pub values: bool,
     /// Members on the way to it.
     pub terms: Vec<Term>,
 }

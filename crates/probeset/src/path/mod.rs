@@ -13,7 +13,7 @@ mod value;
 
 pub use ast::*;
 pub use check::{Definitions, MAX_ELEMENTS, Scope, check, fixed_size};
-pub use checked::{Base, Checked, ClassPart, Held, Memory, Node, Part, Term};
+pub use checked::{Base, Checked, ClassPart, Held, InMap, Key, Memory, Node, Part, Term};
 pub use classes::check_elements;
 pub use parse::{parse_attach, parse_expr, parse_field, parse_type};
 pub use value::{Environment, Formula, Value};

@@ -139,7 +139,7 @@ fn rule_name(rule: Rule) -> Option<&'static str> {
         Rule::until | Rule::word_until => "`until`",
         Rule::waiting | Rule::word_waiting => "`waiting from PROBE`",
         Rule::expression | Rule::binary | Rule::operand | Rule::postfix | Rule::primary => "an expression",
-        Rule::step | Rule::get | Rule::arrow | Rule::dot | Rule::index | Rule::slice | Rule::all => {
+        Rule::step | Rule::get | Rule::contains | Rule::arrow | Rule::dot | Rule::index | Rule::slice | Rule::all => {
             "`->member`, `.member` or `[…]`"
         }
         Rule::cast | Rule::word_as => "`as TYPE`",
@@ -182,6 +182,7 @@ fn is_keyword(rule: Rule) -> bool {
             | Rule::word_max
             | Rule::word_null
             | Rule::word_get
+            | Rule::word_contains
             | Rule::word_as
             | Rule::word_at
             | Rule::word_rows
@@ -288,6 +289,7 @@ impl Tree<'_> {
                 None => Type::StdString(DEFAULT_STRING),
             },
             Rule::vector => Type::StdVector(Box::new(self.ty(self.inner(pair)?)?.value)),
+            Rule::map => self.map(pair)?,
             Rule::optional => Type::Optional(Box::new(self.ty(self.inner(pair)?)?.value)),
             Rule::variant => {
                 Type::Variant(pair.parts().map(|one| self.alternative(one)).collect::<Parsed<Vec<Type>>>()?)
@@ -300,6 +302,23 @@ impl Tree<'_> {
             Rule::relative => self.relative(pair)?,
             _ => scalar_or_view(pair.as_str().trim()),
         })
+    }
+
+    /// `std::unordered_map<K, V>`, `std::set<K>`.
+    fn map(&self, pair: Pair<'_, Rule>) -> Parsed<Type> {
+        let place = self.place_of(&pair);
+        let mut pairs = pair.parts();
+        let class = self.next(&mut pairs)?;
+        let key = Box::new(self.ty(self.next(&mut pairs)?)?.value);
+        let value = pairs.next().map(|value| Ok(Box::new(self.ty(value)?.value))).transpose()?;
+        let (name, is_map) = (class.as_str(), class.as_str().ends_with("map"));
+        if is_map != value.is_some() {
+            let (has, example) = if is_map { ("a key and a value", "KEY, VALUE") } else { ("a key", "KEY") };
+            return Err(Diagnostic::error(Code::PathSyntax, format!("{name} has {has}"))
+                .at(&place)
+                .hint(format!("write `{name}<{example}>`")));
+        }
+        Ok(Type::Map { sorted: !name.contains("unordered_"), multiple: name.contains("multi"), key, value })
     }
 
     fn alternative(&self, pair: Pair<'_, Rule>) -> Parsed<Type> {
@@ -518,6 +537,10 @@ impl Tree<'_> {
                 let number = Spanned::new(self.number(&number)?, self.place_of(&number));
                 ExprKind::Alternative { base: base_box, number, arrow }
             }
+            Rule::contains => {
+                let arrow = pair.as_str().starts_with("->");
+                ExprKind::Contains { base: base_box, key: Box::new(self.expression(self.inner(pair)?)?), arrow }
+            }
             Rule::index => ExprKind::Index { base: base_box, index: Box::new(self.expression(self.inner(pair)?)?) },
             Rule::slice => return self.slice(base, pair, span),
             _ => ExprKind::All { base: base_box },
@@ -587,8 +610,7 @@ impl Tree<'_> {
 
 /// Methods that only return what the class has.
 const CALLED: [&str; 4] = ["size", "has_value", "value", "index"];
-const CALLED_OF: &str =
-    "`size()` of a std::vector, `has_value()` and `value()` of a std::optional and `index()` of a std::variant";
+const CALLED_OF: &str = "`size()` of a std::vector or a map, `contains(KEY)` of a map, `has_value()` and `value()` of a std::optional and `index()` of a std::variant";
 /// Bytes that a `relative<…>` leads at most.
 const MAX_DISTANCE: u64 = 1 << 31;
 /// Bytes read of a `std::string` without a bound.

@@ -61,6 +61,9 @@ fn shape(e: &Expr) -> String {
         ExprKind::Alternative { base, number, arrow } => {
             format!("{}{}get<{}>", shape(base), if *arrow { "->" } else { "." }, number.value)
         }
+        ExprKind::Contains { base, key, arrow } => {
+            format!("{}{}contains({})", shape(base), if *arrow { "->" } else { "." }, shape(key))
+        }
         ExprKind::Index { base, index } => format!("{}[{}]", shape(base), shape(index)),
         ExprKind::All { base } => format!("{}[*]", shape(base)),
         ExprKind::Slice { base, from, to, rows, max, until_null } => format!(
@@ -101,6 +104,28 @@ fn classes_that_may_be_empty_are_types_and_have_alternatives() {
     // A member of that name, and comparisons.
     assert_eq!(expr("a.get < 2"), Ok("(a.get Lt 2)".into()));
     assert!(expr("a.getter<2>").is_err() && expr("a.get<b>").is_err());
+}
+
+#[test]
+fn maps_and_sets_are_types_and_have_keys() {
+    let shown = |text: &str| super::parse_type(text, &span(text)).map(|ty| ty.to_string());
+    for text in [
+        "std::map<std::string(64), std::vector<i32>*>",
+        "std::unordered_multimap<enum kind, std::map<i32, u8>>",
+        "std::multiset<i64>",
+        "std::unordered_set<i8>",
+    ] {
+        assert_eq!(shown(text), Ok(text.to_owned()));
+    }
+    for text in ["std::map<i32>", "std::set<i32, i32>", "std::map<>", "std::map<i32, i32, i32>", "std::multi<i32>"] {
+        assert!(shown(text).is_err(), "{text}");
+    }
+    let expr = |text: &str| super::parse_expr(text, &span(text)).map(|expr| shape(&expr));
+    assert_eq!(expr(r#"a->b["key"].c"#), Ok(r#"a->b["key"].c"#.into()));
+    assert_eq!(expr("a->contains(b + 1) ? 1 : 0"), Ok("(a->contains((b Add 1)) ? 1 : 0)".into()));
+    // A member of that name.
+    assert_eq!(expr("a.contains + 1"), Ok("(a.contains Add 1)".into()));
+    assert!(expr("a.contains()").is_err() && expr("a.contains(1, 2)").is_err());
 }
 
 #[test]

@@ -205,7 +205,7 @@ impl Evaluation<'_> {
                 _ => None,
             },
             // Rows and alternatives are of memory, which is gone.
-            ExprKind::Slice { rows: Some(_), .. } | ExprKind::Alternative { .. } => None,
+            ExprKind::Slice { rows: Some(_), .. } | ExprKind::Alternative { .. } | ExprKind::Contains { .. } => None,
             ExprKind::Slice { base, from, to, max, until_null, rows: None } => {
                 let bounds = (from.as_deref(), to.as_deref());
                 self.slice(base, bounds, max.as_ref().map(|m| m.value), *until_null, depth)
