@@ -340,7 +340,7 @@ fn build(step: &Step, catalogue: &Catalogue) -> Draft {
         nodes[index].in_place = memory.computes(index, object, time);
     }
     let leaves = add_leaves(leaves, &mut nodes, &memory, catalogue);
-    let mut read = written.leaves();
+    let mut read = written.leaves(all.iter().all(|of| of.operands().is_some()));
     let first = nodes.len();
     nodes_left_out += (first + read.len()).saturating_sub(MAX_NODES) as u64;
     read.truncate(MAX_NODES.saturating_sub(first));

@@ -35,8 +35,8 @@ pub(super) struct ReadLeaf {
     moves: bool,
     /// Its description says that it is a weight, or that it is none.
     constant: Option<bool>,
-    /// Its reader is called by another operator, which may have made it.
-    within: bool,
+    /// An operator may have made it: one that calls its reader, or one whose results are not recorded.
+    doubtful: bool,
 }
 
 /// One operator of a step, as far as edges go.
@@ -81,9 +81,9 @@ impl<'s> Written<'s> {
                     let next = self.leaves.len();
                     let leaf = *self.by_address.entry(address).or_insert(next);
                     if leaf == next {
-                        let within = self.around(&span).next().is_some();
+                        let doubtful = self.around(&span).next().is_some();
                         let (moves, constant) = (false, None);
-                        self.leaves.push(ReadLeaf { address, reader, position, moves, constant, within });
+                        self.leaves.push(ReadLeaf { address, reader, position, moves, constant, doubtful });
                     }
                     Origin::Leaf(leaf)
                 }
@@ -118,8 +118,9 @@ impl<'s> Written<'s> {
         self.open.iter().map(|(_, of)| of).filter(move |of| of.tid == tid && of.end >= end)
     }
 
-    /// The leaves, in the order in which they were read.
-    pub(super) fn leaves(self) -> Vec<ReadLeaf> {
+    /// The leaves, in the order in which they were read; `all`: of each operator it is recorded what it wrote.
+    pub(super) fn leaves(mut self, all: bool) -> Vec<ReadLeaf> {
+        self.leaves.iter_mut().for_each(|leaf| leaf.doubtful |= !all);
         self.leaves
     }
 }
@@ -135,7 +136,7 @@ impl ReadLeaf {
     pub(super) fn kind(&self, written: &EverWritten) -> NodeKind {
         match self.constant {
             Some(true) => NodeKind::Weight,
-            _ if self.within => NodeKind::Unknown,
+            _ if self.doubtful => NodeKind::Unknown,
             Some(false) => NodeKind::Input,
             None if self.moves || written.0.contains(&self.address) => NodeKind::Input,
             None => NodeKind::Data,

@@ -403,6 +403,17 @@ fn an_operator_within_another_reads_no_older_result_at_its_address() {
 }
 
 #[test]
+fn what_an_operator_without_results_may_have_made_is_unknown() {
+    let mut r = records_of_addresses();
+    r.push("tensor", 1, (1, 1), &[("address", Put::Int(0x20)), ("name", Put::Text("w")), ("constant", Put::Int(1))]);
+    r.push("call", 1, (10, 20), &[("op", Put::Text("a")), ("inputs", Put::List(&[0x10])), ("writes", Put::Missing)]);
+    call(&mut r, 1, (20, 30), "b", &[0x30, 0x20], &[0x40]);
+    let graph = of_first(ends(&mut r, 1));
+    let leaves: Vec<_> = kinds(&graph).split_off(2).into_iter().map(|(_, kind)| kind).collect();
+    assert_eq!(leaves, ["unknown", "weight"]);
+}
+
+#[test]
 fn what_moves_between_steps_is_an_input() {
     let mut r = records_of_addresses();
     // The third input is where the second operator's result of another step was.
