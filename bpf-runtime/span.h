@@ -109,6 +109,12 @@ static __always_inline _Bool pf_is_abandoned(__u64 frame_sp, __u64 sp, _Bool als
 	return frame_sp < sp;
 }
 
+/* Whether a call may be of a slot whose probes were removed while it was open: it is not in the trace. */
+static __always_inline _Bool pf_is_of_other_slot(__u16 type, __u64 start)
+{
+	return start < pf_other_slots_until && type < 64 && pf_other_slots >> type & 1;
+}
+
 /* Drops frames whose stack is gone: those below `sp`, and with `also_at` the one at it. */
 static __always_inline void pf_drop_abandoned(struct pf_thread *thread, __u64 *depth, void *frames, __u32 stride,
 					      __u32 limit, __u64 sp, _Bool also_at, __u16 type)
@@ -123,7 +129,8 @@ static __always_inline void pf_drop_abandoned(struct pf_thread *thread, __u64 *d
 		if (!pf_is_abandoned(frame[0], sp, also_at))
 			break;
 		*depth = top - 1;
-		pf_lose_records(thread, type, PF_MISSING_RETURN, 1);
+		if (!pf_is_of_other_slot(type, ((struct pf_header *)(frame + 2))->start))
+			pf_lose_records(thread, type, PF_MISSING_RETURN, 1);
 		/* Calls that were taken as parts of it may have come after it was left. */
 		if (limit == 1 && frame[1])
 			pf_lose_records(thread, type, PF_TOO_DEEP, frame[1]);

@@ -1,5 +1,5 @@
-//! `profinfer learn`: searches a running engine's memory for the members that a probeset gives no place, and writes what it
-//! finds as a lock file.
+//! `profinfer learn`: searches a running engine's memory for the members that a probeset gives no place, finds which of
+//! several slots a virtual method is in, and writes what it finds as a lock file.
 
 use super::output::{Force, write_whole};
 use super::probeset::{ProbesetArguments, sources};
@@ -9,7 +9,7 @@ use super::terminal::{report_problems, status, write_out};
 use super::{DONE, INCOMPLETE, Outcome};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity, printable_json};
 use profinfer_files::output::OutputKind;
-use profinfer_recorder::{self as record, Subject, learned_lock};
+use profinfer_recorder::{self as record, LearnedSlot, Subject, learned_lock};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +18,8 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Members of views with `within` and `expect` are searched for in at least 20 distinct objects of the \
-    running engine. A place is written only if it is the only one. A launched command is ended afterwards. Use the file \
+    running engine. A place is written only if it is the only one. Of the slots that a virtual method may be in \
+    (`Base[3|4]`), it is the one that takes most of a step's time. A launched command is ended afterwards. Use the file \
     with `record --lock FILE`."
 )]
 pub(crate) struct Arguments {
@@ -50,12 +51,13 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     run.options.debug_folders = arguments.probeset.debug_folders();
     run.options.until_learned = true;
     let summary = run.record(&probeset)?;
-    let members = &summary.learned;
-    if members.is_empty() {
+    let (members, slots) = (&summary.learned, &summary.slots);
+    if members.is_empty() && slots.is_empty() {
         let why = summary.problems.0.iter().filter(|problem| problem.severity != Severity::Note);
         report_problems(&Diagnostics(why.cloned().collect()));
         let message = "nothing was learned";
-        let hint = "views need `within: N` and `expect`, and members that no debug information, function or layout has";
+        let hint = "views need `within: N` and `expect`, and members that no debug information, function or layout has; \
+            virtual methods need slots to choose from: `Base[3|4]`";
         let nothing = Diagnostic::warning(Code::LayoutUnknown, message).hint(hint);
         report_problems(&nothing.into());
         return Ok(INCOMPLETE);
@@ -64,8 +66,18 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let evidence = format!("{} distinct objects, such as `{}`", learned.objects, learned.example);
         vec![learned.member.clone(), learned.offset.to_string(), evidence]
     });
-    write_out(&columns(&["MEMBER", ">OFFSET", "EVIDENCE"], rows))?;
-    let lock = record::host_arch().ok().and_then(|arch| learned_lock(&probeset.name, members, arch));
+    if !members.is_empty() {
+        write_out(&columns(&["MEMBER", ">OFFSET", "EVIDENCE"], rows))?;
+    }
+    let rows = slots.iter().map(|learned| {
+        let LearnedSlot { calls, steps, percent, .. } = learned;
+        let evidence = format!("{calls} calls in {steps} steps, {percent} % of their time");
+        vec![learned.slots.clone(), learned.slot.to_string(), evidence]
+    });
+    if !slots.is_empty() {
+        write_out(&columns(&["METHOD", ">SLOT", "EVIDENCE"], rows))?;
+    }
+    let lock = record::host_arch().ok().and_then(|arch| learned_lock(&probeset.name, (members, slots), arch));
     let Some(lock) = lock else {
         let problem = Diagnostic::error(Code::CannotLock, "the engine's file has no build-id to recognise it by");
         return Err(problem.hint("link it with `-Wl,--build-id`; or write the offsets into the probeset").into());
@@ -73,6 +85,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let output = arguments.output.clone().unwrap_or_else(|| format!("{}.lock", probeset.name).into());
     let request = arguments.force.request(&output, OutputKind::Lock, &sources(&probeset));
     write_whole(request, printable_json(&lock.to_text()).as_bytes())?;
-    status(&format!("{}: {} members; use it with `record --lock {0}`", output.display(), members.len()));
+    let counts = [(members.len(), "member"), (slots.len(), "slot")].into_iter().filter(|(count, _)| *count > 0);
+    let counts = counts.map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }));
+    let counts = counts.collect::<Vec<_>>().join(" and ");
+    status(&format!("{}: {counts}; use it with `record --lock {0}`", output.display()));
     Ok(DONE)
 }

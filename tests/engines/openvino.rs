@@ -62,3 +62,39 @@ fn nodes_of_openvino_are_those_of_its_own_profile() {
 fn nodes_of_an_older_openvino_are_those_of_its_own_profile() {
     assert_recorded("older", "2025.3.0");
 }
+
+/// A probeset that has several slots for the method and none as the right one finds the one that the shipped one records.
+fn assert_slot_is_found(build: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let text = succeeds(&mut profinfer(&["engines", "openvino", "--print"]));
+    let text = String::from_utf8(text.stdout).unwrap();
+    let (before, rest) = text.split_once("ov::intel_cpu::Node[").unwrap();
+    let (_, after) = rest.split_once("](").unwrap();
+    let of_slots = |slots: &str| format!("{before}ov::intel_cpu::Node[{slots}]({after}");
+    std::fs::write(path("open.yaml"), of_slots("39|40|41|42|43")).unwrap();
+    std::fs::write(path("known.yaml"), of_slots("42")).unwrap();
+    let nodes = |probeset: &str| {
+        let (spec, trace) = (path(&format!("{probeset}.yaml")), path(&format!("{probeset}.pfi")));
+        let mut command = profinfer(&["record", &spec, "-o", &trace, "--"]);
+        command.arg(installed_version("install_openvino.sh", build)).arg(scripts().join("run_openvino.py"));
+        succeeds(command.arg(folder.path()).arg(RUNS.to_string()).env("PROFINFER_CACHE", path("cache")));
+        let mut nodes = lines(&succeeds(profinfer(&["dump"]).arg(&trace)).stdout);
+        nodes.retain(|event| event["probe"] == "node");
+        nodes.sort_by_key(|event| event["start_ns"].as_u64());
+        let report = json(&["report", &trace, "--json"]);
+        assert_eq!(report["completeness"]["complete"], true, "{}", report["completeness"]);
+        let name = |field: &str, node: &Value| node["fields"][field].as_str().unwrap_or_default().to_owned();
+        nodes.iter().map(|node| (name("name", node), name("kernel", node))).collect::<Vec<_>>()
+    };
+    let (open, known) = (nodes("open"), nodes("known"));
+    assert!(known.len() >= 8 * RUNS, "{known:?}");
+    assert_eq!(open, known);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn the_slot_that_executes_nodes_is_found_in_both_releases() {
+    assert_slot_is_found("newest");
+    assert_slot_is_found("older");
+}

@@ -240,6 +240,10 @@ impl TargetTypes for FakeTarget {
     fn chosen(&self, _file: usize, _view: &str) -> Option<ChosenLayout> {
         None
     }
+
+    fn chosen_slot(&self, _file: usize, _open: &str) -> Option<u32> {
+        None
+    }
 }
 
 impl TargetBytes for FakeTarget {

@@ -393,6 +393,9 @@ pub trait TargetTypes: TargetFiles {
 
     /// The choice stored in a lock file among the layouts that a probeset gives a view.
     fn chosen(&self, file: usize, view: &str) -> Option<ChosenLayout>;
+
+    /// The slot stored in a lock file, of those that a probeset gives a method: `ns::Base[3|4]`.
+    fn chosen_slot(&self, file: usize, open: &str) -> Option<u32>;
 }
 
 /// The bytes of a target's files.

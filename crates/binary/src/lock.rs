@@ -63,6 +63,9 @@ pub struct LockedFile {
     /// Which of the layouts that the probeset gives a view was chosen.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     chosen: BTreeMap<String, ChosenLayout>,
+    /// Which slot a method is in, of those that the probeset gives: by `ns::Base[3|4]`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    slots: BTreeMap<String, u32>,
     /// Enumerations.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     enums: BTreeMap<String, BTreeMap<i64, String>>,
@@ -222,6 +225,7 @@ impl LockedFile {
             functions: Vec::new(),
             types: BTreeMap::new(),
             chosen: BTreeMap::new(),
+            slots: BTreeMap::new(),
             enums: BTreeMap::new(),
             inlined: Vec::new(),
             virtuals: Vec::new(),
@@ -285,6 +289,11 @@ impl LockedFile {
         self.chosen.insert(view.to_owned(), layout.clone());
     }
 
+    /// Writes down in which of several slots a method was found.
+    pub fn add_slot(&mut self, open: &str, slot: u32) {
+        self.slots.insert(open.to_owned(), slot);
+    }
+
     /// Writes an enumeration down.
     pub fn add_enumeration(&mut self, name: &str, constants: &BTreeMap<i64, String>) {
         self.enums.insert(name.to_owned(), constants.clone());
@@ -294,7 +303,8 @@ impl LockedFile {
     pub fn is_empty(&self) -> bool {
         let places = self.functions.is_empty() && self.inlined.is_empty();
         let others = self.virtuals.is_empty() && self.static_probes.is_empty();
-        places && others && self.types.is_empty() && self.chosen.is_empty() && self.enums.is_empty()
+        let learned = self.chosen.is_empty() && self.slots.is_empty();
+        places && others && learned && self.types.is_empty() && self.enums.is_empty()
     }
 
     /// The number of functions, types and enumerations.
@@ -580,6 +590,10 @@ impl TargetTypes for LockedTarget<'_> {
 
     fn chosen(&self, file: usize, view: &str) -> Option<ChosenLayout> {
         self.inner.chosen(file, view).or_else(|| self.locked(file)?.chosen.get(view).cloned())
+    }
+
+    fn chosen_slot(&self, file: usize, open: &str) -> Option<u32> {
+        self.inner.chosen_slot(file, open).or_else(|| self.locked(file)?.slots.get(open).copied())
     }
 }
 

@@ -297,6 +297,10 @@ impl TargetTypes for Notes<'_> {
     fn chosen(&self, file: usize, view: &str) -> Option<ChosenLayout> {
         self.inner.chosen(file, view)
     }
+
+    fn chosen_slot(&self, file: usize, open: &str) -> Option<u32> {
+        self.inner.chosen_slot(file, open)
+    }
 }
 
 impl TargetBytes for Notes<'_> {

@@ -8,7 +8,7 @@ use profinfer_probeset::counters::{Offer, TaskCount};
 use profinfer_probeset::path::{Checked, ClassPart, Place, Signature, Type};
 use profinfer_schema::{ModuleInfo, Schema, Site, ValueSource};
 use profinfer_schema::{ReclaimKind, Role};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// How much is recorded: each level includes the ones before it.
@@ -461,6 +461,8 @@ pub struct Placement {
     pub absent: Vec<(usize, usize)>,
     /// Where offsets and numbers come from, for people and for the trace.
     pub sources: Vec<ValueSource>,
+    /// Programs at one of several slots, of which nothing says yet which one is meant.
+    pub open_slots: BTreeSet<usize>,
 }
 
 /// Programs, layouts and relocations of a probeset: all that the generated C needs.

@@ -94,6 +94,8 @@ fn points(probeset: &Probeset) -> impl Iterator<Item = &AttachPoint> {
 /// Whether a file has what an attach point that names no function is at.
 pub(super) fn has(target: &dyn TargetSymbols, file: usize, place: &Place) -> bool {
     match place {
+        // One of the slots that a method may be in is enough to ask for, in each of hundreds of files.
+        Place::Virtual { slot, candidates, .. } if candidates.first().is_some_and(|first| first != slot) => false,
         Place::Virtual { base, slot, .. } => !target.overrides(file, &base.value, *slot).functions.is_empty(),
         Place::Usdt { provider, name, .. } => !target.static_sites(file, &provider.value, &name.value).is_empty(),
         _ => false,

@@ -75,6 +75,7 @@ fn add(placement: Placement, whole: &mut Placement) {
     whole.unplaced.extend(placement.unplaced);
     whole.absent.extend(placement.absent);
     whole.sources.extend(placement.sources);
+    whole.open_slots.extend(placement.open_slots);
 }
 
 /// The number of a file among those of all parts; where two have it, it bears the names of both.
@@ -222,6 +223,10 @@ impl TargetTypes for PartTarget<'_> {
 
     fn chosen(&self, file: usize, view: &str) -> Option<ChosenLayout> {
         self.inner.chosen(file, self.names.plain(view))
+    }
+
+    fn chosen_slot(&self, file: usize, open: &str) -> Option<u32> {
+        self.inner.chosen_slot(file, open)
     }
 }
 

@@ -19,7 +19,7 @@ use profinfer_probeset::path::{NamePattern, Place};
 use indexmap::{IndexMap, IndexSet};
 use profinfer_binary::{Function, MOST_OVERRIDES, Target};
 use profinfer_schema::bpf::site_cookie;
-use profinfer_schema::{EngineId, ModuleInfo, NO_SITE, Role, Site};
+use profinfer_schema::{EngineId, ModuleInfo, NO_SITE, Role, Site, ValueSource};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most functions that one probe may be at: frameworks export thousands of operators.
@@ -42,6 +42,7 @@ pub(super) fn place_part(
         modules: IndexMap::new(),
         placement: Placement::default(),
         files: Vec::new(),
+        slots: Vec::new(),
         problems: Diagnostics::new(),
     };
     let mut roots: IndexMap<&str, Vec<usize>> = IndexMap::new();
@@ -59,6 +60,7 @@ pub(super) fn place_part(
     placer.say_shared();
     placer.name_modules();
     placer.values();
+    placer.placement.sources.append(&mut placer.slots);
     placer.problems.0.extend(target.problems());
     (placer.placement, placer.problems)
 }
@@ -72,6 +74,8 @@ struct Placer<'a> {
     placement: Placement,
     /// Files with a site, each as the placement's modules number them.
     files: Vec<usize>,
+    /// Slots of methods that a lock file has.
+    slots: Vec<ValueSource>,
     problems: Diagnostics,
 }
 
@@ -79,16 +83,34 @@ impl<'a> Placer<'a> {
     /// Places the first alternative that has a function.
     fn probe(&mut self, root: &str, alternatives: &[usize]) {
         let mut reasons: Vec<Diagnostic> = Vec::new();
+        // The slots that are placed together, until it is known which of them is meant.
+        let mut open: Option<String> = None;
         for index in alternatives {
             let program = &self.plan.programs[*index];
             if program.kind == ProgramKind::Tracepoint {
                 return;
             }
+            let slots = program.place.open_slot();
+            if open.is_some() && slots != open {
+                break;
+            }
+            let chosen = slots.as_deref().and_then(|slots| self.chosen_slot(program, slots));
+            if chosen.is_some() && chosen != program.place.slot() {
+                continue;
+            }
             match self.alternative(*index, program) {
                 Ok(0) => {}
+                Ok(_) if slots.is_some() && chosen.is_none() => {
+                    self.placement.open_slots.insert(*index);
+                    open = slots;
+                }
                 Ok(_) => return self.say_why_inlined(reasons),
                 Err(reason) => reasons.push(reason),
             }
+        }
+        if let Some(slots) = open {
+            self.say_open(root, &slots);
+            return self.say_why_inlined(reasons);
         }
         let optional = self.probeset.probes.get(root).is_some_and(|probe| probe.optional);
         let inlined = reasons.iter().position(|reason| reason.code == Code::InlinedCopies);

@@ -131,6 +131,8 @@ codes! {
     TargetOverwritten = "T021", Input;
     /// A member's values cannot be what the probeset expects there.
     ExpectationBroken = "T022", Input;
+    /// Which of several slots a method is in is not known.
+    SlotUnknown = "T023", Input;
     /// A probe there would change what the target computes.
     HarmfulSite = "T030", Input;
     /// The debug information found is of another build.

@@ -47,6 +47,8 @@ pub(super) const CHARS: i64 = 4096;
 pub(super) const ALTERNATIVES_OF: i64 = 255;
 /// Slots of a virtual table.
 pub(super) const SLOTS: i64 = 4096;
+/// Slots of which one is to be found: each is a program.
+pub(super) const CANDIDATES: i64 = 8;
 
 /// Builds in a probeset's `tested`.
 pub(super) const TESTED: usize = 64;

@@ -64,7 +64,18 @@ pub(super) fn probe(entry: &Entry, cx: &mut Context<'_>) -> Option<Probe> {
 fn places(map: &Map, what: &str, span: &Span, cx: &mut Context<'_>) -> Vec<AttachPoint> {
     let Some(entry) = reader::required(map, "at", (what, span), &PROBE, cx.problems) else { return Vec::new() };
     let texts = reader::texts(&entry.value, "`at`", limits::ALTERNATIVES, cx.problems);
-    texts.into_iter().filter_map(|text| cx.attach(text)).collect()
+    // Each slot that a method may be in is an alternative; the recorder keeps the one that it finds.
+    let of_each_slot = |at: AttachPoint| {
+        let (until, waiting_from, span) = (at.until, at.waiting_from, at.span);
+        let of_place = move |place| AttachPoint {
+            place,
+            until: until.clone(),
+            waiting_from: waiting_from.clone(),
+            span: span.clone(),
+        };
+        at.place.of_each_slot().into_iter().map(of_place)
+    };
+    texts.into_iter().filter_map(|text| cx.attach(text)).flat_map(of_each_slot).collect()
 }
 
 fn role(map: &Map, what: &str, span: &Span, cx: &mut Context<'_>) -> Option<Spanned<Role>> {

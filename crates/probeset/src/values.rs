@@ -90,9 +90,18 @@ impl Context<'_> {
                 );
                 self.signature(signature);
             }
-            Place::Virtual { module, base, slot, signature } => {
+            Place::Virtual { module, base, slot, candidates, signature } => {
                 self.refers("modules", "module", module, "add it to `modules`");
                 self.range(i128::from(*slot), &base.span, "a slot of a virtual table", 0, limits::SLOTS);
+                let count = i128::try_from(candidates.len().max(1)).unwrap_or(i128::MAX);
+                self.range(count, &base.span, "the number of slots to choose from", 1, limits::CANDIDATES);
+                if candidates.iter().collect::<std::collections::BTreeSet<_>>().len() < candidates.len() {
+                    self.problems.error(Code::Duplicate, &base.span, "a slot to choose from is named twice");
+                }
+                if !candidates.is_empty() && !at.until.is_empty() {
+                    let message = "a slot is found by the time of its calls, and a span with `until` has none";
+                    self.problems.error(Code::BadSpanEnd, &base.span, message);
+                }
                 self.signature(signature);
             }
             Place::Usdt { module, signature, .. } => {

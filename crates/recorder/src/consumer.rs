@@ -5,6 +5,7 @@ use super::learn::Samples;
 use super::output::Sink as Destination;
 use super::reader::{Pause, RingPages};
 use super::sampling::SampleIntake;
+use super::slots::{Held, Taken};
 use super::stops::Stop;
 use profinfer_diagnostics::{Code, Diagnostic};
 use profinfer_schema::Role;
@@ -200,6 +201,7 @@ struct Sink {
     prospect: Option<Box<Prospect>>,
     writer: Option<TraceWriter<Destination>>,
     error: Option<io::Error>,
+    held: Held,
 }
 
 impl Sink {
@@ -298,7 +300,7 @@ impl Consumer {
         let schema_so_far = schema.clone();
         let prospect = Prospect { file, origin, schema: schema_so_far, early, sites, notices: Vec::new() };
         let prospect = Some(Box::new(prospect));
-        let sink = Arc::new(Mutex::new(Sink { prospect, writer: None, error: None }));
+        let sink = Arc::new(Mutex::new(Sink { prospect, writer: None, error: None, held: Held::default() }));
         let failed = |error: &dyn std::fmt::Display| {
             Diagnostic::error(Code::Bug, format!("bug: the ring buffer cannot be read: {error}"))
         };
@@ -380,6 +382,11 @@ impl Consumer {
 
     fn sink(&self) -> MutexGuard<'_, Sink> {
         self.sink.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The records that wait for a slot to be found.
+    pub(super) fn with_held<T>(&self, act: impl FnOnce(&mut Held) -> T) -> T {
+        act(&mut self.sink().held)
     }
 
     /// Names more of the target's constants: `new` are those that the schema has not had yet.
@@ -516,6 +523,7 @@ impl Intake {
         loop {
             self.counts.ring_peak.fetch_max(pages.waiting(), Ordering::Relaxed);
             let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+            self.release(&mut sink);
             if pages.read(BATCH, |record| self.take(&mut sink, record)) < BATCH {
                 return;
             }
@@ -548,6 +556,34 @@ impl Intake {
         if sink.defer(number, record) {
             return self.count(number, record);
         }
+        let is_step = self.steps.get(usize::from(number)).is_some_and(Option::is_some);
+        match sink.held.take(record, is_step) {
+            Taken::Passed => self.write(sink, number, record, true),
+            Taken::Held { is_certain: true } => self.count(number, record),
+            Taken::Held { is_certain: false } | Taken::Dropped => {}
+        }
+    }
+
+    /// Writes the records that waited for a slot to be found.
+    fn release(&self, sink: &mut Sink) {
+        let records = sink.held.release();
+        let mut rest = records.as_slice();
+        while let Some((length, after)) = rest.split_first_chunk() {
+            let Some((record, after)) = after.split_at_checked(u64::from_ne_bytes(*length) as usize) else { break };
+            rest = after;
+            if let (Some(counts), Some(number)) = (sink.held.released(record), record_type(record)) {
+                self.write(sink, number, record, counts);
+            }
+        }
+    }
+
+    /// Writes one record into the trace, and counts it unless it was counted before.
+    fn write(&self, sink: &mut Sink, number: u16, record: &[u8], counts: bool) {
+        if sink.error.is_some() {
+            return;
+        }
+        let renumbered = sink.held.renumbered(record);
+        let record = renumbered.as_deref().unwrap_or(record);
         self.handed.take(record);
         let changed = self.guards.checked(record);
         let record = changed.as_deref().unwrap_or(record);
@@ -561,7 +597,8 @@ impl Intake {
         });
         match pushed {
             _ if !written => self.send(Control::WriteFailed),
-            Ok(()) => self.count(number, record),
+            Ok(()) if counts => self.count(number, record),
+            Ok(()) => {}
             Err(_) => add(&self.counts.malformed, 1),
         }
     }

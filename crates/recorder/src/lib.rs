@@ -37,6 +37,7 @@ mod ring;
 mod sampling;
 mod search_report;
 mod signals;
+mod slots;
 mod steal;
 mod stops;
 mod switch_context;
@@ -51,6 +52,7 @@ pub use overhead::OverheadLimits;
 pub use prepare::{Prepared, prepare};
 pub use process::{Ending, TargetProcess};
 pub use sampling::SampleOptions;
+pub use slots::LearnedSlot;
 
 use crate::bpf::features::{CAP_KILL, grant};
 use crate::bpf::{AttachMode, Session, Setup};
@@ -77,6 +79,7 @@ use recording::Recording;
 use sampling::Sampler;
 use search_report::SearchReport;
 use signals::Signals;
+use slots::SlotLearning;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -202,6 +205,8 @@ pub struct Summary {
     pub engines: Vec<String>,
     /// Members whose places were learned.
     pub learned: Vec<LearnedMember>,
+    /// Methods whose slot was found.
+    pub slots: Vec<LearnedSlot>,
 }
 
 impl Summary {
@@ -317,6 +322,7 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
     let mapped = MappedFiles::new(&plan.schema);
     let recording = Recording {
         learning,
+        slots: SlotLearning::new(plan),
         mapped,
         frequencies: Frequencies::new(),
         pressure: PressurePoll::new(),
@@ -340,7 +346,7 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
         lost: 0,
     };
     let mut summary = recording.run(observe)?;
-    saved.store(&probeset.name, &summary.learned, plan.arch);
+    saved.store(&probeset.name, (&summary.learned, &summary.slots), plan.arch);
     let before = warnings.0.into_iter().chain(counters.problems.0).chain(unstoppable).chain(unattached);
     summary.problems.0.splice(..0, before);
     Ok(summary)

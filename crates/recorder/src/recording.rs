@@ -13,6 +13,7 @@ use super::pressure::{self, PressurePoll};
 use super::process::{Ending, TargetProcess, family, has_ended, threads};
 use super::sampling::Sampler;
 use super::signals::Signals;
+use super::slots::SlotLearning;
 use super::steal::ProcessorTime;
 use super::stops::Stop;
 use super::switch_context::SwitchContext;
@@ -70,6 +71,7 @@ pub(super) struct Recording<'a> {
     pub(super) meter: Meter<'a>,
     pub(super) switches: Switches,
     pub(super) learning: Learning,
+    pub(super) slots: SlotLearning,
     pub(super) mapped: MappedFiles,
     pub(super) frequencies: Frequencies,
     pub(super) pressure: PressurePoll,
@@ -143,7 +145,9 @@ impl<'a> Recording<'a> {
             self.frequencies.poll(&self.consumer);
             self.pressure.poll(self.process.pid(), self.options.follow_forks, &self.consumer);
             self.learning.poll(self.process.pid(), self.plan, &self.session, &mut self.modules, &self.consumer);
-            if self.options.until_learned && self.learning.is_done() {
+            self.slots.poll(&mut self.modules, &mut self.session, &self.consumer, false);
+            let is_learned = self.learning.is_done() && self.slots.is_done(&self.consumer);
+            if self.options.until_learned && is_learned {
                 return Ok((Reason::Duration, None));
             }
             if flushed.elapsed() >= FLUSH {
@@ -314,6 +318,11 @@ impl<'a> Recording<'a> {
     /// Detaches, lets the target run, and closes the trace.
     fn close(mut self, reason: Reason, ending: Option<Ending>) -> Result<Summary, Diagnostics> {
         self.session.disable();
+        if self.slots.is_open(&self.consumer) {
+            self.consumer.hurry();
+            std::thread::sleep(EMPTYING);
+            self.slots.poll(&mut self.modules, &mut self.session, &self.consumer, true);
+        }
         self.sampler.iter_mut().for_each(Sampler::stop);
         self.pressure.poll_now(self.process.pid(), self.options.follow_forks, &self.consumer);
         self.guardian.rest();
@@ -439,6 +448,7 @@ impl<'a> Recording<'a> {
             left_out,
             engines,
             learned: self.learning.members,
+            slots: self.slots.found,
         })
     }
 }

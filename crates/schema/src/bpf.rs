@@ -302,6 +302,8 @@ pub const VARIABLES: &[Variable] = &[
     shared("pf_step_came", "1: a step has begun since pf_detail_since"),
     shared("pf_waiting_since", "entries that `waiting` is measured from are seen from here on: ns, CLOCK_MONOTONIC"),
     shared("pf_waiting_until", "and up to here; 0: always"),
+    shared("pf_other_slots", "types of records, a bit each, of methods whose other slots are not probed any more"),
+    shared("pf_other_slots_until", "calls that began before may be of these: ns, CLOCK_MONOTONIC"),
     shared("pf_samples", "timer samples taken, lost ones included"),
     shared("pf_samples_lost", "of them, those that the ring had no space for"),
     internal("pf_in_window"),

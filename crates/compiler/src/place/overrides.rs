@@ -1,6 +1,8 @@
 //! The functions in a slot of virtual tables.
 
-use super::{Code, Diagnostic, Function, Placer, Program};
+use super::{BTreeSet, Code, Diagnostic, Function, ModuleFiles, Place, PlacedSite, Placer, Program};
+use crate::model::Provenance;
+use profinfer_schema::ValueSource;
 
 impl Placer<'_> {
     /// What the classes derived from a base have in a slot, in each file; why there is nothing.
@@ -26,6 +28,9 @@ impl Placer<'_> {
             return Err(self.refuse(problem.hint("no compiler writes such type information: is the file damaged?")));
         }
         self.leave_to_others(program, files, &mut found);
+        if program.place.open_slot().is_some() {
+            self.leave_to_other_slots(program, &mut found);
+        }
         if !found.is_empty() {
             return Ok(found);
         }
@@ -44,6 +49,40 @@ impl Placer<'_> {
             _ => problem(format!("no class in {names} has a function in slot {slot} of `{base}`"))
                 .hint("slots are counted from 0, and a destructor has two"),
         })
+    }
+
+    /// A linker has merged equal functions: one that is in several of a method's slots is probed once, for the first.
+    fn leave_to_other_slots(&self, program: &Program, found: &mut Vec<(usize, Function)>) {
+        let others = self.placement.sites.iter().filter(|site| {
+            let open = self.placement.open_slots.contains(&site.program);
+            open && site.site.probes.first() == program.probes.first()
+        });
+        let entry = |site: &PlacedSite| (site.file, site.site.file_offset - site.site.function_offset);
+        let taken: BTreeSet<(u64, u64)> = others.map(entry).collect();
+        let id = |file: usize| self.target.files().get(file).map_or(0, |file| file.id);
+        found.retain(|(file, function)| !taken.contains(&(id(*file), function.file_offset)));
+    }
+
+    /// The slot that a lock file has for a method.
+    pub(super) fn chosen_slot(&mut self, program: &Program, slots: &str) -> Option<u32> {
+        let Place::Virtual { module, candidates, .. } = &program.place else { return None };
+        let ModuleFiles::Found(files) = self.module(&module.value).clone() else { return None };
+        let chosen = files.iter().find_map(|file| self.target.chosen_slot(*file, slots));
+        let chosen = chosen.filter(|slot| candidates.contains(slot))?;
+        let (what, source) = (format!("slot of {slots}"), Provenance::Lock.describe().to_owned());
+        let source = ValueSource { what, value: Some(u64::from(chosen)), source };
+        if !self.slots.contains(&source) {
+            self.slots.push(source);
+        }
+        Some(chosen)
+    }
+
+    /// That all slots of a method are probed.
+    pub(super) fn say_open(&mut self, probe: &str, slots: &str) {
+        let probe = self.probeset.names.plain(probe);
+        let message = format!("`{probe}` is at each slot of `{slots}` until a recording finds the one that computes");
+        let hint = "`profinfer learn` finds it and writes a lock file";
+        self.problems.push(Diagnostic::note(Code::SlotUnknown, message).hint(hint));
     }
 
     fn file_names(&self, files: &[usize]) -> String {

@@ -450,7 +450,7 @@ pub enum Place {
         /// Bytes beyond the function's first instruction.
         offset: u64,
     },
-    /// `virtual module:Base[slot](this, …)`.
+    /// `virtual module:Base[slot](this, …)`, and `Base[slot|slot]` where one of several is to be found.
     Virtual {
         /// A module of the probeset.
         module: Spanned<String>,
@@ -458,6 +458,8 @@ pub enum Place {
         base: Spanned<String>,
         /// Index into its virtual table.
         slot: u32,
+        /// All slots that it may be instead, this one included; empty where the probeset states it.
+        candidates: Vec<u32>,
         /// What the method is called with.
         signature: Signature,
     },
@@ -505,6 +507,38 @@ impl Place {
             }
             Self::Tracepoint { .. } | Self::Software { .. } | Self::Probe(_) => None,
         }
+    }
+
+    /// The same place in each of the slots that it may be.
+    pub fn of_each_slot(self) -> Vec<Self> {
+        match &self {
+            Self::Virtual { candidates, .. } if !candidates.is_empty() => {
+                let of_slot = |number: u32| match self.clone() {
+                    Self::Virtual { module, base, candidates, signature, .. } => {
+                        Self::Virtual { module, base, slot: number, candidates, signature }
+                    }
+                    other => other,
+                };
+                candidates.iter().copied().map(of_slot).collect()
+            }
+            _ => vec![self],
+        }
+    }
+
+    /// `ns::Base[3|4]`, of a method whose slot is to be found: what a lock file calls it.
+    pub fn open_slot(&self) -> Option<String> {
+        match self {
+            Self::Virtual { base, candidates, .. } if !candidates.is_empty() => {
+                let slots: Vec<String> = candidates.iter().map(u32::to_string).collect();
+                Some(format!("{}[{}]", base.value, slots.join("|")))
+            }
+            _ => None,
+        }
+    }
+
+    /// The slot, of a virtual method.
+    pub fn slot(&self) -> Option<u32> {
+        if let Self::Virtual { slot, .. } = self { Some(*slot) } else { None }
     }
 
     /// Whether it is a function's entry, which has a return; other instructions have none.

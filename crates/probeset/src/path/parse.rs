@@ -359,6 +359,13 @@ impl Tree<'_> {
         Ok(attach)
     }
 
+    fn slot(&self, pair: &Pair<'_, Rule>) -> Parsed<u32> {
+        u32::try_from(self.number(pair)?).map_err(|_| {
+            Diagnostic::error(Code::OutOfRange, "the slot is beyond the maximum length of a virtual table")
+                .at(&self.place_of(pair))
+        })
+    }
+
     fn place(&self, pair: Pair<'_, Rule>) -> Parsed<Place> {
         let rule = pair.as_rule();
         let mut pairs = pair.parts();
@@ -375,13 +382,12 @@ impl Tree<'_> {
             },
             Rule::virtual_place => {
                 let base = self.named(&self.next(&mut pairs)?);
-                let slot = self.next(&mut pairs)?;
-                let slot = u32::try_from(self.number(&slot)?).map_err(|_| {
-                    Diagnostic::error(Code::OutOfRange, "the slot is beyond the maximum length of a virtual table")
-                        .at(&self.place_of(&slot))
-                })?;
+                let slots = self.next(&mut pairs)?.parts().map(|slot| self.slot(&slot));
+                let slots = slots.collect::<Parsed<Vec<u32>>>()?;
                 let signature = pairs.next().map_or_else(|| Ok(Signature::default()), |s| self.signature(s))?;
-                Place::Virtual { module: first, base, slot, signature }
+                let slot = slots.first().copied().unwrap_or_default();
+                let candidates = if slots.len() > 1 { slots } else { Vec::new() };
+                Place::Virtual { module: first, base, slot, candidates, signature }
             }
             _ => {
                 let name = self.next(&mut pairs)?;

@@ -363,6 +363,15 @@ impl<'a> Session<'a> {
         self.set("pf_detail_until", until);
     }
 
+    /// Has calls not count as lost that were open when the probes of a method's other slots were removed: of records of
+    /// these types, a bit each, that began before now.
+    pub fn leave_other_slots(&self, types: u64, now: u64) {
+        if let Some(variable) = self.variable("pf_other_slots") {
+            variable.fetch_or(types, Ordering::SeqCst);
+        }
+        self.set("pf_other_slots_until", now);
+    }
+
     /// Fills in a constant of the target that was learned while the programs run.
     pub fn set_constant(&self, name: &str, value: u64) {
         self.set(name, value);

@@ -1,5 +1,6 @@
 //! What was learned, as a lock file has it, and in the cache by the build that it was learned of.
 
+use crate::slots::{LearnedSlot, any_open};
 use profinfer_binary::{Arch, ChosenLayout, Lock, LockedFile, TargetFile, TargetFiles};
 use profinfer_compiler::{ProbePlan, glob_matches, lessons};
 use profinfer_files::cache::{Store, hexadecimal};
@@ -10,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// Raise this with every change of the search.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Largest size of a saved file, in bytes.
 const LARGEST: u64 = 1 << 20;
 
@@ -31,14 +32,17 @@ pub struct LearnedMember {
     pub file: Option<ModuleInfo>,
 }
 
-/// A lock file for the builds that members were learned of; `None` where there are none, or no file has a build-id.
-pub fn learned_lock(probeset: &str, members: &[LearnedMember], arch: Arch) -> Option<Lock> {
-    let files = locked(members, arch);
+/// What a recording learned.
+pub(in super::super) type LearnedFacts<'a> = (&'a [LearnedMember], &'a [LearnedSlot]);
+
+/// A lock file for the builds that something was learned of; `None` where there are none, or no file has a build-id.
+pub fn learned_lock(probeset: &str, learned: LearnedFacts<'_>, arch: Arch) -> Option<Lock> {
+    let files = locked(learned, arch);
     (!files.is_empty()).then(|| Lock::new(probeset, files))
 }
 
 /// What was learned of each file.
-fn locked(members: &[LearnedMember], arch: Arch) -> Vec<LockedFile> {
+fn locked((members, slots): LearnedFacts<'_>, arch: Arch) -> Vec<LockedFile> {
     let mut views: BTreeMap<(&str, &str), (&ModuleInfo, ChosenLayout)> = BTreeMap::new();
     for learned in members {
         let member = learned.member.strip_prefix(&learned.view).and_then(|rest| rest.strip_prefix('.'));
@@ -47,16 +51,28 @@ fn locked(members: &[LearnedMember], arch: Arch) -> Vec<LockedFile> {
         layout.at.insert(member.to_owned(), learned.offset);
     }
     let mut files: BTreeMap<String, LockedFile> = BTreeMap::new();
-    for ((path, view), (file, layout)) in views {
-        let path = PathBuf::from(path);
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let Some(build_id) = file.build_id.clone() else { continue };
-        let target = TargetFile { id: 0, path, name, build_id: Some(build_id.clone()), size: file.size, arch };
-        let Some(new) = LockedFile::new(&target) else { continue };
+    let mut add = |file: &ModuleInfo, fact: &dyn Fn(&mut LockedFile)| {
         // Two copies of a build are one.
-        files.entry(build_id).or_insert(new).add_chosen(view, &layout);
+        if let (Some(build_id), Some(new)) = (&file.build_id, locked_file(file, arch)) {
+            fact(files.entry(build_id.clone()).or_insert(new));
+        }
+    };
+    for ((_, view), (file, layout)) in &views {
+        add(file, &|of| of.add_chosen(view, layout));
+    }
+    for learned in slots {
+        if let Some(file) = &learned.file {
+            add(file, &|of| of.add_slot(&learned.slots, learned.slot));
+        }
     }
     files.into_values().collect()
+}
+
+/// A file without facts yet; `None` where it has no build-id.
+fn locked_file(file: &ModuleInfo, arch: Arch) -> Option<LockedFile> {
+    let path = PathBuf::from(&file.path);
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    LockedFile::new(&TargetFile { id: 0, path, name, build_id: file.build_id.clone(), size: file.size, arch })
 }
 
 /// What earlier recordings of this probeset learned.
@@ -69,7 +85,7 @@ pub(in super::super) struct SavedLearning {
 impl SavedLearning {
     /// `fresh`: nothing of before is used.
     pub(in super::super) fn new(plan: &ProbePlan, probeset: &Probeset, fresh: bool) -> Self {
-        let any = !lessons(plan, probeset).is_empty();
+        let any = !lessons(plan, probeset).is_empty() || any_open(plan);
         let mut digest = Sha256::new();
         digest.update(FORMAT.to_le_bytes());
         for source in &probeset.sources {
@@ -95,9 +111,9 @@ impl SavedLearning {
     }
 
     /// Saves what was learned; a cache that cannot be written costs time only.
-    pub(in super::super) fn store(&self, probeset: &str, members: &[LearnedMember], arch: Arch) {
+    pub(in super::super) fn store(&self, probeset: &str, learned: LearnedFacts<'_>, arch: Arch) {
         let Some(store) = &self.store else { return };
-        for file in locked(members, arch) {
+        for file in locked(learned, arch) {
             let key = self.key(&file.build_id);
             let _ = store.put(&key, Lock::new(probeset, vec![file]).to_text().as_bytes());
         }
