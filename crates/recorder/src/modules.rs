@@ -562,11 +562,14 @@ impl<'a> Modules<'a> {
         let is_there = |group: &Group| group.sites().iter().any(|site| sites.contains(&site.site.id));
         let groups = self.groups.iter().flatten().filter(|group| is_there(group));
         let programs: BTreeSet<(usize, FileId)> = groups.map(|group| (group.of.program, group.file())).collect();
-        session.detach_programs(&programs);
         let actions =
             programs.iter().filter_map(|(program, _)| Some(&self.plan.programs.get(*program)?.actions)).flatten();
         let types = actions.filter_map(|action| 1_u64.checked_shl(u32::try_from(action.record).ok()?));
-        session.leave_other_slots(types.fold(0, |all, one| all | one), super::clock::monotonic_ns());
+        let types = types.fold(0, |all, one| all | one);
+        // Calls may be found left open from the first detached program on.
+        session.leave_other_slots(types, u64::MAX);
+        session.detach_programs(&programs);
+        session.leave_other_slots(types, super::clock::monotonic_ns());
         drop(self.take_groups(is_there));
     }
 

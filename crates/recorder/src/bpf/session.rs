@@ -364,12 +364,12 @@ impl<'a> Session<'a> {
     }
 
     /// Has calls not count as lost that were open when the probes of a method's other slots were removed: of records of
-    /// these types, a bit each, that began before now.
-    pub fn leave_other_slots(&self, types: u64, now: u64) {
+    /// these types, a bit each, that began before then (ns, CLOCK_MONOTONIC).
+    pub fn leave_other_slots(&self, types: u64, until: u64) {
         if let Some(variable) = self.variable("pf_other_slots") {
             variable.fetch_or(types, Ordering::SeqCst);
         }
-        self.set("pf_other_slots_until", now);
+        self.set("pf_other_slots_until", until);
     }
 
     /// Fills in a constant of the target that was learned while the programs run.

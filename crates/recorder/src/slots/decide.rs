@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn slots_that_are_alike_are_not_told_apart() {
-        assert_eq!(decided(&[(3, 50, 8), (4, 50, 8)]).unwrap_err(), "slot 3 takes 38 % of a step, and slot 4 38 %");
+        assert_eq!(decided(&[(3, 50, 8), (4, 50, 8)]).unwrap_err(), "slot 3 takes 47 % of a step, and slot 4 47 %");
         assert!(decided(&[(3, 50, 8), (4, 75, 8)]).is_err());
     }
 
@@ -164,7 +164,8 @@ mod tests {
         let calls = [(3, 1000, 900), (4, 1900, 90), (4, 3000, 900), (4, 5000, 900)];
         let calls = calls.map(|(slot, start, duration)| SlotCall { slot, start, duration });
         let found = Steps::new(vec![(1000, 2000), (3000, 4000), (5000, 6000)], &calls).decide(&[3, 4]).unwrap();
-        assert_eq!((found.slot, found.percent), (4, 90));
+        // The shortest call, 90 ns, is taken for what probing one costs.
+        assert_eq!((found.slot, found.percent), (4, 98));
     }
 
     #[test]
