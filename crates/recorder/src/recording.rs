@@ -280,6 +280,7 @@ impl<'a> Recording<'a> {
 
     fn losses(&self) -> Vec<Loss> {
         let mut losses = name_losses(&self.session.losses(), LOSSES_PER_TYPE as usize, &self.plan.schema);
+        self.slots.excuse(&mut losses, &self.plan.schema, &self.consumer);
         losses.extend(self.modules.losses());
         let skipped = self.session.recursions().into_iter();
         losses.extend(skipped.map(|(record, count)| Loss { record, kind: LossKind::Recursion, count }));

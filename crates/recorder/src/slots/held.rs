@@ -64,6 +64,8 @@ pub(in super::super) struct Held {
     left_out: HashMap<u32, u32>,
     /// There are too many to wait for a step.
     is_full: bool,
+    /// Types of the methods' records, and whether one that is in the trace lacks a field.
+    types: HashMap<u16, bool>,
 }
 
 impl Held {
@@ -95,6 +97,7 @@ impl Held {
             && let Some(trial) = self.trials.get_mut(trial)
         {
             trial.since.get_or_insert_with(Instant::now);
+            self.types.entry(header.ty).or_default();
             if trial.calls.len() < MOST_CALLS {
                 trial.calls.push(SlotCall { slot, start: header.start, duration: header.duration });
             }
@@ -111,7 +114,22 @@ impl Held {
             self.leave_out(&header);
             return Taken::Dropped;
         }
+        self.looked_at(&header);
         Taken::Passed
+    }
+
+    fn looked_at(&mut self, header: &RecordHeader) {
+        if header.missing != 0
+            && let Some(lacks) = self.types.get_mut(&header.ty)
+        {
+            *lacks = true;
+        }
+    }
+
+    /// Whether fields of this type that could not be read were those of other slots' calls alone, which are not in the
+    /// trace.
+    pub(in super::super) fn has_all_fields(&self, record_type: u16) -> bool {
+        self.types.get(&record_type) == Some(&false)
     }
 
     /// Whether it is not known of a method in which slot it is.
@@ -182,8 +200,14 @@ impl Held {
     pub(in super::super) fn released(&mut self, record: &[u8]) -> Option<bool> {
         let header = RecordHeader::read(record)?;
         match self.sites.get(&header.site) {
-            None => Some(false),
-            Some(Standing::Kept) => Some(true),
+            None => {
+                self.looked_at(&header);
+                Some(false)
+            }
+            Some(Standing::Kept) => {
+                self.looked_at(&header);
+                Some(true)
+            }
             // What came before the first step belongs to none.
             Some(Standing::Rejected | Standing::Open { .. }) => {
                 self.leave_out(&header);
@@ -269,6 +293,26 @@ mod tests {
         // A new thread with the number of an old one.
         let first = record(2, 1, 800, 90);
         assert_eq!((held.renumbered(&first), held.renumbered(&record(2, 2, 900, 90))), (None, None));
+    }
+
+    #[test]
+    fn what_only_other_slots_lack_is_no_loss() {
+        let mut held = held();
+        let lacking = |site: u16, seq: u32| {
+            let mut record = record(site, seq, 600, 1);
+            record[6] = 1;
+            record
+        };
+        held.take(&lacking(1, 10), false);
+        assert!(held.has_all_fields(0) && !held.has_all_fields(1));
+        held.settle(0, Some(4));
+        for record in held.release().chunks(40) {
+            held.released(&record[8..]);
+        }
+        held.take(&lacking(1, 11), false);
+        assert!(held.has_all_fields(0));
+        held.take(&lacking(2, 12), false);
+        assert!(!held.has_all_fields(0), "it is in the trace");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::modules::Modules;
 use crate::bpf::Session;
 use profinfer_compiler::ProbePlan;
 use profinfer_diagnostics::{Code, Diagnostic};
-use profinfer_schema::{ModuleInfo, ValueSource};
+use profinfer_schema::{Loss, LossKind, ModuleInfo, Schema, ValueSource};
 use std::collections::BTreeSet;
 
 /// A slot that was found.
@@ -54,6 +54,22 @@ impl SlotLearning {
     /// Whether something is still to be found.
     pub(super) fn is_open(&self, consumer: &Consumer) -> bool {
         self.any && consumer.with_held(|held| held.any_open())
+    }
+
+    /// Removes what the programs counted of fields that could not be read, where only other slots' calls lacked any.
+    pub(super) fn excuse(&self, losses: &mut Vec<Loss>, schema: &Schema, consumer: &Consumer) {
+        if !self.any {
+            return;
+        }
+        let number = |name: &str| {
+            let number = schema.records.iter().position(|record| record.name == name)?;
+            u16::try_from(number).ok()
+        };
+        losses.retain(|loss| {
+            let is_of_fields = matches!(loss.kind, LossKind::ReadFailed | LossKind::Implausible | LossKind::Truncated);
+            let has_all = |record| consumer.with_held(|held| held.has_all_fields(record));
+            !(is_of_fields && number(&loss.record).is_some_and(has_all))
+        });
     }
 
     /// Decides what can be decided; `is_last`: there will be no more records.
