@@ -1,6 +1,8 @@
 //! What the target has mapped, and the probes attached to it: at the start, and each time a process of the target has
 //! mapped a library or runs another program.
 
+mod other_slots;
+
 use super::consumer::Consumer;
 use super::file_watch::FileWatch;
 use super::module_sites::{Group, InspectedSite, ModuleFile, ProgramSites};
@@ -16,7 +18,7 @@ use profinfer_binary::{
 use profinfer_compiler::{PlacedSite, Placement, ProbePlan, Provenance, RelocationValue, Tier, Unplaced};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use profinfer_probeset::Part;
-use profinfer_probeset::path::{NamePattern, Place};
+use profinfer_probeset::path::NamePattern;
 use profinfer_schema::{EngineId, Loss, LossKind, ModuleInfo, NO_SITE, Role, Schema, Site, ValueSource};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::fd::BorrowedFd;
@@ -542,35 +544,6 @@ impl<'a> Modules<'a> {
         let ms = started.elapsed().as_secs_f64() * 1e3;
         consumer.notice(format!("attached {} sites in {ms:.1} ms, their programs loaded", sites.len()));
         Ok(())
-    }
-
-    /// Has records of methods wait whose slot is to be found.
-    fn hold_open(&self, placement: &Placement, new: &[NewSite<'_>], sites: &[Site], consumer: &Consumer) {
-        for (site, new) in sites.iter().zip(new).filter(|(_, new)| placement.open_slots.contains(&new.placed.program)) {
-            let place = self.plan.programs.get(new.placed.program).map(|program| &program.place);
-            let (slots, slot) = (place.and_then(Place::open_slot), place.and_then(Place::slot));
-            if let (Some(slots), Some(slot), Some(probe)) = (slots, slot, site.probes.first()) {
-                let method = (self.plan.schema.names.plain(probe), slots.as_str(), site.module);
-                consumer.with_held(|held| held.add(site.id, slot, method));
-            }
-        }
-    }
-
-    /// Detaches the programs that are at sites of a method's other slots. They stay known as attached, so that they are not
-    /// attached again.
-    pub(super) fn detach_sites(&mut self, sites: &BTreeSet<u16>, session: &mut Session<'_>) {
-        let is_there = |group: &Group| group.sites().iter().any(|site| sites.contains(&site.site.id));
-        let groups = self.groups.iter().flatten().filter(|group| is_there(group));
-        let programs: BTreeSet<(usize, FileId)> = groups.map(|group| (group.of.program, group.file())).collect();
-        let actions =
-            programs.iter().filter_map(|(program, _)| Some(&self.plan.programs.get(*program)?.actions)).flatten();
-        let types = actions.filter_map(|action| 1_u64.checked_shl(u32::try_from(action.record).ok()?));
-        let types = types.fold(0, |all, one| all | one);
-        // Calls may be found left open from the first detached program on.
-        session.leave_other_slots(types, u64::MAX);
-        session.detach_programs(&programs);
-        session.leave_other_slots(types, super::clock::monotonic_ns());
-        drop(self.take_groups(is_there));
     }
 
     /// Attaches sites whose programs were loaded with these constants.
