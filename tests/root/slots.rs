@@ -84,6 +84,19 @@ fn a_short_run_is_enough_to_find_the_slot() {
     assert_computed(&calls, &output, 4);
 }
 
+/// Their records wait with the others', though the kernel reports threads and their ends itself.
+#[test]
+#[ignore = "needs root"]
+fn threads_that_end_before_the_slot_is_found_are_complete() {
+    let engine = Engine::new(&["-DORDER=0", "-DTHREADS"]);
+    let (output, calls, _) = engine.record(&[], "20");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_computed(&calls, &output, 20);
+    let report = succeeds(&mut engine.profinfer(&["report", "run.pfi", "--json"]));
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    assert_eq!(report["completeness"]["complete"], true, "{}", report["completeness"]);
+}
+
 #[test]
 #[ignore = "needs root"]
 fn learn_prints_the_slot_and_writes_it_into_the_lock_file() {

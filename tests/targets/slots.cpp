@@ -1,10 +1,11 @@
 // An engine whose layers compute in one slot, are asked in another, and load in a third: `slots STEPS [MICROSECONDS]`, so
-// many for each layer. ORDER says which declaration comes first, and so which slot each has; ALIKE has two that compute.
-// It prints how often a layer computed.
+// many for each layer. ORDER says which declaration comes first, and so which slot each has; ALIKE has two that compute,
+// THREADS a thread for each step. It prints how often a layer computed.
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #ifndef ORDER
@@ -100,7 +101,11 @@ int main(int argc, char **argv)
 	for (auto &layer : layers)
 		sum += layer->load(++layers.back()->id);
 	for (int number = 1; number <= steps; number++)
+#ifdef THREADS
+		std::thread([&sum, number] { sum += engine_step(number); }).join();
+#else
 		sum += engine_step(number);
+#endif
 	fprintf(stderr, "sum %ld\n", sum);
 	printf("%ld\n", computed);
 	return 0;

@@ -553,7 +553,7 @@ impl Intake {
         if sink.error.is_some() {
             return;
         }
-        if sink.defer(number, record) {
+        if !sink.held.is_waiting() && sink.defer(number, record) {
             return self.count(number, record);
         }
         let is_step = self.steps.get(usize::from(number)).is_some_and(Option::is_some);

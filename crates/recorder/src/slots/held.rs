@@ -64,8 +64,19 @@ pub(in super::super) struct Held {
     left_out: HashMap<u32, u32>,
     /// There are too many to wait for a step.
     is_full: bool,
-    /// Types of the methods' records, and whether one that is in the trace lacks a field.
-    types: HashMap<u16, bool>,
+    /// By type of record.
+    lacking: HashMap<u16, Lacking>,
+}
+
+/// Which fields a method's records lack.
+#[derive(Debug, Default)]
+struct Lacking {
+    /// Those in the trace: a bit each, what the build does not have.
+    all: Option<u16>,
+    /// Not all of them lack the same.
+    varies: bool,
+    /// How many all calls of other slots lack together.
+    others: u64,
 }
 
 impl Held {
@@ -97,7 +108,7 @@ impl Held {
             && let Some(trial) = self.trials.get_mut(trial)
         {
             trial.since.get_or_insert_with(Instant::now);
-            self.types.entry(header.ty).or_default();
+            self.lacking.entry(header.ty).or_default();
             if trial.calls.len() < MOST_CALLS {
                 trial.calls.push(SlotCall { slot, start: header.start, duration: header.duration });
             }
@@ -119,17 +130,20 @@ impl Held {
     }
 
     fn looked_at(&mut self, header: &RecordHeader) {
-        if header.missing != 0
-            && let Some(lacks) = self.types.get_mut(&header.ty)
-        {
-            *lacks = true;
+        if let Some(lacking) = self.lacking.get_mut(&header.ty) {
+            lacking.varies |= *lacking.all.get_or_insert(header.missing) != header.missing;
         }
     }
 
-    /// Whether fields of this type that could not be read were those of other slots' calls alone, which are not in the
-    /// trace.
-    pub(in super::super) fn has_all_fields(&self, record_type: u16) -> bool {
-        self.types.get(&record_type) == Some(&false)
+    /// Whether so many fields of this type that could not be read were those of other slots' calls, which are not in the
+    /// trace: its records all have the same fields.
+    pub(in super::super) fn are_of_others(&self, record_type: u16, fields: u64) -> bool {
+        self.lacking.get(&record_type).is_some_and(|lacking| !lacking.varies && fields <= lacking.others)
+    }
+
+    /// Whether records wait: later ones have to wait, too.
+    pub(in super::super) fn is_waiting(&self) -> bool {
+        !self.records.is_empty()
     }
 
     /// Whether it is not known of a method in which slot it is.
@@ -217,6 +231,9 @@ impl Held {
     }
 
     fn leave_out(&mut self, header: &RecordHeader) {
+        if let Some(lacking) = self.lacking.get_mut(&header.ty) {
+            lacking.others += u64::from(header.missing.count_ones());
+        }
         let before = self.left_out.entry(header.tid).or_default();
         // Another thread with the number of one that has ended.
         *before = if header.seq <= *before { 1 } else { *before + 1 };
@@ -304,15 +321,14 @@ mod tests {
             record
         };
         held.take(&lacking(1, 10), false);
-        assert!(held.has_all_fields(0) && !held.has_all_fields(1));
         held.settle(0, Some(4));
         for record in held.release().chunks(40) {
             held.released(&record[8..]);
         }
         held.take(&lacking(1, 11), false);
-        assert!(held.has_all_fields(0));
+        assert!(held.are_of_others(0, 2) && !held.are_of_others(0, 3) && !held.are_of_others(1, 1));
         held.take(&lacking(2, 12), false);
-        assert!(!held.has_all_fields(0), "it is in the trace");
+        assert!(!held.are_of_others(0, 2), "one is in the trace");
     }
 
     #[test]

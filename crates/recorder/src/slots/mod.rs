@@ -67,8 +67,8 @@ impl SlotLearning {
         };
         losses.retain(|loss| {
             let is_of_fields = matches!(loss.kind, LossKind::ReadFailed | LossKind::Implausible | LossKind::Truncated);
-            let has_all = |record| consumer.with_held(|held| held.has_all_fields(record));
-            !(is_of_fields && number(&loss.record).is_some_and(has_all))
+            let are_of_others = |record| consumer.with_held(|held| held.are_of_others(record, loss.count));
+            !(is_of_fields && number(&loss.record).is_some_and(are_of_others))
         });
     }
 
