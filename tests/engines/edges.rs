@@ -38,6 +38,7 @@ fn of_onnxruntime(which: &str) {
     let reported: BTreeMap<String, Vec<String>> = serde_json::from_slice(&text).unwrap();
     let recorded = recorded(&trace, |_| true);
     assert!(recorded.len() > 20, "{recorded:?}");
+    assert!(reported["cos"] == ["split"] && reported["sin"] == ["split"], "{reported:?}");
     for (name, reads) in &recorded {
         // Weights that the engine has packed are missing; weights that stay where they are may be inputs.
         let expected: BTreeSet<&str> = reported[name].iter().map(String::as_str).collect();

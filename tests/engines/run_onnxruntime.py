@@ -5,7 +5,7 @@ run_onnxruntime.py FOLDER RUNS [profile|edges]
 The model has products, sums, norms and activations in three blocks, with a Resize and an If of its own kernels at the
 end: a few dozen nodes, most of them far longer than a probe. FOLDER/small.onnx is it, and made where it is not there.
 With `profile` the engine writes FOLDER/profile.json. With `edges` it writes the model as it runs it, after its fusions,
-and FOLDER/edges.json has which nodes and weights each node reads.
+and FOLDER/edges.json has which nodes and weights each node reads; one of them has two results.
 """
 
 import json
@@ -17,7 +17,7 @@ import numpy as np
 ROWS, WIDTH, BLOCKS = 64, 256, 3
 
 
-def model() -> bytes:
+def model(several: bool = False) -> bytes:
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
@@ -46,6 +46,11 @@ def model() -> bytes:
         scores = node("MatMul", [down, turned], p + "scores")
         mixed = node("MatMul", [scores, down], p + "mix")
         x = node("Add", [x, mixed], p + "a_residual_sum_whose_name_is_longer_than_what_a_short_string_holds")
+    # A node of several results, each of which another one reads.
+    if several:
+        parts = ["split:a", "split:b"]
+        nodes.append(helper.make_node("Split", [x], parts, name="split", axis=1))
+        x = node("Concat", [node("Sin", parts[:1], "sin"), node("Cos", parts[1:], "cos")], "concat", axis=1)
     # Its kernel calls its base's on the same object.
     weights.append(numpy_helper.from_array(np.ones(2, dtype=np.float32), "scales"))
     x = node("Resize", [x, "", "scales"], "resize", mode="linear")
@@ -115,7 +120,7 @@ def main() -> None:
     path = os.path.join(folder, "small.onnx")
     if not os.path.exists(path):
         with open(path, "wb") as file:
-            file.write(model())
+            file.write(model(sys.argv[3:] == ["edges"]))
     with open(path, "rb") as file:
         made = file.read()
     session = onnxruntime.InferenceSession(made, options, providers=["CPUExecutionProvider"])
