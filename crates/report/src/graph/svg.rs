@@ -10,6 +10,9 @@ use crate::numbers::units::{quantity, shape, share, time_f64};
 use profinfer_diagnostics::printable;
 use std::fmt::Write as _;
 
+/// Characters of a line that names data, and those that its name has at least.
+const CHARACTERS: usize = 36;
+const NAME: usize = 12;
 const CARD_WIDTH: f64 = 280.0;
 const CARD_HEIGHT: f64 = 48.0;
 const DATUM_HEIGHT: f64 = 16.0;
@@ -390,9 +393,11 @@ impl Drawing<'_> {
 
     fn datum(&mut self, datum: &Datum, y: f64, width: f64) {
         self.symbol(datum.kind, 16.0, y - 8.0);
-        let about = about(datum);
+        let about = last(&about(datum), CHARACTERS - NAME);
         let verb = if datum.written { "writes " } else { "" };
-        let space = 36_usize.saturating_sub(about.chars().count()).max(12);
+        // A sign of multiplication is wider than the mean.
+        let wide = about.matches('×').count() / 2;
+        let space = CHARACTERS.saturating_sub(about.chars().count() + wide).max(NAME - 2);
         self.text(30.0, y, "soft", &format!("{verb}{}", datum.name), space);
         self.right(width - 12.0, y, "soft", &about);
     }
@@ -432,6 +437,14 @@ impl Drawing<'_> {
         }
         lines.extend(card.reads.iter().map(|datum| format!("{} {} {}", datum.kind, datum.name, about(datum))));
         lines.join("\n")
+    }
+}
+
+/// A text's last characters, the innermost extents and the type, if there are more.
+fn last(text: &str, most: usize) -> String {
+    match text.chars().count() {
+        count if count > most => std::iter::once('…').chain(text.chars().skip(count + 1 - most)).collect(),
+        _ => text.to_owned(),
     }
 }
 
