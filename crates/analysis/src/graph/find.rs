@@ -344,8 +344,8 @@ fn build(step: &Step, catalogue: &Catalogue) -> Draft {
     let first = nodes.len();
     nodes_left_out += (first + read.len()).saturating_sub(MAX_NODES) as u64;
     read.truncate(MAX_NODES.saturating_sub(first));
-    let kinds: Vec<KindId> = all.iter().map(Computed::kind).collect();
-    nodes.extend(read.iter_mut().map(|leaf| leaf.describe(&kinds, catalogue)));
+    let kind = |operator: usize| all.get(operator).map(Computed::kind);
+    nodes.extend(read.iter_mut().map(|leaf| leaf.describe(kind, catalogue)));
     for (to, origin, inputs) in reads {
         let from = match origin {
             Origin::Operator(from) => from,

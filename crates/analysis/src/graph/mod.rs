@@ -1,6 +1,7 @@
 //! The graph of a step's operators: which computed what the next one reads. It is rebuilt from what objects were
 //! described with, through views, results that are written in place, and memory that one object names and another
-//! reads; or from the addresses that operators' records say they read and wrote. It depends on objects and addresses, on no engine.
+//! reads; or from the addresses that operators' records say they read and wrote. It depends on objects and addresses, on
+//! no engine.
 
 mod critical;
 mod find;

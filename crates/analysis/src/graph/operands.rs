@@ -1,7 +1,7 @@
 //! Edges by the addresses that operators' records say they read and wrote: who reads an address reads what was written
 //! there last. Memory is used again within a step, which the order of the operators resolves.
 
-use super::{MAX_NODES, Node, NodeKind};
+use super::{Node, NodeKind};
 use crate::catalogue::Catalogue;
 use crate::ids::KindId;
 use crate::raw::Operands;
@@ -144,8 +144,8 @@ impl ReadLeaf {
     }
 
     /// A node of it, as its reader's record describes it.
-    pub(super) fn describe(&mut self, kinds: &[KindId], catalogue: &Catalogue) -> Node {
-        let reader = kinds.get(self.reader).map(|kind| catalogue.kind(*kind));
+    pub(super) fn describe(&mut self, kind: impl Fn(usize) -> Option<KindId>, catalogue: &Catalogue) -> Node {
+        let reader = kind(self.reader).map(|kind| catalogue.kind(kind));
         let described = reader.and_then(|kind| catalogue.described_as(*kind.inputs.get(self.position)?));
         self.constant = described.and_then(|of| of.constant);
         let of_reader = |name: &str| format!("{name}.inputs[{}]", self.position);
@@ -169,7 +169,7 @@ impl EverWritten {
     /// What an operator wrote.
     pub(super) fn add(&mut self, operands: &Operands) {
         if self.0.len() < MAX_WRITTEN {
-            self.0.extend(operands.writes.iter().take(MAX_NODES));
+            self.0.extend(&operands.writes);
         }
     }
 }
