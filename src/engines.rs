@@ -4,7 +4,6 @@ use super::table::columns;
 use super::{DONE, Outcome, terminal};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_probeset::{self as spec, Library, Probeset};
-
 use profinfer_schema::Role;
 use std::path::Path;
 
@@ -70,24 +69,30 @@ pub(crate) fn offered() -> Vec<Probeset> {
     all.into_iter().zip(extending).filter(|(_, extends)| !extends).map(|(probeset, _)| probeset).collect()
 }
 
-/// Whether it is of an engine: others are what engines' probesets include.
+/// Whether it marks steps itself.
 pub(crate) fn has_steps(probeset: &Probeset) -> bool {
     probeset.probes.values().any(|probe| probe.role.value == Role::Step)
 }
 
+/// Whether it only serves to be included: such a probeset names no tested builds.
+fn is_part(probeset: &Probeset) -> bool {
+    probeset.tested.is_empty()
+}
+
 fn text(probesets: &[Probeset]) -> String {
-    let rows = probesets.iter().filter(|probeset| has_steps(probeset)).flat_map(|probeset| {
-        let tested = probeset.tested.iter().map(|build| vec![String::new(), build.clone()]);
-        let first = vec![probeset.name.clone(), probeset.summary.clone()];
-        std::iter::once(first).chain(tested)
-    });
-    let mut text = columns(&["probeset", "description and tested builds"], rows);
+    let table = |title, select: &dyn Fn(&Probeset) -> bool| {
+        let rows = probesets.iter().filter(|probeset| select(probeset)).flat_map(|probeset| {
+            let tested = probeset.tested.iter().map(|build| vec![String::new(), build.clone()]);
+            let first = vec![probeset.name.clone(), probeset.summary.clone()];
+            std::iter::once(first).chain(tested)
+        });
+        columns(&[title, "description and tested builds"], rows)
+    };
+    let engines = table("probeset", &|probeset| has_steps(probeset) && !is_part(probeset));
+    let others = table("without steps", &|probeset| !has_steps(probeset) && !is_part(probeset));
     let parts: Vec<&str> =
-        probesets.iter().filter(|probeset| !has_steps(probeset)).map(|probeset| probeset.name.as_str()).collect();
-    if !parts.is_empty() {
-        text += &format!("\nincluded by other probesets: {}\n", parts.join(", "));
-    }
-    text
+        probesets.iter().filter(|probeset| is_part(probeset)).map(|probeset| probeset.name.as_str()).collect();
+    format!("{engines}\n{others}\nincluded by other probesets: {}\n", parts.join(", "))
 }
 
 fn json(probesets: &[Probeset]) -> Result<String, Diagnostics> {

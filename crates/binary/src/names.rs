@@ -1,19 +1,13 @@
 //! Names of functions: how a symbol becomes the name that a person writes, and which symbols a pattern means.
 
-use cpp_demangle::{BorrowedSymbol, DemangleOptions, DemangleWrite, ParseOptions};
 use profinfer_probeset::path::NamePattern;
+use profinfer_probeset::symbol::{demangled, demangled_with_parameters};
 use regex::{Regex, RegexBuilder};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 /// Longer symbols are ignored; the longest of real template libraries have about 10 kB.
 pub(crate) const MAX_SYMBOL: usize = 16 << 10;
-/// A mangled name can stand for one that is exponentially longer; in real template libraries
-/// about ten times.
-const MAX_DEMANGLED: usize = 64 << 10;
-const MAX_TIMES_LONGER: usize = 64;
-/// Short names may be so long in any case.
-const ALWAYS_DEMANGLED: usize = 1 << 10;
 /// Bytes of a compiled pattern.
 const MAX_REGEX: usize = 1 << 20;
 /// Patterns whose compiled form is stored: 100 MB at most, some kilobytes each in practice.
@@ -228,16 +222,6 @@ fn demangle(symbol: &str) -> String {
     printable(demangled(symbol).unwrap_or_else(|| symbol.to_owned()))
 }
 
-fn demangled(symbol: &str) -> Option<String> {
-    if !symbol.starts_with("_Z") {
-        return None;
-    }
-    let parsed = BorrowedSymbol::new_with_options(symbol.as_bytes(), &ParseOptions::default()).ok()?;
-    let mut text = Bounded::of(symbol);
-    parsed.structured_demangle(&mut text, &DemangleOptions::new().no_params().no_return_type()).ok()?;
-    Some(without_tags(text.text))
-}
-
 /// What stands between a mangled function's parentheses, and what stands behind them.
 pub(crate) fn with_parameters(symbol: &str) -> Option<(String, String)> {
     let symbol = unversioned(symbol);
@@ -245,56 +229,10 @@ pub(crate) fn with_parameters(symbol: &str) -> Option<(String, String)> {
     if !stem.starts_with("_Z") || stem.len() > MAX_SYMBOL {
         return None;
     }
-    let parsed = BorrowedSymbol::new_with_options(stem.as_bytes(), &ParseOptions::default()).ok()?;
-    let text = |options: &DemangleOptions| {
-        let mut text = Bounded::of(stem);
-        parsed.structured_demangle(&mut text, options).ok()?;
-        Some(without_tags(text.text))
-    };
-    let options = DemangleOptions::new().no_return_type();
-    let (name, all) = (text(&options.no_params())?, text(&options)?);
+    let (name, all) = (demangled(stem)?, demangled_with_parameters(stem)?);
     let rest = all.strip_prefix(&name)?.strip_prefix('(')?;
     let end = rest.rfind(')')?;
     Some((rest[..end].to_owned(), rest[end + 1..].to_owned()))
-}
-
-/// `name` of `name[abi:cxx11]`.
-fn without_tags(name: String) -> String {
-    if !name.contains("[abi:") {
-        return name;
-    }
-    let mut plain = String::with_capacity(name.len());
-    let mut rest = name.as_str();
-    while let Some((before, after)) = rest.split_once("[abi:") {
-        plain.push_str(before);
-        rest = after.split_once(']').map_or("", |(_, after)| after);
-    }
-    plain.push_str(rest);
-    plain
-}
-
-/// Text that refuses to grow without end.
-struct Bounded {
-    text: String,
-    most: usize,
-}
-
-impl Bounded {
-    /// For what a symbol stands for.
-    fn of(symbol: &str) -> Self {
-        let most = symbol.len().saturating_mul(MAX_TIMES_LONGER).saturating_add(ALWAYS_DEMANGLED).min(MAX_DEMANGLED);
-        Self { text: String::new(), most }
-    }
-}
-
-impl DemangleWrite for Bounded {
-    fn write_string(&mut self, text: &str) -> std::fmt::Result {
-        if self.text.len() + text.len() > self.most {
-            return Err(std::fmt::Error);
-        }
-        self.text.push_str(text);
-        Ok(())
-    }
 }
 
 /// The longest one; of several the first.

@@ -10,6 +10,7 @@
 
 pub mod counters;
 pub mod path;
+pub mod symbol;
 
 mod advice;
 mod check;

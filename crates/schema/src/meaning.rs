@@ -97,6 +97,8 @@ pub enum FieldMeaning {
     Queue,
     /// Address or number of what the end of submitted work is recognised by.
     Fence,
+    /// Address or number of what work that is done by then is recognised by: later work of the queue comes after it.
+    After,
     /// Not 0: a call failed, or what was waited for did not come.
     Status,
     /// Where data is copied to or from.
@@ -135,7 +137,7 @@ pub enum FieldMeaning {
 
 impl FieldMeaning {
     /// Every meaning, in the order of the variants.
-    pub const ALL: [Self; 64] = [
+    pub const ALL: [Self; 65] = [
         Self::Tokens,
         Self::Backend,
         Self::Lane,
@@ -183,6 +185,7 @@ impl FieldMeaning {
         Self::Encoded,
         Self::Queue,
         Self::Fence,
+        Self::After,
         Self::Status,
         Self::Direction,
         Self::Timestamps,
@@ -257,6 +260,7 @@ impl FieldMeaning {
             Self::Encoded => "encoded",
             Self::Queue => "queue",
             Self::Fence => "fence",
+            Self::After => "after",
             Self::Status => "status",
             Self::Direction => "direction",
             Self::Timestamps => "timestamps",

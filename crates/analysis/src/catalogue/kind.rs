@@ -12,7 +12,7 @@ pub(crate) const NO_INPUT: InlineId = InlineId::MAX;
 pub struct Kind {
     /// Its name; its type, where it has no name.
     pub name: Arc<str>,
-    /// The name without its numbers: see [`collapse_digits`].
+    /// The name without its numbers, unless it is a C++ function's: see [`collapse_digits`].
     pub pattern: Arc<str>,
     /// Its type; the probe's name if it has none.
     pub op: Arc<str>,
@@ -40,6 +40,8 @@ pub struct Kind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Description {
     pub(crate) name: Option<Arc<str>>,
+    /// The name is a C++ function's: its numbers are no layers.
+    pub(crate) is_function: bool,
     pub(crate) op: Option<Arc<str>>,
     pub(crate) dtype: Option<Arc<str>>,
     pub(crate) shape: Option<Arc<[i64]>>,

@@ -6,6 +6,7 @@ use super::rules::Rules;
 use crate::ids::{InlineId, KindId, ObjectId, TextId};
 use crate::raw::{Decoder, DescribedObject, FieldValue, Header, address_of, all_addresses};
 use profinfer_probeset::path::{Environment, Value};
+use profinfer_probeset::symbol::demangled_or_begun;
 use profinfer_schema::FieldMeaning;
 use rustc_hash::FxHashMap;
 use std::collections::HashMap;
@@ -354,11 +355,15 @@ impl Catalogue {
     }
 
     fn read_description(&mut self, fields: &[FieldValue], decoder: &Decoder, rules: &Rules) -> Description {
-        let mut text = |meaning: FieldMeaning| find(fields, meaning).map(|value| self.shared(&value.to_string()));
+        let text = |of: &mut Self, meaning| find(fields, meaning).map(|value| of.shared(&value.to_string()));
+        let name = text(self, FieldMeaning::Name).filter(|name| !name.is_empty());
+        // A kernel's name is its function's.
+        let function = name.as_ref().and_then(|name| demangled_or_begun(name));
         Description {
-            name: text(FieldMeaning::Name).filter(|name| !name.is_empty()),
-            op: text(FieldMeaning::Op).filter(|op| !op.is_empty()),
-            dtype: text(FieldMeaning::Dtype),
+            is_function: function.is_some(),
+            name: function.map(|name| self.shared(&name)).or(name),
+            op: text(self, FieldMeaning::Op).filter(|op| !op.is_empty()),
+            dtype: text(self, FieldMeaning::Dtype),
             shape: find(fields, FieldMeaning::Shape).map(numbers_of),
             parameters: find(fields, FieldMeaning::Parameters).map(numbers_of),
             layer: rules.layer(&Fields { fields, decoder }).map(|layer| self.shared(&layer)),
@@ -371,9 +376,9 @@ impl Catalogue {
         let description = match self.descriptions.len() {
             // What changes with each step goes first, then all but the type.
             MAX_DESCRIPTIONS.. if !self.description_ids.contains_key(&description) => {
-                let Description { name, op, dtype, layer, .. } = description;
+                let Description { name, is_function, op, dtype, layer, .. } = description;
                 let name = name.filter(|_| self.descriptions.len() < 2 * MAX_DESCRIPTIONS);
-                Description { name, op, dtype, layer, ..Description::default() }
+                Description { name, is_function, op, dtype, layer, ..Description::default() }
             }
             _ => description,
         };
@@ -459,12 +464,17 @@ impl Catalogue {
         let op = first(|d| d.op.clone());
         let name = first(|d| d.name.clone());
         let layer = first(|d| d.layer.clone());
+        let is_function = if inline.name.is_some() { inline.is_function } else { object.is_function };
         let described = op.is_some() || name.is_some();
         let shape = inline.shape.clone().or_else(|| object.shape.clone());
         let op = op.unwrap_or_else(|| Arc::clone(probe));
         let name = name.unwrap_or_else(|| Arc::clone(&op));
         let kind = Kind {
-            pattern: self.shared(&collapse_digits(&name, layer.as_deref())),
+            pattern: if is_function {
+                Arc::clone(&name)
+            } else {
+                self.shared(&collapse_digits(&name, layer.as_deref()))
+            },
             dtype: first(|d| d.dtype.clone()),
             layer,
             layer_inferred: false,

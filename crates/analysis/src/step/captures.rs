@@ -4,7 +4,7 @@ use crate::ids::KindId;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Captures that are open at one time, and captured works that are remembered.
+/// Captures that are open at one time, queues and fences of these, and captured works that are remembered.
 const MAX_CAPTURES: usize = 1 << 12;
 /// Operators or launches of one.
 const MAX_NODES: usize = 1 << 16;
@@ -21,9 +21,21 @@ struct Node {
 #[derive(Debug, Default)]
 pub(super) struct Captures {
     open: FxHashMap<u64, Vec<Node>>,
+    /// Queues that work for another one's capture since they came after work of it: by whose.
+    joined: FxHashMap<u64, u64>,
+    /// By which queue's capture work was captured that these fences are of.
+    fences: FxHashMap<u64, u64>,
     captured: FxHashMap<u64, Arc<[KindId]>>,
     /// The queue, thread and start of the latest call that was captured: the record of what it launched follows.
     latest: Option<(u64, u32, u64)>,
+}
+
+/// Work that is given to a queue, by what its end is recognised, and what it comes after.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Work {
+    pub(super) queue: u64,
+    pub(super) fence: Option<u64>,
+    pub(super) after: Option<u64>,
 }
 
 /// What a record tells of a capture.
@@ -47,6 +59,8 @@ impl Captures {
             }
             CaptureEvent::Ends { queue, captured } => {
                 let Some(nodes) = self.open.remove(&queue) else { return };
+                self.joined.retain(|_, of| *of != queue);
+                self.fences.retain(|_, of| *of != queue);
                 self.remember(captured, nodes.into_iter().map(|node| node.kind).collect());
             }
             CaptureEvent::Made { from, captured } => {
@@ -64,12 +78,23 @@ impl Captures {
     }
 
     /// Whether a call that gives work to a queue is captured instead.
-    pub(super) fn takes(&mut self, queue: u64, thread: u32, start: u64) -> bool {
-        let is_open = self.open.contains_key(&queue);
-        if is_open {
-            self.latest = Some((queue, thread, start));
+    pub(super) fn takes(&mut self, work: Work, thread: u32, start: u64) -> bool {
+        let Work { queue, fence, after } = work;
+        let capturing = Some(queue).filter(|queue| self.open.contains_key(queue));
+        let of = capturing.or_else(|| self.joined.get(&queue).copied());
+        let of = of.or_else(|| after.and_then(|fence| self.fences.get(&fence).copied()));
+        if let Some(fence) = fence {
+            match of {
+                Some(of) if self.fences.len() < MAX_CAPTURES => self.fences.insert(fence, of),
+                _ => self.fences.remove(&fence),
+            };
         }
-        is_open
+        let Some(of) = of else { return false };
+        if of != queue && self.joined.len() < MAX_CAPTURES {
+            self.joined.insert(queue, of);
+        }
+        self.latest = Some((of, thread, start));
+        true
     }
 
     /// An operator that was encoded, or a launch. One that contains others stands for them.

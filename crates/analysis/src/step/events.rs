@@ -2,6 +2,7 @@
 //! processors. They are read here and put where they belong by their time.
 
 use super::batch::RequestEvent;
+use super::captures::Work;
 use super::faults::{RawFetch, What};
 use super::offload_model::Queued;
 use super::offload_raw::{RawDispatch, RawOffload, RawWhat, capture, describe_device, queued};
@@ -120,8 +121,8 @@ impl Timeline {
 
     /// A submission whose queue captures, or that launches what was captured; a copy with its objects.
     fn refined(&mut self, process: usize, thread: u32, header: &Header, record: &[u8], event: Queued) -> Queued {
-        let (queue, fence, failed) = match event {
-            Queued::Submit { queue, fence, failed, .. } => (queue, fence, failed),
+        let (queue, fence, after, failed) = match event {
+            Queued::Submit { queue, fence, after, failed, .. } => (queue, fence, after, failed),
             Queued::Copy { bytes, direction, .. } => {
                 let fields = &self.decoder.records[usize::from(header.record_type)];
                 let (source, node) = (fields.source, fields.node);
@@ -133,13 +134,13 @@ impl Timeline {
             _ => return event,
         };
         let captures = &mut self.processes[process].captures;
-        if captures.takes(queue, thread, header.start) {
+        if captures.takes(Work { queue, fence, after }, thread, header.start) {
             return Queued::Captured;
         }
         let fields = &self.decoder.records[usize::from(header.record_type)];
         let captured = fields.number(FieldMeaning::Captured, record, header.missing);
         let replays = captured.and_then(|captured| captures.of(captured));
-        Queued::Submit { queue, fence, replays, failed }
+        Queued::Submit { queue, fence, after, replays, failed }
     }
 
     /// What is encoded while a queue captures is a part of that.

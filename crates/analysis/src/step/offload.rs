@@ -202,17 +202,22 @@ fn submissions(out: &mut Step, graph_of: impl Fn(&[Graph], u64, u32) -> Option<u
     order.sort_by_key(|at| if is_submit(*at) { (out.queue[*at].start, 0) } else { (out.queue[*at].end, 1) });
     let mut pending: FxHashMap<u64, VecDeque<usize>> = FxHashMap::default();
     let mut fences: FxHashMap<u64, (u64, usize)> = FxHashMap::default();
+    // What other queues must have done before a submission, and all of its queue after it, begins.
+    let mut earlier: FxHashMap<usize, (u64, usize)> = FxHashMap::default();
     let mut found: Vec<Submission> = Vec::new();
     let mut tids = Vec::new();
     for at in order {
         let event = &out.queue[at];
         match event.what {
-            Queued::Submit { queue, fence, failed: false, .. } => {
+            Queued::Submit { queue, fence, after, failed: false, .. } => {
                 let graph = graph_of(&out.graphs, event.start, event.tid);
                 let number = found.len();
                 found.push(Submission { queue, graph, start: event.start, end: event.end, done: None, ran: None });
                 tids.push(event.tid);
                 pending.entry(queue).or_default().push_back(number);
+                if let Some(before) = after.and_then(|fence| fences.get(&fence)).filter(|(of, _)| *of != queue) {
+                    earlier.insert(number, *before);
+                }
                 if let Some(fence) = fence {
                     fences.insert(fence, (queue, number));
                 }
@@ -239,8 +244,14 @@ fn submissions(out: &mut Step, graph_of: impl Fn(&[Graph], u64, u32) -> Option<u
                     }
                     WaitsOn::Unknown => {}
                 }
-                let end = event.end;
-                done.into_iter().for_each(|number| found[number].done = Some(end));
+                let mut at = 0;
+                while let Some(number) = done.get(at).copied() {
+                    found[number].done = Some(event.end);
+                    if let Some((queue, last)) = earlier.remove(&number) {
+                        take(pending.get_mut(&queue), &mut done, |number| number <= last);
+                    }
+                    at += 1;
+                }
             }
             _ => {}
         }

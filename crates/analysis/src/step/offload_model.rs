@@ -81,6 +81,8 @@ pub enum Queued {
         queue: u64,
         /// What its end is recognised by.
         fence: Option<u64>,
+        /// Later work of the queue comes after what was submitted with this fence last.
+        after: Option<u64>,
         /// What was captured before and is now computed, in the order of its encoding.
         replays: Option<Arc<[KindId]>>,
         /// The call failed.

@@ -53,7 +53,8 @@ pub(crate) fn queued(decoder: &Decoder, header: &Header, record: &[u8]) -> Optio
         Role::Submit => {
             let queue = number(FieldMeaning::Queue).unwrap_or(0);
             let fence = number(FieldMeaning::Fence).filter(|fence| *fence != 0);
-            Some(Queued::Submit { queue, fence, replays: None, failed })
+            let after = number(FieldMeaning::After).filter(|fence| *fence != 0);
+            Some(Queued::Submit { queue, fence, after, replays: None, failed })
         }
         Role::Wait => {
             if let Some(queue) = number(FieldMeaning::Queue)

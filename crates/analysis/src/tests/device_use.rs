@@ -193,4 +193,20 @@ fn without_steps_it_is_from_the_first_submission_to_the_last_end() {
     submit(&mut r, (1500, 1501), 7, 9);
     let outside = use_of(&r, Phase::Outside);
     assert_eq!((outside.time, outside.pending(), outside.idle(), outside.gaps), (220, 40, 180, 1));
+    assert_eq!(outside.endless, 0, "nothing is known of what comes after");
+}
+
+/// What has no end may be pending; what the host does is known all the same.
+#[test]
+fn without_steps_work_without_an_end_is_pending() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    submit(&mut r, (1010, 1012), 8, 0);
+    for at in [1000, 1200] {
+        submit(&mut r, (at + 10, at + 12), 7, 9);
+        wait(&mut r, (at + 20, at + 30), 9);
+    }
+    let outside = use_of(&r, Phase::Outside);
+    assert_eq!((outside.time, outside.pending(), outside.host()[HostWork::Waiting]), (220, 220, 20));
+    assert_eq!(outside.endless, 1);
 }

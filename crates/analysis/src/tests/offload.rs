@@ -270,6 +270,56 @@ fn captured_work_is_known_when_it_is_launched() {
     assert_eq!(found, [both.clone(), both, None]);
 }
 
+/// A queue that waits for an event of another one is in its capture.
+#[test]
+fn queues_that_follow_a_capturing_one_are_captured() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    let launched = |r: &mut Records, name: &str, queue: u64, span: (u64, u64)| {
+        submit(r, span, queue, 0);
+        r.push("launch", 1, span, &[("name", Put::Text(name))]);
+    };
+    r.push("capture", 1, (105, 106), &[("queue", Put::Int(7))]);
+    launched(&mut r, "mul", 7, (107, 108));
+    submit(&mut r, (109, 110), 7, 1);
+    // One comes after an event of the capture, another one after an event of none.
+    r.push("follow", 1, (111, 112), &[("queue", Put::Int(8)), ("after", Put::Int(1))]);
+    r.push("follow", 1, (113, 114), &[("queue", Put::Int(9)), ("after", Put::Int(2))]);
+    launched(&mut r, "add", 8, (115, 116));
+    launched(&mut r, "other", 9, (117, 118));
+    r.push("captured", 1, (119, 120), &[("queue", Put::Int(7)), ("captured", Put::Int(0x10))]);
+    // The capture is over.
+    launched(&mut r, "late", 8, (121, 122));
+    step(&mut r, 1, (100, 150), 1);
+    r.push("launch_captured", 1, (210, 212), &[("queue", Put::Int(7)), ("captured", Put::Int(0x10))]);
+    step(&mut r, 1, (200, 250), 1);
+    let (collected, timeline) = run(&r);
+    let queues: Vec<u64> = collected.steps[0].submissions.iter().map(|of| of.queue).collect();
+    assert_eq!(queues, [9, 9, 8]);
+    let Queued::Submit { replays: Some(replays), .. } = &collected.steps[1].queue[0].what else { panic!() };
+    let names: Vec<_> = replays.iter().map(|kind| timeline.catalogue().kind(*kind).name.to_string()).collect();
+    assert_eq!(names, ["mul", "add"]);
+}
+
+/// What a queue waits for is done when the queue is.
+#[test]
+fn work_of_other_queues_that_is_waited_for_is_done() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    submit(&mut r, (110, 111), 7, 0);
+    submit(&mut r, (112, 113), 7, 1);
+    submit(&mut r, (114, 115), 7, 0);
+    r.push("follow", 1, (116, 117), &[("queue", Put::Int(8)), ("after", Put::Int(1))]);
+    submit(&mut r, (118, 119), 8, 2);
+    r.push("follow", 1, (120, 121), &[("queue", Put::Int(9)), ("after", Put::Int(2))]);
+    r.push("wait_queue", 1, (122, 140), &[("queue", Put::Int(9))]);
+    step(&mut r, 1, (100, 150), 1);
+    let (collected, _) = run(&r);
+    let done: Vec<_> = collected.steps[0].submissions.iter().map(|of| (of.queue, of.done)).collect();
+    let there = Some(140);
+    assert_eq!(done, [(7, there), (7, there), (7, None), (8, there), (8, there), (9, there)]);
+}
+
 /// A queue that ends while it works, and another one at its address.
 #[test]
 fn work_of_a_destroyed_queue_has_no_end() {

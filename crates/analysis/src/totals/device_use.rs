@@ -101,6 +101,8 @@ pub struct DeviceUse {
     pub without_end: u64,
     /// Steps left out: another one of their process overlaps them.
     pub overlapping: u64,
+    /// Of what no step contains: submissions of which no end was recorded. They count as pending to the last one's end.
+    pub endless: u64,
     /// Their time.
     pub time: u64,
     /// What the host did while work was pending. Its total is the most that the device can have worked.
@@ -129,6 +131,7 @@ impl DeviceUse {
             (&mut self.steps, other.steps),
             (&mut self.without_end, other.without_end),
             (&mut self.overlapping, other.overlapping),
+            (&mut self.endless, other.endless),
             (&mut self.time, other.time),
             (&mut self.copying_with_work, other.copying_with_work),
             (&mut self.measured_time, other.measured_time),
@@ -243,13 +246,13 @@ impl DeviceUses {
     /// Of what no step contains, from the first submission to the last end that was recorded.
     fn add_loose(&mut self, step: &Step) {
         let Some(first) = step.submissions.iter().map(|of| of.start).min() else { return };
-        let open = step.submissions.iter().filter(|of| of.done.is_none()).map(|of| of.start).min();
         let last = step.submissions.iter().filter_map(|of| of.done).max();
-        let until = last.map(|last| open.map_or(last, |open| last.min(open))).filter(|until| *until > first);
-        let found = match until {
+        let found = match last.filter(|until| *until > first) {
             Some(until) => {
                 let (mut found, gap) = sweep(step, (first, until), None);
                 found.close(gap);
+                let endless = step.submissions.iter().filter(|of| of.done.is_none() && of.start < until);
+                found.endless = endless.count() as u64;
                 found
             }
             None => DeviceUse { without_end: 1, ..DeviceUse::default() },

@@ -13,6 +13,8 @@ pub struct DeviceUseReport {
     pub steps_without_end: u64,
     /// Steps left out: others of their process overlap them.
     pub steps_overlapping: u64,
+    /// Outside steps: submissions of which no end was recorded. They count as pending to the last result.
+    pub submissions_without_end: u64,
     /// Their time: of a decode step from the end of the step before it, of others from their start, to their results.
     pub time_ns: u64,
     /// Of it, with work pending: the device worked at most that.
@@ -71,6 +73,7 @@ impl DeviceUseReport {
             steps: of.steps,
             steps_without_end: of.without_end,
             steps_overlapping: of.overlapping,
+            submissions_without_end: of.endless,
             time_ns: of.time,
             pending_ns: of.pending(),
             idle_ns: of.idle(),

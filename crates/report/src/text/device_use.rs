@@ -72,6 +72,10 @@ fn sentences(of: &DeviceUseReport) -> Vec<String> {
         let steps = counted(of.steps_without_end, "step");
         sentences.push(format!("Left out: {steps} with work of which no end was recorded."));
     }
+    if of.submissions_without_end > 0 {
+        let submissions = counted(of.submissions_without_end, "submission");
+        sentences.push(format!("No end was recorded of {submissions}: they count as pending to the last result."));
+    }
     if of.steps_overlapping > 0 {
         let steps = counted(of.steps_overlapping, "step");
         sentences.push(format!("Left out: {steps} that overlap others of their process."));
