@@ -74,6 +74,23 @@ EXPORTED int cuLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz,
 	return give(stream, gx);
 }
 
+struct launch {
+	unsigned sizes[7];
+	struct stream *stream;
+};
+
+EXPORTED int cuLaunchKernelEx(const struct launch *launch, void *kernel, void **parameters, void **extra)
+{
+	(void)kernel, (void)parameters, (void)extra;
+	return give(launch->stream, launch->sizes[0]);
+}
+
+EXPORTED int cuStreamWaitEvent(struct stream *stream, struct event *event, unsigned flags)
+{
+	(void)flags;
+	return give_job(stream, (struct job){ .after = event->stream, .number = event->number });
+}
+
 EXPORTED int cuGraphLaunch(struct graph *executable, struct stream *stream)
 {
 	return give(stream, executable->milliseconds);
@@ -95,7 +112,7 @@ EXPORTED int cuStreamSynchronize(struct stream *stream)
 	return await(stream, stream->given);
 }
 
-EXPORTED int cuCtxSynchronize(void)
+EXPORTED int cuCtxSynchronize_v2(void)
 {
 	return await_all();
 }
@@ -124,11 +141,18 @@ int cuStreamEndCapture(void *stream, void **graph);
 int cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long flags);
 int cuLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
 		   void *stream, void **parameters, void **extra);
+struct launch {
+	unsigned sizes[7];
+	void *stream;
+};
+
+int cuLaunchKernelEx(const struct launch *launch, void *kernel, void **parameters, void **extra);
+int cuStreamWaitEvent(void *stream, void *event, unsigned flags);
 int cuGraphLaunch(void *graph, void *stream);
 int cuEventRecord(struct event *event, void *stream);
 int cuEventSynchronize(struct event *event);
 int cuStreamSynchronize(void *stream);
-int cuCtxSynchronize(void);
+int cuCtxSynchronize_v2(void);
 int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream);
 int cuMemcpyDtoH_v2(void *to, const void *from, size_t bytes);
 
@@ -156,7 +180,7 @@ int main(int count, char **words)
 
 	cuStreamCreate(&one, 0);
 	cuStreamCreate(&other, 0);
-	cuModuleGetFunction(&multiply, NULL, "multiply_f16");
+	cuModuleGetFunction(&multiply, NULL, "_Z10multiply_fI6__halfEvPT_");
 	cuModuleGetFunction(&add, NULL, "add_f32");
 	if (count > 1 && !strcmp(words[1], "late")) {
 		printf("ready\n");
@@ -189,8 +213,16 @@ int main(int count, char **words)
 	since = now();
 	launch(one, 120);
 	launch(other, 60);
-	cuCtxSynchronize();
+	cuCtxSynchronize_v2();
 	printf("work 2 submitted %ld done %ld\n", since, now());
+	/* One after the other, although on two. */
+	since = now();
+	launch(other, 40);
+	cuEventRecord(&event, other);
+	cuStreamWaitEvent(one, &event, 0);
+	cuLaunchKernelEx(&(struct launch){ { 30 }, one }, multiply, NULL, NULL);
+	cuStreamSynchronize(one);
+	printf("work 3 submitted %ld done %ld\n", since, now());
 	cuMemcpyDtoH_v2(host, device, 500);
 	return 0;
 }

@@ -5,9 +5,18 @@
 
 #define EXPORTED __attribute__((visibility("default"), noinline))
 
+struct stream;
+
+/* It takes that long, once the other stream has done so many. */
+struct job {
+	long milliseconds;
+	struct stream *after;
+	unsigned number;
+};
+
 struct stream {
 	pthread_t thread;
-	long jobs[256];
+	struct job jobs[256];
 	unsigned given, done;
 };
 
@@ -29,8 +38,11 @@ static void *work(void *argument)
 	for (;;) {
 		while (stream->given == stream->done)
 			pthread_cond_wait(&changed, &mutex);
-		long milliseconds = stream->jobs[stream->done % 256];
-		struct timespec time = { milliseconds / 1000, milliseconds % 1000 * 1000000 };
+		struct job job = stream->jobs[stream->done % 256];
+		struct timespec time = { job.milliseconds / 1000, job.milliseconds % 1000 * 1000000 };
+
+		while (job.after && job.after->done < job.number)
+			pthread_cond_wait(&changed, &mutex);
 
 		pthread_mutex_unlock(&mutex);
 		nanosleep(&time, NULL);
@@ -41,13 +53,18 @@ static void *work(void *argument)
 	return NULL;
 }
 
-static int give(struct stream *stream, long milliseconds)
+static int give_job(struct stream *stream, struct job job)
 {
 	pthread_mutex_lock(&mutex);
-	stream->jobs[stream->given++ % 256] = milliseconds;
+	stream->jobs[stream->given++ % 256] = job;
 	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&mutex);
 	return 0;
+}
+
+static int give(struct stream *stream, long milliseconds)
+{
+	return give_job(stream, (struct job){ .milliseconds = milliseconds });
 }
 
 static int await(struct stream *stream, unsigned number)

@@ -66,7 +66,7 @@ fn work_of_streams_has_the_known_times() {
     // Two were captured, and given to no stream.
     let (launches, captured): (Vec<&Value>, Vec<&Value>) =
         of("cuda_launch").into_iter().partition(|row| row["event"] == "submit");
-    assert_eq!((launches.len(), captured.len()), (6, 2));
+    assert_eq!((launches.len(), captured.len()), (7, 2));
     assert!(captured.iter().all(|row| row["event"] == "captured" && row["done_by_ns"].is_null()), "{captured:?}");
     // What was launched before the event is done with it, what came after is not.
     assert_is(interval(launches[0], launches[2]), measured[0].1 - measured[0].0, "an event");
@@ -76,10 +76,14 @@ fn work_of_streams_has_the_known_times() {
     assert_is(interval(graphs[0], graphs[11]), measured[1].1 - measured[1].0, "graphs");
     assert_is(interval(launches[4], launches[5]), measured[2].1 - measured[2].0, "two streams");
     assert_ne!(launches[4]["queue"], launches[5]["queue"]);
+    // Nobody waits for the first of two streams, but the second one does.
+    let extended = of("cuda_launch_extended");
+    assert_is(interval(launches[6], extended[0]), measured[3].1 - measured[3].0, "a stream after another one");
+    assert_eq!((launches[6]["done_by_ns"].is_u64(), &launches[6]["done_by_ns"]), (true, &extended[0]["done_by_ns"]));
     assert_eq!(copies(rows.iter()), [(1000, "to device"), (500, "from device")]);
     assert_eq!(
         [of("cuda_event_wait"), of("cuda_stream_wait"), of("cuda_context_wait")].map(|rows| rows.len()),
-        [1, 2, 1]
+        [1, 3, 1]
     );
 }
 
@@ -103,7 +107,8 @@ fn kernels_have_names_and_those_of_a_graph_are_known_from_its_capture() {
     let library = folder.join("libcuda.so.1");
     compile("cuda.c", &[library.to_str().unwrap(), "-Wl,-rpath,$ORIGIN"], folder, "program");
     recorded("cuda", &folder.join("program"), folder);
-    let named = [("add_f*".to_owned(), 3, 24), ("multiply_f*".to_owned(), 5, 0)];
+    let half = || "multiply_f<__half>".to_owned();
+    let named = [("add_f*".to_owned(), 3, 24), (half(), 1, 0), (half(), 6, 0)];
     assert_eq!(kernels(&folder.join("run.pfi")), named);
 
     // Attached late: names were given before, so kernels have none; the graph is captured later.
@@ -124,7 +129,7 @@ fn kernels_have_names_and_those_of_a_graph_are_known_from_its_capture() {
     let found = kernels(&trace);
     assert_eq!(
         found.iter().map(|(_, count, replayed)| (*count, *replayed)).collect::<Vec<_>>(),
-        [(8, 24)],
+        [(9, 24), (1, 0)],
         "{found:?}"
     );
 }
