@@ -129,6 +129,7 @@ impl<'a> Meter<'a> {
             detail_ns: ns(seen.detail_cost_ns),
             record_ns: self.record_costs(counts.busiest_lane()),
             span_ns: self.span_costs(),
+            built_in_costs: self.plan.costs.built_in,
         }
     }
 

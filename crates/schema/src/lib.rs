@@ -695,6 +695,9 @@ pub struct Overhead {
     /// What a span of a probe is longer by, ns, by the probe's name: from when its start is taken until its end is.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub span_ns: BTreeMap<String, f64>,
+    /// The costs of hits are built in: those of another machine.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub built_in_costs: bool,
 }
 
 impl Overhead {

@@ -65,6 +65,9 @@ pub struct CostTable {
     /// The kernel makes a call of a probed nop of five bytes: it writes below the stack pointer.
     #[serde(skip)]
     pub nop5_writes_stack: bool,
+    /// The figures are built in: those of another machine.
+    #[serde(skip)]
+    pub built_in: bool,
 }
 
 /// One entry of `costs.json`: it holds from a kernel version to the next entry of its architecture.
@@ -93,8 +96,9 @@ impl CostTable {
                 return_ns: None,
                 record_ns: None,
                 nop5_writes_stack: false,
+                built_in: true,
             },
-            |entry| entry.table.clone(),
+            |entry| Self { built_in: true, ..entry.table.clone() },
         )
     }
 

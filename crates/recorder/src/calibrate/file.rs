@@ -96,6 +96,7 @@ mod tests {
             return_ns: Some(400),
             record_ns: None,
             nop5_writes_stack: false,
+            built_in: false,
         };
         let calibration = Calibration::of_this_machine(1_700_000_000, costs);
         let store = Store::at(folder.path(), "calibration", LARGEST);

@@ -68,7 +68,8 @@ fn measure_with(mode: AttachMode) -> Result<Calibration, Diagnostic> {
     }
     let return_ns = pair.and_then(|(kind, pair): (Kind, u32)| Some(pair.saturating_sub(*medians.get(&kind)?)));
     let source = format!("measured by `profinfer doctor --calibrate`, attached by {}", mode_name(mode));
-    let costs = CostTable { source, ns: medians, return_ns, record_ns: None, nop5_writes_stack: false };
+    let costs =
+        CostTable { source, ns: medians, return_ns, record_ns: None, nop5_writes_stack: false, built_in: false };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(Calibration::of_this_machine(now.as_secs(), costs))
 }

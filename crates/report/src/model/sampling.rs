@@ -35,6 +35,8 @@ pub struct SamplingReport {
     pub not_measured: Option<String>,
     /// The same as estimated: hits × cost.
     pub predicted: Option<f64>,
+    /// Estimates are by costs of hits that are built in: those of another machine.
+    pub built_in_costs: bool,
     /// How long nothing at all was recorded, steps neither: ns.
     pub unseen_ns: u64,
     /// Steps in that time, as estimated from the sampling windows.
@@ -169,6 +171,7 @@ impl SamplingReport {
             unseen_steps: unseen_steps.map(|unseen| unseen.steps),
             unseen_steps_half_width: unseen_steps.and_then(|unseen| unseen.half_width()),
             predicted: predicted(meta, statistics),
+            built_in_costs: overhead.is_some_and(|overhead| overhead.built_in_costs),
             without_waiting: WithoutWaiting::all(meta),
             waiting: WaitingCoverage::new(statistics),
             rate_changes: changes
@@ -243,7 +246,14 @@ impl SamplingReport {
                 let estimate = predicted.map_or_else(String::new, |part| format!("; estimated {}", percent(part)));
                 Some(format!("{} of {which} (measured, {interval}{estimate})", percent(m.slowdown)))
             }
-            (None, Some(part), _) => Some(format!("about {} of {which} (estimated)", percent(part))),
+            (None, Some(part), _) => {
+                let costs = if self.built_in_costs {
+                    " by the costs of another machine; `profinfer doctor --calibrate` measures this one's"
+                } else {
+                    ""
+                };
+                Some(format!("about {} of {which} (estimated{costs})", percent(part)))
+            }
             (None, None, Some(why)) if self.sampled => Some(format!("not measured ({why})")),
             _ => None,
         };

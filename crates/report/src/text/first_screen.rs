@@ -147,7 +147,11 @@ fn speed(report: &Report) -> String {
 /// A separate line if it matters, with the option that lowers it.
 fn overhead(report: &Report) -> Option<String> {
     let (part, measured) = report.sampling.overhead().filter(|(part, _)| *part >= MUCH)?;
-    let how = if measured { "measured" } else { "estimated" };
+    let how = match (measured, report.sampling.built_in_costs) {
+        (true, _) => "measured",
+        (false, true) => "estimated by another machine's costs",
+        (false, false) => "estimated",
+    };
     if let Some((spent, budget)) = report.sampling.of_the_budget() {
         let [spent, budget, part] = [spent, budget, part].map(percent);
         return Some(format!(
