@@ -113,7 +113,7 @@ pub fn schema() -> Schema {
             ],
         ),
         span("submit", Role::Submit, &[("queue", FieldType::Pointer), ("fence", Uint(8)), ("status", Int(4))]),
-        span("follow", Role::Submit, &[("queue", FieldType::Pointer), ("after", Uint(8))]),
+        span("follow", Role::Submit, &[("queue", FieldType::Pointer), ("after_fence", Uint(8))]),
         span("launch", Role::Dispatch, &[("name", Text(16))]),
         span("launch_captured", Role::Submit, &[("queue", FieldType::Pointer), ("captured", Uint(8))]),
         span("capture", Role::Capture, &[("queue", FieldType::Pointer)]),

@@ -138,7 +138,7 @@ const ONLY_IN: &[(&str, &[Role])] = &[
     ("captured", &[Role::Submit, Role::Capture]),
     ("made_from", &[Role::Capture]),
     ("fence", &[Role::Submit, Role::Wait]),
-    ("after", &[Role::Submit]),
+    ("after_fence", &[Role::Submit]),
     ("direction", &[Role::Copy]),
     ("timestamps", &[Role::Device]),
     ("device_type", &[Role::Device]),

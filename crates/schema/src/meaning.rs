@@ -260,7 +260,7 @@ impl FieldMeaning {
             Self::Encoded => "encoded",
             Self::Queue => "queue",
             Self::Fence => "fence",
-            Self::After => "after",
+            Self::After => "after_fence",
             Self::Status => "status",
             Self::Direction => "direction",
             Self::Timestamps => "timestamps",

@@ -283,8 +283,8 @@ fn queues_that_follow_a_capturing_one_are_captured() {
     launched(&mut r, "mul", 7, (107, 108));
     submit(&mut r, (109, 110), 7, 1);
     // One comes after an event of the capture, another one after an event of none.
-    r.push("follow", 1, (111, 112), &[("queue", Put::Int(8)), ("after", Put::Int(1))]);
-    r.push("follow", 1, (113, 114), &[("queue", Put::Int(9)), ("after", Put::Int(2))]);
+    r.push("follow", 1, (111, 112), &[("queue", Put::Int(8)), ("after_fence", Put::Int(1))]);
+    r.push("follow", 1, (113, 114), &[("queue", Put::Int(9)), ("after_fence", Put::Int(2))]);
     launched(&mut r, "add", 8, (115, 116));
     launched(&mut r, "other", 9, (117, 118));
     r.push("captured", 1, (119, 120), &[("queue", Put::Int(7)), ("captured", Put::Int(0x10))]);
@@ -309,9 +309,9 @@ fn work_of_other_queues_that_is_waited_for_is_done() {
     submit(&mut r, (110, 111), 7, 0);
     submit(&mut r, (112, 113), 7, 1);
     submit(&mut r, (114, 115), 7, 0);
-    r.push("follow", 1, (116, 117), &[("queue", Put::Int(8)), ("after", Put::Int(1))]);
+    r.push("follow", 1, (116, 117), &[("queue", Put::Int(8)), ("after_fence", Put::Int(1))]);
     submit(&mut r, (118, 119), 8, 2);
-    r.push("follow", 1, (120, 121), &[("queue", Put::Int(9)), ("after", Put::Int(2))]);
+    r.push("follow", 1, (120, 121), &[("queue", Put::Int(9)), ("after_fence", Put::Int(2))]);
     r.push("wait_queue", 1, (122, 140), &[("queue", Put::Int(9))]);
     step(&mut r, 1, (100, 150), 1);
     let (collected, _) = run(&r);
