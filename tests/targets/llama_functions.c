@@ -221,6 +221,55 @@ EXPORT _Bool ggml_cuda_compute_forward(void *context, struct ggml_tensor *tensor
 	return context != tensor;
 }
 
+/* The functions of single operators, and what those of products are called in C++. */
+EXPORT void ggml_cuda_op_add(void *context, struct ggml_tensor *tensor)
+{
+	sink += tensor->ne[0] + (context != tensor);
+}
+
+EXPORT void ggml_cuda_argmax(void *context, struct ggml_tensor *tensor)
+{
+	sink += tensor->ne[1] + (context != tensor);
+}
+
+EXPORT void ggml_cuda_cpy(void *context, struct ggml_tensor *from, struct ggml_tensor *to)
+{
+	sink += from->ne[1] - to->ne[0] + (context != to);
+}
+
+EXPORT void ggml_cuda_op_rms_norm_fused(void *context, struct ggml_tensor *first, struct ggml_tensor *last)
+{
+	sink += first->ne[1] - last->ne[1] + (context != last);
+}
+
+EXPORT void ggml_cuda_op_rms_norm_fused_add(void *context, struct ggml_tensor *first, struct ggml_tensor *second,
+					    struct ggml_tensor *last)
+{
+	sink += first->ne[2] - second->ne[1] + last->ne[0] + (context != last);
+}
+
+EXPORT void ggml_cuda_op_rms_norm_mul_rope_fused(void *context, struct ggml_tensor *first, struct ggml_tensor *second,
+						 struct ggml_tensor *third, struct ggml_tensor *last)
+{
+	sink += first->ne[3] - second->ne[1] + third->ne[0] + last->ne[2] + (context != last);
+}
+
+EXPORT void product(void *context, const struct ggml_tensor *a, const struct ggml_tensor *b, struct ggml_tensor *tensor)
+	__asm__("_Z17ggml_cuda_mul_matR25ggml_backend_cuda_contextPK11ggml_tensorS3_PS1_");
+void product(void *context, const struct ggml_tensor *a, const struct ggml_tensor *b, struct ggml_tensor *tensor)
+{
+	sink += a->ne[0] - b->ne[2] + tensor->ne[1] + (context != tensor);
+}
+
+EXPORT void product_of_rows(void *context, const struct ggml_tensor *a, const struct ggml_tensor *b,
+			    const struct ggml_tensor *ids, struct ggml_tensor *tensor)
+	__asm__("_Z19ggml_cuda_mul_mat_fR25ggml_backend_cuda_contextPK11ggml_tensorS3_S3_PS1_");
+void product_of_rows(void *context, const struct ggml_tensor *a, const struct ggml_tensor *b, const struct ggml_tensor *ids,
+		     struct ggml_tensor *tensor)
+{
+	sink += a->ne[0] - b->ne[3] + ids->ne[0] + tensor->ne[2] + (context != tensor);
+}
+
 EXPORT void ggml_backend_tensor_copy(struct ggml_tensor *from, struct ggml_tensor *to)
 {
 	sink += from->ne[0] - to->ne[0];
@@ -237,6 +286,14 @@ static void offload(struct ggml_cgraph *graph)
 	ggml_backend_tensor_copy(graph->nodes[0], graph->nodes[1]);
 	ggml_backend_vk_cpy_tensor_async(&turn, &norm, graph->nodes[0], graph->nodes[1]);
 	ggml_cuda_compute_forward(&turn, graph->nodes[0]);
+	ggml_cuda_op_add(&turn, graph->nodes[0]);
+	ggml_cuda_argmax(&turn, graph->nodes[0]);
+	ggml_cuda_cpy(&turn, graph->nodes[0], graph->nodes[0]);
+	ggml_cuda_op_rms_norm_fused(&turn, &norm, graph->nodes[0]);
+	ggml_cuda_op_rms_norm_fused_add(&turn, &norm, &norm, graph->nodes[0]);
+	ggml_cuda_op_rms_norm_mul_rope_fused(&turn, &norm, &norm, &norm, graph->nodes[0]);
+	product(&turn, &norm, &norm, graph->nodes[0]);
+	product_of_rows(&turn, &norm, &norm, &norm, graph->nodes[0]);
 	ggml_backend_vk_buffer_set_tensor(&turn, &norm, &norm, 0, 64);
 	for (int i = 0; i < NODES; i++)
 		ggml_vk_build_graph(&turn, graph, i);
