@@ -229,7 +229,7 @@ pub(crate) fn with_parameters(symbol: &str) -> Option<(String, String)> {
     if !stem.starts_with("_Z") || stem.len() > MAX_SYMBOL {
         return None;
     }
-    let (name, all) = (demangled(stem)?, demangled_with_parameters(stem)?);
+    let (name, all) = demangled_with_parameters(stem)?;
     let rest = all.strip_prefix(&name)?.strip_prefix('(')?;
     let end = rest.rfind(')')?;
     Some((rest[..end].to_owned(), rest[end + 1..].to_owned()))

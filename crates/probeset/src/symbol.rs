@@ -12,12 +12,13 @@ const ALWAYS_DEMANGLED: usize = 1 << 10;
 
 /// The demangled name without parameters, return type and ABI tags; `None` if it is not mangled, or malformed.
 pub fn demangled(symbol: &str) -> Option<String> {
-    text(symbol, &DemangleOptions::new().no_params().no_return_type())
+    text(symbol, &parsed(symbol)?, &DemangleOptions::new().no_params().no_return_type())
 }
 
-/// The same with parameters.
-pub fn demangled_with_parameters(symbol: &str) -> Option<String> {
-    text(symbol, &DemangleOptions::new().no_return_type())
+/// The same, and with parameters.
+pub fn demangled_with_parameters(symbol: &str) -> Option<(String, String)> {
+    let (parsed, options) = (parsed(symbol)?, DemangleOptions::new().no_return_type());
+    Some((text(symbol, &parsed, &options.no_params())?, text(symbol, &parsed, &options)?))
 }
 
 /// The name of a function of which the symbol may have been cut: then without its template arguments.
@@ -25,11 +26,12 @@ pub fn demangled_or_begun(symbol: &str) -> Option<String> {
     demangled(symbol).or_else(|| begun(symbol.strip_prefix("_Z")?))
 }
 
-fn text(symbol: &str, options: &DemangleOptions) -> Option<String> {
-    if !symbol.starts_with("_Z") {
-        return None;
-    }
-    let parsed = BorrowedSymbol::new_with_options(symbol.as_bytes(), &ParseOptions::default()).ok()?;
+fn parsed(symbol: &str) -> Option<BorrowedSymbol<'_>> {
+    let is_mangled = symbol.starts_with("_Z");
+    is_mangled.then(|| BorrowedSymbol::new_with_options(symbol.as_bytes(), &ParseOptions::default()).ok())?
+}
+
+fn text(symbol: &str, parsed: &BorrowedSymbol<'_>, options: &DemangleOptions) -> Option<String> {
     let mut text = Bounded::of(symbol);
     parsed.structured_demangle(&mut text, options).ok()?;
     Some(without_tags(text.text))
