@@ -172,6 +172,9 @@ enum pf_strings {
 #define PF_SAMPLE_FRAMES 4 /* the frames of its stack follow */
 #define PF_SAMPLE_STACK_COPY 8 /* registers and a copy of the stack follow */
 
+/* Beside the kernel's states of tasks. */
+#define PF_STOPPED_BY_RECORDER 0x80000000
+
 /* Bounds. */
 #define PF_BLOCK 1024 /* bytes of an object that are read at once */
 #define PF_NESTED 8 /* open calls of a probe with `nested: all` on one thread */

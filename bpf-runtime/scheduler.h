@@ -41,6 +41,8 @@ static __always_inline void pf_send_exit(struct pf_thread *thread, __u64 now)
 }
 
 #define PF_SIGSTOP 19
+/* Of the kernel's states of tasks: __TASK_STOPPED. */
+#define PF_TASK_STOPPED 4
 /* Pid namespaces around a process that are searched. */
 #define PF_NAMESPACES 8
 /* A recorder that has given no sign of life for so long is itself stopped, and would let nothing run on: ns. */
@@ -156,6 +158,18 @@ static __always_inline void pf_stop(struct pf_thread *thread, enum pf_control ty
 			pf_lose(PF_EXEC, PF_NOT_ATTACHED);
 	}
 	bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
+}
+
+/* Whether a process is stopped until the recorder has inspected it. */
+static __always_inline _Bool pf_stands_for_recorder(struct task_struct *task)
+{
+	__u32 number = pf_number_for_recorder(task);
+	__u64 *stopped = bpf_map_lookup_elem(&pf_stopped, &number), *answered;
+
+	if (!stopped)
+		return 0;
+	answered = bpf_map_lookup_elem(&pf_answered, &number);
+	return !answered || *answered != *stopped;
 }
 
 /* With its last thread, a process ends: its number may be another one's from now on. */
@@ -295,6 +309,8 @@ static __always_inline int pf_record_switch(__u64 *arguments)
 	record.prev_pid = prev->tgid;
 	/* One that was preempted goes on, whatever it was about to wait for. */
 	record.prev_state = arguments[0] & 1 ? 0 : pf_prev_state(arguments);
+	if (record.prev_state & PF_TASK_STOPPED && pf_stands_for_recorder(prev))
+		record.prev_state |= PF_STOPPED_BY_RECORDER;
 	record.next_tid = next->pid;
 	record.next_pid = next->tgid;
 	if (from)

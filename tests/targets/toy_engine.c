@@ -1,4 +1,5 @@
 #include "toy_engine.h"
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,25 @@ static long long now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+/* Mapped and unmapped in each graph, by TOY_LOADS; and how long that took. */
+static const char *loaded;
+static long long loading_ns;
+
+static void load(void)
+{
+	long long start = now_ns();
+	void *library = dlopen(loaded, RTLD_NOW);
+
+	if (library)
+		dlclose(library);
+	loading_ns += now_ns() - start;
+}
+
+static void account_for_loading(void)
+{
+	fprintf(stderr, "toy: loading %lld ns\n", loading_ns);
 }
 
 static void account(void)
@@ -74,6 +94,8 @@ __attribute__((noinline)) int toy_graph(int operators, int lanes)
 	pthread_t threads[MAX_LANES];
 	struct work works[MAX_LANES];
 
+	if (loaded)
+		load();
 	for (int lane = 0; lane < lanes; lane++)
 		works[lane] = (struct work){ .params = { lane, lanes }, .operators = operators };
 	for (int lane = 1; lane < lanes; lane++)
@@ -92,7 +114,7 @@ __attribute__((noinline)) int toy_graph(int operators, int lanes)
 
 __attribute__((noinline)) int toy_step(struct toy_batch batch, int operators, int lanes)
 {
-	const char *rounds = getenv("TOY_WORK"), *waits = getenv("TOY_BARRIER");
+	const char *rounds = getenv("TOY_WORK"), *waits = getenv("TOY_BARRIER"), *loads = getenv("TOY_LOADS");
 
 	if (operators > MAX_OPERATORS || lanes > MAX_LANES || lanes < 1)
 		return -1;
@@ -101,6 +123,10 @@ __attribute__((noinline)) int toy_step(struct toy_batch batch, int operators, in
 	if (waits && !barrier) {
 		barrier = atol(waits);
 		atexit(account);
+	}
+	if (loads && !loaded) {
+		loaded = loads;
+		atexit(account_for_loading);
 	}
 	for (int i = 0; i < operators; i++) {
 		tensors[i].op = i % 3;

@@ -67,6 +67,9 @@ pub mod sample_flags {
     pub const STACK_COPY: u16 = 8;
 }
 
+/// A bit of a switch's `prev_state` beside the kernel's: the recorder itself stopped the process, until it has inspected it.
+pub const STOPPED_BY_RECORDER: u32 = 1 << 31;
+
 /// Processes that can be stopped at one time.
 pub const STOPPED_PROCESSES: usize = 4096;
 
@@ -475,6 +478,8 @@ pub fn header() -> String {
         "#define PF_SAMPLE_STACK_COPY {} /* registers and a copy of the stack follow */",
         sample_flags::STACK_COPY
     ));
+    line("\n/* Beside the kernel's states of tasks. */".into());
+    line(format!("#define PF_STOPPED_BY_RECORDER {STOPPED_BY_RECORDER:#x}"));
     line("\n/* Bounds. */".into());
     line(format!("#define PF_BLOCK {OBJECT_BLOCK_BYTES} /* bytes of an object that are read at once */"));
     line(format!("#define PF_NESTED {NESTED_CALLS} /* open calls of a probe with `nested: all` on one thread */"));

@@ -19,7 +19,7 @@ pub enum Cause {
     RunQueue,
     /// Not let run by the quota of the control group.
     Throttled,
-    /// Stopped by a signal or a debugger.
+    /// Stopped by a signal, a debugger or the recorder.
     Stopped,
     /// Waiting for the slowest lane, which had more to do.
     Barrier,
@@ -123,9 +123,10 @@ pub(super) fn measure(step: &Step) -> Option<Measured> {
         of_state.map(|span| span.end.saturating_sub(span.start)).fold(0, u64::saturating_add) as f64
     };
     // A lane that waits may be unable to run meanwhile: that is in the waiting of operators.
+    let stopped = state(ThreadState::Stopped) + state(ThreadState::Attaching);
     let around = [
         (FAULTS, state(ThreadState::Blocked) - within.blocked as f64),
-        (STOPPED, state(ThreadState::Stopped) - within.stopped as f64),
+        (STOPPED, stopped - (within.stopped + within.attaching) as f64),
         (RUN_QUEUE, state(ThreadState::Runnable) - within.runnable as f64 - within.waiting as f64),
     ];
     for (place, ns) in around {
@@ -147,7 +148,11 @@ fn add_operator(sum: &mut Measured, split: &TimeSplit, lanes: usize) {
     sum[UNDIVIDED] += split.undivided as f64;
     sum[SLEEPING] += split.sleeping as f64;
     sum[UNKNOWN] += split.unknown as f64;
-    let off = [(FAULTS, split.blocked), (RUN_QUEUE, split.runnable), (STOPPED, split.stopped)];
+    let off = [
+        (FAULTS, split.blocked),
+        (RUN_QUEUE, split.runnable),
+        (STOPPED, split.stopped.saturating_add(split.attaching)),
+    ];
     let prevented: f64 = off.iter().map(|(_, ns)| *ns as f64).sum();
     let waiting = split.waiting as f64;
     let explained = waiting.min(prevented * lanes.saturating_sub(1) as f64);

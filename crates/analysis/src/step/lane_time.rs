@@ -158,7 +158,7 @@ fn take_off_cpu(step: &mut Step) {
 }
 
 fn is_off(state: ThreadState) -> bool {
-    matches!(state, ThreadState::Runnable | ThreadState::Sleeping | ThreadState::Blocked | ThreadState::Stopped)
+    !matches!(state, ThreadState::Running | ThreadState::Unknown)
 }
 
 /// A part of a thread's time that belongs to one operator: the innermost that is open.

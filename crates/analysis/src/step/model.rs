@@ -365,6 +365,8 @@ pub struct TimeSplit {
     pub blocked: u64,
     /// Stopped by a signal or a debugger.
     pub stopped: u64,
+    /// Stopped by the recorder, while it placed probes.
+    pub attaching: u64,
     /// Unknown.
     pub unknown: u64,
     /// Of `compute`: on lanes whose waiting was not recorded, and is part of it.
@@ -385,6 +387,7 @@ impl TimeSplit {
             Some(ThreadState::Sleeping) => &mut self.sleeping,
             Some(ThreadState::Blocked) => &mut self.blocked,
             Some(ThreadState::Stopped) => &mut self.stopped,
+            Some(ThreadState::Attaching) => &mut self.attaching,
             Some(ThreadState::Unknown) => &mut self.unknown,
         };
         *sum = sum.saturating_add(ns);
@@ -414,6 +417,7 @@ impl TimeSplit {
             sleeping: self.sleeping.saturating_add(other.sleeping),
             blocked: self.blocked.saturating_add(other.blocked),
             stopped: self.stopped.saturating_add(other.stopped),
+            attaching: self.attaching.saturating_add(other.attaching),
             unknown: self.unknown.saturating_add(other.unknown),
             undivided: self.undivided.saturating_add(other.undivided),
             reclaiming: self.reclaiming.saturating_add(other.reclaiming),
@@ -430,7 +434,7 @@ impl TimeSplit {
 
     /// All of it.
     pub fn total(&self) -> u64 {
-        let off = [self.runnable, self.sleeping, self.blocked, self.stopped];
+        let off = [self.runnable, self.sleeping, self.blocked, self.stopped, self.attaching];
         let parts = off.into_iter().chain([self.compute, self.waiting, self.unknown]);
         parts.fold(0, u64::saturating_add)
     }

@@ -7,6 +7,8 @@ const UNINTERRUPTIBLE: u64 = 0x2;
 const NO_LOAD: u64 = 0x400;
 const STOPPED: u64 = 0x4;
 const TRACED: u64 = 0x8;
+/// Beside them: the recorder itself stopped the process.
+const BY_RECORDER: u64 = profinfer_schema::bpf::STOPPED_BY_RECORDER as u64;
 
 /// What a thread does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -21,6 +23,8 @@ pub enum ThreadState {
     Blocked,
     /// A signal or a debugger stopped it.
     Stopped,
+    /// The recorder stopped it, to place probes in what it had mapped.
+    Attaching,
     /// The trace does not show it.
     #[default]
     Unknown,
@@ -31,6 +35,7 @@ impl ThreadState {
     pub(crate) fn of_kernel(bits: u64) -> Self {
         match bits {
             0 => Self::Runnable,
+            bits if bits & BY_RECORDER != 0 => Self::Attaching,
             bits if bits & (STOPPED | TRACED) != 0 => Self::Stopped,
             bits if bits & UNINTERRUPTIBLE != 0 && bits & NO_LOAD == 0 => Self::Blocked,
             _ => Self::Sleeping,

@@ -30,6 +30,7 @@ fn states(step: &Step, tid: u32) -> Vec<(char, u64, u64)> {
         ThreadState::Sleeping => 's',
         ThreadState::Blocked => 'b',
         ThreadState::Stopped => 't',
+        ThreadState::Attaching => 'a',
         ThreadState::Unknown => '?',
     };
     step.states.iter().filter(|s| s.tid == tid).map(|s| (letter(s.state), s.start, s.end)).collect()

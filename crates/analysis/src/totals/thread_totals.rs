@@ -27,6 +27,8 @@ pub struct LaneThreads {
     pub blocked: u64,
     /// Stopped by a signal or a debugger.
     pub stopped: u64,
+    /// Stopped by the recorder, while it placed probes.
+    pub attaching: u64,
     /// Unknown.
     pub unknown: u64,
     /// Of `running`: in the kernel's reclaim or compaction.
@@ -90,6 +92,7 @@ impl LaneThreads {
             ThreadState::Sleeping => &mut self.sleeping,
             ThreadState::Blocked => &mut self.blocked,
             ThreadState::Stopped => &mut self.stopped,
+            ThreadState::Attaching => &mut self.attaching,
             ThreadState::Unknown => &mut self.unknown,
         };
         *sum = sum.saturating_add(ns);
@@ -104,6 +107,7 @@ impl LaneThreads {
             (&mut self.sleeping, other.sleeping),
             (&mut self.blocked, other.blocked),
             (&mut self.stopped, other.stopped),
+            (&mut self.attaching, other.attaching),
             (&mut self.unknown, other.unknown),
             (&mut self.reclaiming, other.reclaiming),
             (&mut self.reclaim_blocked, other.reclaim_blocked),

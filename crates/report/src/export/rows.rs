@@ -284,7 +284,7 @@ impl Exporter {
                     part(|split| split.compute),
                     Cell::from(split.filter(|_| !share.undivided).map(|split| split.waiting)),
                     part(|split| split.runnable),
-                    part(|split| split.sleeping.saturating_add(split.stopped)),
+                    part(|split| split.sleeping.saturating_add(split.stopped).saturating_add(split.attaching)),
                     part(|split| split.blocked),
                     part(|split| split.unknown),
                     Cell::from(split.filter(|_| step.knows_reclaims).map(TimeSplit::reclaim)),

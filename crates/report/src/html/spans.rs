@@ -151,7 +151,7 @@ fn state_number(state: ThreadState) -> u32 {
     match state {
         ThreadState::Running | ThreadState::Unknown => 0,
         ThreadState::Runnable => 1,
-        ThreadState::Sleeping | ThreadState::Stopped => 2,
+        ThreadState::Sleeping | ThreadState::Stopped | ThreadState::Attaching => 2,
         ThreadState::Blocked => 3,
     }
 }

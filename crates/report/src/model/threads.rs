@@ -57,6 +57,8 @@ pub struct LaneThreadsRow {
     pub blocked_ns: u64,
     /// Stopped by a signal or a debugger.
     pub stopped_ns: u64,
+    /// Stopped by the recorder, while it placed probes.
+    pub attaching_ns: u64,
     /// Unknown.
     pub unknown_ns: u64,
     /// Of `running_ns`: in the kernel's reclaim or compaction; `None` where that was not recorded.
@@ -102,6 +104,8 @@ pub struct BetweenStepsRow {
     pub blocked_ns: u64,
     /// Stopped by a signal or a debugger.
     pub stopped_ns: u64,
+    /// Stopped by the recorder, while it placed probes.
+    pub attaching_ns: u64,
     /// Unknown.
     pub unknown_ns: u64,
 }
@@ -121,6 +125,7 @@ impl BetweenStepsRow {
             sleeping_ns: sum.sleeping,
             blocked_ns: sum.blocked,
             stopped_ns: sum.stopped,
+            attaching_ns: sum.attaching,
             unknown_ns: sum.unknown,
         };
         (count > 0).then_some(row)
@@ -167,6 +172,8 @@ pub struct OperatorTimeRow {
     pub blocked_ns: u64,
     /// Stopped by a signal or a debugger.
     pub stopped_ns: u64,
+    /// Stopped by the recorder, while it placed probes.
+    pub attaching_ns: u64,
     /// Unknown.
     pub unknown_ns: u64,
     /// Of `compute_ns` and `blocked_ns`: in the kernel's reclaim or compaction; `None` where that was not recorded.
@@ -341,6 +348,7 @@ impl ThreadsReport {
             (between.runnable_ns, "run-queue delay"),
             (between.blocked_ns, "uninterruptible wait"),
             (between.stopped_ns, "stopped"),
+            (between.attaching_ns, "stopped by profinfer"),
         ];
         let named = parts.iter().filter(|(ns, _)| ratio(*ns, wall) >= WORTH_MENTIONING);
         let named: Vec<String> = named.map(|(ns, what)| format!("{} {what}", each(*ns))).collect();
@@ -417,6 +425,7 @@ fn lanes(totals: &ThreadTotals, phases: &[Phase], meta: &Meta) -> Vec<LaneThread
         sleeping_ns: of.sleeping,
         blocked_ns: of.blocked,
         stopped_ns: of.stopped,
+        attaching_ns: of.attaching,
         unknown_ns: of.unknown,
         reclaiming_ns: knows_reclaims.then_some(of.reclaiming),
         reclaim_blocked_ns: knows_reclaims.then_some(of.reclaim_blocked),
@@ -448,6 +457,7 @@ fn operators(meta: &Meta, totals: &ThreadTotals, catalogue: &Catalogue, phases: 
         sleeping_ns: split.sleeping,
         blocked_ns: split.blocked,
         stopped_ns: split.stopped,
+        attaching_ns: split.attaching,
         unknown_ns: split.unknown,
         reclaim_ns: knows_reclaims.then_some(split.reclaim()),
     };

@@ -35,7 +35,7 @@ pub(crate) fn text(out: &mut String, report: &ThreadsReport, style: &TextStyle) 
             of(row.runnable_ns),
             of(row.sleeping_ns),
             of(row.blocked_ns),
-            of(row.stopped_ns),
+            of(row.stopped_ns.saturating_add(row.attaching_ns)),
             of(row.unknown_ns),
             count(row.voluntary_switches),
             count(row.involuntary_switches),
@@ -78,7 +78,7 @@ fn operator_times(out: &mut String, report: &ThreadsReport, style: &TextStyle) {
         ("name", Flexible),
     ]);
     let disturbed = |row: &&OperatorTimeRow| {
-        let off = [row.runnable_ns, row.sleeping_ns, row.blocked_ns, row.stopped_ns];
+        let off = [row.runnable_ns, row.sleeping_ns, row.blocked_ns, row.stopped_ns, row.attaching_ns];
         off.into_iter().fold(0, u64::saturating_add) > row.total_ns / 1000
     };
     for row in report.operators.iter().filter(disturbed).take(SHOWN) {
@@ -90,7 +90,7 @@ fn operator_times(out: &mut String, report: &ThreadsReport, style: &TextStyle) {
             of(row.runnable_ns),
             of(row.sleeping_ns),
             of(row.blocked_ns),
-            of(row.stopped_ns),
+            of(row.stopped_ns.saturating_add(row.attaching_ns)),
             of(row.unknown_ns),
             row.op.clone(),
             row.name.clone(),

@@ -321,6 +321,7 @@ fn state_name(state: ThreadState) -> Option<&'static str> {
         ThreadState::Sleeping => Some("sleeping"),
         ThreadState::Blocked => Some("blocked"),
         ThreadState::Stopped => Some("stopped"),
+        ThreadState::Attaching => Some("stopped by profinfer"),
         ThreadState::Unknown => None,
     }
 }

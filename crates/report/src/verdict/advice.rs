@@ -34,6 +34,7 @@ pub(super) fn advise(
     all.extend(more_memory(of, verdict, faults).map(on(Bound::Disk)));
     all.push((Bound::Throttled, larger_quota(of, verdict)));
     all.push((Bound::Stopped, nothing_that_stops(of, verdict)));
+    all.push((Bound::Attaching, recorded_later(of, verdict)));
     all.push((Bound::Reclaim, larger_memory_limit(of, verdict)));
     all.extend(one_lane(of, verdict).map(on(Bound::Overhead)));
     all.extend(by_samples(of).into_iter().map(on(Bound::Kernel)));
@@ -236,6 +237,11 @@ fn larger_quota(of: &PhaseParts, verdict: &PhaseVerdict) -> Advice {
 fn nothing_that_stops(of: &PhaseParts, verdict: &PhaseVerdict) -> Advice {
     let what = "Find what stops it: SIGSTOP, a debugger, a frozen terminal job".to_owned();
     advice(of, what, verdict.parts.stopped, "time that it was stopped".to_owned())
+}
+
+fn recorded_later(of: &PhaseParts, verdict: &PhaseVerdict) -> Advice {
+    let what = "Record the process once it has loaded its libraries, or leave out the steps that load them".to_owned();
+    advice(of, what, verdict.parts.attaching, "time that profinfer had stopped it".to_owned())
 }
 
 fn larger_memory_limit(of: &PhaseParts, verdict: &PhaseVerdict) -> Advice {

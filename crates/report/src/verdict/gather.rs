@@ -409,8 +409,9 @@ impl<'a> Source<'a> {
             let reclaim_blocked = all(|lane| lane.reclaim_blocked_ns.unwrap_or(0)) - within.reclaim_blocked as f64;
             let blocked = all(|lane| lane.blocked_ns) - within.blocked as f64 - reclaim_blocked;
             let stopped = all(|lane| lane.stopped_ns) - within.stopped as f64;
+            let attaching = (Bound::Attaching, all(|lane| lane.attaching_ns) - within.attaching as f64);
             let reclaim = (Bound::Reclaim, reclaiming + reclaim_blocked);
-            for (bound, ns) in delays(limits, runnable, blocked, stopped).into_iter().chain([reclaim]) {
+            for (bound, ns) in delays(limits, runnable, blocked, stopped).into_iter().chain([attaching, reclaim]) {
                 let ns = ns.clamp(0.0, left);
                 parts[bound] += ns;
                 left -= ns;
@@ -474,7 +475,8 @@ fn between(threads: Option<&ThreadsReport>, lanes: u64, limits: GroupLimits) -> 
     let [runnable, blocked, stopped] =
         [between.runnable_ns, between.blocked_ns, between.stopped_ns].map(|ns| ns as f64);
     let delays = delays(limits, runnable, blocked, stopped);
-    delays.iter().for_each(|(bound, ns)| parts[*bound] += ns * lanes as f64);
+    let attaching = (Bound::Attaching, between.attaching_ns as f64);
+    delays.into_iter().chain([attaching]).for_each(|(bound, ns)| parts[bound] += ns * lanes as f64);
     parts
 }
 
@@ -661,6 +663,7 @@ impl PhaseParts {
                 Bound::Synchronisation => "its lanes waited for the slowest of them".to_owned(),
                 Bound::Throttled => "the quota of its control group did not let its lanes run".to_owned(),
                 Bound::Stopped => "its lanes were stopped by a signal or a debugger".to_owned(),
+                Bound::Attaching => "profinfer stopped its lanes, to place probes".to_owned(),
                 Bound::Reclaim => "the kernel evicted memory, and read again what it needed".to_owned(),
                 Bound::Kernel => "the kernel worked within it, by samples".to_owned(),
                 _ => "most of its time is around its work".to_owned(),

@@ -21,6 +21,8 @@ pub enum Bound {
     Throttled,
     /// A signal or a debugger stopped lanes.
     Stopped,
+    /// The recorder stopped lanes, while it placed probes.
+    Attaching,
     /// A memory limit has data evicted and read again.
     Reclaim,
     /// The kernel works within operators: page faults, system calls.
@@ -33,7 +35,7 @@ pub enum Bound {
 
 impl Bound {
     /// Every one.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Memory,
         Self::Compute,
         Self::Disk,
@@ -41,6 +43,7 @@ impl Bound {
         Self::Starved,
         Self::Throttled,
         Self::Stopped,
+        Self::Attaching,
         Self::Reclaim,
         Self::Kernel,
         Self::Overhead,
@@ -57,6 +60,7 @@ impl Bound {
             Self::Starved => "starved",
             Self::Throttled => "throttled",
             Self::Stopped => "stopped",
+            Self::Attaching => "attaching",
             Self::Reclaim => "reclaim",
             Self::Kernel => "kernel",
             Self::Overhead => "overhead",
@@ -74,6 +78,7 @@ impl Bound {
             Self::Starved => "starved",
             Self::Throttled => "throttled",
             Self::Stopped => "stopped",
+            Self::Attaching => "stopped by profinfer",
             Self::Reclaim => "limited by the size of memory",
             Self::Kernel => "limited by the kernel",
             Self::Overhead => "overhead-bound",
@@ -131,6 +136,8 @@ pub struct TimeParts {
     pub throttled: f64,
     /// Stopped by a signal or a debugger, and waiting for lanes that are.
     pub stopped: f64,
+    /// Stopped by the recorder while it placed probes, and waiting for lanes that are.
+    pub attaching: f64,
     /// In the kernel, or waiting for the disk, because a memory limit had data evicted.
     pub reclaim: f64,
     /// The kernel's work within operators, by timer samples.
@@ -181,6 +188,7 @@ impl Index<Bound> for TimeParts {
             Bound::Starved => &self.starved,
             Bound::Throttled => &self.throttled,
             Bound::Stopped => &self.stopped,
+            Bound::Attaching => &self.attaching,
             Bound::Reclaim => &self.reclaim,
             Bound::Kernel => &self.kernel,
             Bound::Overhead => &self.overhead,
@@ -199,6 +207,7 @@ impl IndexMut<Bound> for TimeParts {
             Bound::Starved => &mut self.starved,
             Bound::Throttled => &mut self.throttled,
             Bound::Stopped => &mut self.stopped,
+            Bound::Attaching => &mut self.attaching,
             Bound::Reclaim => &mut self.reclaim,
             Bound::Kernel => &mut self.kernel,
             Bound::Overhead => &mut self.overhead,

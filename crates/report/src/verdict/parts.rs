@@ -18,6 +18,8 @@ pub(super) struct LaneTime {
     pub(super) throttled: f64,
     /// Stopped by a signal or a debugger.
     pub(super) stopped: f64,
+    /// Stopped by the recorder, while it placed probes.
+    pub(super) attaching: f64,
     /// On a cpu, in the kernel's reclaim or compaction, as that was measured.
     pub(super) reclaiming: f64,
     /// In uninterruptible wait in it; and what a memory limit has the kernel do beside it: reading again, and waiting for
@@ -46,6 +48,7 @@ impl LaneTime {
             runnable: split.runnable as f64,
             throttled: 0.0,
             stopped: split.stopped as f64,
+            attaching: split.attaching as f64,
             reclaim: reclaim_blocked as f64,
             kernel: 0.0,
             sleeping: split.sleeping as f64,
@@ -71,6 +74,7 @@ impl LaneTime {
         self.runnable += other.runnable;
         self.throttled += other.throttled;
         self.stopped += other.stopped;
+        self.attaching += other.attaching;
         self.reclaiming += other.reclaiming;
         self.reclaim += other.reclaim;
         self.kernel += other.kernel;
@@ -127,6 +131,7 @@ impl LaneTime {
             (Bound::Starved, self.runnable),
             (Bound::Throttled, self.throttled),
             (Bound::Stopped, self.stopped),
+            (Bound::Attaching, self.attaching),
             (Bound::Reclaim, self.reclaiming + self.reclaim),
         ];
         let mut parts = TimeParts { unknown: self.unknown, ..TimeParts::default() };

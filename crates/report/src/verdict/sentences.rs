@@ -23,11 +23,12 @@ const ALL_NAMED: f64 = 0.97;
 const PROBES_MATTER: f64 = 0.1;
 
 /// What keeps lanes from working.
-const PREVENTED: [Bound; 7] = [
+const PREVENTED: [Bound; 8] = [
     Bound::Disk,
     Bound::Starved,
     Bound::Throttled,
     Bound::Stopped,
+    Bound::Attaching,
     Bound::Reclaim,
     Bound::Kernel,
     Bound::Synchronisation,
@@ -390,6 +391,9 @@ fn cause(
             format!("{part} of {time} it was throttled by the quota{quota} of its control group{place}")
         }
         Bound::Stopped => format!("{part} of {time} it was stopped, by a signal (SIGSTOP) or a debugger{place}"),
+        Bound::Attaching => {
+            format!("{part} of {time} profinfer itself had stopped it, to place probes in what it had mapped{place}")
+        }
         Bound::Reclaim => {
             let pressure = of.pressure.unwrap_or_default();
             let stalled = stalled(of, |shares| shares.text(shares.memory, "memory"));
