@@ -21,8 +21,13 @@ USAGE
 [ $# -eq 4 ] || [[ "$#:${5-}:$1" =~ ^5:(counting:.*|drivers:amd64|engines:.*|guarded:arm64)$ ]] || { usage >&2; exit 2; }
 readonly series=$2 folder=$3 steps=$4
 # A busy host is late with an emulated timer's first ticks, for which Linux on x86 gives up unless told not to look.
+# Without the features that Linux and the C library choose `rep movsb` for, of which the emulator does one byte at a time,
+# and without mitigations, of which it has no need: two and a half times as fast.
 case "$1" in
-    amd64) emulator=run-qemu-x86_64 console='ttyS0 no_timer_check' machine=(-machine q35 -cpu max) ;;
+    amd64)
+        emulator=run-qemu-x86_64 console='ttyS0 no_timer_check mitigations=off'
+        machine=(-machine q35 -cpu 'max,erms=off,fsrm=off,la57=off')
+        ;;
     arm64) emulator=run-qemu-aarch64 console=ttyAMA0 machine=(-machine virt -cpu neoverse-n1) ;;
     *) usage >&2; exit 2 ;;
 esac
