@@ -60,7 +60,21 @@ fn every_probe_has_its_site_in_each_engine() {
         // Built without BLAS. Copies of the barrier begin with loops: one that is seen at some calls only would split
         // operators wrongly.
         // None has a backend for GPUs.
-        let devices = ["dispatch", "dispatch_one", "copy_to_device", "copy_from_device", "copy_between_devices"];
+        let devices = [
+            "dispatch",
+            "dispatch_one",
+            "dispatch_product",
+            "dispatch_product_of_rows",
+            "dispatch_two",
+            "dispatch_three",
+            "dispatch_four",
+            "dispatch_copy",
+            "dispatch_operator",
+            "dispatch_function",
+            "copy_to_device",
+            "copy_from_device",
+            "copy_between_devices",
+        ];
         let mut expected = [&["blas"][..], &devices].concat();
         expected.extend((engine == Engine::Inlined).then_some("barrier"));
         expected.extend(REQUESTS.iter().filter(|_| engine != Engine::Wheel).map(|(probe, _)| *probe));

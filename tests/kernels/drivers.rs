@@ -4,7 +4,7 @@
 
 use super::layout::{self, profinfer};
 use super::machine::{self, Arch, Extra, Machine, MachineOutput, Step, run, script};
-use super::{ROOT, lines, wanted};
+use super::{ROOT, is_wanted, lines};
 use profinfer_trace::TraceReader;
 use std::collections::BTreeMap;
 use std::fs;
@@ -102,7 +102,7 @@ fn steps(series: &str) -> Vec<Step> {
 }
 
 fn kernels() -> impl Iterator<Item = &'static str> {
-    wanted(Arch::Amd64).map(|kernel| kernel.series).filter(|series| SERIES.contains(series))
+    SERIES.into_iter().filter(|series| is_wanted(series))
 }
 
 /// What the machines reported, each of which must have loaded its modules.

@@ -13,15 +13,15 @@ pub(crate) struct Kernel {
     pub(crate) multi: bool,
     pub(crate) session: bool,
     pub(crate) recent: bool,
-    /// The architecture on which a short run boots it.
-    pub(crate) short: Arch,
+    /// The architecture on which it boots unless all are asked for.
+    pub(crate) arch: Arch,
 }
 
 pub(crate) static KERNELS: [Kernel; 4] = [
-    Kernel { series: "5.10", multi: false, session: false, recent: false, short: Arch::Arm64 },
-    Kernel { series: "6.1", multi: false, session: false, recent: true, short: Arch::Amd64 },
-    Kernel { series: "6.12", multi: true, session: false, recent: true, short: Arch::Amd64 },
-    Kernel { series: "6.18", multi: true, session: true, recent: true, short: Arch::Arm64 },
+    Kernel { series: "5.10", multi: false, session: false, recent: false, arch: Arch::Arm64 },
+    Kernel { series: "6.1", multi: false, session: false, recent: true, arch: Arch::Amd64 },
+    Kernel { series: "6.12", multi: true, session: false, recent: true, arch: Arch::Amd64 },
+    Kernel { series: "6.18", multi: true, session: true, recent: true, arch: Arch::Arm64 },
 ];
 
 impl Kernel {

@@ -51,16 +51,15 @@ pub(crate) fn every_kernel(arch: Arch) -> Vec<(&'static Kernel, &'static Machine
     wanted(arch).map(of).collect()
 }
 
-/// All kernels, or those that PROFINFER_KERNELS names, for who works on one; `short` is each kernel once, and each
-/// architecture.
+/// Each kernel on one of its architectures; or on both, those that PROFINFER_KERNELS names, or `all`.
 fn wanted(arch: Arch) -> impl Iterator<Item = &'static Kernel> {
-    let named = std::env::var("PROFINFER_KERNELS").ok();
-    let is_named = move |kernel: &Kernel| match named.as_deref() {
-        None => true,
-        Some("short") => kernel.short == arch,
-        Some(all) => all.split(' ').any(|one| one == kernel.series),
-    };
-    KERNELS.iter().filter(move |kernel| is_named(kernel))
+    let chosen = std::env::var_os("PROFINFER_KERNELS").is_some();
+    KERNELS.iter().filter(move |kernel| is_wanted(kernel.series) && (chosen || kernel.arch == arch))
+}
+
+/// Whether a kernel is to be booted, for who works on one.
+fn is_wanted(series: &str) -> bool {
+    std::env::var("PROFINFER_KERNELS").map_or(true, |named| named == "all" || named.split(' ').any(|one| one == series))
 }
 
 /// The file that `init` reads.
