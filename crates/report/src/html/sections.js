@@ -202,7 +202,7 @@ function countersSection(report) {
 const STATE_PARTS = [
   { key: "running_ns", name: "running", colour: "--running" }, { key: "runnable_ns", name: "run-queue delay", colour: "--runnable" },
   { key: "sleeping_ns", name: "sleeping", colour: "--sleeping" }, { key: "blocked_ns", name: "blocked", colour: "--blocked" },
-  { key: "stopped_ns", name: "stopped", colour: "--c5" }, { key: "attaching_ns", name: "stopped by profinfer", colour: "--empty" }, { key: "unknown_ns", name: "unknown", colour: "--empty" },
+  { key: "stopped_ns", name: "stopped", colour: "--c5" }, { key: "attaching_ns", name: "stopped by profinfer", colour: "--muted" }, { key: "unknown_ns", name: "unknown", colour: "--empty" },
 ];
 
 function lanesSection(report) {

@@ -4,7 +4,7 @@ const BOUNDS = [
   { key: "memory", name: "memory", colour: "--c0" }, { key: "compute", name: "compute", colour: "--c2" }, { key: "disk", name: "disk", colour: "--c3" },
   { key: "synchronisation", name: "waiting for each other", colour: "--waiting" }, { key: "starved", name: "run-queue delay", colour: "--c1" },
   { key: "throttled", name: "throttled by the CPU quota", colour: "--c6" }, { key: "stopped", name: "stopped", colour: "--c5" },
-  { key: "attaching", name: "stopped by profinfer", colour: "--empty" },
+  { key: "attaching", name: "stopped by profinfer", colour: "--muted" },
   { key: "reclaim", name: "evicting and reading again for the memory limit", colour: "--c7" },
   { key: "kernel", name: "the kernel within operators", colour: "--c8" },
   { key: "overhead", name: "overhead: small operators, around operators", colour: "--c4" }, { key: "unknown", name: "unknown", colour: "--c9" },
