@@ -72,8 +72,12 @@ impl Run {
     }
 
     fn recorder(&self, arguments: &[&str]) -> Command {
+        self.recorder_with(PROBESET, arguments)
+    }
+
+    fn recorder_with(&self, probeset: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
-        command.args(["record", PROBESET, "-o"]).arg(self.trace()).args(arguments);
+        command.args(["record", probeset, "-o"]).arg(self.trace()).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -571,17 +575,17 @@ pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
 }
 
 /// A library that is mapped within a step has the process stopped until its probes are placed: by the recorder, and by
-/// nobody else. The toy's own clock says how long it was loading.
+/// nobody else. How long it was loading is by the toy's own clock.
 #[test]
 #[ignore = "needs root"]
 fn a_stop_to_place_probes_is_the_recorder_s() {
     let run = Run::new();
-    let mut recorder = Command::new(env!("CARGO_BIN_EXE_profinfer"));
-    recorder.args(["record", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets/scheduled.yaml"), "-o"]);
-    recorder.arg(run.trace()).args(["--", &toys().linked(), "20", "2", "1"]).stdin(Stdio::null());
+    let scheduled = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets/scheduled.yaml");
+    let mut recorder = run.recorder_with(scheduled, &["--", &toys().linked(), "20", "2", "1"]);
     let output = recorder.env("TOY_LOADS", toys().library()).output().unwrap();
-    let said = stderr(&output);
-    let loading = said.lines().find_map(|line| line.strip_prefix("toy: loading ")?.strip_suffix(" ns")).expect(&said);
+    let printed = stderr(&output);
+    let loading =
+        printed.lines().find_map(|line| line.strip_prefix("toy: loading ")?.strip_suffix(" ns")).expect(&printed);
     let loading: f64 = loading.parse().unwrap();
     let mut report = Command::new(env!("CARGO_BIN_EXE_profinfer"));
     let report = report.args(["report", "--json"]).arg(run.trace()).output().unwrap();

@@ -122,8 +122,8 @@ pub(super) fn measure(step: &Step) -> Option<Measured> {
         let of_state = step.states.iter().filter(|span| span.state == state);
         of_state.map(|span| span.end.saturating_sub(span.start)).fold(0, u64::saturating_add) as f64
     };
-    // A lane that waits may be unable to run meanwhile: that is in the waiting of operators.
     let stopped = state(ThreadState::Stopped) + state(ThreadState::Attaching);
+    // A lane that waits may be unable to run meanwhile: that is in the waiting of operators.
     let around = [
         (FAULTS, state(ThreadState::Blocked) - within.blocked as f64),
         (STOPPED, stopped - (within.stopped + within.attaching) as f64),

@@ -409,9 +409,9 @@ impl<'a> Source<'a> {
             let reclaim_blocked = all(|lane| lane.reclaim_blocked_ns.unwrap_or(0)) - within.reclaim_blocked as f64;
             let blocked = all(|lane| lane.blocked_ns) - within.blocked as f64 - reclaim_blocked;
             let stopped = all(|lane| lane.stopped_ns) - within.stopped as f64;
-            let attaching = (Bound::Attaching, all(|lane| lane.attaching_ns) - within.attaching as f64);
+            let attaching = all(|lane| lane.attaching_ns) - within.attaching as f64;
             let reclaim = (Bound::Reclaim, reclaiming + reclaim_blocked);
-            for (bound, ns) in delays(limits, runnable, blocked, stopped).into_iter().chain([attaching, reclaim]) {
+            for (bound, ns) in delays(limits, [runnable, blocked, stopped, attaching]).into_iter().chain([reclaim]) {
                 let ns = ns.clamp(0.0, left);
                 parts[bound] += ns;
                 left -= ns;
@@ -458,11 +458,12 @@ impl<'a> Source<'a> {
 }
 
 /// What keeps threads from running, by its cause, of ns in these states.
-fn delays(limits: GroupLimits, runnable: f64, blocked: f64, stopped: f64) -> [(Bound, f64); 4] {
+fn delays(limits: GroupLimits, [runnable, blocked, stopped, attaching]: [f64; 4]) -> [(Bound, f64); 5] {
     let disk = if limits.reclaim.is_some() { Bound::Reclaim } else { Bound::Disk };
     [
         (disk, blocked),
         (Bound::Stopped, stopped),
+        (Bound::Attaching, attaching),
         (Bound::Throttled, runnable * limits.throttled),
         (Bound::Starved, runnable * (1.0 - limits.throttled)),
     ]
@@ -472,11 +473,9 @@ fn delays(limits: GroupLimits, runnable: f64, blocked: f64, stopped: f64) -> [(B
 fn between(threads: Option<&ThreadsReport>, lanes: u64, limits: GroupLimits) -> TimeParts {
     let mut parts = TimeParts::default();
     let Some(between) = threads.and_then(|threads| threads.between_steps) else { return parts };
-    let [runnable, blocked, stopped] =
-        [between.runnable_ns, between.blocked_ns, between.stopped_ns].map(|ns| ns as f64);
-    let delays = delays(limits, runnable, blocked, stopped);
-    let attaching = (Bound::Attaching, between.attaching_ns as f64);
-    delays.into_iter().chain([attaching]).for_each(|(bound, ns)| parts[bound] += ns * lanes as f64);
+    let states = [between.runnable_ns, between.blocked_ns, between.stopped_ns, between.attaching_ns];
+    let delays = delays(limits, states.map(|ns| ns as f64));
+    delays.iter().for_each(|(bound, ns)| parts[*bound] += ns * lanes as f64);
     parts
 }
 
