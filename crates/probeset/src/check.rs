@@ -17,6 +17,7 @@ pub(super) fn check(probeset: &Probeset, sections: &Sections, problems: &mut Pro
         problems.error_hint(Code::MissingKey, sections.start(), "the probeset has no probes", hint);
     }
     elements(probeset, problems);
+    computed(probeset, problems);
     for probe in probeset.probes.values() {
         for at in &probe.at {
             span_end(at, probe, probeset, problems);
@@ -39,17 +40,33 @@ fn elements(probeset: &Probeset, problems: &mut Problems) {
                 .push(problem.hint("write `data[..count]`: a pointer or array and a number, over the view's members"));
             continue;
         };
-        let scope = Scope {
-            definitions: probeset,
-            arguments: Vec::new(),
-            returns: None,
-            result_argument: None,
-            object: Some(name),
-            captures: 0,
-        };
-        if let Err(problem) = check_elements(base, to, &scope) {
+        if let Err(problem) = check_elements(base, to, &members_of(probeset, name)) {
             problems.push(problem);
         }
+    }
+}
+
+/// The expressions that views have names for.
+fn computed(probeset: &Probeset, problems: &mut Problems) {
+    for (view, name, expr) in
+        probeset.types.iter().flat_map(|(name, view)| view.computed.iter().map(move |(key, expr)| (name, key, expr)))
+    {
+        // What is above it is replaced; itself would be without an end.
+        if let Err(problem) = crate::path::check(expr, &members_of(probeset, view)) {
+            problems.push(problem.with_note(format!("in `{name}` of {view}")));
+        }
+    }
+}
+
+/// What an expression over the members of a view can use.
+fn members_of<'a>(probeset: &'a Probeset, view: &'a str) -> Scope<'a> {
+    Scope {
+        definitions: probeset,
+        arguments: Vec::new(),
+        returns: None,
+        result_argument: None,
+        object: Some(view),
+        captures: 0,
     }
 }
 

@@ -116,6 +116,7 @@ impl Renamer<'_> {
                     self.text(view);
                 }
             }
+            view.elements.iter_mut().chain(view.computed.values_mut()).for_each(|expr| self.expr(expr));
             whole.types.insert(self.name(&name), view);
         }
         for (name, mut object) in probeset.objects {

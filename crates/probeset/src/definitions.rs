@@ -9,11 +9,16 @@ impl Definitions for Probeset {
     }
 
     fn members(&self, view: &str) -> Option<Vec<&str>> {
-        Some(self.types.get(view)?.members.keys().map(String::as_str).collect())
+        let view = self.types.get(view)?;
+        Some(view.members.keys().chain(view.computed.keys()).map(String::as_str).collect())
     }
 
     fn elements(&self, view: &str) -> Option<&Expr> {
         self.types.get(view)?.elements.as_ref()
+    }
+
+    fn computed(&self, view: &str, name: &str) -> Option<&Expr> {
+        self.types.get(view)?.computed.get(name)
     }
 
     fn view_of_object(&self, object: &str) -> Option<&str> {

@@ -186,10 +186,13 @@ pub(super) static FILE: Keys = Keys {
                 Names::Qualified,
                 &table(
                     Names::Identifier,
-                    // `layouts` and `expect` among the members belong to the view.
+                    // `layouts`, `expect` and `let` among the members belong to the view.
                     &Form::Either(
                         &Form::Either(&Form::Member, &Form::Several(&Form::Map(&LAYOUT), limits::ALTERNATIVES)),
-                        &table(Names::Identifier, &Form::Several(&Form::Word, limits::ALTERNATIVES)),
+                        &table(
+                            Names::Identifier,
+                            &Form::Either(&Form::Several(&Form::Word, limits::ALTERNATIVES), &Form::Expression),
+                        ),
                     ),
                 ),
             ),
@@ -302,6 +305,18 @@ fn string_words() -> Vec<(&'static str, &'static str)> {
     profinfer_schema::bpf::StringLayout::NAMES.iter().map(|(name, _)| (*name, "")).collect()
 }
 
+/// The key for names of parts of expressions.
+pub(super) const LET: &str = "let";
+
+/// What stands there.
+const fn local_names() -> Key {
+    Key::new(
+        LET,
+        table(Names::Identifier, &Form::Expression),
+        "Names for parts of the expressions here; each can use those above it.",
+    )
+}
+
 /// An entry of `objects`.
 pub(super) static OBJECT: Keys = Keys {
     what: "an object",
@@ -329,6 +344,7 @@ pub(super) static PROBE: Keys = Keys {
         )
         .required("write `at: MODULE:FUNCTION(TYPE NAME, …)`"),
         Key::new("role", Form::OneOf(vocabulary::role_words), "The meaning of its events.").required(""),
+        local_names(),
         Key::new(
             "fields",
             table(Names::Identifier, &Form::Expression),
@@ -374,6 +390,7 @@ pub(super) static GPU_TIMING: Keys = Keys {
 pub(super) static ANALYSIS: Keys = Keys {
     what: "`analysis`",
     keys: &[
+        local_names(),
         Key::new("layer", Form::Expression, "The layer of the model that an operator belongs to, from its fields."),
         Key::new("prefill", Form::Expression, "Whether a step is a prefill, from its fields."),
         Key::new(

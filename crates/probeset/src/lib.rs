@@ -23,6 +23,7 @@ mod layouts;
 mod library;
 mod limits;
 mod load;
+mod local_names;
 mod merge;
 mod metrics;
 mod model;

@@ -31,6 +31,10 @@ pub(super) const REGEX_BYTES: usize = 1024;
 pub(super) const REGEX_COMPILED_BYTES: usize = 1 << 18;
 /// Entries of a section (probes, views, members of a view…).
 pub(super) const ENTRIES: usize = 1024;
+/// Names of one `let`.
+pub(super) const LOCAL_NAMES: usize = 64;
+/// Parts of an expression, with names of `let` replaced. One without has no more: its text is bounded.
+pub(super) const EXPRESSION_PARTS: usize = 2048;
 /// Constants of an enumeration.
 pub(super) const CONSTANTS: usize = 16_384;
 /// Alternatives of an attach point, and probes of an `until`.

@@ -2,6 +2,7 @@
 //! their includes. The only part of `spec` that opens files, and only below the probeset's folder.
 
 use super::library::{self, Library};
+use super::local_names::LocalNames;
 use super::merge::{self, Sections};
 use super::model::Probeset;
 use super::problems::{Problems, shown};
@@ -124,7 +125,8 @@ impl<'a> Loader<'a> {
         let probeset = match root {
             Some(root) => {
                 sections.start_at(&root);
-                let mut cx = Context { sections: &sections, problems: &mut self.problems };
+                let mut cx =
+                    Context { sections: &sections, problems: &mut self.problems, local: LocalNames::default() };
                 let probeset = sections::read(stem, &root, self.sources, &mut cx);
                 check::check(&probeset, &sections, &mut self.problems);
                 Some(probeset)

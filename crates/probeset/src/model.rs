@@ -103,6 +103,8 @@ pub struct View {
     pub within: Option<u64>,
     /// For a class that holds elements: a slice over its members.
     pub elements: Option<Expr>,
+    /// What else expressions find in it: expressions over its members, by name.
+    pub computed: IndexMap<String, Expr>,
 }
 
 /// What must be true of a member.

@@ -1,6 +1,7 @@
 //! One probe of the `probes` section.
 
 use super::language::PROBE;
+use super::local_names::with_let;
 use super::model::{DESCRIBED, Describes, Nested, Probe};
 use super::problems::{list, shown};
 use super::values::Context;
@@ -18,13 +19,24 @@ pub(super) fn probe(entry: &Entry, cx: &mut Context<'_>) -> Option<Probe> {
     let what = format!("probe `{}`", shown(&entry.key.text));
     let map = reader::map(&entry.value, &what, limits::ENTRIES, cx.problems)?;
     reader::check_keys(map, &PROBE, cx.problems);
-    let at = places(map, &what, &entry.key.span, cx);
-    let role = role(map, &what, &entry.key.span, cx);
+    with_let(map, &what, cx, |cx| probe_of(name, map, &what, entry, cx))
+}
+
+fn probe_of(
+    name: Option<Spanned<String>>,
+    map: &Map,
+    what: &str,
+    entry: &Entry,
+    cx: &mut Context<'_>,
+) -> Option<Probe> {
+    let at = places(map, what, &entry.key.span, cx);
+    arguments_and_local_names(&at, cx);
+    let role = role(map, what, &entry.key.span, cx);
     let get = |key: &str| map.entries.get(key).map(|entry| &entry.value);
     // The part of a span that was waiting is a field of its record.
     let waits = at.iter().any(|at| at.waiting_from.is_some());
     let most = MAX_FIELDS - usize::from(waits);
-    let fields = get("fields").and_then(|node| fields::fields(node, &what, most, cx));
+    let fields = get("fields").and_then(|node| fields::fields(node, what, most, cx));
     if let Some(field) = fields.as_ref().and_then(|fields| fields.get("waiting")).filter(|_| waits) {
         let message = "`waiting` cannot be a field here: `waiting from` adds a field of that name";
         cx.problems.error_hint(Code::BadIdentifier, &field.name.span, message, "choose another name");
@@ -76,6 +88,17 @@ fn places(map: &Map, what: &str, span: &Span, cx: &mut Context<'_>) -> Vec<Attac
         at.place.of_each_slot().into_iter().map(of_place)
     };
     texts.into_iter().filter_map(|text| cx.attach(text)).flat_map(of_each_slot).collect()
+}
+
+/// A name is that of an argument, or of `let`.
+fn arguments_and_local_names(at: &[AttachPoint], cx: &mut Context<'_>) {
+    let signatures = at.iter().filter_map(|at| at.place.signature());
+    for name in signatures.flat_map(|signature| &signature.params).filter_map(|param| param.name.as_ref()) {
+        if let Some(place) = cx.local.place(name.as_str()).cloned() {
+            let message = format!("`{}` is an argument of this probe", name.value);
+            cx.problems.error_hint(Code::Duplicate, &place, message, "choose another name");
+        }
+    }
 }
 
 fn role(map: &Map, what: &str, span: &Span, cx: &mut Context<'_>) -> Option<Spanned<Role>> {

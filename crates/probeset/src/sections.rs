@@ -1,6 +1,7 @@
 //! The merged sections as a [`Probeset`]: everything but the probes, which have another file.
 
-use super::language::{ANALYSIS, COST, FILE, GPU_TIMING, MODULE, OBJECT};
+use super::language::{ANALYSIS, COST, FILE, GPU_TIMING, LET, MODULE, OBJECT};
+use super::local_names::{self, with_let};
 use super::model::{Analysis, Cost, Enumeration, Member, Module, Object, Probeset, View};
 use super::problems::shown;
 use super::values::Context;
@@ -91,14 +92,27 @@ fn strings(node: &Node, cx: &mut Context<'_>) -> Option<StringLayout> {
 }
 
 fn view(entry: &Entry, cx: &mut Context<'_>) -> Option<View> {
-    let name = cx.problems.keep(names::qualified(&entry.key, "a view"));
     let what = format!("view `{}`", shown(&entry.key.text));
     let map = reader::map(&entry.value, &what, limits::ENTRIES, cx.problems)?;
+    let (view, computed) = local_names::of_view(map, &what, cx, |cx| members_of(entry, map, &what, cx));
+    let view = View { computed, ..view? };
+    for (name, member) in &view.members {
+        if view.computed.contains_key(name) {
+            let message = format!("`{name}` is a member and a name of `let`");
+            cx.problems.error_hint(Code::Duplicate, &member.name.span, message, "choose another name");
+        }
+    }
+    Some(view)
+}
+
+fn members_of(entry: &Entry, map: &Map, what: &str, cx: &mut Context<'_>) -> Option<View> {
+    let name = cx.problems.keep(names::qualified(&entry.key, "a view"));
     let (mut size, mut within, mut elements, mut members) = (None, None, None, IndexMap::new());
     // `layouts` with something else than a type belongs to the view, too.
     let is_layouts = |entry: &Entry| entry.key.text == "layouts" && !matches!(entry.value, Node::Scalar(_));
     let is_expect = |entry: &Entry| entry.key.text == "expect" && matches!(entry.value, Node::Map(_));
-    for entry in map.entries.values().filter(|entry| !is_layouts(entry) && !is_expect(entry)) {
+    let is_let = |entry: &Entry| entry.key.text == LET && matches!(entry.value, Node::Map(_));
+    for entry in map.entries.values().filter(|entry| !is_layouts(entry) && !is_expect(entry) && !is_let(entry)) {
         let Some(scalar) = reader::text(&entry.value, &format!("a member of {what}"), cx.problems) else { continue };
         // `within: 256` is of the view, too.
         if entry.key.text == "within" && reader::parse_integer(&scalar.text).is_some() {
@@ -130,11 +144,12 @@ fn view(entry: &Entry, cx: &mut Context<'_>) -> Option<View> {
         }
     }
     let layouts = map.entries.get("layouts").filter(|entry| is_layouts(entry));
-    let layouts = layouts.map(|entry| layouts::read(entry, &what, &members, cx)).unwrap_or_default();
+    let layouts = layouts.map(|entry| layouts::read(entry, what, &members, cx)).unwrap_or_default();
     sources::check_beside(&members, cx);
     let expect = map.entries.get("expect").filter(|entry| is_expect(entry));
-    let expect = expect.map(|entry| sources::expectations(entry, &what, &members, cx)).unwrap_or_default();
-    Some(View { name: name?, size, members, layouts, expect, within, elements })
+    let expect = expect.map(|entry| sources::expectations(entry, what, &members, cx)).unwrap_or_default();
+    let computed = IndexMap::new();
+    Some(View { name: name?, size, members, layouts, expect, within, elements, computed })
 }
 
 /// `TYPE` or `TYPE @ offset`.
@@ -283,6 +298,10 @@ fn gpu_timing(cx: &mut Context<'_>) -> IndexMap<String, Vec<(String, String)>> {
 fn analysis(cx: &mut Context<'_>) -> Analysis {
     let Some(map) = cx.sections.get("analysis") else { return Analysis::default() };
     reader::check_keys(map, &ANALYSIS, cx.problems);
+    with_let(map, ANALYSIS.what, cx, |cx| analysis_of(map, cx))
+}
+
+fn analysis_of(map: &Map, cx: &mut Context<'_>) -> Analysis {
     let mut analysis =
         Analysis { layer: value(map, "layer", cx), prefill: value(map, "prefill", cx), ..Analysis::default() };
     analysis.experts = value(map, "experts", cx);

@@ -2,6 +2,7 @@
 //! what needs no other value to be right: that their names refer to something and their numbers and patterns are
 //! within bounds. So nothing goes unsaid because something else is wrong.
 
+use super::local_names::LocalNames;
 use super::merge::Sections;
 use super::problems::{Problems, shown};
 use super::yaml::{Node, Scalar};
@@ -16,6 +17,8 @@ use profinfer_diagnostics::{Code, Diagnostic, Span, Spanned};
 pub(super) struct Context<'a> {
     pub(super) sections: &'a Sections,
     pub(super) problems: &'a mut Problems,
+    /// The names of `let` where something is read that has one.
+    pub(super) local: LocalNames,
 }
 
 impl Context<'_> {
@@ -54,15 +57,24 @@ impl Context<'_> {
     /// The same that stands at `span`.
     pub(super) fn field_at(&mut self, span: &Span) -> Option<(Expr, bool)> {
         let (expr, at_return) = self.problems.keep(parse_field(span.text(), span))?;
-        self.check_expr(&expr);
-        Some((expr, at_return))
+        Some((self.resolved(expr)?, at_return))
     }
 
     /// An expression that stands at `span`.
     pub(super) fn expr_at(&mut self, span: &Span) -> Option<Expr> {
         let expr = self.problems.keep(parse_expr(span.text(), span))?;
+        self.resolved(expr)
+    }
+
+    fn resolved(&mut self, mut expr: Expr) -> Option<Expr> {
         self.check_expr(&expr);
-        Some(expr)
+        match self.local.replace_in(&mut expr) {
+            Ok(()) => Some(expr),
+            Err(problem) => {
+                problem.into_iter().for_each(|problem| self.problems.push(problem));
+                None
+            }
+        }
     }
 
     /// Whether a name is one of a section's.

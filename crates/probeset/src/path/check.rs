@@ -12,7 +12,9 @@ use std::cell::Cell;
 pub trait Definitions {
     /// The type of a view's member; `None` where the view has no such member.
     fn member(&self, view: &str, member: &str) -> Option<Type>;
-    /// A view's members, for hints; `None` where there is no such view.
+    /// An expression over the view's members, by the name that it has beside them.
+    fn computed(&self, view: &str, name: &str) -> Option<&Expr>;
+    /// The names of a view's members and expressions; `None` where there is no such view.
     fn members(&self, view: &str) -> Option<Vec<&str>>;
     /// The `elements` of a view: a slice of a pointer or array.
     fn elements(&self, view: &str) -> Option<&Expr>;
@@ -94,13 +96,15 @@ pub(super) struct Checker<'s, 'a> {
     pub(super) scope: &'s Scope<'a>,
     /// How often elements of views were referred to.
     pub(super) within: Cell<u32>,
+    /// Parts of the expressions that took the place of names.
+    pub(super) computed: Cell<usize>,
 }
 
 pub(super) type Result1<T> = Result<T, Diagnostic>;
 
 impl<'s, 'a> Checker<'s, 'a> {
     pub(super) fn new(scope: &'s Scope<'a>) -> Self {
-        Self { scope, within: Cell::new(0) }
+        Self { scope, within: Cell::new(0), computed: Cell::new(0) }
     }
 
     /// The result, or its address.
@@ -197,6 +201,9 @@ impl<'s, 'a> Checker<'s, 'a> {
 
     fn name(&self, name: &str, span: &Span) -> Result1<Checked> {
         let memory = |base, terms, ty| Checked { node: Node::Memory(Memory { base, terms }), ty, span: span.clone() };
+        if let Some(computed) = self.computed_here(name, span) {
+            return computed;
+        }
         if let Some(view) = self.scope.object
             && let Some(ty) = self.scope.definitions.member(view, name)
         {
@@ -231,6 +238,9 @@ impl<'s, 'a> Checker<'s, 'a> {
     fn member(&self, base: &Expr, name: &Spanned<String>, arrow: bool, span: &Span) -> Result1<Checked> {
         let written = base;
         let base = self.expr(base)?;
+        if let Some(computed) = self.computed_of(&base, written, name, arrow, span) {
+            return computed;
+        }
         if name.value == "size"
             && let Some((vector, of)) = vector_of(&base, arrow)
         {
@@ -240,7 +250,7 @@ impl<'s, 'a> Checker<'s, 'a> {
         if name.value == "size"
             && let Some(view) = self.view_of(&base, arrow)
             && self.scope.definitions.member(&view, "size").is_none()
-            && let Some(elements) = self.elements(&view, written, arrow && !is_referred_to(&base))
+            && let Some(elements) = self.elements(&view, written, arrow && !base.is_referred_to())
         {
             let count = elements?.count;
             return Ok(Checked { span: span.clone(), ..count });
@@ -257,7 +267,7 @@ impl<'s, 'a> Checker<'s, 'a> {
             return self.member_of_each(base, name, arrow, span);
         }
         // What a reference refers to has members by `.` in C++, and by `->` where one thinks of its address.
-        let arrow = arrow && !is_referred_to(&base);
+        let arrow = arrow && !base.is_referred_to();
         let (mut memory, view) = match (base.ty.clone(), arrow) {
             (Type::View(view), false) => (self.place(base)?, view),
             (Type::Pointer(to), true) if matches!(*to, Type::View(_)) => {
@@ -311,6 +321,7 @@ impl<'s, 'a> Checker<'s, 'a> {
                 .at(&name.span)
                 .hint("`[..n].member` needs an array of views"));
         };
+        self.not_of_each(view, name)?;
         let ty = self.member_type(view, name)?;
         let mut part = part.unwrap_or_else(|| Part { of: base.ty.clone(), values: false, terms: Vec::new() });
         part.terms.push(Term::Member { view: view.clone(), member: name.value.clone() });
@@ -616,15 +627,6 @@ pub(super) fn with_bits(checked: Checked) -> Checked {
     let span = checked.span.clone();
     let storage = Box::new(Checked { ty: Type::Int { size, signed: false }, ..checked });
     Checked { node: Node::Bits { storage, view, member, bits, signed }, ty: Type::Int { size, signed }, span }
-}
-
-pub(super) fn is_referred_to(checked: &Checked) -> bool {
-    match &checked.node {
-        Node::Memory(Memory { base: Base::Pointer(address), terms }) => {
-            terms.is_empty() && matches!(address.ty, Type::Reference(_))
-        }
-        _ => false,
-    }
 }
 
 /// The lesser of two numbers.

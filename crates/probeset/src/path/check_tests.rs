@@ -10,6 +10,15 @@ static SIZES: LazyLock<Expr> = LazyLock::new(|| {
     let text = "(dims > 5 ? far : near)[..dims]";
     parse_expr(text, &span(text)).unwrap()
 });
+/// Names of a view's `let`.
+static FIRST_TWO: LazyLock<Expr> = LazyLock::new(|| {
+    let text = "[ne[0], ne[1] * (flags == 1 ? 2 : 1)]";
+    parse_expr(text, &span(text)).unwrap()
+});
+static DOUBLED: LazyLock<Expr> = LazyLock::new(|| {
+    let text = "src[0]->doubled + src[1]->doubled";
+    parse_expr(text, &span(text)).unwrap()
+});
 /// One whose number of elements is that of the next.
 static ENDLESS: LazyLock<Expr> = LazyLock::new(|| {
     let text = "far[..next[dims * dims].size]";
@@ -61,6 +70,14 @@ impl Definitions for Views {
         match view {
             "sizes" => Some(&SIZES),
             "endless" => Some(&ENDLESS),
+            _ => None,
+        }
+    }
+
+    fn computed(&self, view: &str, name: &str) -> Option<&Expr> {
+        match (view, name) {
+            ("node", "first_two") => Some(&FIRST_TWO),
+            ("node", "doubled") => Some(&DOUBLED),
             _ => None,
         }
     }
@@ -214,4 +231,20 @@ fn comparisons_that_the_types_decide_are_errors() {
     for text in ["n->flags > 254", "n->flags == 255", "count < 0", "n->ne[0] == 256"] {
         assert_eq!(type_of(text), "i64", "{text}");
     }
+}
+
+#[test]
+fn names_of_a_view_s_expressions_are_like_members() {
+    let places = regex::Regex::new(r"test\.yaml:\d+:\d+").unwrap();
+    let plain = |text: &str| places.replace_all(&format!("{:?}", checked(text)), "").into_owned();
+    let same = |one: &str, other: &str| assert_eq!(plain(one), plain(other), "{one}");
+    same("n->first_two", "[n->ne[0], n->ne[1] * (n->flags == 1 ? 2 : 1)]");
+    same(
+        "n->src[count]->first_two",
+        "[n->src[count]->ne[0], n->src[count]->ne[1] * (n->src[count]->flags == 1 ? 2 : 1)]",
+    );
+    // One that needs itself has no end.
+    assert_eq!(code_of("n->doubled"), Code::OutOfRange);
+    assert_eq!(code_of("n->first_two + 1"), code_of("[n->ne[0]] + 1"));
+    assert_eq!(code_of("n->last_two"), Code::UnknownMember);
 }

@@ -225,6 +225,16 @@ impl Checked {
 }
 
 impl Checked {
+    /// Whether it is what a C++ reference refers to.
+    pub(super) fn is_referred_to(&self) -> bool {
+        match &self.node {
+            Node::Memory(Memory { base: Base::Pointer(address), terms }) => {
+                terms.is_empty() && matches!(address.ty, Type::Reference(_))
+            }
+            _ => false,
+        }
+    }
+
     /// The place that it is read from, and the type of the elements there, where their size is needed.
     pub fn place(&self) -> Option<(&Memory, Option<&Type>)> {
         match &self.node {

@@ -3,8 +3,8 @@
 
 use super::ast::{Expr, ExprKind, Type};
 use super::check::{
-    Bounds, Checker, NUMBER, Result1, Scope, as_number, at, bug, constant, is_address, is_integer, is_referred_to,
-    pointer_to, settled, with_bits,
+    Bounds, Checker, NUMBER, Result1, Scope, as_number, at, bug, constant, is_address, is_integer, pointer_to, settled,
+    with_bits,
 };
 use super::checked::{Checked, Held, InMap, Key, Memory, Node, Part, Term};
 use profinfer_diagnostics::{Code, Diagnostic, Span, Spanned};
@@ -98,7 +98,7 @@ impl Checker<'_, '_> {
     /// The view that a value is, or that a pointer leads to.
     pub(super) fn view_of(&self, base: &Checked, arrow: bool) -> Option<String> {
         match (&base.node, &base.ty) {
-            (Node::Memory(_), Type::View(view)) if !arrow || is_referred_to(base) => Some(view.clone()),
+            (Node::Memory(_), Type::View(view)) if !arrow || base.is_referred_to() => Some(view.clone()),
             (_, Type::Pointer(to)) if arrow => match &**to {
                 Type::View(view) => Some(view.clone()),
                 _ => None,
@@ -125,9 +125,7 @@ impl Checker<'_, '_> {
 
     /// What the elements of a view are, of the one that is written as `base`.
     pub(super) fn elements(&self, view: &str, base: &Expr, arrow: bool) -> Option<Result1<Elements>> {
-        let mut elements = self.scope.definitions.elements(view)?.clone();
-        let members = self.scope.definitions.members(view)?;
-        let members = members.into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let elements = self.scope.definitions.elements(view)?;
         self.within.set(self.within.get() + 1);
         if self.within.get() > MAX_ELEMENTS_WITHIN || elements.parts() * base.parts() > MAX_PARTS {
             let message = format!("elements of views are used more than {MAX_ELEMENTS_WITHIN} times in one expression");
@@ -135,7 +133,7 @@ impl Checker<'_, '_> {
                 .at(&base.span)
                 .hint("record parts of the expression as fields of their own")));
         }
-        elements.see_from(base, arrow, &|name| members.iter().any(|member| member == name));
+        let elements = self.seen_from(view, elements, base, arrow);
         let ExprKind::Slice { base: first, from: None, to: Some(to), rows: None, max: None, until_null: false } =
             &elements.kind
         else {

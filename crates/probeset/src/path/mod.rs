@@ -7,6 +7,7 @@ pub mod c;
 mod check;
 mod checked;
 mod classes;
+mod computed;
 mod interval;
 mod parse;
 mod value;
