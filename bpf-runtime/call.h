@@ -55,7 +55,7 @@ static __always_inline __u64 pf_narrow(__u64 place, __u64 value)
 }
 
 /* An argument of a static probe. */
-static __always_inline __u64 pf_static_argument(struct pf_call *call, __u64 place)
+static __noinline __u64 pf_static_argument(struct pf_call *call, __u64 place)
 {
 	__u64 address = pf_place_sum(call, place);
 	__u64 value = 0;

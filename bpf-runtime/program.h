@@ -182,7 +182,7 @@
 	pf_unreadable:                                                                                                 \
 		call->unreadable = 0;                                                                                  \
 		__builtin_memset(&record->member, 0, sizeof(record->member));                                          \
-		pf_missing(call, record, number, PF_ABSENT_IN(record));                                                 \
+		pf_missing(call, record, number, PF_ABSENT_IN(record));                                                \
 	pf_stored:;                                                                                                    \
 	} while (0)
 
@@ -199,7 +199,7 @@
 			goto pf_stored;                                                                                \
 	pf_unreadable:                                                                                                 \
 		call->unreadable = 0;                                                                                  \
-		pf_missing(call, record, number, PF_ABSENT_IN(record));                                                 \
+		pf_missing(call, record, number, PF_ABSENT_IN(record));                                                \
 	pf_stored:;                                                                                                    \
 	} while (0)
 
@@ -345,13 +345,17 @@
 		    pf_##tier##_is_unwatched((thread)->spans.name.frame[0].record.header.start, now))                  \
 			(thread)->spans.name.depth = 0;                                                                \
 	} while (0)
-/* Where a call returns, those that it called and that are still open never will. `but`, `also`: its own types. */
+/*
+ * Where a call returns, those that it called and that are still open never will; in pf_drop_left, whose `but` and `also`
+ * are its own types. That has no address of `call`: a function without a result may leave it in the register for one,
+ * and the verifier refuses to return it.
+ */
 #define PF_DROP_LEFT(name, tier, limit)                                                                                \
 	do {                                                                                                           \
 		if (but == TYPE_##name##_record || also == TYPE_##name##_record)                                       \
 			break;                                                                                         \
-		PF_FORGET_LEFT(call->thread, name, tier, call->now);                                                   \
-		PF_DROP_WITHIN(call, name, limit, TYPE_##name##_record);                                               \
+		PF_FORGET_LEFT(thread, name, tier, now);                                                               \
+		PF_DROP_WITHIN(thread, name, limit, sp, TYPE_##name##_record);                                         \
 	} while (0)
 /* Calls of a thread that ends never return. */
 #define PF_COUNT_LEFT(name, tier)                                                                                      \

@@ -228,9 +228,9 @@ static __always_inline void pf_count_open(struct pf_thread *thread, __u64 *depth
 	pf_push(call, &(call)->thread->spans.name.depth, (call)->thread->spans.name.frame,                             \
 		sizeof((call)->thread->spans.name.frame[0]), limit, type, object)
 /* Where a call returns, those that it called and that are still open never will. */
-#define PF_DROP_WITHIN(call, name, limit, type)                                                                        \
-	pf_drop_abandoned((call)->thread, &(call)->thread->spans.name.depth, (call)->thread->spans.name.frame,         \
-			  sizeof((call)->thread->spans.name.frame[0]), limit, (call)->sp, 0, type)
+#define PF_DROP_WITHIN(thread, name, limit, sp, type)                                                                  \
+	pf_drop_abandoned(thread, &(thread)->spans.name.depth, (thread)->spans.name.frame,                             \
+			  sizeof((thread)->spans.name.frame[0]), limit, sp, 0, type)
 #define PF_POP(call, name, limit, type)                                                                                \
 	pf_pop(call, &(call)->thread->spans.name.depth, (call)->thread->spans.name.frame,                              \
 	       sizeof((call)->thread->spans.name.frame[0]), limit, type)
@@ -261,7 +261,9 @@ static __always_inline __u64 pf_saved(struct pf_call *call, __u64 *saved, __u32 
 /* The verifier may have lost that the result is 0 or 1, which the compiler relies on. */
 #define PF_SESSION(name)                                                                                               \
 	PF_AT_UPROBE("uprobe.session", name, int skip; if (bpf_session_is_return()) return name##_leave(regs);         \
-		     skip = name##_enter(regs); asm volatile("" : "+r"(skip)); return skip & 1;)
+		     skip = name##_enter(regs); asm volatile(""                                                        \
+							     : "+r"(skip));                                            \
+		     return skip & 1;)
 #endif
 
 #ifdef PF_NO_PAIRS

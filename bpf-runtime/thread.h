@@ -34,7 +34,7 @@ static __always_inline _Bool pf_send(struct pf_thread *thread, void *record, __u
 }
 
 /* Records of a thread that will never be sent. */
-static __always_inline void pf_lose_records(struct pf_thread *thread, __u16 type, enum pf_loss kind, __u32 many)
+static __noinline void pf_lose_records(struct pf_thread *thread, __u16 type, enum pf_loss kind, __u32 many)
 {
 	thread->seq += many;
 	thread->unseen += many;

@@ -143,7 +143,7 @@ static __always_inline void pf_find_open(struct pf_thread *thread, struct pf_wit
 	PF_WITHIN_UNTIL(operator, detail, 1);
 }
 
-static __always_inline void pf_drop_left(struct pf_call *call, __u16 but, __u16 also)
+static __noinline void pf_drop_left(struct pf_thread *thread, __u64 now, __u64 sp, __u16 but, __u16 also)
 {
 	PF_DROP_LEFT(step, step, 1);
 }
@@ -167,13 +167,12 @@ static __always_inline int step__0_enter(struct pt_regs *regs)
 static __always_inline int step__0_leave(struct pt_regs *regs)
 {
 	PF_LEAVE();
-	pf_drop_left(call, TYPE_step_record, PF_THREAD);
+	pf_drop_left(call->thread, call->now, call->sp, TYPE_step_record, PF_THREAD);
 	PF_WITH_RECORD(step, PF_END_CALL(step, step, 1)) {
 		PF_FIELD(1, status, (__s64)(__s32)pf_result(call)); /* small.yaml:16: return */
 		PF_SEND();
 		pf_step_ends(call->thread->tid);
 	}
-	return 0;
 }
 PF_SPAN(step__0) /* SEC("uprobe.session"), or SEC("uprobe.multi") and SEC("uretprobe.multi") */
 
