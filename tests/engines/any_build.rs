@@ -2,7 +2,7 @@
 //! and memory, and is what the engine says of itself. Needs root, and PyPI the first time.
 
 use crate::assert_experts;
-use crate::engine::{Engine, alone, workload};
+use crate::engine::{Engine, workload};
 use crate::invocation::{json, lines, profinfer, succeeds};
 use crate::packages::{packaged, scripts};
 use crate::process::run;
@@ -25,7 +25,6 @@ fn release(name: &str, packages: &[&str]) -> PathBuf {
 #[test]
 #[ignore = "needs root"]
 fn a_stripped_build_is_read_by_its_own_functions_and_tables() {
-    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let library = Engine::Wheel.target();
     let package = library.parent().unwrap();
@@ -53,7 +52,6 @@ fn a_stripped_build_is_read_by_its_own_functions_and_tables() {
 #[test]
 #[ignore = "needs root"]
 fn batches_of_a_stripped_build_are_those_of_the_build_with_debug_information() {
-    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let libraries = folder.path().join("lib");
     run(Command::new("cp").arg("-r").arg(Engine::Shared.target()).arg(&libraries), 0);
@@ -158,7 +156,7 @@ objects:
   kernel: { of: onnxruntime::OpKernel, fields: { name: info->node->name, op: info->node->op } }
 ";
 
-/// The newest release, by a probeset without any offset: from memory alone, and then all nodes as the engine's profile.
+/// The newest release, by a probeset without any offset: from memory and then all nodes as the engine's profile.
 #[test]
 #[ignore = "needs root"]
 fn members_without_a_number_are_learned_from_memory() {

@@ -1,6 +1,6 @@
 //! What `check` says of real engines, and of probesets that do not fit them.
 
-use crate::engine::{Engine, alone};
+use crate::engine::Engine;
 use crate::process::{profinfer, run, stderr};
 use object::{Object, ObjectSegment, ObjectSymbol};
 use serde_json::Value;
@@ -53,7 +53,6 @@ fn functions(engine: Engine) -> BTreeMap<&'static str, &'static str> {
 #[test]
 #[ignore = "needs root"]
 fn every_probe_has_its_site_in_each_engine() {
-    let _alone = alone();
     for engine in [Engine::Wheel, Engine::Shared, Engine::Symbols, Engine::Inlined] {
         let reported = check("llama", engine, 0);
         let missing = reported["missing"].as_array().unwrap().iter().map(|missing| missing["probe"].as_str().unwrap());
@@ -129,7 +128,6 @@ fn assert_is_in_file(site: &Value) {
 #[test]
 #[ignore = "needs root"]
 fn layouts_come_from_debug_information_or_from_hand() {
-    let _alone = alone();
     for engine in [Engine::Wheel, Engine::Shared, Engine::Symbols] {
         let reported = check("llama", engine, 0);
         for path in reported["paths"].as_array().unwrap() {
@@ -189,7 +187,6 @@ fn problem<'a>(reported: &'a Value, code: &str) -> &'a Value {
 #[test]
 #[ignore = "needs root"]
 fn a_member_of_another_type_is_refused() {
-    let _alone = alone();
     for engine in [Engine::Wheel, Engine::Shared] {
         let reported = check_changed(&[("ne: i64[4]", "ne: i32[4]")], engine, 1);
         let problem = problem(&reported, "T008");
@@ -202,7 +199,6 @@ fn a_member_of_another_type_is_refused() {
 #[test]
 #[ignore = "needs root"]
 fn a_member_that_is_not_there_is_named() {
-    let _alone = alone();
     for engine in [Engine::Wheel, Engine::Shared] {
         let reported = check_changed(
             &[
@@ -222,7 +218,6 @@ fn a_member_that_is_not_there_is_named() {
 #[test]
 #[ignore = "needs root"]
 fn a_layout_that_nothing_knows_is_asked_for() {
-    let _alone = alone();
     let layout = "    layouts: { unless: { bytes: \"cpu = %7.3f / %7.3f ms\" }, at: { ith: 0, nth: 4 } }\n";
     let changes = [("    size: 40\n", ""), (layout, "")];
     let reported = check_changed(&changes, Engine::Wheel, 0);

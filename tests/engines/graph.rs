@@ -1,7 +1,7 @@
 //! `profinfer graph` against the engine's own graph: the same operators, and each reads what the engine says it reads,
 //! worked out anew from the nodes that its evaluation callback shows, by their names, types and shapes.
 
-use crate::engine::{Engine, Workload, alone, workload};
+use crate::engine::{Engine, Workload, workload};
 use crate::record;
 use crate::truth::Node;
 use crate::work::Tensor;
@@ -157,7 +157,6 @@ fn assert_graphs(engine: Engine, workload: &Workload) {
 #[test]
 #[ignore = "needs root"]
 fn the_graph_is_the_engine_s_own_for_a_dense_model() {
-    let _alone = alone();
     for engine in [Engine::Wheel, Engine::Shared] {
         for threads in [1, 2] {
             assert_graphs(engine, &workload("tiny-dense", threads));
@@ -168,7 +167,6 @@ fn the_graph_is_the_engine_s_own_for_a_dense_model() {
 #[test]
 #[ignore = "needs root"]
 fn the_graph_is_the_engine_s_own_for_a_mixture_of_experts() {
-    let _alone = alone();
     for engine in [Engine::Wheel, Engine::Shared] {
         assert_graphs(engine, &workload("tiny-moe", 2));
     }
@@ -177,7 +175,6 @@ fn the_graph_is_the_engine_s_own_for_a_mixture_of_experts() {
 #[test]
 #[ignore = "needs root"]
 fn the_graph_is_the_engine_s_own_without_fusion() {
-    let _alone = alone();
     let environment = &[("GGML_CPU_DISABLE_FUSION", "1")];
     assert_graphs(Engine::Shared, &Workload { environment, tokens: 4, ..workload("tiny-dense", 1) });
 }

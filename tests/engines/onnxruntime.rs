@@ -1,8 +1,6 @@
 //! ONNX Runtime as its users install it, stripped and with symbols: what is recorded of a run is what its own profiler
 //! writes down of the same run. Needs root (or CAP_BPF and CAP_PERFMON), and PyPI the first time.
 
-use crate::competitor::Competitor;
-use crate::engine::alone;
 use crate::invocation::{json, lines, profinfer, succeeds};
 use crate::packages::{installed_version, packaged, renamed_version, scripts};
 use serde_json::Value;
@@ -145,22 +143,6 @@ fn kernels_of_the_stripped_wheel_are_those_of_the_engine_s_own_profile() {
     let near = |(name, us): &(&&str, &f64)| (theirs[**name] - beside - **us).abs() <= (0.05 * theirs[**name]).max(2.0);
     let share = ours.iter().filter(near).count() as f64 / ours.len() as f64;
     assert!(share >= 0.6, "{share} of the nodes have the engine's times but for {beside} µs: {ours:?} {theirs:?}");
-}
-
-/// What other processes take from it is in the verdict, by name.
-#[test]
-#[ignore = "needs root"]
-fn a_neighbour_on_its_only_cpu_is_named() {
-    let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let trace = folder.path().join("run.pfi");
-    let _neighbour = Competitor::on(0);
-    let mut command = profinfer(&["record", "onnxruntime", "-o", trace.to_str().unwrap(), "--", "taskset", "-c", "0"]);
-    command.arg(installed_version("install_onnxruntime.sh", "newest"));
-    succeeds(command.arg(scripts().join("run_onnxruntime.py")).arg(folder.path()).arg("300"));
-    let verdict = json(&["report", trace.to_str().unwrap(), "--json"])["verdict"].clone();
-    assert_eq!(verdict["phases"][0]["bound"], "starved", "{verdict:#}");
-    assert!(verdict["sentences"][0].as_str().unwrap().contains("`sh`"), "{verdict:#}");
 }
 
 /// No probe marks steps there: reports find them by the kernels that recur, and name it.

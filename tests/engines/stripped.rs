@@ -1,7 +1,7 @@
 //! Engines as systems ship them: stripped. With a lock file that was made of the same build where its debug information
 //! is, they are recorded as the unstripped ones are.
 
-use crate::engine::{Engine, alone, workload};
+use crate::engine::{Engine, workload};
 use crate::process::{profinfer, run, stderr};
 use crate::recording::Recording;
 use crate::work::assert_same;
@@ -24,7 +24,6 @@ fn strip(from: &Path, to: &Path) {
 #[test]
 #[ignore = "needs root"]
 fn stripped_libraries_with_a_lock() {
-    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let (libraries, lock) = (folder.path().join("lib"), folder.path().join("llama.lock"));
     std::fs::create_dir(&libraries).unwrap();

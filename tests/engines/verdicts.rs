@@ -3,6 +3,8 @@
 
 use crate::competitor::Competitor;
 use crate::engine::{Engine, Workload, alone, larger_than_caches, model, with_limits, workload};
+use crate::invocation::{json, profinfer, succeeds};
+use crate::packages::{installed_version, scripts};
 use crate::process::run;
 use crate::{Recording, find, record, rows};
 use serde_json::Value;
@@ -221,4 +223,20 @@ fn a_model_out_of_memory_is_disk_bound() {
     assert!(evidence.contains("waiting for the disk") && evidence.contains("major fault"), "{evidence}");
     let advice = rows(&verdict["advice"]).find(|row| row["what"].as_str().unwrap().starts_with("Keep the "));
     assert!(advice.is_some(), "{verdict:#}");
+}
+
+/// What other processes take from it is in the verdict, by name.
+#[test]
+#[ignore = "needs root"]
+fn a_neighbour_on_the_only_cpu_of_onnxruntime_is_named() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.pfi");
+    let _neighbour = Competitor::on(0);
+    let mut command = profinfer(&["record", "onnxruntime", "-o", trace.to_str().unwrap(), "--", "taskset", "-c", "0"]);
+    command.arg(installed_version("install_onnxruntime.sh", "newest"));
+    succeeds(command.arg(scripts().join("run_onnxruntime.py")).arg(folder.path()).arg("300"));
+    let verdict = json(&["report", trace.to_str().unwrap(), "--json"])["verdict"].clone();
+    assert_eq!(verdict["phases"][0]["bound"], "starved", "{verdict:#}");
+    assert!(verdict["sentences"][0].as_str().unwrap().contains("`sh`"), "{verdict:#}");
 }
