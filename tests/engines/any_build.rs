@@ -166,12 +166,13 @@ fn members_without_a_number_are_learned_from_memory() {
     let shipped = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/probesets/onnxruntime.yaml")).unwrap();
     let (head, probes) =
         (&shipped[..shipped.find("# No build has").unwrap()], &shipped[shipped.find("probes:").unwrap()..]);
-    let fields = probes.find("      name: this->").unwrap();
+    let expressions = probes.find("    let:\n      node: this->").unwrap();
     // Without the context's values, which have numbers too.
-    let probes = probes[..fields].replace("onnxruntime::OpKernelContext* context", "void* context");
+    let probes = probes[..expressions].replace("onnxruntime::OpKernelContext* context", "void* context");
     let probes: String =
         probes.lines().filter(|line| !line.contains("when: (context->")).map(|l| format!("{l}\n")).collect();
-    let text = format!("{head}{WITHOUT_NUMBERS}{probes}      node: this as object kernel\n      kernel: match[1]\n");
+    let text =
+        format!("{head}{WITHOUT_NUMBERS}{probes}    fields: {{ node: this as object kernel, kernel: match[1] }}\n");
     std::fs::write(path("bare.yaml"), text).unwrap();
     let words = |runs: &str| {
         [scripts().join("run_onnxruntime.py").display().to_string(), path(""), runs.into(), "profile".into()]

@@ -180,7 +180,10 @@ impl Explainer<'_> {
             };
             if let Some(text) = self.place(&kind, found.map(|(value, _)| value)) {
                 of_types += usize::from(!matches!(kind, RelocationKind::Argument { .. }));
-                places.push(text);
+                // What a view has a name for may read a member several times.
+                if !places.contains(&text) {
+                    places.push(text);
+                }
             }
         }
         if of_types == 0 {
