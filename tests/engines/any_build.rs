@@ -171,8 +171,9 @@ fn members_without_a_number_are_learned_from_memory() {
     let probes = probes[..expressions].replace("onnxruntime::OpKernelContext* context", "void* context");
     let probes: String =
         probes.lines().filter(|line| !line.contains("when: (context->")).map(|l| format!("{l}\n")).collect();
-    let text =
-        format!("{head}{WITHOUT_NUMBERS}{probes}    fields: {{ node: this as object kernel, kernel: match[1] }}\n");
+    let text = format!(
+        "{head}{WITHOUT_NUMBERS}{probes}    fields:\n      node: this as object kernel\n      kernel: match[1]\n"
+    );
     std::fs::write(path("bare.yaml"), text).unwrap();
     let words = |runs: &str| {
         [scripts().join("run_onnxruntime.py").display().to_string(), path(""), runs.into(), "profile".into()]
