@@ -17,6 +17,7 @@ mod losses;
 mod maps;
 #[path = "../packages/mod.rs"]
 mod packages;
+mod printed;
 mod python;
 mod reclaim;
 mod record;

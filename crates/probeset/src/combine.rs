@@ -230,7 +230,7 @@ mod tests {
     const TEXT: &str = "profinfer: 1
 engine: ENGINE
 modules: { m: libm.so }
-types: { view: { next: view*, op: enum kind } }
+types: { view: { next: view*, op: enum kind, let: { far: (next as view*)->op } } }
 objects: { thing: { of: view, fields: { op: op } } }
 counters: { cycles: cycles, other: COUNTER }
 probes:
@@ -260,6 +260,10 @@ probes:
         let at = &whole.probes["b__operator"].at[0];
         assert_eq!(at.until.iter().map(|end| end.value.as_str()).collect::<Vec<_>>(), ["b__operator", "b__step"]);
         assert_eq!(whole.types["b__view"].members["next"].ty.value.to_string(), "b__view*");
+        let far = &whole.types["b__view"].computed["far"];
+        let is_of_b =
+            |part: &Expr| matches!(&part.kind, ExprKind::Cast { ty, .. } if ty.value.to_string() == "b__view*");
+        assert!(far.any(&is_of_b), "{far:?}");
         assert_eq!(whole.objects["a_1__thing"].of.value, "a_1__view");
         // The same event is counted once; another of the same name by itself.
         let counters: Vec<&str> = whole.counters.keys().map(String::as_str).collect();
