@@ -56,14 +56,7 @@ pub fn explain_in_object(
     view: &str,
     expr: &Expr,
 ) -> Vec<PathStep> {
-    let scope = Scope {
-        definitions: probeset,
-        arguments: Vec::new(),
-        returns: None,
-        result_argument: None,
-        object: Some(view),
-        captures: 0,
-    };
+    let scope = probeset.scope_of(view);
     Explainer { plan, probeset, placement, site: None, program: None, scope }.steps(expr)
 }
 

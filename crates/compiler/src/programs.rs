@@ -138,14 +138,7 @@ impl<'p> Planner<'p> {
     fn objects(&mut self) {
         let probeset = self.probeset;
         for object in probeset.objects.values() {
-            let scope = Scope {
-                definitions: probeset,
-                arguments: Vec::new(),
-                returns: None,
-                result_argument: None,
-                object: Some(object.of.as_str()),
-                captures: 0,
-            };
+            let scope = probeset.scope_of(object.of.as_str());
             let mut checked = Vec::new();
             for field in object.fields.values() {
                 let value = check(&field.value, &scope).map_err(Diagnostics::from);

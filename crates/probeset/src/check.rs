@@ -6,7 +6,7 @@ use super::merge::Sections;
 use super::model::{Probe, Probeset};
 use super::problems::Problems;
 use super::roles;
-use crate::path::{AttachPoint, ExprKind, Place, Scope, check_elements};
+use crate::path::{AttachPoint, ExprKind, Place, check_elements};
 use profinfer_diagnostics::{Code, Diagnostic, Span};
 use profinfer_schema::Role;
 
@@ -40,7 +40,7 @@ fn elements(probeset: &Probeset, problems: &mut Problems) {
                 .push(problem.hint("write `data[..count]`: a pointer or array and a number, over the view's members"));
             continue;
         };
-        if let Err(problem) = check_elements(base, to, &members_of(probeset, name)) {
+        if let Err(problem) = check_elements(base, to, &probeset.scope_of(name)) {
             problems.push(problem);
         }
     }
@@ -48,25 +48,11 @@ fn elements(probeset: &Probeset, problems: &mut Problems) {
 
 /// The expressions that views have names for.
 fn computed(probeset: &Probeset, problems: &mut Problems) {
-    for (view, name, expr) in
-        probeset.types.iter().flat_map(|(name, view)| view.computed.iter().map(move |(key, expr)| (name, key, expr)))
-    {
-        // What is above it is replaced; itself would be without an end.
-        if let Err(problem) = crate::path::check(expr, &members_of(probeset, view)) {
+    let views = probeset.types.iter();
+    for (view, (name, expr)) in views.flat_map(|(view, of)| of.computed.iter().map(move |named| (view, named))) {
+        if let Err(problem) = crate::path::check(expr, &probeset.scope_of(view)) {
             problems.push(problem.with_note(format!("in `{name}` of {view}")));
         }
-    }
-}
-
-/// What an expression over the members of a view can use.
-fn members_of<'a>(probeset: &'a Probeset, view: &'a str) -> Scope<'a> {
-    Scope {
-        definitions: probeset,
-        arguments: Vec::new(),
-        returns: None,
-        result_argument: None,
-        object: Some(view),
-        captures: 0,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a probeset's names mean to the type checker.
 
 use crate::Probeset;
-use crate::path::{Definitions, Expr, Type};
+use crate::path::{Definitions, Expr, Scope, Type};
 
 impl Definitions for Probeset {
     fn member(&self, view: &str, member: &str) -> Option<Type> {
@@ -30,6 +30,20 @@ impl Definitions for Probeset {
         match (candidates.next(), candidates.next()) {
             (Some((name, _)), None) => Some(name),
             _ => None,
+        }
+    }
+}
+
+impl Probeset {
+    /// What an expression over the members of a view can use.
+    pub fn scope_of<'a>(&'a self, view: &'a str) -> Scope<'a> {
+        Scope {
+            definitions: self,
+            arguments: Vec::new(),
+            returns: None,
+            result_argument: None,
+            object: Some(view),
+            captures: 0,
         }
     }
 }
