@@ -173,6 +173,7 @@ static __always_inline int step__0_leave(struct pt_regs *regs)
 		PF_SEND();
 		pf_step_ends(call->thread->tid);
 	}
+	return 0;
 }
 PF_SPAN(step__0) /* SEC("uprobe.session"), or SEC("uprobe.multi") and SEC("uretprobe.multi") */
 
