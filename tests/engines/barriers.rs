@@ -38,7 +38,14 @@ fn ns(row: &Value, key: &str) -> f64 {
 
 fn assert_estimated(engine: Engine, model: &'static str, tokens: u64) {
     let _alone = alone();
-    let [exact, sampled] = recorded_twice(engine, &Workload { tokens, ..workload(model, 2) });
+    let work = Workload { tokens, ..workload(model, 2) };
+    // Windows come at random, and one run in fifty has fewer than two in the phase: then there is no interval.
+    let has_interval = |[_, sampled]: &[Value; 2]| {
+        let windows = sampled["sampling"]["waiting"]["windows"].as_u64().unwrap();
+        windows > 3 || !phase(sampled, "decode")["waiting_half_width_ns"].is_null()
+    };
+    let [exact, sampled] =
+        (0..3).map(|_| recorded_twice(engine, &work)).find(has_interval).expect("windows in one of three runs");
     assert!(exact["sampling"]["waiting"].is_null(), "{}", exact["sampling"]);
     for report in [&exact, &sampled] {
         // The first ones may pass before the second recorder has attached.
