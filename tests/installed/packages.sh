@@ -31,6 +31,8 @@ fi
 if [ ! -e "$place/SHA256SUMS" ]; then # unless another has built them while we waited
     # Dependencies are compiled once for all clones; what is of clones of long ago goes.
     find "$cache/target" -name '*profinfer*' -mtime +2 -prune -exec rm -rf {} + 2>/dev/null || true
+    # Ours are compiled anew: cargo takes another clone's for these, by the times of that clone's files.
+    find "$cache/target" -path '*/.fingerprint/profinfer*' -prune -exec rm -rf {} + 2>/dev/null || true
     work=$(mktemp -d "$cache/built/.new-XXXXXX")
     trap 'rm -rf "$work"' EXIT
     # The same date after each commit: C libraries are built anew when it changes.

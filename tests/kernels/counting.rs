@@ -90,7 +90,7 @@ fn expected(reported: &MachineOutput, step: &str) -> BTreeMap<(String, String), 
         expected.values().map(Vec::len).sum::<usize>(),
         2 * ROUNDS * LANES,
         "{}",
-        reported.text(&format!("{step}.stdout"))
+        reported.text(&format!("{step}.stderr"))
     );
     expected
 }
