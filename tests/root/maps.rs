@@ -59,11 +59,11 @@ fn maps_of_the_other_library_are_read() {
 #[test]
 fn how_a_map_is_read_is_explained() {
     let maps = Maps::new("g++", &["-O1"]);
-    let says = |command: &[&str]| String::from_utf8(succeeds(&mut maps.0.profinfer(command)).stdout).unwrap();
-    let explained = says(&["explain", PROBESET, "look_up.named", "--target", "maps"]);
+    let printed = |command: &[&str]| String::from_utf8(succeeds(&mut maps.0.profinfer(command)).stdout).unwrap();
+    let explained = printed(&["explain", PROBESET, "look_up.named", "--target", "maps"]);
     let walk = "the first 32 elements of its list are visited, from +16, counted at +24, each at +8 of its node, its value at +40";
     assert!(explained.contains(walk), "{explained}");
-    let checked = says(&["check", PROBESET, "--target", "maps"]);
+    let checked = printed(&["check", PROBESET, "--target", "maps"]);
     assert!(checked.contains("elements of std::unordered_map<std::string(64), zoo::Part>"), "{checked}");
 }
 

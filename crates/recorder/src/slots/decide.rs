@@ -11,7 +11,7 @@ const FEWEST_PERCENT: u64 = 2;
 /// What probing a call may cost within what is measured of it, at most: where the first instruction is single-stepped, 9 to
 /// 14 µs were measured.
 const MOST_PROBE_NS: u64 = 20_000;
-/// Fewer calls have no median that says what most of them take.
+/// Calls of a slot from which on their median is taken.
 const ENOUGH_CALLS: usize = 16;
 
 /// A call of one of the slots.
@@ -108,8 +108,8 @@ impl Steps {
                 let probes = |many: usize| self.probe.saturating_mul(many as u64);
                 let time = durations.clone().sum::<u64>().saturating_sub(probes(durations.count()));
                 // An entry and a return cost up to twice what is measured of them, and never most of a step.
-                let whole = end.saturating_sub(*start);
-                let step = whole.saturating_sub(2 * probes(calls.len())).max(whole / 2).max(1);
+                let duration = end.saturating_sub(*start);
+                let step = duration.saturating_sub(2 * probes(calls.len())).max(duration / 2).max(1);
                 // Thousandths of a percent.
                 (time.saturating_mul(100_000) / step).min(100_000)
             };
