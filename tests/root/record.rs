@@ -365,6 +365,34 @@ fn an_interrupt_ends_target_and_trace() {
 
 #[test]
 #[ignore = "needs root"]
+fn a_signal_ends_a_trace_in_a_pipe_too() {
+    for name in ["INT", "TERM", "HUP"] {
+        let run = Run::new();
+        let mut target = launch(&[&toys().linked(), "1000000", "4", "1", "sleep=5"]);
+        let mut recorder = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+        recorder.args(["record", PROBESET, "-o", "-", "-p", &target.id().to_string()]);
+        let (mut pipe, write) = std::io::pipe().unwrap();
+        let recorder = interruptible(&recorder).stdout(write).spawn().unwrap();
+        let trace = run.trace();
+        let reading = std::thread::spawn(move || std::io::copy(&mut pipe, &mut File::create(trace).unwrap()).unwrap());
+        wait_until("recording", || is_traced(&recorder));
+        std::thread::sleep(Duration::from_millis(300));
+        signal(&recorder, name);
+        let output = recorder.wait_with_output().unwrap();
+        reading.join().unwrap();
+        assert_eq!(target.try_wait().unwrap(), None, "the target goes on");
+        target.kill().unwrap();
+        target.wait().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let trace = run.read();
+        assert!(trace.count("step") > 10, "{:?}", trace.counts);
+        let reason = trace.meta.end.unwrap().reason;
+        assert!(reason.contains(&format!("SIG{name}")), "{reason}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
 fn a_duration_ends_the_recording_and_not_the_target() {
     let _alone = alone();
     let run = Run::new();

@@ -262,8 +262,9 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
         problems.finish(placement)
     };
     let caller = Caller::through_sudo();
-    let (output, file) = Output::open(&options.output, options.mode, caller.as_ref())?;
+    // Before any thread is made: one that does not block a signal dies of it, and all others with it.
     let signals = Signals::block().map_err(|error| unexpected("blocking signals", &error))?;
+    let (output, file) = Output::open(&options.output, options.mode, caller.as_ref())?;
     let target =
         PendingTarget::find(&options.subject, &options.environment, caller.as_ref(), &signals, output.takes_stdout())?;
     open_files::allow_most();
