@@ -231,12 +231,12 @@ static __always_inline _Bool pf_enter(struct pf_call *call, struct pt_regs *regs
 
 	if (!pf_enabled)
 		return 0;
+	call->now = bpf_ktime_get_ns();
 	call->thread = pf_current(type);
 	if (!call->thread)
 		return 0;
 	cookie = pf_cookie(regs);
 	call->regs = regs;
-	call->now = bpf_ktime_get_ns();
 	call->site = PF_COOKIE_SITE(cookie);
 	call->sp = pf_register(regs, PF_STACK_POINTER) + PF_COOKIE_STACK(cookie);
 	call->object = 0;
@@ -257,11 +257,11 @@ static __always_inline _Bool pf_leave(struct pf_call *call, struct pt_regs *regs
 {
 	if (!pf_enabled)
 		return 0;
+	call->now = bpf_ktime_get_ns();
 	call->thread = pf_known();
 	if (!call->thread)
 		return 0;
 	call->regs = regs;
-	call->now = bpf_ktime_get_ns();
 	call->site = PF_COOKIE_SITE(pf_cookie(regs));
 	call->sp = pf_register(regs, PF_STACK_POINTER) - PF_RETURN_ADDRESS;
 	call->object = 0;

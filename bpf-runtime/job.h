@@ -186,8 +186,7 @@ static __always_inline __u64 pf_job_began(const struct pf_job *job, _Bool of_fen
 	return began < now ? began : now;
 }
 
-#define PF_JOB_TRACEPOINT(function, category, event)                                                                   \
-	SEC("tp/" #category "/" #event) int function(void *event_of_kernel)
+#define PF_JOB_TRACEPOINT(function, category, event) SEC("tp/" #category "/" #event) int function(void *event_of_kernel)
 
 #define PF_AT_JOB_QUEUED(function, structure, type, category, event)                                                   \
 	PF_JOB_TRACEPOINT(function, category, event)                                                                   \

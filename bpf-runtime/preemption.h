@@ -14,7 +14,7 @@
 #define PF_AT_UPROBE(section, name, body)                                                                              \
 	SEC(section) int name(struct pt_regs *regs)                                                                    \
 	{                                                                                                              \
-		body                                                                                                   \
+		body;                                                                                                  \
 	}
 
 #else
@@ -37,7 +37,7 @@ static __always_inline _Bool pf_stack_is_the_cpu_s(void)
 #define PF_AT_UPROBE(section, name, body)                                                                              \
 	static __noinline int name##_held(struct pt_regs *regs)                                                        \
 	{                                                                                                              \
-		body                                                                                                   \
+		body;                                                                                                  \
 	}                                                                                                              \
 	SEC(section) int name(struct pt_regs *regs)                                                                    \
 	{                                                                                                              \

@@ -250,7 +250,7 @@
 		if (!pf_must_not_return(call, TYPE_##name##_record))                                                   \
 			pf_record = PF_PUSH(call, name, limit, TYPE_##name##_record, object);                          \
 		if (pf_record)                                                                                         \
-			PF_START(pf_record, name);                                                                     \
+			PF_START(pf_record, name, 0);                                                                  \
 		pf_record;                                                                                             \
 	})
 #define PF_END_CALL(name, tier, limit)                                                                                 \
@@ -269,7 +269,7 @@
 		struct name##_record *pf_record = NULL;                                                                \
 		if (!call->thread->spans.name##_open.open) {                                                           \
 			pf_record = &call->thread->spans.name##_open.record;                                           \
-			PF_START(pf_record, name);                                                                     \
+			PF_START(pf_record, name, 0);                                                                  \
 		}                                                                                                      \
 		pf_record;                                                                                             \
 	})
@@ -291,11 +291,19 @@
 #define PF_INSTANT(name)                                                                                               \
 	({                                                                                                             \
 		struct name##_record *pf_record = &call->thread->spans.name##_instant;                                 \
-		PF_START(pf_record, name);                                                                             \
+		PF_START(pf_record, name, call->now);                                                                  \
 		pf_record;                                                                                             \
 	})
 
-#define PF_START(record, name) pf_start(record, TYPE_##name##_record, call->site, call->thread->tid, call->now)
+#define PF_START(record, name, time) pf_start(record, TYPE_##name##_record, call->site, call->thread->tid, time)
+
+/* A span begins where its entry's program ends, and ends where that of its end begins: it contains neither. */
+#define PF_BEGINS() (record->header.start = bpf_ktime_get_ns())
+#define PF_BEGINS_AT(header, time)                                                                                     \
+	do {                                                                                                           \
+		if (header)                                                                                            \
+			(header)->start = time;                                                                        \
+	} while (0)
 
 /* `waiting` of a span that ends now: the time since the last entry of `from`, if that was within the span. */
 #define PF_WAITING(number, from)                                                                                       \

@@ -49,6 +49,9 @@ static __always_inline void pf_consider(struct pf_within *within, struct pf_head
 {
 	__u64 start = span->start;
 
+	/* The program of its entry was interrupted: it has not begun. */
+	if (!start)
+		return;
 	if (rank < within->rank || (rank == within->rank && start <= within->start))
 		return;
 	within->start = start;

@@ -255,7 +255,7 @@ static __always_inline int pf_mapped_enter(struct pt_regs *regs)
 		pf_stop(thread, PF_MAPPED);
 	return 0;
 }
-PF_AT_UPROBE("uprobe.multi", pf_mapped, return pf_mapped_enter(regs);)
+PF_AT_UPROBE("uprobe.multi", pf_mapped, return pf_mapped_enter(regs))
 
 SEC("tp_btf/sched_process_exec") int pf_exec(__u64 *arguments)
 {

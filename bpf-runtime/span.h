@@ -260,10 +260,17 @@ static __always_inline __u64 pf_saved(struct pf_call *call, __u64 *saved, __u32 
 #else
 /* The verifier may have lost that the result is 0 or 1, which the compiler relies on. */
 #define PF_SESSION(name)                                                                                               \
-	PF_AT_UPROBE("uprobe.session", name, int skip; if (bpf_session_is_return()) return name##_leave(regs);         \
-		     skip = name##_enter(regs); asm volatile(""                                                        \
-							     : "+r"(skip));                                            \
-		     return skip & 1;)
+	static __always_inline int name##_hit(struct pt_regs *regs)                                                    \
+	{                                                                                                              \
+		int skip;                                                                                              \
+                                                                                                                       \
+		if (bpf_session_is_return())                                                                           \
+			return name##_leave(regs);                                                                     \
+		skip = name##_enter(regs);                                                                             \
+		asm volatile("" : "+r"(skip));                                                                         \
+		return skip & 1;                                                                                       \
+	}                                                                                                              \
+	PF_AT_UPROBE("uprobe.session", name, return name##_hit(regs))
 #endif
 
 #ifdef PF_NO_PAIRS
@@ -271,9 +278,9 @@ static __always_inline __u64 pf_saved(struct pf_call *call, __u64 *saved, __u32 
 #else
 #define PF_PAIR(name)                                                                                                  \
 	PF_ENTRY(name)                                                                                                 \
-	PF_AT_UPROBE("uretprobe.multi", name##_return, return name##_leave(regs);)
+	PF_AT_UPROBE("uretprobe.multi", name##_return, return name##_leave(regs))
 #endif
 
 #define PF_SPAN(name) PF_SESSION(name) PF_PAIR(name)
 
-#define PF_ENTRY(name) PF_AT_UPROBE("uprobe.multi", name##_entry, name##_enter(regs); return 0;)
+#define PF_ENTRY(name) PF_AT_UPROBE("uprobe.multi", name##_entry, name##_enter(regs); return 0)

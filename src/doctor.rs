@@ -58,8 +58,9 @@ fn calibrate(json: bool) -> Outcome {
 fn figures(calibration: &Calibration) -> String {
     let costs = &calibration.costs;
     let kinds = InstructionKind::ALL.iter().filter_map(|kind| Some((kind.describe(), *costs.ns.get(kind)?)));
-    let adds = costs.return_ns.map(|ns| ("return (additional)", ns));
-    let rows = kinds.chain(adds).map(|(what, ns)| vec![what.to_owned(), ns.to_string()]);
+    let returns = costs.return_ns.map(|ns| ("return (additional)", ns));
+    let span = costs.span_ns.map(|ns| ("in the time of a span", ns));
+    let rows = kinds.chain(returns).chain(span).map(|(what, ns)| vec![what.to_owned(), ns.to_string()]);
     columns(&["INSTRUCTION AT THE SITE", ">NS PER HIT"], rows)
 }
 

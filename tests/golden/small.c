@@ -160,6 +160,7 @@ static __always_inline int step__0_enter(struct pt_regs *regs)
 	PF_STEP_CAME();
 	PF_WITH_RECORD(step, PF_BEGIN_CALL(step, step, 1, 0)) {
 		PF_FIELD(0, tokens, PF_GET_PART(__s32, place_of_step__0__argument_1, offset_of_batch__count)); /* small.yaml:16: b.count */
+		PF_BEGINS();
 		skip = 0;
 	}
 	return skip;
@@ -189,6 +190,7 @@ SEC("uprobe.multi") int operator__0_entry(struct pt_regs *regs)
 			PF_FIELD(0, node, PF_ARGUMENT(__u64, place_of_operator__0__argument_0)); /* small.yaml:21: n */
 			PF_FIELD(1, lane, PF_ARGUMENT(__s32, place_of_operator__0__argument_1)); /* small.yaml:21: lane */
 			PF_DESCRIBE(node, node);
+			record->header.start = call->now;
 			call->thread->spans.operator_open.open = 1;
 		}
 	PF_WITH_RECORD(values, PF_INSTANT(values)) {

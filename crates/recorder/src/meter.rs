@@ -34,7 +34,7 @@ impl<'a> Meter<'a> {
         Self {
             plan,
             limits,
-            costs: Costs::new(programs),
+            costs: Costs::new(programs, &plan.costs),
             sites: 0,
             counting: if limits.budget.is_some() { RunStatistics::enable() } else { None },
             read: None,

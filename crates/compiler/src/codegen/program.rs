@@ -115,6 +115,8 @@ struct ProgramData {
     /// Where this returns, calls of other probes may have been left by other ways than a return: its own record type.
     drops_all_but: Option<String>,
     actions: Vec<ActionData>,
+    /// Its spans, if there are several: they begin at the same time.
+    begin_together: Vec<String>,
     /// What several of its expressions read.
     macros: Vec<String>,
     #[serde(skip)]
@@ -417,11 +419,12 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
     let of_the_kernel = program.actions.iter().any(|a| a.role.is_of_the_kernel());
     let (pieces, macros) = Pieces::of(&program.name, &entry_expressions(program), plan, index);
     let names = || Names { plan, program: Some(index), pieces: Some(&pieces), saved: None };
+    let beginning = Beginning::of(program);
     let actions: Vec<ActionData> = program
         .actions
         .iter()
         .filter(|a| !matches!(a.role, Role::SchedSwitch | Role::SchedWakeup))
-        .map(|action| action_data(plan, &names, action))
+        .map(|action| action_data(plan, &names, action, beginning))
         .collect();
     let is_step = |a: &&Action| a.role == Role::Step && matches!(a.shape, Shape::Call { .. });
     let (span, name) = (program.kind == ProgramKind::Span, &program.name);
@@ -487,6 +490,11 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         before,
         counted_as: actions.first().map_or_else(|| "PF_THREAD".to_owned(), |a| a.type_name.clone()),
         drops_all_but: drops_all_but(plan, program),
+        begin_together: if beginning == Beginning::Together {
+            program.actions.iter().map(|action| action.probe.clone()).collect()
+        } else {
+            Vec::new()
+        },
         actions,
         macros,
         pieces: pieces.len(),
@@ -512,7 +520,34 @@ fn actions_named(plan: &ProbePlan, wanted: impl Fn(&&Action) -> bool) -> Vec<Str
     actions(plan, |a| wanted(&a)).into_iter().map(|a| a.probe.clone()).collect()
 }
 
-fn action_data<'p>(plan: &'p ProbePlan, names: &dyn Fn() -> Names<'p>, action: &'p Action) -> ActionData {
+/// When the spans of a program begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beginning {
+    /// With the program: instants of the same hit are within them.
+    Early,
+    /// Where the program ends, so that it is no part of the span.
+    Late,
+    /// There too, and several at the same time.
+    Together,
+}
+
+impl Beginning {
+    fn of(program: &Program) -> Self {
+        let is_span = |a: &&Action| matches!(a.shape, Shape::Call { .. } | Shape::Until { .. });
+        match program.actions.iter().filter(is_span).count() {
+            spans if spans < program.actions.len() => Self::Early,
+            0 | 1 => Self::Late,
+            _ => Self::Together,
+        }
+    }
+}
+
+fn action_data<'p>(
+    plan: &'p ProbePlan,
+    names: &dyn Fn() -> Names<'p>,
+    action: &'p Action,
+    beginning: Beginning,
+) -> ActionData {
     let record = &plan.schema.records[action.record];
     let (probe, limit) = (&action.probe, action.shape.frames());
     let tier = plan.tier_of_probe(probe).name();
@@ -528,7 +563,7 @@ fn action_data<'p>(plan: &'p ProbePlan, names: &dyn Fn() -> Names<'p>, action: &
         origin: action.when.as_ref().map(|when| origin(&when.span)).unwrap_or_default(),
         indent: if action.when.is_some() { "\t\t" } else { "\t" },
         begin,
-        entry: entry_lines(plan, names, action, record),
+        entry: entry_lines(plan, names, action, beginning),
         end: matches!(action.shape, Shape::Call { .. }).then(|| format!("PF_END_CALL({probe}, {tier}, {limit})")),
         leave: return_lines(plan, names, action, record),
     }
@@ -562,9 +597,15 @@ fn entry_lines<'p>(
     plan: &ProbePlan,
     names: &dyn Fn() -> Names<'p>,
     action: &'p Action,
-    record: &RecordType,
+    beginning: Beginning,
 ) -> Vec<String> {
+    let record = &plan.schema.records[action.record];
     let (probe, limit) = (&action.probe, action.shape.frames());
+    let begins = match beginning {
+        Beginning::Early => "record->header.start = call->now;".to_owned(),
+        Beginning::Late => "PF_BEGINS();".to_owned(),
+        Beginning::Together => format!("{probe}_begins = &record->header;"),
+    };
     let mut lines = Vec::new();
     if action.role == Role::Graph {
         lines.push(match &action.identity {
@@ -611,8 +652,8 @@ fn entry_lines<'p>(
         lines.push(format!("{probe}_begin_counts(call->thread, (void *){before});"));
     }
     match action.shape {
-        Shape::Call { .. } => lines.push("skip = 0;".to_owned()),
-        Shape::Until { .. } => lines.push(format!("call->thread->spans.{probe}_open.open = 1;")),
+        Shape::Call { .. } => lines.extend([begins, "skip = 0;".to_owned()]),
+        Shape::Until { .. } => lines.extend([begins, format!("call->thread->spans.{probe}_open.open = 1;")]),
         Shape::Instant if has_rows(action) => lines.push(format!("{probe}_send_rows(call->thread);")),
         Shape::Instant => lines.push(send_line(record)),
     }

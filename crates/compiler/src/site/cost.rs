@@ -59,6 +59,9 @@ pub struct CostTable {
     /// What probing the return adds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub return_ns: Option<u32>,
+    /// How long the span of a function that does nothing is recorded as; its first instruction is emulated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span_ns: Option<u32>,
     /// What a program that writes a record of 64 bytes adds to an empty one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record_ns: Option<u32>,
@@ -94,6 +97,7 @@ impl CostTable {
                 source: String::new(),
                 ns: BTreeMap::new(),
                 return_ns: None,
+                span_ns: None,
                 record_ns: None,
                 nop5_writes_stack: false,
                 built_in: true,

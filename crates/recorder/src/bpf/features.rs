@@ -52,7 +52,7 @@ impl AttachMode {
     /// # Errors
     /// B005, with the capability that it takes.
     pub fn permitted(self) -> Result<(), Diagnostic> {
-        if self != Self::Single || super::empty::may_probe_by_perf_events() {
+        if self != Self::Single || super::test_probe::may_probe_by_perf_events() {
             return Ok(());
         }
         let problem = Diagnostic::error(Code::Privilege, "not permitted: attaching uprobes by perf events");
@@ -283,7 +283,15 @@ pub(super) fn load_small(
     kernel_type_id: u32,
     reads: &[ReadArgument],
 ) -> nix::Result<OwnedFd> {
-    let instructions = small_program(reads);
+    load_instructions(program_type, attach_type, kernel_type_id, &small_program(reads))
+}
+
+pub(super) fn load_instructions(
+    program_type: sys::bpf_prog_type,
+    attach_type: sys::bpf_attach_type,
+    kernel_type_id: u32,
+    instructions: &[sys::bpf_insn],
+) -> nix::Result<OwnedFd> {
     let options = sys::bpf_prog_load_opts {
         sz: size_of::<sys::bpf_prog_load_opts>() as sys::size_t,
         expected_attach_type: attach_type,

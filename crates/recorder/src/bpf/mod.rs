@@ -3,7 +3,6 @@
 
 mod attacher;
 pub mod compile;
-mod empty;
 pub mod features;
 mod identity;
 mod job_formats;
@@ -14,17 +13,19 @@ mod run_statistics;
 mod session;
 pub mod shipped;
 mod software_event;
+mod span_timer;
+mod test_probe;
 mod variables;
 mod verifier;
 
 pub use attacher::{FailedSite, FileSite};
 pub use compile::{Compiler, Translation};
-pub use empty::EmptyProbe;
 pub use features::{AttachMode, Features, Kernels};
 pub use job_formats::JobFormats;
 pub use perf_event::open_perf_event;
 pub use run_statistics::RunStatistics;
 pub use session::{ProbedFile, Session, Setup};
+pub use test_probe::TestProbe;
 
 use profinfer_compiler::codegen::CSource;
 use profinfer_diagnostics::{Diagnostic, Diagnostics};

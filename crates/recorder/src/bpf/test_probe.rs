@@ -1,7 +1,8 @@
-//! Programs that do nothing, at places in a file: what a probe costs before it does anything.
+//! Programs that do nothing or only take the time, at places in a file: what a probe costs before it does anything.
 
 use super::features::{AttachMode, link_uprobe, load_small};
 use super::perf_event::open_perf_event;
+use super::span_timer::SpanTimer;
 use libbpf_rs::libbpf_sys as sys;
 use nix::libc;
 use std::ffi::{CStr, CString};
@@ -9,20 +10,42 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// An empty program that is attached for as long as this lives.
+/// Programs that are attached for as long as this lives.
 #[derive(Debug)]
-pub struct EmptyProbe {
+pub struct TestProbe {
     // Closed in this order.
     links: Vec<OwnedFd>,
     programs: Vec<OwnedFd>,
 }
 
-impl EmptyProbe {
-    /// Attaches at an offset of a file, in this process only; with `returns`, at the function's return too.
+impl TestProbe {
+    /// Attaches an empty program at an offset of a file, in this process only; with `returns`, at the function's return too.
     ///
     /// # Errors
     /// The system's, where the kernel takes no such program or probe.
     pub fn attach(mode: AttachMode, file: &Path, offset: u64, returns: bool) -> nix::Result<Self> {
+        let empty = |attach_type| load_small(sys::BPF_PROG_TYPE_KPROBE, attach_type, 0, &[]);
+        Self::attach_program(mode, file, offset, returns, empty)
+    }
+
+    /// Attaches programs that add up the time from the function's entry to its return: of calls of one thread, none of
+    /// which is within another.
+    ///
+    /// # Errors
+    /// The system's, where the kernel takes no such program, map or probe.
+    pub fn attach_timer(mode: AttachMode, file: &Path, offset: u64) -> nix::Result<(Self, SpanTimer)> {
+        let timer = SpanTimer::new()?;
+        let probe = Self::attach_program(mode, file, offset, true, |attach_type| timer.load(attach_type))?;
+        Ok((probe, timer))
+    }
+
+    fn attach_program(
+        mode: AttachMode,
+        file: &Path,
+        offset: u64,
+        returns: bool,
+        load: impl Fn(sys::bpf_attach_type) -> nix::Result<OwnedFd>,
+    ) -> nix::Result<Self> {
         let path = CString::new(file.as_os_str().as_bytes()).map_err(|_| nix::Error::EINVAL)?;
         let (multi, session) = (sys::BPF_TRACE_UPROBE_MULTI, sys::BPF_TRACE_UPROBE_SESSION);
         let parts: &[(sys::bpf_attach_type, bool)] = match (mode, returns) {
@@ -34,7 +57,7 @@ impl EmptyProbe {
         };
         let mut probe = Self { links: Vec::new(), programs: Vec::new() };
         for (attach_type, at_return) in parts {
-            let program = load_small(sys::BPF_PROG_TYPE_KPROBE, *attach_type, 0, &[])?;
+            let program = load(*attach_type)?;
             probe.links.push(match mode {
                 AttachMode::Single => link_single(&program, &path, offset, *at_return)?,
                 _ => {

@@ -45,19 +45,30 @@ const FUNCTIONS: &[(Kind, &[u8])] = &[
 ];
 
 /// A kind that functions commonly start with here, and that is emulated: its function is also there to be probed at the
-/// entry and the return.
+/// entry and the return, by an empty program and by one that takes the time.
 #[cfg(target_arch = "x86_64")]
-const COMMON: Kind = Kind::Push;
+pub(super) const COMMON: Kind = Kind::Push;
 #[cfg(target_arch = "aarch64")]
-const COMMON: Kind = Kind::Jump;
+pub(super) const COMMON: Kind = Kind::Jump;
+
+/// What is measured of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Measured {
+    /// What a probe at its entry costs.
+    Entry,
+    /// What probes at its entry and its return cost.
+    EntryAndReturn,
+    /// How long the span from its entry to its return is.
+    Span,
+}
 
 /// A function in the mapped file.
 #[derive(Debug)]
 pub(super) struct Function {
     /// The kind of its first instruction.
     pub(super) kind: Kind,
-    /// It is there for its return.
-    pub(super) returns: bool,
+    /// What it is there for.
+    pub(super) measured: Measured,
     /// Bytes from the start of the file.
     pub(super) offset: u64,
     at: extern "C" fn(),
@@ -92,12 +103,11 @@ impl Mapped {
     /// Makes and maps the file.
     pub(super) fn new() -> std::io::Result<Self> {
         let mut bytes = vec![0; MAPPED];
-        let common = FUNCTIONS.iter().find(|(kind, _)| *kind == COMMON);
-        let wanted: Vec<(Kind, bool, &[u8])> = FUNCTIONS
-            .iter()
-            .map(|(kind, code)| (*kind, false, *code))
-            .chain(common.map(|(kind, code)| (*kind, true, *code)))
-            .collect();
+        let all = FUNCTIONS.iter().map(|(kind, code)| (*kind, Measured::Entry, *code));
+        let common = FUNCTIONS.iter().filter(|(kind, _)| *kind == COMMON).flat_map(|(kind, code)| {
+            [Measured::EntryAndReturn, Measured::Span].map(|measured| (*kind, measured, *code))
+        });
+        let wanted: Vec<(Kind, Measured, &[u8])> = all.chain(common).collect();
         for (index, (_, _, code)) in wanted.iter().enumerate() {
             for at in [2 * index * STRIDE, (2 * index + 1) * STRIDE] {
                 bytes[at..at + code.len()].copy_from_slice(code);
@@ -114,9 +124,9 @@ impl Mapped {
             // nothing and gives nothing. The mapping lives as long as the functions, which are only lent.
             unsafe { std::mem::transmute::<*mut u8, extern "C" fn()>(start.as_ptr().cast::<u8>().add(offset)) }
         };
-        let functions = wanted.iter().enumerate().map(|(index, (kind, returns, _))| Function {
+        let functions = wanted.iter().enumerate().map(|(index, (kind, measured, _))| Function {
             kind: *kind,
-            returns: *returns,
+            measured: *measured,
             offset: (2 * index * STRIDE) as u64,
             at: function(2 * index * STRIDE),
             twin: function((2 * index + 1) * STRIDE),

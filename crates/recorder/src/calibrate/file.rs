@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 
 /// Raise this with every change of the measurement or of its format.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// A larger file was not written by us.
 const LARGEST: u64 = 64 << 10;
 
@@ -94,6 +94,7 @@ mod tests {
             source: "here".into(),
             ns: [(Kind::Push, 600), (Kind::Stepped, 9000)].into(),
             return_ns: Some(400),
+            span_ns: Some(500),
             record_ns: None,
             nop5_writes_stack: false,
             built_in: false,

@@ -1,5 +1,5 @@
 //! What a probe costs on this machine, measured by kind of instruction: thread CPU time of functions of profinfer with an
-//! empty program at them, less that of their twins without. The figures are saved in a file for this kernel and
+//! empty program at them, less that of their twins without; and how long the span of a function is that does nothing. The figures are saved in a file for this kernel and
 //! processor; on another one they are not used.
 
 mod code;
@@ -7,8 +7,8 @@ mod file;
 
 pub use file::{Calibration, costs};
 
-use crate::bpf::{AttachMode, EmptyProbe, Features};
-use code::{Function, Mapped};
+use crate::bpf::{AttachMode, Features, TestProbe};
+use code::{COMMON, Function, Mapped, Measured};
 use nix::time::{ClockId, clock_gettime};
 use profinfer_compiler::{CostTable, InstructionKind as Kind};
 use profinfer_diagnostics::{Code, Diagnostic};
@@ -36,40 +36,51 @@ fn measure_with(mode: AttachMode) -> Result<Calibration, Diagnostic> {
         Diagnostic::error(Code::AttachFailed, format!("{what}: {error}")).hint("see `profinfer doctor`")
     };
     let mapped = Mapped::new().map_err(|error| cannot("functions to measure cannot be mapped", &error))?;
-    let mut probed: Vec<(&Function, EmptyProbe, Vec<f64>)> = Vec::new();
+    let mut probed: Vec<(&Function, TestProbe, Vec<f64>)> = Vec::new();
+    let (path, mut timed) = (mapped.path(), None);
     for function in mapped.functions() {
-        let probe = EmptyProbe::attach(mode, &mapped.path(), function.offset, function.returns)
-            .map_err(|error| cannot("profinfer cannot probe its test function", &error))?;
+        let probe = match function.measured {
+            Measured::Entry => TestProbe::attach(mode, &path, function.offset, false),
+            Measured::EntryAndReturn => TestProbe::attach(mode, &path, function.offset, true),
+            Measured::Span => TestProbe::attach_timer(mode, &path, function.offset).map(|(probe, timer)| {
+                timed = Some(timer);
+                probe
+            }),
+        };
+        let probe = probe.map_err(|error| cannot("profinfer cannot probe its test function", &error))?;
         // The first hits prepare what the later ones use.
         function.call(50);
         function.call_twin(50);
         probed.push((function, probe, Vec::new()));
     }
+    let span_ns = || timed.as_ref().and_then(|timer| timer.total_ns().ok()).unwrap_or(0) as f64;
     let started = Instant::now();
     for round in 0..ROUNDS {
         if round > 2 && started.elapsed() > LONGEST {
             break;
         }
         for (function, _, samples) in &mut probed {
-            let with = cpu_time(|| function.call(CALLS));
-            let without = cpu_time(|| function.call_twin(CALLS));
+            let account = |what: &dyn Fn()| match function.measured {
+                Measured::Span => elapsed(span_ns, what),
+                Measured::Entry | Measured::EntryAndReturn => elapsed(cpu_time, what),
+            };
+            let with = account(&|| function.call(CALLS));
+            let without = elapsed(cpu_time, || function.call_twin(CALLS));
             samples.push((with - without).max(0.0) / f64::from(CALLS));
         }
     }
-    let mut medians = BTreeMap::new();
-    let mut pair = None;
-    for (function, _, samples) in &mut probed {
-        let Some(median) = median(samples) else { continue };
-        if function.returns {
-            pair = Some((function.kind, median));
-        } else {
-            medians.insert(function.kind, median);
-        }
-    }
-    let return_ns = pair.and_then(|(kind, pair): (Kind, u32)| Some(pair.saturating_sub(*medians.get(&kind)?)));
+    let of = |kind: Kind, measured: Measured| {
+        let samples = probed.iter().find(|(function, ..)| (function.kind, function.measured) == (kind, measured));
+        samples.and_then(|(.., samples)| median(samples))
+    };
+    let ns: BTreeMap<_, _> =
+        Kind::ALL.into_iter().filter_map(|kind| Some((kind, of(kind, Measured::Entry)?))).collect();
+    let pair = of(COMMON, Measured::EntryAndReturn);
+    let return_ns = pair.zip(ns.get(&COMMON)).map(|(pair, entry)| pair.saturating_sub(*entry));
+    let span_ns = of(COMMON, Measured::Span).filter(|ns| *ns > 0);
     let source = format!("measured by `profinfer doctor --calibrate`, attached by {}", mode_name(mode));
     let costs =
-        CostTable { source, ns: medians, return_ns, record_ns: None, nop5_writes_stack: false, built_in: false };
+        CostTable { source, ns, return_ns, span_ns, record_ns: None, nop5_writes_stack: false, built_in: false };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(Calibration::of_this_machine(now.as_secs(), costs))
 }
@@ -83,20 +94,23 @@ fn mode_name(mode: AttachMode) -> &'static str {
 }
 
 /// Nanoseconds of this thread's processor time.
-fn cpu_time(what: impl FnOnce()) -> f64 {
-    let now = || {
-        let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from);
-        time.as_nanos() as f64
-    };
-    let before = now();
+fn cpu_time() -> f64 {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from);
+    time.as_nanos() as f64
+}
+
+/// By how much an account grows meanwhile.
+fn elapsed(account: impl Fn() -> f64, what: impl FnOnce()) -> f64 {
+    let before = account();
     what();
-    now() - before
+    account() - before
 }
 
 /// The middle one, in whole nanoseconds.
-fn median(samples: &mut [f64]) -> Option<u32> {
-    samples.sort_by(f64::total_cmp);
-    samples.get(samples.len() / 2).map(|median| median.round().clamp(0.0, 1e9) as u32)
+fn median(samples: &[f64]) -> Option<u32> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).map(|median| median.round().clamp(0.0, 1e9) as u32)
 }
 
 #[cfg(test)]
@@ -105,8 +119,8 @@ mod tests {
 
     #[test]
     fn the_middle_is_the_median() {
-        assert_eq!(median(&mut [5.0, 1.0, 700.4]), Some(5));
-        assert_eq!(median(&mut []), None);
+        assert_eq!(median(&[5.0, 1.0, 700.4]), Some(5));
+        assert_eq!(median(&[]), None);
     }
 
     #[test]
@@ -120,6 +134,10 @@ mod tests {
                 assert!(costs.of(kind) < stepped, "{mode:?}: {costs:?}");
             }
             assert!(costs.return_ns.is_some_and(|ns| ns > 50), "{mode:?}: {costs:?}");
+            // A part of the two traps: not none of them, and not more than both with the taking of the time.
+            let both = costs.return_ns.map(|ns| ns + costs.of(COMMON));
+            let within = |span: u32| both.is_some_and(|both| span > both / 10 && span < both + 100);
+            assert!(costs.span_ns.is_some_and(within), "{mode:?}: {costs:?}");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! What the probes cost the target: hits × the cost of one, by program.
 
-use profinfer_compiler::Tier;
+use profinfer_compiler::{CostTable, InstructionKind, Tier};
 
 /// A trap whose cost no table has.
 const UNKNOWN_TRAP_NS: f64 = 1000.0;
-/// The trap of a return: `entry + return` less `entry` of the table that the costs are from.
+/// The trap of a return, where the table does not have it.
 const RETURN_NS: f64 = 480.0;
 /// The run of a program, with the record that every second one writes, where the kernel does not tell.
 const RUN_NS: f64 = 300.0;
@@ -23,11 +23,33 @@ pub(crate) struct ProgramRuns {
 }
 
 /// What programs cost.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Costs {
     programs: Vec<ProgramCost>,
+    traps: Traps,
     /// Sites that were attached or detached.
     switched: u64,
+}
+
+/// What the table has that is no site's, ns.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Traps {
+    /// Where the first instruction is emulated.
+    entry_ns: f64,
+    return_ns: f64,
+    /// What a span contains of these two.
+    span_ns: f64,
+}
+
+impl Traps {
+    fn of(table: &CostTable) -> Self {
+        let kinds = [InstructionKind::Push, InstructionKind::Jump];
+        let entry = kinds.into_iter().find_map(|kind| table.ns.get(&kind)).map_or(UNKNOWN_TRAP_NS, |ns| f64::from(*ns));
+        let returns = table.return_ns.map_or(RETURN_NS, f64::from);
+        // Half of each, where it was not measured.
+        let span_ns = table.span_ns.map_or(f64::midpoint(entry, returns), f64::from);
+        Self { entry_ns: entry, return_ns: returns, span_ns }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +64,7 @@ struct ProgramCost {
 
 impl Costs {
     /// For programs, of which one may or may not be hit at the return too.
-    pub(crate) fn new(programs: impl Iterator<Item = (Tier, bool)>) -> Self {
+    pub(crate) fn new(programs: impl Iterator<Item = (Tier, bool)>, table: &CostTable) -> Self {
         let new = |(tier, with_return)| ProgramCost {
             tier,
             with_return,
@@ -50,7 +72,7 @@ impl Costs {
             trap_ns: 0.0,
             runs: ProgramRuns::default(),
         };
-        Self { programs: programs.map(new).collect(), switched: 0 }
+        Self { programs: programs.map(new).collect(), traps: Traps::of(table), switched: 0 }
     }
 
     /// A program is at a place, whose entry costs so much by the table.
@@ -78,33 +100,46 @@ impl Costs {
         let program = self.programs.get(program).filter(|program| program.sites > 0)?;
         let hits = program.runs.hits.max(1) as f64;
         let none = ProgramCost { runs: ProgramRuns { hits: 1, run_ns: None }, ..program.clone() };
-        Some(if program.runs.hits == 0 { none.ns() } else { program.ns() / hits })
+        let returns = self.traps.return_ns;
+        Some(if program.runs.hits == 0 { none.ns(returns) } else { program.ns(returns) / hits })
     }
 
-    /// What a span of a program is longer by: half a trap at its start, half at its end, and the program where the span's
-    /// end is another's start. The one at a return runs after the end is taken. `None` where it has no site.
+    /// What a span of a program is longer by: what comes after the entry's program and before that of its end. `None` where
+    /// it has no site.
     pub(crate) fn of_span(&self, program: usize) -> Option<f64> {
         let of = self.programs.get(program).filter(|program| program.sites > 0)?;
-        if of.with_return { Some(of.trap()) } else { self.of_run(program) }
+        let entry = of.entry();
+        // It ends at another entry.
+        if !of.with_return {
+            return Some(entry);
+        }
+        let more = entry - self.traps.entry_ns;
+        // An instruction is stepped after the program; a trap that is cheaper is so on both sides of it.
+        Some((self.traps.span_ns + if more > 0.0 { more } else { more / 2.0 }).max(0.0))
     }
 
     /// What the programs of a tier cost so far, ns of all threads.
     pub(crate) fn of(&self, tier: Tier) -> f64 {
         let switching = if tier == Tier::Detail { self.switched as f64 * SWITCH_SITE_NS } else { 0.0 };
-        self.programs.iter().filter(|program| program.tier == tier).map(ProgramCost::ns).sum::<f64>() + switching
+        self.programs
+            .iter()
+            .filter(|program| program.tier == tier)
+            .map(|program| program.ns(self.traps.return_ns))
+            .sum::<f64>()
+            + switching
     }
 }
 
 impl ProgramCost {
-    /// The mean of its traps.
-    fn trap(&self) -> f64 {
-        let entry = if self.sites == 0 { UNKNOWN_TRAP_NS } else { self.trap_ns / self.sites as f64 };
-        // A call is two runs.
-        if self.with_return { f64::midpoint(entry, RETURN_NS) } else { entry }
+    /// The trap of an entry: the mean of the sites.
+    fn entry(&self) -> f64 {
+        if self.sites == 0 { UNKNOWN_TRAP_NS } else { self.trap_ns / self.sites as f64 }
     }
 
-    fn ns(&self) -> f64 {
-        let (hits, trap) = (self.runs.hits as f64, self.trap());
+    fn ns(&self, return_ns: f64) -> f64 {
+        // A call is two runs.
+        let trap = if self.with_return { f64::midpoint(self.entry(), return_ns) } else { self.entry() };
+        let hits = self.runs.hits as f64;
         let run = self.runs.run_ns.map_or(hits * RUN_NS, |ns| ns as f64 + hits * TELLING_NS);
         hits * trap + run
     }
@@ -114,9 +149,23 @@ impl ProgramCost {
 mod tests {
     use super::*;
 
+    fn table(span_ns: Option<u32>) -> CostTable {
+        let ns = [(InstructionKind::Push, 620), (InstructionKind::Stepped, 9000)].into();
+        let (return_ns, record_ns) = (Some(480), None);
+        CostTable {
+            source: String::new(),
+            ns,
+            return_ns,
+            span_ns,
+            record_ns,
+            nop5_writes_stack: false,
+            built_in: false,
+        }
+    }
+
     #[test]
     fn a_hit_costs_its_trap_and_its_run() {
-        let mut costs = Costs::new([(Tier::Step, true), (Tier::Detail, false)].into_iter());
+        let mut costs = Costs::new([(Tier::Step, true), (Tier::Detail, false)].into_iter(), &table(None));
         costs.add_site(0, Some(620));
         costs.add_site(1, Some(600));
         costs.add_site(1, Some(800));
@@ -129,5 +178,18 @@ mod tests {
         assert!(
             (costs.of(Tier::Detail) - (100.0 * (700.0 + TELLING_NS) + 50_000.0 + 3.0 * SWITCH_SITE_NS)).abs() < 1e-6
         );
+    }
+
+    #[test]
+    fn a_span_contains_what_is_between_its_programs() {
+        let span = |span_ns: Option<u32>, entry: u32| {
+            let mut costs = Costs::new([(Tier::Detail, true)].into_iter(), &table(span_ns));
+            costs.add_site(0, Some(entry));
+            costs.of_span(0).unwrap()
+        };
+        assert!((span(None, 620) - 550.0).abs() < 1e-6, "half a trap at each end");
+        assert!((span(Some(640), 620) - 640.0).abs() < 1e-6);
+        assert!((span(Some(640), 9000) - 9020.0).abs() < 1e-6, "stepping comes after the program");
+        assert!((span(Some(640), 480) - 570.0).abs() < 1e-6);
     }
 }
