@@ -1,6 +1,7 @@
 //! From a plan to C, through the template in `templates/` and the fixed runtime in `bpf-runtime/`. Most logic is in
 //! the runtime; what is generated are tables, record layouts, and a small function for each expression.
 
+mod beginning;
 mod bpftrace;
 mod constants;
 mod counting;

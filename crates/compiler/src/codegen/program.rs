@@ -1,5 +1,6 @@
 //! What the template is filled with.
 
+use super::beginning::Beginning;
 use super::constants::{Constant, constants};
 use super::counting::{Counting, counting, member_name, open_spans};
 use super::expression::{Names, field, member};
@@ -490,11 +491,7 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         before,
         counted_as: actions.first().map_or_else(|| "PF_THREAD".to_owned(), |a| a.type_name.clone()),
         drops_all_but: drops_all_but(plan, program),
-        begin_together: if beginning == Beginning::Together {
-            program.actions.iter().map(|action| action.probe.clone()).collect()
-        } else {
-            Vec::new()
-        },
+        begin_together: beginning.together(program),
         actions,
         macros,
         pieces: pieces.len(),
@@ -518,28 +515,6 @@ fn entry_expressions(program: &Program) -> Vec<&Checked> {
 
 fn actions_named(plan: &ProbePlan, wanted: impl Fn(&&Action) -> bool) -> Vec<String> {
     actions(plan, |a| wanted(&a)).into_iter().map(|a| a.probe.clone()).collect()
-}
-
-/// When the spans of a program begin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Beginning {
-    /// With the program: instants of the same hit are within them.
-    Early,
-    /// Where the program ends, so that it is no part of the span.
-    Late,
-    /// There too, and several at the same time.
-    Together,
-}
-
-impl Beginning {
-    fn of(program: &Program) -> Self {
-        let is_span = |a: &&Action| matches!(a.shape, Shape::Call { .. } | Shape::Until { .. });
-        match program.actions.iter().filter(is_span).count() {
-            spans if spans < program.actions.len() => Self::Early,
-            0 | 1 => Self::Late,
-            _ => Self::Together,
-        }
-    }
 }
 
 fn action_data<'p>(
@@ -601,11 +576,6 @@ fn entry_lines<'p>(
 ) -> Vec<String> {
     let record = &plan.schema.records[action.record];
     let (probe, limit) = (&action.probe, action.shape.frames());
-    let begins = match beginning {
-        Beginning::Early => "record->header.start = call->now;".to_owned(),
-        Beginning::Late => "PF_BEGINS();".to_owned(),
-        Beginning::Together => format!("{probe}_begins = &record->header;"),
-    };
     let mut lines = Vec::new();
     if action.role == Role::Graph {
         lines.push(match &action.identity {
@@ -652,8 +622,10 @@ fn entry_lines<'p>(
         lines.push(format!("{probe}_begin_counts(call->thread, (void *){before});"));
     }
     match action.shape {
-        Shape::Call { .. } => lines.extend([begins, "skip = 0;".to_owned()]),
-        Shape::Until { .. } => lines.extend([begins, format!("call->thread->spans.{probe}_open.open = 1;")]),
+        Shape::Call { .. } => lines.extend([beginning.line(probe), "skip = 0;".to_owned()]),
+        Shape::Until { .. } => {
+            lines.extend([beginning.line(probe), format!("call->thread->spans.{probe}_open.open = 1;")])
+        }
         Shape::Instant if has_rows(action) => lines.push(format!("{probe}_send_rows(call->thread);")),
         Shape::Instant => lines.push(send_line(record)),
     }

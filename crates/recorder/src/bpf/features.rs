@@ -52,7 +52,7 @@ impl AttachMode {
     /// # Errors
     /// B005, with the capability that it takes.
     pub fn permitted(self) -> Result<(), Diagnostic> {
-        if self != Self::Single || super::test_probe::may_probe_by_perf_events() {
+        if self != Self::Single || super::perf_event::may_probe_by_perf_events() {
             return Ok(());
         }
         let problem = Diagnostic::error(Code::Privilege, "not permitted: attaching uprobes by perf events");

@@ -23,7 +23,7 @@ use profinfer_compiler::{Program, ProgramKind};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Source};
 use profinfer_schema::bpf::LOSSES_PER_TYPE;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -92,7 +92,16 @@ struct Generation {
     /// The object's functions that are loaded.
     loaded: BTreeSet<String>,
     programs: BTreeSet<usize>,
+    /// Descriptors of their functions, which the object owns: a budget asks for their runs many times a second.
+    functions: Vec<(usize, RawFd)>,
     values: BTreeMap<String, u64>,
+}
+
+impl Generation {
+    /// Programs that are the runtime's, and no probe's.
+    fn of_the_runtime(object: Object, loaded: BTreeSet<String>) -> Self {
+        Self { object, loaded, programs: BTreeSet::new(), functions: Vec::new(), values: BTreeMap::new() }
+    }
 }
 
 /// A file that programs are attached to.
@@ -158,7 +167,7 @@ impl<'a> Session<'a> {
         let end = object.progs_mut().find(|program| program.name() == END);
         session.end = end.and_then(|program| program.attach().ok());
         session.open_spans = object.btf().ok().flatten().map(|btf| OpenSpans::of(&btf)).unwrap_or_default();
-        session.generations.push(Generation { object, loaded, programs: BTreeSet::new(), values: BTreeMap::new() });
+        session.generations.push(Generation::of_the_runtime(object, loaded));
         Ok(session)
     }
 
@@ -193,15 +202,18 @@ impl<'a> Session<'a> {
         if missing.is_empty() {
             return Ok(());
         }
-        let names: Vec<String> = missing
-            .iter()
-            .filter_map(|program| self.setup.programs.get(*program))
-            .flat_map(|program| self.parts(program))
-            .map(|part| part.name)
+        let planned = missing.iter().filter_map(|index| Some((*index, self.setup.programs.get(*index)?)));
+        let names: BTreeMap<String, usize> = planned
+            .flat_map(|(index, program)| self.parts(program).into_iter().map(move |part| (part.name, index)))
             .collect();
-        let object = self.load_object(&names.iter().map(String::as_str).collect(), values)?;
-        let loaded = names.into_iter().collect();
-        self.generations.push(Generation { object, loaded, programs: missing, values: values.clone() });
+        let object = self.load_object(&names.keys().map(String::as_str).collect(), values)?;
+        let of = |function: ProgramMut<'_>| {
+            let program = names.get(&*function.name().to_string_lossy())?;
+            Some((*program, function.as_fd().as_raw_fd()))
+        };
+        let functions = object.progs_mut().filter_map(of).collect();
+        let loaded = names.into_keys().collect();
+        self.generations.push(Generation { object, loaded, programs: missing, functions, values: values.clone() });
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Programs that do nothing or only take the time, at places in a file: what a probe costs before it does anything.
 
 use super::features::{AttachMode, link_uprobe, load_small};
-use super::perf_event::open_perf_event;
+use super::perf_event::uprobe_event;
 use super::span_timer::SpanTimer;
 use libbpf_rs::libbpf_sys as sys;
 use nix::libc;
@@ -69,26 +69,6 @@ impl TestProbe {
         }
         Ok(probe)
     }
-}
-
-/// Whether this process may attach uprobes by perf events, which takes more privileges on some kernels than
-/// `uprobe.multi` does. Nothing is attached.
-pub(super) fn may_probe_by_perf_events() -> bool {
-    !matches!(uprobe_event(c"/proc/self/exe", 0, false), Err(nix::Error::EACCES | nix::Error::EPERM))
-}
-
-fn uprobe_event(path: &CStr, offset: u64, at_return: bool) -> nix::Result<OwnedFd> {
-    let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type").ok();
-    let kind = kind.and_then(|text| text.trim().parse().ok()).ok_or(nix::Error::ENODEV)?;
-    let mut event = sys::perf_event_attr {
-        type_: kind,
-        // Bit 0 tells that it is a probe of the return; the kernel's `format/retprobe` too.
-        config: u64::from(at_return),
-        ..Default::default()
-    };
-    event.__bindgen_anon_3.uprobe_path = path.as_ptr().addr() as u64;
-    event.__bindgen_anon_4.probe_offset = offset;
-    open_perf_event(event, 0, -1)
 }
 
 /// By a perf event, as kernels without `uprobe.multi` do it.

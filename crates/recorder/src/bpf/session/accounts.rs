@@ -2,9 +2,9 @@
 
 use super::{Session, TRACKERS};
 use libbpf_rs::libbpf_sys as sys;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, ProgramMut};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 impl Session<'_> {
     /// Losses so far, summed over cpus: index is record type × [`profinfer_schema::bpf::LOSSES_PER_TYPE`] + kind.
@@ -39,7 +39,7 @@ impl Session<'_> {
             for program in generation.object.progs_mut() {
                 let name = program.name().to_string_lossy();
                 let Some(record) = records.get(&*name).filter(|_| generation.loaded.contains(&*name)) else { continue };
-                let misses = info(&program).map_or(0, |info| info.recursion_misses);
+                let misses = info(program.as_fd().as_raw_fd()).map_or(0, |info| info.recursion_misses);
                 if misses > 0 {
                     *skipped.entry((*record).to_owned()).or_default() += misses;
                 }
@@ -51,33 +51,22 @@ impl Session<'_> {
     /// How often each program (index into the plan's) ran, and for how many ns; as long as the caller stores
     /// [`crate::bpf::RunStatistics`].
     pub fn runs(&self) -> BTreeMap<usize, (u64, u64)> {
-        let times = self.sums(|info| info.run_time_ns);
-        let of = |(program, hits)| (program, (hits, times.get(&program).copied().unwrap_or(0)));
-        self.sums(|info| info.run_cnt).into_iter().map(of).collect()
-    }
-
-    /// Sums something up over the loaded functions of each program.
-    fn sums(&self, of: fn(&sys::bpf_prog_info) -> u64) -> BTreeMap<usize, u64> {
-        let mut sums = BTreeMap::new();
-        for generation in &self.generations {
-            for program in &generation.programs {
-                let Some(planned) = self.setup.programs.get(*program) else { continue };
-                let names: Vec<String> = self.parts(planned).into_iter().map(|part| part.name).collect();
-                let loaded = generation.object.progs_mut();
-                let ours = loaded.filter(|loaded| names.iter().any(|name| loaded.name() == name.as_str()));
-                let entry: &mut u64 = sums.entry(*program).or_default();
-                *entry =
-                    ours.filter_map(|program| info(&program)).map(|info| of(&info)).fold(*entry, u64::saturating_add);
+        let mut runs: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+        for (program, function) in self.generations.iter().flat_map(|generation| &generation.functions) {
+            let (count, ns) = runs.entry(*program).or_default();
+            if let Some(info) = info(*function) {
+                *count = count.saturating_add(info.run_cnt);
+                *ns = ns.saturating_add(info.run_time_ns);
             }
         }
-        sums
+        runs
     }
 }
 
-fn info(program: &ProgramMut<'_>) -> Option<sys::bpf_prog_info> {
+fn info(function: RawFd) -> Option<sys::bpf_prog_info> {
     let mut info = sys::bpf_prog_info::default();
     let mut len = u32::try_from(size_of::<sys::bpf_prog_info>()).unwrap_or(0);
-    // SAFETY: `info` is a live, zeroed value of `len` bytes; the descriptor is the loaded program's.
-    let result = unsafe { sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &raw mut info, &raw mut len) };
+    // SAFETY: `info` is a live, zeroed value of `len` bytes; the descriptor is a number, of a loaded program.
+    let result = unsafe { sys::bpf_prog_get_info_by_fd(function, &raw mut info, &raw mut len) };
     (result == 0).then_some(info)
 }

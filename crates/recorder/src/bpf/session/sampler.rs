@@ -17,8 +17,7 @@ impl Session<'_> {
     /// B003 (verifier), B004 (kernel), B005 (privilege).
     pub fn load_sampler(&mut self) -> Result<(), Diagnostics> {
         let object = self.load_object(&BTreeSet::from([SAMPLER]), &BTreeMap::new())?;
-        let (loaded, programs, values) = (BTreeSet::from([SAMPLER.to_owned()]), BTreeSet::new(), BTreeMap::new());
-        self.generations.push(Generation { object, loaded, programs, values });
+        self.generations.push(Generation::of_the_runtime(object, BTreeSet::from([SAMPLER.to_owned()])));
         Ok(())
     }
 
