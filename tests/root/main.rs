@@ -27,6 +27,7 @@ mod samples;
 mod slots;
 /// What compares times: `scripts/test` runs these one by one with nothing beside them.
 mod timed {
+    mod attaching;
     mod boundary;
     mod brief;
     mod budget;
@@ -38,6 +39,7 @@ mod timed {
     mod queue;
     mod roofline;
     mod sample_rate;
+    mod slots;
     mod threads;
 }
 mod values;

@@ -75,7 +75,7 @@ impl Run {
         self.recorder_with(PROBESET, arguments)
     }
 
-    fn recorder_with(&self, probeset: &str, arguments: &[&str]) -> Command {
+    pub(crate) fn recorder_with(&self, probeset: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
         command.args(["record", probeset, "-o"]).arg(self.trace()).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -600,34 +600,4 @@ fn through_sudo_the_target_is_the_callers() {
 pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-/// A library that is mapped within a step has the process stopped until its probes are placed: by the recorder, and by
-/// nobody else. How long it was loading is by the toy's own clock.
-#[test]
-#[ignore = "needs root"]
-fn a_stop_to_place_probes_is_the_recorder_s() {
-    let run = Run::new();
-    let scheduled = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets/scheduled.yaml");
-    let mut recorder = run.recorder_with(scheduled, &["--", &toys().linked(), "20", "2", "1"]);
-    let output = recorder.env("TOY_LOADS", toys().library()).output().unwrap();
-    let printed = stderr(&output);
-    let loading =
-        printed.lines().find_map(|line| line.strip_prefix("toy: loading ")?.strip_suffix(" ns")).expect(&printed);
-    let loading: f64 = loading.parse().unwrap();
-    let mut report = Command::new(env!("CARGO_BIN_EXE_profinfer"));
-    let report = report.args(["report", "--json"]).arg(run.trace()).output().unwrap();
-    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
-    let lane = &report["threads"]["lanes"][0];
-    let of = |key: &str| lane[key].as_f64().unwrap();
-    assert_eq!(of("stopped_ns"), 0.0, "{lane}");
-    let attaching = of("attaching_ns");
-    assert!(attaching > loading * 0.3 && attaching <= loading, "{attaching} ns of {loading} ns: {lane}");
-    let verdict = &report["verdict"]["phases"][0];
-    assert_eq!((&verdict["bound"], &verdict["parts"]["stopped"]), (&"attaching".into(), &0.0.into()), "{verdict}");
-    assert!(
-        report["verdict"]["sentences"].to_string().contains("profinfer itself had stopped it"),
-        "{}",
-        report["verdict"]
-    );
 }

@@ -9,10 +9,10 @@ use tempfile::TempDir;
 
 const LAYERS: usize = 12;
 
-struct Engine(TempDir);
+pub(crate) struct Engine(TempDir);
 
 impl Engine {
-    fn new(flags: &[&str]) -> Self {
+    pub(crate) fn new(flags: &[&str]) -> Self {
         let engine = Self(tempfile::tempdir().unwrap());
         let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets");
         let mut compile = Command::new("c++");
@@ -33,7 +33,7 @@ impl Engine {
     }
 
     /// The output, the layers' calls, and what `info` tells.
-    fn record(&self, options: &[&str], steps: &str) -> (Output, Vec<Value>, String) {
+    pub(crate) fn record(&self, options: &[&str], steps: &str) -> (Output, Vec<Value>, String) {
         let mut record = self.profinfer(&["record", "slots.yaml", "-o", "run.pfi", "--force"]);
         let output = record.args(options).args(["--", "./slots", steps]).output().unwrap();
         assert!(matches!(output.status.code(), Some(0 | 4)), "{}", String::from_utf8_lossy(&output.stderr));
@@ -45,7 +45,7 @@ impl Engine {
 }
 
 /// The calls are those that computed, by their results, and no others.
-fn assert_computed(calls: &[Value], output: &Output, steps: usize) {
+pub(crate) fn assert_computed(calls: &[Value], output: &Output, steps: usize) {
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), (steps * LAYERS).to_string());
     assert_eq!(calls.len(), steps * LAYERS);
     for call in calls {
@@ -74,14 +74,6 @@ fn the_slot_that_computes_is_found_while_it_is_recorded_and_known_the_next_time(
         assert_computed(&calls, &output, 1);
         assert!(words(&info).contains(&format!("lock {found}")), "{info}");
     }
-}
-
-#[test]
-#[ignore = "needs root"]
-fn a_short_run_is_enough_to_find_the_slot() {
-    let engine = Engine::new(&["-DORDER=1"]);
-    let (output, calls, _) = engine.record(&[], "4");
-    assert_computed(&calls, &output, 4);
 }
 
 /// Their records wait with the others', though the kernel reports threads and their ends itself.
