@@ -83,6 +83,11 @@ impl BoundarySwitch {
         matches!(self.state, State::Permanent)
     }
 
+    /// Whether nothing changes before a second lane is seen.
+    pub(super) fn awaits_a_lane(&self) -> bool {
+        matches!(self.state, State::Detached)
+    }
+
     /// Does the next step, if it is due.
     pub(super) fn poll(&mut self, context: &mut SwitchContext<'_, '_>) {
         let counts = context.consumer.counts();

@@ -196,8 +196,8 @@ impl DetailSwitch {
         }
     }
 
-    /// Nothing depends on how soon a change is seen.
-    fn is_idle(&self) -> bool {
+    /// Nothing is recorded of operators, and nothing depends on how soon a change is seen.
+    pub(super) fn is_idle(&self) -> bool {
         matches!(self.state, State::Off) && self.rate.is_none()
     }
 

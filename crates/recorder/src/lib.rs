@@ -326,7 +326,7 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
         slots: SlotLearning::new(plan),
         mapped,
         frequencies: Frequencies::new(),
-        pressure: PressurePoll::new(),
+        pressure: PressurePoll::new(&plan.schema),
         unmeasured,
         options,
         plan,

@@ -5,14 +5,15 @@ use super::clock::monotonic_ns;
 use super::consumer::Consumer;
 use super::process::family;
 use nix::unistd::{SysconfVar, sysconf};
-use profinfer_schema::{Notice, Pressure, Stalled};
+use profinfer_schema::{Notice, Pressure, RecordKind, Schema, Stalled};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Time between two polls: each reads some seven small files.
 pub(super) const PERIOD: Duration = Duration::from_millis(100);
-/// Time between two looks at the limits of the same groups: some twenty files.
+/// Time between two looks at the limits of the same groups, some twenty files, and at which processes there are, one for
+/// each thread.
 const LIMITS: Duration = Duration::from_secs(1);
 /// Processes that are polled.
 const MOST_PROCESSES: usize = 32;
@@ -26,6 +27,7 @@ pub(super) struct PressurePoll {
     tick: u64,
     mounts: Mounts,
     processes: BTreeMap<i32, ProcessCounts>,
+    family: Family,
     groups: Groups,
     limits: Limits,
     looked: Option<Instant>,
@@ -33,6 +35,32 @@ pub(super) struct PressurePoll {
     polled: Option<(Instant, u64)>,
     notices: u32,
     every: u32,
+}
+
+/// The target's processes, as they were found last.
+#[derive(Debug, Default)]
+struct Family {
+    /// Types of the records that tell of another one.
+    forks: Vec<usize>,
+    /// How many of them there were then, and when that was.
+    seen: Option<(u64, Instant)>,
+    processes: Vec<i32>,
+}
+
+impl Family {
+    fn new(schema: &Schema) -> Self {
+        let forks = schema.records.iter().enumerate().filter(|(_, record)| record.kind == RecordKind::Fork);
+        Self { forks: forks.map(|(index, _)| index).collect(), ..Self::default() }
+    }
+
+    fn of(&mut self, pid: i32, consumer: &Consumer) -> &[i32] {
+        let forks = self.forks.iter().map(|record| consumer.counts().of_type(*record)).sum();
+        if self.seen.is_none_or(|(before, found)| before != forks || found.elapsed() >= LIMITS) {
+            self.seen = Some((forks, Instant::now()));
+            self.processes = family(pid);
+        }
+        &self.processes
+    }
 }
 
 /// Counts of a process since it began.
@@ -83,13 +111,15 @@ struct GroupCounts {
 }
 
 impl PressurePoll {
-    pub(super) fn new() -> Self {
+    /// For recordings of a schema.
+    pub(super) fn new(schema: &Schema) -> Self {
         let hz = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|hz| u64::try_from(hz).ok()).unwrap_or(100);
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         Self {
             tick: 1_000_000_000 / hz.max(1),
             mounts: Mounts::parse(&mounts),
             processes: BTreeMap::new(),
+            family: Family::new(schema),
             groups: Groups::default(),
             limits: Limits::default(),
             looked: None,
@@ -112,7 +142,7 @@ impl PressurePoll {
     pub(super) fn poll_now(&mut self, pid: i32, forks: bool, consumer: &Consumer) {
         let time = monotonic_ns();
         let before = self.polled.replace((Instant::now(), time));
-        let pressure = self.since(pid, forks);
+        let pressure = self.since(pid, forks, consumer);
         let Some((_, since)) = before else { return };
         self.notices += 1;
         if self.notices.is_multiple_of(MOST_NOTICES) {
@@ -122,10 +152,11 @@ impl PressurePoll {
         consumer.notice_of(|| Notice { time, pressure, ..Notice::default() });
     }
 
-    fn since(&mut self, pid: i32, forks: bool) -> Pressure {
-        let processes = if forks { family(pid) } else { vec![pid] };
+    fn since(&mut self, pid: i32, forks: bool, consumer: &Consumer) -> Pressure {
+        let alone = [pid];
+        let processes = if forks { self.family.of(pid, consumer) } else { &alone };
         let mut sum = ProcessCounts::default();
-        for pid in processes.into_iter().take(MOST_PROCESSES) {
+        for pid in processes.iter().copied().take(MOST_PROCESSES) {
             let Some(now) = ProcessCounts::of(pid) else { continue };
             let before = self.processes.insert(pid, now).unwrap_or_default();
             sum.user += now.user.saturating_sub(before.user);

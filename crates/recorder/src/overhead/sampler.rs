@@ -26,8 +26,11 @@ const WINDOW_NS: f64 = 10e6;
 const FEWEST_STEPS: f64 = 2.0;
 /// Of such steps one a window is enough: waiting for a second one costs more than the edges.
 const LONG_STEP_NS: f64 = 5e8;
-/// After each this many windows, they become longer by their first length: their number grows with the root of time.
-const LENGTHEN: f64 = 100.0;
+/// After each this many windows, they become longer by their first length: a short recording has many windows, and a long
+/// one is not spent on attaching and detaching.
+const LENGTHEN: f64 = 25.0;
+/// Up to so many first lengths: whoever watches figures live waits for the next window.
+const LONGEST_WINDOW: f64 = 10.0;
 /// The longest gap, as a multiple of the mean one.
 const LONGEST_GAP: f64 = 6.0;
 /// Graphs are recorded in all steps if that takes no more than this part of the budget.
@@ -211,7 +214,7 @@ impl Sampler {
             self.unseen.since_ns = None;
             self.unseen.on = Some(*seen);
             let step = seen.bare_ns() / (seen.steps as f64).max(1.0);
-            let length = WINDOW_NS.max(3.0 * step) * (1.0 + self.windows as f64 / LENGTHEN);
+            let length = WINDOW_NS.max(3.0 * step) * self.lengths();
             self.state = State::TimedWindow { until_ns: seen.now_ns + length, over: None };
             return;
         }
@@ -250,6 +253,11 @@ impl Sampler {
         self.state = State::Gap { until: seen.steps.saturating_add(self.gap(seen)) };
     }
 
+    /// How long the next window is, in first lengths.
+    fn lengths(&self) -> f64 {
+        (1.0 + self.windows as f64 / LENGTHEN).min(LONGEST_WINDOW)
+    }
+
     /// Steps that a window is to have; the first one is there to show the cost.
     fn window_steps(&self, seen: &Seen) -> f64 {
         if self.windows == 0 || seen.steps == 0 {
@@ -257,7 +265,7 @@ impl Sampler {
         }
         let step = (seen.bare_ns() / seen.steps as f64).max(1.0);
         let fewest = if step > LONG_STEP_NS { 1.0 } else { FEWEST_STEPS };
-        ((WINDOW_NS / step).max(fewest) * (1.0 + self.windows as f64 / LENGTHEN)).round()
+        ((WINDOW_NS / step).max(fewest) * self.lengths()).round()
     }
 
     /// What windows cost, as measured, or as assumed before.
