@@ -30,7 +30,7 @@ impl Switches {
     pub(super) fn pause(&self) -> Option<Duration> {
         // A lane is known by its operators, which nobody records meanwhile.
         let unseen = self.detail.as_ref().is_some_and(DetailSwitch::is_idle);
-        let changes = |switch: &&BoundarySwitch| !switch.is_settled() && !(unseen && switch.awaits_a_lane());
+        let changes = |switch: &&BoundarySwitch| !(switch.is_settled() || unseen && switch.awaits_a_lane());
         let boundary = self.boundary.as_ref().filter(changes).map(|_| BOUNDARIES);
         self.detail.as_ref().map(DetailSwitch::pause).into_iter().chain(boundary).min()
     }
