@@ -28,7 +28,7 @@ impl Switches {
 
     /// Time until the next poll; `None` where nothing changes any more.
     pub(super) fn pause(&self) -> Option<Duration> {
-        // A lane is known by its operators, which nobody records meanwhile.
+        // A lane is found by its operators, which are not recorded meanwhile.
         let unseen = self.detail.as_ref().is_some_and(DetailSwitch::is_idle);
         let changes = |switch: &&BoundarySwitch| !(switch.is_settled() || unseen && switch.awaits_a_lane());
         let boundary = self.boundary.as_ref().filter(changes).map(|_| BOUNDARIES);

@@ -47,9 +47,9 @@ const FUNCTIONS: &[(Kind, &[u8])] = &[
 /// A kind that functions commonly start with here, and that is emulated: its function is also there to be probed at the
 /// entry and the return, by an empty program and by one that takes the time.
 #[cfg(target_arch = "x86_64")]
-pub(super) const COMMON: Kind = Kind::Push;
+pub(crate) const COMMON: Kind = Kind::Push;
 #[cfg(target_arch = "aarch64")]
-pub(super) const COMMON: Kind = Kind::Jump;
+pub(crate) const COMMON: Kind = Kind::Jump;
 
 /// What is measured of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

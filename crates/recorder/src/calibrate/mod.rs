@@ -1,14 +1,15 @@
 //! What a probe costs on this machine, measured by kind of instruction: thread CPU time of functions of profinfer with an
-//! empty program at them, less that of their twins without; and how long the span of a function is that does nothing. The figures are saved in a file for this kernel and
-//! processor; on another one they are not used.
+//! empty program at them, less that of their twins without; and how long the span of a function is that does nothing. The
+//! figures are saved in a file for this kernel and processor; on another one they are not used.
 
 mod code;
 mod file;
 
+pub(crate) use code::COMMON;
 pub use file::{Calibration, costs};
 
 use crate::bpf::{AttachMode, Features, TestProbe};
-use code::{COMMON, Function, Mapped, Measured};
+use code::{Function, Mapped, Measured};
 use nix::time::{ClockId, clock_gettime};
 use profinfer_compiler::{CostTable, InstructionKind as Kind};
 use profinfer_diagnostics::{Code, Diagnostic};

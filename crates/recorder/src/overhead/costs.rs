@@ -1,6 +1,7 @@
 //! What the probes cost the target: hits × the cost of one, by program.
 
-use profinfer_compiler::{CostTable, InstructionKind, Tier};
+use crate::calibrate::COMMON;
+use profinfer_compiler::{CostTable, Tier};
 
 /// A trap whose cost no table has.
 const UNKNOWN_TRAP_NS: f64 = 1000.0;
@@ -43,8 +44,7 @@ struct Traps {
 
 impl Traps {
     fn of(table: &CostTable) -> Self {
-        let kinds = [InstructionKind::Push, InstructionKind::Jump];
-        let entry = kinds.into_iter().find_map(|kind| table.ns.get(&kind)).map_or(UNKNOWN_TRAP_NS, |ns| f64::from(*ns));
+        let entry = table.ns.get(&COMMON).map_or(UNKNOWN_TRAP_NS, |ns| f64::from(*ns));
         let returns = table.return_ns.map_or(RETURN_NS, f64::from);
         // Half of each, where it was not measured.
         let span_ns = table.span_ns.map_or(f64::midpoint(entry, returns), f64::from);
@@ -148,9 +148,10 @@ impl ProgramCost {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use profinfer_compiler::InstructionKind;
 
     fn table(span_ns: Option<u32>) -> CostTable {
-        let ns = [(InstructionKind::Push, 620), (InstructionKind::Stepped, 9000)].into();
+        let ns = [(COMMON, 620), (InstructionKind::Stepped, 9000)].into();
         let (return_ns, record_ns) = (Some(480), None);
         CostTable {
             source: String::new(),
