@@ -561,3 +561,34 @@ fn symbols_are_texts_and_nothing_else_wherever_they_are_written() {
         assert!(!checked["sites"].as_array().unwrap().is_empty(), "{text}");
     }
 }
+
+/// A function that all nodes pass takes the place of those of single operators; of a file without it, these are recorded.
+#[test]
+fn a_probe_is_left_out_of_files_that_another_one_is_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let probeset = folder.path().join("nodes.yaml");
+    let text = "profinfer: 1\nengine: nodes\nmodules: { engine: nodes }\nprobes:\n  \
+                  step: { at: \"engine:step\", role: step }\n  \
+                  node: { at: \"engine:node()\", role: operator, optional: true, fields: { op: \"match[0]\" } }\n  \
+                  one: { at: \"engine:op_*()\", role: operator, unless: [node], optional: true, fields: { op: \"match[1]\" } }\n";
+    std::fs::write(&probeset, text).unwrap();
+    let function = |name: &str| format!("__attribute__((noinline)) int {name}(int n) {{ return n * 7 + 1; }}\n");
+    for (names, placed) in [(&["op_add", "op_mul", "node"][..], ["node"].as_slice()), (&["op_add", "op_mul"], &["one"])]
+    {
+        let all: String = names.iter().chain(&["step"]).map(|name| function(name)).collect();
+        let calls: Vec<String> = names.iter().map(|name| format!("{name}(n)")).collect();
+        let main = format!("int main(int n, char **v) {{ return step(n) + {}; }}\n", calls.join(" + "));
+        let source = folder.path().join("nodes.c");
+        std::fs::write(&source, all + &main).unwrap();
+        let program = folder.path().join("nodes");
+        run(Command::new("gcc").args(["-O1", "-fno-ipa-icf", "-o"]).arg(&program).arg(&source));
+        let found = check(&probeset, &program, &[]);
+        let sites = found["sites"].as_array().unwrap();
+        let probes: std::collections::BTreeSet<&str> =
+            sites.iter().filter_map(|site| site["probes"][0].as_str()).filter(|probe| *probe != "step").collect();
+        assert_eq!(probes, placed.iter().copied().collect(), "{found}");
+        let missing: Vec<&str> =
+            found["missing"].as_array().unwrap().iter().filter_map(|of| of["probe"].as_str()).collect();
+        assert_eq!(missing, [if placed == ["node"] { "one" } else { "node" }], "{found}");
+    }
+}

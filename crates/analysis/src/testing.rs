@@ -114,7 +114,18 @@ pub fn schema() -> Schema {
         ),
         span("submit", Role::Submit, &[("queue", FieldType::Pointer), ("fence", Uint(8)), ("status", Int(4))]),
         span("follow", Role::Submit, &[("queue", FieldType::Pointer), ("after_fence", Uint(8))]),
+        span(
+            "listed",
+            Role::Dispatch,
+            &[
+                ("node", tensor()),
+                ("graph_index", Int(4)),
+                ("graph_nodes", Int(4)),
+                ("graph_members", Array(Box::new(Uint(8)), 4)),
+            ],
+        ),
         span("launch", Role::Dispatch, &[("name", Text(16))]),
+        span("kernel_launch", Role::Submit, &[("queue", FieldType::Pointer), ("name", Text(16))]),
         span("launch_captured", Role::Submit, &[("queue", FieldType::Pointer), ("captured", Uint(8))]),
         span("capture", Role::Capture, &[("queue", FieldType::Pointer)]),
         span("captured", Role::Capture, &[("queue", FieldType::Pointer), ("captured", Uint(8))]),

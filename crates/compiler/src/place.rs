@@ -12,9 +12,9 @@ use super::model::{PlacedSite, Placement, ProbePlan, Program, ProgramKind, Reloc
 use super::module::{ModuleFiles, find};
 use super::relocate::Relocator;
 use super::site::{self, Needs};
-use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity, did_you_mean};
-use profinfer_probeset::Probeset;
+use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity, Spanned, did_you_mean};
 use profinfer_probeset::path::{NamePattern, Place};
+use profinfer_probeset::{Probe, Probeset};
 
 use indexmap::{IndexMap, IndexSet};
 use profinfer_binary::{Function, MOST_OVERRIDES, Target};
@@ -141,6 +141,7 @@ impl<'a> Placer<'a> {
                 return Err(self.refuse(problem));
             }
         };
+        let files = self.without_files_of_others(program, files)?;
         if let Place::Usdt { provider, name, .. } = &program.place {
             return self.static_probe(index, program, &files, (&provider.value, &name.value));
         }
@@ -207,11 +208,32 @@ impl<'a> Placer<'a> {
         found.retain(|(file, function)| !others.contains(&(*file, function.file_offset)));
     }
 
+    /// Leaves out the files that are other probes'.
+    fn without_files_of_others(&self, program: &Program, files: Vec<usize>) -> Result<Vec<usize>, Diagnostic> {
+        let Some(root) = self.root(program).filter(|root| !root.unless.is_empty()) else { return Ok(files) };
+        let others: BTreeSet<usize> =
+            self.functions_of(&root.unless, program, &files).into_iter().map(|(file, _)| file).collect();
+        let (without, with): (Vec<usize>, Vec<usize>) = files.into_iter().partition(|file| !others.contains(file));
+        if without.is_empty() && !with.is_empty() {
+            let names: Vec<&str> = root.unless.iter().map(|name| name.value.as_str()).collect();
+            let message = format!("`{}` is left out where `{}` has a site", root.name.value, names.join("`, `"));
+            return Err(Diagnostic::note(Code::FunctionNotFound, message).at(&program.span));
+        }
+        Ok(without)
+    }
+
+    fn root(&self, program: &Program) -> Option<&'a Probe> {
+        program.probes.first().and_then(|root| self.probeset.probes.get(root))
+    }
+
     /// Where the probes are that a program's probe leaves functions to.
     fn functions_of_others(&self, program: &Program, files: &[usize]) -> BTreeSet<(usize, u64)> {
-        let probes = &self.probeset.probes;
-        let except = program.probes.first().and_then(|root| probes.get(root)).map(|root| &root.except);
-        let others = except.into_iter().flatten().filter_map(|name| probes.get(&name.value));
+        self.root(program).map(|root| self.functions_of(&root.except, program, files)).unwrap_or_default()
+    }
+
+    /// The functions, by file and place, of probes in files of a program's module.
+    fn functions_of(&self, names: &[Spanned<String>], program: &Program, files: &[usize]) -> BTreeSet<(usize, u64)> {
+        let others = names.iter().filter_map(|name| self.probeset.probes.get(&name.value));
         let places = others.flat_map(|other| &other.at).map(|at| &at.place);
         let places = places.filter(|place| place.module().map(|module| module.value.as_str()) == program.module());
         let of_file = |(place, file): (&Place, usize)| {

@@ -368,6 +368,11 @@ pub(super) static PROBE: Keys = Keys {
             Form::Several(&Form::Name, limits::ALTERNATIVES),
             "Names of probes: functions that one of them is at are left out.",
         ),
+        Key::new(
+            "unless",
+            Form::Several(&Form::Name, limits::ALTERNATIVES),
+            "Names of probes: files in which one of them has a site are left out.",
+        ),
         Key::new("optional", Form::Flag, "The probe may have no site."),
         Key::new(
             "nested",

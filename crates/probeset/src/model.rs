@@ -348,6 +348,8 @@ pub struct Probe {
     pub counters: Vec<Spanned<String>>,
     /// Probes at whose functions it is not.
     pub except: Vec<Spanned<String>>,
+    /// Probes in whose files it is not.
+    pub unless: Vec<Spanned<String>>,
     /// The probe may have no site.
     pub optional: bool,
     /// Nested calls.

@@ -46,7 +46,8 @@ fn probe_of(
     let identity = get("identity").and_then(|node| cx.expr(node, "`identity`"));
     let describes = map.entries.get("describes").and_then(|entry| describes(entry, cx));
     let counters = get("counters").map_or_else(Vec::new, |node| counters(node, cx));
-    let except = get("except").map_or_else(Vec::new, |node| except(node, cx));
+    let mut others = |key: &str| get(key).map_or_else(Vec::new, |node| other_probes(node, key, cx));
+    let (except, unless) = (others("except"), others("unless"));
     let optional = get("optional").and_then(|node| reader::flag(node, "`optional`", cx.problems)).unwrap_or_default();
     let nested = get("nested").and_then(|node| nested(node, cx)).unwrap_or_default();
     if at.is_empty() {
@@ -68,6 +69,7 @@ fn probe_of(
         identity,
         counters,
         except,
+        unless,
         optional,
         nested,
     })
@@ -133,8 +135,8 @@ fn counters(node: &Node, cx: &mut Context<'_>) -> Vec<Spanned<String>> {
     counters
 }
 
-fn except(node: &Node, cx: &mut Context<'_>) -> Vec<Spanned<String>> {
-    let texts = reader::texts(node, "`except`", limits::ALTERNATIVES, cx.problems);
+fn other_probes(node: &Node, key: &str, cx: &mut Context<'_>) -> Vec<Spanned<String>> {
+    let texts = reader::texts(node, &format!("`{key}`"), limits::ALTERNATIVES, cx.problems);
     let probes: Vec<_> = texts.into_iter().filter_map(|t| cx.problems.keep(names::name(t, "a probe"))).collect();
     for probe in &probes {
         cx.refers("probes", "probe", probe, "name a probe of this probeset");

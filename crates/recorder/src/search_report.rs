@@ -207,7 +207,15 @@ impl<'a> SearchReport<'a> {
     fn is_of_what_few_have(&self, probe: &str) -> bool {
         let of_probe = |record: &&RecordType| record.name == probe;
         let role = self.plan.schema.records.iter().find(of_probe).and_then(|record| record.role);
-        role.is_some_and(|role| role == Role::Request || role.is_of_a_device())
+        match role {
+            Some(role) => role == Role::Request || role.is_of_a_device(),
+            // A boundary has no record: it is of the spans that it ends.
+            None => {
+                let is_it = |program: &&Program| program.probes.first().is_some_and(|root| root == probe);
+                let mut ends = self.plan.programs.iter().filter(is_it).flat_map(|program| &program.ends).peekable();
+                ends.peek().is_some() && ends.all(|ended| ended != probe && self.is_of_what_few_have(ended))
+            }
+        }
     }
 
     /// Everything that was left out; `begun` steps were seen to begin.

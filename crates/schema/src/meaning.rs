@@ -127,6 +127,8 @@ pub enum FieldMeaning {
     Source,
     /// Address of the object that the last operator of a graph computes.
     GraphLast,
+    /// Addresses of the objects that it and the operators after it in the graph compute.
+    GraphMembers,
     /// Addresses of the data that an operator reads; those of its inputs, without it.
     Reads,
     /// Addresses of the data that an operator computes.
@@ -137,7 +139,7 @@ pub enum FieldMeaning {
 
 impl FieldMeaning {
     /// Every meaning, in the order of the variants.
-    pub const ALL: [Self; 65] = [
+    pub const ALL: [Self; 66] = [
         Self::Tokens,
         Self::Backend,
         Self::Lane,
@@ -200,6 +202,7 @@ impl FieldMeaning {
         Self::Destroyed,
         Self::Source,
         Self::GraphLast,
+        Self::GraphMembers,
         Self::Reads,
         Self::Writes,
         Self::Constant,
@@ -275,6 +278,7 @@ impl FieldMeaning {
             Self::Destroyed => "destroyed",
             Self::Source => "source",
             Self::GraphLast => "graph_last",
+            Self::GraphMembers => "graph_members",
             Self::Reads => "reads",
             Self::Writes => "writes",
             Self::Constant => "constant",

@@ -142,6 +142,15 @@ impl Costs {
         self.rules.contains_key(op) || self.contexts.contains_key(op)
     }
 
+    /// Operators of this type do no work, such as views of existing data: the probeset has them cost nothing.
+    pub(crate) fn are_free(&self, op: &str) -> bool {
+        let is_zero = |amount: &Option<Amount>| {
+            amount.as_ref().and_then(|amount| amount.formula.eval(&Nothing)).and_then(|value| value.as_f64())
+                == Some(0.0)
+        };
+        self.rules.get(op).is_some_and(|rule| is_zero(&rule.flops) && is_zero(&rule.bytes))
+    }
+
     /// The cost of an operator with these inputs. `experts`: how many it used, where that is recorded.
     pub(crate) fn of(&self, kind: &Kind, inputs: Vec<Input<'_>>, experts: Option<u32>) -> Cost {
         let sizes = &self.element_sizes;

@@ -12,6 +12,7 @@ mod rules;
 
 pub use advice::{Advice, PhaseFacts};
 pub(crate) use cost_cache::CostCache;
+pub(crate) use costs::Costs;
 pub use costs::{Cost, Weights};
 pub use functions::FunctionClasses;
 pub use kind::{Kind, collapse_digits};

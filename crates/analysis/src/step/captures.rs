@@ -1,5 +1,6 @@
 //! Work that is captured once and launched as a whole many times: what it consists of is known from its capture.
 
+use super::offload_raw::{CaptureEvent, Placed};
 use crate::ids::KindId;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -9,18 +10,11 @@ const MAX_CAPTURES: usize = 1 << 12;
 /// Operators or launches of one.
 const MAX_NODES: usize = 1 << 16;
 
-/// A launch, or an operator that was encoded, while its queue was capturing.
-#[derive(Debug)]
-struct Node {
-    thread: u32,
-    start: u64,
-    kind: KindId,
-}
-
 /// The captures of a process.
 #[derive(Debug, Default)]
 pub(super) struct Captures {
-    open: FxHashMap<u64, Vec<Node>>,
+    /// Launches, and operators that were encoded, while a queue is capturing.
+    open: FxHashMap<u64, Vec<Placed>>,
     /// Queues that work for another one's capture since they came after work of it: by whose.
     joined: FxHashMap<u64, u64>,
     /// By which queue's capture work was captured that these fences are of.
@@ -38,19 +32,8 @@ pub(super) struct Work {
     pub(super) after: Option<u64>,
 }
 
-/// What a record tells of a capture.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum CaptureEvent {
-    /// A queue begins to capture.
-    Begins { queue: u64 },
-    /// It ends.
-    Ends { queue: u64, captured: u64 },
-    /// Captured work was made ready to be launched, or copied.
-    Made { from: u64, captured: u64 },
-}
-
 impl Captures {
-    pub(super) fn add(&mut self, event: CaptureEvent) {
+    pub(super) fn add(&mut self, event: CaptureEvent, kinds: impl FnOnce(Vec<Placed>) -> Vec<KindId>) {
         match event {
             CaptureEvent::Begins { queue } => {
                 if self.open.len() < MAX_CAPTURES {
@@ -61,7 +44,7 @@ impl Captures {
                 let Some(nodes) = self.open.remove(&queue) else { return };
                 self.joined.retain(|_, of| *of != queue);
                 self.fences.retain(|_, of| *of != queue);
-                self.remember(captured, nodes.into_iter().map(|node| node.kind).collect());
+                self.remember(captured, kinds(nodes).into());
             }
             CaptureEvent::Made { from, captured } => {
                 if let Some(nodes) = self.captured.get(&from).cloned() {
@@ -98,14 +81,14 @@ impl Captures {
     }
 
     /// An operator that was encoded, or a launch. One that contains others stands for them.
-    pub(super) fn encoded(&mut self, thread: u32, start: u64, kind: impl FnOnce() -> KindId) {
+    pub(super) fn encoded(&mut self, thread: u32, start: u64, encoded: impl FnOnce() -> Placed) {
         let Some((queue, of, at)) = self.latest else { return };
         let is_it = of == thread && start <= at;
         let Some(nodes) = self.open.get_mut(&queue).filter(|_| is_it) else { return };
         let within = nodes.iter().rev().take_while(|node| node.thread == thread && node.start >= start).count();
         nodes.truncate(nodes.len() - within);
         if nodes.len() < MAX_NODES {
-            nodes.push(Node { thread, start, kind: kind() });
+            nodes.push(encoded());
         }
     }
 

@@ -4,15 +4,21 @@
 use super::batch::RequestEvent;
 use super::captures::Work;
 use super::faults::{RawFetch, What};
+use super::offload::{Known, kinds};
 use super::offload_model::Queued;
-use super::offload_raw::{RawDispatch, RawOffload, RawWhat, capture, describe_device, queued};
+use super::offload_raw::{Placed, RawDispatch, RawOffload, RawWhat, capture, describe_device, queued};
 use super::pending::{RawBatch, RawExperts};
 use super::timeline::Timeline;
-use crate::raw::Header;
+use crate::catalogue::ObjectKey;
+use crate::ids::ObjectId;
+use crate::raw::{Header, ObjectAt};
+use profinfer_probeset::path::Value;
 use profinfer_schema::{FieldMeaning, ReclaimKind, Role};
 
 /// Experts' ids of one record.
 const MAX_EXPERTS: usize = 1 << 16;
+/// Operators of a graph that one dispatch lists.
+const MAX_MEMBERS: usize = 64;
 
 impl Timeline {
     pub(super) fn experts(&mut self, thread: u32, header: &Header, record: &[u8]) {
@@ -21,8 +27,8 @@ impl Timeline {
         let per_token = fields.number_u32(FieldMeaning::PerToken, record, header.missing).filter(|n| *n > 0);
         let ids = fields.index(FieldMeaning::Ids).and_then(|i| self.decoder.value_at(header, record, i));
         let ids: Vec<u32> = match &ids {
-            Some(profinfer_probeset::path::Value::List(items)) => {
-                let id = |v: &profinfer_probeset::path::Value| v.as_int().and_then(|n| u32::try_from(n).ok());
+            Some(Value::List(items)) => {
+                let id = |v: &Value| v.as_int().and_then(|n| u32::try_from(n).ok());
                 items.iter().take(MAX_EXPERTS).filter_map(id).collect()
             }
             _ => Vec::new(),
@@ -41,7 +47,7 @@ impl Timeline {
         let process = self.threads.get(thread).process as usize;
         for meaning in lists {
             let value = fields.index(meaning).and_then(|i| self.decoder.value_at(header, record, i));
-            let Some(profinfer_probeset::path::Value::List(items)) = value else { continue };
+            let Some(Value::List(items)) = value else { continue };
             let values = items.iter().take(MAX_EXPERTS).map(|item| item.as_int().unwrap_or(-1)).collect();
             let bucket = self.processes[process].bucket(header.start, thread);
             bucket.batches.push(RawBatch { start: header.start, thread, meaning, values });
@@ -98,7 +104,9 @@ impl Timeline {
             }
             Some(Role::Capture) => {
                 if let Some(event) = capture(&self.decoder, header, record) {
-                    self.processes[process].captures.add(event);
+                    let Self { catalogue, threads, decoder, rules, processes, .. } = self;
+                    let mut known = Known { catalogue, threads, decoder, costs: rules.costs() };
+                    processes[process].captures.add(event, |encoded| kinds(encoded, &mut known));
                 }
                 return;
             }
@@ -107,7 +115,12 @@ impl Timeline {
                     describe_device(&self.decoder, header, record, &mut self.devices);
                 }
                 let Some(event) = queued(&self.decoder, header, record) else { return };
-                RawWhat::Queued(self.refined(process, thread, header, record, event))
+                let event = self.refined(process, thread, header, record, event);
+                // Whether it is captured is known now.
+                if role == Some(Role::Submit) {
+                    self.launched(thread, header, record);
+                }
+                RawWhat::Queued(event)
             }
         };
         let (mut start, end, record_type) = (header.start, header.end, header.record_type);
@@ -115,6 +128,21 @@ impl Timeline {
         if let RawWhat::Queued(Queued::Job(job)) = &what {
             start = job.queued;
         }
+        let bucket = self.processes[process].bucket(start, thread);
+        bucket.offloads.push(RawOffload { start, end, thread, record_type, what });
+    }
+
+    /// A submission of one operator or kernel, which its record describes, is its dispatch, too.
+    fn launched(&mut self, thread: u32, header: &Header, record: &[u8]) {
+        let fields = &self.decoder.records[usize::from(header.record_type)];
+        if fields.node.is_none() && fields.describing.is_empty() {
+            return;
+        }
+        let raw = self.dispatch(thread, header, record);
+        self.encoded(thread, header, &raw);
+        let process = self.threads.get(thread).process as usize;
+        let (start, end, record_type) = (header.start, header.end, header.record_type);
+        let what = RawWhat::Dispatch(raw);
         let bucket = self.processes[process].bucket(start, thread);
         bucket.offloads.push(RawOffload { start, end, thread, record_type, what });
     }
@@ -146,12 +174,9 @@ impl Timeline {
     /// What is encoded while a queue captures is a part of that.
     fn encoded(&mut self, thread: u32, header: &Header, raw: &RawDispatch) {
         let process = self.threads.get(thread).process as usize;
-        let Self { catalogue, threads, decoder, processes, .. } = self;
-        processes[process].captures.encoded(thread, header.start, || {
-            let parent = |process: u32| threads.parent(process);
-            let object = raw.object.map_or(0, |object| catalogue.described(object, header.end, &parent));
-            catalogue.combine(object, raw.inline, 0, header.record_type, decoder.name(header.record_type))
-        });
+        let (start, end, record_type) = (header.start, header.end, header.record_type);
+        let placed = || Placed { raw: raw.clone(), start, end, thread, record_type, graph: None };
+        self.processes[process].captures.encoded(thread, start, placed);
     }
 
     fn dispatch(&mut self, thread: u32, header: &Header, record: &[u8]) -> RawDispatch {
@@ -165,7 +190,17 @@ impl Timeline {
         let object = self.object_id(process, node, record, header.missing);
         let previous = self.object_id(process, previous, record, header.missing);
         let graph_last = self.object_id(process, last, record, header.missing);
-        RawDispatch { object, previous, graph_last, inline, index, graph_nodes, is_empty }
+        let members = self.members(process, node, header, record);
+        RawDispatch { object, previous, graph_last, members, inline, index, graph_nodes, is_empty }
+    }
+
+    /// The objects that a dispatch's list of addresses refers to.
+    fn members(&mut self, process: u32, node: Option<ObjectAt>, header: &Header, record: &[u8]) -> Box<[ObjectId]> {
+        let Some(ObjectAt { object, .. }) = node else { return Box::default() };
+        let list = self.decoder.value_of(header, record, FieldMeaning::GraphMembers);
+        let Some(Value::List(items)) = list else { return Box::default() };
+        let addresses = items.iter().take(MAX_MEMBERS).map(|item| item.as_int().map_or(0, i64::cast_unsigned));
+        addresses.map(|address| self.catalogue.object(ObjectKey { process, object, address })).collect()
     }
 
     /// Nanoseconds of a device's tick; `None` if none is known, or devices differ.

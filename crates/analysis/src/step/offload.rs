@@ -5,26 +5,26 @@ use super::driver_jobs;
 use super::model::{Graph, Step};
 use super::nesting::GraphIndex;
 use super::offload_model::{Dispatch, FusedPart, QueueEvent, Queued, Submission, WaitsOn};
-use super::offload_raw::{RawDispatch, RawOffload, RawWhat};
+use super::offload_raw::{Placed, RawOffload, RawWhat};
 use super::pending::{ClosedStep, Process};
 use super::threads::Threads;
-use crate::catalogue::{Catalogue, Cost};
-use crate::ids::ObjectId;
+use crate::catalogue::{Catalogue, Cost, Costs};
+use crate::ids::{KindId, ObjectId};
 use crate::raw::Decoder;
+use crate::sampling::Recorded;
+use profinfer_schema::Role;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 
 /// Operators that one dispatch may cover.
 const MAX_FUSED: u32 = 64;
 
-/// A dispatch, while operators are counted.
-struct Placed {
-    raw: RawDispatch,
-    start: u64,
-    end: u64,
-    thread: u32,
-    record_type: u16,
-    graph: Option<u32>,
+/// What describes the records of dispatches.
+pub(super) struct Known<'a> {
+    pub(super) catalogue: &'a mut Catalogue,
+    pub(super) threads: &'a Threads,
+    pub(super) decoder: &'a Decoder,
+    pub(super) costs: &'a Costs,
 }
 
 /// Fills a step's lists. `nanoseconds` are those of a device's tick.
@@ -32,9 +32,7 @@ pub(super) fn fill(
     out: &mut Step,
     mut raw: Vec<RawOffload>,
     index: &GraphIndex,
-    catalogue: &mut Catalogue,
-    threads: &Threads,
-    decoder: &Decoder,
+    mut known: Known<'_>,
     nanoseconds: Option<f64>,
 ) {
     out.dispatches.clear();
@@ -47,10 +45,14 @@ pub(super) fn fill(
     let graph_of = |graphs: &[Graph], start: u64, tid: u32| {
         index.find(graphs, start, tid).map(|found| found.graph).filter(|graph| graphs[*graph as usize].tid == tid)
     };
+    // Where operators were not recorded, the kernels that are launched for them are not operators.
+    let without_kernels = out.recorded != Recorded::Whole && known.decoder.has(Role::Dispatch);
+    let is_kernel = |record_type: u16| known.decoder.records[usize::from(record_type)].role == Some(Role::Submit);
     let mut placed = Vec::new();
     for RawOffload { start, end, thread, record_type, what } in raw {
-        let tid = threads.get(thread).tid;
+        let tid = known.threads.get(thread).tid;
         match what {
+            RawWhat::Dispatch(_) if without_kernels && is_kernel(record_type) => {}
             RawWhat::Dispatch(raw) => {
                 let graph = graph_of(&out.graphs, start, tid);
                 placed.push(Placed { raw, start, end, thread, record_type, graph });
@@ -62,14 +64,23 @@ pub(super) fn fill(
     let launches = take_launches(&mut placed);
     placed.sort_by_key(|dispatch| (dispatch.thread, dispatch.graph, dispatch.start));
     for of_graph in placed.chunk_by(|a, b| (a.thread, a.graph) == (b.thread, b.graph)) {
-        dispatches(&mut out.dispatches, of_graph, catalogue, threads, decoder);
+        dispatches(&mut out.dispatches, of_graph, &mut known);
     }
-    give_launches(&mut out.dispatches, &launches, catalogue, threads, decoder);
+    give_launches(&mut out.dispatches, &launches, &mut known);
     submissions(out, graph_of);
     if let Some(nanoseconds) = nanoseconds {
         measured(out, nanoseconds);
     }
     out.dispatches.sort_by_key(|dispatch| (dispatch.start, dispatch.end));
+}
+
+/// What was encoded for later, in order, each with what it covers.
+pub(super) fn kinds(mut encoded: Vec<Placed>, known: &mut Known<'_>) -> Vec<KindId> {
+    encoded.sort_by_key(|of| (of.thread, of.start));
+    let mut found = Vec::new();
+    encoded.chunk_by(|a, b| a.thread == b.thread).for_each(|of_thread| dispatches(&mut found, of_thread, known));
+    found.sort_by_key(|dispatch| dispatch.start);
+    found.into_iter().map(|dispatch| dispatch.kind).collect()
 }
 
 /// Takes out what was launched while an operator was encoded, in order: it is a part of that.
@@ -87,13 +98,8 @@ fn take_launches(placed: &mut Vec<Placed>) -> Vec<Placed> {
 }
 
 /// Gives each launch to the operator that was encoded then.
-fn give_launches(
-    dispatches: &mut [Dispatch],
-    launches: &[Placed],
-    catalogue: &mut Catalogue,
-    threads: &Threads,
-    decoder: &Decoder,
-) {
+fn give_launches(dispatches: &mut [Dispatch], launches: &[Placed], known: &mut Known<'_>) {
+    let Known { catalogue, threads, decoder, .. } = known;
     if launches.is_empty() {
         return;
     }
@@ -112,13 +118,8 @@ fn give_launches(
 }
 
 /// The dispatches of one graph on one thread: what lies between the indexes of two is computed with the first.
-fn dispatches(
-    out: &mut Vec<Dispatch>,
-    of_graph: &[Placed],
-    catalogue: &mut Catalogue,
-    threads: &Threads,
-    decoder: &Decoder,
-) {
+fn dispatches(out: &mut Vec<Dispatch>, of_graph: &[Placed], known: &mut Known<'_>) {
+    let Known { catalogue, threads, decoder, costs } = known;
     let parent = |process: u32| threads.parent(process);
     let mut apart: Option<FxHashSet<ObjectId>> = None;
     for (at, dispatch) in of_graph.iter().enumerate() {
@@ -126,22 +127,32 @@ fn dispatches(
         let next = of_graph.get(at + 1);
         let until = next.map_or(raw.graph_nodes, |next| next.raw.index);
         let operators = raw.index.zip(until).and_then(|(index, until)| until.checked_sub(index)).unwrap_or(1);
-        let operators = if (1..=MAX_FUSED).contains(&operators) { operators } else { 1 };
+        let mut operators = if (1..=MAX_FUSED).contains(&operators) { operators } else { 1 };
         // What ends a graph has no call after it.
         let last = || raw.graph_last.filter(|last| next.is_none() && Some(*last) != raw.object);
-        let result = next.and_then(|next| next.raw.previous).or_else(last).filter(|_| operators > 1);
-        // The result of what is fused is read at the next call.
-        let known = next.map_or(*end, |next| next.end);
-        let described = |o: Option<ObjectId>| o.map_or(0, |o| catalogue.described(o, known, &parent));
+        let mut result = next.and_then(|next| next.raw.previous).or_else(last).filter(|_| operators > 1);
+        // The result of what is fused is read at the next call; what a list names is described up to the graph's end.
+        let members = raw.members.get(..operators as usize).filter(|_| operators > 1);
+        let described_by = members.and_then(|_| of_graph.last()).or(next).map_or(*end, |next| next.end);
+        let described = |o: Option<ObjectId>| o.map_or(0, |o| catalogue.described(o, described_by, &parent));
         let mut parts = Vec::new();
-        if operators > 2
+        if let Some(members) = members {
+            // Views are computed by nobody.
+            let does_work = |of: &ObjectId| {
+                let op = catalogue.described_as(described(Some(*of))).and_then(|of| of.op.as_deref());
+                op.is_some_and(|op| !costs.are_free(op))
+            };
+            parts = members[1..].iter().copied().filter(does_work).collect();
+            operators = 1 + u32::try_from(parts.len()).unwrap_or_default();
+            result = parts.pop();
+        } else if operators > 2
             && let Some(result) = result
         {
             let apart = apart.get_or_insert_with(|| {
                 let nodes = of_graph.iter().filter_map(|dispatch| dispatch.raw.object);
                 nodes.chain(of_graph.iter().filter_map(|dispatch| dispatch.raw.previous)).collect()
             });
-            parts = between(result, operators - 2, apart, catalogue, known, &parent);
+            parts = between(result, operators - 2, apart, catalogue, described_by, &parent);
         }
         let first = raw.object.filter(|_| result.is_some());
         let (object, covers) = (described(result.or(raw.object)), described(first));

@@ -1,6 +1,5 @@
 //! Records of dispatches and queues, read by their meaning. Nothing is assigned to steps here.
 
-use super::captures::CaptureEvent;
 use super::offload_model::{CopyDirection, DeviceInfo, DriverJob, JobSince, Queued, WaitsOn};
 use crate::ids::{InlineId, ObjectId};
 use crate::raw::{Decoder, Header};
@@ -32,16 +31,40 @@ pub(crate) enum RawWhat {
     Queued(Queued),
 }
 
-/// What a dispatch's record has.
+/// A dispatch, while operators are counted; of what is captured, `graph` is unknown.
 #[derive(Debug)]
+pub(super) struct Placed {
+    pub(super) raw: RawDispatch,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) thread: u32,
+    pub(super) record_type: u16,
+    pub(super) graph: Option<u32>,
+}
+
+/// What a dispatch's record has.
+#[derive(Debug, Clone)]
 pub(crate) struct RawDispatch {
     pub(crate) object: Option<ObjectId>,
     pub(crate) previous: Option<ObjectId>,
     pub(crate) graph_last: Option<ObjectId>,
+    /// It and those after it in the graph; empty if the record has no such list.
+    pub(crate) members: Box<[ObjectId]>,
     pub(crate) inline: InlineId,
     pub(crate) index: Option<u32>,
     pub(crate) graph_nodes: Option<u32>,
     pub(crate) is_empty: bool,
+}
+
+/// What a record tells of a capture.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum CaptureEvent {
+    /// A queue begins to capture.
+    Begins { queue: u64 },
+    /// It ends.
+    Ends { queue: u64, captured: u64 },
+    /// Captured work was made ready to be launched, or copied.
+    Made { from: u64, captured: u64 },
 }
 
 /// The event that a record of a queue is; `None` if it is of a device itself.

@@ -65,7 +65,7 @@ fn two_lanes(r: &mut Records, last: impl Fn(&mut Records)) {
     );
 }
 
-fn rules(metrics: &str) -> Rules {
+pub(super) fn rules(metrics: &str) -> Rules {
     let text = format!(
         "profinfer: 1\nengine: e\nmodules: {{ m: m }}\nprobes: {{ s: {{ at: 'm:s(i32 n)', role: step, fields: {{ tokens: n }} }} }}\n\
          counters: {{ cycles: cycles, instructions: instructions, misses: misses }}\n{metrics}"

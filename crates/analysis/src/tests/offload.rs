@@ -1,5 +1,6 @@
 //! What is given to other processors: which operators a dispatch covers, and when a submission was done.
 
+use super::counts::rules;
 use super::*;
 use crate::{CopyDirection, Dispatch, JobSince, Queued, Ran, RingTotals};
 
@@ -213,6 +214,86 @@ fn what_the_driver_has_done_is_done_without_a_wait() {
     let found: Vec<_> =
         collected.steps[0].submissions.iter().map(|of| (of.done, of.ran.map(|ran| ran.since))).collect();
     assert_eq!(found, [(Some(140), Some(JobSince::Created)), (None, None)]);
+}
+
+/// Two calls of a graph of six nodes: `a` and `c` are computed together; `b` and `d` are views, which no call encodes.
+fn a_listed_graph(r: &mut Records) {
+    let described = |r: &mut Records, time: u64, address: u64, op: &str, name: &str| {
+        let fields = [("address", Put::Int(address)), ("op", Put::Text(op)), ("name", Put::Text(name))];
+        r.push("tensor", 1, (time, time), &fields);
+    };
+    for (address, op, name) in [(0xa, "ADD", "a"), (0xb, "VIEW", "b"), (0xc, "ADD", "c"), (0xe, "ADD", "e")] {
+        described(r, 5, address, op, name);
+    }
+    let call = |r: &mut Records, span: (u64, u64), index: u64, members: &[i64]| {
+        let nodes = [("graph_index", Put::Int(index)), ("graph_nodes", Put::Int(5))];
+        let lists = [("node", Put::Int(members[0].cast_unsigned())), ("graph_members", Put::List(members))];
+        r.push("listed", 1, span, &[nodes, lists].concat());
+    };
+    call(r, (110, 114), 0, &[0xa, 0xb, 0xc, 0xd]);
+    // It is described where it is used.
+    described(r, 115, 0xd, "VIEW", "d");
+    call(r, (116, 118), 4, &[0xe, 0x40, 0x4, 0x1]);
+}
+
+const FREE_VIEWS: &str =
+    "analysis: { dtypes: { f32: 4 }, costs: { VIEW: { flops: 0, bytes: 0 }, ADD: { flops: 1, bytes: 8 } } }";
+
+#[test]
+fn a_list_of_a_graph_s_members_names_what_is_fused_without_views() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    a_listed_graph(&mut r);
+    graph(&mut r, 1, (105, 140));
+    step(&mut r, 1, (100, 150), 1);
+    let (collected, timeline) = run_with(&r, rules(FREE_VIEWS));
+    let name = |kind| timeline.catalogue().kind(kind).name.to_string();
+    let of = |of: &Dispatch| {
+        (name(of.kind), of.fused.iter().map(|part| name(part.kind)).collect(), of.operators, of.cost.flops)
+    };
+    let found: Vec<(String, Vec<String>, u32, Option<f64>)> = collected.steps[0].dispatches.iter().map(of).collect();
+    let expected = [("c".to_owned(), vec!["a".to_owned()], 2, Some(2.0)), ("e".to_owned(), vec![], 1, Some(1.0))];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn what_is_fused_in_captured_work_has_the_result_s_name() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    r.push("capture", 1, (101, 102), &[("queue", Put::Int(7))]);
+    for span in [(111, 112), (117, 118)] {
+        r.push("submit", 1, span, &[("queue", Put::Int(7)), ("fence", Put::Int(0)), ("status", Put::Int(0))]);
+    }
+    a_listed_graph(&mut r);
+    r.push("captured", 1, (119, 120), &[("queue", Put::Int(7)), ("captured", Put::Int(0x70))]);
+    graph(&mut r, 1, (105, 140));
+    step(&mut r, 1, (100, 150), 1);
+    r.push("launch_captured", 1, (211, 212), &[("queue", Put::Int(7)), ("captured", Put::Int(0x70))]);
+    step(&mut r, 1, (200, 250), 1);
+    let (collected, timeline) = run_with(&r, rules(FREE_VIEWS));
+    let Queued::Submit { replays: Some(replays), .. } = &collected.steps[1].queue[0].what else { panic!() };
+    let names: Vec<_> = replays.iter().map(|kind| timeline.catalogue().kind(*kind).name.to_string()).collect();
+    assert_eq!(names, ["c", "e"]);
+}
+
+#[test]
+fn a_submission_that_is_described_is_a_dispatch_too() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    let launch = |r: &mut Records, name: &str, span: (u64, u64)| {
+        r.push("kernel_launch", 1, span, &[("queue", Put::Int(7)), ("name", Put::Text(name))]);
+    };
+    launch(&mut r, "within", (111, 112));
+    r.push("dispatch", 1, (110, 114), &[("encoded", Put::Int(1))]);
+    launch(&mut r, "alone", (120, 121));
+    step(&mut r, 1, (100, 150), 1);
+    let (collected, timeline) = run(&r);
+    let name = |kind| timeline.catalogue().kind(kind).name.to_string();
+    let of = |of: &Dispatch| (name(of.kind), of.launches.iter().map(|kind| name(*kind)).collect::<Vec<_>>());
+    let found: Vec<_> = collected.steps[0].dispatches.iter().map(of).collect();
+    assert_eq!(found, [("dispatch".to_owned(), vec!["within".to_owned()]), ("alone".to_owned(), vec![])]);
+    let submitted: Vec<u64> = collected.steps[0].submissions.iter().map(|of| of.start).collect();
+    assert_eq!(submitted, [111, 120]);
 }
 
 #[test]

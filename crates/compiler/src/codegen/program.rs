@@ -113,6 +113,8 @@ struct ProgramData {
     before: Vec<String>,
     /// The type of record that is lost where the thread's state is not to be had.
     counted_as: String,
+    /// Spans that end where this returns, if they are still open.
+    close_at_return: Vec<String>,
     /// Where this returns, calls of other probes may have been left by other ways than a return: its own record type.
     drops_all_but: Option<String>,
     actions: Vec<ActionData>,
@@ -432,11 +434,15 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
     let counts_steps = program.actions.iter().any(|a| is_step(&a));
     let closers = closers(plan);
     let ends: Vec<&String> = program.ends.iter().filter(|p| closers.iter().any(|c| c.probe == **p)).collect();
-    let mut before: Vec<String> = if ends.len() > 1 && ends.len() == closers.len() {
+    let close: Vec<String> = if ends.len() > 1 && ends.len() == closers.len() {
         vec!["pf_close_spans(call->thread, call->now);".to_owned()]
     } else {
         ends.iter().map(|probe| format!("{probe}_close(call->thread, call->now);")).collect()
     };
+    // The last operator of a graph ends with it.
+    let is_graph = |a: &Action| a.role == Role::Graph && matches!(a.shape, Shape::Call { .. });
+    let close_at_return = if program.actions.iter().any(is_graph) { close.clone() } else { Vec::new() };
+    let mut before = close;
     if program.notes_entry {
         before.push(format!("call->thread->spans.{}_last = call->now;", root(program)));
     }
@@ -490,6 +496,7 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         head,
         before,
         counted_as: actions.first().map_or_else(|| "PF_THREAD".to_owned(), |a| a.type_name.clone()),
+        close_at_return,
         drops_all_but: drops_all_but(plan, program),
         begin_together: beginning.together(program),
         actions,
