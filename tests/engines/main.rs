@@ -16,6 +16,7 @@ mod containers;
 mod control_group;
 mod costs;
 mod ctranslate2;
+mod cuda;
 mod differences;
 mod edges;
 mod engine;

@@ -21,7 +21,7 @@ pub(crate) fn output_of(command: &mut Command) -> String {
 }
 
 /// A Python that has the wheel, and a small model.
-fn engine() -> &'static (PathBuf, PathBuf) {
+pub(crate) fn engine() -> &'static (PathBuf, PathBuf) {
     static ENGINE: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
     ENGINE.get_or_init(|| {
         let printed = output_of(&mut Command::new(format!("{FOLDER}/install_cyllama_vulkan.sh")));
@@ -36,7 +36,7 @@ fn engine() -> &'static (PathBuf, PathBuf) {
 /// The command with its arguments.
 fn words(arguments: &[&str]) -> Vec<String> {
     let (python, model) = engine();
-    let script = format!("{FOLDER}/run_cyllama_vulkan.py");
+    let script = format!("{FOLDER}/run_cyllama.py");
     let fixed = [python.to_str().unwrap(), &script, "--model", model.to_str().unwrap()];
     fixed.iter().chain(arguments).map(|word| (*word).to_owned()).collect()
 }
@@ -102,7 +102,7 @@ impl Run {
 }
 
 /// The engine's own lists: of each graph that it splits among backends, the operators by name, backend by backend.
-fn listed(log: &str) -> Vec<BTreeMap<String, Vec<String>>> {
+pub(crate) fn listed(log: &str) -> Vec<BTreeMap<String, Vec<String>>> {
     let mut graphs: Vec<BTreeMap<String, Vec<String>>> = Vec::new();
     for line in log.lines() {
         if line.starts_with("## SPLIT #0") {
@@ -121,7 +121,7 @@ pub(crate) fn cut(name: &str) -> String {
 }
 
 /// The names of what each step computes on a backend, in the order of execution, views left out.
-fn dispatched(rows: &[Value], views: &[String]) -> BTreeMap<u64, Vec<String>> {
+pub(crate) fn dispatched(rows: &[Value], views: &[String]) -> BTreeMap<u64, Vec<String>> {
     let mut steps: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row["step"] != 0) {
         let of = steps.entry(row["step"].as_u64().unwrap()).or_default();

@@ -179,7 +179,7 @@ impl Place {
 
     /// `app.py` on a GPU, or on the driver that is a processor.
     pub(crate) fn with_gpu_app(self, cache: &Path) -> Self {
-        let script = root().join("tests/engines/run_cyllama_vulkan.py");
+        let script = root().join("tests/engines/run_cyllama.py");
         let model = cache.join("models/tiny-dense.gguf");
         let text = format!(
             "import runpy, sys\nsys.dont_write_bytecode = True\nsys.argv[1:] = ['--model', {model:?}]\n\

@@ -121,7 +121,7 @@ pub fn schema() -> Schema {
                 ("node", tensor()),
                 ("graph_index", Int(4)),
                 ("graph_nodes", Int(4)),
-                ("graph_members", Array(Box::new(Uint(8)), 4)),
+                ("graph_members", Array(Box::new(Uint(8)), 6)),
             ],
         ),
         span("launch", Role::Dispatch, &[("name", Text(16))]),

@@ -133,6 +133,7 @@ const ONLY_IN: &[(&str, &[Role])] = &[
     ("previous", &[Role::Dispatch]),
     ("graph_last", &[Role::Dispatch]),
     ("graph_members", &[Role::Dispatch]),
+    ("graph_others", &[Role::Dispatch]),
     ("encoded", &[Role::Dispatch]),
     ("queue", &[Role::Submit, Role::Wait, Role::Capture]),
     ("destroyed", &[Role::Wait]),

@@ -129,6 +129,8 @@ pub enum FieldMeaning {
     GraphLast,
     /// Addresses of the objects that it and the operators after it in the graph compute.
     GraphMembers,
+    /// Objects of other operators of the graph, recorded so that they are described.
+    GraphOthers,
     /// Addresses of the data that an operator reads; those of its inputs, without it.
     Reads,
     /// Addresses of the data that an operator computes.
@@ -139,7 +141,7 @@ pub enum FieldMeaning {
 
 impl FieldMeaning {
     /// Every meaning, in the order of the variants.
-    pub const ALL: [Self; 66] = [
+    pub const ALL: [Self; 67] = [
         Self::Tokens,
         Self::Backend,
         Self::Lane,
@@ -203,6 +205,7 @@ impl FieldMeaning {
         Self::Source,
         Self::GraphLast,
         Self::GraphMembers,
+        Self::GraphOthers,
         Self::Reads,
         Self::Writes,
         Self::Constant,
@@ -279,6 +282,7 @@ impl FieldMeaning {
             Self::Source => "source",
             Self::GraphLast => "graph_last",
             Self::GraphMembers => "graph_members",
+            Self::GraphOthers => "graph_others",
             Self::Reads => "reads",
             Self::Writes => "writes",
             Self::Constant => "constant",

@@ -137,12 +137,12 @@ fn dispatches(out: &mut Vec<Dispatch>, of_graph: &[Placed], known: &mut Known<'_
         let described = |o: Option<ObjectId>| o.map_or(0, |o| catalogue.described(o, described_by, &parent));
         let mut parts = Vec::new();
         if let Some(members) = members {
-            // Views are computed by nobody.
             let does_work = |of: &ObjectId| {
                 let op = catalogue.described_as(described(Some(*of))).and_then(|of| of.op.as_deref());
                 op.is_some_and(|op| !costs.are_free(op))
             };
-            parts = members[1..].iter().copied().filter(does_work).collect();
+            let inputs = |of: ObjectId| catalogue.input_objects(of, described_by, &parent);
+            parts = computed_together(members, does_work, inputs);
             operators = 1 + u32::try_from(parts.len()).unwrap_or_default();
             result = parts.pop();
         } else if operators > 2
@@ -179,6 +179,30 @@ fn dispatches(out: &mut Vec<Dispatch>, of_graph: &[Placed], known: &mut Known<'_
             device_estimate_ns: None,
         });
     }
+}
+
+/// What of a graph's members is computed with the first of them, in order: the last one that does work, if it comes of
+/// the first, and what it comes of. Views do none, and an engine can leave out what nobody asked for.
+fn computed_together(
+    members: &[ObjectId],
+    does_work: impl Fn(&ObjectId) -> bool,
+    inputs: impl Fn(ObjectId) -> Vec<ObjectId>,
+) -> Vec<ObjectId> {
+    let Some((first, rest)) = members.split_first() else { return Vec::new() };
+    for (at, last) in rest.iter().enumerate().rev().filter(|(_, of)| does_work(of)) {
+        let mut reached = vec![*last];
+        let mut next = 0;
+        while let Some(of) = reached.get(next).copied() {
+            next += 1;
+            let new = |input: &ObjectId| members.contains(input) && !reached.contains(input);
+            let more: Vec<ObjectId> = inputs(of).into_iter().filter(new).collect();
+            reached.extend(more);
+        }
+        if reached.contains(first) {
+            return rest[..=at].iter().copied().filter(|of| reached.contains(of) && does_work(of)).collect();
+        }
+    }
+    Vec::new()
 }
 
 /// The operators between the first and the last of some that are fused: the last is computed from them, and nothing

@@ -216,24 +216,32 @@ fn what_the_driver_has_done_is_done_without_a_wait() {
     assert_eq!(found, [(Some(140), Some(JobSince::Created)), (None, None)]);
 }
 
-/// Two calls of a graph of six nodes: `a` and `c` are computed together; `b` and `d` are views, which no call encodes.
+/// Two calls of a graph of six nodes: `a` and `c` are computed together; `b` and `d` are views, which no call encodes, and
+/// `f` is computed by nobody.
 fn a_listed_graph(r: &mut Records) {
-    let described = |r: &mut Records, time: u64, address: u64, op: &str, name: &str| {
-        let fields = [("address", Put::Int(address)), ("op", Put::Text(op)), ("name", Put::Text(name))];
+    let described = |r: &mut Records, time: u64, address: u64, op: &str, name: &str, inputs: &[i64]| {
+        let fields = [
+            ("address", Put::Int(address)),
+            ("op", Put::Text(op)),
+            ("name", Put::Text(name)),
+            ("inputs", Put::List(inputs)),
+        ];
         r.push("tensor", 1, (time, time), &fields);
     };
-    for (address, op, name) in [(0xa, "ADD", "a"), (0xb, "VIEW", "b"), (0xc, "ADD", "c"), (0xe, "ADD", "e")] {
-        described(r, 5, address, op, name);
-    }
+    described(r, 5, 0xa, "ADD", "a", &[0x1]);
+    described(r, 5, 0xb, "VIEW", "b", &[0xa]);
+    described(r, 5, 0xc, "ADD", "c", &[0xb, 0x2]);
+    described(r, 5, 0xf, "ADD", "f", &[0x1]);
+    described(r, 5, 0xe, "ADD", "e", &[0xd]);
     let call = |r: &mut Records, span: (u64, u64), index: u64, members: &[i64]| {
-        let nodes = [("graph_index", Put::Int(index)), ("graph_nodes", Put::Int(5))];
+        let nodes = [("graph_index", Put::Int(index)), ("graph_nodes", Put::Int(6))];
         let lists = [("node", Put::Int(members[0].cast_unsigned())), ("graph_members", Put::List(members))];
         r.push("listed", 1, span, &[nodes, lists].concat());
     };
-    call(r, (110, 114), 0, &[0xa, 0xb, 0xc, 0xd]);
+    call(r, (110, 114), 0, &[0xa, 0xb, 0xc, 0xd, 0xf, 0xe]);
     // It is described where it is used.
-    described(r, 115, 0xd, "VIEW", "d");
-    call(r, (116, 118), 4, &[0xe, 0x40, 0x4, 0x1]);
+    described(r, 115, 0xd, "VIEW", "d", &[0xc]);
+    call(r, (116, 118), 5, &[0xe, 0x40, 0x4, 0x1, 0x1, 0x1]);
 }
 
 const FREE_VIEWS: &str =

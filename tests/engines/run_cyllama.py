@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs a model on the llama.cpp of the PyPI wheel `cyllama-vulkan`, on a GPU.
+"""Runs a model on the llama.cpp of the PyPI wheels `cyllama-vulkan` and `cyllama-cuda12`, on a GPU.
 
-One prompt of P tokens and K - 1 more tokens, greedily: K calls of `llama_decode`. Without a GPU the device is Mesa's
+One prompt of P tokens and K - 1 more tokens, greedily: K calls of `llama_decode`. Without a GPU Vulkan's device is Mesa's
 lavapipe, which computes on the processor: the backend takes it only if GGML_VK_VISIBLE_DEVICES names it. The prompt is
 given as token ids, so that equal arguments give equal work. Prints one JSON line.
 """
@@ -20,6 +20,7 @@ FIRST_SYLLABLE, SYLLABLES = 259, 200
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, required=True, help="a GGUF file")
+    parser.add_argument("--device", choices=["Vulkan", "CUDA"], default="Vulkan", help="(default Vulkan)")
     parser.add_argument("--gpu-layers", type=int, default=99, metavar="N", help="(default all)")
     parser.add_argument("--prompt-tokens", type=int, default=8, metavar="P", help="(default 8)")
     parser.add_argument("--tokens", type=int, default=4, metavar="K", help="tokens to generate (default 4)")
@@ -30,8 +31,8 @@ def main() -> None:
 
     cy.ggml_backend_load_all()
     devices = [info["name"] if isinstance(info, dict) else str(info) for info in cy.ggml_backend_dev_info()]
-    if not any("vulkan" in device.lower() for device in devices):
-        sys.exit(f"run_cyllama_vulkan: no Vulkan device among {devices}; on Debian: apt install mesa-vulkan-drivers")
+    if not any(device.startswith(options.device) for device in devices):
+        sys.exit(f"run_cyllama: no {options.device} device among {devices}; Vulkan on Debian: apt install mesa-vulkan-drivers")
     if not options.log and hasattr(cy, "disable_logging"):
         cy.disable_logging()
     params = cy.LlamaModelParams()
