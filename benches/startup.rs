@@ -3,6 +3,7 @@
 //!
 //! `cargo bench --bench startup -- PYTHON [MANY]`, where PYTHON is the interpreter of the wheel's environment. With MANY, that of an
 //! environment that has ONNX Runtime, a probeset of hundreds of sites is attached too, and how long that took is told apart.
+//! With `PROFINFER`, the path of a packaged program, that one is measured.
 
 // What fails here ends the benchmark.
 #![allow(clippy::expect_used)]
@@ -124,6 +125,11 @@ fn attached(trace: &str, started: SystemTime) -> Option<Duration> {
     Some(Duration::from_nanos(meta.origin.wall_clock_ns.checked_sub(began)? + since_origin))
 }
 
+/// The program of this build, or another one.
+fn program() -> PathBuf {
+    std::env::var_os("PROFINFER").map_or_else(|| env!("CARGO_BIN_EXE_profinfer").into(), PathBuf::from)
+}
+
 /// Times a command as a whole, or up to what `up_to` finds in what it left behind.
 fn measure(what: &str, cache: Cache, arguments: &[&str], up_to: &dyn Fn(SystemTime) -> Option<Duration>) {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -132,7 +138,7 @@ fn measure(what: &str, cache: Cache, arguments: &[&str], up_to: &dyn Fn(SystemTi
             let _ = std::fs::remove_dir_all(folder.path());
         }
         let (started, at) = (Instant::now(), SystemTime::now());
-        let _status = Command::new(env!("CARGO_BIN_EXE_profinfer"))
+        let _status = Command::new(program())
             .args(arguments)
             .env("PROFINFER_CACHE", folder.path())
             .stdout(Stdio::null())

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Time between two polls: each reads some seven small files.
 pub(super) const PERIOD: Duration = Duration::from_millis(100);
+/// The same while no operator is recorded for lack of budget.
+const IDLE_PERIOD: Duration = Duration::from_millis(250);
 /// Time between two looks at the limits of the same groups, some twenty files, and at which processes there are, one for
 /// each thread.
 const LIMITS: Duration = Duration::from_secs(1);
@@ -131,8 +133,9 @@ impl PressurePoll {
     }
 
     /// Puts into the trace what has happened since the last time, if it is time.
-    pub(super) fn poll(&mut self, pid: i32, forks: bool, consumer: &Consumer) {
-        if self.polled.is_some_and(|(last, _)| last.elapsed() < PERIOD * self.every) {
+    pub(super) fn poll(&mut self, pid: i32, forks: bool, is_idle: bool, consumer: &Consumer) {
+        let period = if is_idle { IDLE_PERIOD } else { PERIOD };
+        if self.polled.is_some_and(|(last, _)| last.elapsed() < period * self.every) {
             return;
         }
         self.poll_now(pid, forks, consumer);

@@ -143,7 +143,8 @@ impl<'a> Recording<'a> {
             }
             self.mapped.poll(self.process.pid(), &self.consumer);
             self.frequencies.poll(&self.consumer);
-            self.pressure.poll(self.process.pid(), self.options.follow_forks, &self.consumer);
+            let (pid, forks) = (self.process.pid(), self.options.follow_forks);
+            self.pressure.poll(pid, forks, self.switches.is_idle(), &self.consumer);
             self.learning.poll(self.process.pid(), self.plan, &self.session, &mut self.modules, &self.consumer);
             self.slots.poll(&mut self.modules, &mut self.session, &self.consumer, false);
             let is_learned = self.learning.is_done() && self.slots.is_done(&self.consumer);

@@ -26,11 +26,15 @@ impl Switches {
         Self { detail: DetailSwitch::new(plan, limits, steps_are_counted), boundary }
     }
 
+    /// No operator is recorded now: the budget is spent.
+    pub(super) fn is_idle(&self) -> bool {
+        self.detail.as_ref().is_some_and(DetailSwitch::is_idle)
+    }
+
     /// Time until the next poll; `None` where nothing changes any more.
     pub(super) fn pause(&self) -> Option<Duration> {
         // A lane is found by its operators, which are not recorded meanwhile.
-        let unseen = self.detail.as_ref().is_some_and(DetailSwitch::is_idle);
-        let changes = |switch: &&BoundarySwitch| !(switch.is_settled() || unseen && switch.awaits_a_lane());
+        let changes = |switch: &&BoundarySwitch| !(switch.is_settled() || self.is_idle() && switch.awaits_a_lane());
         let boundary = self.boundary.as_ref().filter(changes).map(|_| BOUNDARIES);
         self.detail.as_ref().map(DetailSwitch::pause).into_iter().chain(boundary).min()
     }
