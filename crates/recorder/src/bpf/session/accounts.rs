@@ -2,7 +2,8 @@
 
 use super::{Session, TRACKERS};
 use libbpf_rs::libbpf_sys as sys;
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use nix::errno::Errno;
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
@@ -10,10 +11,12 @@ impl Session<'_> {
     /// Losses so far, summed over cpus: index is record type × [`profinfer_schema::bpf::LOSSES_PER_TYPE`] + kind.
     pub fn losses(&self) -> Vec<u64> {
         let Some(map) = self.map("pf_losses") else { return Vec::new() };
+        if let Some(sums) = all_sums(&map, self.loss_entries) {
+            return sums;
+        }
         let sum = |entry: u32| {
             let values = map.lookup_percpu(&entry.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default();
-            let counts = values.iter().filter_map(|bytes| Some(u64::from_ne_bytes(*bytes.first_chunk()?)));
-            counts.fold(0_u64, u64::saturating_add)
+            sum_of(values.iter().map(Vec::as_slice))
         };
         (0..self.loss_entries).map(sum).collect()
     }
@@ -69,4 +72,41 @@ fn info(function: RawFd) -> Option<sys::bpf_prog_info> {
     // SAFETY: `info` is a live, zeroed value of `len` bytes; the descriptor is a number, of a loaded program.
     let result = unsafe { sys::bpf_prog_get_info_by_fd(function, &raw mut info, &raw mut len) };
     (result == 0).then_some(info)
+}
+
+fn sum_of<'a>(of_each_cpu: impl Iterator<Item = &'a [u8]>) -> u64 {
+    of_each_cpu.filter_map(|bytes| Some(u64::from_ne_bytes(*bytes.first_chunk()?))).fold(0_u64, u64::saturating_add)
+}
+
+/// The entries of an array of 64-bit numbers for each cpu, each summed over the cpus, by one system call; `None` where the
+/// kernel, before Linux 5.13, has none for such arrays.
+fn all_sums(map: &impl MapCore, entries: u32) -> Option<Vec<u64>> {
+    let cpus = libbpf_rs::num_possible_cpus().ok()?;
+    if map.map_type() != MapType::PercpuArray || map.value_size() != 8 || map.max_entries() < entries {
+        return None;
+    }
+    let room = map.max_entries() as usize;
+    let (mut keys, mut values) = (vec![0_u8; room * 4], vec![0_u8; room * cpus * 8]);
+    let (mut next, mut count) = (0_u32, map.max_entries());
+    let options = sys::bpf_map_batch_opts { sz: size_of::<sys::bpf_map_batch_opts>() as _, ..Default::default() };
+    // SAFETY: the kernel writes `count` keys of 4 bytes, as arrays have, and as many values, each 8 bytes for each possible
+    // cpu: the buffers have room for all entries of the map. `next` has room for a key.
+    let result = unsafe {
+        sys::bpf_map_lookup_batch(
+            map.as_fd().as_raw_fd(),
+            std::ptr::null_mut(),
+            (&raw mut next).cast(),
+            keys.as_mut_ptr().cast(),
+            values.as_mut_ptr().cast(),
+            &raw mut count,
+            &raw const options,
+        )
+    };
+    // The end of the map is reported as no further entry.
+    let is_whole = result == 0 || Errno::last() == Errno::ENOENT;
+    if !is_whole || count < entries {
+        return None;
+    }
+    let sums = values.chunks_exact(cpus * 8).take(entries as usize);
+    Some(sums.map(|of_each_cpu| sum_of(of_each_cpu.chunks_exact(8))).collect())
 }
