@@ -190,16 +190,25 @@ impl Timeline {
         let object = self.object_id(process, node, record, header.missing);
         let previous = self.object_id(process, previous, record, header.missing);
         let graph_last = self.object_id(process, last, record, header.missing);
-        let members = self.members(process, node, header, record);
+        // What follows the last operator in memory is no part of the graph.
+        let left = index.zip(graph_nodes).map_or(0, |(index, nodes)| nodes.saturating_sub(index));
+        let members = self.members(process, (node, left), header, record);
         RawDispatch { object, previous, graph_last, members, inline, index, graph_nodes, is_empty }
     }
 
     /// The objects that a dispatch's list of addresses refers to.
-    fn members(&mut self, process: u32, node: Option<ObjectAt>, header: &Header, record: &[u8]) -> Box<[ObjectId]> {
+    fn members(
+        &mut self,
+        process: u32,
+        (node, most): (Option<ObjectAt>, u32),
+        header: &Header,
+        record: &[u8],
+    ) -> Box<[ObjectId]> {
         let Some(ObjectAt { object, .. }) = node else { return Box::default() };
+        let most = MAX_MEMBERS.min(most as usize);
         let list = self.decoder.value_of(header, record, FieldMeaning::GraphMembers);
         let Some(Value::List(items)) = list else { return Box::default() };
-        let addresses = items.iter().take(MAX_MEMBERS).map(|item| item.as_int().map_or(0, i64::cast_unsigned));
+        let addresses = items.iter().take(most).map(|item| item.as_int().map_or(0, i64::cast_unsigned));
         addresses.map(|address| self.catalogue.object(ObjectKey { process, object, address })).collect()
     }
 
