@@ -61,6 +61,8 @@ fn every_probe_has_its_site_in_each_engine() {
         // None has a backend for GPUs.
         let devices = [
             "dispatch",
+            "dispatch_node",
+            "dispatch_end",
             "dispatch_one",
             "dispatch_product",
             "dispatch_product_of_rows",
