@@ -135,7 +135,8 @@ fn split(text: &str, width: usize) -> (&str, &str) {
     text.split_at(end.map_or(text.len(), |(at, _)| at))
 }
 
-fn cut(text: &str, width: usize) -> String {
+/// A text that is no wider: its end is left out.
+pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }

@@ -6,7 +6,7 @@ use super::report::{mark_of_means, mean, total};
 use super::style::TextStyle;
 use super::verdict::{advice_lines, wrap};
 use crate::model::rows::OperatorRow;
-use crate::numbers::table::{Align, Table};
+use crate::numbers::table::{Align, Table, cut};
 use crate::numbers::units::{rate, share, time_f64};
 use crate::report::Report;
 use Align::{Flexible, Left, Right};
@@ -209,14 +209,4 @@ fn operators(report: &Report, space: usize, style: &TextStyle) -> Vec<String> {
     let mut text = format!("\n{}\n", style.paint("1", &format!("Operators of {what}{lanes}")));
     text.push_str(&table.render(style.width, |heading| style.paint("2", heading)));
     text.lines().map(str::to_owned).chain(mark.map(|mark| style.paint("2", &format!("  {mark}")))).collect()
-}
-
-/// No longer than a line.
-fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    let mut cut: String = text.chars().take(width.saturating_sub(1)).collect();
-    cut.push('…');
-    cut
 }

@@ -2,11 +2,14 @@
 
 use super::style::{TextStyle, few};
 use crate::model::offload::{DeviceBackendRow, DispatchRow, OffloadReport};
-use crate::numbers::table::{Align, Table};
+use crate::numbers::table::{Align, Table, cut};
 use crate::numbers::units::{bytes, time, time_f64};
 use Align::{Flexible, Left, Right};
 use profinfer_analysis::{counted, group_digits};
 use profinfer_diagnostics::printable;
+
+/// Columns of the name of what an operator launches.
+const LAUNCH_WIDTH: usize = 40;
 
 pub(super) fn text(out: &mut String, report: &OffloadReport, of: &str, whole: bool, style: &TextStyle) {
     let mut table = Table::new(&[
@@ -147,12 +150,12 @@ fn name(row: &DispatchRow) -> String {
     }
 }
 
-/// `mul_mat_vec_q4_k`, `mul_mat_vec_q4_k + 2 more`.
+/// `mul_mat_vec_q4_k`, `mul_mat_vec_q4_k + 2 more`. The names of templates are longer than a line.
 fn launches(row: &DispatchRow) -> String {
     match row.launches.as_slice() {
         [] => String::new(),
-        [one] => one.clone(),
-        [first, more @ ..] => format!("{first} + {} more", more.len()),
+        [one] => cut(one, LAUNCH_WIDTH),
+        [first, more @ ..] => format!("{} + {} more", cut(first, LAUNCH_WIDTH), more.len()),
     }
 }
 
