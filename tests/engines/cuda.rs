@@ -3,8 +3,9 @@
 //! counts.
 
 use crate::engine::alone;
-use crate::process::{profinfer, run, stderr};
-use crate::vulkan::{self, counted, cut, dispatched, done, listed, output_of};
+use crate::process::{run, stderr};
+use crate::recording::Recording;
+use crate::vulkan::{self, counted, cut, dispatched, listed, output_of, table};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -59,33 +60,12 @@ fn words(arguments: &[&str]) -> Vec<String> {
     fixed.iter().chain(arguments).map(|word| (*word).to_owned()).collect()
 }
 
-struct Run {
-    folder: tempfile::TempDir,
-    log: String,
-}
-
-impl Run {
-    fn new(probeset: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let trace = folder.path().join("run.pfi");
-        let mut command = profinfer(&["record", probeset, "-o", trace.to_str().unwrap(), "--"]);
-        command.args(words(arguments)).envs(environment.iter().copied());
-        Self { log: stderr(&done(command.env("LD_LIBRARY_PATH", engine().libraries.path()))), folder }
-    }
-
-    fn report(&self) -> Value {
-        let trace = self.folder.path().join("run.pfi");
-        let report = run(&mut profinfer(&["report", trace.to_str().unwrap(), "--json"]), 0);
-        serde_json::from_slice(&report.stdout).unwrap()
-    }
-
-    fn table(&self, name: &str) -> Vec<Value> {
-        let (trace, folder) = (self.folder.path().join("run.pfi"), self.folder.path().join(name));
-        let arguments = ["export", trace.to_str().unwrap(), "--format", "ndjson", "-o", folder.to_str().unwrap()];
-        run(&mut profinfer(&arguments), 0);
-        let text = std::fs::read_to_string(folder.join(format!("{name}.ndjson"))).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
+fn recorded(probeset: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Recording {
+    let set = |command: &mut Command| {
+        command.arg("--").args(words(arguments)).envs(environment.iter().copied());
+        command.env("LD_LIBRARY_PATH", engine().libraries.path());
+    };
+    Recording::new(probeset, &[], set, 0)
 }
 
 /// Each step's operators on the device, those that are computed with others included, are one of the engine's lists, in
@@ -95,12 +75,12 @@ impl Run {
 fn every_operator_is_in_the_engine_s_own_list() {
     let _alone = alone();
     for (layers, environment) in [("99", &[IN_ORDER, UNCAPTURED][..]), ("2", &[IN_ORDER, UNCAPTURED, UNFUSED])] {
-        let run = Run::new("llama", &["--log", "--tokens", "3", "--gpu-layers", layers], environment);
-        let rows = run.table("dispatches");
+        let run = recorded("llama", &["--log", "--tokens", "3", "--gpu-layers", layers], environment);
+        let rows = table(run.path(), "dispatches");
         // Views between operators that are computed together are no part of them.
         let steps = dispatched(&rows, &[]);
         assert_eq!(steps.keys().copied().collect::<Vec<_>>(), [1, 2, 3]);
-        let truth = listed(&run.log);
+        let truth = listed(&stderr(&run.output));
         for (step, names) in &steps {
             let found = truth.iter().any(|graph| graph.get("CUDA0") == Some(names));
             assert!(found, "step {step}, {layers} layers: {names:?}\nis none of {truth:#?}");
@@ -108,7 +88,7 @@ fn every_operator_is_in_the_engine_s_own_list() {
         let fused: u64 = rows.iter().map(|row| row["operators"].as_u64().unwrap() - 1).sum();
         assert_eq!(fused == 0, environment.contains(&UNFUSED), "{fused} fused");
         assert!(rows.iter().all(|row| row["backend"] == "cuda" && row["empty"] == false), "{rows:?}");
-        let completeness = &run.report()["completeness"];
+        let completeness = &run.report(&[])["completeness"];
         assert_eq!(
             (&completeness["missing_records"], completeness["lost"].as_array().map(Vec::len)),
             (&0.into(), Some(0))
@@ -133,10 +113,11 @@ fn collapsed(name: &str) -> String {
 fn a_captured_graph_has_the_operators_of_a_step() {
     let _alone = alone();
     let steps = ["--tokens", "8"];
-    let captured = Run::new("llama-cuda", &steps, &[]);
-    let launches = captured.table("queue").iter().filter(|row| row["probe"] == "cuda_graph_launch").count() as u64;
+    let captured = recorded("llama-cuda", &steps, &[]);
+    let launches =
+        table(captured.path(), "queue").iter().filter(|row| row["probe"] == "cuda_graph_launch").count() as u64;
     assert!((2..8).contains(&launches), "{launches} launches of a graph");
-    let report = captured.report();
+    let report = captured.report(&[]);
     let text = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();
     let mut each: BTreeMap<(String, String), u64> = BTreeMap::new();
     for row in report["offload"]["operators"].as_array().unwrap() {
@@ -146,7 +127,8 @@ fn a_captured_graph_has_the_operators_of_a_step() {
     }
     each.retain(|_, count| *count > 0);
     let mut encoded: BTreeMap<(String, String), u64> = BTreeMap::new();
-    for row in Run::new("llama-cuda", &steps, &[UNCAPTURED]).table("dispatches").iter().filter(|row| row["step"] == 8) {
+    let uncaptured = recorded("llama-cuda", &steps, &[UNCAPTURED]);
+    for row in table(uncaptured.path(), "dispatches").iter().filter(|row| row["step"] == 8) {
         *encoded.entry((text(row, "op"), collapsed(&text(row, "name")))).or_default() += 1;
     }
     assert_eq!(each, encoded);
@@ -158,7 +140,7 @@ fn a_captured_graph_has_the_operators_of_a_step() {
 #[ignore = "needs root"]
 fn launches_are_as_bpftrace_counts_them() {
     let _alone = alone();
-    let run = Run::new("llama-cuda", &["--tokens", "3"], &[UNCAPTURED]);
+    let run = recorded("llama-cuda", &["--tokens", "3"], &[UNCAPTURED]);
     let library = engine().libraries.path().join("libcuda.so.1");
     let functions = [
         ("cuLaunchKernel", "cuda_launch"),
@@ -174,12 +156,12 @@ fn launches_are_as_bpftrace_counts_them() {
     command.push(format!("LD_LIBRARY_PATH={}", engine().libraries.path().display()));
     command.extend(words(&["--tokens", "3"]));
     let counts = counted(&script, &command);
-    let rows = run.table("queue");
+    let rows = table(run.path(), "queue");
     for (function, probe) in functions {
         let recorded = rows.iter().filter(|row| row["probe"] == probe).count() as u64;
         assert_eq!(recorded, counts.get(function).copied().unwrap_or(0), "{function}: {counts:?}");
     }
-    let dispatches = run.table("dispatches");
+    let dispatches = table(run.path(), "dispatches");
     let launches = |row: &Value| row["launches"].as_str().map_or(0, |names| names.split(" + ").count());
     let launched: u64 = dispatches.iter().map(|row| launches(row) as u64).sum();
     assert_eq!(launched, counts["cuLaunchKernel"], "{counts:?}");

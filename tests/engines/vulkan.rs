@@ -48,6 +48,17 @@ pub(crate) fn done(command: &mut Command) -> Output {
     output
 }
 
+/// The rows of one of a trace's tables, which are exported beside it once.
+pub(crate) fn table(trace: &Path, name: &str) -> Vec<Value> {
+    let folder = trace.with_file_name("tables");
+    if !folder.exists() {
+        let (trace, to) = (trace.to_str().unwrap(), folder.to_str().unwrap());
+        done(&mut profinfer(&["export", trace, "--format", "ndjson", "-o", to]));
+    }
+    let text = std::fs::read_to_string(folder.join(format!("{name}.ndjson"))).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 struct Run {
     folder: tempfile::TempDir,
     log: String,
@@ -74,11 +85,7 @@ impl Run {
     }
 
     fn table(&self, name: &str) -> Vec<Value> {
-        let (trace, folder) = (self.trace(), self.folder.path().join(name));
-        let arguments = ["export", trace.to_str().unwrap(), "--format", "ndjson", "-o", folder.to_str().unwrap()];
-        done(&mut profinfer(&arguments));
-        let text = std::fs::read_to_string(folder.join(format!("{name}.ndjson"))).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        table(&self.trace(), name)
     }
 
     fn report(&self) -> Value {

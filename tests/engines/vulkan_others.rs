@@ -122,13 +122,7 @@ impl Run {
     }
 
     fn table(&self, name: &str) -> Vec<Value> {
-        let (trace, folder) = (self.trace(), self.folder.path().join("tables"));
-        if !folder.exists() {
-            let to = folder.to_str().unwrap();
-            done(&mut profinfer(&["export", trace.to_str().unwrap(), "--format", "ndjson", "-o", to]));
-        }
-        let text = std::fs::read_to_string(folder.join(format!("{name}.ndjson"))).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        vulkan::table(&self.trace(), name)
     }
 
     fn text(&self, arguments: &[&str]) -> String {

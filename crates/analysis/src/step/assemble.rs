@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 use super::device_shares;
 use super::faults;
 use super::lane_time::{self, Caller, StateSources};
-use super::offload::{self, Known};
+use super::offload::{self, DispatchContext};
 use super::reclaim;
 
 /// No graph.
@@ -224,8 +224,8 @@ impl Assembler {
         self.take_counts(&operators, decoder.counters().len());
         self.give_lanes(operators, threads);
         self.take_experts(experts, catalogue, threads, decoder);
-        let known = Known { catalogue, threads, decoder, costs: rules.costs() };
-        offload::fill(&mut self.out, offloads, &self.index, known, tick);
+        let dispatches = DispatchContext { catalogue, threads, decoder, costs: rules.costs() };
+        offload::fill(&mut self.out, offloads, &self.index, dispatches, tick);
         self.take_costs(rules, catalogue, threads);
         device_shares::estimate(&mut self.out);
         self.take_states(caller, StateSources { threads, process, scheduler });

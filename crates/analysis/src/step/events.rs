@@ -4,7 +4,7 @@
 use super::batch::RequestEvent;
 use super::captures::Work;
 use super::faults::{RawFetch, What};
-use super::offload::{Known, kinds};
+use super::offload::{DispatchContext, kinds};
 use super::offload_model::Queued;
 use super::offload_raw::{Placed, RawDispatch, RawOffload, RawWhat, capture, describe_device, queued};
 use super::pending::{RawBatch, RawExperts};
@@ -97,16 +97,12 @@ impl Timeline {
     pub(super) fn offload(&mut self, thread: u32, header: &Header, record: &[u8]) {
         let process = self.threads.get(thread).process as usize;
         let what = match self.decoder.records[usize::from(header.record_type)].role {
-            Some(Role::Dispatch) => {
-                let raw = self.dispatch(thread, header, record);
-                self.encoded(thread, header, &raw);
-                RawWhat::Dispatch(raw)
-            }
+            Some(Role::Dispatch) => return self.dispatched(thread, header, record),
             Some(Role::Capture) => {
                 if let Some(event) = capture(&self.decoder, header, record) {
                     let Self { catalogue, threads, decoder, rules, processes, .. } = self;
-                    let mut known = Known { catalogue, threads, decoder, costs: rules.costs() };
-                    processes[process].captures.add(event, |encoded| kinds(encoded, &mut known));
+                    let mut context = DispatchContext { catalogue, threads, decoder, costs: rules.costs() };
+                    processes[process].captures.add(event, |encoded| kinds(encoded, &mut context));
                 }
                 return;
             }
@@ -116,9 +112,11 @@ impl Timeline {
                 }
                 let Some(event) = queued(&self.decoder, header, record) else { return };
                 let event = self.refined(process, thread, header, record, event);
-                // Whether it is captured is known now.
-                if role == Some(Role::Submit) {
-                    self.launched(thread, header, record);
+                let fields = &self.decoder.records[usize::from(header.record_type)];
+                let is_described = fields.node.is_some() || !fields.describing.is_empty();
+                // A submission of one operator or kernel is its dispatch, too. Whether it is captured is settled by now.
+                if role == Some(Role::Submit) && is_described {
+                    self.dispatched(thread, header, record);
                 }
                 RawWhat::Queued(event)
             }
@@ -132,19 +130,15 @@ impl Timeline {
         bucket.offloads.push(RawOffload { start, end, thread, record_type, what });
     }
 
-    /// A submission of one operator or kernel, which its record describes, is its dispatch, too.
-    fn launched(&mut self, thread: u32, header: &Header, record: &[u8]) {
-        let fields = &self.decoder.records[usize::from(header.record_type)];
-        if fields.node.is_none() && fields.describing.is_empty() {
-            return;
-        }
+    /// Adds a dispatch to its step, and to what its queue captures.
+    fn dispatched(&mut self, thread: u32, header: &Header, record: &[u8]) {
         let raw = self.dispatch(thread, header, record);
-        self.encoded(thread, header, &raw);
-        let process = self.threads.get(thread).process as usize;
         let (start, end, record_type) = (header.start, header.end, header.record_type);
+        let process = &mut self.processes[self.threads.get(thread).process as usize];
+        let placed = || Placed { raw: raw.clone(), start, end, thread, record_type, graph: None };
+        process.captures.encoded(thread, start, placed);
         let what = RawWhat::Dispatch(raw);
-        let bucket = self.processes[process].bucket(start, thread);
-        bucket.offloads.push(RawOffload { start, end, thread, record_type, what });
+        process.bucket(start, thread).offloads.push(RawOffload { start, end, thread, record_type, what });
     }
 
     /// A submission whose queue captures, or that launches what was captured; a copy with its objects.
@@ -169,14 +163,6 @@ impl Timeline {
         let captured = fields.number(FieldMeaning::Captured, record, header.missing);
         let replays = captured.and_then(|captured| captures.of(captured));
         Queued::Submit { queue, fence, after, replays, failed }
-    }
-
-    /// What is encoded while a queue captures is a part of that.
-    fn encoded(&mut self, thread: u32, header: &Header, raw: &RawDispatch) {
-        let process = self.threads.get(thread).process as usize;
-        let (start, end, record_type) = (header.start, header.end, header.record_type);
-        let placed = || Placed { raw: raw.clone(), start, end, thread, record_type, graph: None };
-        self.processes[process].captures.encoded(thread, start, placed);
     }
 
     fn dispatch(&mut self, thread: u32, header: &Header, record: &[u8]) -> RawDispatch {

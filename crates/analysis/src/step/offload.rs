@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 const MAX_FUSED: u32 = 64;
 
 /// What describes the records of dispatches.
-pub(super) struct Known<'a> {
+pub(super) struct DispatchContext<'a> {
     pub(super) catalogue: &'a mut Catalogue,
     pub(super) threads: &'a Threads,
     pub(super) decoder: &'a Decoder,
@@ -32,7 +32,7 @@ pub(super) fn fill(
     out: &mut Step,
     mut raw: Vec<RawOffload>,
     index: &GraphIndex,
-    mut known: Known<'_>,
+    mut context: DispatchContext<'_>,
     nanoseconds: Option<f64>,
 ) {
     out.dispatches.clear();
@@ -46,11 +46,11 @@ pub(super) fn fill(
         index.find(graphs, start, tid).map(|found| found.graph).filter(|graph| graphs[*graph as usize].tid == tid)
     };
     // Where operators were not recorded, the kernels that are launched for them are not operators.
-    let without_kernels = out.recorded != Recorded::Whole && known.decoder.has(Role::Dispatch);
-    let is_kernel = |record_type: u16| known.decoder.records[usize::from(record_type)].role == Some(Role::Submit);
+    let without_kernels = out.recorded != Recorded::Whole && context.decoder.has(Role::Dispatch);
+    let is_kernel = |record_type: u16| context.decoder.records[usize::from(record_type)].role == Some(Role::Submit);
     let mut placed = Vec::new();
     for RawOffload { start, end, thread, record_type, what } in raw {
-        let tid = known.threads.get(thread).tid;
+        let tid = context.threads.get(thread).tid;
         match what {
             RawWhat::Dispatch(_) if without_kernels && is_kernel(record_type) => {}
             RawWhat::Dispatch(raw) => {
@@ -64,9 +64,9 @@ pub(super) fn fill(
     let launches = take_launches(&mut placed);
     placed.sort_by_key(|dispatch| (dispatch.thread, dispatch.graph, dispatch.start));
     for of_graph in placed.chunk_by(|a, b| (a.thread, a.graph) == (b.thread, b.graph)) {
-        dispatches(&mut out.dispatches, of_graph, &mut known);
+        dispatches(&mut out.dispatches, of_graph, &mut context);
     }
-    give_launches(&mut out.dispatches, &launches, &mut known);
+    give_launches(&mut out.dispatches, &launches, &mut context);
     submissions(out, graph_of);
     if let Some(nanoseconds) = nanoseconds {
         measured(out, nanoseconds);
@@ -75,10 +75,10 @@ pub(super) fn fill(
 }
 
 /// What was encoded for later, in order, each with what it covers.
-pub(super) fn kinds(mut encoded: Vec<Placed>, known: &mut Known<'_>) -> Vec<KindId> {
+pub(super) fn kinds(mut encoded: Vec<Placed>, context: &mut DispatchContext<'_>) -> Vec<KindId> {
     encoded.sort_by_key(|of| (of.thread, of.start));
     let mut found = Vec::new();
-    encoded.chunk_by(|a, b| a.thread == b.thread).for_each(|of_thread| dispatches(&mut found, of_thread, known));
+    encoded.chunk_by(|a, b| a.thread == b.thread).for_each(|of_thread| dispatches(&mut found, of_thread, context));
     found.sort_by_key(|dispatch| dispatch.start);
     found.into_iter().map(|dispatch| dispatch.kind).collect()
 }
@@ -98,8 +98,8 @@ fn take_launches(placed: &mut Vec<Placed>) -> Vec<Placed> {
 }
 
 /// Gives each launch to the operator that was encoded then.
-fn give_launches(dispatches: &mut [Dispatch], launches: &[Placed], known: &mut Known<'_>) {
-    let Known { catalogue, threads, decoder, .. } = known;
+fn give_launches(dispatches: &mut [Dispatch], launches: &[Placed], context: &mut DispatchContext<'_>) {
+    let DispatchContext { catalogue, threads, decoder, .. } = context;
     if launches.is_empty() {
         return;
     }
@@ -118,8 +118,8 @@ fn give_launches(dispatches: &mut [Dispatch], launches: &[Placed], known: &mut K
 }
 
 /// The dispatches of one graph on one thread: what lies between the indexes of two is computed with the first.
-fn dispatches(out: &mut Vec<Dispatch>, of_graph: &[Placed], known: &mut Known<'_>) {
-    let Known { catalogue, threads, decoder, costs } = known;
+fn dispatches(out: &mut Vec<Dispatch>, of_graph: &[Placed], context: &mut DispatchContext<'_>) {
+    let DispatchContext { catalogue, threads, decoder, costs } = context;
     let parent = |process: u32| threads.parent(process);
     let mut apart: Option<FxHashSet<ObjectId>> = None;
     for (at, dispatch) in of_graph.iter().enumerate() {
@@ -135,13 +135,13 @@ fn dispatches(out: &mut Vec<Dispatch>, of_graph: &[Placed], known: &mut Known<'_
         let members = raw.members.get(..operators as usize).filter(|_| operators > 1);
         let described_by = members.and_then(|_| of_graph.last()).or(next).map_or(*end, |next| next.end);
         let described = |o: Option<ObjectId>| o.map_or(0, |o| catalogue.described(o, described_by, &parent));
+        let inputs = |of: ObjectId| catalogue.input_objects(of, described_by, &parent);
         let mut parts = Vec::new();
         if let Some(members) = members {
             let does_work = |of: &ObjectId| {
                 let op = catalogue.described_as(described(Some(*of))).and_then(|of| of.op.as_deref());
                 op.is_some_and(|op| !costs.are_free(op))
             };
-            let inputs = |of: ObjectId| catalogue.input_objects(of, described_by, &parent);
             parts = computed_together(members, does_work, inputs);
             operators = 1 + u32::try_from(parts.len()).unwrap_or_default();
             result = parts.pop();
@@ -152,7 +152,7 @@ fn dispatches(out: &mut Vec<Dispatch>, of_graph: &[Placed], known: &mut Known<'_
                 let nodes = of_graph.iter().filter_map(|dispatch| dispatch.raw.object);
                 nodes.chain(of_graph.iter().filter_map(|dispatch| dispatch.raw.previous)).collect()
             });
-            parts = between(result, operators - 2, apart, catalogue, described_by, &parent);
+            parts = between(result, operators as usize - 2, apart, inputs);
         }
         let first = raw.object.filter(|_| result.is_some());
         let (object, covers) = (described(result.or(raw.object)), described(first));
@@ -190,16 +190,10 @@ fn computed_together(
 ) -> Vec<ObjectId> {
     let Some((first, rest)) = members.split_first() else { return Vec::new() };
     for (at, last) in rest.iter().enumerate().rev().filter(|(_, of)| does_work(of)) {
-        let mut reached = vec![*last];
-        let mut next = 0;
-        while let Some(of) = reached.get(next).copied() {
-            next += 1;
-            let new = |input: &ObjectId| members.contains(input) && !reached.contains(input);
-            let more: Vec<ObjectId> = inputs(of).into_iter().filter(new).collect();
-            reached.extend(more);
-        }
-        if reached.contains(first) {
-            return rest[..=at].iter().copied().filter(|of| reached.contains(of) && does_work(of)).collect();
+        let sources = sources(*last, members.len(), &inputs, |of| members.contains(of));
+        if sources.contains(first) {
+            let is_part = |of: &ObjectId| of == last || sources.contains(of) && does_work(of);
+            return rest[..=at].iter().copied().filter(is_part).collect();
         }
     }
     Vec::new()
@@ -209,24 +203,32 @@ fn computed_together(
 /// else in the graph computes them.
 fn between(
     last: ObjectId,
-    wanted: u32,
+    most: usize,
     apart: &FxHashSet<ObjectId>,
-    catalogue: &Catalogue,
-    time: u64,
-    parent: &dyn Fn(u32) -> Option<u32>,
+    inputs: impl Fn(ObjectId) -> Vec<ObjectId>,
+) -> Vec<ObjectId> {
+    let mut found = sources(last, most, &inputs, |of| !apart.contains(of) && !inputs(*of).is_empty());
+    found.reverse();
+    found
+}
+
+/// What an object comes of, through inputs that are taken, as many as are wanted at most.
+fn sources(
+    last: ObjectId,
+    most: usize,
+    inputs: impl Fn(ObjectId) -> Vec<ObjectId>,
+    takes: impl Fn(&ObjectId) -> bool,
 ) -> Vec<ObjectId> {
     let mut found: Vec<ObjectId> = Vec::new();
     let mut open = vec![last];
     while let Some(object) = open.pop() {
-        for input in catalogue.input_objects(object, time, parent) {
-            let is_leaf = || catalogue.input_objects(input, time, parent).is_empty();
-            if found.len() < wanted as usize && !apart.contains(&input) && !found.contains(&input) && !is_leaf() {
+        for input in inputs(object) {
+            if found.len() < most && !found.contains(&input) && takes(&input) {
                 found.push(input);
                 open.push(input);
             }
         }
     }
-    found.reverse();
     found
 }
 

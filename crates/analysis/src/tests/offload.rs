@@ -4,24 +4,23 @@ use super::counts::rules;
 use super::*;
 use crate::{CopyDirection, Dispatch, JobSince, Queued, Ran, RingTotals};
 
+fn described(r: &mut Records, time: u64, address: u64, op: &str, name: &str, inputs: &[i64]) {
+    let fields = [
+        ("address", Put::Int(address)),
+        ("op", Put::Text(op)),
+        ("name", Put::Text(name)),
+        ("inputs", Put::List(inputs)),
+    ];
+    r.push("tensor", 1, (time, time), &fields);
+}
+
 /// A graph of six operators, of which `a` and `b`, and `d`, `e` and `f` are computed together; `c` is empty.
 fn a_fused_graph(r: &mut Records) {
     thread(r, 1, 0, 100);
     for (address, name, input) in
         [(0xa, "a", 0x1), (0xb, "b", 0xa), (0xc, "c", 0xb), (0xd, "d", 0xc), (0xe, "e", 0xd), (0xf, "f", 0xe)]
     {
-        let inputs = [i64::from(input)];
-        r.push(
-            "tensor",
-            1,
-            (5, 5),
-            &[
-                ("address", Put::Int(address)),
-                ("op", Put::Text("ADD")),
-                ("name", Put::Text(name)),
-                ("inputs", Put::List(&inputs)),
-            ],
-        );
+        described(r, 5, address, "ADD", name, &[input]);
     }
     let calls = [(0xa, 0xa, 0, 1, (110, 114)), (0xc, 0xb, 2, 0, (115, 116)), (0xd, 0xc, 3, 1, (120, 130))];
     for (node, previous, index, encoded, span) in calls {
@@ -219,15 +218,6 @@ fn what_the_driver_has_done_is_done_without_a_wait() {
 /// Two calls of a graph of six nodes: `a` and `c` are computed together; `b` and `d` are views, which no call encodes, and
 /// `f` is computed by nobody.
 fn a_listed_graph(r: &mut Records) {
-    let described = |r: &mut Records, time: u64, address: u64, op: &str, name: &str, inputs: &[i64]| {
-        let fields = [
-            ("address", Put::Int(address)),
-            ("op", Put::Text(op)),
-            ("name", Put::Text(name)),
-            ("inputs", Put::List(inputs)),
-        ];
-        r.push("tensor", 1, (time, time), &fields);
-    };
     described(r, 5, 0xa, "ADD", "a", &[0x1]);
     described(r, 5, 0xb, "VIEW", "b", &[0xa]);
     described(r, 5, 0xc, "ADD", "c", &[0xb, 0x2]);
@@ -264,6 +254,12 @@ fn a_list_of_a_graph_s_members_names_what_is_fused_without_views() {
     assert_eq!(found, expected);
 }
 
+/// The names of what a step's first submission launches.
+fn replayed(step: &Step, timeline: &Timeline) -> Vec<String> {
+    let Queued::Submit { replays: Some(replays), .. } = &step.queue[0].what else { panic!() };
+    replays.iter().map(|kind| timeline.catalogue().kind(*kind).name.to_string()).collect()
+}
+
 #[test]
 fn what_is_fused_in_captured_work_has_the_result_s_name() {
     let mut r = Records::default();
@@ -279,9 +275,7 @@ fn what_is_fused_in_captured_work_has_the_result_s_name() {
     r.push("launch_captured", 1, (211, 212), &[("queue", Put::Int(7)), ("captured", Put::Int(0x70))]);
     step(&mut r, 1, (200, 250), 1);
     let (collected, timeline) = run_with(&r, rules(FREE_VIEWS));
-    let Queued::Submit { replays: Some(replays), .. } = &collected.steps[1].queue[0].what else { panic!() };
-    let names: Vec<_> = replays.iter().map(|kind| timeline.catalogue().kind(*kind).name.to_string()).collect();
-    assert_eq!(names, ["c", "e"]);
+    assert_eq!(replayed(&collected.steps[1], &timeline), ["c", "e"]);
 }
 
 #[test]
@@ -385,9 +379,7 @@ fn queues_that_follow_a_capturing_one_are_captured() {
     let (collected, timeline) = run(&r);
     let queues: Vec<u64> = collected.steps[0].submissions.iter().map(|of| of.queue).collect();
     assert_eq!(queues, [9, 9, 8]);
-    let Queued::Submit { replays: Some(replays), .. } = &collected.steps[1].queue[0].what else { panic!() };
-    let names: Vec<_> = replays.iter().map(|kind| timeline.catalogue().kind(*kind).name.to_string()).collect();
-    assert_eq!(names, ["mul", "add"]);
+    assert_eq!(replayed(&collected.steps[1], &timeline), ["mul", "add"]);
 }
 
 /// What a queue waits for is done when the queue is.
