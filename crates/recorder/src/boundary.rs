@@ -2,7 +2,7 @@
 //! several lanes they are attached in random windows of time ([`Barriers::Sampled`]). A lane alone waits for nobody: once
 //! that is established they are detached, until a second lane shows.
 
-use super::clock::{LEAD_NS, in_time, monotonic_ns};
+use super::clock::{LEAD_NS, ahead, in_time, monotonic_ns};
 use super::switch_context::SwitchContext;
 use profinfer_compiler::{ProbePlan, Tier, WAITING};
 use profinfer_schema::Role;
@@ -13,13 +13,24 @@ use std::time::Duration;
 
 /// So many steps in which one lane alone computed are enough.
 const STEPS: u64 = 8;
-/// A window lasts so long, and for at least so many whole steps.
+/// A window lasts so long, and for at least so many whole steps. The first one is not at a random time: engine and recorder
+/// are still starting, and lanes wait longer than later. It is short, so that it weighs little; each is twice as long as the
+/// one before, so that a short run has several.
+const FIRST_WINDOW_NS: u64 = 10_000_000;
 const WINDOW_NS: u64 = 100_000_000;
 const FEWEST_STEPS: u64 = 2;
-/// The mean gap, as a multiple of the windows' mean length, so that one step in ten is in a window; and the longest gap, as a
+/// Placing the probes disturbs the lanes: measured on two CPUs, they wait for half of the first millisecond and for 30 % of
+/// the time from the third one on. A window begins so long afterwards.
+const SETTLING_NS: u64 = 5_000_000;
+/// The mean gap, as a multiple of the window's length, so that one step in ten is in a window; and the longest gap, as a
 /// multiple of the mean one.
 const GAP: f64 = 9.0;
 const LONGEST_GAP: f64 = 6.0;
+/// Time between two polls: of what changes within a step or two; of lanes, which may show at any time; and of a time that is
+/// known.
+const SOON: Duration = Duration::from_millis(5);
+const LATER: Duration = Duration::from_millis(20);
+const LATEST: Duration = Duration::from_millis(100);
 
 /// In which steps boundaries are probed that only record waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,6 +64,10 @@ enum State {
     Gap {
         until: u64,
     },
+    /// The probes are attached; a window begins at that time.
+    Settling {
+        since: u64,
+    },
 }
 
 /// Switches them.
@@ -61,9 +76,10 @@ pub(super) struct BoundarySwitch {
     state: State,
     /// Boundaries are sampled; with the random numbers for that.
     sampled: Option<fastrand::Rng>,
-    /// Windows until now, and their time.
-    windows: u64,
-    window_ns: u64,
+    /// Windows until now: their number, how long they lasted, and how long they were to last.
+    windows: u32,
+    lasted_ns: u64,
+    wanted_ns: u64,
 }
 
 impl BoundarySwitch {
@@ -75,17 +91,30 @@ impl BoundarySwitch {
             record.role == Some(Role::Operator) && record.fields.iter().any(|field| field.name == "lane")
         };
         let sampled = sampled.then(|| fastrand::Rng::with_seed(monotonic_ns()));
-        (any && waiting.all(has_lane)).then_some(Self { state: State::Attached, sampled, windows: 0, window_ns: 0 })
-    }
-
-    /// Whether nothing will change any more.
-    pub(super) fn is_settled(&self) -> bool {
-        matches!(self.state, State::Permanent)
+        (any && waiting.all(has_lane)).then_some(Self {
+            state: State::Attached,
+            sampled,
+            windows: 0,
+            lasted_ns: 0,
+            wanted_ns: 0,
+        })
     }
 
     /// Whether nothing changes before a second lane is seen.
     pub(super) fn awaits_a_lane(&self) -> bool {
         matches!(self.state, State::Detached)
+    }
+
+    /// Time until the next poll; `None` where nothing will change any more.
+    pub(super) fn pause(&self) -> Option<Duration> {
+        let due_at = |time: u64| Duration::from_nanos(time.saturating_sub(monotonic_ns())).clamp(SOON, LATEST);
+        match self.state {
+            State::Permanent => None,
+            State::Detached => Some(LATER),
+            State::Attached | State::Detaching { .. } => Some(SOON),
+            State::Window { since, .. } => Some(due_at(since.saturating_add(self.window_ns()))),
+            State::Gap { until: time } | State::Settling { since: time } => Some(due_at(time)),
+        }
     }
 
     /// Does the next step, if it is due.
@@ -110,23 +139,25 @@ impl BoundarySwitch {
                 self.several(monotonic_ns(), steps)
             }
             (State::Window { since, steps: before }, _)
-                if now >= since + WINDOW_NS && steps > before + FEWEST_STEPS && context.modules.any_waiting() =>
+                if now >= since + self.window_ns()
+                    && steps > before + FEWEST_STEPS
+                    && context.modules.any_waiting() =>
             {
-                self.end_window(context, now - since)
+                self.end_window(context, now.saturating_sub(since))
             }
             (State::Detaching { done, until }, _) if done.is_finished() => {
                 let _ = done.join();
                 State::Gap { until }
             }
-            (State::Gap { until }, _) if now >= until => {
-                Self::begin_window(context);
-                State::Window {
-                    since: monotonic_ns(),
-                    steps: context.consumer.counts().steps_apart.load(Ordering::Relaxed),
-                }
-            }
+            (State::Settling { since }, _) if now >= since => State::Window { since, steps },
+            (State::Gap { until }, _) if now >= until => State::Settling { since: Self::begin_window(context) },
             (same, _) => same,
         };
+        if self.sampled.is_some() {
+            // Until the first window has begun or ended, it goes on: what lanes there are is asked for at once.
+            let is_first = matches!(self.state, State::Attached);
+            context.consumer.read_every(if is_first { Duration::ZERO } else { Duration::MAX });
+        }
     }
 
     /// There is a second lane; the probes are attached.
@@ -134,21 +165,30 @@ impl BoundarySwitch {
         if self.sampled.is_some() { State::Window { since: now, steps } } else { State::Permanent }
     }
 
-    fn begin_window(context: &mut SwitchContext<'_, '_>) {
+    /// Since when operators have a waiting.
+    fn begin_window(context: &mut SwitchContext<'_, '_>) -> u64 {
         context.modules.set_waiting_wanted(true);
         let sites = context.modules.attach_waiting(context.session);
         context.meter.switched(sites);
         record_change(context, "waiting: a window begins", |context| {
-            let since = in_time(|instant| context.session.begin_waiting(instant));
+            let since = ahead(SETTLING_NS, |instant| context.session.begin_waiting(instant));
             (since, WaitingNotice { known: true, sampled: true, missed_ns: 0 })
-        });
+        })
     }
 
-    /// The gap is drawn without memory, so that nothing that a step is makes it more likely to be in a window.
+    /// How long the window that goes on is to last.
+    fn window_ns(&self) -> u64 {
+        (FIRST_WINDOW_NS << self.windows.min(8)).min(WINDOW_NS)
+    }
+
+    /// The gap is drawn without memory, so that nothing that a step is makes it more likely to be in a window. Windows last
+    /// longer than they are to by whole steps: on average, gaps do so, too.
     fn end_window(&mut self, context: &mut SwitchContext<'_, '_>, lasted_ns: u64) -> State {
-        self.windows += 1;
-        self.window_ns = self.window_ns.saturating_add(lasted_ns);
-        let mean = GAP * self.window_ns as f64 / self.windows as f64;
+        let wanted = self.window_ns();
+        self.windows = self.windows.saturating_add(1);
+        self.lasted_ns = self.lasted_ns.saturating_add(lasted_ns);
+        self.wanted_ns = self.wanted_ns.saturating_add(wanted);
+        let mean = GAP * wanted as f64 * self.lasted_ns as f64 / self.wanted_ns as f64;
         let draw = self.sampled.as_mut().map_or(1.0, |random| -(1.0 - random.f64()).ln());
         let gap = mean * draw.min(LONGEST_GAP);
         record_change(context, "waiting: a window ends", |context| {
@@ -193,13 +233,17 @@ impl BoundarySwitch {
     }
 }
 
+/// Makes a change and writes it down; gives its time.
 fn record_change(
     context: &SwitchContext<'_, '_>,
     text: &str,
     change: impl FnOnce(&SwitchContext<'_, '_>) -> (u64, WaitingNotice),
-) {
+) -> u64 {
+    let mut changed_at = 0;
     context.consumer.notice_of(|| {
         let (time, waiting) = change(context);
+        changed_at = time;
         Notice { time, text: text.to_owned(), waiting: Some(waiting), ..Notice::default() }
     });
+    changed_at
 }

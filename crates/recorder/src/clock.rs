@@ -49,8 +49,13 @@ pub(super) const LEAD_NS: u64 = 300_000;
 
 /// Sets an instant that has not come yet when it is set, however long this thread stands still in between; gives it.
 pub(super) fn in_time(set: impl Fn(u64)) -> u64 {
+    ahead(LEAD_NS, set)
+}
+
+/// As [`in_time`], so much ahead.
+pub(super) fn ahead(lead_ns: u64, set: impl Fn(u64)) -> u64 {
     loop {
-        let instant = monotonic_ns().saturating_add(LEAD_NS);
+        let instant = monotonic_ns().saturating_add(lead_ns);
         set(instant);
         if monotonic_ns() < instant {
             return instant;

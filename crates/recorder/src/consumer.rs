@@ -345,9 +345,10 @@ impl Consumer {
         Ok(Self { sink, counts, controls, arrived, guards, handed, interval, stop: stop_flag, thread })
     }
 
-    /// Has the ring read as often as counts of that age serve; within bounds.
+    /// Has the ring read as often as counts of that age serve, and as its size requires; within bounds.
     pub(super) fn read_every(&self, at_most: Duration) {
-        let ms = millis(at_most.clamp(SHORTEST, LONGEST));
+        let by_size = interval(self.counts.ring_bytes.load(Ordering::Relaxed));
+        let ms = millis(at_most.clamp(SHORTEST, by_size));
         if ms < self.interval.ms.swap(ms, Ordering::Relaxed) {
             // Not only after the longer pause that has begun.
             let _ = self.interval.bell.write(1);

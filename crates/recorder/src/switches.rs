@@ -7,9 +7,6 @@ use super::switch_context::SwitchContext;
 use profinfer_compiler::ProbePlan;
 use std::time::Duration;
 
-/// Time between two polls of boundaries.
-const BOUNDARIES: Duration = Duration::from_millis(20);
-
 /// All that is switched.
 #[derive(Debug)]
 pub(super) struct Switches {
@@ -34,8 +31,8 @@ impl Switches {
     /// Time until the next poll; `None` where nothing changes any more.
     pub(super) fn pause(&self) -> Option<Duration> {
         // A lane is found by its operators, which are not recorded meanwhile.
-        let changes = |switch: &&BoundarySwitch| !(switch.is_settled() || self.is_idle() && switch.awaits_a_lane());
-        let boundary = self.boundary.as_ref().filter(changes).map(|_| BOUNDARIES);
+        let waits = |switch: &&BoundarySwitch| self.is_idle() && switch.awaits_a_lane();
+        let boundary = self.boundary.as_ref().filter(|switch| !waits(switch)).and_then(BoundarySwitch::pause);
         self.detail.as_ref().map(DetailSwitch::pause).into_iter().chain(boundary).min()
     }
 
