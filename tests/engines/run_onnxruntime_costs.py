@@ -3,7 +3,8 @@
 run_onnxruntime_costs.py FOLDER RUNS
 
 A product of one row by a matrix larger than the caches, whose weights the engine packs; products of matrices that are
-all computed, a sum with a matrix, convolutions with and without groups, and operators element by element.
+all computed, a sum with a matrix, convolutions with and without groups, products of bytes, recurrent operators, and
+operators element by element.
 FOLDER/costs.json has operations and bytes of each node by its name, from the extents that the model is made of.
 """
 
@@ -17,7 +18,7 @@ import onnxruntime
 from onnx import TensorProto, helper
 from onnx_weights import Weights
 
-WIDE, SQUARE, HEADS, ROWS, DEPTH, CHANNELS, SIDE = 4096, 1024, 3, 40, 72, 32, 28
+WIDE, SQUARE, HEADS, ROWS, DEPTH, CHANNELS, SIDE, TIMES, HIDDEN = 4096, 1024, 3, 40, 72, 32, 28, 20, 48
 FLOAT, KERNEL = 4, 9
 COSTS = {}
 
@@ -25,10 +26,10 @@ COSTS = {}
 def model():
     nodes, weight = [], Weights()
 
-    def node(kind, name, inputs, flops, numbers, **attributes):
-        """`numbers`: elements of its inputs and its result together."""
+    def node(kind, name, inputs, flops, numbers, outputs=(), **attributes):
+        """`numbers`: elements of its inputs and its result together; `outputs`: results beside the first."""
         COSTS[name] = {"op": kind, "flops": flops, "bytes": FLOAT * numbers}
-        nodes.append(helper.make_node(kind, inputs, [name + ":out"], name=name, **attributes))
+        nodes.append(helper.make_node(kind, inputs, [name + ":out", *outputs], name=name, **attributes))
         return name + ":out"
 
     row = node("MatMul", "row", ["row_in", weight("row_w", WIDE, WIDE)], 2 * WIDE * WIDE, 2 * WIDE + WIDE * WIDE)
@@ -44,11 +45,38 @@ def model():
     between = node("Tanh", "between", [full], image, 2 * image)
     deep = node("Conv", "deep", [between, weight("deep_w", CHANNELS, 1, 3, 3)], 2 * image * KERNEL,
                 2 * image + CHANNELS * KERNEL, pads=[1, 1, 1, 1], group=CHANNELS)
-    value = lambda name, *shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+    # Numbers of one byte, and of four.
+    few, many = SQUARE * SQUARE, FLOAT * SQUARE * SQUARE
+    quantised = node("DynamicQuantizeLinear", "quantised", ["square_in"], 3 * few, 0, outputs=["scale", "zero"])
+    COSTS["quantised"]["bytes"] = many + few
+    whole = node("MatMulInteger", "whole", [quantised, weight("whole_w", SQUARE, SQUARE, kind=np.int8), "zero"],
+                 2 * SQUARE**3, 0)
+    COSTS["whole"]["bytes"] = few + few + 1 + many
+    constants = [weight.constant(name, number) for name, number in
+                 (("a_scale", np.float32(0.1)), ("a_zero", np.uint8(0)), ("b_scale", np.float32(0.1)),
+                  ("b_zero", np.int8(0)), ("y_scale", np.float32(1)), ("y_zero", np.uint8(0)))]
+    linear = node("QLinearMatMul", "linear",
+                  [quantised, *constants[:2], weight("linear_w", SQUARE, SQUARE, kind=np.int8), *constants[2:]],
+                  2 * SQUARE**3, 0)
+    COSTS["linear"]["bytes"] = 3 * few
+    recurrent = []
+    for kind, gates in (("LSTM", 4), ("GRU", 3)):
+        weights = [weight(kind + "_w", 1, gates * HIDDEN, SIDE), weight(kind + "_r", 1, gates * HIDDEN, HIDDEN)]
+        numbers = gates * HIDDEN * (SIDE + HIDDEN)
+        recurrent.append(node(kind, kind.lower(), ["times_in", *weights], 2 * numbers * TIMES,
+                              TIMES * (SIDE + HIDDEN) + numbers, hidden_size=HIDDEN))
+    split = node("Split", "split", ["square_in"], 0, 2 * SQUARE**2, outputs=["split:1"], axis=0)
+    log = node("LogSoftmax", "log", ["square_in"], 5 * SQUARE**2, 2 * SQUARE**2)
+    value = lambda name, *shape, kind=TensorProto.FLOAT: helper.make_tensor_value_info(name, kind, shape)
     inputs = [value("row_in", 1, WIDE), value("square_in", SQUARE, SQUARE), value("heads_in", HEADS, ROWS, DEPTH),
-              value("turned_in", HEADS, DEPTH, ROWS), value("image_in", 1, CHANNELS, SIDE, SIDE)]
+              value("turned_in", HEADS, DEPTH, ROWS), value("image_in", 1, CHANNELS, SIDE, SIDE),
+              value("times_in", TIMES, 1, SIDE)]
     outputs = [value(row, 1, WIDE), value(square, SQUARE, SQUARE), value(summed, SQUARE, SQUARE),
-               value(soft, HEADS, ROWS, ROWS), value(deep, 1, CHANNELS, SIDE, SIDE)]
+               value(soft, HEADS, ROWS, ROWS), value(deep, 1, CHANNELS, SIDE, SIDE),
+               value(whole, SQUARE, SQUARE, kind=TensorProto.INT32),
+               value(linear, SQUARE, SQUARE, kind=TensorProto.UINT8),
+               *(value(result, TIMES, 1, 1, HIDDEN) for result in recurrent),
+               value(split, SQUARE // 2, SQUARE), value(log, SQUARE, SQUARE)]
     graph = helper.make_graph(nodes, "costs", inputs, outputs, weight.tensors)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.checker.check_model(made)
