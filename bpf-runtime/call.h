@@ -266,6 +266,10 @@ static __always_inline _Bool pf_leave(struct pf_call *call, struct pt_regs *regs
 	call->sp = pf_register(regs, PF_STACK_POINTER) - PF_RETURN_ADDRESS;
 	call->object = 0;
 	call->block_start = 0;
+	call->tried = 0;
+	call->failed = 0;
+	for (int i = 0; i < PF_PIECES; i++)
+		call->pieces[i] = 0;
 	call->unreadable = 0;
 	call->implausible = 0;
 	call->empty = 0;
@@ -280,6 +284,25 @@ static __always_inline _Bool pf_take_unreadable(struct pf_call *call)
 
 	call->unreadable = 0;
 	return unreadable;
+}
+
+/* Why something could not be read, which is forgotten here; and the same again. */
+static __always_inline __u64 pf_take_failure(struct pf_call *call)
+{
+	__u64 failure = call->empty | call->implausible << 1 | call->not_all << 2;
+
+	call->unreadable = 0;
+	call->implausible = 0;
+	call->empty = 0;
+	call->not_all = 0;
+	return failure;
+}
+
+static __always_inline void pf_give_failure(struct pf_call *call, __u64 failure)
+{
+	call->empty = failure & 1;
+	call->implausible = failure >> 1 & 1;
+	call->not_all = failure >> 2 & 1;
 }
 
 /* Notes that a field could not be read, or that what was there cannot be it. */

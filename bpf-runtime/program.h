@@ -80,22 +80,31 @@
 /* A number that several expressions of a program need: it is read once a hit. */
 #define PF_PIECE(number, type, read)                                                                                   \
 	({                                                                                                             \
-		type *pf_piece = (void *)&call->pieces[number];                                                        \
-		if (!(call->tried & (1 << (number)))) {                                                                \
-			__label__ pf_unreadable, pf_tried;                                                             \
-			call->tried |= 1 << (number);                                                                  \
-			*pf_piece = (read);                                                                            \
+		PF_READ_PIECE(number, type, read);                                                                     \
+		PF_GOT_PIECE(number, type);                                                                            \
+	})
+#define PF_READ_PIECE(number, type, read)                                                                              \
+	do {                                                                                                           \
+		__label__ pf_unreadable, pf_tried;                                                                     \
+		if (call->tried & (1 << (number)))                                                                     \
+			break;                                                                                         \
+		call->tried |= 1 << (number);                                                                          \
+		*(type *)&call->pieces[number] = (read);                                                               \
+		if (!pf_take_unreadable(call))                                                                         \
 			goto pf_tried;                                                                                 \
-		pf_unreadable:                                                                                         \
-			call->failed |= 1 << (number);                                                                 \
-			call->pieces[number] = call->empty;                                                            \
-		pf_tried:;                                                                                             \
-		}                                                                                                      \
+	pf_unreadable:                                                                                                 \
+		call->failed |= 1 << (number);                                                                         \
+		call->pieces[number] = pf_take_failure(call);                                                          \
+	pf_tried:;                                                                                                     \
+	} while (0)
+/* Each use of what could not be read fails as the reading did. */
+#define PF_GOT_PIECE(number, type)                                                                                     \
+	({                                                                                                             \
 		if (call->failed & (1 << (number))) {                                                                  \
-			call->empty = call->pieces[number];                                                            \
+			pf_give_failure(call, call->pieces[number]);                                                   \
 			goto pf_unreadable;                                                                            \
 		}                                                                                                      \
-		(__s64) * pf_piece;                                                                                    \
+		(__s64) * (type *)&call->pieces[number];                                                               \
 	})
 
 /* An index that must be below a bound. */

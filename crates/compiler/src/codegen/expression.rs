@@ -1,6 +1,6 @@
 //! Expressions of the probeset as C, each on one line that ends with its place in the YAML.
 
-use super::pieces::Pieces;
+use super::pieces::Written;
 use super::source::origin;
 use crate::{Action, ProbePlan, RelocationKind};
 use profinfer_probeset::path::c::{Store, Symbols, store};
@@ -8,11 +8,12 @@ use profinfer_probeset::path::{Checked, ClassPart, Place, Type};
 use profinfer_schema::FieldType;
 
 /// Names of constants, for the expressions of one program or object.
+#[derive(Clone, Copy)]
 pub(super) struct Names<'p> {
     pub(super) plan: &'p ProbePlan,
     pub(super) program: Option<usize>,
     /// Values that are read once per hit.
-    pub(super) pieces: Option<&'p Pieces>,
+    pub(super) pieces: Option<&'p Written>,
     /// The action whose arguments were saved for the return, where that is when the expression is read.
     pub(super) saved: Option<&'p Action>,
 }
@@ -77,7 +78,7 @@ impl Symbols for Names<'_> {
     }
 
     fn piece(&mut self, memory: &Checked) -> Option<String> {
-        self.pieces?.name(memory, self.plan, self.program)
+        self.pieces?.name(memory, self)
     }
 }
 

@@ -4,7 +4,7 @@ use super::beginning::Beginning;
 use super::constants::{Constant, constants};
 use super::counting::{Counting, counting, member_name, open_spans};
 use super::expression::{Names, field, member};
-use super::pieces::Pieces;
+use super::pieces::{Pieces, When, Written};
 use super::source::{comment, origin, place};
 use crate::{
     Action, FieldPlan, ObjectPlan, Placement, ProbePlan, Program, ProgramKind, RelocationKind, Shape, Tier, WAITING,
@@ -420,15 +420,31 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         _ => None,
     };
     let of_the_kernel = program.actions.iter().any(|a| a.role.is_of_the_kernel());
-    let (pieces, macros) = Pieces::of(&program.name, &entry_expressions(program), plan, index);
-    let names = || Names { plan, program: Some(index), pieces: Some(&pieces), saved: None };
+    let bare = Names { plan, program: Some(index), pieces: None, saved: None };
+    let at_entry = Pieces::of(0, &entry_expressions(program), bare);
+    let deciding: Vec<&Checked> = program.actions.iter().flat_map(deciding).collect();
+    let decided =
+        at_entry.written(&format!("{}__piece", program.name), &deciding, When::Used, &Written::default(), bare);
+    let (mut macros, mut pieces) = (decided.macros.clone(), at_entry.end());
     let beginning = Beginning::of(program);
-    let actions: Vec<ActionData> = program
-        .actions
-        .iter()
-        .filter(|a| !matches!(a.role, Role::SchedSwitch | Role::SchedWakeup))
-        .map(|action| action_data(plan, &names, action, beginning))
-        .collect();
+    let recorded = program.actions.iter().filter(|a| !matches!(a.role, Role::SchedSwitch | Role::SchedWakeup));
+    let several = recorded.clone().count() > 1;
+    let mut first = 0;
+    let mut data = |action: &Action| {
+        let name = if several { format!("{}__{}", program.name, action.probe) } else { program.name.clone() };
+        let fields =
+            at_entry.written(&format!("{name}__field"), &fields_of(action, false), When::Before, &decided, bare);
+        // At the return memory may be another, and each action has saved arguments of its own.
+        let (saved, returned) = (Names { saved: Some(action), ..bare }, fields_of(action, true));
+        let at_return = Pieces::of(first, &returned, saved);
+        (first, pieces) = (first.max(at_return.end()), pieces.max(at_return.end()));
+        let returned =
+            at_return.written(&format!("{name}__result"), &returned, When::Before, &Written::default(), saved);
+        macros.extend(fields.macros.iter().chain(&returned.macros).cloned());
+        let names = ActionNames { names: bare, decided: &decided, fields: &fields, returned: &returned };
+        action_data(plan, &names, action, beginning)
+    };
+    let actions: Vec<ActionData> = recorded.map(&mut data).collect();
     let is_step = |a: &&Action| a.role == Role::Step && matches!(a.shape, Shape::Call { .. });
     let (span, name) = (program.kind == ProgramKind::Span, &program.name);
     let counts_steps = program.actions.iter().any(|a| is_step(&a));
@@ -501,7 +517,7 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         begin_together: beginning.together(program),
         actions,
         macros,
-        pieces: pieces.len(),
+        pieces,
     }
 }
 
@@ -510,38 +526,54 @@ fn first_with(plan: &ProbePlan, role: Role) -> Option<usize> {
     plan.programs.iter().position(|program| program.actions.iter().any(|action| action.role == role))
 }
 
-/// What a program reads at a function's entry. At its return memory may be another.
+/// What a program reads at a function's entry.
 fn entry_expressions(program: &Program) -> Vec<&Checked> {
-    let mut expressions = Vec::new();
-    for action in &program.actions {
-        expressions.extend(action.when.iter().chain(&action.describe).chain(&action.identity));
-        expressions.extend(action.fields.iter().filter(|field| !field.at_return).map(|field| &field.value));
-    }
-    expressions
+    let of = |action| deciding(action).into_iter().chain(fields_of(action, false));
+    program.actions.iter().flat_map(of).collect()
+}
+
+/// What an action reads to know whether and how it records.
+fn deciding(action: &Action) -> Vec<&Checked> {
+    action.when.iter().chain(&action.describe).chain(&action.identity).collect()
+}
+
+/// What an action's fields read at the entry, or at the return.
+fn fields_of(action: &Action, at_return: bool) -> Vec<&Checked> {
+    action.fields.iter().filter(|field| field.at_return == at_return).map(|field| &field.value).collect()
 }
 
 fn actions_named(plan: &ProbePlan, wanted: impl Fn(&&Action) -> bool) -> Vec<String> {
     actions(plan, |a| wanted(&a)).into_iter().map(|a| a.probe.clone()).collect()
 }
 
-fn action_data<'p>(
-    plan: &'p ProbePlan,
-    names: &dyn Fn() -> Names<'p>,
-    action: &'p Action,
-    beginning: Beginning,
-) -> ActionData {
+/// The names in an action's expressions, with the pieces of those that decide about the record and of the fields at the
+/// entry and at the return.
+struct ActionNames<'p> {
+    names: Names<'p>,
+    decided: &'p Written,
+    fields: &'p Written,
+    returned: &'p Written,
+}
+
+impl ActionNames<'_> {
+    fn deciding(&self) -> Names<'_> {
+        Names { pieces: Some(self.decided), ..self.names }
+    }
+}
+
+fn action_data(plan: &ProbePlan, names: &ActionNames<'_>, action: &Action, beginning: Beginning) -> ActionData {
     let record = &plan.schema.records[action.record];
     let (probe, limit) = (&action.probe, action.shape.frames());
     let tier = plan.tier_of_probe(probe).name();
     let begin = match action.shape {
-        Shape::Call { .. } => format!("PF_BEGIN_CALL({probe}, {tier}, {limit}, {})", object_of(names, action)),
+        Shape::Call { .. } => format!("PF_BEGIN_CALL({probe}, {tier}, {limit}, {})", object_of(&names.names, action)),
         Shape::Until { .. } => format!("PF_BEGIN_UNTIL({probe})"),
         _ => format!("PF_INSTANT({probe})"),
     };
     ActionData {
         probe: probe.clone(),
         type_name: type_name_of(record),
-        when: action.when.as_ref().map(|when| value(when, &mut names())),
+        when: action.when.as_ref().map(|when| value(when, &mut names.deciding())),
         origin: action.when.as_ref().map(|when| origin(&when.span)).unwrap_or_default(),
         indent: if action.when.is_some() { "\t\t" } else { "\t" },
         begin,
@@ -553,34 +585,24 @@ fn action_data<'p>(
 
 /// The object that a virtual method is called on, where calls within calls are recorded: an override and its base's that it
 /// calls are one operator.
-fn object_of<'p>(names: &dyn Fn() -> Names<'p>, action: &Action) -> String {
+fn object_of(names: &Names<'_>, action: &Action) -> String {
     let counts = action.role == Role::Operator && action.shape.frames() > 1;
-    counts.then(|| names().method_object()).flatten().unwrap_or_else(|| "0".to_owned())
+    counts.then(|| names.method_object()).flatten().unwrap_or_else(|| "0".to_owned())
 }
 
-/// Statements that fill a field each; a capture is no member of the C structure.
-fn field_lines<'p>(
-    names: &dyn Fn() -> Names<'p>,
-    action: &'p Action,
-    record: &RecordType,
-    at_return: bool,
-) -> Vec<String> {
+/// Statements that fill a field each, after those that read pieces; a capture is no member of the C structure.
+fn field_lines(names: &ActionNames<'_>, action: &Action, record: &RecordType, at_return: bool) -> Vec<String> {
     let wanted = |f: &&FieldPlan| f.at_return == at_return && !matches!(record.fields[f.index].ty, FieldType::Match(_));
-    let names = || if at_return { Names { pieces: None, saved: Some(action), ..names() } } else { names() };
+    let (pieces, saved) = if at_return { (names.returned, Some(action)) } else { (names.fields, None) };
     let line = |f: &FieldPlan| {
         let layout = &record.fields[f.index];
-        field(f.index, &layout.name, &layout.ty, &f.value, names())
+        field(f.index, &layout.name, &layout.ty, &f.value, Names { pieces: Some(pieces), saved, ..names.names })
     };
-    action.fields.iter().filter(wanted).map(line).collect()
+    pieces.reads.iter().cloned().chain(action.fields.iter().filter(wanted).map(line)).collect()
 }
 
 /// What an action does at the entry once it has its record.
-fn entry_lines<'p>(
-    plan: &ProbePlan,
-    names: &dyn Fn() -> Names<'p>,
-    action: &'p Action,
-    beginning: Beginning,
-) -> Vec<String> {
+fn entry_lines(plan: &ProbePlan, names: &ActionNames<'_>, action: &Action, beginning: Beginning) -> Vec<String> {
     let record = &plan.schema.records[action.record];
     let (probe, limit) = (&action.probe, action.shape.frames());
     let mut lines = Vec::new();
@@ -588,7 +610,7 @@ fn entry_lines<'p>(
         lines.push(match &action.identity {
             Some(identity) => format!(
                 "pf_graph_begins(call, PF_VALUE_OR(0, {})); {}",
-                value(identity, &mut names()),
+                value(identity, &mut names.deciding()),
                 origin(&identity.span)
             ),
             None => "pf_graph_begins(call, 0);".to_owned(),
@@ -600,7 +622,7 @@ fn entry_lines<'p>(
     }
     lines.extend(field_lines(names, action, record, false));
     for (number, argument) in action.saved.iter().enumerate() {
-        lines.push(format!("PF_SAVE({probe}, {limit}, {number}, {});", names().argument(*argument)));
+        lines.push(format!("PF_SAVE({probe}, {limit}, {number}, {});", names.deciding().argument(*argument)));
     }
     lines.extend(forget_line(plan, action, false));
     let references = references(record);
@@ -608,7 +630,7 @@ fn entry_lines<'p>(
     if let Some(describe) = action.describe.as_ref().filter(|_| !references.is_empty()) {
         lines.push(format!(
             "if (PF_VALUE_OR(1, {})){braces} {}",
-            value(describe, &mut names()),
+            value(describe, &mut names.deciding()),
             origin(&describe.span)
         ));
     }
@@ -640,12 +662,7 @@ fn entry_lines<'p>(
 }
 
 /// What an action does at the return once it has its record.
-fn return_lines<'p>(
-    plan: &ProbePlan,
-    names: &dyn Fn() -> Names<'p>,
-    action: &'p Action,
-    record: &RecordType,
-) -> Vec<String> {
+fn return_lines(plan: &ProbePlan, names: &ActionNames<'_>, action: &Action, record: &RecordType) -> Vec<String> {
     let mut lines = Vec::new();
     if !action.counts.fields.is_empty() {
         lines.push(format!("{}_count(call->thread, record, (void *)(record + 1));", action.probe));
