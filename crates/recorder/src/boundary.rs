@@ -107,11 +107,15 @@ impl BoundarySwitch {
 
     /// Time until the next poll; `None` where nothing will change any more.
     pub(super) fn pause(&self) -> Option<Duration> {
-        let due_at = |time: u64| Duration::from_nanos(time.saturating_sub(monotonic_ns())).clamp(SOON, LATEST);
+        let due_at = |time: u64| match time.saturating_sub(monotonic_ns()) {
+            // A window goes on until steps end.
+            0 => LATER,
+            left => Duration::from_nanos(left).clamp(SOON, LATEST),
+        };
         match self.state {
             State::Permanent => None,
-            State::Detached => Some(LATER),
-            State::Attached | State::Detaching { .. } => Some(SOON),
+            State::Attached | State::Detached => Some(LATER),
+            State::Detaching { .. } => Some(SOON),
             State::Window { since, .. } => Some(due_at(since.saturating_add(self.window_ns()))),
             State::Gap { until: time } | State::Settling { since: time } => Some(due_at(time)),
         }

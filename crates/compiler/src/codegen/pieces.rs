@@ -1,6 +1,6 @@
 //! Pieces of the target's memory that several expressions of one program need, at a function's entry or at its return: each
-//! read of it costs more than the rest of an expression together, so each piece is read once a hit, when the first of them
-//! needs it.
+//! read of it costs more than the rest of an expression together, so each piece is read once a hit. A field's pieces that
+//! are needed in any case are read before it, others when the first expression needs them.
 
 use super::expression::Names;
 use super::source::origin;
