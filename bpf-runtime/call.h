@@ -13,7 +13,6 @@ struct pf_call {
 	__u64 block_start; /* bytes from the object's start to the first byte in thread->block */
 	__u16 site;
 	__u32 tried; /* bit i: pieces[i] was read, or could not be */
-	__u32 failed;
 	__u64 pieces[PF_PIECES]; /* of the target's memory, that several expressions need */
 	_Bool unreadable; /* an argument in memory was */
 	_Bool implausible; /* what was read cannot be what it is taken for */
@@ -242,7 +241,7 @@ static __always_inline _Bool pf_enter(struct pf_call *call, struct pt_regs *regs
 	call->object = 0;
 	call->block_start = 0;
 	call->tried = 0;
-	call->failed = 0;
+	call->thread->failed = 0;
 	for (int i = 0; i < PF_PIECES; i++)
 		call->pieces[i] = 0;
 	call->unreadable = 0;
@@ -267,7 +266,7 @@ static __always_inline _Bool pf_leave(struct pf_call *call, struct pt_regs *regs
 	call->object = 0;
 	call->block_start = 0;
 	call->tried = 0;
-	call->failed = 0;
+	call->thread->failed = 0;
 	for (int i = 0; i < PF_PIECES; i++)
 		call->pieces[i] = 0;
 	call->unreadable = 0;

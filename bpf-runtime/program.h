@@ -93,14 +93,14 @@
 		if (!pf_take_unreadable(call))                                                                         \
 			goto pf_tried;                                                                                 \
 	pf_unreadable:                                                                                                 \
-		call->failed |= 1 << (number);                                                                         \
+		call->thread->failed |= 1 << (number);                                                                 \
 		call->pieces[number] = pf_take_failure(call);                                                          \
 	pf_tried:;                                                                                                     \
 	} while (0)
 /* Each use of what could not be read fails as the reading did. */
 #define PF_GOT_PIECE(number, type)                                                                                     \
 	({                                                                                                             \
-		if (call->failed & (1 << (number))) {                                                                  \
+		if (call->thread->failed & (1 << (number))) {                                                          \
 			pf_give_failure(call, call->pieces[number]);                                                   \
 			goto pf_unreadable;                                                                            \
 		}                                                                                                      \

@@ -49,6 +49,7 @@ struct pf_thread {
 	__u32 forked_by_thread; /* a process that another thread than the first has made: it runs on that one's stack */
 	__u64 reclaim_since; /* reclaim.h: when that which is open began */
 	__u32 reclaim; /* which it is; 0: none */
+	__u32 failed; /* program.h: bit i: pieces[i] could not be read; the verifier would follow each value of it by itself on the stack */
 	__u64 stack_low; /* span.h: the stack that it was made with, as far as that is recorded */
 	__u64 stack_high;
 	struct pf_rows rows;
