@@ -223,6 +223,26 @@ static __always_inline long pf_read_list_until_null(void *field, __u64 *elements
 	return 0;
 }
 
+static __always_inline void pf_forget_failure(struct pf_call *call)
+{
+	call->unreadable = 0;
+	call->implausible = 0;
+	call->empty = 0;
+	call->not_all = 0;
+}
+
+/* At the beginning of a hit. */
+static __always_inline void pf_nothing_read(struct pf_call *call)
+{
+	call->object = 0;
+	call->block_start = 0;
+	call->tried = 0;
+	call->thread->failed = 0;
+	for (int i = 0; i < PF_PIECES; i++)
+		call->pieces[i] = 0;
+	pf_forget_failure(call);
+}
+
 /* Begins a hit at a function's entry: one of that type of record. */
 static __always_inline _Bool pf_enter(struct pf_call *call, struct pt_regs *regs, __u16 type)
 {
@@ -238,16 +258,7 @@ static __always_inline _Bool pf_enter(struct pf_call *call, struct pt_regs *regs
 	call->regs = regs;
 	call->site = PF_COOKIE_SITE(cookie);
 	call->sp = pf_register(regs, PF_STACK_POINTER) + PF_COOKIE_STACK(cookie);
-	call->object = 0;
-	call->block_start = 0;
-	call->tried = 0;
-	call->thread->failed = 0;
-	for (int i = 0; i < PF_PIECES; i++)
-		call->pieces[i] = 0;
-	call->unreadable = 0;
-	call->implausible = 0;
-	call->empty = 0;
-	call->not_all = 0;
+	pf_nothing_read(call);
 	return 1;
 }
 
@@ -263,16 +274,7 @@ static __always_inline _Bool pf_leave(struct pf_call *call, struct pt_regs *regs
 	call->regs = regs;
 	call->site = PF_COOKIE_SITE(pf_cookie(regs));
 	call->sp = pf_register(regs, PF_STACK_POINTER) - PF_RETURN_ADDRESS;
-	call->object = 0;
-	call->block_start = 0;
-	call->tried = 0;
-	call->thread->failed = 0;
-	for (int i = 0; i < PF_PIECES; i++)
-		call->pieces[i] = 0;
-	call->unreadable = 0;
-	call->implausible = 0;
-	call->empty = 0;
-	call->not_all = 0;
+	pf_nothing_read(call);
 	return 1;
 }
 
@@ -290,10 +292,7 @@ static __always_inline __u64 pf_take_failure(struct pf_call *call)
 {
 	__u64 failure = call->empty | call->implausible << 1 | call->not_all << 2;
 
-	call->unreadable = 0;
-	call->implausible = 0;
-	call->empty = 0;
-	call->not_all = 0;
+	pf_forget_failure(call);
 	return failure;
 }
 

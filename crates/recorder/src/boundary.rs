@@ -26,8 +26,8 @@ const SETTLING_NS: u64 = 5_000_000;
 /// multiple of the mean one.
 const GAP: f64 = 9.0;
 const LONGEST_GAP: f64 = 6.0;
-/// Time between two polls: of what changes within a step or two; of lanes, which may show at any time; and of a time that is
-/// known.
+/// Time between two polls: of what changes within a step or two; of lanes, which may show at any time; and at most, of what
+/// is due later.
 const SOON: Duration = Duration::from_millis(5);
 const LATER: Duration = Duration::from_millis(20);
 const LATEST: Duration = Duration::from_millis(100);
