@@ -314,16 +314,16 @@ impl Model {
 
     fn requests(&self) -> Requests {
         let requests = self.figures.followed.requests();
-        let mut open: Vec<&Request> = requests.open().collect();
+        let mut open: Vec<Request> = requests.open().collect();
         let running = open.len() as u64;
         open.sort_by_key(|request| (request.arrived.unwrap_or(request.begin), request.sequence));
-        let figures = |request: &&Request| RequestFigures {
+        let figures = |request: &Request| RequestFigures {
             request: request.request,
             sequence: request.sequence,
             since_ns: self.now.saturating_sub(request.arrived.unwrap_or(request.begin)),
             is_in_decode: request.first_token.is_some() || request.generated_tokens > 0,
-            input_tokens: request.is_counted().then_some(request.prompt_tokens),
-            output_tokens: request.is_counted().then_some(request.generated_tokens),
+            input_tokens: request.input_tokens(),
+            output_tokens: request.output_tokens(),
             ttft_ns: request.ttft(),
             tpot_ns: request.tpot(),
         };

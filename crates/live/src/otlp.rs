@@ -200,10 +200,8 @@ fn spans(of: &Snapshot, request: &Request, clock: UnixClock) -> Vec<Span> {
     };
     let start = request.arrived.unwrap_or(request.begin);
     let mut attributes = vec![int("profinfer.steps", request.steps)];
-    if request.is_counted() {
-        attributes.push(int("gen_ai.usage.input_tokens", request.prompt_tokens));
-        attributes.push(int("gen_ai.usage.output_tokens", request.generated_tokens));
-    }
+    attributes.extend(request.input_tokens().map(|tokens| int("gen_ai.usage.input_tokens", tokens)));
+    attributes.extend(request.output_tokens().map(|tokens| int("gen_ai.usage.output_tokens", tokens)));
     attributes.extend(request.request.map(|number| int("profinfer.request", number)));
     attributes.extend(request.cached_tokens.map(|tokens| int("profinfer.cached_tokens", tokens)));
     let share = request.batch_share();

@@ -3,6 +3,7 @@
 //! that is established they are detached, until a second lane shows.
 
 use super::clock::{LEAD_NS, ahead, in_time, monotonic_ns};
+use super::consumer::Traffic;
 use super::switch_context::SwitchContext;
 use profinfer_compiler::{ProbePlan, Tier, WAITING};
 use profinfer_schema::Role;
@@ -160,7 +161,7 @@ impl BoundarySwitch {
         if self.sampled.is_some() {
             // Until the first window has begun or ended, it goes on: what lanes there are is asked for at once.
             let is_first = matches!(self.state, State::Attached);
-            context.consumer.read_every(if is_first { Duration::ZERO } else { Duration::MAX });
+            context.consumer.read_every(if is_first { Duration::ZERO } else { Duration::MAX }, Traffic::Operators);
         }
     }
 

@@ -32,8 +32,8 @@ use std::time::Duration;
 /// little there is to read.
 const SHORTEST: Duration = Duration::from_millis(8);
 const LONGEST: Duration = Duration::from_millis(50);
-/// At this rate a ring is full after an interval, if that is not the shortest: several times what was seen to come.
-const BYTES_PER_SECOND: u64 = 320 << 20;
+/// A ring that is found this full is read again after the shortest pause.
+const BUSY_PART: u64 = 4;
 
 /// So many records are read under one lock, before their space is given back and the ring is asked again how full it is.
 const BATCH: usize = 256;
@@ -264,6 +264,30 @@ pub(super) struct Consumer {
     thread: JoinHandle<()>,
 }
 
+/// What comes into the ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Traffic {
+    /// Steps, graphs, scheduling and samples.
+    Steps,
+    /// Operators, too.
+    Operators,
+}
+
+impl Traffic {
+    /// At this rate a ring is full after a pause, if that is not the shortest: several times what was seen to come.
+    fn bytes_per_second(self) -> u64 {
+        match self {
+            Self::Steps => 20 << 20,
+            Self::Operators => 320 << 20,
+        }
+    }
+
+    /// The longest pause between two readings of a ring of that many bytes.
+    fn pause(self, ring_bytes: u64) -> Duration {
+        Duration::from_millis(ring_bytes * 1000 / self.bytes_per_second()).clamp(SHORTEST, LONGEST)
+    }
+}
+
 /// The pause between two readings, and what ends one early.
 #[derive(Debug)]
 struct Interval {
@@ -322,18 +346,21 @@ impl Consumer {
         let pause = Pause::new(ring.as_fd()).map_err(|error| failed(&error))?;
         let mut pages = RingPages::map(ring.as_fd(), ring.max_entries()).map_err(|error| failed(&error))?;
         let stop_flag = StopFlag { is_set: Arc::clone(&stop), bell: pause.bell() };
-        let interval = if prompt { SHORTEST } else { interval(pages.size()) };
+        let interval = if prompt { SHORTEST } else { Traffic::Operators.pause(pages.size()) };
         let interval = Interval { ms: Arc::new(AtomicU64::new(millis(interval))), bell: pause.bell() };
         let interval_ms = Arc::clone(&interval.ms);
         let reader = Arc::clone(&sink);
         counts.ring_bytes.store(pages.size(), Ordering::Relaxed);
         let consume = move || {
+            let mut is_busy = false;
             loop {
                 // Seen before the last reading, so that everything submitted before it is read.
                 let last = stop.load(Ordering::SeqCst);
                 if !last {
-                    pause.wait(Duration::from_millis(interval_ms.load(Ordering::Relaxed)));
+                    let usual = Duration::from_millis(interval_ms.load(Ordering::Relaxed));
+                    pause.wait(if is_busy { SHORTEST } else { usual });
                 }
+                is_busy = pages.waiting() > pages.size() / BUSY_PART;
                 intake.read_all(&mut pages, &reader);
                 if last {
                     return;
@@ -345,9 +372,9 @@ impl Consumer {
         Ok(Self { sink, counts, controls, arrived, guards, handed, interval, stop: stop_flag, thread })
     }
 
-    /// Has the ring read as often as counts of that age serve, and as its size requires; within bounds.
-    pub(super) fn read_every(&self, at_most: Duration) {
-        let by_size = interval(self.counts.ring_bytes.load(Ordering::Relaxed));
+    /// Has the ring read as often as counts of that age serve, and as its size requires for what comes; within bounds.
+    pub(super) fn read_every(&self, at_most: Duration, traffic: Traffic) {
+        let by_size = traffic.pause(self.counts.ring_bytes.load(Ordering::Relaxed));
         let ms = millis(at_most.clamp(SHORTEST, by_size));
         if ms < self.interval.ms.swap(ms, Ordering::Relaxed) {
             // Not only after the longer pause that has begun.
@@ -497,11 +524,6 @@ impl Finished {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The pause between two readings of a ring of that many bytes.
-fn interval(ring_bytes: u64) -> Duration {
-    Duration::from_millis(ring_bytes * 1000 / BYTES_PER_SECOND).clamp(SHORTEST, LONGEST)
 }
 
 /// The consuming thread's side.

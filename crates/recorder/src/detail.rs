@@ -2,6 +2,7 @@
 //! answers to the target; detaching, which takes longer, on a separate thread.
 
 use super::clock::{LEAD_NS, in_time, monotonic_ns};
+use super::consumer::Traffic;
 use super::overhead::{OverheadLimits, RateGuard, Sampler, Seen};
 use super::process::threads;
 use super::switch_context::SwitchContext;
@@ -16,7 +17,9 @@ use std::time::{Duration, Instant};
 /// Spans that were open have so long to end, before the probes that would end them go.
 const SHORTEST_DRAIN: Duration = Duration::from_millis(50);
 const LONGEST_DRAIN: Duration = Duration::from_millis(600);
-/// What was spent is asked for so often: where nothing depends on it, and where something does.
+/// What was spent is asked for so often: while no operator is recorded and nothing is decided soon; where nothing depends
+/// on it; and where something does.
+const RAREST: Duration = Duration::from_secs(1);
 const RARELY: Duration = Duration::from_millis(250);
 const OFTEN: Duration = Duration::from_millis(15);
 /// The function of steps may be found so long after those of operators.
@@ -119,7 +122,8 @@ impl DetailSwitch {
 
     /// Does the next step, which takes some milliseconds at most.
     pub(super) fn poll(&mut self, context: &mut SwitchContext<'_, '_>) {
-        let mut seen = context.seen(RARELY);
+        let rarely = if self.is_idle() { (self.undecided / 2).clamp(RARELY, RAREST) } else { RARELY };
+        let mut seen = context.seen(rarely);
         if self.sampler.as_ref().is_some_and(|sampler| sampler.decides(&seen)) {
             seen = context.seen(OFTEN);
         }
@@ -151,7 +155,10 @@ impl DetailSwitch {
             }
             same => same,
         };
-        context.consumer.read_every(if self.is_idle() { self.undecided / 2 } else { Duration::ZERO });
+        match self.is_idle() {
+            true => context.consumer.read_every(self.undecided / 2, Traffic::Steps),
+            false => context.consumer.read_every(Duration::ZERO, Traffic::Operators),
+        }
     }
 
     /// While nothing is attached that comes and goes: has more of it go.

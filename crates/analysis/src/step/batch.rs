@@ -52,6 +52,8 @@ pub struct RequestEvent {
     pub time: u64,
     /// The process's number in the kernel.
     pub pid: u32,
+    /// The thread on which it happened.
+    pub tid: u32,
     /// The request.
     pub request: Option<u64>,
     /// The sequence.

@@ -1,7 +1,8 @@
 //! Times of requests as they become final, for who follows a recording that goes on: where sequences were recorded of
 //! requests, otherwise of generations. They are the times that [`super::Statistics`] has at the end, one by one.
 
-use super::requests::{Request, RequestNews, Requests};
+use super::request::Request;
+use super::requests::{RequestNews, Requests};
 use crate::ids::Phase;
 use crate::raw::Decoder;
 use crate::sampling::{GenerationNews, GenerationSums, StepRow};

@@ -8,6 +8,7 @@ mod metrics;
 mod offloads;
 mod quantities;
 mod reclaim;
+mod request;
 mod requests;
 mod statistics;
 mod thread_totals;
@@ -22,6 +23,7 @@ pub use offloads::{
 };
 pub use quantities::{Available, Quantities, Sums};
 pub use reclaim::{ReclaimTotals, ReclaimingStep, Reclaims};
-pub use requests::{Request, Requests};
+pub use request::Request;
+pub use requests::Requests;
 pub use statistics::{ExpertTotals, IncompleteStep, LaneTotals, OperatorTotals, PhaseTotals, SpanTotals, Statistics};
 pub use thread_totals::{BetweenTotals, LaneThreads, Named, Taken, ThreadTotals};

@@ -3,200 +3,18 @@
 //! requests were recorded, these decide where a request begins and ends, and when it arrived; otherwise a sequence whose
 //! positions begin again does.
 
+use super::request::{Given, Request, Unseen};
 use crate::numbers::{Distribution, Durations};
 use crate::raw::{Decoder, Header};
 use crate::sampling::Recorded;
 use crate::step::{RequestEvent, SequencePart, Step};
 use profinfer_schema::FieldMeaning;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Requests that are listed; beyond, they are in the distributions only.
 const MAX_LISTED: usize = 20_000;
 /// Requests that have arrived and not begun, and sequences that are open.
 const MAX_OPEN: usize = 4096;
-/// A first request with no more tokens than this and without a generated token warms up the engine.
-const WARM_UP_TOKENS: u64 = 2;
-
-/// One request. Times are ns of CLOCK_MONOTONIC.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Request {
-    /// The engine's number, if recorded.
-    pub request: Option<u64>,
-    /// The process.
-    pub pid: u32,
-    /// The sequence that it was computed in.
-    pub sequence: i64,
-    /// The model that computed it, where the trace names models.
-    instance: Option<i64>,
-    /// When it arrived, if recorded.
-    pub arrived: Option<u64>,
-    /// When it was given its sequence, or where that was not recorded the start of its first step.
-    pub begin: u64,
-    /// When its first token was chosen, or where that was not recorded the end of the step that took in the last of its
-    /// prompt; `None` where none did.
-    pub first_token: Option<u64>,
-    /// When its last token was chosen, or where that was not recorded the end of its last step.
-    pub end: u64,
-    /// When the engine was done with it, if recorded.
-    pub released: Option<u64>,
-    /// Position of its first token: so many tokens of the prompt were cached.
-    pub cached_tokens: Option<u64>,
-    /// Tokens of its prompt that were computed.
-    pub prompt_tokens: u64,
-    /// Tokens that it was given.
-    pub generated_tokens: u64,
-    /// Steps that it took part in.
-    pub steps: u64,
-    /// The time of these steps.
-    pub step_time: u64,
-    /// Its part of the tokens of each step, times the step's time.
-    pub own_time: f64,
-    /// Position of the first token of its latest step.
-    position: Option<u64>,
-    /// Position after its prompt.
-    prompt_end: Option<u64>,
-    /// Some step after its first token had several tokens: drafts were verified.
-    drafts: bool,
-    /// Tokens by the engine's own events.
-    chosen: u64,
-    /// When its latest step ended.
-    step_end: u64,
-    /// Its first token was reported to who follows.
-    is_reported: bool,
-    /// The first of its sequence's model.
-    is_first: bool,
-    unseen: Unseen,
-}
-
-/// What was not recorded of a request.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Unseen {
-    #[default]
-    Nothing,
-    /// Steps that may have given it tokens.
-    Tokens,
-    /// The steps before it was first seen: when its first token was chosen is not known.
-    Beginning,
-}
-
-impl Request {
-    /// From its arrival to its first step, ns; `None` where its arrival was not recorded.
-    pub fn queued(&self) -> Option<u64> {
-        Some(self.begin.saturating_sub(self.arrived?))
-    }
-
-    /// From its first step to its first token, ns.
-    pub fn prefill(&self) -> Option<u64> {
-        Some(self.first_token?.saturating_sub(self.begin))
-    }
-
-    /// From its first token to its last, ns.
-    pub fn decode(&self) -> Option<u64> {
-        Some(self.end.saturating_sub(self.first_token?))
-    }
-
-    /// From its arrival, or where that was not recorded from its first step, to its first token, ns.
-    pub fn ttft(&self) -> Option<u64> {
-        Some(self.first_token?.saturating_sub(self.arrived.unwrap_or(self.begin)))
-    }
-
-    /// Time per output token after the first, ns; `None` where some of them were not recorded and no position counts them.
-    pub fn tpot(&self) -> Option<f64> {
-        let decode = self.decode().filter(|_| self.is_counted())?;
-        (self.generated_tokens > 1).then(|| decode as f64 / (self.generated_tokens - 1) as f64)
-    }
-
-    /// Its part of the tokens of its steps, weighted by their time: 1 where it was alone.
-    pub fn batch_share(&self) -> Option<f64> {
-        (self.step_time > 0).then(|| self.own_time / self.step_time as f64)
-    }
-
-    /// From its arrival, or where that was not recorded from its first step, to its last token, ns.
-    pub fn duration(&self) -> u64 {
-        self.end.saturating_sub(self.arrived.unwrap_or(self.begin))
-    }
-
-    /// [`Self::duration`]; `None` where neither its arrival nor its first step was recorded.
-    pub fn whole_duration(&self) -> Option<u64> {
-        (self.arrived.is_some() || self.unseen != Unseen::Beginning).then(|| self.duration())
-    }
-
-    /// Its tokens are counted whole: its first step was recorded, and each token, or its position.
-    pub fn is_counted(&self) -> bool {
-        match self.unseen {
-            Unseen::Nothing => true,
-            // Positions count what was not seen.
-            Unseen::Tokens => self.chosen == 0 && self.position.is_some(),
-            Unseen::Beginning => false,
-        }
-    }
-
-    /// Steps before its next one were not recorded. If it has no first token yet, that may have been chosen there.
-    fn note_gap(&mut self) {
-        match self.first_token {
-            None => self.unseen = Unseen::Beginning,
-            Some(_) if self.unseen == Unseen::Nothing => self.unseen = Unseen::Tokens,
-            Some(_) => {}
-        }
-    }
-
-    fn warms_up(&self) -> bool {
-        let short = self.prompt_tokens <= WARM_UP_TOKENS && self.generated_tokens <= 1;
-        self.is_first && self.request.is_none() && short && self.cached_tokens.unwrap_or(0) == 0
-    }
-
-    /// Whether what a step takes in of its sequence belongs to another request, by the positions.
-    fn is_over(&self, part: &SequencePart) -> bool {
-        let Some((position, before)) = part.position.zip(self.position) else { return false };
-        let restarts = position <= before;
-        let next_turn =
-            self.generated_tokens > 1 && part.tokens > 1 && !self.drafts && part.outputs != Some(part.tokens);
-        restarts || next_turn
-    }
-
-    /// Counts the tokens that a step takes in and gives.
-    fn count(&mut self, part: &SequencePart, step: &Step) {
-        if self.unseen == Unseen::Beginning {
-            self.generated_tokens += part.outputs.unwrap_or(u64::from(part.tokens == 1));
-            self.drafts |= part.tokens > 1;
-            return;
-        }
-        // Without the outputs, a prompt is over with the first step of one token after its first.
-        let begins_decode = part.outputs.is_none() && part.tokens == 1 && self.steps > 1;
-        if begins_decode && self.first_token.is_none() {
-            self.first_token = Some(self.end);
-            self.prompt_end = part.position;
-            self.generated_tokens = 1;
-        }
-        if self.first_token.is_none() {
-            self.prompt_tokens += part.tokens;
-            if part.outputs.is_some_and(|outputs| outputs > 0) {
-                self.first_token = Some(step.end);
-                self.prompt_end = part.position.map(|position| position.saturating_add(part.tokens));
-                self.generated_tokens = 1;
-            }
-        } else {
-            self.drafts |= part.tokens > 1;
-            // Of drafts, the position of the next step shows how many were accepted.
-            let by_position = part.position.zip(self.prompt_end).map(|(at, from)| at.saturating_sub(from) + 2);
-            if self.chosen == 0 {
-                self.generated_tokens = by_position.unwrap_or(self.generated_tokens + part.tokens);
-            }
-        }
-    }
-
-    fn take(&mut self, part: &SequencePart, step: &Step) {
-        let all = step.tokens.unwrap_or(part.tokens).max(part.tokens).max(1);
-        self.steps += 1;
-        self.step_time = self.step_time.saturating_add(step.duration());
-        self.own_time += step.duration() as f64 * part.tokens as f64 / all as f64;
-        self.count(part, step);
-        self.position = part.position;
-        self.end = step.end;
-        self.step_end = step.end;
-    }
-}
-
 /// What became of a request, for who follows a recording that goes on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum RequestNews {
@@ -219,12 +37,17 @@ pub struct Requests {
     /// What became of them since that was asked last, where they are followed. Then those that ended are forgotten.
     news: Option<Vec<RequestNews>>,
     open: FxHashMap<(u32, Option<i64>, i64), Request>,
-    arrivals: FxHashMap<(u32, u64), u64>,
+    arrivals: FxHashMap<(u32, u64), Arrival>,
     /// The request that has a sequence, by the engine's events.
     given: FxHashMap<(u32, i64), Given>,
     /// The most sequences that were given at a time, and the latest arrival of a request that has one.
     most_given: usize,
     latest_given: u64,
+    /// Threads that ran steps, and whether a request that was given a sequence arrived on one of them.
+    step_threads: FxHashSet<u32>,
+    arrive_in_steps: bool,
+    /// Times in which nothing was recorded, by process.
+    stretches: FxHashMap<u32, u32>,
     finished: Vec<Request>,
     count: u64,
     instances: Vec<(u32, Option<i64>)>,
@@ -255,11 +78,11 @@ enum Before {
     Gap,
 }
 
+/// A request that has arrived and has no sequence yet.
 #[derive(Debug, Clone, Copy)]
-struct Given {
-    request: u64,
-    arrived: Option<u64>,
-    started: u64,
+struct Arrival {
+    time: u64,
+    tid: u32,
 }
 
 impl Requests {
@@ -282,20 +105,30 @@ impl Requests {
     }
 
     /// The requests that have begun and not ended.
-    pub fn open(&self) -> impl Iterator<Item = &Request> {
-        self.open.values().filter(|request| !request.warms_up() && !self.is_draft(request))
+    pub fn open(&self) -> impl Iterator<Item = Request> {
+        self.all_open().filter(|request| !request.warms_up() && !self.is_draft(request))
+    }
+
+    /// Those of recorded steps, and those that only the engine's events tell of.
+    fn all_open(&self) -> impl Iterator<Item = Request> {
+        let has_steps: FxHashSet<(u32, i64)> = self.open.keys().map(|(pid, _, sequence)| (*pid, *sequence)).collect();
+        let others = self.given.iter().filter(move |(key, _)| !has_steps.contains(key));
+        let others = others.map(|((pid, sequence), given)| Request::of_events(*pid, *sequence, given, None));
+        self.open.values().copied().chain(others)
     }
 
     /// How many have arrived and wait for a sequence, where that is recorded: at most so many, since an engine may number
-    /// other tasks as well. Where fewer sequences are given than there were once, none waits; and what arrived before one
-    /// that has its sequence was something else.
+    /// other tasks as well. Where fewer sequences are given than there were once, none waits; what arrived before one
+    /// that has its sequence was something else, and so is what arrives on a thread that runs steps, unless requests do.
     /// `None` until a sequence was given.
     pub fn queued(&self) -> Option<usize> {
         if self.given.len() < self.most_given {
             return Some(0);
         }
-        let waiting = || self.arrivals.values().filter(|arrived| **arrived > self.latest_given).count();
-        (self.most_given > 0).then(waiting)
+        let is_request = |arrival: &&Arrival| {
+            arrival.time > self.latest_given && (self.arrive_in_steps || !self.step_threads.contains(&arrival.tid))
+        };
+        (self.most_given > 0).then(|| self.arrivals.values().filter(is_request).count())
     }
 
     /// Whether a draft model computes it for another model's request.
@@ -303,6 +136,7 @@ impl Requests {
         let same = |other: &&Request| {
             (other.pid, other.sequence, other.request) == (request.pid, request.sequence, request.request)
                 && other.instance != request.instance
+                && (other.begin <= request.end && request.begin <= other.end)
         };
         self.instances.len() > 1 && self.open.values().filter(same).any(|other| other.step_time > request.step_time)
     }
@@ -328,13 +162,14 @@ impl Requests {
 
     /// Takes a step; steps come in the order of their ends.
     pub fn add(&mut self, step: &Step, decoder: &Decoder) {
-        for event in &step.requests {
-            self.event(event);
-        }
         self.step(step, instance(step, decoder));
     }
 
     fn step(&mut self, step: &Step, instance: Option<i64>) {
+        self.events(step);
+        if self.step_threads.len() < MAX_OPEN {
+            self.step_threads.insert(step.tid);
+        }
         let model = (step.pid, instance);
         let is_recorded = step.recorded == Recorded::Whole && step.complete;
         if self.seen.len() >= MAX_OPEN && !self.seen.contains_key(&model) {
@@ -358,41 +193,73 @@ impl Requests {
         }
     }
 
-    fn event(&mut self, event: &RequestEvent) {
-        let RequestEvent { time, pid, request, sequence, tokens } = *event;
+    /// Takes the events up to a step's end, which are of the step before, or between the two. What they told before a time
+    /// in which nothing was recorded may be over.
+    fn events(&mut self, step: &Step) {
+        let before = self.stretches.insert(step.pid, step.stretch);
+        let mut counted: Vec<(u32, i64)> = Vec::new();
+        for event in &step.requests {
+            self.event(event, &mut counted);
+        }
+        if before.is_some_and(|before| before != step.stretch) {
+            self.given.retain(|key, _| key.0 != step.pid);
+            self.arrivals.retain(|key, _| key.0 != step.pid);
+        }
+    }
+
+    /// Takes an event; the sequences that were given tokens since the last step are `counted`.
+    fn event(&mut self, event: &RequestEvent, counted: &mut Vec<(u32, i64)>) {
+        let RequestEvent { time, pid, tid, request, sequence, tokens } = *event;
         if let Some((sequence, tokens)) = sequence.zip(tokens) {
-            self.tokens(pid, sequence, tokens, time);
+            let begins_step = !counted.contains(&(pid, sequence));
+            if begins_step {
+                counted.push((pid, sequence));
+            }
+            self.tokens(pid, sequence, tokens, time, begins_step);
             return;
         }
         match (request, sequence) {
             (Some(request), None) => {
                 if self.arrivals.len() >= MAX_OPEN
-                    && let Some(oldest) = self.arrivals.iter().min_by_key(|(_, time)| **time).map(|(key, _)| *key)
+                    && let Some(oldest) = self.arrivals.iter().min_by_key(|(_, of)| of.time).map(|(key, _)| *key)
                 {
                     self.arrivals.remove(&oldest);
                 }
-                self.arrivals.insert((pid, request), time);
+                self.arrivals.insert((pid, request), Arrival { time, tid });
             }
             (Some(request), Some(sequence)) => {
                 self.close(pid, sequence, None);
                 let arrived = self.arrivals.remove(&(pid, request));
+                self.arrive_in_steps |= arrived.is_some_and(|arrived| self.step_threads.contains(&arrived.tid));
+                let arrived = arrived.map(|arrived| arrived.time);
                 self.latest_given = self.latest_given.max(arrived.unwrap_or(0));
                 if self.given.len() < MAX_OPEN {
-                    self.given.insert((pid, sequence), Given { request, arrived, started: time });
+                    self.given.insert((pid, sequence), Given::new(request, arrived, time));
                     self.most_given = self.most_given.max(self.given.len());
                 }
             }
-            (None, Some(sequence)) => {
-                self.close(pid, sequence, Some(time));
-                self.given.remove(&(pid, sequence));
-            }
+            (None, Some(sequence)) => self.close(pid, sequence, Some(time)),
             (None, None) => {}
         }
     }
 
     /// Tokens of a sequence were chosen.
-    fn tokens(&mut self, pid: u32, sequence: i64, tokens: u64, time: u64) {
+    fn tokens(&mut self, pid: u32, sequence: i64, tokens: u64, time: u64, begins_step: bool) {
         let of_sequence = |key: &(u32, Option<i64>, i64)| key.0 == pid && key.2 == sequence;
+        if let Some(given) = self.given.get_mut(&(pid, sequence)) {
+            let after = given.take(tokens, time, begins_step);
+            let mut of_steps = self.open.iter_mut().filter(|(key, _)| of_sequence(key)).peekable();
+            let is_reported = of_steps.peek().is_some_and(|(_, request)| request.is_reported);
+            let is_new = !std::mem::replace(&mut given.is_reported, true) && !is_reported;
+            of_steps.for_each(|(_, request)| request.take_events(given));
+            let given = *given;
+            self.saw_steps = true;
+            if let Some(news) = self.news.as_mut().filter(|_| is_new) {
+                news.push(RequestNews::FirstToken(Request::of_events(pid, sequence, &given, None)));
+            }
+            after.into_iter().for_each(|after| self.next_token(time, after));
+            return;
+        }
         for (_, request) in self.open.iter_mut().filter(|(key, _)| of_sequence(key)) {
             if request.chosen == 0 && request.unseen != Unseen::Beginning {
                 request.first_token = Some(time);
@@ -403,10 +270,20 @@ impl Requests {
         }
     }
 
+    fn next_token(&mut self, time: u64, after: u64) {
+        match &mut self.news {
+            Some(news) => news.push(RequestNews::NextToken { time, after }),
+            None => self.between.push(after),
+        }
+    }
+
     /// Ends a sequence's open request.
     fn close(&mut self, pid: u32, sequence: i64, released: Option<u64>) {
         let of_sequence = |key: &&(u32, Option<i64>, i64)| key.0 == pid && key.2 == sequence;
         let keys: Vec<(u32, Option<i64>, i64)> = self.open.keys().filter(of_sequence).copied().collect();
+        if let Some(given) = self.given.remove(&(pid, sequence)).filter(|_| keys.is_empty()) {
+            self.finish(Request::of_events(pid, sequence, &given, released));
+        }
         let drafts: Vec<(u32, Option<i64>, i64)> = match self.news {
             Some(_) => {
                 keys.iter().filter(|key| self.open.get(key).is_some_and(|of| self.is_draft(of))).copied().collect()
@@ -448,12 +325,10 @@ impl Requests {
             Before::Recorded => false,
         };
         let request = self.open.entry(key).or_insert_with(|| Request {
-            request: given.map(|given| given.request),
-            arrived: given.and_then(|given| given.arrived),
             pid: step.pid,
             sequence: part.sequence,
             instance,
-            begin: given.map_or(step.start, |given| given.started),
+            begin: step.start,
             end: step.start,
             cached_tokens: part.position.filter(|_| !begins_unseen),
             is_first,
@@ -463,15 +338,15 @@ impl Requests {
         // In a gap the sequence may have been given other tokens, or another request.
         let continues = request.unseen == Unseen::Beginning && request.steps > 0 && part.tokens == 1;
         let gives = request.first_token.is_some() || continues;
-        let before = (gives && !has_gap).then_some(request.step_end);
+        // The engine's own events tell it better.
+        let before = (gives && !has_gap && given.is_none_or(|given| given.chosen == 0)).then_some(request.step_end);
+        if let Some(given) = given {
+            request.take_events(&given);
+        }
         request.take(part, step);
         let found = *request;
         if let Some(before) = before.filter(|_| !self.is_draft(&found)) {
-            let after = step.end.saturating_sub(before);
-            match &mut self.news {
-                Some(news) => news.push(RequestNews::NextToken { time: step.end, after }),
-                None => self.between.push(after),
-            }
+            self.next_token(step.end, step.end.saturating_sub(before));
         }
         self.report_first(key, false);
     }
@@ -502,8 +377,8 @@ impl Requests {
 
     /// The requests by their start: those that ended, and those that were open at the trace's end.
     pub fn list(&self) -> Vec<Request> {
-        let open = self.open.values().filter(|request| !request.warms_up());
-        let mut all: Vec<Request> = self.finished.iter().chain(open).copied().collect();
+        let open = self.all_open().filter(|request| !request.warms_up());
+        let mut all: Vec<Request> = self.finished.iter().copied().chain(open).collect();
         // A draft model's sequences are those of the requests that it drafts for.
         let drafted = |a: &Request, b: &Request| {
             (a.pid, a.sequence) == (b.pid, b.sequence)
@@ -528,7 +403,7 @@ impl Requests {
 
     /// How many requests there are, listed or not.
     pub fn count(&self) -> u64 {
-        self.count + self.open.values().filter(|request| !request.warms_up()).count() as u64
+        self.count + self.all_open().filter(|request| !request.warms_up()).count() as u64
     }
 
     /// Time to first token.
@@ -618,5 +493,73 @@ mod tests {
         // One that begins in a window, after others were not seen.
         let begins = [step(0, None), step(20, Some((0, 8, 1))), step(40, Some((8, 1, 1)))];
         assert_eq!(news(&begins), (vec![10], vec![20]));
+    }
+
+    /// An event of the engine, on another thread than steps' unless it is of a token.
+    fn event(time: u64, tid: u32, request: Option<u64>, sequence: Option<i64>, tokens: Option<u64>) -> RequestEvent {
+        RequestEvent { time, pid: 7, tid, request, sequence, tokens }
+    }
+
+    /// What the engine told before the end of a step of which nothing else was recorded.
+    fn told(start: u64, requests: Vec<RequestEvent>) -> Step {
+        Step { requests, tid: 1, ..step(start, None) }
+    }
+
+    #[test]
+    fn the_engine_s_events_tell_all_times_of_a_request_whose_steps_were_not_recorded() {
+        let begins = vec![event(3, 2, Some(5), None, None), event(8, 1, Some(5), Some(0), None)];
+        let token = |time| event(time, 1, None, Some(0), Some(1));
+        let mut steps = vec![told(0, vec![]), told(20, begins), told(40, vec![token(33)]), told(60, vec![token(52)])];
+        // Two of a step: a draft was right.
+        steps.push(told(80, vec![token(75), token(76)]));
+        steps.push(told(100, vec![token(95), event(97, 1, None, Some(0), None)]));
+        assert_eq!(news(&steps), (vec![30], vec![19, 23, 20]));
+        let mut requests = Requests::default();
+        steps.iter().for_each(|step| requests.step(step, None));
+        let [request] = requests.list()[..] else { panic!("{:?}", requests.list()) };
+        assert_eq!((request.request, request.queued(), request.prefill()), (Some(5), Some(5), Some(25)));
+        assert_eq!((request.decode(), request.whole_duration()), (Some(62), Some(92)));
+        assert_eq!((request.output_tokens(), request.input_tokens(), request.tpot()), (Some(5), None, Some(15.5)));
+        // One window within it changes nothing.
+        steps[3] = Step { requests: steps[3].requests.clone(), tid: 1, ..step(60, Some((9, 1, 1))) };
+        assert_eq!(news(&steps), (vec![30], vec![19, 23, 20]));
+        // A time in which nothing was recorded: what was told before it may be over.
+        steps[3].stretch = 1;
+        steps[4].stretch = 1;
+        steps[5].stretch = 1;
+        assert_eq!(news(&steps), (vec![30], vec![19]));
+    }
+
+    #[test]
+    fn tasks_that_the_engine_numbers_between_steps_are_not_queued() {
+        let mut requests = Requests::followed();
+        let begins = vec![event(3, 2, Some(5), None, None), event(8, 1, Some(5), Some(0), None)];
+        requests.step(&told(0, vec![]), None);
+        requests.step(&told(20, begins), None);
+        requests.step(&told(40, vec![event(31, 1, Some(6), None, None)]), None);
+        assert_eq!(requests.queued(), Some(0));
+        requests.step(&told(60, vec![event(51, 3, Some(7), None, None)]), None);
+        assert_eq!(requests.queued(), Some(1));
+        assert_eq!(requests.open().count(), 1);
+        // One thread does everything.
+        let mut alone = Requests::followed();
+        alone.step(&told(0, vec![]), None);
+        let begins = vec![event(13, 1, Some(5), None, None), event(18, 1, Some(5), Some(0), None)];
+        alone.step(&told(20, [begins, vec![event(19, 1, Some(6), None, None)]].concat()), None);
+        assert_eq!(alone.queued(), Some(1));
+    }
+
+    #[test]
+    fn a_later_model_s_request_in_the_same_sequence_is_no_draft() {
+        let mut requests = Requests::followed();
+        for (model, from) in [(1, 0), (2, 1000)] {
+            for (index, part) in [(0, 8, 1), (8, 1, 1), (9, 1, 1)].into_iter().enumerate() {
+                requests.step(&step(from + 20 * index as u64, Some(part)), Some(model));
+            }
+        }
+        let first = |news: &RequestNews| matches!(news, RequestNews::FirstToken(_));
+        let next = |news: &RequestNews| matches!(news, RequestNews::NextToken { .. });
+        let news = requests.take_news();
+        assert_eq!((news.iter().filter(|n| first(n)).count(), news.iter().filter(|n| next(n)).count()), (2, 4));
     }
 }

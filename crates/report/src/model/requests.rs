@@ -29,13 +29,13 @@ pub struct RequestRow {
     pub time_to_first_token_ns: Option<u64>,
     /// Of the tokens after the first.
     pub time_per_output_token_ns: Option<f64>,
-    /// Tokens of its prompt that were computed.
-    pub input_tokens: u64,
+    /// Tokens of its prompt that were computed; absent where not all steps with them were recorded.
+    pub input_tokens: Option<u64>,
     /// Tokens of its prompt that were cached.
     pub cached_tokens: Option<u64>,
-    /// Tokens that it was given.
-    pub output_tokens: u64,
-    /// Steps that it took part in.
+    /// Tokens that it was given; absent where some of them may not have been recorded.
+    pub output_tokens: Option<u64>,
+    /// Recorded steps that it took part in.
     pub steps: u64,
     /// Its part of the tokens of its steps, weighted by their time: 1 where it was alone.
     pub batch_share: Option<f64>,
@@ -55,9 +55,9 @@ impl RequestRow {
             decode_ns: request.decode(),
             time_to_first_token_ns: request.ttft(),
             time_per_output_token_ns: request.tpot(),
-            input_tokens: request.prompt_tokens,
+            input_tokens: request.input_tokens(),
             cached_tokens: request.cached_tokens,
-            output_tokens: request.generated_tokens,
+            output_tokens: request.output_tokens(),
             steps: request.steps,
             batch_share: request.batch_share(),
         }

@@ -42,12 +42,12 @@ fn cells(row: &RequestRow) -> Vec<String> {
         row.sequence.to_string(),
         optional(row.queued_ns),
         optional(row.prefill_ns),
-        optional(row.decode_ns.filter(|_| row.output_tokens > 1)),
+        optional(row.decode_ns.filter(|_| row.output_tokens.is_none_or(|tokens| tokens > 1))),
         optional(row.time_to_first_token_ns),
         row.time_per_output_token_ns.map_or_else(String::new, time_f64),
-        group_digits(row.input_tokens),
+        row.input_tokens.map_or_else(String::new, group_digits),
         row.cached_tokens.filter(|cached| *cached > 0).map_or_else(String::new, group_digits),
-        group_digits(row.output_tokens),
+        row.output_tokens.map_or_else(String::new, group_digits),
         row.batch_share.map_or_else(String::new, share),
     ]
 }

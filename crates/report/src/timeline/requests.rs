@@ -44,11 +44,9 @@ impl TimelineWriter<'_> {
         let line = Line::Request { index: row.number, number: row.request };
         let track = self.tracks.id(owner, line, self.sink.as_mut())?;
         let optional = |name: &'static str, value: Option<u64>| value.map(|value| (Arc::from(name), count(value)));
-        let mut arguments: Vec<(Arc<str>, Argument)> = vec![
-            ("input tokens".into(), count(row.input_tokens)),
-            ("output tokens".into(), count(row.output_tokens)),
-            ("steps".into(), count(row.steps)),
-        ];
+        let mut arguments: Vec<(Arc<str>, Argument)> = vec![("steps".into(), count(row.steps))];
+        arguments.extend(optional("input tokens", row.input_tokens));
+        arguments.extend(optional("output tokens", row.output_tokens));
         arguments.extend(u64::try_from(row.sequence).ok().map(|sequence| ("sequence".into(), count(sequence))));
         arguments.extend(optional("cached tokens", row.cached_tokens));
         arguments.extend(optional("time to first token ns", row.time_to_first_token_ns));
