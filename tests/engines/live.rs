@@ -175,6 +175,54 @@ fn an_engine_that_starts_later_is_found() {
     assert!(pids.all(|pid: u32| pid == clients.0.id()), "{text}");
 }
 
+/// The budget has room for steps and the server's own events in all of them, and for what they take in only in windows.
+#[test]
+#[ignore = "needs root"]
+fn a_small_budget_leaves_no_request_out() {
+    let _alone = alone();
+    let medium = model("medium-dense").display().to_string();
+    let sizes = ["--clients", "2", "--rounds", "8", "--prompt-tokens", "16", "--tokens", "24"];
+    let (clients, mut input, lines) = clients(&[&["--model", &medium], &sizes[..]].concat());
+    let mut lines = lines.map(Result::unwrap);
+    let (_serve, address) = serve(&["llama", "-p", &clients.0.id().to_string(), "--budget", "0.7%"]);
+    let mut once = || {
+        input.write_all(b"once\n").unwrap();
+        assert_eq!(lines.next().as_deref(), Some("once"));
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    while value(&get(&address, "/metrics").unwrap(), "profinfer_recording") != Some(1.0) {
+        assert!(Instant::now() < until);
+        once();
+    }
+    // Until the budget has decided what is recorded in all steps.
+    (0..12).for_each(|_| once());
+    std::thread::sleep(Duration::from_secs(2));
+    let before = get(&address, "/metrics").unwrap();
+    input.write_all(b"\n").unwrap();
+    let requests: Vec<Value> =
+        lines.by_ref().take_while(|line| line != "done").map(|line| serde_json::from_str(&line).unwrap()).collect();
+    std::thread::sleep(Duration::from_secs(2));
+    let text = get(&address, "/metrics").unwrap();
+    let since = |name: &str| value(&text, name).unwrap() - value(&before, name).unwrap_or(0.0);
+    let sum = |key: &dyn Fn(&Value) -> f64| requests.iter().map(key).sum::<f64>();
+    let number = |request: &Value, key: &str| request[key].as_f64().unwrap();
+    let further = |request: &Value| number(request, "tokens") - 1.0;
+    for (name, count, time) in [
+        ("request_duration", 16.0, sum(&|request| number(request, "duration"))),
+        ("time_to_first_token", 16.0, sum(&|request| number(request, "ttft"))),
+        ("time_per_output_token", sum(&further), sum(&|request| number(request, "tpot") * further(request))),
+    ] {
+        let name = format!("gen_ai_server_{name}_seconds");
+        assert_eq!(since(&format!("{name}_count")), count, "{name}\n{text}");
+        let ours = since(&format!("{name}_sum"));
+        assert!(near(ours / count, time / count), "{name}: {ours} s, the clients' {time} s");
+    }
+    assert_eq!(value(&text, "profinfer_requests"), Some(0.0), "none is queued\n{text}");
+    // Prompts of both clients may be in one step.
+    let prefill = since("profinfer_step_seconds_count");
+    assert!((8.0..=17.0).contains(&prefill), "{prefill}\n{text}");
+}
+
 #[test]
 #[ignore = "needs root"]
 fn a_server_s_metrics_are_the_clients_own_times() {

@@ -79,6 +79,8 @@ struct Chain {
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     out: Step,
+    /// The next step may take in a prompt.
+    has_prompt: bool,
     index: GraphIndex,
     shares: Vec<Share>,
     graph_of: Vec<u32>,
@@ -129,8 +131,9 @@ impl Assembler {
         self.out.phase = Some(match rules.prefill(&fields, self.out.tokens, sequences) {
             Some(true) => Phase::Prefill,
             Some(false) => Phase::Decode,
-            None if decoder.has_tokens(step.header.record_type) => Phase::Decode,
-            None => Phase::Run,
+            None if !decoder.has_tokens(step.header.record_type) => Phase::Run,
+            None if self.has_prompt => Phase::Prefill,
+            None => Phase::Decode,
         });
         self.out.own_counts = decoder.counts(&step.header, &step.record).unwrap_or_default();
         let caller = Caller { thread: step.thread, since: step.since };
@@ -140,9 +143,10 @@ impl Assembler {
         &self.out
     }
 
-    /// Sets what happened to requests up to the end of the next step.
-    pub(crate) fn set_requests(&mut self, requests: Vec<RequestEvent>) {
-        self.out.requests = requests;
+    /// Sets what happened to requests up to the end of the next step, and whether by that it may take in a prompt: where
+    /// its tokens were not recorded, that decides its phase.
+    pub(crate) fn set_requests(&mut self, requests: Vec<RequestEvent>, has_prompt: bool) {
+        (self.out.requests, self.has_prompt) = (requests, has_prompt);
     }
 
     /// A unit without contents, for what happened to requests after the last step.

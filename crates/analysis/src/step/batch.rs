@@ -3,9 +3,12 @@
 
 use super::pending::RawBatch;
 use profinfer_schema::FieldMeaning;
+use rustc_hash::FxHashMap;
 
 /// Events of requests that wait for a step.
 const MAX_WAITING: usize = 1 << 16;
+/// Sequences whose prompts are remembered.
+const MAX_PROMPTS: usize = 4096;
 
 /// What a step takes in of one sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +69,8 @@ pub struct RequestEvent {
 #[derive(Debug, Default)]
 pub(super) struct RequestQueue {
     events: Vec<RequestEvent>,
+    /// Sequences, by process, that were given a request and no token of it yet; since when.
+    prompts: FxHashMap<(u32, i64), u64>,
 }
 
 impl RequestQueue {
@@ -81,7 +86,24 @@ impl RequestQueue {
     pub(super) fn take(&mut self, until: u64) -> Vec<RequestEvent> {
         let mut events: Vec<RequestEvent> = self.events.extract_if(.., |event| event.time <= until).collect();
         events.sort_by_key(|event| event.time);
+        events.iter().for_each(|event| self.note(event));
         events
+    }
+
+    /// Whether a step that begins then may take in a prompt, by the events that were taken: some request has a sequence
+    /// and no token.
+    pub(super) fn has_prompt(&self, pid: u32, step_start: u64) -> bool {
+        self.prompts.iter().any(|(key, since)| key.0 == pid && *since <= step_start)
+    }
+
+    fn note(&mut self, event: &RequestEvent) {
+        let RequestEvent { time, pid, request, sequence, tokens, .. } = *event;
+        let Some(sequence) = sequence else { return };
+        if request.is_none() || tokens.is_some() {
+            self.prompts.remove(&(pid, sequence));
+        } else if self.prompts.len() < MAX_PROMPTS {
+            self.prompts.insert((pid, sequence), time);
+        }
     }
 
     /// None waits.

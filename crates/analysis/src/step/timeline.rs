@@ -207,7 +207,7 @@ impl Timeline {
         let pending = self.processes.iter().filter_map(Process::oldest).min().unwrap_or(u64::MAX);
         let requests = self.requests.take(time.min(pending));
         if !requests.is_empty() {
-            self.assembler.set_requests(requests);
+            self.assembler.set_requests(requests, false);
             visitor.step(self.assembler.nothing(), &self.catalogue, &self.decoder);
         }
         self.windows.forget_all_but(REMEMBERED);
@@ -233,7 +233,7 @@ impl Timeline {
         }
         self.findings.merged = self.catalogue.merged();
         if !self.requests.is_empty() {
-            self.assembler.set_requests(self.requests.take(u64::MAX));
+            self.assembler.set_requests(self.requests.take(u64::MAX), false);
             visitor.step(self.assembler.nothing(), &self.catalogue, &self.decoder);
         }
     }
@@ -528,7 +528,9 @@ impl Timeline {
     }
 
     pub(super) fn give(&mut self, process: usize, mut step: ClosedStep, visitor: &mut dyn Visitor) {
-        self.assembler.set_requests(self.requests.take(step.header.end));
+        let (requests, pid) =
+            (self.requests.take(step.header.end), self.threads.pid(self.threads.get(step.thread).process));
+        self.assembler.set_requests(requests, self.requests.has_prompt(pid, step.header.start));
         self.assembler.rehome(&mut step, &mut self.processes[process], &self.threads, &mut self.findings);
         let context = Context {
             decoder: &self.decoder,
@@ -549,7 +551,7 @@ impl Timeline {
         if self.findings.forced > 0 {
             self.findings.late += loose.operators.len() as u64;
         }
-        self.assembler.set_requests(Vec::new());
+        self.assembler.set_requests(Vec::new(), false);
         let Some((start, end)) = loose.extent() else { return };
         let context = Context {
             decoder: &self.decoder,

@@ -236,3 +236,47 @@ fn what_no_step_contains_is_outside() {
     assert_eq!(collected.statistics.phase(Phase::Outside).unwrap().graphs, 2);
     assert_eq!(collected.statistics.phase(Phase::Decode).unwrap().graphs, 0);
 }
+
+#[test]
+fn a_step_whose_tokens_were_not_recorded_is_of_the_phase_that_requests_are_in() {
+    use profinfer_schema::{FieldLayout, FieldType, HEADER_SIZE, RecordKind, RecordType, Role};
+    let mut r = Records::default();
+    for (name, fields) in [("started", &["request", "sequence"][..]), ("token", &["sequence", "tokens"])] {
+        let layout = |(place, field): (u32, &&str)| FieldLayout {
+            name: (*field).to_owned(),
+            offset: HEADER_SIZE + 8 * place,
+            ty: FieldType::Int(4),
+        };
+        let fields = (0..).zip(fields).map(layout).collect();
+        let (kind, role, size) = (RecordKind::Mark, Some(Role::Request), HEADER_SIZE + 16);
+        r.schema.records.push(RecordType { name: name.to_owned(), kind, role, size, fields });
+    }
+    let started = |r: &mut Records, at: u64, sequence: u64| {
+        r.push("started", 1, (at, at), &[("request", Put::Int(7)), ("sequence", Put::Int(sequence))]);
+    };
+    let token = |r: &mut Records, at: u64, sequence: u64| {
+        r.push("token", 1, (at, at), &[("sequence", Put::Int(sequence)), ("tokens", Put::Int(1))]);
+    };
+    let step = |r: &mut Records, at: u64| {
+        r.push("process", 1, (at, at + 10), &[]);
+    };
+    thread(&mut r, 1, 0, 100);
+    step(&mut r, 0);
+    started(&mut r, 20, 0);
+    step(&mut r, 30);
+    step(&mut r, 50);
+    token(&mut r, 65, 0);
+    step(&mut r, 70);
+    // Another begins beside it, but after this step has.
+    started(&mut r, 95, 1);
+    step(&mut r, 90);
+    token(&mut r, 105, 0);
+    step(&mut r, 110);
+    token(&mut r, 125, 0);
+    token(&mut r, 126, 1);
+    step(&mut r, 130);
+    let (collected, _) = run(&r);
+    let phases: Vec<Phase> = collected.steps.iter().map(|step| step.phase.unwrap()).collect();
+    use Phase::{Decode, Prefill};
+    assert_eq!(phases, [Decode, Prefill, Prefill, Decode, Decode, Prefill, Decode]);
+}
