@@ -77,7 +77,7 @@ fn phase(phase: Phase) -> PhaseFigures {
 impl Visitor for Figures {
     fn step(&mut self, step: &Step, catalogue: &Catalogue, decoder: &Decoder) {
         let news = self.followed.step(step, decoder);
-        self.take(&news);
+        self.take(news);
         self.statistics.step(step, catalogue, decoder);
         let Some(phase) = step.phase.filter(|phase| *phase != Phase::Outside) else {
             // What no step contains is in no figure of phases.
@@ -154,12 +154,12 @@ impl Figures {
     /// Ends the recording: what is open becomes final.
     pub(crate) fn finish(&mut self) {
         let news = self.followed.finish();
-        self.take(&news);
+        self.take(news);
     }
 
-    fn take(&mut self, news: &[FollowedNews]) {
+    fn take(&mut self, news: Vec<FollowedNews>) {
         for news in news {
-            match *news {
+            match news {
                 FollowedNews::FirstToken { time, after } => {
                     self.ttft.add(after);
                     if let Some(moments) = &mut self.moments {
@@ -182,7 +182,7 @@ impl Figures {
                 }
                 FollowedNews::Ended(request) => {
                     if let Some(ended) = &mut self.ended {
-                        ended.push(request);
+                        ended.push(*request);
                     }
                     if let Some(duration) = request.whole_duration() {
                         self.duration.add(duration);

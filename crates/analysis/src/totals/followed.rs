@@ -9,7 +9,7 @@ use crate::sampling::{GenerationNews, GenerationSums, StepRow};
 use crate::step::Step;
 
 /// A time that is final, or a request that has ended. Times are ns of CLOCK_MONOTONIC.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum FollowedNews {
     /// A first token was chosen.
     FirstToken {
@@ -26,7 +26,7 @@ pub enum FollowedNews {
         after: u64,
     },
     /// A request has ended. Without sequences nobody knows when one has.
-    Ended(Request),
+    Ended(Box<Request>),
 }
 
 /// The requests of a recording that goes on. Memory depends on how many are open.
@@ -86,7 +86,7 @@ fn of_request(news: RequestNews) -> FollowedNews {
             after: request.ttft().unwrap_or_default(),
         },
         RequestNews::NextToken { time, after } => FollowedNews::NextToken { time, after },
-        RequestNews::Ended(request) => FollowedNews::Ended(request),
+        RequestNews::Ended(request) => FollowedNews::Ended(Box::new(request)),
     }
 }
 
