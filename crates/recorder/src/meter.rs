@@ -73,7 +73,7 @@ impl<'a> Meter<'a> {
             self.sites += 1;
         }
         if self.counting.is_some() {
-            for (program, (hits, ns)) in session.runs() {
+            for (program, (hits, ns)) in session.runs(|program| self.may_run(program)) {
                 self.costs.ran(program, ProgramRuns { hits, run_ns: Some(ns) });
             }
             return;
@@ -91,12 +91,20 @@ impl<'a> Meter<'a> {
         }
     }
 
+    /// Whether a program may have run since it was asked for last. Those of operators were asked for once all were
+    /// detached.
+    fn may_run(&self, program: usize) -> bool {
+        let comes_and_goes =
+            |program: &Program| self.plan.tier(program) >= Tier::Detail && program.kind != ProgramKind::Tracepoint;
+        self.attached_at.is_some() || !self.plan.programs.get(program).is_some_and(comes_and_goes)
+    }
+
     /// So many sites were attached or detached while the target ran.
     pub(super) fn switched(&mut self, sites: usize) {
         self.costs.switched(sites);
     }
 
-    /// The probes of operators are attached from now on, or detached.
+    /// The probes of operators are attached from now on, or detached; what was seen last is from before or after that.
     pub(super) fn detail(&mut self, attached: bool, seen: &Seen) {
         match (attached, self.attached_at) {
             (true, None) => self.attached_at = Some(seen.step_ns),

@@ -3,7 +3,7 @@
 
 use super::clock::monotonic_ns;
 use super::consumer::Consumer;
-use super::process::family;
+use super::process::{family, state};
 use nix::unistd::{SysconfVar, sysconf};
 use profinfer_schema::{Notice, Pressure, RecordKind, Schema, Stalled};
 use std::collections::BTreeMap;
@@ -31,6 +31,8 @@ pub(super) struct PressurePoll {
     processes: BTreeMap<i32, ProcessCounts>,
     family: Family,
     groups: Groups,
+    /// What they were made of.
+    cgroup: String,
     limits: Limits,
     looked: Option<Instant>,
     counts: GroupCounts,
@@ -123,6 +125,7 @@ impl PressurePoll {
             processes: BTreeMap::new(),
             family: Family::new(schema),
             groups: Groups::default(),
+            cgroup: String::new(),
             limits: Limits::default(),
             looked: None,
             counts: GroupCounts::default(),
@@ -196,9 +199,12 @@ impl PressurePoll {
     /// Looks for the groups of the process, which a wrapper may just have moved it to, and sometimes for their limits;
     /// whether the groups are others than before.
     fn look(&mut self, pid: i32) -> bool {
-        let Some(groups) = self.mounts.groups(pid) else { return false };
-        let moved = groups != self.groups;
-        self.groups = groups;
+        let Some(cgroup) = cgroup(pid) else { return false };
+        let moved = cgroup != self.cgroup;
+        if moved {
+            self.groups = self.mounts.groups_of(&cgroup);
+            self.cgroup = cgroup;
+        }
         if moved || self.looked.is_none_or(|looked| looked.elapsed() >= LIMITS) {
             self.looked = Some(Instant::now());
             self.limits = self.groups.limits();
@@ -241,15 +247,6 @@ impl Mounts {
         mounts
     }
 
-    /// The groups of a process; `None` where it has ended.
-    fn groups(&self, pid: i32) -> Option<Groups> {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let state = stat.rsplit_once(')')?.1.trim_start().chars().next()?;
-        let text =
-            std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok().filter(|_| !matches!(state, 'Z' | 'X'))?;
-        Some(self.groups_of(&text))
-    }
-
     fn groups_of(&self, cgroup: &str) -> Groups {
         let mut groups = Groups::default();
         for line in cgroup.lines() {
@@ -273,6 +270,12 @@ impl Mounts {
         }
         groups
     }
+}
+
+/// What the kernel tells of a process's groups; `None` where it has ended.
+fn cgroup(pid: i32) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    matches!(state(pid), Some(state) if !matches!(state, 'Z' | 'X')).then_some(text)
 }
 
 /// A group's folder, and those of the groups around it.

@@ -51,11 +51,12 @@ impl Session<'_> {
         skipped
     }
 
-    /// How often each program (index into the plan's) ran, and for how many ns; as long as the caller stores
-    /// [`crate::bpf::RunStatistics`].
-    pub fn runs(&self) -> BTreeMap<usize, (u64, u64)> {
+    /// How often each program (index into the plan's) that is asked for ran, and for how many ns; as long as the caller
+    /// stores [`crate::bpf::RunStatistics`]. Each takes a system call.
+    pub fn runs(&self, is_wanted: impl Fn(usize) -> bool) -> BTreeMap<usize, (u64, u64)> {
         let mut runs: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
-        for (program, function) in self.generations.iter().flat_map(|generation| &generation.functions) {
+        let functions = self.generations.iter().flat_map(|generation| &generation.functions);
+        for (program, function) in functions.filter(|(program, _)| is_wanted(*program)) {
             let (count, ns) = runs.entry(*program).or_default();
             if let Some(info) = info(*function) {
                 *count = count.saturating_add(info.run_cnt);
