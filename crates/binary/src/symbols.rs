@@ -22,10 +22,11 @@ type Raw<'a> = RawTable<'a, elf::FileHeader64<Endianness>>;
 /// A defined function.
 #[derive(Debug, Clone, Copy)]
 struct Symbol {
-    /// Bytes from the start of the table's strings.
-    name: usize,
     file_offset: u64,
-    size: u64,
+    /// Bytes from the start of the table's strings.
+    name: u32,
+    /// Bytes; those of 4 GiB and more count as that. A large file has a million symbols, which stay in memory.
+    size: u32,
     local: bool,
 }
 
@@ -102,7 +103,7 @@ impl Symbols {
                     (symbol.local, name.len(), name) < (*local, existing.len(), existing)
                 };
                 if !name.is_empty() && found.get(&symbol.file_offset).is_none_or(better) {
-                    found.insert(symbol.file_offset, (symbol.local, name.to_owned(), size));
+                    found.insert(symbol.file_offset, (symbol.local, name.to_owned(), size.into()));
                 }
             }
         }
@@ -128,7 +129,7 @@ fn function(symbol: &Symbol, name: &str, matched: Match) -> Function {
         symbol: name.to_owned(),
         name: matched.name,
         file_offset: symbol.file_offset,
-        size: symbol.size,
+        size: symbol.size.into(),
         captures: matched.captures,
     }
 }
@@ -144,13 +145,14 @@ impl Table {
             .filter(|symbol| symbol.st_type() == elf::STT_FUNC && !symbol.is_undefined(endian))
             .filter_map(|symbol| {
                 Some(Symbol {
-                    name: symbol.st_name(endian) as usize,
                     file_offset: code.code_offset(symbol.st_value(endian))?,
-                    size: symbol.st_size(endian),
+                    name: symbol.st_name(endian),
+                    size: u32::try_from(symbol.st_size(endian)).unwrap_or(u32::MAX),
                     local: symbol.is_local(),
                 })
             })
             .collect();
+        symbols.shrink_to_fit();
         symbols.sort_unstable_by_key(|symbol| symbol.name);
         (start <= end).then_some(Self { image: number, strings: start..end, symbols })
     }
@@ -166,7 +168,7 @@ impl Table {
 
     /// The same, and the number of bytes inspected.
     fn name_and_cost<'a>(&self, bytes: &'a [u8], symbol: &Symbol) -> (&'a str, usize) {
-        let rest = self.strings(bytes).get(symbol.name..).unwrap_or_default();
+        let rest = self.strings(bytes).get(symbol.name as usize..).unwrap_or_default();
         let rest = rest.get(..MAX_SYMBOL).unwrap_or(rest);
         let end = rest.iter().position(|byte| *byte == 0);
         let name = rest.get(..end.unwrap_or(0)).and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default();
@@ -185,8 +187,8 @@ impl Table {
             // Names may share their ends: every symbol that begins in this string before the hit is meant.
             let begin = strings[..hit.start()].iter().rposition(|byte| *byte == 0).map_or(0, |nul| nul + 1);
             let end = strings[hit.end()..].iter().position(|byte| *byte == 0).map_or(strings.len(), |n| hit.end() + n);
-            let first = self.symbols.partition_point(|symbol| symbol.name < begin);
-            let last = self.symbols.partition_point(|symbol| symbol.name < end);
+            let first = self.symbols.partition_point(|symbol| (symbol.name as usize) < begin);
+            let last = self.symbols.partition_point(|symbol| (symbol.name as usize) < end);
             candidates.extend(self.symbols.get(first..last).unwrap_or_default());
             from = end;
         }

@@ -12,6 +12,7 @@ pub mod counters;
 mod cpus;
 mod detail;
 mod file_watch;
+mod freed_memory;
 mod frequency;
 mod guard;
 mod guardian;
@@ -57,6 +58,7 @@ pub use slots::LearnedSlot;
 use crate::bpf::features::{CAP_KILL, grant};
 use crate::bpf::{AttachMode, Session, Setup};
 use consumer::Consumer;
+use freed_memory::FreedMemory;
 use frequency::Frequencies;
 use guard::Guards;
 use guardian::Guardian;
@@ -326,6 +328,7 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
         slots: SlotLearning::new(plan),
         mapped,
         frequencies: Frequencies::new(),
+        freed_memory: FreedMemory::default(),
         pressure: PressurePoll::new(&plan.schema),
         unmeasured,
         options,

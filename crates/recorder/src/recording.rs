@@ -2,6 +2,7 @@
 //! other, until one of them ends it. Whatever happens, the target runs on and the trace is closed.
 
 use super::consumer::{Consumer, Control, name_losses};
+use super::freed_memory::FreedMemory;
 use super::frequency::Frequencies;
 use super::guardian::Guardian;
 use super::learn::Learning;
@@ -74,6 +75,7 @@ pub(super) struct Recording<'a> {
     pub(super) slots: SlotLearning,
     pub(super) mapped: MappedFiles,
     pub(super) frequencies: Frequencies,
+    pub(super) freed_memory: FreedMemory,
     pub(super) pressure: PressurePoll,
     /// The machine, where its limits are to be measured once the target has ended.
     pub(super) unmeasured: Option<Host>,
@@ -143,6 +145,7 @@ impl<'a> Recording<'a> {
             }
             self.mapped.poll(self.process.pid(), &self.consumer);
             self.frequencies.poll(&self.consumer);
+            self.freed_memory.poll(self.modules.sites());
             let (pid, forks) = (self.process.pid(), self.options.follow_forks);
             self.pressure.poll(pid, forks, self.switches.is_idle(), &self.consumer);
             self.learning.poll(self.process.pid(), self.plan, &self.session, &mut self.modules, &self.consumer);
