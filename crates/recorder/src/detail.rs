@@ -99,7 +99,9 @@ impl DetailSwitch {
     /// Time until the next poll. The estimate of what is left becomes better the less is left: half of it is waited.
     pub(super) fn pause(&self) -> Duration {
         let (shortest, longest) = match self.state {
-            State::Attaching(_) | State::Draining(_) | State::Detaching { .. } => return SOON,
+            State::Attaching(_) | State::Draining(_) => return SOON,
+            // The kernel takes some 50 ms.
+            State::Detaching { .. } => return LATER,
             State::On if self.sampler.is_some() => (SOON, LATER),
             // A rate is to be seen to fall at once, and a target that begins.
             _ if self.is_idle() => (LATER, LATEST),
