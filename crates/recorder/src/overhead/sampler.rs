@@ -28,7 +28,7 @@ const FEWEST_STEPS: f64 = 2.0;
 const LONG_STEP_NS: f64 = 5e8;
 /// After each this many windows, they become longer by their first length: a short recording has many windows, and a long
 /// one is not spent on attaching and detaching.
-const LENGTHEN: f64 = 10.0;
+const LENGTHEN: f64 = 25.0;
 /// Up to so many first lengths: whoever watches figures live waits for the next window.
 const LONGEST_WINDOW: f64 = 10.0;
 /// The longest gap, as a multiple of the mean one.
