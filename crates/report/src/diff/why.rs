@@ -284,10 +284,12 @@ pub(super) fn sentences(phase: &PhaseDiff) -> Vec<String> {
         towards(y).cmp(&towards(x)).then_with(|| size(y).total_cmp(&size(x)))
     });
     let mut found: Vec<String> = causes.into_iter().take(MOST).map(CauseDiff::sentence).collect();
-    if found.is_empty() && phase.few {
+    if found.is_empty() && phase.time.judgement == "more" {
+        // It is most of the difference all the same.
         let largest = phase.causes.iter().max_by(|x, y| x.time.difference.total_cmp(&y.time.difference));
-        let largest = largest.filter(|of| phase.time.judgement == "more" && of.of_difference.is_some_and(|p| p > 0.5));
-        found.extend(largest.map(|of| format!("{}; too few steps to test causes", of.sentence())));
+        let largest = largest.filter(|of| of.of_difference.is_some_and(|part| part > 0.5));
+        let why = if phase.few { "too few steps to test causes" } else { "steps vary too much to test causes" };
+        found.extend(largest.map(|of| format!("{}; {why}", of.sentence())));
     }
     if let [Some(a), Some(b)] = [phase.a.bound, phase.b.bound]
         && a != b
