@@ -157,9 +157,10 @@ impl DetailSwitch {
             }
             same => same,
         };
-        match self.is_idle() {
-            true => context.consumer.read_every(self.undecided / 2, Traffic::Steps),
-            false => context.consumer.read_every(Duration::ZERO, Traffic::Operators),
+        if self.is_idle() {
+            context.consumer.read_every(self.undecided / 2, Traffic::Steps);
+        } else {
+            context.consumer.read_every(Duration::ZERO, Traffic::Operators);
         }
     }
 

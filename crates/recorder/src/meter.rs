@@ -104,7 +104,7 @@ impl<'a> Meter<'a> {
         self.costs.switched(sites);
     }
 
-    /// The probes of operators are attached from now on, or detached; what was seen last is from before or after that.
+    /// The probes of operators are attached from now on, or detached. Costs were read just before, while none was attached.
     pub(super) fn detail(&mut self, attached: bool, seen: &Seen) {
         match (attached, self.attached_at) {
             (true, None) => self.attached_at = Some(seen.step_ns),

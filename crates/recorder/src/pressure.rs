@@ -275,7 +275,7 @@ impl Mounts {
 /// What the kernel tells of a process's groups; `None` where it has ended.
 fn cgroup(pid: i32) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    matches!(state(pid), Some(state) if !matches!(state, 'Z' | 'X')).then_some(text)
+    state(pid).filter(|state| !matches!(state, 'Z' | 'X')).map(|_| text)
 }
 
 /// A group's folder, and those of the groups around it.

@@ -33,6 +33,8 @@ pub(crate) struct Coverage {
     pub(crate) window: Option<u32>,
     /// Unrecorded periods that began before it.
     pub(crate) stretch: u32,
+    /// By the events of requests it may take in a prompt: where its tokens were not recorded, that decides its phase.
+    pub(crate) has_prompt: bool,
 }
 
 /// A stretch of time in which operators were recorded: ns of CLOCK_MONOTONIC.

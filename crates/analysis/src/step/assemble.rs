@@ -79,8 +79,6 @@ struct Chain {
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     out: Step,
-    /// The next step may take in a prompt.
-    has_prompt: bool,
     index: GraphIndex,
     shares: Vec<Share>,
     graph_of: Vec<u32>,
@@ -113,7 +111,7 @@ impl Assembler {
         self.out.pid = threads.pid(thread.process);
         self.out.tid = thread.tid;
         (self.out.start, self.out.end) = (start, end);
-        let Coverage { recorded, window, stretch } = coverage;
+        let Coverage { recorded, window, stretch, has_prompt } = coverage;
         (self.out.recorded, self.out.window, self.out.stretch) = (recorded, window, stretch);
         self.out.tokens = tokens(&step, decoder);
         let field = |name: &str| decoder.field(&step.header, &step.record, name).or_else(|| decoder.constant(name));
@@ -132,7 +130,7 @@ impl Assembler {
             Some(true) => Phase::Prefill,
             Some(false) => Phase::Decode,
             None if !decoder.has_tokens(step.header.record_type) => Phase::Run,
-            None if self.has_prompt => Phase::Prefill,
+            None if has_prompt => Phase::Prefill,
             None => Phase::Decode,
         });
         self.out.own_counts = decoder.counts(&step.header, &step.record).unwrap_or_default();
@@ -143,10 +141,9 @@ impl Assembler {
         &self.out
     }
 
-    /// Sets what happened to requests up to the end of the next step, and whether by that it may take in a prompt: where
-    /// its tokens were not recorded, that decides its phase.
-    pub(crate) fn set_requests(&mut self, requests: Vec<RequestEvent>, has_prompt: bool) {
-        (self.out.requests, self.has_prompt) = (requests, has_prompt);
+    /// Sets what happened to requests up to the end of the next step.
+    pub(crate) fn set_requests(&mut self, requests: Vec<RequestEvent>) {
+        self.out.requests = requests;
     }
 
     /// A unit without contents, for what happened to requests after the last step.

@@ -207,7 +207,7 @@ impl Timeline {
         let pending = self.processes.iter().filter_map(Process::oldest).min().unwrap_or(u64::MAX);
         let requests = self.requests.take(time.min(pending));
         if !requests.is_empty() {
-            self.assembler.set_requests(requests, false);
+            self.assembler.set_requests(requests);
             visitor.step(self.assembler.nothing(), &self.catalogue, &self.decoder);
         }
         self.windows.forget_all_but(REMEMBERED);
@@ -233,7 +233,7 @@ impl Timeline {
         }
         self.findings.merged = self.catalogue.merged();
         if !self.requests.is_empty() {
-            self.assembler.set_requests(self.requests.take(u64::MAX), false);
+            self.assembler.set_requests(self.requests.take(u64::MAX));
             visitor.step(self.assembler.nothing(), &self.catalogue, &self.decoder);
         }
     }
@@ -528,9 +528,7 @@ impl Timeline {
     }
 
     pub(super) fn give(&mut self, process: usize, mut step: ClosedStep, visitor: &mut dyn Visitor) {
-        let (requests, pid) =
-            (self.requests.take(step.header.end), self.threads.pid(self.threads.get(step.thread).process));
-        self.assembler.set_requests(requests, self.requests.has_prompt(pid, step.header.start));
+        self.assembler.set_requests(self.requests.take(step.header.end));
         self.assembler.rehome(&mut step, &mut self.processes[process], &self.threads, &mut self.findings);
         let context = Context {
             decoder: &self.decoder,
@@ -541,7 +539,9 @@ impl Timeline {
             tick: self.tick(),
         };
         let (recorded, window) = self.windows.of(step.header.start, step.header.end);
-        let coverage = Coverage { recorded, window, stretch: self.unseen.stretch(step.header.start) };
+        let (start, pid) = (step.header.start, self.threads.pid(self.threads.get(step.thread).process));
+        let has_prompt = self.requests.has_prompt(pid, start);
+        let coverage = Coverage { recorded, window, stretch: self.unseen.stretch(start), has_prompt };
         let step = self.assembler.step(step, coverage, &mut self.threads, &mut self.catalogue, context);
         self.findings.ambiguous += step.ambiguous;
         visitor.step(step, &self.catalogue, &self.decoder);
@@ -551,7 +551,7 @@ impl Timeline {
         if self.findings.forced > 0 {
             self.findings.late += loose.operators.len() as u64;
         }
-        self.assembler.set_requests(Vec::new(), false);
+        self.assembler.set_requests(Vec::new());
         let Some((start, end)) = loose.extent() else { return };
         let context = Context {
             decoder: &self.decoder,

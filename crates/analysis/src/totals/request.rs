@@ -103,7 +103,7 @@ pub(super) enum Unseen {
     Nothing,
     /// Steps that may have given it tokens.
     Tokens,
-    /// The steps before it was first seen: when its first token was chosen is not known.
+    /// The steps before it was first seen, in which its first token may have been chosen.
     Beginning,
 }
 
@@ -126,6 +126,16 @@ impl Request {
             self.generated_tokens = given.chosen;
             self.end = self.end.max(given.last_token);
         }
+    }
+
+    /// Whether a draft model computes it for the other one, another model's: of two at the same time, the one with less time
+    /// in steps.
+    pub(super) fn is_draft_of(&self, other: &Self) -> bool {
+        (self.pid, self.sequence, self.request) == (other.pid, other.sequence, other.request)
+            && self.instance != other.instance
+            && self.begin < other.end
+            && other.begin < self.end
+            && self.step_time < other.step_time
     }
 
     /// From its arrival to its first step, ns; `None` where its arrival was not recorded.

@@ -46,8 +46,8 @@ pub struct Requests {
     /// Threads that ran steps, and whether a request that was given a sequence arrived on one of them.
     step_threads: FxHashSet<u32>,
     arrive_in_steps: bool,
-    /// Times in which nothing was recorded, by process.
-    stretches: FxHashMap<u32, u32>,
+    /// Times in which nothing was recorded.
+    stretch: u32,
     finished: Vec<Request>,
     count: u64,
     instances: Vec<(u32, Option<i64>)>,
@@ -133,12 +133,7 @@ impl Requests {
 
     /// Whether a draft model computes it for another model's request.
     fn is_draft(&self, request: &Request) -> bool {
-        let same = |other: &&Request| {
-            (other.pid, other.sequence, other.request) == (request.pid, request.sequence, request.request)
-                && other.instance != request.instance
-                && (other.begin <= request.end && request.begin <= other.end)
-        };
-        self.instances.len() > 1 && self.open.values().filter(same).any(|other| other.step_time > request.step_time)
+        self.instances.len() > 1 && self.open.values().any(|other| request.is_draft_of(other))
     }
 
     /// Reports a request's first token once its time cannot change any more: at its next step, or at the end.
@@ -196,14 +191,14 @@ impl Requests {
     /// Takes the events up to a step's end, which are of the step before, or between the two. What they told before a time
     /// in which nothing was recorded may be over.
     fn events(&mut self, step: &Step) {
-        let before = self.stretches.insert(step.pid, step.stretch);
         let mut counted: Vec<(u32, i64)> = Vec::new();
         for event in &step.requests {
             self.event(event, &mut counted);
         }
-        if before.is_some_and(|before| before != step.stretch) {
-            self.given.retain(|key, _| key.0 != step.pid);
-            self.arrivals.retain(|key, _| key.0 != step.pid);
+        if step.stretch > self.stretch {
+            self.stretch = step.stretch;
+            self.given.clear();
+            self.arrivals.clear();
         }
     }
 
@@ -380,15 +375,8 @@ impl Requests {
         let open = self.all_open().filter(|request| !request.warms_up());
         let mut all: Vec<Request> = self.finished.iter().copied().chain(open).collect();
         // A draft model's sequences are those of the requests that it drafts for.
-        let drafted = |a: &Request, b: &Request| {
-            (a.pid, a.sequence) == (b.pid, b.sequence)
-                && a.instance != b.instance
-                && a.begin < b.end
-                && b.begin < a.end
-                && (a.request == b.request && a.step_time < b.step_time)
-        };
         let drafts: Vec<bool> = if self.instances.len() > 1 {
-            all.iter().map(|a| all.iter().any(|b| drafted(a, b))).collect()
+            all.iter().map(|a| all.iter().any(|b| a.is_draft_of(b))).collect()
         } else {
             vec![false; all.len()]
         };
