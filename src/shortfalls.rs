@@ -47,7 +47,9 @@ pub(crate) fn left_out_lines(summary: &Summary, verbose: bool) -> Vec<String> {
             kind if kind.is_harmful() => "incomplete",
             _ => "left out",
         };
-        format!("{what}: {}", printable(&entry.text))
+        let hint = summary.attach.as_ref().filter(|_| entry.kind == LeftOutKind::Survivor);
+        let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+        format!("{what}: {}{hint}", printable(&entry.text))
     };
     let shown = if verbose { usize::MAX } else { MOST_LINES };
     let mut lines: Vec<String> = entries.iter().take(shown).map(line).collect();

@@ -412,8 +412,10 @@ fn a_process_that_outlives_the_command_is_named() {
     let survivor = trace.meta.end.unwrap().left_out.into_iter().find(|entry| entry.kind == LeftOutKind::Survivor);
     let text = survivor.expect("named").text;
     assert!(text.contains("(chaos) still ran after"), "{text}");
-    assert!(stderr(&output).contains("(chaos) still ran after"), "{}", stderr(&output));
     let pid: i32 = text.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let line = stderr(&output).lines().find(|line| line.contains("(chaos) still ran after")).map(str::to_owned);
+    let line = line.unwrap_or_else(|| panic!("{}", stderr(&output)));
+    assert!(line.ends_with(&format!("`profinfer record … -p {pid}`")), "{line}");
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     assert!(!state.contains(") T "), "{state}");
     assert!(Command::new("kill").arg(pid.to_string()).status().unwrap().success());

@@ -203,6 +203,8 @@ pub struct Summary {
     pub target: TargetProcess,
     /// What was asked for and is not in the trace, beside what was lost.
     pub left_out: Vec<LeftOut>,
+    /// How to record what runs without the command, if anything does.
+    pub attach: Option<String>,
     /// Of several engines that were searched for, those that the target had.
     pub engines: Vec<String>,
     /// Members whose places were learned.

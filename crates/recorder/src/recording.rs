@@ -423,9 +423,9 @@ impl<'a> Recording<'a> {
         }
         let engines = self.modules.engines(self.parts);
         let steps = self.modules.search_report.marks_steps().then(|| counts.steps.load(Ordering::Relaxed));
+        let attach = self.modules.search_report.how_to_attach();
         if nothing.is_some() {
-            let attach = self.modules.search_report.how_to_attach();
-            problems.0.extend(nothing_recorded(waiting, nothing, (reason, ending), attach));
+            problems.0.extend(nothing_recorded(waiting, nothing, (reason, ending), attach.clone()));
         } else {
             // One engine's steps do not stand for those of another that was asked for.
             let without = waiting.0.into_iter().filter(|problem| problem.code == Code::GroupNotAttached);
@@ -451,6 +451,7 @@ impl<'a> Recording<'a> {
             problems,
             target: self.process,
             left_out,
+            attach,
             engines,
             learned: self.learning.members,
             slots: self.slots.found,
