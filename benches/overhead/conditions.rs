@@ -55,6 +55,12 @@ const fn condition(name: &'static str, title: &'static str, tool: Tool, on: On) 
 pub(crate) const CONDITIONS: &[Condition] = &[
     condition("none", "no tool: must be 1", Tool::None, On::Every),
     condition("graph", "`record --level graph`", Tool::Profinfer(&["llama", "--level", "graph"]), On::Every),
+    condition(
+        "samples",
+        "`record --level graph --sample 999`",
+        Tool::Profinfer(&["llama", "--level", "graph", "--sample", "999"]),
+        On::Every,
+    ),
     condition("operator", "`record`: operators with structure", Tool::Profinfer(&["llama"]), On::Every),
     condition(
         "no-barrier",
@@ -62,10 +68,11 @@ pub(crate) const CONDITIONS: &[Condition] = &[
         Tool::Profinfer(&["llama", "--no-probe", "barrier"]),
         On::First,
     ),
+    condition("operator-samples", "`record --sample 999`", Tool::Profinfer(&["llama", "--sample", "999"]), On::Every),
     condition("barriers-all", "`record --barriers all`", Tool::Profinfer(&["llama", "--barriers", "all"]), On::Threads),
     condition("budget", "`record --budget 1%`", Tool::Profinfer(&["llama", "--budget", "1%"]), On::Every),
     condition("serve", "`serve`, which has a budget of 0.5 %", Tool::Serve("llama"), On::Every),
-    condition("trap", "bpftrace, nothing done: the trap alone", Tool::Bpftrace(Script::Empty), On::First),
+    condition("trap", "bpftrace, nothing done: the trap alone", Tool::Bpftrace(Script::Empty), On::Every),
     condition("bpftrace-count", "bpftrace, counting the calls", Tool::Bpftrace(Script::Count), On::First),
     condition("bpftrace-read", "bpftrace, reading the fields", Tool::Bpftrace(Script::Read), On::First),
     condition("bpftrace-print", "bpftrace, printing the fields", Tool::Bpftrace(Script::Print), On::Every),

@@ -111,7 +111,7 @@ impl Page {
         for row in &model.rows {
             let Clocks { wall, cpu } = added(row, model);
             let operator = |estimate: Estimate| match row.condition.name {
-                "none" | "graph" => String::new(),
+                "none" | "graph" | "samples" => String::new(),
                 // Calls of several threads are at the same time.
                 _ if self.threads > 1 => String::new(),
                 _ => shown(estimate.map(|us| us / model.operators), 2),
