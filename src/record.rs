@@ -206,7 +206,7 @@ impl Stacks {
 enum AttachName {
     /// One program for entry and return (Linux 6.13)
     Session,
-    /// Two programs, all sites of a file at once (Linux 6.6)
+    /// Two programs, all sites of a file at once (Linux 6.10)
     Multi,
     /// Two programs, one site at a time (Linux 5.10)
     Single,

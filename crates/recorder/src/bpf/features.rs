@@ -12,9 +12,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 pub enum AttachMode {
     /// One program for entry and return (`uprobe.session`, Linux 6.13).
     Session,
-    /// A program for the entry and one for the return, all sites of a file at once (`uprobe.multi`, Linux 6.6).
+    /// A program for the entry and one for the return, all sites of a file at once (`uprobe.multi`, Linux 6.10: before,
+    /// its filter by process does not work).
     Multi,
-    /// The same two programs, each site by itself (perf uprobes, before 6.6): slow to attach and to detach.
+    /// The same two programs, each site by itself (perf uprobes, before 6.10): slow to attach and to detach.
     Single,
 }
 
@@ -60,7 +61,7 @@ impl AttachMode {
             true => problem.hint("a security module or a container forbids it; see `profinfer doctor`"),
             false => problem
                 .with_note("missing: CAP_SYS_ADMIN")
-                .with_note("with uprobe.multi (Linux 6.6 or later) it would not be needed")
+                .with_note("with uprobe.multi (Linux 6.10 or later) it would not be needed")
                 .hint(grant(&[CAP_SYS_ADMIN])),
         })
     }
