@@ -16,13 +16,16 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_live::{PAGE, PushLosses, prometheus};
+use profinfer_recorder::memory;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time between two polls of signals and recorders.
 const TICK: Duration = Duration::from_millis(100);
+/// How often free memory goes back to the system.
+const GIVE_BACK: Duration = Duration::from_secs(30);
 
 /// The subcommand's arguments.
 #[derive(Debug, clap::Args)]
@@ -61,6 +64,7 @@ pub(crate) struct Arguments {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    memory::share_heap();
     let server = Server::bind(arguments.listen).map_err(|error| cannot_listen(arguments.listen, &error))?;
     let address = server.address();
     let token = arguments.token_file.as_deref().map(Token::read).transpose()?;
@@ -109,8 +113,12 @@ enum Until {
 
 /// Waits for the recordings' end, or a signal; returns the exit code.
 fn until_the_end(targets: &Targets, until: Until, launches: bool, signals: &SignalFd) -> u8 {
-    let mut is_ending = false;
+    let (mut is_ending, mut gave_back) = (false, Instant::now());
     loop {
+        if gave_back.elapsed() >= GIVE_BACK {
+            gave_back = Instant::now();
+            memory::give_back();
+        }
         while let Ok(Some(info)) = signals.read_signal() {
             let signal = i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok());
             is_ending = true;

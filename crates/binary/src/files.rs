@@ -55,8 +55,8 @@ pub struct Files {
 /// What has been read of one file. Lists of several processes share it.
 #[derive(Debug)]
 pub(crate) struct Lazy {
-    /// No other has this number.
-    number: u64,
+    /// No other file has this number.
+    pub(crate) number: u64,
     image: Image,
     /// What was taken out of it when it was stripped.
     separate: OnceLock<Option<DebugFile>>,
@@ -115,6 +115,29 @@ impl Lazy {
             scanned: Mutex::default(),
         }
     }
+
+    /// Whether anything large was read.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn has_contents(&self) -> bool {
+        self.symbols.get().is_some() || self.classes.get().is_some() || self.debug.get().is_some()
+    }
+
+    /// The same file, of which nothing but the answers is in memory, which are taken. Nothing for one that was cut while it
+    /// was read.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn without_contents(&self, image: Image) -> Option<Self> {
+        fn taken<T: Default>(answers: &Mutex<T>) -> Mutex<T> {
+            Mutex::new(std::mem::take(&mut *answers.lock().unwrap_or_else(PoisonError::into_inner)))
+        }
+        (!self.image.is_torn()).then(|| Self {
+            number: self.number,
+            overrides: taken(&self.overrides),
+            found: taken(&self.found),
+            tables: taken(&self.tables),
+            scanned: taken(&self.scanned),
+            ..Self::new(image)
+        })
+    }
 }
 
 impl Files {
@@ -171,6 +194,16 @@ impl Files {
         let (mut listed, mut read) = (0.., 0..);
         self.listed.retain(|_| listed.next().is_some_and(&keep));
         self.read.retain(|_| read.next().is_some_and(&keep));
+    }
+
+    /// Uses these files instead of those with the same numbers.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn replace(&mut self, others: &HashMap<u64, Arc<Lazy>>) {
+        for file in &mut self.read {
+            if let Some(other) = others.get(&file.number) {
+                *file = Arc::clone(other);
+            }
+        }
     }
 
     /// Whether a file contains these bytes; the search is cached.

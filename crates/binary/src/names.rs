@@ -89,9 +89,16 @@ pub(crate) struct Match {
     pub(crate) captures: Vec<String>,
 }
 
+static COMPILED: Mutex<BTreeMap<String, Option<Regex>>> = Mutex::new(BTreeMap::new());
+
+/// Frees the memory of compiled regular expressions.
+#[cfg(target_os = "linux")]
+pub(crate) fn forget_compiled() {
+    COMPILED.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}
+
 /// A regular expression, compiled once: each file that a target maps is asked for the same names.
 fn compiled(text: &str) -> Option<Regex> {
-    static COMPILED: Mutex<BTreeMap<String, Option<Regex>>> = Mutex::new(BTreeMap::new());
     let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(regex) = compiled.get(text) {
         return regex.clone();

@@ -6,6 +6,7 @@ use super::elf::{Image, Unusable};
 use super::files::{Files, Lazy};
 use super::inspected::{FileId, InspectedFile};
 use super::maps::{self, Mapping};
+use super::names::forget_compiled;
 use nix::sys::stat::{major, makedev, minor};
 use profinfer_diagnostics::{Code, Diagnostic};
 use std::collections::{HashMap, HashSet};
@@ -70,6 +71,22 @@ impl FileStore {
         let new = StoredFile { inspected: Arc::new(file), read };
         stored.insert(new.inspected.id(), new.clone());
         Ok(new)
+    }
+
+    /// Forgets what was read of files (symbols, types, classes), but not what was found there for questions so far, and maps
+    /// them anew. Other questions read it again. `targets` are all that have this store.
+    pub fn forget_contents<'t>(&self, targets: impl Iterator<Item = &'t mut ProcessTarget>) {
+        let mut stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut replaced = HashMap::new();
+        for file in stored.values_mut().filter(|file| file.read.has_contents() && file.inspected.is_unchanged()) {
+            let image = Image::of_file(&file.inspected).ok();
+            if let Some(read) = image.and_then(|image| file.read.without_contents(image)) {
+                file.read = Arc::new(read);
+                replaced.insert(file.read.number, Arc::clone(&file.read));
+            }
+        }
+        targets.for_each(|target| target.files.replace(&replaced));
+        forget_compiled();
     }
 }
 

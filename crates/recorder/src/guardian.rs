@@ -5,7 +5,7 @@
 //! probes would stay attached and the pipes open. After the fork it makes nothing but system calls on plain memory.
 
 use super::clock;
-use super::freed_memory;
+use super::memory;
 use super::process::state;
 use super::stops::{Pulse, Stops};
 use libbpf_rs::libbpf_sys as sys;
@@ -62,7 +62,7 @@ impl Guardian {
         let recorder = pidfd(std::process::id())?;
         let [stopped, answered] = stops.descriptors();
         // Of what is in memory now, the guardian stores each page that the recorder writes to afterwards.
-        freed_memory::give_back();
+        memory::give_back();
         let post = Post { listen: listen.as_raw_fd(), recorder: recorder.as_raw_fd(), stopped, answered, stops };
         // SAFETY: the child makes nothing but system calls on plain memory, and never returns.
         match unsafe { fork() }? {

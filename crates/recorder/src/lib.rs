@@ -12,7 +12,6 @@ pub mod counters;
 mod cpus;
 mod detail;
 mod file_watch;
-mod freed_memory;
 mod frequency;
 mod guard;
 mod guardian;
@@ -21,6 +20,7 @@ mod launch;
 mod learn;
 pub mod machine;
 mod mapped;
+pub mod memory;
 mod meter;
 mod module_sites;
 mod modules;
@@ -58,13 +58,13 @@ pub use slots::LearnedSlot;
 use crate::bpf::features::{CAP_KILL, grant};
 use crate::bpf::{AttachMode, Session, Setup};
 use consumer::Consumer;
-use freed_memory::FreedMemory;
 use frequency::Frequencies;
 use guard::Guards;
 use guardian::Guardian;
 use launch::Caller;
 use learn::{Learning, SavedLearning};
 use mapped::MappedFiles;
+use memory::FreedMemory;
 use meter::Meter;
 use modules::Modules;
 use output::Output;
@@ -281,7 +281,7 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
     constants.extend(jobs.constants());
     let events = counters.events(&plan, cpus);
     let setup = Setup {
-        object: &object.bytes,
+        object: object.bytes,
         sources: &probeset.sources,
         programs: &plan.programs,
         record_types: plan.schema.records.len(),

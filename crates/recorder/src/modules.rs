@@ -1,6 +1,7 @@
 //! What the target has mapped, and the probes attached to it: at the start, and each time a process of the target has
 //! mapped a library or runs another program.
 
+mod inspected;
 mod other_slots;
 
 use super::consumer::Consumer;
@@ -11,9 +12,10 @@ use super::search_report::SearchReport;
 use super::target_values::TargetValues;
 use crate::bpf::{AttachMode, FailedSite, FileSite, ProbedFile, Session};
 use indexmap::IndexMap;
+use inspected::InspectedProcesses;
 use profinfer_binary::{
-    DebugFolders, FileId, FileStore, Files, InspectedFile, ProcessTarget, Target, TargetBytes, TargetFiles,
-    TargetSymbols, mapped_by_anyone,
+    DebugFolders, FileId, InspectedFile, ProcessTarget, Target, TargetBytes, TargetFiles, TargetSymbols,
+    mapped_by_anyone,
 };
 use profinfer_compiler::{PlacedSite, Placement, ProbePlan, Provenance, RelocationValue, Tier, Unplaced};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
@@ -37,9 +39,6 @@ const MOST_DELETED: usize = 32;
 const FAILURES_SHOWN: usize = 5;
 /// A process that ends takes no probes: where attaching fails, how long its end is waited for.
 const ENDING: Duration = Duration::from_millis(200);
-/// Processes that are remembered before it is asked which of them have ended.
-const MOST_TARGETS: usize = 64;
-
 /// From a target to sites and values.
 pub(super) type Placer<'a> = dyn Fn(&dyn Target) -> Result<(Placement, Diagnostics), Diagnostics> + 'a;
 
@@ -52,10 +51,7 @@ pub(super) struct Modules<'a> {
     place: &'a Placer<'a>,
     /// The only process that probes fire in; `None` to have them fire in all, for the programs to pick.
     process: Option<i32>,
-    debug_folders: &'a DebugFolders,
-    store: FileStore,
-    targets: HashMap<i32, ProcessTarget>,
-    most_targets: usize,
+    processes: InspectedProcesses<'a>,
     linkers: HashMap<FileId, Arc<InspectedFile>>,
     watch: FileWatch,
     /// Files that were written to since they were inspected: nothing is attached to them any more.
@@ -99,10 +95,7 @@ impl<'a> Modules<'a> {
             plan,
             place,
             process,
-            debug_folders,
-            store: FileStore::default(),
-            targets: HashMap::new(),
-            most_targets: MOST_TARGETS,
+            processes: InspectedProcesses::new(debug_folders),
             linkers: HashMap::new(),
             watch: FileWatch::new(),
             overwritten: HashMap::new(),
@@ -374,11 +367,10 @@ impl<'a> Modules<'a> {
             self.linkers.clear();
             self.groups.clear();
         }
-        if self.targets.len() >= self.most_targets {
+        if self.processes.are_many() {
             self.forget_ended();
-            self.most_targets = MOST_TARGETS.max(2 * self.targets.len());
         }
-        let refreshed = self.refresh(pid, anew);
+        let refreshed = self.processes.refresh(pid, anew);
         // Before anything of it can run, the kernel sets breakpoints of earlier sites in what is mapped. After the files were
         // read: one that was read again since it was written to must have lost these.
         self.check_files(session, consumer);
@@ -392,7 +384,7 @@ impl<'a> Modules<'a> {
         let (placement, warnings) = match placed {
             Ok(placed) => placed,
             Err(problems) => {
-                self.targets.insert(pid, target);
+                self.processes.insert(pid, target);
                 return if torn { Ok(()) } else { Err(problems) };
             }
         };
@@ -404,14 +396,14 @@ impl<'a> Modules<'a> {
         }
         let refusal = self.refusal(&placement);
         if torn && refusal.is_some() {
-            self.targets.insert(pid, target);
+            self.processes.insert(pid, target);
             return Ok(());
         }
         if refusal.is_none() {
             self.set_enums(pid, &placement, consumer);
         }
         let attached = refusal.map_or_else(|| self.attach(&placement, &target, session, consumer), Err);
-        self.targets.insert(pid, target);
+        self.processes.insert(pid, target);
         attached
     }
 
@@ -455,29 +447,22 @@ impl<'a> Modules<'a> {
         consumer.set_enums(&self.schema, &new);
     }
 
-    /// Forgets processes that have ended, except their warnings: shells make thousands.
+    /// How often a process was inspected.
+    pub(super) fn inspections(&self) -> u64 {
+        self.processes.inspections()
+    }
+
+    /// Forgets what was read of files: probes have been placed.
+    pub(super) fn forget_contents(&mut self) {
+        self.processes.forget_contents();
+    }
+
+    /// Forgets processes that have ended, except their warnings.
     fn forget_ended(&mut self) {
-        self.targets.retain(|pid, _| !has_ended(*pid));
+        self.processes.forget_ended();
         let ended: Vec<i32> = self.warnings.keys().copied().filter(|pid| has_ended(*pid)).collect();
         for warnings in ended.into_iter().filter_map(|pid| self.warnings.remove(&pid)) {
             self.problems.add_new(warnings);
-        }
-    }
-
-    /// The target of a process, if it has files that were not there at the last inspection.
-    fn refresh(&mut self, pid: i32, anew: bool) -> Result<Option<ProcessTarget>, Diagnostic> {
-        match self.targets.remove(&pid).filter(|_| !anew) {
-            None => {
-                let files = Files::with_user_cache().with_debug_folders(self.debug_folders.clone());
-                ProcessTarget::open_stored(pid.cast_unsigned(), files, self.store.clone()).map(Some)
-            }
-            Some(mut target) => {
-                if target.refresh()?.is_empty() {
-                    self.targets.insert(pid, target);
-                    return Ok(None);
-                }
-                Ok(Some(target))
-            }
         }
     }
 

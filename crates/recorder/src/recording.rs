@@ -2,11 +2,11 @@
 //! other, until one of them ends it. Whatever happens, the target runs on and the trace is closed.
 
 use super::consumer::{Consumer, Control, name_losses};
-use super::freed_memory::FreedMemory;
 use super::frequency::Frequencies;
 use super::guardian::Guardian;
 use super::learn::Learning;
 use super::mapped::MappedFiles;
+use super::memory::FreedMemory;
 use super::meter::Meter;
 use super::modules::Modules;
 use super::output::Output;
@@ -145,7 +145,7 @@ impl<'a> Recording<'a> {
             }
             self.mapped.poll(self.process.pid(), &self.consumer);
             self.frequencies.poll(&self.consumer);
-            self.freed_memory.poll(self.modules.sites());
+            self.freed_memory.poll(&mut self.modules);
             let (pid, forks) = (self.process.pid(), self.options.follow_forks);
             self.pressure.poll(pid, forks, self.switches.is_idle(), &self.consumer);
             self.learning.poll(self.process.pid(), self.plan, &self.session, &mut self.modules, &self.consumer);

@@ -8,6 +8,7 @@ mod identity;
 mod job_formats;
 mod libbpf_messages;
 mod open_spans;
+mod packed;
 mod perf_event;
 mod run_statistics;
 mod session;

@@ -11,6 +11,7 @@ use super::features::{AttachMode, missing_privilege};
 use super::job_formats::JobFormats;
 use super::libbpf_messages::LibbpfMessages;
 use super::open_spans::OpenSpans;
+use super::packed::PackedObject;
 use super::variables::{self, Variable, variables};
 use super::verifier::load_problems;
 use kernel_events::KernelEvents;
@@ -62,7 +63,7 @@ const DETACHING_THREADS: usize = 32;
 #[derive(Debug, Clone)]
 pub struct Setup<'a> {
     /// The compiled program.
-    pub object: &'a [u8],
+    pub object: Vec<u8>,
     /// The probeset's files, for the verifier's messages.
     pub sources: &'a [Arc<Source>],
     /// The plan's programs.
@@ -127,7 +128,9 @@ pub struct Session<'a> {
     links: Vec<Attached>,
     end: Option<Link>,
     generations: Vec<Generation>,
+    /// Without its object.
     setup: Setup<'a>,
+    object: PackedObject,
     variables: HashMap<String, Variable>,
     open_spans: OpenSpans,
     loss_entries: u32,
@@ -140,8 +143,9 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// B003 (verifier), B004 (kernel), B005 (privilege); X001 where the object is not what the recorder expects.
-    pub fn open(setup: Setup<'a>) -> Result<Self, Diagnostics> {
-        let found = variables(setup.object);
+    pub fn open(mut setup: Setup<'a>) -> Result<Self, Diagnostics> {
+        let bytes = std::mem::take(&mut setup.object);
+        let found = variables(&bytes);
         variables::check(&found, &setup.constants, &setup.target_constants)?;
         let mut session = Self {
             links: Vec::new(),
@@ -152,6 +156,7 @@ impl<'a> Session<'a> {
             open_spans: OpenSpans::default(),
             loss_entries: u32::try_from(setup.record_types).unwrap_or(u32::MAX).saturating_mul(LOSSES_PER_TYPE),
             setup,
+            object: PackedObject::new(&bytes)?,
         };
         let by_themselves: BTreeSet<&str> =
             TRACKERS.into_iter().map(|(program, _)| program).chain([COUNTING]).collect();
@@ -226,9 +231,13 @@ impl<'a> Session<'a> {
     }
 
     fn load_object(&self, names: &BTreeSet<&str>, values: &BTreeMap<String, u64>) -> Result<Object, Diagnostics> {
+        let bytes = self.object.unpacked()?;
         let messages = LibbpfMessages::capture();
         let problems = |error: &libbpf_rs::Error| load_problems(error, &messages.text(), self.setup.sources);
-        let mut open = ObjectBuilder::default().open_memory(self.setup.object).map_err(|error| problems(&error))?;
+        let mut builder = ObjectBuilder::default();
+        // Maps of variables have the object's name before theirs, which is the bytes' address unless it is given.
+        let builder = builder.name("profinfer").map_err(|error| problems(&error))?;
+        let mut open = builder.open_memory(&bytes).map_err(|error| problems(&error))?;
         self.prepare_maps(&mut open, values).map_err(|error| problems(&error))?;
         for mut program in open.progs_mut() {
             program.set_autoload(names.contains(&*program.name().to_string_lossy()));
@@ -627,10 +636,10 @@ mod tests {
     }
     static NO_JOBS: JobFormats = JobFormats::NONE;
 
-    fn setup<'a>(object: &'a [u8], sources: &'a [Arc<Source>], programs: &'a [Program]) -> Setup<'a> {
+    fn setup<'a>(object: &[u8], sources: &'a [Arc<Source>], programs: &'a [Program]) -> Setup<'a> {
         let mode = Features::probe().expect("privileges").attach_mode();
         Setup {
-            object,
+            object: object.to_vec(),
             sources,
             programs,
             record_types: 4,
