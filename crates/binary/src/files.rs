@@ -196,6 +196,12 @@ impl Files {
         self.read.retain(|_| read.next().is_some_and(&keep));
     }
 
+    /// Whether anything large of a file is in memory.
+    #[cfg(all(test, target_os = "linux"))]
+    pub(crate) fn has_contents(&self, file: usize) -> bool {
+        self.read[file].has_contents()
+    }
+
     /// Uses these files instead of those with the same numbers.
     #[cfg(target_os = "linux")]
     pub(crate) fn replace(&mut self, others: &HashMap<u64, Arc<Lazy>>) {

@@ -578,6 +578,30 @@ mod tests {
     }
 
     #[test]
+    fn what_was_read_is_forgotten_but_not_the_answers_nor_the_numbers() {
+        let source = "int first(void) { return 1; } int second(void) { return 2; }";
+        let (folder, library) = compile("gcc", "same.so", source, &["-shared", "-fPIC"]);
+        let mut opener = Opener::start(folder.path());
+        opener.open(&library);
+        let store = FileStore::default();
+        let mut process = ProcessTarget::open_stored(opener.0.id(), Files::new(None), store.clone()).unwrap();
+        let file = process.mapped().files().iter().position(|file| file.name == "same.so").unwrap();
+        let functions =
+            |process: &ProcessTarget, name: &str| process.mapped().functions(file, &NamePattern(name.into()));
+        let (before, listed) = (functions(&process, "first"), process.mapped().files().to_vec());
+        assert_eq!(before.len(), 1);
+        assert!(process.mapped().has_contents(file));
+        store.forget_contents(std::iter::once(&mut process));
+        assert!(!process.mapped().has_contents(file));
+        assert_eq!(functions(&process, "first"), before);
+        assert!(!process.mapped().has_contents(file), "an answer needs no second reading");
+        assert_eq!(functions(&process, "second").len(), 1);
+        assert!(process.mapped().has_contents(file));
+        assert_eq!(process.mapped().files(), listed);
+        assert!(process.refresh().unwrap().is_empty());
+    }
+
+    #[test]
     #[ignore = "needs root"]
     fn a_deleted_library_is_read_through_its_mapping() {
         let (folder, library) = compile("gcc", "gone.so", "int gone(void) { return 1; }", &["-shared", "-fPIC"]);
