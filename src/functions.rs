@@ -4,10 +4,10 @@ use super::analyse::analyse;
 use super::output::{Force, write_whole};
 use super::{DONE, INCOMPLETE, Outcome, terminal, trace_file};
 use profinfer_analysis::{Catalogue, Completeness, Decoder, Profile, Statistics, Step, Timeline, Visitor};
-use profinfer_binary::{DebugFolders, FunctionTable, build_id};
+use profinfer_binary::{DebugFolders, FunctionName, FunctionTable, build_id};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_files::output::OutputKind;
-use profinfer_report::{self as report, SampledWork, Selection, Symbolizer};
+use profinfer_report::{self as report, SampledWork, Selection, SymbolName, Symbolizer};
 use profinfer_schema::{Sample, SampledModule, Sampling};
 use profinfer_trace::Meta;
 use std::collections::HashMap;
@@ -164,9 +164,13 @@ impl Symbols {
 }
 
 impl Symbolizer for Symbols {
-    fn function(&mut self, module: usize, offset: u64) -> Option<String> {
+    fn function(&mut self, module: usize, offset: u64) -> Option<SymbolName> {
         let sampled = self.modules.get(module)?;
-        self.tables.entry(module).or_insert_with(|| table(sampled)).as_ref()?.at(offset)
+        let name = self.tables.entry(module).or_insert_with(|| table(sampled)).as_ref()?.at(offset)?;
+        Some(match name {
+            FunctionName::Named(name) => SymbolName::Named(name),
+            FunctionName::Address(address) => SymbolName::Address(address),
+        })
     }
 }
 

@@ -31,6 +31,8 @@ struct Run {
     by_part: BTreeMap<(String, u64), u64>,
     report: Value,
     text: String,
+    /// Its samples, if there are any, as folded stacks.
+    folded: String,
 }
 
 fn profinfer(arguments: &[&str]) -> String {
@@ -51,7 +53,8 @@ fn run(arguments: &[&str], options: &[&str]) -> Run {
     command.extend(["--", &program, &model]);
     command.extend(arguments);
     let reported = profinfer(&command);
-    let mut run = Run { faults: 0, by_part: BTreeMap::new(), report: Value::Null, text: String::new() };
+    let mut run =
+        Run { faults: 0, by_part: BTreeMap::new(), report: Value::Null, text: String::new(), folded: String::new() };
     for line in reported.lines() {
         match line.split_whitespace().collect::<Vec<_>>()[..] {
             ["all", faults] => run.faults = faults.parse().unwrap(),
@@ -63,6 +66,11 @@ fn run(arguments: &[&str], options: &[&str]) -> Run {
     }
     run.report = serde_json::from_str(&profinfer(&["report", "--json", &trace])).unwrap();
     run.text = profinfer(&["report", "--all", &trace]);
+    if options.contains(&"--sample") {
+        let folded = path("run.folded");
+        profinfer(&["export", &trace, "--format", "folded", "-o", &folded]);
+        run.folded = std::fs::read_to_string(folded).unwrap();
+    }
     run
 }
 
@@ -153,6 +161,39 @@ fn a_warm_run_waits_for_nothing() {
     assert!(run.rows("phases").iter().all(|row| row["phase"] == "outside"), "the file was written before the steps");
     assert_eq!((run.sum("phases", "faults"), run.rows("steps").len()), (0, 0));
     assert!(!run.text.contains("Waiting for the disk"), "{}", run.text);
+}
+
+/// Samples of the kernel at work on faults, by the frames that they were in besides.
+fn samples_of_faults(folded: &str) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    for line in folded.lines().filter(|line| line.contains("handle_mm_fault")) {
+        let (frames, count) = line.rsplit_once(' ').unwrap();
+        let place = frames.split(';').take(3).collect::<Vec<_>>().join(";");
+        *all.entry(place).or_default() += count.parse::<u64>().unwrap();
+    }
+    all
+}
+
+/// Timer samples know nothing of the fault records, which are the process's own count.
+#[test]
+#[ignore = "needs root"]
+fn samples_of_the_kernel_at_work_on_faults_are_in_the_operators_that_have_them() {
+    let options = ["--sample", "4000", "--stacks", "fp"];
+    let cold = run(&["200", "2", "cold"], &options);
+    assert_eq!(cold.faults, 200 * 3 * 16, "{}", cold.text);
+    let samples = samples_of_faults(&cold.folded);
+    let all: u64 = samples.values().sum();
+    assert!(all > 200, "{samples:?}");
+    // Each layer has a third of the faults.
+    for layer in 0..3 {
+        let key = format!("decode;layer {layer};MUL_MAT_ID");
+        let of_layer = samples.get(&key).copied().unwrap_or(0) as f64;
+        assert!((of_layer / all as f64 - 1.0 / 3.0).abs() < 0.1, "{key}: {samples:?}");
+    }
+    let warm = run(&["200", "2", "warm"], &options);
+    assert_eq!(warm.faults, 0, "{}", warm.text);
+    let samples = samples_of_faults(&warm.folded);
+    assert!(samples.keys().all(|place| !place.starts_with("decode;layer")), "{samples:?}");
 }
 
 #[test]

@@ -4,18 +4,65 @@ use super::debug_file::DebugFolders;
 use super::elf::Image;
 use super::names::{MAX_SYMBOL, readable_name};
 use super::symbols::Symbols;
+use super::{call_targets, methods, unwind_ranges};
 use object::{Object, ObjectSection};
 use profinfer_diagnostics::printable;
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 
+/// What a function is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FunctionName {
+    /// By a symbol, or by its class and slot in a virtual table: `Class[slot]`.
+    Named(String),
+    /// By the address of its first instruction, as the file's tables have it: of a function without a symbol.
+    Address(u64),
+}
+
 /// Functions of one file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FunctionTable {
-    build_id: Option<String>,
+    image: Image,
     /// By first byte; those that begin at one place are one.
     functions: Vec<Placed>,
     /// Sections of code by place, with their names.
-    sections: Vec<(std::ops::Range<u64>, String)>,
+    sections: Vec<(Range<u64>, String)>,
+    /// Read when an instruction is in none of the others.
+    without_symbols: OnceCell<WithoutSymbols>,
+}
+
+/// Functions of which nothing but code and tables is in the file.
+#[derive(Debug)]
+struct WithoutSymbols {
+    /// By first byte.
+    ranges: Vec<Range<u64>>,
+    methods: HashMap<u64, String>,
+    /// First bytes of functions between those, by the end of the one before; each found when it is wanted.
+    between: RefCell<HashMap<u64, Vec<u64>>>,
+}
+
+impl WithoutSymbols {
+    fn read(image: &Image) -> Self {
+        Self { ranges: unwind_ranges::read(image), methods: methods::names(image), between: RefCell::default() }
+    }
+
+    /// The first byte of the function that a place is in; `code` is what is executable.
+    fn start(&self, image: &Image, code: &[Range<u64>], offset: u64) -> Option<u64> {
+        let after = self.ranges.partition_point(|range| range.start <= offset);
+        let before = after.checked_sub(1).and_then(|before| self.ranges.get(before));
+        if let Some(range) = before.filter(|range| range.contains(&offset)) {
+            return Some(range.start);
+        }
+        let section = code.iter().find(|section| section.contains(&offset))?;
+        let from = before.map_or(section.start, |range| range.end.max(section.start));
+        let to = self.ranges.get(after).map_or(section.end, |range| range.start.min(section.end));
+        let mut between = self.between.borrow_mut();
+        let starts = between.entry(from).or_insert_with(|| call_targets::within(image, &(from..to), code));
+        let after = starts.partition_point(|start| *start <= offset);
+        after.checked_sub(1).and_then(|before| starts.get(before)).copied()
+    }
 }
 
 #[derive(Debug)]
@@ -53,24 +100,28 @@ impl FunctionTable {
                 function.end = next.map_or(end, |next| next.min(end));
             }
         }
-        Some(Self { build_id: image.build_id().map(str::to_owned), functions, sections })
-    }
-
-    /// Lower-case hexadecimal.
-    pub fn build_id(&self) -> Option<&str> {
-        self.build_id.as_deref()
+        Some(Self { image, functions, sections, without_symbols: OnceCell::new() })
     }
 
     /// The function that the instruction at a file offset is in. A stub of the linker is in none: it gives the name of its
-    /// section, as `.plt`.
-    pub fn at(&self, offset: u64) -> Option<String> {
+    /// section, as `.plt`. Without a symbol, unwind tables tell the function, and virtual tables its name.
+    pub fn at(&self, offset: u64) -> Option<FunctionName> {
         let after = self.functions.partition_point(|function| function.start <= offset);
         let function = after.checked_sub(1).and_then(|before| self.functions.get(before));
         if let Some(function) = function.filter(|function| offset < function.end) {
-            return Some(name_of(&function.symbol));
+            return Some(FunctionName::Named(name_of(&function.symbol)));
         }
         let stub = self.sections.iter().find(|(range, name)| range.contains(&offset) && name.starts_with(".plt"));
-        stub.map(|(_, name)| name.clone())
+        if let Some((_, name)) = stub {
+            return Some(FunctionName::Named(name.clone()));
+        }
+        let others = self.without_symbols.get_or_init(|| WithoutSymbols::read(&self.image));
+        let code: Vec<Range<u64>> = self.sections.iter().map(|(range, _)| range.clone()).collect();
+        let start = others.start(&self.image, &code, offset)?;
+        match others.methods.get(&start) {
+            Some(name) => Some(FunctionName::Named(name.clone())),
+            None => self.image.address_of(start).map(FunctionName::Address),
+        }
     }
 }
 
@@ -82,7 +133,7 @@ fn name_of(symbol: &str) -> String {
     }
 }
 
-fn sections(image: &Image) -> Vec<(std::ops::Range<u64>, String)> {
+fn sections(image: &Image) -> Vec<(Range<u64>, String)> {
     let Some(headers) = image.headers() else { return Vec::new() };
     let code = headers.sections().filter(|section| section.kind() == object::SectionKind::Text);
     code.filter_map(|section| {
@@ -95,6 +146,8 @@ fn sections(image: &Image) -> Vec<(std::ops::Range<u64>, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::compile;
+    use std::process::Command;
 
     #[test]
     fn names_are_those_that_a_person_wrote() {
@@ -110,6 +163,51 @@ mod tests {
         }
     }
 
+    /// Classes, an exported function, a static one, and one in assembly that unwind tables do not have.
+    const STRIPPED: &str = r#"
+        struct Base { virtual ~Base(); virtual int work(int); virtual int more(int); };
+        struct Derived : Base { int work(int) override; };
+        Base::~Base() {}
+        int Base::work(int a) { return a * 3; }
+        int Base::more(int a) { return a * 5 + 1; }
+        int Derived::work(int a) { return a * 7 - 2; }
+        asm(".text\n.p2align 4\n.type assembled, @function\nassembled: movl %edi, %eax\naddl $3, %eax\nret\n"
+            ".size assembled, .-assembled\n.p2align 4\n.type beside, @function\nbeside: movl %edi, %eax\nret\n"
+            ".size beside, .-beside\n");
+        extern "C" __attribute__((visibility("hidden"))) int assembled(int), beside(int);
+        static __attribute__((noinline)) int inner(int a) { return assembled(a) + beside(a) + 1; }
+        extern "C" __attribute__((visibility("default"))) int outer(Base *base, int a) { return inner(base->work(a)) * 2; }
+        Derived derived;
+    "#;
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn functions_of_a_stripped_file_are_those_that_it_had_symbols_for() {
+        let (folder, path) = compile("g++", "whole.so", STRIPPED, &["-shared", "-fPIC", "-O1", "-fvisibility=hidden"]);
+        let stripped = folder.path().join("stripped.so");
+        assert!(Command::new("strip").arg("-o").arg(&stripped).arg(&path).status().unwrap().success());
+        let [whole, stripped] =
+            [&path, &stripped].map(|path| FunctionTable::open(path, &DebugFolders::default()).unwrap());
+        let named = |name: &str| Some(FunctionName::Named(name.to_owned()));
+        let mut seen = 0;
+        for Placed { start, end, symbol } in &whole.functions {
+            let expected = match &*name_of(symbol) {
+                "inner" | "assembled" | "beside" => whole.image.address_of(*start).map(FunctionName::Address),
+                "outer" => named("outer"),
+                "Base::work" => named("Base[2]"),
+                "Base::more" => named("Base[3]"),
+                "Derived::work" => named("Derived[2]"),
+                _ => continue,
+            };
+            for offset in [*start, end - 1] {
+                assert_eq!(stripped.at(offset), expected, "{symbol}");
+            }
+            seen += 1;
+        }
+        assert_eq!(seen, 7, "{:?}", whole.functions);
+        assert_eq!(stripped.at(0), None);
+    }
+
     #[test]
     fn a_function_is_found_by_any_of_its_instructions() {
         let exe = std::env::current_exe().unwrap();
@@ -118,9 +216,9 @@ mod tests {
         let function = table.functions.iter().find(|function| name_of(&function.symbol).ends_with(name)).unwrap();
         assert!(function.end > function.start + 8, "{function:?}");
         for offset in [function.start, function.start + 5, function.end - 1] {
-            assert_eq!(table.at(offset), Some(name_of(&function.symbol)));
+            assert_eq!(table.at(offset), Some(FunctionName::Named(name_of(&function.symbol))));
         }
-        assert_ne!(table.at(function.end), Some(name_of(&function.symbol)));
+        assert_ne!(table.at(function.end), Some(FunctionName::Named(name_of(&function.symbol))));
         assert_eq!(table.at(0), None, "a header is no function");
     }
 }

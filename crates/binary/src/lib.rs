@@ -10,6 +10,7 @@ mod cache;
 #[cfg(not(target_os = "linux"))]
 #[path = "cache_elsewhere.rs"]
 mod cache;
+mod call_targets;
 #[cfg(target_os = "linux")]
 mod content;
 #[cfg(target_os = "linux")]
@@ -27,6 +28,7 @@ mod library;
 mod lock;
 #[cfg(target_os = "linux")]
 pub mod maps;
+mod methods;
 mod name_table;
 mod names;
 mod open;
@@ -38,6 +40,7 @@ mod pure_virtual;
 mod rtti;
 mod symbols;
 mod type_text;
+mod unwind_ranges;
 mod usdt;
 
 #[cfg(test)]
@@ -68,7 +71,7 @@ pub use debug_file::DebugFolders;
 pub use declared::{Declared, declared};
 pub use fake::FakeTarget;
 pub use files::Files;
-pub use functions::{FunctionTable, build_id};
+pub use functions::{FunctionName, FunctionTable, build_id};
 #[cfg(target_os = "linux")]
 pub use inspected::{FileId, InspectedFile};
 pub use lock::{Lock, LockedFile, LockedSite, LockedTarget, MAX_LOCK};

@@ -338,8 +338,18 @@ impl<'a> Tables<'a> {
         length
     }
 
+    /// The slots of a table that have functions of this image, as far as `most`, with the functions' places in the file;
+    /// those that stand for pure virtual ones are among them.
+    pub(crate) fn functions(&self, table: Table, most: u64) -> impl Iterator<Item = (u64, u64)> {
+        let entries = (0..most).map(move |slot| (slot, self.entry(table, slot)));
+        entries.take_while(|(_, entry)| !matches!(entry, Entry::End)).filter_map(|(slot, entry)| match entry {
+            Entry::Function(offset) => Some((slot, offset)),
+            Entry::Elsewhere | Entry::Nothing | Entry::End => None,
+        })
+    }
+
     /// The one of several classes that all others derive from.
-    fn first_owner(&self, owners: &BTreeSet<usize>) -> Option<usize> {
+    pub(crate) fn first_owner(&self, owners: &BTreeSet<usize>) -> Option<usize> {
         let mut first = None;
         for owner in owners {
             if self.has_above(*owner, owners)? {

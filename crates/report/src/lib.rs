@@ -27,8 +27,8 @@ pub use diff::{
 pub use events::{DoubtSum, Events};
 pub use export::{Column, ColumnKind, ExportFormat, Exporter, TABLES, Table};
 pub use functions::{
-    Flame, Function, FunctionRow, FunctionsReport, PlaceRow, SampledWork, SamplesFacts, Selection, Symbolizer,
-    callstacks, flame_of_samples, flame_of_spans, folded, functions, functions_text, pprof, speedscope,
+    Flame, Function, FunctionRow, FunctionsReport, PlaceRow, SampledWork, SamplesFacts, Selection, SymbolName,
+    Symbolizer, callstacks, flame_of_samples, flame_of_spans, folded, functions, functions_text, pprof, speedscope,
 };
 pub use graph::{
     BandwidthView, Colour, CriticalView, EdgeView, FoldView, GraphDifference, GraphReport, LeftOut, NodeCost, NodeView,

@@ -317,8 +317,8 @@ impl SampledWork {
             };
             let kind = catalogue.kind(kind);
             let named = (phase, kind.pattern.clone(), kind.op.clone());
-            work.phases.entry(phase).or_default().add(class, &of.function.name, count);
-            work.operators.entry(named).or_default().add(class, &of.function.name, count);
+            work.phases.entry(phase).or_default().add(class, &of.function.full_name(), count);
+            work.operators.entry(named).or_default().add(class, &of.function.full_name(), count);
         }
         work
     }

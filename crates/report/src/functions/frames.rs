@@ -77,7 +77,7 @@ impl From<Function> for Frame {
             (_, true) => FrameKind::Function,
             (_, false) => FrameKind::Unknown,
         };
-        Self { kind, name: function.name, module: function.module }
+        Self { kind, name: function.full_name().into_owned(), module: function.module }
     }
 }
 

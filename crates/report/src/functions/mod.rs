@@ -23,7 +23,7 @@ pub use folded::folded;
 pub(crate) use interval::wilson;
 pub(crate) use model::FEW;
 pub use model::{FunctionRow, FunctionsReport, PlaceRow, SamplesFacts, functions};
-pub use names::{Function, Symbolizer};
+pub use names::{Function, SymbolName, Symbolizer};
 pub use pprof::pprof;
 pub use selection::Selection;
 pub use speedscope::speedscope;

@@ -130,7 +130,7 @@ pub fn functions(
         let unknown = CodePlace { module: CodePlace::UNKNOWN, offset: 0 };
         let function = names.of(profile.stack(stack).first().copied().unwrap_or(unknown));
         let place = place_name(within, catalogue, profile.has_operators());
-        *by_place.entry(place).or_default().entry(function.name.clone()).or_default() += count;
+        *by_place.entry(place).or_default().entry(function.full_name().into_owned()).or_default() += count;
         let of_function = by_function.entry(function).or_default();
         of_function.0 += count;
         samples += count;

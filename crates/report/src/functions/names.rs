@@ -1,24 +1,44 @@
 //! What a place in code is called.
 
 use profinfer_schema::{CodePlace, Sampling};
+use std::borrow::Cow;
 use std::collections::HashMap;
+
+/// What a symbolizer calls a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SymbolName {
+    /// By a symbol or the like.
+    Named(String),
+    /// By the address of its first instruction in its file.
+    Address(u64),
+}
 
 /// A function, or the file or kind of code if there is no symbol.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Function {
-    /// Its name, or what it is part of in brackets.
+    /// Its name, `+0x…` for an address in its file, or what it is part of in brackets.
     pub name: String,
     /// The file's name; `kernel`; empty where it is in neither.
     pub module: String,
-    /// A symbol gave the name.
+    /// It has a name of its own.
     pub known: bool,
+}
+
+impl Function {
+    /// The name where no module is shown beside it.
+    pub(super) fn full_name(&self) -> Cow<'_, str> {
+        if !self.known && self.name.starts_with('+') {
+            return Cow::Owned(format!("{}{}", self.module, self.name));
+        }
+        Cow::Borrowed(&self.name)
+    }
 }
 
 /// Gives functions their names, by the files that samples are in.
 pub trait Symbolizer {
     /// The function at a place in the file of a module, by its index; `None` where the file is gone, is another one than
-    /// was sampled, or has no symbol there.
-    fn function(&mut self, module: usize, offset: u64) -> Option<String>;
+    /// was sampled, or has no function there.
+    fn function(&mut self, module: usize, offset: u64) -> Option<SymbolName>;
 }
 
 /// Names of places, each found once.
@@ -65,7 +85,8 @@ impl<'s> Names<'s> {
                 let Some(path) = self.path(place) else { return unknown("[unknown]", "") };
                 let file = path.rsplit('/').next().unwrap_or(path);
                 match self.symbols.function(usize::from(number), place.offset) {
-                    Some(name) => Function { name, module: file.to_owned(), known: true },
+                    Some(SymbolName::Named(name)) => Function { name, module: file.to_owned(), known: true },
+                    Some(SymbolName::Address(address)) => unknown(&format!("+{address:#x}"), file),
                     None => unknown(&format!("[{}]", file.trim_matches(['[', ']'])), file),
                 }
             }

@@ -10,8 +10,8 @@ const KERNEL: u64 = 0xffff_ffff_8100_0000;
 struct Every100;
 
 impl Symbolizer for Every100 {
-    fn function(&mut self, module: usize, offset: u64) -> Option<String> {
-        (module == 0).then(|| format!("function_{}", offset / 100))
+    fn function(&mut self, module: usize, offset: u64) -> Option<SymbolName> {
+        (module == 0).then(|| SymbolName::Named(format!("function_{}", offset / 100)))
     }
 }
 
