@@ -341,6 +341,16 @@ fn server() -> Server {
     }
 }
 
+/// The last token of the prompt has a step of its own, which looks like a decode step until the engine tells of the token.
+#[test]
+fn times_of_steps_wait_for_what_the_engine_tells() {
+    let one = Server { slots: 1, requests: vec![(12, 1, 0)], batch: 11, batches: false, operators: false, ..server() };
+    let trace = trace(&one.records(), 3);
+    let snapshot = live(&trace);
+    assert_eq!((snapshot.ttft.count, snapshot.tpot.count), (1, 0));
+    assert_same(&snapshot, &whole(&trace));
+}
+
 /// Every line is a comment or a sample; no series occurs twice, and those of a metric stand together.
 fn assert_text(text: &str) {
     let mut series = std::collections::BTreeSet::new();

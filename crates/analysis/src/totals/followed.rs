@@ -29,16 +29,21 @@ pub enum FollowedNews {
     Ended(Box<Request>),
 }
 
+/// Times of generations that are held back, at most.
+const MOST_HELD: usize = 4096;
+
 /// The requests of a recording that goes on. Memory depends on how many are open.
 #[derive(Debug)]
 pub struct Followed {
     requests: Requests,
     generations: GenerationSums,
+    /// What steps tell while a request has its sequence: its tokens may be told yet, and then tell it better.
+    held: Vec<GenerationNews>,
 }
 
 impl Default for Followed {
     fn default() -> Self {
-        Self { requests: Requests::followed(), generations: GenerationSums::followed() }
+        Self { requests: Requests::followed(), generations: GenerationSums::followed(), held: Vec::new() }
     }
 }
 
@@ -54,14 +59,14 @@ impl Followed {
                 StepRow { number, phase, pid, tid, start, end, tokens, position, complete, recorded, window, stretch };
             self.generations.push(&row);
         }
-        self.news()
+        self.news(false)
     }
 
     /// Ends the recording; gives what becomes final by that.
     pub fn finish(&mut self) -> Vec<FollowedNews> {
         self.requests.end_news();
         self.generations.end_news();
-        self.news()
+        self.news(true)
     }
 
     /// Requests, where sequences were recorded.
@@ -69,13 +74,17 @@ impl Followed {
         &self.requests
     }
 
-    fn news(&mut self) -> Vec<FollowedNews> {
-        let generations = self.generations.take_news();
+    fn news(&mut self, at_end: bool) -> Vec<FollowedNews> {
+        self.held.extend(self.generations.take_news());
         let requests = self.requests.take_news();
         if self.requests.were_recorded() {
+            self.held.clear();
             return requests.into_iter().map(of_request).collect();
         }
-        generations.into_iter().map(of_generation).collect()
+        if !at_end && self.held.len() < MOST_HELD && self.requests.awaits_tokens() {
+            return Vec::new();
+        }
+        std::mem::take(&mut self.held).into_iter().map(of_generation).collect()
     }
 }
 

@@ -365,6 +365,11 @@ impl Requests {
         }
     }
 
+    /// Whether a request has been given a sequence, and no token yet.
+    pub(super) fn awaits_tokens(&self) -> bool {
+        self.given.values().any(|given| given.chosen == 0)
+    }
+
     /// Sequences of batches were recorded.
     pub fn were_recorded(&self) -> bool {
         self.saw_steps
