@@ -3,11 +3,12 @@
 use super::debug_file::DebugFolders;
 use super::elf::Image;
 use super::names::{MAX_SYMBOL, readable_name};
+use super::rtti::Classes;
 use super::symbols::Symbols;
 use super::{call_targets, methods, unwind_ranges};
 use object::{Object, ObjectSection};
 use profinfer_diagnostics::printable;
-use std::cell::{OnceCell, RefCell};
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
@@ -39,30 +40,47 @@ struct WithoutSymbols {
     /// By first byte.
     ranges: Vec<Range<u64>>,
     methods: HashMap<u64, String>,
-    /// First bytes of functions between those, by the end of the one before; each found when it is wanted.
-    between: RefCell<HashMap<u64, Vec<u64>>>,
+    /// These and those with symbols, where they overlap as one.
+    all: Vec<Range<u64>>,
+    /// First bytes of functions between those.
+    between: Vec<u64>,
 }
 
 impl WithoutSymbols {
-    fn read(image: &Image) -> Self {
-        Self { ranges: unwind_ranges::read(image), methods: methods::names(image), between: RefCell::default() }
+    fn read(image: &Image, sections: &[(Range<u64>, String)], functions: &[Placed]) -> Self {
+        let (ranges, classes) = (unwind_ranges::read(image), Classes::read(image));
+        let with_symbols = functions.iter().map(|function| function.start..function.end);
+        let all = joined(ranges.iter().cloned().chain(with_symbols).collect());
+        let code: Vec<Range<u64>> = sections.iter().map(|(range, _)| range.clone()).collect();
+        let between = call_targets::between(image, &classes.pointers, &all, &code);
+        Self { methods: methods::names(image, &classes), ranges, all, between }
     }
 
-    /// The first byte of the function that a place is in; `code` is what is executable.
-    fn start(&self, image: &Image, code: &[Range<u64>], offset: u64) -> Option<u64> {
-        let after = self.ranges.partition_point(|range| range.start <= offset);
-        let before = after.checked_sub(1).and_then(|before| self.ranges.get(before));
-        if let Some(range) = before.filter(|range| range.contains(&offset)) {
+    /// The first byte of the function that a place in a section is in.
+    fn start(&self, section: &Range<u64>, offset: u64) -> Option<u64> {
+        if let Some(range) = last_before(&self.ranges, offset).filter(|range| range.contains(&offset)) {
             return Some(range.start);
         }
-        let section = code.iter().find(|section| section.contains(&offset))?;
-        let from = before.map_or(section.start, |range| range.end.max(section.start));
-        let to = self.ranges.get(after).map_or(section.end, |range| range.start.min(section.end));
-        let mut between = self.between.borrow_mut();
-        let starts = between.entry(from).or_insert_with(|| call_targets::within(image, &(from..to), code));
-        let after = starts.partition_point(|start| *start <= offset);
-        after.checked_sub(1).and_then(|before| starts.get(before)).copied()
+        let from = last_before(&self.all, offset).map_or(section.start, |range| range.end.max(section.start));
+        let start = self.between.partition_point(|start| *start <= offset).checked_sub(1);
+        start.and_then(|start| self.between.get(start)).copied().filter(|start| *start >= from)
     }
+}
+
+/// The last of ranges in order that begins at a place or before.
+fn last_before(ranges: &[Range<u64>], offset: u64) -> Option<&Range<u64>> {
+    ranges.partition_point(|range| range.start <= offset).checked_sub(1).and_then(|last| ranges.get(last))
+}
+
+/// Ranges in order, those that overlap as one.
+fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|next, last| {
+        let overlaps = next.start < last.end;
+        last.end = if overlaps { last.end.max(next.end) } else { last.end };
+        overlaps
+    });
+    ranges
 }
 
 #[derive(Debug)]
@@ -111,13 +129,13 @@ impl FunctionTable {
         if let Some(function) = function.filter(|function| offset < function.end) {
             return Some(FunctionName::Named(name_of(&function.symbol)));
         }
-        let stub = self.sections.iter().find(|(range, name)| range.contains(&offset) && name.starts_with(".plt"));
-        if let Some((_, name)) = stub {
+        let (section, name) = self.sections.iter().find(|(range, _)| range.contains(&offset))?;
+        if name.starts_with(".plt") {
             return Some(FunctionName::Named(name.clone()));
         }
-        let others = self.without_symbols.get_or_init(|| WithoutSymbols::read(&self.image));
-        let code: Vec<Range<u64>> = self.sections.iter().map(|(range, _)| range.clone()).collect();
-        let start = others.start(&self.image, &code, offset)?;
+        let others =
+            self.without_symbols.get_or_init(|| WithoutSymbols::read(&self.image, &self.sections, &self.functions));
+        let start = others.start(section, offset)?;
         match others.methods.get(&start) {
             Some(name) => Some(FunctionName::Named(name.clone())),
             None => self.image.address_of(start).map(FunctionName::Address),
@@ -206,6 +224,38 @@ mod tests {
         }
         assert_eq!(seen, 7, "{:?}", whole.functions);
         assert_eq!(stripped.at(0), None);
+    }
+
+    /// Without unwind tables; one is called, and one is jumped to, by a function with a symbol that lies after them.
+    const BARE: &str = "
+        volatile long sink;
+        static __attribute__((noinline, noclone)) void jumped(long a) { for (long i = 0; i < a; i++) sink += i * a; }
+        static __attribute__((noinline, noclone)) void called(long a) { for (long i = 0; i < a; i++) sink -= i * a; }
+        void outer(long a) { called(a); jumped(a + 1); }
+    ";
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn functions_without_unwind_tables_begin_where_calls_and_jumps_of_others_lead() {
+        let flags = ["-shared", "-fPIC", "-O2", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"];
+        let (folder, path) = compile("gcc", "whole.so", BARE, &flags);
+        let stripped = folder.path().join("stripped.so");
+        assert!(Command::new("strip").arg("-o").arg(&stripped).arg(&path).status().unwrap().success());
+        let [whole, stripped] =
+            [&path, &stripped].map(|path| FunctionTable::open(path, &DebugFolders::default()).unwrap());
+        for name in ["jumped", "called"] {
+            let function = whole.functions.iter().find(|function| function.symbol == name).unwrap();
+            let expected = whole.image.address_of(function.start).map(FunctionName::Address);
+            for offset in [function.start, function.end - 1] {
+                assert_eq!(stripped.at(offset), expected, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_that_overlap_are_one() {
+        let ranges = vec![10..20, 0..5, 12..15, 19..30, 30..40, 5..6];
+        assert_eq!(joined(ranges), [0..5, 5..6, 10..30, 30..40]);
     }
 
     #[test]

@@ -12,9 +12,8 @@ const MAX_SLOTS: u64 = 1 << 12;
 
 /// By place in the file: `Class[slot]`, of the class that the others with this function derive from. Functions that
 /// unrelated classes share, because the linker merged equal ones, have no name.
-pub(crate) fn names(image: &Image) -> HashMap<u64, String> {
-    let classes = Classes::read(image);
-    let tables = Tables::new(image, &classes, MAX_ENTRIES);
+pub(crate) fn names(image: &Image, classes: &Classes) -> HashMap<u64, String> {
+    let tables = Tables::new(image, classes, MAX_ENTRIES);
     let mut owners: HashMap<u64, HashMap<usize, u64>> = HashMap::new();
     for (number, class) in classes.all.iter().enumerate() {
         for table in &class.tables {
