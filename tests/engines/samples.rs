@@ -2,8 +2,7 @@
 //! the shares that perf gives them in the same run, and those of a stripped wheel are told apart.
 
 use crate::engine::{Engine, Workload, alone, workload};
-
-use crate::invocation::{profinfer, succeeds};
+use crate::invocation::{json, profinfer, succeeds};
 use crate::packages::{installed_version, scripts};
 use crate::{record, rows};
 use serde_json::Value;
@@ -57,8 +56,7 @@ fn products_are_computed_by_the_kernel_for_their_weights() {
 type Shares = BTreeMap<String, u64>;
 
 fn by_function(trace: &Path) -> Value {
-    let text = succeeds(profinfer(&["report", "--by", "function", "--json"]).arg(trace)).stdout;
-    serde_json::from_slice(&text).unwrap()
+    json(&["report", "--by", "function", "--json", trace.to_str().unwrap()])
 }
 
 /// What perf has of a program's functions in a file.

@@ -281,7 +281,6 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
     constants.extend(jobs.constants());
     let events = counters.events(&plan, cpus);
     let setup = Setup {
-        object: object.bytes,
         sources: &probeset.sources,
         programs: &plan.programs,
         record_types: plan.schema.records.len(),
@@ -294,7 +293,9 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
         mode,
     };
     let unstoppable = (!target.may_signal()).then(libraries_missed);
-    let mut session = Session::open(setup)?;
+    let mut session = Session::open(&object.bytes, setup)?;
+    // The session has it compressed.
+    drop(object);
     let unattached = session.take_unattached();
     let mut sampler = Sampler::new(options.samples, &mut session);
     let (ring, prompt) = (session.ring()?, options.limits.any());

@@ -29,8 +29,8 @@ pub enum FollowedNews {
     Ended(Box<Request>),
 }
 
-/// Times of generations that are held back, at most.
-const MOST_HELD: usize = 4096;
+/// Times of generations that are delayed, at most.
+const MOST_DELAYED: usize = 4096;
 
 /// The requests of a recording that goes on. Memory depends on how many are open.
 #[derive(Debug)]
@@ -38,12 +38,12 @@ pub struct Followed {
     requests: Requests,
     generations: GenerationSums,
     /// What steps tell while a request has its sequence: its tokens may be told yet, and then tell it better.
-    held: Vec<GenerationNews>,
+    delayed: Vec<GenerationNews>,
 }
 
 impl Default for Followed {
     fn default() -> Self {
-        Self { requests: Requests::followed(), generations: GenerationSums::followed(), held: Vec::new() }
+        Self { requests: Requests::followed(), generations: GenerationSums::followed(), delayed: Vec::new() }
     }
 }
 
@@ -75,16 +75,16 @@ impl Followed {
     }
 
     fn news(&mut self, at_end: bool) -> Vec<FollowedNews> {
-        self.held.extend(self.generations.take_news());
+        self.delayed.extend(self.generations.take_news());
         let requests = self.requests.take_news();
         if self.requests.were_recorded() {
-            self.held.clear();
+            self.delayed.clear();
             return requests.into_iter().map(of_request).collect();
         }
-        if !at_end && self.held.len() < MOST_HELD && self.requests.awaits_tokens() {
+        if !at_end && self.delayed.len() < MOST_DELAYED && self.requests.awaits_tokens() {
             return Vec::new();
         }
-        std::mem::take(&mut self.held).into_iter().map(of_generation).collect()
+        std::mem::take(&mut self.delayed).into_iter().map(of_generation).collect()
     }
 }
 

@@ -62,8 +62,6 @@ const DETACHING_THREADS: usize = 32;
 /// What a session starts with.
 #[derive(Debug, Clone)]
 pub struct Setup<'a> {
-    /// The compiled program.
-    pub object: Vec<u8>,
     /// The probeset's files, for the verifier's messages.
     pub sources: &'a [Arc<Source>],
     /// The plan's programs.
@@ -128,7 +126,6 @@ pub struct Session<'a> {
     links: Vec<Attached>,
     end: Option<Link>,
     generations: Vec<Generation>,
-    /// Without its object.
     setup: Setup<'a>,
     object: PackedObject,
     variables: HashMap<String, Variable>,
@@ -138,14 +135,13 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Makes the maps, and loads and attaches what follows threads and processes and the probeset's tracepoints.
-    /// Nothing is recorded before [`Session::enable`].
+    /// Makes the maps of a compiled program, and loads and attaches what follows threads and processes and the probeset's
+    /// tracepoints. Nothing is recorded before [`Session::enable`].
     ///
     /// # Errors
     /// B003 (verifier), B004 (kernel), B005 (privilege); X001 where the object is not what the recorder expects.
-    pub fn open(mut setup: Setup<'a>) -> Result<Self, Diagnostics> {
-        let bytes = std::mem::take(&mut setup.object);
-        let found = variables(&bytes);
+    pub fn open(object: &[u8], setup: Setup<'a>) -> Result<Self, Diagnostics> {
+        let found = variables(object);
         variables::check(&found, &setup.constants, &setup.target_constants)?;
         let mut session = Self {
             links: Vec::new(),
@@ -156,7 +152,7 @@ impl<'a> Session<'a> {
             open_spans: OpenSpans::default(),
             loss_entries: u32::try_from(setup.record_types).unwrap_or(u32::MAX).saturating_mul(LOSSES_PER_TYPE),
             setup,
-            object: PackedObject::new(&bytes)?,
+            object: PackedObject::new(object)?,
         };
         let by_themselves: BTreeSet<&str> =
             TRACKERS.into_iter().map(|(program, _)| program).chain([COUNTING]).collect();
@@ -636,10 +632,9 @@ mod tests {
     }
     static NO_JOBS: JobFormats = JobFormats::NONE;
 
-    fn setup<'a>(object: &[u8], sources: &'a [Arc<Source>], programs: &'a [Program]) -> Setup<'a> {
+    fn setup<'a>(sources: &'a [Arc<Source>], programs: &'a [Program]) -> Setup<'a> {
         let mode = Features::probe().expect("privileges").attach_mode();
         Setup {
-            object: object.to_vec(),
             sources,
             programs,
             record_types: 4,
@@ -674,7 +669,7 @@ mod tests {
         let (object, sources) = compiled();
         let programs = programs();
         for mode in [AttachMode::Session, AttachMode::Multi, AttachMode::Single] {
-            let mut session = Session::open(Setup { mode, ..setup(&object, &sources, &programs) }).unwrap();
+            let mut session = Session::open(&object, Setup { mode, ..setup(&sources, &programs) }).unwrap();
             let this_process = i32::try_from(std::process::id()).ok();
             session.load(&BTreeSet::from([0, 1]), &values(1)).unwrap();
             let sites = [site("profinfer_probed_one", 2), site("profinfer_probed_two", 4)];
@@ -702,7 +697,7 @@ mod tests {
         let _alone = alone();
         let (object, sources) = compiled();
         let programs = programs();
-        let mut session = Session::open(setup(&object, &sources, &programs)).unwrap();
+        let mut session = Session::open(&object, setup(&sources, &programs)).unwrap();
         session.load(&BTreeSet::from([0]), &values(1)).unwrap();
         session.enable();
         let exe = ProbedFile { path: Path::new("/proc/self/exe"), id: (0, 0) };
@@ -722,7 +717,7 @@ mod tests {
         let _alone = alone();
         let (object, sources) = compiled();
         let programs = programs();
-        let mut session = Session::open(setup(&object, &sources, &programs)).unwrap();
+        let mut session = Session::open(&object, setup(&sources, &programs)).unwrap();
         session.load(&BTreeSet::from([0]), &values(1)).unwrap();
         session.enable();
         let exe = ProbedFile { path: Path::new("/proc/self/exe"), id: (0, 0) };
@@ -744,7 +739,7 @@ mod tests {
         let _alone = alone();
         let (object, sources) = compiled();
         let programs = programs();
-        let mut session = Session::open(setup(&object, &sources, &programs)).unwrap();
+        let mut session = Session::open(&object, setup(&sources, &programs)).unwrap();
         let problem = session.load(&BTreeSet::from([2]), &values(1)).unwrap_err().0.remove(0);
         assert_eq!(problem.code, Code::VerifierRefused);
         assert!(problem.message.contains("refused_entry"), "{}", problem.message);
