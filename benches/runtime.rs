@@ -1,9 +1,9 @@
 //! What one hit of a probe costs, by its parts, so that it shows where a change makes one dearer. Needs root and a C
 //! compiler.
 //!
-//! `cargo bench --bench runtime [-- ROUNDS]`: the parts, each on a function of `runtime.c` that does nothing. Processor
-//! time of the thread that calls it, less that of a bare twin in the same round, and the program's own share of it as
-//! the kernel's clock has it (`BPF_ENABLE_STATS`).
+//! `cargo bench --bench runtime [-- ROUNDS]`: the parts, each on a function of `runtime.c` that does nothing. Time of the
+//! thread that calls it, less that of a bare twin in the same round, and the program's own share of it as the kernel's
+//! clock has it (`BPF_ENABLE_STATS`). With warm caches, in a loop, and with caches that are emptied before each call.
 //!
 //! `cargo bench --bench runtime -- PROBESET COMMAND…`: the programs' own time while a real engine is recorded.
 
@@ -19,7 +19,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// The parts, each with what it is. The names are those of `runtime.c`.
-const PARTS: [(&str, &str); 9] = [
+const PARTS: [(&str, &str); 13] = [
+    (EXCEPTION, "an exception that the kernel answers by itself, without a probe"),
     ("trap", "the trap and a program that records nothing"),
     ("event", "a span that the next one ends: one record, header only"),
     ("call", "a span from entry to return: two traps, one record"),
@@ -29,8 +30,28 @@ const PARTS: [(&str, &str); 9] = [
     ("known", "event + an object looked at, with nothing new"),
     ("references", "event + an object with two references, seen in this graph"),
     ("description", "event + an object that changes: described each time"),
+    ("describes", "an operator on the lane that describes: an object with two references, looked at"),
+    ("reused", "the same in a graph that was read before"),
+    ("other_lane", "the same on a lane that does not describe"),
 ];
-const CALLS: u64 = 2000;
+/// Has no probe.
+const EXCEPTION: &str = "exception";
+
+/// How a part is called: how often in a round, and how much memory is read before each call.
+#[derive(Clone, Copy)]
+struct Mode {
+    calls: u64,
+    bytes: u64,
+    /// By how much fewer the rounds are.
+    fewer: usize,
+}
+
+/// With warm caches; with what is in the first and second level gone; with nothing left in any.
+const MODES: [Mode; 3] = [
+    Mode { calls: 2000, bytes: 0, fewer: 1 },
+    Mode { calls: 100, bytes: 4 << 20, fewer: 5 },
+    Mode { calls: 10, bytes: 64 << 20, fewer: 5 },
+];
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
@@ -58,6 +79,17 @@ fn parts(rounds: usize) {
     let attached = wait_until_it_counts(&mut target, &recorder);
     assert!(attached, "the recorder has not attached; is this root?");
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    for mode in MODES {
+        measure(mode, rounds.div_ceil(mode.fewer), &mut target, &recorder, &mut random);
+    }
+    let _ = Command::new("kill").args(["-INT", &recorder.id().to_string()]).status();
+    let _ = recorder.wait();
+    let _ = target.child.kill();
+    let _ = target.child.wait();
+}
+
+fn measure(mode: Mode, rounds: usize, target: &mut Target, recorder: &Child, random: &mut Random) {
+    let before = programs_of(recorder.id());
     let mut added: Vec<Vec<f64>> = vec![Vec::new(); PARTS.len()];
     for _ in 0..rounds {
         let mut order: Vec<usize> = (0..PARTS.len()).collect();
@@ -65,30 +97,29 @@ fn parts(rounds: usize) {
             order.swap(at, random.below(at + 1));
         }
         for part in order {
-            let (bare, probed) = target.call(PARTS[part].0, CALLS);
-            added[part].push((probed as f64 - bare as f64) / CALLS as f64);
+            let (bare, probed) = target.call(PARTS[part].0, mode);
+            added[part].push((probed as f64 - bare as f64) / mode.calls as f64);
         }
     }
     let programs = programs_of(recorder.id());
-    println!("{rounds} rounds of {CALLS} calls; ns a hit");
+    println!("{} MiB read before each call, {rounds} rounds of {} calls; ns a hit", mode.bytes >> 20, mode.calls);
     println!("{:<12} {:>6}  {:<14} {:>8}", "", "added", "95 % interval", "program");
     for (part, (name, what)) in PARTS.iter().enumerate() {
-        let (low, high) = interval(&added[part], &mut random);
+        let (low, high) = interval(&added[part], random);
         // A span's return is a run of its own: both belong to one hit.
         let of_part = programs.iter().filter(|(program, _)| program.starts_with(&format!("{name}__0")));
-        let (ns, runs) = of_part.fold((0, 0), |sum, (_, run)| (sum.0 + run.ns, sum.1 + run.count));
+        let (ns, runs) = of_part.fold((0, 0), |sum, (program, run)| {
+            let before = before.get(program).copied().unwrap_or_default();
+            (sum.0 + run.ns - before.ns, sum.1 + run.count - before.count)
+        });
         let runs = if *name == "call" { runs / 2 } else { runs };
-        let own = ns as f64 / runs.max(1) as f64;
+        let own = if runs == 0 { String::new() } else { format!("{:.0}", ns as f64 / runs as f64) };
         println!(
-            "{name:<12} {:>6.0}  {:<14} {own:>8.0}  {what}",
+            "{name:<12} {:>6.0}  {:<14} {own:>8}  {what}",
             median(added[part].clone()),
             format!("[{low:.0}, {high:.0}]")
         );
     }
-    let _ = Command::new("kill").args(["-INT", &recorder.id().to_string()]).status();
-    let _ = recorder.wait();
-    let _ = target.child.kill();
-    let _ = target.child.wait();
 }
 
 fn build_target(folder: &Path) -> std::path::PathBuf {
@@ -113,10 +144,10 @@ impl Target {
         Self { child, output }
     }
 
-    /// Processor time of so many calls of the bare twin, and of the function: ns.
-    fn call(&mut self, part: &str, calls: u64) -> (u64, u64) {
+    /// Time of a round of calls of the bare twin, and of the function: ns.
+    fn call(&mut self, part: &str, mode: Mode) -> (u64, u64) {
         let orders = self.child.stdin.as_mut().expect("its input");
-        writeln!(orders, "{part} {calls}").expect("it listens");
+        writeln!(orders, "{part} {} {}", mode.calls, mode.bytes).expect("it listens");
         let mut line = String::new();
         self.output.read_line(&mut line).expect("it answers");
         let mut numbers = line.split_whitespace().map(|word| word.parse().expect("a number"));
@@ -129,12 +160,12 @@ fn wait_until_it_counts(target: &mut Target, recorder: &Child) -> bool {
     for _ in 0..200 {
         std::thread::sleep(Duration::from_millis(50));
         for (part, _) in PARTS {
-            target.call(part, 1);
+            target.call(part, Mode { calls: 1, ..MODES[0] });
         }
         let programs = programs_of(recorder.id());
         let runs =
             |part: &str| programs.iter().any(|(name, run)| name.starts_with(&format!("{part}__0")) && run.count > 3);
-        if PARTS.iter().all(|(part, _)| runs(part)) {
+        if PARTS.iter().all(|(part, _)| *part == EXCEPTION || runs(part)) {
             return true;
         }
     }

@@ -22,6 +22,12 @@ pub(super) fn local_ns() -> i64 {
     time.tv_sec().saturating_mul(1_000_000_000).saturating_add(time.tv_nsec())
 }
 
+/// Processor time of this process, all its threads together, in ns.
+pub(super) fn processor_ns() -> u64 {
+    let Ok(time) = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID) else { return 0 };
+    u64::try_from(time.tv_sec().saturating_mul(1_000_000_000).saturating_add(time.tv_nsec())).unwrap_or(0)
+}
+
 /// What the time namespace of this process adds to CLOCK_MONOTONIC, in ns. `/proc/PID/timens_offsets` has it for the
 /// namespace that a process's children will be in. That is the process's, unless it has asked for another one;
 /// then an ancestor in ours that has not is asked.

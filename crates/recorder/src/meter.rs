@@ -1,6 +1,6 @@
 //! What a recording costs its target so far: what the programs did, by what one hit of each costs.
 
-use super::clock::monotonic_ns;
+use super::clock::{monotonic_ns, processor_ns};
 use super::consumer::Counts;
 use super::modules::Modules;
 use super::overhead::{Costs, OverheadLimits, ProgramRuns, Seen};
@@ -64,6 +64,7 @@ impl<'a> Meter<'a> {
             steps_cost_ns: self.costs.of(Tier::Always) + self.costs.of(Tier::Step),
             graphs_cost_ns: self.costs.of(Tier::Graph),
             detail_cost_ns: (self.costs.of(Tier::Detail) + self.costs.of(Tier::Waiting)) * busiest_lane,
+            recorder_ns: processor_ns() as f64,
         }
     }
 

@@ -42,6 +42,8 @@ pub(super) struct Seen {
     pub(super) graphs_cost_ns: f64,
     /// Added by all other probes.
     pub(super) detail_cost_ns: f64,
+    /// Processor time of the recorder, ns.
+    pub(super) recorder_ns: f64,
 }
 
 impl Seen {
@@ -68,6 +70,7 @@ impl Seen {
             steps_cost_ns: self.steps_cost_ns - before.steps_cost_ns,
             graphs_cost_ns: self.graphs_cost_ns - before.graphs_cost_ns,
             detail_cost_ns: self.detail_cost_ns - before.detail_cost_ns,
+            recorder_ns: self.recorder_ns - before.recorder_ns,
         }
     }
 }

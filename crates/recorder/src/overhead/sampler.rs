@@ -3,7 +3,8 @@
 //! Operators are recorded in *windows* of some steps. How many steps lie between two windows is drawn at random, with
 //! no memory (exponentially), from means alone: nothing that a step is or does makes it more or less likely to be
 //! recorded. A window that the budget does not cover yet when its turn comes is put off by another draw. So what was
-//! spent is never beyond the budget. A recording begins between windows. What the first one costs can only be assumed:
+//! spent is never beyond the budget. Attaching and detaching take the recorder processor time, too: windows are so far
+//! apart that this is, on average, no larger a part of one processor's time. A recording begins between windows. What the first one costs can only be assumed:
 //! it comes when the budget covers a slowdown that few targets exceed, and shows what the next ones cost.
 //!
 //! Where the probes of steps alone take too much of the budget, they go with the others. Then nobody counts steps in
@@ -69,6 +70,8 @@ pub(crate) struct Sampler {
     /// What a step of a window costs, and the steps around those that it was to have: the probes take their time to
     /// come and go. `None`: no window has shown it.
     measured: Option<WindowCost>,
+    /// Processor time that a window takes the recorder, ns.
+    recorder_ns: f64,
     planned_steps: f64,
     /// The last tier that is recorded in all steps; `None`: steps are not.
     stays: Option<Tier>,
@@ -111,6 +114,7 @@ impl Sampler {
             at_start: Seen::default(),
             windows: 0,
             measured: None,
+            recorder_ns: 0.0,
             planned_steps: 1.0,
             stays: Some(Tier::Graph),
             steps_may_go,
@@ -230,6 +234,7 @@ impl Sampler {
     /// The probes of a window are detached.
     pub(crate) fn ended(&mut self, seen: &Seen) {
         let window = seen.since(&self.at_start);
+        self.recorder_ns = higher(self.recorder_ns, window.recorder_ns);
         if self.stays.is_none() {
             // One in which the target did nothing does not show what one costs.
             if window.steps > 0 {
@@ -288,8 +293,8 @@ impl Sampler {
         let step = (seen.bare_ns() / (seen.steps as f64).max(1.0)).max(1.0);
         let base = (seen.cost_ns() - seen.detail_cost_ns) / seen.bare_ns().max(1.0);
         let left = (self.budget - base).max(self.budget / 50.0);
-        let mean = (self.next_cost_ns(seen) / (left * step)).clamp(1.0, 1e12);
-        (mean * self.draw()).round().max(1.0) as u64
+        let mean = (self.next_cost_ns(seen) / left).max(self.recorder_gap_ns()) / step;
+        (mean.clamp(1.0, 1e12) * self.draw()).round().max(1.0) as u64
     }
 
     fn graphs_are_too_expensive(&self, seen: &Seen) -> bool {
@@ -347,8 +352,13 @@ impl Sampler {
         if self.windows == 0 {
             return State::TimedGap { until_ns: seen.now_ns + WINDOW_NS };
         }
-        let mean = (self.next_window_ns(seen) / (self.budget * self.busy())).clamp(WINDOW_NS, 1e12);
-        State::TimedGap { until_ns: seen.now_ns + mean * self.draw() }
+        let mean = (self.next_window_ns(seen) / (self.budget * self.busy())).max(self.recorder_gap_ns());
+        State::TimedGap { until_ns: seen.now_ns + mean.clamp(WINDOW_NS, 1e12) * self.draw() }
+    }
+
+    /// The mean time between two windows in which the budget's part of a processor covers what one takes the recorder.
+    fn recorder_gap_ns(&self) -> f64 {
+        self.recorder_ns / self.budget
     }
 
     /// From an exponential distribution with mean 1, cut off.

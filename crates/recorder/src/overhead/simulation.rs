@@ -15,6 +15,8 @@ struct Simulated<F: Fn(u64) -> f64> {
     poll_ns: f64,
     /// What the probes of a step itself cost.
     step_probe_ns: f64,
+    /// Processor time that a window takes the recorder.
+    recorder_ns: f64,
 }
 
 #[derive(Debug, Default)]
@@ -99,6 +101,7 @@ impl<F: Fn(u64) -> f64> Simulated<F> {
             match probes {
                 Probes::On if !sampler.wants(&out.seen) => probes = Probes::Detaching { until: now + self.detach_ns },
                 Probes::Detaching { until } if now >= until => {
+                    out.seen.recorder_ns += self.recorder_ns;
                     sampler.ended(&out.seen);
                     out.shares.push(out.cost_ns / out.bare_ns);
                     probes = Probes::Off;
@@ -142,7 +145,7 @@ proptest! {
     ) {
         let hits = hits.min(step / 1500.0);
         let target = Simulated {
-            step: |_| step, hits, hit_ns: 1200.0, attach_ns: attach, detach_ns: detach, poll_ns: 5e6_f64.max(step / 40.0), step_probe_ns: 0.0,
+            step: |_| step, hits, hit_ns: 1200.0, attach_ns: attach, detach_ns: detach, poll_ns: 5e6_f64.max(step / 40.0), step_probe_ns: 0.0, recorder_ns: 0.0,
         };
         let out = target.run(budget, seed, enough_steps(step, hits, 1200.0, budget));
         // The first window may cost more than was assumed; the second comes when it is paid for.
@@ -168,11 +171,32 @@ fn what_the_budget_allows_is_used() {
             detach_ns: 40e6,
             poll_ns: 5e6,
             step_probe_ns: 0.0,
+            recorder_ns: 0.0,
         };
         let out = target.run(0.01, 7, enough_steps(step, hits, 1200.0, 0.01));
         let share = out.seen.share();
         assert!(share > 0.004 && share <= 0.01, "{step} {hits}: {share}");
         assert!(out.shares.len() > 10, "{step} {hits}: {} windows", out.shares.len());
+    }
+}
+
+#[test]
+fn windows_take_the_recorder_no_more_than_the_budgets_part_of_a_processor() {
+    // Operators that cost little: the budget alone would cover several windows a second, between steps that are recorded or not.
+    for (step, step_probe_ns) in [(15e6, 0.0), (0.1e6, 2000.0)] {
+        let target = Simulated {
+            step: |_| step,
+            hits: step / 1e5,
+            hit_ns: 1200.0,
+            attach_ns: 7e6,
+            detach_ns: 40e6,
+            poll_ns: 5e6,
+            step_probe_ns,
+            recorder_ns: 10e6,
+        };
+        let out = target.run(0.005, 7, (400e9 / step) as u64);
+        let share = out.seen.recorder_ns / out.seen.now_ns;
+        assert!((0.002..0.005).contains(&share), "{step}: {share}, {} windows", out.shares.len());
     }
 }
 
@@ -186,6 +210,7 @@ fn every_step_is_recorded_where_the_budget_allows_that() {
         detach_ns: 40e6,
         poll_ns: 5e6,
         step_probe_ns: 0.0,
+        recorder_ns: 0.0,
     };
     let out = target.run(0.01, 7, 3000);
     // All after the first window has begun, which the first 20 steps pay for.
@@ -206,6 +231,7 @@ fn a_step_is_as_likely_to_be_recorded_whatever_it_is() {
             detach_ns: 10e6,
             poll_ns: 1e6,
             step_probe_ns: 0.0,
+            recorder_ns: 0.0,
         };
         let out = target.run(0.02, seed, 60_000);
         whole += out.whole.len();
@@ -226,6 +252,7 @@ fn windows_begin_anywhere() {
         detach_ns: 10e6,
         poll_ns: 1e6,
         step_probe_ns: 0.0,
+        recorder_ns: 0.0,
     };
     let starts: Vec<u64> = (0..8).flat_map(|seed| target.run(0.01, seed, 100_000).starts).collect();
     let mut sixteenths = [0_usize; 16];
@@ -249,6 +276,7 @@ fn a_budget_that_steps_alone_exceed_is_kept_by_recording_nothing_for_a_while() {
                 detach_ns: 40e6,
                 poll_ns: 5e6,
                 step_probe_ns: 2000.0,
+                recorder_ns: 0.0,
             };
             let out = target.run(budget, seed, 600_000);
             let share = out.cost_ns / out.bare_ns;
