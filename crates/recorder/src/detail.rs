@@ -1,5 +1,5 @@
-//! Operators' probes come and go, as the overhead limits require. Attaching goes on group by group between
-//! answers to the target; detaching, which takes longer, on a separate thread.
+//! Operators' probes come and go, as the overhead limits require. Attaching goes on in turns between answers to the target;
+//! detaching, which takes longer, on a separate thread.
 
 use super::clock::{LEAD_NS, in_time, monotonic_ns};
 use super::consumer::Traffic;
@@ -24,6 +24,9 @@ const RARELY: Duration = Duration::from_millis(250);
 const OFTEN: Duration = Duration::from_millis(15);
 /// The function of steps may be found so long after those of operators.
 const STEPS_AWAITED: Duration = Duration::from_secs(1);
+/// Groups of probes are attached for so long before the target is answered, and the last one of them to its end: each hit
+/// before all are attached is paid for and not recorded.
+const TURN: Duration = Duration::from_millis(2);
 /// Time between two polls while something is about to change.
 const SOON: Duration = Duration::from_millis(4);
 /// While nothing is, at least and at most.
@@ -252,14 +255,16 @@ impl DetailSwitch {
         self.rate.as_mut().is_none_or(|rate| rate.allows(now, seen.steps, step_ns, running_ns))
     }
 
-    fn attach(&mut self, next: usize, context: &mut SwitchContext<'_, '_>) -> State {
-        match context.modules.attach_group(next, context.session) {
-            Some(sites) => {
-                context.meter.switched(sites);
-                State::Attaching(next + 1)
+    fn attach(&mut self, mut next: usize, context: &mut SwitchContext<'_, '_>) -> State {
+        let began = Instant::now();
+        while let Some(sites) = context.modules.attach_group(next, context.session) {
+            context.meter.switched(sites);
+            next += 1;
+            if began.elapsed() >= TURN {
+                return State::Attaching(next);
             }
-            None => self.begin(context, self.reason()),
         }
+        self.begin(context, self.reason())
     }
 
     /// All is attached: what begins from now on counts.
