@@ -37,6 +37,7 @@ fn functions(engine: Engine) -> BTreeMap<&'static str, &'static str> {
         ("decode", "llama_decode"),
         ("process", "llama_process"),
         ("encode", "llama_encode"),
+        ("context_freed", "llama_free"),
         ("ubatch", "llama_context::process_ubatch"),
         ("sequences", "llama_context::process_ubatch"),
         ("batch_sequences", "llama_context::process_ubatch"),

@@ -112,6 +112,7 @@ fn every_program_is_let_in(arch: Arch) {
             ("request_started", 1),
             ("request_token", DECODED),
             ("request_ended", 1),
+            ("context_freed", 1),
         ];
         // One form has a function for each node, instead of those of operators.
         let forms = |name: &str| FORMS.len() as u64 - u64::from(name.starts_with("dispatch_"));

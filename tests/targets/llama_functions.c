@@ -386,6 +386,11 @@ EXPORT int llama_encode(void *context, struct llama_batch batch)
 	return status;
 }
 
+EXPORT void llama_free(void *context)
+{
+	sink += context != NULL;
+}
+
 EXPORT int llama_process(void *context, int type, void *batch)
 {
 	int status = run(1);
@@ -487,6 +492,7 @@ int main(int argc, char **argv)
 	}
 	release_slot(&slot);
 	failed |= llama_process(&turn, 1, &batch);
+	llama_free(&turn);
 	ggml_backend_blas_mul_mat(&turn, &norm);
 	printf("%ld graphs %ld operators %ld fused\n", graphs, operators, fused);
 	return failed;

@@ -206,6 +206,9 @@ fn spans(of: &Snapshot, request: &Request, clock: UnixClock) -> Vec<Span> {
     attributes.extend(request.cached_tokens.map(|tokens| int("profinfer.cached_tokens", tokens)));
     let share = request.batch_share();
     attributes.extend(share.map(|share| attribute("profinfer.batch_share", Any::Double(share))));
+    if request.whole_duration().is_none() {
+        attributes.push(text("profinfer.recorded", "in part"));
+    }
     let whole = span("request", start, request.end);
     let whole = Span { parent_span_id: Vec::new(), kind: SERVER, attributes, ..whole };
     let queued = request.arrived.map(|arrived| span("queued", arrived, request.begin));

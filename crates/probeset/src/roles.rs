@@ -67,7 +67,7 @@ const USES: &[Use] = &[
     },
     Use {
         role: Role::Request,
-        fields: &["request", "sequence"],
+        fields: &["request", "sequence", "instance"],
         severity: Severity::Error,
         without: "requests cannot be distinguished",
     },

@@ -136,6 +136,14 @@ impl Decoder {
         self.value_at(header, record, self.records.get(usize::from(header.record_type))?.index(meaning)?)
     }
 
+    /// The model of a record within its process, where the record has it.
+    pub(crate) fn instance(&self, header: &Header, record: &[u8]) -> Option<i64> {
+        match self.value_of(header, record, FieldMeaning::Instance)? {
+            Value::Object(address) => Some(address.cast_signed()),
+            value => value.as_int(),
+        }
+    }
+
     /// Every field that could be read, in order, with its meaning.
     pub(crate) fn values(&self, header: &Header, record: &[u8]) -> Vec<FieldValue> {
         let Some(fields) = self.records.get(usize::from(header.record_type)) else { return Vec::new() };

@@ -48,7 +48,7 @@ pub(super) fn parts(batches: &[RawBatch]) -> Vec<SequencePart> {
 }
 
 /// A request arrived (`request` alone), was given a sequence (both), was given tokens (`sequence` and `tokens`), or left
-/// its sequence (`sequence` alone).
+/// its sequence (`sequence` alone). Or a model is gone, and all its requests with it (`instance` alone).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestEvent {
     /// When, ns.
@@ -63,6 +63,8 @@ pub struct RequestEvent {
     pub sequence: Option<i64>,
     /// Tokens that were chosen.
     pub tokens: Option<u64>,
+    /// The model within the process.
+    pub instance: Option<i64>,
 }
 
 /// Events of requests that wait for the next step.

@@ -62,7 +62,16 @@ impl Timeline {
         let pid = self.threads.pid(self.threads.get(thread).process);
         let tokens =
             self.decoder.records[usize::from(header.record_type)].count(FieldMeaning::Tokens, record, header.missing);
-        self.requests.push(RequestEvent { time: header.end, pid, tid: header.tid, request, sequence, tokens });
+        let instance = self.decoder.instance(header, record);
+        self.requests.push(RequestEvent {
+            time: header.end,
+            pid,
+            tid: header.tid,
+            request,
+            sequence,
+            tokens,
+            instance,
+        });
     }
 
     pub(super) fn fetch(&mut self, thread: u32, header: &Header, record: &[u8]) {

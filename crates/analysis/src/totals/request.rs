@@ -51,6 +51,8 @@ pub struct Request {
     pub(super) is_given: bool,
     /// When its latest step ended.
     pub(super) step_end: u64,
+    /// Nothing was recorded from then on: it may have had further tokens.
+    pub(super) ends_unseen: bool,
     /// Its first token was reported to who follows.
     pub(super) is_reported: bool,
     /// The first of its sequence's model.
@@ -148,8 +150,13 @@ impl Request {
         Some(self.first_token?.saturating_sub(self.begin))
     }
 
-    /// From its first token to its last, ns.
+    /// From its first token to its last, ns; `None` where its end was not recorded.
     pub fn decode(&self) -> Option<u64> {
+        self.seen_decode().filter(|_| !self.ends_unseen)
+    }
+
+    /// The same up to the last token that was recorded.
+    fn seen_decode(&self) -> Option<u64> {
         Some(self.end.saturating_sub(self.first_token?))
     }
 
@@ -160,7 +167,7 @@ impl Request {
 
     /// Time per output token after the first, ns; `None` where some of them were not recorded and no position counts them.
     pub fn tpot(&self) -> Option<f64> {
-        let decode = self.decode().filter(|_| self.is_counted())?;
+        let decode = self.seen_decode().filter(|_| self.is_counted())?;
         (self.generated_tokens > 1).then(|| decode as f64 / (self.generated_tokens - 1) as f64)
     }
 
@@ -169,14 +176,15 @@ impl Request {
         (self.step_time > 0).then(|| self.own_time / self.step_time as f64)
     }
 
-    /// From its arrival, or where that was not recorded from its first step, to its last token, ns.
+    /// From its arrival, or where that was not recorded from its first step, to its last token that was recorded, ns.
     pub fn duration(&self) -> u64 {
         self.end.saturating_sub(self.arrived.unwrap_or(self.begin))
     }
 
-    /// [`Self::duration`]; `None` where neither its arrival nor its first step was recorded.
+    /// [`Self::duration`]; `None` where neither its arrival nor its first step was recorded, or not its end.
     pub fn whole_duration(&self) -> Option<u64> {
-        (self.arrived.is_some() || self.is_given || self.unseen != Unseen::Beginning).then(|| self.duration())
+        let begins = self.arrived.is_some() || self.is_given || self.unseen != Unseen::Beginning;
+        (begins && !self.ends_unseen).then(|| self.duration())
     }
 
     /// Tokens of its prompt that were computed; `None` where not all steps with them were recorded.
@@ -184,9 +192,9 @@ impl Request {
         (self.unseen != Unseen::Beginning).then_some(self.prompt_tokens)
     }
 
-    /// Tokens that it was given; `None` where some of them may not have been recorded and no position counts them.
+    /// Tokens that it was given; `None` where its end was not recorded, or where some of them may not have been recorded and no position counts them.
     pub fn output_tokens(&self) -> Option<u64> {
-        self.is_counted().then_some(self.generated_tokens)
+        (self.is_counted() && !self.ends_unseen).then_some(self.generated_tokens)
     }
 
     fn is_counted(&self) -> bool {

@@ -8,7 +8,6 @@ use crate::numbers::{Distribution, Durations};
 use crate::raw::{Decoder, Header};
 use crate::sampling::Recorded;
 use crate::step::{RequestEvent, SequencePart, Step};
-use profinfer_schema::FieldMeaning;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Requests that are listed; beyond, they are in the distributions only.
@@ -157,7 +156,8 @@ impl Requests {
 
     /// Takes a step; steps come in the order of their ends.
     pub fn add(&mut self, step: &Step, decoder: &Decoder) {
-        self.step(step, instance(step, decoder));
+        let header = Header::read(&step.record);
+        self.step(step, header.and_then(|header| decoder.instance(&header, &step.record)));
     }
 
     fn step(&mut self, step: &Step, instance: Option<i64>) {
@@ -192,11 +192,15 @@ impl Requests {
     /// in which nothing was recorded may be over.
     fn events(&mut self, step: &Step) {
         let mut counted: Vec<(u32, i64)> = Vec::new();
+        let is_later = step.stretch > self.stretch;
+        if is_later {
+            self.stretch = step.stretch;
+            self.end_unseen();
+        }
         for event in &step.requests {
             self.event(event, &mut counted);
         }
-        if step.stretch > self.stretch {
-            self.stretch = step.stretch;
+        if is_later {
             self.given.clear();
             self.arrivals.clear();
         }
@@ -204,7 +208,7 @@ impl Requests {
 
     /// Takes an event; the sequences that were given tokens since the last step are `counted`.
     fn event(&mut self, event: &RequestEvent, counted: &mut Vec<(u32, i64)>) {
-        let RequestEvent { time, pid, tid, request, sequence, tokens } = *event;
+        let RequestEvent { time, pid, tid, request, sequence, tokens, instance } = *event;
         if let Some((sequence, tokens)) = sequence.zip(tokens) {
             let begins_step = !counted.contains(&(pid, sequence));
             if begins_step {
@@ -234,6 +238,7 @@ impl Requests {
                 }
             }
             (None, Some(sequence)) => self.close(pid, sequence, Some(time)),
+            (None, None) if instance.is_some() => self.close_model((pid, instance), time),
             (None, None) => {}
         }
     }
@@ -279,6 +284,27 @@ impl Requests {
         if let Some(given) = self.given.remove(&(pid, sequence)).filter(|_| keys.is_empty()) {
             self.finish(Request::of_events(pid, sequence, &given, released));
         }
+        self.end(&keys, released);
+    }
+
+    /// A model is gone: its open requests end, and what has its address later is another one.
+    fn close_model(&mut self, model: (u32, Option<i64>), time: u64) {
+        let of_model = |key: &&(u32, Option<i64>, i64)| (key.0, key.1) == model;
+        let keys: Vec<(u32, Option<i64>, i64)> = self.open.keys().filter(of_model).copied().collect();
+        self.end(&keys, Some(time));
+        self.instances.retain(|other| *other != model);
+        self.seen.remove(&model);
+    }
+
+    /// Nothing was recorded for a time: what has a sequence afterwards may be another request.
+    fn end_unseen(&mut self) {
+        self.open.values_mut().for_each(|request| request.ends_unseen = true);
+        let keys: Vec<(u32, Option<i64>, i64)> = self.open.keys().copied().collect();
+        self.end(&keys, None);
+    }
+
+    /// Ends open requests.
+    fn end(&mut self, keys: &[(u32, Option<i64>, i64)], released: Option<u64>) {
         let drafts: Vec<(u32, Option<i64>, i64)> = match self.news {
             Some(_) => {
                 keys.iter().filter(|key| self.open.get(key).is_some_and(|of| self.is_draft(of))).copied().collect()
@@ -289,7 +315,7 @@ impl Requests {
             self.open.remove(key);
         });
         for key in keys {
-            if let Some(mut request) = self.open.remove(&key) {
+            if let Some(mut request) = self.open.remove(key) {
                 request.released = released;
                 self.finish(request);
             }
@@ -413,15 +439,6 @@ impl Requests {
     }
 }
 
-/// The model of a step, where its record has it.
-fn instance(step: &Step, decoder: &Decoder) -> Option<i64> {
-    let header = Header::read(&step.record)?;
-    match decoder.value_of(&header, &step.record, FieldMeaning::Instance)? {
-        profinfer_probeset::path::Value::Object(address) => Some(address.cast_signed()),
-        value => value.as_int(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -490,7 +507,7 @@ mod tests {
 
     /// An event of the engine, on another thread than steps' unless it is of a token.
     fn event(time: u64, tid: u32, request: Option<u64>, sequence: Option<i64>, tokens: Option<u64>) -> RequestEvent {
-        RequestEvent { time, pid: 7, tid, request, sequence, tokens }
+        RequestEvent { time, pid: 7, tid, request, sequence, tokens, instance: None }
     }
 
     /// What the engine told before the end of a step of which nothing else was recorded.
@@ -540,6 +557,41 @@ mod tests {
         let begins = vec![event(13, 1, Some(5), None, None), event(18, 1, Some(5), Some(0), None)];
         alone.step(&told(20, [begins, vec![event(19, 1, Some(6), None, None)]].concat()), None);
         assert_eq!(alone.queued(), Some(1));
+    }
+
+    #[test]
+    fn a_request_ends_with_its_model() {
+        let mut requests = Requests::followed();
+        for (index, model) in [1, 2, 1].into_iter().enumerate() {
+            let from = 1000 * index as u64;
+            let gone = RequestEvent { instance: Some(model), ..event(from + 15, 1, None, None, None) };
+            requests.step(&step(from, Some((0, 8, 1))), Some(model));
+            requests.step(&Step { requests: vec![gone], ..step(from + 20, None) }, None);
+            assert_eq!(requests.open().count(), 0);
+            let news = requests.take_news();
+            let [RequestNews::FirstToken(_), RequestNews::Ended(request)] = news[..] else { panic!("{news:?}") };
+            assert_eq!((request.released, request.begin), (Some(from + 15), from));
+            assert!(request.is_first, "nothing of a model that is gone is left");
+        }
+        // Nothing was recorded for a time, then another model was freed that has its address.
+        requests.step(&step(5000, Some((0, 8, 1))), Some(1));
+        let gone = RequestEvent { instance: Some(1), ..event(9000, 1, None, None, None) };
+        requests.step(&Step { requests: vec![gone], stretch: 1, ..step(9010, None) }, None);
+        let [.., RequestNews::Ended(request)] = requests.take_news()[..] else { panic!("it has ended") };
+        assert_eq!((request.released, request.end, request.whole_duration()), (None, 5010, None));
+    }
+
+    #[test]
+    fn requests_are_not_continued_beyond_a_time_in_which_nothing_was_recorded() {
+        let mut requests = Requests::default();
+        let after = |step: Step| Step { stretch: 1, ..step };
+        let parts = [step(0, Some((0, 8, 1))), step(20, Some((8, 1, 1))), step(40, Some((9, 1, 1)))];
+        let later = [after(step(9000, Some((20, 1, 1)))), after(step(9020, Some((21, 1, 1))))];
+        parts.iter().chain(&later).for_each(|step| requests.step(step, None));
+        let [first, second] = requests.list()[..] else { panic!("{:?}", requests.list()) };
+        assert_eq!((first.ttft(), first.tpot(), first.input_tokens()), (Some(10), Some(20.0), Some(8)));
+        assert_eq!((first.end, first.decode(), first.output_tokens(), first.whole_duration()), (50, None, None, None));
+        assert_eq!((second.begin, second.ttft(), second.output_tokens()), (9000, None, None));
     }
 
     #[test]
