@@ -130,11 +130,11 @@ fn until_the_end(targets: &Targets, until: Until, launches: bool, signals: &Sign
         let ended: Vec<bool> = all.iter().map(|followed| with(followed, Followed::has_ended)).collect();
         let is_over = ended.iter().all(|ended| *ended) && (is_ending || until == Until::Targets);
         let codes = || all.iter().filter_map(|followed| with(followed, |followed| followed.code()));
-        let recorded = all.iter().any(|followed| with(followed, |followed| followed.figures().is_some()));
+        let recorded = || all.iter().any(|followed| with(followed, |followed| followed.figures().is_some()));
         if is_over && is_ending && !launches {
             return DONE;
         }
-        if is_over && (launches || !recorded) {
+        if is_over && (launches || !recorded()) {
             return codes().max().unwrap_or(DONE);
         }
         std::thread::sleep(TICK);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Time between two polls: each reads some seven small files.
 pub(super) const PERIOD: Duration = Duration::from_millis(100);
 /// The same while no operator is recorded for lack of budget.
-const IDLE_PERIOD: Duration = Duration::from_millis(250);
+const IDLE_PERIOD: Duration = Duration::from_millis(500);
 /// Time between two looks at the limits of the same groups, some twenty files, and at which processes there are, one for
 /// each thread.
 const LIMITS: Duration = Duration::from_secs(1);

@@ -219,10 +219,8 @@ impl Requests {
         }
         match (request, sequence) {
             (Some(request), None) => {
-                if self.arrivals.len() >= MAX_OPEN
-                    && let Some(oldest) = self.arrivals.iter().min_by_key(|(_, of)| of.time).map(|(key, _)| *key)
-                {
-                    self.arrivals.remove(&oldest);
+                if self.arrivals.len() >= MAX_OPEN {
+                    self.forget_arrivals();
                 }
                 self.arrivals.insert((pid, request), Arrival { time, tid });
             }
@@ -241,6 +239,14 @@ impl Requests {
             (None, None) if instance.is_some() => self.close_model((pid, instance), time),
             (None, None) => {}
         }
+    }
+
+    /// Forgets the older half of those that wait: an engine may number other tasks as well, and give them no sequence.
+    fn forget_arrivals(&mut self) {
+        let mut times: Vec<u64> = self.arrivals.values().map(|of| of.time).collect();
+        times.sort_unstable();
+        let middle = times.get(times.len() / 2).copied().unwrap_or(0);
+        self.arrivals.retain(|_, of| of.time > middle);
     }
 
     /// Tokens of a sequence were chosen.
@@ -557,6 +563,21 @@ mod tests {
         let begins = vec![event(13, 1, Some(5), None, None), event(18, 1, Some(5), Some(0), None)];
         alone.step(&told(20, [begins, vec![event(19, 1, Some(6), None, None)]].concat()), None);
         assert_eq!(alone.queued(), Some(1));
+    }
+
+    #[test]
+    fn of_many_that_wait_the_latest_are_remembered() {
+        let mut requests = Requests::default();
+        requests.step(&told(0, vec![event(1, 2, Some(0), None, None), event(2, 2, Some(0), Some(0), None)]), None);
+        let tasks = (1..=3 * MAX_OPEN as u64).map(|task| event(task + 10, 2, Some(task), None, None));
+        requests.step(&told(20_000, tasks.collect()), None);
+        let queued = requests.queued().unwrap();
+        assert!((MAX_OPEN / 2..=MAX_OPEN).contains(&queued), "{queued}");
+        let last = 3 * MAX_OPEN as u64;
+        let begins = |task| vec![event(30_000, 2, Some(task), Some(1), None), event(30_001, 1, None, Some(1), Some(1))];
+        requests.step(&told(40_000, begins(last)), None);
+        let found = requests.list().into_iter().find(|request| request.request == Some(last));
+        assert_eq!(found.unwrap().arrived, Some(last + 10));
     }
 
     #[test]
