@@ -192,7 +192,8 @@ impl Request {
         (self.unseen != Unseen::Beginning).then_some(self.prompt_tokens)
     }
 
-    /// Tokens that it was given; `None` where its end was not recorded, or where some of them may not have been recorded and no position counts them.
+    /// Tokens that it was given; `None` where its end was not recorded, or where some of them may not have been and no
+    /// position counts them.
     pub fn output_tokens(&self) -> Option<u64> {
         (self.is_counted() && !self.ends_unseen).then_some(self.generated_tokens)
     }

@@ -3,6 +3,7 @@
 
 mod costs;
 mod rate;
+mod recorder_time;
 mod sampler;
 #[cfg(test)]
 mod simulation;

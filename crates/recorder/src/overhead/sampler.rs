@@ -4,14 +4,16 @@
 //! no memory (exponentially), from means alone: nothing that a step is or does makes it more or less likely to be
 //! recorded. A window that the budget does not cover yet when its turn comes is put off by another draw. So what was
 //! spent is never beyond the budget. Attaching and detaching take the recorder processor time, too: windows are so far
-//! apart that this is, on average, no larger a part of one processor's time. A recording begins between windows. What the first one costs can only be assumed:
-//! it comes when the budget covers a slowdown that few targets exceed, and shows what the next ones cost.
+//! apart that this is, on average, no larger a part of one processor's time. A recording begins between windows. What the
+//! first one costs can only be assumed: it comes when the budget covers a slowdown that few targets exceed, and shows what
+//! the next ones cost.
 //!
 //! Where the probes of steps alone take too much of the budget, they go with the others. Then nobody counts steps in
 //! between: the *time* until the next window is drawn, in the same way, and a window is some time too. What the target
 //! did unseen is estimated: it was as busy as in the windows.
 
 use super::Seen;
+use super::recorder_time::RecorderTime;
 use profinfer_compiler::Tier;
 
 /// The part of the budget that is planned with: costs are accurate to some 10 %.
@@ -65,13 +67,13 @@ pub(crate) struct Sampler {
     budget: f64,
     random: fastrand::Rng,
     state: State,
-    at_start: Seen,
+    /// What was seen before the probes of the window were attached.
+    at_start: Option<Seen>,
     windows: u64,
     /// What a step of a window costs, and the steps around those that it was to have: the probes take their time to
     /// come and go. `None`: no window has shown it.
     measured: Option<WindowCost>,
-    /// Processor time that a window takes the recorder, ns.
-    recorder_ns: f64,
+    recorder: RecorderTime,
     planned_steps: f64,
     /// The last tier that is recorded in all steps; `None`: steps are not.
     stays: Option<Tier>,
@@ -111,10 +113,10 @@ impl Sampler {
             budget: budget * MARGIN,
             random: fastrand::Rng::with_seed(seed),
             state: State::Gap { until: 1 },
-            at_start: Seen::default(),
+            at_start: None,
             windows: 0,
             measured: None,
-            recorder_ns: 0.0,
+            recorder: RecorderTime::default(),
             planned_steps: 1.0,
             stays: Some(Tier::Graph),
             steps_may_go,
@@ -166,7 +168,8 @@ impl Sampler {
                 self.steps_go(seen, &first);
             }
         }
-        match self.state {
+        let is_on = matches!(self.state, State::Window { .. } | State::TimedWindow { .. });
+        let wanted = match self.state {
             State::TimedWindow { until_ns, over } => self.timed_window(seen, until_ns, over),
             State::TimedGap { until_ns } if seen.now_ns < until_ns => false,
             State::TimedGap { .. } => {
@@ -188,7 +191,11 @@ impl Sampler {
                 }
                 fits
             }
+        };
+        if is_on && !wanted {
+            self.recorder.over(seen);
         }
+        wanted
     }
 
     /// Whether the next state depends on the overhead until now.
@@ -219,22 +226,25 @@ impl Sampler {
             self.unseen.on = Some(*seen);
             let step = seen.bare_ns() / (seen.steps as f64).max(1.0);
             let length = WINDOW_NS.max(3.0 * step) * self.lengths();
+            self.recorder.began(self.at_start.as_ref(), seen, length);
             self.state = State::TimedWindow { until_ns: seen.now_ns + length, over: None };
             return;
         }
         self.planned_steps = self.window_steps(seen);
+        let step = seen.step_ns / (seen.steps as f64).max(1.0);
+        self.recorder.began(self.at_start.as_ref(), seen, (self.planned_steps + 1.0) * step);
         self.state = State::Window { from: seen.steps, steps: self.planned_steps as u64 + 1 };
     }
 
     /// The probes of a window are about to be attached.
     pub(crate) fn begins(&mut self, seen: &Seen) {
-        self.at_start = *seen;
+        self.at_start = Some(*seen);
     }
 
     /// The probes of a window are detached.
     pub(crate) fn ended(&mut self, seen: &Seen) {
-        let window = seen.since(&self.at_start);
-        self.recorder_ns = higher(self.recorder_ns, window.recorder_ns);
+        let window = seen.since(&self.at_start.unwrap_or_default());
+        self.recorder.ended(seen);
         if self.stays.is_none() {
             // One in which the target did nothing does not show what one costs.
             if window.steps > 0 {
@@ -358,7 +368,7 @@ impl Sampler {
 
     /// The mean time between two windows in which the budget's part of a processor covers what one takes the recorder.
     fn recorder_gap_ns(&self) -> f64 {
-        self.recorder_ns / self.budget
+        self.recorder.window_ns() / self.budget
     }
 
     /// From an exponential distribution with mean 1, cut off.
@@ -368,7 +378,7 @@ impl Sampler {
 
     /// Whether the budget would last for the operators of every step, as this window's cost.
     fn all_steps_fit(&self, seen: &Seen) -> bool {
-        let window = seen.since(&self.at_start);
+        let window = seen.since(&self.at_start.unwrap_or_default());
         let fits = |seen: &Seen| seen.cost_ns() <= self.budget * seen.bare_ns();
         let fits_in_all = seen.cost_ns() <= self.budget * self.bare_ns(seen);
         window.steps > 0 && fits(&window) && fits_in_all

@@ -182,7 +182,8 @@ fn what_the_budget_allows_is_used() {
 
 #[test]
 fn windows_take_the_recorder_no_more_than_the_budgets_part_of_a_processor() {
-    // Operators that cost little: the budget alone would cover several windows a second, between steps that are recorded or not.
+    // Operators that cost little: the budget alone would cover several windows a second. Between them, steps are recorded
+    // or not.
     for (step, step_probe_ns) in [(15e6, 0.0), (0.1e6, 2000.0)] {
         let target = Simulated {
             step: |_| step,
