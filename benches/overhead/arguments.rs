@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 }
 
 /// What is measured besides the conditions.
-const BESIDES: [&str; 3] = ["recorder", "onnxruntime", "on-device"];
+const BESIDES: [&str; 4] = ["recorder", "onnxruntime", "on-device", "serve-itself"];
 
 fn named() -> clap::builder::PossibleValuesParser {
     CONDITIONS.iter().map(|condition| condition.name).chain(BESIDES).collect::<Vec<_>>().into()
@@ -66,6 +66,11 @@ impl Arguments {
     /// Whether the engine that gives its operators to a device is measured.
     pub(crate) fn measures_on_device(&self) -> bool {
         self.measures(BESIDES[2])
+    }
+
+    /// Whether the needs of `serve` are measured.
+    pub(crate) fn measures_served(&self) -> bool {
+        self.measures(BESIDES[3])
     }
 
     fn measures(&self, beside: &str) -> bool {

@@ -19,6 +19,7 @@ mod on_device;
 mod own_profiler;
 mod page;
 mod recorder;
+mod served;
 mod statistics;
 mod tracer;
 mod turns;
@@ -63,6 +64,9 @@ fn main() {
     }
     if arguments.measures_on_device() {
         page.on_device = Some(on_device::measure(&arguments, &mut random));
+    }
+    if arguments.measures_served() {
+        page.served = served::measure(&build, &arguments);
     }
     page.finish();
     print!("{}", page.text());

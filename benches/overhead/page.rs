@@ -8,6 +8,7 @@ use crate::machine;
 use crate::on_device::OnDevice;
 use crate::own_profiler::OwnProfiler;
 use crate::recorder::Recorder;
+use crate::served::Served;
 use crate::statistics::Estimate;
 use crate::turns::{Clocks, Measured, Row};
 use std::fmt::Write;
@@ -29,6 +30,7 @@ pub(crate) struct Page {
     absent: Vec<String>,
     models: Vec<Measured>,
     pub(crate) recorder: Option<Recorder>,
+    pub(crate) served: Vec<Served>,
     pub(crate) own_profiler: Vec<OwnProfiler>,
     pub(crate) on_device: Option<OnDevice>,
     text: String,
@@ -49,6 +51,7 @@ impl Page {
             absent,
             models,
             recorder: None,
+            served: Vec::new(),
             own_profiler,
             on_device: None,
             text: String::new(),
@@ -78,6 +81,9 @@ impl Page {
         self.limits(&mut text);
         if let Some(recorder) = &self.recorder {
             recorder_table(&mut text, recorder);
+        }
+        if !self.served.is_empty() {
+            served_table(&mut text, &self.served);
         }
         for why in &self.absent {
             let _ = writeln!(text, "Not measured: {why}.\n");
@@ -243,6 +249,19 @@ fn recorder_table(text: &mut String, recorder: &Recorder) {
         recorder.bytes_an_operator,
         recorder.lost,
     );
+}
+
+fn served_table(text: &mut String, served: &[Served]) {
+    let _ = writeln!(
+        text,
+        "**`serve` itself**, with its recorders, at its defaults, scraped every 5 s; engines decode all the time\n\n\
+         | engines | model | ms a token | its CPU, of one core | its memory (PSS) |\n|---:|---|---:|---:|---:|"
+    );
+    for Served { engines, model, token_ns, share, memory_bytes } in served {
+        let (ms, percent, megabytes) = (token_ns / 1e6, 100.0 * share, *memory_bytes as f64 / 1e6);
+        let _ = writeln!(text, "| {engines} | {model} | {ms:.2} | {percent:.2} % | {megabytes:.1} MB |");
+    }
+    text.push('\n');
 }
 
 /// Time added to a token, µs: the ratio's excess of a bare token's time. A ratio stays what it is while the machine

@@ -102,12 +102,7 @@ impl Tracer {
     /// What its process needed so far; nothing once it ended.
     pub(crate) fn needs(&self) -> Option<Needs> {
         let pid = self.process.id();
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name before may hold spaces; after it, user and system time are the 12th and 13th.
-        let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        let ticks: u64 = words.get(11)?.parse::<u64>().ok()? + words.get(12)?.parse::<u64>().ok()?;
-        // Linux counts these in hundredths of a second for every program (USER_HZ).
-        let cpu = Duration::from_millis(ticks * 10);
+        let cpu = cpu_of(pid)?;
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
         let kilobytes: u64 = peak.trim().trim_end_matches("kB").trim().parse().ok()?;
@@ -145,6 +140,16 @@ impl Drop for Tracer {
             let _ = self.process.wait();
         }
     }
+}
+
+/// CPU time of a process, its ended threads included.
+pub(crate) fn cpu_of(pid: u32) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before may hold spaces; after it, user and system time are the 12th and 13th.
+    let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks: u64 = words.get(11)?.parse::<u64>().ok()? + words.get(12)?.parse::<u64>().ok()?;
+    // Linux counts these in hundredths of a second for every program (USER_HZ).
+    Some(Duration::from_millis(ticks * 10))
 }
 
 fn profinfer(options: &[&str], pid: &str, output: &Path) -> Command {
