@@ -3,6 +3,8 @@
 use crate::arguments::Arguments;
 use crate::copies::Copy;
 use crate::engines::Build;
+use crate::statistics::median;
+use crate::tracer::{cpu_of, memory_of};
 use crate::turns::tokens_a_turn;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -65,7 +67,7 @@ fn served(build: &Build, arguments: &Arguments, engines: usize, model: &str) -> 
         let memory_bytes = serve.memory_bytes();
         stop.store(true, Ordering::Relaxed);
         let turns = decoding.into_iter().flat_map(|thread| thread.join().expect("it decodes")).collect();
-        let token_ns = crate::statistics::median(turns);
+        let token_ns = median(turns);
         Served { engines, model: model.to_owned(), token_ns, share, memory_bytes }
     })
 }
@@ -119,16 +121,11 @@ impl Serve {
     }
 
     fn cpu(&self) -> Duration {
-        self.processes().into_iter().filter_map(crate::tracer::cpu_of).sum()
+        self.processes().into_iter().filter_map(cpu_of).sum()
     }
 
     fn memory_bytes(&self) -> u64 {
-        let share = |pid: u32| {
-            let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-            let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-            line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()
-        };
-        self.processes().into_iter().filter_map(share).sum::<u64>() * 1024
+        self.processes().into_iter().filter_map(|pid| memory_of(pid, "smaps_rollup", "Pss:")).sum()
     }
 }
 

@@ -103,10 +103,7 @@ impl Tracer {
     pub(crate) fn needs(&self) -> Option<Needs> {
         let pid = self.process.id();
         let cpu = cpu_of(pid)?;
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        let kilobytes: u64 = peak.trim().trim_end_matches("kB").trim().parse().ok()?;
-        Some(Needs { cpu, memory_bytes: kilobytes * 1024 })
+        Some(Needs { cpu, memory_bytes: memory_of(pid, "status", "VmHWM:")? })
     }
 
     /// Detaches it, and reads what it left.
@@ -150,6 +147,13 @@ pub(crate) fn cpu_of(pid: u32) -> Option<Duration> {
     let ticks: u64 = words.get(11)?.parse::<u64>().ok()? + words.get(12)?.parse::<u64>().ok()?;
     // Linux counts these in hundredths of a second for every program (USER_HZ).
     Some(Duration::from_millis(ticks * 10))
+}
+
+/// Bytes of a process's memory, by a line of a file in its folder.
+pub(crate) fn memory_of(pid: u32, file: &str, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(value.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
 }
 
 fn profinfer(options: &[&str], pid: &str, output: &Path) -> Command {

@@ -18,14 +18,17 @@ pub(super) fn monotonic_ns() -> u64 {
 
 /// CLOCK_MONOTONIC of this process's time namespace, in ns: for durations. A single system call, for the guardian too.
 pub(super) fn local_ns() -> i64 {
-    let Ok(time) = clock_gettime(ClockId::CLOCK_MONOTONIC) else { return 0 };
-    time.tv_sec().saturating_mul(1_000_000_000).saturating_add(time.tv_nsec())
+    time_of(ClockId::CLOCK_MONOTONIC)
 }
 
 /// Processor time of this process, all its threads together, in ns.
 pub(super) fn processor_ns() -> u64 {
-    let Ok(time) = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID) else { return 0 };
-    u64::try_from(time.tv_sec().saturating_mul(1_000_000_000).saturating_add(time.tv_nsec())).unwrap_or(0)
+    u64::try_from(time_of(ClockId::CLOCK_PROCESS_CPUTIME_ID)).unwrap_or(0)
+}
+
+fn time_of(clock: ClockId) -> i64 {
+    let Ok(time) = clock_gettime(clock) else { return 0 };
+    time.tv_sec().saturating_mul(1_000_000_000).saturating_add(time.tv_nsec())
 }
 
 /// What the time namespace of this process adds to CLOCK_MONOTONIC, in ns. `/proc/PID/timens_offsets` has it for the

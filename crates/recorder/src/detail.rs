@@ -24,8 +24,8 @@ const RARELY: Duration = Duration::from_millis(250);
 const OFTEN: Duration = Duration::from_millis(15);
 /// The function of steps may be found so long after those of operators.
 const STEPS_AWAITED: Duration = Duration::from_secs(1);
-/// Groups of probes are attached for so long before the target is answered, and the last one of them to its end: each hit
-/// before all are attached is paid for and not recorded.
+/// Groups of probes are attached for so long before the target is answered. Hits before all are attached cost the target
+/// time and are not recorded.
 const TURN: Duration = Duration::from_millis(2);
 /// Time between two polls while something is about to change.
 const SOON: Duration = Duration::from_millis(4);

@@ -14,6 +14,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 const MAX_LISTED: usize = 20_000;
 /// Requests that have arrived and not begun, and sequences that are open.
 const MAX_OPEN: usize = 4096;
+
+/// A process's number, its model and a sequence of that.
+type Key = (u32, Option<i64>, i64);
+
 /// What became of a request, for who follows a recording that goes on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum RequestNews {
@@ -35,7 +39,7 @@ pub(super) enum RequestNews {
 pub struct Requests {
     /// What became of them since that was asked last, where they are followed. Then those that ended are forgotten.
     news: Option<Vec<RequestNews>>,
-    open: FxHashMap<(u32, Option<i64>, i64), Request>,
+    open: FxHashMap<Key, Request>,
     arrivals: FxHashMap<(u32, u64), Arrival>,
     /// The request that has a sequence, by the engine's events.
     given: FxHashMap<(u32, i64), Given>,
@@ -97,7 +101,7 @@ impl Requests {
 
     /// Reports the first tokens of open requests, at the end of a recording.
     pub(super) fn end_news(&mut self) {
-        let keys: Vec<(u32, Option<i64>, i64)> = self.open.keys().copied().collect();
+        let keys: Vec<Key> = self.open.keys().copied().collect();
         for key in keys {
             self.report_first(key, true);
         }
@@ -136,7 +140,7 @@ impl Requests {
     }
 
     /// Reports a request's first token once its time cannot change any more: at its next step, or at the end.
-    fn report_first(&mut self, key: (u32, Option<i64>, i64), at_end: bool) {
+    fn report_first(&mut self, key: Key, at_end: bool) {
         let Some(request) = self.open.get(&key) else { return };
         let is_final = at_end || request.chosen > 0 || request.first_token.is_some_and(|first| first < request.end);
         if self.news.is_none() || request.is_reported || !is_final || request.first_token.is_none() {
@@ -180,7 +184,7 @@ impl Requests {
         let before = std::mem::replace(&mut seen.before, Before::Recorded);
         self.saw_steps = true;
         if before == Before::Gap {
-            let of_model = |key: &(u32, Option<i64>, i64)| (key.0, key.1) == model;
+            let of_model = |key: &Key| (key.0, key.1) == model;
             self.open.iter_mut().filter(|(key, _)| of_model(key)).for_each(|(_, request)| request.note_gap());
         }
         for part in &step.sequences {
@@ -251,7 +255,7 @@ impl Requests {
 
     /// Tokens of a sequence were chosen.
     fn tokens(&mut self, pid: u32, sequence: i64, tokens: u64, time: u64, begins_step: bool) {
-        let of_sequence = |key: &(u32, Option<i64>, i64)| key.0 == pid && key.2 == sequence;
+        let of_sequence = |key: &Key| key.0 == pid && key.2 == sequence;
         if let Some(given) = self.given.get_mut(&(pid, sequence)) {
             let after = given.take(tokens, time, begins_step);
             let mut of_steps = self.open.iter_mut().filter(|(key, _)| of_sequence(key)).peekable();
@@ -285,8 +289,8 @@ impl Requests {
 
     /// Ends a sequence's open request.
     fn close(&mut self, pid: u32, sequence: i64, released: Option<u64>) {
-        let of_sequence = |key: &&(u32, Option<i64>, i64)| key.0 == pid && key.2 == sequence;
-        let keys: Vec<(u32, Option<i64>, i64)> = self.open.keys().filter(of_sequence).copied().collect();
+        let of_sequence = |key: &&Key| key.0 == pid && key.2 == sequence;
+        let keys: Vec<Key> = self.open.keys().filter(of_sequence).copied().collect();
         if let Some(given) = self.given.remove(&(pid, sequence)).filter(|_| keys.is_empty()) {
             self.finish(Request::of_events(pid, sequence, &given, released));
         }
@@ -295,8 +299,8 @@ impl Requests {
 
     /// A model is gone: its open requests end, and what has its address later is another one.
     fn close_model(&mut self, model: (u32, Option<i64>), time: u64) {
-        let of_model = |key: &&(u32, Option<i64>, i64)| (key.0, key.1) == model;
-        let keys: Vec<(u32, Option<i64>, i64)> = self.open.keys().filter(of_model).copied().collect();
+        let of_model = |key: &&Key| (key.0, key.1) == model;
+        let keys: Vec<Key> = self.open.keys().filter(of_model).copied().collect();
         self.end(&keys, Some(time));
         self.instances.retain(|other| *other != model);
         self.seen.remove(&model);
@@ -305,13 +309,13 @@ impl Requests {
     /// Nothing was recorded for a time: what has a sequence afterwards may be another request.
     fn end_unseen(&mut self) {
         self.open.values_mut().for_each(|request| request.ends_unseen = true);
-        let keys: Vec<(u32, Option<i64>, i64)> = self.open.keys().copied().collect();
+        let keys: Vec<Key> = self.open.keys().copied().collect();
         self.end(&keys, None);
     }
 
     /// Ends open requests.
-    fn end(&mut self, keys: &[(u32, Option<i64>, i64)], released: Option<u64>) {
-        let drafts: Vec<(u32, Option<i64>, i64)> = match self.news {
+    fn end(&mut self, keys: &[Key], released: Option<u64>) {
+        let drafts: Vec<Key> = match self.news {
             Some(_) => {
                 keys.iter().filter(|key| self.open.get(key).is_some_and(|of| self.is_draft(of))).copied().collect()
             }

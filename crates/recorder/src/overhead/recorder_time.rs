@@ -8,13 +8,13 @@ use super::Seen;
 pub(super) struct RecorderTime {
     /// Of a window as long as it was planned, ns.
     window_ns: f64,
-    attaching_ns: f64,
     on: Option<On>,
 }
 
 /// A window in which all is attached.
 #[derive(Debug)]
 struct On {
+    attaching_ns: f64,
     since: Seen,
     planned_ns: f64,
     /// What was seen when it was over.
@@ -29,8 +29,8 @@ impl RecorderTime {
 
     /// All is attached, since a time after `start`, or with everything else where there is none; it is to last so long.
     pub(super) fn began(&mut self, start: Option<&Seen>, seen: &Seen, planned_ns: f64) {
-        self.attaching_ns = start.map_or(0.0, |start| seen.since(start).recorder_ns);
-        self.on = Some(On { since: *seen, planned_ns, over: None });
+        let attaching_ns = start.map_or(0.0, |start| seen.since(start).recorder_ns);
+        self.on = Some(On { attaching_ns, since: *seen, planned_ns, over: None });
     }
 
     /// The window is over, and its probes go. Only the first call counts.
@@ -43,11 +43,11 @@ impl RecorderTime {
     /// Its probes are detached. A window that lasted longer than planned, as the budget covered it, does not show what the
     /// next one takes: its records count as if it had not.
     pub(super) fn ended(&mut self, seen: &Seen) {
-        let Some(On { since, planned_ns, over }) = self.on.take() else { return };
+        let Some(On { attaching_ns, since, planned_ns, over }) = self.on.take() else { return };
         let over = over.unwrap_or(*seen);
         let on = over.since(&since);
         let part = (planned_ns / on.now_ns.max(1.0)).min(1.0);
-        let this = self.attaching_ns + part * on.recorder_ns + seen.since(&over).recorder_ns;
+        let this = attaching_ns + part * on.recorder_ns + seen.since(&over).recorder_ns;
         self.window_ns = if self.window_ns > 0.0 { 0.7 * self.window_ns + 0.3 * this } else { this };
     }
 }
