@@ -344,7 +344,14 @@
 
 /* Saves an argument for the return. */
 #define PF_SAVE(name, limit, number, place)                                                                            \
-	pf_save(call, PF_SAVED_OF(call, name, limit, call->thread->spans.name.depth - 1), number, place)
+	pf_save(call, PF_TOP_SAVED(name, limit), number, place)
+
+/* An argument of the open call of a probe. */
+#define PF_ENCLOSING(name, limit, number)                                                                              \
+	pf_enclosing(call, call->thread->spans.name.depth, PF_TOP(name, limit).sp,                                     \
+		     (limit) == 1 && PF_TOP(name, limit).within, PF_TOP_SAVED(name, limit), number)
+#define PF_TOP(name, limit) call->thread->spans.name.frame[(call->thread->spans.name.depth - 1) & ((limit)-1)]
+#define PF_TOP_SAVED(name, limit) PF_SAVED_OF(call, name, limit, call->thread->spans.name.depth - 1)
 
 /* ---- Open calls ---- */
 

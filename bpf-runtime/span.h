@@ -251,6 +251,22 @@ static __always_inline __u64 pf_saved(struct pf_call *call, __u64 *saved, __u32 
 	return saved[1 + number];
 }
 
+/* An argument of the call that this one is in. */
+static __always_inline __u64 pf_not_enclosed(struct pf_call *call)
+{
+	call->unreadable = 1;
+	return 0;
+}
+
+static __always_inline __u64 pf_enclosing(struct pf_call *call, __u64 depth, __u64 sp, _Bool nested, __u64 *saved,
+					  __u32 number)
+{
+	/* Of nested calls only the outermost is saved. */
+	if (!depth || nested || sp <= call->sp)
+		return pf_not_enclosed(call);
+	return pf_saved(call, saved, number);
+}
+
 /*
  * The programs of a span: one for kernels with sessions, a pair for those without. An object for one kernel need not
  * have both: PF_NO_SESSIONS and PF_NO_PAIRS leave one out.

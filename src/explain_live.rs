@@ -116,6 +116,7 @@ fn reduced(
     let role = if steps.iter().any(|step| step.is_list) { Role::Mark } else { Role::Step };
     let explained = Probe {
         except: Vec::new(),
+        enclosing: None,
         unless: Vec::new(),
         name: name(PROBE.to_owned(), &own.name.span),
         at: vec![at],

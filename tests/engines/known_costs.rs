@@ -69,6 +69,33 @@ fn costs_of_litert_are_those_of_its_model() {
     assert_limits("litert", ("litert", "newest"), PRODUCTS);
 }
 
+/// On those of its default delegate: the same operations and bytes, by operators without names. The reshapes that the
+/// delegate makes of a product's input are copies.
+#[test]
+#[ignore = "needs root"]
+fn costs_of_a_delegates_operators_are_those_of_the_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.pfi").display().to_string();
+    let mut command = profinfer(&["record", "litert", "--no-inherit", "-o", &trace, "--"]);
+    command
+        .arg(installed_version("install_litert.sh", "newest"))
+        .arg(scripts().join("run_litert_costs.py"))
+        .arg("--delegate");
+    succeeds(command.arg(folder.path()).arg(RUNS.to_string()));
+    let text = std::fs::read_to_string(folder.path().join("costs.json")).unwrap();
+    let known: Value = serde_json::from_str(&text).unwrap();
+    let of = |cost: &Value| [cost["flops"].as_f64().unwrap(), cost["bytes"].as_f64().unwrap()].map(|of| of as u64);
+    let mut model: Vec<[u64; 2]> = known["costs"].as_object().unwrap().values().map(of).collect();
+    model.sort_unstable();
+    for step in 1..=RUNS {
+        let report = json(&["report", &trace, "--step", &step.to_string(), "--json"]);
+        let operators = report["step"]["operators"].as_array().unwrap();
+        let mut seen: Vec<[u64; 2]> = operators.iter().map(of).filter(|[flops, _]| *flops > 0).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, model, "step {step}");
+    }
+}
+
 #[test]
 #[ignore = "needs root"]
 fn costs_of_torch_are_those_of_its_tensors() {

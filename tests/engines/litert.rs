@@ -10,16 +10,16 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 const RUNS: usize = 4;
-/// What the model has, in its order.
+/// What the model has, in its order, as XNNPACK calls it.
 const MODEL: [&str; 8] = [
-    "convolution_nhwc_f32",
-    "convolution_nhwc_f32",
-    "sigmoid_nc",
-    "multiply_nd",
-    "add_nd",
-    "average_pooling_nhwc_f32",
-    "fully_connected_nc_f32",
-    "softmax_nc_f32",
+    "Convolution (NHWC, F32)",
+    "Convolution (NHWC, F32)",
+    "Sigmoid (NC)",
+    "Multiply (ND)",
+    "Add (ND)",
+    "Average Pooling (NHWC, F32)",
+    "Fully Connected (NC, F32)",
+    "Softmax (NC, F32)",
 ];
 
 /// A Python that has LiteRT.
@@ -74,10 +74,29 @@ impl Recorded {
     }
 }
 
-/// What a delegate's operators compute; what is only moved has no counterpart in the model.
-fn computed<'e>(operators: impl IntoIterator<Item = &'e Value>) -> Vec<&'e str> {
-    let ops = operators.into_iter().map(|operator| operator["fields"]["op"].as_str().unwrap());
-    ops.filter(|op| !op.starts_with("copy_")).collect()
+/// The delegate's operators that compute: their types and shapes. What is only moved has no counterpart in the model.
+fn computed<'e>(operators: impl IntoIterator<Item = &'e Value>) -> Vec<(&'e str, &'e Value)> {
+    let fields = operators.into_iter().map(|operator| &operator["fields"]);
+    let all = fields.map(|fields| (fields["op"].as_str().unwrap(), &fields["shape"]));
+    all.filter(|(op, _)| !op.starts_with("Copy")).collect()
+}
+
+/// The shapes of the interpreter's nodes, where it computes itself, but for those that only reshape.
+fn shapes_of_nodes() -> Vec<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let mut run = Command::new(python());
+    run.arg(scripts().join("run_litert.py")).arg(path("small.tflite"));
+    succeeds(run.args(["--make", "--runs", "1", "--kernels", "--operators", &path("reported")]));
+    let mut nodes = lines(&std::fs::read(path("reported")).unwrap());
+    nodes.retain(|node| node["type"] != "RESHAPE");
+    nodes.into_iter().map(|node| node["shape"].clone()).collect()
+}
+
+/// Each operator that computes has the type and the shape of its node.
+fn assert_model<'e>(operators: impl IntoIterator<Item = &'e Value>, model: &[&str], shapes: &[Value]) {
+    let seen = computed(operators);
+    assert_eq!(seen, model.iter().copied().zip(shapes).collect::<Vec<_>>());
 }
 
 #[test]
@@ -109,19 +128,27 @@ fn a_delegates_operators_are_within_its_node_and_the_probeset_is_found() {
     let reported = recorded.reported.last().unwrap();
     assert_eq!(reported["type"], "DELEGATE", "XNNPACK has taken the model");
     assert_eq!(recorded.steps.len(), RUNS);
+    let shapes = shapes_of_nodes();
     for operators in &recorded.steps {
         let (nodes, inner): (Vec<_>, Vec<_>) = operators.iter().partition(|operator| operator["probe"] == "node");
         assert_eq!(nodes.len(), 1, "{nodes:#?}");
         assert_eq!(nodes[0]["fields"]["op"], "DELEGATE");
         assert_eq!(nodes[0]["fields"]["name"], reported["name"]);
         assert_eq!(nodes[0]["fields"]["shape"], reported["shape"]);
-        assert_eq!(computed(inner), MODEL);
+        // Each reads what another one, or the graph, has made, and weights.
+        let made: Vec<&Value> = inner.iter().map(|operator| &operator["fields"]["writes"][0]).collect();
+        let of_address = |input: &Value| {
+            let digits = input.as_str().unwrap().trim_start_matches("0x");
+            made.contains(&&Value::from(u64::from_str_radix(digits, 16).unwrap()))
+        };
+        let edges = inner.iter().flat_map(|operator| operator["fields"]["inputs"].as_array().unwrap());
+        assert_eq!(
+            edges.filter(|input| of_address(input)).count(),
+            inner.len() + 1,
+            "a multiplication and a sum read two"
+        );
+        assert_model(inner, &MODEL, &shapes);
     }
-}
-
-/// A Python that has the version before, in which XNNPACK's operators have other numbers.
-fn python_before() -> PathBuf {
-    python_with(&["litert", "ai-edge-litert==2.2.0", "numpy==2.4.6"])
 }
 
 /// The library of a Python's wheel.
@@ -129,56 +156,67 @@ fn library(python: &Path) -> PathBuf {
     packaged(python, "ai_edge_litert", "libpywrap_litert_common", ".so")
 }
 
-/// The probes of XNNPACK's operators that a target has, and those that are left out, with why.
-fn of_the_delegate(target: &Path) -> (Vec<String>, Vec<(String, String)>) {
+/// A library with some bytes of its code replaced.
+fn patched(from: &Path, code: &[u8], at: usize, byte: u8, folder: &Path) -> PathBuf {
+    let mut bytes = std::fs::read(from).unwrap();
+    let places: Vec<usize> = (0..bytes.len() - code.len()).filter(|i| bytes[*i..].starts_with(code)).collect();
+    assert!(!places.is_empty());
+    for place in places {
+        bytes[place + at] = byte;
+    }
+    let other = folder.join("libpywrap_litert_common.so");
+    std::fs::write(&other, bytes).unwrap();
+    other
+}
+
+/// What `check` has of XNNPACK: which attach point was taken, and messages about what is absent.
+fn of_the_delegate(target: &Path) -> (u64, String) {
     let mut command = profinfer(&["check", "litert", "--json", "--target", &target.display().to_string()]);
     let check: Value = serde_json::from_slice(&succeeds(&mut command).stdout).unwrap();
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let is_its = |probe: &str| probe.starts_with("xnnpack");
-    let mut placed: Vec<String> =
-        check["sites"].as_array().unwrap().iter().map(|site| text(&site["probes"][0])).collect();
-    placed.retain(|probe| is_its(probe));
-    let missing = check["missing"].as_array().unwrap().iter();
-    let mut missing: Vec<(String, String)> =
-        missing.map(|missing| (text(&missing["probe"]), text(&missing["why"]))).collect();
-    missing.retain(|(probe, _)| is_its(probe));
-    (placed, missing)
+    let sites = check["sites"].as_array().unwrap();
+    let site = sites.iter().find(|site| site["probes"][0] == "xnnpack").unwrap();
+    (site["alternative"].as_u64().unwrap(), check["problems"].to_string())
 }
 
 #[test]
 #[ignore = "needs root"]
-fn a_version_whose_operators_nobody_has_looked_at_is_not_guessed() {
-    let left_out = |view: &str| format!("no layout of {view} is this target's");
-    let (new, old) = ("xnnpack".to_owned(), "xnnpack_2_2".to_owned());
-    let before = python_before();
-    let (placed, missing) = of_the_delegate(&library(python()));
-    assert_eq!((placed, missing), (vec![new.clone()], vec![(old.clone(), left_out("xnn_operator_2_2"))]));
-    let (placed, missing) = of_the_delegate(&library(&before));
-    assert_eq!((placed, missing), (vec![old.clone()], vec![(new.clone(), left_out("xnn_operator"))]));
-    // The same library with one type of operator more.
+fn of_a_version_with_other_code_what_that_code_shows_is_left_out() {
     let folder = tempfile::tempdir().unwrap();
-    let mut bytes = std::fs::read(library(python())).unwrap();
-    let compare = [0x83, 0xff, 0x7f, 0x74, 0x1a, 0x83, 0xff, 0x0e];
-    let at = bytes.windows(compare.len()).position(|window| window == compare).unwrap();
-    bytes[at + 2] = 0x7e;
-    let other = folder.path().join("libpywrap_litert_common.so");
-    std::fs::write(&other, bytes).unwrap();
-    let (placed, missing) = of_the_delegate(&other);
-    assert!(placed.is_empty(), "{placed:?}");
-    assert_eq!(missing, [(new, left_out("xnn_operator")), (old, left_out("xnn_operator_2_2"))]);
+    let library = library(python());
+    let (alternative, absent) = of_the_delegate(&library);
+    assert!(alternative == 0 && !absent.contains("xnn_"), "{absent}");
+    // `mov eax, [rax+88]`, beside which the function is; `mov edx, [rdi+144]`, the type of a value.
+    let function = patched(&library, &[0x8b, 0x40, 0x58, 0x83, 0xc0, 0xe7, 0x83, 0xf8], 2, 0x60, folder.path());
+    let (alternative, absent) = of_the_delegate(&function);
+    assert!(alternative == 1 && !absent.contains("xnn_value"), "it is read as one without a function: {absent}");
+    let value = patched(&library, &[0x48, 0x8b, 0x47, 0x08, 0x8b, 0x97, 0x90, 0, 0, 0], 6, 0x98, folder.path());
+    let (alternative, absent) = of_the_delegate(&value);
+    assert!(alternative == 0 && absent.contains("xnn_value"), "{absent}");
 }
 
 #[test]
 #[ignore = "needs root"]
-fn the_version_before_has_the_same_operators_by_other_numbers() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let trace = path("run.pfi");
-    let mut record = profinfer(&["record", "litert", "-o", &trace, "--"]);
-    record.arg(python_before()).arg(scripts().join("run_litert.py")).arg(path("small.tflite"));
-    succeeds(record.args(["--make", "--runs", &RUNS.to_string()]));
-    let mut events = lines(&succeeds(&mut profinfer(&["dump", &trace])).stdout);
-    events.retain(|event| event["probe"].as_str().is_some_and(|probe| probe.starts_with("xnnpack")));
-    events.sort_by_key(|event| event["start_ns"].as_u64().unwrap());
-    assert_eq!(computed(&events), MODEL.repeat(RUNS));
+fn older_versions_have_the_same_operators_by_other_numbers() {
+    let shapes = shapes_of_nodes();
+    let without_functions = MODEL.map(|op| match op {
+        "Sigmoid (NC)" => "Unary Elementwise (NC)",
+        "Multiply (ND)" | "Add (ND)" => "Binary Elementwise (ND)",
+        op => op,
+    });
+    for (version, model) in [("2.2.0", MODEL), ("1.4.0", MODEL), ("1.2.0", without_functions)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let python = python_with(&["litert", &format!("ai-edge-litert=={version}"), "numpy==2.4.6"]);
+        let mut make = Command::new(self::python());
+        succeeds(make.arg(scripts().join("run_litert.py")).arg(path("small.tflite")).args(["--make", "--runs", "1"]));
+        let trace = path("run.pfi");
+        let mut record = profinfer(&["record", "litert", "-o", &trace, "--"]);
+        record.arg(python).arg(scripts().join("run_litert.py")).arg(path("small.tflite"));
+        succeeds(record.args(["--runs", &RUNS.to_string()]));
+        let mut events = lines(&succeeds(&mut profinfer(&["dump", &trace])).stdout);
+        events.retain(|event| event["probe"] == "xnnpack");
+        events.sort_by_key(|event| event["start_ns"].as_u64().unwrap());
+        let shapes: Vec<Value> = (0..RUNS).flat_map(|_| shapes.clone()).collect();
+        assert_model(&events, &model.repeat(RUNS), &shapes);
+    }
 }

@@ -1,6 +1,7 @@
-"""Runs a LiteRT model whose operators have costs that are known by construction, on the interpreter's own kernels.
+"""Runs a LiteRT model whose operators have costs that are known by construction, on the interpreter's own kernels or,
+with --delegate, on those of its default delegate (XNNPACK).
 
-run_litert_costs.py FOLDER RUNS
+run_litert_costs.py [--delegate] FOLDER RUNS
 
 A product of one row by a matrix larger than the caches, a product of square matrices, convolutions with and without
 groups, and operators element by element. FOLDER/costs.json has operations and bytes of each node by the name of its
@@ -53,10 +54,12 @@ def make_model(path):
 
 
 def main():
-    folder, runs = sys.argv[1], int(sys.argv[2])
+    folder, runs = sys.argv[-2], int(sys.argv[-1])
     path = os.path.join(folder, "costs.tflite")
     make_model(path)
-    resolver = litert.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    resolvers = litert.OpResolverType
+    delegate = "--delegate" in sys.argv
+    resolver = resolvers.AUTO if delegate else resolvers.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     interpreter = litert.Interpreter(model_path=path, num_threads=1, experimental_op_resolver_type=resolver)
     interpreter.allocate_tensors()
     for tensor in interpreter.get_input_details():

@@ -8,6 +8,7 @@ mod competitor;
 mod containers;
 #[path = "../control_group/mod.rs"]
 mod control_group;
+mod enclosing;
 mod faults;
 mod inlined;
 #[path = "../invocation/mod.rs"]

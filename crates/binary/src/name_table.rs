@@ -256,11 +256,16 @@ fn of_texts_in_a_row(image: &Image, table: &NameTable, first: &HashSet<u64>, add
     }
 }
 
-/// Names by number, up to the first that is none or was there before.
+/// Names by number, up to the first that is none or was there before. Two numbers in a row may have one name.
 fn counted(name: impl Fn(u64) -> Option<String>) -> Names {
-    let mut seen = HashSet::new();
+    let (mut seen, mut last) = (HashSet::new(), String::new());
     let names = (0..MAX_ENTRIES).map_while(|number| Some((number.cast_signed(), name(number)?)));
-    names.take_while(|(_, name)| seen.insert(name.clone())).collect()
+    let is_new = |(_, name): &(i64, String)| {
+        let is_new = *name == last || seen.insert(name.clone());
+        last.clone_from(name);
+        is_new
+    };
+    names.take_while(is_new).collect()
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ struct traits { const char *name; long size; int other; };
 static const struct traits traits[] = {{"f32", 4, 1}, {"f16", 2, 2}, {"q4_0", 18, 3}};
 static const unsigned short at[] = {0, 8, 12, 16};
 static const char row[] = "Invalid\0Abs\0Exp\0Sine";
-extern const int own[3];
-__asm__(".section .rodata\n.globl own\n.align 4\nown: .long 1f - own, 2f - own, 3f - own\n.long 0\n"
+extern const int own[4];
+__asm__(".section .rodata\n.globl own\n.align 4\nown: .long 1f - own, 2f - own, 2f - own, 3f - own\n.long 0\n"
         "1: .asciz \"first_of_all\"\n2: .asciz \"second_one\"\n3: .asciz \"third_one\"\n.text\n");
 const char *name(int i) { return names[i]; }
 const char *trait(int i) { return traits[i].name; }
@@ -63,7 +63,7 @@ fn tables_are_found_with_symbols_and_without() {
         assert!(stripped.name_table(0, &NameTable { stride: Some(16), ..begins(&["f32", "f16"]) }).is_err());
         let row = numbered(&[(0, "Invalid"), (1, "Abs"), (2, "Exp"), (3, "Sine")]);
         assert_eq!(found(&stripped, &begins(&["Invalid", "Abs", "Exp"])), row);
-        let own = numbered(&[(0, "first_of_all"), (1, "second_one"), (2, "third_one")]);
+        let own = numbered(&[(0, "first_of_all"), (1, "second_one"), (2, "second_one"), (3, "third_one")]);
         assert_eq!(found(&stripped, &begins(&["first_of_all", "second_one"])), own);
         for (absent, why) in
             [(["NONE", "SUB"], "the text `SUB` is not in the file"), (["DUP", "NONE"], "no table begins so")]

@@ -68,6 +68,8 @@ pub struct Program {
     pub span: Span,
     /// What each of its probes records.
     pub actions: Vec<Action>,
+    /// The probe whose call's arguments it reads.
+    pub enclosing: Option<String>,
     /// Probes whose open span ends at this program's entry.
     pub ends: Vec<String>,
     /// Some span measures its waiting from this program's last entry.
@@ -137,7 +139,7 @@ pub struct Action {
     pub shape: Shape,
     /// What is recorded.
     pub fields: Vec<FieldPlan>,
-    /// Arguments that are saved until the return.
+    /// Arguments that are saved until the return, for what is read then and by the probes within the call.
     pub saved: Vec<usize>,
     /// Events for which this is zero are not recorded.
     pub when: Option<Checked>,

@@ -52,10 +52,10 @@ pub(super) fn place_part(
             roots.entry(root).or_default().push(index);
         }
     }
-    for (root, alternatives) in roots {
-        placer.probe(root, &alternatives);
+    for (root, alternatives) in &roots {
+        placer.probe(root, alternatives);
     }
-    placer.leave_out_what_lacks_a_member();
+    while placer.leave_out_what_lacks_a_member(&roots) {}
     placer.step_group();
     placer.say_shared();
     placer.name_modules();
@@ -508,30 +508,6 @@ impl<'a> Placer<'a> {
                 self.modules.iter().filter(|(_, files)| is_here(files)).map(|(name, _)| name.as_str()).collect();
             names.sort_unstable();
             self.placement.modules[number].name = names.join(", ");
-        }
-    }
-
-    /// A probe that may be without a site is left out, too, where the target's types have no member that it reads: an
-    /// older engine is not refused for what newer ones have. So it is where none of the layouts that the probeset has
-    /// is the target's. (A member of another type is still an error.)
-    fn leave_out_what_lacks_a_member(&mut self) {
-        let relocator = self.relocator();
-        let is_optional = |probe: &String| self.probeset.probes.get(probe).is_some_and(|probe| probe.optional);
-        let mut lacking = BTreeMap::new();
-        for index in self.placement.sites.iter().map(|site| site.program).collect::<BTreeSet<usize>>() {
-            let Some(program) = self.plan.programs.get(index) else { continue };
-            let relocations = program.relocations.iter().filter_map(|index| self.plan.relocations.get(*index));
-            let missing =
-                |problem: &Diagnostic| matches!(problem.code, Code::TargetMemberMissing | Code::LayoutNotChosen);
-            let found = relocations.filter_map(|relocation| relocator.value(relocation).err()).find(missing);
-            if let Some(problem) = found.filter(|_| program.probes.iter().all(is_optional)) {
-                lacking.insert(index, problem);
-            }
-        }
-        self.placement.sites.retain(|site| !lacking.contains_key(&site.program));
-        for (index, problem) in lacking {
-            let probe = self.plan.programs[index].probes.first().cloned().unwrap_or_default();
-            self.placement.unplaced.push(Unplaced { probe, required: false, problem });
         }
     }
 

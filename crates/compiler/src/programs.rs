@@ -9,7 +9,7 @@ use super::model::{
 use super::module::glob_matches;
 use super::record_layout::{SCALED, WAITING, field_type, kernel_fields, lay_out};
 use super::results::{can_be_had, is_of_return, reads_result, saved};
-use super::scopes::{scope_at, scope_of};
+use super::scopes::{enclosing_problem, scope_at, scope_of};
 use super::site::CostTable;
 use super::stack_budget::StackBudget;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Span};
@@ -252,6 +252,7 @@ impl<'p> Planner<'p> {
         let index = self.plan.programs.len();
         let tracepoint = matches!(at.place, Place::Tracepoint { .. } | Place::Software { .. });
         self.module = at.place.module().map(|module| module.value.clone());
+        self.problems.0.extend(enclosing_problem(self.probeset, root));
         let name = root.name.value.clone();
         self.program_names.push(format!("{name}__{alternative}"));
         let actions: Vec<Action> = riders.iter().filter_map(|probe| self.action(root, probe, at, tracepoint)).collect();
@@ -270,6 +271,10 @@ impl<'p> Planner<'p> {
             for object in self.objects_of(action.record) {
                 relocations.extend_from_slice(&self.plan.objects[object].relocations);
             }
+        }
+        for argument in actions.iter().flat_map(|action| &action.saved) {
+            relocations
+                .push(self.relocation(RelocationKind::Argument { program: index, argument: *argument }, &at.span));
         }
         for action in actions.iter().filter(|action| action.record >= BUILTIN) {
             relocations.push(self.relocation(RelocationKind::Absent { record: action.record }, &at.span));
@@ -296,6 +301,7 @@ impl<'p> Planner<'p> {
             place: at.place.clone(),
             span: at.span.clone(),
             actions,
+            enclosing: root.enclosing.as_ref().map(|enclosing| enclosing.value.clone()),
             ends: self.ended_by(&name),
             notes_entry: self.is_waited_from(&name),
             relocations,
@@ -437,8 +443,13 @@ impl<'p> Planner<'p> {
             self.plan.schema.describes.insert(probe.name.value.clone(), describes);
         }
         let probe = probe.name.value.clone();
-        let saved = saved(&fields, &signature);
+        let saved = saved(&fields, &signature, self.encloses(&probe));
         Some(Action { probe, role, record, shape, fields, saved, when, describe, describes, identity, counts })
+    }
+
+    /// Whether a selected probe reads the arguments of this one's call.
+    fn encloses(&self, probe: &str) -> bool {
+        self.selected.iter().any(|of| of.enclosing.as_ref().is_some_and(|enclosing| enclosing.value == probe))
     }
 
     /// The address of the object that a probe describes, and when it is available.

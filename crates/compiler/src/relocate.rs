@@ -12,7 +12,7 @@ use super::module::by_name;
 use profinfer_binary::{ChosenLayout, Layout, Target, TargetType};
 use profinfer_diagnostics::{Code, Diagnostic, Span, did_you_mean};
 use profinfer_probeset::path::{Base, ClassPart, Memory, Node, Place, Term, Type, fixed_size};
-use profinfer_probeset::{Probeset, View};
+use profinfer_probeset::{NameTable, Probeset, View};
 use profinfer_schema::bpf::StringLayout;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -126,20 +126,19 @@ impl<'a> Relocator<'a> {
     pub(super) fn enumeration(&self, name: &str) -> Constants {
         let given = self.probeset.enums.get(name);
         let checked = given.filter(|given| !given.conditions.is_empty());
-        let table = given.and_then(|given| given.table.as_ref());
+        let tables = given.map(|given| &given.tables).filter(|tables| !tables.is_empty());
         // A version, or a table, is in any of the engine's files, whether there are probes in it or not.
-        let files = if checked.is_some() || table.is_some() { self.files_by_name() } else { self.files.clone() };
+        let files = if checked.is_some() || tables.is_some() { self.files_by_name() } else { self.files.clone() };
         let of_target =
             files.iter().find_map(|file| Some((self.target.enumeration(*file, name)?, self.source(*file, name))));
         if let Some((constants, from)) = of_target.filter(|(constants, _)| !constants.is_empty()) {
             return Ok((without_prefix(constants), from));
         }
         let mut refused = Vec::new();
-        for (file, table) in files.iter().filter_map(|file| Some((file, table?))) {
-            match self.target.name_table(*file, table) {
-                Ok(names) => {
-                    let begins = || names.values().take(3).cloned().collect::<Vec<_>>().join(", ");
-                    self.note_detail(name, table.symbol.clone().unwrap_or_else(begins));
+        for (file, tables) in files.iter().filter_map(|file| Some((file, tables?))) {
+            match self.names_of(*file, tables) {
+                Ok((names, detail)) => {
+                    self.note_detail(name, detail);
                     return Ok((names, Provenance::Table));
                 }
                 Err(why) => refused.push(why),
@@ -164,6 +163,32 @@ impl<'a> Relocator<'a> {
             self.constants.borrow_mut().insert(name.to_owned(), chosen);
         }
         Ok((given.constants.clone(), Provenance::Checked))
+    }
+
+    /// The names in a file's tables, and what the first table is called: that one must be there.
+    fn names_of(
+        &self,
+        file: usize,
+        tables: &BTreeMap<i64, Vec<NameTable>>,
+    ) -> Result<(BTreeMap<i64, String>, String), String> {
+        let mut all = BTreeMap::new();
+        let mut called = None;
+        for (first, alternatives) in tables {
+            let found: Vec<_> = alternatives.iter().map(|table| (table, self.target.name_table(file, table))).collect();
+            let Some((table, names)) = found.iter().find_map(|(table, names)| Some((table, names.as_ref().ok()?)))
+            else {
+                match found.into_iter().find_map(|(_, names)| names.err()) {
+                    Some(why) if called.is_none() => return Err(why),
+                    _ => continue,
+                }
+            };
+            let begins = || names.values().take(3).cloned().collect::<Vec<_>>().join(", ");
+            called.get_or_insert_with(|| table.symbol.clone().unwrap_or_else(begins));
+            // Names of an earlier table end where the next one begins.
+            all.split_off(first);
+            all.extend(names.iter().filter_map(|(at, name)| Some((first.checked_add(*at)?, name.clone()))));
+        }
+        Ok((all, called.unwrap_or_default()))
     }
 
     /// The files that are asked, and all others whose names are those of the spec's modules.

@@ -2,8 +2,9 @@
 //! which arguments must be saved until then. It is independent of programs and sites.
 
 use super::model::FieldPlan;
+use super::scopes::readable_arguments;
 use profinfer_diagnostics::{Code, Diagnostic};
-use profinfer_probeset::path::{Base, Checked, Node, Signature};
+use profinfer_probeset::path::{Base, Checked, Node, Param, Signature};
 use profinfer_probeset::{Field, Probe};
 use std::collections::BTreeSet;
 
@@ -34,9 +35,17 @@ pub(super) fn can_be_had(value: Checked, at_return: bool) -> Result<Checked, Dia
 }
 
 /// The arguments whose values at the entry are needed at the return, where their registers are gone; by name, so that they
-/// are saved alike whichever alternative was entered: one that ends with a jump to another returns as that one.
-pub(super) fn saved(fields: &[FieldPlan], signature: &Signature) -> Vec<usize> {
+/// are saved alike whichever alternative was entered: one that ends with a jump to another returns as that one. With
+/// `encloses`, also all that probes within the call may read.
+pub(super) fn saved(fields: &[FieldPlan], signature: &Signature, encloses: bool) -> Vec<usize> {
     let mut saved = BTreeSet::new();
+    if encloses {
+        let readable = readable_arguments(signature);
+        let is_readable =
+            |param: &Param| param.name.as_ref().is_some_and(|n| readable.iter().any(|(of, _)| *of == n.value));
+        let readable = signature.params.iter().enumerate().filter(|(_, param)| is_readable(param));
+        saved.extend(readable.map(|(index, _)| index));
+    }
     for field in fields.iter().filter(|field| field.at_return) {
         field.value.visit(&mut |part| {
             if let Node::Argument(index) = part.node {

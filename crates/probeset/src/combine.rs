@@ -168,7 +168,12 @@ impl Renamer<'_> {
     fn probe(&self, probe: &mut Probe) {
         self.spanned(&mut probe.name);
         probe.at.iter_mut().for_each(|at| self.attach_point(at));
-        probe.except.iter_mut().chain(&mut probe.unless).for_each(|other| self.spanned(other));
+        probe
+            .except
+            .iter_mut()
+            .chain(&mut probe.unless)
+            .chain(&mut probe.enclosing)
+            .for_each(|other| self.spanned(other));
         probe.fields.values_mut().for_each(|field| self.expr(&mut field.value));
         if let Some(describes) = &mut probe.describes {
             self.spanned(&mut describes.object);

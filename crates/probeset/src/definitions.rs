@@ -40,6 +40,7 @@ impl Probeset {
         Scope {
             definitions: self,
             arguments: Vec::new(),
+            enclosing: Vec::new(),
             returns: None,
             result_argument: None,
             object: Some(view),

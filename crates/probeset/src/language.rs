@@ -207,7 +207,7 @@ pub(super) static FILE: Keys = Keys {
                     names: Names::NumberOr(&super::vocabulary::OF_ENUMERATIONS),
                     most: limits::CONSTANTS,
                     // `when` and `unless` among the numbers say which builds have these constants.
-                    each: &Form::Either(&Form::Name, &Form::Either(&Form::Map(&WHEN), &Form::Map(&TABLE))),
+                    each: &Form::Either(&Form::Name, &Form::Either(&Form::Map(&WHEN), &Form::Several(&Form::Map(&TABLE), limits::ALTERNATIVES))),
                 },
             ),
             "Constants, for binaries whose debug information has none; `when` and `unless` are conditions on the builds.",
@@ -372,6 +372,11 @@ pub(super) static PROBE: Keys = Keys {
             "unless",
             Form::Several(&Form::Name, limits::ALTERNATIVES),
             "Names of probes: files in which one of them has a site are left out.",
+        ),
+        Key::new(
+            "enclosing",
+            Form::Name,
+            "The name of a probe that spans its call: its arguments can be read in calls within it on the same thread.",
         ),
         Key::new("optional", Form::Flag, "The probe may have no site."),
         Key::new(

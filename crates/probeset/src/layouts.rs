@@ -21,20 +21,7 @@ pub(super) fn read(
     members: &IndexMap<String, Member>,
     cx: &mut Context<'_>,
 ) -> Vec<GivenLayout> {
-    let one;
-    let items = match &entry.value {
-        Node::List(list) if !list.items.is_empty() && list.items.len() <= limits::ALTERNATIVES => &list.items,
-        Node::List(list) => {
-            let count = list.items.len();
-            let message = format!("`layouts` of {what} has {count} entries; allowed are 1 to {}", limits::ALTERNATIVES);
-            cx.problems.error(Code::OutOfRange, &list.span, message);
-            return Vec::new();
-        }
-        node => {
-            one = vec![node.clone()];
-            &one
-        }
-    };
+    let items = reader::several(&entry.value, &format!("`layouts` of {what}"), limits::ALTERNATIVES, cx.problems);
     items.iter().filter_map(|item| layout(item, what, members, cx)).collect()
 }
 

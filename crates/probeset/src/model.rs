@@ -193,8 +193,8 @@ pub struct Enumeration {
     pub constants: BTreeMap<i64, String>,
     /// The builds that they apply to.
     pub conditions: LayoutConditions,
-    /// The engine's own table of their names.
-    pub table: Option<NameTable>,
+    /// The engine's own tables of their names, by the number of the first: of several the first that is there.
+    pub tables: BTreeMap<i64, Vec<NameTable>>,
 }
 
 /// One of several layouts of a view.
@@ -350,6 +350,8 @@ pub struct Probe {
     pub except: Vec<Spanned<String>>,
     /// Probes in whose files it is not.
     pub unless: Vec<Spanned<String>>,
+    /// The probe within whose calls it is hit, and whose arguments it reads.
+    pub enclosing: Option<Spanned<String>>,
     /// The probe may have no site.
     pub optional: bool,
     /// Nested calls.

@@ -48,6 +48,7 @@ fn probe_of(
     let counters = get("counters").map_or_else(Vec::new, |node| counters(node, cx));
     let mut others = |key: &str| get(key).map_or_else(Vec::new, |node| other_probes(node, key, cx));
     let (except, unless) = (others("except"), others("unless"));
+    let enclosing = get("enclosing").and_then(|node| other_probe(node, cx));
     let optional = get("optional").and_then(|node| reader::flag(node, "`optional`", cx.problems)).unwrap_or_default();
     let nested = get("nested").and_then(|node| nested(node, cx)).unwrap_or_default();
     if at.is_empty() {
@@ -70,6 +71,7 @@ fn probe_of(
         counters,
         except,
         unless,
+        enclosing,
         optional,
         nested,
     })
@@ -142,6 +144,12 @@ fn other_probes(node: &Node, key: &str, cx: &mut Context<'_>) -> Vec<Spanned<Str
         cx.refers("probes", "probe", probe, "name a probe of this probeset");
     }
     probes
+}
+
+fn other_probe(node: &Node, cx: &mut Context<'_>) -> Option<Spanned<String>> {
+    let scalar = reader::text(node, "`enclosing`", cx.problems)?;
+    let probe = cx.problems.keep(names::name(scalar, "a probe"))?;
+    cx.refers("probes", "probe", &probe, "name a probe of this probeset").then_some(probe)
 }
 
 /// `describes: object NAME(EXPR)`, or `NAME(EXPR at return)`.

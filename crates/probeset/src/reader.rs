@@ -8,6 +8,19 @@ use super::yaml::{Entry, Map, Node, Scalar};
 use profinfer_diagnostics::{Code, Diagnostic, Span};
 use std::ops::RangeInclusive;
 
+/// The entries of a list, or the one that is written in its place.
+pub(super) fn several<'n>(node: &'n Node, what: &str, most: usize, problems: &mut Problems) -> &'n [Node] {
+    match node {
+        Node::List(list) if !list.items.is_empty() && list.items.len() <= most => &list.items,
+        Node::List(list) => {
+            let message = format!("{what} has {} entries; allowed are 1 to {most}", list.items.len());
+            problems.error(Code::OutOfRange, &list.span, message);
+            &[]
+        }
+        node => std::slice::from_ref(node),
+    }
+}
+
 /// A map, at most so many entries of which are read.
 pub(super) fn map<'n>(node: &'n Node, what: &str, most: usize, problems: &mut Problems) -> Option<&'n Map> {
     let Node::Map(map) = node else {

@@ -2,7 +2,7 @@
 
 use super::language::{ANALYSIS, COST, FILE, GPU_TIMING, LET, MODULE, OBJECT};
 use super::local_names::{self, with_let};
-use super::model::{Analysis, Cost, Enumeration, Member, Module, Object, Probeset, View};
+use super::model::{Analysis, Cost, Enumeration, Member, Module, NameTable, Object, Probeset, View};
 use super::problems::shown;
 use super::values::Context;
 use super::yaml::{Entry, Map, Node, Scalar};
@@ -210,10 +210,24 @@ fn enumeration(entry: &Entry, cx: &mut Context<'_>) -> Option<Enumeration> {
     let map = reader::map(&entry.value, &what, limits::CONSTANTS, cx.problems)?;
     let conditions = layouts::conditions(map, cx);
     let mut constants = BTreeMap::new();
-    let table = map.entries.get("table").and_then(|entry| sources::table(entry, cx));
+    let first = map.entries.get("table").map(|entry| sources::tables(entry, cx));
+    let mut tables: BTreeMap<i64, Vec<NameTable>> = first.into_iter().map(|tables| (0, tables)).collect();
     for entry in map.entries.values().filter(|entry| !vocabulary::OF_ENUMERATIONS.contains(&entry.key.text.as_str())) {
         let range = i64::from(i32::MIN)..=i64::from(u32::MAX);
         let value = reader::number(&entry.key.text, &entry.key.span, "a constant's value", range, cx.problems);
+        // A text is a name; a table of a number is a map, or one of several.
+        let is_table = match &entry.value {
+            Node::Scalar(_) => false,
+            Node::List(list) => list.items.iter().all(|item| matches!(item, Node::Map(_))),
+            Node::Map(_) => true,
+        };
+        if let Some(value) = value.filter(|_| is_table) {
+            if tables.insert(value, sources::tables(entry, cx)).is_some() {
+                let problem = Diagnostic::error(Code::Duplicate, "two tables begin with this number");
+                cx.problems.push(problem.at(&entry.key.span).hint("remove one"));
+            }
+            continue;
+        }
         let name = reader::text(&entry.value, "a constant", cx.problems)
             .and_then(|scalar| cx.problems.keep(names::name(scalar, "a constant")));
         let (Some(value), Some(name)) = (value, name) else { continue };
@@ -223,7 +237,7 @@ fn enumeration(entry: &Entry, cx: &mut Context<'_>) -> Option<Enumeration> {
             cx.problems.push(problem.hint("remove one"));
         }
     }
-    Some(Enumeration { span: entry.key.span.clone(), constants, conditions, table })
+    Some(Enumeration { span: entry.key.span.clone(), constants, conditions, tables })
 }
 
 fn object(entry: &Entry, cx: &mut Context<'_>) -> Option<Object> {
@@ -334,7 +348,7 @@ fn value(map: &Map, key: &str, cx: &mut Context<'_>) -> Option<Expr> {
 }
 
 /// A table of the analysis. Its keys are words of the engine (operator types, element types): any text will do. A key of
-/// several words, with commas between them, stands for each.
+/// several words, with commas between them, stands for each; a comma in parentheses is part of a word.
 fn table<'n>(map: &'n Map, key: &str, cx: &mut Context<'_>) -> Vec<(&'n str, &'n Node)> {
     let Some(entry) = map.entries.get(key) else { return Vec::new() };
     let Some(table) = reader::map(&entry.value, &format!("`{key}`"), limits::ENTRIES, cx.problems) else {
@@ -342,7 +356,16 @@ fn table<'n>(map: &'n Map, key: &str, cx: &mut Context<'_>) -> Vec<(&'n str, &'n
     };
     let mut named: IndexMap<&str, &Node> = IndexMap::new();
     for entry in table.entries.values() {
-        for name in entry.key.text.split(',').map(str::trim) {
+        let mut depth = 0_usize;
+        let separates = |c: char| {
+            match c {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            c == ',' && depth == 0
+        };
+        for name in entry.key.text.split(separates).map(str::trim) {
             let fits = !name.is_empty() && name.len() <= limits::NAME_BYTES && !name.contains(char::is_control);
             if !fits {
                 let message = format!("`{}` cannot be a name in `{key}`", shown(name));

@@ -93,9 +93,15 @@ pub(super) fn check_beside(members: &IndexMap<String, Member>, cx: &mut Context<
     }
 }
 
-/// `table` of an enumeration: a symbol, or a map.
-pub(super) fn table(entry: &Entry, cx: &mut Context<'_>) -> Option<NameTable> {
-    if let Node::Scalar(scalar) = &entry.value {
+/// `table` of an enumeration, or a number's: one, or alternatives.
+pub(super) fn tables(entry: &Entry, cx: &mut Context<'_>) -> Vec<NameTable> {
+    let nodes = reader::several(&entry.value, "`table`", limits::ALTERNATIVES, cx.problems);
+    nodes.iter().filter_map(|node| table(node, cx)).collect()
+}
+
+/// One of them: a symbol, or a map.
+fn table(node: &Node, cx: &mut Context<'_>) -> Option<NameTable> {
+    if let Node::Scalar(scalar) = node {
         let symbol = scalar.text.clone();
         if symbol.is_empty() || symbol.len() > limits::NAME_BYTES || symbol.contains(char::is_whitespace) {
             let message = format!("`{}` is not the symbol of a table", shown(&symbol));
@@ -104,7 +110,7 @@ pub(super) fn table(entry: &Entry, cx: &mut Context<'_>) -> Option<NameTable> {
         }
         return Some(NameTable { symbol: Some(symbol), ..NameTable::default() });
     }
-    let map = reader::map(&entry.value, "`table`", limits::ENTRIES, cx.problems)?;
+    let map = reader::map(node, "`table`", limits::ENTRIES, cx.problems)?;
     reader::check_keys(map, &TABLE, cx.problems);
     let symbol = text(map, "symbol", cx);
     let begins: Vec<String> = map.entries.get("begins").map_or_else(Vec::new, |entry| {

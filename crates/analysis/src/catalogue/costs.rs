@@ -79,6 +79,8 @@ struct CostRule {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Costs {
     rules: HashMap<String, CostRule>,
+    /// Those of all types that begin so, the longest beginning first.
+    beginnings: Vec<(String, CostRule)>,
     contexts: HashMap<String, Formula>,
     element_sizes: HashMap<String, Value>,
     is_weight: Option<Formula>,
@@ -100,8 +102,12 @@ impl Costs {
                 bytes: Amount::new(cost.bytes.as_ref(), problems),
                 most_experts: cost.experts.as_ref().and_then(|e| problems.keep(Formula::new(e.clone()))),
             };
-            costs.rules.insert(op.clone(), rule);
+            match op.strip_suffix('*') {
+                Some(beginning) => costs.beginnings.push((beginning.to_owned(), rule)),
+                None => drop(costs.rules.insert(op.clone(), rule)),
+            }
         }
+        costs.beginnings.sort_by_key(|(beginning, _)| std::cmp::Reverse(beginning.len()));
         for (op, tokens) in &analysis.context {
             let formula = problems.keep(Formula::new(tokens.clone()));
             costs.contexts.extend(formula.map(|formula| (op.clone(), formula)));
@@ -118,12 +124,12 @@ impl Costs {
 
     /// There are none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.rules.is_empty() && self.beginnings.is_empty()
     }
 
     /// There is neither a cost nor a context.
     pub(crate) fn has_no_rules(&self) -> bool {
-        self.rules.is_empty() && self.contexts.is_empty()
+        self.is_empty() && self.contexts.is_empty()
     }
 
     /// Tokens that an operator attends to.
@@ -139,7 +145,13 @@ impl Costs {
 
     /// There is a rule for operators of a type.
     pub(crate) fn applies_to(&self, op: &str) -> bool {
-        self.rules.contains_key(op) || self.contexts.contains_key(op)
+        self.rule(op).is_some() || self.contexts.contains_key(op)
+    }
+
+    /// The rule of a type: its own, else that of the longest beginning of its name.
+    fn rule(&self, op: &str) -> Option<&CostRule> {
+        let by_beginning = || self.beginnings.iter().find(|(beginning, _)| op.starts_with(beginning.as_str()));
+        self.rules.get(op).or_else(|| Some(&by_beginning()?.1))
     }
 
     /// Operators of this type do no work, such as views of existing data: the probeset has them cost nothing.
@@ -148,14 +160,14 @@ impl Costs {
             amount.as_ref().and_then(|amount| amount.formula.eval(&Nothing)).and_then(|value| value.as_f64())
                 == Some(0.0)
         };
-        self.rules.get(op).is_some_and(|rule| is_zero(&rule.flops) && is_zero(&rule.bytes))
+        self.rule(op).is_some_and(|rule| is_zero(&rule.flops) && is_zero(&rule.bytes))
     }
 
     /// The cost of an operator with these inputs. `experts`: how many it used, where that is recorded.
     pub(crate) fn of(&self, kind: &Kind, inputs: Vec<Input<'_>>, experts: Option<u32>) -> Cost {
         let sizes = &self.element_sizes;
         let mut fields = OperatorFields { kind, inputs, experts: experts.map(i64::from), sizes };
-        let rule = self.rules.get(&*kind.op);
+        let rule = self.rule(&kind.op);
         let mut cost = rule.map_or_else(Cost::default, |rule| self.by_rule(rule, &mut fields));
         cost.context = self.context(&fields);
         cost

@@ -358,3 +358,20 @@ fn an_input_that_changes_its_shape_changes_the_cost() {
     let flops: Vec<f64> = collected.steps.iter().map(|s| s.operators[0].cost.flops.unwrap()).collect();
     assert_eq!(flops, [2.0 * 8.0 * 32.0, 2.0 * 8.0 * 64.0], "the operator itself is described alike");
 }
+
+const BY_BEGINNING: &str = "analysis: { costs: { \"Pool*\": { flops: 1 }, \"Pool (Max*\": { flops: 2 }, \
+    \"Add (ND, F32), Pool (Max, F16)\": { flops: 3 } } }";
+
+#[test]
+fn a_cost_is_of_the_type_s_own_name_or_of_the_longest_beginning() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    let types = ["Pool (Mean)", "Pool (Max, F32)", "Pool (Max, F16)", "Add (ND, F32)", "Add (ND, F16)", "Poo"];
+    for (at, op) in (10..).step_by(2).zip(types) {
+        r.push("call", 1, (at, at + 1), &[("op", Put::Text(op)), ("shape", Put::List(&[1, 1, 1, 1]))]);
+    }
+    step(&mut r, 1, (0, 100), 1);
+    let (collected, _) = run_with(&r, rules(BY_BEGINNING));
+    let flops: Vec<Option<f64>> = collected.steps[0].operators.iter().map(|o| o.cost.flops).collect();
+    assert_eq!(flops, [Some(1.0), Some(2.0), Some(3.0), Some(3.0), None, None]);
+}

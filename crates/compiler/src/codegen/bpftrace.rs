@@ -403,6 +403,7 @@ impl Reading<'_> {
                 let (condition, then) = (self.number(condition)?, self.number(then)?);
                 format!("({condition} ? {then} : {})", self.number(otherwise)?)
             }
+            Node::Enclosing(_) => return Err("it is an argument of another call"),
             Node::Match(_) => return Err("a name is no number"),
             Node::Slice { .. } => return Err("bpftrace has no lists of variable length"),
             Node::List(_) => return Err("a list is no number"),

@@ -57,6 +57,17 @@ impl Symbols for Names<'_> {
         self.symbol(&RelocationKind::Argument { program: self.program.unwrap_or_default(), argument: index })
     }
 
+    fn enclosing(&mut self, index: usize) -> String {
+        let program = self.program.and_then(|program| self.plan.programs.get(program));
+        let probe = program.and_then(|program| program.enclosing.as_deref());
+        let of_probe = |action: &&Action| Some(action.probe.as_str()) == probe && !action.saved.is_empty();
+        match self.plan.programs.iter().flat_map(|program| &program.actions).find(of_probe) {
+            Some(Action { probe, shape, .. }) => format!("PF_ENCLOSING({probe}, {}, {index})", shape.frames()),
+            // It is not recorded.
+            None => "pf_not_enclosed(call)".to_owned(),
+        }
+    }
+
     fn shift(&mut self, view: &str, member: &str) -> String {
         self.symbol(&RelocationKind::Shift { view: view.to_owned(), member: member.to_owned() })
     }

@@ -4,8 +4,9 @@
 use super::Placer;
 use crate::constants::collect;
 use crate::model::{Action, NO_RECORD, Program, Provenance, RelocationKind, RelocationValue, Unplaced};
+use indexmap::IndexMap;
 use profinfer_diagnostics::{Code, Diagnostic, Severity};
-use profinfer_probeset::path::{Checked, ClassPart};
+use profinfer_probeset::path::{Checked, ClassPart, Type};
 use profinfer_schema::BUILTIN;
 use profinfer_schema::bpf::ABSENT_VALUE;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,19 +39,78 @@ pub(super) fn absent_value(what: &RelocationKind) -> u64 {
     }
 }
 
-/// What a missing value is of: a view, an enumeration, the strings.
-fn subject(what: &RelocationKind) -> String {
+/// The view that a value is of.
+fn view_of(what: &RelocationKind) -> Option<&str> {
     match what {
         RelocationKind::Offset { view, .. } | RelocationKind::Size { view } | RelocationKind::Shift { view, .. } => {
-            view.clone()
+            Some(view)
         }
+        _ => None,
+    }
+}
+
+/// What a missing value is of: a view, an enumeration, the strings.
+fn subject(what: &RelocationKind) -> String {
+    if let Some(view) = view_of(what) {
+        return view.to_owned();
+    }
+    match what {
         RelocationKind::Constant { enumeration, .. } => enumeration.clone(),
         RelocationKind::Class { of, .. } => of.to_string(),
         _ => "strings".to_owned(),
     }
 }
 
+/// Whether a program's function is called with a view, or with its address.
+fn is_argument(program: &Program, view: &str) -> bool {
+    let is_view = |ty: &Type| match ty {
+        Type::View(name) => name == view,
+        Type::Pointer(of) | Type::Reference(of) => matches!(&**of, Type::View(name) if name == view),
+        _ => false,
+    };
+    program.place.signature().is_some_and(|signature| signature.params.iter().any(|param| is_view(&param.ty.value)))
+}
+
 impl Placer<'_> {
+    /// A probe that may be without a site is left out, too, where the target's types have no member that it reads: an
+    /// older engine is not refused for what newer ones have. So it is where none of the layouts of an argument is the
+    /// target's; what lies further away is absent by itself. Its further alternatives, which may read other types, are tried then: whether any is. (A member of
+    /// another type is still an error.)
+    pub(super) fn leave_out_what_lacks_a_member(&mut self, roots: &IndexMap<&str, Vec<usize>>) -> bool {
+        let relocator = self.relocator();
+        let is_optional = |probe: &String| self.probeset.probes.get(probe).is_some_and(|probe| probe.optional);
+        let mut lacking = BTreeMap::new();
+        for index in self.placement.sites.iter().map(|site| site.program).collect::<BTreeSet<usize>>() {
+            let Some(program) = self.plan.programs.get(index) else { continue };
+            let mut relocations = program.relocations.iter().filter_map(|index| self.plan.relocations.get(*index));
+            let found = relocations.find_map(|relocation| {
+                let problem = relocator.value(relocation).err()?;
+                let decides = match problem.code {
+                    Code::TargetMemberMissing => true,
+                    Code::LayoutNotChosen => view_of(&relocation.what).is_some_and(|view| is_argument(program, view)),
+                    _ => false,
+                };
+                decides.then_some(problem)
+            });
+            if let Some(problem) = found.filter(|_| program.probes.iter().all(is_optional)) {
+                lacking.insert(index, problem);
+            }
+        }
+        self.placement.sites.retain(|site| !lacking.contains_key(&site.program));
+        let mut tried = false;
+        for (index, problem) in lacking {
+            let probe = self.plan.programs[index].probes.first().cloned().unwrap_or_default();
+            let further = roots.get(probe.as_str()).and_then(|all| all.split(|of| *of == index).nth(1));
+            if let Some(further) = further.filter(|further| !further.is_empty()) {
+                self.probe(&probe, further);
+                tried = true;
+            } else {
+                self.placement.unplaced.push(Unplaced { probe, required: false, problem });
+            }
+        }
+        tried
+    }
+
     /// Fills in which fields are absent, leaves out probes that cannot be decided, and reports it: a warning for each view
     /// and enumeration, the rest as notes.
     pub(super) fn absent_fields(&mut self, wanted: &BTreeSet<usize>, missing: &BTreeMap<usize, Diagnostic>) {

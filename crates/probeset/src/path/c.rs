@@ -16,6 +16,8 @@ pub trait Symbols {
     fn constant(&mut self, enumeration: &str, name: &str) -> String;
     /// Where an argument is.
     fn argument(&mut self, index: usize) -> String;
+    /// The value of an argument of the enclosing call.
+    fn enclosing(&mut self, index: usize) -> String;
     /// Bit at which a member of some bits begins, in the integer at its offset.
     fn shift(&mut self, view: &str, member: &str) -> String;
     /// How the library that the target was built with lays out strings.
@@ -242,6 +244,7 @@ impl Writer<'_> {
                 Some(saved) => format!("(__s64)({ty}){saved}"),
                 None => format!("PF_ARGUMENT({ty}, {})", self.symbols.argument(*index)),
             },
+            Node::Enclosing(index) => format!("(__s64)({ty}){}", self.symbols.enclosing(*index)),
             Node::Return => format!("(__s64)({ty})pf_result(call)"),
             Node::Tid => "(__s64)call->thread->tid".to_owned(),
             Node::Cpu => "(__s64)bpf_get_smp_processor_id()".to_owned(),

@@ -30,6 +30,8 @@ pub struct Scope<'a> {
     pub definitions: &'a dyn Definitions,
     /// Arguments by position; unnamed ones hold their place.
     pub arguments: Vec<(Option<String>, Type)>,
+    /// Arguments of the enclosing call.
+    pub enclosing: Vec<(String, Type)>,
     /// The result's type, where `return` may be used.
     pub returns: Option<Type>,
     /// The argument that has the address of a result in memory, where a function does not give it back.
@@ -226,7 +228,12 @@ impl<'s, 'a> Checker<'s, 'a> {
                 _ => settled(Checked { node: Node::Argument(index), ty: ty.clone(), span: span.clone() }),
             });
         }
+        if let Some(index) = self.scope.enclosing.iter().position(|(argument, _)| argument == name) {
+            let ty = self.scope.enclosing[index].1.clone();
+            return Ok(settled(Checked { node: Node::Enclosing(index), ty, span: span.clone() }));
+        }
         let mut candidates: Vec<&str> = self.scope.arguments.iter().filter_map(|(n, _)| n.as_deref()).collect();
+        candidates.extend(self.scope.enclosing.iter().map(|(name, _)| name.as_str()));
         candidates.extend(self.scope.object.and_then(|view| self.scope.definitions.members(view)).unwrap_or_default());
         candidates.extend(["tid", "cpu", "return"]);
         let hint = did_you_mean(name, candidates.iter().copied()).unwrap_or_else(|| {
@@ -575,9 +582,9 @@ pub(super) struct Bounds<'e> {
     pub(super) until_null: bool,
 }
 
-/// A bare name as a constant of the enumeration that a type is.
+/// A bare name, or a text, as a constant of the enumeration that a type is.
 pub(super) fn constant(of: &Type, e: &Expr) -> Option<Checked> {
-    let (Type::Enum(enumeration), ExprKind::Name(name)) = (of, &e.kind) else { return None };
+    let (Type::Enum(enumeration), ExprKind::Name(name) | ExprKind::Text(name)) = (of, &e.kind) else { return None };
     let node = Node::Constant { enumeration: enumeration.clone(), name: name.clone() };
     Some(Checked { node, ty: of.clone(), span: e.span.clone() })
 }

@@ -107,6 +107,7 @@ fn checked(text: &str) -> Result<Checked, Diagnostic> {
             argument("t", "sizes&"),
             argument("e", "endless&"),
         ],
+        enclosing: vec![("within".to_owned(), parse_type("node*", &span("node*")).unwrap())],
         returns: Some(Type::Int { size: 4, signed: true }),
         result_argument: None,
         object: None,

@@ -28,6 +28,8 @@ pub enum Node {
     },
     /// An argument that is a number or pointer.
     Argument(usize),
+    /// An argument of the enclosing call, by its place among those that the scope has of it.
+    Enclosing(usize),
     /// The function's result.
     Return,
     /// The thread's number.

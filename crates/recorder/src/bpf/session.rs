@@ -609,6 +609,7 @@ mod tests {
             place: Place::Probe(Spanned::new(name.into(), span.clone())),
             span,
             actions: Vec::new(),
+            enclosing: None,
             ends: Vec::new(),
             notes_entry: false,
             relocations: Vec::new(),
