@@ -184,23 +184,28 @@ fn entries(image: &Image, pointers: &Pointers, start: u64, stride: u64, size: Op
 /// Distances of 32 bits from the table's own start, as compilers make them of tables that need no relocations.
 fn of_own_distances(image: &Image, table: &NameTable, places: &[HashSet<u64>], add: &mut dyn FnMut(Names)) {
     let stride = table.stride.unwrap_or(4);
+    // Every word of the file is tried as the entry of the name that stands in the fewest places.
+    let Some((rarest, at)) = (0_u64..).zip(places).min_by_key(|(_, places)| places.len()) else { return };
+    let Some(before) = rarest.checked_mul(stride) else { return };
+    let (Some(lowest), Some(highest)) = (at.iter().min(), at.iter().max()) else { return };
     for range in image.mapped_ranges() {
         let bytes = bytes_of(image, &range);
         let skip = usize::try_from(range.start.wrapping_neg() % 4).unwrap_or_default();
         let words = bytes.get(skip..).unwrap_or_default().chunks_exact(4);
         for (number, word) in (0_u64..).zip(words) {
             let distance = i32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-            let start = range.start + skip as u64 + number * 4;
-            let leads = |number: u64, distance: i32, to: &HashSet<u64>| {
-                let _ = number;
-                distance != 0 && to.contains(&start.wrapping_add_signed(distance.into()))
-            };
-            if !leads(0, distance, &places[0]) {
+            let start = (range.start + skip as u64 + number * 4).wrapping_sub(before);
+            let text = start.wrapping_add_signed(distance.into());
+            if distance == 0 || !(lowest..=highest).contains(&&text) || !at.contains(&text) {
                 continue;
             }
-            let at = |number: u64| number.checked_mul(stride).and_then(|bytes| start.checked_add(bytes));
-            let own = |number: u64| Some(i32::from_le_bytes(image.at_address(at(number)?, 4).try_into().ok()?));
-            if (1_u64..).zip(&places[1..]).all(|(n, to)| own(n).is_some_and(|distance| leads(n, distance, to))) {
+            let place = |number: u64| number.checked_mul(stride).and_then(|bytes| start.checked_add(bytes));
+            let own = |number: u64| Some(i32::from_le_bytes(image.at_address(place(number)?, 4).try_into().ok()?));
+            let leads = |(number, to): (u64, &HashSet<u64>)| {
+                let distance = own(number).filter(|distance| *distance != 0);
+                distance.is_some_and(|distance| to.contains(&start.wrapping_add_signed(distance.into())))
+            };
+            if (0_u64..).zip(places).all(leads) {
                 let name = |number| {
                     let text = text_at(image, start.wrapping_add_signed(own(number)?.into()))?;
                     (!text.is_empty()).then(|| text.to_owned())

@@ -172,6 +172,16 @@ fn a_name_beside_an_enumeration_is_its_constant() {
     let Node::Binary(_, _, right) = checked("n->kind == MUL").unwrap().node else { panic!() };
     assert_eq!(right.node, Node::Constant { enumeration: "kind".into(), name: "MUL".into() });
     assert_eq!(code_of("n->flags == MUL"), Code::PathUnknownName);
+    let Node::Binary(_, left, _) = checked("\"Mul (ND, F32)\" == n->kind").unwrap().node else { panic!() };
+    assert_eq!(left.node, Node::Constant { enumeration: "kind".into(), name: "Mul (ND, F32)".into() });
+    assert_eq!(code_of("n->flags == \"MUL\""), Code::TypeMismatch);
+}
+
+#[test]
+fn arguments_of_the_enclosing_call_come_after_those_of_the_function() {
+    assert_eq!(type_of("within->ne"), "i64[4]");
+    assert_eq!(checked("within").unwrap().node, Node::Enclosing(0));
+    assert_eq!(checked("n").unwrap().node, Node::Argument(0));
 }
 
 #[test]
