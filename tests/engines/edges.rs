@@ -88,6 +88,36 @@ fn layers_of_ncnn_read_what_their_net_says() {
     assert_eq!(recorded(&trace, |name| expected.contains_key(name)), expected);
 }
 
+/// By the model as it is executed; constants, and what a node passes on that is not executed, are data.
+fn of_openvino(build: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.pfi");
+    let mut record = profinfer(&["record", "openvino", "-o"]);
+    record.arg(&trace).arg("--").arg(installed_version("install_openvino.sh", build));
+    succeeds(record.arg(scripts().join("run_openvino.py")).arg(folder.path()).args(["5", "2"]));
+    let text = std::fs::read(folder.path().join("profile.json")).unwrap();
+    let profile: Value = serde_json::from_slice(&text).unwrap();
+    let nodes = profile["nodes"].as_array().unwrap().iter();
+    let executed: BTreeSet<&str> = nodes.map(|node| node["name"].as_str().unwrap()).collect();
+    let source = |name: &Value| executed.get(name.as_str().unwrap()).map_or("data", |name| name).to_owned();
+    let reads = |name: &str| profile["edges"][name].as_array().unwrap().iter().map(source).collect();
+    let expected: Edges = executed.iter().map(|name| ((*name).to_owned(), reads(name))).collect();
+    assert!(expected["residual1"].len() == 2 && expected.len() > 8, "{expected:?}");
+    assert_eq!(recorded(&trace, |_| true), expected);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn nodes_of_openvino_read_what_its_executed_model_says() {
+    of_openvino("newest");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn nodes_of_an_older_openvino_read_what_its_executed_model_says() {
+    of_openvino("older");
+}
+
 /// By the interpreter, which names the tensors of each node.
 #[test]
 #[ignore = "needs root"]

@@ -2,7 +2,8 @@
 
 run_openvino.py FOLDER RUNS [BLOCKS]
 
-FOLDER/profile.json has `version`, and `nodes`: what `get_profiling_info` lists as executed, in the order of execution.
+FOLDER/profile.json has `version`, `nodes`: what `get_profiling_info` lists as executed, in the order of execution, and
+`edges`: the names of the nodes that each node reads, by the model as it is executed.
 """
 
 import json
@@ -54,8 +55,10 @@ def main() -> None:
          "us": node.real_time.total_seconds() * 1e6}
         for node in request.get_profiling_info() if "EXECUTED" in str(node.status)
     ]
+    reads = lambda node: [value.get_source_output().get_node().get_friendly_name() for value in node.inputs()]
+    edges = {node.get_friendly_name(): reads(node) for node in compiled.get_runtime_model().get_ops()}
     with open(os.path.join(folder, "profile.json"), "w", encoding="utf-8") as file:
-        json.dump({"version": ov.__version__, "nodes": nodes}, file)
+        json.dump({"version": ov.__version__, "nodes": nodes, "edges": edges}, file)
     print(f"ran {runs}")
 
 

@@ -4,7 +4,7 @@
 use super::model::FieldPlan;
 use super::scopes::readable_arguments;
 use profinfer_diagnostics::{Code, Diagnostic};
-use profinfer_probeset::path::{Base, Checked, Node, Param, Signature};
+use profinfer_probeset::path::{Base, Checked, Node, Signature, Type};
 use profinfer_probeset::{Field, Probe};
 use std::collections::BTreeSet;
 
@@ -36,27 +36,24 @@ pub(super) fn can_be_had(value: Checked, at_return: bool) -> Result<Checked, Dia
 
 /// The arguments whose values at the entry are needed at the return, where their registers are gone; by name, so that they
 /// are saved alike whichever alternative was entered: one that ends with a jump to another returns as that one. With
-/// `encloses`, also all that probes within the call may read.
+/// `encloses`, those that probes within the call may read come before them, in their scope's order.
 pub(super) fn saved(fields: &[FieldPlan], signature: &Signature, encloses: bool) -> Vec<usize> {
-    let mut saved = BTreeSet::new();
-    if encloses {
-        let readable = readable_arguments(signature);
-        let is_readable =
-            |param: &Param| param.name.as_ref().is_some_and(|n| readable.iter().any(|(of, _)| *of == n.value));
-        let readable = signature.params.iter().enumerate().filter(|(_, param)| is_readable(param));
-        saved.extend(readable.map(|(index, _)| index));
-    }
+    let name =
+        |index: &usize| signature.params.get(*index).and_then(|param| param.name.as_ref()).map(|name| &name.value);
+    let within = if encloses { readable_arguments(signature) } else { Vec::new() };
+    let index_of = |(argument, _): &(String, Type)| (0..signature.params.len()).find(|at| name(at) == Some(argument));
+    let mut saved: Vec<usize> = within.iter().filter_map(index_of).collect();
+    let mut at_return = BTreeSet::new();
     for field in fields.iter().filter(|field| field.at_return) {
         field.value.visit(&mut |part| {
             if let Node::Argument(index) = part.node {
-                saved.insert(index);
+                at_return.insert(index);
             }
         });
     }
-    let mut saved: Vec<usize> = saved.into_iter().collect();
-    saved.sort_by_key(|index| {
-        signature.params.get(*index).and_then(|param| param.name.as_ref()).map(|name| &name.value)
-    });
+    let mut further: Vec<usize> = at_return.into_iter().filter(|index| !saved.contains(index)).collect();
+    further.sort_by_key(name);
+    saved.append(&mut further);
     saved
 }
 

@@ -221,10 +221,14 @@ fn enumeration(entry: &Entry, cx: &mut Context<'_>) -> Option<Enumeration> {
             Node::List(list) => list.items.iter().all(|item| matches!(item, Node::Map(_))),
             Node::Map(_) => true,
         };
-        if let Some(value) = value.filter(|_| is_table) {
-            if tables.insert(value, sources::tables(entry, cx)).is_some() {
-                let problem = Diagnostic::error(Code::Duplicate, "two tables begin with this number");
-                cx.problems.push(problem.at(&entry.key.span).hint("remove one"));
+        if is_table {
+            let problem =
+                |code, message: String| Diagnostic::error(code, message).at(&entry.key.span).hint("remove one");
+            let (first, most) = (value.unwrap_or_default(), limits::ALTERNATIVES);
+            if tables.len() == most {
+                cx.problems.push(problem(Code::OutOfRange, format!("{what} has more than {most} tables")));
+            } else if tables.insert(first, sources::tables(entry, cx)).is_some() {
+                cx.problems.push(problem(Code::Duplicate, format!("two tables begin with {first}")));
             }
             continue;
         }

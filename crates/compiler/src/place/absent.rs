@@ -74,8 +74,8 @@ fn is_argument(program: &Program, view: &str) -> bool {
 impl Placer<'_> {
     /// A probe that may be without a site is left out, too, where the target's types have no member that it reads: an
     /// older engine is not refused for what newer ones have. So it is where none of the layouts of an argument is the
-    /// target's; what lies further away is absent by itself. Its further alternatives, which may read other types, are tried then: whether any is. (A member of
-    /// another type is still an error.)
+    /// target's; what lies further away is absent by itself. Its further alternatives, which may read other types, are
+    /// tried then: whether there is any. (A member of another type is still an error.)
     pub(super) fn leave_out_what_lacks_a_member(&mut self, roots: &IndexMap<&str, Vec<usize>>) -> bool {
         let relocator = self.relocator();
         let is_optional = |probe: &String| self.probeset.probes.get(probe).is_some_and(|probe| probe.optional);
