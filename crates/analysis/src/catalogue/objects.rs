@@ -465,15 +465,16 @@ impl Catalogue {
         let name = first(|d| d.name.clone());
         let layer = first(|d| d.layer.clone());
         let is_function = if inline.name.is_some() { inline.is_function } else { object.is_function };
+        // The digits of a function, or of a type, are no layer's.
+        let is_whole = is_function || name.is_none();
         let described = op.is_some() || name.is_some();
         let shape = inline.shape.clone().or_else(|| object.shape.clone());
         let op = op.unwrap_or_else(|| Arc::clone(probe));
         let name = name.unwrap_or_else(|| Arc::clone(&op));
         let kind = Kind {
-            pattern: if is_function {
-                Arc::clone(&name)
-            } else {
-                self.shared(&collapse_digits(&name, layer.as_deref()))
+            pattern: match is_whole {
+                true => Arc::clone(&name),
+                false => self.shared(&collapse_digits(&name, layer.as_deref())),
             },
             dtype: first(|d| d.dtype.clone()),
             layer,

@@ -371,7 +371,11 @@ fn a_cost_is_of_the_type_s_own_name_or_of_the_longest_beginning() {
         r.push("call", 1, (at, at + 1), &[("op", Put::Text(op)), ("shape", Put::List(&[1, 1, 1, 1]))]);
     }
     step(&mut r, 1, (0, 100), 1);
-    let (collected, _) = run_with(&r, rules(BY_BEGINNING));
-    let flops: Vec<Option<f64>> = collected.steps[0].operators.iter().map(|o| o.cost.flops).collect();
+    let (collected, timeline) = run_with(&r, rules(BY_BEGINNING));
+    let operators = &collected.steps[0].operators;
+    let flops: Vec<Option<f64>> = operators.iter().map(|o| o.cost.flops).collect();
     assert_eq!(flops, [Some(1.0), Some(2.0), Some(3.0), Some(3.0), None, None]);
+    // Without names they are named by their types, which are no pattern.
+    let pattern = |o: &Operator| timeline.catalogue().kind(o.kind).pattern.to_string();
+    assert_eq!(operators.iter().map(pattern).collect::<Vec<_>>(), types);
 }
