@@ -363,6 +363,46 @@ probes:
     assert_eq!((unplaced.len(), unplaced[0].problem.code), (1, Code::GroupNotAttached));
 }
 
+/// The first alternative whose argument has a layout is used; what lies behind it is absent by itself.
+#[test]
+fn an_optional_probe_is_at_the_first_alternative_whose_argument_has_a_layout() {
+    let text = "profinfer: 1
+engine: toy
+modules: { toy: libtoy*.so }
+types:
+  ns::New:
+    kind: i32
+    next: ns::Other*
+    layouts: { when: { bytes: toy 2.0 }, at: { kind: 0, next: 8 } }
+    let: { what: kind }
+  ns::Old: { kind: i32, next: ns::Other*, layouts: { when: { bytes: toy 1.0 }, at: { kind: 16, next: 24 } }, let: { what: kind } }
+  ns::Other: { size: i64, layouts: { when: { bytes: with others }, at: { size: 8 } } }
+probes:
+  step: { at: 'toy:step()', role: step }
+  run:
+    at: [toy:run(ns::New* item), toy:run(ns::Old* item)]
+    role: operator
+    optional: true
+    fields: { op: item->what, shape: '[item->next->size]' }
+";
+    let probeset = load_text("toy.yaml", text, &Library::new(&[])).unwrap().0;
+    for (texts, alternative, absent) in [
+        (&["toy 2.0", "with others"][..], Some(0), 0),
+        (&["toy 1.0", "with others"], Some(1), 0),
+        (&["toy 2.0"], Some(0), 1),
+        (&["toy 1.0"], Some(1), 1),
+        (&["toy 3.0", "with others"], None, 0),
+    ] {
+        let target = texts.iter().fold(target().function("step", 0x2000, CODE), |target, text| target.text(text));
+        let plan = plan(&probeset, &Selection::default(), Arch::X86_64).unwrap().0;
+        let (placement, _) = place_with(&plan, &probeset, &target, None).unwrap();
+        let site = placement.sites.iter().find(|site| site.site.probes[0] == "run");
+        assert_eq!(site.map(|site| plan.programs[site.program].alternative), alternative, "{texts:?}");
+        assert_eq!(placement.absent.len(), absent, "{texts:?}");
+        assert_eq!(placement.unplaced.len(), usize::from(alternative.is_none()), "{texts:?}");
+    }
+}
+
 #[test]
 fn strings_are_those_whose_functions_a_file_names() {
     let text = "profinfer: 1
