@@ -158,7 +158,7 @@ fn steps_of_an_older_wheel_are_found_by_its_kernels() {
     let report = json(&["report", &trace.display().to_string(), "--json"]);
     let completeness = &report["completeness"];
     assert_eq!((&completeness["steps"], &completeness["complete"]), (&RUNS.into(), &true.into()), "{completeness}");
-    assert!(completeness["notes"].to_string().contains("no probe marks steps"), "{completeness}");
+    assert!(completeness["notes"].to_string().contains("no probe has recorded one"), "{completeness}");
 }
 
 /// Where the engine's profiler looks at its clock: before it describes a kernel's inputs, and behind the texts that it

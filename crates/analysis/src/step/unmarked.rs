@@ -1,4 +1,4 @@
-//! Steps that no probe marks: they are made of the events of a trace without steps.
+//! Steps that no probe marks, or whose functions were never called: they are made of the events of a trace without steps.
 
 use super::pending::{Bucket, ClosedStep};
 use super::recurring::Cut;
@@ -40,7 +40,9 @@ impl Timeline {
     /// Gives the steps that recur among events, and removes their events. Those of a step that may go on are waited for,
     /// unless no more come.
     pub(super) fn give_recurring(&mut self, process: usize, loose: &mut Bucket, last: bool, visitor: &mut dyn Visitor) {
-        if self.step_probes.mark_steps() || loose.operators.is_empty() {
+        // A program may have a copy of a step's function inlined, and call that one only.
+        let has_steps = || self.processes.iter().any(|of| !of.step_threads.is_empty());
+        if self.step_probes.mark_steps() && has_steps() || loose.operators.is_empty() {
             return;
         }
         let found = self.processes[process].recurring.cut(&loose.operators, last);

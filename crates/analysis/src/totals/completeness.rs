@@ -242,7 +242,7 @@ fn notes(findings: &Findings, statistics: &Statistics) -> Vec<String> {
     note(findings.not_texts, "text field", "with bytes that are not text: omitted.");
     let beyond = format!("beyond the first {}: shown as `(other)` of their type.", group_digits(MAX_KINDS as u64));
     note(findings.merged, "distinct operator", &beyond);
-    note(findings.recurring, "step", "found by operators that recur in the same order: no probe marks steps.");
+    note(findings.recurring, "step", "found by operators that recur in the same order: no probe has recorded one.");
     note(
         findings.extended,
         "step",
