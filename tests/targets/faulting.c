@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LAYERS 3
@@ -37,7 +38,7 @@ struct toy_params {
 
 static struct toy_tensor weights[LAYERS], results[LAYERS];
 static int expert_of[LAYERS];
-static long faults_of[LAYERS][EXPERTS];
+static long faults_of[LAYERS][EXPERTS], cpu_ns_of[LAYERS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 volatile long toy_sink;
 
@@ -49,16 +50,26 @@ static long faults(int of)
 	return usage.ru_majflt;
 }
 
+static long cpu_ns(void)
+{
+	struct timespec used;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+	return used.tv_sec * 1000000000 + used.tv_nsec;
+}
+
 __attribute__((noinline)) void toy_operator(struct toy_params *params, struct toy_tensor *tensor)
 {
 	int layer = tensor - results, expert = expert_of[layer], part = EXPERT_PAGES / params->lanes;
 	volatile char *data = (char *)weights[layer].data + (long)expert * EXPERT_PAGES * PAGE;
-	long before = faults(RUSAGE_THREAD);
+	long before = faults(RUSAGE_THREAD), cpu_before = cpu_ns();
 
 	/* The last byte of each page's worth: no page is touched for two experts. */
 	for (int page = params->lane * part; page < (params->lane + 1) * part; page++)
 		toy_sink += data[page * PAGE];
+	cpu_before = cpu_ns() - cpu_before;
 	pthread_mutex_lock(&lock);
+	cpu_ns_of[layer] += cpu_before;
 	faults_of[layer][expert] += faults(RUSAGE_THREAD) - before;
 	pthread_mutex_unlock(&lock);
 }
@@ -130,6 +141,8 @@ int main(int argc, char **argv)
 		all += faults(RUSAGE_SELF) - before;
 	}
 	printf("all %ld\n", all);
+	for (int layer = 0; layer < LAYERS; layer++)
+		printf("cpu %d %ld\n", layer, cpu_ns_of[layer]);
 	for (int layer = 0; layer < LAYERS; layer++)
 		for (int expert = 0; expert < EXPERTS; expert++)
 			printf("%s %d %ld\n", weights[layer].name, expert, faults_of[layer][expert]);
