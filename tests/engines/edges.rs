@@ -3,6 +3,7 @@
 
 use crate::invocation::{json, lines, profinfer, succeeds};
 use crate::packages::{installed, installed_version, scripts};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,16 +28,21 @@ fn recorded(trace: &Path, wanted: impl Fn(&str) -> bool) -> Edges {
     edges
 }
 
-/// The engine writes the model as it runs it, after its fusions.
-fn of_onnxruntime(which: &str) {
+/// Records one build of an engine, whose script writes a file into its folder: the mean step's graph, and that file.
+fn of_build<T: DeserializeOwned>(engine: &str, build: &str, arguments: [&str; 2], file: &str) -> (Edges, T) {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("run.pfi");
-    let mut command = profinfer(&["record", "onnxruntime", "-o"]);
-    command.arg(&trace).arg("--").arg(installed_version("install_onnxruntime.sh", which));
-    succeeds(command.arg(scripts().join("run_onnxruntime.py")).arg(folder.path()).args(["20", "edges"]));
-    let text = std::fs::read(folder.path().join("edges.json")).unwrap();
-    let reported: BTreeMap<String, Vec<String>> = serde_json::from_slice(&text).unwrap();
-    let recorded = recorded(&trace, |_| true);
+    let mut command = profinfer(&["record", engine, "-o"]);
+    command.arg(&trace).arg("--").arg(installed_version(&format!("install_{engine}.sh"), build));
+    succeeds(command.arg(scripts().join(format!("run_{engine}.py"))).arg(folder.path()).args(arguments));
+    let text = std::fs::read(folder.path().join(file)).unwrap();
+    (recorded(&trace, |_| true), serde_json::from_slice(&text).unwrap())
+}
+
+/// The engine writes the model as it runs it, after its fusions.
+fn of_onnxruntime(which: &str) {
+    let (recorded, reported): (Edges, BTreeMap<String, Vec<String>>) =
+        of_build("onnxruntime", which, ["20", "edges"], "edges.json");
     assert!(recorded.len() > 20, "{recorded:?}");
     assert!(reported["cos"] == ["split"] && reported["sin"] == ["split"], "{reported:?}");
     for (name, reads) in &recorded {
@@ -90,20 +96,14 @@ fn layers_of_ncnn_read_what_their_net_says() {
 
 /// By the model as it is executed; constants, and what a node passes on that is not executed, are data.
 fn of_openvino(build: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let trace = folder.path().join("run.pfi");
-    let mut record = profinfer(&["record", "openvino", "-o"]);
-    record.arg(&trace).arg("--").arg(installed_version("install_openvino.sh", build));
-    succeeds(record.arg(scripts().join("run_openvino.py")).arg(folder.path()).args(["5", "2"]));
-    let text = std::fs::read(folder.path().join("profile.json")).unwrap();
-    let profile: Value = serde_json::from_slice(&text).unwrap();
+    let (recorded, profile): (Edges, Value) = of_build("openvino", build, ["5", "2"], "profile.json");
     let nodes = profile["nodes"].as_array().unwrap().iter();
     let executed: BTreeSet<&str> = nodes.map(|node| node["name"].as_str().unwrap()).collect();
     let source = |name: &Value| executed.get(name.as_str().unwrap()).map_or("data", |name| name).to_owned();
     let reads = |name: &str| profile["edges"][name].as_array().unwrap().iter().map(source).collect();
     let expected: Edges = executed.iter().map(|name| ((*name).to_owned(), reads(name))).collect();
     assert!(expected["residual1"].len() == 2 && expected.len() > 8, "{expected:?}");
-    assert_eq!(recorded(&trace, |_| true), expected);
+    assert_eq!(recorded, expected);
 }
 
 #[test]

@@ -13,12 +13,12 @@ const RUNS: usize = 6;
 const PRODUCTS: [&str; 2] = ["row", "square"];
 
 /// Records a script that writes down what its operators cost: the trace's path, and the costs by name.
-fn recorded(probeset: &str, install: &str, build: &str, script: &str, folder: &Path) -> (String, Value) {
+fn recorded(probeset: &str, install: &str, build: &str, script: &[&str], folder: &Path) -> (String, Value) {
     let trace = folder.join("run.pfi").display().to_string();
     // Without what a script starts besides, such as a converter.
     let mut command = profinfer(&["record", probeset, "--no-inherit", "-o", &trace, "--"]);
-    command.arg(installed_version(install, build)).arg(scripts().join(script)).arg(folder).arg(RUNS.to_string());
-    succeeds(&mut command);
+    command.arg(installed_version(install, build)).arg(scripts().join(script[0])).args(&script[1..]);
+    succeeds(command.arg(folder).arg(RUNS.to_string()));
     let text = std::fs::read_to_string(folder.join("costs.json")).unwrap();
     (trace, serde_json::from_str(&text).unwrap())
 }
@@ -75,17 +75,10 @@ fn costs_of_litert_are_those_of_its_model() {
 #[ignore = "needs root"]
 fn costs_of_a_delegates_operators_are_those_of_the_model() {
     let folder = tempfile::tempdir().unwrap();
-    let trace = folder.path().join("run.pfi").display().to_string();
-    let mut command = profinfer(&["record", "litert", "--no-inherit", "-o", &trace, "--"]);
-    command
-        .arg(installed_version("install_litert.sh", "newest"))
-        .arg(scripts().join("run_litert_costs.py"))
-        .arg("--delegate");
-    succeeds(command.arg(folder.path()).arg(RUNS.to_string()));
-    let text = std::fs::read_to_string(folder.path().join("costs.json")).unwrap();
-    let known: Value = serde_json::from_str(&text).unwrap();
+    let script = ["run_litert_costs.py", "--delegate"];
+    let (trace, written) = recorded("litert", "install_litert.sh", "newest", &script, folder.path());
     let of = |cost: &Value| [cost["flops"].as_f64().unwrap(), cost["bytes"].as_f64().unwrap()].map(|of| of as u64);
-    let mut model: Vec<[u64; 2]> = known["costs"].as_object().unwrap().values().map(of).collect();
+    let mut model: Vec<[u64; 2]> = written["costs"].as_object().unwrap().values().map(of).collect();
     model.sort_unstable();
     for step in 1..=RUNS {
         let report = json(&["report", &trace, "--step", &step.to_string(), "--json"]);
@@ -133,7 +126,7 @@ fn assert_limits(probeset: &str, (package, build): (&str, &str), products: [&str
     with_limits();
     let folder = tempfile::tempdir().unwrap();
     let (install, script) = (format!("install_{package}.sh"), format!("run_{package}_costs.py"));
-    let (trace, known) = recorded(probeset, &install, build, &script, folder.path());
+    let (trace, known) = recorded(probeset, &install, build, &[&script], folder.path());
     assert_costs(&trace, &known);
     assert_products(&trace, &known, products);
     known

@@ -3,7 +3,7 @@
 //! delegate has taken them, that delegate's operators. This needs root.
 
 use crate::invocation::{lines, profinfer, succeeds};
-use crate::packages::{installed, packaged, python_with, scripts};
+use crate::packages::{installed, packaged, python_with, replaced_bytes, scripts};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -156,19 +156,6 @@ fn library(python: &Path) -> PathBuf {
     packaged(python, "ai_edge_litert", "libpywrap_litert_common", ".so")
 }
 
-/// A library with some bytes of its code replaced.
-fn patched(from: &Path, code: &[u8], at: usize, byte: u8, folder: &Path) -> PathBuf {
-    let mut bytes = std::fs::read(from).unwrap();
-    let places: Vec<usize> = (0..bytes.len() - code.len()).filter(|i| bytes[*i..].starts_with(code)).collect();
-    assert!(!places.is_empty());
-    for place in places {
-        bytes[place + at] = byte;
-    }
-    let other = folder.join("libpywrap_litert_common.so");
-    std::fs::write(&other, bytes).unwrap();
-    other
-}
-
 /// What `check` has of XNNPACK: which attach point was taken, and messages about what is absent.
 fn of_the_delegate(target: &Path) -> (u64, String) {
     let mut command = profinfer(&["check", "litert", "--json", "--target", &target.display().to_string()]);
@@ -186,11 +173,14 @@ fn of_a_version_with_other_code_what_that_code_shows_is_left_out() {
     let (alternative, absent) = of_the_delegate(&library);
     assert!(alternative == 0 && !absent.contains("xnn_"), "{absent}");
     // `mov eax, [rax+88]`, beside which the function is; `mov edx, [rdi+144]`, the type of a value.
-    let function = patched(&library, &[0x8b, 0x40, 0x58, 0x83, 0xc0, 0xe7, 0x83, 0xf8], 2, 0x60, folder.path());
-    let (alternative, absent) = of_the_delegate(&function);
+    let other = folder.path().join("libpywrap_litert_common.so");
+    let reads_at = |offset| [0x8b, 0x40, offset, 0x83, 0xc0, 0xe7, 0x83, 0xf8];
+    replaced_bytes(&library, &reads_at(0x58), &reads_at(0x60), &other);
+    let (alternative, absent) = of_the_delegate(&other);
     assert!(alternative == 1 && !absent.contains("xnn_value"), "it is read as one without a function: {absent}");
-    let value = patched(&library, &[0x48, 0x8b, 0x47, 0x08, 0x8b, 0x97, 0x90, 0, 0, 0], 6, 0x98, folder.path());
-    let (alternative, absent) = of_the_delegate(&value);
+    let reads_at = |offset| [0x48, 0x8b, 0x47, 0x08, 0x8b, 0x97, offset, 0, 0, 0];
+    replaced_bytes(&library, &reads_at(0x90), &reads_at(0x98), &other);
+    let (alternative, absent) = of_the_delegate(&other);
     assert!(alternative == 0 && absent.contains("xnn_value"), "{absent}");
 }
 

@@ -1,5 +1,5 @@
-"""Runs a LiteRT model whose operators have costs that are known by construction, on the interpreter's own kernels or,
-with --delegate, on those of its default delegate (XNNPACK).
+"""Runs a LiteRT model whose operators' costs follow from how it is made, on the interpreter's own kernels or, with
+--delegate, on those of its default delegate (XNNPACK).
 
 run_litert_costs.py [--delegate] FOLDER RUNS
 

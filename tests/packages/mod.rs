@@ -46,13 +46,17 @@ pub(crate) fn packaged(python: &Path, folder: &str, begins: &str, ends: &str) ->
 
 /// A copy of a library that calls itself another version, of as many bytes.
 pub(crate) fn renamed_version(library: &Path, version: &str, other: &str, copy: &Path) {
-    assert_eq!(version.len(), other.len());
+    replaced_bytes(library, version.as_bytes(), other.as_bytes(), copy);
+}
+
+/// A copy of a library with other bytes wherever these are, of which there are as many.
+pub(crate) fn replaced_bytes(library: &Path, from: &[u8], to: &[u8], copy: &Path) {
+    assert_eq!(from.len(), to.len());
     let mut bytes = std::fs::read(library).unwrap();
-    let places: Vec<usize> =
-        (0..bytes.len() - version.len()).filter(|at| bytes[*at..].starts_with(version.as_bytes())).collect();
-    assert!(!places.is_empty(), "{} does not say {version}", library.display());
+    let places: Vec<usize> = (0..bytes.len() - from.len()).filter(|at| bytes[*at..].starts_with(from)).collect();
+    assert!(!places.is_empty(), "{} does not have {from:x?}", library.display());
     for at in places {
-        bytes[at..at + version.len()].copy_from_slice(other.as_bytes());
+        bytes[at..at + from.len()].copy_from_slice(to);
     }
     std::fs::write(copy, bytes).unwrap();
 }

@@ -8,6 +8,8 @@ use std::process::Command;
 
 const TARGETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets");
 const ROUNDS: usize = 3;
+/// As the program calls them.
+const KINDS: [&str; 3] = ["Nothing (NC)", "Product (NC, F32)", "Binary (ND)"];
 
 /// What the program prints of each call, and what is recorded of each.
 fn recorded(folder: &Path, arguments: &[&str]) -> (Vec<String>, Vec<Value>, Value) {
@@ -36,12 +38,7 @@ fn line(item: &Value) -> String {
     match (fields["op"].as_str(), fields["shape"][0].as_i64()) {
         (Some(op), Some(size)) => format!("{op} {size}"),
         // What it has of its own is recorded in any case.
-        (None, None) => {
-            format!(
-                "{} outside",
-                ["Nothing (NC)", "Product (NC, F32)", "Binary (ND)"][fields["kind"].as_u64().unwrap() as usize]
-            )
-        }
+        (None, None) => format!("{} outside", KINDS[fields["kind"].as_u64().unwrap() as usize]),
         other => panic!("{other:?}"),
     }
 }

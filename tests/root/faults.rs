@@ -24,6 +24,7 @@ fn program() -> &'static Path {
 }
 
 /// What a run printed, and its report.
+#[derive(Default)]
 struct Run {
     /// Major faults of the process during its steps, by `getrusage`, which is what `/proc/PID/stat` says.
     faults: u64,
@@ -55,14 +56,7 @@ fn run(arguments: &[&str], options: &[&str]) -> Run {
     command.extend(["--", &program, &model]);
     command.extend(arguments);
     let reported = profinfer(&command);
-    let mut run = Run {
-        faults: 0,
-        cpu: Vec::new(),
-        by_part: BTreeMap::new(),
-        report: Value::Null,
-        text: String::new(),
-        folded: String::new(),
-    };
+    let mut run = Run::default();
     for line in reported.lines() {
         match line.split_whitespace().collect::<Vec<_>>()[..] {
             ["all", faults] => run.faults = faults.parse().unwrap(),

@@ -174,10 +174,16 @@ impl<'a> Relocator<'a> {
         let mut all = BTreeMap::new();
         let mut called = None;
         for (first, alternatives) in tables {
-            let found: Vec<_> = alternatives.iter().map(|table| (table, self.target.name_table(file, table))).collect();
-            let Some((table, names)) = found.iter().find_map(|(table, names)| Some((table, names.as_ref().ok()?)))
-            else {
-                match found.into_iter().find_map(|(_, names)| names.err()) {
+            let mut reason = None;
+            let found = alternatives.iter().find_map(|table| match self.target.name_table(file, table) {
+                Ok(names) => Some((table, names)),
+                Err(why) => {
+                    reason.get_or_insert(why);
+                    None
+                }
+            });
+            let Some((table, names)) = found else {
+                match reason {
                     Some(why) if called.is_none() => return Err(why),
                     _ => continue,
                 }
@@ -186,7 +192,7 @@ impl<'a> Relocator<'a> {
             called.get_or_insert_with(|| table.symbol.clone().unwrap_or_else(begins));
             // Names of an earlier table end where the next one begins.
             all.split_off(first);
-            all.extend(names.iter().filter_map(|(at, name)| Some((first.checked_add(*at)?, name.clone()))));
+            all.extend(names.into_iter().filter_map(|(at, name)| Some((first.checked_add(at)?, name))));
         }
         Ok((all, called.unwrap_or_default()))
     }

@@ -5,7 +5,7 @@ use super::local_names::with_let;
 use super::model::{DESCRIBED, Describes, Nested, Probe};
 use super::problems::{list, shown};
 use super::values::Context;
-use super::yaml::{Entry, Map, Node};
+use super::yaml::{Entry, Map, Node, Scalar};
 use super::{fields, limits, names, reader, vocabulary};
 use crate::path::AttachPoint;
 use indexmap::IndexMap;
@@ -48,7 +48,8 @@ fn probe_of(
     let counters = get("counters").map_or_else(Vec::new, |node| counters(node, cx));
     let mut others = |key: &str| get(key).map_or_else(Vec::new, |node| other_probes(node, key, cx));
     let (except, unless) = (others("except"), others("unless"));
-    let enclosing = get("enclosing").and_then(|node| other_probe(node, cx));
+    let enclosing = get("enclosing").and_then(|node| reader::text(node, "`enclosing`", cx.problems));
+    let enclosing = enclosing.and_then(|scalar| other_probe(scalar, cx));
     let optional = get("optional").and_then(|node| reader::flag(node, "`optional`", cx.problems)).unwrap_or_default();
     let nested = get("nested").and_then(|node| nested(node, cx)).unwrap_or_default();
     if at.is_empty() {
@@ -139,15 +140,10 @@ fn counters(node: &Node, cx: &mut Context<'_>) -> Vec<Spanned<String>> {
 
 fn other_probes(node: &Node, key: &str, cx: &mut Context<'_>) -> Vec<Spanned<String>> {
     let texts = reader::texts(node, &format!("`{key}`"), limits::ALTERNATIVES, cx.problems);
-    let probes: Vec<_> = texts.into_iter().filter_map(|t| cx.problems.keep(names::name(t, "a probe"))).collect();
-    for probe in &probes {
-        cx.refers("probes", "probe", probe, "name a probe of this probeset");
-    }
-    probes
+    texts.into_iter().filter_map(|text| other_probe(text, cx)).collect()
 }
 
-fn other_probe(node: &Node, cx: &mut Context<'_>) -> Option<Spanned<String>> {
-    let scalar = reader::text(node, "`enclosing`", cx.problems)?;
+fn other_probe(scalar: &Scalar, cx: &mut Context<'_>) -> Option<Spanned<String>> {
     let probe = cx.problems.keep(names::name(scalar, "a probe"))?;
     cx.refers("probes", "probe", &probe, "name a probe of this probeset").then_some(probe)
 }

@@ -472,10 +472,7 @@ impl Catalogue {
         let op = op.unwrap_or_else(|| Arc::clone(probe));
         let name = name.unwrap_or_else(|| Arc::clone(&op));
         let kind = Kind {
-            pattern: match is_whole {
-                true => Arc::clone(&name),
-                false => self.shared(&collapse_digits(&name, layer.as_deref())),
-            },
+            pattern: if is_whole { Arc::clone(&name) } else { self.shared(&collapse_digits(&name, layer.as_deref())) },
             dtype: first(|d| d.dtype.clone()),
             layer,
             layer_inferred: false,

@@ -389,14 +389,15 @@ fn steps_that_no_probe_marks_are_found_by_operators_that_recur() {
 #[test]
 fn steps_of_a_target_without_their_function_are_found_by_operators_that_recur() {
     let probed = |id: u16, probe: &str| profinfer_schema::Site { probes: vec![probe.to_owned()], ..site(id, &[]) };
-    let step_at_the_end = |probes: &[&str]| probes.len() == 3;
-    for (probes, found) in [(&["operator"][..], 5), (&["operator", "step"], 5), (&["operator", "step", "step"], 0)] {
+    let never_hit = [(&["operator"][..], false, 5), (&["operator", "step"], false, 5), (&["step"], false, 5)];
+    let others = [(&[][..], false, 5), (&["operator", "step"], true, 0), (&["step"], true, 0), (&[], true, 0)];
+    for (probes, is_hit, found) in never_hit.into_iter().chain(others) {
         let mut r = Records::default();
         thread(&mut r, 1, 0, 100);
         for at in (0..5).map(|run| run * 1000) {
             (0..3).for_each(|node| operator(&mut r, 1, (at + node * 100, at + node * 100 + 50), 0, 0xa + node, 0));
         }
-        if step_at_the_end(probes) {
+        if is_hit {
             step(&mut r, 1, (6000, 6100), 1);
         }
         let mut timeline = Timeline::new(&r.schema, Rules::default(), 100);
