@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use profinfer_binary::{Arch, ChosenLayout};
 use profinfer_diagnostics::{Diagnostic, Span};
 use profinfer_probeset::counters::{Offer, TaskCount};
-use profinfer_probeset::path::{Checked, ClassPart, Place, Signature, Type};
+use profinfer_probeset::path::{Checked, ClassPart, Node, Place, Signature, Type};
 use profinfer_schema::{ModuleInfo, Schema, Site, ValueSource};
 use profinfer_schema::{ReclaimKind, Role};
 use std::collections::{BTreeMap, BTreeSet};
@@ -151,6 +151,13 @@ pub struct Action {
     pub identity: Option<Checked>,
     /// What is counted over its span.
     pub counts: Counts,
+}
+
+impl Action {
+    /// Whether it reads a list row by row.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.fields.iter().any(|field| matches!(field.value.node, Node::Slice { rows: Some(_), .. }))
+    }
 }
 
 /// The object that a record describes.

@@ -78,13 +78,15 @@ fn bytes(plan: &ProbePlan, index: usize, record: &RecordType) -> u64 {
     let saved =
         shapes.clone().map(|a| a.saved.len() as u64).max().filter(|saved| *saved > 0).map_or(0, |saved| saved + 1);
     let counts = shapes.map(|a| a.counts.fields.len() as u64).max().unwrap_or(0);
-    (8 + u64::from(record.size) + tail_bytes(record) + 24 * counts + 8 * saved) * copies.max().unwrap_or(1)
+    (8 + u64::from(record.size) + tail_bytes(plan, index, record) + 24 * counts + 8 * saved) * copies.max().unwrap_or(1)
 }
 
-fn tail_bytes(record: &RecordType) -> u64 {
-    // Twice: a list that is read by rows has space for one more than fits.
+fn tail_bytes(plan: &ProbePlan, index: usize, record: &RecordType) -> u64 {
+    // A list that is read by rows has space for one more than fits.
+    let by_rows = plan.programs.iter().flat_map(|p| &p.actions).any(|a| a.record == index && a.has_rows());
+    let room = if by_rows { 2 } else { 1 };
     let bytes = |ty: &FieldType| match ty {
-        FieldType::List(of, max) => 2 * u64::from(of.size()) * u64::from(*max),
+        FieldType::List(of, max) => room * u64::from(of.size()) * u64::from(*max),
         _ => 0,
     };
     record.fields.iter().map(|field| bytes(&field.ty)).sum()

@@ -435,6 +435,7 @@ impl Timeline {
 
     /// A step ended: takes the events during it.
     fn step(&mut self, thread: u32, header: &Header, record: &[u8], visitor: &mut dyn Visitor) {
+        self.step_probes.step_is_recorded();
         let index = self.threads.get(thread).process as usize;
         let process = &mut self.processes[index];
         let (start, end) = (header.start, header.end);

@@ -17,11 +17,13 @@ pub(super) struct StepProbes {
     /// Steps, and operators, have a site.
     steps_placed: bool,
     operators_placed: bool,
+    /// A step was recorded, of whichever process or thread, also one that has ended since.
+    recorded: bool,
 }
 
 impl StepProbes {
     pub(super) fn new(schema: &Schema) -> Self {
-        Self { in_schema: schema.has_role(Role::Step), steps_placed: false, operators_placed: false }
+        Self { in_schema: schema.has_role(Role::Step), steps_placed: false, operators_placed: false, recorded: false }
     }
 
     pub(super) fn add_sites(&mut self, sites: &[Site], decoder: &Decoder) {
@@ -34,6 +36,10 @@ impl StepProbes {
     pub(super) fn mark_steps(&self) -> bool {
         self.in_schema && (self.steps_placed || !self.operators_placed)
     }
+
+    pub(super) fn step_is_recorded(&mut self) {
+        self.recorded = true;
+    }
 }
 
 impl Timeline {
@@ -41,8 +47,7 @@ impl Timeline {
     /// unless no more come.
     pub(super) fn give_recurring(&mut self, process: usize, loose: &mut Bucket, last: bool, visitor: &mut dyn Visitor) {
         // A program may have a copy of a step's function inlined, and call that one only.
-        let has_steps = || self.processes.iter().any(|of| !of.step_threads.is_empty());
-        if self.step_probes.mark_steps() && has_steps() || loose.operators.is_empty() {
+        if self.step_probes.mark_steps() && self.step_probes.recorded || loose.operators.is_empty() {
             return;
         }
         let found = self.processes[process].recurring.cut(&loose.operators, last);

@@ -399,6 +399,8 @@ fn steps_of_a_target_without_their_function_are_found_by_operators_that_recur() 
         }
         if is_hit {
             step(&mut r, 1, (6000, 6100), 1);
+            // Its thread ends before the recording does.
+            r.push("thread_exit", 1, (6200, 6200), &[]);
         }
         let mut timeline = Timeline::new(&r.schema, Rules::default(), 100);
         for (id, probe) in (6..).zip(probes) {

@@ -11,7 +11,7 @@ use crate::{
 };
 use profinfer_probeset::Probeset;
 use profinfer_probeset::path::c::{Symbols, offset_in_object, value};
-use profinfer_probeset::path::{Checked, ClassPart, Node, Place};
+use profinfer_probeset::path::{Checked, ClassPart, Place};
 
 use profinfer_binary::Arch;
 use profinfer_schema::{
@@ -387,7 +387,7 @@ fn references(record: &RecordType) -> Vec<Reference<'_>> {
 
 /// A row is read behind the earlier ones before its fit is checked: space for twice the list.
 fn with_room(plan: &ProbePlan, record: usize, ty: &FieldType) -> FieldType {
-    let by_rows = || plan.programs.iter().flat_map(|p| &p.actions).any(|a| a.record == record && has_rows(a));
+    let by_rows = || plan.programs.iter().flat_map(|p| &p.actions).any(|a| a.record == record && a.has_rows());
     match ty {
         FieldType::List(of, max) if by_rows() => FieldType::List(of.clone(), max.saturating_mul(2)),
         ty => ty.clone(),
@@ -401,16 +401,12 @@ fn list_of(record: &RecordType) -> Option<List> {
     })
 }
 
-fn has_rows(action: &Action) -> bool {
-    action.fields.iter().any(|field| matches!(field.value.node, Node::Slice { rows: Some(_), .. }))
-}
-
 fn row_lists(plan: &ProbePlan) -> Vec<RowList> {
     let row_list = |action: &Action| {
         let record = &plan.schema.records[action.record];
         Some(RowList { probe: action.probe.clone(), list: list_of(record)? })
     };
-    actions(plan, has_rows).into_iter().filter_map(row_list).collect()
+    actions(plan, Action::has_rows).into_iter().filter_map(row_list).collect()
 }
 
 fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramData {
@@ -655,7 +651,7 @@ fn entry_lines(plan: &ProbePlan, names: &ActionNames<'_>, action: &Action, begin
         Shape::Until { .. } => {
             lines.extend([beginning.line(probe), format!("call->thread->spans.{probe}_open.open = 1;")])
         }
-        Shape::Instant if has_rows(action) => lines.push(format!("{probe}_send_rows(call->thread);")),
+        Shape::Instant if action.has_rows() => lines.push(format!("{probe}_send_rows(call->thread);")),
         Shape::Instant => lines.push(send_line(record)),
     }
     lines
