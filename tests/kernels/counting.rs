@@ -165,21 +165,24 @@ fn more_counters_than_there_are_take_turns_or_are_refused() {
         let warned = reported.text("shared.stderr");
         assert!(warned.contains("warning[C003]"), "Linux {}: {warned}", reported.series);
         let expected = expected(reported, "shared");
-        let mut scaled = 0;
+        let (mut scaled, mut errors) = (0, Vec::new());
         for counter in MANY {
             let counted = counted(reported.trace("shared", 0), counter);
             for (operator, spans) in counted {
                 for (span, call) in spans.iter().zip(&expected[&operator]) {
                     scaled += usize::from(span.scaled);
                     if let ("r08:u", Some(count)) = (counter, span.count) {
-                        // Marked, it is an estimate, and not far off; else it is right.
-                        let most = if span.scaled { 0.5 } else { 0.01 };
-                        assert!(error(count, call.instructions) < most, "Linux {}: {call:?} {span:?}", reported.series);
+                        // Marked, it is an estimate, and not far off; else it is right, but for what an emulated
+                        // processor's counter has of the other one: no counter is left that would have that, too.
+                        let (error, most) = (error(count, call.instructions), if span.scaled { 0.5 } else { 0.05 });
+                        assert!(error < most, "Linux {}: {call:?} {span:?}", reported.series);
+                        errors.extend((!span.scaled).then_some(error));
                     }
                 }
             }
         }
         assert!(scaled > 0, "Linux {}: nothing was scaled", reported.series);
+        assert!(errors.is_empty() || median(errors.clone()) < 0.01, "Linux {}: {errors:?}", reported.series);
         let refused = reported.text("refused.stderr");
         assert!(refused.contains("error[C003]"), "Linux {}: {refused}", reported.series);
         assert_eq!(reported.text("refused.stdout"), "", "it is refused before the target runs");
