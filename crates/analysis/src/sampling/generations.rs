@@ -21,17 +21,17 @@ pub struct Generations {
     pub decode_time: u64,
 }
 
-/// The first steps of a thread, of no more tokens than this, warm up the engine where the next prompt begins right after.
+/// The first steps of a model or thread, of no more tokens than this, warm up the engine where the next prompt begins right after.
 const WARM_UP_TOKENS: u64 = 2;
 
-/// Threads tracked at a time; beyond, the one that was idle for longest is evicted.
-const MAX_THREADS: usize = 4096;
+/// Models, or threads, tracked at a time; beyond, the one that was idle for longest is evicted.
+const MAX_SEQUENCES: usize = 4096;
 
 /// Accumulates generations, one step at a time, in bounded memory. Steps with lost records, and pairs of steps with an
 /// unrecorded period between them, do not count.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GenerationSums {
-    threads: BTreeMap<ThreadKey, LatestStep>,
+    latest: BTreeMap<Runner, LatestStep>,
     ttft: Durations,
     tpot: Durations,
     tokens: u64,
@@ -52,7 +52,22 @@ pub(crate) enum GenerationNews {
     NextToken { time: u64, after: u64 },
 }
 
-/// The latest step of a thread.
+/// What runs one step after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Runner {
+    /// A model of a process. Its steps may be of any thread, such as the next free one of a pool.
+    Model(u32, i64),
+    /// A thread, where steps have no model.
+    Thread(ThreadKey),
+}
+
+impl Runner {
+    fn of(step: &StepRow) -> Self {
+        step.instance.map_or_else(|| Self::Thread(step.thread()), |instance| Self::Model(step.pid, instance))
+    }
+}
+
+/// The latest step of a model, or of a thread.
 #[derive(Debug, Clone, Copy)]
 struct LatestStep {
     step: StepRow,
@@ -60,7 +75,7 @@ struct LatestStep {
     prefill: Option<PrefillRun>,
 }
 
-/// Consecutive prefill steps of a thread.
+/// Consecutive prefill steps of a model, or of a thread.
 #[derive(Debug, Clone, Copy)]
 struct PrefillRun {
     /// Start of the first step, ns.
@@ -71,7 +86,7 @@ struct PrefillRun {
     complete: bool,
     /// Tokens of its steps; absent where a step has none.
     tokens: Option<u64>,
-    /// The thread's first steps.
+    /// The first steps.
     is_first: bool,
 }
 
@@ -105,16 +120,16 @@ impl GenerationSums {
 
     /// Ends the runs that are open, at the end of a recording.
     pub(crate) fn end_news(&mut self) {
-        for (_, latest) in std::mem::take(&mut self.threads) {
+        for (_, latest) in std::mem::take(&mut self.latest) {
             latest.prefill.into_iter().for_each(|run| self.end_run(run));
         }
     }
 
-    /// Adds a step; those of a thread come in the order of their starts.
+    /// Adds a step; those of a model, or of a thread, come in the order of their starts.
     pub(crate) fn push(&mut self, step: &StepRow) {
         self.has_tokens |= step.phase == Phase::Decode && step.tokens.is_some();
-        let key = step.thread();
-        let latest = self.threads.get(&key).copied();
+        let key = Runner::of(step);
+        let latest = self.latest.get(&key).copied();
         let follows = latest.filter(|latest| latest.step.stretch == step.stretch).map(|latest| latest.step);
         let mut prefill = PrefillRun::of(step);
         if let Some(prefill) = &mut prefill {
@@ -137,6 +152,7 @@ impl GenerationSums {
         }
         if let Some(before) = follows
             && step.phase.recurs()
+            && !restarts
             && (step.complete && before.complete)
         {
             let after = step.end.saturating_sub(before.end);
@@ -147,14 +163,14 @@ impl GenerationSums {
             self.tokens = self.tokens.saturating_add(step.tokens.unwrap_or(0));
             self.without_tokens += u64::from(step.tokens.is_none());
         }
-        if self.threads.len() >= MAX_THREADS
-            && !self.threads.contains_key(&key)
-            && let Some(idle) = self.threads.iter().min_by_key(|(_, latest)| latest.step.end).map(|(key, _)| *key)
-            && let Some(LatestStep { prefill: Some(run), .. }) = self.threads.remove(&idle)
+        if self.latest.len() >= MAX_SEQUENCES
+            && !self.latest.contains_key(&key)
+            && let Some(idle) = self.latest.iter().min_by_key(|(_, latest)| latest.step.end).map(|(key, _)| *key)
+            && let Some(LatestStep { prefill: Some(run), .. }) = self.latest.remove(&idle)
         {
             self.end_run(run);
         }
-        self.threads.insert(key, LatestStep { step: *step, prefill });
+        self.latest.insert(key, LatestStep { step: *step, prefill });
     }
 
     fn end_run(&mut self, run: PrefillRun) {
@@ -168,7 +184,7 @@ impl GenerationSums {
     /// The generations so far.
     pub(crate) fn generations(&self) -> Generations {
         let mut ttft = self.ttft.clone();
-        let open = self.threads.values().filter_map(|latest| latest.prefill?.ttft());
+        let open = self.latest.values().filter_map(|latest| latest.prefill?.ttft());
         open.for_each(|duration| ttft.push(duration));
         let (ttft, tpot) = (ttft.distribution(), self.tpot.distribution());
         let one_each = if self.has_tokens { self.without_tokens } else { 0 };
@@ -243,6 +259,30 @@ pub(super) mod tests {
         assert_eq!((found.tpot.min_ns, found.tpot.total_ns), (20, 50 + 50 + 20));
     }
 
+    /// A model's next step is that of whichever thread of a pool is free.
+    #[test]
+    fn steps_of_a_model_may_be_of_any_thread() {
+        let mut sums = GenerationSums::default();
+        for at in 0..10 {
+            let (phase, instance) = (if at == 0 { Phase::Prefill } else { Phase::Decode }, Some(7));
+            let tid = u32::try_from(at % 4).unwrap();
+            sums.push(&StepRow { tid, instance, ..step(at + 1, phase, at * 10, at * 10 + 8) });
+        }
+        let found = sums.generations();
+        assert_eq!((found.count, found.tpot.count, found.tpot.min_ns, found.tpot.max_ns), (1, 9, 10, 10));
+    }
+
+    /// All but one token of its prompt is cached: the time before it is that of nobody's token.
+    #[test]
+    fn a_prompt_of_one_token_is_no_decode_after_what_came_before() {
+        let mut sums = GenerationSums::default();
+        for (number, at, position) in [(1, 0, 8), (2, 10, 9), (3, 20, 10), (4, 60_000, 7), (5, 60_010, 8)] {
+            sums.push(&StepRow { position: Some(position), ..step(number, Phase::Decode, at, at + 8) });
+        }
+        let found = sums.generations();
+        assert_eq!((found.tpot.count, found.tpot.max_ns, found.decode_time, found.decode_tokens), (3, 10, 30, 3));
+    }
+
     #[test]
     fn what_an_incomplete_step_begins_is_left_out() {
         let mut steps =
@@ -287,16 +327,16 @@ pub(super) mod tests {
     #[test]
     fn threads_that_come_and_go_are_bounded() {
         let mut sums = GenerationSums::default();
-        for tid in 0..3 * MAX_THREADS as u32 {
+        for tid in 0..3 * MAX_SEQUENCES as u32 {
             let at = u64::from(tid) * 100;
             sums.push(&StepRow { tid, ..step(1, Phase::Prefill, at, at + 10) });
             sums.push(&StepRow { tid, ..step(2, Phase::Decode, at + 20, at + 30) });
         }
-        assert!(sums.threads.len() <= MAX_THREADS);
+        assert!(sums.latest.len() <= MAX_SEQUENCES);
         let found = sums.generations();
         assert_eq!(
             (found.count, found.tpot.count, found.tpot.max_ns),
-            (3 * MAX_THREADS as u64, 3 * MAX_THREADS as u64, 20)
+            (3 * MAX_SEQUENCES as u64, 3 * MAX_SEQUENCES as u64, 20)
         );
     }
 }

@@ -14,6 +14,8 @@ pub struct StepRow {
     pub pid: u32,
     /// The thread that ran it.
     pub tid: u32,
+    /// The model within the process, if recorded.
+    pub instance: Option<i64>,
     /// When it began.
     pub start: u64,
     /// When it ended.
@@ -36,8 +38,8 @@ impl StepRow {
     #[cfg(test)]
     pub(crate) fn of_test(number: u64, phase: Phase, (start, end): (u64, u64)) -> Self {
         let (pid, tid, tokens, complete, recorded) = (1, 1, Some(1), true, Recorded::Whole);
-        let (position, window, stretch) = (None, None, 0);
-        Self { number, phase, pid, tid, start, end, tokens, position, complete, recorded, window, stretch }
+        let (instance, position, window, stretch) = (None, None, None, 0);
+        Self { number, phase, pid, tid, instance, start, end, tokens, position, complete, recorded, window, stretch }
     }
 
     /// The thread that ran it.

@@ -84,9 +84,9 @@ impl RequestQueue {
         self.events.push(event);
     }
 
-    /// Takes those up to a time, by time.
-    pub(super) fn take(&mut self, until: u64) -> Vec<RequestEvent> {
-        let mut events: Vec<RequestEvent> = self.events.extract_if(.., |event| event.time <= until).collect();
+    /// Takes those that are wanted, by time.
+    pub(super) fn take(&mut self, wanted: impl Fn(&RequestEvent) -> bool) -> Vec<RequestEvent> {
+        let mut events: Vec<RequestEvent> = self.events.extract_if(.., |event| wanted(event)).collect();
         events.sort_by_key(|event| event.time);
         events.iter().for_each(|event| self.note(event));
         events

@@ -15,16 +15,16 @@ pub struct Findings {
     pub gaps: u64,
     /// Operators with an ambiguous graph: several of the process were open.
     pub ambiguous: u64,
-    /// Spans that came after their step was finished.
+    /// Spans of operators that came after their step was finished.
     pub late: u64,
     /// Steps around more steps than can be parts of one: loops, left out.
     pub loops: u64,
     /// Records that do not match the schema.
     pub malformed: u64,
-    /// Steps that were finished while a thread's last operator was still open.
-    pub forced: u64,
     /// Text fields with bytes that are not text: their values are missing.
     pub not_texts: u64,
+    /// Events that were given before their step ended: it had more than can be pending, and counts as incomplete.
+    pub crowded: u64,
     /// Steps that were recorded whole and had ended before the first of their operators.
     pub extended: u64,
     /// Steps that no probe marks: the operators' order recurs.

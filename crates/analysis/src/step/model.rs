@@ -8,8 +8,8 @@ use super::reclaim::Reclaim;
 use super::thread_state::ThreadState;
 use crate::catalogue::Cost;
 use crate::ids::{KindId, ObjectId, Phase, TextId};
-use crate::raw::{Count, Operands};
-use crate::sampling::{Divided, Recorded};
+use crate::raw::{Count, Decoder, Header, Operands};
+use crate::sampling::{Divided, Recorded, StepRow};
 use std::ops::Range;
 
 /// A finished step. Times are ns of CLOCK_MONOTONIC.
@@ -105,6 +105,18 @@ pub struct Step {
 }
 
 impl Step {
+    /// The step without its contents, of this phase.
+    pub(crate) fn row(&self, phase: Phase, decoder: &Decoder) -> StepRow {
+        let Self { number, pid, tid, start, end, tokens, position, complete, recorded, window, stretch, .. } = *self;
+        let instance = self.instance(decoder);
+        StepRow { number, phase, pid, tid, instance, start, end, tokens, position, complete, recorded, window, stretch }
+    }
+
+    /// The model within the process, where its record has it.
+    pub(crate) fn instance(&self, decoder: &Decoder) -> Option<i64> {
+        decoder.instance(&Header::read(&self.record)?, &self.record)
+    }
+
     /// Nothing was recorded in it.
     pub fn is_empty(&self) -> bool {
         self.graphs.is_empty()

@@ -3,7 +3,8 @@
 
 use super::captures::Captures;
 use super::faults::RawFetch;
-use super::offload_raw::RawOffload;
+use super::offload_model::Queued;
+use super::offload_raw::{RawOffload, RawWhat};
 use super::recurring::Recurring;
 use super::thread_state::{RawInstead, RawState};
 use super::threads::Gap;
@@ -248,6 +249,8 @@ pub(crate) struct Process {
     pub(crate) recent: VecDeque<ClosedStep>,
     /// Numbered steps that wait for a thread whose last operator is still open.
     pub(crate) waiting: Vec<ClosedStep>,
+    /// The end of the last step that was finished while it waited so: more waited than may.
+    pub(crate) unready_until: u64,
     /// Some of its steps contain others.
     pub(crate) nests: bool,
     /// Threads that run operators and have not ended.
@@ -314,6 +317,26 @@ impl Process {
     /// The start of the oldest step that is not finished.
     pub(crate) fn oldest(&self) -> Option<u64> {
         self.recent.iter().chain(&self.waiting).map(|s| s.header.start).min()
+    }
+
+    /// The end of the last step, of those that are not finished.
+    pub(crate) fn latest_end(&self) -> Option<u64> {
+        self.recent.iter().chain(&self.waiting).map(|s| s.header.end).max()
+    }
+
+    /// A device computed in the last step, and it ended after a time.
+    pub(crate) fn awaits_results(&self, since: u64) -> bool {
+        self.recent.back().is_some_and(|step| step.header.end > since && !step.bucket.offloads.is_empty())
+    }
+
+    /// When work of a device was encoded or submitted first after the last step, or after all that was given.
+    pub(crate) fn encodes_next(&self) -> Option<u64> {
+        let after = self.latest_end().unwrap_or(0);
+        let encoded = |raw: &&RawOffload| match &raw.what {
+            RawWhat::Dispatch(_) => true,
+            RawWhat::Queued(queued) => matches!(queued, Queued::Submit { .. }),
+        };
+        self.window.offloads.iter().filter(|raw| raw.start >= after).filter(encoded).map(|raw| raw.start).min()
     }
 
     /// The end of a thread's last step before a time, of those that are not finished.

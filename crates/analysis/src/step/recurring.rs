@@ -100,16 +100,60 @@ impl Recurring {
         let mut cuts = Cuts::default();
         for leader in &self.leaders {
             if let Some(operators) = by_thread.get(&leader.thread) {
-                leader.cut(operators, last, &mut cuts);
+                leader.cut(leader.thread, operators, last, &mut cuts);
             }
         }
+        self.cut_others(&by_thread, last, &mut cuts);
         cuts.steps.sort_by_key(|cut| (cut.start, cut.end));
         cuts
+    }
+
+    /// Steps that are run by other threads, such as the next one of a pool, while none is run by those.
+    fn cut_others(&self, by_thread: &BTreeMap<u32, Vec<&RawOperator>>, last: bool, cuts: &mut Cuts) {
+        let is_other = |thread: u32| self.leaders.iter().all(|leader| leader.thread != thread);
+        let mut others: Vec<_> = by_thread.iter().filter(|(thread, _)| is_other(**thread)).collect();
+        others.sort_by_key(|(thread, operators)| (std::cmp::Reverse(operators.len()), **thread));
+        for (thread, operators) in others {
+            for leader in &self.leaders {
+                let mut found = Cuts::default();
+                leader.cut(*thread, operators, last, &mut found);
+                let taken = Taken::of(cuts);
+                found.steps.retain(|cut| !taken.overlaps(cut.start, cut.end));
+                found.open = found.open.filter(|open| !taken.overlaps(*open, u64::MAX));
+                cuts.steps.append(&mut found.steps);
+                cuts.open = cuts.open.into_iter().chain(found.open).min();
+            }
+        }
+    }
+}
+
+/// The times of steps.
+struct Taken {
+    /// By start; the latest end up to there.
+    spans: Vec<(u64, u64)>,
+}
+
+impl Taken {
+    fn of(cuts: &Cuts) -> Self {
+        let open = cuts.open.map(|open| (open, u64::MAX));
+        let mut spans: Vec<(u64, u64)> = cuts.steps.iter().map(|cut| (cut.start, cut.end)).chain(open).collect();
+        spans.sort_unstable();
+        let mut latest = 0;
+        for (_, end) in &mut spans {
+            latest = latest.max(*end);
+            *end = latest;
+        }
+        Self { spans }
+    }
+
+    fn overlaps(&self, start: u64, end: u64) -> bool {
+        let before = self.spans.partition_point(|(from, _)| *from < end);
+        before.checked_sub(1).is_some_and(|at| self.spans[at].1 > start)
     }
 }
 
 impl Leader {
-    fn cut(&self, operators: &[&RawOperator], last: bool, cuts: &mut Cuts) {
+    fn cut(&self, thread: u32, operators: &[&RawOperator], last: bool, cuts: &mut Cuts) {
         let keys: Vec<Key> = operators.iter().map(|operator| self.by.key(operator)).collect();
         let mut starts: Vec<usize> = (0..keys.len()).filter(|at| keys[*at] == self.first).collect();
         starts.push(keys.len());
@@ -129,7 +173,7 @@ impl Leader {
             }
             let end = operators[from..until].iter().map(|operator| operator.end).max();
             let start = operators[from].start;
-            cuts.steps.push(Cut { thread: self.thread, start, end: end.unwrap_or(start) });
+            cuts.steps.push(Cut { thread, start, end: end.unwrap_or(start) });
         }
     }
 }
@@ -306,6 +350,23 @@ mod tests {
         assert_eq!((cuts.steps.len(), cuts.open), (3, Some(all[9].start)));
         let cuts = recurring.cut(&all[9..], true);
         assert_eq!((cuts.steps.len(), cuts.open), (3, None));
+    }
+
+    /// A pool: the next step is that of whichever thread is free.
+    #[test]
+    fn steps_of_other_threads_are_found_while_the_first_runs_none() {
+        let mut all = operators("Abc Abc Abc Abc Abc Abc Abc Abc");
+        for (at, operator) in all.iter_mut().enumerate() {
+            operator.thread = [1, 2, 1, 1, 2, 3, 1, 2][at / 3];
+        }
+        let cuts = Recurring::default().cut(&all, true);
+        let threads: Vec<u32> = cuts.steps.iter().map(|cut| cut.thread).collect();
+        assert_eq!(threads, [1, 2, 1, 1, 2, 3, 1, 2]);
+        // In two parts, of which the first ends within a step of another thread.
+        let mut recurring = Recurring::default();
+        let cuts = recurring.cut(&all[..14], false);
+        assert_eq!((cuts.steps.len(), cuts.open), (4, Some(all[12].start)));
+        assert_eq!(recurring.cut(&all[12..], true).steps.len(), 4);
     }
 
     #[test]

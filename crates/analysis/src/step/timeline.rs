@@ -4,7 +4,7 @@
 //! Assignment of records is by roles, threads and times alone (`docs/report.md` has the rules).
 
 use super::assemble::{Assembler, Context};
-use super::batch::RequestQueue;
+use super::batch::{RequestEvent, RequestQueue};
 use super::faults::Waits;
 use super::findings::Findings;
 use super::inner_steps::{absorb_inner, extend_empty, set_aside};
@@ -16,7 +16,7 @@ use super::pending::{Bucket, ClosedStep, Process, RawGraph, RawOperator, RawRegi
 use super::same_call;
 use super::scheduler::{Scheduler, Switch};
 use super::thread_state::Runner;
-use super::threads::Threads;
+use super::threads::{Gap, Threads};
 use super::unmarked::StepProbes;
 use crate::catalogue::{Catalogue, ObjectKey, Rules};
 use crate::ids::ObjectId;
@@ -35,6 +35,8 @@ const PENDING_EVENTS: usize = 1 << 20;
 const REMEMBERED: usize = 1024;
 /// Steps within steps are waited for this much longer where a recording is followed: 30 s, in ns.
 const NESTING: u64 = 30_000_000_000;
+/// So much longer is the last step waited for where a device computes, whose results come after it: 2 s, in ns.
+const RESULTS: u64 = 2_000_000_000;
 /// Pending events without a step, in a trace with steps.
 const LOOSE_EVENTS: usize = 1 << 20;
 /// Pending events without a step, in a trace without steps.
@@ -195,9 +197,14 @@ impl Timeline {
         for index in 0..self.processes.len() {
             let process = &mut self.processes[index];
             let by = if process.nests { time.saturating_sub(NESTING) } else { time };
-            let over = process.recent.iter().take_while(|step| step.header.end <= by).count();
+            let mut over = process.recent.iter().take_while(|step| step.header.end <= by).count();
+            if over == process.recent.len() && process.awaits_results(by.saturating_sub(RESULTS)) {
+                over = over.saturating_sub(1);
+            }
             if over == process.recent.len() {
-                give_to_last(process, u64::MAX, None);
+                // What is encoded next is a step's that has not ended.
+                let before = process.encodes_next().unwrap_or(u64::MAX);
+                give_to_last(process, before, None);
             }
             let pending = process.recent.len() - over;
             self.retire(index, pending);
@@ -205,7 +212,7 @@ impl Timeline {
         }
         // No step may come for a while that they could be given with.
         let pending = self.processes.iter().filter_map(Process::oldest).min().unwrap_or(u64::MAX);
-        let requests = self.requests.take(time.min(pending));
+        let requests = self.requests.take(|event| event.time <= time.min(pending));
         if !requests.is_empty() {
             self.assembler.set_requests(requests);
             visitor.step(self.assembler.nothing(), &self.catalogue, &self.decoder);
@@ -233,7 +240,7 @@ impl Timeline {
         }
         self.findings.merged = self.catalogue.merged();
         if !self.requests.is_empty() {
-            self.assembler.set_requests(self.requests.take(u64::MAX));
+            self.assembler.set_requests(self.requests.take(|_| true));
             visitor.step(self.assembler.nothing(), &self.catalogue, &self.decoder);
         }
     }
@@ -351,7 +358,19 @@ impl Timeline {
                 loose = std::mem::take(window);
             }
             self.give_recurring(process, &mut loose, false, visitor);
+            self.note_crowded(process, &loose);
             self.give_loose(process, loose, visitor);
+        }
+    }
+
+    /// What is given as outside of steps may be of one that has not ended: that has not all of its events then.
+    fn note_crowded(&mut self, process: usize, loose: &Bucket) {
+        let Some((start, to)) = loose.extent().filter(|_| self.step_probes.mark_steps()) else { return };
+        let process = &mut self.processes[process];
+        let from = process.latest_end().map_or(start, |end| end.max(start));
+        if from < to {
+            self.findings.crowded += loose.len() as u64;
+            process.lost(Gap { from, to, records: u32::try_from(loose.len()).unwrap_or(u32::MAX), thread: None });
         }
     }
 
@@ -500,21 +519,22 @@ impl Timeline {
         }
     }
 
-    /// Finishes the numbered steps whose threads have all moved on, and those that ended by a time.
+    /// Finishes the numbered steps whose threads have all moved on, and those that ended by a time, in their order: what
+    /// follows a sequence's tokens must not be overtaken.
     fn settle(&mut self, process: usize, by: u64, visitor: &mut dyn Visitor) {
-        let mut at = 0;
-        while at < self.processes[process].waiting.len() {
+        while let Some(step) = self.processes[process].waiting.first() {
             let full = self.processes[process].waiting.len() > WAITING_STEPS;
-            let step = &self.processes[process].waiting[at];
             // Of a step that is not whole, an operator's end may never come.
             let is_whole = self.windows.of(step.header.start, step.header.end).0 == Recorded::Whole;
             let ready = step.header.end <= by || !is_whole || !self.has_open_operator(process, step);
             if !ready && !full {
-                at += 1;
-                continue;
+                break;
             }
-            self.findings.forced += u64::from(!ready);
-            let step = self.processes[process].waiting.remove(at);
+            let step = self.processes[process].waiting.remove(0);
+            if !ready {
+                let unready_until = &mut self.processes[process].unready_until;
+                *unready_until = (*unready_until).max(step.header.end);
+            }
             self.give(process, step, visitor);
         }
         self.processes[process].forget_states();
@@ -529,7 +549,8 @@ impl Timeline {
     }
 
     pub(super) fn give(&mut self, process: usize, mut step: ClosedStep, visitor: &mut dyn Visitor) {
-        self.assembler.set_requests(self.requests.take(step.header.end));
+        let requests = self.requests_before(process, step.header.end);
+        self.assembler.set_requests(requests);
         self.assembler.rehome(&mut step, &mut self.processes[process], &self.threads, &mut self.findings);
         let context = Context {
             decoder: &self.decoder,
@@ -548,10 +569,18 @@ impl Timeline {
         visitor.step(step, &self.catalogue, &self.decoder);
     }
 
+    /// Events of requests up to a time, but for those of other processes that steps which are not finished may precede.
+    fn requests_before(&mut self, process: usize, time: u64) -> Vec<RequestEvent> {
+        let others = (0..).zip(&self.processes).filter(|(other, _)| *other != process as u32);
+        let pending: Vec<(u32, u64)> =
+            others.filter_map(|(other, of)| Some((self.threads.pid(other), of.oldest()?))).collect();
+        let is_pending = |event: &RequestEvent| pending.iter().any(|(pid, since)| event.pid == *pid && *since < event.time);
+        self.requests.take(|event| event.time <= time && !is_pending(event))
+    }
+
     fn give_loose(&mut self, process: usize, loose: Bucket, visitor: &mut dyn Visitor) {
-        if self.findings.forced > 0 {
-            self.findings.late += loose.operators.len() as u64;
-        }
+        let unready_until = self.processes[process].unready_until;
+        self.findings.late += loose.operators.iter().filter(|operator| operator.start < unready_until).count() as u64;
         self.assembler.set_requests(Vec::new());
         let Some((start, end)) = loose.extent() else { return };
         let context = Context {

@@ -117,6 +117,47 @@ fn a_step_waits_for_a_worker_that_sleeps_through_many() {
     assert_eq!(*timeline.findings(), Findings { records: 126, operator_spans: 42, ..Findings::default() });
 }
 
+/// It may have another one open. Steps that follow are not finished before it, so that what a request was given stays in
+/// order.
+#[test]
+fn a_thread_that_computes_no_more_does_not_let_other_steps_overtake_its_last_one() {
+    let mut r = Records::default();
+    (1..=2).for_each(|tid| thread(&mut r, tid, 0, 100));
+    for i in 0..200 {
+        let (at, tid) = (i * 1000, if i < 3 { 1 } else { 2 });
+        operator(&mut r, tid, (at + 10, at + 20), 0, 0xc, 0);
+        graph(&mut r, tid, (at + 5, at + 90));
+        step(&mut r, tid, (at, at + 100), 1);
+    }
+    let mut timeline = Timeline::new(&r.schema, Rules::default(), 100);
+    let mut collected = Collected::default();
+    r.records.iter().for_each(|record| timeline.record(record, &mut collected));
+    assert!(collected.steps.len() > 100, "they are not pending until the end");
+    timeline.finish(&mut collected);
+    let numbers: Vec<u64> = collected.steps.iter().map(|step| step.number).collect();
+    assert_eq!(numbers, (1..=200).collect::<Vec<_>>());
+    assert_eq!(timeline.findings().late, 0);
+}
+
+/// What comes of a step before its end is pending, up to a limit. Beyond it, the step is not whole, and says so.
+#[test]
+fn a_step_of_more_events_than_can_be_pending_is_incomplete() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    for (at, operators) in [(0, 3), (10_000, 1_100_000), (20_000_000, 3)] {
+        (0..operators).for_each(|i| operator(&mut r, 1, (at + 10 * i, at + 10 * i + 9), 0, 0xa, 0));
+        step(&mut r, 1, (at, at + 10 * operators), 1);
+    }
+    let mut timeline = Timeline::new(&r.schema, Rules::default(), 100);
+    timeline.add_sites(&[site(0, &["norm_mul"])]);
+    let mut collected = Collected::default();
+    r.records.iter().for_each(|record| timeline.record(record, &mut collected));
+    timeline.finish(&mut collected);
+    let complete: Vec<bool> = collected.steps.iter().filter(|step| step.number > 0).map(|step| step.complete).collect();
+    assert_eq!(complete, [true, false, true]);
+    assert!(timeline.findings().crowded > 500_000 && timeline.findings().recurring == 0);
+}
+
 #[test]
 fn threads_without_a_lane_field_are_lanes_by_number() {
     let mut r = Records::default();

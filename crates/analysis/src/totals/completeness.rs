@@ -238,7 +238,9 @@ fn notes(findings: &Findings, statistics: &Statistics) -> Vec<String> {
         }
     };
     note(findings.ambiguous, "operator", "with an ambiguous graph: several were open, and one of them is assumed.");
-    note(findings.forced, "step", "ended while an operator was still open on one of their threads.");
+    note(findings.late, "operator", "ended long after its step, which was finished by then: in no step.");
+    let crowded = "of a step, or outside of steps, beyond what can be pending: the step is incomplete.";
+    note(findings.crowded, "event", crowded);
     note(findings.not_texts, "text field", "with bytes that are not text: omitted.");
     let beyond = format!("beyond the first {}: shown as `(other)` of their type.", group_digits(MAX_KINDS as u64));
     note(findings.merged, "distinct operator", &beyond);

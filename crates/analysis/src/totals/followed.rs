@@ -5,7 +5,7 @@ use super::request::Request;
 use super::requests::{RequestNews, Requests};
 use crate::ids::Phase;
 use crate::raw::Decoder;
-use crate::sampling::{GenerationNews, GenerationSums, StepRow};
+use crate::sampling::{GenerationNews, GenerationSums};
 use crate::step::Step;
 
 /// A time that is final, or a request that has ended. Times are ns of CLOCK_MONOTONIC.
@@ -53,11 +53,7 @@ impl Followed {
         self.requests.add(step, decoder);
         let phase = step.phase.unwrap_or(Phase::Outside);
         if phase != Phase::Outside && !self.requests.were_recorded() {
-            let Step { number, pid, tid, start, end, tokens, position, complete, .. } = *step;
-            let Step { recorded, window, stretch, .. } = *step;
-            let row =
-                StepRow { number, phase, pid, tid, start, end, tokens, position, complete, recorded, window, stretch };
-            self.generations.push(&row);
+            self.generations.push(&step.row(phase, decoder));
         }
         self.news(false)
     }

@@ -5,7 +5,7 @@
 
 use super::request::{Given, Request, Unseen};
 use crate::numbers::{Distribution, Durations};
-use crate::raw::{Decoder, Header};
+use crate::raw::Decoder;
 use crate::sampling::Recorded;
 use crate::step::{RequestEvent, SequencePart, Step};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -160,8 +160,7 @@ impl Requests {
 
     /// Takes a step; steps come in the order of their ends.
     pub fn add(&mut self, step: &Step, decoder: &Decoder) {
-        let header = Header::read(&step.record);
-        self.step(step, header.and_then(|header| decoder.instance(&header, &step.record)));
+        self.step(step, step.instance(decoder));
     }
 
     fn step(&mut self, step: &Step, instance: Option<i64>) {
@@ -432,6 +431,10 @@ impl Requests {
 
     /// How many requests there are, listed or not.
     pub fn count(&self) -> u64 {
+        // Only of those that are listed it is found which draft models computed.
+        if self.news.is_none() && self.count <= MAX_LISTED as u64 {
+            return self.list().len() as u64;
+        }
         self.count + self.all_open().filter(|request| !request.warms_up()).count() as u64
     }
 

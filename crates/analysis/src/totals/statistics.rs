@@ -246,12 +246,9 @@ impl Visitor for Statistics {
             return;
         }
         if phase != Phase::Outside {
-            let Step { number, pid, tid, start, end, tokens, position, complete, .. } = *step;
-            let Step { recorded, window, stretch, .. } = *step;
-            let (number, stretch) = (number.saturating_sub(self.before.0), stretch.saturating_sub(self.before.1));
-            let row =
-                StepRow { number, phase, pid, tid, start, end, tokens, position, complete, recorded, window, stretch };
-            self.steps.push(row);
+            let row = step.row(phase, decoder);
+            let (number, stretch) = (row.number.saturating_sub(self.before.0), row.stretch.saturating_sub(self.before.1));
+            self.steps.push(StepRow { number, stretch, ..row });
         }
         self.saw_graphs |= !step.graphs.is_empty();
         if !step.complete && phase != Phase::Outside {
