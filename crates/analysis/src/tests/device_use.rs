@@ -210,3 +210,36 @@ fn without_steps_work_without_an_end_is_pending() {
     assert_eq!((outside.time, outside.pending(), outside.host()[HostWork::Waiting]), (220, 220, 20));
     assert_eq!(outside.endless, 1);
 }
+
+/// Steps of a second whose results come up to 1.5 s after them, as whoever follows the recording gets them: the same as
+/// from the whole trace.
+#[test]
+fn steps_that_are_followed_have_their_queues_events() {
+    const MS: u64 = 1_000_000;
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    for (at, results) in [(1000, 200), (3000, 1500), (6000, 1500), (8600, 100), (20_000, 200), (22_000, 200)] {
+        for from in [20, 300, 600, 900] {
+            encode(&mut r, ((at + from) * MS, (at + from + 40) * MS));
+            submit(&mut r, ((at + from + 50) * MS, (at + from + 60) * MS), 7, at + from);
+        }
+        step(&mut r, 1, (at * MS, (at + 1000) * MS), 1);
+        wait(&mut r, ((at + 1001) * MS, (at + 1000 + results) * MS), at + 900);
+    }
+    let whole = use_of(&r, Phase::Decode);
+    assert_eq!((whole.steps, whole.without_end), (6, 0), "{whole:?}");
+
+    let mut timeline = Timeline::new(&r.schema, Rules::default(), 100);
+    let mut collected = Collected::default();
+    let mut now = 0;
+    for record in &r.records {
+        let time = crate::raw::Header::read(record).unwrap().end;
+        for tick in (now / (200 * MS) + 1)..=(time / (200 * MS)) {
+            timeline.settle_before((tick * 200 * MS).saturating_sub(300 * MS), &mut collected);
+        }
+        now = time;
+        timeline.record(record, &mut collected);
+    }
+    timeline.finish(&mut collected);
+    assert_eq!(collected.statistics.offloads().device_use(Phase::Decode).unwrap_or_default(), whole);
+}

@@ -504,6 +504,20 @@ mod tests {
     }
 
     #[test]
+    fn requests_are_counted_without_what_a_draft_model_computes_for_them() {
+        let mut requests = Requests::default();
+        for at in (0..12).map(|request| request * 1000) {
+            for (after, position, tokens) in [(0, 0, 8), (100, 8, 1), (200, 9, 1), (300, 10, 1)] {
+                let part = Some((position, tokens, 1));
+                let draft = Step { end: at + after + 5, ..step(at + after, part) };
+                requests.step(&draft, Some(1));
+                requests.step(&Step { end: at + after + 50, ..step(at + after + 10, part) }, Some(2));
+            }
+        }
+        assert_eq!((requests.list().len(), requests.count()), (12, 12));
+    }
+
+    #[test]
     fn what_began_before_it_was_seen_has_no_first_token() {
         // The recording begins within a request, with and without bare steps before.
         let within = [step(0, Some((500, 1, 1))), step(20, Some((501, 1, 1)))];
