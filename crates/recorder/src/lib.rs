@@ -384,7 +384,8 @@ fn constants(target: &PendingTarget, options: &Options) -> Result<BTreeMap<Strin
     let recorder = PidNamespace::of(std::process::id())
         .map_err(|error| unexpected("reading the namespace of profinfer", &error))?;
     let (first, last) = options.steps.unwrap_or((0, u64::MAX));
-    let may_stop = match (target.may_signal(), CAP_KILL.is_granted()) {
+    let is_foreground_job = matches!(options.subject, Subject::Process(pid) if process::is_foreground_job(pid));
+    let may_stop = match (target.may_signal() && !is_foreground_job, CAP_KILL.is_granted()) {
         (false, _) => MayStop::Nothing,
         (true, false) => MayStop::OfUser,
         (true, true) => MayStop::All,

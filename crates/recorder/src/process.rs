@@ -63,7 +63,11 @@ impl TargetProcess {
         if let Some(child) = &mut self.child {
             let wait = PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX);
             let _ = poll(&mut [PollFd::new(self.handle.as_fd(), PollFlags::POLLIN)], wait);
-            let status = child.try_wait().ok().flatten()?;
+            let status = match child.try_wait() {
+                Ok(status) => status?,
+                // Where SIGCHLD is ignored, as some parents pass it on, nobody learns how a child ended.
+                Err(_) => return Some(Ending::Unknown),
+            };
             let killed = status.signal().map(Ending::Killed);
             return killed.or_else(|| status.code().map(Ending::Exited)).or(Some(Ending::Unknown));
         }
@@ -72,18 +76,30 @@ impl TargetProcess {
         (poll(&mut handles, wait).unwrap_or(0) > 0).then_some(Ending::Unknown)
     }
 
-    /// Ends it, if it was launched by this program and still runs: by asking, then by force.
+    /// Ends it with all that it has launched, if it was launched by this program and still runs: by asking, then by force.
     pub fn end(&mut self) {
         const GRACE: Duration = Duration::from_secs(3);
         if !self.launched() || self.ending(Duration::ZERO).is_some() {
             return;
         }
+        // Before the first one ends: what it leaves behind is nobody's then.
+        let descendants = family(self.pid).into_iter().skip(1);
+        let mut descendants: Vec<Self> = descendants.filter_map(|pid| Self::of(pid, None).ok()).collect();
         for signal in [Signal::SIGTERM, Signal::SIGKILL] {
             self.signal(signal);
-            if self.ending(GRACE).is_some() {
+            descendants.iter().for_each(|process| process.signal(signal));
+            let until = Instant::now() + GRACE;
+            let ends = |process: &mut Self| process.ending(until.saturating_duration_since(Instant::now())).is_some();
+            if ends(self) && descendants.iter_mut().all(ends) {
                 return;
             }
         }
+    }
+
+    /// Kills it with all that it has launched.
+    pub(super) fn kill(&self) {
+        let processes = family(self.pid).into_iter().filter_map(|pid| Self::of(pid, None).ok());
+        processes.for_each(|process| process.signal(Signal::SIGKILL));
     }
 
     /// Sends a signal, if the process is still there.
@@ -140,6 +156,21 @@ fn state_and_parent(pid: i32) -> Option<(char, i32)> {
         length
     };
     parse_stat(text.get(..usize::try_from(length).ok()?)?)
+}
+
+/// Whether a shell waits for it as its job in the foreground of a terminal. Such a shell takes the terminal back once the
+/// job is stopped, and it stays in the background when it is continued.
+pub(super) fn is_foreground_job(pid: i32) -> bool {
+    // Group, session, and the group in the foreground of the terminal.
+    let groups = |pid: i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().skip(2).map(str::parse::<i32>);
+        let (group, session) = (fields.next()?.ok()?, fields.next()?.ok()?);
+        Some((group, session, fields.nth(1)?.ok()?))
+    };
+    let Some((group, session, foreground)) = groups(pid) else { return false };
+    let of_parent = || parent(pid).and_then(groups);
+    group == foreground && of_parent().is_some_and(|(of, its_session, _)| its_session == session && of != group)
 }
 
 /// What `/proc/PID/stat` has after the name, which may contain anything.
@@ -212,6 +243,49 @@ mod tests {
         assert_eq!(asleep.ending(Duration::from_millis(1)), None);
         asleep.signal(Signal::SIGTERM);
         assert_eq!(asleep.ending(long), Some(Ending::Killed(15)));
+    }
+
+    /// The descendants of a process, once there are as many.
+    fn descendants(pid: i32, count: usize) -> Vec<i32> {
+        for _ in 0..5000 {
+            let found: Vec<i32> = family(pid).into_iter().skip(1).collect();
+            if found.len() >= count {
+                return found;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("{pid} has too few descendants: {:?}", family(pid));
+    }
+
+    #[test]
+    fn what_a_child_has_launched_ends_with_it() {
+        let launched = || launch("sh", &["-c", "sleep 100 & sh -c 'trap \"\" TERM; sleep 101; true'; true"]);
+        let mut process = launched();
+        let others = descendants(process.pid(), 3);
+        process.end();
+        assert!(others.iter().all(|pid| ends_within(*pid, Duration::from_secs(5))), "{others:?}");
+        let mut process = launched();
+        let others = descendants(process.pid(), 3);
+        process.kill();
+        assert_eq!(process.ending(Duration::from_secs(5)), Some(Ending::Killed(9)));
+        assert!(others.iter().all(|pid| ends_within(*pid, Duration::from_secs(5))), "{others:?}");
+    }
+
+    #[test]
+    fn a_shell_s_job_is_in_the_foreground_of_its_terminal() {
+        let mut process = launch("script", &["-qec", "bash -mc 'sleep 100; true'", "/dev/null"]);
+        let shell_and_job = descendants(process.pid(), 2);
+        let [shell, job] = shell_and_job.last_chunk().copied().unwrap();
+        // The shell gives it the terminal after it is there.
+        let becomes_one = (0..2000).any(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            is_foreground_job(job)
+        });
+        assert!(becomes_one && !is_foreground_job(shell));
+        process.end();
+        let mut process = launch("sleep", &["100"]);
+        assert!(!is_foreground_job(process.pid()) && !is_foreground_job(i32::MAX));
+        process.end();
     }
 
     #[test]

@@ -260,7 +260,7 @@ impl<'a> Recording<'a> {
             Err(problems) => {
                 if self.process.launched() {
                     // Before it runs on: its user wanted it recorded, not run.
-                    self.process.signal(Signal::SIGKILL);
+                    self.process.kill();
                 }
                 return Err(problems);
             }

@@ -1,5 +1,5 @@
 //! Commands that stop when their child is stopped, and wait to be continued together with it, as `su` and `sudo` do for
-//! a shell's sake. A child that was stopped to be inspected stops them too, and nobody else would let them run on. Whom to
+//! a shell's sake, be they of a target that was launched or above one that was attached to. A child that was stopped to be inspected stops them too, and nobody else would let them run on. Whom to
 //! watch stands in memory that the recorder shares with its guardian, which goes on where the recorder cannot.
 
 use super::clock;
@@ -31,6 +31,8 @@ const BYTES: usize = size_of::<[Watched; MOST_WATCHED]>();
 #[derive(Debug)]
 struct Watched {
     pid: AtomicI32,
+    /// Its child, or child's child, that was stopped.
+    child: AtomicI32,
     /// Until when, and since when it is seen stopped (0: it is not): local clock, ns.
     until: AtomicI64,
     since: AtomicI64,
@@ -40,8 +42,10 @@ struct Watched {
 #[derive(Debug)]
 pub(super) struct Wrappers {
     shared: NonNull<[Watched; MOST_WATCHED]>,
-    /// Its ancestors are not the recorder's to continue.
-    target: i32,
+    /// The recorder. What is above it was not stopped by it.
+    recorder: i32,
+    /// What was stopped before the recording: that was somebody else's wish.
+    left_alone: Vec<i32>,
     polled_ns: AtomicI64,
 }
 
@@ -51,13 +55,15 @@ unsafe impl Send for Wrappers {}
 unsafe impl Sync for Wrappers {}
 
 impl Wrappers {
-    /// Of a target. A guardian that is forked from now on shares the list.
+    /// Of a target of this process. A guardian that is forked from now on shares the list.
     pub(super) fn new(target: i32) -> nix::Result<Self> {
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let bytes = NonZeroUsize::new(BYTES).ok_or(Errno::EINVAL)?;
         // SAFETY: a new mapping at a place of the kernel's choice. It is zeroed, aligned to a page, and large enough.
         let shared = unsafe { mmap_anonymous(None, bytes, protection, MapFlags::MAP_SHARED) }?;
-        Ok(Self { shared: shared.cast(), target, polled_ns: AtomicI64::new(0) })
+        let recorder = std::process::id().cast_signed();
+        let left_alone = ancestors(target, recorder).filter(|pid| state(*pid) == Some('T')).collect();
+        Ok(Self { shared: shared.cast(), recorder, left_alone, polled_ns: AtomicI64::new(0) })
     }
 
     fn list(&self) -> &[Watched; MOST_WATCHED] {
@@ -65,29 +71,27 @@ impl Wrappers {
         unsafe { self.shared.as_ref() }
     }
 
-    /// A process is about to be let run on: its ancestors, up to the target, may have stopped.
+    /// A process is about to be let run on: its ancestors may have stopped.
     pub(super) fn watch(&self, pid: i32) {
         let until = clock::local_ns() + WATCHED;
-        let mut process = pid;
-        for _ in 0..MOST_ANCESTORS {
-            if process == self.target {
+        let mut child = pid;
+        for ancestor in ancestors(pid, self.recorder) {
+            if !self.left_alone.contains(&ancestor) && !self.add(ancestor, child, until) {
                 return;
             }
-            let Some(parent) = parent(process).filter(|parent| *parent > 1) else { return };
-            if !self.add(parent, until) {
-                return;
-            }
-            process = parent;
+            child = ancestor;
         }
     }
 
-    fn add(&self, pid: i32, until: i64) -> bool {
+    fn add(&self, pid: i32, child: i32, until: i64) -> bool {
         let find = |pid: i32| self.list().iter().find(|watched| watched.pid.load(Ordering::SeqCst) == pid);
         if let Some(watched) = find(pid) {
+            watched.child.store(child, Ordering::SeqCst);
             watched.until.store(until, Ordering::SeqCst);
             return true;
         }
         let Some(free) = find(0) else { return false };
+        free.child.store(child, Ordering::SeqCst);
         free.until.store(until, Ordering::SeqCst);
         free.since.store(0, Ordering::SeqCst);
         free.pid.store(pid, Ordering::SeqCst);
@@ -123,7 +127,8 @@ impl Wrappers {
                 continue;
             }
             let until = watched.until.load(Ordering::SeqCst);
-            if state(pid) != Some('T') {
+            // Where its child is stopped, too, that comes first; or somebody else has stopped both.
+            if state(pid) != Some('T') || state(watched.child.load(Ordering::SeqCst)) == Some('T') {
                 watched.since.store(0, Ordering::SeqCst);
                 if now >= until {
                     watched.pid.store(0, Ordering::SeqCst);
@@ -146,6 +151,12 @@ impl Wrappers {
     }
 }
 
+/// The ancestors of a process, the next one first, but for the first process of all, the recorder, and what is above it.
+fn ancestors(pid: i32, recorder: i32) -> impl Iterator<Item = i32> {
+    let above = move |of: &i32| parent(*of).filter(|parent| *parent > 1 && *parent != recorder);
+    std::iter::successors(above(&pid), above).take(MOST_ANCESTORS)
+}
+
 impl Drop for Wrappers {
     fn drop(&mut self) {
         // SAFETY: this is the mapping that `new` made, and nothing that borrows from it outlives this.
@@ -159,8 +170,8 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn an_ancestor_that_stops_is_continued_and_the_target_s_own_are_not() {
-        let shell = |target: fn(i32) -> i32| {
+    fn an_ancestor_that_stops_is_continued_and_one_that_was_stopped_before_is_not() {
+        let after = |is_stopped_before: bool| {
             let mut parent = Command::new("sh").args(["-c", "sleep 100; true"]).spawn().unwrap();
             let pid = parent.id().cast_signed();
             let child = loop {
@@ -169,12 +180,18 @@ mod tests {
                     break child.parse::<i32>().unwrap();
                 }
             };
-            let wrappers = Wrappers::new(target(child)).unwrap();
-            wrappers.watch(child);
-            kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
-            while state(pid) != Some('T') {
-                std::thread::yield_now();
+            let stop = || {
+                kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
+                while state(pid) != Some('T') {
+                    std::thread::yield_now();
+                }
+            };
+            if is_stopped_before {
+                stop();
             }
+            let wrappers = Wrappers::new(child).unwrap();
+            wrappers.watch(child);
+            stop();
             wrappers.finish();
             let after = state(pid);
             for pid in [pid, child] {
@@ -183,7 +200,7 @@ mod tests {
             parent.wait().unwrap();
             after
         };
-        assert_eq!(shell(|_| std::process::id().cast_signed()), Some('S'));
-        assert_eq!(shell(|child| child), Some('T'));
+        assert_eq!(after(false), Some('S'));
+        assert_eq!(after(true), Some('T'));
     }
 }

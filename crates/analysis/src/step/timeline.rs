@@ -574,7 +574,8 @@ impl Timeline {
         let others = (0..).zip(&self.processes).filter(|(other, _)| *other != process as u32);
         let pending: Vec<(u32, u64)> =
             others.filter_map(|(other, of)| Some((self.threads.pid(other), of.oldest()?))).collect();
-        let is_pending = |event: &RequestEvent| pending.iter().any(|(pid, since)| event.pid == *pid && *since < event.time);
+        let is_pending =
+            |event: &RequestEvent| pending.iter().any(|(pid, since)| event.pid == *pid && *since < event.time);
         self.requests.take(|event| event.time <= time && !is_pending(event))
     }
 

@@ -247,7 +247,8 @@ impl Visitor for Statistics {
         }
         if phase != Phase::Outside {
             let row = step.row(phase, decoder);
-            let (number, stretch) = (row.number.saturating_sub(self.before.0), row.stretch.saturating_sub(self.before.1));
+            let (number, stretch) =
+                (row.number.saturating_sub(self.before.0), row.stretch.saturating_sub(self.before.1));
             self.steps.push(StepRow { number, stretch, ..row });
         }
         self.saw_graphs |= !step.graphs.is_empty();
