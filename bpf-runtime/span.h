@@ -31,6 +31,9 @@ static __always_inline _Bool pf_is_elsewhere(struct pf_thread *thread, __u64 sp)
 #define PF_THREAD_POINTER(task) PF_KERNEL(task, thread.uw.tp_value)
 #endif
 
+/* Bytes of a stack that a call of an engine is certainly within. */
+#define PF_NEAR_HOME (256 * 1024)
+
 struct pf_area {
 	__u64 low;
 	__u64 high;
@@ -60,9 +63,9 @@ static __noinline _Bool pf_is_elsewhere(struct pf_thread *thread, __u64 sp)
 		home = PF_KERNEL(mm, start_stack);
 	else
 		home = PF_THREAD_POINTER(task);
-	/* What is mapped may be changing just now. The next call asks again. */
+	/* What is mapped may be changing just now. The next call asks again; this one's stack is judged by its distance. */
 	if (bpf_find_vma(task, sp, pf_note_area, &area, 0))
-		return 0;
+		return home - sp >= PF_NEAR_HOME;
 	if (home - area.low >= area.high - area.low)
 		return 1;
 	thread->stack_low = area.low;

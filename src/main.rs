@@ -215,6 +215,8 @@ fn nothing_to_choose(engine: &str) -> Diagnostic {
 
 /// Runs the program.
 fn main() -> ExitCode {
+    #[cfg(feature = "record")]
+    profinfer_recorder::heed_children();
     let matches = command_line().get_matches();
     let has_use =
         matches.subcommand_name().is_some_and(|name| READ_A_TRACE.contains(&name) || FIND_PROCESSES.contains(&name));

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
+mod above;
 mod complete;
 mod confined;
 #[path = "../control_group/mod.rs"]

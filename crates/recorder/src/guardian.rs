@@ -4,6 +4,7 @@
 //! It has the maps of what was stopped open, and none of the recorder's other descriptors: with those open, the
 //! probes would stay attached and the pipes open. After the fork it makes nothing but system calls on plain memory.
 
+use super::blocking::Writes;
 use super::clock;
 use super::memory;
 use super::process::state;
@@ -45,7 +46,7 @@ impl Guardian {
     ///
     /// # Errors
     /// X001: without one, a recorder that is killed would leave processes stopped.
-    pub(super) fn start(stops: Stops) -> Result<Self, Diagnostic> {
+    pub(super) fn start(stops: Stops, writes: Writes) -> Result<Self, Diagnostic> {
         let stops = Arc::new(stops);
         let failed = |error: &dyn std::fmt::Display| {
             Diagnostic::error(Code::Bug, format!("the guardian of stopped processes cannot be started: {error}"))
@@ -53,7 +54,7 @@ impl Guardian {
         };
         let (line, pid) = Self::launch(&stops).map_err(|error| failed(&error))?;
         let mut guardian = Self { stops, pulse: None, line, pid };
-        guardian.pulse = Some(Pulse::start(&guardian.stops).map_err(|error| failed(&error))?);
+        guardian.pulse = Some(Pulse::start(&guardian.stops, writes).map_err(|error| failed(&error))?);
         Ok(guardian)
     }
 

@@ -2,6 +2,7 @@
 //! it are attached.
 
 use super::process::TargetProcess;
+use super::signals;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
@@ -92,6 +93,7 @@ impl StoppedChild {
         }
         let (caller, ours) = (caller.cloned(), release.as_raw_fd());
         let wait_for_release = move || {
+            signals::restore_for_command();
             sigprocmask(SigmaskHow::SIG_SETMASK, Some(&signals), None)?;
             if let Some(caller) = &caller {
                 caller.become_this()?;

@@ -4,6 +4,7 @@
 pub mod bpf;
 
 mod attach;
+mod blocking;
 mod boundary;
 pub mod calibrate;
 mod clock;
@@ -53,10 +54,12 @@ pub use overhead::OverheadLimits;
 pub use prepare::{Prepared, prepare};
 pub use process::{Ending, TargetProcess};
 pub use sampling::SampleOptions;
+pub use signals::heed_children;
 pub use slots::LearnedSlot;
 
 use crate::bpf::features::{CAP_KILL, grant};
 use crate::bpf::{AttachMode, Session, Setup};
+use blocking::Written;
 use consumer::Consumer;
 use frequency::Frequencies;
 use guard::Guards;
@@ -307,6 +310,7 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
     let has_costs = !probeset.analysis.costs.is_empty();
     let unmeasured = (measures && has_costs && origin.roofline.is_none()).then(|| origin.host.clone());
     let schema = session.recorded(&plan.schema);
+    let writes = file.writes();
     let consumer = Consumer::start(&ring, file, origin, &schema, prompt, samples, (guards, learning.samples()))?;
     let process = (!options.follow_forks).then_some(pid);
     let mut search_report = SearchReport::new(&plan, globs.clone());
@@ -320,7 +324,7 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
         Switches::new(&plan, options.limits, options.barriers, options.steps.is_some()),
     );
     // Before anything runs that may be stopped.
-    let guardian = Guardian::start(Stops::of(&session, pid)?)?;
+    let guardian = Guardian::start(Stops::of(&session, pid)?, writes.clone())?;
     let started = Instant::now();
     sampler.iter_mut().for_each(|sampler| sampler.start(&session, pid, options.follow_forks));
     let process = target.start()?;
@@ -352,7 +356,7 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
         processors: ProcessorTime::now(),
         lost: 0,
     };
-    let mut summary = recording.run(observe)?;
+    let mut summary = recording.run(&mut |live| writes.during(Written::Shown, || observe(live)))?;
     saved.store(&probeset.name, (&summary.learned, &summary.slots), plan.arch);
     let before = warnings.0.into_iter().chain(counters.problems.0).chain(unstoppable).chain(unattached);
     summary.problems.0.splice(..0, before);

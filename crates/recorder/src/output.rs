@@ -1,6 +1,7 @@
 //! The trace file: there before anything runs, so that nobody waits for a trace that cannot be written, locked while it is
 //! written, and gone again when nothing came of it. An older trace stays under its name until the new one has begun.
 
+use super::blocking::{Writes, Written};
 use super::clock::{stamp, wall_ns};
 use super::launch::Caller;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -35,7 +36,13 @@ pub(super) struct Output {
 
 /// What a trace is written to.
 #[derive(Debug)]
-pub(super) enum Sink {
+pub(super) struct Sink {
+    to: To,
+    writes: Writes,
+}
+
+#[derive(Debug)]
+enum To {
     /// A file.
     File(File),
     /// A file that has the destination's name once the trace has begun.
@@ -76,7 +83,7 @@ impl Output {
                     pipe: polled,
                     _locks: Vec::new(),
                 };
-                return Ok((output, Sink::Pipe(pipe)));
+                return Ok((output, Sink::new(To::Pipe(pipe))));
             }
             let mut locks = Vec::new();
             let older = match place {
@@ -106,13 +113,13 @@ impl Output {
             let metadata = Some(file.metadata().map_err(failed)?);
             let created = older.is_none();
             let sink = match older {
-                Some(older) => Sink::Beside(file, Some(Box::new(Replacement { beside, older, path: path.clone() }))),
+                Some(older) => To::Beside(file, Some(Box::new(Replacement { beside, older, path: path.clone() }))),
                 None if path.symlink_metadata().is_ok_and(|there| there.is_symlink()) => {
                     beside.replace(path).map_err(failed)?;
-                    Sink::File(file)
+                    To::File(file)
                 }
                 None => match beside.appear(path) {
-                    Ok(()) => Sink::File(file),
+                    Ok(()) => To::File(file),
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                     Err(error) => return Err(failed(error)),
                 },
@@ -126,7 +133,7 @@ impl Output {
                 pipe: None,
                 _locks: locks,
             };
-            return Ok((output, sink));
+            return Ok((output, Sink::new(sink)));
         }
         Err(locked(path))
     }
@@ -170,9 +177,18 @@ impl Drop for Output {
 }
 
 impl Sink {
+    fn new(to: To) -> Self {
+        Self { to, writes: Writes::default() }
+    }
+
+    /// Its writes to a file. Those to somebody who reads do not block: a thread of their own makes them.
+    pub(super) fn writes(&self) -> Writes {
+        self.writes.clone()
+    }
+
     /// The trace has begun: it takes its name.
     pub(super) fn begun(&mut self) -> io::Result<()> {
-        let Self::Beside(_, replacement) = self else { return Ok(()) };
+        let To::Beside(_, replacement) = &mut self.to else { return Ok(()) };
         let Some(replacement) = replacement.take() else { return Ok(()) };
         let Replacement { beside, older, path } = *replacement;
         match path.symlink_metadata() {
@@ -183,31 +199,31 @@ impl Sink {
 
     /// All is written: waits for a reader to take it.
     pub(super) fn close(self) -> io::Result<()> {
-        match self {
-            Self::File(_) | Self::Beside(..) => Ok(()),
-            Self::Pipe(pipe) => pipe.close(),
+        match self.to {
+            To::File(_) | To::Beside(..) => Ok(()),
+            To::Pipe(pipe) => pipe.close(),
         }
     }
 }
 
 impl From<File> for Sink {
     fn from(file: File) -> Self {
-        Self::File(file)
+        Self::new(To::File(file))
     }
 }
 
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::File(file) | Self::Beside(file, _) => file.write(bytes),
-            Self::Pipe(pipe) => pipe.write(bytes),
+        match &mut self.to {
+            To::File(file) | To::Beside(file, _) => self.writes.during(Written::Trace, || file.write(bytes)),
+            To::Pipe(pipe) => pipe.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::File(file) | Self::Beside(file, _) => file.flush(),
-            Self::Pipe(pipe) => pipe.flush(),
+        match &mut self.to {
+            To::File(file) | To::Beside(file, _) => file.flush(),
+            To::Pipe(pipe) => pipe.flush(),
         }
     }
 }

@@ -1,9 +1,29 @@
 //! The signals that end a recording, taken one by one instead of ending this program.
 
 use nix::libc;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, pthread_sigmask, signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// This program was started so that the end of children is ignored.
+static IGNORED_CHILDREN: AtomicBool = AtomicBool::new(false);
+
+/// Has the kernel tell how children end, where this program was started with that ignored: nobody could wait for a compiler
+/// or a command. To be called before there are any.
+pub fn heed_children() {
+    // SAFETY: no handler of this program's is set.
+    let before = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
+    IGNORED_CHILDREN.store(before == Ok(SigHandler::SigIgn), Ordering::SeqCst);
+}
+
+/// A command is about to be run: it is started as this program was. Allocates nothing.
+pub(super) fn restore_for_command() {
+    if IGNORED_CHILDREN.load(Ordering::SeqCst) {
+        // SAFETY: as above.
+        let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigIgn) };
+    }
+}
 
 /// Signals blocked while this lives. Threads that are made meanwhile block them as well.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! The processes that the programs have stopped, and who continues them: the recorder as long as it gives signs of life,
 //! the guardian otherwise. No process is continued that was stopped by somebody else.
 
+use super::blocking::Writes;
 use super::clock;
 use super::process::{state, threads};
 use super::reader::Mapping;
@@ -153,7 +154,7 @@ fn read(map: &MapHandle, pid: u32) -> Option<u64> {
     Some(u64::from_ne_bytes(value.try_into().ok()?))
 }
 
-/// The thread that gives the signs of life. It ends when this is dropped, and lets everything run on.
+/// The thread that gives the signs of life, unless a write is stuck. It ends when this is dropped, and lets everything run on.
 #[derive(Debug)]
 pub(super) struct Pulse {
     stops: Arc<Stops>,
@@ -162,12 +163,15 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
-    pub(super) fn start(stops: &Arc<Stops>) -> std::io::Result<Self> {
+    pub(super) fn start(stops: &Arc<Stops>, writes: Writes) -> std::io::Result<Self> {
         let ended = Arc::new(AtomicBool::new(false));
         let (shared, until) = (Arc::clone(stops), Arc::clone(&ended));
         let beat = move || {
             while !until.load(Ordering::SeqCst) {
-                shared.beat().store(clock::monotonic_ns(), Ordering::SeqCst);
+                // The threads that answer may wait for it: what is stopped must not wait for them then.
+                if !writes.any_stuck() {
+                    shared.beat().store(clock::monotonic_ns(), Ordering::SeqCst);
+                }
                 std::thread::park_timeout(BEAT);
             }
         };

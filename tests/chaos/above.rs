@@ -1,0 +1,163 @@
+//! What is above a target: `su`, `sudo`, a shell with a terminal, a parent that ignores its children's end, and the
+//! recorder's own output. None of them is stopped, or left stopped, by a recording.
+
+use super::toy::{PROBESET, Run, wait_until};
+use nix::fcntl::OFlag;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn state(pid: i32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// The process whose command is this toy with this counting file.
+fn toy_of(run: &Run, program: &str) -> Option<i32> {
+    let counts = run.path("counts").display().to_string();
+    let numbers = std::fs::read_dir("/proc").unwrap().flatten();
+    let is_it = |number: &i32| {
+        let line = std::fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+        let words: Vec<String> =
+            line.split(|byte| *byte == 0).map(|w| String::from_utf8_lossy(w).into_owned()).collect();
+        words.first().is_some_and(|word| word == program) && words.contains(&counts)
+    };
+    numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_it)
+}
+
+fn ends_within(child: &mut Child, within: Duration) -> bool {
+    let from = Instant::now();
+    while from.elapsed() < within {
+        if child.try_wait().unwrap().is_some() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    false
+}
+
+fn attached(run: &Run, pid: i32) -> Output {
+    let mut recorder = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    recorder.args(["record", PROBESET, "-o"]).arg(run.trace()).args(["-p", &pid.to_string()]);
+    recorder.stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn su_and_sudo_above_a_target_that_is_attached_to_run_on() {
+    let check = |wrapper: &str| {
+        let run = Run::new();
+        std::fs::set_permissions(run.folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let toy = run.toy("counts", &["reload", "ms=4000", "pause=200"]);
+        // Wherever this tree lies, others may have no way to it.
+        let own = run.path("chaos").display().to_string();
+        std::fs::copy(&toy[0], &own).unwrap();
+        // The shell waits for it: it stands above, as well.
+        let script = format!("{own} {}; true", toy[1..].join(" "));
+        let mut command = Command::new(wrapper);
+        match wrapper {
+            "su" => command.args(["nobody", "-s", "/bin/sh", "-c", &script]),
+            _ => command.args(["-n", "-u", "nobody", "/bin/sh", "-c", &script]),
+        };
+        let mut wrapped = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        wait_until("the toy runs", || run.counts("counts").loads > 0 && toy_of(&run, &own).is_some());
+        let output = attached(&run, toy_of(&run, &own).unwrap());
+        assert!(ends_within(&mut wrapped, Duration::from_secs(10)), "{wrapper} stands still");
+        let counts = run.counts("counts");
+        assert!(counts.wrong == 0 && counts.steps > 0, "{wrapper}: {counts:?}");
+        let recorded = run.read().counts["step"];
+        assert!(recorded > 0, "{wrapper}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    std::thread::scope(|threads| {
+        for wrapper in ["su", "sudo"] {
+            threads.spawn(move || check(wrapper));
+        }
+    });
+}
+
+/// A shell takes its terminal back from a job that is stopped, and it would stay in the background.
+#[test]
+#[ignore = "needs root"]
+fn a_shell_s_job_stays_in_the_foreground() {
+    let run = Run::new();
+    let toy = run.toy("counts", &["reload", "ms=3000", "pause=200"]);
+    let script = format!("bash -mc '{}; echo its shell goes on: $?'", toy.join(" "));
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &script, "/dev/null"]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let terminal = terminal.spawn().unwrap();
+    wait_until("the toy runs", || run.counts("counts").loads > 0 && toy_of(&run, &toy[0]).is_some());
+    let output = attached(&run, toy_of(&run, &toy[0]).unwrap());
+    let shown = String::from_utf8_lossy(&terminal.wait_with_output().unwrap().stdout).into_owned();
+    assert!(shown.contains("its shell goes on: 0") && !shown.contains("topped"), "{shown}");
+    let counts = run.counts("counts");
+    assert!(counts.wrong == 0 && counts.loads > 5, "{counts:?}");
+    // It runs while its library is inspected: much is recorded, and what is not is counted.
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(run.read().counts["step"] > 0, "{stderr}");
+}
+
+/// A terminal that takes no more, as after Ctrl-S: the target is not held for it.
+#[test]
+#[ignore = "needs root"]
+fn a_target_does_not_stand_while_the_recorder_cannot_write() {
+    let run = Run::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut filling = OpenOptions::new();
+    filling.write(true).custom_flags(OFlag::O_NONBLOCK.bits());
+    let mut filling = filling.open(format!("/proc/self/fd/{}", writer.as_raw_fd())).unwrap();
+    let toy = run.toy("counts", &["reload", "ms=2500", "pause=200"]);
+    let mut recorder = run.recorder(&["--live", "always"], &toy);
+    let mut recorder = recorder.stdout(Stdio::null()).stderr(writer).spawn().unwrap();
+    wait_until("the toy runs", || run.counts("counts").loads > 0);
+    while filling.write(&[b' '; 4096]).is_ok() {}
+    while filling.write(b" ").is_ok() {}
+    let toy = toy_of(&run, &toy[0]).unwrap();
+    let from = Instant::now();
+    // It has ended, and waits for the recorder to notice.
+    while !matches!(state(toy), None | Some('Z')) && from.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let at_the_end = state(toy);
+    drop((reader, filling));
+    assert!(ends_within(&mut recorder, Duration::from_secs(10)), "the recorder still runs");
+    let _ = kill(Pid::from_raw(toy), Signal::SIGKILL);
+    assert!(matches!(at_the_end, None | Some('Z')), "{at_the_end:?}");
+    let counts = run.counts("counts");
+    assert!(counts.wrong == 0 && counts.steps > 0, "{counts:?}");
+}
+
+/// As some parents pass it on: nobody learns how a child ended.
+#[test]
+#[ignore = "needs root"]
+fn a_recording_ends_where_the_end_of_children_is_ignored() {
+    let run = Run::new();
+    let toy = run.toy("counts", &["ms=500"]);
+    let recorder = run.recorder(&[], &toy);
+    let mut shell = Command::new("bash");
+    shell.args(["-c", "trap '' CHLD; exec \"$0\" \"$@\""]).arg(recorder.get_program()).args(recorder.get_args());
+    let mut shell = shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    assert!(ends_within(&mut shell, Duration::from_secs(20)));
+    let (recorded, counts) = (run.read().counts["step"], run.counts("counts"));
+    assert!(recorded == counts.steps && recorded > 0, "{recorded} of {counts:?}");
+}
+
+/// A command that is launched for a trial only ends with it, and all that it has launched.
+#[test]
+#[ignore = "needs root"]
+fn nothing_is_left_of_a_command_that_was_tried() {
+    let run = Run::new();
+    let toy = run.toy("counts", &["ms=60000"]);
+    let mut trial = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    trial.args(["try", PROBESET, "--seconds", "1", "--", "sh", "-c", &format!("{}; true", toy.join(" "))]);
+    let mut trial = trial.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the toy runs", || toy_of(&run, &toy[0]).is_some());
+    assert!(ends_within(&mut trial, Duration::from_secs(30)));
+    assert_eq!(toy_of(&run, &toy[0]), None);
+}
