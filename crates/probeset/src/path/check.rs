@@ -372,8 +372,9 @@ impl<'s, 'a> Checker<'s, 'a> {
             let node = Node::VectorElement { vector: vector.clone(), of: of.clone(), index: None };
             base = Checked { node, ty: Type::Pointer(Box::new(of.clone())), span: base.span };
         }
+        // Of an array in place; what rows consist of is written by their stride.
         let length = match &base.ty {
-            Type::Array(_, length) => Some(*length),
+            Type::Array(_, length) | Type::Chars(length) | Type::Hex(length) => Some(*length),
             _ => None,
         };
         let from = match bounds.from {
@@ -389,8 +390,14 @@ impl<'s, 'a> Checker<'s, 'a> {
             let node = Node::VectorSize { vector, of };
             size = Some(Checked { node, ty: NUMBER, span: span.clone() });
         }
+        let size = size.or_else(|| {
+            let length = length.filter(|_| bounds.rows.is_none())?;
+            Some(Checked { node: Node::Int(i64::try_from(length).ok()?), ty: NUMBER, span: span.clone() })
+        });
         if let Some(size) = size.filter(|_| !bounds.until_null) {
             to = Some(match to {
+                // Two constants are compared below.
+                Some(to) if matches!((&to.node, &size.node), (Node::Int(_), Node::Int(_))) => to,
                 Some(to) => lesser(to, size),
                 None => size,
             });
@@ -420,6 +427,9 @@ impl<'s, 'a> Checker<'s, 'a> {
         {
             return fixed_slice(start, of, first..last, length, span);
         }
+        if last > length && length.is_some() && rows.is_none() {
+            return Err(not_a_range(&of, first.unwrap_or(0)..last.unwrap_or(0), length, span));
+        }
         let last = last.or(length).map(|last| last.saturating_sub(first.unwrap_or(0)));
         let Some(max) = bounds.max.map(|max| max.value).or(last) else {
             return Err(Diagnostic::error(Code::Unbounded, "the number of elements has no bound")
@@ -427,6 +437,8 @@ impl<'s, 'a> Checker<'s, 'a> {
                 .hint("add `max N`, the maximum number of elements to read"));
         };
         within_limit(max, bounds.max.map_or(span, |max| &max.span))?;
+        let in_array = length.filter(|_| rows.is_none()).map(|length| length.saturating_sub(first.unwrap_or(0)));
+        let max = in_array.map_or(max, |most| max.min(most.max(1)));
         let count = match (to, bounds.until_null) {
             (_, true) => None,
             (Some(to), false) => Some(Box::new(difference(to, from))),

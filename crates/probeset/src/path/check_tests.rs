@@ -270,6 +270,20 @@ fn indices_and_slices_stay_within_their_arrays() {
     assert_eq!(code_of("n->ne[4]"), Code::IndexOutOfBounds);
     assert_eq!(code_of("n->ne[2..5]"), Code::IndexOutOfBounds);
     assert_eq!(code_of("n->ne[2..2]"), Code::IndexOutOfBounds);
+    assert_eq!(code_of("n->ne[..6] max 8"), Code::IndexOutOfBounds);
+    let numbers = |text: &str| {
+        let Node::Slice { max, count: Some(count), .. } = checked(text).unwrap().node else { panic!("{text}") };
+        (max, value(&count, &mut Unnamed))
+    };
+    assert_eq!(numbers("n->ne[..] max 8"), (4, "4LL".into()));
+    assert_eq!(numbers("n->ne[1..] max 8"), (3, "3LL".into()));
+    let count = "(__s64)(__s32)argument";
+    assert_eq!(numbers("n->ne[count..]"), (4, format!("4LL - ({count})")));
+    assert_eq!(numbers("n->ne[..count] max 8"), (4, format!("(({count}) < 4LL) ? (__s64)({count}) : 4LL")));
+    assert_eq!(numbers("n->name[..count] max 64").0, 8);
+    assert_eq!(numbers("n->ne[..count] rows 2 stride 32 max 64").0, 64, "its rows are where they are written to be");
+    let Node::Slice { max, .. } = checked("n->src[..] until null max 8").unwrap().node else { panic!() };
+    assert_eq!(max, 3);
     assert_eq!(code_of("n->data as i32[.. count]"), Code::Unbounded);
     assert_eq!(code_of("n->data as i32[.. count] max 100000"), Code::Unbounded);
     assert_eq!(type_of("n->data as i32[.. count] max 64"), "i32");
