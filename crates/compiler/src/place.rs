@@ -304,12 +304,12 @@ impl<'a> Placer<'a> {
         let relocator = Relocator::new(self.plan, self.probeset, self.target, files.to_vec(), Vec::new());
         let mut needs = Needs { returns: program.kind == ProgramKind::Span, ..Needs::default() };
         let Some(signature) = program.signature() else { return needs };
-        let size_of = |view: &str| relocator.size_of(view);
+        let passed = |view: &str| relocator.passed(view, &program.span);
         for relocation in program.relocations.iter().filter_map(|r| self.plan.relocations.get(*r)) {
             let RelocationKind::Argument { program: of, argument } = relocation.what else { continue };
             if of == index {
                 // The same problem is reported, with its hint, when the value is filled in.
-                if let Ok(place) = argument_place(self.plan.arch, signature, argument, &size_of) {
+                if let Ok(place) = argument_place(self.plan.arch, signature, argument, &passed) {
                     needs.registers.extend(place.registers());
                     needs.stack |= place.on_stack();
                 }

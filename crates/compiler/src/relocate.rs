@@ -216,7 +216,7 @@ impl<'a> Relocator<'a> {
         if self.target.is_locked(file, name) { Provenance::Lock } else { Provenance::Dwarf }
     }
 
-    fn layout(&self, view: &str) -> Option<(Layout, Provenance)> {
+    pub(super) fn layout(&self, view: &str) -> Option<(Layout, Provenance)> {
         let mut layouts = self.layouts.borrow_mut();
         let ask = |file: &usize| Some((self.target.layout(*file, view)?, self.source(*file, view)));
         let find = || self.files.iter().find_map(ask);
@@ -249,9 +249,13 @@ impl<'a> Relocator<'a> {
         chosen.collect()
     }
 
+    pub(super) fn declared(&self, view: &str) -> Option<&'a View> {
+        self.probeset.types.get(view)
+    }
+
     fn view(&self, name: &str, span: &Span) -> Result<&'a View, Diagnostic> {
         let unknown = || Diagnostic::error(Code::Bug, format!("the plan uses the unknown view {name}")).at(span);
-        self.probeset.types.get(name).ok_or_else(unknown)
+        self.declared(name).ok_or_else(unknown)
     }
 
     pub(super) fn offset(&self, view: &str, member: &str, span: &Span) -> Found {
@@ -521,8 +525,7 @@ impl<'a> Relocator<'a> {
             // Each site has its own.
             return Ok((0, Provenance::Abi));
         }
-        let size_of = |view: &str| self.size_of(view);
-        match argument_place(self.plan.arch, signature, argument, &size_of) {
+        match argument_place(self.plan.arch, signature, argument, &|view| self.passed(view, span)) {
             Ok(place) => Ok((place.0, Provenance::Abi)),
             Err(NoPlace::SizeUnknown(view)) => Err(self.size_unknown(&view, span)),
             Err(NoPlace::VectorRegister) => {
