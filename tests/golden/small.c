@@ -185,7 +185,7 @@ SEC("uprobe.multi") int operator__0_entry(struct pt_regs *regs)
 	PF_ENTER(TYPE_operator_record);
 	operator_close(call->thread, call->now);
 	PF_WHILE_WANTED(detail);
-	if (PF_HOLDS(TYPE_operator_record, (PF_ARGUMENT(__s32, place_of_operator__0__argument_1) == 0) && (operator__0__piece_0 != PF_KNOWN(constant_kind__NONE)))) /* small.yaml:20: lane == 0 && n->kind != NONE */
+	if (PF_HOLDS(TYPE_operator_record, (PF_ARGUMENT(__s32, place_of_operator__0__argument_1) == 0LL) && (operator__0__piece_0 != PF_KNOWN(constant_kind__NONE)))) /* small.yaml:20: lane == 0 && n->kind != NONE */
 		PF_WITH_RECORD(operator, PF_BEGIN_UNTIL(operator)) {
 			PF_FIELD(0, node, PF_ARGUMENT(__u64, place_of_operator__0__argument_0)); /* small.yaml:21: n */
 			PF_FIELD(1, lane, PF_ARGUMENT(__s32, place_of_operator__0__argument_1)); /* small.yaml:21: lane */

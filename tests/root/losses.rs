@@ -41,7 +41,11 @@ const USUAL: Case =
 const UNTIL: &[(&str, &str)] = &[("toy_tensor* tensor)\n", "toy_tensor* tensor) until [operator, graph, step]\n")];
 const NESTED: &[(&str, &str)] = &[("    role: operator\n", "    role: operator\n    nested: all\n")];
 const WHEN: &[(&str, &str)] = &[("    role: operator\n", "    role: operator\n    when: params->lane == 0\n")];
-const ODD: &[(&str, &str)] = &[("probes:\n", "probes:\n  odd:\n    at: engine:toy_odd+1\n    role: mark\n")];
+const ODD: &[(&str, &str)] = if cfg!(target_arch = "x86_64") {
+    &[("probes:\n", "probes:\n  odd:\n    at: engine:toy_odd+1\n    role: mark\n")]
+} else {
+    &[("probes:\n", "probes:\n  odd:\n    at: engine:toy_odd+4\n    role: mark\n")]
+};
 
 const CASES: &[Case] = &[
     // A step after one that was lost may miss something too, for all that the numbering says.

@@ -15,8 +15,39 @@ const MOST_COMPILED: usize = 512;
 
 /// Suffixes that a compiler gives to a changed copy of a whole function.
 const CLONES: [&str; 6] = ["isra", "constprop", "lto_priv", "localalias", "llvm", "__uniq"];
-/// Beginnings of the suffixes of a function's versions for several processors, one of which is chosen at start-up.
-const VERSIONS: [&str; 5] = ["default", "avx", "sse", "arch_", "sve"];
+/// Beginnings of the suffixes of a function's versions for several processors, one of which is chosen at start-up. On
+/// x86-64 they name the features, on arm64 these stand behind `_M`.
+const VERSIONS: [&str; 29] = [
+    "default",
+    "arch_",
+    "_M",
+    "adx",
+    "aes",
+    "amx",
+    "apx",
+    "avx",
+    "bmi",
+    "cmov",
+    "cx16",
+    "f16c",
+    "fma",
+    "fxsr",
+    "gfni",
+    "lzcnt",
+    "mmx",
+    "movbe",
+    "pclmul",
+    "popcnt",
+    "rdrnd",
+    "sha",
+    "sse",
+    "ssse3",
+    "sve",
+    "vaes",
+    "vpclmulqdq",
+    "xop",
+    "xsave",
+];
 /// Suffixes of a piece cut out of a function, or of the code that chooses one of its versions.
 const PARTS: [&str; 4] = ["cold", "part", "resolver", "ifunc"];
 /// Mangled code that only leads to a function: thunks, thread-local wrappers.
@@ -301,6 +332,24 @@ mod tests {
             "run.avx2.0",
         ] {
             assert_eq!(matches("run", clone), plain("run"), "{clone}");
+        }
+        for version in [
+            "default.1",
+            "_Msve",
+            "_MsveMbf16",
+            "_Mdotprod",
+            "fma.2",
+            "avx2_fma.0",
+            "bmi2.0",
+            "popcnt.0",
+            "ssse3",
+            "f16c.0",
+            "amx-tile.3",
+            "amx_int8.0",
+            "arch_haswell.0",
+            "sse4.2.1",
+        ] {
+            assert_eq!(matches("run", &format!("run.{version}")), plain("run"), "{version}");
         }
         assert_eq!(matches("run", "running"), None);
         assert_eq!(matches("run", "rerun"), None);

@@ -168,7 +168,61 @@ const VECTOR_REGISTERS: usize = 8;
 /// Structs above this size are passed in memory, in both.
 const LARGEST_IN_REGISTERS: u64 = 16;
 
-/// The place of the argument at `index`, or of the one that [`hidden_result`] numbers. `size_of` gives a view's bytes.
+/// A struct that is passed by value.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Passed {
+    /// Bytes.
+    pub(super) size: u64,
+    /// The members that are described, those of members and elements among them.
+    pub(super) parts: Vec<Part>,
+    /// There are no others.
+    pub(super) is_complete: bool,
+}
+
+/// A number or pointer in a struct that is passed by value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Bytes from the struct's start.
+    pub(super) offset: u64,
+    /// Bytes.
+    pub(super) size: u64,
+    /// It is a floating-point number.
+    pub(super) is_float: bool,
+}
+
+impl Passed {
+    pub(super) fn add(&mut self, offset: u64, size: u64, is_float: bool) {
+        self.parts.push(Part { offset, size, is_float });
+    }
+
+    /// How many of its pieces of eight bytes are of floating-point numbers only, by all that is described.
+    fn float_words(&self) -> usize {
+        let is_float = |start: &u64| {
+            let end = self.size.min(start + 8);
+            let within = |part: &&Part| part.offset < end && part.offset.saturating_add(part.size) > *start;
+            let parts: Vec<&Part> = self.parts.iter().filter(within).collect();
+            let described = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.size));
+            let is_all = self.is_complete && !parts.is_empty() || described >= end - start;
+            is_all && parts.iter().all(|part| part.is_float)
+        };
+        (0..self.size).step_by(8).filter(is_float).count()
+    }
+
+    /// The number of its members where they are one to four floating-point numbers of one type.
+    fn homogeneous_floats(&self) -> Option<usize> {
+        let first = self.parts.first()?;
+        let alike = self.parts.iter().all(|part| part.is_float && part.size == first.size);
+        let count = self.parts.len();
+        (alike && count <= 4 && first.size.saturating_mul(count as u64) == self.size).then_some(count)
+    }
+
+    fn is_in_memory(&self) -> bool {
+        // `long double` on x86-64.
+        self.size > LARGEST_IN_REGISTERS || self.parts.iter().any(|part| part.is_float && part.size > 8)
+    }
+}
+
+/// The place of the argument at `index`, or of the one that [`hidden_result`] numbers. `passed` describes a view.
 ///
 /// # Errors
 /// See [`NoPlace`]; an unknown size matters from the first argument that has it.
@@ -176,8 +230,9 @@ pub(super) fn argument_place(
     arch: Arch,
     signature: &Signature,
     index: usize,
-    size_of: &dyn Fn(&str) -> Option<u64>,
+    passed: &dyn Fn(&str) -> Option<Passed>,
 ) -> Result<ArgumentPlace, NoPlace> {
+    let passed = |view: &str| passed(view).ok_or_else(|| NoPlace::SizeUnknown(view.to_owned()));
     if hidden_result(arch, signature) == Some(index) {
         return Ok(ArgumentPlace::new(IN_REGISTER, AARCH64_RESULT, 0, 0));
     }
@@ -190,7 +245,7 @@ pub(super) fn argument_place(
         registers.next();
     } else if let (Arch::X86_64, Some(returned)) = (arch, signature.returns.as_ref().map(|ty| &ty.value)) {
         let in_memory = match returned {
-            Type::View(view) => size_of(view).ok_or_else(|| NoPlace::SizeUnknown(view.clone()))? > LARGEST_IN_REGISTERS,
+            Type::View(view) => passed(view)?.size > LARGEST_IN_REGISTERS,
             // Classes with destructors of their own always are.
             ty => ty.is_passed_by_address(),
         };
@@ -215,8 +270,16 @@ pub(super) fn argument_place(
                 continue;
             }
             Type::View(view) => {
-                let size = size_of(view).ok_or_else(|| NoPlace::SizeUnknown(view.clone()))?;
-                struct_place(arch, size, &mut registers, &mut stack)
+                let passed = passed(view)?;
+                match in_vectors(arch, &passed, &mut registers, &mut vectors) {
+                    Vectors::None if arch == Arch::X86_64 && passed.is_in_memory() => {
+                        ArgumentPlace::new(STRUCT_ON_STACK, 0, 0, take(&mut stack, passed.size))
+                    }
+                    Vectors::None => struct_place(arch, passed.size, &mut registers, &mut stack),
+                    Vectors::Full => ArgumentPlace::new(STRUCT_ON_STACK, 0, 0, take(&mut stack, passed.size)),
+                    Vectors::Taken if position == index => return Err(NoPlace::VectorRegister),
+                    Vectors::Taken => continue,
+                }
             }
             _ => match registers.next() {
                 Some(register) => ArgumentPlace::new(IN_REGISTER, register, 0, 0),
@@ -240,6 +303,45 @@ fn take(stack: &mut u64, bytes: u64) -> u64 {
     at
 }
 
+/// What a struct has of the vector registers.
+enum Vectors {
+    /// It is not for them.
+    None,
+    /// They, or the others that it needs beside them, do not suffice.
+    Full,
+    /// It is in them, or partly.
+    Taken,
+}
+
+fn in_vectors(
+    arch: Arch,
+    passed: &Passed,
+    registers: &mut (impl Iterator<Item = u64> + Clone),
+    vectors: &mut usize,
+) -> Vectors {
+    let (floats, others) = match arch {
+        Arch::X86_64 if passed.is_in_memory() => return Vectors::None,
+        Arch::X86_64 => {
+            let floats = passed.float_words();
+            (floats, usize::try_from(passed.size.div_ceil(8)).unwrap_or_default() - floats)
+        }
+        Arch::Aarch64 => (passed.homogeneous_floats().unwrap_or(0), 0),
+    };
+    if floats == 0 {
+        return Vectors::None;
+    }
+    if *vectors + floats > VECTOR_REGISTERS || registers.clone().count() < others {
+        // AAPCS64 gives no later argument one that is left.
+        if arch == Arch::Aarch64 {
+            *vectors = VECTOR_REGISTERS;
+        }
+        return Vectors::Full;
+    }
+    *vectors += floats;
+    registers.by_ref().take(others).for_each(drop);
+    Vectors::Taken
+}
+
 fn struct_place(
     arch: Arch,
     size: u64,
@@ -260,6 +362,10 @@ fn struct_place(
     let second = if size > 8 { 2 } else { 1 };
     let taken: Vec<u64> = ahead.by_ref().take(second).collect();
     if taken.len() < second {
+        // AAPCS64 gives no later argument one that is left.
+        if arch == Arch::Aarch64 {
+            registers.by_ref().for_each(drop);
+        }
         return ArgumentPlace::new(STRUCT_ON_STACK, 0, 0, take(stack, size));
     }
     *registers = ahead;
@@ -276,13 +382,50 @@ mod tests {
     fn place(arch: Arch, text: &str, index: usize) -> Result<ArgumentPlace, NoPlace> {
         let span = Span::new(&Arc::new(Source { name: "t".into(), text: text.into() }), 0..text.len());
         let Place::Function { signature, .. } = parse_attach(text, &span).unwrap().place else { panic!() };
-        let size = |view: &str| match view {
-            "batch" => Some(56),
-            "pair" => Some(16),
-            "tiny" => Some(8),
+        let float = |offset, size| Part { offset, size, is_float: true };
+        let number = |offset, size| Part { offset, size, is_float: false };
+        let described = |size, parts: &[Part]| Some(Passed { size, parts: parts.to_vec(), is_complete: false });
+        let passed = |view: &str| match view {
+            "batch" => described(56, &[]),
+            "pair" => described(16, &[]),
+            "tiny" => described(8, &[]),
+            "point" => described(16, &[float(0, 8), float(8, 8)]),
+            "color" => described(16, &[float(0, 4), float(4, 4), float(8, 4), float(12, 4)]),
+            "mixed" => described(16, &[number(0, 8), float(8, 8)]),
+            "half" => described(8, &[float(0, 4)]),
+            "padded" => Some(Passed { size: 16, parts: vec![float(0, 4), float(8, 8)], is_complete: true }),
             _ => None,
         };
-        argument_place(arch, &signature, index, &size)
+        argument_place(arch, &signature, index, &passed)
+    }
+
+    #[test]
+    fn structs_of_floats_take_vector_registers() {
+        let after = |arch, view: &str| place(arch, &format!("m:f({view} s, i32 after)"), 1).unwrap().registers();
+        for (view, x86, arm64) in [
+            ("point", 5, 0),
+            ("color", 5, 0),
+            ("mixed", 4, 2),
+            ("padded", 5, 2),
+            // What is beside the number is not described.
+            ("half", 4, 1),
+        ] {
+            assert_eq!((after(Arch::X86_64, view), after(Arch::Aarch64, view)), (vec![x86], vec![arm64]), "{view}");
+        }
+        for arch in [Arch::X86_64, Arch::Aarch64] {
+            assert_eq!(place(arch, "m:f(point s)", 0), Err(NoPlace::VectorRegister));
+        }
+        // None are left: it is on the stack, before what comes after it there.
+        let many = "m:f(f64 a, f64 b, f64 c, f64 d, f64 e, f64 f, f64 g, point s, f64 h)";
+        assert_eq!(place(Arch::X86_64, many, 7).unwrap().0, STRUCT_ON_STACK | 8 << 32);
+        assert_eq!(place(Arch::Aarch64, many, 7).unwrap().0, STRUCT_ON_STACK);
+    }
+
+    #[test]
+    fn after_a_struct_on_the_stack_arm64_uses_no_register_that_is_left() {
+        let text = "m:f(i64 a, i64 b, i64 c, i64 d, i64 e, i64 f, i64 g, pair p, i64 last)";
+        assert_eq!(place(Arch::Aarch64, text, 7).unwrap().0, STRUCT_ON_STACK);
+        assert_eq!(place(Arch::Aarch64, text, 8).unwrap().0, ON_STACK | 16 << 32);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::{Placement, PlacementOptions, ProbePlan, Provenance, Selection, lock,
 use profinfer_binary::{Arch, FakeTarget, Lock, Overrides, TargetType};
 use profinfer_diagnostics::Diagnostics;
 use profinfer_probeset::{Library, Probeset, load_text};
+use profinfer_schema::bpf::ABSENT_VALUE;
 
 /// A push and a return: a place for a probe.
 const CODE: &[u8] = &[0x55, 0x5d, 0xc3];
@@ -298,6 +299,36 @@ fn a_probe_whose_constant_is_unknown_is_left_out_and_nothing_else() {
     let left_out: Vec<_> = without.unplaced.iter().map(|u| (u.probe.as_str(), u.required, u.problem.code)).collect();
     assert_eq!(left_out, [("experts", false, Code::LayoutUnknown)]);
     assert_eq!((without.sites.len(), without.absent.len()), (2, 0));
+}
+
+#[test]
+fn a_constant_whose_name_ends_like_another_is_itself() {
+    let of = |name: &str, target: FakeTarget| {
+        let text = format!(
+            "profinfer: 1
+engine: toy
+modules: {{ toy: libtoy-gpu.so }}
+enums: {{ kind: {{ table: KINDS }} }}
+types: {{ tensor: {{ op: enum kind @ 80 }} }}
+probes:
+  step: {{ at: 'toy:run(i32 n)', role: step, fields: {{ tokens: n }} }}
+  operator: {{ at: 'toy:walk(tensor* it)', role: operator, when: it->op == {name}, fields: {{ op: it->op }} }}
+"
+        );
+        let probeset = load_text("toy.yaml", &text, &Library::new(&[])).unwrap().0;
+        let plan = plan(&probeset, &Selection::default(), Arch::X86_64).unwrap().0;
+        let placement = place(&plan, &probeset, &target, PlacementOptions { lock: None, cache: None }).0;
+        let symbol = format!("constant_kind__{name}");
+        let value = placement.values.iter().find(|value| value.symbol == symbol).map(|value| value.value);
+        value.filter(|value| *value != ABSENT_VALUE)
+    };
+    let names = ["NONE", "NORM", "RMS_NORM"];
+    let complete = [(0, "TOY_OP_NONE"), (1, "TOY_OP_NORM"), (2, "TOY_OP_RMS_NORM")];
+    for (name, value) in [("NORM", 1), ("TOY_OP_NORM", 1), ("RMS_NORM", 2), ("TOY_OP_RMS_NORM", 2), ("OP_NORM", 1)] {
+        assert_eq!(of(name, of_tensors().enumeration("kind", &complete)), Some(value), "{name}");
+        assert_eq!(of(name, of_tensors().name_table("KINDS", &names)), Some(value), "{name} of a table");
+    }
+    assert_eq!(of("RMS_NORM", of_tensors().enumeration("kind", &complete[..2])), None, "another constant");
 }
 
 /// What an object's description reads is known also where a probe refers to it by a list alone.

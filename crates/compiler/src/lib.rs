@@ -5,6 +5,7 @@ pub mod codegen;
 
 mod abi;
 mod accessor;
+mod by_value;
 mod constants;
 mod counters;
 mod explain;

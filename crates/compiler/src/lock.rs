@@ -1,6 +1,7 @@
 //! A plan and a lock: what placing asks of a target is written down, and what a lock has of the sites is compared with
 //! what is chosen again.
 
+use super::by_value::{LARGEST, may_have_floats};
 use super::fitting::STRING_NAMES;
 use super::model::{PlacedSite, Placement, ProbePlan, RelocationKind};
 use super::placing::place_on;
@@ -194,8 +195,12 @@ impl Noted {
         }
         for (name, layout) in &self.layouts {
             let is_string = STRING_NAMES.contains(&name.as_str());
+            // Where such a struct is passed depends on all of its members.
+            let has_floats = layout.size <= LARGEST && layout.members.values().any(|(_, ty)| may_have_floats(ty));
             let wanted = |member: &str| {
-                is_string || probeset.types.get(name).is_some_and(|view| view.members.contains_key(member))
+                is_string
+                    || has_floats
+                    || probeset.types.get(name).is_some_and(|view| view.members.contains_key(member))
             };
             file.add_layout(name, layout, wanted);
         }

@@ -1,6 +1,7 @@
 //! The probes of one probeset on a target: the sites of its programs and the values of its constants.
 
 mod absent;
+mod harm;
 mod overrides;
 mod shared;
 mod static_probes;
@@ -24,8 +25,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Most functions that one probe may be at: frameworks export thousands of operators.
 const MAX_FUNCTIONS_PER_PROBE: usize = 16384;
-/// Bytes of an instruction, at most.
-const LONGEST_INSTRUCTION: usize = 16;
 
 /// Places the probes of one of several probesets; of the only one, where there is no engine to tell apart.
 pub(super) fn place_part(
@@ -305,12 +304,12 @@ impl<'a> Placer<'a> {
         let relocator = Relocator::new(self.plan, self.probeset, self.target, files.to_vec(), Vec::new());
         let mut needs = Needs { returns: program.kind == ProgramKind::Span, ..Needs::default() };
         let Some(signature) = program.signature() else { return needs };
-        let size_of = |view: &str| relocator.size_of(view);
+        let passed = |view: &str| relocator.passed(view, &program.span);
         for relocation in program.relocations.iter().filter_map(|r| self.plan.relocations.get(*r)) {
             let RelocationKind::Argument { program: of, argument } = relocation.what else { continue };
             if of == index {
                 // The same problem is reported, with its hint, when the value is filled in.
-                if let Ok(place) = argument_place(self.plan.arch, signature, argument, &size_of) {
+                if let Ok(place) = argument_place(self.plan.arch, signature, argument, &passed) {
                     needs.registers.extend(place.registers());
                     needs.stack |= place.on_stack();
                 }
@@ -345,6 +344,7 @@ impl<'a> Placer<'a> {
             _ => 0,
         };
         if extra > 0 {
+            self.at_an_instruction(program, file, &function, extra)?;
             self.harmless(program, file, function.file_offset + extra, &function.name)?;
         }
         let Some(chosen) = self.choose(file, &function, extra, needs) else {
@@ -378,44 +378,6 @@ impl<'a> Placer<'a> {
             values: BTreeMap::new(),
         });
         Ok(())
-    }
-
-    /// Refuses a place within a function where a probe would have the kernel write over what the function has below its
-    /// stack pointer.
-    fn harmless(&self, program: &Program, file: usize, file_offset: u64, name: &str) -> Result<(), Diagnostic> {
-        let (arch, no_data) = (self.plan.arch, |_: i64, _: usize| Vec::new());
-        let here = self.target.code(file, file_offset, LONGEST_INSTRUCTION);
-        let code = site::Code { arch, bytes: &here, file_offset, is_cut: false, apart: None, data: &no_data };
-        if !site::becomes_call(code, &self.plan.costs) {
-            return Ok(());
-        }
-        let has = |function: &&Function| {
-            file_offset.checked_sub(function.file_offset).is_some_and(|distance| distance < function.size)
-        };
-        let functions = self.target.functions(file, &NamePattern("*".to_owned()));
-        let function = functions.iter().filter(has).max_by_key(|function| function.size);
-        let is_safe = function.is_some_and(|function| {
-            if function.file_offset == file_offset {
-                return true;
-            }
-            let size = usize::try_from(function.size).unwrap_or(usize::MAX);
-            let bytes = self.target.code(file, function.file_offset, size.min(site::MAX_CODE));
-            let (file_offset, is_cut) = (function.file_offset, size > site::MAX_CODE);
-            let whole = site::Code { arch, bytes: &bytes, file_offset, is_cut, apart: None, data: &no_data };
-            !site::may_write_below_stack(whole)
-        });
-        if is_safe {
-            return Ok(());
-        }
-        let within = function.map_or_else(String::new, |function| format!(" in `{}`", function.name));
-        let message = format!(
-            "`{name}` is a nop of 5 bytes{within}, which this kernel would make a call that writes below the stack \
-             pointer: the function may keep data there"
-        );
-        Err(Diagnostic::error(Code::HarmfulSite, message)
-            .at(&program.span)
-            .with_note(format!("at {file_offset:#x} of the file"))
-            .hint("add an alternative to the list under `at:`, or `optional: true`; kernels with the fix take it"))
     }
 
     /// The site in a function, or the place that the spec gives by itself, as it is.

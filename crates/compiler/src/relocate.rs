@@ -129,9 +129,7 @@ impl<'a> Relocator<'a> {
         let tables = given.map(|given| &given.tables).filter(|tables| !tables.is_empty());
         // A version, or a table, is in any of the engine's files, whether there are probes in it or not.
         let files = if checked.is_some() || tables.is_some() { self.files_by_name() } else { self.files.clone() };
-        let of_target =
-            files.iter().find_map(|file| Some((self.target.enumeration(*file, name)?, self.source(*file, name))));
-        if let Some((constants, from)) = of_target.filter(|(constants, _)| !constants.is_empty()) {
+        if let Some((constants, from)) = self.constants_of_target(&files, name) {
             return Ok((without_prefix(constants), from));
         }
         let mut refused = Vec::new();
@@ -218,7 +216,7 @@ impl<'a> Relocator<'a> {
         if self.target.is_locked(file, name) { Provenance::Lock } else { Provenance::Dwarf }
     }
 
-    fn layout(&self, view: &str) -> Option<(Layout, Provenance)> {
+    pub(super) fn layout(&self, view: &str) -> Option<(Layout, Provenance)> {
         let mut layouts = self.layouts.borrow_mut();
         let ask = |file: &usize| Some((self.target.layout(*file, view)?, self.source(*file, view)));
         let find = || self.files.iter().find_map(ask);
@@ -251,9 +249,13 @@ impl<'a> Relocator<'a> {
         chosen.collect()
     }
 
+    pub(super) fn declared(&self, view: &str) -> Option<&'a View> {
+        self.probeset.types.get(view)
+    }
+
     fn view(&self, name: &str, span: &Span) -> Result<&'a View, Diagnostic> {
         let unknown = || Diagnostic::error(Code::Bug, format!("the plan uses the unknown view {name}")).at(span);
-        self.probeset.types.get(name).ok_or_else(unknown)
+        self.declared(name).ok_or_else(unknown)
     }
 
     pub(super) fn offset(&self, view: &str, member: &str, span: &Span) -> Found {
@@ -464,6 +466,13 @@ impl<'a> Relocator<'a> {
             .hint(format!("write it under `types: {view}:` as `size: N`, in bytes"))
     }
 
+    /// The constants that debug information or a lock file has, with their complete names.
+    fn constants_of_target(&self, files: &[usize], enumeration: &str) -> Option<(BTreeMap<i64, String>, Provenance)> {
+        let of_file =
+            |file: &usize| Some((self.target.enumeration(*file, enumeration)?, self.source(*file, enumeration)));
+        files.iter().find_map(of_file).filter(|(constants, _)| !constants.is_empty())
+    }
+
     fn constant(&self, enumeration: &str, name: &str, span: &Span) -> Found {
         let (constants, provenance) = self.enumeration(enumeration).map_err(|problem| match problem.code {
             Code::LayoutUnknown => {
@@ -472,12 +481,8 @@ impl<'a> Relocator<'a> {
             }
             _ => problem,
         })?;
-        // A spec may write the constant with its prefix or without.
-        let found = constants.iter().find(|(_, n)| {
-            n.as_str() == name || name.strip_suffix(n.as_str()).is_some_and(|prefix| prefix.ends_with('_'))
-        });
-        match found {
-            Some((value, _)) => Ok((value.cast_unsigned(), provenance)),
+        match self.number_of(enumeration, (&constants, provenance), name) {
+            Some(value) => Ok((value.cast_unsigned(), provenance)),
             None => {
                 let message = format!("enum {enumeration} has no constant `{name}` in the target");
                 let near = did_you_mean(name, constants.values().map(String::as_str));
@@ -490,6 +495,27 @@ impl<'a> Relocator<'a> {
         }
     }
 
+    /// The number of a constant that a spec writes with its prefix or without.
+    fn number_of(
+        &self,
+        enumeration: &str,
+        (constants, from): (&BTreeMap<i64, String>, Provenance),
+        name: &str,
+    ) -> Option<i64> {
+        if let Some((value, _)) = constants.iter().find(|(_, constant)| *constant == name) {
+            return Some(*value);
+        }
+        let complete = self.constants_of_target(&self.files_by_name(), enumeration).filter(|(_, of)| *of == from);
+        // `A_B` is not the constant `B` where the complete names are there, and none of them ends so.
+        let may_be = |value: &i64| {
+            let complete = complete.as_ref().and_then(|(complete, _)| complete.get(value));
+            complete.is_none_or(|complete| complete.ends_with(name))
+        };
+        let ends_so = |constant: &str| name.strip_suffix(constant).is_some_and(|prefix| prefix.ends_with('_'));
+        let found = constants.iter().filter(|(value, constant)| ends_so(constant) && may_be(value));
+        found.max_by_key(|(_, constant)| constant.len()).map(|(value, _)| *value)
+    }
+
     fn argument(&self, program: usize, argument: usize, span: &Span) -> Found {
         let signature = self.plan.programs.get(program).and_then(|p| p.signature());
         let Some(signature) = signature else {
@@ -499,8 +525,7 @@ impl<'a> Relocator<'a> {
             // Each site has its own.
             return Ok((0, Provenance::Abi));
         }
-        let size_of = |view: &str| self.size_of(view);
-        match argument_place(self.plan.arch, signature, argument, &size_of) {
+        match argument_place(self.plan.arch, signature, argument, &|view| self.passed(view, span)) {
             Ok(place) => Ok((place.0, Provenance::Abi)),
             Err(NoPlace::SizeUnknown(view)) => Err(self.size_unknown(&view, span)),
             Err(NoPlace::VectorRegister) => {

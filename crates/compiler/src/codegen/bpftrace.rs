@@ -388,6 +388,10 @@ impl Reading<'_> {
                 let (ty, _) = scalar(&value.ty).ok_or("bpftrace has no such type")?;
                 self.word(value, ty)?
             }
+            Node::Cast(number) => {
+                let (ty, _) = scalar(&value.ty).ok_or("bpftrace has no such type")?;
+                format!("(({ty}){})", self.number(number)?)
+            }
             Node::Unary(op, operand) => {
                 let op = match op {
                     UnaryOp::Not => "!",

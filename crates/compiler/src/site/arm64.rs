@@ -7,7 +7,7 @@ use yaxpeax_arch::{Decoder, U8Reader};
 use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction, Opcode, Operand};
 
 /// Bytes of an instruction.
-const SIZE: usize = 4;
+pub(super) const SIZE: usize = 4;
 /// The register that a call leaves the return address in.
 const LINK: u16 = 30;
 /// As DWARF numbers it.

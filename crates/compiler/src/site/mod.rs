@@ -171,6 +171,14 @@ pub(super) fn at(code: Code<'_>, offset: u64, costs: &CostTable) -> Chosen {
     }
 }
 
+/// Whether an instruction begins at an offset, in code from the function's first instruction on.
+pub(super) fn begins_instruction(arch: Arch, bytes: &[u8], offset: u64) -> bool {
+    match arch {
+        Arch::X86_64 => x86::begins_instruction(bytes, offset),
+        Arch::Aarch64 => offset < bytes.len() as u64 && offset.is_multiple_of(arm64::SIZE as u64),
+    }
+}
+
 /// Whether the kernel makes a call of a probe at the first instruction.
 pub(super) fn becomes_call(code: Code<'_>, costs: &CostTable) -> bool {
     let line = || decode(code, 0..code.bytes.len());

@@ -114,6 +114,13 @@ fn step(instruction: &Instruction, code: Code<'_>, info: &mut InstructionInfoFac
     }
 }
 
+/// Whether an instruction begins at an offset, as far as one can be told after the other.
+pub(super) fn begins_instruction(bytes: &[u8], offset: u64) -> bool {
+    let mut decoder = Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE);
+    let of_offset = decoder.iter().take_while(|instruction| !instruction.is_invalid());
+    of_offset.map(|instruction| instruction.ip()).find(|at| *at >= offset) == Some(offset)
+}
+
 /// Whether a function may keep something below its stack pointer. Compilers have none do so that calls others; of those
 /// that do not, one that never has an address from there cannot.
 pub(super) fn may_write_below_stack(bytes: &[u8]) -> bool {

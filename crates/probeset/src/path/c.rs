@@ -3,8 +3,8 @@
 //! jumps there. `call` is the hit of the probe.
 
 use super::ast::{BinaryOp, Type, UnaryOp};
-use super::check::fixed_size;
 use super::checked::{Base, Checked, ClassPart, Held, InMap, Key, Memory, Node, Part, Term};
+use super::numbers::fixed_size;
 
 /// Names of the constants that are filled in when the object is loaded.
 pub trait Symbols {
@@ -236,7 +236,8 @@ impl Writer<'_> {
         let ty = c_type(&checked.ty);
         match &checked.node {
             Node::Int(value) if *value < 0 => format!("({value}LL)"),
-            Node::Int(value) => value.to_string(),
+            // A number without suffix would be of 32 bits, and so what is computed of such numbers alone.
+            Node::Int(value) => format!("{value}LL"),
             Node::Constant { enumeration, name } => {
                 format!("PF_KNOWN({})", self.symbols.constant(enumeration, name))
             }
@@ -295,6 +296,10 @@ impl Writer<'_> {
                 }
             },
             Node::Address(memory) => format!("(__s64)({})", self.address(memory)),
+            Node::Cast(number) => match ty {
+                "__s64" | "__u64" => self.value(number),
+                ty => format!("(__s64)({ty}){}", self.operand(number)),
+            },
             Node::Unary(op, operand) => {
                 let operand = self.value(operand);
                 match op {
@@ -407,7 +412,8 @@ fn binary(op: BinaryOp, left: &str, right: &str) -> String {
         BinaryOp::Rem => return format!("pf_remainder({left}, {right})"),
         // A shift by 64 or more has no meaning in C; the processor's is to use the low six bits.
         BinaryOp::Shl => return format!("(__s64)((__u64){left} << ({right} & 63))"),
-        BinaryOp::Shr => return format!("({left} >> ({right} & 63))"),
+        // A comparison is a number of 32 bits in C.
+        BinaryOp::Shr => return format!("((__s64){left} >> ({right} & 63))"),
         other => other.symbol(),
     };
     format!("({left} {operator} {right})")

@@ -1,10 +1,11 @@
 //! Types of paths and expressions that run in the kernel: names resolved, members found in their views, indices within
 //! their arrays. What comes out has no unresolved name; [`super::c`] turns it into C without asking anything again.
 
-use super::ast::{BinaryOp, Expr, ExprKind, Rows, Type, UnaryOp};
+use super::ast::{BinaryOp, Expr, ExprKind, Rows, Type};
 use super::checked::{Base, Checked, InMap, Memory, Node, Part, Term};
 use super::classes::{Elements, class_of, element_of, elements_of_map, in_map, map_of, part_of_map, vector_of};
 use super::interval::{decided, is_comparison};
+use super::numbers::{NUMBER, converted, difference, fixed_size, is_address, is_integer, lesser};
 use profinfer_diagnostics::{Code, Diagnostic, Span, Spanned, did_you_mean};
 use std::cell::Cell;
 
@@ -62,37 +63,6 @@ pub const MAX_ELEMENTS: u64 = 4096;
 pub fn check(expr: &Expr, scope: &Scope<'_>) -> Result<Checked, Diagnostic> {
     Checker::new(scope).expr(expr)
 }
-
-/// Bytes of a value of this type where it does not depend on the target.
-pub fn fixed_size(ty: &Type) -> Option<u64> {
-    match ty {
-        Type::Int { size, .. } | Type::Float { size } => Some(u64::from(*size)),
-        Type::Bool => Some(1),
-        Type::Enum(_) => Some(4),
-        Type::Pointer(_) | Type::Reference(_) | Type::CStr(_) | Type::Object(_) => Some(8),
-        Type::Relative { size, .. } | Type::Bits { size, .. } => Some(u64::from(*size)),
-        Type::Chars(n) | Type::Hex(n) => Some(*n),
-        Type::Array(of, n) => fixed_size(of)?.checked_mul(*n),
-        Type::Void
-        | Type::View(_)
-        | Type::StdString(_)
-        | Type::StdVector(_)
-        | Type::Map { .. }
-        | Type::Optional(_)
-        | Type::Variant(_)
-        | Type::Smart { .. } => None,
-    }
-}
-
-pub(super) fn is_integer(ty: &Type) -> bool {
-    matches!(ty, Type::Int { .. } | Type::Bool | Type::Enum(_))
-}
-
-pub(super) fn is_address(ty: &Type) -> bool {
-    matches!(ty, Type::Pointer(_) | Type::Object(_) | Type::CStr(_))
-}
-
-pub(super) const NUMBER: Type = Type::Int { size: 8, signed: true };
 
 pub(super) struct Checker<'s, 'a> {
     pub(super) scope: &'s Scope<'a>,
@@ -402,8 +372,9 @@ impl<'s, 'a> Checker<'s, 'a> {
             let node = Node::VectorElement { vector: vector.clone(), of: of.clone(), index: None };
             base = Checked { node, ty: Type::Pointer(Box::new(of.clone())), span: base.span };
         }
+        // Of an array in place; what rows consist of is written by their stride.
         let length = match &base.ty {
-            Type::Array(_, length) => Some(*length),
+            Type::Array(_, length) | Type::Chars(length) | Type::Hex(length) => Some(*length),
             _ => None,
         };
         let from = match bounds.from {
@@ -419,8 +390,14 @@ impl<'s, 'a> Checker<'s, 'a> {
             let node = Node::VectorSize { vector, of };
             size = Some(Checked { node, ty: NUMBER, span: span.clone() });
         }
+        let size = size.or_else(|| {
+            let length = length.filter(|_| bounds.rows.is_none())?;
+            Some(Checked { node: Node::Int(i64::try_from(length).ok()?), ty: NUMBER, span: span.clone() })
+        });
         if let Some(size) = size.filter(|_| !bounds.until_null) {
             to = Some(match to {
+                // Two constants are compared below.
+                Some(to) if matches!((&to.node, &size.node), (Node::Int(_), Node::Int(_))) => to,
                 Some(to) => lesser(to, size),
                 None => size,
             });
@@ -432,9 +409,9 @@ impl<'s, 'a> Checker<'s, 'a> {
             return Err(Diagnostic::error(Code::NotAField, message).at(span).hint("select a member of its elements"));
         }
         // Both ends constant: an array of fixed length.
-        let last = match (&to, length) {
-            (Some(Checked { node: Node::Int(last), .. }), _) => u64::try_from(*last).ok(),
-            (None, Some(length)) if !bounds.until_null => Some(length),
+        let last = match &to {
+            Some(Checked { node: Node::Int(last), .. }) => u64::try_from(*last).ok(),
+            None if !bounds.until_null => length,
             _ => None,
         };
         let rows = match bounds.rows {
@@ -450,6 +427,9 @@ impl<'s, 'a> Checker<'s, 'a> {
         {
             return fixed_slice(start, of, first..last, length, span);
         }
+        if last > length && length.is_some() && rows.is_none() {
+            return Err(not_a_range(&of, first.unwrap_or(0)..last.unwrap_or(0), length, span));
+        }
         let last = last.or(length).map(|last| last.saturating_sub(first.unwrap_or(0)));
         let Some(max) = bounds.max.map(|max| max.value).or(last) else {
             return Err(Diagnostic::error(Code::Unbounded, "the number of elements has no bound")
@@ -457,6 +437,8 @@ impl<'s, 'a> Checker<'s, 'a> {
                 .hint("add `max N`, the maximum number of elements to read"));
         };
         within_limit(max, bounds.max.map_or(span, |max| &max.span))?;
+        let in_array = length.filter(|_| rows.is_none()).map(|length| length.saturating_sub(first.unwrap_or(0)));
+        let max = in_array.map_or(max, |most| max.min(most.max(1)));
         let count = match (to, bounds.until_null) {
             (_, true) => None,
             (Some(to), false) => Some(Box::new(difference(to, from))),
@@ -499,23 +481,7 @@ impl<'s, 'a> Checker<'s, 'a> {
             let message = format!("cannot cast `{}` of type {} to {}", base.span.text(), base.ty, ty.value);
             return Err(Diagnostic::error(Code::TypeMismatch, message).at(span));
         }
-        // The bits of a value are unchanged; what is stored narrower than it is seen as is read first.
-        let narrower = fixed_size(&base.ty) < fixed_size(&ty.value);
-        let node = match base.node {
-            node @ (Node::Memory(_) | Node::Slice { .. }) if narrower => {
-                let read = Checked { node, ty: base.ty, span: base.span };
-                Node::Unary(
-                    UnaryOp::Negate,
-                    Box::new(Checked {
-                        node: Node::Unary(UnaryOp::Negate, Box::new(read)),
-                        ty: NUMBER,
-                        span: span.clone(),
-                    }),
-                )
-            }
-            node => node,
-        };
-        Ok(Checked { node, ty: ty.value.clone(), span: span.clone() })
+        converted(base, &ty.value, span)
     }
 
     fn binary(&self, op: BinaryOp, left: &Expr, right: &Expr, span: &Span) -> Result1<Checked> {
@@ -636,14 +602,6 @@ pub(super) fn with_bits(checked: Checked) -> Checked {
     Checked { node: Node::Bits { storage, view, member, bits, signed }, ty: Type::Int { size, signed }, span }
 }
 
-/// The lesser of two numbers.
-fn lesser(one: Checked, other: Checked) -> Checked {
-    let span = one.span.clone();
-    let less = Node::Binary(BinaryOp::Lt, Box::new(one.clone()), Box::new(other.clone()));
-    let condition = Checked { node: less, ty: NUMBER, span: span.clone() };
-    Checked { node: Node::Conditional(Box::new(condition), Box::new(one), Box::new(other)), ty: NUMBER, span }
-}
-
 pub(super) fn bug(span: &Span) -> Diagnostic {
     Diagnostic::error(Code::Bug, "the type checker lost track of this").at(span)
 }
@@ -664,21 +622,17 @@ fn fixed_slice(
     span: &Span,
 ) -> Result1<Checked> {
     if range.start >= range.end || length.is_some_and(|length| range.end > length) {
-        let whole = length.map_or_else(|| of.to_string(), |n| format!("{of}[{n}]"));
-        let message = format!("{}..{} is not a range of {whole}", range.start, range.end);
-        return Err(Diagnostic::error(Code::IndexOutOfBounds, message).at(span));
+        return Err(not_a_range(&of, range, length, span));
     }
     let count = range.end - range.start;
     within_limit(count, span)?;
     Ok(Checked { node: Node::Memory(start), ty: Type::Array(Box::new(of), count), span: span.clone() })
 }
 
-fn difference(to: Checked, from: Checked) -> Checked {
-    if from.node == Node::Int(0) {
-        return to;
-    }
-    let span = from.span.to(&to.span);
-    Checked { node: Node::Binary(BinaryOp::Sub, Box::new(to), Box::new(from)), ty: NUMBER, span }
+fn not_a_range(of: &Type, range: std::ops::Range<u64>, length: Option<u64>, span: &Span) -> Diagnostic {
+    let whole = length.map_or_else(|| of.to_string(), |n| format!("{of}[{n}]"));
+    let message = format!("{}..{} is not a range of {whole}", range.start, range.end);
+    Diagnostic::error(Code::IndexOutOfBounds, message).at(span)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Types of paths, and the problems of those without one.
 
 use super::{Checked, Definitions, Node, Scope, check};
-use crate::path::{Expr, Type, parse_expr, parse_type};
+use crate::path::c::{Symbols, value};
+use crate::path::{ClassPart, Expr, Type, parse_expr, parse_type};
 use profinfer_diagnostics::{Code, Diagnostic, Source, Span};
 use std::sync::{Arc, LazyLock};
 
@@ -116,6 +117,47 @@ fn checked(text: &str) -> Result<Checked, Diagnostic> {
     check(&parse_expr(text, &span(text)).unwrap(), &scope)
 }
 
+/// Names of constants, where it does not matter which.
+struct Unnamed;
+
+impl Symbols for Unnamed {
+    fn offset(&mut self, _view: &str, _member: &str) -> String {
+        "offset".to_owned()
+    }
+
+    fn size(&mut self, _view: &str) -> String {
+        "size".to_owned()
+    }
+
+    fn constant(&mut self, _enumeration: &str, name: &str) -> String {
+        name.to_owned()
+    }
+
+    fn argument(&mut self, index: usize) -> String {
+        index.to_string()
+    }
+
+    fn enclosing(&mut self, index: usize) -> String {
+        index.to_string()
+    }
+
+    fn shift(&mut self, _view: &str, _member: &str) -> String {
+        "shift".to_owned()
+    }
+
+    fn strings(&mut self) -> String {
+        "strings".to_owned()
+    }
+
+    fn class(&mut self, _of: &Type, _part: ClassPart) -> String {
+        "class".to_owned()
+    }
+
+    fn saved(&mut self, _argument: usize) -> Option<String> {
+        Some("argument".to_owned())
+    }
+}
+
 fn type_of(text: &str) -> String {
     checked(text).map_or_else(|d| format!("{}: {}", d.code.as_str(), d.message), |c| c.ty.to_string())
 }
@@ -228,10 +270,49 @@ fn indices_and_slices_stay_within_their_arrays() {
     assert_eq!(code_of("n->ne[4]"), Code::IndexOutOfBounds);
     assert_eq!(code_of("n->ne[2..5]"), Code::IndexOutOfBounds);
     assert_eq!(code_of("n->ne[2..2]"), Code::IndexOutOfBounds);
+    assert_eq!(code_of("n->ne[..6] max 8"), Code::IndexOutOfBounds);
+    let numbers = |text: &str| {
+        let Node::Slice { max, count: Some(count), .. } = checked(text).unwrap().node else { panic!("{text}") };
+        (max, value(&count, &mut Unnamed))
+    };
+    assert_eq!(numbers("n->ne[..] max 8"), (4, "4LL".into()));
+    assert_eq!(numbers("n->ne[1..] max 8"), (3, "3LL".into()));
+    let count = "(__s64)(__s32)argument";
+    assert_eq!(numbers("n->ne[count..]"), (4, format!("4LL - ({count})")));
+    assert_eq!(numbers("n->ne[..count] max 8"), (4, format!("(({count}) < 4LL) ? (__s64)({count}) : 4LL")));
+    assert_eq!(numbers("n->name[..count] max 64").0, 8);
+    assert_eq!(numbers("n->ne[..count] rows 2 stride 32 max 64").0, 64, "its rows are where they are written to be");
+    let Node::Slice { max, .. } = checked("n->src[..] until null max 8").unwrap().node else { panic!() };
+    assert_eq!(max, 3);
     assert_eq!(code_of("n->data as i32[.. count]"), Code::Unbounded);
     assert_eq!(code_of("n->data as i32[.. count] max 100000"), Code::Unbounded);
     assert_eq!(type_of("n->data as i32[.. count] max 64"), "i32");
     assert_eq!(type_of("n->data as i32[.. count] rows 4 stride 32 max 64"), "i32");
+}
+
+#[test]
+fn numbers_have_64_bits_in_c() {
+    let c = |text: &str| value(&checked(text).unwrap(), &mut Unnamed);
+    assert_eq!(c("4 * 1024 * 1024 * 1024"), "((4LL * 1024LL) * 1024LL) * 1024LL");
+    assert_eq!(c("(count < 2) >> 40"), "(__s64)(((__s64)(__s32)argument) < 2LL) >> (40LL & 63)");
+    assert_eq!(c("n->ne[1]"), "PF_GET(__s64, (__s64)(__u64)argument + offset + 1LL * 8)");
+}
+
+#[test]
+fn numbers_are_converted_to_other_types_as_in_c() {
+    let c = |text: &str| value(&checked(text).unwrap(), &mut Unnamed);
+    // What is narrower than a register is read as it is, then widened.
+    assert_eq!(c("count as i64"), "(__s64)(__s32)argument");
+    assert_eq!(c("return as u64"), "(__s64)(__s32)pf_result(call)");
+    assert_eq!(c("count as u32"), "(__s64)(__u32)argument");
+    assert_eq!(c("count as u8"), "(__s64)(__u8)argument");
+    assert_eq!(c("n->flags as i32"), "(__s64)(__s32)PF_GET(__u8, (__s64)(__u64)argument + offset)");
+    assert_eq!(c("n->ne[0] as u32"), "PF_GET(__u32, (__s64)(__u64)argument + offset)");
+    assert_eq!(c("(count >> 8) as u8 == 2"), "((__s64)(__u8)((__s64)((__s64)(__s32)argument) >> (8LL & 63))) == 2LL");
+    assert_eq!(c("count as bool"), "((__s64)(__s32)argument) != 0LL");
+    assert_eq!(checked("300 as u8").unwrap().node, Node::Int(44));
+    assert_eq!(code_of("(count >> 8) as u8 == 300"), Code::ConstantCondition);
+    assert_eq!(code_of("n->ne[..count] as u8"), Code::TypeMismatch);
 }
 
 #[test]

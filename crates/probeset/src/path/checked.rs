@@ -126,6 +126,8 @@ pub enum Node {
     },
     /// The address of a place.
     Address(Memory),
+    /// A number as its own type has it, converted to another type.
+    Cast(Box<Checked>),
     /// Prefix operator.
     Unary(UnaryOp, Box<Checked>),
     /// Infix operator.
@@ -217,7 +219,7 @@ impl Checked {
                 children.extend(rows.iter().flat_map(|(count, stride)| [&**count, &**stride]));
                 children
             }
-            Node::Unary(_, operand) => vec![operand],
+            Node::Cast(operand) | Node::Unary(_, operand) => vec![operand],
             Node::Binary(_, left, right) => vec![left, right],
             Node::Conditional(condition, then, otherwise) => vec![condition, then, otherwise],
             Node::List(items) => items.iter().collect(),

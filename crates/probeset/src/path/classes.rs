@@ -2,11 +2,9 @@
 //! maps and sets. A part of [`super::check()`], which it gives back what those are.
 
 use super::ast::{Expr, ExprKind, Type};
-use super::check::{
-    Bounds, Checker, NUMBER, Result1, Scope, as_number, at, bug, constant, is_address, is_integer, pointer_to, settled,
-    with_bits,
-};
+use super::check::{Bounds, Checker, Result1, Scope, as_number, at, bug, constant, pointer_to, settled, with_bits};
 use super::checked::{Checked, Held, InMap, Key, Memory, Node, Part, Term};
+use super::numbers::{NUMBER, is_address, is_integer};
 use profinfer_diagnostics::{Code, Diagnostic, Span, Spanned};
 use profinfer_schema::bpf::{MAP_ENTRIES, MAP_KEY_BYTES};
 

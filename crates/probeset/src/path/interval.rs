@@ -12,14 +12,21 @@ pub(super) fn is_comparison(op: BinaryOp) -> bool {
 fn range(checked: &Checked) -> Option<(i128, i128)> {
     match (&checked.node, &checked.ty) {
         (Node::Int(value), _) => Some((i128::from(*value), i128::from(*value))),
-        (Node::Memory(_) | Node::Argument(_) | Node::Enclosing(_) | Node::Return | Node::Tid | Node::Cpu, ty) => {
-            match ty {
-                Type::Int { size, signed: true } => Some((-(1 << (size * 8 - 1)), (1 << (size * 8 - 1)) - 1)),
-                Type::Int { size, signed: false } if *size < 8 => Some((0, (1 << (size * 8)) - 1)),
-                Type::Bool => Some((0, 1)),
-                _ => None,
-            }
-        }
+        (
+            Node::Memory(_)
+            | Node::Argument(_)
+            | Node::Enclosing(_)
+            | Node::Return
+            | Node::Tid
+            | Node::Cpu
+            | Node::Cast(_),
+            ty,
+        ) => match ty {
+            Type::Int { size, signed: true } => Some((-(1 << (size * 8 - 1)), (1 << (size * 8 - 1)) - 1)),
+            Type::Int { size, signed: false } if *size < 8 => Some((0, (1 << (size * 8)) - 1)),
+            Type::Bool => Some((0, 1)),
+            _ => None,
+        },
         _ => None,
     }
 }

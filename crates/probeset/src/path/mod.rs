@@ -9,12 +9,14 @@ mod checked;
 mod classes;
 mod computed;
 mod interval;
+mod numbers;
 mod parse;
 mod value;
 
 pub use ast::*;
-pub use check::{Definitions, MAX_ELEMENTS, Scope, check, fixed_size};
+pub use check::{Definitions, MAX_ELEMENTS, Scope, check};
 pub use checked::{Base, Checked, ClassPart, Held, InMap, Key, Memory, Node, Part, Term};
 pub use classes::check_elements;
+pub use numbers::fixed_size;
 pub use parse::{parse_attach, parse_expr, parse_field, parse_type};
 pub use value::{Environment, Formula, Value};

@@ -373,21 +373,24 @@ fn compare(op: BinaryOp, left: &Value, right: &Value) -> Option<bool> {
     })
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_possible_wrap)]
+/// The low bytes of a number, as an integer of so many bytes.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+pub(super) fn narrowed(n: i64, size: u32, signed: bool) -> i64 {
+    match (size, signed) {
+        (1, true) => i64::from(n as i8),
+        (1, false) => i64::from(n as u8),
+        (2, true) => i64::from(n as i16),
+        (2, false) => i64::from(n as u16),
+        (4, true) => i64::from(n as i32),
+        (4, false) => i64::from(n as u32),
+        _ => n,
+    }
+}
+
+#[allow(clippy::cast_possible_truncation)]
 fn cast(value: &Value, ty: &Type) -> Option<Value> {
     match ty {
-        Type::Int { size, signed } => {
-            let n = value.as_int()?;
-            Some(Value::Int(match (size, signed) {
-                (1, true) => i64::from(n as i8),
-                (1, false) => i64::from(n as u8),
-                (2, true) => i64::from(n as i16),
-                (2, false) => i64::from(n as u16),
-                (4, true) => i64::from(n as i32),
-                (4, false) => i64::from(n as u32),
-                _ => n,
-            }))
-        }
+        Type::Int { size, signed } => Some(Value::Int(narrowed(value.as_int()?, *size, *signed))),
         Type::Float { size: 4 } => finite(f64::from(value.as_f64()? as f32)).map(Number::value),
         Type::Float { .. } => value.as_f64().map(Value::Float),
         Type::Bool => value.truth().map(bool_value),
