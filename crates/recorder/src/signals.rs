@@ -14,7 +14,7 @@ static IGNORED_CHILDREN: AtomicBool = AtomicBool::new(false);
 pub fn heed_children() {
     // SAFETY: no handler of this program's is set.
     let before = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
-    IGNORED_CHILDREN.store(before == Ok(SigHandler::SigIgn), Ordering::SeqCst);
+    IGNORED_CHILDREN.store(matches!(before, Ok(SigHandler::SigIgn)), Ordering::SeqCst);
 }
 
 /// A command is about to be run: it is started as this program was. Allocates nothing.
