@@ -38,6 +38,7 @@ mod recording;
 mod ring;
 mod sampling;
 mod search_report;
+mod seccomp;
 mod signals;
 mod slots;
 mod steal;
@@ -276,6 +277,7 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
         PendingTarget::find(&options.subject, &options.environment, caller.as_ref(), &signals, output.takes_stdout())?;
     open_files::allow_most();
     let pid = target.pid();
+    seccomp::check(pid)?;
     let cpus = possible_cpus()?;
     let mut constants = constants(&target, options)?;
     let of_counters = [("pf_cpus", u64::from(cpus)), ("pf_partial_counters", counters::partial(&plan))];
