@@ -1,33 +1,28 @@
 //! What is above a target: `su`, `sudo`, a shell with a terminal, a parent that ignores its children's end, and the
 //! recorder's own output. None of them is stopped, or left stopped, by a recording.
 
-use super::toy::{PROBESET, Run, wait_until};
+use super::toy::{PROBESET, Run, as_nobody, state, wait_until};
 use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-fn state(pid: i32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
-}
-
 /// The process whose command is this toy with this counting file.
-fn toy_of(run: &Run, program: &str) -> Option<i32> {
+fn toy_of(run: &Run, program: &str) -> Option<Pid> {
     let counts = run.path("counts").display().to_string();
     let numbers = std::fs::read_dir("/proc").unwrap().flatten();
-    let is_it = |number: &i32| {
+    let is_it = |number: &Pid| {
         let line = std::fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
         let words: Vec<String> =
             line.split(|byte| *byte == 0).map(|w| String::from_utf8_lossy(w).into_owned()).collect();
         words.first().is_some_and(|word| word == program) && words.contains(&counts)
     };
-    numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_it)
+    numbers.filter_map(|entry| Some(Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))).find(is_it)
 }
 
 fn ends_within(child: &mut Child, within: Duration) -> bool {
@@ -43,7 +38,7 @@ fn ends_within(child: &mut Child, within: Duration) -> bool {
     false
 }
 
-fn attached(run: &Run, pid: i32) -> Output {
+fn attached(run: &Run, pid: Pid) -> Output {
     let mut recorder = Command::new(env!("CARGO_BIN_EXE_profinfer"));
     recorder.args(["record", PROBESET, "-o"]).arg(run.trace()).args(["-p", &pid.to_string()]);
     recorder.stdin(Stdio::null()).output().unwrap()
@@ -54,21 +49,13 @@ fn attached(run: &Run, pid: i32) -> Output {
 fn su_and_sudo_above_a_target_that_is_attached_to_run_on() {
     let check = |wrapper: &str| {
         let run = Run::new();
-        std::fs::set_permissions(run.folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-        let toy = run.toy("counts", &["reload", "ms=4000", "pause=200"]);
-        // Wherever this tree lies, others may have no way to it.
-        let own = run.path("chaos").display().to_string();
-        std::fs::copy(&toy[0], &own).unwrap();
+        let toy = run.toy_of_others("counts", &["reload", "ms=4000", "pause=200"]);
         // The shell waits for it: it stands above, as well.
-        let script = format!("{own} {}; true", toy[1..].join(" "));
-        let mut command = Command::new(wrapper);
-        match wrapper {
-            "su" => command.args(["nobody", "-s", "/bin/sh", "-c", &script]),
-            _ => command.args(["-n", "-u", "nobody", "/bin/sh", "-c", &script]),
-        };
-        let mut wrapped = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        wait_until("the toy runs", || run.counts("counts").loads > 0 && toy_of(&run, &own).is_some());
-        let output = attached(&run, toy_of(&run, &own).unwrap());
+        let words = as_nobody(wrapper, &format!("{}; true", toy.join(" ")));
+        let mut command = Command::new(&words[0]);
+        let mut wrapped = command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        wait_until("the toy runs", || run.counts("counts").loads > 0 && toy_of(&run, &toy[0]).is_some());
+        let output = attached(&run, toy_of(&run, &toy[0]).unwrap());
         assert!(ends_within(&mut wrapped, Duration::from_secs(10)), "{wrapper} stands still");
         let counts = run.counts("counts");
         assert!(counts.wrong == 0 && counts.steps > 0, "{wrapper}: {counts:?}");
@@ -127,7 +114,7 @@ fn a_target_does_not_stand_while_the_recorder_cannot_write() {
     let at_the_end = state(toy);
     drop((reader, filling));
     assert!(ends_within(&mut recorder, Duration::from_secs(10)), "the recorder still runs");
-    let _ = kill(Pid::from_raw(toy), Signal::SIGKILL);
+    let _ = kill(toy, Signal::SIGKILL);
     assert!(matches!(at_the_end, None | Some('Z')), "{at_the_end:?}");
     let counts = run.counts("counts");
     assert!(counts.wrong == 0 && counts.steps > 0, "{counts:?}");

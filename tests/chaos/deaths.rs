@@ -1,11 +1,10 @@
 //! Recorders, guardians and targets that die or stand still: whatever dies, the target goes on, and nothing stays
 //! stopped but what its user has stopped.
 
-use super::toy::{PROBESET, Run, TARGETS, Trace, report, stderr, wait_until};
+use super::toy::{PROBESET, Run, TARGETS, Trace, as_nobody, report, state, stderr, wait_until};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use profinfer_schema::LossKind;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,11 +12,6 @@ use std::time::{Duration, Instant};
 
 fn pid(child: &Child) -> Pid {
     Pid::from_raw(child.id().cast_signed())
-}
-
-fn state(pid: Pid) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// Processes whose command line has this text.
@@ -106,17 +100,8 @@ fn a_recorder_killed_at_any_moment_leaves_nothing_stopped() {
 fn wrappers_run_on_when_the_recorder_is_killed() {
     let kill_one = |wrapper: &str| {
         let run = Run::new();
-        std::fs::set_permissions(run.folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-        let toy = run.toy("counts", &["reload", "ms=900", "pause=200"]);
-        // Wherever this tree lies, others may have no way to it.
-        let own = run.path("chaos").display().to_string();
-        std::fs::copy(&toy[0], &own).unwrap();
-        let script = format!("exec {own} {}", toy[1..].join(" "));
-        let words = match wrapper {
-            "su" => vec!["su", "nobody", "-s", "/bin/sh", "-c", &script],
-            _ => vec!["sudo", "-n", "-u", "nobody", "/bin/sh", "-c", &script],
-        };
-        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        let toy = run.toy_of_others("counts", &["reload", "ms=900", "pause=200"]);
+        let words = as_nobody(wrapper, &format!("exec {}", toy.join(" ")));
         let mut recorder = spawn(run.recorder(&[], &words));
         wait_until("the toy runs", || run.counts("counts").loads > 0);
         std::thread::sleep(Duration::from_millis(chance(500)));

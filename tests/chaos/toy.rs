@@ -2,9 +2,11 @@
 
 #![allow(dead_code, reason = "for all tests of this program")]
 
+use nix::unistd::Pid;
 use profinfer_trace::{Item, Meta, TraceReader};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -102,6 +104,16 @@ impl Run {
         command
     }
 
+    /// The same for other users: wherever this tree lies, they may have no way to it.
+    pub(crate) fn toy_of_others(&self, name: &str, words: &[&str]) -> Vec<String> {
+        std::fs::set_permissions(self.folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let mut command = self.toy(name, words);
+        let own = self.path("chaos").display().to_string();
+        std::fs::copy(&command[0], &own).unwrap();
+        command[0] = own;
+        command
+    }
+
     /// `record` with options and a command.
     pub(crate) fn recorder(&self, options: &[&str], words: &[String]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
@@ -153,6 +165,21 @@ pub(crate) fn report(trace: &Path) -> (bool, String) {
 
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A shell's script run as another user by `su` or `sudo`.
+pub(crate) fn as_nobody(wrapper: &str, script: &str) -> Vec<String> {
+    let words = match wrapper {
+        "su" => vec!["su", "nobody", "-s", "/bin/sh", "-c", script],
+        _ => vec!["sudo", "-n", "-u", "nobody", "/bin/sh", "-c", script],
+    };
+    words.into_iter().map(str::to_owned).collect()
+}
+
+/// The state letter of a process: `T` is stopped, `Z` has ended.
+pub(crate) fn state(pid: Pid) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {

@@ -272,9 +272,6 @@ pub(super) fn argument_place(
             Type::View(view) => {
                 let passed = passed(view)?;
                 match in_vectors(arch, &passed, &mut registers, &mut vectors) {
-                    Vectors::None if arch == Arch::X86_64 && passed.is_in_memory() => {
-                        ArgumentPlace::new(STRUCT_ON_STACK, 0, 0, take(&mut stack, passed.size))
-                    }
                     Vectors::None => struct_place(arch, passed.size, &mut registers, &mut stack),
                     Vectors::Full => ArgumentPlace::new(STRUCT_ON_STACK, 0, 0, take(&mut stack, passed.size)),
                     Vectors::Taken if position == index => return Err(NoPlace::VectorRegister),
@@ -307,7 +304,7 @@ fn take(stack: &mut u64, bytes: u64) -> u64 {
 enum Vectors {
     /// It is not for them.
     None,
-    /// They, or the others that it needs beside them, do not suffice.
+    /// It is in memory: they, or the others that it needs beside them, do not suffice, or it is for none.
     Full,
     /// It is in them, or partly.
     Taken,
@@ -320,7 +317,7 @@ fn in_vectors(
     vectors: &mut usize,
 ) -> Vectors {
     let (floats, others) = match arch {
-        Arch::X86_64 if passed.is_in_memory() => return Vectors::None,
+        Arch::X86_64 if passed.is_in_memory() => return Vectors::Full,
         Arch::X86_64 => {
             let floats = passed.float_words();
             (floats, usize::try_from(passed.size.div_ceil(8)).unwrap_or_default() - floats)
@@ -348,10 +345,8 @@ fn struct_place(
     registers: &mut (impl Iterator<Item = u64> + Clone),
     stack: &mut u64,
 ) -> ArgumentPlace {
+    // On arm64; on x86-64 it would be in memory.
     if size > LARGEST_IN_REGISTERS {
-        if arch == Arch::X86_64 {
-            return ArgumentPlace::new(STRUCT_ON_STACK, 0, 0, take(stack, size));
-        }
         return match registers.next() {
             Some(register) => ArgumentPlace::new(STRUCT_BY_REFERENCE, register, 0, 0),
             None => ArgumentPlace::new(ON_STACK, 0, 0, take(stack, 8)),

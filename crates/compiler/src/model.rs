@@ -499,6 +499,11 @@ impl ProbePlan {
         Schema { enums: placement.enums.clone(), ..self.schema.clone() }
     }
 
+    /// Whether lists of a record type are read row by row: they need space for one more than fits.
+    pub(crate) fn has_rows(&self, record: usize) -> bool {
+        self.programs.iter().flat_map(|program| &program.actions).any(|a| a.record == record && a.has_rows())
+    }
+
     /// How many counters are events of the cpus.
     pub fn events(&self) -> usize {
         self.counters.iter().filter(|counter| counter.event().is_some()).count()

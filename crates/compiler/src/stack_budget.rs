@@ -82,9 +82,7 @@ fn bytes(plan: &ProbePlan, index: usize, record: &RecordType) -> u64 {
 }
 
 fn tail_bytes(plan: &ProbePlan, index: usize, record: &RecordType) -> u64 {
-    // A list that is read by rows has space for one more than fits.
-    let by_rows = plan.programs.iter().flat_map(|p| &p.actions).any(|a| a.record == index && a.has_rows());
-    let room = if by_rows { 2 } else { 1 };
+    let room = if plan.has_rows(index) { 2 } else { 1 };
     let bytes = |ty: &FieldType| match ty {
         FieldType::List(of, max) => room * u64::from(of.size()) * u64::from(*max),
         _ => 0,

@@ -83,8 +83,7 @@ impl TargetProcess {
             return;
         }
         // Before the first one ends: what it leaves behind is nobody's then.
-        let descendants = family(self.pid).into_iter().skip(1);
-        let mut descendants: Vec<Self> = descendants.filter_map(|pid| Self::of(pid, None).ok()).collect();
+        let mut descendants: Vec<Self> = self.family().filter(|process| process.pid != self.pid).collect();
         for signal in [Signal::SIGTERM, Signal::SIGKILL] {
             self.signal(signal);
             descendants.iter().for_each(|process| process.signal(signal));
@@ -98,8 +97,12 @@ impl TargetProcess {
 
     /// Kills it with all that it has launched.
     pub(super) fn kill(&self) {
-        let processes = family(self.pid).into_iter().filter_map(|pid| Self::of(pid, None).ok());
-        processes.for_each(|process| process.signal(Signal::SIGKILL));
+        self.family().for_each(|process| process.signal(Signal::SIGKILL));
+    }
+
+    /// It, if it is still there, and all its descendants.
+    fn family(&self) -> impl Iterator<Item = Self> {
+        family(self.pid).into_iter().filter_map(|pid| Self::of(pid, None).ok())
     }
 
     /// Sends a signal, if the process is still there.

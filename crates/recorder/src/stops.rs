@@ -154,7 +154,8 @@ fn read(map: &MapHandle, pid: u32) -> Option<u64> {
     Some(u64::from_ne_bytes(value.try_into().ok()?))
 }
 
-/// The thread that gives the signs of life, unless a write is stuck. It ends when this is dropped, and lets everything run on.
+/// The thread that gives the signs of life, unless a write is stuck. It ends when this is dropped, and lets everything run
+/// on.
 #[derive(Debug)]
 pub(super) struct Pulse {
     stops: Arc<Stops>,

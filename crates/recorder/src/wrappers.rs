@@ -1,6 +1,7 @@
 //! Commands that stop when their child is stopped, and wait to be continued together with it, as `su` and `sudo` do for
-//! a shell's sake, be they of a target that was launched or above one that was attached to. A child that was stopped to be inspected stops them too, and nobody else would let them run on. Whom to
-//! watch stands in memory that the recorder shares with its guardian, which goes on where the recorder cannot.
+//! a shell's sake, be they of a target that was launched or above one that was attached to. A child that was stopped to be
+//! inspected stops them too, and nobody else would let them run on. Whom to watch stands in memory that the recorder shares
+//! with its guardian, which goes on where the recorder cannot.
 
 use super::clock;
 use super::process::{parent, state};

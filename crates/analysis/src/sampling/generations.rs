@@ -21,7 +21,8 @@ pub struct Generations {
     pub decode_time: u64,
 }
 
-/// The first steps of a model or thread, of no more tokens than this, warm up the engine where the next prompt begins right after.
+/// The first steps of a model or thread, of no more tokens than this, warm up the engine where the next prompt begins right
+/// after.
 const WARM_UP_TOKENS: u64 = 2;
 
 /// Models, or threads, tracked at a time; beyond, the one that was idle for longest is evicted.

@@ -139,7 +139,7 @@ fn a_thread_that_computes_no_more_does_not_let_other_steps_overtake_its_last_one
     assert_eq!(timeline.findings().late, 0);
 }
 
-/// What comes of a step before its end is pending, up to a limit. Beyond it, the step is not whole, and says so.
+/// What comes of a step before its end is pending, up to a limit. Beyond it, the step is incomplete.
 #[test]
 fn a_step_of_more_events_than_can_be_pending_is_incomplete() {
     let mut r = Records::default();

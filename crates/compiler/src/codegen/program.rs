@@ -387,9 +387,8 @@ fn references(record: &RecordType) -> Vec<Reference<'_>> {
 
 /// A row is read behind the earlier ones before its fit is checked: space for twice the list.
 fn with_room(plan: &ProbePlan, record: usize, ty: &FieldType) -> FieldType {
-    let by_rows = || plan.programs.iter().flat_map(|p| &p.actions).any(|a| a.record == record && a.has_rows());
     match ty {
-        FieldType::List(of, max) if by_rows() => FieldType::List(of.clone(), max.saturating_mul(2)),
+        FieldType::List(of, max) if plan.has_rows(record) => FieldType::List(of.clone(), max.saturating_mul(2)),
         ty => ty.clone(),
     }
 }
