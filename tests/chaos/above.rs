@@ -49,7 +49,7 @@ fn attached(run: &Run, pid: Pid) -> Output {
 fn su_and_sudo_above_a_target_that_is_attached_to_run_on() {
     let check = |wrapper: &str| {
         let run = Run::new();
-        let toy = run.toy_of_others("counts", &["reload", "ms=4000", "pause=200"]);
+        let toy = run.toy_of_others("counts", &["reload", "ms=8000", "pause=200"]);
         // The shell waits for it: it stands above, as well.
         let words = as_nobody(wrapper, &format!("{}; true", toy.join(" ")));
         let mut command = Command::new(&words[0]);
@@ -59,8 +59,8 @@ fn su_and_sudo_above_a_target_that_is_attached_to_run_on() {
         assert!(ends_within(&mut wrapped, Duration::from_secs(10)), "{wrapper} stands still");
         let counts = run.counts("counts");
         assert!(counts.wrong == 0 && counts.steps > 0, "{wrapper}: {counts:?}");
-        let recorded = run.read().counts["step"];
-        assert!(recorded > 0, "{wrapper}: {}", String::from_utf8_lossy(&output.stderr));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && run.read().counts["step"] > 0, "{wrapper}: {stderr}");
     };
     std::thread::scope(|threads| {
         for wrapper in ["su", "sudo"] {
@@ -74,8 +74,9 @@ fn su_and_sudo_above_a_target_that_is_attached_to_run_on() {
 #[ignore = "needs root"]
 fn a_shell_s_job_stays_in_the_foreground() {
     let run = Run::new();
-    let toy = run.toy("counts", &["reload", "ms=3000", "pause=200"]);
-    let script = format!("bash -mc '{}; echo its shell goes on: $?'", toy.join(" "));
+    // Long enough for a recorder that compiles its programs first, beside other tests.
+    let toy = run.toy("counts", &["reload", "ms=8000", "pause=200"]);
+    let script = format!("exec bash -mc '{}; echo its shell goes on: $?'", toy.join(" "));
     let mut terminal = Command::new("script");
     terminal.args(["-qec", &script, "/dev/null"]).stdin(Stdio::null()).stdout(Stdio::piped());
     let terminal = terminal.spawn().unwrap();
@@ -87,6 +88,7 @@ fn a_shell_s_job_stays_in_the_foreground() {
     assert!(counts.wrong == 0 && counts.loads > 5, "{counts:?}");
     // It runs while its library is inspected: much is recorded, and what is not is counted.
     let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     assert!(run.read().counts["step"] > 0, "{stderr}");
 }
 

@@ -224,7 +224,7 @@ fn running() -> Vec<machine::Step> {
          status=$?; kill $!; exit $status",
         engine(20_000)
     );
-    let budget = format!("profinfer record llama --budget 5% -o /run/budget.pfi -- {}", engine(400));
+    let budget = format!("profinfer record llama --budget 5% -o /run/budget.pfi -- {}", engine(1_200));
     vec![("attached".to_owned(), attached), ("budget".to_owned(), budget)]
 }
 
@@ -236,7 +236,7 @@ fn check_running(reported: &MachineOutput, folder: &Path) {
     let operators = of(whole[0], "operators");
     assert!(whole.iter().all(|row| of(row, "operators") == operators), "each token is as the other: {whole:?}");
     let budget = tables(&written(reported, "budget", folder));
-    assert_eq!(budget["steps"].len(), 401, "each step is counted");
+    assert_eq!(budget["steps"].len(), 1_201, "each step is counted");
     let recorded: Vec<_> = budget["steps"].iter().filter(|row| of(row, "operators") == operators).collect();
-    assert!((2..401).contains(&recorded.len()), "{} of 401 with operators", recorded.len());
+    assert!((2..1_201).contains(&recorded.len()), "{} of 1,201 with operators", recorded.len());
 }

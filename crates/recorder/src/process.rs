@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_shell_s_job_is_in_the_foreground_of_its_terminal() {
-        let mut process = launch("script", &["-qec", "bash -mc 'sleep 100; true'", "/dev/null"]);
+        let mut process = launch("script", &["-qec", "exec bash -mc 'sleep 100; true'", "/dev/null"]);
         let shell_and_job = descendants(process.pid(), 2);
         let [shell, job] = shell_and_job.last_chunk().copied().unwrap();
         // The shell gives it the terminal after it is there.
