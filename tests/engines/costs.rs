@@ -5,8 +5,10 @@ use crate::engine::{Engine, Workload, alone, workload};
 use crate::recording::Recording;
 use crate::work::{Operator, Step, Tensor};
 use crate::{find, record, rows};
+use regex::Regex;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::process::Command;
 
 fn elements(tensor: &Tensor) -> f64 {
     tensor.shape.iter().map(|extent| *extent as f64).product()
@@ -151,6 +153,38 @@ fn costs_are_those_of_the_engines_shapes() {
             assert!(of_weights.iter().all(|flops| *flops > 0.0), "{of_weights:?}");
             assert_metrics(&recording);
         }
+    }
+}
+
+/// What the engine takes for an element of each of its types, by number: `type_size / blck_size`.
+const SIZES: &str = "\
+import ctypes, sys
+engine = ctypes.CDLL(sys.argv[1])
+engine.ggml_type_size.restype = ctypes.c_size_t
+engine.ggml_blck_size.restype = ctypes.c_int64
+for word in sys.argv[2:]:
+    print(engine.ggml_type_size(int(word)) / engine.ggml_blck_size(int(word)))
+";
+
+#[test]
+#[ignore = "needs an engine"]
+fn elements_are_as_large_as_the_engine_says() {
+    let text = include_str!("../../probesets/ggml.yaml");
+    let types = &text[text.find("  ggml_type:").unwrap()..text.find("\ncounters:").unwrap()];
+    let numbers = Regex::new(r"(\d+): (\w+)").unwrap();
+    let numbers: Vec<(&str, &str)> = numbers.captures_iter(types).map(|found| found.extract().1.into()).collect();
+    assert!(numbers.len() > 30);
+    let library = Engine::Shared.target().join("libggml-base.so");
+    let mut command = Command::new(python());
+    let output = command.args(["-c", SIZES]).arg(library).args(numbers.iter().map(|(n, _)| n)).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let sizes = String::from_utf8(output.stdout).unwrap();
+    let mut sizes = sizes.lines().map(|line| line.parse::<f64>().unwrap());
+    for (_, name) in numbers {
+        let told = Regex::new(&format!(r"(?m)^    {name}: ([\d.]+)(?: / (\d+))?$")).unwrap();
+        let told = told.captures(text).unwrap_or_else(|| panic!("{name} has no size"));
+        let number = |group: usize| told.get(group).map_or(1.0, |found| found.as_str().parse::<f64>().unwrap());
+        assert_eq!(Some(number(1) / number(2)), sizes.next(), "{name}");
     }
 }
 

@@ -36,6 +36,13 @@ pub struct Kind {
     pub(crate) inputs: Arc<[InlineId]>,
 }
 
+impl Kind {
+    /// Whether the other is the same operator of a graph, be it for another number of tokens. Without names, shapes tell.
+    pub(crate) fn is_same_operator(&self, other: &Self) -> bool {
+        (&self.name, &self.op) == (&other.name, &other.op) && (self.name != self.op || self.shape == other.shape)
+    }
+}
+
 /// The description of an operator in one record; others may complete it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Description {

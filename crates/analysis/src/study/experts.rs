@@ -102,8 +102,9 @@ impl ReuseOfExperts {
         let mut speakers: FxHashMap<Option<&Arc<str>>, KindId> = FxHashMap::default();
         let mut slowest: FxHashMap<Option<&Arc<str>>, (u8, u64)> = FxHashMap::default();
         for experts in &step.experts {
-            let layer = catalogue.kind(experts.kind).layer.as_ref();
-            if *speakers.entry(layer).or_insert(experts.kind) != experts.kind {
+            let kind = catalogue.kind(experts.kind);
+            let layer = kind.layer.as_ref();
+            if !catalogue.kind(*speakers.entry(layer).or_insert(experts.kind)).is_same_operator(kind) {
                 continue;
             }
             if let Some((bucket, rows)) =

@@ -77,6 +77,23 @@ fn a_gap_goes_on_from_step_to_step() {
     assert_eq!(decode.gaps, 3);
 }
 
+/// What fetches results follows at once. A copy that comes long after is of the next request.
+#[test]
+fn a_copy_long_after_a_step_is_not_its_result() {
+    let fetched_at = |at: u64| {
+        let mut r = Records::default();
+        thread(&mut r, 1, 0, 100);
+        a_step(&mut r, 1000, 4);
+        submit(&mut r, (at + 1, at + 2), 7, 3);
+        wait(&mut r, (at + 3, at + 10), 3);
+        copy(&mut r, (at, at + 10));
+        a_step(&mut r, 60_100, 1);
+        (use_of(&r, Phase::Prefill).time, use_of(&r, Phase::Decode).steps)
+    };
+    assert_eq!(fetched_at(1150), (160, 1));
+    assert_eq!(fetched_at(60_000), (130, 1));
+}
+
 /// A copy call that submits and waits is copying, until something else is pending.
 #[test]
 fn a_wait_within_a_copy_is_for_the_copy_alone() {

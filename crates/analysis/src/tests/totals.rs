@@ -188,8 +188,19 @@ fn experts_are_counted_by_layer() {
     tensor(&mut r, 1, 1, 0xb, "MUL_MAT_ID", "moe_down-7");
     r.push("experts", 1, (20, 21), &[("node", Put::Int(0xb)), ("ids", Put::List(&[3, 1, 3, -1]))]);
     operator(&mut r, 1, (20, 25), 0, 0xb, 0);
+    // The rest of a prompt, as a graph of its own: the same operator, for fewer tokens.
+    let fields = [
+        ("address", Put::Int(0xc)),
+        ("op", Put::Text("MUL_MAT_ID")),
+        ("name", Put::Text("moe-7")),
+        ("dtype", Put::Text("f32")),
+        ("shape", Put::List(&[8, 1, 1, 1])),
+    ];
+    r.push("tensor", 1, (26, 26), &fields);
+    r.push("experts", 1, (27, 28), &[("node", Put::Int(0xc)), ("ids", Put::List(&[2]))]);
+    operator(&mut r, 1, (27, 29), 0, 0xc, 0);
     graph(&mut r, 1, (5, 30));
-    step(&mut r, 1, (0, 40), 2);
+    step(&mut r, 1, (0, 40), 3);
     let (collected, timeline) = run_with(&r, Rules::new(&analysis).unwrap());
     assert_eq!(collected.steps[0].experts[0].operator, Some(0));
     let mut counted: Vec<_> = collected
@@ -198,7 +209,7 @@ fn experts_are_counted_by_layer() {
         .map(|(layer, expert, _, t)| (layer.map(ToString::to_string), expert, t.activations))
         .collect();
     counted.sort();
-    assert_eq!(counted, [(Some("7".into()), 1, 1), (Some("7".into()), 3, 2)]);
+    assert_eq!(counted, [(Some("7".into()), 1, 1), (Some("7".into()), 2, 1), (Some("7".into()), 3, 2)]);
     assert_eq!(&*timeline.catalogue().kind(collected.steps[0].operators[0].kind).pattern, "moe-*");
 }
 

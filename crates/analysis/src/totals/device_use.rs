@@ -2,7 +2,7 @@
 //! host did meanwhile. Times are ns. Pending is a bound: a device can be idle while work is pending, never the reverse.
 
 use crate::ids::Phase;
-use crate::step::{Queued, Step};
+use crate::step::{Queued, Step, Submission};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Index, IndexMut};
 
@@ -214,8 +214,7 @@ impl DeviceUses {
         let done = step.submissions.iter().filter(|of| of.done.is_some()).map(|of| of.queue).collect();
         let mut open: BTreeSet<u64> = before.open.difference(&done).copied().collect();
         open.extend(step.submissions.iter().filter(|of| of.done.is_none()).map(|of| of.queue));
-        let last = step.submissions.iter().filter_map(|of| of.done).max();
-        let until = last.unwrap_or(0).max(step.end);
+        let until = results_by(step);
         let has_end = open.is_empty() && before.open.is_empty() && !before.is_left_out;
         let mut latest = Latest { phase: Some(phase), until, open, ..Latest::default() };
         if step.submissions.is_empty() {
@@ -286,6 +285,21 @@ impl DeviceUses {
         }
         sum
     }
+}
+
+/// When a step and its results ended. What is submitted after it fetches its results, or is of what comes next: it fetches
+/// them where it follows sooner than all of it had taken until then.
+fn results_by(step: &Step) -> u64 {
+    let (own, mut later): (Vec<&Submission>, Vec<_>) = step.submissions.iter().partition(|of| of.start < step.end);
+    later.sort_by_key(|of| of.start);
+    let mut until = own.iter().filter_map(|of| of.done).max().unwrap_or(0).max(step.end);
+    for of in later {
+        if of.start.saturating_sub(until) > until.saturating_sub(step.start) {
+            break;
+        }
+        until = until.max(of.done.unwrap_or(0));
+    }
+    until
 }
 
 /// What goes on at a time, by number of spans.

@@ -78,12 +78,7 @@ impl Quantities {
     /// Of an operator that a device computed in so many ns.
     pub(crate) fn of_device(cost: &Cost, ns: u64) -> Self {
         let mut one = Sums { count: 1, work: ns, elapsed: ns, ..Sums::default() };
-        for (bit, value, sum) in [(FLOPS, cost.flops, &mut one.flops), (BYTES, cost.bytes, &mut one.bytes)] {
-            if let Some(value) = value {
-                one.available |= bit;
-                *sum = value;
-            }
-        }
+        one.take_cost(cost);
         Self { groups: vec![one] }
     }
 
@@ -222,5 +217,17 @@ impl Sums {
         }
         self.flops = cost.flops.unwrap_or(0.0);
         self.bytes = cost.bytes.unwrap_or(0.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_of_the_most_experts_are_bounds_on_a_device_too() {
+        let cost = Cost { flops: Some(2.0), bytes: Some(8.0), bytes_bound: true, ..Cost::default() };
+        let sums = Quantities::of_device(&cost, 5).costs().unwrap();
+        assert!(sums.costs_are_bounds() && (sums.flops, sums.bytes, sums.work) == (2.0, 8.0, 5));
     }
 }

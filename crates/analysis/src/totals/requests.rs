@@ -4,6 +4,7 @@
 //! positions begin again does.
 
 use super::request::{Given, Request, Unseen};
+use crate::ids::Phase;
 use crate::numbers::{Distribution, Durations};
 use crate::raw::Decoder;
 use crate::sampling::Recorded;
@@ -165,6 +166,10 @@ impl Requests {
 
     fn step(&mut self, step: &Step, instance: Option<i64>) {
         self.events(step);
+        // What no step contains has no sequences, and is no gap between steps of its process.
+        if step.phase == Some(Phase::Outside) {
+            return;
+        }
         if self.step_threads.len() < MAX_OPEN {
             self.step_threads.insert(step.tid);
         }

@@ -418,8 +418,10 @@ impl Statistics {
     fn add_experts(&mut self, step: &Step, catalogue: &Catalogue, phase: Phase) {
         let mut speakers: FxHashMap<&Arc<str>, KindId> = FxHashMap::default();
         for experts in &step.experts {
-            let layer = &catalogue.kind(experts.kind).layer;
-            let speaks = layer.as_ref().is_none_or(|l| *speakers.entry(l).or_insert(experts.kind) == experts.kind);
+            let kind = catalogue.kind(experts.kind);
+            let layer = &kind.layer;
+            let first = layer.as_ref().map(|layer| *speakers.entry(layer).or_insert(experts.kind));
+            let speaks = first.is_none_or(|first| catalogue.kind(first).is_same_operator(kind));
             for id in experts.ids.iter().filter(|_| speaks) {
                 self.add_expert(layer.clone(), *id, phase);
             }
