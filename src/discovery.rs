@@ -119,6 +119,8 @@ pub(crate) struct Discovered {
     pub(crate) process: String,
     /// The probeset, as a recorder takes it.
     pub(crate) spec: PathBuf,
+    /// It was found before, and could not be followed.
+    pub(crate) was_refused: bool,
 }
 
 /// Looks for processes.
@@ -138,9 +140,18 @@ struct Seen {
     wait: Duration,
     mapped: u64,
     is_found: bool,
+    was_refused: bool,
 }
 
 impl Discovery {
+    /// A process that was found could not be followed: it is found again, at one of the next looks at it.
+    pub(crate) fn refuse(&mut self, pid: i32) {
+        let seen = u32::try_from(pid).ok().and_then(|pid| self.seen.get_mut(&pid));
+        if let Some(seen) = seen {
+            (seen.is_found, seen.mapped, seen.was_refused) = (false, 0, true);
+        }
+    }
+
     /// The processes that were not found before, by now.
     pub(crate) fn look(&mut self) -> Vec<Discovered> {
         let now = Instant::now();
@@ -149,7 +160,7 @@ impl Discovery {
         let read = FileStore::default();
         let mut found = Vec::new();
         for pid in running {
-            let new = Seen { next: now, wait: WAIT[0], mapped: 0, is_found: false };
+            let new = Seen { next: now, wait: WAIT[0], mapped: 0, is_found: false, was_refused: false };
             let seen = self.seen.entry(pid).or_insert(new);
             if seen.is_found || now < seen.next {
                 continue;
@@ -169,7 +180,8 @@ impl Discovery {
             let Some((spec, _)) = engine.and_then(|number| self.wanted.get(number)) else { continue };
             seen.is_found = true;
             let process = read_text(pid, "comm").unwrap_or_default().trim_end().to_owned();
-            found.extend(i32::try_from(pid).ok().map(|pid| Discovered { pid, process, spec: spec.clone() }));
+            let (spec, was_refused) = (spec.clone(), seen.was_refused);
+            found.extend(i32::try_from(pid).ok().map(|pid| Discovered { pid, process, spec, was_refused }));
         }
         found
     }
@@ -251,6 +263,44 @@ mod tests {
         assert!(group.has("0::/system.slice/llm") && group.has("3:cpu:/system.slice/llm/worker\n0::/"));
         assert!(!group.has("0::/system.slice/llm2") && !group.has("0::/") && !group.has("broken"));
         assert!(Place::ControlGroup("/".into()).has("0::/anything"), "the root has all");
+    }
+
+    #[test]
+    fn a_process_that_was_refused_is_found_again() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id();
+        let probeset = offered().into_iter().next().unwrap();
+        let mut discovery = Discovery {
+            wanted: vec![(PathBuf::from("engine"), probeset)],
+            place: Place::Anywhere,
+            seen: HashMap::new(),
+            sets: HashMap::new(),
+        };
+        // The child alone is looked at, and has the engine, once it executes what it will.
+        let maps = loop {
+            let maps = read_text(pid, "maps").unwrap();
+            if maps.contains("sleep") && read_text(pid, "comm").is_some_and(|name| name == "sleep\n") {
+                break maps;
+            }
+        };
+        let now = Instant::now();
+        let others = processes().into_iter().filter(|other| *other != pid);
+        let seen = Seen { next: now + WAIT[1], wait: WAIT[1], mapped: 0, is_found: true, was_refused: false };
+        discovery.seen.extend(others.map(|other| (other, Seen { ..seen })));
+        discovery.sets.insert(mapped(&maps), Some(0));
+        let look = |discovery: &mut Discovery| {
+            if let Some(seen) = discovery.seen.get_mut(&pid) {
+                seen.next = now;
+            }
+            let found = discovery.look();
+            found.iter().filter(|found| found.pid.cast_unsigned() == pid).map(|found| found.was_refused).collect()
+        };
+        let mut looks: Vec<Vec<bool>> = vec![look(&mut discovery), look(&mut discovery)];
+        discovery.refuse(pid.cast_signed());
+        looks.extend([look(&mut discovery), look(&mut discovery)]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(looks, [vec![false], vec![], vec![true], vec![]]);
     }
 
     #[test]

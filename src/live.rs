@@ -231,22 +231,37 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Recorder {
-    /// Reads its trace, on a thread.
-    pub(crate) fn follow(mut self, wanted: Wanted) -> Followed {
+    /// Reads its trace, on a thread. Without one, the recorder is ended.
+    pub(crate) fn follow(mut self, wanted: Wanted) -> Result<Followed, Diagnostics> {
         let shared = Arc::new(Shared { wanted, ..Shared::default() });
-        if let Some(stderr) = self.child.stderr.take() {
-            let theirs = Arc::clone(&shared);
-            std::thread::spawn(move || save_messages(stderr, &theirs));
+        let read = self.read(&shared);
+        if read.is_err() {
+            let _ = kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM);
+            let _ = self.child.wait();
         }
-        let thread = self.child.stdout.take().map(|trace| read(Box::new(trace), &shared, true));
-        Followed { shared, child: Some(self.child), status: None, thread, pid: self.pid, identity: self.identity }
+        let thread = read?;
+        Ok(Followed { shared, child: Some(self.child), status: None, thread, pid: self.pid, identity: self.identity })
+    }
+
+    fn read(&mut self, shared: &Arc<Shared>) -> Result<Option<JoinHandle<()>>, Diagnostics> {
+        if let Some(stderr) = self.child.stderr.take() {
+            let theirs = Arc::clone(shared);
+            thread("messages", move || save_messages(stderr, &theirs))?;
+        }
+        self.child.stdout.take().map(|trace| read(Box::new(trace), shared, true)).transpose()
     }
 }
 
+/// Starts a thread.
+pub(crate) fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Diagnostics> {
+    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    spawned.map_err(|error| cannot_start("a thread", &error).into())
+}
+
 /// Reads a trace on a thread, as it is written.
-fn read(trace: Box<dyn Read + Send>, shared: &Arc<Shared>, is_live: bool) -> JoinHandle<()> {
+fn read(trace: Box<dyn Read + Send>, shared: &Arc<Shared>, is_live: bool) -> Result<JoinHandle<()>, Diagnostics> {
     let theirs = Arc::clone(shared);
-    std::thread::spawn(move || {
+    thread("trace", move || {
         if let Err(problems) = follow(trace, &theirs, is_live) {
             let mut messages = lock(&theirs.messages);
             problems.0.iter().for_each(|problem| messages.push_back(problem.message.clone()));
@@ -257,10 +272,10 @@ fn read(trace: Box<dyn Read + Send>, shared: &Arc<Shared>, is_live: bool) -> Joi
 
 impl Followed {
     /// A trace that is read, by whomever it is written.
-    pub(crate) fn trace(trace: Box<dyn Read + Send>) -> Self {
+    pub(crate) fn trace(trace: Box<dyn Read + Send>) -> Result<Self, Diagnostics> {
         let shared = Arc::new(Shared::default());
-        let thread = read(trace, &shared, false);
-        Self { shared, child: None, status: None, thread: Some(thread), pid: None, identity: Identity::default() }
+        let thread = read(trace, &shared, false)?;
+        Ok(Self { shared, child: None, status: None, thread: Some(thread), pid: None, identity: Identity::default() })
     }
 
     /// What its flight recorder did; `None` without one.
@@ -276,7 +291,12 @@ impl Followed {
 
     /// The same without what takes time to judge.
     pub(crate) fn figures(&self) -> Option<Snapshot> {
-        let running = lock(&self.shared.model).as_mut().map(Model::snapshot);
+        // A thread that has ended leaves no model, unless it failed.
+        let has_failed = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
+        let mut running = lock(&self.shared.model).as_mut().map(Model::snapshot);
+        if let Some(snapshot) = running.as_mut().filter(|_| has_failed) {
+            snapshot.state = State::Ended { reason: "reading it failed".to_owned() };
+        }
         running.or_else(|| lock(&self.shared.last).as_ref().map(|last| last.snapshot.clone()))
     }
 
@@ -529,4 +549,26 @@ pub(crate) fn snapshots(all: &[Arc<Mutex<Followed>>], judged: bool) -> Vec<Snaps
         })
     };
     all.iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profinfer_schema::{End, Origin, Schema};
+    use profinfer_trace::TraceWriter;
+
+    #[test]
+    fn a_recording_whose_reading_failed_is_over() {
+        let origin = Origin { engine: "e".into(), ..Origin::default() };
+        let trace = TraceWriter::new(Vec::new(), &origin, &Schema::default()).unwrap();
+        let trace = trace.finish(&End::default()).unwrap();
+        let mut followed = Followed::trace(Box::new(Cursor::new(trace.clone()))).unwrap();
+        while !followed.has_ended() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // As after a panic: the model is there, the thread is not.
+        let reader = TraceReader::new(&trace[..]).unwrap();
+        *lock(&followed.shared.model) = Some(Model::new(reader.meta()).0);
+        assert_eq!(followed.figures().unwrap().state, State::Ended { reason: "reading it failed".to_owned() });
+    }
 }

@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let signals = signals()?;
     let wanted = Wanted { ended: endpoint.is_some(), keeper, tables: arguments.tables.folder()? };
     let follow = move |recorder: Recorder| recorder.follow(wanted.clone());
-    let targets = Targets::new(recorders.into_iter().map(&follow));
+    let targets = Targets::new(recorders.into_iter().map(&follow).collect::<Result<Vec<_>, _>>()?);
     let pusher =
         endpoint.map(|endpoint| Pusher::start(endpoint, targets.clone(), arguments.otlp_interval)).transpose()?;
     let (shown, losses) = (targets.clone(), pusher.as_ref().map(Pusher::losses));
@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if let Some(discovery) = discovery {
         let live = arguments.live.clone();
         let follow = move |found: &Discovered| {
-            live.recorder_of(found.pid, &found.spec, Messages::Through, with_samples).map(&follow)
+            live.recorder_of(found.pid, &found.spec, Messages::Through, with_samples).and_then(&follow)
         };
         targets.search(discovery, follow, status)?;
     }

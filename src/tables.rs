@@ -81,11 +81,15 @@ impl Tables {
     fn open(&mut self, from: u64) -> Result<TableFiles, Diagnostics> {
         let interval = self.to.interval_ns;
         self.until = (from / interval).saturating_add(1).saturating_mul(interval);
-        let partition = partition(&self.origin, from);
         let place = |table: &Table| {
-            let part = if table.name == RUNS { String::new() } else { format!("-{from}") };
+            // A run's row has one place, on whatever day it is written again: that of its beginning.
+            let (part, day) = match table.name {
+                RUNS => (String::new(), self.origin.wall_clock_ns),
+                _ => (format!("-{from}"), from),
+            };
             let file = format!("{}{part}.{}", table.name, FORMAT.extension());
-            (self.to.folder.join(table.name).join(&partition).join(file), false, Vec::new())
+            let folder = self.to.folder.join(table.name).join(partition(&self.origin, day));
+            (folder.join(file), false, Vec::new())
         };
         let tables = TABLES.iter().filter(|table| WRITTEN.contains(&table.name));
         TableFiles::open(tables, FORMAT, &self.origin, place)
@@ -133,5 +137,38 @@ impl Visitor for Tables {
         if let Some(files) = &mut self.files {
             files.step(step, catalogue, decoder);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profinfer_schema::{End, Schema};
+    use profinfer_trace::{TraceReader, TraceWriter};
+    use std::path::Path;
+
+    fn files(folder: &Path) -> usize {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries.map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
+    }
+
+    #[test]
+    fn a_run_over_midnight_is_one_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let midnight = 20_000 * 86_400_000_000_000;
+        let origin = Origin { engine: "e".into(), wall_clock_ns: midnight - 1, ..Origin::default() };
+        let trace = TraceWriter::new(Vec::new(), &origin, &Schema::default()).unwrap();
+        let trace = trace.finish(&End::default()).unwrap();
+        let reader = TraceReader::new(&trace[..]).unwrap();
+        let to = TableFolder { folder: folder.path().to_owned(), interval_ns: 1_000_000_000 };
+        let mut tables = Tables::new(&Arc::new(to), &origin);
+        let findings = Findings::default();
+        for from in [midnight - 1, midnight + 1, midnight + 5_000_000_000] {
+            tables.files = Some(tables.open(from).unwrap());
+            tables.finish(reader.meta(), &findings);
+            assert!(!tables.has_failed);
+        }
+        let of = |table: &str| files(&folder.path().join(table));
+        assert_eq!((of("runs"), of("steps"), of("operators")), (1, 3, 3));
     }
 }

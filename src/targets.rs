@@ -1,7 +1,7 @@
 //! The recordings that `serve` and `top` follow: a list that grows while processes with engines are found.
 
 use super::discovery::{Discovered, Discovery};
-use super::live::{Followed, MOST_TARGETS, cannot_start};
+use super::live::{Followed, MOST_TARGETS, thread};
 use profinfer_diagnostics::{Diagnostics, printable};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,6 +47,20 @@ impl Targets {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Of a target that has ended and one that was started in its place.
+    #[cfg(test)]
+    pub(crate) fn restarted(name: &str, followed: [Followed; 2]) -> Self {
+        let targets = Self::default();
+        for mut followed in followed {
+            followed.rename(name.to_owned());
+            targets.list().push(followed);
+            while targets.list().followed.iter().any(|entry| entry.ended.is_none()) {
+                targets.list().note_ended();
+            }
+        }
+        targets
+    }
+
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Shared> {
         self.list().followed.iter().map(|entry| Arc::clone(&entry.followed)).collect()
@@ -78,7 +92,14 @@ impl Targets {
             if found.is_empty() {
                 tell("no process has an engine yet; looking for one every second");
             }
-            while found.iter().all(|one| targets.list().add(one, &follow, &tell)) {
+            loop {
+                for one in &found {
+                    match targets.list().add(one, &follow, &tell) {
+                        Added::Yes => {}
+                        Added::NotYet => discovery.refuse(one.pid),
+                        Added::Never => return,
+                    }
+                }
                 std::thread::sleep(INTERVAL);
                 let mut list = targets.list();
                 list.note_ended();
@@ -89,9 +110,18 @@ impl Targets {
                 found = discovery.look();
             }
         };
-        let spawned = std::thread::Builder::new().name("discovery".into()).spawn(work);
-        spawned.map(drop).map_err(|error| cannot_start("a thread", &error).into())
+        thread("discovery", work).map(drop)
     }
+}
+
+/// What became of a process that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Added {
+    Yes,
+    /// There is no room for it now, or its recorder could not be started.
+    NotYet,
+    /// Nothing is added any more.
+    Never,
 }
 
 impl Entry {
@@ -121,31 +151,39 @@ impl List {
         self.followed.push(Entry { followed: Arc::new(Mutex::new(followed)), ended: None, is_replaced: false });
     }
 
-    /// Adds the recording of a process, if there is room; `false` once nothing is added any more.
+    /// Adds the recording of a process, if there is room. Of a process that is refused again nothing is told.
     fn add(
         &mut self,
         found: &Discovered,
         follow: &impl Fn(&Discovered) -> Result<Followed, Diagnostics>,
         tell: &impl Fn(&str),
-    ) -> bool {
+    ) -> Added {
         if self.is_closed {
-            return false;
+            return Added::Never;
         }
+        let refuse = |why: &str| {
+            if !found.was_refused {
+                tell(why);
+            }
+        };
         let spec = printable(&found.spec.display().to_string());
         let what = format!("process {} ({}) has the engine of {spec}", found.pid, printable(&found.process));
         self.make_room();
         if self.followed.len() >= MOST_TARGETS {
-            tell(&format!("{what}, and is not followed: {MOST_TARGETS} targets are"));
-            return true;
+            refuse(&format!("{what}, and is not followed: {MOST_TARGETS} targets are"));
+            return Added::NotYet;
         }
         match follow(found) {
             Ok(followed) => {
                 tell(&what);
                 self.push(followed);
+                Added::Yes
             }
-            Err(problems) => problems.0.iter().for_each(|problem| tell(&problem.message)),
+            Err(problems) => {
+                problems.0.iter().for_each(|problem| refuse(&problem.message));
+                Added::NotYet
+            }
         }
-        true
     }
 
     /// Takes off the list what ended long ago.

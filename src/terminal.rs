@@ -10,7 +10,7 @@ use std::path::Path;
 pub(crate) fn report_problems(problems: &Diagnostics) -> u8 {
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     if !problems.0.is_empty() {
-        anstream::eprintln!("{}", diag::render(problems, colour));
+        write_error(&diag::render(problems, colour));
     }
     let of_the_machine = |d: &Diagnostic| d.severity == Severity::Error && d.code.class() == Class::Machine;
     if problems.0.iter().any(of_the_machine) { 3 } else { 1 }
@@ -47,7 +47,12 @@ pub(crate) fn write_json(json: &str) -> Result<(), Diagnostics> {
 
 /// Prints a status line on standard error.
 pub(crate) fn status(text: &str) {
-    anstream::eprintln!("{}", diag::printable_lines(text));
+    write_error(&diag::printable_lines(text));
+}
+
+/// Writes a line to standard error. Whatever that is, a full disk or a terminal that is gone, ends nothing.
+fn write_error(text: &str) {
+    let _ = writeln!(anstream::stderr(), "{text}");
 }
 
 /// A reader that has seen enough is no error.

@@ -40,13 +40,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let discovery = if trace.is_some() { None } else { arguments.live.discovery()? };
     let recorders = if trace.is_some() { Vec::new() } else { arguments.live.start(Messages::Saved, false)? };
     let signals = signals()?;
-    let targets = Targets::new(recorders.into_iter().map(|recorder| recorder.follow(Wanted::default())).chain(trace));
+    let followed = recorders.into_iter().map(|recorder| recorder.follow(Wanted::default()));
+    let targets = Targets::new(followed.chain(trace.map(Ok)).collect::<Result<Vec<_>, _>>()?);
     let searches = discovery.is_some();
     if let Some(discovery) = discovery {
         let live = arguments.live.clone();
         let follow = move |found: &Discovered| {
             live.recorder_of(found.pid, &found.spec, Messages::Saved, false)
-                .map(|recorder| recorder.follow(Wanted::default()))
+                .and_then(|recorder| recorder.follow(Wanted::default()))
         };
         targets.search(discovery, follow, |_| {})?;
     }
@@ -77,7 +78,7 @@ fn open(path: &Path) -> Result<Followed, Diagnostics> {
         Diagnostic::error(Code::TraceUnreadable, format!("cannot read {}: {error}", path.display()))
             .hint("record a trace: `profinfer record -o FILE …`")
     })?;
-    Ok(Followed::trace(Box::new(file)))
+    Followed::trace(Box::new(file))
 }
 
 /// Until the user or a signal ends it.

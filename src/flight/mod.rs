@@ -6,6 +6,7 @@ mod ring;
 
 pub(crate) use keeper::Keeper;
 
+use super::live::thread;
 use super::terminal::status;
 use super::values;
 use keeper::Job;
@@ -132,7 +133,13 @@ impl Flight {
             account.kept += u64::from(is_kept);
             account.failed += u64::from(!is_kept);
         };
-        self.writing.push(std::thread::spawn(work));
+        match thread("kept trace", work) {
+            Ok(thread) => self.writing.push(thread),
+            Err(problems) => {
+                self.account.lock().unwrap_or_else(PoisonError::into_inner).failed += 1;
+                problems.0.iter().for_each(|problem| status(&format!("no trace is kept: {}", problem.message)));
+            }
+        }
     }
 
     /// Waits for what is being written.

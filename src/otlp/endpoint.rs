@@ -79,18 +79,32 @@ fn problem(message: String, hint: &str) -> Diagnostics {
     Diagnostic::error(Code::BadArgument, message).hint(hint).into()
 }
 
-/// `name=value,name=value`; `None` of anything else.
+/// `name=value,name=value`, where values may have characters as `%2C`; `None` of anything else.
 fn headers(text: &str) -> Option<Vec<(String, String)>> {
     let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
     pairs
         .map(|pair| {
             let (name, value) = pair.split_once('=')?;
-            let (name, value) = (name.trim(), value.trim());
+            let (name, value) = (name.trim(), decoded(value.trim())?);
             let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
             let is_value = value.bytes().all(|byte| byte == b'\t' || (b' '..0x7f).contains(&byte));
-            (is_name && is_value).then(|| (name.to_owned(), value.to_owned()))
+            (is_name && is_value).then(|| (name.to_owned(), value))
         })
         .collect()
+}
+
+/// A text whose characters may be written as `%` and two hexadecimal digits; any other `%` is one. `None` where that is no
+/// text.
+fn decoded(text: &str) -> Option<String> {
+    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((first, after)) = rest.split_first() {
+        let code = digit(after.first()).zip(digit(after.get(1))).filter(|_| *first == b'%');
+        let code = code.and_then(|(high, low)| u8::try_from(16 * high + low).ok());
+        bytes.push(code.unwrap_or(*first));
+        rest = code.and_then(|_| after.get(2..)).unwrap_or(after);
+    }
+    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
@@ -102,7 +116,11 @@ mod tests {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(headers(""), Some(Vec::new()));
         assert_eq!(headers("a=b, X-Key = c d=,"), Some(vec![pair("a", "b"), pair("X-Key", "c d=")]));
-        for wrong in ["a", "=b", "a b=c", "a=b\r\nEvil: 1"] {
+        let encoded = "Authorization=Basic%20dXNlcjpwYXNz%3D%3d,a=b%2Cc,d=100%,e=%zz%4";
+        let decoded =
+            [pair("Authorization", "Basic dXNlcjpwYXNz=="), pair("a", "b,c"), pair("d", "100%"), pair("e", "%zz%4")];
+        assert_eq!(headers(encoded).as_deref(), Some(&decoded[..]));
+        for wrong in ["a", "=b", "a b=c", "a=b\r\nEvil: 1", "a=b%0d%0aEvil: 1", "a=%ff"] {
             assert_eq!(headers(wrong), None, "{wrong:?}");
         }
     }

@@ -59,6 +59,8 @@ impl Http {
             post = post.header(name, value);
         }
         match post.header("Content-Type", kind).send(body) {
+            // One that sends elsewhere has taken nothing.
+            Ok(answer) if !answer.status().is_success() => Err(Failure::of_http(answer.status().as_u16())),
             Ok(_) => Ok(()),
             Err(ureq::Error::StatusCode(status)) => Err(Failure::of_http(status)),
             Err(error) => Err(Failure::unreachable(error)),

@@ -39,7 +39,7 @@ fn a_receiver_that_dies_and_comes_back_is_pushed_to_again() {
         assert!(serve.messages().contains("cannot push metrics to http://127.0.0.1:"), "{}", serve.messages());
         let receiver = Receiver::start(&received, &["--protocol", protocol, "--port", &port]);
         wait_until("it takes steps again", || steps(&receiver, &toy_at_work) > 0);
-        assert!(serve.messages().contains("takes figures again"), "{}", serve.messages());
+        assert!(serve.messages().contains("takes metrics again"), "{}", serve.messages());
         assert_eq!(serve.metric("profinfer_otlp_lost_spans_total", &[]), Some(0.0));
         // Without the key.
         drop(receiver);

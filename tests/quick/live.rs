@@ -3,7 +3,11 @@
 use crate::invocation;
 use crate::toy::{MEMORY, Run, Trace};
 use serde_json::Value;
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_trace_is_shown_on_a_terminal() {
@@ -43,4 +47,37 @@ fn a_trace_without_the_engine_is_an_error() {
     let output = python.stdin(Stdio::null()).output().unwrap();
     let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&seen["status"], &seen["missed"]), (&1.into(), &serde_json::json!([])), "{seen:#}");
+}
+
+/// Where nothing can be written, as on a disk that is full.
+#[test]
+fn a_message_that_cannot_be_written_ends_nothing() {
+    let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let profinfer = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(full());
+        command
+    };
+    assert_eq!(profinfer().args(["report", "/no/such/trace"]).status().unwrap().code(), Some(1));
+    // A port that was free a moment ago.
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut serve = profinfer();
+    serve.args(["serve", "--listen", &address.to_string(), "--container", "no-such-one"]);
+    let mut serve = serve.spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(30);
+    let answer = loop {
+        assert_eq!(serve.try_wait().unwrap(), None, "it has ended");
+        assert!(Instant::now() < until, "nobody listens");
+        let Ok(mut stream) = TcpStream::connect(address) else {
+            std::thread::sleep(Duration::from_millis(20));
+            continue;
+        };
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        break answer;
+    };
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }

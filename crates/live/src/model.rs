@@ -296,6 +296,7 @@ impl Model {
             container: None,
             command: origin.command.clone(),
             started_ns: origin.monotonic_ns,
+            started_unix_ns: origin.wall_clock_ns,
             elapsed_ns: self.now.saturating_sub(origin.monotonic_ns),
             phases: phases.cloned().collect::<Vec<PhaseFigures>>(),
             requests: (self.has_requests && figures.followed.requests().were_recorded()).then(|| self.requests()),

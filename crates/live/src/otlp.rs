@@ -13,7 +13,8 @@ use profinfer_analysis::Request;
 use prost::Message;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What times are in UNIX time.
+/// What times are in UNIX time, by the clock as it is now. When a recording began is not among them: a receiver takes
+/// points with another start for those of another target, so that time is the recording's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnixClock {
     /// UNIX time less CLOCK_MONOTONIC, ns.
@@ -25,6 +26,11 @@ pub struct UnixClock {
 impl UnixClock {
     fn unix(self, monotonic_ns: u64) -> u64 {
         self.offset_ns.saturating_add(monotonic_ns)
+    }
+
+    /// Now, for a point of a recording: not before its start, whatever became of the clock.
+    fn now_of(self, recording: &Snapshot) -> u64 {
+        self.unix(self.now_ns).max(recording.started_unix_ns)
     }
 }
 
@@ -154,8 +160,8 @@ fn number(point: &Point<'_>, clock: UnixClock) -> Option<NumberDataPoint> {
     let Value::Number(value) = point.value else { return None };
     Some(NumberDataPoint {
         attributes: attributes(point),
-        start_time_unix_nano: clock.unix(point.of.started_ns),
-        time_unix_nano: clock.unix(clock.now_ns),
+        start_time_unix_nano: point.of.started_unix_ns,
+        time_unix_nano: clock.now_of(point.of),
         as_double: Some(value),
     })
 }
@@ -164,8 +170,8 @@ fn durations(point: &Point<'_>, clock: UnixClock) -> Option<HistogramDataPoint> 
     let Value::Durations(histogram) = point.value else { return None };
     Some(HistogramDataPoint {
         attributes: attributes(point),
-        start_time_unix_nano: clock.unix(point.of.started_ns),
-        time_unix_nano: clock.unix(clock.now_ns),
+        start_time_unix_nano: point.of.started_unix_ns,
+        time_unix_nano: clock.now_of(point.of),
         count: histogram.count,
         sum: Some(seconds(histogram.sum_ns)),
         bucket_counts: histogram.counts.to_vec(),
@@ -182,7 +188,7 @@ fn spans(of: &Snapshot, request: &Request, clock: UnixClock) -> Vec<Span> {
     // The same each time that they are sent: a receiver that got them twice can tell.
     let id = |part: &str| {
         let mut hasher = DefaultHasher::new();
-        (of.pid, of.started_ns, clock.offset_ns / 1_000_000_000, request.begin, request.sequence, request.end, part)
+        (of.pid, of.started_ns, of.started_unix_ns, request.begin, request.sequence, request.end, part)
             .hash(&mut hasher);
         hasher.finish().max(1).to_be_bytes().to_vec()
     };

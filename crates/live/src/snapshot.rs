@@ -38,6 +38,9 @@ pub struct Snapshot {
     pub command: Vec<String>,
     /// When the recording began, ns of CLOCK_MONOTONIC.
     pub started_ns: u64,
+    /// The same in UNIX time, as the recorder read it then.
+    #[serde(skip)]
+    pub started_unix_ns: u64,
     /// Since the start of the recording, ns.
     pub elapsed_ns: u64,
     /// Prefill, decode, and runs of a model without tokens.
@@ -118,6 +121,7 @@ impl Snapshot {
             container: None,
             command: Vec::new(),
             started_ns: 0,
+            started_unix_ns: 0,
             elapsed_ns: 0,
             phases: Vec::new(),
             requests: None,

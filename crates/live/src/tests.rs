@@ -192,10 +192,14 @@ probes:
   step: { at: 'toy:toy_step(i32 n)', role: step, fields: { tokens: n } }
 ";
 
+/// When recordings began, ns of UNIX time.
+const STARTED: u64 = 1_780_000_000_000_000_007;
+
 /// The trace, with a notice after every so many records.
 fn trace(records: &Records, every: usize) -> Vec<u8> {
     let sources = vec![("toy.yaml".to_owned(), PROBESET.to_owned())];
-    let origin = Origin { engine: "toy \"engine\"".into(), sources, pid: 100, ..Origin::default() };
+    let origin =
+        Origin { engine: "toy \"engine\"".into(), sources, pid: 100, wall_clock_ns: STARTED, ..Origin::default() };
     let mut writer = TraceWriter::new(Vec::new(), &origin, &records.schema).unwrap();
     for (number, record) in records.records.iter().enumerate() {
         writer.push(record).unwrap();
@@ -552,8 +556,16 @@ fn otlp_has_the_numbers_of_prometheus() {
     let point = &otlp_points(&request, name, "histogram")[0];
     assert_eq!(point["count"], "3");
     assert_eq!(point["timeUnixNano"], "1790000005000000000");
-    let started = 1_790_000_000_000_000_000 + snapshot.started_ns;
-    assert_eq!(point["startTimeUnixNano"], started.to_string());
+    assert_eq!(point["startTimeUnixNano"], STARTED.to_string());
+    // Whatever a clock is set to, the start stays: with another one it would be another target. Time goes on from there.
+    for (offset_ns, now) in [(1_790_000_000_000_000_321, 1_790_000_005_000_000_321), (5, STARTED)] {
+        let later = as_json(&otlp_metrics(std::slice::from_ref(&snapshot), UnixClock { offset_ns, ..clock }));
+        for (metric, kind) in [(name, "histogram"), ("profinfer.request_tokens", "sum")] {
+            let point = &otlp_points(&later, metric, kind)[0];
+            assert_eq!(point["startTimeUnixNano"], STARTED.to_string(), "{metric}");
+            assert_eq!(point["timeUnixNano"], now.to_string(), "{metric}");
+        }
+    }
     let counts = point["bucketCounts"].as_array().unwrap();
     assert_eq!(counts.len(), point["explicitBounds"].as_array().unwrap().len() + 1);
     let sum: u64 = counts.iter().map(|count| count.as_str().unwrap().parse::<u64>().unwrap()).sum();
@@ -586,6 +598,14 @@ fn each_request_is_a_span_with_its_parts() {
     let request = otlp_spans([(&snapshot, &ended.requests[..])], clock);
     assert_eq!(request, otlp_spans([(&snapshot, &ended.requests[..])], clock), "sent again, it is the same");
     let request = as_json(&request);
+    // By another second of the clock, too.
+    let later = UnixClock { offset_ns: clock.offset_ns + 999_999_999_999, ..clock };
+    let later = as_json(&otlp_spans([(&snapshot, &ended.requests[..])], later));
+    let ids = |request: &serde_json::Value| {
+        let spans = request["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone();
+        spans.iter().map(|span| [&span["traceId"], &span["spanId"]].map(ToString::to_string)).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&request), ids(&later));
     let spans = request["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
     let roots: Vec<_> = spans.iter().filter(|span| span["name"] == "request").collect();
     assert_eq!(roots.len(), 3);
