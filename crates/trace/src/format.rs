@@ -57,8 +57,14 @@ pub(super) const MAX_BLOCK: usize = 4 << 20;
 /// Bytes of any other payload.
 pub(super) const MAX_METADATA: usize = 16 << 20;
 
-/// Bytes of all sites and notices payloads together, decompressed: a reader stores them.
+/// Bytes of all sites payloads together, decompressed, as of all that samples refer to: a reader stores them.
 pub(super) const MAX_STORED: usize = 32 << 20;
+
+/// Bytes of all notices that a reader stores, by [`super::meta::remembered`]. It goes on without those beyond.
+pub(super) const MAX_NOTICES: usize = 64 << 20;
+
+/// What a notice that is stored counts for, besides its text and lists.
+pub(super) const NOTICE_BYTES: usize = 128;
 
 /// Bytes of a record, tail included.
 pub(super) const MAX_RECORD: usize = 256 << 10;

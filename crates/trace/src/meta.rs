@@ -1,11 +1,12 @@
 //! A trace's metadata, gathered while it is read.
 
-use super::format::{MAX_MODULES, MAX_STORED};
+use super::format::{MAX_MODULES, MAX_NOTICES, MAX_STORED, NOTICE_BYTES};
 use super::part::resolve;
 use indexmap::IndexMap;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_schema::{
-    End, EngineId, Loss, ModuleInfo, NO_SITE, Notice, Origin, SampledModule, Sampling, Schema, Site,
+    CpuFrequency, End, EngineId, KernelFunction, Loss, ModuleInfo, NO_SITE, Notice, Origin, SampledModule, Sampling,
+    Schema, Site,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -45,7 +46,7 @@ pub struct Meta {
     pub sites: Vec<Site>,
     /// The losses up to the last time they were written.
     pub losses: Vec<Loss>,
-    /// What changed while recording.
+    /// What changed while recording: of each notice what is read afterwards, which `mapped` and `overhead` are not.
     pub notices: Vec<Notice>,
     /// How the target was sampled; `None` where it was not.
     pub sampling: Option<Sampling>,
@@ -59,8 +60,12 @@ pub struct Meta {
     pub problems: Diagnostics,
     /// Where each site is in `sites`, by its number.
     site_index: HashMap<u16, usize>,
-    /// Bytes of the payloads that are stored.
-    stored: usize,
+    /// Bytes of sites, of what samples refer to, and of notices that are stored.
+    stored_sites: usize,
+    stored_sampling: usize,
+    stored_notices: usize,
+    /// There were more notices than are stored.
+    has_more_notices: bool,
     /// Problems beyond the maximum.
     dropped: usize,
 }
@@ -135,9 +140,14 @@ impl Meta {
     /// Appends what samples refer to.
     pub(super) fn add_sampling(&mut self, news: Sampling) -> Result<(), String> {
         let all = self.sampling.get_or_insert_default();
-        if news.first_module < all.modules.len() || news.first_module + news.modules.len() > MAX_MODULES {
+        let modules = news.first_module.saturating_add(news.modules.len());
+        if news.first_module < all.modules.len() || modules > MAX_MODULES {
             return Err("its modules are not numbered consecutively".into());
         }
+        // A frame that only counts stores nothing: there may be one each second.
+        let of_modules = news.modules.iter().map(|module| size_of::<SampledModule>() + module.path.len());
+        let of_kernel = news.kernel.iter().map(|function| size_of::<KernelFunction>() + function.name.len());
+        store(&mut self.stored_sampling, of_modules.chain(of_kernel).sum(), "what samples refer to exceeds")?;
         let (mut modules, mut kernel) = (std::mem::take(&mut all.modules), std::mem::take(&mut all.kernel));
         // Those of a frame that was damaged: later ones must keep their numbers.
         modules.resize(news.first_module, SampledModule { path: "?".into(), ..SampledModule::default() });
@@ -147,9 +157,58 @@ impl Meta {
         Ok(())
     }
 
-    /// Counts the stored bytes of a payload; small compressed frames can be large ones.
-    pub(super) fn keep(&mut self, bytes: usize) -> Result<(), String> {
-        self.stored += bytes;
-        if self.stored > MAX_STORED { Err(format!("sites and notices exceed {MAX_STORED} bytes")) } else { Ok(()) }
+    /// Counts the stored bytes of a payload of sites; small compressed frames can be large ones.
+    pub(super) fn count_sites(&mut self, bytes: usize) -> Result<(), String> {
+        store(&mut self.stored_sites, bytes, "sites exceed")
     }
+
+    /// Stores a notice, and only the last so many; without such a number, as many as there is space for.
+    pub(super) fn remember(&mut self, notice: &Notice, last: Option<usize>) {
+        let Some(bytes) = remembered(notice) else { return };
+        match last {
+            Some(last) => {
+                let old = (self.notices.len() + 1).saturating_sub(last);
+                self.notices.drain(..old);
+            }
+            None if self.stored_notices + bytes <= MAX_NOTICES => self.stored_notices += bytes,
+            None if self.has_more_notices => return,
+            None => {
+                self.has_more_notices = true;
+                let after = notice.time.saturating_sub(self.origin.monotonic_ns) / 1_000_000_000;
+                let message = format!("the trace has more than {MAX_NOTICES} bytes of notices");
+                let hint =
+                    format!("what they tell of the time after {after} s is missing: resources, frequencies, windows");
+                return self.problem(Diagnostic::warning(Code::TraceCorrupt, message).hint(hint));
+            }
+        }
+        self.notices.push(Notice {
+            time: notice.time,
+            text: notice.text.clone(),
+            detail: notice.detail,
+            waiting: notice.waiting,
+            mapped: None,
+            frequencies: notice.frequencies.clone(),
+            pressure: notice.pressure,
+            overhead: None,
+        });
+    }
+}
+
+/// Bytes that a notice counts for where it is stored; `None`: nothing of it is.
+pub(super) fn remembered(notice: &Notice) -> Option<usize> {
+    let Notice { text, detail, waiting, frequencies, pressure, .. } = notice;
+    let is_nothing =
+        text.is_empty() && detail.is_none() && waiting.is_none() && frequencies.is_none() && pressure.is_none();
+    let frequencies = frequencies.as_ref().map_or(0, |of| of.len() * size_of::<CpuFrequency>());
+    (!is_nothing).then_some(NOTICE_BYTES + text.len() + frequencies)
+}
+
+/// Counts bytes that are to be stored; what is refused does not count.
+fn store(stored: &mut usize, bytes: usize, what: &str) -> Result<(), String> {
+    let sum = stored.saturating_add(bytes);
+    if sum > MAX_STORED {
+        return Err(format!("{what} {MAX_STORED} bytes"));
+    }
+    *stored = sum;
+    Ok(())
 }

@@ -92,6 +92,8 @@ pub struct TraceReader<R> {
     meta: Meta,
     /// Of the last frame of samples.
     samples: Vec<Sample>,
+    /// The last one.
+    notice: Notice,
     has_schema: bool,
     /// All was read, and problems of the end were reported.
     is_at_end: bool,
@@ -125,6 +127,7 @@ impl<R: Read> TraceReader<R> {
             offset: 0,
             meta,
             samples: Vec::new(),
+            notice: Notice::default(),
             has_schema,
             is_at_end,
             part: None,
@@ -246,7 +249,7 @@ impl<R: Read> TraceReader<R> {
                 return Ok(None);
             }
             FrameKind::Sites => {
-                self.meta.keep(payload.len())?;
+                self.meta.count_sites(payload.len())?;
                 let (modules, sites) = self.meta.add_sites(json::<SitesFrame>(payload)?)?;
                 if let Some(part) = &self.part {
                     part.see_enums(&mut self.meta);
@@ -263,14 +266,8 @@ impl<R: Read> TraceReader<R> {
                 News::Losses
             }
             FrameKind::Notice => {
-                match self.remembered {
-                    Some(last) => {
-                        let old = (self.meta.notices.len() + 1).saturating_sub(last);
-                        self.meta.notices.drain(..old);
-                    }
-                    None => self.meta.keep(payload.len())?,
-                }
-                self.meta.notices.push(json(payload)?);
+                self.notice = json(payload)?;
+                self.meta.remember(&self.notice, self.remembered);
                 News::Notice
             }
             FrameKind::Samples => {
@@ -279,7 +276,6 @@ impl<R: Read> TraceReader<R> {
                 News::Samples
             }
             FrameKind::Sampling => {
-                self.meta.keep(payload.len())?;
                 self.meta.add_sampling(json(payload)?)?;
                 return Ok(None);
             }
@@ -299,16 +295,6 @@ impl<R: Read> TraceReader<R> {
     }
 
     fn item(&self, news: &News) -> Item<'_> {
-        const NO_NOTICE: &Notice = &Notice {
-            time: 0,
-            text: String::new(),
-            detail: None,
-            waiting: None,
-            mapped: None,
-            frequencies: None,
-            pressure: None,
-            overhead: None,
-        };
         const NO_END: &End = &End {
             time: 0,
             reason: String::new(),
@@ -327,7 +313,7 @@ impl<R: Read> TraceReader<R> {
                 sites: self.meta.sites.get(*sites..).unwrap_or_default(),
             },
             News::Losses => Item::Losses(&self.meta.losses),
-            News::Notice => Item::Notice(self.meta.notices.last().unwrap_or(NO_NOTICE)),
+            News::Notice => Item::Notice(&self.notice),
             News::Samples => Item::Samples(&self.samples),
             News::End => Item::End(self.meta.end.as_ref().unwrap_or(NO_END)),
         }

@@ -450,11 +450,78 @@ fn enumerations_that_become_known_later_name_the_records_after() {
 fn metadata_that_grows_without_bound_is_not_kept() {
     let mut writer = new_writer();
     let notice = Notice { time: 0, text: "x".repeat(8 << 20), ..Notice::default() };
-    (0..6).for_each(|_| writer.notice(&notice).unwrap());
+    (0..12).for_each(|_| writer.notice(&notice).unwrap());
     writer.push(&exit(1, 0)).unwrap();
-    let (records, meta) = read(&writer.finish(&End::default()).unwrap());
-    assert_eq!((records.len(), meta.notices.len()), (1, 3));
-    assert_eq!(codes(&meta), [Code::TraceCorrupt; 3]);
+    writer.add_sites(&[module()], &[site(0)]).unwrap();
+    let file = writer.finish(&End::default()).unwrap();
+    let (records, meta) = read(&file);
+    assert_eq!((records.len(), meta.notices.len(), meta.sites.len()), (1, 8, 1), "and one of the writer's");
+    assert_eq!(codes(&meta), [Code::TraceCorrupt]);
+    assert!(!meta.problems.has_errors(), "nothing is damaged: {:?}", meta.problems);
+    // Whoever reads along is told all of them.
+    let mut reader = TraceReader::new(&file[..]).unwrap();
+    let mut told = 0;
+    while let Some(item) = reader.next() {
+        told += usize::from(matches!(item, Item::Notice(told) if told.text == notice.text));
+    }
+    assert_eq!(told, 12);
+}
+
+#[test]
+fn a_recording_of_days_tells_the_state_of_its_probes_to_the_end() {
+    let mut writer = new_writer();
+    let detail = Detail { state: DetailState::On, reason: DetailReason::Budget, steps_too: false };
+    let file = MappedFile { start: 0, end: 9, offset: 0, device: 0, inode: 5, path: "/a/path".repeat(150_000) };
+    // Lists of mapped files and accounts are not stored.
+    for time in 0..36 {
+        writer.notice(&Notice { time, mapped: Some(vec![file.clone()]), ..Notice::default() }).unwrap();
+    }
+    for time in 0..31 {
+        writer.notice(&Notice { time, text: "x".repeat(1 << 20), ..Notice::default() }).unwrap();
+    }
+    let frequencies = Some(vec![CpuFrequency { cpu: 0, khz: 1 }]);
+    for time in 0..15_000 {
+        writer.notice(&Notice { time, frequencies: frequencies.clone(), ..Notice::default() }).unwrap();
+        writer.notice(&Notice { time, pressure: Some(Pressure::default()), ..Notice::default() }).unwrap();
+        writer.notice(&Notice { time, overhead: Some(Overhead::default()), ..Notice::default() }).unwrap();
+        writer.notice(&Notice { time, detail: Some(detail), ..Notice::default() }).unwrap();
+    }
+    writer.add_sites(&[module()], &[site(0)]).unwrap();
+    let (_, meta) = read(&writer.finish(&End::default()).unwrap());
+    assert!(meta.problems.0.is_empty(), "{:?}", meta.problems);
+    assert_eq!((meta.notices.iter().filter(|of| of.detail.is_some()).count(), meta.sites.len()), (15_000, 1));
+    let with_pressure = meta.notices.iter().filter(|of| of.pressure.is_some()).count();
+    assert!((1000..15_000).contains(&with_pressure), "{with_pressure}");
+    assert_eq!(meta.notices.iter().filter(|of| of.text.contains("too many notices")).count(), 1);
+}
+
+#[test]
+fn what_samples_refer_to_is_bounded_and_counts_are_not_stored() {
+    let counts = |taken: u64| Sampling { taken, event: "cycles".repeat(200_000), ..Sampling::default() };
+    let mut writer = new_writer();
+    (0..30).for_each(|taken| writer.sampling(&counts(taken)).unwrap());
+    let far = Sampling { first_module: usize::MAX, modules: vec![SampledModule::default()], ..Sampling::default() };
+    writer.sampling(&far).unwrap();
+    let function = KernelFunction { start: 0, end: 1, name: "x".repeat(8 << 20) };
+    for _ in 0..4 {
+        writer.sampling(&Sampling { kernel: vec![function.clone()], taken: 400, ..Sampling::default() }).unwrap();
+    }
+    let (_, meta) = read(&writer.finish(&End::default()).unwrap());
+    let sampling = meta.sampling.as_ref().unwrap();
+    assert_eq!((sampling.taken, sampling.kernel.len(), sampling.modules.len()), (400, 3, 0));
+    assert_eq!(codes(&meta), [Code::TraceCorrupt; 2]);
+}
+
+#[test]
+fn a_writer_refuses_more_sites_than_a_reader_stores() {
+    let mut writer = new_writer();
+    let large = |id| Site { function: "f".repeat(12 << 20), ..site(id) };
+    writer.add_sites(&[module()], &[large(0)]).unwrap();
+    writer.add_sites(&[], &[large(1)]).unwrap();
+    assert_eq!(writer.add_sites(&[], &[large(2)]).unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+    writer.add_sites(&[], &[site(3)]).unwrap();
+    let (_, meta) = read(&writer.finish(&End::default()).unwrap());
+    assert_eq!((meta.sites.len(), meta.problems.0.len()), (3, 0));
 }
 
 /// Any record of the schema: every byte arbitrary but the type and a list's count.

@@ -3,9 +3,11 @@
 
 use super::block::BlockEncoder;
 use super::column::ColumnEncoder;
-use super::format::{COMPRESSED, FrameHeader, FrameKind, MAX_BLOCK, MAX_METADATA, file_header};
+use super::format::{
+    COMPRESSED, FrameHeader, FrameKind, MAX_BLOCK, MAX_METADATA, MAX_NOTICES, MAX_STORED, file_header,
+};
 use super::layout::{Layout, layouts};
-use super::meta::SitesFrame;
+use super::meta::{SitesFrame, remembered};
 use super::samples;
 use indexmap::IndexMap;
 use profinfer_schema::{End, HEADER_SIZE, Loss, ModuleInfo, Notice, Origin, Sample, Sampling, Schema, Site};
@@ -18,6 +20,10 @@ const BLOCK_BYTES: usize = 1 << 20;
 
 /// Samples of a frame: some seconds of a thread.
 const SAMPLES: usize = 4096;
+
+/// Notices that a reader stores may have so many bytes before those that tell least are left out: what tells the state of
+/// the probes is to be remembered to the end.
+const CROWDED: usize = MAX_NOTICES / 2;
 
 /// Payloads shorter than this are not compressed.
 const COMPRESS_FROM: usize = 128;
@@ -70,6 +76,10 @@ pub struct TraceWriter<W> {
     frame: Vec<u8>,
     compressor: Option<zstd::bulk::Compressor<'static>>,
     modules: usize,
+    /// Bytes that a reader stores of sites, and of notices.
+    sites: usize,
+    notices: usize,
+    is_crowded: bool,
     samples: Vec<Sample>,
     records: u64,
     bytes: u64,
@@ -117,6 +127,9 @@ impl<W: Write> TraceWriter<W> {
             frame,
             compressor,
             modules: 0,
+            sites: 0,
+            notices: 0,
+            is_crowded: false,
             samples: Vec::new(),
             records: 0,
             bytes: 0,
@@ -159,8 +172,7 @@ impl<W: Write> TraceWriter<W> {
     pub fn add_sites(&mut self, modules: &[ModuleInfo], sites: &[Site]) -> io::Result<()> {
         let (first_module, enums) = (self.modules, IndexMap::new());
         self.modules += modules.len();
-        let frame = SitesFrame { first_module, modules: modules.to_vec(), sites: sites.to_vec(), enums };
-        self.json(FrameKind::Sites, &frame)
+        self.sites_frame(&SitesFrame { first_module, modules: modules.to_vec(), sites: sites.to_vec(), enums })
     }
 
     /// Adds enumerations of a library that was mapped later, to those of the schema; one of the
@@ -169,8 +181,7 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     /// The output's.
     pub fn add_enums(&mut self, enums: &IndexMap<String, BTreeMap<i64, String>>) -> io::Result<()> {
-        let frame = SitesFrame { first_module: self.modules, enums: enums.clone(), ..SitesFrame::default() };
-        self.json(FrameKind::Sites, &frame)
+        self.sites_frame(&SitesFrame { first_module: self.modules, enums: enums.clone(), ..SitesFrame::default() })
     }
 
     /// Says what was lost so far, since the start: it replaces the previous list.
@@ -181,12 +192,28 @@ impl<W: Write> TraceWriter<W> {
         self.json(FrameKind::Losses, losses)
     }
 
-    /// Says that a state of the recording changed.
+    /// Says that a state of the recording changed. A recording of days has more to tell than a reader stores: from some time
+    /// on, which a notice gives, it is not told what resources there were and how fast processors ran.
     ///
     /// # Errors
     /// The output's.
     pub fn notice(&mut self, notice: &Notice) -> io::Result<()> {
-        self.json(FrameKind::Notice, notice)
+        if self.notices < CROWDED {
+            self.notices += remembered(notice).unwrap_or(0);
+            return self.json(FrameKind::Notice, notice);
+        }
+        if !std::mem::replace(&mut self.is_crowded, true) {
+            let text = "there are too many notices: resources and frequencies are not recorded from here on";
+            self.json(FrameKind::Notice, &Notice { time: notice.time, text: text.to_owned(), ..Notice::default() })?;
+        }
+        let (pressure, frequencies) = (None, None);
+        // The text of a list of mapped files gives its length.
+        let text = if notice.mapped.is_some() || notice.frequencies.is_some() { "" } else { &notice.text };
+        let left = Notice { pressure, frequencies, text: text.to_owned(), ..notice.clone() };
+        if remembered(&left).is_some() || left.mapped.is_some() || left.overhead.is_some() {
+            self.json(FrameKind::Notice, &left)?;
+        }
+        Ok(())
     }
 
     /// Adds a timer sample. It comes before every record that is pushed after it.
@@ -274,13 +301,21 @@ impl<W: Write> TraceWriter<W> {
         self.write_frame(FrameKind::Events)
     }
 
+    fn sites_frame(&mut self, frame: &SitesFrame) -> io::Result<()> {
+        self.json(FrameKind::Sites, frame)?;
+        self.sites += self.payload.len();
+        Ok(())
+    }
+
     /// Closes the block first: frames stay in the order of the calls.
     fn json(&mut self, kind: FrameKind, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
         self.close_block()?;
         self.payload.clear();
         serde_json::to_writer(&mut self.payload, value)?;
-        if self.payload.len() > MAX_METADATA {
-            let message = format!("the trace's {} are longer than {MAX_METADATA} bytes", kind.name());
+        let most = if kind == FrameKind::Sites { (MAX_STORED - self.sites).min(MAX_METADATA) } else { MAX_METADATA };
+        if self.payload.len() > most {
+            let most = if most < MAX_METADATA { MAX_STORED } else { MAX_METADATA };
+            let message = format!("the trace's {} are longer than {most} bytes", kind.name());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         self.write_frame(kind)
