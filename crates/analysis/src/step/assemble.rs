@@ -153,18 +153,18 @@ impl Assembler {
         &self.out
     }
 
-    /// Makes a unit of what no step contains.
+    /// Makes a unit of what no step of a process contains.
     pub(crate) fn loose(
         &mut self,
         bucket: Bucket,
-        start: u64,
-        end: u64,
+        pid: u32,
+        (start, end): (u64, u64),
         threads: &mut Threads,
         catalogue: &mut Catalogue,
         context: Context<'_>,
     ) -> &Step {
         self.out.number = 0;
-        (self.out.pid, self.out.tid) = (0, 0);
+        (self.out.pid, self.out.tid) = (pid, 0);
         (self.out.start, self.out.end) = (start, end);
         (self.out.recorded, self.out.window, self.out.stretch) = (Recorded::Whole, None, 0);
         self.out.tokens = None;

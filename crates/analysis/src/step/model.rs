@@ -21,7 +21,7 @@ pub struct Step {
     pub phase: Option<Phase>,
     /// The process's number in the kernel.
     pub pid: u32,
-    /// The thread that ran it.
+    /// The thread that ran it; 0 for [`Phase::Outside`].
     pub tid: u32,
     /// When it began.
     pub start: u64,

@@ -583,7 +583,8 @@ impl Timeline {
         let unready_until = self.processes[process].unready_until;
         self.findings.late += loose.operators.iter().filter(|operator| operator.start < unready_until).count() as u64;
         self.assembler.set_requests(Vec::new());
-        let Some((start, end)) = loose.extent() else { return };
+        let Some(extent) = loose.extent() else { return };
+        let pid = self.threads.pid(process as u32);
         let context = Context {
             decoder: &self.decoder,
             rules: &self.rules,
@@ -592,7 +593,7 @@ impl Timeline {
             scheduler: &self.scheduler,
             tick: self.tick(),
         };
-        let step = self.assembler.loose(loose, start, end, &mut self.threads, &mut self.catalogue, context);
+        let step = self.assembler.loose(loose, pid, extent, &mut self.threads, &mut self.catalogue, context);
         self.findings.ambiguous += step.ambiguous;
         visitor.step(step, &self.catalogue, &self.decoder);
     }

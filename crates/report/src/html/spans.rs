@@ -355,7 +355,10 @@ impl Spans {
         facts.losses =
             lossy.map(|step| (step.number, step.start.saturating_sub(origin), step.losses.clone())).collect();
         add_frequencies(&mut tracks, meta, origin);
-        let first = tracks.keys().find(|key| key.1 != 0).map(|key| (key.0, key.1));
+        let first = First {
+            runs_steps: tracks.keys().find(|key| key.1 != 0).map(|key| (key.0, key.1)),
+            outside: tracks.keys().find(|key| key.1 == 0).map(|key| key.0),
+        };
         let mut columns = Columns::default();
         for (key, mut spans) in tracks {
             spans.sort_by_key(|shown| (shown.span.start, std::cmp::Reverse(shown.span.end)));
@@ -436,7 +439,14 @@ fn write(columns: &mut Columns, line: Line, spans: &[Shown<'_>], origin: u64, co
     }
 }
 
-fn track_row((pid, tid, line): Key, first: Option<(u32, u32)>, spans: usize, texts: &[String]) -> TrackRow {
+/// Whose tracks need not be named: the first thread that runs steps, and the first process with spans outside of steps.
+#[derive(Debug, Clone, Copy)]
+struct First {
+    runs_steps: Option<(u32, u32)>,
+    outside: Option<u32>,
+}
+
+fn track_row((pid, tid, line): Key, first: First, spans: usize, texts: &[String]) -> TrackRow {
     let (kind, label, lane) = match line {
         Line::Steps => ("steps", "steps".to_owned(), None),
         Line::Graphs(backend) => {
@@ -455,10 +465,10 @@ fn track_row((pid, tid, line): Key, first: Option<(u32, u32)>, spans: usize, tex
             return TrackRow { kind: "frequency", label, lane: None, spans: spans as u64 };
         }
     };
-    // The first thread that runs steps need not be named.
     let label = match tid {
+        0 if first.outside != Some(pid) => format!("{label}, outside steps (process {pid})"),
         0 => format!("{label}, outside steps"),
-        tid if first != Some((pid, tid)) => format!("{label} (thread {tid})"),
+        tid if first.runs_steps != Some((pid, tid)) => format!("{label} (thread {tid})"),
         _ => label,
     };
     TrackRow { kind, label, lane, spans: spans as u64 }

@@ -52,6 +52,22 @@ fn each_line_is_a_track() {
     assert_eq!(spans.facts.numbers, [[1, 2, 3, 4]]);
 }
 
+#[test]
+fn what_processes_do_outside_steps_is_on_lines_of_each() {
+    let mut records = Records::default();
+    for (tid, pid) in [(7, 70), (8, 80)] {
+        records.push("thread", tid, (1, 1), &[("pid", Put::Int(pid))]);
+        records.push("operator", tid, (100 + u64::from(tid), 150), &[("node", Put::Int(0x10))]);
+    }
+    records.push("operator", 7, (1010, 1020), &[("node", Put::Int(0x10))]);
+    records.push("step", 7, (1000, 1100), &[("tokens", Put::Int(1))]);
+    let spans = spans(&records, None, 1000);
+    let tracks: Vec<_> = spans.facts.tracks.iter().map(|t| (t.label.as_str(), t.spans)).collect();
+    let expected =
+        [("lane 0, outside steps", 1), ("steps", 1), ("lane 0", 1), ("lane 0, outside steps (process 80)", 1)];
+    assert_eq!(tracks, expected);
+}
+
 /// Two decode steps that encode an operator, submit it, and wait for it after the step.
 fn device_steps(r: &mut Records, ticks: Option<&[i64]>) {
     r.push("thread", 7, (1, 1), &[("pid", Put::Int(1))]);

@@ -2,12 +2,15 @@
 //! arrows from each operator to those that use its result. It works on steps and operators; the formats on tracks.
 
 mod chrome;
+mod counts;
 mod flows;
 mod offload;
 pub(crate) mod perfetto;
 pub(crate) mod protobuf;
 mod requests;
 mod sink;
+#[cfg(test)]
+mod tests;
 mod tracks;
 
 use crate::model::frequency;
@@ -17,7 +20,9 @@ use profinfer_analysis::{
 use profinfer_trace::Meta;
 
 use chrome::Chrome;
+use counts::Counted;
 use flows::Flows;
+use offload::DeviceTimes;
 use perfetto::Perfetto;
 use profinfer_schema::{Origin, ReclaimKind};
 pub use requests::RequestsShown;
@@ -44,6 +49,7 @@ pub struct TimelineWriter<'a> {
     tracks: Tracks,
     steps: RangeInclusive<u64>,
     flows: Flows,
+    device_times: DeviceTimes,
     written: u64,
     /// Of several engines the one whose steps come, by number; 0 where there is one.
     engine: u16,
@@ -77,6 +83,7 @@ impl<'a> TimelineWriter<'a> {
             tracks: Tracks::new(name.to_owned()),
             steps,
             flows: Flows::default(),
+            device_times: DeviceTimes::default(),
             written: 0,
             engine: 0,
             first: None,
@@ -149,6 +156,7 @@ impl<'a> TimelineWriter<'a> {
             batch.slices.push(slice(track, (start, end), "graph", "graph", tokens.into_iter().collect()));
         }
         let arrows = self.flows.of(step, catalogue);
+        let mut counted = Vec::new();
         for (operator, arrows) in step.operators.iter().zip(arrows) {
             let kind = catalogue.kind(operator.kind);
             let arguments = operator_arguments(kind);
@@ -161,11 +169,7 @@ impl<'a> TimelineWriter<'a> {
                     shown.arguments.push((Arc::clone(counter), count(value)));
                     let track =
                         self.tracks.id(owner, Line::Count(span.lane, Arc::clone(counter)), self.sink.as_mut())?;
-                    #[allow(clippy::cast_precision_loss)]
-                    let value = value as f64;
-                    // As high as it counted while the operator lasts; at the end 0, unless the next one begins there.
-                    batch.samples.push(Sample { track, time: span.start, value });
-                    batch.samples.push(Sample { track, time: span.end.max(span.start), value: 0.0 });
+                    counted.push(Counted { track, start: span.start, end: span.end.max(span.start), value });
                 }
                 let bandwidth = operator.cost.bytes.filter(|bytes| position == 0 && *bytes >= LEAST_BYTES);
                 shown.arguments.extend(bandwidth.map(|bytes| {
@@ -185,6 +189,7 @@ impl<'a> TimelineWriter<'a> {
                 }
             }
         }
+        counts::samples(counted, &mut batch.samples);
         for region in &step.regions {
             let line = region_line(region, step);
             let track = self.tracks.id(owner, line, self.sink.as_mut())?;

@@ -2,7 +2,7 @@
 //! which work was pending. Arrows lead from what the host does to the time in which the device may do it.
 
 use super::flows::Flows;
-use super::sink::Batch;
+use super::sink::{Batch, Slice, TrackId};
 use super::tracks::{Line, Owner};
 use super::{TimelineWriter, count, operator_arguments, slice};
 use crate::pending::{Pending, pending};
@@ -47,12 +47,13 @@ impl TimelineWriter<'_> {
             shown.flows_out.extend(arrivals.of_dispatch(dispatch, &mut self.flows));
             batch.slices.push(shown);
         }
+        let mut jobs = Vec::new();
         for event in &step.queue {
             if let Some((job, end)) = event.job() {
                 let line = Line::Ring(job.driver.clone(), job.ring.clone());
                 let track = self.tracks.id(owner, line, self.sink.as_mut())?;
                 let arguments = vec![("queued ns".into(), count(job.start.saturating_sub(job.queued)))];
-                batch.slices.push(slice(track, (job.start, end), "job", "job", arguments));
+                jobs.push(slice(track, (job.start, end), "job", "job", arguments));
                 continue;
             }
             let track = self.tracks.id(owner, Line::Calls(event.tid), self.sink.as_mut())?;
@@ -70,6 +71,9 @@ impl TimelineWriter<'_> {
             shown.flows_out.extend(arrivals.of_call(event, &mut self.flows));
             batch.slices.push(shown);
         }
+        jobs.sort_by_key(|job| (job.start, std::cmp::Reverse(job.end)));
+        jobs.iter_mut().for_each(|job| self.device_times.shorten(job));
+        batch.slices.append(&mut jobs);
         self.pending(step, (&queues, &arrivals), owner, batch)
     }
 
@@ -87,12 +91,14 @@ impl TimelineWriter<'_> {
                 let mut arguments = vec![("submissions".into(), count(of.submissions.len() as u64))];
                 arguments.extend(of.measured.map(|ns| ("measured by the device, ns".into(), count(ns))));
                 let mut shown = slice(track, (of.start, of.end), "work pending", "queue", arguments);
+                self.device_times.shorten(&mut shown);
+                let (start, end) = (shown.start, shown.end);
                 let mut submissions = of.submissions.iter();
                 shown.flows_in.extend(submissions.by_ref().take(1).flat_map(|index| &arrivals.ins[*index]));
                 batch.slices.push(shown);
                 // An arrow cannot end before it begins: later submissions are instants within this time.
                 for index in submissions {
-                    let at = step.submissions[*index].start.clamp(of.start, of.end);
+                    let at = step.submissions[*index].start.clamp(start, end);
                     let mut shown = slice(track, (at, at), "submission", "queue", Vec::new());
                     shown.flows_in.clone_from(&arrivals.ins[*index]);
                     batch.slices.push(shown);
@@ -100,6 +106,33 @@ impl TimelineWriter<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Of each track of a device the last slice with its length, and before it those that it is within. A device is given work
+/// while it has other work, and a step's may be pending when the next one submits; viewers show no slices that overlap.
+#[derive(Debug, Default)]
+pub(super) struct DeviceTimes(FxHashMap<TrackId, Vec<(u64, u64)>>);
+
+impl DeviceTimes {
+    /// Of a slice that overlaps those before it, the part after them is shown.
+    fn shorten(&mut self, slice: &mut Slice) {
+        let open = self.0.entry(slice.track).or_default();
+        let (began, mut around) = (slice.start, open.len());
+        while let Some((start, end)) = around.checked_sub(1).and_then(|last| open.get(last)) {
+            if *start <= slice.start && slice.end <= *end {
+                break;
+            }
+            slice.start = slice.start.max(*end).min(slice.end);
+            around -= 1;
+        }
+        if slice.end > slice.start {
+            open.truncate(around);
+            open.push((slice.start, slice.end));
+        }
+        if slice.start > began {
+            slice.arguments.push(("overlaps the one before, ns".into(), count(slice.start - began)));
+        }
     }
 }
 

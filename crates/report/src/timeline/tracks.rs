@@ -118,27 +118,31 @@ impl Tracks {
         let name = match line {
             Line::Process => return self.process_name.clone(),
             Line::Engine => return self.engine_of(owner).map(ToString::to_string).unwrap_or_default(),
-            Line::Steps if owner.tid == 0 => "outside steps".to_owned(),
             Line::Steps => "steps".to_owned(),
             Line::Graphs(backend) => format!("graphs on {backend}"),
             Line::Lane(lane) => format!("lane {lane}"),
             Line::State(lane) => format!("lane {lane}: thread"),
             Line::Count(lane, counter) => format!("lane {lane}: {counter}"),
-            Line::Regions(tid) => return format!("thread {tid}"),
-            Line::Encoding(tid) => return format!("encoding for devices (thread {tid})"),
-            Line::Calls(tid) => return format!("calls of queues (thread {tid})"),
-            Line::Queue(queue) => return format!("queue {queue:#x}"),
+            Line::Regions(tid) => format!("thread {tid}"),
+            Line::Encoding(tid) => format!("encoding for devices (thread {tid})"),
+            Line::Calls(tid) => format!("calls of queues (thread {tid})"),
+            Line::Queue(queue) => format!("queue {queue:#x}"),
             Line::Ring(driver, ring) => {
                 let (ring, driver) = (ring.as_deref().unwrap_or("jobs"), driver.as_deref().unwrap_or("the kernel"));
-                return format!("{ring} (jobs of {driver})");
+                format!("{ring} (jobs of {driver})")
             }
             Line::Request { number: Some(number), .. } => return format!("request {number}"),
             Line::Request { index, number: None } => return format!("request #{index}"),
             Line::Speed => "speed".to_owned(),
-            Line::Frequency(cpu) => format!("CPU {cpu}: frequency"),
+            Line::Frequency(cpu) => return format!("CPU {cpu}: frequency"),
         };
+        if owner.tid == 0 {
+            return format!("{name}, outside steps");
+        }
+        let names_another =
+            matches!(line, Line::Regions(_) | Line::Encoding(_) | Line::Calls(_) | Line::Queue(_) | Line::Ring(..));
         let first = *self.first.entry((owner.pid, owner.engine)).or_insert(owner.tid);
-        if first == owner.tid || owner.tid == 0 { name } else { format!("{name} (thread {})", owner.tid) }
+        if names_another || first == owner.tid { name } else { format!("{name} (thread {})", owner.tid) }
     }
 }
 
