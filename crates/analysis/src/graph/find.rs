@@ -281,6 +281,7 @@ fn add_times(node: &mut Node, step: &Step, of: Computed<'_>) {
     };
     add(&mut node.start, operator.start.saturating_sub(step.start));
     add(&mut node.elapsed, operator.end.saturating_sub(operator.start));
+    add(&mut node.nested, step.lanes_of(operator).iter().map(|span| span.nested).max().unwrap_or(0));
     add(&mut node.work, operator.work);
     add(&mut node.waiting, operator.waiting);
     add(&mut node.undivided, operator.undivided);

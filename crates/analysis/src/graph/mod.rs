@@ -110,6 +110,8 @@ pub struct Node {
     pub start: u64,
     /// From the first lane's start to the last lane's end of work.
     pub elapsed: u64,
+    /// Of it, in operators that it called.
+    pub nested: u64,
     /// All lanes together.
     pub work: u64,
     /// All lanes together.
@@ -145,6 +147,7 @@ impl Node {
             in_place: false,
             start: 0,
             elapsed: 0,
+            nested: 0,
             work: 0,
             waiting: 0,
             undivided: 0,

@@ -245,7 +245,8 @@ impl GraphReport {
         let named: BTreeSet<&str> =
             graph.nodes[..graph.operators()].iter().filter_map(|n| n.layer.as_deref()).collect();
         let odd = layers.odd(graph.step.phase, &named);
-        let all: u64 = graph.nodes.iter().map(|node| node.elapsed).fold(0, u64::saturating_add);
+        let all: u64 =
+            graph.nodes.iter().map(|node| node.elapsed.saturating_sub(node.nested)).fold(0, u64::saturating_add);
         let all = graph.mean(all);
         Self {
             format: "profinfer-graph",

@@ -1,14 +1,15 @@
 //! Lanes: how unevenly they work, what they wait at, where they are moved to, and who is in their way. All of it is in
 //! the report already; here it stands side by side.
 
+use super::Given;
 use crate::model::rows::RegionRow;
 use crate::model::threads::InterferenceRow;
 use crate::numbers::ratios::ratio;
 use crate::numbers::table::{Align, Table};
 use crate::numbers::units::{share, time, time_f64};
-use crate::report::Report;
 use crate::text::{TextStyle, estimate, few, waiting};
 use Align::{Flexible, Right};
+use profinfer_analysis::Phase;
 use serde::Serialize;
 
 /// The section.
@@ -68,7 +69,8 @@ pub struct Imbalance {
 }
 
 impl LanesSection {
-    pub(super) fn new(report: &Report) -> Self {
+    pub(super) fn new(given: &Given<'_>) -> Self {
+        let report = given.report;
         let threads = report.threads.as_ref();
         let lanes: Vec<LaneStatistics> = report
             .lane_rows
@@ -89,9 +91,11 @@ impl LanesSection {
                 }
             })
             .collect();
+        let phases = Phase::ALL.into_iter().filter(|phase| report.table_phases.contains(&phase.as_str()));
+        let shared = phases.filter_map(|phase| given.statistics.phase(phase)).map(|totals| totals.shared_operators);
         let absent = lanes.is_empty().then(|| "No operators were recorded.".to_owned());
         Self {
-            imbalance: imbalance(&lanes),
+            imbalance: imbalance(&lanes, shared.fold(0, u64::saturating_add)),
             regions: report.regions.clone(),
             interference: threads.map(|threads| threads.interference.clone()),
             sentences: threads.map_or_else(Vec::new, |threads| threads.sentences.clone()),
@@ -155,7 +159,8 @@ impl LanesSection {
     }
 }
 
-fn imbalance(lanes: &[LaneStatistics]) -> Option<Imbalance> {
+/// Of lanes that have so many operators of which several compute a share.
+fn imbalance(lanes: &[LaneStatistics], shared: u64) -> Option<Imbalance> {
     if lanes.len() < 2 {
         return None;
     }
@@ -163,7 +168,6 @@ fn imbalance(lanes: &[LaneStatistics]) -> Option<Imbalance> {
     let work = sum(|lane| lane.work_ns);
     let waiting: Option<u64> = lanes.iter().map(|lane| lane.waiting_ns).sum();
     let most = lanes.iter().map(|lane| lane.work_ns).max().unwrap_or(0);
-    let shared = lanes.iter().map(|lane| lane.shares).min().unwrap_or(0);
     Some(Imbalance {
         lanes: lanes.len() as u64,
         max_over_mean: ratio(most, work) * lanes.len() as f64,

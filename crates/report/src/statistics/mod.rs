@@ -9,6 +9,8 @@ mod lanes;
 mod layers;
 mod models;
 mod steps;
+#[cfg(test)]
+mod tests;
 mod work;
 
 pub use backends::{BackendPair, BackendSide, BackendsSection, Crossing};
@@ -130,7 +132,7 @@ pub fn build_statistics(
         counters: wanted(Section::Counters).then(|| CountersSection::new(report)),
         backends: wanted(Section::Backends).then(|| BackendsSection::new(&given)),
         experts: wanted(Section::Experts).then(|| ExpertsSection::new(&given)),
-        lanes: wanted(Section::Lanes).then(|| LanesSection::new(report)),
+        lanes: wanted(Section::Lanes).then(|| LanesSection::new(&given)),
         layers: wanted(Section::Layers).then(|| LayersSection::new(&given)),
         models: wanted(Section::Models).then(|| ModelsSection::new(&given)),
         completeness: report.completeness.clone(),

@@ -30,7 +30,7 @@ const SHOWN: usize = 12;
 /// The section.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorkSection {
-    /// By operator type, the most time first.
+    /// By operator type, the most work first.
     pub types: Vec<WorkRow>,
     /// Why there is nothing.
     pub absent: Option<String>,
@@ -45,9 +45,9 @@ pub struct WorkRow {
     pub backend: Option<String>,
     /// How many were computed.
     pub count: u64,
-    /// Their time, from the first lane's start to the last lane's end of work, summed.
+    /// Their work, all lanes together, without that of operators that they called.
     pub total_ns: u64,
-    /// Its part of all operators' time.
+    /// Its part of all operators' work.
     pub share: f64,
     /// Floating-point operations a second, of those that have operations.
     pub flops_per_s: Option<f64>,
@@ -63,7 +63,7 @@ pub struct WorkRow {
     pub r2: Option<f64>,
     /// Why there is no line.
     pub without_line: Option<&'static str>,
-    /// Its sizes, the most time first; at most 128.
+    /// Its sizes, the most work first; at most 128.
     pub points: Vec<WorkPoint>,
     /// Sizes beyond those.
     pub left_out: u64,
@@ -112,7 +112,10 @@ struct PointKey {
 #[derive(Debug, Default)]
 struct PointSums {
     count: u64,
+    /// Of each from the first lane's start to the last lane's end of work, with the operators that it called.
     elapsed: u64,
+    /// All lanes together, without the operators that they called.
+    work: u64,
     names: Vec<Arc<str>>,
 }
 
@@ -149,6 +152,7 @@ impl WorkSection {
             let sums = points.entry(key).or_default();
             sums.count = sums.count.saturating_add(totals.count);
             sums.elapsed = sums.elapsed.saturating_add(totals.elapsed);
+            sums.work = sums.work.saturating_add(totals.divided().work);
             if sums.names.len() < MOST_NAMES && !sums.names.contains(&kind.pattern) {
                 sums.names.push(Arc::clone(&kind.pattern));
             }
@@ -157,7 +161,7 @@ impl WorkSection {
         for (key, sums) in points {
             by_op.entry((Arc::clone(&key.op), key.backend)).or_default().push((key, sums));
         }
-        let whole = by_op.values().flatten().map(|(_, sums)| sums.elapsed).fold(0, u64::saturating_add);
+        let whole = by_op.values().flatten().map(|(_, sums)| sums.work).fold(0, u64::saturating_add);
         let mut types: Vec<WorkRow> =
             by_op.into_iter().map(|(key, points)| WorkRow::new(key, points, whole, given)).collect();
         types.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.op.cmp(&b.op)));
@@ -231,9 +235,9 @@ impl WorkSection {
 }
 
 impl WorkRow {
-    fn new((op, backend): RowKey, points: Vec<(PointKey, PointSums)>, whole: u64, given: &Given<'_>) -> Self {
+    fn new((op, backend): RowKey, mut points: Vec<(PointKey, PointSums)>, whole: u64, given: &Given<'_>) -> Self {
         let sum = |of: &dyn Fn(&PointSums) -> u64| points.iter().map(|(_, sums)| of(sums)).fold(0, u64::saturating_add);
-        let (count, total_ns) = (sum(&|sums| sums.count), sum(&|sums| sums.elapsed));
+        let (count, total_ns) = (sum(&|sums| sums.count), sum(&|sums| sums.work));
         let speed = |of: &dyn Fn(&PointKey) -> Option<u64>| {
             let costed = || points.iter().filter_map(|(key, sums)| Some((of(key)? as f64, sums)));
             let work: f64 = costed().map(|(work, sums)| work * sums.count as f64).sum();
@@ -242,6 +246,7 @@ impl WorkRow {
         };
         let (flops_per_s, bytes_per_s) = (speed(&|key| key.flops), speed(&|key| key.bytes));
         let (measure, line, without_line) = best_line(&points);
+        points.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.work));
         let mut points: Vec<WorkPoint> = points
             .into_iter()
             .map(|(key, sums)| WorkPoint {
@@ -260,7 +265,6 @@ impl WorkRow {
         if let (Some(line), Some(measure)) = (line, measure) {
             find_outliers(&mut points, &line, measure);
         }
-        points.sort_by(|a, b| (b.mean_ns * b.count as f64).total_cmp(&(a.mean_ns * a.count as f64)));
         let left_out = points.len().saturating_sub(MOST_POINTS) as u64;
         points.truncate(MOST_POINTS);
         Self {
