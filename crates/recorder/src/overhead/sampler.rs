@@ -75,6 +75,7 @@ pub(crate) struct Sampler {
     measured: Option<WindowCost>,
     recorder: RecorderTime,
     planned_steps: f64,
+    extension: Extension,
     /// The last tier that is recorded in all steps; `None`: steps are not.
     stays: Option<Tier>,
     steps_may_go: bool,
@@ -88,6 +89,32 @@ pub(crate) struct Sampler {
 struct WindowCost {
     step_ns: f64,
     edge_steps: f64,
+}
+
+/// How far the budget covered a window beyond its planned end. That part does not show what the next window costs.
+#[derive(Debug, Clone, Copy, Default)]
+struct Extension {
+    /// What was seen at the first poll after the planned end, and at the last one of it.
+    span: Option<(Seen, Seen)>,
+    /// At the last poll the budget covered it.
+    goes_on: bool,
+    /// The window's probes go: what comes then is no part of it.
+    is_over: bool,
+}
+
+impl Extension {
+    /// After the planned end: whether the budget covers the window.
+    fn poll(&mut self, seen: &Seen, fits: bool) {
+        if !self.is_over && (fits || self.goes_on) {
+            self.span = Some((self.span.map_or(*seen, |span| span.0), *seen));
+        }
+        self.goes_on = fits;
+    }
+
+    /// What was seen in it.
+    fn seen(&self) -> Seen {
+        self.span.map_or_else(Seen::default, |(from, to)| to.since(&from))
+    }
 }
 
 /// What cannot be seen while nothing is recorded.
@@ -118,6 +145,7 @@ impl Sampler {
             measured: None,
             recorder: RecorderTime::default(),
             planned_steps: 1.0,
+            extension: Extension::default(),
             stays: Some(Tier::Graph),
             steps_may_go,
             first: None,
@@ -180,7 +208,7 @@ impl Sampler {
                 fits
             }
             // The step in which the window began is not whole.
-            State::Window { from, steps } => seen.steps < from + steps || self.all_steps_fit(seen),
+            State::Window { from, steps } => seen.steps < from + steps || self.extends(seen),
             State::Gap { until } if seen.steps < until => false,
             State::Gap { .. } => {
                 let fits = seen.cost_ns() + self.next_cost_ns(seen) <= self.budget * seen.bare_ns();
@@ -194,6 +222,7 @@ impl Sampler {
         };
         if is_on && !wanted {
             self.recorder.over(seen);
+            self.extension.is_over = true;
         }
         wanted
     }
@@ -220,6 +249,7 @@ impl Sampler {
 
     /// All operators of a window are being recorded from now on.
     pub(crate) fn began(&mut self, seen: &Seen) {
+        self.extension = Extension::default();
         if self.stays.is_none() {
             self.unseen.step_ns = self.unseen_ns(seen.now_ns).unwrap_or(0.0);
             self.unseen.since_ns = None;
@@ -244,11 +274,12 @@ impl Sampler {
     /// The probes of a window are detached.
     pub(crate) fn ended(&mut self, seen: &Seen) {
         let window = seen.since(&self.at_start.unwrap_or_default());
+        let beyond = self.extension.seen();
         self.recorder.ended(seen);
         if self.stays.is_none() {
             // One in which the target did nothing does not show what one costs.
             if window.steps > 0 {
-                let cost = window.cost_ns();
+                let cost = (window.cost_ns() - beyond.cost_ns()).max(0.0);
                 self.unseen.window_cost_ns = Some(self.unseen.window_cost_ns.map_or(cost, |last| higher(last, cost)));
             }
             self.windows += 1;
@@ -257,7 +288,8 @@ impl Sampler {
             return;
         }
         let steps = (window.steps as f64).max(1.0);
-        let (cost, edges) = (window.detail_cost_ns.max(0.0) / steps, (steps - self.planned_steps).max(1.0));
+        let cost = window.detail_cost_ns.max(0.0) / steps;
+        let edges = (steps - self.planned_steps - beyond.steps as f64).max(1.0);
         self.measured = Some(match self.measured {
             None => WindowCost { step_ns: cost, edge_steps: edges },
             Some(before) => {
@@ -327,7 +359,7 @@ impl Sampler {
 
     /// Whether a window by the clock goes on.
     fn timed_window(&mut self, seen: &Seen, until_ns: f64, over: Option<(u64, f64)>) -> bool {
-        if seen.now_ns < until_ns || self.all_steps_fit(seen) {
+        if seen.now_ns < until_ns || self.extends(seen) {
             return true;
         }
         let step = seen.bare_ns() / (seen.steps as f64).max(1.0);
@@ -374,6 +406,13 @@ impl Sampler {
     /// From an exponential distribution with mean 1, cut off.
     fn draw(&mut self) -> f64 {
         (-self.random.f64().max(1e-9).ln()).min(LONGEST_GAP)
+    }
+
+    /// Whether the budget covers a window beyond its planned end.
+    fn extends(&mut self, seen: &Seen) -> bool {
+        let fits = self.all_steps_fit(seen);
+        self.extension.poll(seen, fits);
+        fits
     }
 
     /// Whether the budget would last for the operators of every step, as this window's cost.

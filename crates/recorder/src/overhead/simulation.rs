@@ -219,6 +219,43 @@ fn every_step_is_recorded_where_the_budget_allows_that() {
 }
 
 #[test]
+fn a_window_that_the_budget_covered_for_long_does_not_put_off_the_next_ones() {
+    // First every step is covered; then hits take more of shorter steps.
+    let target = Simulated {
+        step: |n| if n < 3000 { 60e6 } else { 20e6 },
+        hits: 300.0,
+        hit_ns: 1200.0,
+        attach_ns: 7e6,
+        detach_ns: 40e6,
+        poll_ns: 5e6,
+        step_probe_ns: 0.0,
+        recorder_ns: 0.0,
+    };
+    for seed in 0..6 {
+        let out = target.run(0.01, seed, 12_000);
+        assert!(out.starts.len() > 100, "{seed}: {:?}", out.starts);
+        assert!(out.shares.iter().all(|share| *share <= 0.01), "{seed}: {:?}", out.shares);
+    }
+    // The same where nothing is recorded between windows: that came of short steps before the long ones.
+    let target = Simulated {
+        step: |n| if (20_000..50_000).contains(&n) { 2e6 } else { 0.1e6 },
+        hits: 5.0,
+        hit_ns: 1200.0,
+        attach_ns: 7e6,
+        detach_ns: 40e6,
+        poll_ns: 5e6,
+        step_probe_ns: 2000.0,
+        recorder_ns: 0.0,
+    };
+    for seed in 0..6 {
+        let out = target.run(0.01, seed, 650_000);
+        let after = out.starts.iter().filter(|start| **start > 50_000).count();
+        assert!(after > 10 && out.starts.len() - after < 20, "{seed}: {:?}", out.starts);
+        assert!(out.cost_ns <= 0.01 * out.bare_ns, "{seed}: {} of {}", out.cost_ns, out.bare_ns);
+    }
+}
+
+#[test]
 fn a_step_is_as_likely_to_be_recorded_whatever_it_is() {
     // Every seventh step is ten times as long as the others.
     let step = |n: u64| if n % 7 == 3 { 20e6 } else { 2e6 };
