@@ -131,6 +131,7 @@ struct uprobes_state {
 
 /* A call whose return is probed, and where it would have returned to; then the one around it. */
 struct return_instance {
+	unsigned long stack; /* at the call's entry */
 	unsigned long orig_ret_vaddr;
 	struct return_instance *next;
 } __kernel_type;

@@ -179,7 +179,7 @@ enum pf_strings {
 #define PF_BLOCK 1024 /* bytes of an object that are read at once */
 #define PF_NESTED 8 /* open calls of a probe with `nested: all` on one thread */
 #define PF_MOST_FRAMES 64 /* of a sample's stack */
-#define PF_STACK_RETURNS 12 /* before these */
+#define PF_STACK_RETURNS 25 /* before these */
 #define PF_KERNEL_FRAMES 32 /* of the kernel's stack, between them */
 #define PF_STACK_COPY_BYTES 65536 /* of the stack that a sample has a copy of */
 #define PF_STACK_PIECE 4096 /* bytes of it that are copied at once: a page */
@@ -218,6 +218,7 @@ const volatile __u64 pf_fence_signaled; /* the same */
 /* Shared with the recorder while both run. */
 __u64 pf_enabled; /* 1 once everything is attached */
 __u64 pf_steps; /* steps begun */
+__u64 pf_within_steps; /* threads that are in a step */
 __u64 pf_calls_elsewhere; /* calls on stacks that the target made (fibers, coroutines) */
 __u64 pf_detail_since; /* detail is recorded from here on: ns, CLOCK_MONOTONIC */
 __u64 pf_detail_until; /* and up to here */

@@ -227,6 +227,15 @@ static __always_inline void pf_count_open(struct pf_thread *thread, __u64 *depth
 		pf_lose_records(thread, type, PF_MISSING_RETURN, open);
 }
 
+/* Counts the threads that are in a step: told after each change whether calls of steps are open on one. */
+static __always_inline void pf_note_step(struct pf_thread *thread, _Bool is_within)
+{
+	if (thread->within_step == is_within)
+		return;
+	thread->within_step = is_within;
+	__sync_fetch_and_add(&pf_within_steps, is_within ? 1 : -1);
+}
+
 #define PF_PUSH(call, name, limit, type, object)                                                                       \
 	pf_push(call, &(call)->thread->spans.name.depth, (call)->thread->spans.name.frame,                             \
 		sizeof((call)->thread->spans.name.frame[0]), limit, type, object)

@@ -52,6 +52,7 @@ struct pf_thread {
 	__u32 failed; /* program.h: bit i: pieces[i] could not be read; the verifier would follow each value of it by itself on the stack */
 	__u64 stack_low; /* span.h: the stack that it was made with, as far as that is recorded */
 	__u64 stack_high;
+	__u64 within_step; /* 1: calls of steps are open */
 	struct pf_rows rows;
 	__u64 work[PF_WORK];
 	__u8 block[PF_BLOCK] __attribute__((aligned(8)));

@@ -19,8 +19,9 @@ static __always_inline __u64 pf_trampoline(void)
 }
 
 /*
- * The trampoline, and where the current thread's calls would have returned to, the innermost first; 0 after the last.
- * Of calls that return for one another only the outermost has another address than the trampoline's.
+ * The trampoline, and of each of the current thread's calls where it would have returned to and its stack pointer at
+ * entry, the innermost first; 0 after the last. Of calls that return for one another only the outermost has another
+ * address than the trampoline's.
  */
 static __always_inline void pf_original_returns(__u64 into[PF_STACK_RETURNS])
 {
@@ -33,18 +34,21 @@ static __always_inline void pf_original_returns(__u64 into[PF_STACK_RETURNS])
 		into[i] = 0;
 	into[0] = pf_trampoline();
 	if (!into[0] || !PF_HAS_MEMBER(task, utask) || !PF_HAS_MEMBER(calls, return_instances) ||
-	    !PF_HAS_MEMBER(call, orig_ret_vaddr))
+	    !PF_HAS_MEMBER(call, orig_ret_vaddr) || !PF_HAS_MEMBER(call, stack))
 		return;
 	bpf_probe_read_kernel(&calls, sizeof(calls), &task->utask);
 	if (!calls)
 		return;
 	bpf_probe_read_kernel(&call, sizeof(call), &calls->return_instances);
-	for (__u32 i = 0; i < 2 * PF_STACK_RETURNS && call && found < PF_STACK_RETURNS; i++) {
+	for (__u32 i = 0; i < PF_STACK_RETURNS && call && found < PF_STACK_RETURNS - 1; i++) {
 		__u64 returns_to = 0;
 
 		bpf_probe_read_kernel(&returns_to, sizeof(returns_to), &call->orig_ret_vaddr);
-		if (returns_to != into[0])
-			into[found++] = returns_to;
+		if (returns_to != into[0]) {
+			into[found] = returns_to;
+			bpf_probe_read_kernel(into + found + 1, sizeof(*into), &call->stack);
+			found += 2;
+		}
 		bpf_probe_read_kernel(&call, sizeof(call), &call->next);
 	}
 }

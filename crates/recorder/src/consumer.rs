@@ -18,7 +18,7 @@ use indexmap::IndexMap;
 use libbpf_rs::{MapCore, MapHandle};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use profinfer_trace::{PushError, RecordHeader, TraceWriter};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -93,6 +93,8 @@ pub(super) struct Counts {
     pub(super) step_ns: AtomicU64,
     /// Where the last of them began and ended, ns.
     last_step: (AtomicU64, AtomicU64),
+    /// Times that are counted already.
+    step_times: Mutex<CountedTimes>,
     /// Records by type.
     types: Vec<AtomicU64>,
     /// Operators' records by lane.
@@ -107,6 +109,9 @@ pub(super) struct Counts {
 
 /// Lanes beyond are counted with others.
 const LANES: usize = 64;
+
+/// Times between steps that are remembered: a step may have begun before so many others that ended.
+const COUNTED_TIMES: usize = 1024;
 
 impl Counts {
     /// Nothing counted yet, of that many record types.
@@ -158,11 +163,44 @@ impl Counts {
         if !is_around {
             add(&self.steps_apart, 1);
         }
+        let new = self.step_times.lock().unwrap_or_else(PoisonError::into_inner).add(start, end);
+        add(&self.step_ns, new);
         if end > until {
-            add(&self.step_ns, end - start.max(until));
             last_start.store(start, Ordering::Relaxed);
             last_end.store(end, Ordering::Relaxed);
         }
+    }
+}
+
+/// Times that were counted, the last ones: steps arrive when they end, and one that began long before others has a part
+/// before them.
+#[derive(Debug, Default)]
+struct CountedTimes {
+    /// Apart from each other, in order.
+    times: VecDeque<(u64, u64)>,
+    /// What is before this is counted, or given up.
+    since: u64,
+}
+
+impl CountedTimes {
+    /// Gives how much of a time was not counted yet, and counts it.
+    fn add(&mut self, start: u64, end: u64) -> u64 {
+        let start = start.max(self.since);
+        if end <= start {
+            return 0;
+        }
+        let first = self.times.partition_point(|time| time.1 < start);
+        let after = self.times.partition_point(|time| time.0 <= end);
+        let (mut whole, mut counted) = ((start, end), 0);
+        for (from, to) in self.times.drain(first..after) {
+            counted += to.min(end).saturating_sub(from.max(start));
+            whole = (whole.0.min(from), whole.1.max(to));
+        }
+        self.times.insert(first, whole);
+        if self.times.len() > COUNTED_TIMES {
+            self.since = self.times.pop_front().map_or(self.since, |time| time.1);
+        }
+        end - start - counted
     }
 }
 
@@ -464,9 +502,9 @@ impl Consumer {
         }
     }
 
-    /// Writes the losses so far and all records that were gathered, once the trace is begun; `false` when it cannot be
-    /// written.
-    pub(super) fn flush(&self, losses: &[Loss]) -> bool {
+    /// Writes the losses so far, what is new of samples, and all records that were gathered, once the trace is begun; `false`
+    /// when it cannot be written.
+    pub(super) fn flush(&self, losses: &[Loss], samples: impl FnOnce() -> Option<Sampling>) -> bool {
         let mut sink = self.sink();
         sink.prospect.is_some()
             || sink.attempt(|writer| {
@@ -475,6 +513,8 @@ impl Consumer {
             })
     }
 
+                // Asked for while nobody else writes: modules are numbered in their order.
+                samples().map_or(Ok(()), |sampling| writer.sampling(&sampling))?;
     /// Reads the rest of the ring and ends the thread. The programs must be detached.
     pub(super) fn stop(self) -> Finished {
         drop(self.stop);
@@ -771,6 +811,30 @@ mod tests {
     fn tokens_are_read_where_the_schema_says() {
         let steps = step_records(&schema());
         assert!(steps[0].is_none());
+    #[test]
+    fn what_steps_take_at_once_counts_once_in_whatever_order_they_end() {
+        let counts = Counts::default();
+        for n in 0..10 {
+            counts.step_ended(50 + 100 * n, 60 + 100 * n);
+        }
+        counts.step_ended(0, 1000);
+        assert_eq!(counts.step_ns.load(Ordering::Relaxed), 1000);
+        let mut random = fastrand::Rng::with_seed(5);
+        let (mut times, mut counted) = (CountedTimes::default(), [false; 5000]);
+        for _ in 0..2000 {
+            let start = random.usize(0..4900);
+            let end = start + random.usize(0..40);
+            let new = counted[start..end].iter().filter(|counted| !**counted).count() as u64;
+            counted[start..end].fill(true);
+            assert_eq!(times.add(start as u64, end as u64), new);
+        }
+        // Of what is longer ago than all that is remembered nothing counts.
+        let mut times = CountedTimes::default();
+        (1..=COUNTED_TIMES as u64 + 1).for_each(|n| assert_eq!(times.add(10 * n, 10 * n + 5), 5));
+        assert_eq!((times.add(0, 14), times.times.len()), (0, COUNTED_TIMES));
+        assert_eq!(times.add(0, 20), 5);
+    }
+
         let tokens = steps[1].unwrap().unwrap();
         let mut record = vec![0; 40];
         record[32] = 17;

@@ -10,7 +10,6 @@ use profinfer_compiler::{ProbePlan, Shape, Tier};
 use profinfer_schema::Role;
 use profinfer_schema::{DetailReason, DetailState};
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -249,8 +248,8 @@ impl DetailSwitch {
         if begun != self.running.0 {
             self.running = (begun, now);
         }
-        let runs = begun > context.consumer.counts().steps_apart.load(Ordering::Relaxed);
-        let running_ns = if runs { now.saturating_sub(self.running.1) } else { 0 };
+        // Not by the steps that have ended: a record may be lost, and a thread may end within a step.
+        let running_ns = if context.session.within_steps() > 0 { now.saturating_sub(self.running.1) } else { 0 };
         let step_ns = seen.step_ns.max(0.0) as u64;
         self.rate.as_mut().is_none_or(|rate| rate.allows(now, seen.steps, step_ns, running_ns))
     }

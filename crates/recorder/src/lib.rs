@@ -452,7 +452,7 @@ pub mod consuming {
         let unwritten = |error: &std::io::Error| super::cannot_write(std::path::Path::new("-"), error);
         let consumer = Consumer::start(ring, file.into(), Origin::default(), schema, false, None, Default::default())?;
         while !stop() {
-            consumer.flush(&[]);
+            consumer.flush(&[], || None);
         }
         let finished = consumer.stop();
         let counts = std::sync::Arc::clone(&finished.counts);

@@ -169,7 +169,9 @@ impl<'a> Recording<'a> {
                 if self.output.is_abandoned() {
                     return Ok((Reason::WriteFailed, None));
                 }
-                if !self.consumer.flush(&losses) {
+                let mut sampler = self.sampler.as_mut();
+                sampler.iter_mut().for_each(|sampler| sampler.name_functions());
+                if !self.consumer.flush(&losses, || sampler.and_then(|sampler| sampler.news(&self.session))) {
                     return Ok((Reason::WriteFailed, None));
                 }
             }
@@ -346,7 +348,7 @@ impl<'a> Recording<'a> {
         losses.extend(self.losses());
         let guards = self.consumer.guards().clone();
         let finished = self.consumer.stop();
-        let sampling = self.sampler.as_ref().map(|sampler| sampler.finish(&self.session));
+        let sampling = self.sampler.as_mut().map(|sampler| sampler.finish(&self.session));
         let (implausible, broken) = guards.broken();
         for Loss { record, kind, count } in implausible {
             match losses.iter_mut().find(|loss| loss.record == record && loss.kind == kind) {

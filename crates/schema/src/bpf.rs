@@ -24,9 +24,9 @@ pub const STACK_COPY_BYTES: usize = 64 << 10;
 /// Bytes of it that are copied at once: those of the smallest page, since the copy ends where no page is.
 pub const STACK_PIECE_BYTES: usize = 4 << 10;
 
-/// Before the frames of a stack: the address that calls return to whose return is probed, and so many at most that they
-/// would have returned to, the innermost first.
-pub const STACK_RETURNS: usize = 12;
+/// Before the frames of a stack: the address that calls return to whose return is probed; then of each such call where it
+/// would have returned to and its stack pointer at entry, the innermost first.
+pub const STACK_RETURNS: usize = 25;
 
 /// After these, with how many bytes they are before them: frames of the kernel's stack.
 pub const KERNEL_FRAMES: usize = 32;
@@ -297,6 +297,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable { only_with: JOBS, ..constant("pf_fence_signaled", "the same") },
     shared("pf_enabled", "1 once everything is attached"),
     shared("pf_steps", "steps begun"),
+    shared("pf_within_steps", "threads that are in a step"),
     shared("pf_calls_elsewhere", "calls on stacks that the target made (fibers, coroutines)"),
     shared("pf_detail_since", "detail is recorded from here on: ns, CLOCK_MONOTONIC"),
     shared("pf_detail_until", "and up to here"),

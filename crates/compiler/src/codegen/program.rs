@@ -39,6 +39,8 @@ pub(super) struct Data {
     maps: bool,
     /// Some programs drop the calls that were left within theirs.
     drops: bool,
+    /// Whether calls of steps are open on a thread; `None` where no step is a call.
+    steps: Option<String>,
     constants: Vec<Constant>,
     records: Vec<Record>,
     spans: Vec<String>,
@@ -105,6 +107,8 @@ struct ProgramData {
     /// A program at a function, not at an event of the kernel.
     function: bool,
     span: bool,
+    /// Calls of steps begin and end here.
+    is_step: bool,
     /// The whole program, where the runtime has it.
     of_kernel: Option<String>,
     raw_tracepoint: Option<String>,
@@ -176,6 +180,7 @@ pub(super) fn data(plan: &ProbePlan, probeset: &Probeset, placement: Option<&Pla
         maps: plan.relocations.iter().any(|of| matches!(of.what, RelocationKind::Class { part: ClassPart::Walk, .. })),
         jobs: plan.programs.iter().flat_map(|program| &program.actions).any(|action| action.role == Role::Job),
         drops: programs.iter().any(|program| program.drops_all_but.is_some()),
+        steps: open_steps(plan),
         constants: constants(plan, probeset, placement),
         records: records().map(|(number, record)| record_data(plan, number, record)).collect(),
         spans: spans(plan),
@@ -276,6 +281,16 @@ fn frames(plan: &ProbePlan) -> Vec<Frames> {
             rank: rank(action),
         })
         .collect()
+}
+
+/// Whether a thread has an open call of a step, in C.
+fn open_steps(plan: &ProbePlan) -> Option<String> {
+    let depths = actions_named(plan, is_step).into_iter().map(|probe| format!("thread->spans.{probe}.depth"));
+    Some(depths.collect::<Vec<_>>().join(" || ")).filter(|depths| !depths.is_empty())
+}
+
+fn is_step(action: &&Action) -> bool {
+    action.role == Role::Step && matches!(action.shape, Shape::Call { .. })
 }
 
 /// A sample is assigned to the open span of the highest rank.
@@ -440,7 +455,6 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         action_data(plan, &names, action, beginning)
     };
     let actions: Vec<ActionData> = recorded.map(&mut data).collect();
-    let is_step = |a: &&Action| a.role == Role::Step && matches!(a.shape, Shape::Call { .. });
     let (span, name) = (program.kind == ProgramKind::Span, &program.name);
     let counts_steps = program.actions.iter().any(|a| is_step(&a));
     let closers = closers(plan);
@@ -502,6 +516,7 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         comment: comment(&format!("{}: {}", place(&program.span), program.span.text())),
         function: tracepoint.is_none(),
         span,
+        is_step: counts_steps,
         of_kernel,
         raw_tracepoint: tracepoint.filter(|_| !of_the_kernel),
         head,

@@ -476,6 +476,11 @@ impl<'a> Session<'a> {
         self.variable("pf_steps").map_or(0, |steps| steps.load(Ordering::Relaxed))
     }
 
+    /// Threads that are in a step now.
+    pub fn within_steps(&self) -> u64 {
+        self.variable("pf_within_steps").map_or(0, |threads| threads.load(Ordering::Relaxed))
+    }
+
     /// Calls that were made on stacks that the target allocated, so that their returns must not be probed.
     pub fn calls_elsewhere(&self) -> u64 {
         self.variable("pf_calls_elsewhere").map_or(0, |calls| calls.load(Ordering::Relaxed))

@@ -12,6 +12,26 @@ const EARLY: usize = 1 << 16;
 /// Distinct addresses of the kernel whose functions are stored.
 const KERNEL_ADDRESSES: usize = 1 << 16;
 
+/// Addresses of the kernel, as many as have space.
+#[derive(Debug, Default)]
+pub(super) struct KernelAddresses {
+    all: BTreeSet<u64>,
+    new: Vec<u64>,
+}
+
+impl KernelAddresses {
+    fn add(&mut self, address: u64) {
+        if self.all.len() < KERNEL_ADDRESSES && self.all.insert(address) {
+            self.new.push(address);
+        }
+    }
+
+    /// Those that were not taken before.
+    pub(super) fn take_new(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.new)
+    }
+}
+
 /// Takes samples out of the ring.
 #[derive(Debug, Default)]
 pub(crate) struct SampleIntake {
@@ -20,7 +40,7 @@ pub(crate) struct SampleIntake {
     pub(super) mappings: Mappings,
     pub(super) unwinder: StackUnwinder,
     /// Addresses of the kernel that samples are at.
-    pub(super) kernel: BTreeSet<u64>,
+    pub(super) kernel: KernelAddresses,
     /// Samples before the trace began.
     early: Vec<Sample>,
     /// Samples that were left out: malformed, or too many before the trace began.
@@ -67,15 +87,13 @@ impl SampleIntake {
         } else {
             (Vec::new(), Vec::new(), FIXED)
         };
-        let mut returns = Returns::new(returns);
+        let mut returns = Returns::new(&returns);
         let mut places = Vec::with_capacity(2);
         // The user's stack begins where the thread is, or where it entered the kernel.
         if in_kernel {
             let callers = of_kernel.into_iter().skip(1).map(|returns_to| returns_to.saturating_sub(1));
             for address in std::iter::once(address).chain(callers) {
-                if self.kernel.len() < KERNEL_ADDRESSES {
-                    self.kernel.insert(address);
-                }
+                self.kernel.add(address);
                 places.push(CodePlace { module: CodePlace::KERNEL, offset: address });
             }
         } else {
@@ -88,10 +106,10 @@ impl SampleIntake {
             if in_kernel {
                 self.mappings.place(pid, registers[0], header.start);
             }
-            self.unwinder.frames(pid, registers, copy, returns, &self.mappings)
+            self.unwinder.frames(pid, registers, copy, &returns, &self.mappings)
         } else {
             let frames = words(first, (bytes / 8).min(Sample::MOST_FRAMES - 1))?.into_iter();
-            let frames = frames.map(|frame| returns.original(frame)).enumerate();
+            let frames = frames.map(|frame| returns.next_original(frame)).enumerate();
             // A caller is where its call is, not where that returns to: the next instruction may be another function's.
             frames.map(|(index, frame)| if index == 0 { frame } else { frame.saturating_sub(1) }).collect()
         };
@@ -184,14 +202,14 @@ mod tests {
         let sample = intake.read(&record(sample_flags::IN_KERNEL, kernel, &[heap], 1)).unwrap();
         let modules: Vec<u16> = sample.frames.iter().map(|frame| frame.module).collect();
         assert_eq!(modules, [CodePlace::KERNEL, CodePlace::ANONYMOUS], "and where it entered the kernel");
-        assert!(intake.kernel.contains(&kernel));
+        assert_eq!(intake.kernel.take_new(), [kernel]);
     }
 
     #[test]
     fn a_stack_has_the_kernels_callers_and_original_returns() {
         let (kernel, trampoline, original) = (u64::MAX - 99, 0x7fff_ffff_e000, 0x55);
         let mut words = vec![0; STACK_RETURNS + 1 + KERNEL_FRAMES];
-        (words[0], words[1]) = (trampoline, original);
+        words[..3].copy_from_slice(&[trampoline, original, 0x7f00]);
         words[STACK_RETURNS..STACK_RETURNS + 3].copy_from_slice(&[16, kernel, kernel + 40]);
         words.extend([7, trampoline, 9]);
         let mut intake = SampleIntake::default();
@@ -199,7 +217,7 @@ mod tests {
         let sample = intake.read(&record(flags, kernel, &words, 3)).unwrap();
         let offsets: Vec<u64> = sample.frames.iter().map(|frame| frame.offset).collect();
         assert_eq!(offsets, [kernel, kernel + 39, 7, original - 1, 8]);
-        assert_eq!(intake.kernel.len(), 2, "both have names");
+        assert_eq!(intake.kernel.take_new(), [kernel, kernel + 39], "both have names");
     }
 
     #[test]

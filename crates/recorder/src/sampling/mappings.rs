@@ -44,7 +44,7 @@ struct Process {
 #[derive(Debug, Default)]
 pub(super) struct Mappings {
     processes: HashMap<u32, Process>,
-    /// By device and inode; pseudo-files by name.
+    /// The last one by device, inode and name; pseudo-files by name.
     numbers: HashMap<(u64, u64, PathBuf), u16>,
     modules: Vec<SampledModule>,
     /// Modules that were given already.
@@ -134,7 +134,7 @@ impl Mappings {
 
     fn vdso(&mut self) -> u16 {
         let module = || SampledModule { path: VDSO.to_owned(), ..SampledModule::default() };
-        self.numbered((0, 0, PathBuf::from(VDSO)), module)
+        self.numbered((0, 0, PathBuf::from(VDSO)), None, module)
     }
 
     fn module(&mut self, pid: u32, mapping: &maps::Mapping) -> u16 {
@@ -143,12 +143,23 @@ impl Mappings {
             return CodePlace::ANONYMOUS;
         }
         let device = u64::from(mapping.device.0) << 32 | u64::from(mapping.device.1);
-        self.numbered((device, mapping.inode, mapping.path.clone()), || inspect(pid, mapping))
+        // A new file may have the inode of one that was removed, and its name.
+        let state = file_of(pid, mapping).map(|(metadata, _)| (metadata.len(), modified_ns(&metadata)));
+        self.numbered((device, mapping.inode, mapping.path.clone()), state, || inspect(pid, mapping))
     }
 
-    fn numbered(&mut self, key: (u64, u64, PathBuf), module: impl FnOnce() -> SampledModule) -> u16 {
+    /// The number of a file, whose size and modification time tell it from others, as far as they are to be had.
+    fn numbered(
+        &mut self,
+        key: (u64, u64, PathBuf),
+        state: Option<(u64, u64)>,
+        module: impl FnOnce() -> SampledModule,
+    ) -> u16 {
         if let Some(number) = self.numbers.get(&key) {
-            return *number;
+            let of = self.modules.get(usize::from(*number));
+            if state.is_none_or(|state| of.is_none_or(|of| (of.size, of.modified_ns) == state)) {
+                return *number;
+            }
         }
         let Some(number) = u16::try_from(self.modules.len()).ok().filter(|number| *number < CodePlace::MODULES) else {
             return CodePlace::UNKNOWN;
@@ -185,15 +196,19 @@ impl Process {
 /// file by now.
 fn inspect(pid: u32, mapping: &maps::Mapping) -> SampledModule {
     let path = mapping.path.display().to_string();
-    let found = places(pid, mapping.start..mapping.end, &path).into_iter().find_map(|place| {
-        let metadata = std::fs::metadata(&place).ok()?;
-        (metadata.ino() == mapping.inode).then_some((metadata, place))
-    });
-    let Some((metadata, opened)) = found else {
+    let Some((metadata, opened)) = file_of(pid, mapping) else {
         return SampledModule { path, ..SampledModule::default() };
     };
     let (build_id, modified_ns) = (build_id(Path::new(&opened)), modified_ns(&metadata));
     SampledModule { path, build_id, size: metadata.len(), modified_ns }
+}
+
+/// A mapped file, and where it can be opened.
+fn file_of(pid: u32, mapping: &maps::Mapping) -> Option<(Metadata, String)> {
+    places(pid, mapping.start..mapping.end, &mapping.path.display().to_string()).into_iter().find_map(|place| {
+        let metadata = std::fs::metadata(&place).ok()?;
+        (metadata.ino() == mapping.inode).then_some((metadata, place))
+    })
 }
 
 /// Where a mapped file is: by its place in the process's memory, then by its name.
@@ -211,4 +226,25 @@ fn range(line: &[u8]) -> Option<(u64, u64)> {
     let text = std::str::from_utf8(line.split(|byte| *byte == b' ').next()?).ok()?;
     let (start, end) = text.split_once('-')?;
     Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_with_the_inode_and_name_of_another_is_not_that_one() {
+        let mut mappings = Mappings::default();
+        let mut number = |inode: u64, state: Option<(u64, u64)>| {
+            let (size, modified_ns) = state.unwrap_or_default();
+            let module = || SampledModule { size, modified_ns, ..SampledModule::default() };
+            mappings.numbered((1, inode, PathBuf::from("/lib/a")), state, module)
+        };
+        assert_eq!(number(5, Some((100, 7))), 0);
+        assert_eq!(number(5, Some((100, 7))), 0);
+        assert_eq!(number(5, None), 0, "its state is not to be had");
+        assert_eq!(number(5, Some((100, 8))), 1, "it was replaced");
+        assert_eq!(number(5, Some((100, 8))), 1);
+        assert_eq!(number(6, Some((100, 8))), 2);
+    }
 }

@@ -18,8 +18,25 @@ use std::sync::Arc;
 const FILE_BYTES: u64 = 128 << 20;
 const ALL_BYTES: u64 = 512 << 20;
 
-/// Bytes of the code that calls return to whose return is probed.
-const RETURN_CODE: u64 = 64;
+/// What a processor does with return addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Convention {
+    /// Bytes of the code that calls return to whose return is probed.
+    code: u64,
+    /// Bytes that this code may have saved below the stack pointer.
+    saved: u64,
+    /// Bits of an address of user space: above them a return address may be signed.
+    address_bits: u64,
+    /// A call has its return address at its stack pointer at entry; elsewhere the callee saves it in its frame, if at all.
+    pushes: bool,
+}
+
+impl Convention {
+    const X86_64: Self = Self { code: 64, saved: 24, address_bits: u64::MAX, pushes: true };
+    /// The code is one instruction, in the first slot of many.
+    const ARM64: Self = Self { code: 4, saved: 0, address_bits: (1 << 48) - 1, pushes: false };
+    const HERE: Self = if cfg!(target_arch = "aarch64") { Self::ARM64 } else { Self::X86_64 };
+}
 
 /// The instruction, stack and frame pointer of a thread, and its link register: 0 where the processor has none.
 pub(super) type Registers = [u64; STACK_REGISTERS];
@@ -27,28 +44,71 @@ pub(super) type Registers = [u64; STACK_REGISTERS];
 /// Where calls return to: the kernel has put its own address in the place of those whose return is probed.
 #[derive(Debug, Clone)]
 pub(super) struct Returns {
+    convention: Convention,
     trampoline: u64,
-    originals: std::vec::IntoIter<u64>,
+    /// Of each such call the original address and the stack pointer at entry, the innermost first.
+    calls: Vec<(u64, u64)>,
+    /// How many of them were asked for in turn.
+    taken: usize,
 }
 
 impl Returns {
-    /// From what a sample has: the kernel's address, then the original ones, the innermost first; 0 after the last.
-    pub(super) fn new(words: Vec<u64>) -> Self {
-        let mut originals = words.into_iter();
-        Self { trampoline: originals.next().unwrap_or(0), originals }
+    /// From what a sample has: the kernel's address, then the calls; 0 after the last.
+    pub(super) fn new(words: &[u64]) -> Self {
+        Self::of(Convention::HERE, words)
+    }
+
+    fn of(convention: Convention, words: &[u64]) -> Self {
+        let (trampoline, calls) = words.split_first().map_or((0, &[][..]), |(first, rest)| (*first, rest));
+        let calls = calls.chunks_exact(2).map(|call| (call[0], call[1])).take_while(|(original, _)| *original != 0);
+        Self { convention, trampoline, calls: calls.collect(), taken: 0 }
     }
 
     /// Whether an instruction is of the code that such calls return to.
     fn is_returning(&self, instruction: u64) -> bool {
-        self.trampoline != 0 && (self.trampoline..self.trampoline.saturating_add(RETURN_CODE)).contains(&instruction)
+        let end = self.trampoline.saturating_add(self.convention.code);
+        self.trampoline != 0 && (self.trampoline..end).contains(&instruction)
     }
 
-    /// The original of a return address: ask for each of a stack in turn.
-    pub(super) fn original(&mut self, address: u64) -> u64 {
-        if self.trampoline == 0 || address != self.trampoline {
+    fn is_of_kernel(&self, address: u64) -> bool {
+        self.trampoline != 0 && address & self.convention.address_bits == self.trampoline
+    }
+
+    /// Where the call returns to that is returning, and the stack pointer from then on.
+    fn returning(&self, bottom: u64) -> Option<(u64, u64)> {
+        let popped = if self.convention.pushes { 8 } else { 0 };
+        // A call that was left by other ways than its return may still be there, and this one not any more.
+        let mut calls = self.calls.iter().map(|(original, stack)| (*original, stack.saturating_add(popped)));
+        calls.find(|(_, after)| (bottom..=bottom.saturating_add(self.convention.saved)).contains(after))
+    }
+
+    /// The original of a return address that is at an address of the stack.
+    fn original_at(&self, address: u64, at: u64) -> u64 {
+        if !self.is_of_kernel(address) {
             return address;
         }
-        self.originals.next().filter(|original| *original != 0).unwrap_or(address)
+        let pushes = self.convention.pushes;
+        // A callee saves it below the stack pointer at entry, and above those of the calls in it.
+        let is_of_call = |call: &&(u64, u64)| if pushes { call.1 == at } else { call.1 > at };
+        self.calls.iter().find(is_of_call).map_or(address, |(original, _)| *original)
+    }
+
+    /// The original of the link register: it is that of the innermost call, where it is of use at all.
+    fn original_of_link(&self, link: u64, bottom: u64) -> u64 {
+        if !self.is_of_kernel(link) {
+            return link;
+        }
+        self.calls.iter().find(|(_, stack)| *stack >= bottom).map_or(link, |(original, _)| *original)
+    }
+
+    /// The original of a return address whose place is not known: ask for each of a stack in turn.
+    pub(super) fn next_original(&mut self, address: u64) -> u64 {
+        if !self.is_of_kernel(address) {
+            return address;
+        }
+        let call = self.calls.get(self.taken);
+        self.taken += 1;
+        call.map_or(address, |(original, _)| *original)
     }
 }
 
@@ -56,7 +116,7 @@ impl Returns {
 #[derive(Default)]
 pub(super) struct StackUnwinder {
     processes: HashMap<u32, Process>,
-    /// By the module's number; `None` where a file has none that can be read.
+    /// By the module's number; `None` where a file has none, or there is no space for them.
     tables: HashMap<u16, Option<Tables>>,
     bytes: u64,
     cache: CacheNative<MayAllocateDuringUnwind>,
@@ -93,14 +153,20 @@ impl StackUnwinder {
         pid: u32,
         [instruction, bottom, frame, link]: Registers,
         stack: &[u8],
-        mut returns: Returns,
+        returns: &Returns,
         mappings: &Mappings,
     ) -> Vec<u64> {
-        // In the kernel's code for returns the stack is no longer as at the return.
-        if returns.is_returning(instruction) {
-            return vec![returns.original(returns.trampoline)];
-        }
-        let registers = [instruction, bottom, frame, returns.original(link)];
+        let registers = if returns.is_returning(instruction) {
+            // The kernel's code for returns is as if the call had returned already.
+            let Some((returns_to, after)) = returns.returning(bottom) else {
+                self.cut += 1;
+                return vec![instruction];
+            };
+            [returns_to, after, frame, link]
+        } else {
+            [instruction, bottom, frame, returns.original_of_link(link, bottom)]
+        };
+        let instruction = registers[0];
         let Some(revision) = mappings.revision(pid) else { return vec![instruction] };
         if self.processes.get(&pid).is_none_or(|process| process.revision != revision) {
             let unwinder = self.unwinder(pid, mappings);
@@ -110,7 +176,7 @@ impl StackUnwinder {
         let mut read = |address: u64| {
             let at = usize::try_from(address.checked_sub(bottom).ok_or(())?).map_err(drop)?;
             let bytes = stack.get(at..).and_then(|rest| rest.first_chunk()).ok_or(())?;
-            Ok(returns.original(u64::from_ne_bytes(*bytes)))
+            Ok(returns.original_at(u64::from_ne_bytes(*bytes), address))
         };
         let mut frames = Vec::new();
         let mut walk = process.unwinder.iter_frames(instruction, native(registers), &mut self.cache, &mut read);
@@ -136,30 +202,32 @@ impl StackUnwinder {
     fn unwinder(&mut self, pid: u32, mappings: &Mappings) -> UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind> {
         let mut unwinder = UnwinderNative::new();
         for mapping in mappings.code(pid) {
-            let tables = match self.tables.get(&mapping.module) {
-                Some(tables) => tables.clone(),
-                None => {
-                    let of_file = || Tables::read(&ReadCache::new(mappings.open(pid, &mapping)?));
-                    let vdso = mappings.vdso_bytes(pid, &mapping);
-                    let read = vdso.map_or_else(of_file, |bytes| Tables::read(bytes.as_slice()));
-                    let read = read.filter(|tables| self.bytes + tables.bytes() <= ALL_BYTES);
-                    self.bytes += read.as_ref().map_or(0, Tables::bytes);
-                    self.tables.insert(mapping.module, read.clone());
-                    read
-                }
-            };
-            if let Some(module) = tables.and_then(|tables| tables.module(&mapping)) {
+            if let Some(module) = self.tables_of(pid, &mapping, mappings).and_then(|tables| tables.module(&mapping)) {
                 unwinder.add_module(module);
             }
         }
         unwinder
     }
+
+    fn tables_of(&mut self, pid: u32, mapping: &Mapping, mappings: &Mappings) -> Option<Tables> {
+        if let Some(tables) = self.tables.get(&mapping.module) {
+            return tables.clone();
+        }
+        let read = match mappings.vdso_bytes(pid, mapping) {
+            Some(bytes) => Tables::read(bytes.as_slice()),
+            // A file that cannot be opened now may be at another time, or for another process.
+            None => Tables::read(&ReadCache::new(mappings.open(pid, mapping)?)),
+        };
+        let read = read.filter(|tables| self.bytes + tables.bytes() <= ALL_BYTES);
+        self.bytes += read.as_ref().map_or(0, Tables::bytes);
+        self.tables.insert(mapping.module, read.clone());
+        read
+    }
 }
 
 #[cfg(target_arch = "aarch64")]
 fn native([_, stack, frame, link]: Registers) -> UnwindRegsNative {
-    // Above the bits of an address of user space return addresses are signed.
-    let mask = framehop::aarch64::PtrAuthMask::from_max_known_address((1 << 48) - 1);
+    let mask = framehop::aarch64::PtrAuthMask::from_max_known_address(Convention::HERE.address_bits);
     UnwindRegsNative::new_with_ptr_auth_mask(mask, mask.strip_ptr_auth(link), stack, frame)
 }
 
@@ -211,6 +279,7 @@ impl Tables {
 #[cfg(target_arch = "x86_64")]
 mod tests {
     use super::*;
+    use profinfer_schema::bpf::STACK_RETURNS;
     use proptest::prelude::*;
     use std::arch::asm;
     use std::fs::File;
@@ -249,8 +318,8 @@ mod tests {
     fn unwound((registers, stack, _): &(Registers, Vec<u8>, Vec<u64>)) -> (Vec<u64>, u64) {
         let (mut mappings, mut unwinder) = (Mappings::default(), StackUnwinder::default());
         mappings.place(std::process::id(), registers[0], 1);
-        let returns = Returns::new(Vec::new());
-        let frames = unwinder.frames(std::process::id(), *registers, stack, returns, &mappings);
+        let returns = Returns::new(&[]);
+        let frames = unwinder.frames(std::process::id(), *registers, stack, &returns, &mappings);
         (frames, unwinder.cut)
     }
 
@@ -279,19 +348,69 @@ mod tests {
         let (frames, _) = unwound(&taken);
         let trampoline = 0x7fff_ffff_e000_u64;
         let (registers, mut stack, callers) = taken;
-        // Of two of the calls the return is probed.
-        let probed = [callers[1], callers[3]];
-        for address in probed {
-            let at = stack.chunks_exact(8).position(|word| word == address.to_ne_bytes()).unwrap();
+        // Of two of the calls the return is probed. Before them is one that was left by other ways.
+        let mut words = vec![trampoline, 0x5555, registers[1] - 800];
+        for address in [callers[1], callers[3]] {
+            // The last one: the list of callers is on the stack, too, before them.
+            let at = stack.chunks_exact(8).rposition(|word| word == address.to_ne_bytes()).unwrap();
             stack[8 * at..8 * at + 8].copy_from_slice(&trampoline.to_ne_bytes());
+            words.extend([address, registers[1] + 8 * at as u64]);
         }
+        let first_return = words[4];
+        words.resize(STACK_RETURNS, 0);
         let (mut mappings, mut unwinder) = (Mappings::default(), StackUnwinder::default());
         let pid = std::process::id();
         mappings.place(pid, registers[0], 1);
-        let returns = || Returns::new([vec![trampoline], probed.to_vec(), vec![0; 10]].concat());
-        assert_eq!(unwinder.frames(pid, registers, &stack, returns(), &mappings), frames);
-        let returning = [trampoline + 1, registers[1], 0, 0];
-        assert_eq!(unwinder.frames(pid, returning, &stack, returns(), &mappings), [callers[1]]);
+        let returns = Returns::new(&words);
+        assert_eq!(unwinder.frames(pid, registers, &stack, &returns, &mappings), frames);
+        // The first of them returns: the kernel's code has saved three registers below.
+        let bottom = first_return + 8 - 24;
+        let rest = &stack[usize::try_from(bottom - registers[1]).unwrap()..];
+        // With frame pointers it has given back its caller's.
+        let word =
+            |at: u64| u64::from_ne_bytes(*stack[usize::try_from(at - registers[1]).unwrap()..].first_chunk().unwrap());
+        let frame = if registers[2] + 8 == first_return { word(registers[2]) } else { registers[2] };
+        let returning = [trampoline + 13, bottom, frame, 0];
+        let callers_of_it = unwinder.frames(pid, returning, rest, &returns, &mappings);
+        assert_eq!(callers_of_it[0], callers[1], "where it goes on");
+        assert_eq!(callers_of_it[1..], frames[2..]);
+        assert_eq!(unwinder.cut, 0);
+        // Nobody can tell which call it is.
+        let returns = Returns::new(&[trampoline, 0]);
+        assert_eq!(unwinder.frames(pid, returning, rest, &returns, &mappings), [trampoline + 13]);
+        assert_eq!(unwinder.cut, 1);
+    }
+
+    #[test]
+    fn return_addresses_of_arm64_are_signed_and_saved_anywhere() {
+        let trampoline = 0xffff_8000_1000_u64;
+        let signed = trampoline | 0x7f << 56;
+        // The innermost was left by other ways; two are open.
+        let words = [trampoline, 0x55, 0x1000, 0x66, 0x2000, 0x77, 0x3000, 0, 0];
+        let returns = Returns::of(Convention::ARM64, &words);
+        assert!(
+            returns.is_returning(trampoline) && !returns.is_returning(trampoline + 4),
+            "the next slot is another's"
+        );
+        assert_eq!(returns.original_at(signed, 0x1f48), 0x66);
+        assert_eq!(returns.original_at(signed, 0x2f08), 0x77);
+        assert_eq!(returns.original_at(0x1234, 0x2f08), 0x1234);
+        assert_eq!(returns.original_at(signed, 0x3000), signed, "it is no such call's");
+        // A link register that is out of date takes nothing from those that are saved.
+        assert_eq!(returns.original_of_link(trampoline, 0x1f00), 0x66);
+        assert_eq!(returns.original_at(signed, 0x1f48), 0x66);
+        assert_eq!(returns.returning(0x2000), Some((0x66, 0x2000)));
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_opened_is_tried_again() {
+        let (mut mappings, mut unwinder) = (Mappings::default(), StackUnwinder::default());
+        let pid = std::process::id();
+        mappings.place(pid, unwound as *const () as u64, 1);
+        let own = mappings.code(pid).next().unwrap();
+        // As of a process that has ended.
+        assert!(unwinder.tables_of(u32::MAX, &own, &mappings).is_none());
+        assert!(unwinder.tables_of(pid, &own, &mappings).is_some());
     }
 
     /// This program's.
@@ -314,7 +433,7 @@ mod tests {
             let stack: Vec<u8> = words.into_iter().chain(near).flat_map(u64::to_ne_bytes).collect();
             for frame in [frame, 0x10_000 + frame % 4096] {
                 let registers = [code + u64::from(offset), 0x10_000, frame, 0];
-                let frames = unwinder.frames(pid, registers, &stack, Returns::new(Vec::new()), &mappings);
+                let frames = unwinder.frames(pid, registers, &stack, &Returns::new(&[]), &mappings);
                 prop_assert!((1..=Sample::MOST_FRAMES).contains(&frames.len()));
             }
         }
