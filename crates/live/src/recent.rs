@@ -1,11 +1,13 @@
 //! Sums of the last seconds.
 
-use super::seconds::{SECOND, Seconds};
+use super::seconds::{LATEST, SECOND, Seconds};
 
 /// Seconds that rates are computed over.
 pub(crate) const SECONDS: u64 = 10;
 /// Slots: the window, and what comes after the last time up to which all is there.
-const SLOTS: usize = 32;
+const SLOTS: usize = 64;
+
+const _: () = assert!(SECONDS + LATEST + 1 < SLOTS as u64);
 
 /// What a second has.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -65,6 +67,29 @@ impl Recent {
         self.seconds.at(time / SECOND)
     }
 
+    /// Adds amounts that came evenly in a time (ns) to its seconds.
+    pub(crate) fn spread<const N: usize>(
+        &mut self,
+        (from, to): (u64, u64),
+        amounts: [u64; N],
+        add: impl Fn(&mut Sums, [u64; N]),
+    ) {
+        let last = to / SECOND;
+        let first = (from.min(to) / SECOND).max(last.saturating_sub(SLOTS as u64 - 1));
+        let length = u128::from(to.saturating_sub(from)).max(1);
+        let until =
+            |end: u64| amounts.map(|all| (u128::from(all) * u128::from(end.saturating_sub(from)) / length) as u64);
+        for second in first..=last {
+            let begin = second * SECOND;
+            let before = until(begin.min(to));
+            // All of what came at one moment, too.
+            let after = if second == last { amounts } else { until(begin + SECOND) };
+            if let Some(sums) = self.seconds.at(second) {
+                add(sums, std::array::from_fn(|index| after[index].saturating_sub(before[index])));
+            }
+        }
+    }
+
     /// The sums of the whole seconds before a time.
     pub(crate) fn until(&self, time: u64) -> Sums {
         let end = time / SECOND;
@@ -88,10 +113,34 @@ mod tests {
         }
         assert_eq!(recent.until(100 * SECOND).steps, (90..100).sum::<u64>());
         assert_eq!(recent.until(95 * SECOND + 999).steps, (85..95).sum::<u64>());
-        assert_eq!(recent.at(60 * SECOND), None);
+        assert_eq!(recent.at(30 * SECOND), None);
         assert_eq!(recent.until(0), Sums::default());
         assert_eq!(recent.until(500 * SECOND), Sums::default());
         assert!(recent.at(u64::MAX).is_some());
+    }
+
+    #[test]
+    fn what_comes_in_a_time_is_spread_over_it() {
+        let spread = |from, to, amount| {
+            let mut recent = Recent::default();
+            recent.spread((from, to), [amount, 1], |sums, [cpu, faults]| {
+                (sums.cpu_ns, sums.major_faults) = (sums.cpu_ns + cpu, sums.major_faults + faults);
+            });
+            let mut seconds: Vec<(u64, u64)> = recent.seconds.iter().map(|(of, sums)| (*of, sums.cpu_ns)).collect();
+            seconds.retain(|(_, cpu_ns)| *cpu_ns > 0);
+            seconds.sort_unstable();
+            (seconds, recent.seconds.iter().map(|(_, sums)| sums.major_faults).sum::<u64>())
+        };
+        let half = SECOND / 2;
+        assert_eq!(spread(5 * SECOND + half, 8 * SECOND, 1000), (vec![(5, 200), (6, 400), (7, 400)], 1));
+        assert_eq!(spread(5 * SECOND, 5 * SECOND + 5, 7), (vec![(5, 7)], 1));
+        // At one moment, and a time that ends before it begins.
+        assert_eq!(spread(5 * SECOND, 5 * SECOND, 7), (vec![(5, 7)], 1));
+        assert_eq!(spread(9 * SECOND, 5 * SECOND, 7), (vec![(5, 7)], 1));
+        // Of a long time the last seconds are there.
+        let (seconds, _) = spread(0, 1000 * SECOND, 1_000_000);
+        assert_eq!((seconds.len(), seconds[0]), (SLOTS - 1, (1000 - SLOTS as u64 + 1, 1000)));
+        spread(0, u64::MAX, u64::MAX);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! A slot for each of the last seconds of the target's time, reused in turn.
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
+/// Seconds after which all steps that ended in one are in: where steps contain steps, each waits for one around it.
+pub(crate) const LATEST: u64 = 32;
 
 /// What each of the last `SLOTS` seconds has.
 #[derive(Debug, Clone)]

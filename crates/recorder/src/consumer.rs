@@ -255,7 +255,11 @@ impl Sink {
     fn begin(&mut self) -> io::Result<()> {
         let Some(prospect) = self.prospect.take() else { return Ok(()) };
         let Prospect { file, origin, schema, early, sites, notices } = *prospect;
+        let is_followed = file.is_followed();
         let mut writer = TraceWriter::new(file, &origin, &schema)?;
+        if is_followed {
+            writer.tell_all();
+        }
         writer.output().begun()?;
         if !sites.1.is_empty() {
             writer.add_sites(&sites.0, &sites.1)?;

@@ -312,7 +312,7 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
     let has_costs = !probeset.analysis.costs.is_empty();
     let unmeasured = (measures && has_costs && origin.roofline.is_none()).then(|| origin.host.clone());
     let schema = session.recorded(&plan.schema);
-    let writes = file.writes();
+    let (writes, is_followed) = (file.writes(), file.is_followed());
     let consumer = Consumer::start(&ring, file, origin, &schema, prompt, samples, (guards, learning.samples()))?;
     let process = (!options.follow_forks).then_some(pid);
     let mut search_report = SearchReport::new(&plan, globs.clone());
@@ -338,7 +338,7 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
         mapped,
         frequencies: Frequencies::new(),
         freed_memory: FreedMemory::default(),
-        pressure: PressurePoll::new(&plan.schema),
+        pressure: PressurePoll::new(&plan.schema, is_followed),
         unmeasured,
         options,
         plan,

@@ -39,6 +39,7 @@ pub(super) struct Output {
 pub(super) struct Sink {
     to: To,
     writes: Writes,
+    is_followed: bool,
 }
 
 #[derive(Debug)]
@@ -73,6 +74,8 @@ impl Output {
             let place = request.place()?;
             if let Destination::Stream { file, is_stdout } = place {
                 let polled = file.try_clone().ok();
+                // Standard output may be a file, too.
+                let is_followed = file.metadata().is_ok_and(|of| !of.is_file());
                 let pipe = Pipe::new(file).map_err(failed)?;
                 let output = Self {
                     path: path.clone(),
@@ -83,7 +86,7 @@ impl Output {
                     pipe: polled,
                     _locks: Vec::new(),
                 };
-                return Ok((output, Sink::new(To::Pipe(pipe))));
+                return Ok((output, Sink { is_followed, ..Sink::new(To::Pipe(pipe)) }));
             }
             let mut locks = Vec::new();
             let older = match place {
@@ -178,7 +181,12 @@ impl Drop for Output {
 
 impl Sink {
     fn new(to: To) -> Self {
-        Self { to, writes: Writes::default() }
+        Self { to, writes: Writes::default(), is_followed: false }
+    }
+
+    /// Whether somebody reads the trace while it is written: it is no file.
+    pub(super) fn is_followed(&self) -> bool {
+        self.is_followed
     }
 
     /// Its writes to a file. Those to somebody who reads do not block: a thread of their own makes them.

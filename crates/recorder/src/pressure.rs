@@ -19,7 +19,8 @@ const IDLE_PERIOD: Duration = Duration::from_millis(500);
 const LIMITS: Duration = Duration::from_secs(1);
 /// Processes that are polled.
 const MOST_PROCESSES: usize = 32;
-/// Polls that a trace stores at most; then every second one is left out, and so on.
+/// Polls that a trace in a file stores; then every second one is left out, after as many again every second one of these,
+/// and so on.
 const MOST_NOTICES: u32 = 20_000;
 
 /// The values of the last poll.
@@ -37,6 +38,8 @@ pub(super) struct PressurePoll {
     looked: Option<Instant>,
     counts: GroupCounts,
     polled: Option<(Instant, u64)>,
+    /// The trace is read while it is written, for as long as that takes, and not stored.
+    is_followed: bool,
     notices: u32,
     every: u32,
 }
@@ -115,8 +118,8 @@ struct GroupCounts {
 }
 
 impl PressurePoll {
-    /// For recordings of a schema.
-    pub(super) fn new(schema: &Schema) -> Self {
+    /// For recordings of a schema, whose trace somebody may read while it is written.
+    pub(super) fn new(schema: &Schema, is_followed: bool) -> Self {
         let hz = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|hz| u64::try_from(hz).ok()).unwrap_or(100);
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         Self {
@@ -130,6 +133,7 @@ impl PressurePoll {
             looked: None,
             counts: GroupCounts::default(),
             polled: None,
+            is_followed,
             notices: 0,
             every: 1,
         }
@@ -150,12 +154,17 @@ impl PressurePoll {
         let before = self.polled.replace((Instant::now(), time));
         let pressure = self.since(pid, forks, consumer);
         let Some((_, since)) = before else { return };
-        self.notices += 1;
-        if self.notices.is_multiple_of(MOST_NOTICES) {
-            self.every = self.every.saturating_mul(2);
-        }
+        self.count();
         let pressure = Some(Pressure { since, ..pressure });
         consumer.notice_of(|| Notice { time, pressure, ..Notice::default() });
+    }
+
+    /// The longer a recording is that is stored, the further apart are its polls.
+    fn count(&mut self) {
+        self.notices = self.notices.saturating_add(1);
+        if !self.is_followed && self.notices.is_multiple_of(MOST_NOTICES) {
+            self.every = self.every.saturating_mul(2);
+        }
     }
 
     fn since(&mut self, pid: i32, forks: bool, consumer: &Consumer) -> Pressure {
@@ -457,6 +466,15 @@ mod tests {
         let counts = counts_of(&groups);
         assert_eq!((counts.quota, counts.throttled), (Some(0.3), Some(4000)));
         assert_eq!((counts.limit, counts.hits, counts.refaults), (Some(1 << 20), Some(7), Some(5)));
+    }
+
+    #[test]
+    fn polls_of_a_recording_that_is_followed_are_as_dense_after_days() {
+        for (is_followed, every) in [(false, 8), (true, 1)] {
+            let mut poll = PressurePoll::new(&Schema::default(), is_followed);
+            (0..3 * MOST_NOTICES).for_each(|_| poll.count());
+            assert_eq!(poll.every, every);
+        }
     }
 
     #[test]

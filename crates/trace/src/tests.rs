@@ -496,6 +496,26 @@ fn a_recording_of_days_tells_the_state_of_its_probes_to_the_end() {
 }
 
 #[test]
+fn who_follows_a_recording_of_days_is_told_all() {
+    let mut writer = new_writer();
+    writer.tell_all();
+    for time in 0..40 {
+        writer.notice(&Notice { time, text: "x".repeat(1 << 20), ..Notice::default() }).unwrap();
+    }
+    for time in 40..50 {
+        writer.notice(&Notice { time, pressure: Some(Pressure::default()), ..Notice::default() }).unwrap();
+    }
+    let file = writer.finish(&End::default()).unwrap();
+    let mut reader = TraceReader::new(&file[..]).unwrap();
+    reader.remember_notices(4);
+    let mut told = 0;
+    while let Some(item) = reader.next() {
+        told += usize::from(matches!(item, Item::Notice(told) if told.pressure.is_some()));
+    }
+    assert_eq!((told, reader.meta().notices.len()), (10, 4));
+}
+
+#[test]
 fn what_samples_refer_to_is_bounded_and_counts_are_not_stored() {
     let counts = |taken: u64| Sampling { taken, event: "cycles".repeat(200_000), ..Sampling::default() };
     let mut writer = new_writer();

@@ -80,6 +80,7 @@ pub struct TraceWriter<W> {
     sites: usize,
     notices: usize,
     is_crowded: bool,
+    tells_all: bool,
     samples: Vec<Sample>,
     records: u64,
     bytes: u64,
@@ -130,6 +131,7 @@ impl<W: Write> TraceWriter<W> {
             sites: 0,
             notices: 0,
             is_crowded: false,
+            tells_all: false,
             samples: Vec::new(),
             records: 0,
             bytes: 0,
@@ -192,13 +194,18 @@ impl<W: Write> TraceWriter<W> {
         self.json(FrameKind::Losses, losses)
     }
 
+    /// Leaves out no notice: somebody reads the trace while it is written, and remembers the last ones only.
+    pub fn tell_all(&mut self) {
+        self.tells_all = true;
+    }
+
     /// Says that a state of the recording changed. A recording of days has more to tell than a reader stores: from some time
     /// on, which a notice gives, it is not told what resources there were and how fast processors ran.
     ///
     /// # Errors
     /// The output's.
     pub fn notice(&mut self, notice: &Notice) -> io::Result<()> {
-        if self.notices < CROWDED {
+        if self.tells_all || self.notices < CROWDED {
             self.notices += remembered(notice).unwrap_or(0);
             return self.json(FrameKind::Notice, notice);
         }
