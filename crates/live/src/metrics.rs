@@ -3,7 +3,8 @@
 //! attribute has a value out of a request.
 
 use super::histogram::Histogram;
-use super::snapshot::{FlightFigures, OperatorFigures, PhaseFigures, Requests, Snapshot, State};
+use super::snapshot::{FlightFigures, LossRow, OperatorFigures, PhaseFigures, Requests, Snapshot, State};
+use profinfer_schema::LossKind;
 
 /// What a metric's values are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -240,9 +241,18 @@ fn target<'a>(all: &[&'a Snapshot]) -> Vec<Metric<'a>> {
 
 /// What the recording costs, and what it misses.
 fn recorder<'a>(all: &[&'a Snapshot]) -> Vec<Metric<'a>> {
-    let losses = all
-        .iter()
-        .flat_map(|of| of.losses.iter().map(move |row| number(of, row.count as f64).with("reason", &row.reason)));
+    // A series that begins with what was lost has no increase: those of lost records are there before.
+    let is_counted = |kind: &LossKind| kind.loses_records() && !LossKind::LEGACY.contains(kind);
+    let losses = all.iter().flat_map(|of| {
+        let row = |row: &'a LossRow| number(of, row.count as f64).with("reason", &row.reason);
+        let none_of = |kind: &LossKind| !of.losses.iter().any(|row| row.reason == kind.name());
+        let none = LossKind::ALL.into_iter().filter(is_counted).filter(none_of);
+        of.losses
+            .iter()
+            .map(row)
+            .chain(none.map(|kind| number(of, 0.0).with("reason", kind.name())))
+            .collect::<Vec<_>>()
+    });
     let overheads = || all.iter().filter_map(|of| Some((*of, of.overhead?)));
     vec![
         metric(
