@@ -5,6 +5,7 @@ use super::condition::Condition;
 use super::figures::Figures;
 use super::moments::{Happened, Moments, Seen};
 use super::recent::SECONDS;
+use super::seconds::{LATEST, SECOND};
 use super::snapshot::{
     LossRow, OperatorShare, OverheadSpent, PhaseFigures, Pressures, RequestFigures, Requests, Snapshot, State, Window,
 };
@@ -41,8 +42,9 @@ pub struct Model {
     state: State,
     /// Why it has ended, as the trace has it: the last steps are finished after that.
     reason: Option<String>,
-    /// The latest time that is known, ns; and up to which all steps are in.
+    /// The latest time that is known, ns; up to which steps were finished; and up to which all steps are in.
     now: u64,
+    passed: u64,
     settled: u64,
     pressure: Option<Pressures>,
     overhead: Option<OverheadSpent>,
@@ -81,8 +83,10 @@ struct Verdict {
     sentences: Vec<String>,
     steps: u64,
     operators: Vec<OperatorShare>,
-    /// The parts of the phase that is judged: decode or runs, else prefill; of the steps since the period began.
+    /// The parts of the phase that is judged, decode or runs, else prefill, and of how many steps they are: of the steps
+    /// since the period began, and before there are enough of these, for a while, of the period before.
     parts: Option<TimeParts>,
+    parts_steps: u64,
 }
 
 /// Whom steps are shown to.
@@ -115,6 +119,7 @@ impl Model {
             state: State::Waiting,
             reason: None,
             now: meta.origin.monotonic_ns,
+            passed: 0,
             settled: 0,
             pressure: None,
             overhead: None,
@@ -160,11 +165,14 @@ impl Model {
             let nothing = detail.steps_too && detail.reason != DetailReason::End;
             match detail.state {
                 DetailState::Off | DetailState::Detached if nothing => {
-                    self.unseen_since.get_or_insert(notice.time);
+                    let since = *self.unseen_since.get_or_insert(notice.time);
+                    self.not_recorded(since, notice.time);
                 }
                 DetailState::On => {
-                    let since = self.unseen_since.take().unwrap_or(notice.time);
-                    self.unseen_ns = self.unseen_ns.saturating_add(notice.time.saturating_sub(since));
+                    if let Some(since) = self.unseen_since.take() {
+                        self.unseen_ns = self.unseen_ns.saturating_add(notice.time.saturating_sub(since));
+                        self.not_recorded(since, notice.time);
+                    }
                 }
                 _ => {}
             }
@@ -178,14 +186,20 @@ impl Model {
             if let Some(throttled) = pressure.throttled_ns {
                 *all.throttled_ns.get_or_insert_default() += throttled;
             }
-            if let Some(second) = self.figures.recent.at(notice.time) {
-                second.major_faults = second.major_faults.saturating_add(pressure.major_faults);
-                let cpu = pressure.user_ns.saturating_add(pressure.system_ns);
+            let amounts = [pressure.major_faults, pressure.user_ns.saturating_add(pressure.system_ns)];
+            self.figures.recent.spread((pressure.since, notice.time), amounts, |second, [faults, cpu]| {
+                second.major_faults = second.major_faults.saturating_add(faults);
                 second.cpu_ns = second.cpu_ns.saturating_add(cpu);
-            }
+            });
         }
         self.overhead = notice.overhead.as_ref().map(spent).or(self.overhead);
         self.pass(notice.time, also);
+    }
+
+    fn not_recorded(&mut self, from: u64, to: u64) {
+        if let Some(moments) = &mut self.figures.moments {
+            moments.unrecorded(from, to);
+        }
     }
 
     /// It is this time (ns of CLOCK_MONOTONIC), and the recorder has written all that came before: steps that ended a
@@ -193,9 +207,12 @@ impl Model {
     pub fn pass(&mut self, now: u64, also: Option<&mut dyn Visitor>) {
         self.now = self.now.max(now);
         let by = self.now.saturating_sub(SETTLED);
-        if by.saturating_sub(self.settled) >= INTERVAL {
-            self.settled = by;
+        if by.saturating_sub(self.passed) >= INTERVAL {
+            self.passed = by;
             self.timeline.settle_before(by, &mut Both { figures: &mut self.figures, also });
+            // A step may wait for one around it, but not for ever.
+            let all = self.timeline.pending_since().map_or(by, |since| since.min(by));
+            self.settled = self.settled.max(all).max(by.saturating_sub(LATEST * SECOND));
             self.forget();
         }
     }
@@ -253,8 +270,12 @@ impl Model {
         let report = build(meta, completeness, statistics, &self.timeline, &options);
         let steps: u64 = report.phases.iter().map(|phase| phase.whole_steps).sum();
         let phases = &report.verdict.phases;
-        self.verdict.parts =
-            phases.iter().find(|of| of.phase != Phase::Prefill.as_str()).or(phases.first()).map(|of| of.parts);
+        // Steps with operators come some seconds after a period begins: that is no sign that what limited them is over.
+        let is_late = self.now.saturating_sub(self.verdict.since) >= PERIOD / 2;
+        if steps >= ENOUGH.min(self.verdict.parts_steps) || is_late {
+            let judged = phases.iter().find(|of| of.phase != Phase::Prefill.as_str()).or(phases.first());
+            (self.verdict.parts, self.verdict.parts_steps) = (judged.map(|of| of.parts), steps);
+        }
         let is_old = self.now.saturating_sub(self.verdict.judged) >= 2 * PERIOD;
         if steps >= ENOUGH || self.verdict.steps == 0 || is_old {
             self.verdict.judged = self.now;

@@ -2,17 +2,17 @@
 //! counts in every second that it covers: one that takes three seconds is as long in each of these.
 
 use super::condition::{Condition, Figure, LONGEST};
-use super::seconds::{SECOND, Seconds};
+use super::seconds::{LATEST, SECOND, Seconds};
 use profinfer_report::{Bound, TimeParts};
 
-/// Seconds in memory: the longest time of a condition, and how much later a long request ends.
-const SLOTS: usize = 128;
+/// Seconds in memory: the longest time of a condition, how much later a long request ends, and how much later a step is in.
+const SLOTS: usize = 160;
 /// Seconds that what has begun to hold is waited for to end: a window is no longer than this and a condition's time.
 const PATIENCE: u64 = 30;
 /// Seconds after which it has ended: times become known when they are over.
 const GRACE: u64 = 5;
 
-const _: () = assert!(LONGEST + PATIENCE + GRACE < SLOTS as u64);
+const _: () = assert!(LONGEST + PATIENCE + GRACE + LATEST < SLOTS as u64);
 
 /// Durations: how many, and their sum, ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -39,7 +39,7 @@ pub(crate) struct Second {
     next_token: Times,
     duration: Times,
     tokens: u64,
-    /// Of some steps it was not recorded how many.
+    /// Of some steps it was not recorded how many, or not all steps were recorded.
     tokens_are_known_in_part: bool,
     /// What was seen at its end; not known where nothing was recorded.
     seen: Option<Seen>,
@@ -130,13 +130,20 @@ impl Moments {
         }
     }
 
+    /// Nothing was recorded from one time to another.
+    pub(crate) fn unrecorded(&mut self, from: u64, to: u64) {
+        self.each(from, to, |second| second.tokens_are_known_in_part = true);
+    }
+
     fn cover(&mut self, time: u64, after: u64, times: impl Fn(&mut Second) -> &mut Times) {
-        let last = time / SECOND;
-        let first = (time.saturating_sub(after) / SECOND).max(last.saturating_sub(SLOTS as u64 - 1));
-        for second in first..=last {
-            if let Some(second) = self.seconds.at(second) {
-                times(second).add(after);
-            }
+        self.each(time.saturating_sub(after), time, |second| times(second).add(after));
+    }
+
+    /// The seconds that a time overlaps.
+    fn each(&mut self, from: u64, to: u64, act: impl Fn(&mut Second)) {
+        let last = to / SECOND;
+        for second in (from / SECOND).max(last.saturating_sub(SLOTS as u64 - 1))..=last {
+            self.seconds.at(second).map(&act);
         }
     }
 

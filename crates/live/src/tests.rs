@@ -4,9 +4,10 @@ use super::*;
 use profinfer_analysis::testing::{Put, Records};
 use profinfer_analysis::{Catalogue, Decoder, Phase, Rules, Statistics, Step, Timeline, Visitor};
 use profinfer_schema::{
-    End, FieldLayout, FieldType, HEADER_SIZE, Loss, LossKind, Notice, Origin, Pressure, RecordKind, RecordType, Role,
+    Detail, DetailReason, DetailState, End, FieldLayout, FieldType, HEADER_SIZE, Loss, LossKind, Notice, Origin,
+    Pressure, RecordKind, RecordType, Role,
 };
-use profinfer_trace::{Item, TraceReader, TraceWriter};
+use profinfer_trace::{Item, Meta, TraceReader, TraceWriter};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -488,6 +489,7 @@ fn metrics_have_the_names_and_bounds_of_the_conventions() {
         format!("gen_ai_server_request_duration_seconds_count{{{labels}}} 3"),
         format!("profinfer_request_tokens_total{{{labels},gen_ai_token_type=\"output\"}} 19"),
         format!("profinfer_losses_total{{{labels},reason=\"ring_full\"}} 7"),
+        format!("profinfer_losses_total{{{labels},reason=\"missing_return\"}} 0"),
         format!("profinfer_recording{{{labels}}} 0"),
         "profinfer_recording{gen_ai_provider_name=\"\",service_instance_id=\"third\"} 0".to_owned(),
         "profinfer_target_info{gen_ai_provider_name=\"\",service_instance_id=\"third\",process_pid=\"9\"} 1".to_owned(),
@@ -503,6 +505,122 @@ fn metrics_have_the_names_and_bounds_of_the_conventions() {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
     assert!(!text.contains("profinfer_throttled"), "absent is absent");
+    assert!(!text.contains("reason=\"still_open\""), "which loses no record");
+}
+
+/// What a model was just given: a record that begins at this time, a notice of this time.
+enum Given {
+    Record(u64),
+    Notice(u64),
+}
+
+/// A model that watches for a condition, after each record and notice of a trace.
+fn watching(condition: &str, records: &Records, notices: &[Notice], mut act: impl FnMut(&mut Model, &Meta, Given)) {
+    let mut writer = TraceWriter::new(Vec::new(), &Origin { pid: 100, ..Origin::default() }, &records.schema).unwrap();
+    let mut left = notices.iter().peekable();
+    for record in &records.records {
+        let start = u64::from_le_bytes(record[16..24].try_into().unwrap());
+        while let Some(notice) = left.next_if(|notice| notice.time <= start) {
+            writer.notice(notice).unwrap();
+        }
+        writer.push(record).unwrap();
+    }
+    left.for_each(|notice| writer.notice(notice).unwrap());
+    let trace = writer.finish(&End::default()).unwrap();
+    let mut reader = TraceReader::new(&trace[..]).unwrap();
+    let mut model = Model::new(reader.meta()).0;
+    model.watch(Condition::parse("--when", condition).unwrap(), 1);
+    while let Some(item) = reader.next() {
+        model.take(&item, None);
+        let given = match item {
+            Item::Record(record) => Given::Record(record.header().start),
+            Item::Notice(notice) => Given::Notice(notice.time),
+            _ => continue,
+        };
+        act(&mut model, reader.meta(), given);
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A second is complete when no step of it is still waited for: rates are of seconds with all of their steps.
+#[test]
+fn rates_do_not_fall_where_steps_contain_steps() {
+    let mut records = Records::default();
+    records.push("thread", 1, (0, 0), &[("pid", Put::Int(100))]);
+    let mut notices = Vec::new();
+    for step in 0..200_u64 {
+        let start = (100 + step) * SECOND / 2;
+        records.push("step", 1, (start + 1000, start + 2000), &[("tokens", Put::Int(1))]);
+        records.push("step", 1, (start, start + 9000), &[("tokens", Put::Int(1))]);
+        notices.push(Notice { time: start + SECOND / 4, ..Notice::default() });
+    }
+    let mut rates = Vec::new();
+    watching("tokens_per_second < 2 for 2s", &records, &notices, |model, _, given| {
+        if let Given::Notice(time) = given {
+            assert_eq!(model.happened(), None, "at {time}");
+            // Once the window is full.
+            if time > 80 * SECOND {
+                rates.push(model.snapshot().window.steps_per_s);
+            }
+        }
+    });
+    assert!(rates.len() > 50 && rates.iter().all(|rate| *rate == 2.0), "{rates:?}");
+}
+
+/// With a small budget, steps are recorded in windows: what no window has is not known, which is no low rate.
+#[test]
+fn a_second_that_was_not_all_recorded_has_no_rate_of_tokens() {
+    let mut records = Records::default();
+    records.push("thread", 1, (0, 0), &[("pid", Put::Int(100))]);
+    let mut notices = Vec::new();
+    for second in 50..90_u64 {
+        let start = second * SECOND;
+        let mut detail = |time: u64, state: DetailState| {
+            let detail = Some(Detail { state, reason: DetailReason::Budget, steps_too: true });
+            notices.push(Notice { time, detail, ..Notice::default() });
+        };
+        // Windows are about when a second is judged, too.
+        detail(start + SECOND / 3, DetailState::On);
+        records.push("step", 1, (start + SECOND / 3 + 1000, start + SECOND / 3 + 9000), &[("tokens", Put::Int(1))]);
+        detail(start + SECOND / 2, DetailState::Off);
+    }
+    let mut passed = 0;
+    watching("tokens_per_second < 5 for 3s", &records, &notices, |model, _, given| {
+        if let Given::Record(time) = given {
+            model.pass(time + SECOND / 10, None);
+            assert_eq!(model.happened(), None);
+            passed += 1;
+        }
+    });
+    assert!(passed > 30);
+}
+
+#[test]
+fn a_verdict_that_begins_anew_interrupts_no_condition() {
+    let mut records = Records::default();
+    records.push("thread", 1, (0, 0), &[("pid", Put::Int(100))]);
+    let fields = [("address", Put::Int(0x100)), ("op", Put::Text("MUL")), ("name", Put::Text("a"))];
+    records.push("tensor", 1, (1, 1), &fields);
+    let mut notices = Vec::new();
+    // A whole step every three seconds for a while, and then none.
+    for second in 50..240_u64 {
+        let start = second * SECOND;
+        if second % 3 == 0 && second < 170 {
+            records.push("operator", 1, (start + 10, start + 900), &[("node", Put::Int(0x100))]);
+            records.push("step", 1, (start, start + 1000), &[("tokens", Put::Int(1))]);
+        }
+        notices.push(Notice { time: start + SECOND / 2, ..Notice::default() });
+    }
+    let mut happened = Vec::new();
+    watching("memory >= 0% for 60s", &records, &notices, |model, meta, given| {
+        if let Given::Notice(_) = given {
+            model.judge(meta);
+            happened.extend(model.happened().map(|of| (of.from / SECOND, of.to / SECOND)));
+        }
+    });
+    let [(from, to)] = happened[..] else { panic!("{happened:?}") };
+    assert!(from < 60 && to - from >= 60, "{happened:?}");
 }
 
 fn as_json(request: &OtlpRequest) -> serde_json::Value {

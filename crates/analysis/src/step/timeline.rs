@@ -211,7 +211,7 @@ impl Timeline {
             self.settle(index, by, visitor);
         }
         // No step may come for a while that they could be given with.
-        let pending = self.processes.iter().filter_map(Process::oldest).min().unwrap_or(u64::MAX);
+        let pending = self.pending_since().unwrap_or(u64::MAX);
         let requests = self.requests.take(|event| event.time <= time.min(pending));
         if !requests.is_empty() {
             self.assembler.set_requests(requests);
@@ -220,6 +220,11 @@ impl Timeline {
         self.windows.forget_all_but(REMEMBERED);
         self.unseen.forget_all_but(REMEMBERED);
         self.scheduler.forget_all_but(REMEMBERED);
+    }
+
+    /// When the oldest step began that has ended and is not finished: what ended before is finished.
+    pub fn pending_since(&self) -> Option<u64> {
+        self.processes.iter().filter_map(Process::oldest).min()
     }
 
     /// Ends the trace: finishes all pending steps.
