@@ -1,9 +1,9 @@
 //! Sites as they are attached: by open file, in groups of one program.
 
-use crate::bpf::FileSite;
+use crate::bpf::{FailedSite, FileSite};
 use profinfer_binary::{FileId, InspectedFile};
 use profinfer_schema::Site;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,5 +47,38 @@ impl Group {
 
     pub(super) fn file(&self) -> FileId {
         self.of.module.file.id()
+    }
+}
+
+/// Places of programs that could not be attached. With a budget, attaching is tried again in each window.
+#[derive(Debug, Default)]
+pub(super) struct FailedSites(HashSet<(usize, FileId, u64)>);
+
+impl FailedSites {
+    /// Adds a program's places in a file: gives those that had not failed before.
+    pub(super) fn add<'f>(&mut self, program: usize, file: FileId, failed: &'f [FailedSite]) -> Vec<&'f FailedSite> {
+        failed.iter().filter(|failure| self.0.insert((program, file, failure.site.file_offset))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_fails_in_each_window_fails_once() {
+        let failed = [5, 9].map(|file_offset| FailedSite {
+            site: FileSite { file_offset, cookie: 0, semaphore: None },
+            reason: "refused".to_owned(),
+        });
+        let mut all = FailedSites::default();
+        assert_eq!(all.add(0, (1, 2), &failed[..1]), [&failed[0]]);
+        assert_eq!(all.add(0, (1, 2), &failed), [&failed[1]]);
+        assert_eq!(all.add(0, (1, 2), &failed), [] as [&FailedSite; 0]);
+        assert_eq!(
+            all.add(0, (1, 3), &failed).len() + all.add(1, (1, 2), &failed).len(),
+            4,
+            "another file, another program"
+        );
     }
 }

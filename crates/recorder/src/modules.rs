@@ -6,7 +6,7 @@ mod other_slots;
 
 use super::consumer::Consumer;
 use super::file_watch::FileWatch;
-use super::module_sites::{Group, InspectedSite, ModuleFile, ProgramSites};
+use super::module_sites::{FailedSites, Group, InspectedSite, ModuleFile, ProgramSites};
 use super::process::{ends_within, has_ended};
 use super::search_report::SearchReport;
 use super::target_values::TargetValues;
@@ -61,6 +61,8 @@ pub(super) struct Modules<'a> {
     /// The constants of the target.
     pub(super) values: TargetValues,
     attached: HashSet<(usize, FileId, u64)>,
+    /// Of them, those that could not be attached: with a budget that is tried again in each window.
+    failed: FailedSites,
     files: Vec<ModuleInfo>,
     sites: u16,
     schema: Schema,
@@ -102,6 +104,7 @@ impl<'a> Modules<'a> {
             notices: Vec::new(),
             values: TargetValues::default(),
             attached: HashSet::new(),
+            failed: FailedSites::default(),
             files: Vec::new(),
             sites: 0,
             schema: plan.schema.clone(),
@@ -260,7 +263,7 @@ impl<'a> Modules<'a> {
         }
         let is_ending = || self.process.is_some_and(|pid| ends_within(pid, ENDING));
         if !failed.is_empty() && !is_ending() {
-            self.account_failures(module, sites, &failed);
+            self.account_failures(*program, module, sites, &failed);
         }
     }
 
@@ -619,9 +622,16 @@ impl<'a> Modules<'a> {
         Some(site)
     }
 
-    fn account_failures(&mut self, module: &ModuleFile, sites: &[InspectedSite], failed: &[FailedSite]) {
-        let path = &module.path;
-        for (shown, failure) in failed.iter().enumerate() {
+    /// Counts and names each once, however often it fails.
+    fn account_failures(
+        &mut self,
+        program: usize,
+        module: &ModuleFile,
+        sites: &[InspectedSite],
+        failed: &[FailedSite],
+    ) {
+        let (path, id) = (&module.path, module.file.id());
+        for (shown, failure) in self.failed.add(program, id, failed).into_iter().enumerate() {
             let Some(InspectedSite { site, .. }) = sites.iter().find(|site| site.place == failure.site) else {
                 continue;
             };
