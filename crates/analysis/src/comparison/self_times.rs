@@ -56,6 +56,7 @@ mod tests {
             undivided: 0,
             lanes: 0..0,
             cost: Default::default(),
+            gives_work: false,
             operands: None,
         };
         // One after another; one within another; two that overlap; one that outlasts the step.

@@ -227,6 +227,7 @@ impl Assembler {
         self.take_experts(experts, catalogue, threads, decoder);
         let dispatches = DispatchContext { catalogue, threads, decoder, costs: rules.costs() };
         offload::fill(&mut self.out, offloads, &self.index, dispatches, tick);
+        offload::mark_operators(&mut self.out);
         self.take_costs(rules, catalogue, threads);
         device_shares::estimate(&mut self.out);
         self.take_states(caller, StateSources { threads, process, scheduler });
@@ -404,6 +405,7 @@ impl Assembler {
                 undivided: 0,
                 lanes: range,
                 cost: Cost::default(),
+                gives_work: false,
                 operands: None,
             });
         }

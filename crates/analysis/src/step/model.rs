@@ -235,6 +235,8 @@ pub struct Operator {
     pub lanes: Range<u32>,
     /// What it costs, by the probeset.
     pub cost: Cost,
+    /// Within it, its thread gave work to a device: its time is the host's part, and no time of its cost.
+    pub gives_work: bool,
     /// The data that it read and computed, where its record says so.
     pub operands: Option<Box<Operands>>,
 }

@@ -332,6 +332,23 @@ fn measured(out: &mut Step, nanoseconds: f64) {
     }
 }
 
+/// Marks operators of which a thread gives work to a device, or encodes it.
+pub(super) fn mark_operators(out: &mut Step) {
+    let encoded = out.dispatches.iter().filter(|of| !of.is_empty).map(|of| (of.tid, of.start));
+    let is_submit = |event: &&QueueEvent| matches!(event.what, Queued::Submit { failed: false, .. });
+    let mut given: Vec<(u32, u64)> =
+        encoded.chain(out.queue.iter().filter(is_submit).map(|of| (of.tid, of.start))).collect();
+    given.sort_unstable();
+    for operator in &mut out.operators {
+        let shares = out.lanes.get(operator.lanes.start as usize..operator.lanes.end as usize).unwrap_or_default();
+        operator.gives_work = !given.is_empty()
+            && shares.iter().any(|share| {
+                let first = given.partition_point(|at| *at < (share.tid, share.start));
+                given.get(first).is_some_and(|(tid, start)| *tid == share.tid && *start < share.end)
+            });
+    }
+}
+
 /// Waits, and what else happens in queues after a step and before the next, belong to it: its results come then. Given
 /// when a thread's next step begins; what other threads that run steps do may be in steps that are still open.
 pub(super) fn give_to_last(process: &mut Process, before: u64, thread: Option<u32>) {

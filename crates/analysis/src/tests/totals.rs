@@ -38,6 +38,31 @@ fn phases_add_up() {
     assert_eq!((generations.ttft.p50_ns, generations.tpot.total_ns), (1000, 1100 + 200));
 }
 
+/// A backend whose library has threads of its own is called by one lane.
+#[test]
+fn lanes_that_a_graph_leaves_out_are_told_from_time_around_operators() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    thread(&mut r, 2, 0, 100);
+    tensor(&mut r, 1, 1, 0xa, "ADD", "sum");
+    tensor(&mut r, 1, 1, 0xb, "MUL_MAT", "up");
+    operator(&mut r, 1, (10, 20), 0, 0xa, 0);
+    operator(&mut r, 2, (10, 20), 1, 0xa, 0);
+    graph(&mut r, 1, (10, 20));
+    operator(&mut r, 1, (30, 80), 0, 0xb, 0);
+    r.push("graph", 1, (25, 85), &[("backend", Put::Text("library"))]);
+    // Two at once: who is left out of one may be in the other.
+    operator(&mut r, 1, (86, 88), 0, 0xb, 0);
+    operator(&mut r, 2, (86, 88), 1, 0xa, 0);
+    r.push("graph", 1, (86, 90), &[("backend", Put::Text("library"))]);
+    graph(&mut r, 2, (86, 92));
+    step(&mut r, 1, (0, 100), 1);
+    let (collected, timeline) = run(&r);
+    let unused = collected.statistics.unused_lanes(Phase::Decode);
+    let named: Vec<_> = unused.map(|(backend, ns)| (timeline.catalogue().text(backend).to_string(), ns)).collect();
+    assert_eq!(named, [("library".to_owned(), 60)]);
+}
+
 #[test]
 fn operators_and_lanes_add_up() {
     let (collected, timeline) = run(&three_steps());
@@ -50,6 +75,7 @@ fn operators_and_lanes_add_up() {
     totals.sort_by(|a, b| a.0.cmp(&b.0));
     let expected = |work: u64, waiting: u64, elapsed: u64| OperatorTotals {
         count: 2,
+        shares: 4,
         work: 2 * work,
         waiting: 2 * waiting,
         undivided: 0,
@@ -57,6 +83,7 @@ fn operators_and_lanes_add_up() {
         min: elapsed,
         max: elapsed,
         min_work: work,
+        giving_work: 0,
     };
     assert_eq!(totals, [("up-0".into(), expected(50, 10, 30)), ("up-1".into(), expected(35, 5, 20))]);
     let lanes: Vec<_> =

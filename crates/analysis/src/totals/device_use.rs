@@ -407,7 +407,9 @@ fn edges(step: &Step, from: u64, until: u64) -> Vec<(u64, On, i64)> {
         }
     }
     step.dispatches.iter().for_each(|of| all.push(of.start, of.end, On::Encode));
-    step.operators.iter().for_each(|of| all.push(of.start, of.end, On::Operator));
+    for of in &step.operators {
+        all.push(of.start, of.end, if of.gives_work { On::Encode } else { On::Operator });
+    }
     all.edges.sort_by_key(|(time, ..)| *time);
     all.edges
 }

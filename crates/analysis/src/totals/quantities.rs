@@ -196,7 +196,9 @@ impl Sums {
         self.shares = shares.len() as u64;
         self.work = operator.work;
         self.elapsed = operator.end.saturating_sub(operator.start);
-        self.take_cost(&operator.cost);
+        if !operator.gives_work {
+            self.take_cost(&operator.cost);
+        }
         for column in 0..step.counter_columns {
             let of_share = |count: Count, share| count.plus(step.count_of(share, column));
             self.take_count(column, shares.iter().fold(Count::ZERO, of_share));

@@ -18,7 +18,7 @@ use crate::sampling::{
 use crate::step::{Operator, Step, Visitor};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Distinct pairs of layer and expert.
@@ -46,6 +46,8 @@ pub struct IncompleteStep {
 pub struct OperatorTotals {
     /// How many were computed.
     pub count: u64,
+    /// Lanes' shares of them.
+    pub shares: u64,
     /// Work, all lanes together.
     pub work: u64,
     /// Waiting, all lanes together, where it was recorded.
@@ -60,18 +62,28 @@ pub struct OperatorTotals {
     pub max: u64,
     /// The least work of one of them, all lanes together.
     pub min_work: u64,
+    /// How many gave work to a device.
+    pub giving_work: u64,
 }
 
 impl OperatorTotals {
     fn add(&mut self, operator: &Operator) {
         let elapsed = operator.end.saturating_sub(operator.start);
         let Operator { work, waiting, undivided, .. } = *operator;
-        self.merge(&Self { count: 1, work, waiting, undivided, elapsed, min: elapsed, max: elapsed, min_work: work });
+        let shares = operator.lanes.len() as u64;
+        let (min, max, min_work) = (elapsed, elapsed, work);
+        let giving_work = operator.gives_work.into();
+        self.merge(&Self { count: 1, shares, work, waiting, undivided, elapsed, min, max, min_work, giving_work });
     }
 
     /// Work and waiting.
     pub fn divided(&self) -> Divided {
         Divided::new(self.work, self.waiting, self.undivided)
+    }
+
+    /// Most of them gave their work to a device: their time is the host's part.
+    pub fn are_of_a_device(&self) -> bool {
+        self.giving_work > self.count / 2
     }
 
     /// Adds others.
@@ -80,10 +92,12 @@ impl OperatorTotals {
         self.min_work = if self.count == 0 { other.min_work } else { self.min_work.min(other.min_work) };
         self.max = self.max.max(other.max);
         self.count = self.count.saturating_add(other.count);
+        self.shares = self.shares.saturating_add(other.shares);
         self.work = self.work.saturating_add(other.work);
         self.waiting = self.waiting.saturating_add(other.waiting);
         self.undivided = self.undivided.saturating_add(other.undivided);
         self.elapsed = self.elapsed.saturating_add(other.elapsed);
+        self.giving_work = self.giving_work.saturating_add(other.giving_work);
     }
 }
 
@@ -223,6 +237,8 @@ pub struct Statistics {
     graphs: FxHashMap<(TextId, Phase), SpanTotals>,
     lanes: BTreeMap<(Phase, u32), LaneTotals>,
     regions: BTreeMap<(u16, Phase), SpanTotals>,
+    /// Time in graphs, by backend, of lanes without a share in them.
+    unused_lanes: BTreeMap<(TextId, Phase), u64>,
     experts: FxHashMap<(Option<Arc<str>>, u32, Phase), ExpertTotals>,
     experts_left_out: u64,
     faults: Faults,
@@ -270,6 +286,10 @@ impl Visitor for Statistics {
         for graph in &step.graphs {
             let duration = graph.end.saturating_sub(graph.start);
             self.graphs.entry((graph.backend, phase)).or_default().add(duration, false);
+        }
+        for (backend, ns) in unused_lanes(step) {
+            let sum = self.unused_lanes.entry((backend, phase)).or_default();
+            *sum = sum.saturating_add(ns);
         }
         for region in &step.regions {
             let duration = region.end.saturating_sub(region.start);
@@ -518,6 +538,12 @@ impl Statistics {
         self.operators.iter().map(|(kind, (backend, phase), totals)| (kind, backend, phase, totals))
     }
 
+    /// Time in a phase's graphs, by their backend, of lanes that had no share in any of their operators, ns: an engine
+    /// leaves a graph to one thread where a library has threads of its own.
+    pub fn unused_lanes(&self, phase: Phase) -> impl Iterator<Item = (TextId, u64)> {
+        self.unused_lanes.iter().filter(move |((_, of), _)| *of == phase).map(|((backend, _), ns)| (*backend, *ns))
+    }
+
     /// Counts and costs of operators of a kind, a backend and a phase.
     pub fn quantities(&self, kind: KindId, backend: Option<TextId>, phase: Phase) -> Option<&Quantities> {
         self.quantities.operators.get(kind, (backend, phase))
@@ -607,6 +633,35 @@ impl Statistics {
 }
 
 /// A step's duration. Outside steps, only graphs, or operators, count.
+/// Of each graph that has operators and the time to itself: the time of lanes without a share of any of them, by backend.
+fn unused_lanes(step: &Step) -> BTreeMap<TextId, u64> {
+    let mut unused = BTreeMap::new();
+    if step.lane_numbers.len() < 2 {
+        return unused;
+    }
+    let mut used: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); step.graphs.len()];
+    for operator in &step.operators {
+        if let Some(used) = operator.graph.and_then(|graph| used.get_mut(graph as usize)) {
+            used.extend(step.lanes_of(operator).iter().map(|span| span.lane));
+        }
+    }
+    let mut graphs: Vec<_> = step.graphs.iter().zip(&used).collect();
+    graphs.sort_by_key(|(graph, _)| graph.start);
+    let mut last_end = 0;
+    for (at, (graph, used)) in graphs.iter().enumerate() {
+        let next = graphs.get(at + 1).map_or(u64::MAX, |(next, _)| next.start);
+        let is_alone = last_end <= graph.start && graph.end <= next;
+        last_end = last_end.max(graph.end);
+        let lanes = step.lane_numbers.len().saturating_sub(used.len()) as u64;
+        if is_alone && !used.is_empty() && lanes > 0 {
+            let time = graph.end.saturating_sub(graph.start).saturating_mul(lanes);
+            let sum: &mut u64 = unused.entry(graph.backend).or_default();
+            *sum = sum.saturating_add(time);
+        }
+    }
+    unused
+}
+
 fn time_of(step: &Step, phase: Phase) -> u64 {
     match (phase, step.in_graphs) {
         (Phase::Outside, 0) => {

@@ -1,8 +1,8 @@
 //! Advice, each with its largest possible gain and how that was computed from the recording.
 
-use super::gather::{Group, PhaseParts};
 use super::judge::Data;
 use super::model::{Advice, Bound, PhaseVerdict, Rates};
+use super::phase::{Group, PhaseParts};
 use super::sampled;
 use crate::functions::{Class, ClassCounts};
 use crate::model::faults::FaultsReport;

@@ -206,7 +206,8 @@ fn host_work(parts: &DeviceParts) -> String {
 fn on_cpu(statistics: &Statistics, catalogue: &Catalogue, phase: Phase) -> String {
     let op = |kind| catalogue.kind(kind).op.as_ref();
     let mut times: BTreeMap<&str, u64> = BTreeMap::new();
-    for (kind, _, _, totals) in statistics.operators().filter(|(_, _, of, _)| *of == phase) {
+    let of_phase = statistics.operators().filter(|(_, _, of, totals)| *of == phase && !totals.are_of_a_device());
+    for (kind, _, _, totals) in of_phase {
         let time = times.entry(op(kind)).or_default();
         *time = time.saturating_add(totals.elapsed);
     }

@@ -151,3 +151,20 @@ fn operators_on_the_cpu_are_named() {
                     computes nowhere: its backend may lack them.";
     assert_eq!(verdict.evidence[0], expected);
 }
+
+/// An eager framework: each operator's call launches a kernel. What takes the time is that, and no work of the CPU.
+#[test]
+fn operators_that_launch_kernels_are_encoding() {
+    let verdict = judged(|r, at| {
+        for from in (0..40).map(|number| at + 10_000 + number * 20_000) {
+            r.push("dispatch", 7, (from + 10_000, from + 12_000), &[("encoded", Put::Int(1))]);
+            submit(r, (from + 12_000, from + 13_000));
+            r.push("call", 7, (from, from + 15_000), &[("op", Put::Text("addmm"))]);
+        }
+        r.push("call", 7, (at + 820_000, at + 880_000), &[("op", Put::Text("item"))]);
+        wait(r, (at + 900_000, at + 910_000));
+    });
+    assert_eq!(verdict.bound, Host, "{verdict:#?}");
+    assert!(near(verdict.parts.encoding, 0.56) && near(verdict.parts.operators, 0.06), "{verdict:#?}");
+    assert!(!verdict.evidence[0].contains("addmm"), "{:?}", verdict.evidence);
+}

@@ -2,16 +2,15 @@
 //! cause, and layers and phases are the sums.
 
 use super::judge::{Data, Judged, Limits, Work, judge};
-use super::model::{Bound, Confidence, LayerVerdict, OperatorVerdict, PhaseVerdict, Rates, TimeParts};
+use super::model::{Bound, TimeParts};
 use super::parts::{GroupLimits, LaneTime};
+use super::phase::{Group, Layers, Offloaded, PhaseParts, layer_verdicts};
 use super::sampled;
-use crate::functions::{ClassCounts, SampledWork};
+use crate::functions::SampledWork;
 use crate::model::pressure::PressureReport;
 use crate::model::threads::ThreadsReport;
-use crate::numbers::ratios::natural_order;
 use profinfer_analysis::{
-    Catalogue, Divided, KindId, Phase, PhaseTotals, Quantities, ReclaimTotals, Reclaims, Statistics, TextId, TimeSplit,
-    Timeline,
+    Catalogue, Divided, KindId, Phase, PhaseTotals, Quantities, Reclaims, Statistics, TextId, TimeSplit, Timeline,
 };
 use profinfer_schema::{CacheSize, Level, Quantity, Roofline};
 
@@ -29,83 +28,6 @@ const NOT_SMALL_NS: f64 = 30_000.0;
 const TIMES_THE_SHORTEST: f64 = 8.0;
 /// A part that is no more than this of another does not change it.
 const OF_NO_MATTER: f64 = 0.01;
-/// The second explanation is close from this part of the first on.
-pub(super) const CLOSE: f64 = 0.6;
-
-/// Operators of one name in a phase.
-#[derive(Debug)]
-pub(super) struct Group {
-    pub(super) name: Arc<str>,
-    pub(super) op: Arc<str>,
-    /// Layers that it occurs in.
-    pub(super) layers: usize,
-    pub(super) count: u64,
-    pub(super) elapsed_ns: f64,
-    /// What its operators would take had each done the least work that one of its kind and layer did, ns.
-    pub(super) least_ns: f64,
-    pub(super) time: LaneTime,
-    pub(super) parts: TimeParts,
-    pub(super) judged: Judged,
-    pub(super) costs: Option<(f64, f64)>,
-    /// What `costs` took, had all lanes run.
-    pub(super) costed_ns: f64,
-    /// Bytes of weights, by type.
-    pub(super) weights: BTreeMap<u16, f64>,
-    /// In whose graphs most of its work is, where graphs have one.
-    pub(super) backend: Option<Arc<str>>,
-}
-
-/// A phase, taken apart.
-#[derive(Debug)]
-pub(super) struct PhaseParts {
-    pub(super) phase: Phase,
-    pub(super) totals: PhaseTotals,
-    pub(super) lane_time: f64,
-    pub(super) lanes: u64,
-    /// ns.
-    pub(super) parts: TimeParts,
-    pub(super) groups: Vec<Group>,
-    pub(super) layers: Vec<LayerVerdict>,
-    /// Of `parts`: delays between steps. All lanes wait meanwhile.
-    pub(super) between: TimeParts,
-    /// The part of `parts.overhead` around operators.
-    pub(super) around: f64,
-    /// Of `around`, what is outside graphs; `None` where something stopped lanes from running there, and it is unknown
-    /// where.
-    pub(super) outside_graphs: Option<f64>,
-    /// Lane time in graphs of backends whose operators are not seen, ns, and these backends.
-    pub(super) unseen: (f64, Vec<String>),
-    /// What the host encoded for a device, in the graphs of these backends.
-    pub(super) offloaded: Option<Offloaded>,
-    pub(super) bytes_per_step: Option<f64>,
-    pub(super) limits: Limits,
-    pub(super) threads: Option<ThreadsReport>,
-    /// What the kernel let the target have; `None` where that was not recorded.
-    pub(super) pressure: Option<PressureReport>,
-    /// A memory limit has data evicted and read again.
-    pub(super) limit_reached: bool,
-    /// Reclaim and compaction as measured; `None` where they were not recorded.
-    pub(super) reclaims: Option<ReclaimTotals>,
-    /// Of the lanes' time: on a CPU or blocked in it, ns.
-    pub(super) reclaim_measured: Option<f64>,
-    /// The host's part.
-    pub(super) stolen: f64,
-    /// The lane that most often worked longest, and in which part of the operators that several lanes shared.
-    pub(super) slowest: Option<(u32, f64)>,
-    /// Samples within operators.
-    pub(super) sampled: Option<ClassCounts>,
-}
-
-/// What the host encoded for devices in a phase.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Offloaded {
-    /// Calls that gave something to a device.
-    pub(super) dispatches: u64,
-    /// The host's time in them, ns.
-    pub(super) encoding: u64,
-    /// Mean time from a step's start until its results were there, ns, if that was recorded.
-    pub(super) until_results: Option<f64>,
-}
 
 /// What verdicts are worked out of.
 #[derive(Clone, Copy)]
@@ -128,6 +50,9 @@ struct Columns {
 #[derive(Default)]
 struct Sum {
     count: u64,
+    shares: u64,
+    /// How many gave work to a device.
+    giving_work: u64,
     elapsed_ns: f64,
     least_ns: f64,
     work_ns: f64,
@@ -145,6 +70,12 @@ impl Sum {
         self.backends.iter().max_by_key(|(_, work)| **work).map(|(backend, _)| *backend)
     }
 
+    /// Processors of so many that its operators can have: as many as lanes share one.
+    fn cpus(&self, cpus: u32) -> u32 {
+        let lanes = self.shares.div_ceil(self.count.max(1)).max(1);
+        cpus.min(u32::try_from(lanes).unwrap_or(u32::MAX))
+    }
+
     /// Of so much elapsed time and work, what it would have taken had nothing stopped the lanes: their time at
     /// work, spread over the processors they had.
     fn ran(&self, elapsed: f64, work: f64, cpus: u32) -> f64 {
@@ -154,10 +85,6 @@ impl Sum {
 }
 
 type Key = (Arc<str>, Arc<str>);
-
-/// A layer's time, and that of the work on which its operators' verdicts are so sure.
-type LayerParts = (TimeParts, BTreeMap<Confidence, f64>);
-type Layers = BTreeMap<Option<Arc<str>>, LayerParts>;
 
 impl<'a> Source<'a> {
     fn catalogue(&self) -> &'a Catalogue {
@@ -183,14 +110,20 @@ impl<'a> Source<'a> {
         let exceeds_inner_caches =
             bytes_per_step.zip(roofline).is_some_and(|(bytes, of)| bytes > 2.0 * inner_caches(of));
         let stolen = threads.as_ref().and_then(|threads| threads.stolen_share).unwrap_or(0.0);
-        let limits =
-            Limits { caches, data, exceeds_inner_caches, stolen, ..limits(roofline, cpus, too_small(&sums, cpus)) };
+        let too_small_ns = too_small(&sums, cpus);
+        let of_cpus =
+            |cpus| Limits { caches, data, exceeds_inner_caches, stolen, ..limits(roofline, cpus, too_small_ns) };
+        let limits = of_cpus(cpus);
         let columns = self.columns();
         let mut layers = Layers::new();
         let mut groups = Vec::new();
         for ((name, op), sum) in sums {
-            let (work, costed_ns) = self.work(&sum, cpus, columns);
-            let judged = judge(&work, &limits);
+            let own = sum.cpus(cpus);
+            let (work, costed_ns) = self.work(&sum, own, columns);
+            let judged = Some(judge(&work, &of_cpus(own))).filter(|of| own == cpus || !of.rates.exceed_peak());
+            // Faster than its lanes can be: a library computes it, on threads of its own.
+            let judged = judged.unwrap_or_else(|| judge(&work, &limits));
+            let judged = if sum.giving_work > sum.count / 2 { Judged::of_the_host() } else { judged };
             let waits = sum.time.waiting / (sum.count.max(1) * lanes) as f64;
             let is_brief = judged.bound == Bound::Overhead && waits <= NOT_SMALL_NS;
             let uneven = if is_brief { Bound::Overhead } else { Bound::Synchronisation };
@@ -222,7 +155,8 @@ impl<'a> Source<'a> {
         let mut parts = TimeParts::default();
         groups.iter().for_each(|group| parts.add(&group.parts));
         let unseen = self.unseen(phase, lanes, totals.outside_operators as f64);
-        let around = self.around(&totals, phase, threads.as_ref(), (unseen.0, group_limits));
+        let unused: f64 = groups.iter().map(|group| group.time.unused).sum();
+        let around = self.around(&totals, phase, threads.as_ref(), (unseen.0, unused, group_limits));
         parts.add(&around);
         let between = between(threads.as_ref(), lanes, group_limits);
         parts.add(&between);
@@ -279,7 +213,11 @@ impl<'a> Source<'a> {
         // It was throttled between steps as often as in them.
         let wanted = between.wall_ns.saturating_sub(between.sleeping_ns) as f64;
         let steps = self.statistics.phase(phase).map_or(0, |totals| totals.whole_time).max(1) as f64;
-        let throttled = pressure.throttled_ns * (1.0 + wanted / steps);
+        // It is of all steps, what lanes did and moved of those that were recorded whole.
+        let (rows, each) = self.statistics.step_points();
+        let all = rows.iter().filter(|row| row.phase == phase).map(|row| row.end.saturating_sub(row.start));
+        let of_whole = (steps / (all.sum::<u64>() as f64 * each.max(1) as f64).max(1.0)).min(1.0);
+        let throttled = pressure.throttled_ns * of_whole * (1.0 + wanted / steps);
         let throttled = if runnable > 0.0 { throttled * sharing / runnable } else { 0.0 };
         let moved =
             self.statistics.operators().filter(|(_, _, of, _)| *of == phase).filter_map(|(kind, backend, of, _)| {
@@ -288,7 +226,7 @@ impl<'a> Source<'a> {
         let moved = moved.reduce(|a, b| a + b);
         GroupLimits {
             throttled: throttled.min(1.0),
-            reclaim: pressure.thrashes(moved).then(|| pressure.system_share()),
+            reclaim: pressure.thrashes(moved.map(|moved| moved / of_whole)).then(|| pressure.system_share()),
         }
     }
 
@@ -298,6 +236,7 @@ impl<'a> Source<'a> {
             of.map(|(kind, _, split)| (kind, split)).collect()
         };
         let mut faults = self.statistics.faults().operators(&[phase]);
+        let unused = self.unused_by_work(phase);
         let mut split_taken: BTreeSet<KindId> = BTreeSet::new();
         let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
         for (id, backend, of, totals) in self.statistics.operators() {
@@ -307,6 +246,8 @@ impl<'a> Source<'a> {
             let kind = self.catalogue().kind(id);
             let sum = sums.entry((kind.pattern.clone(), kind.op.clone())).or_default();
             sum.count = sum.count.saturating_add(totals.count);
+            sum.shares = sum.shares.saturating_add(totals.shares);
+            sum.giving_work = sum.giving_work.saturating_add(totals.giving_work);
             sum.elapsed_ns += totals.elapsed as f64;
             sum.work_ns += totals.work as f64;
             sum.least_ns += totals.min_work as f64 * totals.count as f64;
@@ -332,6 +273,7 @@ impl<'a> Source<'a> {
                 time.take_samples(shares);
             }
             time.take_limits(group_limits);
+            time.unused = backend.and_then(|backend| unused.get(&backend)).map_or(0.0, |by| by * totals.work as f64);
             layer.add(&time);
             sum.time.add(&time);
             if let Some(quantities) = self.statistics.quantities(id, backend, phase) {
@@ -347,6 +289,16 @@ impl<'a> Source<'a> {
             }
         }
         sums
+    }
+
+    /// By backend: the time of lanes that its graphs leave out, for each ns of its operators' work.
+    fn unused_by_work(&self, phase: Phase) -> HashMap<TextId, f64> {
+        let mut work: HashMap<TextId, f64> = HashMap::new();
+        for (_, backend, _, totals) in self.statistics.operators().filter(|(_, _, of, _)| *of == phase) {
+            backend.into_iter().for_each(|of| *work.entry(of).or_default() += totals.work as f64);
+        }
+        let unused = self.statistics.unused_lanes(phase);
+        unused.filter_map(|(of, ns)| Some((of, ns as f64 / work.get(&of).filter(|work| **work > 0.0)?))).collect()
     }
 
     /// Processors that lanes can have at once.
@@ -394,15 +346,17 @@ impl<'a> Source<'a> {
         totals: &PhaseTotals,
         phase: Phase,
         threads: Option<&ThreadsReport>,
-        (unseen, limits): (f64, GroupLimits),
+        (unseen, unused, limits): (f64, f64, GroupLimits),
     ) -> TimeParts {
         let outside = totals.outside_graphs.saturating_add(totals.outside_operators) as f64;
-        let mut left = (outside - unseen).max(0.0);
+        let splits = self.statistics.threads().operators().filter(|(_, of, _)| *of == phase);
+        let within = splits.fold(TimeSplit::default(), |sum, (_, _, split)| sum.plus(split));
+        // Waiting for the slowest lane that no record has, but the lanes' times: it lies after their shares.
+        let waited = within.waiting.saturating_sub(totals.waiting) as f64;
+        let mut left = (outside - unseen - unused - waited).max(0.0);
         let mut parts = TimeParts { unknown: unseen.min(outside), ..TimeParts::default() };
         if let Some(threads) = threads {
             let all = |of: fn(&crate::LaneThreadsRow) -> u64| threads.lanes.iter().map(of).sum::<u64>() as f64;
-            let splits = self.statistics.threads().operators().filter(|(_, of, _)| *of == phase);
-            let within = splits.fold(TimeSplit::default(), |sum, (_, _, split)| sum.plus(split));
             // A lane that waits may be unable to run meanwhile: that is in the waiting of operators.
             let runnable = all(|lane| lane.runnable_ns) - within.runnable as f64 - totals.waiting as f64;
             let reclaiming = all(|lane| lane.reclaiming_ns.unwrap_or(0)) - within.reclaiming as f64;
@@ -486,7 +440,7 @@ fn bytes(sums: &BTreeMap<Key, Sum>) -> Option<f64> {
 
 /// An operator of no more than this is mostly what every operator takes, whatever it does.
 fn too_small(sums: &BTreeMap<Key, Sum>, cpus: u32) -> f64 {
-    let mean = |sum: &Sum| sum.ran(sum.elapsed_ns, sum.work_ns, cpus) / sum.count as f64;
+    let mean = |sum: &Sum| sum.ran(sum.elapsed_ns, sum.work_ns, sum.cpus(cpus)) / sum.count as f64;
     let means = sums.values().filter(|sum| sum.count >= ENOUGH).map(mean);
     let shortest = means.fold(f64::INFINITY, f64::min);
     if shortest.is_finite() { (TIMES_THE_SHORTEST * shortest).clamp(TOO_SMALL_NS, NOT_SMALL_NS) } else { TOO_SMALL_NS }
@@ -525,162 +479,6 @@ fn limits(roofline: Option<&Roofline>, cpus: u32, too_small_ns: f64) -> Limits {
     }
 }
 
-/// The largest part, how sure that is, and the other explanation where it is close: the second part, or what the
-/// operators' verdicts leave open.
-pub(super) fn decide(parts: &TimeParts, sure: &BTreeMap<Confidence, f64>) -> (Bound, Confidence, Option<Bound>) {
-    let (first, second) = parts.largest();
-    let total = parts.total();
-    let work = matches!(first, Bound::Memory | Bound::Compute | Bound::Overhead | Bound::Unknown);
-    let most = sure.iter().max_by(|a, b| a.1.total_cmp(b.1)).map_or(Confidence::Medium, |(sure, _)| *sure);
-    let of_part = match first {
-        Bound::Unknown => Confidence::Low,
-        _ if work => most,
-        _ => Confidence::High,
-    };
-    let share = if total > 0.0 { parts[first] / total } else { 0.0 };
-    let close = parts[second] >= CLOSE * parts[first] && parts[second] > 0.0;
-    let lowered = u32::from(share < 0.5 && close);
-    (first, of_part.lowered(lowered), close.then_some(second))
-}
-
-fn layer_verdicts(phase: Phase, layers: Layers, lane_time: f64) -> Vec<LayerVerdict> {
-    if layers.keys().all(Option::is_none) {
-        return Vec::new();
-    }
-    let row = |(layer, (parts, sure)): (Option<Arc<str>>, LayerParts)| {
-        let (bound, confidence, also) = decide(&parts, &sure);
-        LayerVerdict {
-            phase: phase.as_str(),
-            layer: layer.map(|layer| layer.to_string()),
-            bound,
-            confidence,
-            also,
-            share: parts.total() / lane_time,
-            parts: parts.by(parts.total()),
-        }
-    };
-    let mut rows: Vec<LayerVerdict> = layers.into_iter().map(row).collect();
-    rows.sort_by(|a, b| natural_order(a.layer.as_deref(), b.layer.as_deref()));
-    rows
-}
-
-impl PhaseParts {
-    /// Shares of the phase's time.
-    pub(super) fn shares(&self) -> TimeParts {
-        self.parts.by(self.whole())
-    }
-
-    /// All of its time: the recorded time of lanes may come to a little more than the steps' durations.
-    fn whole(&self) -> f64 {
-        self.lane_time.max(self.parts.total())
-    }
-
-    /// The part of its time that so much is.
-    pub(super) fn share_of(&self, ns: f64) -> f64 {
-        ns / self.whole().max(1.0)
-    }
-
-    /// Steps that were recorded whole.
-    pub(super) fn steps(&self) -> f64 {
-        self.totals.whole_steps.max(1) as f64
-    }
-
-    /// Groups whose work is limited by this.
-    pub(super) fn limited(&self, bound: Bound) -> impl Iterator<Item = &Group> {
-        self.groups.iter().filter(move |group| group.judged.bound == bound)
-    }
-
-    /// What these groups did together.
-    pub(super) fn rates(&self, bound: Bound) -> Rates {
-        let mut costed = self.limited(bound).filter_map(|group| Some((group, group.costs?))).peekable();
-        let Some(limits) = costed.peek().map(|(group, _)| group.judged.rates) else { return Rates::default() };
-        // Groups at another level's limit have other rates.
-        let costed = costed.filter(|(group, _)| group.judged.rates.limited_by_cache == limits.limited_by_cache);
-        let (mut flops, mut bytes, mut ns) = (0.0, 0.0, 0.0);
-        for (group, (f, b)) in costed {
-            flops += f;
-            bytes += b;
-            ns += group.costed_ns;
-        }
-        let by_time = |amount: f64| (ns > 0.0).then(|| amount * 1e9 / ns);
-        Rates {
-            bytes_per_s: by_time(bytes),
-            flops_per_s: by_time(flops),
-            intensity: (bytes > 0.0).then(|| flops / bytes),
-            ..limits
-        }
-    }
-
-    /// How sure the groups' verdicts are, and the explanation that they leave open, by their work.
-    fn sure(&self, bound: Bound) -> (BTreeMap<Confidence, f64>, Option<Bound>) {
-        let (mut sure, mut also): (BTreeMap<Confidence, f64>, BTreeMap<Bound, f64>) = Default::default();
-        let mut all = 0.0;
-        for group in self.limited(bound) {
-            *sure.entry(group.judged.confidence).or_default() += group.time.running;
-            all += group.time.running;
-            if let Some(other) = group.judged.also {
-                *also.entry(other).or_default() += group.time.running;
-            }
-        }
-        let open = also.into_iter().find(|(_, ns)| *ns > all / 2.0).map(|(bound, _)| bound);
-        (sure, open)
-    }
-
-    /// The phase's verdict, without its evidence.
-    pub(super) fn verdict(&self) -> PhaseVerdict {
-        let (first, ..) = decide(&self.parts, &BTreeMap::new());
-        let (sure, open) = self.sure(first);
-        let (bound, confidence, close) = decide(&self.parts, &sure);
-        // Where something prevented lanes from working, the rates are of most of the work.
-        let work = [Bound::Memory, Bound::Compute, Bound::Overhead, Bound::Unknown];
-        let most = work.into_iter().max_by(|a, b| self.parts[*a].total_cmp(&self.parts[*b])).unwrap_or(bound);
-        PhaseVerdict {
-            phase: self.phase.as_str(),
-            bound,
-            confidence,
-            also: close.or(open),
-            parts: self.shares(),
-            reclaim_measured: self.reclaim_measured.map(|ns| self.share_of(ns)),
-            bytes_per_step: self.bytes_per_step,
-            caches: self.limits.data.as_str(),
-            rates: self.rates(if work.contains(&bound) { bound } else { most }),
-            evidence: Vec::new(),
-            stated: Vec::new(),
-            sampled: self.sampled.as_ref().map(sampled::classes),
-        }
-    }
-
-    /// Its operators' verdicts.
-    pub(super) fn operators(&self) -> impl Iterator<Item = OperatorVerdict> {
-        self.groups.iter().map(|group| {
-            let sure = BTreeMap::from([(group.judged.confidence, 1.0)]);
-            let (bound, confidence, close) = decide(&group.parts, &sure);
-            let why = match bound {
-                bound if bound == group.judged.bound => group.judged.why.clone(),
-                Bound::Disk => "its lanes waited for the disk, or for one that did".to_owned(),
-                Bound::Starved => "its lanes could have run and did not, or waited for one that did not".to_owned(),
-                Bound::Synchronisation => "its lanes waited for the slowest of them".to_owned(),
-                Bound::Throttled => "the quota of its control group did not let its lanes run".to_owned(),
-                Bound::Stopped => "its lanes were stopped by a signal or a debugger".to_owned(),
-                Bound::Attaching => "profinfer stopped its lanes, to place probes".to_owned(),
-                Bound::Reclaim => "the kernel evicted memory, and read again what it needed".to_owned(),
-                Bound::Kernel => "the kernel worked within it, by samples".to_owned(),
-                _ => "most of its time is around its work".to_owned(),
-            };
-            OperatorVerdict {
-                phase: self.phase.as_str(),
-                name: group.name.to_string(),
-                op: group.op.to_string(),
-                bound,
-                confidence,
-                also: close.or(group.judged.also.filter(|_| bound == group.judged.bound)),
-                share: group.parts.total() / self.lane_time,
-                parts: group.parts.by(group.parts.total()),
-                count: group.count,
-                mean_ns: group.elapsed_ns / group.count.max(1) as f64,
-                rates: group.judged.rates,
-                why,
-            }
-        })
-    }
-}
+#[cfg(test)]
+#[path = "gather_tests.rs"]
+mod tests;

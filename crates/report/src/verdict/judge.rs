@@ -1,7 +1,7 @@
 //! What limits the work of an operator while its lanes run, from its times, its costs and the machine's limits. It is
 //! pure arithmetic; what prevented lanes from running is `parts.rs`'s.
 
-use super::model::{Bound, Confidence, Rates};
+use super::model::{Bound, Confidence, NOISE, Rates};
 use crate::numbers::units::{quantity, rate, share, time_f64};
 
 /// From this part of a limit on, it is what limits.
@@ -17,7 +17,7 @@ const FAR_BELOW: f64 = 0.05;
 /// So many times as long as one that is too small, an operator may still be that.
 const MANY_TIMES_TOO_SMALL: f64 = 8.0;
 /// Faster than memory by more than the measurement's noise: it came out of caches.
-const FASTER_THAN_MEMORY: f64 = 1.15;
+const FASTER_THAN_MEMORY: f64 = NOISE;
 /// Operations for each byte that no memory is too slow for, whatever the machine.
 const MANY_OPERATIONS: f64 = 100.0;
 /// Data of this part of the caches stays there, beside what else is used. What is read in turn, and is a little more
@@ -114,6 +114,14 @@ pub(super) struct Judged {
     pub(super) also: Option<Bound>,
     pub(super) rates: Rates,
     pub(super) why: String,
+}
+
+impl Judged {
+    /// Of operators that a device computes: what the host takes to give them to it.
+    pub(super) fn of_the_host() -> Self {
+        let why = "it gave its work to a device: this is the host's part".to_owned();
+        Self { bound: Bound::Overhead, confidence: Confidence::Medium, also: None, rates: Rates::default(), why }
+    }
 }
 
 /// Judges.

@@ -8,6 +8,7 @@ mod gather;
 mod judge;
 mod model;
 mod parts;
+mod phase;
 mod sampled;
 mod sentences;
 mod stated;

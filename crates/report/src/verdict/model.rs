@@ -390,6 +390,9 @@ pub struct Rates {
     pub peak_limit: Option<f64>,
 }
 
+/// A rate that is so many times a limit is not within the limit's noise.
+pub(super) const NOISE: f64 = 1.15;
+
 impl Rates {
     /// `bytes_per_s` by its limit.
     pub fn of_bandwidth(&self) -> Option<f64> {
@@ -399,6 +402,11 @@ impl Rates {
     /// `flops_per_s` by its limit.
     pub fn of_peak(&self) -> Option<f64> {
         Some(self.flops_per_s? / self.peak_limit?)
+    }
+
+    /// More was computed than the limit allows, by more than the measurement's noise.
+    pub(super) fn exceed_peak(&self) -> bool {
+        self.of_peak().is_some_and(|part| part > NOISE)
     }
 
     /// How near it is to the nearer of both limits, at most 1; 1 if one is missing.

@@ -31,6 +31,8 @@ pub(super) struct LaneTime {
     pub(super) sleeping: f64,
     /// In uninterruptible wait.
     pub(super) blocked: f64,
+    /// Of lanes that the engine leaves out of the graph: what takes the time is what limits the others.
+    pub(super) unused: f64,
     /// Unknown.
     pub(super) unknown: f64,
 }
@@ -53,6 +55,7 @@ impl LaneTime {
             kernel: 0.0,
             sleeping: split.sleeping as f64,
             blocked: (split.blocked - reclaim_blocked) as f64,
+            unused: 0.0,
             unknown: split.unknown as f64,
         }
     }
@@ -80,6 +83,7 @@ impl LaneTime {
         self.kernel += other.kernel;
         self.sleeping += other.sleeping;
         self.blocked += other.blocked;
+        self.unused += other.unused;
         self.unknown += other.unknown;
     }
 
@@ -136,7 +140,7 @@ impl LaneTime {
         ];
         let mut parts = TimeParts { unknown: self.unknown, ..TimeParts::default() };
         off.iter().for_each(|(bound, ns)| parts[*bound] += ns);
-        parts[bound] += self.running;
+        parts[bound] += self.running + self.unused;
         parts.kernel += self.kernel;
         if lanes <= 1 {
             parts.overhead += self.waiting;

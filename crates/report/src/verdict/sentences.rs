@@ -1,8 +1,8 @@
 //! Verdicts as sentences: short, with numbers and their units, and nothing that was not measured.
 
-use super::gather::{CLOSE, Group, PhaseParts};
 use super::judge::{Data, NO_REASON, of};
 use super::model::{Bound, Confidence, PhaseVerdict, Rates, StatedShare};
+use super::phase::{CLOSE, Group, PhaseParts};
 use super::stated::Stated;
 use crate::functions::Class;
 use crate::model::faults::FaultsReport;

@@ -1,9 +1,9 @@
 //! What is judged at the borders, and what must not be claimed.
 
-use super::gather::decide;
 use super::judge::{Data, Judged, Limits, Work, judge, of};
 use super::model::{Bound, Confidence, TimeParts};
 use super::parts::LaneTime;
+use super::phase::decide;
 use std::collections::BTreeMap;
 
 /// 20 GB/s, 40 GB/s from the last cache, 200 GFLOP/s; data that no cache holds.
