@@ -513,12 +513,12 @@ impl Consumer {
         sink.prospect.is_some()
             || sink.attempt(|writer| {
                 writer.flush()?;
+                // Asked for while nobody else writes: modules are numbered in their order.
+                samples().map_or(Ok(()), |sampling| writer.sampling(&sampling))?;
                 writer.losses(losses)
             })
     }
 
-                // Asked for while nobody else writes: modules are numbered in their order.
-                samples().map_or(Ok(()), |sampling| writer.sampling(&sampling))?;
     /// Reads the rest of the ring and ends the thread. The programs must be detached.
     pub(super) fn stop(self) -> Finished {
         drop(self.stop);
@@ -812,10 +812,6 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_read_where_the_schema_says() {
-        let steps = step_records(&schema());
-        assert!(steps[0].is_none());
-    #[test]
     fn what_steps_take_at_once_counts_once_in_whatever_order_they_end() {
         let counts = Counts::default();
         for n in 0..10 {
@@ -839,6 +835,10 @@ mod tests {
         assert_eq!(times.add(0, 20), 5);
     }
 
+    #[test]
+    fn tokens_are_read_where_the_schema_says() {
+        let steps = step_records(&schema());
+        assert!(steps[0].is_none());
         let tokens = steps[1].unwrap().unwrap();
         let mut record = vec![0; 40];
         record[32] = 17;
