@@ -42,7 +42,7 @@ pub use model::metrics::{CountValue, CounterReport, MetricCell, MetricReport, Me
 pub use model::offload::{CopyRow, DeviceBackendRow, DeviceRow, DispatchRow, OffloadReport, QueueRow, WaitRow};
 pub use model::reclaim::{ReclaimFigures, ReclaimOperatorRow, ReclaimPhaseRow, ReclaimReport, ReclaimStepRow};
 pub use model::rows::{EstimateRow, ExpertLayerRow, LaneRow, OperatorRow, PhaseReport, RegionRow, TraceFacts};
-pub use model::sampling::{RateChange, SamplingReport, WaitingCoverage, WithoutWaiting};
+pub use model::sampling::{RateChange, SamplingReport, WaitingCoverage, WithoutWaiting, overhead_part};
 pub use model::step::{StepFinder, StepReport};
 pub use model::threads::{
     CpuRow, InterferenceRow, LaneThreadsRow, OperatorTimeRow, Oversubscribed, TakenFromLane, TakenFromOperator,

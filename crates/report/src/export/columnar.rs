@@ -161,8 +161,9 @@ impl RowWriter for Parquet {
         if let Some(batch) = self.columns.batch().map_err(of_arrow)? {
             self.writer.write(&batch).map_err(of_parquet)?;
         }
-        let mut out = self.writer.into_inner().map_err(of_parquet)?;
-        out.flush()
+        // Not `into_inner`: that loses what writing met.
+        self.writer.finish().map_err(of_parquet)?;
+        self.writer.inner_mut().flush()
     }
 }
 
@@ -173,6 +174,10 @@ fn of_arrow(error: ArrowError) -> io::Error {
     }
 }
 
+/// What writing met is in it.
 fn of_parquet(error: ParquetError) -> io::Error {
-    io::Error::other(error)
+    match error {
+        ParquetError::External(error) => error.downcast::<io::Error>().map_or_else(io::Error::other, |error| *error),
+        other => io::Error::other(other),
+    }
 }

@@ -107,6 +107,51 @@ fn every_column_is_documented() {
     }
 }
 
+/// A row that has this number wherever a number has to be.
+fn row_of(table: &Table, number: i64) -> Vec<Cell<'static>> {
+    let cell = |column: &Column| match column.kind {
+        _ if column.nullable => Cell::Null,
+        ColumnKind::Int => Cell::Int(number),
+        ColumnKind::Float => Cell::Float(0.5),
+        ColumnKind::Bool => Cell::Bool(true),
+        ColumnKind::Text => Cell::Text("text"),
+    };
+    table.columns.iter().map(cell).collect()
+}
+
+/// Takes so many bytes, and then meets this.
+struct Ending(usize, io::ErrorKind);
+
+impl Write for Ending {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(self.1)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A closed pipe is no error to who writes to it, and a full disk is named.
+#[test]
+fn what_writing_meets_stays_what_it_is() {
+    use clap::ValueEnum;
+    let table = &TABLES[tables::OPERATORS];
+    let cells = row_of(table, 1);
+    for format in ExportFormat::value_variants() {
+        for kind in [io::ErrorKind::BrokenPipe, io::ErrorKind::StorageFull] {
+            for bytes in [0, 1 << 10] {
+                let written = format.begin(table, Box::new(Ending(bytes, kind))).and_then(|mut writer| {
+                    (0..200_000).try_for_each(|_| writer.row(&cells))?;
+                    writer.finish()
+                });
+                assert_eq!(written.map_err(|error| error.kind()), Err(kind), "{format:?} after {bytes} bytes");
+            }
+        }
+    }
+}
+
 #[cfg(feature = "columnar")]
 #[test]
 fn columns_hold_what_rows_do() {
@@ -122,18 +167,7 @@ fn columns_hold_what_rows_do() {
         let mut writer = format.begin(table, Box::new(file.try_clone().unwrap())).unwrap();
         let count = 100_000_i64;
         for number in 0..count {
-            let cells: Vec<Cell<'_>> = table
-                .columns
-                .iter()
-                .map(|column| match column.kind {
-                    _ if column.nullable => Cell::Null,
-                    ColumnKind::Int => Cell::Int(number),
-                    ColumnKind::Float => Cell::Float(0.5),
-                    ColumnKind::Bool => Cell::Bool(true),
-                    ColumnKind::Text => Cell::Text("text"),
-                })
-                .collect();
-            writer.row(&cells).unwrap();
+            writer.row(&row_of(table, number)).unwrap();
         }
         writer.finish().unwrap();
         file.seek(SeekFrom::Start(0)).unwrap();

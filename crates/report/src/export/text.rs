@@ -13,7 +13,7 @@ pub(super) struct Csv {
 impl Csv {
     pub(super) fn new(table: &Table, out: Box<dyn Write + Send>) -> io::Result<Self> {
         let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(out);
-        writer.write_record(table.columns.iter().map(|column| column.name)).map_err(io::Error::other)?;
+        writer.write_record(table.columns.iter().map(|column| column.name)).map_err(of_csv)?;
         Ok(Self { writer, text: String::new() })
     }
 }
@@ -42,13 +42,21 @@ impl RowWriter for Csv {
                     &self.text
                 }
             };
-            self.writer.write_field(text).map_err(io::Error::other)?;
+            self.writer.write_field(text).map_err(of_csv)?;
         }
-        self.writer.write_record(None::<&[u8]>).map_err(io::Error::other)
+        self.writer.write_record(None::<&[u8]>).map_err(of_csv)
     }
 
     fn finish(mut self: Box<Self>) -> io::Result<()> {
         self.writer.flush()
+    }
+}
+
+/// What writing met stays what it is: a pipe that is closed is no error, and a full disk is named.
+fn of_csv(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
     }
 }
 

@@ -46,7 +46,8 @@ const MODE_USER: u64 = 2;
 struct Tables {
     texts: IndexSet<(u64, String)>,
     mappings: HashMap<(String, String), u64>,
-    frames: HashMap<(Frame, u64), u64>,
+    /// By its file, too: files of one name are several.
+    frames: HashMap<(Frame, u64, u64), u64>,
     stacks: HashMap<(Phase, Within, bool, StackId), u64>,
     news: Message,
 }
@@ -84,7 +85,7 @@ impl Tables {
     }
 
     fn frame(&mut self, frame: Frame, mapping: u64, offset: u64) -> u64 {
-        let key = (frame, offset);
+        let key = (frame, mapping, offset);
         if let Some(id) = self.frames.get(&key) {
             return *id;
         }
@@ -238,4 +239,23 @@ pub fn callstacks(
     }
     blocks.flush()?;
     blocks.out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::names::Function;
+    use super::*;
+
+    #[test]
+    fn files_of_one_name_have_frames_of_their_own() {
+        let unknown = || Frame::from(Function { name: "[lib.so]".into(), module: "lib.so".into(), known: false });
+        let mut tables = Tables::default();
+        let [one, other] = ["/a/lib.so", "/b/lib.so"].map(|path| {
+            let mapping = tables.mapping(path, "");
+            tables.frame(unknown(), mapping, 70)
+        });
+        assert_ne!(one, other);
+        let mapping = tables.mapping("/a/lib.so", "");
+        assert_eq!(tables.frame(unknown(), mapping, 70), one);
+    }
 }

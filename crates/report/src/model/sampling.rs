@@ -5,7 +5,7 @@ use super::rows::OperatorRow;
 use crate::numbers::ratios::ratio;
 use crate::numbers::units::time_f64;
 use profinfer_analysis::{Measured, Phase, PhaseTotals, Recorded, Statistics, Unseen, counted, group_digits};
-use profinfer_schema::{DetailReason, DetailState, Role};
+use profinfer_schema::{DetailReason, DetailState, Overhead, Role};
 
 use profinfer_trace::Meta;
 use serde::Serialize;
@@ -153,11 +153,7 @@ impl SamplingReport {
             sampled: details().next().is_some(),
             budget: overhead.and_then(|overhead| overhead.budget),
             min_rate: overhead.and_then(|overhead| overhead.min_rate),
-            spent: overhead.and_then(|overhead| {
-                let added = overhead.base_ns.saturating_add(overhead.detail_ns);
-                let bare = (overhead.bare_ns() as f64).max(LEAST_BARE * overhead.step_ns as f64);
-                (bare > 0.0).then(|| added as f64 / bare)
-            }),
+            spent: overhead.and_then(overhead_part),
             windows: details().filter(|(_, detail)| detail.state == DetailState::On).count() as u64,
             whole: statistics.recorded(Recorded::Whole),
             partly: statistics.recorded(Recorded::Partly),
@@ -283,6 +279,14 @@ fn predicted(meta: &Meta, statistics: &Statistics) -> Option<f64> {
     (bare > 0.0).then(|| added / bare)
 }
 
+/// The estimated overhead of a whole recording, as a part of the target's own time in steps: the one figure that all views
+/// have.
+pub fn overhead_part(overhead: &Overhead) -> Option<f64> {
+    let added = overhead.base_ns.saturating_add(overhead.detail_ns);
+    let bare = (overhead.bare_ns() as f64).max(LEAST_BARE * overhead.step_ns as f64);
+    (bare > 0.0).then(|| added as f64 / bare)
+}
+
 /// The least part of a step that is taken for its own time.
 const LEAST_BARE: f64 = 0.25;
 
@@ -324,4 +328,16 @@ fn whole(number: f64) -> String {
 fn percent(part: f64) -> String {
     let percent = part * 100.0;
     if percent.abs() < 1.0 { format!("{percent:.2} %") } else { format!("{percent:.1} %") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overhead_is_a_part_of_at_least_a_quarter_of_the_steps_time() {
+        let of = |base_ns| overhead_part(&Overhead { step_ns: 1000, base_ns, ..Overhead::default() });
+        assert_eq!([of(200), of(900), of(2000)], [Some(0.25), Some(3.6), Some(8.0)]);
+        assert_eq!(overhead_part(&Overhead::default()), None);
+    }
 }
