@@ -4,6 +4,7 @@ use super::encrypted::make;
 use super::live::{Serve, end, toy};
 use super::receiver::Receiver;
 use super::toy::{Run, wait_until};
+use std::collections::BTreeSet;
 use std::process::Child;
 
 const PROTOCOLS: [&str; 3] = ["http/json", "http/protobuf", "grpc"];
@@ -13,6 +14,12 @@ fn steps(receiver: &Receiver, of: &Child) -> u64 {
     let rows = receiver.rows();
     let of_toy = rows.iter().filter(|row| row["resource"]["process.pid"] == of.id());
     of_toy.filter(|row| row["metric"] == "profinfer.step").filter_map(|row| row["count"].as_u64()).max().unwrap_or(0)
+}
+
+/// When the recording began, by all points that a receiver was sent.
+fn starts(receiver: &Receiver) -> BTreeSet<u64> {
+    let rows = receiver.rows();
+    rows.iter().filter(|row| row["metric"] == "profinfer.step").filter_map(|row| row["from"].as_u64()).collect()
 }
 
 fn failed(serve: &Serve) -> f64 {
@@ -34,11 +41,14 @@ fn a_receiver_that_dies_and_comes_back_is_pushed_to_again() {
         let serve = Serve::start_with(&push, &[("OTEL_EXPORTER_OTLP_HEADERS", "x-key=0123=4")]);
         wait_until("it takes steps", || steps(&receiver, &toy_at_work) > 0);
         assert_eq!(failed(&serve), 2.0, "{protocol}: {}", serve.messages());
+        let first = starts(&receiver);
         drop(receiver);
         wait_until("failed pushes are counted", || failed(&serve) > 4.0);
         assert!(serve.messages().contains("cannot push metrics to http://127.0.0.1:"), "{}", serve.messages());
         let receiver = Receiver::start(&received, &["--protocol", protocol, "--port", &port]);
         wait_until("it takes steps again", || steps(&receiver, &toy_at_work) > 0);
+        // With another start it would be another recording.
+        assert!(first.len() == 1 && starts(&receiver) == first, "{first:?}, then {:?}", starts(&receiver));
         assert!(serve.messages().contains("takes metrics again"), "{}", serve.messages());
         assert_eq!(serve.metric("profinfer_otlp_lost_spans_total", &[]), Some(0.0));
         // Without the key.
