@@ -1,15 +1,32 @@
 //! Jobs that the kernel's driver ran, and the submissions that they belong to.
 
-use super::offload_model::{DriverJob, JobSince, QueueEvent, Ran, Submission};
+use super::offload_model::{DriverJob, JobSince, QueueEvent, Queued, Ran, Submission};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// Calls that are searched for one that is open.
 const MAX_OPEN: usize = 64;
 
-/// Leaves out what is not the device's: fences of drivers with a scheduler are made and signalled beside its jobs.
+/// Leaves out what is not the device's: fences of drivers with a scheduler are made and signalled beside its jobs. A job
+/// that is only told from when it was made or emitted begins no earlier than the one before it in its ring ended.
 pub(super) fn settle(queue: &mut Vec<QueueEvent>) {
     let is_of_scheduler = |event: &QueueEvent| event.job().is_some_and(|(job, _)| job.since == JobSince::Run);
     if queue.iter().any(is_of_scheduler) {
         queue.retain(|event| event.job().is_none() || is_of_scheduler(event));
+        return;
+    }
+    let mut jobs: Vec<(u64, &mut DriverJob)> = Vec::new();
+    for event in queue {
+        if let Queued::Job(job) = &mut event.what {
+            jobs.push((event.end, job));
+        }
+    }
+    jobs.sort_by_key(|(end, _)| *end);
+    let mut last: FxHashMap<(Option<Arc<str>>, Option<Arc<str>>), u64> = FxHashMap::default();
+    for (end, job) in jobs {
+        let before = last.entry((job.driver.clone(), job.ring.clone())).or_default();
+        job.start = job.start.max(*before).min(end);
+        *before = end;
     }
 }
 

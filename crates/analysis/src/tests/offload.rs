@@ -201,6 +201,26 @@ fn jobs_belong_to_the_submission_that_gave_them_to_the_driver() {
     assert_eq!(rings, [("copy".into(), of(1, 17, 40)), ("gfx".into(), of(2, 39, 87))]);
 }
 
+/// Where only fences tell of jobs, those that wait in their ring begin after one another.
+#[test]
+fn fences_that_overlap_are_computed_one_after_the_other() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    submit(&mut r, (110, 115), 7, 1);
+    submit(&mut r, (120, 125), 7, 2);
+    graph(&mut r, 1, (105, 140));
+    job(&mut r, "gfx", 111, (111, 160), 3);
+    job(&mut r, "gfx", 121, (121, 200), 3);
+    job(&mut r, "copy", 122, (122, 180), 3);
+    step(&mut r, 1, (100, 210), 1);
+    let (collected, _) = run(&r);
+    let rings: Vec<_> =
+        collected.statistics.offloads().rings().map(|((_, ring), _, of)| (ring.clone().unwrap(), of.ran)).collect();
+    assert_eq!(rings, [("copy".into(), 58), ("gfx".into(), 49 + 40)]);
+    let busy: Vec<_> = collected.steps[0].submissions.iter().map(|of| of.ran.unwrap().busy).collect();
+    assert_eq!(busy, [49, 200 - 122], "both rings, each moment once");
+}
+
 #[test]
 fn what_the_driver_has_done_is_done_without_a_wait() {
     let mut r = Records::default();

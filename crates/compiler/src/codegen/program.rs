@@ -627,8 +627,11 @@ fn entry_lines(plan: &ProbePlan, names: &ActionNames<'_>, action: &Action, begin
         });
     }
     let waiting = record.fields.iter().position(|f| f.name == WAITING);
-    if let Some(index) = waiting.filter(|_| !matches!(action.shape, Shape::Until { waiting_from: Some(_) })) {
-        lines.push(format!("PF_NO_WAITING({index});"));
+    match (waiting, &action.shape) {
+        (Some(index), Shape::Until { waiting_from: None }) => lines.push(format!("PF_NO_WAITING({index});")),
+        // It is over before its thread waits.
+        (Some(_), Shape::Call { .. }) => lines.push("record->waiting = 0;".to_owned()),
+        _ => {}
     }
     lines.extend(field_lines(names, action, record, false));
     for (number, argument) in action.saved.iter().enumerate() {
