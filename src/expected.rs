@@ -2,7 +2,7 @@
 //! the cost table.
 
 use super::trace_file;
-use profinfer_analysis::{Catalogue, Decoder, Phase, Rules, Step, Timeline, Visitor};
+use profinfer_analysis::{Catalogue, Decoder, Phase, Recorded, Rules, Step, Timeline, Visitor};
 use profinfer_compiler::{CostTable, PlacedSite, Placement, ProbePlan, ProgramKind};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_trace::Item;
@@ -13,10 +13,10 @@ use std::path::Path;
 /// A site of another placement is the same by its probes, function and captures: builds differ in addresses.
 type SiteKey = (Vec<String>, String, Vec<String>);
 
-/// The hits in a trace.
+/// The hits in a trace, of complete steps that were recorded whole: sampling leaves out most hits of the others.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Durations of steps, ns, sorted.
+    /// Durations of these steps, ns, sorted.
     steps: Vec<u64>,
     /// By site, then thread. Sites of the trace that had none are there too.
     hits: HashMap<SiteKey, BTreeMap<u32, u64>>,
@@ -37,43 +37,92 @@ pub(crate) struct Expected {
     unknown: usize,
 }
 
-struct Steps<'a>(&'a mut Vec<u64>);
+/// When the steps were whose hits count, ns.
+#[derive(Debug, Default)]
+struct Steps {
+    times: Vec<(u64, u64)>,
+    /// Others, of which not everything was recorded.
+    others: u64,
+}
 
-impl Visitor for Steps<'_> {
+impl Visitor for Steps {
     fn step(&mut self, step: &Step, _: &Catalogue, _: &Decoder) {
-        if step.phase != Some(Phase::Outside) && step.complete {
-            self.0.push(step.end.saturating_sub(step.start));
+        match step.complete && step.recorded == Recorded::Whole {
+            _ if step.phase == Some(Phase::Outside) => {}
+            true => self.times.push((step.start, step.end)),
+            false => self.others += 1,
         }
     }
 }
 
-impl Seen {
-    /// Reads a trace.
-    pub(crate) fn read(path: &Path) -> Result<Self, Diagnostics> {
+impl Steps {
+    fn read(path: &Path) -> Result<Self, Diagnostics> {
         let mut reader = trace_file::open_whole(path)?;
         let mut timeline = Timeline::new(&reader.meta().schema, Rules::default(), reader.meta().origin.pid);
-        let mut seen = Self::default();
-        // Probes that share a site make a record each of one hit: the most of one type is what is counted.
-        let mut records: HashMap<(u16, u32, usize), u64> = HashMap::new();
+        let mut steps = Self::default();
         while let Some(item) = reader.next() {
             match item {
-                Item::Record(record) => {
-                    if record.site().is_some() {
-                        let header = record.header();
-                        *records.entry((header.site, header.tid, record.type_index())).or_default() += 1;
-                    }
-                    timeline.record(record.bytes(), &mut Steps(&mut seen.steps));
-                }
+                Item::Record(record) => timeline.record(record.bytes(), &mut steps),
                 Item::Sites { sites, .. } => timeline.add_sites(sites),
+                Item::Notice(notice) => timeline.notice(notice),
                 _ => {}
             }
         }
-        timeline.finish(&mut Steps(&mut seen.steps));
-        let meta = reader.into_meta();
-        if seen.steps.is_empty() {
-            let message = format!("{} has no complete step", path.display());
-            return Err(Diagnostic::error(Code::TraceLacks, message).hint("record some steps").into());
+        timeline.finish(&mut steps);
+        Ok(steps)
+    }
+
+    /// Where steps of several threads overlap, they are one time.
+    fn merged(mut self) -> Vec<(u64, u64)> {
+        self.times.sort_unstable();
+        let mut merged: Vec<(u64, u64)> = Vec::new();
+        for (start, end) in self.times {
+            match merged.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                _ => merged.push((start, end)),
+            }
         }
+        merged
+    }
+}
+
+impl Seen {
+    /// Reads a trace, twice: its steps decide which hits count.
+    pub(crate) fn read(path: &Path) -> Result<Self, Diagnostics> {
+        if path.as_os_str() == "-" {
+            let problem = Diagnostic::error(Code::BadArgument, "standard input cannot be read twice");
+            return Err(problem.hint("give the trace's name").into());
+        }
+        let steps = Steps::read(path)?;
+        if steps.times.is_empty() {
+            let (lacks, hint) = match steps.others {
+                0 => ("no step", "record some steps"),
+                _ => ("no complete step that was recorded whole", "record more steps, or without `--budget`"),
+            };
+            return Err(Diagnostic::error(Code::TraceLacks, format!("{} has {lacks}", path.display()))
+                .hint(hint)
+                .into());
+        }
+        let durations = steps.times.iter().map(|(start, end)| end.saturating_sub(*start)).collect();
+        let mut seen = Self { steps: durations, hits: HashMap::new() };
+        let times = steps.merged();
+        let is_within = |time: u64| {
+            let begun = times.partition_point(|(start, _)| *start <= time);
+            begun.checked_sub(1).and_then(|last| times.get(last)).is_some_and(|(_, end)| time <= *end)
+        };
+        let mut reader = trace_file::open_whole(path)?;
+        // Probes that share a site make a record each of one hit: the most of one type is what is counted.
+        let mut records: HashMap<(u16, u32, usize), u64> = HashMap::new();
+        while let Some(item) = reader.next() {
+            if let Item::Record(record) = item
+                && record.site().is_some()
+                && is_within(record.header().start)
+            {
+                let header = record.header();
+                *records.entry((header.site, header.tid, record.type_index())).or_default() += 1;
+            }
+        }
+        let meta = reader.into_meta();
         seen.steps.sort_unstable();
         let mut most: HashMap<(u16, u32), u64> = HashMap::new();
         for ((site, thread, _), count) in records {
@@ -170,5 +219,71 @@ impl Expected {
             "percent_of_median_step": self.percent(),
             "sites_not_counted": self.unknown,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profinfer_analysis::testing::{Put, Records, site};
+    use profinfer_schema::{Detail, DetailReason, DetailState, End, Notice, Origin, Site};
+    use profinfer_trace::TraceWriter;
+
+    const STEP: u16 = 0;
+    const OPERATOR: u16 = 1;
+
+    /// Five steps of three operators each, of which a budget had those of the first recorded, and an operator between two.
+    /// Records of another step in that window are lost.
+    fn sampled(path: &Path) {
+        let mut r = Records::default();
+        r.push("thread", 7, (1, 1), &[("pid", Put::Int(70))]);
+        let mut bounds = Vec::new();
+        for number in 0..5 {
+            let at = 1000 + number * 1000;
+            let operators = match number {
+                0 => 3,
+                1 => 1,
+                _ => 0,
+            };
+            for operator in 0..operators {
+                let start = at + 100 + operator * 200;
+                r.push_at_site("operator", OPERATOR, 7, (start, start + 100), &[("node", Put::Int(0xa))]);
+            }
+            if number == 1 {
+                r.lose(7, 2);
+            }
+            r.push_at_site("step", STEP, 7, (at, at + 800), &[("tokens", Put::Int(1))]);
+            if number == 0 {
+                r.push_at_site("operator", OPERATOR, 7, (at + 850, at + 870), &[("node", Put::Int(0xa))]);
+            }
+            bounds.push(r.records.len());
+        }
+        let named = |id: u16, probe: &str| Site { probes: vec![probe.to_owned()], ..site(id, &[]) };
+        let sites = [named(STEP, "step"), named(OPERATOR, "operator")];
+        let origin = Origin { pid: 70, ..Origin::default() };
+        let mut writer = TraceWriter::new(std::fs::File::create(path).unwrap(), &origin, &r.schema).unwrap();
+        writer.add_sites(&[], &sites).unwrap();
+        let notice = |writer: &mut TraceWriter<_>, time: u64, state: DetailState| {
+            let detail = Some(Detail { state, reason: DetailReason::Budget, steps_too: false });
+            writer.notice(&Notice { time, detail, ..Notice::default() }).unwrap();
+        };
+        notice(&mut writer, 500, DetailState::Attaching);
+        notice(&mut writer, 600, DetailState::On);
+        r.records[..bounds[1]].iter().for_each(|record| writer.push(record).unwrap());
+        notice(&mut writer, 2900, DetailState::Off);
+        notice(&mut writer, 2950, DetailState::Detached);
+        r.records[bounds[1]..].iter().for_each(|record| writer.push(record).unwrap());
+        writer.finish(&End { time: 9000, reason: "the target ended".into(), ..End::default() }).unwrap();
+    }
+
+    #[test]
+    fn hits_are_those_of_complete_steps_that_were_recorded_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.pfi");
+        sampled(&path);
+        let seen = Seen::read(&path).unwrap();
+        assert_eq!(seen.steps, [800]);
+        let of = |probe: &str| seen.hits[&(vec![probe.to_owned()], String::new(), Vec::new())].clone();
+        assert_eq!((of("step"), of("operator")), (BTreeMap::from([(7, 1)]), BTreeMap::from([(7, 3)])));
     }
 }

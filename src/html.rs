@@ -141,7 +141,7 @@ fn output(arguments: &Arguments) -> Result<PathBuf, Diagnostics> {
             let problem = Diagnostic::error(Code::BadArgument, "the page of a trace from standard input needs a name");
             Err(problem.hint("give `-o run.html`").into())
         }
-        None => Ok(arguments.file.with_extension("html")),
+        None => Ok(trace_file::made_of(&arguments.file, "html")),
     }
 }
 

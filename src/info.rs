@@ -325,10 +325,8 @@ fn is_told(detail: Detail) -> bool {
 /// The overhead, and what was recorded for it.
 fn overhead(meta: &Meta) -> Option<String> {
     let overhead = meta.end.as_ref()?.overhead.as_ref()?;
-    let added = overhead.base_ns.saturating_add(overhead.detail_ns);
-    let bare = overhead.bare_ns();
-    let spent =
-        (bare > 0).then(|| format!("{:.2} % of the time in steps (estimated)", added as f64 * 100.0 / bare as f64))?;
+    let part = profinfer_report::overhead_part(overhead)?;
+    let spent = format!("{:.2} % of the time in steps (estimated)", part * 100.0);
     let budget = overhead.budget.map_or_else(String::new, |budget| format!("; budget {} %", budget * 100.0));
     let windows = meta.notices.iter().filter_map(|notice| notice.detail).filter(|d| d.state == DetailState::On).count();
     let windows =

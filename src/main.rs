@@ -261,10 +261,7 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
         #[cfg(feature = "record")]
         Command::Roofline(arguments) => roofline::run(&arguments),
-        Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut command_line(), "profinfer", &mut std::io::stdout());
-            Ok(DONE)
-        }
+        Command::Completions { shell } => terminal::write_completions(command_line(), shell),
         Command::Man { folder } => terminal::write_manual(command_line(), &folder),
     };
     #[cfg(target_os = "linux")]

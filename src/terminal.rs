@@ -1,4 +1,5 @@
-//! What every subcommand shares of the terminal: problems on standard error, the exit code they mean, manual pages.
+//! What every subcommand shares of the terminal: problems on standard error, the exit code they mean, manual pages,
+//! completions.
 
 use super::{DONE, Outcome};
 use profinfer_diagnostics::{self as diag, Class, Code, Diagnostic, Diagnostics, Severity};
@@ -64,6 +65,14 @@ fn write_all(text: &str) -> Result<(), Diagnostics> {
         }
         _ => Ok(()),
     }
+}
+
+/// Prints a shell's completions.
+pub(crate) fn write_completions(mut command: clap::Command, shell: clap_complete::Shell) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, "profinfer", &mut script);
+    write_all(&String::from_utf8_lossy(&script))?;
+    Ok(DONE)
 }
 
 /// Writes `profinfer.1` and a page for each subcommand.

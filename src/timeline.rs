@@ -130,11 +130,7 @@ fn output(arguments: &Arguments) -> Result<PathBuf, Diagnostics> {
                 Diagnostic::error(Code::BadArgument, "the timeline of a trace from standard input needs a name");
             Err(problem.hint(format!("give `-o run.{extension}`")).into())
         }
-        None => Ok(arguments.file.with_extension(match trace_file::wanted() {
-            // An engine's name is the trace's word: it leads to no other folder.
-            Some(engine) => format!("{}.{extension}", engine.replace(|c: char| !c.is_ascii_alphanumeric(), "_")),
-            None => extension.to_owned(),
-        })),
+        None => Ok(trace_file::made_of(&arguments.file, extension)),
     }
 }
 

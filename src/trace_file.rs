@@ -7,7 +7,7 @@ use profinfer_schema::{EngineId, OriginPart};
 use profinfer_trace::TraceReader;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// A reader of any input.
@@ -24,6 +24,25 @@ pub(crate) fn want(engine: Option<String>) {
 /// The engine that is wanted.
 pub(crate) fn wanted() -> Option<String> {
     WANTED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// The name of what is made of a trace, if none is given: the trace's with this extension, behind the engine's that is
+/// wanted.
+pub(crate) fn made_of(trace: &Path, extension: &str) -> PathBuf {
+    named(trace, wanted().as_deref(), extension)
+}
+
+fn named(trace: &Path, engine: Option<&str>, extension: &str) -> PathBuf {
+    let is_usual = trace.extension().is_some_and(|extension| extension == "pfi");
+    let mut name = if is_usual { trace.with_extension("") } else { trace.to_owned() }.into_os_string();
+    if let Some(engine) = engine {
+        // An engine's name is the trace's word: it leads to no other folder.
+        name.push(".");
+        name.push(engine.replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
+    }
+    name.push(".");
+    name.push(extension);
+    name.into()
 }
 
 /// Opens a trace; `-` is standard input. One of several engines is seen as that engine alone.
@@ -150,5 +169,19 @@ fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
         io::ErrorKind::TimedOut => diagnostic.hint("start its writer first: `profinfer record -o FILE …`"),
         io::ErrorKind::IsADirectory => diagnostic.hint("give a trace in it"),
         _ => diagnostic.hint("give a trace, or `-` for standard input"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_made_of_traces_has_names_of_its_own() {
+        let of = |trace: &str, engine: Option<&str>| named(Path::new(trace), engine, "html").display().to_string();
+        assert_eq!(of("a/llm-3.1.pfi", None), "a/llm-3.1.html");
+        assert_eq!(of("a/llm-3.1", None), "a/llm-3.1.html", "what follows a dot is a part of the name");
+        assert_eq!(of("run.pfi", Some("toy")), "run.toy.html");
+        assert_eq!(of("run.pfi", Some("../toy")), "run.___toy.html");
     }
 }

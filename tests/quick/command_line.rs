@@ -35,6 +35,23 @@ fn bash_takes_its_completions() {
     assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), "report");
 }
 
+/// A reader that has seen enough is no error; a full disk is one, and none of them ends the program in a panic.
+#[test]
+fn completions_that_nobody_takes_are_reported() {
+    let to = |out: std::process::Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+        command.args(["completions", "bash"]).stdout(out).output().unwrap()
+    };
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let closed = to(writer.into());
+    assert_eq!((closed.status.code(), String::from_utf8_lossy(&closed.stderr).as_ref()), (Some(0), ""));
+    let full = to(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into());
+    assert_eq!(full.status.code(), Some(3));
+    let message = String::from_utf8(full.stderr).unwrap();
+    assert!(message.contains("cannot write to standard output") && !message.contains("panicked"), "{message}");
+}
+
 #[test]
 fn every_subcommand_has_a_manual_page() {
     let folder = tempfile::tempdir().unwrap();
