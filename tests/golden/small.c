@@ -132,9 +132,15 @@ static __always_inline void pf_close_spans(struct pf_thread *thread, __u64 now)
 	operator_close(thread, now);
 }
 
+static __always_inline void pf_note_steps(struct pf_thread *thread)
+{
+	pf_note_step(thread, thread->spans.step.depth);
+}
+
 static __always_inline void pf_count_calls(struct pf_thread *thread, __u64 now)
 {
 	PF_COUNT_LEFT(step, step);
+	pf_note_steps(thread);
 }
 
 static __always_inline void pf_find_open(struct pf_thread *thread, struct pf_within *within)
@@ -146,6 +152,7 @@ static __always_inline void pf_find_open(struct pf_thread *thread, struct pf_wit
 static __noinline void pf_drop_left(struct pf_thread *thread, __u64 now, __u64 sp, __u16 but, __u16 also)
 {
 	PF_DROP_LEFT(step, step, 1);
+	pf_note_steps(thread);
 }
 
 /* ---- Programs ---- */
@@ -163,6 +170,7 @@ static __always_inline int step__0_enter(struct pt_regs *regs)
 		PF_BEGINS();
 		skip = 0;
 	}
+	pf_note_steps(call->thread);
 	return skip;
 }
 static __always_inline int step__0_leave(struct pt_regs *regs)
@@ -174,6 +182,7 @@ static __always_inline int step__0_leave(struct pt_regs *regs)
 		PF_SEND();
 		pf_step_ends(call->thread->tid);
 	}
+	pf_note_steps(call->thread);
 	return 0;
 }
 PF_SPAN(step__0) /* SEC("uprobe.session"), or SEC("uprobe.multi") and SEC("uretprobe.multi") */

@@ -21,6 +21,11 @@ pub(super) fn local_ns() -> i64 {
     time_of(ClockId::CLOCK_MONOTONIC)
 }
 
+/// CLOCK_BOOTTIME of this process's time namespace, in ns: the clock of what `/proc/PID/stat` tells this process.
+pub(super) fn boot_ns() -> u64 {
+    u64::try_from(time_of(ClockId::CLOCK_BOOTTIME)).unwrap_or(0)
+}
+
 /// Processor time of this process, all its threads together, in ns.
 pub(super) fn processor_ns() -> u64 {
     u64::try_from(time_of(ClockId::CLOCK_PROCESS_CPUTIME_ID)).unwrap_or(0)

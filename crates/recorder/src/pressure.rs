@@ -1,7 +1,7 @@
 //! What the kernel lets the target have: its processes' time in user code and in the kernel, its page faults, and the
 //! limits of its control groups, of both versions, with what happened because of them. Polled some times a second.
 
-use super::clock::monotonic_ns;
+use super::clock::{boot_ns, monotonic_ns};
 use super::consumer::Consumer;
 use super::process::{family, state};
 use nix::unistd::{SysconfVar, sysconf};
@@ -38,6 +38,8 @@ pub(super) struct PressurePoll {
     looked: Option<Instant>,
     counts: GroupCounts,
     polled: Option<(Instant, u64)>,
+    /// When processes were polled last, in ticks since the machine was started.
+    tick_polled: u64,
     /// The trace is read while it is written, for as long as that takes, and not stored.
     is_followed: bool,
     notices: u32,
@@ -73,6 +75,8 @@ impl Family {
 /// Counts of a process since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct ProcessCounts {
+    /// When that was, in ticks since the machine was started.
+    started: u64,
     user: u64,
     system: u64,
     minor: u64,
@@ -133,6 +137,7 @@ impl PressurePoll {
             looked: None,
             counts: GroupCounts::default(),
             polled: None,
+            tick_polled: 0,
             is_followed,
             notices: 0,
             every: 1,
@@ -170,15 +175,18 @@ impl PressurePoll {
     fn since(&mut self, pid: i32, forks: bool, consumer: &Consumer) -> Pressure {
         let alone = [pid];
         let processes = if forks { self.family.of(pid, consumer) } else { &alone };
+        let last_tick = std::mem::replace(&mut self.tick_polled, boot_ns() / self.tick);
         let mut sum = ProcessCounts::default();
-        for pid in processes.iter().copied().take(MOST_PROCESSES) {
-            let Some(now) = ProcessCounts::of(pid) else { continue };
-            let before = self.processes.insert(pid, now).unwrap_or_default();
+        let polled = processes.iter().copied().take(MOST_PROCESSES);
+        let polled: BTreeMap<i32, _> = polled.filter_map(|pid| Some((pid, ProcessCounts::of(pid)?))).collect();
+        for (pid, now) in &polled {
+            let before = now.before(self.processes.get(pid), last_tick);
             sum.user += now.user.saturating_sub(before.user);
             sum.system += now.system.saturating_sub(before.system);
             sum.minor += now.minor.saturating_sub(before.minor);
             sum.major += now.major.saturating_sub(before.major);
         }
+        self.processes = polled;
         let before = self.counts;
         let moved = self.look(pid);
         self.counts = self.limits.counts(self.groups.stalls.as_deref());
@@ -227,12 +235,20 @@ impl ProcessCounts {
         Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
+    /// The counts at the last poll, which was at that tick. One that was not polled then may have run for long, among too many
+    /// others: only one that began since is counted from its beginning.
+    fn before(self, last: Option<&Self>, last_tick: u64) -> Self {
+        let new = if self.started >= last_tick { Self::default() } else { self };
+        last.copied().filter(|last| last.started == self.started).unwrap_or(new)
+    }
+
     /// The name may have anything in it: numbers come after its last parenthesis.
     fn parse(stat: &str) -> Option<Self> {
         let (_, rest) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-        Some(Self { minor: number(7)?, major: number(9)?, user: number(11)?, system: number(12)? })
+        let (minor, major) = (number(7)?, number(9)?);
+        Some(Self { minor, major, user: number(11)?, system: number(12)?, started: number(19)? })
     }
 }
 
@@ -478,9 +494,23 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_is_polled_late_has_not_used_its_lifetime_at_once() {
+        let counts = |started, user| ProcessCounts { started, user, ..ProcessCounts::default() };
+        let now = counts(50, 900);
+        let used = |last: Option<ProcessCounts>, last_tick| now.user - now.before(last.as_ref(), last_tick).user;
+        assert_eq!(used(None, 700), 0, "it was the 33rd");
+        assert_eq!(used(None, 40), 900, "it began since");
+        assert_eq!(used(Some(counts(50, 880)), 700), 20);
+        assert_eq!(used(Some(counts(20, 5000)), 40), 900, "its number was another's");
+        let own = ProcessCounts::of(std::process::id().cast_signed()).unwrap();
+        let hz = sysconf(SysconfVar::CLK_TCK).unwrap().unwrap().cast_unsigned();
+        assert!((1..=boot_ns() / (1_000_000_000 / hz)).contains(&own.started), "{own:?}");
+    }
+
+    #[test]
     fn a_process_may_have_any_name() {
         let stat = "12 (a) b) 3) R 1 1 1 0 -1 0 100 0 5 0 70 80 0 0 20 0 1 0 9";
-        let counts = ProcessCounts { minor: 100, major: 5, user: 70, system: 80 };
+        let counts = ProcessCounts { minor: 100, major: 5, user: 70, system: 80, started: 9 };
         assert_eq!(ProcessCounts::parse(stat), Some(counts));
         assert_eq!(ProcessCounts::parse("12 (a"), None);
     }
