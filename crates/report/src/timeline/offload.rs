@@ -120,7 +120,8 @@ impl DeviceTimes {
         let open = self.0.entry(slice.track).or_default();
         let (began, mut around) = (slice.start, open.len());
         while let Some((start, end)) = around.checked_sub(1).and_then(|last| open.get(last)) {
-            if *start <= slice.start && slice.end <= *end {
+            if *start < slice.end && slice.end <= *end {
+                slice.start = slice.start.max(*start);
                 break;
             }
             slice.start = slice.start.max(*end).min(slice.end);

@@ -68,49 +68,52 @@ fn nest(tracks: &Tracks) {
     }
 }
 
-fn job(r: &mut Records, queued: u64, span: (u64, u64)) {
-    let fields = [("queued", Put::Int(queued)), ("name", Put::Text("render")), ("job_since", Put::Int(3))];
-    r.push("job", 7, span, &fields);
-}
-
-/// A fence lasts from when its job is made: jobs of one ring overlap, and a step's last ones those of the next step.
-#[test]
-fn work_of_a_device_is_nested_or_apart() {
+/// Three steps whose last jobs go on in the next one: each job's time, after its step's start.
+fn with_jobs(since: u64) -> Records {
+    let steps: [(u64, &[(u64, u64)]); 3] =
+        [(1000, &[(22, 100), (12, 70), (14, 60)]), (1080, &[(12, 150), (19, 140)]), (1200, &[(12, 60)])];
     let mut r = Records::default();
     r.push("thread", 7, (1, 1), &[("pid", Put::Int(1))]);
-    // The time of each, after its step's start.
-    let steps: [(u64, &[(u64, u64)]); 3] =
-        [(1000, &[(22, 100), (12, 70), (14, 60)]), (1080, &[(12, 150), (20, 140)]), (1200, &[(12, 60)])];
     for (at, jobs) in steps {
         for (start, _) in jobs.iter().rev() {
             r.push("submit", 7, (at + start - 1, at + start), &[("queue", Put::Int(0xabc))]);
         }
         for (start, end) in jobs {
-            job(&mut r, at + start - 1, (at + start, at + end));
+            let fields = [("queued", Put::Int(at + start - 1)), ("name", Put::Text("render"))];
+            let fields = [&fields[..], &[("job_since", Put::Int(since))]].concat();
+            r.push("job", 7, (at + start, at + end), &fields);
         }
         r.push("step", 7, (at, at + 70), &[("tokens", Put::Int(1))]);
     }
-    let (tracks, events) = timeline(&r);
-    nest(&tracks);
-    let jobs: Vec<(u64, u64)> =
-        tracks.slices[&(1, "render (jobs of the kernel)".into())].iter().map(|of| (of.0, of.1)).collect();
-    // One that is within another stays there.
-    let expected = [(1012, 1070), (1014, 1060), (1070, 1100), (1100, 1230), (1100, 1220), (1230, 1260)];
-    assert_eq!(jobs, expected);
-    let shortened = events.iter().filter(|event| event["cat"] == "job");
-    let earlier: Vec<Option<u64>> =
-        shortened.map(|event| event["args"]["overlaps the one before, ns"].as_u64()).collect();
-    assert_eq!(earlier, [None, None, Some(48), Some(8), None, Some(18)]);
-    let pending = &tracks.slices[&(1, "queue 0xabc".into())];
-    assert!(pending.iter().filter(|slice| slice.2 == "work pending").count() > 3, "{pending:?}");
-    // An arrow does not end before it begins.
-    let arrows = |phase: &str| -> BTreeMap<Option<u64>, u64> {
-        let ends = events.iter().filter(|event| event["cat"] == "flow" && event["ph"] == phase);
-        ends.map(|event| (event["id"].as_u64(), ns(&event["ts"]))).collect()
-    };
-    let (begins, ends) = (arrows("s"), arrows("f"));
-    assert!(ends.iter().all(|(id, end)| begins[id] <= *end), "{begins:?} {ends:?}");
-    assert!(!begins.is_empty());
+    r
+}
+
+/// Jobs of a ring, and work of a queue, overlap what the step before left pending, and may overlap within a step.
+#[test]
+fn work_of_a_device_is_nested_or_apart() {
+    // As the driver's scheduler tells them, and from when their fences were made: then in turn, but for other steps'.
+    let run = [(1012, 1070), (1014, 1060), (1070, 1100), (1100, 1230), (1100, 1220), (1230, 1260)];
+    let created = [(1014, 1060), (1060, 1070), (1070, 1100), (1100, 1220), (1220, 1230), (1230, 1260)];
+    let (of_run, of_created) = ([0, 0, 48, 8, 1, 18], [0, 0, 0, 1, 0, 18]);
+    for (since, expected, shortened) in [(1, run, of_run), (3, created, of_created)] {
+        let (tracks, events) = timeline(&with_jobs(since));
+        nest(&tracks);
+        let jobs: Vec<(u64, u64)> =
+            tracks.slices[&(1, "render (jobs of the kernel)".into())].iter().map(|of| (of.0, of.1)).collect();
+        assert_eq!(jobs, expected, "{since}");
+        let of_jobs = events.iter().filter(|event| event["cat"] == "job");
+        let earlier = of_jobs.map(|event| event["args"]["overlaps the one before, ns"].as_u64().unwrap_or(0));
+        assert_eq!(earlier.collect::<Vec<_>>(), shortened, "{since}");
+        let pending = &tracks.slices[&(1, "queue 0xabc".into())];
+        assert!(pending.iter().filter(|slice| slice.2 == "work pending").count() > 3, "{pending:?}");
+        // An arrow does not end before it begins.
+        let arrows = |phase: &str| -> BTreeMap<Option<u64>, u64> {
+            let ends = events.iter().filter(|event| event["cat"] == "flow" && event["ph"] == phase);
+            ends.map(|event| (event["id"].as_u64(), ns(&event["ts"]))).collect()
+        };
+        let (begins, ends) = (arrows("s"), arrows("f"));
+        assert!(!begins.is_empty() && ends.iter().all(|(id, end)| begins[id] <= *end), "{begins:?} {ends:?}");
+    }
 }
 
 #[test]

@@ -209,7 +209,8 @@ fn on_cpu(statistics: &Statistics, catalogue: &Catalogue, phase: Phase) -> Strin
     let of_phase = statistics.operators().filter(|(_, _, of, totals)| *of == phase && !totals.are_of_a_device());
     for (kind, _, _, totals) in of_phase {
         let time = times.entry(op(kind)).or_default();
-        *time = time.saturating_add(totals.elapsed);
+        // Without those that they called.
+        *time = time.saturating_add(totals.divided().work);
     }
     let on_device: BTreeSet<&str> = {
         let encoded =
