@@ -1,7 +1,7 @@
 //! What operators cost, by the probeset, compared with what follows from the shapes and types that the engine itself
 //! says, each written down here anew; and what a machine without counters shows of the metrics.
 
-use crate::engine::{Engine, Workload, alone, workload};
+use crate::engine::{Engine, Workload, alone, python, workload};
 use crate::recording::Recording;
 use crate::work::{Operator, Step, Tensor};
 use crate::{find, record, rows};
