@@ -134,6 +134,35 @@ fn within_an_operator_only_what_ran_in_it_is_shown() {
 
 #[test]
 #[ignore = "needs root"]
+fn what_is_written_so_far_tells_how_many_samples_there_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let (target, trace) = (built(folder.path()), folder.path().join("run.pfi"));
+    let mut recorder = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    recorder.args(["record", &format!("{TARGETS}/spinning.yaml"), "-o"]).arg(&trace).args(["--sample", "999"]);
+    recorder.arg("--").arg(target).args(["1", "200"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut recorder = recorder.spawn().unwrap();
+    // As a recorder that is killed leaves it.
+    let told = || {
+        let mut reader = profinfer_trace::TraceReader::new(std::fs::File::open(&trace).ok()?).ok()?;
+        reader.for_each_record(|_| true);
+        let meta = reader.into_meta();
+        let sampling = meta.sampling.filter(|sampling| meta.end.is_none() && sampling.taken > 0)?;
+        Some((sampling.taken, sampling.modules.len()))
+    };
+    let found = loop {
+        let ended = recorder.try_wait().unwrap().is_some();
+        let found = told();
+        if found.is_some() || ended {
+            break found;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    };
+    assert!(recorder.wait().unwrap().success());
+    assert!(found.is_some_and(|(_, modules)| modules > 0), "{found:?}");
+}
+
+#[test]
+#[ignore = "needs root"]
 fn samples_that_find_no_space_are_counted_and_no_events() {
     let folder = tempfile::tempdir().unwrap();
     let target = built(folder.path());

@@ -228,6 +228,27 @@ fn operators_go_while_steps_are_slow_and_come_back() {
     assert!(went - began < 1_000_000_000, "within a second: {began} {went}");
 }
 
+#[test]
+#[ignore = "needs root"]
+fn a_target_that_is_idle_is_in_no_step_whatever_became_of_the_last_ones() {
+    let _alone = alone();
+    let run = Run::new();
+    let target = run.folder.path().join("left_step");
+    let mut compile = Command::new("cc");
+    compile.args(["-O2", "-g", "-o"]).arg(&target).args(["left_step.c", "counted.c", "-lpthread"]);
+    let sources = Path::new(PROBESET).parent().unwrap();
+    assert!(compile.current_dir(sources).status().expect("a C compiler").success());
+    let counts = run.folder.path().join("counts");
+    let output = run.record(&["--min-rate", "5", "--", target.to_str().unwrap(), counts.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    // A thread ended in a step: its record never came.
+    assert_eq!(run.read().count("step"), 110);
+    let output = Command::new(env!("CARGO_BIN_EXE_profinfer")).args(["report", "--json"]).arg(run.trace()).output();
+    let report: serde_json::Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    assert_eq!(report["completeness"]["lost"][0]["kind"], "missing_return", "{}", report["completeness"]);
+    assert_eq!(report["sampling"]["rate_changes"], serde_json::json!([]));
+}
+
 /// When the first step began, from the recording's start.
 fn first_step_ns(trace: &Path) -> i64 {
     let command = ["dump", "--probe", "step", "--limit", "1"];

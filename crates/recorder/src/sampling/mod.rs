@@ -116,7 +116,7 @@ impl Sampler {
         let is_news = !modules.is_empty() || !kernel.is_empty() || counts != self.told;
         self.told.clone_from(&counts);
         intake.described.clone_from(&counts);
-        is_news.then(|| Sampling { first_module, modules, kernel, ..counts })
+        is_news.then_some(Sampling { first_module, modules, kernel, ..counts })
     }
 }
 
