@@ -92,6 +92,28 @@ fn a_long_prompt_is_compute_bound() {
     assert!(intensities.iter().any(|operations| *operations > 30.0), "{intensities:?}");
 }
 
+/// One lane of two calls a library, which has threads of its own: the other lane has nothing to do meanwhile.
+#[test]
+#[ignore = "needs root"]
+fn products_that_a_library_computes_for_one_lane_are_compute_bound() {
+    let _alone = alone();
+    with_limits();
+    // Whatever it takes this processor for, it has fast kernels.
+    let environment = &[("OPENBLAS_CORETYPE", "Haswell")];
+    let workload = Workload { prompt: 256, tokens: 1, environment, ..workload("small-dense", 2) };
+    let verdict = verdict(&record(Engine::Blas, &workload, &[]));
+    assert_adds_up(&verdict);
+    let prefill = find(&verdict["phases"], "phase", "prefill");
+    let left = 1.0 - disturbed(prefill);
+    assert!(part(prefill, "compute") > 0.5 * left, "{prefill:#}");
+    assert!(part(prefill, "overhead") < 0.2 * left, "{prefill:#}");
+    let products = rows(&verdict["operators"]).filter(|row| row["op"] == "MUL_MAT" && row["phase"] == "prefill");
+    let of_peak: Vec<f64> = products
+        .filter_map(|row| Some(row["rates"]["flops_per_s"].as_f64()? / row["rates"]["peak_limit"].as_f64()?))
+        .collect();
+    assert!(!of_peak.is_empty() && of_peak.iter().all(|part| *part < 1.3), "{of_peak:?}");
+}
+
 /// The shipped probeset's own advice, where what it asks for is so on this machine: the gain is what the peak leaves.
 fn assert_advises_of_a_library(verdict: &Value, prefill: &Value) {
     let of = |key: &str| prefill["rates"][key].as_f64();

@@ -22,9 +22,9 @@ pub(super) fn settle(queue: &mut Vec<QueueEvent>) {
         }
     }
     jobs.sort_by_key(|(end, _)| *end);
-    let mut last: FxHashMap<(Option<Arc<str>>, Option<Arc<str>>), u64> = FxHashMap::default();
+    let mut last: FxHashMap<[Option<Arc<str>>; 2], u64> = FxHashMap::default();
     for (end, job) in jobs {
-        let before = last.entry((job.driver.clone(), job.ring.clone())).or_default();
+        let before = last.entry([job.driver.clone(), job.ring.clone()]).or_default();
         job.start = job.start.max(*before).min(end);
         *before = end;
     }
