@@ -106,7 +106,8 @@ fn products_that_a_library_computes_for_one_lane_are_compute_bound() {
     let prefill = find(&verdict["phases"], "phase", "prefill");
     let left = 1.0 - disturbed(prefill);
     assert!(part(prefill, "compute") > 0.5 * left, "{prefill:#}");
-    assert!(part(prefill, "overhead") < 0.2 * left, "{prefill:#}");
+    // The other lane's time would be as much as that of the products.
+    assert!(part(prefill, "overhead") < 0.5 * part(prefill, "compute"), "{prefill:#}");
     let products = rows(&verdict["operators"]).filter(|row| row["op"] == "MUL_MAT" && row["phase"] == "prefill");
     let of_peak: Vec<f64> = products
         .filter_map(|row| Some(row["rates"]["flops_per_s"].as_f64()? / row["rates"]["peak_limit"].as_f64()?))
