@@ -9,6 +9,7 @@ mod expression;
 mod pieces;
 mod program;
 mod source;
+mod steps;
 
 pub use bpftrace::bpftrace;
 pub use source::{RUNTIME, origin_of};

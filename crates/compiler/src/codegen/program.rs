@@ -6,6 +6,7 @@ use super::counting::{Counting, counting, member_name, open_spans};
 use super::expression::{Names, field, member};
 use super::pieces::{Pieces, When, Written};
 use super::source::{comment, origin, place};
+use super::steps;
 use crate::{
     Action, FieldPlan, ObjectPlan, Placement, ProbePlan, Program, ProgramKind, RelocationKind, Shape, Tier, WAITING,
 };
@@ -180,7 +181,7 @@ pub(super) fn data(plan: &ProbePlan, probeset: &Probeset, placement: Option<&Pla
         maps: plan.relocations.iter().any(|of| matches!(of.what, RelocationKind::Class { part: ClassPart::Walk, .. })),
         jobs: plan.programs.iter().flat_map(|program| &program.actions).any(|action| action.role == Role::Job),
         drops: programs.iter().any(|program| program.drops_all_but.is_some()),
-        steps: open_steps(plan),
+        steps: steps::open(&actions_named(plan, steps::is_step)),
         constants: constants(plan, probeset, placement),
         records: records().map(|(number, record)| record_data(plan, number, record)).collect(),
         spans: spans(plan),
@@ -281,16 +282,6 @@ fn frames(plan: &ProbePlan) -> Vec<Frames> {
             rank: rank(action),
         })
         .collect()
-}
-
-/// Whether a thread has an open call of a step, in C.
-fn open_steps(plan: &ProbePlan) -> Option<String> {
-    let depths = actions_named(plan, is_step).into_iter().map(|probe| format!("thread->spans.{probe}.depth"));
-    Some(depths.collect::<Vec<_>>().join(" || ")).filter(|depths| !depths.is_empty())
-}
-
-fn is_step(action: &&Action) -> bool {
-    action.role == Role::Step && matches!(action.shape, Shape::Call { .. })
 }
 
 /// A sample is assigned to the open span of the highest rank.
@@ -456,7 +447,7 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
     };
     let actions: Vec<ActionData> = recorded.map(&mut data).collect();
     let (span, name) = (program.kind == ProgramKind::Span, &program.name);
-    let counts_steps = program.actions.iter().any(|a| is_step(&a));
+    let counts_steps = program.actions.iter().any(|a| steps::is_step(&a));
     let closers = closers(plan);
     let ends: Vec<&String> = program.ends.iter().filter(|p| closers.iter().any(|c| c.probe == **p)).collect();
     let close: Vec<String> = if ends.len() > 1 && ends.len() == closers.len() {
@@ -472,9 +463,7 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         before.push(format!("call->thread->spans.{}_last = call->now;", root(program)));
     }
     if counts_steps {
-        let steps = actions_named(plan, is_step);
-        let no_other = steps.iter().map(|probe| format!("!call->thread->spans.{probe}.depth"));
-        before.push(format!("PF_STEP_BEGINS({});", no_other.collect::<Vec<_>>().join(" && ")));
+        before.push(steps::begins(&actions_named(plan, steps::is_step)));
     }
     // One that describes objects of later steps records whatever steps are wanted.
     let tier = plan.tier(program);
