@@ -26,6 +26,26 @@ fn machine() -> Roofline {
     Roofline { cpus: 2, figures: [of(1), of(2)].concat(), ..Roofline::default() }
 }
 
+/// The decode phase of these records.
+fn decode_of(r: &Records, analysis: &str) -> (PhaseVerdict, Vec<super::super::OperatorVerdict>) {
+    let text = format!(
+        "profinfer: 1\nengine: e\nmodules: {{ m: m }}\nprobes: {{ s: {{ at: 'm:s(i32 n)', role: step }} }}\n\
+         analysis: {{ {analysis} }}"
+    );
+    let (probeset, _) = profinfer_probeset::load_text("t.yaml", &text, &profinfer_probeset::Library::SHIPPED).unwrap();
+    let mut timeline = Timeline::new(&r.schema, Rules::new(&probeset.analysis).unwrap(), 1);
+    let mut statistics = Statistics::default();
+    r.records.iter().for_each(|record| timeline.record(record, &mut statistics));
+    timeline.finish(&mut statistics);
+    let mut meta = Meta::default();
+    meta.origin.host.cpus = 2;
+    meta.origin.roofline = Some(machine());
+    let source = Source { meta: &meta, statistics: &statistics, timeline: &timeline, samples: None };
+    let phase = source.phase(Phase::Decode).unwrap();
+    let operators = phase.operators().collect();
+    (phase.verdict(), operators)
+}
+
 /// Decode steps of a millisecond on two lanes: a sum of both, and for 800 us a product of the first lane in a graph of
 /// its own, at so many GFLOP/s.
 fn judged(gflops: u64) -> (PhaseVerdict, Vec<super::super::OperatorVerdict>) {
@@ -51,20 +71,36 @@ fn judged(gflops: u64) -> (PhaseVerdict, Vec<super::super::OperatorVerdict>) {
         r.push("graph", 1, (at + 105_000, at + 915_000), &[("backend", Put::Text("library"))]);
         r.push("step", 1, (at, at + 1_000_000), &[("tokens", Put::Int(1))]);
     }
-    let text = "profinfer: 1\nengine: e\nmodules: { m: m }\nprobes: { s: { at: 'm:s(i32 n)', role: step } }\n\
-                analysis: { costs: { MUL_MAT: { flops: 'shape[0]', bytes: 1000 }, ADD: { flops: 90000, bytes: 1000 } } }";
-    let (probeset, _) = profinfer_probeset::load_text("t.yaml", text, &profinfer_probeset::Library::SHIPPED).unwrap();
-    let mut timeline = Timeline::new(&r.schema, Rules::new(&probeset.analysis).unwrap(), 1);
-    let mut statistics = Statistics::default();
-    r.records.iter().for_each(|record| timeline.record(record, &mut statistics));
-    timeline.finish(&mut statistics);
-    let mut meta = Meta::default();
-    meta.origin.host.cpus = 2;
-    meta.origin.roofline = Some(machine());
-    let source = Source { meta: &meta, statistics: &statistics, timeline: &timeline, samples: None };
-    let phase = source.phase(Phase::Decode).unwrap();
-    let operators = phase.operators().collect();
-    (phase.verdict(), operators)
+    decode_of(&r, "costs: { MUL_MAT: { flops: 'shape[0]', bytes: 1000 }, ADD: { flops: 90000, bytes: 1000 } }")
+}
+
+/// One lane is done after 390 us; the other after 790, of which it could not run for 390. Nothing tells of waiting.
+#[test]
+fn waiting_for_the_slowest_lane_is_no_overhead_as_well() {
+    let mut r = Records::default();
+    for tid in [1, 2] {
+        r.push("thread", tid, (1, 1), &[("pid", Put::Int(1))]);
+    }
+    let mut switch = |tid: u32, at: u64, next: u64, cpu: u8| {
+        r.push("switch", tid, (at, at), &[("prev_state", Put::Int(0)), ("next_tid", Put::Int(next))]);
+        r.records.last_mut().unwrap()[4] = cpu;
+    };
+    switch(77, 5, 1, 0);
+    switch(78, 6, 2, 1);
+    let at = 1_000_000;
+    switch(2, at + 200_000, 79, 1);
+    switch(79, at + 590_000, 2, 1);
+    for (tid, until) in [(1, 400_000), (2, 800_000)] {
+        let fields = [("lane", Put::Int(u64::from(tid - 1))), ("node", Put::Int(0xa))];
+        r.push("fused", tid, (at + 10_000, at + until), &fields);
+    }
+    r.push("graph", 1, (at + 5_000, at + 990_000), &[("backend", Put::Text("cpu"))]);
+    r.push("step", 1, (at, at + 1_000_000), &[("tokens", Put::Int(1))]);
+    let (phase, _) = decode_of(&r, "");
+    // 390 us, and 390 of the 400 in which the other lane waits.
+    assert!((phase.parts.starved - 0.39).abs() < 1e-6, "{phase:#?}");
+    // 2 ms without 790 at work, and 790 of delay and of waiting.
+    assert!((phase.parts.overhead - 0.21).abs() < 1e-6, "{phase:#?}");
 }
 
 #[test]
