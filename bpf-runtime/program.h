@@ -343,8 +343,7 @@
 	} while (0)
 
 /* Saves an argument for the return. */
-#define PF_SAVE(name, limit, number, place)                                                                            \
-	pf_save(call, PF_TOP_SAVED(name, limit), number, place)
+#define PF_SAVE(name, limit, number, place) pf_save(call, PF_TOP_SAVED(name, limit), number, place)
 
 /* An argument of the open call of a probe. */
 #define PF_ENCLOSING(name, limit, number)                                                                              \
