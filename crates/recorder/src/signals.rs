@@ -3,26 +3,62 @@
 use nix::libc;
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, pthread_sigmask, signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// This program was started so that the end of children is ignored.
-static IGNORED_CHILDREN: AtomicBool = AtomicBool::new(false);
+/// The signals that this program was started with ignored: a bit each, by number.
+static IGNORED: AtomicU64 = AtomicU64::new(0);
+
+/// Before `main`: the standard library ignores SIGPIPE there, and what it was before is lost.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = note_ignored;
+
+extern "C" fn note_ignored() {
+    for of in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGPIPE, Signal::SIGCHLD] {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: it only writes what is set into `action`, of which all bytes may be zero.
+        let action = unsafe {
+            libc::sigaction(of as libc::c_int, std::ptr::null(), action.as_mut_ptr());
+            action.assume_init()
+        };
+        if action.sa_sigaction == libc::SIG_IGN {
+            IGNORED.fetch_or(1 << of as u32, Ordering::SeqCst);
+        }
+    }
+}
+
+fn was_ignored(signal: Signal) -> bool {
+    IGNORED.load(Ordering::SeqCst) & (1 << signal as u32) != 0
+}
 
 /// Has the kernel tell how children end, where this program was started with that ignored: nobody could wait for a compiler
 /// or a command. To be called before there are any.
 pub fn heed_children() {
     // SAFETY: no handler of this program's is set.
-    let before = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
-    IGNORED_CHILDREN.store(matches!(before, Ok(SigHandler::SigIgn)), Ordering::SeqCst);
+    let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
 }
 
-/// A command is about to be run: it is started as this program was. Allocates nothing.
-pub(super) fn restore_for_command() {
-    if IGNORED_CHILDREN.load(Ordering::SeqCst) {
+/// A command is about to be run: it is started as this program was. For the child, after the standard library has set SIGPIPE
+/// to its default. Allocates nothing.
+pub fn restore_for_command() {
+    for ignored in [Signal::SIGCHLD, Signal::SIGPIPE].into_iter().filter(|signal| was_ignored(*signal)) {
         // SAFETY: as above.
-        let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigIgn) };
+        let _ = unsafe { signal(ignored, SigHandler::SigIgn) };
     }
+}
+
+/// The signals that end this program. One that it was started with ignored, as by `nohup`, ends nothing. SIGINT is among them
+/// all the same: a shell's script has what it runs in the background ignore it, and means the terminal's ([`is_meant`]).
+pub fn ending_signals() -> SigSet {
+    let all = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+    all.into_iter().filter(|signal| *signal == Signal::SIGINT || !was_ignored(*signal)).collect()
+}
+
+/// Whether a signal that arrived is for this program: not the terminal's SIGINT, where that is ignored. `code`: who sent it.
+pub fn is_meant(signal: Signal, code: i32) -> bool {
+    !(signal == Signal::SIGINT && code == libc::SI_KERNEL && was_ignored(signal))
 }
 
 /// Signals blocked while this lives. Threads that are made meanwhile block them as well.
@@ -42,7 +78,7 @@ pub(super) struct Arrived {
 
 impl Signals {
     pub(super) fn block() -> nix::Result<Self> {
-        let blocked: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
+        let blocked = ending_signals();
         let mut before = SigSet::empty();
         pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&blocked), Some(&mut before))?;
         let arrived = SignalFd::with_flags(&blocked, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
@@ -61,9 +97,13 @@ impl Signals {
 
     /// The next one, if one has arrived.
     pub(super) fn next(&self) -> Option<Arrived> {
-        let info = self.arrived.read_signal().ok().flatten()?;
-        let signal = Signal::try_from(i32::try_from(info.ssi_signo).ok()?).ok()?;
-        Some(Arrived { signal, to_all: info.ssi_code == libc::SI_KERNEL })
+        loop {
+            let info = self.arrived.read_signal().ok().flatten()?;
+            let signal = Signal::try_from(i32::try_from(info.ssi_signo).ok()?).ok()?;
+            if is_meant(signal, info.ssi_code) {
+                return Some(Arrived { signal, to_all: info.ssi_code == libc::SI_KERNEL });
+            }
+        }
     }
 }
 
@@ -76,14 +116,62 @@ impl Drop for Signals {
 
 #[cfg(test)]
 mod tests {
+    use super::super::launch::StoppedChild;
+    use super::super::process::Ending;
     use super::*;
+    use nix::sys::signal::raise;
+    use std::ffi::OsString;
+    use std::process::Command;
+    use std::time::Duration;
 
     #[test]
     fn a_signal_is_taken_and_not_died_of() {
         let signals = Signals::block().unwrap();
         assert_eq!(signals.next(), None);
-        nix::sys::signal::raise(Signal::SIGHUP).unwrap();
-        assert_eq!(signals.next(), Some(Arrived { signal: Signal::SIGHUP, to_all: false }));
+        raise(Signal::SIGTERM).unwrap();
+        assert_eq!(signals.next(), Some(Arrived { signal: Signal::SIGTERM, to_all: false }));
         assert_eq!(signals.next(), None);
+    }
+
+    /// Where the test below runs itself: what was ignored at the start.
+    const STARTED: &str = "PROFINFER_TEST_STARTED_WITH";
+
+    #[test]
+    fn what_was_ignored_at_the_start_stays_ignored() {
+        if let Some(ignored) = std::env::var_os(STARTED) {
+            return stays_as_it_was_started(ignored == "ignored");
+        }
+        // `env`: a shell cannot stop ignoring what it was started with ignored.
+        for (how, started) in [("--ignore-signal", "ignored"), ("--default-signal", "default")] {
+            let mut within = Command::new("env");
+            within.arg(format!("{how}=INT,HUP,PIPE,CHLD")).arg(std::env::current_exe().unwrap());
+            within.args(["--exact", "signals::tests::what_was_ignored_at_the_start_stays_ignored"]);
+            let output = within.env(STARTED, started).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("1 passed"), "{started}: {said}");
+        }
+    }
+
+    fn stays_as_it_was_started(is_ignored: bool) {
+        heed_children();
+        assert_eq!(is_meant(Signal::SIGINT, libc::SI_KERNEL), !is_ignored);
+        assert!(is_meant(Signal::SIGINT, libc::SI_USER) && is_meant(Signal::SIGTERM, libc::SI_KERNEL));
+        let signals = Signals::block().unwrap();
+        let hangup = (!is_ignored).then_some(Arrived { signal: Signal::SIGHUP, to_all: false });
+        raise(Signal::SIGHUP).unwrap();
+        assert_eq!(signals.next(), hangup);
+        raise(Signal::SIGINT).unwrap();
+        assert_eq!(signals.next(), Some(Arrived { signal: Signal::SIGINT, to_all: false }));
+        let folder = tempfile::tempdir().unwrap();
+        let status = folder.path().join("status");
+        let words = ["sh", "-c", "cat /proc/self/status > \"$0\"", status.to_str().unwrap()].map(OsString::from);
+        let child = StoppedChild::new(&words, &[], None, signals.before(), false).unwrap();
+        assert_eq!(child.release().unwrap().ending(Duration::from_secs(10)), Some(Ending::Exited(0)));
+        let status = std::fs::read_to_string(status).unwrap();
+        let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+        let bits = u64::from_str_radix(bits.trim(), 16).unwrap();
+        for signal in [Signal::SIGINT, Signal::SIGHUP, Signal::SIGPIPE] {
+            assert_eq!(bits >> (signal as u32 - 1) & 1 == 1, is_ignored, "{signal}: {status}");
+        }
     }
 }
