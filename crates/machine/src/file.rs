@@ -1,13 +1,14 @@
 //! The file with a machine's limits: one for each machine, identified by its name, processors, memory and
 //! kernel. What was measured on another one is not used.
 
+use super::machine::Machine;
 use profinfer_files::cache::{Store, hexadecimal};
 use profinfer_schema::{Host, Roofline};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
 /// Raise this with every change of the measurement or of its format.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// A larger file was not written by us.
 const LARGEST: u64 = 4 << 20;
 /// Bytes of memory may differ by this part between two starts of one machine.
@@ -27,6 +28,8 @@ struct Stored {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedLimits {
     stores: Vec<Store>,
+    /// Processors that this process may use. What was measured on fewer of them is not the machine's.
+    cpus: usize,
 }
 
 impl SavedLimits {
@@ -34,13 +37,16 @@ impl SavedLimits {
     /// figures that this user sees, and anyone may measure.
     pub fn new(caller: Option<(&Path, u32)>) -> Self {
         let of_caller = caller.map(|(home, user)| Store::of_caller(home, user, "roofline", LARGEST));
-        Self { stores: Store::of_user("roofline", LARGEST).into_iter().chain(of_caller).collect() }
+        let stores = Store::of_user("roofline", LARGEST).into_iter().chain(of_caller).collect();
+        Self { stores, cpus: Machine::of_this(Path::new("/")).cpus.len() }
     }
 
     /// This machine's limits, if they were measured, and the file they are in.
     pub fn load(&self, host: &Host) -> Option<(Roofline, PathBuf)> {
         let key = key(host);
-        self.stores.iter().find_map(|store| Some((read(store, &key, host)?, store.path(&key))))
+        let of_all = |limits: &Roofline| limits.cpus as usize >= self.cpus;
+        let mut found = self.stores.iter().filter_map(|store| Some((read(store, &key, host)?, store.path(&key))));
+        found.find(|(limits, _)| of_all(limits))
     }
 
     /// Keeps them where [`Self::load`] finds them.
@@ -105,10 +111,11 @@ mod tests {
     fn limits_are_of_one_machine() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::at(&folder.path().join("new"), "roofline", LARGEST);
-        let saved = SavedLimits { stores: vec![store.clone()] };
+        let saved = SavedLimits { stores: vec![store.clone()], cpus: 8 };
         assert_eq!(saved.load(&host()), None);
         let path = saved.save(&host(), &roofline()).unwrap();
         assert_eq!(saved.load(&host()), Some((roofline(), path.clone())));
+        assert_eq!(SavedLimits { cpus: 9, ..saved.clone() }.load(&host()), None, "it was measured on fewer");
         let more = Host { memory: (16 << 30) + 4096, ..host() };
         assert!(saved.load(&more).is_some(), "a kernel may keep a little more or less for itself");
         for other in [
@@ -138,10 +145,10 @@ mod tests {
     #[test]
     fn what_nothing_was_measured_for_is_not_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let saved = SavedLimits { stores: vec![Store::at(folder.path(), "roofline", LARGEST)] };
+        let saved = SavedLimits { stores: vec![Store::at(folder.path(), "roofline", LARGEST)], cpus: 8 };
         saved.save(&host(), &Roofline::default()).unwrap();
         assert_eq!(saved.load(&host()), None);
-        assert!(SavedLimits { stores: Vec::new() }.save(&host(), &roofline()).is_err());
+        assert!(SavedLimits { stores: Vec::new(), cpus: 8 }.save(&host(), &roofline()).is_err());
     }
 
     #[test]
@@ -149,11 +156,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (home, user) = (folder.path().join("home"), nix::unistd::geteuid().as_raw());
         let theirs = Store::at(&home.join(".cache/profinfer"), "roofline", LARGEST);
-        SavedLimits { stores: vec![theirs] }.save(&host(), &roofline()).unwrap();
+        SavedLimits { stores: vec![theirs], cpus: 8 }.save(&host(), &roofline()).unwrap();
         let own = Store::at(&folder.path().join("root"), "roofline", LARGEST);
         let of = |user| Store::of_caller(&home, user, "roofline", LARGEST);
-        assert!(SavedLimits { stores: vec![own.clone(), of(user)] }.load(&host()).is_some());
-        assert!(SavedLimits { stores: vec![own, of(user + 1)] }.load(&host()).is_none(), "it is not that user's");
+        assert!(SavedLimits { stores: vec![own.clone(), of(user)], cpus: 8 }.load(&host()).is_some());
+        assert!(
+            SavedLimits { stores: vec![own, of(user + 1)], cpus: 8 }.load(&host()).is_none(),
+            "it is not that user's"
+        );
         assert!(SavedLimits::new(Some((&home, user))).stores.contains(&of(user)));
     }
 }

@@ -15,7 +15,7 @@ use kernels::{GRAIN, Peak, Sweep, peaks, sweeps};
 use machine::Machine;
 use profinfer_diagnostics::{Code, Diagnostic};
 use profinfer_schema::{CacheSize, Figure, Host, Level, Quantity, Roofline};
-use schedule::{Thoroughness, groups, memory_bytes, resident_bytes};
+use schedule::{Thoroughness, groups, least_memory_bytes, memory_bytes, resident_bytes};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -40,7 +40,7 @@ pub fn measure(host: &Host, quick: bool) -> Result<Roofline, Diagnostic> {
 /// # Errors
 /// As [`measure`].
 pub fn measure_briefly(host: &Host) -> Result<Roofline, Diagnostic> {
-    measure_so(host, Thoroughness::BRIEF, |machine| schedule::few(groups(machine)))
+    measure_so(host, Thoroughness::BRIEF, schedule::few)
 }
 
 /// Others took so much of the processors meanwhile that the figures may be too low.
@@ -232,9 +232,10 @@ fn measure_group(
 ) -> std::io::Result<Vec<Figure>> {
     let started = Instant::now();
     let arrived = AtomicU64::new(0);
-    let each = pages(memory_bytes(machine, cpus).min(thoroughness.memory) / cpus.len().max(1) as u64)
-        .next_multiple_of(STRETCHES);
-    let mut tasks = tasks(machine, cpus, loops, each);
+    let least = least_memory_bytes(machine, cpus);
+    let bytes = memory_bytes(machine, cpus).min(thoroughness.memory.max(least));
+    let each = pages(bytes / cpus.len().max(1) as u64).next_multiple_of(STRETCHES);
+    let mut tasks = tasks(machine, cpus, loops, (each, bytes >= least));
     std::thread::scope(|scope| {
         let workers = Workers::start(scope, cpus, each, &arrived)?;
         for task in &mut tasks {
@@ -252,10 +253,12 @@ fn measure_group(
     })
 }
 
-fn tasks(machine: &Machine, cpus: &[u32], loops: &Loops, memory_pages: usize) -> Vec<Task> {
+/// `has_memory`: these pages are enough to tell memory from caches. Where they are not, there is no figure of memory.
+fn tasks(machine: &Machine, cpus: &[u32], loops: &Loops, (memory_pages, has_memory): (usize, bool)) -> Vec<Task> {
     let sweep = |sweep: &Sweep, level, what| Task::new(sweep.quantity, Some(level), sweep.instructions, what);
     let stretch = (memory_pages / STRETCHES).max(1);
-    let memory = loops.sweeps.iter().map(|of| sweep(of, Level::Memory, Workload::Memory(*of, stretch)));
+    let of_memory = loops.sweeps.iter().filter(|_| has_memory);
+    let memory = of_memory.map(|of| sweep(of, Level::Memory, Workload::Memory(*of, stretch)));
     let read = loops.read();
     let resident = resident_bytes(machine, cpus);
     let resident = resident.iter().filter_map(|(level, bytes)| {

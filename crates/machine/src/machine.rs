@@ -177,13 +177,32 @@ impl Files<'_> {
         let kibibytes = line.and_then(|text| text.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
         let machine = kibibytes.map_or(FEW_BYTES, |kibibytes| kibibytes.saturating_mul(1024));
         let groups = self.text("proc/self/cgroup");
-        let own = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
-        let allowed = Path::new(own).ancestors().filter_map(|group| {
-            let folder = format!("sys/fs/cgroup/{}", group.to_str()?.trim_start_matches('/'));
+        let of_hierarchy = |of: &dyn Fn(&str) -> bool| {
+            let mut lines = groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+            lines.find(|(controllers, _)| of(controllers)).map_or("/", |(_, group)| group)
+        };
+        let unified = self.left_in_groups("", of_hierarchy(&str::is_empty), ["memory.max", "memory.current"], "");
+        let first = of_hierarchy(&|controllers| controllers.split(',').any(|one| one == "memory"));
+        let names = ["memory.limit_in_bytes", "memory.usage_in_bytes"];
+        let of_first = self.left_in_groups("memory/", first, names, "total_");
+        unified.into_iter().chain(of_first).fold(machine, u64::min)
+    }
+
+    /// What groups allow from one up to the root of a hierarchy, besides what they use. Files that are only cached make
+    /// way.
+    fn left_in_groups(&self, hierarchy: &str, group: &str, [limit, usage]: [&str; 2], prefix: &str) -> Vec<u64> {
+        let of_group = |group: &Path| {
+            let folder = format!("sys/fs/cgroup/{hierarchy}{}", group.to_str()?.trim_start_matches('/'));
             let number = |name: &str| self.text(&format!("{folder}/{name}")).trim().parse::<u64>().ok();
-            Some(number("memory.max")?.saturating_sub(number("memory.current").unwrap_or(0)))
-        });
-        allowed.fold(machine, u64::min)
+            let stat = self.text(&format!("{folder}/memory.stat"));
+            let cached = ["inactive_file", "active_file"].map(|name| {
+                let of = |line: &str| line.strip_prefix(prefix)?.strip_prefix(name)?.trim().parse::<u64>().ok();
+                stat.lines().find_map(of).unwrap_or(0)
+            });
+            let used = number(usage).unwrap_or(0).saturating_sub(cached.iter().sum());
+            Some(number(limit)?.saturating_sub(used))
+        };
+        Path::new(group).ancestors().filter_map(of_group).collect()
     }
 }
 
@@ -299,6 +318,18 @@ mod tests {
             ("sys/fs/cgroup/a/b/memory.max", "max\n"),
         ];
         assert_eq!(machine(&group, &[0]).available, 600);
+        // What of it is files makes way.
+        let stat = "anon 100\ninactive_file 250\nactive_file 50\nactive_file_other 7\n";
+        let cached = [&group[..], &[("sys/fs/cgroup/a/memory.stat", stat)]].concat();
+        assert_eq!(machine(&cached, &[0]).available, 900);
+        let first = [
+            meminfo,
+            ("proc/self/cgroup", "5:cpu,memory:/a\n0::/\n"),
+            ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1000\n"),
+            ("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "700\n"),
+            ("sys/fs/cgroup/memory/a/memory.stat", "inactive_file 1\ntotal_inactive_file 200\n"),
+        ];
+        assert_eq!(machine(&first, &[0]).available, 500);
         assert_eq!(machine(&[], &[0]).available, FEW_BYTES);
     }
 

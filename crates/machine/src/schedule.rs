@@ -51,19 +51,28 @@ impl Thoroughness {
     };
 }
 
-/// Groups that are measured briefly: one processor, two, four, and all.
+/// Groups that are measured briefly.
 const FEW_GROUPS: usize = 4;
 /// A brief measurement goes over no more memory than this: its first access alone takes a while.
 const BRIEF_BYTES: u64 = 512 << 20;
 
-/// The groups that a brief measurement has.
-pub(super) fn few(mut groups: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
-    if groups.len() > FEW_GROUPS {
-        let all = groups.iter().max_by_key(|group| group.len()).cloned();
-        groups.truncate(FEW_GROUPS - 1);
-        groups.extend(all);
-    }
-    groups
+/// The groups that a brief measurement has: one processor, all, one of each core, half of these; then as many of the
+/// others, kinds of cores first, as there is time for. Limits of other numbers are worked out from these.
+pub(super) fn few(machine: &Machine) -> Vec<Vec<u32>> {
+    let of_kind = |group: &Vec<u32>| machine.core_types.iter().any(|kind| kind.cpus.len() == group.len());
+    let (all, cores) = (machine.cpus.len(), machine.cores);
+    let groups = groups(machine);
+    let half = groups.iter().map(Vec::len).filter(|len| *len <= cores.div_ceil(2)).max();
+    let rank = |group: &Vec<u32>| {
+        let first = [Some(1), Some(all), Some(cores), half].iter().position(|len| *len == Some(group.len()));
+        first.unwrap_or(if of_kind(group) { 4 } else { 5 })
+    };
+    let mut ranked: Vec<(usize, Vec<u32>)> = groups.into_iter().map(|group| (rank(&group), group)).collect();
+    ranked.sort_by_key(|(rank, group)| (*rank, group.len()));
+    ranked.truncate(FEW_GROUPS);
+    let mut few: Vec<Vec<u32>> = ranked.into_iter().map(|(_, group)| group).collect();
+    few.sort_by_key(Vec::len);
+    few
 }
 
 /// The groups of processors: 1, 2, 4 … all of them, and one of each core; one and all of each kind of core.
@@ -88,6 +97,11 @@ pub(super) fn groups(machine: &Machine) -> Vec<Vec<u32>> {
 pub(super) fn memory_bytes(machine: &Machine, cpus: &[u32]) -> u64 {
     let wanted = machine.last_cache_bytes(cpus).saturating_mul(CACHES).max(LEAST_BYTES);
     wanted.min(machine.available / PART_OF_FREE)
+}
+
+/// Bytes that a group has to go over for its figure to be of memory: what stays in the caches would be a part of less.
+pub(super) fn least_memory_bytes(machine: &Machine, cpus: &[u32]) -> u64 {
+    machine.last_cache_bytes(cpus).saturating_mul(2)
 }
 
 /// Bytes that each of a group's processors goes over so that they stay in a cache: half of its share. A level whose
@@ -139,6 +153,17 @@ mod tests {
         let groups = groups(&hybrid);
         assert_eq!(groups.len(), 6, "{groups:?}");
         assert!(groups.contains(&vec![2]) && groups.contains(&vec![2, 3, 4, 5]), "{groups:?}");
+    }
+
+    #[test]
+    fn a_brief_measurement_has_the_groups_that_others_follow_from() {
+        let few = |machine: &Machine| few(machine).iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(few(&machine(1, 1)), [1]);
+        assert_eq!(few(&machine(2, 2)), [1, 2]);
+        assert_eq!(few(&machine(8, 8)), [1, 2, 4, 8]);
+        assert_eq!(few(&machine(16, 8)), [1, 4, 8, 16]);
+        assert_eq!(few(&machine(64, 32)), [1, 16, 32, 64]);
+        assert_eq!(few(&machine(128, 128)), [1, 2, 64, 128]);
     }
 
     #[test]

@@ -173,15 +173,24 @@ impl Level {
 }
 
 impl Roofline {
-    /// The figure of a quantity with the most processors that do not exceed a number of them, whatever their kind.
-    pub fn figure(&self, quantity: Quantity, level: Option<Level>, cpus: u32) -> Option<&Figure> {
-        let fits = |f: &&Figure| f.quantity == quantity && f.level == level && f.cpus <= cpus;
-        self.figures.iter().filter(fits).max_by_key(|figure| (figure.cpus, figure.best))
+    /// The most that so many processors did of a quantity, whatever their kind, per second: no less than fewer of them did,
+    /// which those that share cores, or wait for slower ones, may have. Between two numbers that were measured, on the
+    /// line between these; `None` for fewer than were measured.
+    pub fn limit(&self, quantity: Quantity, level: Option<Level>, cpus: u32) -> Option<f64> {
+        let of = self.figures.iter().filter(|figure| figure.quantity == quantity && figure.level == level);
+        let (fewer, more): (Vec<&Figure>, Vec<&Figure>) = of.partition(|figure| figure.cpus <= cpus);
+        let measured = fewer.iter().map(|figure| figure.cpus).max()?;
+        let best = fewer.iter().map(|figure| figure.best).max()? as f64;
+        let next = more.iter().min_by_key(|figure| (figure.cpus, std::cmp::Reverse(figure.best)));
+        let Some(next) = next.filter(|next| measured < cpus && next.best as f64 > best) else { return Some(best) };
+        let part = f64::from(cpus - measured) / f64::from(next.cpus - measured);
+        Some(best + part * (next.best as f64 - best))
     }
 
-    /// The same with as many processors as were measured.
+    /// The figure of a quantity with as many processors as were measured.
     pub fn of_all_cpus(&self, quantity: Quantity, level: Option<Level>) -> Option<&Figure> {
-        self.figure(quantity, level, u32::MAX)
+        let of = self.figures.iter().filter(|figure| figure.quantity == quantity && figure.level == level);
+        of.max_by_key(|figure| (figure.cpus, figure.best))
     }
 }
 
@@ -206,13 +215,25 @@ mod tests {
         }
     }
 
+    /// Six cores of two threads: eight threads wait for the two cores that four of them share.
+    #[test]
+    fn more_processors_do_no_less() {
+        let figures = [(1, 10), (4, 40), (6, 60), (8, 40), (12, 61)];
+        let figures = figures.map(|(cpus, best)| figure(Quantity::Fp32, None, cpus, best)).to_vec();
+        let roofline = Roofline { figures, ..Roofline::default() };
+        let limit = |cpus| roofline.limit(Quantity::Fp32, None, cpus);
+        assert_eq!([5, 6, 8, 10, 12].map(limit), [50.0, 60.0, 60.0, 60.5, 61.0].map(Some));
+        assert_eq!(roofline.of_all_cpus(Quantity::Fp32, None).map(|figure| figure.cpus), Some(12));
+    }
+
     #[test]
     fn a_limit_is_that_of_the_processors_at_hand() {
         let memory = Some(Level::Memory);
         let figures = [1, 2, 8].map(|cpus| figure(Quantity::Read, memory, cpus, u64::from(cpus) * 10)).to_vec();
         let roofline = Roofline { figures, ..Roofline::default() };
-        let best = |cpus| roofline.figure(Quantity::Read, memory, cpus).map(|figure| figure.best);
-        assert_eq!([best(0), best(1), best(4), best(64)], [None, Some(10), Some(20), Some(80)]);
+        let best = |cpus| roofline.limit(Quantity::Read, memory, cpus);
+        let expected = [None, Some(10.0), Some(20.0), Some(40.0), Some(80.0), Some(80.0)];
+        assert_eq!([best(0), best(1), best(2), best(4), best(8), best(64)], expected);
         assert_eq!(roofline.of_all_cpus(Quantity::Read, memory).map(|figure| figure.cpus), Some(8));
         assert_eq!(roofline.of_all_cpus(Quantity::Copy, memory), None);
     }

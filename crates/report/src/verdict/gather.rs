@@ -463,15 +463,12 @@ fn of_all_cpus(roofline: &Roofline, cache: &CacheSize) -> f64 {
 }
 
 fn limits(roofline: Option<&Roofline>, cpus: u32, too_small_ns: f64) -> Limits {
-    let of = |quantity: Quantity, level: Option<Level>| {
-        roofline.and_then(|roofline| roofline.figure(quantity, level, cpus)).map(|figure| figure.best as f64)
-    };
+    let of =
+        |quantity: Quantity, level: Option<Level>| roofline.and_then(|roofline| roofline.limit(quantity, level, cpus));
     let levels = [Level::L3, Level::L2, Level::L1];
     Limits {
         bandwidth: of(Quantity::Read, Some(Level::Memory)),
-        bandwidth_of_all: roofline
-            .and_then(|all| all.figure(Quantity::Read, Some(Level::Memory), all.cpus))
-            .map(|figure| figure.best as f64),
+        bandwidth_of_all: roofline.and_then(|all| all.limit(Quantity::Read, Some(Level::Memory), all.cpus)),
         cache_bandwidth: levels.into_iter().find_map(|level| of(Quantity::Read, Some(level))),
         peak: of(Quantity::Fp32, None),
         too_small_ns,
