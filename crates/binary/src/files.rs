@@ -380,7 +380,10 @@ impl Files {
         let (Some(lazy), Some(classes)) = (self.read.get(file), self.classes(file)) else { return Vec::new() };
         let images = self.with_symbols(file, lazy);
         let offsets: BTreeSet<u64> = found.functions.iter().map(|function| function.file_offset).collect();
-        let symbols = lazy.symbols.get_or_init(|| Symbols::read(&images)).at(&images, &offsets);
+        let (symbols, is_cut) = lazy.symbols.get_or_init(|| Symbols::read(&images)).at(&images, &offsets);
+        if is_cut {
+            self.report_truncation(file, "its symbols have longer names than it has bytes; functions may lack theirs");
+        }
         let function = |function: &overrides::Override| {
             let class = function.class.map(|class| classes.name(class));
             let symbol = symbols.get(&function.file_offset);

@@ -6,7 +6,7 @@ use super::forged::{CODE, Forged};
 use super::overrides;
 use super::pointers::Pointers;
 use super::rtti::{BaseClass, Classes};
-use super::symbols::Symbols;
+use super::symbols::{Symbols, short_text};
 use super::tests::library;
 use super::{TargetFiles, TargetSymbols, TargetTypes, usdt};
 use object::elf::{EM_X86_64, R_X86_64_64, R_X86_64_RELATIVE};
@@ -185,7 +185,26 @@ fn names_of_symbols_that_overlap_are_not_read_without_end() {
     let names: usize = found.iter().map(|function| function.symbol.len()).sum();
     assert!(names <= bytes.len() + (64 << 10), "{names} of {}", bytes.len());
     assert_eq!(codes_of(&forged), [Code::TargetExceedsItself]);
-    let _ = Symbols::read(&[&image]).at(&[&image], &found.iter().map(|f| f.file_offset).collect());
+    let image = Image::from_bytes(&bytes).unwrap();
+    let symbols = Symbols::read(&[&image]);
+    let offset = found[0].file_offset;
+    let (named, is_cut) = symbols.at(&[&image], &[offset].into());
+    assert!(named.contains_key(&offset) && !is_cut);
+    let (_, is_cut) = symbols.at(&[&image], &(0..bytes.len() as u64).collect());
+    assert!(is_cut, "there may be more");
+    let all = symbols.all(&[&image]);
+    let names: usize = all.values().map(|(name, _)| name.len()).sum();
+    assert!(!all.is_empty() && names <= bytes.len() + (64 << 10), "{names} of {}", bytes.len());
+}
+
+#[test]
+fn texts_without_an_end_are_not_searched_for_it() {
+    let strings = b"\0_ZTV1A\0longer\0no end";
+    assert_eq!(short_text(strings, 1, 7), Some(&b"_ZTV1A"[..]));
+    assert_eq!(short_text(strings, 5, 100), Some(&b"1A"[..]));
+    for (at, most) in [(1, 6), (8, 6), (15, 100), (100, 100), (u32::MAX, 0)] {
+        assert_eq!(short_text(strings, at, most), None, "{at}");
+    }
 }
 
 #[test]

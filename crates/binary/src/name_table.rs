@@ -5,9 +5,11 @@
 //! every address is looked up in it, and there are bounds on all counts.
 
 use super::elf::Image;
-use super::names::readable_name;
+use super::names::{MAX_SYMBOL, readable_name};
 use super::pointers::{Pointer, Pointers};
-use object::{Object, ObjectSymbol, SymbolKind};
+use super::symbols::{name_budget, short_text, strings_of};
+use object::read::elf::Sym;
+use object::{Endianness, Object, ObjectSymbol, SymbolKind};
 use profinfer_probeset::NameTable;
 use regex::bytes::Regex;
 use std::cell::RefCell;
@@ -53,15 +55,35 @@ pub(crate) fn find(images: &[&Image], pointers: &Pointers, table: &NameTable) ->
     if table.begins.is_empty() { Err(why) } else { by_its_names(image, pointers, table) }
 }
 
-/// Address and bytes of a symbol of data.
+/// Address and bytes of a symbol of data. Symbols may have long names that overlap: so many bytes of C++ names are read
+/// as the images have.
 fn symbol_of(images: &[&Image], name: &str) -> Option<(u64, u64)> {
+    let mut left = name_budget(images);
     images.iter().find_map(|image| {
         let headers = image.headers()?;
-        let all = headers.symbols().chain(headers.dynamic_symbols());
-        let is_it = |symbol: &str| symbol == name || symbol.starts_with("_Z") && readable_name(symbol) == name;
-        let mut of_data = all.filter(|symbol| symbol.kind() == SymbolKind::Data && symbol.is_definition());
-        let found = of_data.find(|symbol| symbol.name().is_ok_and(is_it))?;
-        Some((found.address(), found.size()))
+        let tables = [
+            (headers.symbols(), strings_of(image, headers.elf_symbol_table())),
+            (headers.dynamic_symbols(), strings_of(image, headers.elf_dynamic_symbol_table())),
+        ];
+        let mut is_it = |strings: &[u8], at: u32| {
+            let rest = strings.get(at as usize..).unwrap_or_default();
+            if rest.strip_prefix(name.as_bytes()).is_some_and(|after| after.first() == Some(&0)) {
+                return true;
+            }
+            if !rest.starts_with(b"_Z") || left == 0 {
+                return false;
+            }
+            let symbol = short_text(rest, 0, MAX_SYMBOL.min(left));
+            left = left.saturating_sub(symbol.map_or(MAX_SYMBOL, |symbol| symbol.len() + 1));
+            symbol
+                .and_then(|symbol| std::str::from_utf8(symbol).ok())
+                .is_some_and(|symbol| readable_name(symbol) == name)
+        };
+        tables.into_iter().find_map(|(symbols, strings)| {
+            let mut of_data = symbols.filter(|symbol| symbol.kind() == SymbolKind::Data && symbol.is_definition());
+            let found = of_data.find(|symbol| is_it(strings, symbol.elf_symbol().st_name(Endianness::Little)))?;
+            Some((found.address(), found.size()))
+        })
     })
 }
 

@@ -5,6 +5,7 @@
 use super::elf::Image;
 use super::names::{MAX_SYMBOL, class_name};
 use super::pointers::{Pointer, Pointers};
+use super::symbols::{short_text, strings_of};
 use object::Endianness;
 use object::read::elf::Sym;
 use regex::bytes::Regex;
@@ -238,8 +239,9 @@ impl Kinds {
         }
         if let Some(headers) = image.headers() {
             for table in [headers.elf_symbol_table(), headers.elf_dynamic_symbol_table()] {
+                let strings = strings_of(image, table);
                 for symbol in table.iter().filter(|symbol| !symbol.is_undefined(Endianness::Little)) {
-                    let kind = symbol.name(Endianness::Little, table.strings()).ok().and_then(of_symbol);
+                    let kind = short_text(strings, symbol.st_name(Endianness::Little), longest).and_then(of_symbol);
                     let address = symbol.st_value(Endianness::Little);
                     kinds.addresses.extend(kind.map(|kind| (address.wrapping_add(ADDRESS_POINT), kind)));
                 }

@@ -66,8 +66,7 @@ impl Symbols {
     /// was inspected. `images` are those that were read.
     pub(crate) fn find(&self, images: &[&Image], matcher: &Matcher) -> (Vec<Function>, bool) {
         let mut found: BTreeMap<u64, (Symbol, Function)> = BTreeMap::new();
-        let length: usize = images.iter().map(|image| image.bytes().len()).sum();
-        let mut budget = length.saturating_add(ALWAYS_NAME_BYTES).min(MAX_NAME_BYTES);
+        let mut budget = name_budget(images);
         let mut is_cut = false;
         for table in &self.tables {
             let bytes = images.get(table.image).map_or(&[][..], |image| image.bytes());
@@ -92,13 +91,21 @@ impl Symbols {
 }
 
 impl Symbols {
-    /// Symbol and bytes of the functions at these file offsets.
-    pub(crate) fn at(&self, images: &[&Image], offsets: &BTreeSet<u64>) -> HashMap<u64, (String, u64)> {
+    /// Symbol and bytes of the functions at these file offsets; whether there may be more than was inspected.
+    pub(crate) fn at(&self, images: &[&Image], offsets: &BTreeSet<u64>) -> (HashMap<u64, (String, u64)>, bool) {
+        let mut budget = name_budget(images);
+        let mut is_cut = false;
         let mut found: HashMap<u64, (bool, String, u64)> = HashMap::new();
         for table in &self.tables {
             let bytes = images.get(table.image).map_or(&[][..], |image| image.bytes());
             for symbol in table.symbols.iter().filter(|symbol| offsets.contains(&symbol.file_offset)) {
-                let (name, size) = (table.name(bytes, symbol), symbol.size);
+                let (name, cost) = table.name_and_cost(bytes, symbol);
+                let Some(left) = budget.checked_sub(cost) else {
+                    is_cut = true;
+                    break;
+                };
+                budget = left;
+                let size = symbol.size;
                 let better = |(local, existing, _): &(bool, String, u64)| {
                     (symbol.local, name.len(), name) < (*local, existing.len(), existing)
                 };
@@ -107,7 +114,7 @@ impl Symbols {
                 }
             }
         }
-        found.into_iter().map(|(offset, (_, name, size))| (offset, (name, size))).collect()
+        (found.into_iter().map(|(offset, (_, name, size))| (offset, (name, size))).collect(), is_cut)
     }
 }
 
@@ -115,8 +122,32 @@ impl Symbols {
     /// Every function that has a name: symbol and bytes by file offset, one an address.
     pub(crate) fn all(&self, images: &[&Image]) -> HashMap<u64, (String, u64)> {
         let offsets = self.tables.iter().flat_map(|table| &table.symbols).map(|symbol| symbol.file_offset).collect();
-        self.at(images, &offsets)
+        self.at(images, &offsets).0
     }
+}
+
+/// Bytes of names that a question to these images may compare.
+pub(crate) fn name_budget(images: &[&Image]) -> usize {
+    let length: usize = images.iter().map(|image| image.bytes().len()).sum();
+    length.saturating_add(ALWAYS_NAME_BYTES).min(MAX_NAME_BYTES)
+}
+
+/// The strings of a symbol table.
+pub(crate) fn strings_of<'a>(image: &'a Image, table: &Raw<'a>) -> &'a [u8] {
+    let strings = || {
+        let (start, length) = image.headers()?.section_by_index(table.string_section()).ok()?.file_range()?;
+        let start = usize::try_from(start).ok()?;
+        let end = start.checked_add(usize::try_from(length).ok()?)?.min(image.bytes().len());
+        image.bytes().get(start..end)
+    };
+    strings().unwrap_or_default()
+}
+
+/// The text that begins at a place in strings, if it has fewer bytes than `most`: what has no end is not searched for it.
+pub(crate) fn short_text(strings: &[u8], at: u32, most: usize) -> Option<&[u8]> {
+    let rest = strings.get(at as usize..)?;
+    let rest = rest.get(..most).unwrap_or(rest);
+    rest.get(..rest.iter().position(|byte| *byte == 0)?)
 }
 
 /// Which of several symbols of one address is given: the least.
@@ -161,12 +192,7 @@ impl Table {
         bytes.get(self.strings.clone()).unwrap_or_default()
     }
 
-    /// The name of a symbol; empty where it is too long or not text.
-    fn name<'a>(&self, bytes: &'a [u8], symbol: &Symbol) -> &'a str {
-        self.name_and_cost(bytes, symbol).0
-    }
-
-    /// The same, and the number of bytes inspected.
+    /// The name of a symbol, empty where it is too long or not text; and the number of bytes inspected.
     fn name_and_cost<'a>(&self, bytes: &'a [u8], symbol: &Symbol) -> (&'a str, usize) {
         let rest = self.strings(bytes).get(symbol.name as usize..).unwrap_or_default();
         let rest = rest.get(..MAX_SYMBOL).unwrap_or(rest);
