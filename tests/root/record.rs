@@ -158,7 +158,7 @@ fn signal(process: &Child, name: &str) {
 /// The same command where a shell runs these tests in the background, which has them ignore SIGINT.
 fn interruptible(command: &Command) -> Command {
     let mut env = Command::new("env");
-    env.arg("--default-signal=INT").arg(command.get_program()).args(command.get_args());
+    env.arg("--default-signal=INT,HUP").arg(command.get_program()).args(command.get_args());
     env.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     env.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     env
