@@ -52,9 +52,13 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     run.options.until_learned = true;
     let summary = run.record(&probeset)?;
     let (members, slots) = (&summary.learned, &summary.slots);
-    if members.is_empty() && slots.is_empty() {
-        let why = summary.problems.0.iter().filter(|problem| problem.severity != Severity::Note);
-        report_problems(&Diagnostics(why.cloned().collect()));
+    let has_learned = !members.is_empty() || !slots.is_empty();
+    // Of what was learned a part may have been taken back; other problems are of a recording that nobody wants.
+    let is_told = |problem: &&Diagnostic| {
+        problem.code == Code::ExpectationBroken || !has_learned && problem.severity != Severity::Note
+    };
+    report_problems(&Diagnostics(summary.problems.0.iter().filter(is_told).cloned().collect()));
+    if !has_learned {
         let message = "nothing was learned";
         let hint = "views need `within: N` and `expect`, and members that no debug information, function or layout has; \
             virtual methods need slots to choose from: `Base[3|4]`";

@@ -66,6 +66,13 @@ impl Guards {
         }
     }
 
+    /// The offsets that a field which broke its expectation depends on: which of them is wrong, nothing tells.
+    pub(super) fn refuted(&self) -> BTreeSet<String> {
+        let state = self.state();
+        let broken = state.rules.iter().flatten().filter(|rule| rule.broken > 0);
+        broken.flat_map(|rule| rule.guard.symbols.clone()).collect()
+    }
+
     pub(super) fn set_enums(&self, schema: &Schema) {
         let constants = schema.enums.iter().map(|(name, of)| (name.clone(), of.keys().copied().collect()));
         self.state().constants = constants.collect();
@@ -281,10 +288,12 @@ mod tests {
         let good = record(7, b"blk.0", [0x7000_0000, 0x7000_0100, 0]);
         assert_eq!(missing(&guards, &good), 0);
         assert_eq!(guards.broken().0, []);
+        assert_eq!(guards.refuted(), BTreeSet::new());
         // An element before the first, as where a member was added before it.
         assert_eq!(missing(&guards, &record(7, b"blk.0", [0, 0x7000_0000, 0])), 0b100);
         assert_eq!(missing(&guards, &good), 0b100, "and in the next one");
         assert_eq!(missing(&guards, &record(9, b"blk\x01", [0; 3])), 0b111);
+        assert_eq!(guards.refuted(), BTreeSet::from(["offset".to_owned()]));
         let (losses, sentences) = guards.broken();
         assert_eq!(losses, [Loss { record: "tensor".into(), kind: LossKind::Implausible, count: 3 }]);
         assert_eq!(

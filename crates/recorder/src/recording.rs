@@ -350,6 +350,7 @@ impl<'a> Recording<'a> {
         let finished = self.consumer.stop();
         let sampling = self.sampler.as_mut().map(|sampler| sampler.finish(&self.session));
         let (implausible, broken) = guards.broken();
+        self.learning.forget(&guards.refuted());
         for Loss { record, kind, count } in implausible {
             match losses.iter_mut().find(|loss| loss.record == record && loss.kind == kind) {
                 Some(loss) => loss.count += count,

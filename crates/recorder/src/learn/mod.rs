@@ -16,7 +16,7 @@ use profinfer_schema::bpf::ABSENT_VALUE;
 use profinfer_schema::{FieldType, ModuleInfo, NO_SITE, Schema, Site, ValueSource};
 use profinfer_trace::RecordHeader;
 use search::{FEWEST, Learned, MOST, Memory, Sample, search};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -257,6 +257,14 @@ impl Learning {
         all.map(not_learned).collect()
     }
 
+    /// Takes back what depends on these offsets: what a record has refuted is not to be saved, and then used unchecked.
+    pub(super) fn forget(&mut self, refuted: &BTreeSet<String>) {
+        let levels = self.lessons.iter().flat_map(|lesson| &lesson.paths).flat_map(|path| &path.levels);
+        let refuted: BTreeSet<&str> =
+            levels.filter(|level| refuted.contains(&level.symbol)).map(|level| level.member.as_str()).collect();
+        self.members.retain(|learned| !refuted.contains(learned.member.as_str()));
+    }
+
     fn end(&mut self) {
         self.done = true;
         self.samples.wanted.store(false, Ordering::Relaxed);
@@ -391,5 +399,43 @@ impl Memory for ProcessMemory {
             done += count;
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profinfer_compiler::{LearnLevel, LearnPath};
+
+    #[test]
+    fn what_a_record_has_refuted_is_not_learned() {
+        let level = |member: &str| LearnLevel {
+            member: format!("view.{member}"),
+            view: "view".into(),
+            symbol: format!("offset_of_{member}"),
+            within: 96,
+            hints: Vec::new(),
+        };
+        let path = |field, member: &str| LearnPath {
+            field,
+            levels: vec![level("node"), level(member)],
+            leaf: LearnLeaf::Pointed(32),
+            expected: Vec::new(),
+        };
+        let lesson = Lesson { object: "kernel".into(), record: 0, paths: vec![path(1, "name"), path(2, "op")] };
+        let mut learning = Learning::new(vec![lesson], &Schema::default());
+        let learned = |member: &str| LearnedMember {
+            view: "view".into(),
+            member: format!("view.{member}"),
+            offset: 8,
+            objects: 24,
+            example: String::new(),
+            file: None,
+        };
+        learning.members = ["node", "name", "op"].map(learned).into();
+        learning.forget(&BTreeSet::new());
+        assert_eq!(learning.members.len(), 3);
+        learning.forget(&["offset_of_node", "offset_of_op", "offset_of_other"].map(str::to_owned).into());
+        assert_eq!(learning.members, [learned("name")]);
     }
 }
