@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use profinfer_analysis::Visitor;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, printable};
 use profinfer_live::{Ended, FlightFigures, Happened, Model, Snapshot, State};
+use profinfer_recorder::start_alike;
 use profinfer_schema::EngineId;
 use profinfer_trace::{Item, Meta, TraceReader};
 use std::collections::VecDeque;
@@ -151,6 +152,7 @@ impl LiveArguments {
         };
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(if messages == Messages::Saved { Stdio::piped() } else { Stdio::inherit() });
+        start_alike(&mut command);
         // The terminal's signals are for this program, which passes them on.
         let child = command.process_group(0).spawn().map_err(|error| cannot_start("a recorder", &error))?;
         let identity = match pid.map(u32::try_from) {

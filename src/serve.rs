@@ -12,11 +12,11 @@ use super::tls::TlsArguments;
 use super::token::Token;
 use super::values;
 use super::{DONE, Outcome};
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_live::{PAGE, PushLosses, prometheus};
-use profinfer_recorder::memory;
+use profinfer_recorder::{ending_signals, is_meant, memory};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -121,6 +121,9 @@ fn until_the_end(targets: &Targets, until: Until, launches: bool, signals: &Sign
         }
         while let Ok(Some(info)) = signals.read_signal() {
             let signal = i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok());
+            if signal.is_some_and(|signal| !is_meant(signal, info.ssi_code)) {
+                continue;
+            }
             is_ending = true;
             targets.close();
             let signal = signal.unwrap_or(Signal::SIGTERM);
@@ -164,7 +167,7 @@ fn answer(path: &str, all: &[Shared], pushes: Option<&Mutex<PushLosses>>) -> Opt
 
 /// The signals that end the program, taken one by one. Threads that are made from here on block them as well.
 pub(crate) fn signals() -> Result<SignalFd, Diagnostics> {
-    let blocked: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
+    let blocked = ending_signals();
     let taken = blocked
         .thread_block()
         .and_then(|()| SignalFd::with_flags(&blocked, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC));

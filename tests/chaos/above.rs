@@ -137,6 +137,48 @@ fn a_recording_ends_where_the_end_of_children_is_ignored() {
     assert!(recorded == counts.steps && recorded > 0, "{recorded} of {counts:?}");
 }
 
+/// As services of systemd are started: a server that relies on it would end at the first client that went away.
+#[test]
+#[ignore = "needs root"]
+fn a_command_has_sigpipe_as_the_recorder_was_started_with_it() {
+    for (trap, is_ignored) in [("trap '' PIPE", true), ("true", false)] {
+        let run = Run::new();
+        let status = run.path("status");
+        let script =
+            format!("cat /proc/self/status > {}; {}", status.display(), run.toy("counts", &["ms=500"]).join(" "));
+        let recorder = run.recorder(&[], &["sh".to_owned(), "-c".to_owned(), script]);
+        let mut shell = Command::new("bash");
+        shell
+            .args(["-c", &format!("{trap}; exec \"$0\" \"$@\"")])
+            .arg(recorder.get_program())
+            .args(recorder.get_args());
+        let mut shell = shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        assert!(ends_within(&mut shell, Duration::from_secs(20)));
+        let status = std::fs::read_to_string(status).unwrap();
+        let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+        let bits = u64::from_str_radix(bits.trim(), 16).unwrap();
+        assert_eq!(bits >> (Signal::SIGPIPE as u32 - 1) & 1 == 1, is_ignored, "{status}");
+        assert!(run.read().counts["step"] > 0);
+    }
+}
+
+/// As `nohup` starts it.
+#[test]
+#[ignore = "needs root"]
+fn a_recording_goes_on_after_a_hangup_that_is_ignored() {
+    let run = Run::new();
+    let toy = run.toy("counts", &["ms=4000"]);
+    let recorder = run.recorder(&[], &toy);
+    let mut shell = Command::new("bash");
+    shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(recorder.get_program()).args(recorder.get_args());
+    let mut shell = shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the toy runs", || run.counts("counts").steps > 20);
+    kill(Pid::from_raw(shell.id().cast_signed()), Signal::SIGHUP).unwrap();
+    assert!(ends_within(&mut shell, Duration::from_secs(20)));
+    let (trace, counts) = (run.read(), run.counts("counts"));
+    assert!(trace.counts["step"] == counts.steps && counts.steps > 0, "{:?} of {counts:?}", trace.counts);
+}
+
 /// A command that is launched for a trial only ends with it, and all that it has launched.
 #[test]
 #[ignore = "needs root"]

@@ -131,7 +131,9 @@ fn a_group_that_is_killed_leaves_the_guardian_to_its_work() {
         toy.args(&words[1..]).process_group(0);
         let mut toy = spawn(toy);
         wait_until("the toy runs", || run.counts("counts").loads > 0);
-        let mut recorder = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+        // Also where these tests are run by `nohup`: a hangup that is ignored ends no recording.
+        let mut recorder = Command::new("env");
+        recorder.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_profinfer")]);
         recorder.args(["record", PROBESET, "--follow-forks", "-o"]).arg(run.trace());
         recorder.args(["-p", &toy.id().to_string()]).process_group(0);
         let mut recorder = spawn(recorder);

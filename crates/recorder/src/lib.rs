@@ -55,7 +55,7 @@ pub use overhead::OverheadLimits;
 pub use prepare::{Prepared, prepare};
 pub use process::{Ending, TargetProcess};
 pub use sampling::SampleOptions;
-pub use signals::{ending_signals, heed_children, is_meant, restore_for_command};
+pub use signals::{ending_signals, heed_children, is_meant, start_alike};
 pub use slots::LearnedSlot;
 
 use crate::bpf::features::{CAP_KILL, grant};

@@ -5,10 +5,15 @@ use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, pthread_sigmask, 
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The signals that this program was started with ignored: a bit each, by number.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
+
+/// Those that this program does not leave as they were.
+const RESTORED: [Signal; 2] = [Signal::SIGCHLD, Signal::SIGPIPE];
 
 /// Before `main`: the standard library ignores SIGPIPE there, and what it was before is lost.
 #[used]
@@ -42,10 +47,23 @@ pub fn heed_children() {
 
 /// A command is about to be run: it is started as this program was. For the child, after the standard library has set SIGPIPE
 /// to its default. Allocates nothing.
-pub fn restore_for_command() {
-    for ignored in [Signal::SIGCHLD, Signal::SIGPIPE].into_iter().filter(|signal| was_ignored(*signal)) {
+pub(super) fn restore_for_command() {
+    for ignored in RESTORED.into_iter().filter(|signal| was_ignored(*signal)) {
         // SAFETY: as above.
         let _ = unsafe { signal(ignored, SigHandler::SigIgn) };
+    }
+}
+
+/// Has another recorder be started as this program was, since the command that it launches is to be.
+pub fn start_alike(command: &mut Command) {
+    // Otherwise it is made in the way that copies no memory.
+    if RESTORED.into_iter().any(was_ignored) {
+        let restore = || {
+            restore_for_command();
+            Ok(())
+        };
+        // SAFETY: it only makes system calls and allocates nothing.
+        unsafe { command.pre_exec(restore) };
     }
 }
 
@@ -121,7 +139,6 @@ mod tests {
     use super::*;
     use nix::sys::signal::raise;
     use std::ffi::OsString;
-    use std::process::Command;
     use std::time::Duration;
 
     #[test]
@@ -167,11 +184,15 @@ mod tests {
         let words = ["sh", "-c", "cat /proc/self/status > \"$0\"", status.to_str().unwrap()].map(OsString::from);
         let child = StoppedChild::new(&words, &[], None, signals.before(), false).unwrap();
         assert_eq!(child.release().unwrap().ending(Duration::from_secs(10)), Some(Ending::Exited(0)));
-        let status = std::fs::read_to_string(status).unwrap();
-        let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
-        let bits = u64::from_str_radix(bits.trim(), 16).unwrap();
-        for signal in [Signal::SIGINT, Signal::SIGHUP, Signal::SIGPIPE] {
-            assert_eq!(bits >> (signal as u32 - 1) & 1 == 1, is_ignored, "{signal}: {status}");
+        let mut alike = Command::new("cat");
+        start_alike(alike.arg("/proc/self/status"));
+        let alike = String::from_utf8(alike.output().unwrap().stdout).unwrap();
+        for status in [std::fs::read_to_string(status).unwrap(), alike] {
+            let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+            let bits = u64::from_str_radix(bits.trim(), 16).unwrap();
+            for signal in [Signal::SIGINT, Signal::SIGHUP, Signal::SIGPIPE] {
+                assert_eq!(bits >> (signal as u32 - 1) & 1 == 1, is_ignored, "{signal}: {status}");
+            }
         }
     }
 }
