@@ -16,6 +16,7 @@ static IGNORED: AtomicU64 = AtomicU64::new(0);
 const RESTORED: [Signal; 2] = [Signal::SIGCHLD, Signal::SIGPIPE];
 
 /// Before `main`: the standard library ignores SIGPIPE there, and what it was before is lost.
+// SAFETY: the section is of pointers to functions that the loader calls; this one is such, and needs nothing of the library.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = note_ignored;
