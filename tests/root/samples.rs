@@ -305,7 +305,10 @@ fn callers_by_unwind_tables_are_those_in_the_program() {
         };
         reads = (reads.0 + of_reads(""), reads.1 + of_reads(";vfs_read;"));
         let facts = &report(&trace, &[])["sampling"];
-        assert_eq!((&facts["unwind_tables"], &facts["cut"]), (&true.into(), &0.into()), "{facts}");
+        assert_eq!(facts["unwind_tables"], true, "{facts}");
+        // Of a sample in the kernel's own code for returns it cannot always be told where that returns to.
+        let count = |key: &str| facts[key].as_u64().unwrap();
+        assert!(count("cut") * 200 <= count("samples"), "{facts}");
     }
     let (all, of_kernel) = reads;
     assert!(all > 20 && of_kernel * 2 >= all, "{of_kernel} of {all} samples have the kernel's callers");
