@@ -38,7 +38,7 @@ impl SavedLimits {
     pub fn new(caller: Option<(&Path, u32)>) -> Self {
         let of_caller = caller.map(|(home, user)| Store::of_caller(home, user, "roofline", LARGEST));
         let stores = Store::of_user("roofline", LARGEST).into_iter().chain(of_caller).collect();
-        Self { stores, cpus: Machine::of_this(Path::new("/")).cpus.len() }
+        Self { stores, cpus: Machine::allowed(Path::new("/")).len() }
     }
 
     /// This machine's limits, if they were measured, and the file they are in.

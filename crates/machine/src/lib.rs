@@ -6,6 +6,7 @@ mod capacity;
 mod file;
 mod kernels;
 mod machine;
+mod memory;
 mod schedule;
 mod workers;
 
@@ -26,6 +27,11 @@ const QUIET_PERCENT: u32 = 2;
 /// Stretches that memory is gone over in, each timed by itself: a short one is more likely to be undisturbed. All others
 /// are gone over before one is again.
 const STRETCHES: usize = 8;
+
+/// Bytes of memory that this process may still have: the machine's, or its control groups' where that is less.
+pub fn available_memory() -> Option<u64> {
+    memory::available_memory(Path::new("/"))
+}
 
 /// Measures, with no privilege: in a second or two where it must be `quick`, else in some twenty.
 ///

@@ -1,6 +1,7 @@
 //! The machine to measure: processors in the order in which they are used, core types, caches, memory, and the
 //! instructions that all of them have. It reads `/proc` and `/sys`, and measures nothing.
 
+use super::memory::available_memory;
 use profinfer_binary::{core_types, cpu_list};
 use profinfer_schema::{CacheSize, CoreType};
 use std::collections::BTreeSet;
@@ -36,10 +37,16 @@ pub(super) struct Machine {
 impl Machine {
     /// Reads what the folders `proc` and `sys` below a root say of processors that this process may use.
     pub(super) fn of_this(root: &Path) -> Self {
+        Self::read(root, &Self::allowed(root))
+    }
+
+    /// The processors that this process may use, as far as they are measured.
+    pub(super) fn allowed(root: &Path) -> Vec<u32> {
         let status = Files { root }.text("proc/self/status");
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        let allowed = list.map(cpu_list).filter(|cpus| !cpus.is_empty()).unwrap_or_else(|| vec![0]);
-        Self::read(root, &allowed)
+        let mut allowed = list.map(cpu_list).filter(|cpus| !cpus.is_empty()).unwrap_or_else(|| vec![0]);
+        allowed.truncate(MAX_CPUS);
+        allowed
     }
 
     /// Reads what the folders `proc` and `sys` below a root say, of processors that may be used.
@@ -48,7 +55,7 @@ impl Machine {
         let core_types = files.core_types(allowed);
         let rank = |cpu: u32| core_types.iter().position(|kind| kind.cpus.contains(&cpu));
         let mut order: Vec<(usize, Option<usize>, u32)> =
-            allowed.iter().take(MAX_CPUS).map(|cpu| (files.place_in_core(*cpu), rank(*cpu), *cpu)).collect();
+            allowed.iter().map(|cpu| (files.place_in_core(*cpu), rank(*cpu), *cpu)).collect();
         order.sort_unstable();
         order.dedup();
         let cores = order.iter().filter(|(place, ..)| *place == 0).count();
@@ -65,7 +72,7 @@ impl Machine {
             cpus,
             core_types,
             features: features(&files.text("proc/cpuinfo")),
-            available: files.available_memory(),
+            available: available_memory(root).unwrap_or(FEW_BYTES),
         }
     }
 
@@ -168,41 +175,6 @@ impl Files<'_> {
             found.extend(self.caches(*cpu).pop().map(|(cache, shared)| (cache.bytes, shared)));
         }
         found
-    }
-
-    /// What the machine has left, or what this process's control groups allow, whichever is less.
-    fn available_memory(&self) -> u64 {
-        let meminfo = self.text("proc/meminfo");
-        let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-        let kibibytes = line.and_then(|text| text.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-        let machine = kibibytes.map_or(FEW_BYTES, |kibibytes| kibibytes.saturating_mul(1024));
-        let groups = self.text("proc/self/cgroup");
-        let of_hierarchy = |of: &dyn Fn(&str) -> bool| {
-            let mut lines = groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
-            lines.find(|(controllers, _)| of(controllers)).map_or("/", |(_, group)| group)
-        };
-        let unified = self.left_in_groups("", of_hierarchy(&str::is_empty), ["memory.max", "memory.current"], "");
-        let first = of_hierarchy(&|controllers| controllers.split(',').any(|one| one == "memory"));
-        let names = ["memory.limit_in_bytes", "memory.usage_in_bytes"];
-        let of_first = self.left_in_groups("memory/", first, names, "total_");
-        unified.into_iter().chain(of_first).fold(machine, u64::min)
-    }
-
-    /// What groups allow from one up to the root of a hierarchy, besides what they use. Files that are only cached make
-    /// way.
-    fn left_in_groups(&self, hierarchy: &str, group: &str, [limit, usage]: [&str; 2], prefix: &str) -> Vec<u64> {
-        let of_group = |group: &Path| {
-            let folder = format!("sys/fs/cgroup/{hierarchy}{}", group.to_str()?.trim_start_matches('/'));
-            let number = |name: &str| self.text(&format!("{folder}/{name}")).trim().parse::<u64>().ok();
-            let stat = self.text(&format!("{folder}/memory.stat"));
-            let cached = ["inactive_file", "active_file"].map(|name| {
-                let of = |line: &str| line.strip_prefix(prefix)?.strip_prefix(name)?.trim().parse::<u64>().ok();
-                stat.lines().find_map(of).unwrap_or(0)
-            });
-            let used = number(usage).unwrap_or(0).saturating_sub(cached.iter().sum());
-            Some(number(limit)?.saturating_sub(used))
-        };
-        Path::new(group).ancestors().filter_map(of_group).collect()
     }
 }
 
@@ -308,6 +280,8 @@ mod tests {
 
     #[test]
     fn memory_is_what_the_machine_and_the_group_allow() {
+        let little = ("proc/meminfo", "MemFree: 5 kB\nMemAvailable:   2048 kB\n");
+        assert_eq!(machine(&[little], &[0]).available, 2 << 20);
         let meminfo = ("proc/meminfo", "MemTotal: 9 kB\nMemAvailable:    1048576 kB\n");
         assert_eq!(machine(&[meminfo], &[0]).available, 1 << 30);
         let group = [

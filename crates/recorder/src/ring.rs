@@ -3,10 +3,10 @@
 
 use super::sampling::SampleOptions;
 use profinfer_compiler::ProbePlan;
+use profinfer_machine::available_memory;
 use profinfer_schema::Role;
 use profinfer_schema::bpf::{STACK_COPY_BYTES, SampleStacks};
 use profinfer_schema::{RecordKind, RecordType, Schema};
-use std::path::{Path, PathBuf};
 
 /// How long the reader may not run on a busy machine.
 const SECONDS: f64 = 0.5;
@@ -22,7 +22,7 @@ const SHARE_OF_MEMORY: u64 = 16;
 pub(super) fn size(plan: &ProbePlan, samples: Option<SampleOptions>) -> u32 {
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let stacks = samples.filter(|samples| samples.stacks == SampleStacks::Copy).map_or(0, |samples| samples.hz);
-    bounded(wanted(&plan.schema, cpus) + wanted_for_stacks(stacks, cpus), free_memory())
+    bounded(wanted(&plan.schema, cpus) + wanted_for_stacks(stacks, cpus), available_memory())
 }
 
 /// The same for copies of stacks, which get half of a ring at most.
@@ -55,31 +55,6 @@ fn bounded(wanted: u64, free: Option<u64>) -> u32 {
     u32::try_from(wanted.next_power_of_two().clamp(SMALLEST, most)).unwrap_or(u32::MAX)
 }
 
-/// Bytes that this process may still have: the machine's, or its control group's where that is less.
-fn free_memory() -> Option<u64> {
-    let number = |path: PathBuf| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| available(&text));
-    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let of_group = |line: &str| {
-        let (root, path, limit, used) = match line.splitn(3, ':').collect::<Vec<_>>()[..] {
-            [_, "", path] => ("/sys/fs/cgroup", path, "memory.max", "memory.current"),
-            [_, "memory", path] => ("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes"),
-            _ => return None,
-        };
-        // A limit further up applies too.
-        let folders = Path::new(path.trim_start_matches('/')).ancestors().map(|folder| Path::new(root).join(folder));
-        let free = |folder: PathBuf| Some(number(folder.join(limit))?.saturating_sub(number(folder.join(used))?));
-        folders.filter_map(free).min()
-    };
-    groups.lines().filter_map(of_group).chain(machine).min()
-}
-
-fn available(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,7 +84,6 @@ mod tests {
         let operators = wanted(&schema(&[Role::Operator]), 8);
         assert_eq!(bounded(operators, Some(100 << 20)), 4 << 20);
         assert_eq!(bounded(operators, Some(0)), 1 << 20);
-        assert_eq!(available("MemFree: 5 kB\nMemAvailable:   2048 kB\n"), Some(2 << 20));
-        assert!(free_memory().is_some_and(|free| free > 0));
+        assert!(available_memory().is_some_and(|free| free > 0));
     }
 }
