@@ -265,7 +265,7 @@ fn keys(value: &serde_json::Value, take: &mut impl FnMut(&str)) {
 }
 
 /// The rules of a probeset with such an `analysis:`.
-fn rules(analysis: &str) -> Rules {
+pub(crate) fn rules(analysis: &str) -> Rules {
     let text = format!(
         "profinfer: 1\nengine: e\nmodules: {{ m: m }}\ncounters: {{ cycles: cycles, refills: r17 }}\n\
          probes: {{ s: {{ at: 'm:s(i32 n)', role: step, fields: {{ tokens: n }} }} }}\nanalysis: {{ {analysis} }}"

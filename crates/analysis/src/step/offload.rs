@@ -339,14 +339,17 @@ pub(super) fn mark_operators(out: &mut Step) {
     let mut given: Vec<(u32, u64)> =
         encoded.chain(out.queue.iter().filter(is_submit).map(|of| (of.tid, of.start))).collect();
     given.sort_unstable();
-    for operator in &mut out.operators {
-        let shares = out.lanes.get(operator.lanes.start as usize..operator.lanes.end as usize).unwrap_or_default();
-        operator.gives_work = !given.is_empty()
-            && shares.iter().any(|share| {
-                let first = given.partition_point(|at| *at < (share.tid, share.start));
-                given.get(first).is_some_and(|(tid, start)| *tid == share.tid && *start < share.end)
-            });
+    if given.is_empty() {
+        return;
     }
+    let mut operators = std::mem::take(&mut out.operators);
+    for operator in &mut operators {
+        operator.gives_work = out.lanes_of(operator).iter().any(|share| {
+            let first = given.partition_point(|at| *at < (share.tid, share.start));
+            given.get(first).is_some_and(|(tid, start)| *tid == share.tid && *start < share.end)
+        });
+    }
+    out.operators = operators;
 }
 
 /// Waits, and what else happens in queues after a step and before the next, belong to it: its results come then. Given

@@ -214,7 +214,7 @@ impl DeviceUses {
         let done = step.submissions.iter().filter(|of| of.done.is_some()).map(|of| of.queue).collect();
         let mut open: BTreeSet<u64> = before.open.difference(&done).copied().collect();
         open.extend(step.submissions.iter().filter(|of| of.done.is_none()).map(|of| of.queue));
-        let until = results_by(step);
+        let until = end_with_results(step);
         let has_end = open.is_empty() && before.open.is_empty() && !before.is_left_out;
         let mut latest = Latest { phase: Some(phase), until, open, ..Latest::default() };
         if step.submissions.is_empty() {
@@ -289,7 +289,7 @@ impl DeviceUses {
 
 /// When a step and its results ended. What is submitted after it fetches its results, or is of what comes next: it fetches
 /// them where it follows sooner than all of it had taken until then.
-fn results_by(step: &Step) -> u64 {
+fn end_with_results(step: &Step) -> u64 {
     let (own, mut later): (Vec<&Submission>, Vec<_>) = step.submissions.iter().partition(|of| of.start < step.end);
     later.sort_by_key(|of| of.start);
     let mut until = own.iter().filter_map(|of| of.done).max().unwrap_or(0).max(step.end);

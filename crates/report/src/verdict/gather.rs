@@ -10,7 +10,8 @@ use crate::functions::SampledWork;
 use crate::model::pressure::PressureReport;
 use crate::model::threads::ThreadsReport;
 use profinfer_analysis::{
-    Catalogue, Divided, KindId, Phase, PhaseTotals, Quantities, Reclaims, Statistics, TextId, TimeSplit, Timeline,
+    Catalogue, Divided, KindId, OperatorTotals, Phase, PhaseTotals, Quantities, Reclaims, Statistics, TextId,
+    TimeSplit, Timeline,
 };
 use profinfer_schema::{CacheSize, Level, Quantity, Roofline};
 
@@ -49,13 +50,8 @@ struct Columns {
 /// A group while it is added up.
 #[derive(Default)]
 struct Sum {
-    count: u64,
-    shares: u64,
-    /// How many gave work to a device.
-    giving_work: u64,
-    elapsed_ns: f64,
+    totals: OperatorTotals,
     least_ns: f64,
-    work_ns: f64,
     time: LaneTime,
     quantities: Quantities,
     layers: BTreeMap<Option<Arc<str>>, LaneTime>,
@@ -72,14 +68,20 @@ impl Sum {
 
     /// Processors of so many that its operators can have: as many as lanes share one.
     fn cpus(&self, cpus: u32) -> u32 {
-        let lanes = self.shares.div_ceil(self.count.max(1)).max(1);
+        let lanes = self.totals.shares.div_ceil(self.totals.count.max(1)).max(1);
         cpus.min(u32::try_from(lanes).unwrap_or(u32::MAX))
+    }
+
+    /// The same of all of them.
+    fn ran_in_all(&self, cpus: u32) -> f64 {
+        self.ran(self.totals.elapsed as f64, self.totals.work as f64, cpus)
     }
 
     /// Of so much elapsed time and work, what it would have taken had nothing stopped the lanes: their time at
     /// work, spread over the processors they had.
     fn ran(&self, elapsed: f64, work: f64, cpus: u32) -> f64 {
-        let running = if self.work_ns > 0.0 { (self.time.work() / self.work_ns).min(1.0) * work } else { work };
+        let all = self.totals.work as f64;
+        let running = if all > 0.0 { (self.time.work() / all).min(1.0) * work } else { work };
         elapsed.min(running / f64::from(cpus))
     }
 }
@@ -123,8 +125,8 @@ impl<'a> Source<'a> {
             let judged = Some(judge(&work, &of_cpus(own))).filter(|of| own == cpus || !of.rates.exceed_peak());
             // Faster than its lanes can be: a library computes it, on threads of its own.
             let judged = judged.unwrap_or_else(|| judge(&work, &limits));
-            let judged = if sum.giving_work > sum.count / 2 { Judged::of_the_host() } else { judged };
-            let waits = sum.time.waiting / (sum.count.max(1) * lanes) as f64;
+            let judged = if sum.totals.are_of_a_device() { Judged::of_the_host() } else { judged };
+            let waits = sum.time.waiting / (sum.totals.count.max(1) * lanes) as f64;
             let is_brief = judged.bound == Bound::Overhead && waits <= NOT_SMALL_NS;
             let uneven = if is_brief { Bound::Overhead } else { Bound::Synchronisation };
             for (layer, time) in &sum.layers {
@@ -136,8 +138,8 @@ impl<'a> Source<'a> {
                 name,
                 op,
                 layers: sum.layers.keys().filter(|layer| layer.is_some()).count(),
-                count: sum.count,
-                elapsed_ns: sum.elapsed_ns,
+                count: sum.totals.count,
+                elapsed_ns: sum.totals.elapsed as f64,
                 least_ns: sum.least_ns,
                 time: sum.time,
                 parts: sum.time.parts(lanes, judged.bound, uneven),
@@ -245,11 +247,7 @@ impl<'a> Source<'a> {
             }
             let kind = self.catalogue().kind(id);
             let sum = sums.entry((kind.pattern.clone(), kind.op.clone())).or_default();
-            sum.count = sum.count.saturating_add(totals.count);
-            sum.shares = sum.shares.saturating_add(totals.shares);
-            sum.giving_work = sum.giving_work.saturating_add(totals.giving_work);
-            sum.elapsed_ns += totals.elapsed as f64;
-            sum.work_ns += totals.work as f64;
+            sum.totals.merge(totals);
             sum.least_ns += totals.min_work as f64 * totals.count as f64;
             if let Some(backend) = backend {
                 let work = sum.backends.entry(backend).or_default();
@@ -323,9 +321,9 @@ impl<'a> Source<'a> {
         let costed_ns = costs.as_ref().map_or(0.0, |sums| sum.ran(sums.elapsed as f64, sums.work as f64, cpus));
         let count = |column: usize| sum.quantities.count(column).value().map(|count| count as f64);
         let both = |a: Option<usize>, b: Option<usize>| Some((count(a?)?, count(b?)?));
-        let whole_ns = sum.ran(sum.elapsed_ns, sum.work_ns, cpus);
+        let whole_ns = sum.ran_in_all(cpus);
         let work = Work {
-            count: sum.count,
+            count: sum.totals.count,
             ran_ns: whole_ns,
             costed_ns,
             costs: costs.as_ref().map(|sums| (sums.flops, sums.bytes)),
@@ -440,8 +438,8 @@ fn bytes(sums: &BTreeMap<Key, Sum>) -> Option<f64> {
 
 /// An operator of no more than this is mostly what every operator takes, whatever it does.
 fn too_small(sums: &BTreeMap<Key, Sum>, cpus: u32) -> f64 {
-    let mean = |sum: &Sum| sum.ran(sum.elapsed_ns, sum.work_ns, sum.cpus(cpus)) / sum.count as f64;
-    let means = sums.values().filter(|sum| sum.count >= ENOUGH).map(mean);
+    let mean = |sum: &Sum| sum.ran_in_all(sum.cpus(cpus)) / sum.totals.count as f64;
+    let means = sums.values().filter(|sum| sum.totals.count >= ENOUGH).map(mean);
     let shortest = means.fold(f64::INFINITY, f64::min);
     if shortest.is_finite() { (TIMES_THE_SHORTEST * shortest).clamp(TOO_SMALL_NS, NOT_SMALL_NS) } else { TOO_SMALL_NS }
 }

@@ -1,8 +1,8 @@
 //! Whose time it is: operators of fewer lanes than the phase has, and of more threads than its lanes.
 
 use super::*;
+use crate::tests::rules;
 use crate::verdict::model::PhaseVerdict;
-use profinfer_analysis::Rules;
 use profinfer_analysis::testing::{Put, Records};
 use profinfer_schema::Figure;
 
@@ -28,12 +28,7 @@ fn machine() -> Roofline {
 
 /// The decode phase of these records.
 fn decode_of(r: &Records, analysis: &str) -> (PhaseVerdict, Vec<super::super::OperatorVerdict>) {
-    let text = format!(
-        "profinfer: 1\nengine: e\nmodules: {{ m: m }}\nprobes: {{ s: {{ at: 'm:s(i32 n)', role: step }} }}\n\
-         analysis: {{ {analysis} }}"
-    );
-    let (probeset, _) = profinfer_probeset::load_text("t.yaml", &text, &profinfer_probeset::Library::SHIPPED).unwrap();
-    let mut timeline = Timeline::new(&r.schema, Rules::new(&probeset.analysis).unwrap(), 1);
+    let mut timeline = Timeline::new(&r.schema, rules(analysis), 1);
     let mut statistics = Statistics::default();
     r.records.iter().for_each(|record| timeline.record(record, &mut statistics));
     timeline.finish(&mut statistics);
