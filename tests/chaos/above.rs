@@ -121,16 +121,20 @@ fn a_target_does_not_stand_while_the_recorder_cannot_write() {
     assert!(counts.wrong == 0 && counts.steps > 0, "{counts:?}");
 }
 
+/// A recorder that a shell becomes after a command of its own.
+fn started_after(command: &str, recorder: &Command) -> Child {
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &format!("{command}; exec \"$0\" \"$@\"")]).arg(recorder.get_program()).args(recorder.get_args());
+    shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
 /// As some parents pass it on: nobody learns how a child ended.
 #[test]
 #[ignore = "needs root"]
 fn a_recording_ends_where_the_end_of_children_is_ignored() {
     let run = Run::new();
     let toy = run.toy("counts", &["ms=500"]);
-    let recorder = run.recorder(&[], &toy);
-    let mut shell = Command::new("bash");
-    shell.args(["-c", "trap '' CHLD; exec \"$0\" \"$@\""]).arg(recorder.get_program()).args(recorder.get_args());
-    let mut shell = shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut shell = started_after("trap '' CHLD", &run.recorder(&[], &toy));
     assert!(ends_within(&mut shell, Duration::from_secs(20)));
     let (recorded, counts) = (run.read().counts["step"], run.counts("counts"));
     assert!(recorded == counts.steps && recorded > 0, "{recorded} of {counts:?}");
@@ -146,12 +150,7 @@ fn a_command_has_sigpipe_as_the_recorder_was_started_with_it() {
         let script =
             format!("cat /proc/self/status > {}; {}", status.display(), run.toy("counts", &["ms=500"]).join(" "));
         let recorder = run.recorder(&[], &["sh".to_owned(), "-c".to_owned(), script]);
-        let mut shell = Command::new("bash");
-        shell
-            .args(["-c", &format!("{trap}; exec \"$0\" \"$@\"")])
-            .arg(recorder.get_program())
-            .args(recorder.get_args());
-        let mut shell = shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut shell = started_after(trap, &recorder);
         assert!(ends_within(&mut shell, Duration::from_secs(20)));
         let status = std::fs::read_to_string(status).unwrap();
         let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
@@ -167,10 +166,7 @@ fn a_command_has_sigpipe_as_the_recorder_was_started_with_it() {
 fn a_recording_goes_on_after_a_hangup_that_is_ignored() {
     let run = Run::new();
     let toy = run.toy("counts", &["ms=4000"]);
-    let recorder = run.recorder(&[], &toy);
-    let mut shell = Command::new("bash");
-    shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(recorder.get_program()).args(recorder.get_args());
-    let mut shell = shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut shell = started_after("trap '' HUP", &run.recorder(&[], &toy));
     wait_until("the toy runs", || run.counts("counts").steps > 20);
     kill(Pid::from_raw(shell.id().cast_signed()), Signal::SIGHUP).unwrap();
     assert!(ends_within(&mut shell, Duration::from_secs(20)));

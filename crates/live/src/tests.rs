@@ -568,7 +568,7 @@ fn rates_do_not_fall_where_steps_contain_steps() {
     assert!(rates.len() > 50 && rates.iter().all(|rate| *rate == 2.0), "{rates:?}");
 }
 
-/// With a small budget, steps are recorded in windows: what no window has is not known, which is no low rate.
+/// With a small budget, steps are recorded in windows: what no window has was not recorded, which is no low rate.
 #[test]
 fn a_second_that_was_not_all_recorded_has_no_rate_of_tokens() {
     let mut records = Records::default();

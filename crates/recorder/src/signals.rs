@@ -68,7 +68,7 @@ pub fn start_alike(command: &mut Command) {
     }
 }
 
-/// The signals that end this program. One that it was started with ignored, as by `nohup`, ends nothing. SIGINT is among them
+/// The signals that end this program. One that was ignored when it began, as by `nohup`, ends nothing. SIGINT is among them
 /// all the same: a shell's script has what it runs in the background ignore it, and means the terminal's ([`is_meant`]).
 pub fn ending_signals() -> SigSet {
     let all = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
@@ -165,8 +165,8 @@ mod tests {
             within.arg(format!("{how}=INT,HUP,PIPE,CHLD")).arg(std::env::current_exe().unwrap());
             within.args(["--exact", "signals::tests::what_was_ignored_at_the_start_stays_ignored"]);
             let output = within.env(STARTED, started).output().unwrap();
-            let said = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success() && said.contains("1 passed"), "{started}: {said}");
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && text.contains("1 passed"), "{started}: {text}");
         }
     }
 

@@ -144,8 +144,9 @@ impl Mappings {
         }
         let device = u64::from(mapping.device.0) << 32 | u64::from(mapping.device.1);
         // A new file may have the inode of one that was removed, and its name.
-        let state = file_of(pid, mapping).map(|(metadata, _)| (metadata.len(), modified_ns(&metadata)));
-        self.numbered((device, mapping.inode, mapping.path.clone()), state, || inspect(pid, mapping))
+        let file = file_of(pid, mapping);
+        let state = file.as_ref().map(|(metadata, _)| (metadata.len(), modified_ns(metadata)));
+        self.numbered((device, mapping.inode, mapping.path.clone()), state, || inspect(mapping, file))
     }
 
     /// The number of a file, whose size and modification time tell it from others, as far as they are to be had.
@@ -194,11 +195,9 @@ impl Process {
 
 /// What tells a mapped file from others. It is opened by its place in the process's memory: its name may lead to another
 /// file by now.
-fn inspect(pid: u32, mapping: &maps::Mapping) -> SampledModule {
+fn inspect(mapping: &maps::Mapping, file: Option<(Metadata, String)>) -> SampledModule {
     let path = mapping.path.display().to_string();
-    let Some((metadata, opened)) = file_of(pid, mapping) else {
-        return SampledModule { path, ..SampledModule::default() };
-    };
+    let Some((metadata, opened)) = file else { return SampledModule { path, ..SampledModule::default() } };
     let (build_id, modified_ns) = (build_id(Path::new(&opened)), modified_ns(&metadata));
     SampledModule { path, build_id, size: metadata.len(), modified_ns }
 }

@@ -101,7 +101,7 @@ impl Returns {
         self.calls.iter().find(|(_, stack)| *stack >= bottom).map_or(link, |(original, _)| *original)
     }
 
-    /// The original of a return address whose place is not known: ask for each of a stack in turn.
+    /// The original of a return address without its place: ask for each of a stack in turn.
     pub(super) fn next_original(&mut self, address: u64) -> u64 {
         if !self.is_of_kernel(address) {
             return address;
