@@ -44,6 +44,7 @@ struct Contents {
     enums: BTreeMap<String, BTreeMap<i64, String>>,
     texts: Vec<Vec<u8>>,
     tables: Vec<(String, BTreeMap<i64, String>)>,
+    needed: Vec<String>,
 }
 
 impl FakeTarget {
@@ -52,19 +53,26 @@ impl FakeTarget {
         Self { arch: Some(arch), ..Self::default() }
     }
 
-    /// Adds a file, whose build-id is made of its number.
+    /// Adds a file, by its path in the folder `/fake`. Its build-id is made of its number.
     #[must_use]
     pub fn file(mut self, name: &str) -> Self {
         let number = self.listed.len();
         self.listed.push(TargetFile {
             id: number as u64,
             path: PathBuf::from(format!("/fake/{name}")),
-            name: name.to_owned(),
+            name: name.rsplit('/').next().unwrap_or(name).to_owned(),
             build_id: Some(format!("{:040x}", number + 1)),
             size: 1 << 20,
             arch: self.arch.unwrap_or(Arch::X86_64),
         });
         self.contents.push(Contents::default());
+        self
+    }
+
+    /// Adds libraries that the file needs.
+    #[must_use]
+    pub fn needs(mut self, names: &[&str]) -> Self {
+        self.last().needed.extend(names.iter().map(|name| (*name).to_owned()));
         self
     }
 
@@ -148,8 +156,8 @@ impl TargetFiles for FakeTarget {
         &self.listed
     }
 
-    fn needed(&self, _file: usize) -> Vec<String> {
-        Vec::new()
+    fn needed(&self, file: usize) -> Vec<String> {
+        self.contents.get(file).map(|contents| contents.needed.clone()).unwrap_or_default()
     }
 
     fn problems(&self) -> Vec<Diagnostic> {

@@ -1,19 +1,18 @@
-//! A target as one of several probesets sees it that are recorded together: asked by the probeset's own names, and only
-//! in the files that are its engine's. Two engines in one process may each have a copy of what both are built on.
+//! Several probesets that are recorded together: each sees the target by its own names, and only the files that are its
+//! engine's. Two engines in one process may each have a copy of what both are built on.
 
+use super::builds::place_builds;
+use super::companions::with_companions;
+use super::merge::add;
 use super::model::{Placement, ProbePlan, Program, RelocationValue, Unplaced};
 use super::module::{has, matching, named_functions};
-use super::place::place_part;
+use super::seen::SeenTarget;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
-use profinfer_probeset::NameTable;
-use profinfer_probeset::path::{NamePattern, Place};
+use profinfer_probeset::path::Place;
 use profinfer_probeset::{Part, Probe, Probeset};
 
-use profinfer_binary::{
-    ChosenLayout, ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, Target,
-    TargetBytes, TargetFile, TargetFiles, TargetSymbols, TargetTypes,
-};
-use profinfer_schema::{EngineId, ModuleInfo, Names, Role};
+use profinfer_binary::{Target, TargetSymbols};
+use profinfer_schema::{EngineId, Role};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether a target has the functions of a probeset's steps.
@@ -25,17 +24,14 @@ pub fn has_engine(probeset: &Probeset, target: &dyn TargetSymbols) -> bool {
 pub(super) fn parts(plan: &ProbePlan, probeset: &Probeset, target: &dyn Target) -> (Placement, Diagnostics) {
     let (mut whole, mut problems) = (Placement::default(), Diagnostics::new());
     for (engine, part) in probeset.engines() {
-        let seen = PartTarget::new(target, probeset, engine);
-        if !seen.is_there() {
+        let own = engine_files(probeset, engine, target);
+        if own.is_empty() {
             whole.unplaced.extend(not_there(plan, probeset, engine, part));
             continue;
         }
-        let (placement, found) = place_part(plan, probeset, &seen, Some(engine));
-        for problem in found.0 {
-            if !problems.0.contains(&problem) {
-                problems.push(problem);
-            }
-        }
+        let seen = SeenTarget::new(target, &probeset.names, own);
+        let (placement, found) = place_builds(plan, probeset, &seen, Some(engine));
+        problems.add_new(found);
         add(placement, &mut whole);
     }
     problems.0.extend(claimed_twice(probeset, &whole));
@@ -54,42 +50,6 @@ fn not_there(plan: &ProbePlan, probeset: &Probeset, engine: EngineId, part: &Par
         .at(&program.span)
         .hint("`profinfer check` with this probeset alone shows what it requires");
     Some(Unplaced { probe: program.probes.first()?.clone(), required: part.required, problem })
-}
-
-/// Adds one part's placement to the others': files are numbered, and named, for all of them.
-fn add(placement: Placement, whole: &mut Placement) {
-    let numbers: Vec<usize> = placement.modules.into_iter().map(|module| number(module, &mut whole.modules)).collect();
-    for mut placed in placement.sites {
-        let (Ok(id), Some(module)) = (u16::try_from(whole.sites.len()), numbers.get(placed.site.module)) else {
-            continue;
-        };
-        placed.site.id = id;
-        placed.site.module = *module;
-        placed.cookie = placed.cookie & !0xffff | u64::from(id);
-        whole.sites.push(placed);
-    }
-    whole.values.extend(placement.values);
-    whole.enums.extend(placement.enums);
-    whole.chosen.extend(placement.chosen);
-    whole.chosen_enums.extend(placement.chosen_enums);
-    whole.unplaced.extend(placement.unplaced);
-    whole.absent.extend(placement.absent);
-    whole.sources.extend(placement.sources);
-    whole.open_slots.extend(placement.open_slots);
-}
-
-/// The number of a file among those of all parts; where two have it, it bears the names of both.
-fn number(module: ModuleInfo, all: &mut Vec<ModuleInfo>) -> usize {
-    match all.iter().position(|earlier| earlier.path == module.path) {
-        Some(earlier) => {
-            all[earlier].name = format!("{}, {}", all[earlier].name, module.name);
-            earlier
-        }
-        None => {
-            all.push(module);
-            all.len() - 1
-        }
-    }
 }
 
 /// What all parts share, and each of them has another value of: for example where a string's text is.
@@ -128,161 +88,15 @@ fn shown_name(file: &str) -> &str {
     file.strip_prefix("builtin:").map_or(file, |name| name.strip_suffix(".yaml").unwrap_or(name))
 }
 
-/// A target, seen by one of several engines' probesets.
-pub(super) struct PartTarget<'a> {
-    inner: &'a dyn Target,
-    names: &'a Names,
-    /// The target's files; those that are not the engine's have no name, so that nothing matches them.
-    files: Vec<TargetFile>,
-    own: BTreeSet<usize>,
-}
-
-impl<'a> PartTarget<'a> {
-    pub(super) fn new(inner: &'a dyn Target, probeset: &'a Probeset, engine: EngineId) -> Self {
-        let own = engine_files(probeset, engine, inner);
-        let hide = |(number, file): (usize, &TargetFile)| match own.contains(&number) {
-            true => file.clone(),
-            false => TargetFile { name: String::new(), ..file.clone() },
-        };
-        let files = inner.files().iter().enumerate().map(hide).collect();
-        Self { inner, names: &probeset.names, files, own }
-    }
-
-    /// Whether the target has the engine.
-    pub(super) fn is_there(&self) -> bool {
-        !self.own.is_empty()
-    }
-}
-
-impl TargetFiles for PartTarget<'_> {
-    fn files(&self) -> &[TargetFile] {
-        &self.files
-    }
-
-    fn needed(&self, file: usize) -> Vec<String> {
-        self.inner.needed(file)
-    }
-
-    fn problems(&self) -> Vec<Diagnostic> {
-        self.inner.problems()
-    }
-}
-
-impl TargetSymbols for PartTarget<'_> {
-    fn functions(&self, file: usize, pattern: &NamePattern) -> Vec<Function> {
-        if self.own.contains(&file) { self.inner.functions(file, pattern) } else { Vec::new() }
-    }
-
-    fn inlined(&self, file: usize, pattern: &NamePattern) -> Vec<InlinedCopy> {
-        if self.own.contains(&file) { self.inner.inlined(file, pattern) } else { Vec::new() }
-    }
-
-    fn overrides(&self, file: usize, base: &str, slot: u32) -> Overrides {
-        if self.own.contains(&file) { self.inner.overrides(file, base, slot) } else { Overrides::default() }
-    }
-
-    fn class_bases(&self, file: usize) -> Vec<ClassBase> {
-        if self.own.contains(&file) { self.inner.class_bases(file) } else { Vec::new() }
-    }
-
-    fn class_like(&self, file: usize, name: &str) -> Option<String> {
-        self.inner.class_like(file, name).filter(|_| self.own.contains(&file))
-    }
-
-    fn static_sites(&self, file: usize, provider: &str, name: &str) -> Vec<StaticSite> {
-        if self.own.contains(&file) { self.inner.static_sites(file, provider, name) } else { Vec::new() }
-    }
-
-    fn signatures(&self, file: usize, symbols: &[&str]) -> BTreeMap<String, FunctionSignature> {
-        self.inner.signatures(file, symbols)
-    }
-}
-
-impl TargetTypes for PartTarget<'_> {
-    fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {
-        self.inner.layout(file, self.names.plain(type_name))
-    }
-
-    fn enumeration(&self, file: usize, name: &str) -> Option<BTreeMap<i64, String>> {
-        self.inner.enumeration(file, self.names.plain(name))
-    }
-
-    fn name_table(&self, file: usize, table: &NameTable) -> Result<BTreeMap<i64, String>, String> {
-        self.inner.name_table(file, table)
-    }
-
-    fn prepare(&self, file: usize, types: &[&str], enums: &[&str]) {
-        let plain = |names: &[&str]| names.iter().map(|name| self.names.plain(name).to_owned()).collect::<Vec<_>>();
-        let (types, enums) = (plain(types), plain(enums));
-        self.inner.prepare(file, &texts(&types), &texts(&enums));
-    }
-
-    fn is_locked(&self, file: usize, name: &str) -> bool {
-        self.inner.is_locked(file, self.names.plain(name))
-    }
-
-    fn chosen(&self, file: usize, view: &str) -> Option<ChosenLayout> {
-        self.inner.chosen(file, self.names.plain(view))
-    }
-
-    fn chosen_slot(&self, file: usize, open: &str) -> Option<u32> {
-        self.inner.chosen_slot(file, open)
-    }
-}
-
-impl TargetBytes for PartTarget<'_> {
-    fn has_bytes(&self, file: usize, bytes: &[u8]) -> bool {
-        self.own.contains(&file) && self.inner.has_bytes(file, bytes)
-    }
-
-    fn has_text(&self, file: usize, text: &str) -> bool {
-        self.own.contains(&file) && self.inner.has_text(file, text)
-    }
-
-    fn near(&self, file: usize, file_offset: u64, distance: i64, len: usize) -> Vec<u8> {
-        self.inner.near(file, file_offset, distance, len)
-    }
-
-    fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8> {
-        self.inner.code(file, file_offset, len)
-    }
-}
-
-fn texts(names: &[String]) -> Vec<&str> {
-    names.iter().map(String::as_str).collect()
-}
-
 /// The files with an engine's functions that belong to those with its steps: they lie beside one of them, need it, or
 /// are needed by it, at once or by way of others.
 fn engine_files(probeset: &Probeset, engine: EngineId, target: &dyn TargetSymbols) -> BTreeSet<usize> {
-    let mut own = step_files(probeset, Some(engine), target);
+    let own = step_files(probeset, Some(engine), target);
     if own.is_empty() {
         return own;
     }
     let candidates = module_files(probeset, engine, target);
-    let files = target.files();
-    let folder = |file: usize| files.get(file).and_then(|file| file.path.parent());
-    let needs = |one: usize, other: usize| {
-        let name = files.get(other).map_or("", |file| file.name.as_str());
-        target.needed(one).iter().any(|needed| same_library(needed, name))
-    };
-    let belongs = |file: usize, to: usize| folder(file) == folder(to) || needs(file, to) || needs(to, file);
-    loop {
-        let next: BTreeSet<usize> = candidates
-            .iter()
-            .copied()
-            .filter(|file| !own.contains(file) && own.iter().any(|to| belongs(*file, *to)))
-            .collect();
-        if next.is_empty() {
-            return own;
-        }
-        own.extend(next);
-    }
-}
-
-/// `libengine.so.0`, which is asked for, is `libengine.so.0.9.1`, which is there.
-fn same_library(needed: &str, name: &str) -> bool {
-    !needed.is_empty() && name.strip_prefix(needed).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    with_companions(own, &candidates, target)
 }
 
 /// The files that define what an engine's steps are: of those that its modules name, else of all.
@@ -337,7 +151,7 @@ fn globs<'p>(probeset: &'p Probeset, module: &str) -> impl Iterator<Item = &'p s
 mod tests {
     use super::*;
     use crate::{PlacementOptions, Selection, place, plan};
-    use profinfer_binary::{Arch, FakeTarget, TargetType};
+    use profinfer_binary::{Arch, FakeTarget, Function, Overrides, StaticSite, TargetType};
     use profinfer_probeset::{Library, combine, load_text};
 
     const TEXT: &str = "profinfer: 1
@@ -516,11 +330,5 @@ probes:
             );
             assert!(problems.0.iter().all(|problem| !problem.message.contains("expects two__")), "{problems:?}");
         }
-    }
-
-    #[test]
-    fn a_library_is_asked_for_by_the_beginning_of_its_name() {
-        assert!(same_library("libbase.so.0", "libbase.so.0.13.1") && same_library("libbase.so", "libbase.so"));
-        assert!(!same_library("libbase.so.0", "libbase.so.01") && !same_library("", "libbase.so"));
     }
 }

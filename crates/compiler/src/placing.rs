@@ -1,9 +1,9 @@
 //! The entry of placing: a plan on a target, with a lock file or a cache of earlier outcomes.
 
+use super::builds::place_builds;
 use super::lock::place_locked;
 use super::model::{Placement, ProbePlan};
 use super::part::parts;
-use super::place::place_part;
 use super::placement_cache::PlacementCache;
 use profinfer_binary::{Lock, Target};
 use profinfer_diagnostics::Diagnostics;
@@ -38,5 +38,5 @@ pub fn place(
 
 /// Places a plan on what one target has.
 pub(super) fn place_on(plan: &ProbePlan, probeset: &Probeset, target: &dyn Target) -> (Placement, Diagnostics) {
-    if probeset.parts.is_empty() { place_part(plan, probeset, target, None) } else { parts(plan, probeset, target) }
+    if probeset.parts.is_empty() { place_builds(plan, probeset, target, None) } else { parts(plan, probeset, target) }
 }

@@ -115,7 +115,7 @@ codes! {
     CostlySite = "T011", Input;
     /// The target's architecture is not supported or not the one asked for.
     WrongArchitecture = "T012", Input;
-    /// Two mapped builds of one module differ in a layout that one program must serve.
+    /// Two builds of one engine are mapped at once.
     LayoutsDiffer = "T013", Input;
     /// The location of an argument cannot be determined (a class by value of unknown size, too many arguments).
     ArgumentPlace = "T014", Input;
