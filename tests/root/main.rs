@@ -5,6 +5,7 @@
 
 #[path = "../competitor/mod.rs"]
 mod competitor;
+mod builds;
 mod containers;
 #[path = "../control_group/mod.rs"]
 mod control_group;

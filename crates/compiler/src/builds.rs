@@ -110,12 +110,12 @@ fn several(
 }
 
 fn numbered_differently(name: &str) -> Diagnostic {
-    Diagnostic::warning(Code::LayoutsDiffer, format!("two builds that run at once number `{name}` differently"))
+    Diagnostic::warning(Code::LayoutUnknown, format!("two builds that run at once number `{name}` differently"))
         .hint("numbers that they disagree on are shown without names; record a process that has one of them")
 }
 
 fn changing(probe: &str) -> Diagnostic {
-    Diagnostic::warning(Code::LayoutsDiffer, format!("`{probe}` is recorded in one of the builds alone"))
+    Diagnostic::warning(Code::LayoutUnknown, format!("`{probe}` is recorded in one of the builds alone"))
         .with_note("it reads a view with `within:`, which has one layout at a time")
         .hint("record a process that has one of them")
 }
@@ -174,7 +174,7 @@ probes:
         site.values.get(symbol).copied().or_else(of_all)
     }
 
-    fn said(problems: &Diagnostics) -> Vec<&str> {
+    fn several_builds(problems: &Diagnostics) -> Vec<&str> {
         problems.0.iter().filter(|p| p.code == Code::LayoutsDiffer).map(|p| p.message.as_str()).collect()
     }
 
@@ -189,7 +189,7 @@ probes:
         let ids: Vec<(u16, u64)> = placement.sites.iter().map(|p| (p.site.id, p.cookie & 0xffff)).collect();
         assert_eq!(ids, [(0, 0), (1, 1), (2, 2), (3, 3)]);
         assert_eq!(placement.enums["kind"], BTreeMap::from([(1, "ADD".into()), (7, "ADD".into()), (9, "LAST".into())]));
-        assert_eq!(said(&problems), ["this process has 2 builds of toy: /fake/a/librun.so, /fake/b/librun.so"]);
+        assert_eq!(several_builds(&problems), ["this process has 2 builds of toy: /fake/a/librun.so, /fake/b/librun.so"]);
         assert!(placement.unplaced.is_empty() && !problems.has_errors(), "{problems:?}");
     }
 
@@ -199,7 +199,8 @@ probes:
         let target = package(target, "b", Some(0), 1).enumeration("kind", &[(1, "MUL"), (9, "LAST")]);
         let (placement, problems, _) = placed(TEXT, &target);
         assert_eq!(placement.enums["kind"], BTreeMap::from([(9, "LAST".to_owned())]));
-        assert!(said(&problems).contains(&"two builds that run at once number `kind` differently"), "{problems:?}");
+        let differing = "two builds that run at once number `kind` differently";
+        assert!(problems.0.iter().any(|problem| problem.message == differing), "{problems:?}");
     }
 
     /// The layout of the one is no layout of the other, whichever is mapped first.
@@ -249,11 +250,11 @@ probes:
         let target = FakeTarget::new(Arch::X86_64).file("a/librun.so").function("run", 0x1000, CODE);
         let target = target.needs(&["libbase.so"]).file("b/libbase.so").function("compute", 0x2000, CODE);
         let (placement, problems, _) = placed(TEXT, &target);
-        assert_eq!((placement.sites.len(), said(&problems).len()), (2, 0));
+        assert_eq!((placement.sites.len(), several_builds(&problems).len()), (2, 0));
         // Two steps in two folders, one of which needs the other's library.
         let target = package(FakeTarget::new(Arch::X86_64), "a", Some(0), 1);
         let target = target.file("c/librun.so").function("run", 0x1000, CODE).needs(&["libbase.so"]);
         let (placement, problems, _) = placed(TEXT, &target);
-        assert_eq!((placement.sites.len(), said(&problems).len()), (3, 0), "{problems:?}");
+        assert_eq!((placement.sites.len(), several_builds(&problems).len()), (3, 0), "{problems:?}");
     }
 }

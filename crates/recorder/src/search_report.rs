@@ -112,6 +112,8 @@ impl<'a> SearchReport<'a> {
     pub(super) fn warned(&mut self, warnings: &[Diagnostic]) {
         for problem in warnings {
             let kind = match (problem.code, problem.severity) {
+                // Both builds are recorded.
+                (Code::LayoutsDiffer, _) => continue,
                 (_, Severity::Warning) => LeftOutKind::Part,
                 (Code::TargetMemberMissing, Severity::Note) => LeftOutKind::Part,
                 _ => continue,
