@@ -3,17 +3,22 @@
 use super::scan::is_scope;
 use super::sections::{Reader, Sections};
 use gimli::{
-    Abbreviations, AttributeValue, DebugInfoOffset, DebugTypeSignature, DebuggingInformationEntry, Format, UnitHeader,
-    UnitOffset, UnitType,
+    Abbreviations, AttributeValue, DebugInfoOffset, DebugTypeSignature, DebuggingInformationEntry, EntriesCursor,
+    Format, UnitHeader, UnitOffset, UnitType,
 };
 use std::collections::HashMap;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A file with more units than this is forged.
 const MAX_UNITS: usize = 1 << 20;
 
 /// Scopes around a type: more than any program has.
 const MAX_SCOPES: usize = 64;
+
+/// Entries that are passed over on the way to others, in all: some seconds. A compiler that leaves out where an entry's
+/// sibling is has each entry below it passed over, and a forged file has that happen over and over again.
+const MAX_PASSED: u64 = 1 << 28;
 
 /// An entry of a unit.
 pub(super) type Entry<'a> = DebuggingInformationEntry<Reader<'a>>;
@@ -28,6 +33,8 @@ pub(super) struct Debug<'a> {
     /// The units of each file: where they begin, where those of `.debug_types` do, and where they end.
     numbers: Vec<[usize; 3]>,
     signatures: OnceLock<HashMap<u64, EntryOffset>>,
+    /// Entries passed over so far.
+    passed: AtomicU64,
 }
 
 /// A unit that is being read.
@@ -66,7 +73,7 @@ impl<'a> Debug<'a> {
             }
             numbers.push([begin, types, headers.len()]);
         }
-        Self { files, headers, numbers, signatures: OnceLock::new() }
+        Self { files, headers, numbers, signatures: OnceLock::new(), passed: AtomicU64::new(0) }
     }
 
     /// Opens a unit by its number.
@@ -102,6 +109,11 @@ impl<'a> Debug<'a> {
         let number = units.partition_point(|header| start(header) <= offset.0).checked_sub(1)?;
         let inside = UnitOffset(offset.0 - start(&units[number]));
         inside.is_in_bounds(&units[number]).then_some(EntryOffset { unit: begin + number, offset: inside })
+    }
+
+    /// Counts an entry that is passed over; `None` where there were too many.
+    fn pass(&self) -> Option<()> {
+        (self.passed.fetch_add(1, Ordering::Relaxed) < MAX_PASSED).then_some(())
     }
 
     fn unit_of(&self, signature: DebugTypeSignature) -> Option<EntryOffset> {
@@ -153,9 +165,31 @@ impl<'a> Unit<'a> {
                 break;
             }
             children.push(entry);
-            child = cursor.next_sibling().ok().flatten().cloned();
+            child = self.next_sibling(&mut cursor);
         }
         children
+    }
+
+    /// Moves on to the next entry below the same one, which may be the null entry at the end.
+    fn next_sibling<'b>(&'b self, cursor: &mut EntriesCursor<'b, Reader<'a>>) -> Option<Entry<'a>> {
+        let current = cursor.current()?;
+        self.debug.pass()?;
+        let sibling = match current.attr_value(gimli::DW_AT_sibling) {
+            Some(AttributeValue::UnitRef(sibling)) if current.has_children() => Some(sibling),
+            _ => None,
+        };
+        if let Some(sibling) = sibling.filter(|sibling| *sibling > current.offset()) {
+            *cursor = self.header.entries_at_offset(&self.abbreviations, sibling).ok()?;
+            return cursor.next_entry().ok()?.then(|| cursor.current().cloned()).flatten();
+        }
+        let depth = cursor.depth();
+        while cursor.next_entry().ok()? {
+            if cursor.depth() == depth {
+                return cursor.current().cloned();
+            }
+            self.debug.pass()?;
+        }
+        None
     }
 
     /// A text attribute.
@@ -221,7 +255,7 @@ impl<'a> Unit<'a> {
             return None;
         }
         let mut around = cursor.current().filter(|child| child.offset() < offset)?.offset();
-        while let Ok(Some(sibling)) = cursor.next_sibling() {
+        while let Some(sibling) = self.next_sibling(&mut cursor) {
             if sibling.offset() == offset {
                 return None;
             }
