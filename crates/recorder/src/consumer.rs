@@ -3,6 +3,7 @@
 use super::guard::Guards;
 use super::learn::Samples;
 use super::output::Sink as Destination;
+use super::process::process_of_record;
 use super::reader::{Pause, RingPages};
 use super::sampling::SampleIntake;
 use super::slots::{Held, Taken};
@@ -21,7 +22,7 @@ use profinfer_trace::{PushError, RecordHeader, TraceWriter};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -93,6 +94,8 @@ pub(super) struct Counts {
     pub(super) step_ns: AtomicU64,
     /// Where the last of them began and ended, ns.
     last_step: (AtomicU64, AtomicU64),
+    /// The thread that it was on; 0: there was none.
+    step_thread: AtomicU32,
     /// Times that are counted already.
     step_times: Mutex<CountedTimes>,
     /// Records by type.
@@ -118,6 +121,12 @@ impl Counts {
     fn of_types(types: usize) -> Self {
         let zeros = |n: usize| (0..n).map(|_| AtomicU64::new(0)).collect();
         Self { types: zeros(types), lanes: zeros(LANES), ..Self::default() }
+    }
+
+    /// The process that the last step was in, while that step's thread lives.
+    pub(super) fn stepping_process(&self) -> Option<i32> {
+        let thread = Some(self.step_thread.load(Ordering::Relaxed)).filter(|thread| *thread != 0)?;
+        process_of_record(thread).map(u32::cast_signed)
     }
 
     /// Records of a type.
@@ -709,6 +718,7 @@ impl Intake {
         let Some(Some(tokens)) = self.steps.get(usize::from(number)) else { return };
         add(&self.counts.steps, 1);
         if let Some(header) = RecordHeader::read(record) {
+            self.counts.step_thread.store(header.tid, Ordering::Relaxed);
             self.counts.step_ended(header.start, header.start.saturating_add(header.duration));
         }
         let tokens = tokens.and_then(|tokens| tokens.read(record));

@@ -32,14 +32,14 @@ impl MappedFiles {
     }
 
     /// Reads the mappings, if part of a file was read since the last time, and records what has changed.
-    pub(super) fn poll(&mut self, process: i32, consumer: &Consumer) {
+    pub(super) fn poll(&mut self, process: impl FnOnce() -> i32, consumer: &Consumer) {
         let now: u64 = self.records.iter().map(|record| consumer.counts().of_type(*record)).sum();
         if now == self.seen || self.polled.is_some_and(|polled| polled.elapsed() < INTERVAL) {
             return;
         }
         self.polled = Some(Instant::now());
         // A process that has ended has nothing mapped, but had.
-        let Some(files) = files_of(process).filter(|files| !files.is_empty()) else { return };
+        let Some(files) = files_of(process()).filter(|files| !files.is_empty()) else { return };
         self.seen = now;
         if files == self.recorded {
             return;

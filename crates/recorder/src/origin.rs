@@ -1,14 +1,10 @@
 //! What a trace tells of its recording: by whom, of what, with which probeset and options, on which machine.
 
 use super::pending_target::PendingTarget;
+use super::process::numbers_are_the_kernels;
 use super::{Options, Subject, clock, cpus, host, saved_limits};
-use profinfer_binary::PidNamespace;
 use profinfer_probeset::{Part, Probeset};
 use profinfer_schema::{Origin, OriginPart};
-
-/// The number that the kernel gives the first namespace of processes (`PROC_PID_INIT_INO`): in it, processes are numbered
-/// as in the kernel's records.
-const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 pub(super) fn origin(options: &Options, probeset: &Probeset, target: &PendingTarget) -> Origin {
     let pid = target.pid().cast_unsigned();
@@ -35,10 +31,7 @@ pub(super) fn origin(options: &Options, probeset: &Probeset, target: &PendingTar
         cpu_quota: cpus::quota(pid),
         parts: probeset.parts.iter().map(origin_part).collect(),
         kept: None,
-        recorder_pid: PidNamespace::of(std::process::id())
-            .ok()
-            .filter(|recorder| recorder.inode == INITIAL_PID_NAMESPACE)
-            .map(|_| std::process::id()),
+        recorder_pid: numbers_are_the_kernels().then(std::process::id),
     }
 }
 

@@ -4,10 +4,12 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
+use profinfer_binary::{PidNamespace, ProcessStatus};
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// How a process ended, as far as its parent alone can know.
@@ -204,6 +206,22 @@ pub(super) fn ends_within(pid: i32, wait: Duration) -> bool {
         std::thread::sleep(Duration::from_millis(1));
     }
     true
+}
+
+/// The number that the kernel gives the first namespace of processes (`PROC_PID_INIT_INO`).
+const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// Whether threads have the numbers here that the kernel's records have, as in the first namespace of processes.
+pub(super) fn numbers_are_the_kernels() -> bool {
+    static ARE: OnceLock<bool> = OnceLock::new();
+    let is_first = || PidNamespace::of(std::process::id()).is_ok_and(|own| own.inode == INITIAL_PID_NAMESPACE);
+    *ARE.get_or_init(is_first)
+}
+
+/// The process that a record's thread is of; `None` where the thread has ended, or has another number here.
+pub(super) fn process_of_record(thread: u32) -> Option<u32> {
+    let status = numbers_are_the_kernels().then(|| ProcessStatus::read(thread).ok()).flatten();
+    status.map(|status| status.tgid)
 }
 
 /// A process and all its descendants.

@@ -143,12 +143,14 @@ impl<'a> Recording<'a> {
             if self.modules.any_written() {
                 self.modules.check_files(&mut self.session, &self.consumer);
             }
-            self.mapped.poll(self.process.pid(), &self.consumer);
+            let launched = self.process.pid();
+            // It may be a script that only starts the engine.
+            self.mapped.poll(|| self.consumer.counts().stepping_process().unwrap_or(launched), &self.consumer);
             self.frequencies.poll(&self.consumer);
             self.freed_memory.poll(&mut self.modules);
             let (pid, forks) = (self.process.pid(), self.options.follow_forks);
             self.pressure.poll(pid, forks, self.switches.is_idle(), &self.consumer);
-            self.learning.poll(self.process.pid(), self.plan, &self.session, &mut self.modules, &self.consumer);
+            self.learning.poll(launched.cast_unsigned(), self.plan, &self.session, &mut self.modules, &self.consumer);
             self.slots.poll(&mut self.modules, &mut self.session, &self.consumer, false);
             let is_learned = self.learning.is_done() && self.slots.is_done(&self.consumer);
             if self.options.until_learned && is_learned {

@@ -9,6 +9,7 @@ pub use saved::{LearnedMember, learned_lock};
 
 use super::consumer::Consumer;
 use super::modules::Modules;
+use super::process::{numbers_are_the_kernels, process_of_record};
 use crate::bpf::Session;
 use profinfer_compiler::{LearnLeaf, Lesson, ProbePlan, RelocationKind};
 use profinfer_diagnostics::{Code, Diagnostic};
@@ -31,6 +32,8 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// Pages of the target that are read, at most.
 const MOST_PAGES: usize = 8192;
 const PAGE: usize = 4096;
+/// Threads that are told apart without reading what they are of again.
+const MOST_THREADS: usize = 4096;
 
 /// The objects whose addresses are in records. Clones share them.
 #[derive(Debug, Clone, Default)]
@@ -48,7 +51,31 @@ struct Handed {
     objects: Vec<Vec<Sample>>,
     /// By lesson: the module whose function was called with the first object.
     modules: Vec<Option<usize>>,
+    /// The process whose memory the addresses are of: of several, the first that had an object. `None`: the target.
+    process: Option<u32>,
+    /// Whether a thread is one of that process.
+    threads: HashMap<u32, bool>,
     since: Option<Instant>,
+}
+
+impl Handed {
+    /// Whether addresses that a thread had are of the process that is read. The launched one may be a script that only
+    /// starts the engine.
+    fn is_of_process(&mut self, tid: u32) -> bool {
+        if let Some(is_of_process) = self.threads.get(&tid) {
+            return *is_of_process;
+        }
+        if !numbers_are_the_kernels() {
+            return true;
+        }
+        // A thread that has ended meanwhile is asked for again with its next record.
+        let Some(process) = process_of_record(tid) else { return false };
+        let is_of_process = *self.process.get_or_insert(process) == process;
+        if self.threads.len() < MOST_THREADS {
+            self.threads.insert(tid, is_of_process);
+        }
+        is_of_process
+    }
 }
 
 /// Addresses of objects in a record.
@@ -122,7 +149,10 @@ impl Samples {
         }
         let Some(header) = RecordHeader::read(record) else { return };
         let mut state = self.state();
-        let Handed { fields, sites, objects, modules, since } = &mut *state;
+        if !state.fields.contains_key(&header.ty) || !state.is_of_process(header.tid) {
+            return;
+        }
+        let Handed { fields, sites, objects, modules, since, .. } = &mut *state;
         let site = if header.site == NO_SITE { None } else { sites.get(&header.site) };
         for (lesson, addresses) in fields.get(&header.ty).into_iter().flatten() {
             let Some(of_lesson) = objects.get_mut(*lesson) else { continue };
@@ -171,7 +201,7 @@ impl Learning {
     /// Goes on, if there is anything to do.
     pub(super) fn poll(
         &mut self,
-        pid: i32,
+        target: u32,
         plan: &ProbePlan,
         session: &Session<'_>,
         modules: &mut Modules<'_>,
@@ -214,9 +244,9 @@ impl Learning {
             return;
         }
         let state = self.samples.state();
-        let (Some(since), most) = (state.since, state.objects.iter().map(Vec::len).max().unwrap_or_default()) else {
-            return;
-        };
+        let Some(since) = state.since else { return };
+        let process = state.process.unwrap_or(target);
+        let most = state.objects.iter().map(Vec::len).max().unwrap_or_default();
         let waited = since.elapsed();
         let is_time = most >= MOST || most >= FEWEST && waited >= SETTLE || waited >= LIMIT;
         if !is_time {
@@ -233,7 +263,7 @@ impl Learning {
         let lessons = self.lessons.clone();
         let work = move || {
             let deadline = Instant::now() + LIMIT;
-            let mut memory = ProcessMemory::open(pid);
+            let mut memory = ProcessMemory::open(process);
             let all = lessons.iter().zip(&objects);
             all.map(|(lesson, samples)| search(lesson, samples, &settled, &mut memory, deadline)).collect()
         };
@@ -366,7 +396,7 @@ struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    fn open(pid: i32) -> Self {
+    fn open(pid: u32) -> Self {
         Self { file: File::open(format!("/proc/{pid}/mem")).ok(), pages: HashMap::new() }
     }
 
