@@ -121,6 +121,19 @@ fn learn_prints_the_evidence_and_writes_a_lock_file() {
     assert!(lock.contains("\"name\": 24") && lock.contains("\"op\": 32"), "{lock}");
 }
 
+/// The addresses are the engine's, not of the script that starts it.
+#[test]
+#[ignore = "needs root"]
+fn members_are_learned_of_an_engine_that_a_script_starts() {
+    let engine = Engine::new(&["-DPAD=2"]);
+    engine.probeset(&LEARNED.replace("inputs: i32", "inputs: i32 from node_inputs(self)"));
+    let mut learn = engine.profinfer(&["learn", "kernels.yaml", "-o", "k.lock", "--", "sh", "-c"]);
+    let table = String::from_utf8(succeeds(learn.arg("./kernels 24 300; true")).stdout).unwrap();
+    assert!(table.contains("24 distinct objects, such as `layer"), "{table}");
+    let lock = std::fs::read_to_string(engine.path("k.lock")).unwrap();
+    assert!(lock.contains("\"name\": 24") && lock.contains("\"op\": 32"), "{lock}");
+}
+
 #[test]
 #[ignore = "needs root"]
 fn too_few_objects_leave_members_absent_with_the_reason() {
