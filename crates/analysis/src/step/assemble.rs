@@ -20,6 +20,7 @@ use rustc_hash::FxHashMap;
 use super::device_shares;
 use super::faults;
 use super::lane_time::{self, Caller, StateSources};
+use super::nested_costs;
 use super::offload::{self, DispatchContext};
 use super::reclaim;
 
@@ -439,7 +440,7 @@ impl Assembler {
         }
     }
 
-    /// Works out what each operator costs.
+    /// Works out what each operator costs, without what it calls.
     fn take_costs(&mut self, rules: &Rules, catalogue: &Catalogue, threads: &Threads) {
         if rules.costs().has_no_rules() {
             return;
@@ -462,6 +463,11 @@ impl Assembler {
                 Some(_) => cost(),
             };
         }
+        let mut operators = std::mem::take(&mut self.out.operators);
+        let within = self.shares.iter().enumerate().filter_map(|(span, share)| Some((span, share.within?)));
+        let calls = within.filter_map(|(inner, outer)| Some((self.operator_of(inner)?, self.operator_of(outer)?)));
+        nested_costs::take_out(&mut operators, calls);
+        self.out.operators = operators;
         for dispatch in self.out.dispatches.iter_mut().filter(|dispatch| !dispatch.is_empty) {
             let (last, end) = ((dispatch.kind, dispatch.object), dispatch.end);
             let all = dispatch.fused.iter().map(|part| (part.kind, Some(part.object))).chain([last]);

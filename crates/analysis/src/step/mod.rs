@@ -13,6 +13,7 @@ mod lane_time;
 mod layers;
 mod memory;
 mod model;
+mod nested_costs;
 mod nesting;
 mod offload;
 mod offload_model;

@@ -233,7 +233,7 @@ pub struct Operator {
     pub undivided: u64,
     /// Range in [`Step::lanes`].
     pub lanes: Range<u32>,
-    /// What it costs, by the probeset.
+    /// What it costs, by the probeset; operators called by it left out.
     pub cost: Cost,
     /// Within it, its thread gave work to a device: its time is the host's part, and no time of its cost.
     pub gives_work: bool,

@@ -312,6 +312,39 @@ fn costs_come_of_the_inputs_that_a_record_lists() {
     assert!(found.0.steps[0].operators.iter().all(|o| o.cost.flops == Some(2048.0)));
 }
 
+/// Records of calls, from outer to inner: who has a cost, and when.
+fn own_costs(calls: &[(&str, (u64, u64))]) -> Vec<(Option<f64>, Option<f64>)> {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    for (op, span) in calls {
+        r.push("call", 1, *span, &[("op", Put::Text(op)), ("shape", Put::List(&[1, 1, 1, 1]))]);
+    }
+    step(&mut r, 1, (0, 100), 1);
+    let rules = rules(
+        "analysis: { costs: { whole: { flops: 8, bytes: 100 }, part: { flops: 3, bytes: 100 }, \
+        copy: { flops: 0, bytes: 40 }, free: { flops: 0, bytes: 0 } } }",
+    );
+    run_with(&r, rules).0.steps[0].operators.iter().map(|o| (o.cost.flops, o.cost.bytes)).collect()
+}
+
+/// Time is of the innermost operator, and so are the operations and bytes: no rate is beyond the machine, and sums have
+/// nothing twice.
+#[test]
+fn an_operator_does_not_cost_what_the_operators_that_it_calls_cost() {
+    let of = |flops: f64, bytes: f64| (Some(flops), Some(bytes));
+    let (outer, free) = ((10, 90), of(0.0, 0.0));
+    assert_eq!(own_costs(&[("whole", outer), ("whole", (20, 80))]), [free, of(8.0, 100.0)]);
+    assert_eq!(own_costs(&[("part", outer), ("whole", (20, 80))]), [free, of(8.0, 100.0)], "no less than nothing");
+    let moved = [("whole", outer), ("copy", (20, 30)), ("copy", (40, 50))];
+    assert_eq!(own_costs(&moved), [of(8.0, 20.0), of(0.0, 40.0), of(0.0, 40.0)]);
+    let deep = [("whole", outer), ("free", (20, 80)), ("part", (30, 70))];
+    assert_eq!(own_costs(&deep), [of(5.0, 0.0), free, of(3.0, 100.0)], "through one that only calls");
+    let unknown = [("whole", outer), ("other", (20, 80)), ("part", (30, 70)), ("part", (40, 50))];
+    assert_eq!(own_costs(&unknown), [of(5.0, 0.0), (None, None), free, of(3.0, 100.0)]);
+    let after = [("whole", (10, 20)), ("whole", (20, 30))];
+    assert_eq!(own_costs(&after), [of(8.0, 100.0); 2], "beside each other");
+}
+
 #[test]
 fn costs_of_experts_are_of_those_used_or_of_the_most_there_can_be() {
     for (recorded, expected) in [(true, (2.0, false)), (false, (4.0, true))] {
