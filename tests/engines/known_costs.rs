@@ -3,9 +3,9 @@
 //! PyPI the first time.
 
 use crate::engine::{alone, cache_bytes, with_limits};
-use crate::find;
 use crate::invocation::{json, profinfer, succeeds};
 use crate::packages::{installed_version, scripts};
+use crate::{find, rows};
 use serde_json::Value;
 use std::path::Path;
 
@@ -23,19 +23,38 @@ fn recorded(probeset: &str, install: &str, build: &str, script: &[&str], folder:
     (trace, serde_json::from_str(&text).unwrap())
 }
 
-/// Every operator of every step costs what its extents say. Operators without names are found by their types.
+/// Operations and bytes of an operator with those of all that it calls.
+fn whole_cost(operators: &Value, operator: &Value) -> (f64, f64) {
+    let number = |row: &Value, field: &str| row[field].as_f64();
+    let span = |row: &Value| {
+        let start = row["start_ns"].as_u64().unwrap();
+        (start, start + row["duration_ns"].as_u64().unwrap())
+    };
+    assert!(number(operator, "flops").is_some() && number(operator, "bytes").is_some(), "no cost: {operator:#}");
+    let (start, end) = span(operator);
+    let within = rows(operators).filter(|row| start <= span(row).0 && span(row).1 <= end);
+    let cost = |row: &Value| (number(row, "flops").unwrap_or(0.0), number(row, "bytes").unwrap_or(0.0));
+    within.map(cost).fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
+}
+
+/// Every operator of every step costs what its extents say, and a step has the operations of all of them, none twice.
+/// Operators without names are found by their types.
 fn assert_costs(trace: &str, known: &Value) {
     let costs = known["costs"].as_object().unwrap();
+    let of_all: f64 = costs.values().map(|cost| cost["flops"].as_f64().unwrap()).sum();
     assert_eq!(json(&["report", trace, "--json"])["completeness"]["steps"], RUNS);
     for step in 1..=RUNS {
         let report = json(&["report", trace, "--step", &step.to_string(), "--json"]);
+        let operators = &report["step"]["operators"];
         for (name, cost) in costs {
             let key = if cost["op"] == *name { "op" } else { "name" };
-            let reported = find(&report["step"]["operators"], key, name);
-            let of = |value: &Value| (value["flops"].as_f64(), value["bytes"].as_f64());
+            let reported = find(operators, key, name);
             assert_eq!(reported["op"], cost["op"], "{reported:#}");
-            assert_eq!(of(reported), of(cost), "step {step}: {reported:#}");
+            let expected = (cost["flops"].as_f64().unwrap(), cost["bytes"].as_f64().unwrap());
+            assert_eq!(whole_cost(operators, reported), expected, "step {step}: {reported:#}");
         }
+        let sum: f64 = rows(operators).filter_map(|row| row["flops"].as_f64()).sum();
+        assert_eq!(sum, of_all, "step {step}");
     }
 }
 

@@ -2,8 +2,8 @@
 
 run_ncnn_costs.py FOLDER RUNS
 
-A product of one row by a matrix larger than the caches, convolutions with and without groups, and layers element by
-element, with one thread. FOLDER/costs.json has operations and bytes of each layer by its name, from the net's extents.
+A product of one row by a matrix larger than the caches, products of matrices, also with weights of one byte, convolutions
+with and without groups, and layers element by element, with one thread. FOLDER/costs.json has operations and bytes of each layer by its name, from the net's extents.
 """
 
 import json
@@ -36,6 +36,7 @@ def make(path):
         "Input image 0 1 image",
         "Input vector 0 1 vector",
         "Input table 0 1 table",
+        "Input rows 0 1 rows",
         layer("Convolution", "full", "image", "full", f"0={CHANNELS} 1=3 4=1 5=0 6={full}",
               2 * full * SIDE * SIDE, both + full * FLOAT),
         layer("ReLU", "relu", "full", "relu", "", pixels, both),
@@ -50,6 +51,9 @@ def make(path):
               2 * line * LENGTH, (2 * LINES * LENGTH + line) * FLOAT),
         layer("Gemm", "weighed", "line", "weighed", f"2=0 3=1 4=0 5=1 6=1 7=0 8={COLUMNS} 9={LENGTH} 10=-1",
               2 * LINES * COLUMNS * LENGTH, (LINES * LENGTH + COLUMNS * LENGTH + LINES * COLUMNS) * FLOAT),
+        # With weights of one byte each.
+        layer("Gemm", "small", "rows", "small", f"2=0 3=1 4=0 5=1 6=1 7=0 8={COLUMNS} 9={LENGTH} 10=-1 18=1",
+              2 * LINES * COLUMNS * LENGTH, (LINES * LENGTH + LINES * COLUMNS) * FLOAT + COLUMNS * LENGTH),
         layer("BinaryOp", "sum", "deep1 deep2", "sum", "0=0", pixels, 3 * pixels * FLOAT),
         layer("BinaryOp", "more", "sum", "more", "0=0 1=1 2=2.0", pixels, both),
         layer("Concat", "joined", "deep3 more", "joined", "0=0", 0, 2 * both),
@@ -65,7 +69,12 @@ def make(path):
         out.write(f"7767517\n{len(layers)} {blobs}\n" + "\n".join(layers) + "\n")
     random = np.random.default_rng(1)
     with open(path + ".bin", "wb") as out:
-        for numbers in (full, deep, turned, line, columns, row):
+        for numbers in (full, deep, turned, line, columns, None, row):
+            if numbers is None:
+                # Bytes have a mark of their own, and one scale follows.
+                out.write(struct.pack("<I", 0x000D4B38))
+                out.write(random.integers(-9, 9, columns, dtype=np.int8).tobytes() + struct.pack("<f", 16))
+                continue
             out.write(struct.pack("<I", 0))
             out.write(((random.random(numbers, dtype=np.float32) - np.float32(0.5)) / np.float32(64)).tobytes())
 
@@ -91,10 +100,12 @@ def main():
             extractor.input("image", image)
             extractor.input("vector", vector)
             extractor.input("table", table)
+            extractor.input("rows", table)
             extractor.extract("pool")
             extractor.extract("product")
             extractor.extract("wider")
             extractor.extract("weighed")
+            extractor.extract("small")
             extractor.extract("soft")
     with open(os.path.join(folder, "costs.json"), "w", encoding="utf-8") as out:
         json.dump({"version": ncnn.__version__, "costs": COSTS}, out)
