@@ -2,8 +2,8 @@
 
 run_openvino_costs.py FOLDER RUNS
 
-A product of one row by a matrix larger than the caches, products of square matrices and of a transposed one, and
-convolutions with and without groups. FOLDER/costs.json has operations and bytes of each node by its name, from the
+A product of one row by a matrix larger than the caches, products of square matrices and of a transposed one,
+convolutions with and without groups, pools, sums, moves, and nodes element by element. FOLDER/costs.json has operations and bytes of each node by its name, from the
 extents that the model is made of.
 """
 
@@ -54,7 +54,25 @@ def model() -> ov.Model:
                                    2 * image + CHANNELS * CHANNELS * KERNEL))
     deep = ops.group_convolution(full, weight(CHANNELS, 1, 1, 3, 3), *same,
                                  **known("GroupConvolution", "deep", 2 * image * KERNEL, 2 * image + CHANNELS * KERNEL))
-    return ov.Model([row, square, scores, deep], [row_in, square_in, heads_in, image_in], "costs")
+    # Nodes with numbers as a further input, such as axes, which do not count.
+    numbers = lambda *values: ops.constant(np.array(values, dtype=np.int64))
+    quarter = image // 4
+    pool = ops.max_pool(image_in, [2, 2], [1, 1], [0, 0], [0, 0], [2, 2],
+                        **known("MaxPool", "pool", image, image + quarter))
+    mean = ops.avg_pool(image_in, [2, 2], [0, 0], [0, 0], [2, 2], True,
+                        **known("AvgPool", "mean", image, image + quarter))
+    whole = ops.reduce_mean(image_in, numbers(2, 3), True, **known("ReduceMean", "whole", image, image + CHANNELS))
+    turned = ops.transpose(image_in, numbers(0, 2, 3, 1), **known("Transpose", "turned", 0, 2 * image))
+    twice = ops.tile(image_in, numbers(1, 2, 1, 1), **known("Tile", "twice", 0, 3 * image))
+    edge = CHANNELS * (SIDE + 2) ** 2
+    edged = ops.pad(image_in, numbers(0, 0, 1, 1), numbers(0, 0, 1, 1), "constant",
+                    **known("Pad", "edged", 0, image + edge))
+    part = ops.strided_slice(image_in, numbers(0, 0, 0, 0), numbers(1, CHANNELS // 2, SIDE, SIDE), numbers(1, 1, 1, 1),
+                             [0] * 4, [0] * 4, **known("StridedSlice", "part", 0, image))
+    even = ops.mvn(image_in, numbers(2, 3), True, 1e-5, "inside_sqrt", **known("MVN", "even", 5 * image, 2 * image))
+    summed = ops.add(image_in, image_in, **known("Subgraph", "summed", image, 3 * image))
+    results = [row, square, scores, deep, pool, mean, whole, turned, twice, edged, part, even, summed]
+    return ov.Model([result.output(0) for result in results], [row_in, square_in, heads_in, image_in], "costs")
 
 
 def main() -> None:
