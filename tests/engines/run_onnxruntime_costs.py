@@ -3,8 +3,8 @@
 run_onnxruntime_costs.py FOLDER RUNS
 
 A product of one row by a matrix larger than the caches, whose weights the engine packs; products of matrices that are
-all computed, a sum with a matrix, convolutions with and without groups, products of bytes, recurrent operators, and
-operators element by element.
+all computed, also of one with several and with a vector, a sum with a matrix, convolutions with and without groups,
+products of bytes and of half bytes, recurrent operators, and operators element by element.
 FOLDER/costs.json has operations and bytes of each node by its name, from the extents that the model is made of.
 """
 
@@ -19,6 +19,7 @@ from onnx import TensorProto, helper
 from onnx_weights import Weights
 
 WIDE, SQUARE, HEADS, ROWS, DEPTH, CHANNELS, SIDE, TIMES, HIDDEN = 4096, 1024, 3, 40, 72, 32, 28, 20, 48
+MATRICES, HIGH, DEEP, BROAD = 8, 64, 32, 48
 FLOAT, KERNEL = 4, 9
 COSTS = {}
 
@@ -38,6 +39,24 @@ def model():
                   2 * SQUARE**3 + SQUARE**2, 3 * SQUARE**2 + SQUARE)
     across = HEADS * ROWS * ROWS
     scores = node("MatMul", "scores", ["heads_in", "turned_in"], 2 * across * DEPTH, 2 * HEADS * DEPTH * ROWS + across)
+    # One matrix with each of several, and with a vector.
+    each = node("MatMul", "each", ["one_in", "several_in"], 2 * MATRICES * HIGH * DEEP * BROAD,
+                HIGH * DEEP + MATRICES * DEEP * BROAD + MATRICES * HIGH * BROAD)
+    vector = node("MatMul", "vector", ["one_in", "vector_in"], 2 * HIGH * DEEP, HIGH * DEEP + DEEP + HIGH)
+    # What optimisations make of others.
+    joined = node("FusedGemm", "joined", ["one_in", weight("join_w", DEEP, BROAD), weight("join_b", BROAD)],
+                  2 * HIGH * DEEP * BROAD + HIGH * BROAD, HIGH * DEEP + DEEP * BROAD + BROAD + HIGH * BROAD,
+                  domain="com.microsoft", activation="Relu")
+    ordered = node("ReorderInput", "ordered", ["image_in"], 0, 2 * CHANNELS * SIDE * SIDE,
+                   domain="com.microsoft.nchwc")
+    back = node("ReorderOutput", "back", [ordered], 0, 2 * CHANNELS * SIDE * SIDE, domain="com.microsoft.nchwc",
+                channels=CHANNELS)
+    # Of half a byte each.
+    halves = weight.constant("bits_w", np.full((HIDDEN, WIDE // 32, 16), 0x37, dtype=np.uint8))
+    few_bits = node("MatMulNBits", "bits", ["row_in", halves, weight("bits_s", HIDDEN * WIDE // 32)],
+                    2 * WIDE * HIDDEN, 0, domain="com.microsoft", K=WIDE, N=HIDDEN, bits=4, block_size=32)
+    COSTS["bits"]["bytes"] = WIDE * HIDDEN // 2 + FLOAT * (WIDE + HIDDEN + WIDE * HIDDEN // 32)
+    local = node("LRN", "local", ["image_in"], 5 * CHANNELS * SIDE * SIDE, 2 * CHANNELS * SIDE * SIDE, size=5)
     soft = node("Softmax", "soft", [scores], 5 * across, 2 * across, axis=-1)
     image = CHANNELS * SIDE * SIDE
     full = node("Conv", "full", ["image_in", weight("full_w", CHANNELS, CHANNELS, 3, 3)],
@@ -70,15 +89,19 @@ def model():
     value = lambda name, *shape, kind=TensorProto.FLOAT: helper.make_tensor_value_info(name, kind, shape)
     inputs = [value("row_in", 1, WIDE), value("square_in", SQUARE, SQUARE), value("heads_in", HEADS, ROWS, DEPTH),
               value("turned_in", HEADS, DEPTH, ROWS), value("image_in", 1, CHANNELS, SIDE, SIDE),
-              value("times_in", TIMES, 1, SIDE)]
+              value("times_in", TIMES, 1, SIDE), value("one_in", HIGH, DEEP),
+              value("several_in", MATRICES, DEEP, BROAD), value("vector_in", DEEP)]
     outputs = [value(row, 1, WIDE), value(square, SQUARE, SQUARE), value(summed, SQUARE, SQUARE),
                value(soft, HEADS, ROWS, ROWS), value(deep, 1, CHANNELS, SIDE, SIDE),
                value(whole, SQUARE, SQUARE, kind=TensorProto.INT32),
                value(linear, SQUARE, SQUARE, kind=TensorProto.UINT8),
                *(value(result, TIMES, 1, 1, HIDDEN) for result in recurrent),
-               value(split, SQUARE // 2, SQUARE), value(log, SQUARE, SQUARE)]
+               value(split, SQUARE // 2, SQUARE), value(log, SQUARE, SQUARE),
+               value(each, MATRICES, HIGH, BROAD), value(vector, HIGH), value(joined, HIGH, BROAD), value(back, 1, CHANNELS, SIDE, SIDE),
+               value(few_bits, 1, HIDDEN), value(local, 1, CHANNELS, SIDE, SIDE)]
     graph = helper.make_graph(nodes, "costs", inputs, outputs, weight.tensors)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    opsets = [helper.make_opsetid(*of) for of in (("", 17), ("com.microsoft", 1), ("com.microsoft.nchwc", 1))]
+    made = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     onnx.checker.check_model(made)
     shape = lambda info: [extent.dim_value for extent in info.type.tensor_type.shape.dim]
     return made.SerializeToString(), {info.name: shape(info) for info in inputs}
