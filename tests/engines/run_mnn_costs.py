@@ -17,6 +17,8 @@ from onnx_weights import Weights
 from run_mnn import converted
 
 WIDE, CHANNELS, SIDE, KERNEL, FLOAT = 4096, 64, 112, 9, 4
+ROWS, DEPTH, COLUMNS = 64, 32, 48
+INPUTS = {"image": (1, CHANNELS, SIDE, SIDE), "vector": (1, WIDE, 1, 1), "rows": (ROWS, DEPTH), "columns": (DEPTH, COLUMNS)}
 COSTS = {}
 
 
@@ -36,11 +38,18 @@ def make(folder):
     deep = node("Conv", "deep", [squashed, weight("deep_w", CHANNELS, 1, 3, 3)], "ConvolutionDepthwise",
                 2 * pixels * KERNEL, 2 * pixels + CHANNELS * KERNEL, pads=[1, 1, 1, 1], group=CHANNELS)
     pool = node("MaxPool", "pool", [deep], "Pooling", pixels, pixels + pixels // 4, kernel_shape=[2, 2], strides=[2, 2])
+    # Twice as wide and high; windows of two by two do not overlap.
+    wider = node("ConvTranspose", "wider", ["image", weight("wide_w", CHANNELS, 3, 2, 2)], "Deconvolution",
+                 2 * pixels * 3 * 4, pixels + 3 * 4 * SIDE * SIDE + CHANNELS * 3 * 4, strides=[2, 2])
+    # Of a matrix that is not a weight.
+    product = node("MatMul", "product", ["rows", "columns"], "MatMul", 2 * ROWS * DEPTH * COLUMNS,
+                   ROWS * DEPTH + DEPTH * COLUMNS + ROWS * COLUMNS)
     row = node("Conv", "row", ["vector", weight("row_w", WIDE, WIDE, 1, 1)], "Convolution",
                2 * WIDE * WIDE, 2 * WIDE + WIDE * WIDE)
     value = lambda name, *shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-    graph = helper.make_graph(nodes, "costs", [value("image", 1, CHANNELS, SIDE, SIDE), value("vector", 1, WIDE, 1, 1)],
-                              [value(pool, 1, CHANNELS, SIDE // 2, SIDE // 2), value(row, 1, WIDE, 1, 1)], weight.tensors)
+    graph = helper.make_graph(nodes, "costs", [value(name, *shape) for name, shape in INPUTS.items()],
+                              [value(pool, 1, CHANNELS, SIDE // 2, SIDE // 2), value(row, 1, WIDE, 1, 1),
+                               value(wider, 1, 3, 2 * SIDE, 2 * SIDE), value(product, ROWS, COLUMNS)], weight.tensors)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     return converted(model, folder)
 
@@ -52,7 +61,7 @@ def main():
 
     interpreter = MNN.Interpreter(made)
     session = interpreter.createSession({"numThread": 1})
-    for name, shape in (("image", (1, CHANNELS, SIDE, SIDE)), ("vector", (1, WIDE, 1, 1))):
+    for name, shape in INPUTS.items():
         values = np.random.default_rng(2).random(shape, dtype=np.float32)
         host = MNN.Tensor(shape, MNN.Halide_Type_Float, values, MNN.Tensor_DimensionType_Caffe)
         interpreter.getSessionInput(session, name).copyFrom(host)
