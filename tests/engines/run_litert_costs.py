@@ -16,6 +16,7 @@ import numpy as np
 from run_litert import Network, litert, same_size, schema
 
 WIDE, SQUARE, CHANNELS, SIDE = 4096, 1024, 32, 28
+MATRICES, ROWS, DEPTH, COLUMNS = 8, 64, 32, 48
 FLOAT, KERNEL = 4, 9
 COSTS = {}
 
@@ -36,6 +37,17 @@ def make_model(path):
     square = node(network, "FULLY_CONNECTED", "square",
                   [square_in, network.weights("square_w", (SQUARE, SQUARE)), network.weights("square_b", (SQUARE,))],
                   (SQUARE, SQUARE), 2 * SQUARE**3, 3 * SQUARE**2 + SQUARE, schema.FullyConnectedOptionsT())
+    # One matrix with each of several, as it is and transposed.
+    wide_in, high_in, several_in = (network.tensor(name, shape) for name, shape in
+                                    (("wide_in", (ROWS, DEPTH)), ("high_in", (DEPTH, ROWS)),
+                                     ("several_in", (MATRICES, DEPTH, COLUMNS))))
+    products = []
+    for name, first in (("each", wide_in), ("turned", high_in)):
+        options = schema.BatchMatMulOptionsT()
+        options.adjX = first is high_in
+        products.append(node(network, "BATCH_MATMUL", name, [first, several_in], (MATRICES, ROWS, COLUMNS),
+                             2 * MATRICES * ROWS * DEPTH * COLUMNS,
+                             ROWS * DEPTH + MATRICES * DEPTH * COLUMNS + MATRICES * ROWS * COLUMNS, options))
     image, shape = CHANNELS * SIDE * SIDE, (1, SIDE, SIDE, CHANNELS)
     options = same_size(schema.Conv2DOptionsT())
     options.dilationWFactor = options.dilationHFactor = 1
@@ -49,7 +61,8 @@ def make_model(path):
     deep = node(network, "DEPTHWISE_CONV_2D", "deep", [between, *weights], shape, 2 * image * KERNEL,
                 2 * image + CHANNELS * KERNEL + CHANNELS, options)
     summed = node(network, "ADD", "summed", [deep, image_in], shape, image, 3 * image, schema.AddOptionsT())
-    network.graph.inputs, network.graph.outputs = [row_in, square_in, image_in], [row, square, summed]
+    network.graph.inputs = [row_in, square_in, image_in, wide_in, high_in, several_in]
+    network.graph.outputs = [row, square, summed, *products]
     network.write(path)
 
 
