@@ -47,6 +47,9 @@ def main() -> None:
     cost("gelu", pixels, 2 * pixels)
     cost("sum_dim_IntList", SQUARE**2, SQUARE**2 + SQUARE)
     cost("add__Tensor", pixels, 3 * pixels)
+    # One calls another.
+    cost("relu", SQUARE**2, 2 * SQUARE**2)
+    cost("stack", 0, 4 * WIDE)
 
     with torch.inference_mode():
         for _ in range(runs):
@@ -59,6 +62,8 @@ def main() -> None:
             torch.nn.functional.gelu(full)
             torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
             torch.mul(square, square[0]).sum(-1)
+            torch.relu(square)
+            torch.stack([row, row])
             time.sleep(0.02)
     with open(os.path.join(folder, "costs.json"), "w", encoding="utf-8") as out:
         json.dump({"version": torch.__version__, "costs": COSTS}, out)
