@@ -63,6 +63,16 @@ EXPORTED int cuGraphInstantiateWithFlags(struct graph **executable, struct graph
 	return 0;
 }
 
+/* It fails for a graph without kernels. */
+EXPORTED int cuGraphExecUpdate_v2(struct graph *executable, struct graph *graph, void *result)
+{
+	(void)result;
+	if (!graph->milliseconds)
+		return 910;
+	*executable = *graph;
+	return 0;
+}
+
 EXPORTED int cuLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
 			    unsigned shared, struct stream *stream, void **parameters, void **extra)
 {
@@ -139,6 +149,7 @@ int cuModuleGetFunction(void **function, void *module, const char *name);
 int cuStreamBeginCapture_v2(void *stream, int mode);
 int cuStreamEndCapture(void *stream, void **graph);
 int cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long flags);
+int cuGraphExecUpdate_v2(void *executable, void *graph, void *result);
 int cuLaunchKernel(void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
 		   void *stream, void **parameters, void **extra);
 struct launch {
@@ -223,6 +234,20 @@ int main(int count, char **words)
 	cuLaunchKernelEx(&(struct launch){ { 30 }, one }, multiply, NULL, NULL);
 	cuStreamSynchronize(one);
 	printf("work 3 submitted %ld done %ld\n", since, now());
+	/* The same executable, for another graph; a failed update leaves that. */
+	cuStreamBeginCapture_v2(other, 0);
+	launch(other, 20);
+	cuStreamEndCapture(other, &graph);
+	cuGraphExecUpdate_v2(executable, graph, NULL);
+	since = now();
+	cuGraphLaunch(executable, other);
+	cuGraphLaunch(executable, other);
+	cuStreamBeginCapture_v2(other, 0);
+	cuStreamEndCapture(other, &graph);
+	cuGraphExecUpdate_v2(executable, graph, NULL);
+	cuGraphLaunch(executable, other);
+	cuStreamSynchronize(other);
+	printf("work 4 submitted %ld done %ld\n", since, now());
 	cuMemcpyDtoH_v2(host, device, 500);
 	return 0;
 }

@@ -41,6 +41,7 @@ CALL(cuLaunchKernel, void *kernel, unsigned gx, unsigned gy, unsigned gz, unsign
      unsigned shared, void *stream, void **parameters, void **extra)
 CALL(cuLaunchKernelEx, const void *launch, void *kernel, void **parameters, void **extra)
 CALL(cuStreamBeginCapture_v2, void *stream, int mode)
+CALL(cuGraphExecUpdate_v2, void *executable, void *graph, void *result)
 CALL(cuGraphLaunch, void *executable, void *stream)
 CALL(cuEventRecord, void *event, void *stream)
 CALL(cuEventSynchronize, void *event)
@@ -122,6 +123,7 @@ int cuLaunchKernelEx(const void *launch, void *kernel, void **parameters, void *
 int cuStreamBeginCapture_v2(void *stream, int mode);
 int cuStreamEndCapture(void *stream, void **graph);
 int cuGraphInstantiateWithFlags(void **executable, void *graph, uint64_t flags);
+int cuGraphExecUpdate_v2(void *executable, void *graph, void *result);
 int cuGraphLaunch(void *executable, void *stream);
 int cuEventRecord(void *event, void *stream);
 int cuEventSynchronize(void *event);
@@ -414,6 +416,11 @@ EXPORTED int cudaGraphInstantiate(void **executable, void *graph, uint64_t flags
 	return cuGraphInstantiateWithFlags(executable, graph, flags);
 }
 
+EXPORTED int cudaGraphExecUpdate(void *executable, void *graph, void *result)
+{
+	return cuGraphExecUpdate_v2(executable, graph, result);
+}
+
 EXPORTED int cudaGraphLaunch(void *executable, void *stream)
 {
 	return cuGraphLaunch(executable, stream);
@@ -445,7 +452,6 @@ SUCCEEDS(cudaFuncSetAttribute)
 SUCCEEDS(cudaGetLastError)
 SUCCEEDS(cudaGraphDestroy)
 SUCCEEDS(cudaGraphExecDestroy)
-SUCCEEDS(cudaGraphExecUpdate)
 SUCCEEDS(cudaHostUnregister)
 SUCCEEDS(cudaPeekAtLastError)
 SUCCEEDS(cudaSetDevice)

@@ -63,17 +63,18 @@ fn work_of_streams_has_the_known_times() {
     let measured: Vec<(u64, u64)> = reported.lines().map(measured).collect();
     let of = |probe: &str| rows.iter().filter(|row| row["probe"] == probe).collect::<Vec<_>>();
 
-    // Two were captured, and given to no stream.
+    // Three were captured, and given to no stream.
     let (launches, captured): (Vec<&Value>, Vec<&Value>) =
         of("cuda_launch").into_iter().partition(|row| row["event"] == "submit");
-    assert_eq!((launches.len(), captured.len()), (7, 2));
+    assert_eq!((launches.len(), captured.len()), (7, 3));
     assert!(captured.iter().all(|row| row["event"] == "captured" && row["done_by_ns"].is_null()), "{captured:?}");
     // What was launched before the event is done with it, what came after is not.
     assert_is(interval(launches[0], launches[2]), measured[0].1 - measured[0].0, "an event");
     assert!(number(&launches[3]["done_by_ns"]) > number(&launches[2]["done_by_ns"]));
     let graphs = of("cuda_graph_launch");
-    assert_eq!(graphs.len(), 12);
+    assert_eq!(graphs.len(), 15);
     assert_is(interval(graphs[0], graphs[11]), measured[1].1 - measured[1].0, "graphs");
+    assert_is(interval(graphs[12], graphs[14]), measured[4].1 - measured[4].0, "an updated graph");
     assert_is(interval(launches[4], launches[5]), measured[2].1 - measured[2].0, "two streams");
     assert_ne!(launches[4]["queue"], launches[5]["queue"]);
     // Nobody waits for the first of two streams, but the second one does.
@@ -83,7 +84,7 @@ fn work_of_streams_has_the_known_times() {
     assert_eq!(copies(rows.iter()), [(1000, "to device"), (500, "from device")]);
     assert_eq!(
         [of("cuda_event_wait"), of("cuda_stream_wait"), of("cuda_context_wait")].map(|rows| rows.len()),
-        [1, 3, 1]
+        [1, 4, 1]
     );
 }
 
@@ -108,7 +109,7 @@ fn kernels_have_names_and_those_of_a_graph_are_known_from_its_capture() {
     compile("cuda.c", &[library.to_str().unwrap(), "-Wl,-rpath,$ORIGIN"], folder, "program");
     recorded("cuda", &folder.join("program"), folder);
     let half = || "multiply_f<__half>".to_owned();
-    let named = [("add_f*".to_owned(), 3, 24), (half(), 1, 0), (half(), 6, 0)];
+    let named = [("add_f*".to_owned(), 3, 24), (half(), 1, 0), (half(), 7, 3)];
     assert_eq!(kernels(&folder.join("run.pfi")), named);
 
     // Attached late: names were given before, so kernels have none; the graph is captured later.
@@ -129,7 +130,7 @@ fn kernels_have_names_and_those_of_a_graph_are_known_from_its_capture() {
     let found = kernels(&trace);
     assert_eq!(
         found.iter().map(|(_, count, replayed)| (*count, *replayed)).collect::<Vec<_>>(),
-        [(9, 24), (1, 0)],
+        [(10, 27), (1, 0)],
         "{found:?}"
     );
 }

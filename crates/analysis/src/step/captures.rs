@@ -47,8 +47,10 @@ impl Captures {
                 self.remember(captured, kinds(nodes).into());
             }
             CaptureEvent::Made { from, captured } => {
-                if let Some(nodes) = self.captured.get(&from).cloned() {
-                    self.remember(captured, nodes);
+                // It is no longer what it was before, whatever it is made from.
+                match self.captured.get(&from).cloned() {
+                    Some(nodes) => self.remember(captured, nodes),
+                    None => drop(self.captured.remove(&captured)),
                 }
             }
         }

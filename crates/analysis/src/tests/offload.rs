@@ -361,6 +361,18 @@ fn captured_work_is_known_when_it_is_launched() {
     // Of what was captured before the recording nothing is known.
     r.push("launch_captured", 1, (410, 412), &[("queue", Put::Int(7)), ("captured", Put::Int(0x99))]);
     step(&mut r, 1, (400, 450), 1);
+    // The same executable, updated to another capture, and to one from before the recording.
+    r.push("capture", 1, (501, 502), &[("queue", Put::Int(7))]);
+    launched(&mut r, "rope", (503, 504));
+    r.push("captured", 1, (505, 506), &[("queue", Put::Int(7)), ("captured", Put::Int(0x10))]);
+    step(&mut r, 1, (500, 550), 1);
+    for (from, start) in [(0x10, 600), (0x98, 700)] {
+        let update = [("captured", Put::Int(0x20)), ("made_from", Put::Int(from))];
+        r.push("instantiate", 1, (start + 5, start + 6), &update);
+        let fields = [("queue", Put::Int(7)), ("captured", Put::Int(0x20))];
+        r.push("launch_captured", 1, (start + 10, start + 12), &fields);
+        step(&mut r, 1, (start, start + 50), 1);
+    }
     let (collected, timeline) = run(&r);
     assert_eq!(collected.steps[0].submissions.len(), 0, "nothing was given to the device");
     let name = |kind| timeline.catalogue().kind(kind).name.to_string();
@@ -368,9 +380,10 @@ fn captured_work_is_known_when_it_is_launched() {
         Queued::Submit { replays, .. } => replays.as_ref().map(|all| all.iter().map(|kind| name(*kind)).collect()),
         other => panic!("{other:?}"),
     };
-    let found: Vec<Option<Vec<String>>> = collected.steps[1..].iter().map(replays).collect();
+    let launching = collected.steps[1..4].iter().chain(&collected.steps[5..]);
+    let found: Vec<Option<Vec<String>>> = launching.map(replays).collect();
     let both = Some(vec!["layer".to_owned(), "norm".to_owned()]);
-    assert_eq!(found, [both.clone(), both, None]);
+    assert_eq!(found, [both.clone(), both, None, Some(vec!["rope".to_owned()]), None]);
 }
 
 /// A queue that waits for an event of another one is in its capture.
