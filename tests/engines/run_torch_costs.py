@@ -47,8 +47,9 @@ def main() -> None:
     cost("gelu", pixels, 2 * pixels)
     cost("sum_dim_IntList", SQUARE**2, SQUARE**2 + SQUARE)
     cost("add__Tensor", pixels, 3 * pixels)
-    # One calls another.
+    # One calls another, also one that is given the result.
     cost("relu", SQUARE**2, 2 * SQUARE**2)
+    cost("clamp_out", SQUARE**2, 2 * SQUARE**2)
     cost("stack", 0, 4 * WIDE)
 
     with torch.inference_mode():
@@ -63,6 +64,7 @@ def main() -> None:
             torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
             torch.mul(square, square[0]).sum(-1)
             torch.relu(square)
+            torch.nn.functional.hardtanh(square)
             torch.stack([row, row])
             time.sleep(0.02)
     with open(os.path.join(folder, "costs.json"), "w", encoding="utf-8") as out:
