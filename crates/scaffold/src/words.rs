@@ -87,10 +87,11 @@ pub(super) fn score(name: &str) -> i64 {
     4 * good - 2 * count(WEAK).min(1) - 6 * count(ASIDE).min(2) - (words.len() as i64 - 3).max(0)
 }
 
-/// Whether a name is one of these words, without its underscores: `n_tokens`, `opType`, `name_`.
+/// Whether a name is one of these words, without its underscores: `n_tokens`, `opType`, `name_`, `m_name`.
 pub(super) fn place(name: &str, of: &[&str]) -> Option<usize> {
-    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
-    let plain = plain.strip_prefix("m_").unwrap_or(&plain);
+    // Before underscores go: `mname` is another word than `m_name`.
+    let own = name.strip_prefix("m_").unwrap_or(name);
+    let plain = own.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
     of.iter().position(|word| *word == plain)
 }
 
@@ -161,6 +162,7 @@ mod tests {
         assert_eq!(place("n_tokens", TOKENS), place("nTokens", TOKENS));
         assert_eq!(place("opType", OP), Some(1));
         assert_eq!(place("shape_", SHAPE), Some(0));
-        assert_eq!(place("colour", NAME), None);
+        assert_eq!((place("m_name", NAME), place("m_opType", OP)), (Some(0), Some(1)));
+        assert_eq!((place("colour", NAME), place("mname", NAME)), (None, None));
     }
 }
