@@ -40,11 +40,18 @@ impl Machine {
         Self::read(root, &Self::allowed(root))
     }
 
-    /// The processors that this process may use, as far as they are measured.
+    /// The processors that this process may use, as far as they are measured. A process's list has those that are
+    /// offline, too, to which no thread can be bound.
     pub(super) fn allowed(root: &Path) -> Vec<u32> {
-        let status = Files { root }.text("proc/self/status");
+        let files = Files { root };
+        let status = files.text("proc/self/status");
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        let mut allowed = list.map(cpu_list).filter(|cpus| !cpus.is_empty()).unwrap_or_else(|| vec![0]);
+        let mut allowed = list.map(cpu_list).unwrap_or_default();
+        let online = cpu_list(&files.text("sys/devices/system/cpu/online"));
+        allowed.retain(|cpu| online.is_empty() || online.binary_search(cpu).is_ok());
+        if allowed.is_empty() {
+            allowed.push(online.first().copied().unwrap_or(0));
+        }
         allowed.truncate(MAX_CPUS);
         allowed
     }
@@ -206,14 +213,29 @@ mod tests {
     use super::*;
 
     /// A root with such files.
-    fn machine(files: &[(&str, &str)], allowed: &[u32]) -> Machine {
+    fn root_with(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let path = root.path().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        Machine::read(root.path(), allowed)
+        root
+    }
+
+    fn machine(files: &[(&str, &str)], allowed: &[u32]) -> Machine {
+        Machine::read(root_with(files).path(), allowed)
+    }
+
+    #[test]
+    fn processors_that_are_offline_are_not_used() {
+        let allowed = |files: &[(&str, &str)]| Machine::allowed(root_with(files).path());
+        let status = ("proc/self/status", "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t0-7\n");
+        let online = |list| ("sys/devices/system/cpu/online", list);
+        assert_eq!(allowed(&[status, online("0-3\n")]), [0, 1, 2, 3]);
+        assert_eq!(allowed(&[status, online("0,2,6-9\n")]), [0, 2, 6, 7]);
+        assert_eq!(allowed(&[status]), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!((allowed(&[]), allowed(&[online("1-3\n")])), (vec![0], vec![1]));
     }
 
     const CPU: &str = "sys/devices/system/cpu/cpu";
