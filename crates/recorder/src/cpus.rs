@@ -1,4 +1,4 @@
-//! The machine's processors by type, and how much of their time the target may have.
+//! The machine's processors by type.
 
 use profinfer_binary::{core_types, cpu_list};
 use profinfer_schema::CpuType;
@@ -13,25 +13,6 @@ pub(super) fn types(sys: &Path) -> Vec<CpuType> {
     let mut types: Vec<CpuType> = core_types(sys, &cpu_list(&possible)).into_iter().map(named).collect();
     types.sort_by(|a, b| a.cpus.cmp(&b.cpus));
     types
-}
-
-/// How many cpus' worth of time the control groups of a process let it have.
-pub(super) fn quota(pid: u32) -> Option<f64> {
-    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    quota_of(Path::new("/sys/fs/cgroup"), group)
-}
-
-/// The smallest of a group's limit and those of the groups around it.
-fn quota_of(root: &Path, group: &str) -> Option<f64> {
-    let folder = root.join(group.trim_start_matches('/'));
-    let limits = folder.ancestors().take_while(|folder| folder.starts_with(root)).filter_map(|folder| {
-        let text = std::fs::read_to_string(folder.join("cpu.max")).ok()?;
-        let (quota, period) = text.trim().split_once(' ')?;
-        let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
-        (period > 0.0).then_some(quota / period)
-    });
-    limits.reduce(f64::min)
 }
 
 #[cfg(test)]
@@ -57,16 +38,5 @@ mod tests {
         write(&sys.path().join("bus/event_source/devices/cpu_atom/cpus"), "2\n");
         write(&sys.path().join("bus/event_source/devices/uncore/cpumask"), "0\n");
         assert_eq!(types(sys.path()), [named("cpu_core", &[0, 1]), named("cpu_atom", &[2])]);
-    }
-
-    #[test]
-    fn the_smallest_quota_counts() {
-        let root = tempfile::tempdir().unwrap();
-        assert_eq!(quota_of(root.path(), "/a/b"), None);
-        write(&root.path().join("a/cpu.max"), "150000 100000\n");
-        write(&root.path().join("a/b/cpu.max"), "max 100000\n");
-        assert_eq!(quota_of(root.path(), "/a/b"), Some(1.5));
-        write(&root.path().join("a/b/cpu.max"), "50000 100000\n");
-        assert_eq!(quota_of(root.path(), "/a/b"), Some(0.5));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::pending_target::PendingTarget;
 use super::process::numbers_are_the_kernels;
-use super::{Options, Subject, clock, cpus, host, saved_limits};
+use super::{Options, Subject, clock, host, pressure, saved_limits};
 use profinfer_probeset::{Part, Probeset};
 use profinfer_schema::{Origin, OriginPart};
 
@@ -28,7 +28,7 @@ pub(super) fn origin(options: &Options, probeset: &Probeset, target: &PendingTar
         // Only what was measured before: to measure it now would disturb.
         roofline: saved_limits().load(&host).map(|(roofline, _)| roofline),
         host,
-        cpu_quota: cpus::quota(pid),
+        cpu_quota: pressure::cpu_quota_of(pid),
         parts: probeset.parts.iter().map(origin_part).collect(),
         kept: None,
         recorder_pid: numbers_are_the_kernels().then(std::process::id),

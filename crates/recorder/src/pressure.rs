@@ -121,6 +121,16 @@ struct GroupCounts {
     stalled: Option<Stalled>,
 }
 
+/// CPUs' worth of time that the control groups of a process let it have.
+pub(super) fn cpu_quota_of(pid: u32) -> Option<f64> {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    smallest_quota(&read("/proc/self/mountinfo")?, &read(&format!("/proc/{pid}/cgroup"))?)
+}
+
+fn smallest_quota(mountinfo: &str, cgroup: &str) -> Option<f64> {
+    Mounts::parse(mountinfo).groups_of(cgroup).limits().quota
+}
+
 impl PressurePoll {
     /// For recordings of a schema, whose trace somebody may read while it is written.
     pub(super) fn new(schema: &Schema, is_followed: bool) -> Self {
@@ -411,13 +421,37 @@ mod tests {
         groups.limits().counts(groups.stalls.as_deref())
     }
 
-    fn mounts(root: &Path) -> Mounts {
+    fn mountinfo(root: &Path) -> String {
         let root = root.display();
-        Mounts::parse(&format!(
+        format!(
             "30 25 0:26 / {root}/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
              31 25 0:27 /box {root}/memory rw - cgroup cgroup rw,memory\n\
              32 25 0:28 / {root}/unified rw - cgroup2 cgroup2 rw\n"
-        ))
+        )
+    }
+
+    fn mounts(root: &Path) -> Mounts {
+        Mounts::parse(&mountinfo(root))
+    }
+
+    #[test]
+    fn the_smallest_quota_counts_in_both_versions() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, mountinfo) = (folder.path(), mountinfo(folder.path()));
+        let first = |quota: &str, group: &str| {
+            write(&root.join(format!("cpu/{group}/cpu.cfs_quota_us")), quota);
+            write(&root.join(format!("cpu/{group}/cpu.cfs_period_us")), "100000\n");
+        };
+        first("-1\n", "a/b");
+        assert_eq!(smallest_quota(&mountinfo, "1:cpu,cpuacct:/a/b\n0::/\n"), None);
+        first("150000\n", "a");
+        assert_eq!(smallest_quota(&mountinfo, "1:cpu,cpuacct:/a/b\n0::/\n"), Some(1.5));
+        write(&root.join("unified/a/cpu.max"), "150000 100000\n");
+        write(&root.join("unified/a/b/cpu.max"), "max 100000\n");
+        assert_eq!(smallest_quota(&mountinfo, "0::/a/b\n"), Some(1.5));
+        write(&root.join("unified/a/b/cpu.max"), "50000 100000\n");
+        assert_eq!(smallest_quota(&mountinfo, "0::/a/b\n"), Some(0.5));
+        assert_eq!(smallest_quota("", "0::/a/b\n"), None);
     }
 
     #[test]
