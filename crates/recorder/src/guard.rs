@@ -24,6 +24,8 @@ struct Rule {
     ty: FieldType,
     /// Its offset is not from debug information.
     active: bool,
+    /// This or another field with the same member broke a condition: a member has one offset in all records.
+    refuted: bool,
     /// Records that broke a condition, and the first such condition.
     broken: u64,
     why: &'static str,
@@ -49,7 +51,7 @@ impl Guards {
             let field = schema.records.get(guard.record).and_then(|record| record.fields.get(guard.field));
             let (Some(field), Some(of_record)) = (field, rules.get_mut(guard.record)) else { continue };
             let (offset, ty) = (field.offset as usize, field.ty.clone());
-            of_record.push(Rule { guard, offset, ty, active: false, broken: 0, why: "" });
+            of_record.push(Rule { guard, offset, ty, active: false, refuted: false, broken: 0, why: "" });
         }
         let names = schema.records.iter().map(|record| record.name.clone()).collect();
         Self(Arc::new(Mutex::new(State { rules, names, ..State::default() })))
@@ -82,9 +84,9 @@ impl Guards {
     pub(super) fn checked(&self, record: &[u8]) -> Option<Vec<u8>> {
         let header = RecordHeader::read(record)?;
         let mut state = self.state();
-        let State { rules, constants, .. } = &mut *state;
-        let rules = rules.get_mut(usize::from(header.ty)).filter(|rules| !rules.is_empty())?;
-        let mut missing = header.missing;
+        let State { rules: of_all, constants, .. } = &mut *state;
+        let rules = of_all.get_mut(usize::from(header.ty)).filter(|rules| !rules.is_empty())?;
+        let (mut missing, mut newly) = (header.missing, Vec::new());
         for rule in rules.iter_mut().filter(|rule| rule.active) {
             let bit = 1_u16.checked_shl(u32::try_from(rule.guard.field).unwrap_or(u32::MAX)).unwrap_or_default();
             if missing & bit != 0 {
@@ -95,12 +97,18 @@ impl Guards {
                 (!value.fits(*expected, constants)).then(|| word(*expected))
             });
             if let Some(why) = found {
+                if rule.broken == 0 {
+                    rule.why = why;
+                    newly.push(rule.guard.member.clone());
+                }
                 rule.broken += 1;
-                rule.why = why;
             }
-            if rule.broken > 0 {
+            if rule.refuted || rule.broken > 0 {
                 missing |= bit;
             }
+        }
+        if !newly.is_empty() {
+            of_all.iter_mut().flatten().for_each(|rule| rule.refuted |= newly.contains(&rule.guard.member));
         }
         (missing != header.missing).then(|| {
             let mut changed = record.to_vec();
@@ -300,6 +308,37 @@ mod tests {
             sentences[2],
             "tensor.2 is not where it was expected: `first` did not hold once; it is absent from then on"
         );
+    }
+
+    /// A value that fits by chance is as wrong as one that does not.
+    #[test]
+    fn a_member_is_absent_from_all_records_and_its_first_broken_condition_is_named() {
+        let mut schema = schema();
+        let other = RecordType { name: "weight".into(), ..schema.records[0].clone() };
+        schema.records.push(other);
+        let guard = |record| Guard {
+            record,
+            field: 1,
+            member: "tensor.name".into(),
+            symbols: vec!["offset".into()],
+            expected: vec![Expected::Text],
+        };
+        let of_op = Guard { field: 0, expected: vec![Expected::Positive, Expected::Range(0, 9)], ..guard(0) };
+        let of_op = Guard { member: "tensor.op".into(), ..of_op };
+        let guards = Guards::new(vec![guard(0), guard(1), of_op], &schema);
+        guards.activate(&BTreeSet::from(["offset"]));
+        let of_other = |op| {
+            let mut record = record(op, b"blk.0", [0; 3]);
+            record[0] = 1;
+            record
+        };
+        assert_eq!(missing(&guards, &of_other(7)), 0);
+        assert_eq!(missing(&guards, &record(0, b"blk\x01", [0; 3])), 0b11);
+        assert_eq!(missing(&guards, &of_other(7)), 0b10);
+        assert_eq!(missing(&guards, &record(10, b"blk.0", [0; 3])), 0b11);
+        let (losses, sentences) = guards.broken();
+        assert_eq!(losses, [Loss { record: "tensor".into(), kind: LossKind::Implausible, count: 3 }]);
+        assert!(sentences[1].starts_with("tensor.op ") && sentences[1].contains("`positive` did not hold 2 times"));
     }
 
     #[test]
