@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// Raise this with every change of the search.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 /// Largest size of a saved file, in bytes.
 const LARGEST: u64 = 1 << 20;
 

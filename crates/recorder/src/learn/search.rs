@@ -10,7 +10,7 @@ use std::time::Instant;
 /// Objects that must agree, and the most that are inspected.
 pub(super) const FEWEST: usize = 20;
 pub(super) const MOST: usize = 48;
-/// Places of pointers that are followed, over all levels.
+/// Places of pointers that are followed at one level; with more, no place is shown to be the only one.
 const MOST_PREFIXES: usize = 4096;
 /// Elements of arrays and vectors that are read; a longer vector is none of those that are sought.
 const MOST_NUMBERS: usize = 64;
@@ -134,8 +134,9 @@ impl Search<'_> {
                         let offsets = prefix.offsets.iter().copied().chain([offset]).collect();
                         next.push(Prefix { offsets, addresses });
                     }
-                    if next.len() >= MOST_PREFIXES {
-                        break;
+                    // What was not searched may hold another place.
+                    if next.len() > MOST_PREFIXES {
+                        return Err(format!("pointers to {} lead to too many places", level.view));
                     }
                 }
             }
@@ -143,9 +144,9 @@ impl Search<'_> {
         }
         // Each with the offset and the values of every path.
         let mut found: Vec<(Vec<u64>, Vec<Place>)> = Vec::new();
-        let mut ambiguous = None;
         for prefix in &prefixes {
             let mut leaves = Vec::new();
+            let mut ambiguous = None;
             for path in paths {
                 let Some(level) = path.levels.last() else { continue };
                 let mut candidates: Vec<Place> = Vec::new();
@@ -158,11 +159,12 @@ impl Search<'_> {
                 let Some(first) = candidates.first().cloned() else { break };
                 if candidates.iter().any(|(_, values)| *values != first.1) {
                     ambiguous = Some(format!("{} could be at {} places", level.member, candidates.len()));
-                    break;
                 }
                 leaves.push(first);
             }
             if leaves.len() == paths.len() {
+                // Other pointers at which one place alone fits do not refute these.
+                ambiguous.map_or(Ok(()), Err)?;
                 found.push((prefix.offsets.clone(), leaves));
             }
         }
@@ -170,7 +172,7 @@ impl Search<'_> {
         let names =
             || paths.iter().filter_map(|path| Some(path.levels.last()?.member.as_str())).collect::<Vec<_>>().join(", ");
         let Some((offsets, leaves)) = found.first() else {
-            return Err(ambiguous.unwrap_or_else(|| format!("{} fits at no place", names())));
+            return Err(format!("{} fits at no place", names()));
         };
         if found.iter().any(|(_, other)| values(other) != values(leaves)) {
             return Err(format!("{} could be at {} places", names(), found.len()));

@@ -116,6 +116,51 @@ fn one_object_that_differs_and_two_places_are_refused() {
     assert!(found(&lesson(&[]), &mut memory, &samples).unwrap_err().contains("could be at 2 places"));
 }
 
+/// Two texts of each node fit; a second pointer leads to structs of which one place alone does.
+#[test]
+fn a_place_that_is_the_only_one_beyond_another_pointer_is_refused_where_the_first_has_several() {
+    let (mut memory, samples) = objects(24, 8, 8, 40);
+    let put = |memory: &mut Pieces, at: u64, text: &str| {
+        memory.put(at, format!("{text}\0").as_bytes());
+        at.to_le_bytes()
+    };
+    for number in 0..24_u64 {
+        let (node, other) = (0x50_0000 + number * 0x1000, 0x51_0000 + 0x10_0000 + number * 0x1000);
+        let second = put(&mut memory, 0xd0_0000 + number * 0x1000, &format!("second{number}"));
+        memory.0.get_mut(&node).unwrap()[64..72].copy_from_slice(&second);
+        let kind = if number % 3 == 0 { "Conv" } else { "Softmax" };
+        let words = [
+            put(&mut memory, 0xe0_0000 + number * 0x1000, &format!("alien{number}")),
+            put(&mut memory, 0xf0_0000 + number * 0x1000, kind),
+        ];
+        let mut bytes = words.concat();
+        bytes.resize(128, 0);
+        memory.put(other, &bytes);
+        memory.0.get_mut(&samples[number as usize].address).unwrap()[24..32].copy_from_slice(&other.to_le_bytes());
+    }
+    assert_eq!(found(&lesson(&[]), &mut memory, &samples).unwrap_err(), "view.name could be at 2 places");
+    // Where the second text is nowhere, the two pointers lead to different ones.
+    for number in 0..24_u64 {
+        memory.0.get_mut(&(0x50_0000 + number * 0x1000)).unwrap()[64..72].fill(0);
+    }
+    assert_eq!(found(&lesson(&[]), &mut memory, &samples).unwrap_err(), "view.name, view.op could be at 2 places");
+}
+
+/// What was not searched may have another place: the one that was found is not shown to be the only one.
+#[test]
+fn too_many_pointers_prove_nothing() {
+    let (mut memory, samples) = objects(24, 8, 8, 40);
+    let mut lesson = lesson(&[8, 40]);
+    for path in &mut lesson.paths {
+        path.levels[0].within = 8 * (MOST_PREFIXES as u64 + 100);
+    }
+    for sample in &samples {
+        let of_node = memory.0[&sample.address][8..16].to_vec();
+        memory.put(sample.address, &of_node.repeat(MOST_PREFIXES + 100));
+    }
+    assert_eq!(found(&lesson, &mut memory, &samples).unwrap_err(), "pointers to view lead to too many places");
+}
+
 #[test]
 fn the_search_ends_in_time_and_in_circles() {
     // Every word points to its own object: nothing fits, and there are many ways.
