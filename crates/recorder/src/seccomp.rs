@@ -32,9 +32,12 @@ pub(super) fn check(pid: i32) -> Result<(), Diagnostic> {
         .hint("update the kernel, or start the target without the filter (`--security-opt seccomp=unconfined`)"))
 }
 
+/// Whether any thread has a filter: each has its own, and one may have been set for a worker alone.
 fn has_filter(pid: i32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    status.lines().filter_map(|line| line.strip_prefix("Seccomp:")).any(|mode| mode.trim() == "2")
+    let filters =
+        |status: String| status.lines().filter_map(|line| line.strip_prefix("Seccomp:")).any(|mode| mode.trim() == "2");
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok()).any(filters)
 }
 
 /// Tries the call in processes of its own. Outside of a return probe the kernel answers it with SIGILL.
@@ -102,5 +105,27 @@ mod tests {
         assert!(matches!(ways, (DOES_NOT_EXIST, IS_FILTERED) | (-1, IS_FILTERED | -1)), "{ways:?}");
         assert_eq!(filters_see_returns(), ways == (-1, IS_FILTERED));
         assert!(!has_filter(i32::MAX));
+    }
+
+    /// Without `SECCOMP_FILTER_FLAG_TSYNC` the other threads, the first one among them, have none.
+    #[test]
+    fn a_filter_of_one_thread_is_found() {
+        let (begun, begins) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let mut program = [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW }];
+            let filter = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
+            // SAFETY: plain numbers, and a filter that outlives the call; it allows everything, to this thread alone.
+            let set = unsafe {
+                libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+                libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter)
+            };
+            begun.send(set).unwrap();
+            let _ = ended.recv();
+        });
+        assert_eq!(begins.recv(), Ok(0));
+        assert!(has_filter(std::process::id().cast_signed()));
+        drop(end);
+        thread.join().unwrap();
     }
 }
