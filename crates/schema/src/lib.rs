@@ -408,7 +408,8 @@ pub enum LossKind {
     NotAttached,
     /// A span still open when the recording ended.
     StillOpen,
-    /// Whether the record was wanted could not be found out, its `when` being unreadable: the record is lost.
+    /// Whether the record was wanted could not be found out, its `when` being unreadable, or its method's slot not being
+    /// found before too many records waited: the record is lost.
     Undecided,
     /// An object had changed although its graph's identity had not: up to a few dozen graphs used
     /// with what it was before.

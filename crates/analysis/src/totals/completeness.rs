@@ -219,7 +219,9 @@ impl Lost {
             LossKind::Truncated => format!("{count} `{record}` with a list cut at its bound"),
             LossKind::NotAttached => format!("{count} sites of `{record}` not attached"),
             LossKind::StillOpen => format!("{count} `{record}` still open when the recording ended"),
-            LossKind::Undecided => format!("{count} `{record}` lost because its condition could not be read"),
+            LossKind::Undecided => {
+                format!("{count} `{record}` lost because a condition could not be read, or a slot was not found in time")
+            }
             LossKind::Implausible => {
                 format!("{count} `{record}` with an implausible value")
             }

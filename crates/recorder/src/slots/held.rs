@@ -3,7 +3,7 @@
 
 use super::decide::{Found, SlotCall, Steps};
 use profinfer_trace::RecordHeader;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 /// From the first call to the decision, once there is a step.
@@ -63,9 +63,24 @@ pub(in super::super) struct Held {
     /// By thread: how many records before the next one are left out.
     left_out: HashMap<u32, u32>,
     /// There are too many to wait for a step.
-    is_full: bool,
+    full: Option<Full>,
+    /// Whether calls of slots that are not decided are lost when they are released.
+    are_lost: bool,
+    /// Calls that are lost of slots that are not decided, by trial and slot, then by type of record.
+    lost: HashMap<(usize, u32), BTreeMap<u16, u64>>,
+    /// Those of slots that were decided for.
+    lost_of_found: BTreeMap<u16, u64>,
     /// By type of record.
     lacking: HashMap<u16, Lacking>,
+}
+
+/// Records that cannot wait any longer.
+#[derive(Debug, Clone, Copy)]
+struct Full {
+    /// How many bytes of them, from the first one on.
+    bytes: usize,
+    /// A step had begun before the last one of them.
+    in_step: bool,
 }
 
 /// Which fields a method's records lack.
@@ -156,8 +171,14 @@ impl Held {
         !self.trials.is_empty() && !self.any_open()
     }
 
-    /// What can be decided now; `has_steps`: a probe marks them; `is_last`: there will be no more records.
-    pub(in super::super) fn decided(&mut self, has_steps: bool, is_last: bool) -> Vec<(usize, Result<Found, String>)> {
+    /// What can be decided now; `has_steps`: a probe marks them; `any_begun`: a step has begun; `is_last`: there will be no
+    /// more records.
+    pub(in super::super) fn decided(
+        &mut self,
+        has_steps: bool,
+        any_begun: bool,
+        is_last: bool,
+    ) -> Vec<(usize, Result<Found, String>)> {
         let is_full = self.records.len() > MOST_BYTES;
         let decide = |(number, trial): (usize, &Trial)| {
             let waited = trial.since.filter(|_| trial.is_open).map(|since| since.elapsed());
@@ -176,7 +197,8 @@ impl Held {
             (is_enough || is_last).then(|| (number, steps.decide(&trial.candidates)))
         };
         let decided: Vec<_> = self.trials.iter().enumerate().filter_map(decide).collect();
-        self.is_full = is_full && decided.is_empty();
+        let full = Full { bytes: self.records.len(), in_step: any_begun };
+        self.full = (is_full && decided.is_empty()).then_some(full);
         decided
     }
 
@@ -185,6 +207,12 @@ impl Held {
         let trial = self.trials.get_mut(number)?;
         trial.is_open = false;
         trial.calls = Vec::new();
+        for (_, lost) in self.lost.extract_if(|(trial, _), _| *trial == number).filter(|((_, of), _)| Some(*of) == slot)
+        {
+            for (record_type, count) in lost {
+                *self.lost_of_found.entry(record_type).or_default() += count;
+            }
+        }
         let mut rejected = Vec::new();
         for (site, standing) in &mut self.sites {
             match *standing {
@@ -203,11 +231,19 @@ impl Held {
 
     /// The records that need not wait any longer, each after its length.
     pub(in super::super) fn release(&mut self) -> Vec<u8> {
-        if self.records.is_empty() || self.any_open() && !self.is_full {
-            return Vec::new();
+        let full = self.full.take();
+        if !self.any_open() {
+            return std::mem::take(&mut self.records);
         }
-        self.is_full = false;
-        std::mem::take(&mut self.records)
+        let Some(full) = full else { return Vec::new() };
+        self.are_lost = full.in_step;
+        let waiting = self.records.split_off(full.bytes.min(self.records.len()));
+        std::mem::replace(&mut self.records, waiting)
+    }
+
+    /// Calls of slots that were decided for and are not in the trace, since there were too many before: by type of record.
+    pub(in super::super) fn lost(&self) -> impl Iterator<Item = (u16, u64)> {
+        self.lost_of_found.iter().map(|(record_type, count)| (*record_type, *count))
     }
 
     /// Whether a record that waited is in the trace, and whether it counts only now.
@@ -221,6 +257,11 @@ impl Held {
             Some(Standing::Kept) => {
                 self.looked_at(&header);
                 Some(true)
+            }
+            // Its number is missing in its thread, so that the step is not taken for complete.
+            Some(Standing::Open { trial, slot }) if self.are_lost => {
+                *self.lost.entry((*trial, *slot)).or_default().entry(header.ty).or_default() += 1;
+                None
             }
             // What came before the first step belongs to none.
             Some(Standing::Rejected | Standing::Open { .. }) => {
@@ -289,8 +330,8 @@ mod tests {
     fn calls_of_other_slots_are_left_out_as_if_they_had_not_been_probed() {
         let mut held = held();
         assert!(held.release().is_empty(), "they wait");
-        assert!(held.decided(true, false).is_empty(), "too early");
-        let decided = held.decided(true, true);
+        assert!(held.decided(true, true, false).is_empty(), "too early");
+        let decided = held.decided(true, true, true);
         let (number, found) = decided.first().unwrap();
         let slot = found.as_ref().unwrap().slot;
         assert_eq!((slot, held.settle(*number, Some(slot)).unwrap().1), (4, vec![1]));
@@ -329,6 +370,65 @@ mod tests {
         assert!(held.are_of_others(0, 2) && !held.are_of_others(0, 3) && !held.are_of_others(1, 1));
         held.take(&lacking(2, 12), false);
         assert!(!held.are_of_others(0, 2), "one is in the trace");
+    }
+
+    /// Takes more than can wait: calls of both slots.
+    fn fill(held: &mut Held, numbers: std::ops::Range<u32>) {
+        for number in numbers {
+            let mut call = record(1 + u16::from(number % 2 == 0), number, u64::from(number) * 1000, 900);
+            call.resize(2 << 20, 0);
+            held.take(&call, false);
+        }
+    }
+
+    /// The sites and the numbers of the records that need not wait any longer.
+    fn written(held: &mut Held) -> Vec<(u16, u32)> {
+        let records = held.release();
+        let (mut rest, mut written) = (records.as_slice(), Vec::new());
+        while let Some((length, after)) = rest.split_first_chunk() {
+            let (record, after) = after.split_at(u64::from_ne_bytes(*length) as usize);
+            rest = after;
+            if held.released(record).is_some() {
+                let record = held.renumbered(record).unwrap_or_else(|| record.to_vec());
+                let header = RecordHeader::read(&record).unwrap();
+                written.push((header.site, header.seq));
+            }
+        }
+        written
+    }
+
+    fn empty() -> Held {
+        let mut held = Held::default();
+        held.add(1, 3, ("run", "Base[3|4]", 0));
+        held.add(2, 4, ("run", "Base[3|4]", 0));
+        held
+    }
+
+    #[test]
+    fn calls_of_a_step_that_are_too_many_to_wait_are_counted_and_leave_a_gap() {
+        let mut held = empty();
+        fill(&mut held, 1..41);
+        assert!(held.decided(true, true, false).is_empty());
+        // It came later, and waits for the step's end.
+        held.take(&record(2, 41, 41_000, 900), false);
+        assert_eq!(written(&mut held), []);
+        assert_eq!(held.lost().count(), 0, "of which slot is not decided");
+        held.take(&record(9, 42, 0, 50_000), true);
+        held.settle(0, Some(4));
+        assert_eq!(written(&mut held), [(2, 41), (9, 42)], "those before are missing");
+        assert_eq!(held.lost().collect::<Vec<_>>(), [(0, 20)]);
+    }
+
+    #[test]
+    fn calls_before_any_step_are_left_out_without_a_loss() {
+        let mut held = empty();
+        fill(&mut held, 1..41);
+        held.decided(true, false, false);
+        held.take(&record(9, 41, 41_000, 900), false);
+        assert_eq!(written(&mut held), []);
+        held.settle(0, Some(4));
+        assert_eq!(written(&mut held), [(9, 1)]);
+        assert_eq!(held.lost().count(), 0);
     }
 
     #[test]

@@ -56,7 +56,8 @@ impl SlotLearning {
         self.any && consumer.with_held(|held| held.any_open())
     }
 
-    /// Removes what the programs counted of fields that could not be read, where only other slots' calls lacked any.
+    /// Adds calls that could not wait for their slot to be found. Removes what the programs counted of fields that could not
+    /// be read, where only other slots' calls lacked any.
     pub(super) fn excuse(&self, losses: &mut Vec<Loss>, schema: &Schema, consumer: &Consumer) {
         if !self.any {
             return;
@@ -70,6 +71,14 @@ impl SlotLearning {
             let are_of_others = |record| consumer.with_held(|held| held.are_of_others(record, loss.count));
             !(is_of_fields && number(&loss.record).is_some_and(are_of_others))
         });
+        let kind = LossKind::Undecided;
+        for (record_type, count) in consumer.with_held(|held| held.lost().collect::<Vec<_>>()) {
+            let Some(record) = schema.records.get(usize::from(record_type)) else { continue };
+            match losses.iter_mut().find(|loss| loss.record == record.name && loss.kind == kind) {
+                Some(loss) => loss.count += count,
+                None => losses.push(Loss { record: record.name.clone(), kind, count }),
+            }
+        }
     }
 
     /// Decides what can be decided; `is_last`: there will be no more records.
@@ -84,7 +93,8 @@ impl SlotLearning {
             return;
         }
         let has_steps = modules.any_steps();
-        let decided = consumer.with_held(|held| held.decided(has_steps, is_last));
+        // Asked while no record is taken: those that wait were made before.
+        let decided = consumer.with_held(|held| held.decided(has_steps, session.steps() > 0, is_last));
         for (number, outcome) in decided {
             let slot = outcome.as_ref().ok().map(|found| found.slot);
             let settled = consumer.with_held(|held| held.settle(number, slot));
