@@ -220,7 +220,7 @@ impl Lost {
             LossKind::NotAttached => format!("{count} sites of `{record}` not attached"),
             LossKind::StillOpen => format!("{count} `{record}` still open when the recording ended"),
             LossKind::Undecided => {
-                format!("{count} `{record}` lost because a condition could not be read, or a slot was not found in time")
+                format!("{count} `{record}` lost because a condition was unreadable, or a slot was not found in time")
             }
             LossKind::Implausible => {
                 format!("{count} `{record}` with an implausible value")
