@@ -46,16 +46,26 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let (probeset, warnings) = arguments.probeset.load()?;
     report_problems(&warnings);
     let subject = arguments.pid.map_or_else(|| Subject::Command(arguments.command.clone()), Subject::Process);
+    let lock = arguments.probeset.lock()?;
     let mut run = ShortRun::new(subject, Duration::from_secs(arguments.seconds.max(1)))?;
+    run.options.lock = lock;
     run.options.selection = arguments.probeset.selection();
     run.options.debug_folders = arguments.probeset.debug_folders();
     run.options.until_learned = true;
     let summary = run.record(&probeset)?;
     let (members, slots) = (&summary.learned, &summary.slots);
     let has_learned = !members.is_empty() || !slots.is_empty();
+    let is_of_learning = |problem: &Diagnostic| {
+        // That a slot is still to be found is a note.
+        let is_of_slot = problem.code == Code::SlotUnknown && problem.severity != Severity::Note;
+        is_of_slot || summary.not_learned.contains(problem)
+    };
+    let is_partial = summary.problems.0.iter().any(is_of_learning);
     // Of what was learned a part may have been taken back; other problems are of a recording that nobody wants.
     let is_told = |problem: &&Diagnostic| {
-        problem.code == Code::ExpectationBroken || !has_learned && problem.severity != Severity::Note
+        problem.code == Code::ExpectationBroken
+            || is_of_learning(problem)
+            || !has_learned && problem.severity != Severity::Note
     };
     report_problems(&Diagnostics(summary.problems.0.iter().filter(is_told).cloned().collect()));
     if !has_learned {
@@ -93,5 +103,5 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let counts = counts.map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }));
     let counts = counts.collect::<Vec<_>>().join(" and ");
     status(&format!("{}: {counts}; use it with `record --lock {0}`", output.display()));
-    Ok(DONE)
+    Ok(if is_partial { INCOMPLETE } else { DONE })
 }

@@ -134,6 +134,42 @@ fn members_are_learned_of_an_engine_that_a_script_starts() {
     assert!(lock.contains("\"name\": 24") && lock.contains("\"op\": 32"), "{lock}");
 }
 
+/// Of two objects one is learned: there is one list of kernels.
+#[test]
+#[ignore = "needs root"]
+fn what_was_not_learned_is_named_beside_what_was() {
+    let engine = Engine::new(&["-DPAD=2"]);
+    engine.probeset(&LEARNED.replace("inputs: i32", "inputs: i32 from node_inputs(self)"));
+    let text = std::fs::read_to_string(engine.path("kernels.yaml")).unwrap();
+    let text = text
+        .replace("types:\n", "types:\n  list: { number: i32, within: 64, expect: { number: 1..64 } }\n")
+        .replace("objects:\n", "objects:\n  list: { of: list, fields: { number: number } }\n")
+        .replace("void* kernels", "list* kernels")
+        .replace("tokens: count", "tokens: count, list: kernels as object list");
+    std::fs::write(engine.path("kernels.yaml"), text).unwrap();
+    let learn = |options: &[&str]| {
+        let mut learn = engine.profinfer(&["learn", "kernels.yaml", "--seconds", "9"]);
+        let output = learn.args(options).args(["--", "./kernels", "24", "300"]).output().unwrap();
+        let [table, told] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        (output.status.code(), table, told)
+    };
+    let why = "list.number could not be learned: 1 distinct object was seen; 20 are needed";
+    let (code, table, told) = learn(&["-o", "k.lock"]);
+    assert!(code == Some(4) && table.contains("node.name") && told.contains(why), "{code:?} {table} {told}");
+    assert!(std::fs::read_to_string(engine.path("k.lock")).unwrap().contains("\"name\": 24"));
+    // With what the lock file has nothing is left to be learned.
+    let (code, table, told) = learn(&["-o", "again.lock", "--lock", "k.lock"]);
+    assert!(code == Some(4) && table.is_empty() && told.contains("nothing was learned"), "{code:?} {table} {told}");
+    assert!(!engine.path("again.lock").exists());
+    let (code, _, told) = learn(&["--lock", "absent.lock"]);
+    assert!(code != Some(0) && told.contains("L001"), "{code:?} {told}");
+    // A recording lists it, and no longer what was learned.
+    engine.record(24, 100);
+    let info = String::from_utf8(succeeds(&mut engine.profinfer(&["info", "run.pfi"])).stdout).unwrap();
+    let info = info.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(info.contains(why) && !info.contains("in node is not available"), "{info}");
+}
+
 #[test]
 #[ignore = "needs root"]
 fn too_few_objects_leave_members_absent_with_the_reason() {

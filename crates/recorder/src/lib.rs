@@ -213,6 +213,8 @@ pub struct Summary {
     pub engines: Vec<String>,
     /// Members whose places were learned.
     pub learned: Vec<LearnedMember>,
+    /// Why others were not: these are problems, too.
+    pub not_learned: Vec<Diagnostic>,
     /// Methods whose slot was found.
     pub slots: Vec<LearnedSlot>,
 }

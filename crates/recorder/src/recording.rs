@@ -288,7 +288,7 @@ impl<'a> Recording<'a> {
 
     fn losses(&self) -> Vec<Loss> {
         let mut losses = name_losses(&self.session.losses(), LOSSES_PER_TYPE as usize, &self.plan.schema);
-        self.slots.excuse(&mut losses, &self.plan.schema, &self.consumer);
+        self.slots.correct(&mut losses, &self.plan.schema, &self.consumer);
         losses.extend(self.modules.losses());
         let skipped = self.session.recursions().into_iter();
         losses.extend(skipped.map(|(record, count)| Loss { record, kind: LossKind::Recursion, count }));
@@ -368,10 +368,10 @@ impl<'a> Recording<'a> {
         self.guardian.stops().end();
         self.guardian.stops().wrappers().finish();
         drop(self.guardian);
-        let not_learned = self.learning.unfinished(self.modules.values.all());
+        let not_learned = self.learning.not_learned(self.modules.values.all(), self.options.until_learned);
         self.modules.search_report.warned(&not_learned);
         let mut problems = self.modules.take_problems();
-        problems.0.extend(not_learned);
+        problems.0.extend(not_learned.iter().cloned());
         let too_short = overhead.as_ref().zip(self.switches.first_window_ns()).and_then(too_short);
         self.modules.search_report.warned(too_short.as_slice());
         problems.0.extend(too_short);
@@ -459,6 +459,7 @@ impl<'a> Recording<'a> {
             attach,
             engines,
             learned: self.learning.members,
+            not_learned,
             slots: self.slots.found,
         })
     }

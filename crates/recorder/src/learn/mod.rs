@@ -180,13 +180,15 @@ pub(super) struct Learning {
     done: bool,
     /// What was learned, for people and for files.
     pub(super) members: Vec<LearnedMember>,
+    /// By lesson, why the search found nothing.
+    failed: BTreeMap<usize, String>,
 }
 
 impl Learning {
     pub(super) fn new(lessons: Vec<Lesson>, schema: &Schema) -> Self {
         let samples = Samples::new(&lessons, schema);
         let done = lessons.is_empty();
-        Self { lessons, samples, running: None, done, members: Vec::new() }
+        Self { lessons, samples, running: None, done, members: Vec::new(), failed: BTreeMap::new() }
     }
 
     /// Whether nothing more will be learned.
@@ -219,7 +221,7 @@ impl Learning {
             };
             // An object that only other objects refer to is of the module that those are of.
             let other = of_modules.iter().flatten().next().copied();
-            for ((lesson, outcome), module) in self.lessons.iter().zip(outcomes).zip(of_modules) {
+            for (number, ((lesson, outcome), module)) in self.lessons.iter().zip(outcomes).zip(of_modules).enumerate() {
                 match outcome {
                     Ok(learned) => {
                         let file = module.or(other).and_then(|module| modules.file(module)).cloned();
@@ -230,7 +232,9 @@ impl Learning {
                         }
                         self.members.extend(members);
                     }
-                    Err(why) => modules.add_problems(not_learned(lesson, &why).into()),
+                    Err(why) => {
+                        self.failed.insert(number, why);
+                    }
                 }
             }
             return;
@@ -273,18 +277,22 @@ impl Learning {
         }
     }
 
-    /// That the recording ended before the search did, where something was to be learned.
-    pub(super) fn unfinished(&self, values: &BTreeMap<String, u64>) -> Vec<Diagnostic> {
+    /// Why what was to be learned was not: the search found nothing, or the recording ended before. `all`: also where there
+    /// was no object.
+    pub(super) fn not_learned(&self, values: &BTreeMap<String, u64>, all: bool) -> Vec<Diagnostic> {
         let state = self.samples.state();
-        let Some(since) = state.since.filter(|_| !self.done) else { return Vec::new() };
-        let ended =
-            format!("the recording ended {:.2} s after the first object was seen", since.elapsed().as_secs_f64());
-        let all = self.lessons.iter().zip(&state.objects).filter(|(lesson, _)| is_wanted(lesson, values));
-        let not_learned = |(lesson, objects): (&Lesson, &Vec<Sample>)| {
-            let why = if objects.len() < FEWEST { search::too_few(objects.len()) } else { ended.clone() };
-            not_learned(lesson, &why)
+        let seconds = state.since.map(|since| since.elapsed().as_secs_f64());
+        let why = |(number, objects): (usize, &Vec<Sample>)| match seconds {
+            _ if self.done => self.failed.get(&number).cloned(),
+            None if !all => None,
+            Some(seconds) if objects.len() >= FEWEST => {
+                Some(format!("the recording ended {seconds:.2} s after the first object was seen"))
+            }
+            _ => Some(search::too_few(objects.len())),
         };
-        all.map(not_learned).collect()
+        let lessons = self.lessons.iter().zip(state.objects.iter().enumerate());
+        let wanted = lessons.filter(|(lesson, _)| is_wanted(lesson, values));
+        wanted.filter_map(|(lesson, objects)| Some(not_learned(lesson, &why(objects)?))).collect()
     }
 
     /// Takes back what depends on these offsets: what a record has refuted is not to be saved, and then used unchecked.
@@ -437,8 +445,7 @@ mod tests {
     use super::*;
     use profinfer_compiler::{LearnLevel, LearnPath};
 
-    #[test]
-    fn what_a_record_has_refuted_is_not_learned() {
+    fn lesson(object: &str, members: &[&str]) -> Lesson {
         let level = |member: &str| LearnLevel {
             member: format!("view.{member}"),
             view: "view".into(),
@@ -446,14 +453,36 @@ mod tests {
             within: 96,
             hints: Vec::new(),
         };
-        let path = |field, member: &str| LearnPath {
+        let path = |(field, member): (usize, &&str)| LearnPath {
             field,
             levels: vec![level("node"), level(member)],
             leaf: LearnLeaf::Pointed(32),
             expected: Vec::new(),
         };
-        let lesson = Lesson { object: "kernel".into(), record: 0, paths: vec![path(1, "name"), path(2, "op")] };
-        let mut learning = Learning::new(vec![lesson], &Schema::default());
+        let paths = members.iter().enumerate().map(path).collect();
+        Lesson { object: object.into(), record: 0, paths }
+    }
+
+    /// One of two objects was learned; a third needed no search, since all its members have a source.
+    #[test]
+    fn each_object_that_was_not_learned_has_its_reason() {
+        let lessons = vec![lesson("kernel", &["name"]), lesson("tensor", &["shape"]), lesson("graph", &["given"])];
+        let mut learning = Learning::new(lessons, &Schema::default());
+        let values = ["node", "name", "given"].map(|member| (format!("offset_of_{member}"), 8)).into();
+        assert!(learning.not_learned(&values, false).is_empty(), "no object was seen");
+        let told = |learning: &Learning, all| -> Vec<String> {
+            learning.not_learned(&values, all).into_iter().map(|problem| problem.message).collect()
+        };
+        let few = "view.shape could not be learned: 0 distinct objects were seen; 20 are needed";
+        assert_eq!(told(&learning, true), [few]);
+        learning.done = true;
+        learning.failed = BTreeMap::from([(1, "it fits at no place".to_owned()), (2, "the same".to_owned())]);
+        assert_eq!(told(&learning, false), ["view.shape could not be learned: it fits at no place"]);
+    }
+
+    #[test]
+    fn what_a_record_has_refuted_is_not_learned() {
+        let mut learning = Learning::new(vec![lesson("kernel", &["name", "op"])], &Schema::default());
         let learned = |member: &str| LearnedMember {
             view: "view".into(),
             member: format!("view.{member}"),

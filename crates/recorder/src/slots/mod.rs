@@ -58,7 +58,7 @@ impl SlotLearning {
 
     /// Adds calls that could not wait for their slot to be found. Removes what the programs counted of fields that could not
     /// be read, where only other slots' calls lacked any.
-    pub(super) fn excuse(&self, losses: &mut Vec<Loss>, schema: &Schema, consumer: &Consumer) {
+    pub(super) fn correct(&self, losses: &mut Vec<Loss>, schema: &Schema, consumer: &Consumer) {
         if !self.any {
             return;
         }
