@@ -27,6 +27,9 @@ pub(super) fn add(placement: Placement, whole: &mut Placement) {
     whole.absent.extend(placement.absent);
     whole.sources.extend(placement.sources);
     whole.open_slots.extend(placement.open_slots);
+    for (message, symbols) in placement.missing {
+        whole.missing.entry(message).or_default().extend(symbols);
+    }
 }
 
 /// The number of a file among those of all; where two have it, it bears the names of both.

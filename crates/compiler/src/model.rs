@@ -472,6 +472,8 @@ pub struct Placement {
     pub sources: Vec<ValueSource>,
     /// Programs at one of several slots, of which nothing says yet which one is meant.
     pub open_slots: BTreeSet<usize>,
+    /// By the message of a warning that something of a view is missing: the constants of all that is missing of it.
+    pub missing: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Programs, layouts and relocations of a probeset: all that the generated C needs.

@@ -666,9 +666,9 @@ impl<'a> Modules<'a> {
     pub(super) fn learned(&mut self, source: ValueSource) {
         self.values.add_source(source);
         for warnings in self.warnings.values_mut() {
-            warnings.0.retain(|problem| !self.values.is_settled(problem));
+            warnings.0.retain(|problem| !self.values.is_settled(&problem.message));
         }
-        self.search_report.forget(&|problem| self.values.is_settled(problem));
+        self.search_report.forget(&|message| self.values.is_settled(message));
     }
 
     /// A file that has sites, by its number in the trace.

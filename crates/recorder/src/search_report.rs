@@ -35,7 +35,8 @@ pub(super) struct SearchReport<'a> {
     placed: BTreeSet<String>,
     /// Probes without a site, why, and whether the process without it has others.
     unplaced: BTreeMap<String, (bool, Unplaced)>,
-    left_out: Vec<LeftOut>,
+    /// Each with the message of the warning that named it.
+    left_out: Vec<(LeftOut, Option<String>)>,
     /// One that ran on when the recording ended.
     survivor: Option<u32>,
 }
@@ -120,16 +121,13 @@ impl<'a> SearchReport<'a> {
             };
             let lost = problem.notes.iter().find(|note| note.ends_with("left out"));
             let lost = lost.map_or_else(String::new, |lost| format!(": {lost}"));
-            self.add(kind, None, format!("{}{lost}", problem.message));
+            self.add_named(kind, None, format!("{}{lost}", problem.message), Some(&problem.message));
         }
     }
 
-    /// What warnings named as missing was found after all.
-    pub(super) fn forget(&mut self, which: &dyn Fn(&Diagnostic) -> bool) {
-        self.left_out.retain(|entry| {
-            let problem = Diagnostic::warning(Code::LayoutUnknown, entry.text.clone());
-            entry.kind != LeftOutKind::Part || !which(&problem)
-        });
+    /// What warnings with these messages named as missing was found after all.
+    pub(super) fn forget(&mut self, is_settled: &dyn Fn(&str) -> bool) {
+        self.left_out.retain(|(_, message)| !message.as_deref().is_some_and(is_settled));
     }
 
     /// A process could not be inspected.
@@ -186,10 +184,14 @@ impl<'a> SearchReport<'a> {
     }
 
     fn add(&mut self, kind: LeftOutKind, probe: Option<&str>, text: String) {
+        self.add_named(kind, probe, text, None);
+    }
+
+    fn add_named(&mut self, kind: LeftOutKind, probe: Option<&str>, text: String, message: Option<&str>) {
         let text = text.chars().take(MOST_CHARACTERS).collect();
         let entry = LeftOut { kind, probe: probe.map(str::to_owned), text };
-        if self.left_out.len() < MOST_ENTRIES && !self.left_out.contains(&entry) {
-            self.left_out.push(entry);
+        if self.left_out.len() < MOST_ENTRIES && self.left_out.iter().all(|(other, _)| *other != entry) {
+            self.left_out.push((entry, message.map(str::to_owned)));
         }
     }
 
@@ -246,7 +248,7 @@ impl<'a> SearchReport<'a> {
             let text = format!("probe `{}` is not attached: {why}", self.plan.schema.names.plain(&probe));
             self.add(LeftOutKind::Probe, Some(&probe), text);
         }
-        std::mem::take(&mut self.left_out)
+        std::mem::take(&mut self.left_out).into_iter().map(|(entry, _)| entry).collect()
     }
 
     /// The records of probes, and how many of each are in the trace.

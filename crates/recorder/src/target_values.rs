@@ -3,7 +3,6 @@
 
 use crate::bpf::Session;
 use profinfer_compiler::Placement;
-use profinfer_diagnostics::{Code, Diagnostic};
 use profinfer_schema::ValueSource;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +15,8 @@ pub(super) struct TargetValues {
     values: BTreeMap<String, u64>,
     learned: BTreeMap<String, u64>,
     sources: Vec<ValueSource>,
+    /// By a warning's message, the constants of what is missing.
+    missing: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl TargetValues {
@@ -37,6 +38,9 @@ impl TargetValues {
             }
             is_fixed
         });
+        for (message, symbols) in &placement.missing {
+            self.missing.entry(message.clone()).or_default().extend(symbols.iter().cloned());
+        }
         for source in &placement.sources {
             if !self.sources.contains(source) && self.sources.len() < MOST_SOURCES {
                 self.sources.push(source.clone());
@@ -63,11 +67,33 @@ impl TargetValues {
         std::mem::take(&mut self.sources)
     }
 
-    /// Whether a problem is that something is missing of a view that was learned.
-    pub(super) fn is_settled(&self, problem: &Diagnostic) -> bool {
-        let learned = self.sources.iter().filter(|source| source.source.starts_with("learned"));
-        let views: BTreeSet<&str> = learned.filter_map(|of| Some(of.what.rsplit_once('.')?.0)).collect();
-        matches!(problem.code, Code::LayoutUnknown | Code::LayoutNotChosen)
-            && views.iter().any(|view| problem.message.contains(view))
+    /// Whether a message is that something is missing of a view of which everything was learned that was missing.
+    pub(super) fn is_settled(&self, message: &str) -> bool {
+        self.missing.get(message).is_some_and(|symbols| symbols.iter().all(|symbol| self.learned.contains_key(symbol)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_is_settled_once_all_members_of_its_own_view_were_learned() {
+        let missing = |view: &str| format!("the offset of `name` in {view} is not available on this target");
+        let symbols = |all: &[&str]| all.iter().map(|symbol| (*symbol).to_owned()).collect::<BTreeSet<_>>();
+        let mut values = TargetValues {
+            missing: BTreeMap::from([
+                (missing("kernel"), symbols(&["offset_of_kernel_name", "offset_of_kernel_op"])),
+                (missing("kernel2"), symbols(&["offset_of_kernel2_name"])),
+            ]),
+            ..TargetValues::default()
+        };
+        let mut learned = |symbol: &str| {
+            values.learned.insert(symbol.to_owned(), 8);
+            ["kernel", "kernel2"].map(|view| values.is_settled(&missing(view)))
+        };
+        assert_eq!(learned("offset_of_kernel_name"), [false, false]);
+        assert_eq!(learned("offset_of_kernel_op"), [true, false]);
+        assert!(!values.is_settled("the constants of enum kernel_kind have no names here"));
     }
 }

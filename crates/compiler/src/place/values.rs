@@ -43,6 +43,7 @@ impl Placer<'_> {
             }
         }
         self.absent_fields(&wanted, &missing);
+        self.name_missing(&missing);
         for relocation in optional.iter().filter_map(relocation) {
             let value = relocator.value(relocation).unwrap_or_else(|problem| {
                 let what = "the objects of each graph are read again, which costs more";
@@ -58,6 +59,28 @@ impl Placer<'_> {
             self.name_constants(&relocator);
         }
         self.placement.chosen_enums = relocator.chosen_enumerations();
+    }
+
+    /// By message, the constants of all that is missing of its view: one warning is of all its members.
+    fn name_missing(&mut self, missing: &BTreeMap<usize, Diagnostic>) {
+        let mut views: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<String>)> = BTreeMap::new();
+        for (index, problem) in missing {
+            let Some(relocation) = self.plan.relocations.get(*index) else { continue };
+            let (RelocationKind::Offset { view, .. }
+            | RelocationKind::Size { view }
+            | RelocationKind::Shift { view, .. }) = &relocation.what
+            else {
+                continue;
+            };
+            let (messages, symbols) = views.entry(view).or_default();
+            messages.insert(&problem.message);
+            symbols.insert(relocation.symbol.clone());
+        }
+        for (messages, symbols) in views.into_values() {
+            for message in messages {
+                self.placement.missing.entry(message.to_owned()).or_default().extend(symbols.iter().cloned());
+            }
+        }
     }
 
     /// Where each offset and number is from.
