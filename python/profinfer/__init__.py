@@ -15,6 +15,8 @@ import sys
 import sysconfig
 import tempfile
 import threading
+from collections import deque
+from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Iterator, Sequence
@@ -23,6 +25,14 @@ if TYPE_CHECKING:
     import pyarrow
 
 __all__ = ["Error", "Recording", "Trace", "program", "read", "record"]
+
+
+# What the live line begins with, each time that it is shown: it clears the line of a terminal.
+_CLEAR = b"\x1b[2K"
+# Bounds of what an error shows of the program's messages: lines, and bytes of one.
+_MOST_LINES, _MOST_BYTES = 1000, 1 << 16
+# What is left to read once the program has ended is there at once.
+_READER_SECONDS = 10
 
 
 class Error(Exception):
@@ -35,14 +45,33 @@ def program() -> str:
     Raises:
         Error: there is neither.
     """
-    for folder in {sysconfig.get_path("scripts"), os.path.dirname(sys.executable)}:
-        path = os.path.join(folder, "profinfer")
-        if os.access(path, os.X_OK):
+    folders = [sysconfig.get_path("scripts"), os.path.dirname(sys.executable)]
+    for path in [*_installed_with_this_module(), *(os.path.join(folder, "profinfer") for folder in folders)]:
+        if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     found = shutil.which("profinfer")
     if found is None:
         raise Error("the profinfer program is not installed; install it with `pip install profinfer`")
     return found
+
+
+def _installed_with_this_module() -> list[str]:
+    """The program that was installed together with this module: others may be of other versions."""
+    try:
+        files = metadata.files("profinfer") or []
+    except metadata.PackageNotFoundError:
+        return []
+    here = os.path.realpath(__file__)
+    # A copy of this module that ``PYTHONPATH`` names is not of the package.
+    if not any(file.name == "__init__.py" and os.path.realpath(file.locate()) == here for file in files):
+        return []
+    return [os.path.realpath(file.locate()) for file in files if file.name == "profinfer" and file.parent.name == "bin"]
+
+
+def _folder_on_disk() -> str | None:
+    """The folder for large temporary files. ``TMPDIR`` is the user's choice; ``/tmp`` may be in memory."""
+    others = os.environ.get("TMPDIR") is None and os.access("/var/tmp", os.W_OK | os.X_OK)
+    return "/var/tmp" if others else None
 
 
 def _run(words: Sequence[str]) -> bytes:
@@ -54,13 +83,13 @@ def _run(words: Sequence[str]) -> bytes:
 
 
 class Trace:
-    """A trace. Each table is made when it is first asked for, and is mapped from a private temporary file, so that memory
-    does not grow with the trace."""
+    """A trace. Each table is made when it is first asked for, and is mapped from a private temporary file in ``TMPDIR``,
+    else in ``/var/tmp``: where that folder is on disk, memory does not grow with the trace."""
 
     def __init__(self, path: str | os.PathLike[str], engine: str | None = None) -> None:
         self.path = Path(path)
         self._engine = [] if engine is None else ["--engine", engine]
-        self._folder = tempfile.TemporaryDirectory(prefix="profinfer-")
+        self._folder = tempfile.TemporaryDirectory(prefix="profinfer-", dir=_folder_on_disk())
         self._tables: dict[str, pyarrow.Table] = {}
         if not self.path.is_file():
             raise Error(f"{self.path} is not a file")
@@ -127,52 +156,66 @@ class Recording:
     def __init__(self, words: list[str], output: Path) -> None:
         self.output = output
         self._words = words
-        self._process: subprocess.Popen[str] | None = None
-        self._messages: list[str] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
+        self._messages: deque[bytes] = deque(maxlen=_MOST_LINES)
         self._live = threading.Event()
 
     def __enter__(self) -> Recording:
-        self._process = subprocess.Popen(
+        process = self._process = subprocess.Popen(
             [program(), *self._words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
             # The interrupt of a terminal is for the program: the recording ends with the block.
             start_new_session=True,
         )
-        threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
-        self._live.wait()
-        if self._process.poll() is not None:
-            raise Error("".join(self._messages).strip())
+        try:
+            self._reader = threading.Thread(target=self._read, args=(process,), daemon=True)
+            self._reader.start()
+            self._live.wait()
+        except BaseException:
+            # The block never begins, and so never ends: nobody else would detach the program from this process.
+            self._end(process)
+            raise
+        if process.poll() is not None:
+            raise self._error()
         return self
 
-    def _read(self, process: subprocess.Popen[str]) -> None:
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
         """Gathers messages. The first live line comes once the probes are attached."""
         assert process.stderr is not None
-        line = ""
-        while character := process.stderr.read(1):
-            line += character
-            if line.endswith("\x1b[2K"):
-                line = ""
-                self._live.set()
-            elif character == "\n":
-                self._messages.append(line)
-                line = ""
+        rest = b""
+        with process.stderr as written:
+            while piece := written.read1(_MOST_BYTES):  # type: ignore[attr-defined]
+                rest += piece
+                if _CLEAR in rest:
+                    self._live.set()
+                *lines, rest = (line.rpartition(_CLEAR)[2][-_MOST_BYTES:] for line in rest.split(b"\n"))
+                self._messages.extend(lines)
+        self._messages.append(rest)
         process.wait()
         self._live.set()
+
+    def _error(self) -> Error:
+        """What the program, which has ended, wrote."""
+        assert self._reader is not None
+        self._reader.join(_READER_SECONDS)
+        return Error(b"\n".join(self._messages.copy()).decode(errors="replace").strip())
+
+    @staticmethod
+    def _end(process: subprocess.Popen[bytes]) -> int:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        return process.wait()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        process = self._process
-        assert process is not None
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-        status = process.wait()
+        assert self._process is not None
+        status = self._end(self._process)
         if status not in (0, 4) and kind is None:
-            raise Error("".join(self._messages).strip())
+            raise self._error()
 
     def trace(self) -> Trace:
         """The trace, once the block has ended."""

@@ -27,6 +27,7 @@ mod long;
 #[path = "../pages/mod.rs"]
 mod pages;
 mod places;
+mod python_module;
 mod report;
 mod samples;
 mod scaffold;
