@@ -33,6 +33,11 @@ pub fn available_memory() -> Option<u64> {
     memory::available_memory(Path::new("/"))
 }
 
+/// Bytes of memory that this process's control groups allow it; `None` where there is no limit.
+pub fn memory_limit() -> Option<u64> {
+    memory::memory_limit(Path::new("/"))
+}
+
 /// Measures, with no privilege: in a second or two where it must be `quick`, else in some twenty.
 ///
 /// # Errors
