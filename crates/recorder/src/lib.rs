@@ -422,8 +422,11 @@ fn possible_cpus() -> Result<u32, Diagnostic> {
 }
 
 fn libraries_missed() -> Diagnostic {
-    let message = "libraries that the target maps from now on are not probed: profinfer may not stop the target";
-    Diagnostic::warning(Code::Privilege, message).with_note("missing: CAP_KILL").hint(grant(&[]))
+    let message = "profinfer may not stop the target: libraries that it maps from now on are probed while the target runs";
+    Diagnostic::warning(Code::Privilege, message)
+        .with_note("calls until then are lost")
+        .with_note("missing: CAP_KILL")
+        .hint(grant(&[]))
 }
 
 fn unexpected(doing: &str, error: &dyn std::fmt::Display) -> Diagnostic {
