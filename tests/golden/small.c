@@ -189,7 +189,7 @@ PF_SPAN(step__0) /* SEC("uprobe.session"), or SEC("uprobe.multi") and SEC("uretp
 
 /* small.yaml:18: lib:compute_*(node* n, i32 lane) until [operator, step] waiting from barrier */
 #define operator__0__piece_0 PF_PIECE(0, __s32, PF_GET(__s32, PF_ARGUMENT(__u64, place_of_operator__0__argument_0) + offset_of_node__kind)) /* small.yaml:20: n->kind */
-SEC("uprobe.multi") int operator__0_entry(struct pt_regs *regs)
+static __always_inline int operator__0_enter(struct pt_regs *regs)
 {
 	PF_ENTER(TYPE_operator_record);
 	operator_close(call->thread, call->now);
@@ -210,12 +210,14 @@ SEC("uprobe.multi") int operator__0_entry(struct pt_regs *regs)
 	}
 	return 0;
 }
+PF_ENTRY(operator__0) /* SEC("uprobe.multi") */
 
 /* small.yaml:22: lib:barrier(void* pool) */
-SEC("uprobe.multi") int barrier__0_entry(struct pt_regs *regs)
+static __always_inline int barrier__0_enter(struct pt_regs *regs)
 {
 	PF_ENTER(PF_THREAD);
 	call->thread->spans.barrier_last = call->now;
 	PF_WHILE_WANTED(detail);
 	return 0;
 }
+PF_ENTRY(barrier__0) /* SEC("uprobe.multi") */

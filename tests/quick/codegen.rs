@@ -121,6 +121,20 @@ fn every_probeset_compiles_for_arm64_and_all_kernels() {
     assert_all_compile(Arch::Aarch64);
 }
 
+/// Since Linux 6.13 the stack of a program at a uprobe is the processor's: one that another thread may preempt has its
+/// variables written over.
+#[test]
+fn every_program_at_a_function_holds_the_processor() {
+    for name in Library::SHIPPED.names() {
+        let (_, text) = Library::SHIPPED.get(name).unwrap();
+        let source = c_of(text, Arch::X86_64);
+        let bare = source.lines().find(|line| line.starts_with("SEC(\"uprobe") || line.starts_with("SEC(\"uretprobe"));
+        assert_eq!(bare, None, "{name}: only PF_AT_UPROBE makes such programs");
+    }
+    let text = c_of(SMALL, Arch::X86_64);
+    assert!(text.lines().any(|line| line.starts_with("PF_ENTRY(barrier")), "{text}");
+}
+
 #[test]
 fn the_program_includes_nothing() {
     let text = c_of(SMALL, Arch::X86_64);

@@ -113,7 +113,6 @@ struct ProgramData {
     /// The whole program, where the runtime has it.
     of_kernel: Option<String>,
     raw_tracepoint: Option<String>,
-    head: String,
     /// What comes before its actions, and decides whether it records now.
     before: Vec<String>,
     /// The type of record that is lost where the thread's state is not to be had.
@@ -495,11 +494,6 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         }),
         _ => None,
     });
-    let head = if span {
-        format!("static __always_inline int {name}_enter(struct pt_regs *regs)")
-    } else {
-        format!("SEC(\"uprobe.multi\") int {name}_entry(struct pt_regs *regs)")
-    };
     ProgramData {
         name: name.clone(),
         comment: comment(&format!("{}: {}", place(&program.span), program.span.text())),
@@ -508,7 +502,6 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         is_step: counts_steps,
         of_kernel,
         raw_tracepoint: tracepoint.filter(|_| !of_the_kernel),
-        head,
         before,
         counted_as: actions.first().map_or_else(|| "PF_THREAD".to_owned(), |a| a.type_name.clone()),
         close_at_return,
