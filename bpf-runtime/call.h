@@ -121,7 +121,7 @@ static __always_inline __u64 pf_result(struct pf_call *call)
 	return pf_register(call->regs, PF_RESULT);
 }
 
-/* Division as C has it; by zero gives zero, and the processor has no signed one before version 4. */
+/* Division as C has it, by what is not zero (PF_DIVIDE): the processor has no signed one before version 4. */
 static __always_inline __s64 pf_divide(__s64 left, __s64 right)
 {
 	__u64 a = left < 0 ? -left : left, b = right < 0 ? -right : right;
@@ -209,6 +209,7 @@ struct pf_row_walk {
 static __always_inline long pf_read_list_until_null(void *field, __u64 *elements, __u32 max, __u64 address)
 {
 	struct pf_list *list = field;
+	__u64 next;
 	__u32 count;
 
 	list->count = 0;
@@ -220,6 +221,9 @@ static __always_inline long pf_read_list_until_null(void *field, __u64 *elements
 	}
 	list->count = count;
 	list->total = count;
+	/* Whether there are more: how many is not counted. */
+	if (count == max && !pf_read(&next, sizeof(next), address + max * sizeof(next)) && next)
+		list->total = max + 1;
 	return 0;
 }
 

@@ -116,6 +116,17 @@
 		pf_index;                                                                                              \
 	})
 
+/* Nothing can be divided by zero: there is no such value. */
+#define PF_DIVIDE(left, right) PF_BY(pf_divide, left, right)
+#define PF_REMAINDER(left, right) PF_BY(pf_remainder, left, right)
+#define PF_BY(operation, left, right)                                                                                  \
+	({                                                                                                             \
+		__s64 pf_divisor = (right);                                                                            \
+		if (!pf_divisor)                                                                                       \
+			goto pf_unreadable;                                                                            \
+		operation(left, pf_divisor);                                                                           \
+	})
+
 /* The address that a distance leads to from its place, at most `most` bytes away. */
 #define PF_RELATIVE(type, address, minus, most)                                                                        \
 	({                                                                                                             \
@@ -208,6 +219,8 @@
 			goto pf_stored;                                                                                \
 	pf_unreadable:                                                                                                 \
 		call->unreadable = 0;                                                                                  \
+		record->member.count = 0;                                                                              \
+		record->member.total = 0;                                                                              \
 		pf_missing(call, record, number, PF_ABSENT_IN(record));                                                \
 	pf_stored:;                                                                                                    \
 	} while (0)
@@ -222,12 +235,10 @@
 		if (!pf_take_unreadable(call))                                                                         \
 			goto pf_decided;                                                                               \
 	pf_unreadable:                                                                                                 \
-		call->unreadable = 0;                                                                                  \
 		/* A value that is not there, and need not be, holds nothing. */                                       \
 		if (!(type##_ABSENT >> 63) && !call->empty)                                                            \
 			pf_lose_records(call->thread, type, PF_UNDECIDED, 1);                                          \
-		call->empty = 0;                                                                                       \
-		call->not_all = 0;                                                                                     \
+		pf_forget_failure(call);                                                                               \
 		pf_answer = 0;                                                                                         \
 	pf_decided:;                                                                                                   \
 		pf_answer;                                                                                             \
@@ -241,9 +252,7 @@
 		if (!pf_take_unreadable(call))                                                                         \
 			goto pf_read_it;                                                                               \
 	pf_unreadable:                                                                                                 \
-		call->unreadable = 0;                                                                                  \
-		call->empty = 0;                                                                                       \
-		call->not_all = 0;                                                                                     \
+		pf_forget_failure(call);                                                                               \
 		pf_number = otherwise;                                                                                 \
 	pf_read_it:;                                                                                                   \
 		pf_number;                                                                                             \

@@ -408,8 +408,8 @@ fn is_enclosed(text: &str) -> bool {
 
 fn binary(op: BinaryOp, left: &str, right: &str) -> String {
     let operator = match op {
-        BinaryOp::Div => return format!("pf_divide({left}, {right})"),
-        BinaryOp::Rem => return format!("pf_remainder({left}, {right})"),
+        BinaryOp::Div => return format!("PF_DIVIDE({left}, {right})"),
+        BinaryOp::Rem => return format!("PF_REMAINDER({left}, {right})"),
         // A shift by 64 or more has no meaning in C; the processor's is to use the low six bits.
         BinaryOp::Shl => return format!("(__s64)((__u64){left} << ({right} & 63))"),
         // A comparison is a number of 32 bits in C.
