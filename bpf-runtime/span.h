@@ -222,9 +222,13 @@ static __always_inline void pf_count_open(struct pf_thread *thread, __u64 *depth
 	__u32 open = *depth;
 
 	*depth = 0;
-	/* Where the recording has ended before, they are what was still open then. */
-	if (open && pf_enabled)
+	if (!open)
+		return;
+	/* Where the recording has ended before, they are what was still open then: no record is lost. */
+	if (pf_enabled)
 		pf_lose_records(thread, type, PF_MISSING_RETURN, open);
+	else
+		pf_lose_many(type, PF_STILL_OPEN, open);
 }
 
 /* Counts the threads that are in a step: told after each change whether calls of steps are open on one. */

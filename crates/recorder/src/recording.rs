@@ -296,10 +296,7 @@ impl<'a> Recording<'a> {
         if released > 0 {
             // As the programs count those that they could not even stop.
             let (record, kind) = ("exec", LossKind::NotAttached);
-            match losses.iter_mut().find(|loss| loss.record == record && loss.kind == kind) {
-                Some(loss) => loss.count += released,
-                None => losses.push(Loss { record: record.to_owned(), kind, count: released }),
-            }
+            add(&mut losses, Loss { record: record.to_owned(), kind, count: released });
         }
         losses
     }
@@ -345,20 +342,17 @@ impl<'a> Recording<'a> {
         }
         self.session.end_spans();
         let (time, elapsed) = (clock::monotonic_ns(), self.started.elapsed());
-        let mut losses = self.still_open();
+        let open = self.still_open();
         self.session.detach();
-        losses.extend(self.losses());
+        // The programs have counted what was open on threads that ended since recording was switched off.
+        let mut losses = self.losses();
+        open.into_iter().for_each(|loss| add(&mut losses, loss));
         let guards = self.consumer.guards().clone();
         let finished = self.consumer.stop();
         let sampling = self.sampler.as_mut().map(|sampler| sampler.finish(&self.session));
         let (implausible, broken) = guards.broken();
         self.learning.forget(&guards.refuted());
-        for Loss { record, kind, count } in implausible {
-            match losses.iter_mut().find(|loss| loss.record == record && loss.kind == kind) {
-                Some(loss) => loss.count += count,
-                None => losses.push(Loss { record, kind, count }),
-            }
-        }
+        implausible.into_iter().for_each(|loss| add(&mut losses, loss));
         let stolen = self.processors.and_then(|before| ProcessorTime::now()?.since(before));
         let overhead = Some(self.meter.overhead(&self.session, &self.modules, &finished.counts, unseen_ns));
         for pid in finished.unanswered().filter_map(running) {
@@ -496,6 +490,14 @@ fn running(control: Control) -> Option<i32> {
 /// Records that are missing altogether.
 pub(super) fn lost(losses: &[Loss]) -> u64 {
     losses.iter().filter(|loss| loss.kind.loses_records()).map(|loss| loss.count).sum()
+}
+
+/// Adds to what is counted of the same kind already.
+fn add(losses: &mut Vec<Loss>, of: Loss) {
+    match losses.iter_mut().find(|loss| loss.record == of.record && loss.kind == of.kind) {
+        Some(loss) => loss.count += of.count,
+        None => losses.push(of),
+    }
 }
 
 fn describe(reason: Reason, ending: Option<Ending>) -> String {
