@@ -7,8 +7,9 @@ use crate::bpf::{AttachMode, Compiler, Features, Kernels, open_perf_event, shipp
 use libbpf_rs::libbpf_sys as sys;
 use profinfer_compiler::InstructionKind;
 use serde::Serialize;
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Whether something is there.
@@ -81,8 +82,7 @@ pub fn examine() -> Vec<Finding> {
             "sudo profinfer doctor",
         )),
     }
-    findings.extend([jit(), fast_nop(), lockdown(), hardware_counters(), paranoid(), tracefs()]);
-    findings.extend(memory_limit());
+    findings.extend([jit(), fast_nop(), lockdown(), hardware_counters(), paranoid(), tracefs(), memory_limit()]);
     findings.push(calibration());
     findings
 }
@@ -135,7 +135,11 @@ fn privileges() -> Vec<Finding> {
         one(CAP_BPF, State::Missing, "nothing can be recorded: BPF programs cannot be loaded"),
         one(CAP_PERFMON, State::Missing, "nothing can be recorded: BPF programs cannot be attached"),
         one(CAP_SYS_PTRACE, State::Lacking, "you can record only processes of your user"),
-        one(CAP_KILL, State::Lacking, "libraries that another user's process maps later are not probed"),
+        one(
+            CAP_KILL,
+            State::Lacking,
+            "libraries that another user's process maps later are probed while it runs: calls until then are lost",
+        ),
     ]
 }
 
@@ -236,7 +240,19 @@ fn calibration() -> Finding {
 }
 
 fn lockdown() -> Finding {
-    let text = read("/sys/kernel/security/lockdown").unwrap_or_default();
+    lockdown_of(std::fs::read_to_string("/sys/kernel/security/lockdown"))
+}
+
+fn lockdown_of(read: io::Result<String>) -> Finding {
+    let text = match read {
+        Ok(text) => text,
+        // A kernel that cannot be locked down.
+        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+        Err(error) => {
+            let found = format!("not readable here: {error}");
+            return Finding { state: State::Unknown, ..Finding::present("kernel lockdown", found) };
+        }
+    };
     let mode = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or("none", |(mode, _)| mode);
     if mode == "confidentiality" {
         let cost = "nothing can be recorded: the kernel does not let BPF programs read memory";
@@ -282,30 +298,40 @@ fn paranoid() -> Finding {
 }
 
 fn tracefs() -> Finding {
-    let mounted =
-        ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"].iter().any(|p| Path::new(p).exists());
-    if mounted {
-        return Finding::present("tracefs", "mounted");
-    }
-    let fix = "sudo mount -t tracefs tracefs /sys/kernel/tracing";
-    Finding::absent("tracefs", State::Lacking, "not mounted", "none for profinfer; other tools need it", fix)
+    let folders = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"];
+    tracefs_of(folders.map(|folder| std::fs::read_dir(folder).map(drop)))
 }
 
-/// What this process's control group lets it have: BPF maps count.
-fn memory_limit() -> Option<Finding> {
-    let group = read("/proc/self/cgroup")?.lines().find_map(|line| line.strip_prefix("0::").map(str::to_owned))?;
-    let folder = PathBuf::from("/sys/fs/cgroup").join(group.trim_start_matches('/'));
-    let limit = read(folder.join("memory.max"))?;
-    let Ok(bytes) = limit.parse::<u64>() else {
-        return Some(Finding::present("memory of the control group", "no limit"));
+fn tracefs_of(read: [io::Result<()>; 2]) -> Finding {
+    const COST: &str = "jobs of devices (GPUs, NPUs) are not recorded";
+    if read.iter().any(Result::is_ok) {
+        return Finding::present("tracefs", "mounted");
+    }
+    let refused = read.iter().filter_map(|read| read.as_ref().err()).find(|error| error.kind() != ErrorKind::NotFound);
+    match refused {
+        Some(error) => {
+            let found = format!("not readable here: {error}");
+            Finding::absent("tracefs", State::Lacking, &found, COST, "record as root where a device's jobs matter")
+        }
+        None => {
+            let fix = "sudo mount -t tracefs tracefs /sys/kernel/tracing";
+            Finding::absent("tracefs", State::Lacking, "not mounted", COST, fix)
+        }
+    }
+}
+
+/// What this process's control groups let it have: BPF maps count.
+fn memory_limit() -> Finding {
+    let Some(bytes) = profinfer_machine::memory_limit() else {
+        return Finding::present("memory of the control group", "no limit");
     };
     let found = format!("{} MiB", bytes >> 20);
     if bytes >= 256 << 20 {
-        return Some(Finding::present("memory of the control group", found));
+        return Finding::present("memory of the control group", found);
     }
     let cost = "the ring buffer may not fit into the memory limit";
     let fix = "record with a smaller --ring-size, or raise memory.max";
-    Some(Finding::absent("memory of the control group", State::Lacking, &found, cost, fix))
+    Finding::absent("memory of the control group", State::Lacking, &found, cost, fix)
 }
 
 #[cfg(test)]
@@ -319,6 +345,21 @@ mod tests {
             assert_eq!(absent, finding.cost.is_some() && finding.fix.is_some(), "{finding:?}");
             assert!(!finding.found.is_empty(), "{finding:?}");
         }
+    }
+
+    #[test]
+    fn what_may_not_be_read_is_not_taken_for_absent() {
+        let failed = |kind: ErrorKind| io::Error::from(kind);
+        let unknown = lockdown_of(Err(failed(ErrorKind::PermissionDenied)));
+        assert_eq!((unknown.state, unknown.found.contains("not readable")), (State::Unknown, true));
+        assert_eq!(lockdown_of(Err(failed(ErrorKind::NotFound))).found, "none");
+        assert_eq!(lockdown_of(Ok("none integrity [confidentiality]".into())).state, State::Missing);
+        let [denied, gone] = [ErrorKind::PermissionDenied, ErrorKind::NotFound];
+        let found = |one, other| tracefs_of([Err(failed(one)), Err(failed(other))]);
+        assert!(found(denied, gone).found.contains("not readable"));
+        assert_eq!(found(gone, gone).found, "not mounted");
+        assert_eq!(tracefs_of([Err(failed(gone)), Ok(())]).state, State::Present);
+        assert!(found(gone, gone).cost.is_some_and(|cost| cost.contains("jobs of devices")));
     }
 
     #[test]
