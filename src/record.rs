@@ -5,7 +5,7 @@ use super::output::Force;
 use super::probeset::{SeveralArguments, read_bounded, sources};
 use super::values::{self, SampleRate};
 use super::{DONE, INCOMPLETE, Outcome, shortfalls, terminal, together};
-use profinfer_binary::{self as target, Files};
+use profinfer_binary::{self as target, Files, ProcessTarget};
 use profinfer_compiler::{self as plan, has_engine};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_files::output::{OutputKind, Request};
@@ -14,8 +14,8 @@ use profinfer_recorder::bpf::AttachMode;
 use profinfer_recorder::{
     self as record, Barriers, Ending, Live, Options, OverheadLimits, SampleOptions, Subject, Summary,
 };
-use profinfer_schema::LossKind;
 use profinfer_schema::bpf::SampleStacks;
+use profinfer_schema::{LeftOutKind, LossKind};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -23,6 +23,9 @@ use std::time::Duration;
 
 /// Bytes of a BPF object.
 const MAX_OBJECT: u64 = 64 << 20;
+
+/// Files named that could not be read.
+const MOST_UNREADABLE: usize = 5;
 
 /// Samples per second.
 const DEFAULT_RATE: u32 = 199;
@@ -84,7 +87,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     exact: bool,
     /// Size of the ring buffer: 512K, 16M, 1G [default: half a second of records]
-    #[arg(long, value_name = "BYTES", value_parser = values::byte_size)]
+    #[arg(long, value_name = "BYTES", value_parser = values::ring_size)]
     ring_size: Option<u32>,
     /// Measure the machine's limits after recording if none are cached; the default for a launched command, one second
     #[arg(long, overrides_with = "no_roofline")]
@@ -173,6 +176,21 @@ impl Arguments {
         let message = "nothing to record: there is no command and no process";
         Err(Diagnostic::error(Code::BadArgument, message).hint(hint).into())
     }
+
+    /// Stacks are of samples.
+    fn check_stacks(&self) -> Result<(), Diagnostics> {
+        if self.stacks == Stacks::None || samples(self).is_some() {
+            return Ok(());
+        }
+        let (message, hint) = match self.sample {
+            Some(_) => ("`--stacks` is for samples, and `--sample off` takes none", "leave one of them out"),
+            None => (
+                "`--stacks` is for samples, and with `--budget` there are none by default",
+                "add `--sample 199`: their cost is no part of the budget",
+            ),
+        };
+        Err(Diagnostic::error(Code::BadArgument, message).hint(hint).into())
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -215,6 +233,7 @@ enum AttachName {
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     arguments.check_command()?;
+    arguments.check_stacks()?;
     let (wanted, warnings) = arguments.probesets.load()?;
     terminal::report_problems(&warnings);
     let found = if wanted.is_empty() { Some(find(arguments)?) } else { None };
@@ -236,7 +255,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let failed = shortfalls::report_problems(&summary, arguments.verbose);
     let failed = summary.problems.has_errors().then_some(failed);
     terminal::status(&last_line(&summary));
-    let left_out = if summary.saved { shortfalls::left_out_lines(&summary, arguments.verbose) } else { Vec::new() };
+    if !summary.saved {
+        // Errors name the probes that are missing; files that could not be read are why they are.
+        summary.left_out.retain(|entry| entry.kind == LeftOutKind::File);
+    }
+    let left_out = shortfalls::left_out_lines(&summary, arguments.verbose);
     left_out.iter().for_each(|line| terminal::status(line));
     if let Some(line) = ring_line(&summary) {
         terminal::status(&line);
@@ -268,25 +291,27 @@ fn what_fits(found: Vec<Probeset>, what: &str, is_offer: bool, arguments: &Argum
 /// The shipped probesets whose functions the target has.
 fn find(arguments: &Arguments) -> Result<Found, Diagnostics> {
     let all = offered();
-    let name = match (arguments.pid, arguments.command.first()) {
-        (Some(pid), _) => Some(pid.to_string()),
-        (None, Some(program)) => path_of(program).map(|path| path.display().to_string()),
-        (None, None) => None,
+    let files = Files::with_user_cache().with_debug_folders(arguments.probesets.debug_folders());
+    let mut unreadable = Vec::new();
+    let target = match arguments.pid {
+        Some(pid) => {
+            let process = ProcessTarget::open_with(u32::try_from(pid).unwrap_or_default(), files)?;
+            unreadable.extend_from_slice(process.unreadable());
+            Some(process.into_files())
+        }
+        // Of a script, say, there is none: what it loads is seen when it runs.
+        None => arguments.command.first().and_then(path_of).and_then(|path| target::open_path(&path, files).ok()),
     };
-    let files = || Files::with_user_cache().with_debug_folders(arguments.probesets.debug_folders());
-    let target = match name.map(|name| target::open_with(&name, files())) {
-        Some(Ok(target)) => Some(target),
-        Some(Err(problem)) if arguments.pid.is_some() => return Err(problem.into()),
-        // A script, say: what it loads is seen when it runs.
-        _ => None,
-    };
-    let is_there = |probeset: &&Probeset| target.as_ref().is_some_and(|target| has_engine(probeset, target.as_ref()));
+    let is_there = |probeset: &&Probeset| target.as_ref().is_some_and(|target| has_engine(probeset, target));
     let there: Vec<Probeset> = all.iter().filter(is_there).cloned().collect();
     if !there.is_empty() {
         return Ok(Found::Engines(there));
     }
     match arguments.pid {
-        Some(pid) => Err(no_engine(&format!("process {pid} has no step function of a shipped probeset")).into()),
+        Some(pid) => {
+            let problem = no_engine(&format!("process {pid} has no step function of a shipped probeset"));
+            Err(with_unreadable(problem, pid, &unreadable).into())
+        }
         None => Ok(Found::NothingYet(all)),
     }
 }
@@ -311,6 +336,23 @@ fn no_engine(message: &str) -> Diagnostic {
     Diagnostic::error(Code::NoEngine, message).hint(
         "run `profinfer engines` to list them; name one to see what it does not find, or write one: docs/probesets.md",
     )
+}
+
+/// The engine may be in mapped files that this user may not read.
+fn with_unreadable(problem: Diagnostic, pid: i32, files: &[PathBuf]) -> Diagnostic {
+    if files.is_empty() {
+        return problem;
+    }
+    let note = |problem: Diagnostic, file: &PathBuf| {
+        let below_root = file.strip_prefix("/").unwrap_or(file);
+        let opened = std::fs::File::open(Path::new(&format!("/proc/{pid}/root")).join(below_root));
+        // Nothing refuses it: what the process has mapped is no longer there.
+        let why = opened.err().map_or_else(|| "it was replaced".to_owned(), |error| error.to_string());
+        problem.with_note(format!("could not read {}: {why}", file.display()))
+    };
+    let problem = files.iter().take(MOST_UNREADABLE).fold(problem, note);
+    problem
+        .hint("the engine may be in files that profinfer could not read: run it as root, or with CAP_DAC_READ_SEARCH")
 }
 
 fn options(arguments: &Arguments, probeset: &Probeset, is_offer: bool) -> Result<Options, Diagnostics> {
@@ -544,6 +586,19 @@ fn exit_code(ending: Option<Ending>, failed: Option<u8>, complete: bool) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_that_cannot_be_read_are_named() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let without = with_unreadable(no_engine("none"), pid, &[]);
+        assert!(without.notes.is_empty());
+        let files = vec![PathBuf::from("/no-such-folder/libengine.so"); 9];
+        let problem = with_unreadable(no_engine("none"), pid, &files);
+        assert_eq!(problem.notes.len(), MOST_UNREADABLE);
+        let note = &problem.notes[0];
+        assert!(note.starts_with("could not read /no-such-folder/libengine.so: No such file"), "{note}");
+        assert!(problem.hint.unwrap().contains("CAP_DAC_READ_SEARCH"));
+    }
 
     #[test]
     fn the_targets_status_comes_first() {

@@ -52,9 +52,26 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
     if (0.001..=1e6).contains(&rate) { Ok(rate) } else { Err("the range is 0.001 to 1000000 steps per second".into()) }
 }
 
-/// `512K`, `16M`, `1G`; a bare number is bytes.
+/// The size of a ring buffer: `512K`, `16M`, `1G`; a bare number is bytes.
 #[cfg(feature = "record")]
-pub(crate) fn byte_size(text: &str) -> Result<u32, String> {
+pub(crate) fn ring_size(text: &str) -> Result<u32, String> {
+    match u32::try_from(bytes(text)?) {
+        Ok(size) if (64 << 10..=1 << 30).contains(&size) => Ok(size),
+        _ => Err("the range is 64K to 1G".into()),
+    }
+}
+
+/// What files may take: `50G`, `2T`; a bare number is bytes.
+#[cfg(feature = "record")]
+pub(crate) fn disk_size(text: &str) -> Result<u64, String> {
+    match bytes(text)? {
+        size if (64 << 10..=1 << 50).contains(&size) => Ok(size),
+        _ => Err("the range is 64K to 1024T".into()),
+    }
+}
+
+#[cfg(feature = "record")]
+fn bytes(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let factor = match unit.to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
@@ -62,14 +79,11 @@ pub(crate) fn byte_size(text: &str) -> Result<u32, String> {
         "K" => 1 << 10,
         "M" => 1 << 20,
         "G" => 1 << 30,
-        _ => return Err(format!("`{unit}` is not a unit of size; use K, M or G")),
+        "T" => 1 << 40,
+        _ => return Err(format!("`{unit}` is not a unit of size; use K, M, G or T")),
     };
     let number: u64 = number.parse().map_err(|_| format!("`{text}` is not a size, for example 16M"))?;
-    let size = number.saturating_mul(factor);
-    match u32::try_from(size) {
-        Ok(size) if (64 << 10..=1 << 30).contains(&size) => Ok(size),
-        _ => Err("the range is 64K to 1G".into()),
-    }
+    Ok(number.saturating_mul(factor))
 }
 
 /// Samples per second of CPU time; 0: none.
@@ -125,11 +139,15 @@ mod tests {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
         assert_eq!(
-            (byte_size("512K"), byte_size("16MiB"), byte_size("1g")),
+            (ring_size("512K"), ring_size("16MiB"), ring_size("1g")),
             (Ok(512 << 10), Ok(16 << 20), Ok(1 << 30))
         );
         for wrong in ["", "16", "2G", "99999999999999999999", "16X"] {
-            assert!(byte_size(wrong).is_err(), "{wrong}");
+            assert!(ring_size(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!((disk_size("50G"), disk_size("2TiB")), (Ok(50 << 30), Ok(2 << 40)));
+        for wrong in ["", "16", "2000T", "9999999999T"] {
+            assert!(disk_size(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -56,7 +56,7 @@ fn at_most(text: &str) -> Result<AtMost, String> {
     if !(2..=100_000).contains(&files) {
         return Err("the range is 2 to 100000 files: what happened, and the time before it".into());
     }
-    Ok(AtMost { files, bytes: values::byte_size(bytes.trim())?.into() })
+    Ok(AtMost { files, bytes: values::disk_size(bytes.trim())? })
 }
 
 impl FlightArguments {
@@ -151,6 +151,12 @@ impl Flight {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_may_have_more_than_a_ring() {
+        assert_eq!(at_most("20,50G"), Ok(AtMost { files: 20, bytes: 50 << 30 }));
+        assert!(at_most("1,1G").is_err() && at_most("20,1").is_err() && at_most("20").is_err());
+    }
 
     #[test]
     fn bounds_are_files_and_bytes() {

@@ -84,6 +84,16 @@ fn wrong_usage_is_exit_code_2() {
     }
 }
 
+#[test]
+fn stacks_without_samples_are_refused() {
+    for options in [&["--sample", "off"][..], &["--budget", "1%"]] {
+        let output = profinfer(&[&["record", "--stacks", "fp"], options, &["--", "true"]].concat());
+        let reported = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {reported}");
+        assert!(reported.contains("`--stacks` is for samples") && reported.contains("hint"), "{reported}");
+    }
+}
+
 /// What an author of a probeset could add is of no use to whoever takes a shipped one.
 #[test]
 fn notes_for_authors_are_only_on_probesets_of_one_s_own() {
