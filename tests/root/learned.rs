@@ -125,8 +125,11 @@ fn learn_prints_the_evidence_and_writes_a_lock_file() {
 #[test]
 #[ignore = "needs root"]
 fn members_are_learned_of_an_engine_that_a_script_starts() {
-    let engine = Engine::new(&["-DPAD=2"]);
+    // The shell's C library has a function `step`, too.
+    let engine = Engine::new(&["-DPAD=2", "-Dstep=kernels_step"]);
     engine.probeset(&LEARNED.replace("inputs: i32", "inputs: i32 from node_inputs(self)"));
+    let text = std::fs::read_to_string(engine.path("kernels.yaml")).unwrap();
+    std::fs::write(engine.path("kernels.yaml"), text.replace("kernels:step(", "kernels:kernels_step(")).unwrap();
     let mut learn = engine.profinfer(&["learn", "kernels.yaml", "-o", "k.lock", "--", "sh", "-c"]);
     let table = String::from_utf8(succeeds(learn.arg("./kernels 24 300; true")).stdout).unwrap();
     assert!(table.contains("24 distinct objects, such as `layer"), "{table}");

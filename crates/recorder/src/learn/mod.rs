@@ -68,8 +68,8 @@ impl Handed {
         if !numbers_are_the_kernels() {
             return true;
         }
-        // A thread that has ended meanwhile is asked for again with its next record.
-        let Some(process) = process_of_record(tid) else { return false };
+        // Of a thread that has ended meanwhile, nobody tells that it was of another process.
+        let Some(process) = process_of_record(tid) else { return true };
         let is_of_process = *self.process.get_or_insert(process) == process;
         if self.threads.len() < MOST_THREADS {
             self.threads.insert(tid, is_of_process);
