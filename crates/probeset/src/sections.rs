@@ -303,14 +303,35 @@ fn gpu_timing(cx: &mut Context<'_>) -> IndexMap<String, Vec<(String, String)>> {
         let mut variables = Vec::new();
         for (name, node) in table(map, way, cx) {
             let what = format!("the variable `{}`", shown(name));
-            let value = reader::text(node, &what, cx.problems);
-            variables.extend(value.map(|value| (name.to_owned(), value.text.clone())));
+            let Some(value) = reader::text(node, &what, cx.problems) else { continue };
+            if !is_switch(name, &value.text) {
+                let message = format!("`{}={}` is no switch of a runtime", shown(name), shown(&value.text));
+                let hint = "a probeset sets variables such as `CUDA_LAUNCH_BLOCKING: 1`: capitals, and a number or a word; \
+                            none of the system's, such as PATH and LD_*";
+                cx.problems.error_hint(Code::BadIdentifier, &value.span, message, hint);
+                continue;
+            }
+            variables.push((name.to_owned(), value.text.clone()));
         }
         if !variables.is_empty() {
             ways.insert(way.to_owned(), variables);
         }
     }
     ways
+}
+
+/// Whether a variable may be set for a launched command. Nobody who records with a probeset of others expects it to decide
+/// what is executed.
+fn is_switch(name: &str, value: &str) -> bool {
+    const OF_SYSTEM: [&str; 12] =
+        ["LD_", "DYLD_", "GCONV_", "GLIBC_", "MALLOC_", "PATH", "HOME", "SHELL", "ENV", "BASH", "PYTHON", "PERL"];
+    let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ',');
+    name.starts_with(|c: char| c.is_ascii_uppercase())
+        && name.chars().all(is_name)
+        && !OF_SYSTEM.iter().any(|prefix| name.starts_with(prefix))
+        && value.len() <= limits::NAME_BYTES
+        && value.chars().all(is_word)
 }
 
 fn analysis(cx: &mut Context<'_>) -> Analysis {

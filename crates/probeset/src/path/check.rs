@@ -54,6 +54,8 @@ impl std::fmt::Debug for Scope<'_> {
 
 /// Most elements that one field may hold.
 pub const MAX_ELEMENTS: u64 = 4096;
+/// Deepest nesting of an expression, which is walked by recursion.
+const MAX_DEPTH: usize = 256;
 
 /// Checks an expression that runs in the kernel.
 ///
@@ -70,13 +72,15 @@ pub(super) struct Checker<'s, 'a> {
     pub(super) within: Cell<u32>,
     /// Parts of the expressions that took the place of names.
     pub(super) computed: Cell<usize>,
+    /// Expressions that the present one is within, those in the place of names included.
+    depth: Cell<usize>,
 }
 
 pub(super) type Result1<T> = Result<T, Diagnostic>;
 
 impl<'s, 'a> Checker<'s, 'a> {
     pub(super) fn new(scope: &'s Scope<'a>) -> Self {
-        Self { scope, within: Cell::new(0), computed: Cell::new(0) }
+        Self { scope, within: Cell::new(0), computed: Cell::new(0), depth: Cell::new(0) }
     }
 
     /// The result, or its address.
@@ -85,6 +89,18 @@ impl<'s, 'a> Checker<'s, 'a> {
     }
 
     pub(super) fn expr(&self, expr: &Expr) -> Result1<Checked> {
+        let depth = self.depth.get();
+        if depth == MAX_DEPTH {
+            let message = format!("with names replaced, this is nested more than {MAX_DEPTH} levels deep");
+            return Err(Diagnostic::error(Code::OutOfRange, message).at(&expr.span));
+        }
+        self.depth.set(depth + 1);
+        let checked = self.expr_here(expr);
+        self.depth.set(depth);
+        checked
+    }
+
+    fn expr_here(&self, expr: &Expr) -> Result1<Checked> {
         let span = expr.span.clone();
         let is = |node, ty| Ok(Checked { node, ty, span: span.clone() });
         match &expr.kind {

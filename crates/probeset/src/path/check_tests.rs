@@ -167,6 +167,12 @@ fn code_of(text: &str) -> Code {
 }
 
 #[test]
+fn deep_expressions_are_refused_before_the_stack_ends() {
+    assert!(checked(&format!("1{}", "+1".repeat(200))).is_ok());
+    assert_eq!(code_of(&format!("1{}", "+1".repeat(1000))), Code::OutOfRange);
+}
+
+#[test]
 fn paths_have_the_type_of_what_they_end_at() {
     let cases = [
         ("n", "node*"),

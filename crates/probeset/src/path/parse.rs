@@ -22,6 +22,8 @@ use grammar::{Grammar, Rule};
 const MAX_LENGTH: usize = 2048;
 /// Deepest nesting of brackets.
 const MAX_DEPTH: usize = 32;
+/// Most `-`, `!` and `~` before one value.
+const MAX_PREFIXES: usize = 8;
 /// Most `?` in one expression, which nest to the right.
 const MAX_CONDITIONS: usize = 16;
 
@@ -87,16 +89,19 @@ fn within_bounds(text: &str, span: &Span, what: &str) -> Parsed<()> {
         let message = format!("{what} has {} bytes; the maximum is {MAX_LENGTH}", text.len());
         return Err(Diagnostic::error(Code::PathSyntax, message).at(span));
     }
-    let (mut depth, mut deepest) = (0_usize, 0);
+    // `>` also compares: it closes no bracket but `<`.
+    let (mut depth, mut angles, mut deepest) = (0_usize, 0_usize, 0);
     let mut before = b' ';
     for byte in text.bytes() {
         let is_arrow = std::mem::replace(&mut before, byte) == b'-' && byte == b'>';
         match byte {
-            b'(' | b'[' | b'<' => depth += 1,
-            b')' | b']' | b'>' if !is_arrow => depth = depth.saturating_sub(1),
+            b'(' | b'[' => depth += 1,
+            b')' | b']' => depth = depth.saturating_sub(1),
+            b'<' => angles += 1,
+            b'>' if !is_arrow => angles = angles.saturating_sub(1),
             _ => {}
         }
-        deepest = deepest.max(depth);
+        deepest = deepest.max(depth).max(angles);
     }
     if deepest > MAX_DEPTH || text.matches('?').count() > MAX_CONDITIONS {
         let message = format!("{what} is nested more than {MAX_DEPTH} levels deep");
@@ -139,7 +144,7 @@ fn rule_name(rule: Rule) -> Option<&'static str> {
         Rule::until | Rule::word_until => "`until`",
         Rule::waiting | Rule::word_waiting => "`waiting from PROBE`",
         Rule::expression | Rule::binary | Rule::operand | Rule::postfix | Rule::primary => "an expression",
-        Rule::step | Rule::get | Rule::contains | Rule::arrow | Rule::dot | Rule::index | Rule::slice | Rule::all => {
+        Rule::step | Rule::get | Rule::contains | Rule::arrow | Rule::dot | Rule::bracket | Rule::slice | Rule::all => {
             "`->member`, `.member` or `[…]`"
         }
         Rule::cast | Rule::word_as => "`as TYPE`",
@@ -478,6 +483,11 @@ impl Tree<'_> {
                         Rule::negate => UnaryOp::Negate,
                         _ => UnaryOp::Complement,
                     };
+                    // Each is a level of the tree, which is walked by recursion.
+                    if prefixes.len() == MAX_PREFIXES {
+                        let message = format!("a value has more than {MAX_PREFIXES} operators before it");
+                        return Err(Diagnostic::error(Code::PathSyntax, message).at(&place));
+                    }
                     prefixes.push((op, place));
                 }
                 Rule::text => {
@@ -519,7 +529,7 @@ impl Tree<'_> {
         // `pointer as i32[.. n]` is a slice of what the pointer leads to, seen as that type.
         let pointer = Spanned::new(Type::Pointer(Box::new(ty.value)), ty.span);
         let cast = Expr { kind: ExprKind::Cast { base: Box::new(base), ty: pointer }, span: cast_span };
-        self.slice(cast, slice, span)
+        self.bracket(cast, slice, span)
     }
 
     fn step(&self, base: Expr, pair: Pair<'_, Rule>, span: Span) -> Parsed<Expr> {
@@ -547,18 +557,32 @@ impl Tree<'_> {
                 let arrow = pair.as_str().starts_with("->");
                 ExprKind::Contains { base: base_box, key: Box::new(self.expression(self.inner(pair)?)?), arrow }
             }
-            Rule::index => ExprKind::Index { base: base_box, index: Box::new(self.expression(self.inner(pair)?)?) },
-            Rule::slice => return self.slice(base, pair, span),
+            Rule::bracket => return self.bracket(base, pair, span),
             _ => ExprKind::All { base: base_box },
         };
         Ok(Expr { kind, span })
     }
 
-    fn slice(&self, base: Expr, pair: Pair<'_, Rule>, span: Span) -> Parsed<Expr> {
-        let (mut from, mut to, mut rows, mut max, mut until_null) = (None, None, None, None, false);
+    /// An element, or several.
+    fn bracket(&self, base: Expr, pair: Pair<'_, Rule>, span: Span) -> Parsed<Expr> {
+        let (mut index, mut rest) = (None, None);
         for part in pair.parts() {
             match part.as_rule() {
-                Rule::slice_from => from = Some(Box::new(self.expression(self.inner(part)?)?)),
+                Rule::index => index = Some(Box::new(self.expression(self.inner(part)?)?)),
+                _ => rest = Some(part),
+            }
+        }
+        match (rest, index) {
+            (Some(rest), from) => self.slice(base, from, rest, span),
+            (None, Some(index)) => Ok(Expr { kind: ExprKind::Index { base: Box::new(base), index }, span }),
+            (None, None) => Err(self.unexpected(&span)),
+        }
+    }
+
+    fn slice(&self, base: Expr, from: Option<Box<Expr>>, pair: Pair<'_, Rule>, span: Span) -> Parsed<Expr> {
+        let (mut to, mut rows, mut max, mut until_null) = (None, None, None, false);
+        for part in pair.parts() {
+            match part.as_rule() {
                 Rule::slice_to => to = Some(Box::new(self.expression(self.inner(part)?)?)),
                 Rule::rows => {
                     let mut parts = part.parts();

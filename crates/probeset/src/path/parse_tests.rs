@@ -235,6 +235,16 @@ fn hostile_texts_are_refused_quickly() {
     }
 }
 
+#[test]
+fn operators_before_a_value_and_brackets_between_comparisons_are_bounded() {
+    assert!(expr(&format!("{}x", "-".repeat(8))).is_ok());
+    assert!(expr(&format!("{}x", "-".repeat(2000))).is_err());
+    // Each of these takes as long as the one within it, and not twice.
+    assert!(expr(&format!("{}0{}", "a[".repeat(31), "]".repeat(31))).is_ok());
+    let comparisons = format!("{}x{}", "1>(".repeat(500), ")".repeat(500));
+    assert!(expr(&comparisons).is_err());
+}
+
 proptest::proptest! {
     #[test]
     fn any_text_ends_in_a_tree_or_a_diagnostic(text in "[a-z0-9\\[\\]()<>.*&|!~?:, \"=+-]{0,80}") {
