@@ -164,7 +164,7 @@ fn what_several_expressions_read_is_read_once() {
 #[test]
 fn a_boundary_has_a_program_and_no_record() {
     let text = c_of(SMALL, Arch::X86_64);
-    assert!(text.contains("int barrier__0_entry(") && text.contains("barrier_last = call->now"), "{text}");
+    assert!(text.contains("PF_ENTRY(barrier__0)") && text.contains("barrier_last = call->now"), "{text}");
     assert!(!text.contains("barrier_record"), "{text}");
     // Nothing is left for it to split.
     let (probeset, _) = load_text("small.yaml", SMALL, &Library::SHIPPED).unwrap();
