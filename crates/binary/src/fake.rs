@@ -9,6 +9,7 @@ use profinfer_diagnostics::{Diagnostic, did_you_mean};
 use profinfer_probeset::NameTable;
 use profinfer_probeset::path::NamePattern;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// A target in memory. What is added after [`FakeTarget::file`] is in that file.
@@ -267,6 +268,12 @@ impl TargetBytes for FakeTarget {
 
     fn near(&self, file: usize, file_offset: u64, distance: i64, len: usize) -> Vec<u8> {
         file_offset.checked_add_signed(distance).map_or_else(Vec::new, |at| self.code(file, at, len))
+    }
+
+    fn unwind_range(&self, file: usize, file_offset: u64) -> Option<Range<u64>> {
+        let ranges =
+            self.contents.get(file)?.functions.iter().map(|(_, start, code)| *start..start + code.len() as u64);
+        ranges.into_iter().find(|range| range.contains(&file_offset))
     }
 
     fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8> {

@@ -6,13 +6,13 @@ use super::debug_file::{DebugFile, DebugFolders};
 use super::dwarf::inlined::InlinedFunction;
 use super::dwarf::{self, Answers, Parts};
 use super::elf::Image;
-use super::names::{Matcher, class_name, readable_name};
+use super::names::{Matcher, class_name, may_lack_parameters, readable_name};
 use super::pointers::Pointers;
 use super::rtti::Classes;
 use super::symbols::Symbols;
 use super::{
     ChosenLayout, ClassBase, Function, FunctionSignature, InlinedCopy, Layout, Overrides, StaticSite, TargetBytes,
-    TargetFile, TargetFiles, TargetSymbols, TargetTypes, bases, name_table, overrides, usdt,
+    TargetFile, TargetFiles, TargetSymbols, TargetTypes, bases, name_table, overrides, unwind_ranges, usdt,
 };
 use lzma_rust2::XzReader;
 use object::{Object, ObjectSection};
@@ -20,8 +20,9 @@ use profinfer_diagnostics::{Code, Diagnostic, did_you_mean};
 use profinfer_probeset::NameTable;
 use profinfer_probeset::path::NamePattern;
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -72,6 +73,7 @@ pub(crate) struct Lazy {
     /// Tables of names that were searched for.
     tables: Mutex<HashMap<NameTable, TableAnswer>>,
     pointers: OnceLock<Pointers>,
+    unwind_ranges: OnceLock<Vec<Range<u64>>>,
     /// Cached searches in its bytes.
     scanned: Mutex<HashMap<(Vec<u8>, bool), bool>>,
 }
@@ -112,6 +114,7 @@ impl Lazy {
             found: Mutex::default(),
             tables: Mutex::default(),
             pointers: OnceLock::new(),
+            unwind_ranges: OnceLock::new(),
             scanned: Mutex::default(),
         }
     }
@@ -353,12 +356,15 @@ impl Files {
 
     fn inlined_copies(&self, file: usize, matcher: &Matcher, pattern: &NamePattern) -> Option<Vec<InlinedCopy>> {
         let (image, debug) = self.debug(file)?;
+        let named = self.functions(file, pattern);
+        let changed = named.iter().filter(|function| may_lack_parameters(&function.symbol));
+        let changed: HashSet<u64> = changed.map(|function| function.file_offset).collect();
         let mut cached = debug.answers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(copies) = cached.inlined.get(&pattern.0) {
             return Some(copies.clone());
         }
         let functions = debug.inlined.get_or_init(|| dwarf::inlined::functions(image));
-        let copies = dwarf::inlined::copies(&self.read.get(file)?.image, image, functions, matcher);
+        let copies = dwarf::inlined::copies(&self.read.get(file)?.image, image, functions, matcher, &changed);
         cached.inlined.insert(pattern.0.clone(), copies.clone());
         debug.store(&cached);
         Some(copies)
@@ -570,6 +576,12 @@ impl TargetBytes for Files {
     fn near(&self, file: usize, file_offset: u64, distance: i64, len: usize) -> Vec<u8> {
         let image = self.read.get(file).map(|lazy| &lazy.image);
         image.and_then(|image| image.near(file_offset, distance, len)).unwrap_or_default().to_vec()
+    }
+
+    fn unwind_range(&self, file: usize, file_offset: u64) -> Option<Range<u64>> {
+        let lazy = self.read.get(file)?;
+        let ranges = lazy.unwind_ranges.get_or_init(|| unwind_ranges::read(&lazy.image));
+        unwind_ranges::with(ranges, file_offset).cloned()
     }
 
     fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8> {

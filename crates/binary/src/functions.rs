@@ -58,18 +58,14 @@ impl WithoutSymbols {
 
     /// The first byte of the function that a place in a section is in.
     fn start(&self, section: &Range<u64>, offset: u64) -> Option<u64> {
-        if let Some(range) = last_before(&self.ranges, offset).filter(|range| range.contains(&offset)) {
+        if let Some(range) = unwind_ranges::with(&self.ranges, offset) {
             return Some(range.start);
         }
-        let from = last_before(&self.all, offset).map_or(section.start, |range| range.end.max(section.start));
+        let from =
+            unwind_ranges::last_before(&self.all, offset).map_or(section.start, |range| range.end.max(section.start));
         let start = self.between.partition_point(|start| *start <= offset).checked_sub(1);
         start.and_then(|start| self.between.get(start)).copied().filter(|start| *start >= from)
     }
-}
-
-/// The last of ranges in order that begins at a place or before.
-fn last_before(ranges: &[Range<u64>], offset: u64) -> Option<&Range<u64>> {
-    ranges.partition_point(|range| range.start <= offset).checked_sub(1).and_then(|last| ranges.get(last))
 }
 
 /// Ranges in order, those that overlap as one.

@@ -75,6 +75,7 @@ pub use functions::{FunctionName, FunctionTable, build_id};
 #[cfg(target_os = "linux")]
 pub use inspected::{FileId, InspectedFile};
 pub use lock::{Lock, LockedFile, LockedSite, LockedTarget, MAX_LOCK};
+pub use names::may_lack_parameters;
 pub use open::{open, open_path, open_with};
 #[cfg(target_os = "linux")]
 pub use process::mapped_by_anyone;
@@ -144,6 +145,9 @@ pub struct Overrides {
     /// There is more than was inspected.
     pub is_cut: bool,
 }
+
+/// Copies of functions that the answer about one pattern has, at most. One more shows that there are more.
+pub const MOST_COPIES: usize = 4096;
 
 /// Functions that a slot of virtual tables has in a probe, at most.
 pub const MOST_OVERRIDES: usize = 2048;
@@ -294,6 +298,13 @@ pub struct InlinedCopy {
     pub statements: Vec<(u64, u32)>,
     /// Its parameters, in the declaration's order; those that the compiler dropped have no locations.
     pub parameters: Vec<InlinedParameter>,
+    /// It is no copy in another function, but a changed copy of the whole function, which other functions call.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_whole: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 /// A parameter of an [`InlinedCopy`].
@@ -350,7 +361,8 @@ pub trait TargetSymbols: TargetFiles {
     fn functions(&self, file: usize, pattern: &NamePattern) -> Vec<Function>;
 
     /// Copies of functions that the compiler put into others, whose name matches, from the file's debug information.
-    /// Sorted by entry. Those without instructions are left out.
+    /// Sorted by entry. Those without instructions are left out. Changed copies of whole
+    /// functions ([`may_lack_parameters`]) are among them, for the places of their parameters.
     fn inlined(&self, file: usize, pattern: &NamePattern) -> Vec<InlinedCopy>;
 
     /// What a class (its qualified name) and those derived from it have in a slot of its virtual table, by the run-time
@@ -412,6 +424,10 @@ pub trait TargetBytes: TargetFiles {
     /// Up to `len` bytes from the address that lies `distance` bytes from that of an instruction, which is at an offset of
     /// the file: what code refers to. As [`TargetBytes::code`] where addresses are as far apart as their bytes in the file.
     fn near(&self, file: usize, file_offset: u64, distance: i64, len: usize) -> Vec<u8>;
+
+    /// The function, or the piece of one that lies apart from it, in which an instruction at an offset of the file is, by the
+    /// unwind tables: bytes from the start of the file. `None` where they have none.
+    fn unwind_range(&self, file: usize, file_offset: u64) -> Option<Range<u64>>;
 
     /// Up to `len` bytes of the file from an offset; fewer at its end, empty where it cannot be read.
     fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8>;

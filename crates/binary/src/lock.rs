@@ -13,6 +13,7 @@ use profinfer_probeset::NameTable;
 use profinfer_probeset::path::NamePattern;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The version that is written, and the newest that is read.
 const VERSION: u32 = 1;
@@ -608,6 +609,10 @@ impl TargetBytes for LockedTarget<'_> {
 
     fn near(&self, file: usize, file_offset: u64, distance: i64, len: usize) -> Vec<u8> {
         self.inner.near(file, file_offset, distance, len)
+    }
+
+    fn unwind_range(&self, file: usize, file_offset: u64) -> Option<Range<u64>> {
+        self.inner.unwind_range(file, file_offset)
     }
 
     fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8> {

@@ -24,6 +24,7 @@ fn copy() -> InlinedCopy {
             name: "x".into(),
             locations: vec![(0x1010..0x1020, Location::Register(5))],
         }],
+        is_whole: false,
     }
 }
 

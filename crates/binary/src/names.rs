@@ -15,6 +15,8 @@ const MOST_COMPILED: usize = 512;
 
 /// Suffixes that a compiler gives to a changed copy of a whole function.
 const CLONES: [&str; 6] = ["isra", "constprop", "lto_priv", "localalias", "llvm", "__uniq"];
+/// Those of them whose parameters may be fewer than the source's, and in other places.
+const WITHOUT_PARAMETERS: [&str; 2] = ["isra", "constprop"];
 /// Beginnings of the suffixes of a function's versions for several processors, one of which is chosen at start-up. On
 /// x86-64 they name the features, on arm64 these stand behind `_M`.
 const VERSIONS: [&str; 29] = [
@@ -247,6 +249,12 @@ fn readable(symbol: &str) -> (SymbolKind, String) {
     }
     // Any other suffix is another function's name: `run._omp_fn.0` is the body of a parallel loop in `run`.
     (SymbolKind::Function, printable(format!("{}.{suffixes}", demangle(stem))))
+}
+
+/// Whether a symbol is that of a copy of a whole function which a compiler may have left parameters out of.
+pub fn may_lack_parameters(symbol: &str) -> bool {
+    let suffixes = unversioned(symbol).get(1..).and_then(|rest| rest.split_once('.')).map(|(_, suffixes)| suffixes);
+    suffixes.is_some_and(|suffixes| suffixes.split('.').any(|word| WITHOUT_PARAMETERS.contains(&word)))
 }
 
 fn names_a_copy(word: &str) -> bool {

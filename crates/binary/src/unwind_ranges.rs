@@ -37,3 +37,13 @@ pub(crate) fn read(image: &Image) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| range.start);
     ranges
 }
+
+/// The range that a place in the file is in.
+pub(crate) fn with(ranges: &[Range<u64>], offset: u64) -> Option<&Range<u64>> {
+    last_before(ranges, offset).filter(|range| range.contains(&offset))
+}
+
+/// The last of ranges in order that begins at a place or before.
+pub(crate) fn last_before(ranges: &[Range<u64>], offset: u64) -> Option<&Range<u64>> {
+    ranges.partition_point(|range| range.start <= offset).checked_sub(1).and_then(|last| ranges.get(last))
+}

@@ -5,6 +5,7 @@
 use profinfer_binary::{Arch, ArgumentLocation, Location, StaticArgument};
 use profinfer_probeset::path::{Signature, Type};
 use profinfer_schema::bpf::{ArgumentCode, argument_bits as bits};
+use std::ops::Range;
 
 /// A place, packed as [`profinfer_schema::bpf::ArgumentCode`] and [`profinfer_schema::bpf::argument_bits`] describe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +82,11 @@ impl ArgumentPlace {
         matches!(self.0 & 0xff, ON_STACK | STRUCT_ON_STACK)
     }
 
+    /// Whether it is read by way of a register's value, which may change before what is read does.
+    pub(super) fn is_in_memory(self) -> bool {
+        matches!(self.0 & 0xff, IN_MEMORY | STRUCT_IN_MEMORY | SUM | INDEXED)
+    }
+
     /// The registers it is read from, as DWARF numbers them.
     pub(super) fn registers(self) -> Vec<u16> {
         let (first, second) = ((self.0 >> 8 & 0xff) as u16, (self.0 >> 16 & 0xff) as u16);
@@ -154,6 +160,8 @@ fn register_name(arch: Arch, number: u8) -> String {
 pub(super) enum NoPlace {
     /// The size of this view, passed by value, is in neither the target nor the spec.
     SizeUnknown(String),
+    /// What this view, passed by value, consists of is not described so far that its registers are certain.
+    Unclassified(String),
     /// It is in a vector register, which the kernel does not show.
     VectorRegister,
 }
@@ -175,50 +183,120 @@ pub(super) struct Passed {
     pub(super) size: u64,
     /// The members that are described, those of members and elements among them.
     pub(super) parts: Vec<Part>,
-    /// There are no others.
+    /// They are of the target: there are no others, but for those that are hidden by others of their name.
     pub(super) is_complete: bool,
 }
 
-/// A number or pointer in a struct that is passed by value.
+/// A part of a struct that is passed by value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
     /// Bytes from the struct's start.
     pub(super) offset: u64,
     /// Bytes.
     pub(super) size: u64,
-    /// It is a floating-point number.
-    pub(super) is_float: bool,
+    /// What it is.
+    pub(super) kind: PartKind,
 }
 
+/// What a calling convention asks about a part of a struct.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PartKind {
+    /// A floating-point number.
+    Float,
+    /// Another number, or a pointer.
+    Number,
+    /// Anything.
+    Unknown,
+}
+
+impl Part {
+    fn end(&self) -> u64 {
+        self.offset.saturating_add(self.size)
+    }
+}
+
+/// What a struct consists of is not described.
+#[derive(Debug)]
+struct Unclassified;
+
 impl Passed {
-    pub(super) fn add(&mut self, offset: u64, size: u64, is_float: bool) {
-        self.parts.push(Part { offset, size, is_float });
+    pub(super) fn add(&mut self, offset: u64, size: u64, kind: PartKind) {
+        self.parts.push(Part { offset, size, kind });
     }
 
-    /// How many of its pieces of eight bytes are of floating-point numbers only, by all that is described.
-    fn float_words(&self) -> usize {
-        let is_float = |start: &u64| {
-            let end = self.size.min(start + 8);
-            let within = |part: &&Part| part.offset < end && part.offset.saturating_add(part.size) > *start;
-            let parts: Vec<&Part> = self.parts.iter().filter(within).collect();
-            let described = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.size));
-            let is_all = self.is_complete && !parts.is_empty() || described >= end - start;
-            is_all && parts.iter().all(|part| part.is_float)
-        };
-        (0..self.size).step_by(8).filter(is_float).count()
+    fn are_all(&self, kind: PartKind) -> bool {
+        self.parts.iter().all(|part| part.kind == kind)
+    }
+
+    /// How many of its pieces of eight bytes are of floating-point numbers only.
+    fn float_words(&self) -> Result<usize, Unclassified> {
+        let gaps = self.gaps();
+        let mut floats = 0;
+        for start in (0..self.size).step_by(8) {
+            floats += usize::from(self.is_float_word(start, &gaps)?);
+        }
+        Ok(floats)
+    }
+
+    fn is_float_word(&self, start: u64, gaps: &[Range<u64>]) -> Result<bool, Unclassified> {
+        let end = self.size.min(start + 8);
+        let within = |part: &&Part| part.offset < end && part.end() > start;
+        let parts: Vec<&Part> = self.parts.iter().filter(within).collect();
+        // One number in it decides, whatever else there is.
+        if parts.iter().any(|part| part.kind == PartKind::Number) {
+            return Ok(false);
+        }
+        let is_unknown = parts.iter().any(|part| part.kind == PartKind::Unknown);
+        if is_unknown || self.is_complete && gaps.iter().any(|gap| gap.start < end && gap.end > start) {
+            return Err(Unclassified);
+        }
+        // By hand, what is not described has no floating-point numbers.
+        let described = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.size));
+        Ok(self.is_complete && !parts.is_empty() || described >= end - start)
+    }
+
+    /// Where it has no part although none is aligned to begin behind that.
+    fn gaps(&self) -> Vec<Range<u64>> {
+        let mut parts = self.parts.clone();
+        parts.sort_unstable_by_key(|part| part.offset);
+        let align = |part: &Part| part.size.clamp(1, 16).next_power_of_two();
+        let largest = parts.iter().map(align).max().unwrap_or(1);
+        let mut gaps = Vec::new();
+        let mut end = 0_u64;
+        let ends = parts.iter().map(|part| (part.offset, part.end(), align(part)));
+        for (next, behind, align) in ends.chain([(self.size, self.size, largest)]) {
+            if end.checked_next_multiple_of(align).is_none_or(|aligned| aligned < next) {
+                gaps.push(end..next);
+            }
+            end = end.max(behind);
+        }
+        gaps
     }
 
     /// The number of its members where they are one to four floating-point numbers of one type.
-    fn homogeneous_floats(&self) -> Option<usize> {
-        let first = self.parts.first()?;
-        let alike = self.parts.iter().all(|part| part.is_float && part.size == first.size);
-        let count = self.parts.len();
-        (alike && count <= 4 && first.size.saturating_mul(count as u64) == self.size).then_some(count)
+    fn homogeneous_floats(&self) -> Result<Option<usize>, Unclassified> {
+        let may_be = |size: u64| size > 0 && self.size.is_multiple_of(size) && (1..=4).contains(&(self.size / size));
+        let first = self.parts.iter().find(|part| part.kind == PartKind::Float).map(|part| part.size);
+        let is_float = |part: &Part| part.kind == PartKind::Float && Some(part.size) == first;
+        if self.parts.iter().any(|part| part.kind != PartKind::Unknown && !is_float(part)) {
+            return Ok(None);
+        }
+        if self.are_all(PartKind::Float)
+            && let Some(size) = first
+            && may_be(size)
+            && size.saturating_mul(self.parts.len() as u64) == self.size
+        {
+            return Ok(Some(self.parts.len()));
+        }
+        // Others may fill what is not described; by hand, there are none.
+        let is_open = !self.are_all(PartKind::Float) || self.is_complete && !self.gaps().is_empty();
+        let may_be_floats = first.map_or_else(|| [2, 4, 8, 16].into_iter().any(may_be), may_be);
+        if is_open && may_be_floats { Err(Unclassified) } else { Ok(None) }
     }
 
     fn is_in_memory(&self) -> bool {
         // `long double` on x86-64.
-        self.size > LARGEST_IN_REGISTERS || self.parts.iter().any(|part| part.is_float && part.size > 8)
+        self.size > LARGEST_IN_REGISTERS || self.parts.iter().any(|part| part.kind == PartKind::Float && part.size > 8)
     }
 }
 
@@ -271,7 +349,8 @@ pub(super) fn argument_place(
             }
             Type::View(view) => {
                 let passed = passed(view)?;
-                match in_vectors(arch, &passed, &mut registers, &mut vectors) {
+                let in_vectors = in_vectors(arch, &passed, &mut registers, &mut vectors);
+                match in_vectors.map_err(|Unclassified| NoPlace::Unclassified(view.clone()))? {
                     Vectors::None => struct_place(arch, passed.size, &mut registers, &mut stack),
                     Vectors::Full => ArgumentPlace::new(STRUCT_ON_STACK, 0, 0, take(&mut stack, passed.size)),
                     Vectors::Taken if position == index => return Err(NoPlace::VectorRegister),
@@ -315,28 +394,28 @@ fn in_vectors(
     passed: &Passed,
     registers: &mut (impl Iterator<Item = u64> + Clone),
     vectors: &mut usize,
-) -> Vectors {
+) -> Result<Vectors, Unclassified> {
     let (floats, others) = match arch {
-        Arch::X86_64 if passed.is_in_memory() => return Vectors::Full,
+        Arch::X86_64 if passed.is_in_memory() => return Ok(Vectors::Full),
         Arch::X86_64 => {
-            let floats = passed.float_words();
+            let floats = passed.float_words()?;
             (floats, usize::try_from(passed.size.div_ceil(8)).unwrap_or_default() - floats)
         }
-        Arch::Aarch64 => (passed.homogeneous_floats().unwrap_or(0), 0),
+        Arch::Aarch64 => (passed.homogeneous_floats()?.unwrap_or(0), 0),
     };
     if floats == 0 {
-        return Vectors::None;
+        return Ok(Vectors::None);
     }
     if *vectors + floats > VECTOR_REGISTERS || registers.clone().count() < others {
         // AAPCS64 gives no later argument one that is left.
         if arch == Arch::Aarch64 {
             *vectors = VECTOR_REGISTERS;
         }
-        return Vectors::Full;
+        return Ok(Vectors::Full);
     }
     *vectors += floats;
     registers.by_ref().take(others).for_each(drop);
-    Vectors::Taken
+    Ok(Vectors::Taken)
 }
 
 fn struct_place(
@@ -377,8 +456,9 @@ mod tests {
     fn place(arch: Arch, text: &str, index: usize) -> Result<ArgumentPlace, NoPlace> {
         let span = Span::new(&Arc::new(Source { name: "t".into(), text: text.into() }), 0..text.len());
         let Place::Function { signature, .. } = parse_attach(text, &span).unwrap().place else { panic!() };
-        let float = |offset, size| Part { offset, size, is_float: true };
-        let number = |offset, size| Part { offset, size, is_float: false };
+        let float = |offset, size| Part { offset, size, kind: PartKind::Float };
+        let number = |offset, size| Part { offset, size, kind: PartKind::Number };
+        let unknown = |offset, size| Part { offset, size, kind: PartKind::Unknown };
         let described = |size, parts: &[Part]| Some(Passed { size, parts: parts.to_vec(), is_complete: false });
         let passed = |view: &str| match view {
             "batch" => described(56, &[]),
@@ -389,6 +469,12 @@ mod tests {
             "mixed" => described(16, &[number(0, 8), float(8, 8)]),
             "half" => described(8, &[float(0, 4)]),
             "padded" => Some(Passed { size: 16, parts: vec![float(0, 4), float(8, 8)], is_complete: true }),
+            // An integer of a base class, which a float hides.
+            "hidden" => Some(Passed { size: 8, parts: vec![float(4, 4)], is_complete: true }),
+            "opaque" => Some(Passed { size: 16, parts: vec![unknown(0, 8), number(8, 8)], is_complete: true }),
+            "beside" => {
+                Some(Passed { size: 16, parts: vec![number(0, 4), unknown(4, 4), number(8, 8)], is_complete: true })
+            }
             _ => None,
         };
         argument_place(arch, &signature, index, &passed)
@@ -414,6 +500,21 @@ mod tests {
         let many = "m:f(f64 a, f64 b, f64 c, f64 d, f64 e, f64 f, f64 g, point s, f64 h)";
         assert_eq!(place(Arch::X86_64, many, 7).unwrap().0, STRUCT_ON_STACK | 8 << 32);
         assert_eq!(place(Arch::Aarch64, many, 7).unwrap().0, STRUCT_ON_STACK);
+    }
+
+    #[test]
+    fn what_is_not_described_of_a_struct_is_not_guessed() {
+        let after = |arch, view: &str| place(arch, &format!("m:f(i32 first, {view} s, i32 after)"), 2);
+        let refused = |view: &str| Err(NoPlace::Unclassified(view.to_owned()));
+        for arch in [Arch::X86_64, Arch::Aarch64] {
+            assert_eq!(after(arch, "hidden"), refused("hidden"));
+            assert!(place(arch, "m:f(i32 first, hidden s)", 0).is_ok(), "those before it are certain");
+        }
+        assert_eq!(after(Arch::X86_64, "opaque"), refused("opaque"));
+        // No four floats are a struct with a pointer.
+        assert_eq!(after(Arch::Aarch64, "opaque").unwrap().registers(), [3]);
+        // The number decides for all eight bytes that it is in.
+        assert_eq!(after(Arch::X86_64, "beside").unwrap().registers(), [2]);
     }
 
     #[test]

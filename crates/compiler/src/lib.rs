@@ -22,6 +22,7 @@ mod member_source;
 mod merge;
 mod model;
 mod module;
+mod object_block;
 mod part;
 mod place;
 mod placement_cache;

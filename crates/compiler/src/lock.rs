@@ -1,7 +1,7 @@
 //! A plan and a lock: what placing asks of a target is written down, and what a lock has of the sites is compared with
 //! what is chosen again.
 
-use super::by_value::{LARGEST, may_have_floats};
+use super::by_value::{LARGEST, may_have_floats, struct_in};
 use super::fitting::STRING_NAMES;
 use super::model::{PlacedSite, Placement, ProbePlan, RelocationKind};
 use super::placing::place_on;
@@ -12,9 +12,10 @@ use profinfer_binary::{
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_probeset::NameTable;
 use profinfer_probeset::Probeset;
-use profinfer_probeset::path::{NamePattern, Place};
+use profinfer_probeset::path::{NamePattern, Place, Type};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 
 /// Sites that differ from the lock are named one by one up to this many.
 const DIFFERENCES_SHOWN: usize = 5;
@@ -136,6 +137,8 @@ struct Notes<'a> {
     /// The slots of virtual tables that they are at.
     virtuals: HashSet<(String, u32)>,
     types: HashSet<&'a str>,
+    /// Structs that are passed by value, and those that these consist of.
+    by_value: RefCell<HashSet<String>>,
     noted: RefCell<Vec<Noted>>,
 }
 
@@ -160,12 +163,18 @@ impl<'a> Notes<'a> {
             Place::Virtual { base, slot, .. } => Some((base.value.clone(), *slot)),
             _ => None,
         });
+        let params = plan.programs.iter().filter_map(|program| program.place.signature()).flat_map(|of| &of.params);
+        let by_value = params.filter_map(|param| match &param.ty.value {
+            Type::View(view) => Some(probeset.names.plain(view).to_owned()),
+            _ => None,
+        });
         let noted = inner.files().iter().map(|_| Noted::default()).collect();
         Self {
             inner,
             patterns: patterns.collect(),
             virtuals: virtuals.collect(),
             types: probeset.types.keys().map(String::as_str).chain(STRING_NAMES).collect(),
+            by_value: RefCell::new(by_value.collect()),
             noted: RefCell::new(noted),
         }
     }
@@ -227,7 +236,8 @@ impl TargetFiles for Notes<'_> {
 impl TargetSymbols for Notes<'_> {
     fn functions(&self, file: usize, pattern: &NamePattern) -> Vec<Function> {
         let found = self.inner.functions(file, pattern);
-        if self.patterns.contains(&pattern.0) {
+        // Pieces of functions are asked for by their symbols: they may jump back.
+        if self.patterns.contains(&pattern.0) || pattern.0.ends_with(".cold") {
             self.note(file, |noted| noted.functions.extend(found.iter().cloned()));
         }
         found
@@ -275,7 +285,12 @@ impl TargetSymbols for Notes<'_> {
 impl TargetTypes for Notes<'_> {
     fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {
         let found = self.inner.layout(file, type_name)?;
-        if self.types.contains(type_name) {
+        let mut by_value = self.by_value.borrow_mut();
+        let is_passed = by_value.contains(type_name) && found.size <= LARGEST;
+        if is_passed {
+            by_value.extend(found.members.values().filter_map(|(_, ty)| struct_in(ty)).map(str::to_owned));
+        }
+        if is_passed || self.types.contains(type_name) {
             self.note(file, |noted| drop(noted.layouts.insert(type_name.to_owned(), found.clone())));
         }
         Some(found)
@@ -319,6 +334,10 @@ impl TargetBytes for Notes<'_> {
 
     fn near(&self, file: usize, file_offset: u64, distance: i64, len: usize) -> Vec<u8> {
         self.inner.near(file, file_offset, distance, len)
+    }
+
+    fn unwind_range(&self, file: usize, file_offset: u64) -> Option<Range<u64>> {
+        self.inner.unwind_range(file, file_offset)
     }
 
     fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8> {

@@ -1,24 +1,28 @@
 //! The probes of one probeset on a target: the sites of its programs and the values of its constants.
 
 mod absent;
+mod clones;
+mod function_site;
 mod harm;
+mod needs;
 mod overrides;
 mod shared;
 mod static_probes;
 mod values;
 
-use super::abi::argument_place;
+pub(crate) use absent::is_absent_value;
+
 use super::inlined::{Copies, PlacedCopy};
 use super::model::{PlacedSite, Placement, ProbePlan, Program, ProgramKind, RelocationKind, Unplaced};
 use super::module::{ModuleFiles, find};
-use super::relocate::Relocator;
-use super::site::{self, Needs};
+use super::site::Needs;
+use needs::Asked;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity, Spanned, did_you_mean};
 use profinfer_probeset::path::{NamePattern, Place};
 use profinfer_probeset::{Probe, Probeset};
 
 use indexmap::{IndexMap, IndexSet};
-use profinfer_binary::{Function, MOST_OVERRIDES, Target};
+use profinfer_binary::{Function, InlinedCopy, MOST_OVERRIDES, Target};
 use profinfer_schema::bpf::site_cookie;
 use profinfer_schema::{EngineId, ModuleInfo, NO_SITE, Role, Site, ValueSource};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,17 +37,6 @@ pub(super) fn place_part(
     target: &dyn Target,
     engine: Option<EngineId>,
 ) -> (Placement, Diagnostics) {
-    let mut placer = Placer {
-        plan,
-        probeset,
-        target,
-        engine,
-        modules: IndexMap::new(),
-        placement: Placement::default(),
-        files: Vec::new(),
-        slots: Vec::new(),
-        problems: Diagnostics::new(),
-    };
     let mut roots: IndexMap<&str, Vec<usize>> = IndexMap::new();
     for (index, program) in plan.programs.iter().enumerate() {
         let root = program.probes.first().map_or("", String::as_str);
@@ -51,10 +44,31 @@ pub(super) fn place_part(
             roots.entry(root).or_default().push(index);
         }
     }
-    for (root, alternatives) in &roots {
-        placer.probe(root, alternatives);
+    let placed = |asked: Option<Asked>| {
+        let mut placer = Placer {
+            plan,
+            probeset,
+            target,
+            engine,
+            modules: IndexMap::new(),
+            placement: Placement::default(),
+            files: Vec::new(),
+            slots: Vec::new(),
+            problems: Diagnostics::new(),
+            asked,
+            needs: BTreeMap::new(),
+        };
+        for (root, alternatives) in &roots {
+            placer.probe(root, alternatives);
+        }
+        while placer.leave_out_what_lacks_a_member(&roots) {}
+        placer
+    };
+    let mut placer = placed(None);
+    // Where arguments are may depend on types that only the files of other probes have: sites are chosen by them, too.
+    if placer.has_other_needs() {
+        placer = placed(Some(placer.asked()));
     }
-    while placer.leave_out_what_lacks_a_member(&roots) {}
     placer.step_group();
     placer.say_shared();
     placer.name_modules();
@@ -76,6 +90,10 @@ struct Placer<'a> {
     /// Slots of methods that a lock file has.
     slots: Vec<ValueSource>,
     problems: Diagnostics,
+    /// The files that are asked for types where sites are chosen; by default those of the program's module.
+    asked: Option<Asked>,
+    /// What each program's sites were chosen by.
+    needs: BTreeMap<usize, Needs>,
 }
 
 impl<'a> Placer<'a> {
@@ -154,6 +172,7 @@ impl<'a> Placer<'a> {
         self.not_too_many(program, found.len() + copies.placed.len())?;
         self.right_architecture(&files)?;
         let needs = self.needs(index, program, &files);
+        self.needs.insert(index, needs.clone());
         let before = self.placement.sites.len();
         let mut refused = Vec::new();
         for (file, function) in found {
@@ -161,6 +180,7 @@ impl<'a> Placer<'a> {
         }
         if let Place::Function { pattern, .. } = &program.place {
             self.problems.0.extend(copies.not_seen(pattern, program));
+            self.problems.0.extend(copies.too_many(pattern, program));
             self.problems.0.extend(copies.other_names(pattern, program));
         }
         for copy in copies.placed {
@@ -187,7 +207,8 @@ impl<'a> Placer<'a> {
             .flat_map(|file| self.target.functions(*file, pattern).into_iter().map(|function| (*file, function)))
             .collect();
         self.leave_to_others(program, files, &mut found);
-        let copies = Copies::find(self.plan, index, self.target, files);
+        let others = self.copies_of_others(program, files);
+        let copies = Copies::find(self.plan, index, self.target, files, &others);
         if found.is_empty() && (copies.is_empty() || self.is_tried_again(program)) {
             return Err(self.function_not_found(pattern, files, program));
         }
@@ -230,11 +251,32 @@ impl<'a> Placer<'a> {
         self.root(program).map(|root| self.functions_of(&root.except, program, files)).unwrap_or_default()
     }
 
-    /// The functions, by file and place, of probes in files of a program's module.
-    fn functions_of(&self, names: &[Spanned<String>], program: &Program, files: &[usize]) -> BTreeSet<(usize, u64)> {
+    /// The copies, by file, of functions that a program's probe leaves to others.
+    fn copies_of_others(&self, program: &Program, files: &[usize]) -> Vec<(usize, InlinedCopy)> {
+        let except = self.root(program).map_or(&[][..], |root| &root.except);
+        let patterns = self.places_of(except, program).filter_map(|place| match place {
+            Place::Function { pattern, .. } => Some(pattern),
+            _ => None,
+        });
+        let in_file = |(pattern, file): (&Spanned<NamePattern>, usize)| {
+            self.target.inlined(file, pattern).into_iter().map(move |copy| (file, copy))
+        };
+        patterns.flat_map(|pattern| files.iter().map(move |file| (pattern, *file))).flat_map(in_file).collect()
+    }
+
+    /// Where probes are in the module of a program.
+    fn places_of<'s>(
+        &'s self,
+        names: &'s [Spanned<String>],
+        program: &'s Program,
+    ) -> impl Iterator<Item = &'a Place> + use<'s, 'a> {
         let others = names.iter().filter_map(|name| self.probeset.probes.get(&name.value));
         let places = others.flat_map(|other| &other.at).map(|at| &at.place);
-        let places = places.filter(|place| place.module().map(|module| module.value.as_str()) == program.module());
+        places.filter(|place| place.module().map(|module| module.value.as_str()) == program.module())
+    }
+
+    /// The functions, by file and place, of probes in files of a program's module.
+    fn functions_of(&self, names: &[Spanned<String>], program: &Program, files: &[usize]) -> BTreeSet<(usize, u64)> {
         let of_file = |(place, file): (&Place, usize)| {
             let functions = match place {
                 Place::Function { pattern, .. } => self.target.functions(file, pattern),
@@ -243,6 +285,7 @@ impl<'a> Placer<'a> {
             };
             functions.into_iter().map(move |function| (file, function.file_offset))
         };
+        let places = self.places_of(names, program);
         places.flat_map(|place| files.iter().map(move |file| (place, *file))).flat_map(of_file).collect()
     }
 
@@ -299,25 +342,6 @@ impl<'a> Placer<'a> {
         self.modules.entry(name.to_owned()).or_insert_with(|| find(probeset, name, target))
     }
 
-    /// The registers that the program's expressions read, so that the site can be chosen before they change.
-    fn needs(&self, index: usize, program: &Program, files: &[usize]) -> Needs {
-        let relocator = Relocator::new(self.plan, self.probeset, self.target, files.to_vec(), Vec::new());
-        let mut needs = Needs { returns: program.kind == ProgramKind::Span, ..Needs::default() };
-        let Some(signature) = program.signature() else { return needs };
-        let passed = |view: &str| relocator.passed(view, &program.span);
-        for relocation in program.relocations.iter().filter_map(|r| self.plan.relocations.get(*r)) {
-            let RelocationKind::Argument { program: of, argument } = relocation.what else { continue };
-            if of == index {
-                // The same problem is reported, with its hint, when the value is filled in.
-                if let Ok(place) = argument_place(self.plan.arch, signature, argument, &passed) {
-                    needs.registers.extend(place.registers());
-                    needs.stack |= place.on_stack();
-                }
-            }
-        }
-        needs
-    }
-
     /// The number of the next site.
     fn next_id(&self, program: &Program) -> Result<u16, Diagnostic> {
         let id = u16::try_from(self.placement.sites.len()).ok().filter(|id| *id < NO_SITE);
@@ -347,6 +371,9 @@ impl<'a> Placer<'a> {
             self.at_an_instruction(program, file, &function, extra)?;
             self.harmless(program, file, function.file_offset + extra, &function.name)?;
         }
+        let values = self.arguments_of_clone(index, program, file, &function)?.unwrap_or_default();
+        let of_clone = needs.of_clone(&values);
+        let needs = of_clone.as_ref().unwrap_or(needs);
         let Some(chosen) = self.choose(file, &function, extra, needs) else {
             let message = format!("the kernel takes no probe at the start of `{}`", function.name);
             return Err(Diagnostic::error(Code::CostlySite, message)
@@ -375,37 +402,9 @@ impl<'a> Placer<'a> {
             cost_ns: chosen.cost_ns,
             reason: chosen.reason,
             semaphore: None,
-            values: BTreeMap::new(),
+            values: values.into_iter().collect(),
         });
         Ok(())
-    }
-
-    /// The site in a function, or the place that the spec gives by itself, as it is.
-    fn choose(&self, file: usize, function: &Function, extra: u64, needs: &Needs) -> Option<site::Chosen> {
-        let size = match usize::try_from(function.size) {
-            // Enough to see the jumps of most functions.
-            Ok(0) => site::CODE_OF_UNKNOWN_SIZE,
-            size => size.unwrap_or(usize::MAX),
-        };
-        let bytes = self.target.code(file, function.file_offset, size.min(site::MAX_CODE));
-        let (arch, file_offset) = (self.plan.arch, function.file_offset);
-        let data: site::Data<'_> = &|distance, len| self.target.near(file, file_offset, distance, len);
-        let code = site::Code { arch, bytes: &bytes, file_offset, is_cut: size > site::MAX_CODE, apart: None, data };
-        let costs = &self.plan.costs;
-        if extra > 0 {
-            return Some(site::at(code, extra, costs));
-        }
-        let chosen = site::choose(code, needs, costs)?;
-        if chosen.is_settled {
-            return Some(chosen);
-        }
-        // gcc and clang put what is seldom executed elsewhere; it may jump back.
-        let pieces = self.target.functions(file, &NamePattern(format!("{}.cold", function.symbol)));
-        let Some(piece) = pieces.first() else { return Some(chosen) };
-        let length = usize::try_from(piece.size).unwrap_or(usize::MAX).min(site::MAX_CODE);
-        let apart = self.target.code(file, piece.file_offset, length);
-        let distance = piece.file_offset.wrapping_sub(file_offset).cast_signed();
-        site::choose(site::Code { apart: Some((&apart, distance)), ..code }, needs, costs)
     }
 
     fn copy_site(&mut self, index: usize, program: &Program, placed: PlacedCopy) {
@@ -471,24 +470,6 @@ impl<'a> Placer<'a> {
             names.sort_unstable();
             self.placement.modules[number].name = names.join(", ");
         }
-    }
-
-    /// The source of values of the placed programs.
-    fn relocator(&self) -> Relocator<'a> {
-        let mut files = self.files.clone();
-        // Types are described in any file of the modules, not only in those with a site.
-        for (_, module) in &self.modules {
-            if let ModuleFiles::Found(found) = module {
-                files.extend(found.iter().filter(|f| !self.files.contains(f)));
-            }
-        }
-        files.dedup();
-        let of_module = |(name, files): (&String, &ModuleFiles)| match files {
-            ModuleFiles::Found(files) => (name.clone(), files.clone()),
-            _ => (name.clone(), Vec::new()),
-        };
-        let modules = self.modules.iter().map(of_module).collect();
-        Relocator::new(self.plan, self.probeset, self.target, files, modules)
     }
 
     /// Steps are what everything is counted by. Without any of their probes they are found by the order in which operators
@@ -565,3 +546,6 @@ fn enumerations_of(plan: &ProbePlan) -> IndexSet<String> {
     let fields = plan.schema.records.iter().flat_map(|r| &r.fields);
     fields.filter_map(|field| field.ty.enumeration()).map(str::to_owned).collect()
 }
+
+#[cfg(test)]
+mod tests;

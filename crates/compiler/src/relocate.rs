@@ -5,20 +5,15 @@ use super::abi::{NoPlace, argument_place};
 use super::fitting::{STRING_NAMES, fits, in_std};
 use super::layouts::{Chosen, choose, matching_file};
 use super::library_types::{Measure, Sizes as LibrarySizes, class_part, may_have_size};
-use super::model::{
-    ChosenEnumeration, ChosenView, ObjectPlan, ProbePlan, Provenance, Relocation, RelocationKind, RelocationValue,
-};
+use super::model::{ChosenEnumeration, ChosenView, ProbePlan, Provenance, Relocation, RelocationKind, RelocationValue};
 use super::module::by_name;
 use profinfer_binary::{ChosenLayout, Layout, Target, TargetType};
 use profinfer_diagnostics::{Code, Diagnostic, Span, did_you_mean};
-use profinfer_probeset::path::{Base, ClassPart, Memory, Node, Place, Term, Type, fixed_size};
+use profinfer_probeset::path::{ClassPart, Place, Type, fixed_size};
 use profinfer_probeset::{NameTable, Probeset, View};
 use profinfer_schema::bpf::StringLayout;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-
-/// Bytes of an object that one description may span; the same number stands in `bpf-runtime/thread.h`.
-const MAX_BLOCK: u64 = profinfer_schema::bpf::OBJECT_BLOCK_BYTES;
 
 /// How the names of methods of strings begin, in a file that uses those of a C++ library. One that uses old strings may
 /// have some of the new ones', which its library adds to it; the reverse is not so.
@@ -30,7 +25,7 @@ const STRING_FUNCTIONS: [(&str, StringLayout); 3] = [
 
 /// Resolves values in the files that a plan's programs were placed in.
 pub(super) struct Relocator<'a> {
-    plan: &'a ProbePlan,
+    pub(super) plan: &'a ProbePlan,
     probeset: &'a Probeset,
     target: &'a dyn Target,
     /// Files to ask, in order of preference.
@@ -511,9 +506,32 @@ impl<'a> Relocator<'a> {
             let complete = complete.as_ref().and_then(|(complete, _)| complete.get(value));
             complete.is_none_or(|complete| complete.ends_with(name))
         };
-        let ends_so = |constant: &str| name.strip_suffix(constant).is_some_and(|prefix| prefix.ends_with('_'));
-        let found = constants.iter().filter(|(value, constant)| ends_so(constant) && may_be(value));
-        found.max_by_key(|(_, constant)| constant.len()).map(|(value, _)| *value)
+        let found = constants.iter().filter(|(value, constant)| prefix(name, constant).is_some() && may_be(value));
+        let (value, constant) = found.max_by_key(|(_, constant)| constant.len())?;
+        // Without complete names, `A_B_C` may be the constant `B_C`, which is not there, or have the prefix `A_B_`.
+        let own = prefix(name, constant)?;
+        let has_prefix = complete.is_some() || !self.has_shorter_prefix(enumeration, constants, name, own);
+        has_prefix.then_some(*value)
+    }
+
+    /// Whether an enumeration's constants have a prefix that is only the beginning of this one: by the enumeration's own
+    /// name, `op` for `OP_`, else by the other constants that the plan reads.
+    fn has_shorter_prefix(&self, enumeration: &str, constants: &BTreeMap<i64, String>, name: &str, own: &str) -> bool {
+        let by_name = format!("{}_", self.probeset.names.plain(enumeration).to_uppercase());
+        if own == by_name {
+            return false;
+        }
+        let is_shorter = |other: &str| other.len() < own.len() && own.starts_with(other);
+        let others = self.plan.relocations.iter().filter_map(|relocation| match &relocation.what {
+            RelocationKind::Constant { enumeration: of, name } if of == enumeration => Some(name.as_str()),
+            _ => None,
+        });
+        let mut of_others = others.filter(|other| *other != name).filter_map(|other| {
+            let equal = constants.values().find(|constant| *constant == other).map(|_| "");
+            let longest = || constants.values().filter_map(|constant| prefix(other, constant)).min_by_key(|p| p.len());
+            equal.or_else(longest)
+        });
+        own.starts_with(&by_name) || of_others.any(is_shorter)
     }
 
     fn argument(&self, program: usize, argument: usize, span: &Span) -> Found {
@@ -528,88 +546,22 @@ impl<'a> Relocator<'a> {
         match argument_place(self.plan.arch, signature, argument, &|view| self.passed(view, span)) {
             Ok(place) => Ok((place.0, Provenance::Abi)),
             Err(NoPlace::SizeUnknown(view)) => Err(self.size_unknown(&view, span)),
+            Err(NoPlace::Unclassified(view)) => {
+                let view = self.probeset.names.plain(&view);
+                let message =
+                    format!("what `{view}` consists of is not described, so that its registers are uncertain");
+                let hint = "arguments before it can be read; a lock file that is written again has the structs in it";
+                Err(self.with_files(Diagnostic::error(Code::ArgumentPlace, message).at(span)).hint(hint))
+            }
             Err(NoPlace::VectorRegister) => {
                 Err(Diagnostic::error(Code::ArgumentPlace, "a floating-point argument cannot be read").at(span))
             }
         }
     }
-
-    /// First byte, number of bytes and provenance of what a description reads of its object at once.
-    fn block(&self, object: &str, span: &Span) -> Result<(u64, u64, Provenance), Diagnostic> {
-        let object = self.plan.objects.iter().find(|o| o.name == object);
-        let object = object.ok_or_else(|| Diagnostic::error(Code::Bug, "a block of an unknown object").at(span))?;
-        let (mut start, mut end, mut provenance) = (u64::MAX, 0, Provenance::Dwarf);
-        for (offset, size, from) in self.pieces(object, span)? {
-            start = start.min(offset);
-            end = end.max(offset.saturating_add(size));
-            // What is by hand anywhere is by hand.
-            if from != Provenance::Dwarf && provenance != Provenance::ByHand {
-                provenance = from;
-            }
-        }
-        // Whole words are copied from whole words.
-        let start = if start == u64::MAX { 0 } else { start & !7 };
-        let length = end.saturating_sub(start).max(1);
-        if length > MAX_BLOCK {
-            let message = format!("the members of `{}` lie {length} bytes apart; {MAX_BLOCK} are read", object.name);
-            return Err(Diagnostic::error(Code::OutOfRange, message).at(span).hint("leave out the farthest member"));
-        }
-        Ok((start, length, provenance))
-    }
-
-    /// Offset and size of each piece of the object itself that its fields read.
-    fn pieces(&self, object: &ObjectPlan, span: &Span) -> Result<Vec<(u64, u64, Provenance)>, Diagnostic> {
-        let mut memories: Vec<(Memory, Type)> = Vec::new();
-        for field in &object.fields {
-            field.value.visit(&mut |part| {
-                if let Node::Memory(memory @ Memory { base: Base::Object, .. }) = &part.node {
-                    memories.push((memory.clone(), part.ty.clone()));
-                }
-            });
-        }
-        // A member that the target lacks is not read.
-        let piece = |(memory, ty): &(Memory, Type)| match self.piece(memory, ty, span) {
-            Err(problem) if matches!(problem.code, Code::LayoutUnknown | Code::LayoutNotChosen) => None,
-            piece => Some(piece),
-        };
-        memories.iter().filter_map(piece).collect()
-    }
-
-    fn piece(&self, memory: &Memory, ty: &Type, span: &Span) -> Result<(u64, u64, Provenance), Diagnostic> {
-        let (mut offset, mut from, mut size) = (0_u64, Provenance::Dwarf, self.bytes(ty));
-        for term in &memory.terms {
-            match term {
-                Term::Member { view, member } => {
-                    let (at, provenance) = self.offset(view, member, span)?;
-                    offset = offset.saturating_add(at);
-                    if matches!(provenance, Provenance::ByHand | Provenance::Checked) {
-                        from = provenance;
-                    }
-                }
-                Term::Element { of, index, bound } => match (&index.node, bound) {
-                    (Node::Int(at), _) => {
-                        offset = offset.saturating_add(self.bytes(of).saturating_mul(at.unsigned_abs()));
-                    }
-                    // Any element of the array may be read.
-                    (_, Some(length)) => size = self.bytes(of).saturating_mul(*length),
-                    (_, None) => {}
-                },
-            }
-        }
-        Ok((offset, size, from))
-    }
-
-    fn bytes(&self, ty: &Type) -> u64 {
-        match ty {
-            Type::View(view) => self.size(view).map_or(0, |(size, _)| size),
-            Type::Array(of, n) => self.bytes(of).saturating_mul(*n),
-            ty => ty.library_size().or_else(|| fixed_size(ty)).unwrap_or(0),
-        }
-    }
 }
 
 /// First members of first members that are followed.
-const MAX_FIRST: usize = 8;
+const MAX_FIRST: usize = 256;
 
 /// What sizes of classes of the library depend on, on this target.
 struct Sizes<'r, 'a> {
@@ -625,16 +577,19 @@ impl<'r, 'a> Sizes<'r, 'a> {
     fn begins_with_class(&self, view: &str) -> bool {
         let declared = self.relocator.probeset.types.get(view);
         let mut members = declared.into_iter().flat_map(|view| view.members.values());
-        members.any(|member| member.ty.value.may_be_empty()) || self.first_is_class(view, 0)
+        members.any(|member| member.ty.value.may_be_empty()) || self.first_is_class(view, &mut BTreeSet::new())
     }
 
-    fn first_is_class(&self, name: &str, depth: usize) -> bool {
+    fn first_is_class(&self, name: &str, visited: &mut BTreeSet<String>) -> bool {
+        if visited.len() >= MAX_FIRST || !visited.insert(name.to_owned()) {
+            return false;
+        }
         let layout = self.relocator.files.iter().find_map(|file| self.relocator.target.layout(*file, name));
         let mut members = layout.iter().flat_map(|layout| layout.members.values());
         members.any(|(offset, ty)| match ty {
             TargetType::Struct(of, _) if *offset == 0 => {
                 ["optional<", "variant<"].iter().any(|class| in_std(of).is_some_and(|of| of.starts_with(class)))
-                    || depth < MAX_FIRST && self.first_is_class(of, depth + 1)
+                    || self.first_is_class(of, visited)
             }
             _ => false,
         })
@@ -692,6 +647,11 @@ fn alignment(ty: &Type) -> Option<u64> {
         Type::StdString(_) | Type::StdVector(_) | Type::Map { .. } | Type::Smart { .. } => Some(8),
         ty => fixed_size(ty),
     }
+}
+
+/// What a constant's complete name has before the name it has in a table.
+fn prefix<'n>(complete: &'n str, constant: &str) -> Option<&'n str> {
+    complete.strip_suffix(constant).filter(|prefix| prefix.ends_with('_'))
 }
 
 /// Constants without the prefix up to `_` that all of them have: `ENGINE_OP_ADD` is `ADD`.

@@ -10,6 +10,7 @@ use profinfer_binary::{
 };
 use profinfer_schema::Names;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// Some files of a target, asked by the names that a probeset has for types.
 pub(super) struct SeenTarget<'a> {
@@ -118,6 +119,10 @@ impl TargetBytes for SeenTarget<'_> {
 
     fn near(&self, file: usize, file_offset: u64, distance: i64, len: usize) -> Vec<u8> {
         self.inner.near(file, file_offset, distance, len)
+    }
+
+    fn unwind_range(&self, file: usize, file_offset: u64) -> Option<Range<u64>> {
+        self.inner.unwind_range(file, file_offset)
     }
 
     fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8> {

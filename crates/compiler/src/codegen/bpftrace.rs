@@ -2,6 +2,7 @@
 //! to compare what both see. It shares no code with the generated C beyond the plan, so that one checks the other.
 
 use super::source::comment;
+use crate::place::is_absent_value;
 use crate::{Action, ArgumentIn, PlacedSite, Placement, ProbePlan, Program, RelocationKind, Shape, argument_in};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_probeset::Probeset;
@@ -501,8 +502,13 @@ impl Reading<'_> {
 
     fn relocation(&self, kind: &RelocationKind) -> Expressed<u64> {
         let symbol = self.plan.symbol(kind).ok_or("a place is not available")?;
-        let value = self.placement.values.iter().find(|value| value.symbol == symbol);
-        value.map(|value| value.value).ok_or("a place is not available")
+        // Of several builds in one process, each may have its own.
+        let value = match self.site.values.get(symbol) {
+            Some(value) => Some(*value),
+            None => self.placement.values.iter().find(|value| value.symbol == symbol).map(|value| value.value),
+        };
+        let value = value.ok_or("a place is not available")?;
+        if is_absent_value(kind, value) { Err("the target does not have it") } else { Ok(value) }
     }
 
     fn register(&self, number: u8) -> String {

@@ -10,7 +10,7 @@ use flow::{Flow, Why};
 use profinfer_binary::{Arch, InlinedCopy, InlinedParameter, Location, TargetBytes};
 use std::ops::Range;
 
-pub(super) use placing::{Copies, PlacedCopy};
+pub(super) use placing::{Copies, PlacedCopy, wanted};
 
 /// Instructions from a copy's entry that are considered.
 const MAX_START: usize = 24;
@@ -83,7 +83,7 @@ fn entry(flow: &Flow, copy: &InlinedCopy) -> Result<u64, Why> {
 }
 
 /// Where all wanted arguments are before an instruction.
-fn places(arch: Arch, copy: &InlinedCopy, wanted: &[Wanted], at: u64) -> Option<Vec<(String, u64)>> {
+pub(super) fn places(arch: Arch, copy: &InlinedCopy, wanted: &[Wanted], at: u64) -> Option<Vec<(String, u64)>> {
     let place = |wanted: &Wanted| {
         let place = place(arch, copy.parameters.get(wanted.argument)?, at, wanted.is_struct)?;
         Some((wanted.symbol.clone(), place.0))
@@ -136,14 +136,7 @@ fn described(
 ) -> (String, Option<u32>) {
     let length = usize::try_from(instruction.end - instruction.start).unwrap_or_default();
     let bytes = target.code(file, instruction.start, length);
-    let code = Code {
-        arch,
-        bytes: &bytes,
-        file_offset: instruction.start,
-        is_cut: false,
-        apart: None,
-        data: &|_, _| Vec::new(),
-    };
+    let code = Code::new(arch, &bytes, instruction.start, &|_, _| Vec::new());
     let there = site::at(code, 0, costs);
     // What the function around it stores below the stack pointer is undetermined.
     let harms = site::becomes_call(code, costs);

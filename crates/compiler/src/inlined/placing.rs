@@ -2,7 +2,7 @@
 
 use super::{CopySite, Wanted, choose};
 use crate::model::{ProbePlan, Program, ProgramKind, RelocationKind};
-use profinfer_binary::{InlinedCopy, TargetBytes, TargetSymbols};
+use profinfer_binary::{InlinedCopy, MOST_COPIES, TargetBytes, TargetSymbols};
 use profinfer_diagnostics::{Code, Diagnostic};
 use profinfer_probeset::path::{NamePattern, Place, Type};
 
@@ -28,15 +28,19 @@ pub(crate) struct Copies {
     pub(crate) refused: Vec<Refused>,
     /// Parameters that the debug information calls otherwise than the probeset: theirs, ours.
     renamed: Vec<(String, String)>,
+    /// There are more of them than were searched for.
+    is_cut: bool,
 }
 
 impl Copies {
-    /// Searches for the copies of a program's function in some files, and for a site in each.
+    /// Searches for the copies of a program's function in some files, and for a site in each. `others` are left out: those
+    /// of functions that belong to other probes, by file.
     pub(crate) fn find(
         plan: &ProbePlan,
         index: usize,
         target: &(impl TargetSymbols + TargetBytes + ?Sized),
         files: &[usize],
+        others: &[(usize, InlinedCopy)],
     ) -> Self {
         let mut copies = Self::default();
         let Some(program) = plan.programs.get(index) else { return copies };
@@ -44,7 +48,12 @@ impl Copies {
         let Place::Function { pattern, offset: 0, .. } = &program.place else { return copies };
         let wanted = wanted(plan, index, program);
         for file in files {
-            for copy in target.inlined(*file, pattern) {
+            let is_own = |copy: &InlinedCopy| {
+                !copy.is_whole && !others.iter().any(|(of, other)| of == file && is_same(copy, other))
+            };
+            let found = target.inlined(*file, pattern);
+            copies.is_cut |= found.len() > MOST_COPIES;
+            for copy in found.into_iter().take(MOST_COPIES).filter(is_own) {
                 if program.kind == ProgramKind::Span {
                     copies.refused.push((copy, "its return cannot be probed there".to_owned()));
                     continue;
@@ -104,12 +113,25 @@ impl Copies {
         Some(Diagnostic::warning(Code::InlinedCopies, message).at(&program.span))
     }
 
+    /// That calls will be missed because there are more copies than were searched for.
+    pub(crate) fn too_many(&self, pattern: &NamePattern, program: &Program) -> Option<Diagnostic> {
+        let message = format!("calls of `{pattern}` are missed: it was inlined more than {MOST_COPIES} times");
+        let problem = Diagnostic::warning(Code::InlinedCopies, message).at(&program.span);
+        self.is_cut.then(|| problem.hint("make the pattern narrower, or probe a function that calls it"))
+    }
+
     /// That parameters have other names in the target, which matters only if they are others.
     pub(crate) fn other_names(&self, pattern: &NamePattern, program: &Program) -> Option<Diagnostic> {
         let (theirs, ours) = self.renamed.first()?;
         let message = format!("the parameter `{ours}` of `{pattern}` is called `{theirs}` in the debug information");
         Some(Diagnostic::note(Code::InlinedCopies, message).at(&program.span))
     }
+}
+
+/// Whether two patterns have found one copy: either may have found it with the parameters in its name.
+fn is_same(copy: &InlinedCopy, other: &InlinedCopy) -> bool {
+    let is_called_alike = copy.name.starts_with(&other.name) || other.name.starts_with(&copy.name);
+    copy.entry == other.entry && copy.ranges == other.ranges && is_called_alike
 }
 
 /// The functions that copies are in.
@@ -130,7 +152,7 @@ fn why<'r>(refused: &[&'r Refused]) -> &'r str {
 }
 
 /// The arguments that a program reads.
-fn wanted(plan: &ProbePlan, index: usize, program: &Program) -> Vec<Wanted> {
+pub(crate) fn wanted(plan: &ProbePlan, index: usize, program: &Program) -> Vec<Wanted> {
     let Some(signature) = program.signature() else { return Vec::new() };
     let relocations = program.relocations.iter().filter_map(|relocation| plan.relocations.get(*relocation));
     let wanted = relocations.filter_map(|relocation| {

@@ -39,6 +39,12 @@ pub(super) fn absent_value(what: &RelocationKind) -> u64 {
     }
 }
 
+/// Whether a value stands for one that the target lacks.
+pub(crate) fn is_absent_value(what: &RelocationKind, value: u64) -> bool {
+    let has_place = matches!(what, RelocationKind::Argument { .. } | RelocationKind::Shift { .. });
+    !has_place && value == absent_value(what)
+}
+
 /// The view that a value is of.
 fn view_of(what: &RelocationKind) -> Option<&str> {
     match what {

@@ -46,7 +46,7 @@ impl Placer<'_> {
     ) -> Result<(), Diagnostic> {
         let (arch, no_data) = (self.plan.arch, |_: i64, _: usize| Vec::new());
         let here = self.target.code(file, file_offset, LONGEST_INSTRUCTION);
-        let code = site::Code { arch, bytes: &here, file_offset, is_cut: false, apart: None, data: &no_data };
+        let code = site::Code::new(arch, &here, file_offset, &no_data);
         if !site::becomes_call(code, &self.plan.costs) {
             return Ok(());
         }
@@ -62,7 +62,7 @@ impl Placer<'_> {
             let size = usize::try_from(function.size).unwrap_or(usize::MAX);
             let bytes = self.target.code(file, function.file_offset, size.min(site::MAX_CODE));
             let (file_offset, is_cut) = (function.file_offset, size > site::MAX_CODE);
-            let whole = site::Code { arch, bytes: &bytes, file_offset, is_cut, apart: None, data: &no_data };
+            let whole = site::Code { is_cut, ..site::Code::new(arch, &bytes, file_offset, &no_data) };
             !site::may_write_below_stack(whole)
         });
         if is_safe {

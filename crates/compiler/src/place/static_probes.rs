@@ -1,9 +1,8 @@
 //! The places of static probes (USDT), each with its own arguments.
 
 use super::super::abi::ArgumentPlace;
-use super::{
-    BTreeMap, Code, Diagnostic, PlacedSite, Placer, Program, RelocationKind, Severity, Site, site as instruction,
-};
+use super::{BTreeMap, Code, Diagnostic, PlacedSite, Placer, Program, RelocationKind, Severity, Site};
+use crate::site as instruction;
 use profinfer_binary::{ArgumentLocation, StaticSite};
 use profinfer_schema::bpf::site_cookie;
 
@@ -65,7 +64,7 @@ impl Placer<'_> {
         let bytes = self.target.code(file, found.file_offset, INSTRUCTION);
         let (arch, file_offset) = (self.plan.arch, found.file_offset);
         let data: instruction::Data<'_> = &|distance, len| self.target.near(file, file_offset, distance, len);
-        let code = instruction::Code { arch, bytes: &bytes, file_offset, is_cut: false, apart: None, data };
+        let code = instruction::Code::new(arch, &bytes, file_offset, data);
         let there = instruction::at(code, 0, &self.plan.costs);
         let (id_of_file, path) = (of.id, of.path.clone());
         let module = self.module_number(file);

@@ -99,17 +99,29 @@ pub(super) fn line(code: Code<'_>, part: Range<usize>) -> Line {
             break;
         }
     }
-    for (bytes, piece) in code.pieces() {
+    let length = code.bytes.len() as i64;
+    for (bytes, piece, is_own) in code.pieces() {
+        // A function that this one ends with a call of may jump by tables of its own.
+        let (mut by_table, mut leads_back) = (false, is_own);
         for at in (0..bytes.len()).step_by(SIZE) {
             let Some(found) = decoded(bytes, at) else { continue };
             let from = piece.saturating_add(at as i64);
-            if let Some(target) = target(&found, from).filter(|to| *to > part.start as i64 && *to <= end as i64) {
+            let target = target(&found, from);
+            leads_back |= target.is_some_and(|to| (1..length).contains(&to));
+            if let Some(target) = target.filter(|to| *to > part.start as i64 && *to <= end as i64) {
                 line.jumps.push((from, target.unsigned_abs()));
             }
-            line.jumps_by_table |= is_jump_by_table(&found, bytes, at);
+            by_table |= is_jump_by_table(&found, bytes, at);
         }
+        line.jumps_by_table |= by_table && leads_back;
     }
     line
+}
+
+/// Where direct jumps lead, calls left out: bytes from the code's start.
+pub(super) fn jumps(bytes: &[u8]) -> Vec<i64> {
+    let found = |at: usize| decoded(bytes, at).filter(|found| kind(found.word) == Some(Kind::Jump));
+    (0..bytes.len()).step_by(SIZE).filter_map(|at| target(&found(at)?, at as i64)).collect()
 }
 
 fn step(found: &Decoded, at: usize) -> Step {

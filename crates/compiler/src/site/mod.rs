@@ -8,11 +8,12 @@ mod x86;
 
 pub use cost::{CostTable, Kind};
 
+use super::abi::ArgumentPlace;
 use profinfer_binary::Arch;
 use std::ops::Range;
 
 /// What a probe needs to find unchanged.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Needs {
     /// Registers that its expressions read, as DWARF numbers them.
     pub(super) registers: Vec<u16>,
@@ -20,6 +21,23 @@ pub(super) struct Needs {
     pub(super) returns: bool,
     /// Arguments are read from the stack: the stack pointer's movement must be tracked.
     pub(super) stack: bool,
+    /// What it reads is certain at the first instruction only.
+    pub(super) at_entry: bool,
+}
+
+impl Needs {
+    /// The same for a function that has its arguments where debug information places them, if it places any.
+    pub(super) fn of_clone(&self, places: &[(String, u64)]) -> Option<Self> {
+        let places = places.iter().map(|(_, place)| ArgumentPlace(*place));
+        let mut needs = Self { registers: Vec::new(), stack: false, ..self.clone() };
+        let mut any = false;
+        for place in places {
+            any = true;
+            needs.at_entry |= place.is_in_memory();
+            needs.registers.extend(place.registers());
+        }
+        any.then_some(needs)
+    }
 }
 
 /// Reads what code refers to: so many bytes, from so many bytes behind the function's first instruction.
@@ -36,16 +54,40 @@ pub(super) struct Code<'a> {
     pub(super) file_offset: u64,
     /// The function is longer than `bytes`: what jumps into its start is undetermined.
     pub(super) is_cut: bool,
-    /// A piece of the function that the compiler put elsewhere, and where: bytes from the function's start.
-    pub(super) apart: Option<(&'a [u8], i64)>,
+    /// Pieces of the function that the compiler put elsewhere.
+    pub(super) apart: &'a [Piece],
+    /// There may be more of them.
+    pub(super) has_unread: bool,
     /// Tables that it jumps by are read with it.
     pub(super) data: Data<'a>,
 }
 
+/// Code that a function leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// From the first instruction to the last.
+    pub(super) bytes: Vec<u8>,
+    /// Bytes from the function's start.
+    pub(super) at: i64,
+    /// It is a piece of the function for certain, not another function.
+    pub(super) is_own: bool,
+}
+
 impl<'a> Code<'a> {
-    /// All pieces, each with where it is.
-    fn pieces(self) -> impl Iterator<Item = (&'a [u8], i64)> {
-        std::iter::once((self.bytes, 0)).chain(self.apart)
+    /// Code that is all of its function.
+    pub(super) fn new(arch: Arch, bytes: &'a [u8], file_offset: u64, data: Data<'a>) -> Self {
+        Self { arch, bytes, file_offset, is_cut: false, apart: &[], has_unread: false, data }
+    }
+
+    /// All pieces: bytes, where they are, whether they are the function's for certain.
+    fn pieces(self) -> impl Iterator<Item = (&'a [u8], i64, bool)> {
+        let apart = self.apart.iter().map(|piece| (piece.bytes.as_slice(), piece.at, piece.is_own));
+        std::iter::once((self.bytes, 0, true)).chain(apart)
+    }
+
+    /// Whether bytes from the function's start are in one of the pieces.
+    fn has(self, at: i64) -> bool {
+        self.pieces().any(|(bytes, start, _)| (start..start.saturating_add(bytes.len() as i64)).contains(&at))
     }
 }
 
@@ -145,15 +187,31 @@ pub(super) fn choose(code: Code<'_>, needs: &Needs, costs: &CostTable) -> Option
     // goes to before an instruction that belongs to making the frame.
     let frame = line.steps.iter().rev().find(|step| matches!(step.stack, Stack::Down(down) if down > 0));
     let settled = frame.map_or(first.offset, |step| step.offset);
-    let barrier = if code.is_cut {
+    let barrier = if needs.at_entry {
+        Some((first.offset, "where its arguments are is certain there only"))
+    } else if code.is_cut {
         Some((settled, "the function is too long to be searched for jumps into its start"))
     } else if line.jumps_by_table {
         Some((settled, "the function jumps by a table, which may lead to there"))
+    } else if code.has_unread {
+        Some((settled, "the function jumps to code that cannot be read, which may lead back to there"))
     } else {
         None
     };
     let chosen = Search { line: &line, needs, costs, barrier }.run(&|_| true)?;
     Some(Chosen { is_settled: chosen.offset <= settled, ..chosen })
+}
+
+/// Where a function's own jumps lead that are no calls, outside of all its pieces: bytes from its start.
+pub(super) fn leads_out(code: Code<'_>) -> Vec<i64> {
+    let mut targets = match code.arch {
+        Arch::X86_64 => x86::jumps(code.bytes),
+        Arch::Aarch64 => arm64::jumps(code.bytes),
+    };
+    targets.retain(|target| !code.has(*target));
+    targets.sort_unstable();
+    targets.dedup();
+    targets
 }
 
 /// A place that is not chosen but given.

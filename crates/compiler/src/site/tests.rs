@@ -1,11 +1,11 @@
 use super::*;
 
 fn code(arch: Arch, bytes: &[u8]) -> Code<'_> {
-    Code { arch, bytes, file_offset: 0x1000, is_cut: false, apart: None, data: &|_, _| Vec::new() }
+    Code::new(arch, bytes, 0x1000, &|_, _| Vec::new())
 }
 
 fn site(arch: Arch, bytes: &[u8], registers: &[u16], returns: bool) -> Chosen {
-    let needs = Needs { registers: registers.to_vec(), returns, stack: true };
+    let needs = Needs { registers: registers.to_vec(), returns, stack: true, at_entry: false };
     choose(code(arch, bytes), &needs, &CostTable::built_in(arch, None)).expect("a site")
 }
 
@@ -31,7 +31,7 @@ fn a_push_at_the_start_is_cheap_already() {
 #[test]
 fn a_dear_start_is_passed_over_for_the_branch_behind_it() {
     // test rdi, rdi; je +4; …
-    assert_eq!(chosen(&[0x48, 0x85, 0xff, 0x74, 0x04, 0x90, 0xc3], &[5], true), (3, 0, "je 9".into()));
+    assert_eq!(chosen(&[0x48, 0x85, 0xff, 0x74, 0x04, 0x90, 0xc3], &[5], true), (3, 0, "je +0x9".into()));
     // endbr64; push r15
     assert_eq!(chosen(&[0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0x57, 0xc3], &[5], true), (4, 0, "push r15".into()));
 }
@@ -50,7 +50,7 @@ fn an_argument_that_is_overwritten_ends_the_search() {
 fn a_moved_stack_pointer_is_reckoned_with_unless_the_return_is_probed() {
     // sub rsp, 24; je +0
     let code = [0x48, 0x83, 0xec, 0x18, 0x74, 0x00, 0xc3];
-    assert_eq!(chosen(&code, &[5], false), (4, 24, "je 6".into()));
+    assert_eq!(chosen(&code, &[5], false), (4, 24, "je +0x6".into()));
     assert_eq!(chosen(&code, &[5], true), (0, 0, "sub rsp, 0x18".into()));
     let reason = site(Arch::X86_64, &code, &[5], true).reason;
     assert!(reason.ends_with("`sub rsp, 0x18` moves the stack pointer, and the return is probed"), "{reason}");
@@ -70,12 +70,49 @@ fn a_piece_that_is_elsewhere_may_jump_back_into_the_start() {
     // mov eax, [rdi]; push rbx; ret, and elsewhere a jmp to the push
     let bytes = [0x8b, 0x07, 0x53, 0xc3];
     let costs = CostTable::built_in(Arch::X86_64, None);
-    let with = |apart| choose(Code { apart, ..code(Arch::X86_64, &bytes) }, &Needs::default(), &costs).unwrap();
-    assert_eq!(with(None).offset, 2);
-    let chosen = with(Some((&[0xeb, 0x10], -0x10)));
+    let with =
+        |apart: &[Piece]| choose(Code { apart, ..code(Arch::X86_64, &bytes) }, &Needs::default(), &costs).unwrap();
+    let piece = |bytes: &[u8], at| Piece { bytes: bytes.to_vec(), at, is_own: false };
+    assert_eq!(with(&[]).offset, 2);
+    let chosen = with(&[piece(&[0xc3], 0x100), piece(&[0xeb, 0x10], -0x10)]);
     assert_eq!(chosen.offset, 0);
     assert!(chosen.reason.ends_with("+0x2 is jumped to from -0x10"), "{}", chosen.reason);
-    assert_eq!(with(Some((&[0xeb, 0x10], -0x100))).offset, 2, "elsewhere to elsewhere");
+    assert_eq!(with(&[piece(&[0xeb, 0x10], -0x100)]).offset, 2, "elsewhere to elsewhere");
+}
+
+#[test]
+fn a_piece_that_may_lead_anywhere_is_the_functions_or_not() {
+    // mov eax, [rdi]; je +0x4; ret
+    let code = code(Arch::X86_64, &[0x8b, 0x07, 0x74, 0x00, 0xc3]);
+    let costs = CostTable::built_in(Arch::X86_64, None);
+    let at = |code: Code<'_>| choose(code, &Needs::default(), &costs).unwrap().offset;
+    // jmp [rax*8]
+    let piece = |is_own| [Piece { bytes: vec![0xff, 0x24, 0xc5, 0, 0, 0, 0], at: 0x100, is_own }];
+    let with = |is_own| choose(Code { apart: &piece(is_own), ..code }, &Needs::default(), &costs).unwrap().offset;
+    assert_eq!((at(code), with(false), with(true)), (2, 2, 0));
+    assert_eq!(at(Code { has_unread: true, ..code }), 0);
+}
+
+#[test]
+fn what_jumps_lead_out_to_is_found_without_calls() {
+    // je +0x10; call +0x20; jmp -0x10; jmp to the start
+    let bytes = [0x74, 0x0e, 0xe8, 0x19, 0, 0, 0, 0xeb, 0xe7, 0xeb, 0xf5];
+    let out = |apart: &[Piece]| leads_out(Code { apart, ..code(Arch::X86_64, &bytes) });
+    assert_eq!(out(&[]), [-0x10, 0x10]);
+    assert_eq!(out(&[Piece { bytes: vec![0x90; 4], at: 0xe, is_own: true }]), [-0x10]);
+    // cbz x0, +0x40; bl +0x40; b -8
+    let words: [u32; 3] = [0xb400_0200, 0x9400_0010, 0x17ff_fffc];
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    assert_eq!(leads_out(code(Arch::Aarch64, &bytes)), [-8, 0x40]);
+}
+
+#[test]
+fn where_code_leads_is_written_from_the_functions_start() {
+    // mov eax, [rip+0x10]; jmp -0x10; call +0x40
+    let at = |bytes: &[u8]| chosen(bytes, &[], false).2;
+    assert_eq!(at(&[0xeb, 0xee]), "jmp -0x10");
+    assert_eq!(at(&[0xe8, 0x3b, 0, 0, 0]), "call +0x40");
+    assert_eq!(at(&[0x8b, 0x05, 0x10, 0, 0, 0, 0xc3]), "mov eax, [rip+0x10]");
 }
 
 #[test]
@@ -83,7 +120,7 @@ fn a_realigned_stack_ends_the_search() {
     // lea r10, [rsp+8]; and rsp, -32; push [r10-8]; push rbp
     let bytes = [0x4c, 0x8d, 0x54, 0x24, 0x08, 0x48, 0x83, 0xe4, 0xe0, 0x41, 0xff, 0x72, 0xf8, 0x55];
     assert_eq!(chosen(&bytes, &[5], false).0, 0);
-    let needs = Needs { registers: vec![5], returns: false, stack: false };
+    let needs = Needs { registers: vec![5], returns: false, ..Needs::default() };
     let costs = CostTable::built_in(Arch::X86_64, None);
     assert_eq!(choose(code(Arch::X86_64, &bytes), &needs, &costs).unwrap().instruction, "push rbp");
 }
@@ -216,7 +253,7 @@ fn a_table_that_can_be_read_has_the_targets_of_the_jump() {
         let code = Code { data: &data, ..code(Arch::X86_64, &bytes) };
         choose(code, &Needs::default(), &costs).unwrap()
     };
-    assert_eq!(offset([26, 26]).instruction, "je 0x1a");
+    assert_eq!(offset([26, 26]).instruction, "je +0x1a");
     let back = offset([26, 3]);
     assert_eq!(back.offset, 0);
     assert!(back.reason.contains("+0x3 is jumped to from +0x18"), "{}", back.reason);
@@ -332,7 +369,7 @@ proptest::proptest! {
     #[test]
     fn any_bytes_are_taken(code_bytes in proptest::collection::vec(0_u8.., 0..200), is_arm in proptest::bool::ANY) {
         let arch = if is_arm { Arch::Aarch64 } else { Arch::X86_64 };
-        let needs = Needs { registers: vec![5, 4], returns: true, stack: false };
+        let needs = Needs { registers: vec![5, 4], returns: true, ..Needs::default() };
         let costs = CostTable::built_in(arch, None);
         if let Some(chosen) = choose(code(arch, &code_bytes), &needs, &costs) {
             proptest::prop_assert!(chosen.offset as usize <= code_bytes.len());

@@ -1,6 +1,6 @@
 //! What x86-64 instructions do, and what the kernel does with them under a probe (`arch/x86/kernel/uprobes.c`).
 
-use super::{Code, Kind, Line, MAX_START, Registers, Stack, Step};
+use super::{Code, Kind, Line, MAX_START, Registers, Stack, Step, signed};
 use iced_x86::{
     Code as Operation, Decoder, DecoderOptions, FlowControl, Formatter, Instruction, InstructionInfoFactory,
     IntelFormatter, Mnemonic, OpAccess, OpKind, Register,
@@ -69,11 +69,15 @@ pub(super) fn line(code: Code<'_>, part: Range<usize>) -> Line {
             break;
         }
     }
-    for (bytes, at) in code.pieces() {
+    let length = code.bytes.len() as u64;
+    for (bytes, at, is_own) in code.pieces() {
+        // A function that this one ends with a call of may jump by tables of its own.
+        let (mut by_table, mut leads_back) = (false, is_own);
         let mut past: VecDeque<Instruction> = VecDeque::with_capacity(SEARCH_BACK);
         for instruction in &mut Decoder::with_ip(64, bytes, at.cast_unsigned(), DecoderOptions::NONE) {
-            if matches!(instruction.op0_kind(), OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64) {
+            if is_near_branch(&instruction) {
                 let target = instruction.near_branch_target();
+                leads_back |= (1..length).contains(&target);
                 if target > part.start as u64 && target <= end {
                     line.jumps.push((instruction.ip().cast_signed(), target));
                 }
@@ -86,7 +90,7 @@ pub(super) fn line(code: Code<'_>, part: Range<usize>) -> Line {
                             .filter(|target| *target > part.start as u64 && *target <= end)
                             .map(|target| (instruction.ip().cast_signed(), target)),
                     ),
-                    None => line.jumps_by_table = true,
+                    None => by_table = true,
                 }
             }
             if past.len() == SEARCH_BACK {
@@ -94,8 +98,23 @@ pub(super) fn line(code: Code<'_>, part: Range<usize>) -> Line {
             }
             past.push_back(instruction);
         }
+        line.jumps_by_table |= by_table && leads_back;
     }
     line
+}
+
+/// Where direct jumps lead, calls left out: bytes from the code's start.
+pub(super) fn jumps(bytes: &[u8]) -> Vec<i64> {
+    let is_jump = |instruction: &Instruction| {
+        is_near_branch(instruction)
+            && matches!(instruction.flow_control(), FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch)
+    };
+    let mut decoder = Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE);
+    decoder.iter().filter(is_jump).map(|jump| jump.near_branch_target().cast_signed()).collect()
+}
+
+fn is_near_branch(instruction: &Instruction) -> bool {
+    matches!(instruction.op0_kind(), OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64)
 }
 
 fn step(instruction: &Instruction, code: Code<'_>, info: &mut InstructionInfoFactory) -> Step {
@@ -302,9 +321,16 @@ fn dwarf_number(register: Register) -> Option<u16> {
     })
 }
 
+/// The instruction, with what it leads to or reads by its place as bytes from the function's start, or from itself.
 fn text(instruction: &Instruction) -> String {
     let mut text = String::new();
     let mut formatter = IntelFormatter::new();
+    if is_near_branch(instruction) {
+        formatter.format_mnemonic(instruction, &mut text);
+        text.push(' ');
+        text.push_str(&signed(instruction.near_branch_target().cast_signed()));
+        return text;
+    }
     let options = formatter.options_mut();
     options.set_space_after_operand_separator(true);
     options.set_show_branch_size(false);
@@ -312,6 +338,7 @@ fn text(instruction: &Instruction) -> String {
     options.set_uppercase_hex(false);
     options.set_hex_prefix("0x");
     options.set_hex_suffix("");
+    options.set_rip_relative_addresses(true);
     formatter.format(instruction, &mut text);
     text
 }

@@ -12,7 +12,7 @@ mod tests;
 use super::sections;
 use crate::elf::Image;
 use crate::names::Matcher;
-use crate::{InlinedCopy, InlinedParameter, Location};
+use crate::{InlinedCopy, InlinedParameter, Location, MOST_COPIES};
 use expression::Value;
 use frame::Frames;
 use gimli::{
@@ -32,8 +32,8 @@ type Entry<'a> = DebuggingInformationEntry<Reader<'a>>;
 const MAX_UNITS: usize = 1 << 20;
 /// Functions of one file that were inlined anywhere.
 const MAX_FUNCTIONS: usize = 1 << 20;
-/// Copies of the functions of one pattern.
-const MAX_COPIES: usize = 4096;
+/// Copies of the functions of one pattern, and one that shows that there are more.
+const MAX_COPIES: usize = MOST_COPIES + 1;
 /// Pieces of one copy or function; ranges of one parameter.
 const MAX_PIECES: usize = 4096;
 /// Parameters of a function.
@@ -61,12 +61,14 @@ pub(crate) fn functions(image: &Image) -> Vec<InlinedFunction> {
 }
 
 /// The copies of those functions that the matcher's pattern means, in a program whose debug information is in `debug`:
-/// the same image, or the separate file it was moved to.
+/// the same image, or the separate file it was moved to. With them the changed copies of whole functions that begin at
+/// these places of the file.
 pub(crate) fn copies(
     program: &Image,
     debug: &Image,
     functions: &[InlinedFunction],
     matcher: &Matcher,
+    changed: &HashSet<u64>,
 ) -> Vec<InlinedCopy> {
     let wanted: HashMap<usize, Wanted> = functions
         .iter()
@@ -80,7 +82,7 @@ pub(crate) fn copies(
     }
     let bytes = Bytes::load(debug);
     let dwarf = bytes.dwarf();
-    let search = Search { program, dwarf: &dwarf, frames: Frames::new(program, debug), wanted: &wanted };
+    let search = Search { program, dwarf: &dwarf, frames: Frames::new(program, debug), wanted: &wanted, changed };
     let found: Vec<Vec<InlinedCopy>> = headers(&dwarf).par_iter().map(|header| search.unit(*header)).collect();
     let mut copies: Vec<InlinedCopy> = found.into_iter().flatten().take(MAX_COPIES).collect();
     copies.sort_by_key(|copy| copy.entry);
@@ -201,6 +203,8 @@ struct Search<'s, 'a> {
     frames: Frames<'s>,
     /// By their entry's place in the debug information.
     wanted: &'s HashMap<usize, Wanted>,
+    /// Where changed copies of whole functions begin: bytes from the start of the file.
+    changed: &'s HashSet<u64>,
 }
 
 impl<'a> Search<'_, 'a> {
@@ -241,7 +245,8 @@ impl<'a> Search<'_, 'a> {
             if abbreviation.tag() == gimli::DW_TAG_subprogram {
                 functions.push((depth, offset));
             }
-            if abbreviation.tag() != gimli::DW_TAG_inlined_subroutine {
+            let may_be_whole = abbreviation.tag() == gimli::DW_TAG_subprogram && !self.changed.is_empty();
+            if abbreviation.tag() != gimli::DW_TAG_inlined_subroutine && !may_be_whole {
                 if entries.skip_attributes(abbreviation.attributes()).is_err() {
                     return found;
                 }
@@ -271,12 +276,16 @@ impl<'a> Search<'_, 'a> {
         offset: UnitOffset,
         statements: &mut Option<Statements>,
     ) -> Option<InlinedCopy> {
+        let is_whole = function == offset;
         let (function, entry) = (unit.entry(function).ok()?, unit.entry(offset).ok()?);
         let origin = place(entry.attr_value(gimli::DW_AT_abstract_origin)?, start)?;
         let wanted = self.wanted.get(&origin)?;
         let pieces = self.pieces(unit, &entry);
         let first = pieces.first()?.start;
         let entered = self.entry_address(unit, &entry, first);
+        if is_whole && !self.program.code_offset(entered).is_some_and(|at| self.changed.contains(&at)) {
+            return None;
+        }
         let ranges = sorted(pieces.iter().filter_map(|piece| self.in_file(piece)).collect());
         let within_ranges: Vec<Range<u64>> =
             self.pieces(unit, &function).iter().filter_map(|piece| self.in_file(piece)).collect();
@@ -297,6 +306,7 @@ impl<'a> Search<'_, 'a> {
                 .filter_map(|(address, number)| Some((self.program.code_offset(address)?, number)))
                 .collect(),
             parameters: self.parameters(unit, start, &function, &entry, origin, &pieces),
+            is_whole,
         })
     }
 

@@ -1,6 +1,7 @@
 use crate::tests::library;
-use crate::{Files, InlinedCopy, Location, TargetSymbols};
+use crate::{Files, InlinedCopy, Location, TargetBytes, TargetSymbols};
 use profinfer_probeset::path::NamePattern;
+use std::collections::HashSet;
 
 const SOURCE: &str = r"
     struct pair { int left, right; };
@@ -50,7 +51,10 @@ fn copies_are_found_with_their_parameters() {
         assert!(some(&copies[0], 2, |at| at == Location::Constant(42)), "{copies:?}");
         assert!(some(&copies[1], 0, |at| matches!(at, Location::Register(_))), "{copies:?}");
         assert_eq!(files.inlined(0, &NamePattern("no_such".into())), []);
-        assert_eq!(super::copies(files.image(0).unwrap(), files.image(0).unwrap(), &[], &matcher("work")), []);
+        assert_eq!(
+            super::copies(files.image(0).unwrap(), files.image(0).unwrap(), &[], &matcher("work"), &HashSet::new()),
+            []
+        );
     }
     assert!(sums > 0, "some compiler has it as a sum with the stack pointer");
 }
@@ -84,4 +88,38 @@ fn damaged_debug_information_is_answered() {
             }
         }
     }
+}
+
+#[test]
+fn changed_copies_of_whole_functions_have_the_places_of_their_parameters() {
+    const SOURCE: &str = r"
+        struct t { int op; long ne; };
+        static __attribute__((noinline)) long run(void *ctx, int mode, int unused, struct t *t, long n)
+        {
+            volatile long sum = 0;
+            for (long i = 0; i < n; i++)
+                sum += t->ne + (long)ctx + mode;
+            return sum;
+        }
+        long first(void *c, struct t *t, long n) { return run(c, 3, 7, t, n) + run(c, 3, 8, t, n + 1); }
+        long second(void *c, struct t *t, long n) { return run(c, 3, 9, t, n + 2); }
+    ";
+    let (_folder, files) = library("gcc", SOURCE, &["-O2", "-gdwarf-5"]);
+    let function = files.functions(0, &NamePattern("run".into())).remove(0);
+    assert!(crate::may_lack_parameters(&function.symbol), "{}", function.symbol);
+    let copies = files.inlined(0, &NamePattern("run".into()));
+    let [whole] = copies.as_slice() else { panic!("{copies:?}") };
+    assert!(whole.is_whole && whole.entry == function.file_offset);
+    let at_entry = |number: usize| {
+        let mut locations = whole.parameters[number].locations.iter();
+        locations.find(|(range, _)| range.contains(&whole.entry)).map(|(_, location)| *location)
+    };
+    // rdi, rsi, rdx: the declaration would have the last two in rcx and r8.
+    let registers = [5, 4, 1].map(|number| Some(Location::Register(number)));
+    assert_eq!([at_entry(0), at_entry(3), at_entry(4)], registers);
+    let range = files.unwind_range(0, function.file_offset + 1).unwrap();
+    assert_eq!((range.start, range.end - range.start), (function.file_offset, function.size));
+    assert_eq!(files.unwind_range(0, 0), None);
+    // Others are no such copies.
+    assert_eq!(files.inlined(0, &NamePattern("first".into())), []);
 }
