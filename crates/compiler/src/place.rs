@@ -57,6 +57,7 @@ pub(super) fn place_part(
             problems: Diagnostics::new(),
             asked,
             needs: BTreeMap::new(),
+            unsure: Vec::new(),
         };
         for (root, alternatives) in &roots {
             placer.probe(root, alternatives);
@@ -94,6 +95,8 @@ struct Placer<'a> {
     asked: Option<Asked>,
     /// What each program's sites were chosen by.
     needs: BTreeMap<usize, Needs>,
+    /// Changed copies of functions whose arguments are taken to be as declared.
+    unsure: Vec<String>,
 }
 
 impl<'a> Placer<'a> {
@@ -178,6 +181,8 @@ impl<'a> Placer<'a> {
         for (file, function) in found {
             refused.extend(self.site(index, program, file, function, &needs).err());
         }
+        let may_be_wrong = self.may_be_wrong(program);
+        self.problems.0.extend(may_be_wrong);
         if let Place::Function { pattern, .. } = &program.place {
             self.problems.0.extend(copies.not_seen(pattern, program));
             self.problems.0.extend(copies.too_many(pattern, program));

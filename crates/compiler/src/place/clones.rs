@@ -5,7 +5,7 @@ use super::Placer;
 use crate::inlined::{places, wanted};
 use crate::model::Program;
 use profinfer_binary::{Function, may_lack_parameters};
-use profinfer_diagnostics::{Code, Diagnostic, Severity};
+use profinfer_diagnostics::{Code, Diagnostic};
 use profinfer_probeset::path::Place;
 
 impl Placer<'_> {
@@ -28,13 +28,7 @@ impl Placer<'_> {
         }
         let copies = self.target.inlined(file, pattern);
         let Some(copy) = copies.iter().find(|copy| copy.is_whole && copy.entry == function.file_offset) else {
-            let message = format!("arguments of `{}` may be read wrongly: it is a changed copy", function.symbol);
-            self.problems.push(
-                Diagnostic { severity: Severity::Warning, ..Diagnostic::error(Code::ArgumentPlace, message) }
-                    .at(&program.span)
-                    .with_note("the compiler may have left out parameters, and there is no debug information of it")
-                    .hint("compare some values with what they should be, or build the engine with `-g`"),
-            );
+            self.unsure.push(function.name.clone());
             return Ok(None);
         };
         match places(self.plan.arch, copy, &wanted, copy.entry) {
@@ -47,5 +41,24 @@ impl Placer<'_> {
                     .hint("add a function that calls it, or is called from it, to the list under `at:`"))
             }
         }
+    }
+
+    /// That a program may read wrong arguments: of the changed copies that were taken to be as declared since last asked.
+    pub(super) fn may_be_wrong(&mut self, program: &Program) -> Option<Diagnostic> {
+        let unsure = std::mem::take(&mut self.unsure);
+        let (what, they) = match unsure.as_slice() {
+            [] => return None,
+            [one] => (format!("`{one}`"), "it is a changed copy"),
+            [first, others @ ..] => (format!("`{first}` and {} more", others.len()), "they are changed copies"),
+        };
+        let message = format!("arguments of {what} may be read wrongly: {they}");
+        let problem = Diagnostic::warning(Code::ArgumentPlace, message).at(&program.span);
+        Some(
+            problem
+                .with_note(
+                    "the compiler may have left out parameters, and there is no debug information of what is left",
+                )
+                .hint("compare some values with what they should be, or build the engine with `-g`"),
+        )
     }
 }

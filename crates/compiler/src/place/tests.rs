@@ -148,7 +148,14 @@ probes:
     // There is no debug information: nobody knows.
     let (function, _, values, problems) = site(&target());
     assert_eq!((function.as_str(), values), ("run", Vec::new()));
-    assert_eq!(problems.0.first().map(|problem| problem.code), Some(Code::ArgumentPlace));
+    let of_places = |problems: Diagnostics| -> Vec<String> {
+        let problems = problems.0.into_iter().filter(|problem| problem.code == Code::ArgumentPlace);
+        problems.map(|problem| problem.message).collect()
+    };
+    assert_eq!(of_places(problems), ["arguments of `run` may be read wrongly: it is a changed copy"]);
+    let twice = target().function("run.isra.0", 0x2100, CODE);
+    let messages = of_places(site(&twice).3);
+    assert_eq!(messages, ["arguments of `run` and 1 more may be read wrongly: they are changed copies"]);
     // What reads no arguments is placed as ever.
     let none = rest.replace(", fields: { t: t }", "");
     assert!(placed(&none, &target()).1.0.is_empty());
