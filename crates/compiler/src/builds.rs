@@ -189,7 +189,10 @@ probes:
         let ids: Vec<(u16, u64)> = placement.sites.iter().map(|p| (p.site.id, p.cookie & 0xffff)).collect();
         assert_eq!(ids, [(0, 0), (1, 1), (2, 2), (3, 3)]);
         assert_eq!(placement.enums["kind"], BTreeMap::from([(1, "ADD".into()), (7, "ADD".into()), (9, "LAST".into())]));
-        assert_eq!(several_builds(&problems), ["this process has 2 builds of toy: /fake/a/librun.so, /fake/b/librun.so"]);
+        assert_eq!(
+            several_builds(&problems),
+            ["this process has 2 builds of toy: /fake/a/librun.so, /fake/b/librun.so"]
+        );
         assert!(placement.unplaced.is_empty() && !problems.has_errors(), "{problems:?}");
     }
 

@@ -306,7 +306,7 @@ fn gpu_timing(cx: &mut Context<'_>) -> IndexMap<String, Vec<(String, String)>> {
             let Some(value) = reader::text(node, &what, cx.problems) else { continue };
             if !is_switch(name, &value.text) {
                 let message = format!("`{}={}` is no switch of a runtime", shown(name), shown(&value.text));
-                let hint = "a probeset sets variables such as `CUDA_LAUNCH_BLOCKING: 1`: capitals, and a number or a word; \
+                let hint = "a variable's name is in capitals, such as `RUNTIME_BLOCKING: 1`, and its value a number or a word; \
                             none of the system's, such as PATH and LD_*";
                 cx.problems.error_hint(Code::BadIdentifier, &value.span, message, hint);
                 continue;

@@ -8,9 +8,11 @@ mod check;
 mod checked;
 mod classes;
 mod computed;
+mod grammar;
 mod interval;
 mod numbers;
 mod parse;
+mod syntax_error;
 mod value;
 
 pub use ast::*;
