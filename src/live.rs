@@ -8,12 +8,11 @@ use super::tables::{TableFolder, Tables};
 use super::trace_file;
 use super::values;
 use nix::sys::signal::{Signal, kill};
-use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use profinfer_analysis::Visitor;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, printable};
 use profinfer_live::{Ended, FlightFigures, Happened, Model, Snapshot, State};
-use profinfer_recorder::start_alike;
+use profinfer_recorder::{monotonic_ns, start_alike};
 use profinfer_schema::EngineId;
 use profinfer_trace::{Item, Meta, TraceReader};
 use std::collections::VecDeque;
@@ -463,13 +462,13 @@ fn follow(input: Box<dyn Read + Send>, shared: &Shared, is_live: bool) -> Result
         let findings = lock(&shared.model).as_mut().and_then(|model| {
             model.take(&item, shown_to(&mut tables));
             if is_flush && is_live {
-                model.pass(now(), shown_to(&mut tables));
+                model.pass(monotonic_ns(), shown_to(&mut tables));
             }
             is_flush.then(|| model.findings().clone())
         });
         // Figures are shown while a disk is waited for.
         if let (Some(tables), Some(findings)) = (&mut tables, findings) {
-            tables.flush(reader.meta(), &findings, now());
+            tables.flush(reader.meta(), &findings, monotonic_ns());
         }
         if brought_sites && let Some(model) = lock(&shared.model).as_mut() {
             model.name_constants(&reader.meta().schema);
@@ -480,7 +479,7 @@ fn follow(input: Box<dyn Read + Send>, shared: &Shared, is_live: bool) -> Result
         if is_flush {
             judge(shared, reader.meta());
             if let Some(flight) = &mut flight {
-                flight.flush(reader.meta(), now());
+                flight.flush(reader.meta(), monotonic_ns());
                 keep_what_happened(flight, shared, reader.meta());
             }
         }
@@ -494,7 +493,7 @@ fn follow(input: Box<dyn Read + Send>, shared: &Shared, is_live: bool) -> Result
         tables.finish(reader.meta(), &findings);
     }
     if let Some(mut flight) = flight {
-        flight.flush(reader.meta(), now());
+        flight.flush(reader.meta(), monotonic_ns());
         keep_what_happened(&mut flight, shared, reader.meta());
         flight.finish();
     }
@@ -522,12 +521,6 @@ fn keep_what_happened(flight: &mut Flight, shared: &Shared, meta: &Meta) {
     if let Some(Happened { from, to }) = happened {
         flight.happened(meta, from, to);
     }
-}
-
-/// CLOCK_MONOTONIC, ns: what records' times are.
-pub(crate) fn now() -> u64 {
-    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The figures of recordings; of one without a record, that it waits or has ended.

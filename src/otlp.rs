@@ -7,7 +7,7 @@ mod grpc;
 mod http;
 mod roots;
 
-use super::live::{MOST_TARGETS, now, snapshots, thread};
+use super::live::{MOST_TARGETS, snapshots, thread};
 use super::targets::{Shared, Targets};
 use super::terminal::status;
 pub(crate) use endpoint::{Endpoint, Protocol};
@@ -17,6 +17,7 @@ use http::{Encoding, Http};
 use profinfer_analysis::Request;
 use profinfer_diagnostics::{Diagnostics, printable};
 use profinfer_live::{OtlpRequest, PushLosses, Signal, UnixClock, otlp_metrics, otlp_spans};
+use profinfer_recorder::monotonic_ns;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -242,7 +243,7 @@ fn lock(losses: &Mutex<PushLosses>) -> MutexGuard<'_, PushLosses> {
 }
 
 fn clock() -> UnixClock {
-    let now_ns = now();
+    let now_ns = monotonic_ns();
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let unix = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX);
     UnixClock { offset_ns: unix.saturating_sub(now_ns), now_ns }

@@ -9,8 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Ancestors that are asked for the offset of their time namespace.
 const MOST_ANCESTORS: usize = 64;
 
-/// The kernel's CLOCK_MONOTONIC, in ns.
-pub(super) fn monotonic_ns() -> u64 {
+/// The kernel's CLOCK_MONOTONIC, in ns: what records' times are, in whatever time namespace this process is.
+pub fn monotonic_ns() -> u64 {
     static OFFSET: OnceLock<i64> = OnceLock::new();
     let offset = *OFFSET.get_or_init(time_namespace_offset_ns);
     u64::try_from(local_ns().saturating_sub(offset)).unwrap_or(0)

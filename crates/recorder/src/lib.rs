@@ -25,7 +25,7 @@ pub mod memory;
 mod meter;
 mod module_sites;
 mod modules;
-mod open_files;
+pub mod open_files;
 mod origin;
 mod output;
 mod overhead;
@@ -49,6 +49,7 @@ mod target_values;
 mod wrappers;
 
 pub use boundary::Barriers;
+pub use clock::monotonic_ns;
 pub use learn::{LearnedMember, learned_lock};
 pub use output::default_path;
 pub use overhead::OverheadLimits;
