@@ -75,8 +75,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             .hint("write a part of a name between `*`; a stripped file may have only its exported functions")
             .into());
     }
+    let mut notes = Vec::new();
     if has_trial {
-        trial(arguments, target.as_ref(), &mut candidates)?;
+        notes = trial(arguments, target.as_ref(), &mut candidates)?;
         candidates = scaffold::choose(candidates, limit);
         if candidates.is_empty() {
             let message = "no likely function was called in the trial";
@@ -88,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     candidates.truncate(limit);
     scaffold::guess_signatures(target.as_ref(), &mut candidates);
     let engine = Path::new(&of).file_name().map(|name| name.to_string_lossy().into_owned());
-    let text = scaffold::write(target.as_ref(), engine.as_deref().unwrap_or("unknown"), &candidates);
+    let text = scaffold::write(target.as_ref(), engine.as_deref().unwrap_or("unknown"), &candidates, &notes);
     let text = printable_lines(&text);
     match &arguments.output {
         Some(path) => {
@@ -119,12 +120,13 @@ fn own_file(named: &str, target: &dyn Target) -> Option<usize> {
     target.files().iter().position(|file| std::fs::canonicalize(&file.path).is_ok_and(|of| of == path))
 }
 
+/// Measures the candidates; gives what is missing of it.
 #[cfg(feature = "record")]
 fn trial(
     arguments: &Arguments,
     target: &dyn Target,
     candidates: &mut [scaffold::Candidate],
-) -> Result<(), Diagnostics> {
+) -> Result<Vec<String>, Diagnostics> {
     use profinfer_recorder::Subject;
     let (subject, default) = match arguments.pid {
         Some(pid) => (Subject::Process(pid), DEFAULT_ATTACHED),
@@ -139,7 +141,7 @@ fn trial(
     arguments: &Arguments,
     _target: &dyn Target,
     _candidates: &mut [scaffold::Candidate],
-) -> Result<(), Diagnostics> {
+) -> Result<Vec<String>, Diagnostics> {
     let _ = (arguments.seconds, arguments.duration, &arguments.command, DEFAULT_ATTACHED, DEFAULT_TRIAL);
     Err(Diagnostic::error(Code::KernelFeature, "this build of profinfer cannot record, so it cannot run a trial")
         .into())

@@ -11,8 +11,8 @@ use std::fmt::Write;
 /// Reserved words of expressions, and some of C's that C++ lets be names elsewhere.
 const NOT_NAMES: &[&str] = &["tid", "cpu", "match", "return", "this", "NULL", "asm", "typeof", "restrict"];
 
-/// Writes a probeset for the candidates, the likeliest first.
-pub fn write(target: &dyn TargetTypes, engine: &str, candidates: &[Candidate]) -> String {
+/// Writes a probeset for the candidates, the likeliest first; `notes` become comments.
+pub fn write(target: &dyn TargetTypes, engine: &str, candidates: &[Candidate], notes: &[String]) -> String {
     let mut draft = Draft {
         target,
         modules: BTreeMap::new(),
@@ -24,7 +24,7 @@ pub fn write(target: &dyn TargetTypes, engine: &str, candidates: &[Candidate]) -
     let roles = roles(&mut draft, candidates);
     let probes: Vec<(String, String)> =
         candidates.iter().zip(&roles).map(|(candidate, role)| draft.probe(candidate, *role)).collect();
-    draft.text(engine, candidates, probes)
+    draft.text(engine, candidates, probes, notes)
 }
 
 struct Draft<'a> {
@@ -287,13 +287,14 @@ impl Draft<'_> {
         }
     }
 
-    fn text(&self, engine: &str, candidates: &[Candidate], probes: Vec<(String, String)>) -> String {
-        let mut text = format!(
-            "# A draft from names and debug information. Check the role of each probe.\n\
-             # `profinfer try FILE -- COMMAND` shows what they see, `profinfer check FILE --target …` where they are.\n\
-             profinfer: 1\nengine: {}\nsummary: A first draft\n\nmodules:\n",
-            quoted(engine)
-        );
+    fn text(&self, engine: &str, candidates: &[Candidate], probes: Vec<(String, String)>, notes: &[String]) -> String {
+        let mut text = "# A draft from names and debug information. Check the role of each probe.\n\
+             # `profinfer try FILE -- COMMAND` shows what they see, `profinfer check FILE --target …` where they are.\n"
+            .to_owned();
+        for note in notes {
+            let _ = writeln!(text, "# {}", note.replace('\n', " "));
+        }
+        let _ = write!(text, "profinfer: 1\nengine: {}\nsummary: A first draft\n\nmodules:\n", quoted(engine));
         for (file, name) in &self.modules {
             let of_file = self.target.files().get(*file).map_or("", |file| file.name.as_str());
             let _ = writeln!(text, "  {name}: {}", quoted(&glob(of_file)));
