@@ -6,8 +6,9 @@ use super::container::{self, MAX_NAME, NUMBER, numbers, paths};
 use super::engines::offered;
 use profinfer_binary::{FileStore, Files, ProcessTarget, maps};
 use profinfer_compiler::has_engine;
-use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
+use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, printable};
 use profinfer_probeset::{self as spec, Library, Probeset};
+use profinfer_recorder::open_files;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
@@ -16,6 +17,10 @@ use std::time::{Duration, Instant};
 
 /// Time between two looks at a process, at first and at most.
 const WAIT: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+/// Time until a process whose recorder has ended is found again, at first and at most; each time it is twice as long.
+const RETRY: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(600)];
+/// Files that are open at most while processes are inspected, beside those of one process.
+const MOST_OPEN: usize = 256;
 /// Bytes of a file in `/proc` that are read.
 const MAX_PROC_FILE: u64 = 16 << 20;
 /// Sets of mapped files whose engine is remembered.
@@ -66,7 +71,10 @@ impl DiscoveryArguments {
             (None, Some(number)) => Place::Container(number.clone()),
             (None, None) => Place::Anywhere,
         };
-        Ok(Discovery { wanted, place, seen: HashMap::new(), sets: HashMap::new() })
+        // All files of a process are open while it is inspected. Recorders that are started by this program attach to
+        // processes: there is no command that would inherit the limit.
+        open_files::allow_most();
+        Ok(Discovery::new(wanted, place))
     }
 }
 
@@ -131,38 +139,108 @@ pub(crate) struct Discovery {
     seen: HashMap<u32, Seen>,
     /// The number of the engine in a set of mapped files.
     sets: HashMap<u64, Option<usize>>,
+    /// For the user; once.
+    problem: Option<String>,
+    had_problem: bool,
 }
 
 /// A process that was looked at.
 #[derive(Debug)]
 struct Seen {
+    /// When it began: a number may be another process's later.
+    started: u64,
     next: Instant,
     wait: Duration,
     mapped: u64,
-    is_found: bool,
+    found: Option<Instant>,
     was_refused: bool,
+    /// Time until it is found again if its recorder ends.
+    retry: Duration,
+}
+
+/// What a process was found to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Inspected {
+    /// The engine of this number.
+    Engine(usize),
+    NoEngine,
+    /// It could not be inspected.
+    Unreadable,
+    /// The same, because too many files are open.
+    TooManyFiles,
+}
+
+impl Seen {
+    fn new(started: u64, now: Instant) -> Self {
+        Self { started, next: now, wait: WAIT[0], mapped: 0, found: None, was_refused: false, retry: RETRY[0] }
+    }
+
+    /// Its recorder has ended, some time ago or now, and nobody has found it again.
+    fn was_lost(&self) -> bool {
+        self.found.is_none() && self.retry > RETRY[0]
+    }
 }
 
 impl Discovery {
+    fn new(wanted: Vec<(PathBuf, Probeset)>, place: Place) -> Self {
+        Self { wanted, place, seen: HashMap::new(), sets: HashMap::new(), problem: None, had_problem: false }
+    }
+
+    fn seen(&mut self, pid: i32) -> Option<&mut Seen> {
+        self.seen.get_mut(&u32::try_from(pid).ok()?)
+    }
+
     /// A process that was found could not be followed: it is found again, at one of the next looks at it.
     pub(crate) fn refuse(&mut self, pid: i32) {
-        let seen = u32::try_from(pid).ok().and_then(|pid| self.seen.get_mut(&pid));
-        if let Some(seen) = seen {
-            (seen.is_found, seen.mapped, seen.was_refused) = (false, 0, true);
+        if let Some(seen) = self.seen(pid) {
+            (seen.found, seen.mapped, seen.was_refused) = (None, 0, true);
         }
+    }
+
+    /// The recorder of a process that was found has ended. If the process has not, it is found again, after a time that
+    /// is longer each time unless a recorder ran for long. Gives that time.
+    pub(crate) fn lost(&mut self, pid: i32) -> Option<Duration> {
+        self.lost_at(pid, Instant::now())
+    }
+
+    fn lost_at(&mut self, pid: i32, now: Instant) -> Option<Duration> {
+        let started = started(u32::try_from(pid).ok()?)?;
+        let seen = self.seen(pid).filter(|seen| seen.started == started)?;
+        let followed = now.saturating_duration_since(seen.found.take()?);
+        let wait = if followed < RETRY[1] { seen.retry } else { RETRY[0] };
+        (seen.next, seen.retry) = (now + wait, (2 * wait).min(RETRY[1]));
+        (seen.mapped, seen.was_refused) = (0, false);
+        Some(wait)
+    }
+
+    /// Whether a process whose recorder has ended is still to be found again.
+    pub(crate) fn is_expected(&self, pid: i32) -> bool {
+        u32::try_from(pid).ok().and_then(|pid| self.seen.get(&pid)).is_some_and(Seen::was_lost)
+    }
+
+    /// What kept processes from being inspected, for the user; once.
+    pub(crate) fn take_problem(&mut self) -> Option<String> {
+        self.problem.take()
     }
 
     /// The processes that were not found before, by now.
     pub(crate) fn look(&mut self) -> Vec<Discovered> {
         let now = Instant::now();
-        let running = processes();
+        // Without a list of them none has ended.
+        let Some(running) = processes() else { return Vec::new() };
         self.seen.retain(|pid, _| running.contains(pid));
-        let read = FileStore::default();
+        let mut read = FileStore::default();
         let mut found = Vec::new();
         for pid in running {
-            let new = Seen { next: now, wait: WAIT[0], mapped: 0, is_found: false, was_refused: false };
-            let seen = self.seen.entry(pid).or_insert(new);
-            if seen.is_found || now < seen.next {
+            if self.seen.get(&pid).is_some_and(|seen| seen.found.is_none() && now < seen.next) {
+                continue;
+            }
+            let Some(started) = started(pid) else { continue };
+            let seen = self.seen.entry(pid).or_insert_with(|| Seen::new(started, now));
+            if seen.started != started {
+                *seen = Seen::new(started, now);
+            }
+            if seen.found.is_some() {
                 continue;
             }
             seen.next = now + seen.wait;
@@ -175,42 +253,91 @@ impl Discovery {
             if seen.mapped == mapped {
                 continue;
             }
-            seen.mapped = mapped;
-            let engine = engine(&self.wanted, &mut self.sets, (pid, mapped), &read);
-            let Some((spec, _)) = engine.and_then(|number| self.wanted.get(number)) else { continue };
-            seen.is_found = true;
-            let process = read_text(pid, "comm").unwrap_or_default().trim_end().to_owned();
-            let (spec, was_refused) = (spec.clone(), seen.was_refused);
+            if read.open_files() >= MOST_OPEN {
+                read = FileStore::default();
+            }
+            let mut inspected = inspect(&self.wanted, &mut self.sets, (pid, mapped), &read);
+            if inspected == Inspected::TooManyFiles {
+                // Those of the processes before it are closed.
+                read = FileStore::default();
+                inspected = inspect(&self.wanted, &mut self.sets, (pid, mapped), &read);
+            }
+            let process = || read_text(pid, "comm").unwrap_or_default().trim_end().to_owned();
+            let number = match inspected {
+                Inspected::Engine(number) => number,
+                Inspected::NoEngine => {
+                    (seen.mapped, seen.retry) = (mapped, RETRY[0]);
+                    continue;
+                }
+                // It is inspected again, whether it maps something or not.
+                Inspected::Unreadable => continue,
+                Inspected::TooManyFiles => {
+                    read = FileStore::default();
+                    if !std::mem::replace(&mut self.had_problem, true) {
+                        self.problem = Some(too_many_files(pid, &process()));
+                    }
+                    continue;
+                }
+            };
+            let Some((spec, _)) = self.wanted.get(number) else { continue };
+            (seen.mapped, seen.found) = (mapped, Some(now));
+            let (process, spec, was_refused) = (process(), spec.clone(), seen.was_refused);
             found.extend(i32::try_from(pid).ok().map(|pid| Discovered { pid, process, spec, was_refused }));
         }
         found
     }
 }
 
-/// The number of the engine that a process has.
-fn engine(
+fn too_many_files(pid: u32, process: &str) -> String {
+    format!(
+        "process {pid} ({}) has more files than profinfer may open, and is not searched for an engine: allow more \
+         (`ulimit -n`)",
+        printable(process)
+    )
+}
+
+/// Which engine a process has. What is not certain is not cached.
+fn inspect(
     wanted: &[(PathBuf, Probeset)],
     sets: &mut HashMap<u64, Option<usize>>,
     (pid, mapped): (u32, u64),
     read: &FileStore,
-) -> Option<usize> {
-    if let Some(known) = sets.get(&mapped) {
-        return *known;
+) -> Inspected {
+    let of = |number: Option<usize>| number.map_or(Inspected::NoEngine, Inspected::Engine);
+    if let Some(cached) = sets.get(&mapped) {
+        return of(*cached);
     }
-    let files = ProcessTarget::open_stored(pid, Files::with_user_cache(), read.clone()).ok()?.into_files();
+    let Ok(process) = ProcessTarget::open_stored(pid, Files::with_user_cache(), read.clone()) else {
+        return Inspected::Unreadable;
+    };
+    // An engine that comes first may be in a file that is missing.
+    if process.lacked_descriptors() {
+        return Inspected::TooManyFiles;
+    }
+    let files = process.into_files();
     let engine = wanted.iter().position(|(_, probeset)| has_engine(probeset, &files));
     if sets.len() >= MAX_SETS {
         sets.clear();
     }
     sets.insert(mapped, engine);
-    engine
+    of(engine)
 }
 
 /// The numbers of all processes but this one.
-fn processes() -> BTreeSet<u32> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+fn processes() -> Option<BTreeSet<u32>> {
+    let entries = std::fs::read_dir("/proc").ok()?.flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers.filter(|pid| *pid != std::process::id()).collect()
+    Some(numbers.filter(|pid| *pid != std::process::id()).collect())
+}
+
+/// When a process began, in ticks since the machine was started; `None` for one that has ended.
+fn started(pid: u32) -> Option<u64> {
+    // The name may have anything in it: numbers come after its last parenthesis.
+    let stat = read_text(pid, "stat")?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let mut fields = rest.split_whitespace();
+    let has_ended = matches!(fields.next()?, "Z" | "X");
+    fields.nth(18)?.parse().ok().filter(|_| !has_ended)
 }
 
 fn read_text(pid: u32, name: &str) -> Option<String> {
@@ -265,17 +392,12 @@ mod tests {
         assert!(Place::ControlGroup("/".into()).has("0::/anything"), "the root has all");
     }
 
-    #[test]
-    fn a_process_that_was_refused_is_found_again() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    /// A process that sleeps, and a search that inspects it alone, and finds an engine in it.
+    fn sleeping() -> (std::process::Child, Discovery) {
+        let child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id();
         let probeset = offered().into_iter().next().unwrap();
-        let mut discovery = Discovery {
-            wanted: vec![(PathBuf::from("engine"), probeset)],
-            place: Place::Anywhere,
-            seen: HashMap::new(),
-            sets: HashMap::new(),
-        };
+        let mut discovery = Discovery::new(vec![(PathBuf::from("engine"), probeset)], Place::Anywhere);
         // The child alone is looked at, and has the engine, once it executes what it will.
         let maps = loop {
             let maps = read_text(pid, "maps").unwrap();
@@ -283,30 +405,68 @@ mod tests {
                 break maps;
             }
         };
-        let now = Instant::now();
-        let others = processes().into_iter().filter(|other| *other != pid);
-        let seen = Seen { next: now + WAIT[1], wait: WAIT[1], mapped: 0, is_found: true, was_refused: false };
-        discovery.seen.extend(others.map(|other| (other, Seen { ..seen })));
+        let soon = Instant::now() + Duration::from_secs(600);
+        let others = processes().unwrap().into_iter().filter(|other| *other != pid);
+        discovery.seen.extend(others.map(|other| (other, Seen { next: soon, ..Seen::new(0, soon) })));
         discovery.sets.insert(mapped(&maps), Some(0));
-        let look = |discovery: &mut Discovery| {
-            if let Some(seen) = discovery.seen.get_mut(&pid) {
-                seen.next = now;
-            }
-            let found = discovery.look();
-            found.iter().filter(|found| found.pid.cast_unsigned() == pid).map(|found| found.was_refused).collect()
-        };
-        let mut looks: Vec<Vec<bool>> = vec![look(&mut discovery), look(&mut discovery)];
+        (child, discovery)
+    }
+
+    /// Whether the process was refused, if it is found now.
+    fn look(discovery: &mut Discovery, pid: u32) -> Vec<bool> {
+        if let Some(seen) = discovery.seen.get_mut(&pid) {
+            seen.next = Instant::now();
+        }
+        let found = discovery.look();
+        found.iter().filter(|found| found.pid.cast_unsigned() == pid).map(|found| found.was_refused).collect()
+    }
+
+    #[test]
+    fn a_process_that_was_refused_is_found_again() {
+        let (mut child, mut discovery) = sleeping();
+        let pid = child.id();
+        let mut looks: Vec<Vec<bool>> = vec![look(&mut discovery, pid), look(&mut discovery, pid)];
         discovery.refuse(pid.cast_signed());
-        looks.extend([look(&mut discovery), look(&mut discovery)]);
+        looks.extend([look(&mut discovery, pid), look(&mut discovery, pid)]);
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(looks, [vec![false], vec![], vec![true], vec![]]);
     }
 
     #[test]
+    fn a_process_whose_recorder_has_ended_is_found_again_later_and_later() {
+        let (mut child, mut discovery) = sleeping();
+        let (pid, signed) = (child.id(), child.id().cast_signed());
+        assert_eq!(discovery.lost(signed), None, "it was not found");
+        let mut waits = Vec::new();
+        for _ in 0..11 {
+            assert_eq!(look(&mut discovery, pid), [false]);
+            assert!(!discovery.is_expected(signed));
+            waits.push(discovery.lost(signed).unwrap().as_secs());
+            assert!(discovery.is_expected(signed));
+            assert!(discovery.look().iter().all(|found| found.pid != signed), "it is not time yet");
+            assert_eq!(discovery.lost(signed), None, "once");
+        }
+        assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600]);
+        // A recorder that ran for long.
+        assert_eq!(look(&mut discovery, pid), [false]);
+        assert_eq!(discovery.lost_at(signed, Instant::now() + RETRY[1]), Some(RETRY[0]));
+        // Another process has its number.
+        assert_eq!(look(&mut discovery, pid), [false]);
+        discovery.seen.get_mut(&pid).unwrap().started -= 1;
+        assert_eq!(discovery.lost(signed), None);
+        assert_eq!(look(&mut discovery, pid), [false], "it is found for itself");
+        child.kill().unwrap();
+        while started(pid).is_some() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(discovery.lost(signed), None, "it has ended");
+        child.wait().unwrap();
+    }
+
+    #[test]
     fn this_process_is_not_found_and_each_other_is_once() {
-        let mut discovery =
-            Discovery { wanted: Vec::new(), place: Place::Anywhere, seen: HashMap::new(), sets: HashMap::new() };
+        let mut discovery = Discovery::new(Vec::new(), Place::Anywhere);
         assert_eq!(discovery.look(), []);
         assert!(!discovery.seen.contains_key(&std::process::id()) && discovery.seen.contains_key(&1));
         let next = discovery.seen[&1].next;

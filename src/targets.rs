@@ -22,6 +22,8 @@ pub(crate) struct Targets(Arc<Mutex<List>>);
 #[derive(Debug, Default)]
 struct List {
     followed: Vec<Entry>,
+    /// Processes whose recorders have ended.
+    lost: Vec<i32>,
     /// Nothing is added any more.
     is_closed: bool,
 }
@@ -100,18 +102,24 @@ impl Targets {
                         Added::Never => return,
                     }
                 }
+                targets.list().forget_old(|pid| discovery.is_expected(pid));
                 std::thread::sleep(INTERVAL);
-                let mut list = targets.list();
-                list.note_ended();
-                if list.is_closed {
-                    return;
+                let Some(lost) = targets.list().take_lost() else { return };
+                for pid in lost {
+                    if let Some(wait) = discovery.lost(pid) {
+                        tell(&recorder_ended(pid, wait));
+                    }
                 }
-                drop(list);
                 found = discovery.look();
+                discovery.take_problem().iter().for_each(|problem| tell(problem));
             }
         };
         thread("discovery", work).map(drop)
     }
+}
+
+fn recorder_ended(pid: i32, wait: Duration) -> String {
+    format!("the recorder of process {pid} has ended before the process; the next one starts in {} s", wait.as_secs())
 }
 
 /// What became of a process that was found.
@@ -186,16 +194,32 @@ impl List {
         }
     }
 
-    /// Takes off the list what ended long ago.
     fn note_ended(&mut self) {
         let now = Instant::now();
-        for entry in &mut self.followed {
-            let has_ended = entry.followed.lock().unwrap_or_else(PoisonError::into_inner).has_ended();
-            if has_ended && entry.ended.is_none() {
+        for entry in self.followed.iter_mut().filter(|entry| entry.ended.is_none()) {
+            let mut followed = entry.followed.lock().unwrap_or_else(PoisonError::into_inner);
+            if followed.has_ended() {
                 entry.ended = Some(now);
+                self.lost.extend(followed.pid());
             }
         }
-        self.followed.retain(|entry| entry.ended.is_none_or(|ended| now - ended < REMAINS));
+    }
+
+    /// The processes whose recorders have ended since that was asked last; `None` once nothing is added any more.
+    fn take_lost(&mut self) -> Option<Vec<i32>> {
+        self.note_ended();
+        (!self.is_closed).then(|| std::mem::take(&mut self.lost))
+    }
+
+    /// Takes off the list what ended long ago, except the last figures of a process that is to be recorded again: no
+    /// series ends while its target runs.
+    fn forget_old(&mut self, is_expected: impl Fn(i32) -> bool) {
+        let now = Instant::now();
+        self.followed.retain(|entry| {
+            let pid = || entry.followed.lock().unwrap_or_else(PoisonError::into_inner).pid();
+            entry.ended.is_none_or(|ended| now - ended < REMAINS)
+                || !entry.is_replaced && pid().is_some_and(&is_expected)
+        });
     }
 
     /// What ended first goes first.

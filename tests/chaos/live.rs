@@ -44,7 +44,13 @@ impl Serve {
 
     /// With variables of the environment.
     pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+        Self::start_in(&["env"], arguments, variables)
+    }
+
+    /// Started by a wrapper.
+    fn start_in(wrapper: &[&str], arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(wrapper[0]);
+        command.args(&wrapper[1..]).arg(env!("CARGO_BIN_EXE_profinfer"));
         command.args(["serve", PROBESET, "--listen", "127.0.0.1:0", "--budget", "100%"]).args(arguments);
         command.envs(variables.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -355,6 +361,73 @@ fn engines_are_found_where_they_are_looked_for() {
     assert!(runs.iter().all(|run| run.counts("counts").wrong == 0));
     end(first, first_input);
     end(of_others, others_input);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_target_whose_recorder_is_killed_is_recorded_again() {
+    let (group, _) = ControlGroup::of_container();
+    let run = Run::new();
+    let words = run.toy("counts", &["ms=600000", "pause=2000", "work=50"]);
+    let (toy, input) = spawn(group.command().into_iter().chain(words).collect());
+    let serve = Serve::start(&["--cgroup", &group.folder().display().to_string()]);
+    wait_until("it is recorded", || serve.steps(&toy) > 0.0);
+    let name = serve.instance(toy.id());
+    let recorders = serve.children();
+    assert_eq!(recorders.len(), 1, "{recorders:?}");
+    kill(recorders[0], Signal::SIGKILL).unwrap();
+    wait_until("it is told", || serve.messages().contains("has ended before the process"));
+    wait_until("it is recorded again", || !is_there(recorders[0]) && serve.is_recording(&toy));
+    let steps = serve.steps(&toy);
+    wait_until("the recording goes on", || serve.steps(&toy) > steps);
+    assert_eq!(serve.instance(toy.id()), name);
+    assert_eq!(run.counts("counts").wrong, 0);
+    end(toy, input);
+}
+
+/// All files of a process are open while it is inspected.
+#[test]
+#[ignore = "needs root"]
+fn an_engine_in_a_process_with_many_libraries_is_found() {
+    const LIBRARIES: usize = 200;
+    let (group, _) = ControlGroup::of_container();
+    let run = Run::new();
+    let library = |number: usize| run.path(&format!("beside-{number}.so")).display().to_string();
+    for number in 0..LIBRARIES {
+        std::fs::copy(run.engine(), library(number)).unwrap();
+    }
+    let script = "import ctypes, sys, time\n\
+                  engine, *_ = [ctypes.CDLL(name) for name in sys.argv[1:]]\n\
+                  while True:\n engine.chaos_step(1, 16)\n time.sleep(0.002)\n";
+    let words = ["python3".to_owned(), "-c".to_owned(), script.to_owned(), run.engine().display().to_string()];
+    let words = group.command().into_iter().chain(words).chain((0..LIBRARIES).map(library));
+    let (target, input) = spawn(words.collect());
+    let folder = group.folder().display().to_string();
+    let limited = |limit: &str| {
+        let script = format!("ulimit {limit}; exec \"$@\"");
+        Serve::start_in(&["sh", "-c", &script, "sh"], &["--cgroup", &folder], &[])
+    };
+    let serve = limited("-Sn 128");
+    wait_until("it is recorded", || serve.steps(&target) > 0.0);
+    drop(serve);
+    let serve = limited("-n 128");
+    wait_until("it is told", || serve.messages().contains("has more files than profinfer may open"));
+    end(target, input);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn figures_are_right_in_another_time_namespace() {
+    let run = Run::new();
+    let (toy, input) = toy(&run, "counts", &["ms=600000", "pause=2000", "work=50"]);
+    let unshare = ["unshare", "--time", "--fork", "--kill-child", "--monotonic", "1000000"];
+    let serve = Serve::start_in(&unshare, &["-p", &toy.id().to_string()], &[]);
+    let snapshot = || serde_json::from_str::<Value>(&serve.get("/snapshots.json")).unwrap()[0].take();
+    wait_until("there are rates", || snapshot()["window"]["steps_per_s"].as_f64().is_some_and(|rate| rate > 1.0));
+    let elapsed = Duration::from_nanos(snapshot()["elapsed_ns"].as_u64().unwrap());
+    assert!(elapsed < Duration::from_secs(600), "{elapsed:?}");
+    drop(serve);
+    end(toy, input);
 }
 
 /// Nothing is there yet: that is said, and is no error.

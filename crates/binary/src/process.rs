@@ -7,6 +7,7 @@ use super::files::{Files, Lazy};
 use super::inspected::{FileId, InspectedFile};
 use super::maps::{self, Mapping};
 use super::names::forget_compiled;
+use nix::errno::Errno;
 use nix::sys::stat::{major, makedev, minor};
 use profinfer_diagnostics::{Code, Diagnostic};
 use std::collections::{HashMap, HashSet};
@@ -44,6 +45,7 @@ pub struct ProcessTarget {
     /// The dynamic linker's.
     linker: Option<MappedId>,
     unreadable: Vec<PathBuf>,
+    lacked_descriptors: bool,
 }
 
 /// The files that were inspected, for all processes of a recording: each is read once, however often and by however
@@ -58,6 +60,11 @@ struct StoredFile {
 }
 
 impl FileStore {
+    /// How many files are open.
+    pub fn open_files(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// What was read of a file. One that was written to since it was read is read again.
     fn of(&self, file: InspectedFile) -> Result<StoredFile, Unusable> {
         let mut stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -166,6 +173,7 @@ impl ProcessTarget {
             mapped: HashMap::new(),
             linker: None,
             unreadable: Vec::new(),
+            lacked_descriptors: false,
         };
         process.refresh()?;
         if process.mapped.is_empty() {
@@ -243,6 +251,11 @@ impl ProcessTarget {
         &self.unreadable
     }
 
+    /// Some of the unreadable files could not be opened because this process, or the system, has too many open files.
+    pub fn lacked_descriptors(&self) -> bool {
+        self.lacked_descriptors
+    }
+
     /// The number of the dynamic linker's file; `None` for a static program.
     pub fn dynamic_linker(&self) -> Option<usize> {
         self.mapped.get(&self.linker?).copied().flatten()
@@ -263,7 +276,11 @@ impl ProcessTarget {
     /// Lists a mapped file.
     fn add(&mut self, mapping: &Mapping, shares_our_files: bool) -> Result<usize, Unusable> {
         let path = self.path_to(mapping, shares_our_files);
-        let file = self.open_mapped(mapping, &path).map_err(|e| Unusable::Unreadable(e.to_string()))?;
+        let file = self.open_mapped(mapping, &path).map_err(|e| {
+            let errors = [Errno::EMFILE, Errno::ENFILE].map(|errno| Some(errno as i32));
+            self.lacked_descriptors |= errors.contains(&e.raw_os_error());
+            Unusable::Unreadable(e.to_string())
+        })?;
         let name = mapping.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let stored = self.store.of(file)?;
         self.inspected.push(stored.inspected);
