@@ -423,7 +423,8 @@ fn possible_cpus() -> Result<u32, Diagnostic> {
 }
 
 fn libraries_missed() -> Diagnostic {
-    let message = "profinfer may not stop the target: libraries that it maps from now on are probed while the target runs";
+    let message =
+        "profinfer may not stop the target: libraries that it maps from now on are probed while the target runs";
     Diagnostic::warning(Code::Privilege, message)
         .with_note("calls until then are lost")
         .with_note("missing: CAP_KILL")
