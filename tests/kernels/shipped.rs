@@ -54,7 +54,7 @@ fn programs(arch: Arch) -> BTreeSet<(String, usize)> {
     let code = run(profinfer("gen").args([PROBESET, "--arch", arch.profinfer()]));
     let named = |line: &str| {
         let of_span = line.strip_prefix("PF_SPAN(").and_then(|rest| rest.split_once(')'));
-        let of_entry = line.strip_prefix(r#"SEC("uprobe.multi") int "#).and_then(|rest| rest.split_once("_entry("));
+        let of_entry = line.strip_prefix("PF_ENTRY(").and_then(|rest| rest.split_once(')'));
         let (name, _) = of_span.or(of_entry)?;
         let (probe, alternative) = name.rsplit_once("__").unwrap();
         Some((probe.to_owned(), alternative.parse().unwrap()))

@@ -405,7 +405,10 @@ EXPORT void set_input(void *self, const struct llama_ubatch *ubatch) __asm__(
 	"_ZN19llm_graph_input_pos9set_inputEPK12llama_ubatch");
 EXPORT void set_input(void *self, const struct llama_ubatch *ubatch)
 {
-	if (ubatch->pos && self)
+	/* Read before anything else, whatever the compiler. */
+	const int32_t *pos = *(int32_t *const volatile *)&ubatch->pos;
+
+	if (pos && self)
 		sink += ubatch->n_tokens;
 }
 
