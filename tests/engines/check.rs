@@ -62,8 +62,6 @@ fn every_probe_has_its_site_in_each_engine() {
         // None has a backend for GPUs.
         let devices = [
             "dispatch",
-            "dispatch_twice",
-            "dispatch_of_tensor",
             "dispatch_node",
             "dispatch_end",
             "dispatch_one",

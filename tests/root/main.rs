@@ -3,9 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
-mod builds;
 #[path = "../competitor/mod.rs"]
 mod competitor;
+mod builds;
 mod containers;
 #[path = "../control_group/mod.rs"]
 mod control_group;
@@ -26,7 +26,6 @@ mod record;
 mod record_cost;
 mod sampled;
 mod samples;
-mod shipped;
 mod slots;
 /// What compares times: `scripts/test` runs these one by one with nothing beside them.
 mod timed {
