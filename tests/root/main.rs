@@ -3,9 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
+mod builds;
 #[path = "../competitor/mod.rs"]
 mod competitor;
-mod builds;
 mod containers;
 #[path = "../control_group/mod.rs"]
 mod control_group;
