@@ -4,7 +4,7 @@
 use super::bounded;
 use super::container::{self, MAX_NAME, NUMBER, numbers, paths};
 use super::engines::offered;
-use profinfer_binary::{FileStore, Files, ProcessTarget, maps};
+use profinfer_binary::{FileStore, Files, ProcessStat, ProcessTarget, maps};
 use profinfer_compiler::has_engine;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, printable};
 use profinfer_probeset::{self as spec, Library, Probeset};
@@ -218,7 +218,7 @@ impl Discovery {
         u32::try_from(pid).ok().and_then(|pid| self.seen.get(&pid)).is_some_and(Seen::was_lost)
     }
 
-    /// What kept processes from being inspected, for the user; once.
+    /// Why processes could not be inspected, for the user; once.
     pub(crate) fn take_problem(&mut self) -> Option<String> {
         self.problem.take()
     }
@@ -332,12 +332,7 @@ fn processes() -> Option<BTreeSet<u32>> {
 
 /// When a process began, in ticks since the machine was started; `None` for one that has ended.
 fn started(pid: u32) -> Option<u64> {
-    // The name may have anything in it: numbers come after its last parenthesis.
-    let stat = read_text(pid, "stat")?;
-    let (_, rest) = stat.rsplit_once(") ")?;
-    let mut fields = rest.split_whitespace();
-    let has_ended = matches!(fields.next()?, "Z" | "X");
-    fields.nth(18)?.parse().ok().filter(|_| !has_ended)
+    ProcessStat::read(pid).filter(|stat| !matches!(stat.state, 'Z' | 'X')).map(|stat| stat.started)
 }
 
 fn read_text(pid: u32, name: &str) -> Option<String> {

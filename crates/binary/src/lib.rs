@@ -36,6 +36,7 @@ mod overrides;
 mod pointers;
 #[cfg(target_os = "linux")]
 mod process;
+mod process_stat;
 mod pure_virtual;
 mod rtti;
 mod symbols;
@@ -81,6 +82,7 @@ pub use open::{open, open_path, open_with};
 pub use process::mapped_by_anyone;
 #[cfg(target_os = "linux")]
 pub use process::{FileStore, PidNamespace, ProcessStatus, ProcessTarget, command_line};
+pub use process_stat::ProcessStat;
 
 /// An instruction set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -5,6 +5,7 @@ use super::clock::{boot_ns, monotonic_ns};
 use super::consumer::Consumer;
 use super::process::{family, state};
 use nix::unistd::{SysconfVar, sysconf};
+use profinfer_binary::ProcessStat;
 use profinfer_schema::{Notice, Pressure, RecordKind, Schema, Stalled};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -242,7 +243,7 @@ impl PressurePoll {
 
 impl ProcessCounts {
     fn of(pid: i32) -> Option<Self> {
-        Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        ProcessStat::read(pid.cast_unsigned()).map(Self::from)
     }
 
     /// The counts at the last poll, which was at that tick. One that was not polled then may have run for long, among too many
@@ -251,14 +252,12 @@ impl ProcessCounts {
         let new = if self.started >= last_tick { Self::default() } else { self };
         last.copied().filter(|last| last.started == self.started).unwrap_or(new)
     }
+}
 
-    /// The name may have anything in it: numbers come after its last parenthesis.
-    fn parse(stat: &str) -> Option<Self> {
-        let (_, rest) = stat.rsplit_once(')')?;
-        let fields: Vec<&str> = rest.split_whitespace().collect();
-        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-        let (minor, major) = (number(7)?, number(9)?);
-        Some(Self { minor, major, user: number(11)?, system: number(12)?, started: number(19)? })
+impl From<ProcessStat> for ProcessCounts {
+    fn from(stat: ProcessStat) -> Self {
+        let ProcessStat { minor, major, user, system, started, .. } = stat;
+        Self { minor, major, user, system, started }
     }
 }
 
@@ -545,7 +544,7 @@ mod tests {
     fn a_process_may_have_any_name() {
         let stat = "12 (a) b) 3) R 1 1 1 0 -1 0 100 0 5 0 70 80 0 0 20 0 1 0 9";
         let counts = ProcessCounts { minor: 100, major: 5, user: 70, system: 80, started: 9 };
-        assert_eq!(ProcessCounts::parse(stat), Some(counts));
-        assert_eq!(ProcessCounts::parse("12 (a"), None);
+        assert_eq!(ProcessStat::parse(stat).map(ProcessCounts::from), Some(counts));
+        assert_eq!(ProcessStat::parse("12 (a"), None);
     }
 }

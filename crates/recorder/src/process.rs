@@ -4,7 +4,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
-use profinfer_binary::{PidNamespace, ProcessStatus};
+use profinfer_binary::{PidNamespace, ProcessStat, ProcessStatus};
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -166,16 +166,10 @@ fn state_and_parent(pid: i32) -> Option<(char, i32)> {
 /// Whether a shell waits for it as its job in the foreground of a terminal. Such a shell takes the terminal back once the
 /// job is stopped, and it stays in the background when it is continued.
 pub(super) fn is_foreground_job(pid: i32) -> bool {
-    // Group, session, and the group in the foreground of the terminal.
-    let groups = |pid: i32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().skip(2).map(str::parse::<i32>);
-        let (group, session) = (fields.next()?.ok()?, fields.next()?.ok()?);
-        Some((group, session, fields.nth(1)?.ok()?))
-    };
-    let Some((group, session, foreground)) = groups(pid) else { return false };
-    let of_parent = || parent(pid).and_then(groups);
-    group == foreground && of_parent().is_some_and(|(of, its_session, _)| its_session == session && of != group)
+    let stat_of = |pid: i32| ProcessStat::read(pid.cast_unsigned());
+    let Some(job) = stat_of(pid) else { return false };
+    let shell = || parent(pid).and_then(stat_of);
+    job.group == job.foreground && shell().is_some_and(|of| of.session == job.session && of.group != job.group)
 }
 
 /// What `/proc/PID/stat` has after the name, which may contain anything.
