@@ -83,7 +83,7 @@ fn each_build_is_read_with_its_own_layout() {
     }
 }
 
-/// Debug information of the one says nothing of the other.
+/// Debug information of the one is not used for the other.
 #[test]
 #[ignore = "needs root"]
 fn what_a_stripped_build_does_not_tell_is_absent_there() {

@@ -12,6 +12,7 @@ use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use profinfer_probeset::Probeset;
 use profinfer_probeset::path::Place;
 use profinfer_schema::{EngineId, Names, Role};
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
 /// Places one of several probesets, or the only one, on each build of its engine.
@@ -26,7 +27,7 @@ pub(super) fn place_builds(
         return place_part(plan, probeset, target, engine);
     }
     let names = Names::default();
-    let hidden = |own: &BTreeSet<usize>| -> BTreeSet<usize> {
+    let visible = |own: &BTreeSet<usize>| -> BTreeSet<usize> {
         let others: BTreeSet<usize> = builds.iter().filter(|other| *other != own).flatten().copied().collect();
         (0..target.files().len()).filter(|file| !others.contains(file)).collect()
     };
@@ -34,7 +35,7 @@ pub(super) fn place_builds(
     let placed: Vec<Placement> = builds
         .iter()
         .map(|own| {
-            let seen = SeenTarget::new(target, &names, hidden(own));
+            let seen = SeenTarget::new(target, &names, visible(own));
             let (placement, found) = place_part(plan, probeset, &seen, engine);
             problems.add_new(found);
             placement
@@ -58,6 +59,7 @@ pub(super) fn place_builds(
 fn builds(probeset: &Probeset, target: &dyn Target, engine: Option<EngineId>) -> Vec<BTreeSet<usize>> {
     let is_own = |name: &str| engine.is_none() || probeset.names.engine(name) == engine;
     let steps = probeset.probes.values().filter(|probe| probe.role.value == Role::Step && is_own(&probe.name));
+    let candidates = LazyCell::new(|| candidates(probeset, target, engine));
     let mut builds: Vec<BTreeSet<usize>> = Vec::new();
     for place in steps.flat_map(|probe| &probe.at).map(|at| &at.place) {
         let module = place.module().and_then(|module| probeset.modules.get(&module.value));
@@ -69,7 +71,6 @@ fn builds(probeset: &Probeset, target: &dyn Target, engine: Option<EngineId>) ->
             Place::Function { pattern, .. } => !target.functions(*file, pattern).is_empty(),
             place => has(target, *file, place),
         };
-        let candidates = candidates(probeset, target, engine);
         let files = files.into_iter().filter(has_step);
         let mut of_place: Vec<BTreeSet<usize>> = Vec::new();
         for file in files {

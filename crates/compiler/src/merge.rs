@@ -1,7 +1,7 @@
 //! Several placements as one: those of several engines, or of several builds of one engine.
 
 use super::lessons::is_learnable;
-use super::model::{PlacedSite, Placement, ProbePlan, Program, Provenance, RelocationValue, Unplaced};
+use super::model::{PlacedSite, Placement, ProbePlan, Program, RelocationValue, Unplaced};
 use indexmap::IndexMap;
 use profinfer_probeset::Probeset;
 use profinfer_schema::ModuleInfo;
@@ -118,7 +118,7 @@ fn differing(build: Vec<RelocationValue>, whole: &mut Vec<RelocationValue>) -> B
             None => whole.push(value),
             Some(other) => {
                 // What is checked while it is recorded, because one build's place for it may be wrong, is checked in both.
-                if is_proven(other.provenance) && !is_proven(value.provenance) {
+                if other.provenance.is_proven() && !value.provenance.is_proven() {
                     other.provenance = value.provenance;
                 }
                 if other.value != value.value {
@@ -128,10 +128,6 @@ fn differing(build: Vec<RelocationValue>, whole: &mut Vec<RelocationValue>) -> B
         }
     }
     differing
-}
-
-fn is_proven(provenance: Provenance) -> bool {
-    matches!(provenance, Provenance::Dwarf | Provenance::Lock | Provenance::Absent)
 }
 
 /// The names of the numbers that builds do not disagree on, and the enumerations of which they do.

@@ -363,6 +363,11 @@ pub enum Provenance {
 }
 
 impl Provenance {
+    /// Whether it needs no check by what is recorded: it is of this build, or there is no value.
+    pub fn is_proven(self) -> bool {
+        matches!(self, Self::Dwarf | Self::Lock | Self::Absent)
+    }
+
     /// In a word.
     pub fn describe(self) -> &'static str {
         match self {

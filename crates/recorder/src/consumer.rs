@@ -94,7 +94,7 @@ pub(super) struct Counts {
     pub(super) step_ns: AtomicU64,
     /// Where the last of them began and ended, ns.
     last_step: (AtomicU64, AtomicU64),
-    /// The thread that it was on; 0: there was none.
+    /// Its thread; 0: there was no step.
     step_thread: AtomicU32,
     /// Times that are counted already.
     step_times: Mutex<CountedTimes>,

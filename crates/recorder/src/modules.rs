@@ -17,7 +17,7 @@ use profinfer_binary::{
     DebugFolders, FileId, InspectedFile, ProcessTarget, Target, TargetBytes, TargetFiles, TargetSymbols,
     mapped_by_anyone,
 };
-use profinfer_compiler::{PlacedSite, Placement, ProbePlan, Provenance, RelocationValue, Tier, Unplaced};
+use profinfer_compiler::{PlacedSite, Placement, ProbePlan, Tier, Unplaced};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use profinfer_probeset::Part;
 use profinfer_probeset::path::NamePattern;
@@ -505,10 +505,8 @@ impl<'a> Modules<'a> {
             return Ok(());
         }
         let values = self.values.of_placement(placement, session);
-        let is_unproven = |value: &&RelocationValue| {
-            !matches!(value.provenance, Provenance::Dwarf | Provenance::Lock | Provenance::Absent)
-        };
-        consumer.guards().activate(&placement.values.iter().filter(is_unproven).map(|v| v.symbol.as_str()).collect());
+        let unproven = placement.values.iter().filter(|value| !value.provenance.is_proven());
+        consumer.guards().activate(&unproven.map(|value| value.symbol.as_str()).collect());
         let started = Instant::now();
         let first_new = self.files.len();
         let sites: Vec<Site> = new.iter().filter_map(|site| self.number(site.placed, placement)).collect();

@@ -68,7 +68,7 @@ impl Handed {
         if !numbers_are_the_kernels() {
             return true;
         }
-        // Of a thread that has ended meanwhile, nobody tells that it was of another process.
+        // A thread that has ended meanwhile is taken for one of the process.
         let Some(process) = process_of_record(tid) else { return true };
         let is_of_process = *self.process.get_or_insert(process) == process;
         if self.threads.len() < MOST_THREADS {
