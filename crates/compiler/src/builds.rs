@@ -44,10 +44,18 @@ pub(super) fn place_builds(
     let (enums, differing) = agreed(&placed.iter().map(|build| build.enums.clone()).collect::<Vec<_>>());
     problems.push(several(probeset, target, engine, &builds));
     problems.0.extend(differing.iter().map(|name| numbered_differently(probeset.names.plain(name))));
+    for (build, own) in placed.iter().zip(&builds) {
+        let file = own.first().and_then(|first| target.files().get(*first));
+        let lacking = placed.iter().flat_map(|other| lacking(probeset, build, other));
+        let named = lacking.map(|problem| match file {
+            Some(file) => problem.with_note(format!("in the build of {}", file.path.display())),
+            None => problem,
+        });
+        problems.add_new(Diagnostics(named.collect()));
+    }
     let mut placed = placed.into_iter();
     let mut whole = placed.next().unwrap_or_default();
     for build in placed {
-        problems.0.extend(required_in_one(&whole, &build).chain(required_in_one(&build, &whole)));
         let left_out = add_build(build, &mut whole, plan, probeset);
         problems.0.extend(left_out.iter().map(|probe| changing(probeset.names.plain(probe))));
     }
@@ -121,11 +129,16 @@ fn changing(probe: &str) -> Diagnostic {
         .hint("record a process that has one of them")
 }
 
-/// What one build lacks, and another has: no reason to refuse the other.
-fn required_in_one<'p>(lacking: &'p Placement, other: &'p Placement) -> impl Iterator<Item = Diagnostic> + 'p {
+/// What one build lacks, and another has: no reason to refuse the other. Without its steps, operators are in none.
+fn lacking<'p>(
+    probeset: &'p Probeset,
+    build: &'p Placement,
+    other: &'p Placement,
+) -> impl Iterator<Item = Diagnostic> + 'p {
     let is_placed = |probe: &str| other.sites.iter().flat_map(|site| &site.site.probes).any(|placed| placed == probe);
-    let required = lacking.unplaced.iter().filter(|unplaced| unplaced.required);
-    required
+    let is_step = |probe: &str| probeset.probes.get(probe).is_some_and(|probe| probe.role.value == Role::Step);
+    let missing = build.unplaced.iter().filter(move |unplaced| unplaced.required || is_step(&unplaced.probe));
+    missing
         .filter(move |unplaced| is_placed(&unplaced.probe))
         .map(|unplaced| Diagnostic { severity: Severity::Warning, ..unplaced.problem.clone() })
 }
@@ -246,6 +259,26 @@ probes:
         let (placement, problems, _) = placed(&text, &target);
         assert!(placement.unplaced.is_empty() && !problems.has_errors(), "{placement:?}");
         assert!(problems.0.iter().any(|problem| problem.message.contains("`more`")), "{problems:?}");
+    }
+
+    /// Its operators are in no step, or in the other's.
+    #[test]
+    fn an_optional_step_that_one_of_them_lacks_is_told() {
+        let of_step = "role: step, fields: { tokens: 1 }";
+        let text = TEXT.replace(of_step, &format!("{of_step}, optional: true"));
+        let text = text.replace(
+            "  operator:",
+            &format!("  more: {{ at: 'base:more()', {of_step}, optional: true }}\n  operator:"),
+        );
+        let target = package(FakeTarget::new(Arch::X86_64), "a", Some(0), 1);
+        let target = package(target, "b", Some(0), 1).function("more", 0x3000, CODE);
+        let (placement, problems, _) = placed(&text, &target);
+        assert!(placement.unplaced.is_empty() && !problems.has_errors(), "{placement:?}");
+        let told = problems.0.iter().find(|problem| problem.message.contains("`more`")).unwrap();
+        assert!(
+            told.severity == Severity::Warning && told.notes.iter().any(|note| note.contains("/fake/a/")),
+            "{told:?}"
+        );
     }
 
     /// Libraries of one package may lie apart: one that another needs belongs to it, unless that has one beside it.

@@ -16,11 +16,12 @@ pub(super) struct Chosen {
     pub(super) layout: ChosenLayout,
 }
 
-/// The one layout that holds for one of the files.
+/// The one layout of a view, called `name` in messages, that holds for one of the files.
 ///
 /// # Errors
 /// `T019` where none holds, or several do: they are listed with what they ask.
 pub(super) fn choose(
+    name: &str,
     view: &View,
     target: &(impl TargetSymbols + TargetBytes + ?Sized),
     files: &[usize],
@@ -32,7 +33,6 @@ pub(super) fn choose(
         let at = layout.at.iter().map(|(member, at)| (member.clone(), *at)).collect();
         return Ok(Chosen { file: *file, layout: ChosenLayout { size: layout.size.or(view.size), at } });
     }
-    let name = &view.name.value;
     let (message, listed, hint) = if holding.is_empty() {
         let hint = "this build is another one: find out where the members are, and add a layout with the facts that identify it";
         (format!("no layout of {name} is this target's"), view.layouts.iter().collect(), hint)

@@ -56,10 +56,11 @@ impl Relocator<'_> {
             }
         }
         let problem = problem.unwrap_or_else(|| {
-            let message = format!("the offset of `{name}` in {view} is not available on this target");
+            let message = format!("the offset of `{name}` in {} is not available on this target", self.shown(view));
             let problem = Diagnostic::error(Code::LayoutUnknown, message).at(&member.name.span);
             self.with_files(problem).hint(format!(
-                "its files have no debug information for {view}; write the offset in bytes: `{name}: {} @ N`",
+                "its files have no debug information for {}; write the offset in bytes: `{name}: {} @ N`",
+                self.shown(view),
                 member.ty.value
             ))
         });

@@ -109,6 +109,11 @@ impl<'a> Relocator<'a> {
         self.target
     }
 
+    /// A name as its probeset has it, for messages.
+    pub(super) fn shown<'n>(&'n self, name: &'n str) -> &'n str {
+        self.probeset.names.plain(name)
+    }
+
     /// The type that a view declares a member with.
     pub(super) fn declared_type(&self, view: &str, member: &str) -> Option<Type> {
         Some(self.probeset.types.get(view)?.members.get(member)?.ty.value.clone())
@@ -138,8 +143,8 @@ impl<'a> Relocator<'a> {
             }
         }
         let Some(given) = given.filter(|given| !given.constants.is_empty()) else {
-            let message = format!("the constants of enum {name} are not available on this target");
-            let hint = format!("there is no debug information for enum {name}; write it under `enums:`");
+            let message = format!("the constants of enum {} are not available on this target", self.shown(name));
+            let hint = format!("there is no debug information for enum {}; write it under `enums:`", self.shown(name));
             refused.dedup();
             let problem = refused.iter().fold(Diagnostic::error(Code::LayoutUnknown, message), |problem, why| {
                 problem.with_note(format!("its table of names is not used: {why}"))
@@ -149,7 +154,8 @@ impl<'a> Relocator<'a> {
         if checked.is_none() {
             return Ok((given.constants.clone(), Provenance::ByHand));
         }
-        let file = matching_file(name, given, self.target, &files).map_err(|problem| self.with(problem, &files))?;
+        let file = matching_file(self.shown(name), given, self.target, &files)
+            .map_err(|problem| self.with(problem, &files))?;
         if let Some(path) = self.target.files().get(file).map(|file| file.path.clone()) {
             let constants = given.constants.clone();
             let chosen = ChosenEnumeration { enumeration: name.to_owned(), path, constants };
@@ -225,7 +231,7 @@ impl<'a> Relocator<'a> {
             |file: &usize| Some((Chosen { file: *file, layout: self.target.chosen(*file, view)? }, Provenance::Lock));
         let find = || match self.files.iter().find_map(locked) {
             Some(locked) => Ok(Some(locked)),
-            None => match choose(of, self.target, &self.files) {
+            None => match choose(self.shown(view), of, self.target, &self.files) {
                 Ok(chosen) => Ok(Some((chosen, Provenance::Checked))),
                 Err(problem) => Err(self.with_files(problem)),
             },
@@ -260,7 +266,7 @@ impl<'a> Relocator<'a> {
         let Some((layout, from)) = self.layout(view) else {
             let key = (view.to_owned(), member.to_owned());
             if self.pending.borrow().contains(&key) {
-                let message = format!("the offset of `{member}` in {view} is found by way of itself");
+                let message = format!("the offset of `{member}` in {} is found by way of itself", self.shown(view));
                 return Err(Diagnostic::error(Code::LayoutUnknown, message).at(&declared.name.span));
             }
             self.pending.borrow_mut().push(key);
@@ -269,7 +275,7 @@ impl<'a> Relocator<'a> {
             return found;
         };
         let Some((offset, ty)) = layout.members.get(member) else {
-            let message = format!("the target's {view} has no member `{member}`");
+            let message = format!("the target's {} has no member `{member}`", self.shown(view));
             let near = did_you_mean(member, layout.members.keys().map(String::as_str));
             let all: Vec<&str> = layout.members.keys().map(String::as_str).take(40).collect();
             return Err(self
@@ -285,7 +291,8 @@ impl<'a> Relocator<'a> {
             _ => true,
         };
         if !is_of_size || !fits(&expected, ty, &|name| self.class_or_enumeration(name)) {
-            let message = format!("`{view}.{member}` is {ty} in the target; the probeset expects {expected}");
+            let message =
+                format!("`{}.{member}` is {ty} in the target; the probeset expects {expected}", self.shown(view));
             return Err(self
                 .with_files(Diagnostic::error(Code::TargetTypeDiffers, message).at(&declared.ty.span))
                 .hint("the engine has changed: find out what the member means now, then change the probeset's type"));
@@ -456,9 +463,9 @@ impl<'a> Relocator<'a> {
         if let Err(problem) = self.given(view) {
             return problem;
         }
-        let message = format!("the size of {view} is not available on this target");
+        let message = format!("the size of {} is not available on this target", self.shown(view));
         self.with_files(Diagnostic::error(Code::LayoutUnknown, message).at(span))
-            .hint(format!("write it under `types: {view}:` as `size: N`, in bytes"))
+            .hint(format!("write it under `types: {}:` as `size: N`, in bytes", self.shown(view)))
     }
 
     /// The constants that debug information or a lock file has, with their complete names.
@@ -479,7 +486,7 @@ impl<'a> Relocator<'a> {
         match self.number_of(enumeration, (&constants, provenance), name) {
             Some(value) => Ok((value.cast_unsigned(), provenance)),
             None => {
-                let message = format!("enum {enumeration} has no constant `{name}` in the target");
+                let message = format!("enum {} has no constant `{name}` in the target", self.shown(enumeration));
                 let near = did_you_mean(name, constants.values().map(String::as_str));
                 Err(self.with_files(Diagnostic::error(Code::TargetMemberMissing, message).at(span)).hint(
                     near.unwrap_or_else(|| {
@@ -547,9 +554,10 @@ impl<'a> Relocator<'a> {
             Ok(place) => Ok((place.0, Provenance::Abi)),
             Err(NoPlace::SizeUnknown(view)) => Err(self.size_unknown(&view, span)),
             Err(NoPlace::Unclassified(view)) => {
-                let view = self.probeset.names.plain(&view);
-                let message =
-                    format!("what `{view}` consists of is not described, so that its registers are uncertain");
+                let message = format!(
+                    "what `{}` consists of is not described, so that its registers are uncertain",
+                    self.shown(&view)
+                );
                 let hint = "arguments before it can be read; a lock file that is written again has the structs in it";
                 Err(self.with_files(Diagnostic::error(Code::ArgumentPlace, message).at(span)).hint(hint))
             }

@@ -123,7 +123,7 @@ impl Placer<'_> {
                 Err(problem) if problem.code == Code::LayoutUnknown => self.problems.push(
                     Diagnostic::warning(
                         Code::LayoutUnknown,
-                        format!("the constants of enum {name} have no names here"),
+                        format!("the constants of enum {} have no names here", self.own_name(&name)),
                     )
                     .hint("they are shown as numbers; write them under `enums:` to name them"),
                 ),
