@@ -296,7 +296,7 @@ impl<'a> Recording<'a> {
         if released > 0 {
             // As the programs count those that they could not even stop.
             let (record, kind) = ("exec", LossKind::NotAttached);
-            add(&mut losses, Loss { record: record.to_owned(), kind, count: released });
+            Loss { record: record.to_owned(), kind, count: released }.add_to(&mut losses);
         }
         losses
     }
@@ -346,13 +346,13 @@ impl<'a> Recording<'a> {
         self.session.detach();
         // The programs have counted what was open on threads that ended since recording was switched off.
         let mut losses = self.losses();
-        open.into_iter().for_each(|loss| add(&mut losses, loss));
+        open.into_iter().for_each(|loss| loss.add_to(&mut losses));
         let guards = self.consumer.guards().clone();
         let finished = self.consumer.stop();
         let sampling = self.sampler.as_mut().map(|sampler| sampler.finish(&self.session));
         let (implausible, broken) = guards.broken();
         self.learning.forget(&guards.refuted());
-        implausible.into_iter().for_each(|loss| add(&mut losses, loss));
+        implausible.into_iter().for_each(|loss| loss.add_to(&mut losses));
         let stolen = self.processors.and_then(|before| ProcessorTime::now()?.since(before));
         let overhead = Some(self.meter.overhead(&self.session, &self.modules, &finished.counts, unseen_ns));
         for pid in finished.unanswered().filter_map(running) {
@@ -490,14 +490,6 @@ fn running(control: Control) -> Option<i32> {
 /// Records that are missing altogether.
 pub(super) fn lost(losses: &[Loss]) -> u64 {
     losses.iter().filter(|loss| loss.kind.loses_records()).map(|loss| loss.count).sum()
-}
-
-/// Adds to what is counted of the same kind already.
-fn add(losses: &mut Vec<Loss>, of: Loss) {
-    match losses.iter_mut().find(|loss| loss.record == of.record && loss.kind == of.kind) {
-        Some(loss) => loss.count += of.count,
-        None => losses.push(of),
-    }
 }
 
 fn describe(reason: Reason, ending: Option<Ending>) -> String {

@@ -503,6 +503,16 @@ pub struct Loss {
     pub count: u64,
 }
 
+impl Loss {
+    /// Adds it to what is counted of the same record and kind already.
+    pub fn add_to(self, losses: &mut Vec<Self>) {
+        match losses.iter_mut().find(|loss| loss.record == self.record && loss.kind == self.kind) {
+            Some(loss) => loss.count += self.count,
+            None => losses.push(self),
+        }
+    }
+}
+
 /// A state of the recording that changed, at a time.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Notice {

@@ -74,10 +74,7 @@ impl SlotLearning {
         let kind = LossKind::Undecided;
         for (record_type, count) in consumer.with_held(|held| held.lost().collect::<Vec<_>>()) {
             let Some(record) = schema.records.get(usize::from(record_type)) else { continue };
-            match losses.iter_mut().find(|loss| loss.record == record.name && loss.kind == kind) {
-                Some(loss) => loss.count += count,
-                None => losses.push(Loss { record: record.name.clone(), kind, count }),
-            }
+            Loss { record: record.name.clone(), kind, count }.add_to(losses);
         }
     }
 
