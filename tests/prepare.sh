@@ -3,7 +3,7 @@
 # takes an instant when its part is there; whoever needs a part meanwhile waits for its lock. A failure is told by the
 # test that needs the part.
 set -uo pipefail
-cd -P "$(dirname "${BASH_SOURCE[0]}")"
+cd -P "$(dirname "${BASH_SOURCE[0]}")" || exit
 
 # One lane waits for the network, the other for the compilers.
 downloads() {

@@ -102,6 +102,7 @@ esac
 begin
 unpack '77 MB' "llama_cpp_python-$version/vendor/llama.cpp"
 
+# shellcheck disable=SC2178  # what is sourced has an array of this name, within a function
 case "$config" in
     shared) targets=llama variant=() ;;
     symbols) targets=ggml-cpu variant=() ;;
@@ -115,6 +116,7 @@ case "$config" in
         variant=(-DGGML_BACKEND_DL=ON -DGGML_CPU=OFF -DGGML_BLAS=ON -DGGML_BLAS_VENDOR=OpenBLAS)
         ;;
 esac
+# shellcheck disable=SC2128
 compile llama.cpp "$keep_functions" "$targets" "${options[@]}" "${variant[@]}"
 
 # Only what is used at run time and to compile against: object files are pruned.

@@ -5,6 +5,7 @@
 # above it.
 set -euo pipefail
 
+# shellcheck disable=SC2054  # a word of several options
 readonly recipe=(--mode=root --variant=minbase --format=directory --include=libgomp1,python3-venv,systemd
     --hook-dir=/usr/share/mmdebstrap/hooks/maybe-merged-usr
     '--aptopt=APT::Install-Recommends "false"' '--aptopt=Acquire::Languages "none"' '--aptopt=Acquire::Retries "3"'
