@@ -62,6 +62,8 @@ fn every_probe_has_its_site_in_each_engine() {
         // None has a backend for GPUs.
         let devices = [
             "dispatch",
+            "dispatch_twice",
+            "dispatch_of_tensor",
             "dispatch_node",
             "dispatch_end",
             "dispatch_one",

@@ -166,6 +166,69 @@ for word in sys.argv[2:]:
     print(engine.ggml_type_size(int(word)) / engine.ggml_blck_size(int(word)))
 ";
 
+/// The names of the engine's operators. `GLU` is the last.
+const OPERATORS: &str = "\
+import ctypes, itertools, sys
+engine = ctypes.CDLL(sys.argv[1])
+engine.ggml_op_name.restype = ctypes.c_char_p
+for number in itertools.count():
+    name = engine.ggml_op_name(number).decode()
+    print(name)
+    if name == 'GLU':
+        break
+";
+
+/// Those of training, of programs' own functions, and of few models.
+const WITHOUT_A_COST: [&str; 28] = [
+    "ACC",
+    "ADD_REL_POS",
+    "COUNT_EQUAL",
+    "CROSS_ENTROPY_LOSS",
+    "CROSS_ENTROPY_LOSS_BACK",
+    "CUSTOM",
+    "DIAG_MASK_ZERO",
+    "DSV4_HC_COMB",
+    "DSV4_HC_POST",
+    "DSV4_HC_PRE",
+    "FLASH_ATTN_BACK",
+    "GET_REL_POS",
+    "GET_ROWS_BACK",
+    "IM2COL_BACK",
+    "MAP_CUSTOM1",
+    "MAP_CUSTOM2",
+    "MAP_CUSTOM3",
+    "OPT_STEP_ADAMW",
+    "OPT_STEP_SGD",
+    "POOL_2D_BACK",
+    "REPEAT_BACK",
+    "RMS_NORM_BACK",
+    "ROPE_BACK",
+    "SET",
+    "SILU_BACK",
+    "SOFT_MAX_BACK",
+    "WIN_PART",
+    "WIN_UNPART",
+];
+
+/// One operator without a cost is enough for a device's time not to be shared out in its graph.
+#[test]
+#[ignore = "needs an engine"]
+fn the_engine_s_operators_have_costs() {
+    let text = include_str!("../../probesets/ggml.yaml");
+    let costs = &text[text.find("\n  costs:").unwrap()..];
+    let keys = Regex::new(r"(?m)^    ([A-Z][A-Z0-9_, ]*):").unwrap();
+    let costed: BTreeSet<&str> =
+        keys.captures_iter(costs).flat_map(|key| key.extract::<1>().1[0].split(", ")).collect();
+    let library = Engine::Shared.target().join("libggml-base.so");
+    let output = Command::new(python()).args(["-c", OPERATORS]).arg(library).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let names = String::from_utf8(output.stdout).unwrap();
+    let without: Vec<&str> = names.lines().filter(|name| !costed.contains(name)).collect();
+    let listed: BTreeSet<&str> = WITHOUT_A_COST.into();
+    assert!(without.iter().all(|name| listed.contains(name)), "{without:?}");
+    assert!(listed.is_disjoint(&costed));
+}
+
 #[test]
 #[ignore = "needs an engine"]
 fn elements_are_as_large_as_the_engine_says() {

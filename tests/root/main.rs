@@ -26,6 +26,7 @@ mod record;
 mod record_cost;
 mod sampled;
 mod samples;
+mod shipped;
 mod slots;
 /// What compares times: `scripts/test` runs these one by one with nothing beside them.
 mod timed {
