@@ -33,6 +33,12 @@
 	if (!pf_wanted())                                                                                              \
 		return skip;                                                                                           \
 	PF_WHILE_ON(tier)
+/* The same for a step: while it is open, others may begin that are not wanted. */
+#define PF_WHILE_STEP_WANTED(tier)                                                                                     \
+	if (!pf_enabled || (pf_first_step && !call->thread->in_window) || !pf_##tier##_on(call->now)) {                \
+		pf_note_steps(call->thread);                                                                           \
+		return skip;                                                                                           \
+	}
 #define PF_WHILE_ON(tier)                                                                                              \
 	if (!pf_##tier##_on(call->now))                                                                                \
 	return skip
@@ -41,7 +47,7 @@
 #define PF_STEP_BEGINS(is_outermost)                                                                                   \
 	do {                                                                                                           \
 		if (is_outermost)                                                                                      \
-			pf_step_begins();                                                                              \
+			pf_step_begins(call->thread);                                                                  \
 		call->thread->graph = 0;                                                                               \
 	} while (0)
 #define PF_STEP_CAME()                                                                                                 \

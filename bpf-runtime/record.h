@@ -22,7 +22,8 @@ struct {
 	__type(value, __u64);
 } pf_losses SEC(".maps");
 
-__u64 pf_in_window; /* the step that runs is one of those to record */
+__u64 pf_in_window; /* threads that are in a step that is to be recorded */
+__u64 pf_window_over; /* 1: the recorder was told that no such step will begin */
 
 /* Out of line: what is seldom done and stands in many places. */
 static __noinline void pf_lose_many(__u16 type, enum pf_loss kind, __u64 many)
@@ -51,30 +52,14 @@ struct pf_control_record {
 	__u64 stopped; /* 1: it waits to be continued */
 };
 
-static __always_inline void pf_control(enum pf_control type, __u32 tid, __u32 pid)
+/* Whether there was room for it. */
+static __always_inline _Bool pf_control(enum pf_control type, __u32 tid, __u32 pid)
 {
 	struct pf_control_record record = {
 		.header = { .type = type, .site = PF_NO_SITE, .tid = tid, .start = bpf_ktime_get_ns() }, .pid = pid
 	};
 
-	bpf_ringbuf_output(&pf_ring, &record, sizeof(record), BPF_RB_FORCE_WAKEUP);
-}
-
-/* A step begins: counts it, and opens the window that --steps asked for. */
-static __always_inline void pf_step_begins(void)
-{
-	__u64 step = pf_count(&pf_steps);
-
-	if (pf_first_step)
-		pf_in_window = step >= pf_first_step && step <= pf_last_step;
-}
-
-static __always_inline void pf_step_ends(__u32 tid)
-{
-	if (pf_first_step && pf_steps >= pf_last_step && pf_in_window) {
-		pf_in_window = 0;
-		pf_control(PF_LAST_STEP, tid, 0);
-	}
+	return !bpf_ringbuf_output(&pf_ring, &record, sizeof(record), BPF_RB_FORCE_WAKEUP);
 }
 
 /*

@@ -203,10 +203,7 @@ SEC("tp_btf/sched_process_exit") int pf_thread_exit(__u64 *arguments)
 	return 0;
 }
 
-/*
- * For each thread there is, when the recording has ended: no entry will end its spans any more, and no later record
- * will show what it has lost.
- */
+/* For each thread there is, when the recording has ended: no later record will show what it has lost. */
 SEC("iter/task") int pf_end(__u64 *arguments)
 {
 	struct task_struct *task = (void *)arguments[1];
@@ -217,7 +214,6 @@ SEC("iter/task") int pf_end(__u64 *arguments)
 	thread = pf_thread_of(task);
 	if (!thread || thread->owner != PF_MINE)
 		return 0;
-	pf_close_spans(thread, bpf_ktime_get_ns());
 	if (thread->unseen || pf_unplaced)
 		pf_introduce(thread, task);
 	return 0;

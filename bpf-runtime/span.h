@@ -231,9 +231,42 @@ static __always_inline void pf_count_open(struct pf_thread *thread, __u64 *depth
 		pf_lose_many(type, PF_STILL_OPEN, open);
 }
 
-/* Counts the threads that are in a step: told after each change whether calls of steps are open on one. */
+/* Tells the recorder that the steps of --steps are over; where the ring was full, the next step does so again. */
+static __noinline void pf_tell_window_over(struct pf_thread *thread)
+{
+	if (pf_steps >= pf_last_step && !pf_in_window && !pf_window_over)
+		pf_window_over = pf_control(PF_LAST_STEP, thread->tid, 0);
+}
+
+/* A step begins: counts it, and opens the window of --steps, which is closed while no thread is in such a step. */
+static __always_inline void pf_step_begins(struct pf_thread *thread)
+{
+	_Bool opened, wanted;
+	__u64 step;
+
+	/* Before the step counts: where another thread's ends meanwhile, this one is not over. */
+	opened = pf_first_step && (thread->in_window || (pf_steps + 1 >= pf_first_step && pf_steps < pf_last_step));
+	if (opened && !thread->in_window)
+		__sync_fetch_and_add(&pf_in_window, 1);
+	step = pf_count(&pf_steps);
+	if (!pf_first_step)
+		return;
+	wanted = step >= pf_first_step && step <= pf_last_step;
+	if (opened != wanted)
+		__sync_fetch_and_add(&pf_in_window, wanted ? 1 : -1);
+	thread->in_window = wanted;
+	if (!wanted)
+		pf_tell_window_over(thread);
+}
+
+/* Told after each change whether steps are open on a thread: counts the threads that are in one. */
 static __always_inline void pf_note_step(struct pf_thread *thread, _Bool is_within)
 {
+	if (pf_first_step && !is_within && thread->in_window) {
+		thread->in_window = 0;
+		__sync_fetch_and_add(&pf_in_window, -1);
+		pf_tell_window_over(thread);
+	}
 	if (thread->within_step == is_within)
 		return;
 	thread->within_step = is_within;

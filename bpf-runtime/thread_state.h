@@ -52,7 +52,8 @@ struct pf_thread {
 	__u32 failed; /* program.h: bit i: pieces[i] could not be read; the verifier would follow each value of it by itself on the stack */
 	__u64 stack_low; /* span.h: the stack that it was made with, as far as that is recorded */
 	__u64 stack_high;
-	__u64 within_step; /* 1: calls of steps are open */
+	__u32 within_step; /* 1: steps are open */
+	__u32 in_window; /* 1: among them one that --steps asked for */
 	struct pf_rows rows;
 	__u64 work[PF_WORK];
 	__u8 block[PF_BLOCK] __attribute__((aligned(8)));

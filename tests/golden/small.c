@@ -119,6 +119,11 @@ PF_DESCRIBE_ALL(node)
 
 /* ---- Spans that another probe's entry ends ---- */
 
+static __always_inline void pf_note_steps(struct pf_thread *thread)
+{
+	pf_note_step(thread, thread->spans.step.depth);
+}
+
 static __always_inline void operator_close(struct pf_thread *thread, __u64 now)
 {
 	PF_WITH_RECORD(operator, PF_END_UNTIL(operator, detail)) {
@@ -130,11 +135,6 @@ static __always_inline void operator_close(struct pf_thread *thread, __u64 now)
 static __always_inline void pf_close_spans(struct pf_thread *thread, __u64 now)
 {
 	operator_close(thread, now);
-}
-
-static __always_inline void pf_note_steps(struct pf_thread *thread)
-{
-	pf_note_step(thread, thread->spans.step.depth);
 }
 
 static __always_inline void pf_count_calls(struct pf_thread *thread, __u64 now)
@@ -163,7 +163,7 @@ static __always_inline int step__0_enter(struct pt_regs *regs)
 	PF_ENTER(TYPE_step_record);
 	operator_close(call->thread, call->now);
 	PF_STEP_BEGINS(!call->thread->spans.step.depth);
-	PF_WHILE_WANTED(step);
+	PF_WHILE_STEP_WANTED(step);
 	PF_STEP_CAME();
 	PF_WITH_RECORD(step, PF_BEGIN_CALL(step, step, 1, 0)) {
 		PF_FIELD(0, tokens, PF_GET_PART(__s32, place_of_step__0__argument_1, offset_of_batch__count)); /* small.yaml:16: b.count */
@@ -180,7 +180,6 @@ static __always_inline int step__0_leave(struct pt_regs *regs)
 	PF_WITH_RECORD(step, PF_END_CALL(step, step, 1)) {
 		PF_FIELD(1, status, (__s64)(__s32)pf_result(call)); /* small.yaml:16: return */
 		PF_SEND();
-		pf_step_ends(call->thread->tid);
 	}
 	pf_note_steps(call->thread);
 	return 0;

@@ -28,6 +28,7 @@ mod sampled;
 mod samples;
 mod shipped;
 mod slots;
+mod steps;
 /// What compares times: `scripts/test` runs these one by one with nothing beside them.
 mod timed {
     mod attaching;

@@ -506,6 +506,17 @@ impl ProbePlan {
         Schema { enums: placement.enums.clone(), ..self.schema.clone() }
     }
 
+    /// One action for each probe that has one that passes: alternatives share their probe's state.
+    pub(crate) fn actions_of_probes(&self, wanted: impl Fn(&Action) -> bool) -> Vec<&Action> {
+        let mut found: Vec<&Action> = Vec::new();
+        for action in self.programs.iter().flat_map(|program| &program.actions).filter(|action| wanted(action)) {
+            if !found.iter().any(|other| other.probe == action.probe) {
+                found.push(action);
+            }
+        }
+        found
+    }
+
     /// Whether lists of a record type are read row by row: they need space for one more than fits.
     pub(crate) fn has_rows(&self, record: usize) -> bool {
         self.programs.iter().flat_map(|program| &program.actions).any(|a| a.record == record && a.has_rows())

@@ -44,10 +44,7 @@ enum State {
     On,
     /// Nothing new is recorded; open spans end.
     Draining(Instant),
-    Detaching {
-        done: JoinHandle<()>,
-        drained: bool,
-    },
+    Detaching(JoinHandle<()>),
     Off,
 }
 
@@ -143,9 +140,9 @@ impl DetailSwitch {
             State::Attaching(next) => self.attach(next, context),
             State::On if !wanted => self.end(context, self.reason()),
             State::Draining(since) => self.drain(since, &seen, context),
-            State::Detaching { done, drained } if done.is_finished() => {
+            State::Detaching(done) if done.is_finished() => {
                 let _ = done.join();
-                self.detached(drained, context)
+                self.detached(context)
             }
             State::Off if wanted => {
                 let exact = context.seen(Duration::ZERO);
@@ -203,7 +200,7 @@ impl DetailSwitch {
             }
             _ => {}
         }
-        if let State::Detaching { done, .. } = std::mem::replace(&mut self.state, State::Off) {
+        if let State::Detaching(done) = std::mem::replace(&mut self.state, State::Off) {
             let _ = done.join();
         }
     }
@@ -285,13 +282,14 @@ impl DetailSwitch {
         let step = Duration::from_nanos((seen.step_ns / (seen.steps as f64).max(1.0)).max(0.0) as u64);
         let patience = (2 * step).clamp(SHORTEST_DRAIN, LONGEST_DRAIN);
         let lead_is_over = since.elapsed() >= 2 * Duration::from_nanos(LEAD_NS);
+        // Where nothing moves, threads are idle: what is open there is not recorded.
         let drained = lead_is_over && !self.any_open(context);
         if !drained && since.elapsed() < patience {
             return State::Draining(since);
         }
         let (done, sites) = context.modules.detach_detail(context.session);
         context.meter.switched(sites);
-        State::Detaching { done, drained }
+        State::Detaching(done)
     }
 
     /// Whether spans are open whose end would not be seen without the probes.
@@ -308,11 +306,7 @@ impl DetailSwitch {
             .any(|probe| self.until.contains(probe) || (steps_go && self.steps.contains(probe)))
     }
 
-    fn detached(&mut self, drained: bool, context: &mut SwitchContext<'_, '_>) -> State {
-        if !drained {
-            // Nothing moves: their threads are idle, and would end them with the next window's first hit.
-            context.session.end_spans();
-        }
+    fn detached(&mut self, context: &mut SwitchContext<'_, '_>) -> State {
         context.session.set_detail(u64::MAX, 0);
         context.record_state(DetailState::Detached, self.reason(), |_| monotonic_ns());
         let seen = context.seen(Duration::ZERO);

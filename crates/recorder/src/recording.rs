@@ -340,7 +340,7 @@ impl<'a> Recording<'a> {
             self.consumer.hurry();
             std::thread::sleep(EMPTYING);
         }
-        self.session.end_spans();
+        self.session.show_losses();
         let (time, elapsed) = (clock::monotonic_ns(), self.started.elapsed());
         let open = self.still_open();
         self.session.detach();

@@ -311,6 +311,7 @@ pub const VARIABLES: &[Variable] = &[
     shared("pf_samples", "timer samples taken, lost ones included"),
     shared("pf_samples_lost", "of them, those that the ring had no space for"),
     internal("pf_in_window"),
+    internal("pf_window_over"),
     internal("pf_unplaced"),
     internal("pf_identities_fail"),
     internal("pf_queues"),

@@ -88,6 +88,7 @@ struct Closer {
     tier: &'static str,
     rank: u32,
     graph: bool,
+    step: bool,
     lines: Vec<String>,
 }
 
@@ -180,7 +181,7 @@ pub(super) fn data(plan: &ProbePlan, probeset: &Probeset, placement: Option<&Pla
         maps: plan.relocations.iter().any(|of| matches!(of.what, RelocationKind::Class { part: ClassPart::Walk, .. })),
         jobs: plan.programs.iter().flat_map(|program| &program.actions).any(|action| action.role == Role::Job),
         drops: programs.iter().any(|program| program.drops_all_but.is_some()),
-        steps: steps::open(&actions_named(plan, steps::is_step)),
+        steps: steps::open(plan),
         constants: constants(plan, probeset, placement),
         records: records().map(|(number, record)| record_data(plan, number, record)).collect(),
         spans: spans(plan),
@@ -235,14 +236,14 @@ fn record_data(plan: &ProbePlan, number: usize, record: &RecordType) -> Record {
 fn spans(plan: &ProbePlan) -> Vec<String> {
     let mut members: Vec<String> = Vec::new();
     members.extend(frames(plan).iter().map(|f| open_spans(plan, &f.probe, false)));
-    members.extend(actions(plan, |a| !a.saved.is_empty()).into_iter().map(|action| {
+    members.extend(plan.actions_of_probes(|a| !a.saved.is_empty()).into_iter().map(|action| {
         let alternatives = plan.programs.iter().flat_map(|p| &p.actions).filter(|a| a.probe == action.probe);
         let most = alternatives.map(|a| a.saved.len()).max().unwrap_or_default();
         format!("PF_SAVED({}, {}, {most})", action.probe, action.shape.frames())
     }));
     members.extend(closers(plan).iter().map(|c| open_spans(plan, &c.probe, true)));
     members.extend(
-        actions(plan, |a| a.shape == Shape::Instant && !a.role.is_of_the_kernel())
+        plan.actions_of_probes(|a| a.shape == Shape::Instant && !a.role.is_of_the_kernel())
             .iter()
             .map(|a| format!("struct {0}_record {0}_instant", a.probe)),
     );
@@ -259,19 +260,8 @@ fn root(program: &Program) -> &str {
     program.probes.first().map_or("", String::as_str)
 }
 
-/// One action for each probe that has one that passes: alternatives share their probe's state.
-fn actions(plan: &ProbePlan, wanted: impl Fn(&Action) -> bool) -> Vec<&Action> {
-    let mut found: Vec<&Action> = Vec::new();
-    for action in plan.programs.iter().flat_map(|p| &p.actions).filter(|a| wanted(a)) {
-        if !found.iter().any(|a| a.probe == action.probe) {
-            found.push(action);
-        }
-    }
-    found
-}
-
 fn frames(plan: &ProbePlan) -> Vec<Frames> {
-    actions(plan, |a| matches!(a.shape, Shape::Call { .. }))
+    plan.actions_of_probes(|a| matches!(a.shape, Shape::Call { .. }))
         .into_iter()
         .map(|action| Frames {
             probe: action.probe.clone(),
@@ -301,7 +291,7 @@ fn drops_all_but(plan: &ProbePlan, program: &Program) -> Option<String> {
 }
 
 fn closers(plan: &ProbePlan) -> Vec<Closer> {
-    actions(plan, |a| matches!(a.shape, Shape::Until { .. }))
+    plan.actions_of_probes(|a| matches!(a.shape, Shape::Until { .. }))
         .into_iter()
         .map(|action| {
             let waiting_from = match &action.shape {
@@ -319,6 +309,7 @@ fn closers(plan: &ProbePlan) -> Vec<Closer> {
                 tier: plan.tier_of_probe(&probe).name(),
                 rank: rank(action),
                 graph: action.role == Role::Graph,
+                step: action.role == Role::Step,
                 lines: waits.into_iter().chain(counts).collect(),
                 probe,
             }
@@ -410,7 +401,7 @@ fn row_lists(plan: &ProbePlan) -> Vec<RowList> {
         let record = &plan.schema.records[action.record];
         Some(RowList { probe: action.probe.clone(), list: list_of(record)? })
     };
-    actions(plan, Action::has_rows).into_iter().filter_map(row_list).collect()
+    plan.actions_of_probes(Action::has_rows).into_iter().filter_map(row_list).collect()
 }
 
 fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramData {
@@ -446,7 +437,7 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
     };
     let actions: Vec<ActionData> = recorded.map(&mut data).collect();
     let (span, name) = (program.kind == ProgramKind::Span, &program.name);
-    let counts_steps = program.actions.iter().any(|a| steps::is_step(&a));
+    let counts_steps = program.actions.iter().any(steps::is_step);
     let closers = closers(plan);
     let ends: Vec<&String> = program.ends.iter().filter(|p| closers.iter().any(|c| c.probe == **p)).collect();
     let close: Vec<String> = if ends.len() > 1 && ends.len() == closers.len() {
@@ -462,11 +453,15 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         before.push(format!("call->thread->spans.{}_last = call->now;", root(program)));
     }
     if counts_steps {
-        before.push(steps::begins(&actions_named(plan, steps::is_step)));
+        before.push(steps::begins(plan));
     }
     // One that describes objects of later steps records whatever steps are wanted.
     let tier = plan.tier(program);
-    let wanted = if tier == Tier::Always { "PF_WHILE_ON" } else { "PF_WHILE_WANTED" };
+    let wanted = match (tier, counts_steps) {
+        (Tier::Always, _) => "PF_WHILE_ON",
+        (_, true) => "PF_WHILE_STEP_WANTED",
+        (_, false) => "PF_WHILE_WANTED",
+    };
     before.push(format!("{wanted}({});", tier.name()));
     if counts_steps {
         before.push("PF_STEP_CAME();".to_owned());
@@ -532,10 +527,6 @@ fn deciding(action: &Action) -> Vec<&Checked> {
 /// What an action's fields read at the entry, or at the return.
 fn fields_of(action: &Action, at_return: bool) -> Vec<&Checked> {
     action.fields.iter().filter(|field| field.at_return == at_return).map(|field| &field.value).collect()
-}
-
-fn actions_named(plan: &ProbePlan, wanted: impl Fn(&&Action) -> bool) -> Vec<String> {
-    actions(plan, |a| wanted(&a)).into_iter().map(|a| a.probe.clone()).collect()
 }
 
 /// The names in an action's expressions, with the pieces of those that decide about the record and of the fields at the
@@ -668,9 +659,6 @@ fn return_lines(plan: &ProbePlan, names: &ActionNames<'_>, action: &Action, reco
     lines.extend(field_lines(names, action, record, true));
     lines.extend(forget_line(plan, action, true));
     lines.push(send_line(record));
-    if action.role == Role::Step {
-        lines.push("pf_step_ends(call->thread->tid);".to_owned());
-    }
     lines
 }
 

@@ -49,7 +49,7 @@ const MAPS: [&str; 3] = ["pf_ring", "pf_losses", "pf_threads"];
 const AT_LINKER: usize = usize::MAX;
 /// The program that reads the cpus' counters when threads come and go, in objects that count.
 const COUNTING: &str = "pf_count_switch";
-/// The program that ends, on every thread, the spans that only another probe's entry would end.
+/// The program that shows what every thread has lost since its last record.
 const END: &str = "pf_end";
 /// The constant that tells where a program runs, in objects for kernels that cannot tell it.
 const SITE_COOKIE: &str = "pf_site_cookie";
@@ -462,8 +462,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Ends, now, the spans that only another probe's entry would end; to be called once nothing is recorded any more.
-    pub fn end_spans(&self) {
+    /// Has every thread show what it has lost since its last record; to be called once nothing is recorded any more.
+    pub fn show_losses(&self) {
         let walk = self.end.as_ref().and_then(|link| Iter::new(link).ok());
         if let Some(mut walk) = walk {
             // One program a thread; it writes records, but nothing to read here.
