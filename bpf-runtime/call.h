@@ -206,7 +206,8 @@ struct pf_row_walk {
 	__u32 filled; /* elements in the record */
 };
 
-static __always_inline long pf_read_list_until_null(void *field, __u64 *elements, __u32 max, __u64 address)
+/* `more`: whether there may be elements beyond `max`, which is otherwise the end of an array. */
+static __always_inline long pf_read_list_until_null(void *field, __u64 *elements, __u32 max, int more, __u64 address)
 {
 	struct pf_list *list = field;
 	__u64 next;
@@ -222,7 +223,7 @@ static __always_inline long pf_read_list_until_null(void *field, __u64 *elements
 	list->count = count;
 	list->total = count;
 	/* Whether there are more: how many is not counted. */
-	if (count == max && !pf_read(&next, sizeof(next), address + max * sizeof(next)) && next)
+	if (more && count == max && !pf_read(&next, sizeof(next), address + max * sizeof(next)) && next)
 		list->total = max + 1;
 	return 0;
 }

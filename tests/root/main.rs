@@ -27,6 +27,7 @@ mod record_cost;
 mod sampled;
 mod samples;
 mod shipped;
+mod slices;
 mod slots;
 mod steps;
 /// What compares times: `scripts/test` runs these one by one with nothing beside them.

@@ -3,7 +3,7 @@
 //! jumps there. `call` is the hit of the probe.
 
 use super::ast::{BinaryOp, Type, UnaryOp};
-use super::checked::{Base, Checked, ClassPart, Held, InMap, Key, Memory, Node, Part, Term};
+use super::checked::{Base, Checked, ClassPart, Count, Held, InMap, Key, Memory, Node, Part, Term};
 use super::numbers::fixed_size;
 
 /// Names of the constants that are filled in when the object is loaded.
@@ -51,11 +51,11 @@ pub fn store(checked: &Checked, member: &str, symbols: &mut dyn Symbols) -> Stor
     let (at, size) = (format!("&record->{member}"), format!("sizeof(record->{member})"));
     match (&checked.node, &checked.ty) {
         (Node::Slice { start, count, max, part: Some(part), .. }, element) => {
-            Store::Fill(writer.parts(&at, start, count.as_deref(), part, *max, element))
+            Store::Fill(writer.parts(&at, start, count, part, *max, element))
         }
         (Node::Slice { start, count, rows, max, part: None }, element) => {
             let rows = rows.as_ref().map(|(count, stride)| (&**count, &**stride));
-            Store::Fill(writer.list(&at, start, count.as_deref(), rows, *max, element))
+            Store::Fill(writer.list(&at, start, count, rows, *max, element))
         }
         (Node::List(items), Type::Array(..)) => Store::Elements(items.iter().map(|item| writer.value(item)).collect()),
         (_, Type::CStr(bound)) => Store::Fill(format!("pf_read_text({at}, {bound}, {})", writer.value(checked))),
@@ -121,39 +121,36 @@ impl Writer<'_> {
         &mut self,
         at: &str,
         start: &Memory,
-        count: Option<&Checked>,
+        count: &Count,
         rows: Option<(&Checked, &Checked)>,
         max: u64,
         element: &Type,
     ) -> String {
         let size = fixed_size(element).unwrap_or(8);
         let (address, elements) = (self.address(start), format!("{}.elements", at.trim_start_matches('&')));
-        match (count.map(|count| self.value(count)), rows) {
-            (Some(count), Some((rows, stride))) => {
+        let count = match count {
+            Count::Number(count) => self.value(count),
+            Count::UntilNull { more } => {
+                return format!("pf_read_list_until_null({at}, {elements}, {max}, {}, {address})", u8::from(*more));
+            }
+        };
+        match rows {
+            Some((rows, stride)) => {
                 let (rows, stride) = (self.value(rows), self.value(stride));
                 format!("pf_rows(call, {at}, {count}, {rows}, {stride}, {address})")
             }
-            (Some(count), None) => format!("pf_read_list({at}, {elements}, {size}, {max}, {count}, {address})"),
-            (None, _) => format!("pf_read_list_until_null({at}, {elements}, {max}, {address})"),
+            None => format!("pf_read_list({at}, {elements}, {size}, {max}, {count}, {address})"),
         }
     }
 
     /// A part of each element into the record's tail.
-    fn parts(
-        &mut self,
-        at: &str,
-        start: &Memory,
-        count: Option<&Checked>,
-        part: &Part,
-        max: u64,
-        element: &Type,
-    ) -> String {
+    fn parts(&mut self, at: &str, start: &Memory, count: &Count, part: &Part, max: u64, element: &Type) -> String {
         let size = fixed_size(element).unwrap_or(8);
         if let Type::Map { .. } = part.of {
             return self.entries(at, start, part, max, size);
         }
         let (address, offset, stride) = (self.address(start), self.offset(&part.terms), self.size(&part.of));
-        let count = count.map_or_else(|| max.to_string(), |count| self.value(count));
+        let count = count.number().map_or_else(|| max.to_string(), |count| self.value(count));
         let elements = format!("{}.elements", at.trim_start_matches('&'));
         format!("pf_read_parts({at}, {elements}, {size}, {max}, {count}, {address} + {offset}, {stride})")
     }

@@ -1,8 +1,9 @@
 //! Types of paths and expressions that run in the kernel: names resolved, members found in their views, indices within
 //! their arrays. What comes out has no unresolved name; [`super::c`] turns it into C without asking anything again.
 
-use super::ast::{BinaryOp, Expr, ExprKind, Rows, Type};
-use super::checked::{Base, Checked, InMap, Memory, Node, Part, Term};
+use super::ast::{BinaryOp, Expr, ExprKind, Rows, Type, UnaryOp};
+use super::bounds::{Bounds, fixed_slice, not_a_range, not_before_first, until_null, within_limit};
+use super::checked::{Base, Checked, Count, InMap, Memory, Node, Part, Term};
 use super::classes::{Elements, class_of, element_of, elements_of_map, in_map, map_of, part_of_map, vector_of};
 use super::interval::{decided, is_comparison};
 use super::numbers::{NUMBER, converted, difference, fixed_size, is_address, is_integer, lesser};
@@ -52,8 +53,6 @@ impl std::fmt::Debug for Scope<'_> {
     }
 }
 
-/// Most elements that one field may hold.
-pub const MAX_ELEMENTS: u64 = 4096;
 /// Deepest nesting of an expression, which is walked by recursion.
 const MAX_DEPTH: usize = 256;
 
@@ -143,7 +142,11 @@ impl<'s, 'a> Checker<'s, 'a> {
             ExprKind::Cast { base, ty } => self.cast(base, ty, &span),
             ExprKind::Unary { op, operand } => {
                 let operand = self.number(operand)?;
-                is(Node::Unary(*op, Box::new(operand)), NUMBER)
+                match (op, &operand.node) {
+                    // A negative constant is a constant.
+                    (UnaryOp::Negate, Node::Int(number)) => is(Node::Int(number.wrapping_neg()), NUMBER),
+                    _ => is(Node::Unary(*op, Box::new(operand)), NUMBER),
+                }
             }
             ExprKind::Binary { op, left, right } => self.binary(*op, left, right, &span),
             ExprKind::Conditional { condition, then, otherwise } => {
@@ -330,7 +333,7 @@ impl<'s, 'a> Checker<'s, 'a> {
         }
         let index = self.number(index)?;
         if let Some(elements) = self.elements_of(written, &base) {
-            return Ok(element_of(elements?, index, span));
+            return element_of(elements?, index, span);
         }
         let (memory, of) = self.element(base, index, span)?;
         Ok(settled(Checked { node: Node::Memory(memory), ty: of, span: span.clone() }))
@@ -340,6 +343,7 @@ impl<'s, 'a> Checker<'s, 'a> {
     fn element(&self, base: Checked, index: Checked, span: &Span) -> Result1<(Memory, Type)> {
         let (mut memory, of, length) = match base.ty.clone() {
             Type::StdVector(of) => {
+                not_before_first(&index)?;
                 let vector = self.place(base)?;
                 let ty = Type::Pointer(of.clone());
                 let node = Node::VectorElement { vector, of: (*of).clone(), index: Some(Box::new(index)) };
@@ -388,11 +392,6 @@ impl<'s, 'a> Checker<'s, 'a> {
             let node = Node::VectorElement { vector: vector.clone(), of: of.clone(), index: None };
             base = Checked { node, ty: Type::Pointer(Box::new(of.clone())), span: base.span };
         }
-        // Of an array in place; what rows consist of is written by their stride.
-        let length = match &base.ty {
-            Type::Array(_, length) | Type::Chars(length) | Type::Hex(length) => Some(*length),
-            _ => None,
-        };
         let from = match bounds.from {
             Some(from) => self.number(from)?,
             None => Checked { node: Node::Int(0), ty: NUMBER, span: span.clone() },
@@ -406,6 +405,18 @@ impl<'s, 'a> Checker<'s, 'a> {
             let node = Node::VectorSize { vector, of };
             size = Some(Checked { node, ty: NUMBER, span: span.clone() });
         }
+        let is_sized = size.is_some();
+        // Of an array in place, or of elements whose number is a constant; what rows consist of is written by their stride.
+        let length = match (&base.ty, size.as_ref().map(|size| &size.node)) {
+            (Type::Array(_, length) | Type::Chars(length) | Type::Hex(length), _) => Some(*length),
+            (_, Some(Node::Int(size))) => u64::try_from(*size).ok(),
+            _ => None,
+        };
+        let constant = |of: &Option<Checked>| match of {
+            Some(Checked { node: Node::Int(number), .. }) => u64::try_from(*number).ok(),
+            _ => None,
+        };
+        let written = constant(&to);
         let size = size.or_else(|| {
             let length = length.filter(|_| bounds.rows.is_none())?;
             Some(Checked { node: Node::Int(i64::try_from(length).ok()?), ty: NUMBER, span: span.clone() })
@@ -419,22 +430,27 @@ impl<'s, 'a> Checker<'s, 'a> {
             });
         }
         let start_index = from.clone();
-        let (start, of) = self.element(base, start_index, span)?;
+        let (mut start, of) = self.element(base, start_index, span)?;
+        if is_sized {
+            not_before_first(&from)?;
+            // What is beyond the end has no elements; what is before the beginning has those of others.
+            if let (None, Some(Term::Element { bound, .. })) = (first, start.terms.last_mut()) {
+                *bound = Some(length.unwrap_or(i64::MAX.cast_unsigned()));
+            }
+        }
         if fixed_size(&of).is_none() && (!matches!(of, Type::View(_)) || bounds.until_null || bounds.rows.is_some()) {
             let message = format!("a slice of {of} cannot be recorded");
             return Err(Diagnostic::error(Code::NotAField, message).at(span).hint("select a member of its elements"));
         }
         // Both ends constant: an array of fixed length.
-        let last = match &to {
-            Some(Checked { node: Node::Int(last), .. }) => u64::try_from(*last).ok(),
+        let last = match to {
             None if !bounds.until_null => length,
-            _ => None,
+            _ => constant(&to),
         };
+        if bounds.until_null {
+            until_null(bounds, &of, is_sized, length.is_some() && first.is_none(), span)?;
+        }
         let rows = match bounds.rows {
-            Some(Rows { stride, .. }) if bounds.until_null => {
-                let message = "`until null` cannot be combined with rows, which have a length";
-                return Err(Diagnostic::error(Code::TypeMismatch, message).at(&stride.span));
-            }
             Some(Rows { count, stride }) => Some((Box::new(self.number(count)?), Box::new(self.number(stride)?))),
             None => None,
         };
@@ -446,7 +462,8 @@ impl<'s, 'a> Checker<'s, 'a> {
         if last > length && length.is_some() && rows.is_none() {
             return Err(not_a_range(&of, first.unwrap_or(0)..last.unwrap_or(0), length, span));
         }
-        let last = last.or(length).map(|last| last.saturating_sub(first.unwrap_or(0)));
+        // A vector may have fewer than are written, and no array has more.
+        let last = last.or(written).or(length).map(|last| last.saturating_sub(first.unwrap_or(0)));
         let Some(max) = bounds.max.map(|max| max.value).or(last) else {
             return Err(Diagnostic::error(Code::Unbounded, "the number of elements has no bound")
                 .at(span)
@@ -455,11 +472,12 @@ impl<'s, 'a> Checker<'s, 'a> {
         within_limit(max, bounds.max.map_or(span, |max| &max.span))?;
         let in_array = length.filter(|_| rows.is_none()).map(|length| length.saturating_sub(first.unwrap_or(0)));
         let max = in_array.map_or(max, |most| max.min(most.max(1)));
-        let count = match (to, bounds.until_null) {
-            (_, true) => None,
-            (Some(to), false) => Some(Box::new(difference(to, from))),
-            (None, false) => {
-                Some(Box::new(Checked { node: Node::Int(max.cast_signed()), ty: NUMBER, span: span.clone() }))
+        let count = match to {
+            _ if bounds.until_null => Count::UntilNull { more: in_array.is_none_or(|most| max < most) },
+            Some(to) => Count::Number(Box::new(difference(to, from))),
+            None => {
+                let most = Checked { node: Node::Int(max.cast_signed()), ty: NUMBER, span: span.clone() };
+                Count::Number(Box::new(most))
             }
         };
         Ok(Checked { node: Node::Slice { start, count, rows, max, part: None }, ty: of, span: span.clone() })
@@ -556,14 +574,6 @@ impl<'s, 'a> Checker<'s, 'a> {
     }
 }
 
-pub(super) struct Bounds<'e> {
-    pub(super) from: Option<&'e Expr>,
-    pub(super) to: Option<&'e Expr>,
-    pub(super) rows: Option<&'e Rows>,
-    pub(super) max: Option<&'e Spanned<u64>>,
-    pub(super) until_null: bool,
-}
-
 /// A bare name, or a text, as a constant of the enumeration that a type is.
 pub(super) fn constant(of: &Type, e: &Expr) -> Option<Checked> {
     let (Type::Enum(enumeration), ExprKind::Name(name) | ExprKind::Text(name)) = (of, &e.kind) else { return None };
@@ -620,35 +630,6 @@ pub(super) fn with_bits(checked: Checked) -> Checked {
 
 pub(super) fn bug(span: &Span) -> Diagnostic {
     Diagnostic::error(Code::Bug, "the type checker lost track of this").at(span)
-}
-
-fn within_limit(elements: u64, span: &Span) -> Result1<()> {
-    if (1..=MAX_ELEMENTS).contains(&elements) {
-        return Ok(());
-    }
-    let message = format!("{elements} elements; the range for a field is 1 to {MAX_ELEMENTS}");
-    Err(Diagnostic::error(Code::Unbounded, message).at(span))
-}
-
-fn fixed_slice(
-    start: Memory,
-    of: Type,
-    range: std::ops::Range<u64>,
-    length: Option<u64>,
-    span: &Span,
-) -> Result1<Checked> {
-    if range.start >= range.end || length.is_some_and(|length| range.end > length) {
-        return Err(not_a_range(&of, range, length, span));
-    }
-    let count = range.end - range.start;
-    within_limit(count, span)?;
-    Ok(Checked { node: Node::Memory(start), ty: Type::Array(Box::new(of), count), span: span.clone() })
-}
-
-fn not_a_range(of: &Type, range: std::ops::Range<u64>, length: Option<u64>, span: &Span) -> Diagnostic {
-    let whole = length.map_or_else(|| of.to_string(), |n| format!("{of}[{n}]"));
-    let message = format!("{}..{} is not a range of {whole}", range.start, range.end);
-    Diagnostic::error(Code::IndexOutOfBounds, message).at(span)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::{Checked, Definitions, Node, Scope, check};
 use crate::path::c::{Symbols, value};
-use crate::path::{ClassPart, Expr, Type, parse_expr, parse_type};
+use crate::path::{ClassPart, Count, Expr, Type, parse_expr, parse_type};
 use profinfer_diagnostics::{Code, Diagnostic, Source, Span};
 use std::sync::{Arc, LazyLock};
 
@@ -278,7 +278,9 @@ fn indices_and_slices_stay_within_their_arrays() {
     assert_eq!(code_of("n->ne[2..2]"), Code::IndexOutOfBounds);
     assert_eq!(code_of("n->ne[..6] max 8"), Code::IndexOutOfBounds);
     let numbers = |text: &str| {
-        let Node::Slice { max, count: Some(count), .. } = checked(text).unwrap().node else { panic!("{text}") };
+        let Node::Slice { max, count: Count::Number(count), .. } = checked(text).unwrap().node else {
+            panic!("{text}")
+        };
         (max, value(&count, &mut Unnamed))
     };
     assert_eq!(numbers("n->ne[..] max 8"), (4, "4LL".into()));
@@ -288,8 +290,15 @@ fn indices_and_slices_stay_within_their_arrays() {
     assert_eq!(numbers("n->ne[..count] max 8"), (4, format!("(({count}) < 4LL) ? (__s64)({count}) : 4LL")));
     assert_eq!(numbers("n->name[..count] max 64").0, 8);
     assert_eq!(numbers("n->ne[..count] rows 2 stride 32 max 64").0, 64, "its rows are where they are written to be");
-    let Node::Slice { max, .. } = checked("n->src[..] until null max 8").unwrap().node else { panic!() };
-    assert_eq!(max, 3);
+    let until_null = |text: &str| match checked(text).unwrap().node {
+        Node::Slice { max, count, .. } => (max, count),
+        other => panic!("{text}: {other:?}"),
+    };
+    // At the end of the array there is nothing to look for.
+    assert_eq!(until_null("n->src[..] until null max 8"), (3, Count::UntilNull { more: false }));
+    assert_eq!(until_null("n->src[1..] until null"), (2, Count::UntilNull { more: false }));
+    assert_eq!(until_null("n->src[..] until null max 2"), (2, Count::UntilNull { more: true }));
+    assert_eq!(code_of("n->ne[-1]"), Code::IndexOutOfBounds);
     assert_eq!(code_of("n->data as i32[.. count]"), Code::Unbounded);
     assert_eq!(code_of("n->data as i32[.. count] max 100000"), Code::Unbounded);
     assert_eq!(type_of("n->data as i32[.. count] max 64"), "i32");

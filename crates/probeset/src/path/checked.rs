@@ -44,8 +44,8 @@ pub enum Node {
     Slice {
         /// The first element.
         start: Memory,
-        /// How many there are; `None` with `until null`.
-        count: Option<Box<Checked>>,
+        /// How many there are.
+        count: Count,
         /// How many rows of so many there are, and the bytes from one to the next.
         rows: Option<(Box<Checked>, Box<Checked>)>,
         /// How many are read at most, of one row or of all.
@@ -138,6 +138,28 @@ pub enum Node {
     List(Vec<Checked>),
 }
 
+/// How many elements a range has.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Count {
+    /// This number.
+    Number(Box<Checked>),
+    /// Those before the first null.
+    UntilNull {
+        /// There may be some beyond those that are read at most.
+        more: bool,
+    },
+}
+
+impl Count {
+    /// The number, where there is one.
+    pub fn number(&self) -> Option<&Checked> {
+        match self {
+            Self::Number(number) => Some(number),
+            Self::UntilNull { .. } => None,
+        }
+    }
+}
+
 /// What is asked of a map or set.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InMap {
@@ -215,7 +237,7 @@ impl Checked {
             Node::Bits { storage, .. } => vec![storage],
             Node::Slice { start, count, rows, .. } => {
                 let mut children = start.children();
-                children.extend(count.as_deref());
+                children.extend(count.number());
                 children.extend(rows.iter().flat_map(|(count, stride)| [&**count, &**stride]));
                 children
             }

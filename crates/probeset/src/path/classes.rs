@@ -2,8 +2,9 @@
 //! maps and sets. A part of [`super::check()`], which it gives back what those are.
 
 use super::ast::{Expr, ExprKind, Type};
-use super::check::{Bounds, Checker, Result1, Scope, as_number, at, bug, constant, pointer_to, settled, with_bits};
-use super::checked::{Checked, Held, InMap, Key, Memory, Node, Part, Term};
+use super::bounds::{Bounds, not_before_first};
+use super::check::{Checker, Result1, Scope, as_number, at, bug, constant, pointer_to, settled, with_bits};
+use super::checked::{Checked, Count, Held, InMap, Key, Memory, Node, Part, Term};
 use super::numbers::{NUMBER, is_address, is_integer};
 use profinfer_diagnostics::{Code, Diagnostic, Span, Spanned};
 use profinfer_schema::bpf::{MAP_ENTRIES, MAP_KEY_BYTES};
@@ -186,12 +187,19 @@ fn held(place: Memory, of: &Type, what: Held, to: &Type, span: &Span) -> Checked
 }
 
 /// One of a view's elements.
-pub(super) fn element_of(elements: Elements, index: Checked, span: &Span) -> Checked {
+pub(super) fn element_of(elements: Elements, index: Checked, span: &Span) -> Result1<Checked> {
     let Elements { first, count, of } = elements;
+    not_before_first(&index)?;
+    if let (Node::Int(at), Node::Int(count)) = (&index.node, &count.node)
+        && at >= count
+    {
+        let message = format!("index {at} is outside the {count} elements");
+        return Err(Diagnostic::error(Code::IndexOutOfBounds, message).at(&index.span));
+    }
     let (first, count, index) = (Box::new(first), Box::new(count), Box::new(index));
     let node = Node::Element { first, count, of: of.clone(), index };
     let element = Checked { node, ty: pointer_to(&of), span: span.clone() };
-    settled(Checked { node: Node::Memory(at(element)), ty: of, span: span.clone() })
+    Ok(settled(Checked { node: Node::Memory(at(element)), ty: of, span: span.clone() }))
 }
 
 // ---- Maps and sets ---------------------------------------------------------------------------------------------
@@ -295,7 +303,7 @@ pub(super) fn elements_of_map(place: Memory, of: Type, bounds: &Bounds<'_>, span
         }
         _ => (None, of.clone()),
     };
-    let count = Some(Box::new(in_map(place.clone(), &of, InMap::Size, NUMBER, span)));
+    let count = Count::Number(Box::new(in_map(place.clone(), &of, InMap::Size, NUMBER, span)));
     let node = Node::Slice { start: place, count, rows: None, max, part };
     Ok(Checked { node, ty, span: span.clone() })
 }

@@ -3,6 +3,7 @@
 //! It is independent of YAML, targets or traces.
 
 mod ast;
+mod bounds;
 pub mod c;
 mod check;
 mod checked;
@@ -16,8 +17,9 @@ mod syntax_error;
 mod value;
 
 pub use ast::*;
-pub use check::{Definitions, MAX_ELEMENTS, Scope, check};
-pub use checked::{Base, Checked, ClassPart, Held, InMap, Key, Memory, Node, Part, Term};
+pub use bounds::MAX_ELEMENTS;
+pub use check::{Definitions, Scope, check};
+pub use checked::{Base, Checked, ClassPart, Count, Held, InMap, Key, Memory, Node, Part, Term};
 pub use classes::check_elements;
 pub use numbers::fixed_size;
 pub use parse::{parse_attach, parse_expr, parse_field, parse_type};
