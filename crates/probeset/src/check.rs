@@ -5,7 +5,7 @@ use super::language::{FILE, Key};
 use super::merge::Sections;
 use super::model::{Probe, Probeset};
 use super::problems::Problems;
-use super::roles;
+use super::{analysis_names, roles};
 use crate::path::{AttachPoint, ExprKind, Place, check_elements};
 use profinfer_diagnostics::{Code, Diagnostic, Span};
 use profinfer_schema::Role;
@@ -25,6 +25,7 @@ pub(super) fn check(probeset: &Probeset, sections: &Sections, problems: &mut Pro
         circle(probe, probeset, problems);
         roles::check(probe, probeset, problems);
     }
+    analysis_names::check(probeset, problems);
 }
 
 /// What views say their elements are: a slice over their members.

@@ -13,6 +13,7 @@ pub mod path;
 pub mod symbol;
 
 mod advice;
+mod analysis_names;
 mod check;
 mod combine;
 mod definitions;
