@@ -151,6 +151,7 @@ pub(super) fn check(probe: &Probe, probeset: &Probeset, problems: &mut Problems)
     place(probe, problems);
     let role = probe.role.value;
     if role.is_of_the_kernel() {
+        without_effect(probe, problems);
         return;
     }
     if role == Role::Boundary {
@@ -194,6 +195,29 @@ pub(super) fn check(probe: &Probe, probeset: &Probeset, problems: &mut Problems)
                 format!("`{}` has a meaning only in {}; here it is only shown", field.name.value, list(&names));
             problems.push(Diagnostic::note(Code::RoleField, message).at(&field.name.span));
         }
+    }
+}
+
+/// Events of the kernel are recorded all, as they are.
+fn without_effect(probe: &Probe, problems: &mut Problems) {
+    let of_expressions = [
+        (probe.when.as_ref(), "when"),
+        (probe.describe.as_ref(), "describe"),
+        (probe.describes.as_ref().map(|describes| &describes.address), "describes"),
+        (probe.identity.as_ref(), "identity"),
+    ];
+    let of_names = [
+        (probe.counters.first(), "counters"),
+        (probe.except.first(), "except"),
+        (probe.unless.first(), "unless"),
+        (probe.enclosing.as_ref(), "enclosing"),
+    ];
+    let expressions = of_expressions.into_iter().filter_map(|(expr, key)| Some((&expr?.span, key)));
+    let names = of_names.into_iter().filter_map(|(name, key)| Some((&name?.span, key)));
+    for (span, key) in expressions.chain(names) {
+        let message = format!("`{key}` has no effect in role `{}`", name_of(probe.role.value));
+        problems
+            .push(Diagnostic::warning(Code::RoleField, message).at(span).hint("remove it: all events are recorded"));
     }
 }
 
