@@ -219,12 +219,22 @@ impl Expr {
         1 + self.children().into_iter().map(Self::parts).sum::<usize>()
     }
 
+    /// A name; also a word that is one where something is called so.
+    pub(super) fn as_name(&self) -> Option<&str> {
+        match &self.kind {
+            ExprKind::Name(name) => Some(name),
+            ExprKind::Tid => Some("tid"),
+            ExprKind::Cpu => Some("cpu"),
+            _ => None,
+        }
+    }
+
     /// Makes an expression over a view's members one over those of a view that is written as `base`.
     pub fn see_from(&mut self, base: &Self, arrow: bool, is_member: &dyn Fn(&str) -> bool) {
-        if let ExprKind::Name(name) = &self.kind
+        if let Some(name) = self.as_name()
             && is_member(name)
         {
-            let name = Spanned::new(name.clone(), self.span.clone());
+            let name = Spanned::new(name.to_owned(), self.span.clone());
             self.kind = ExprKind::Member { base: Box::new(base.clone()), name, arrow };
             return;
         }

@@ -104,6 +104,9 @@ impl<'s, 'a> Checker<'s, 'a> {
         let is = |node, ty| Ok(Checked { node, ty, span: span.clone() });
         match &expr.kind {
             ExprKind::Int(value) => is(Node::Int(*value), NUMBER),
+            ExprKind::Tid | ExprKind::Cpu if self.is_member_here(expr) => {
+                self.name(expr.as_name().unwrap_or_default(), &span)
+            }
             ExprKind::Tid => is(Node::Tid, Type::Int { size: 4, signed: false }),
             ExprKind::Cpu => is(Node::Cpu, Type::Int { size: 4, signed: false }),
             ExprKind::Match(n) => self.capture(*n, &span),
@@ -188,6 +191,12 @@ impl<'s, 'a> Checker<'s, 'a> {
                 .hint("each `*` and `{a,b}` in the function's name is a capture, numbered from 1"));
         }
         Ok(Checked { node: Node::Match(n), ty: Type::Chars(0), span: span.clone() })
+    }
+
+    /// Whether it is the name of a member where those of a view are names.
+    fn is_member_here(&self, expr: &Expr) -> bool {
+        let member = || self.scope.definitions.member(self.scope.object?, expr.as_name()?);
+        member().is_some()
     }
 
     fn name(&self, name: &str, span: &Span) -> Result1<Checked> {

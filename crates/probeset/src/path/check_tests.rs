@@ -16,6 +16,10 @@ static FIRST_TWO: LazyLock<Expr> = LazyLock::new(|| {
     let text = "[ne[0], ne[1] * (flags == 1 ? 2 : 1)]";
     parse_expr(text, &span(text)).unwrap()
 });
+static BOTH: LazyLock<Expr> = LazyLock::new(|| {
+    let text = "[cpu, tid]";
+    parse_expr(text, &span(text)).unwrap()
+});
 static DOUBLED: LazyLock<Expr> = LazyLock::new(|| {
     let text = "src[0]->doubled + src[1]->doubled";
     parse_expr(text, &span(text)).unwrap()
@@ -40,6 +44,7 @@ const NODE: &[(&str, &str)] = &[
 ];
 const BOX: &[(&str, &str)] = &[("width", "i32"), ("label", "cstr(16)")];
 
+const PLACED: &[(&str, &str)] = &[("tid", "i64"), ("cpu", "i16")];
 const LISTED: &[(&str, &str)] = &[("dims", "u64"), ("near", "i64[5]"), ("far", "i64*")];
 const UNENDING: &[(&str, &str)] = &[("dims", "u64"), ("far", "i64*"), ("next", "endless*")];
 
@@ -53,6 +58,7 @@ fn members_of(view: &str) -> Option<&'static [(&'static str, &'static str)]> {
         "box" => Some(BOX),
         "sizes" => Some(LISTED),
         "endless" => Some(UNENDING),
+        "placed" => Some(PLACED),
         _ => None,
     }
 }
@@ -79,6 +85,7 @@ impl Definitions for Views {
         match (view, name) {
             ("node", "first_two") => Some(&FIRST_TWO),
             ("node", "doubled") => Some(&DOUBLED),
+            ("placed", "both") => Some(&BOTH),
             _ => None,
         }
     }
@@ -107,6 +114,7 @@ fn checked(text: &str) -> Result<Checked, Diagnostic> {
             argument("s", "sizes*"),
             argument("t", "sizes&"),
             argument("e", "endless&"),
+            argument("placed", "placed*"),
         ],
         enclosing: vec![("within".to_owned(), parse_type("node*", &span("node*")).unwrap())],
         returns: Some(Type::Int { size: 4, signed: true }),
@@ -354,4 +362,26 @@ fn names_of_a_view_s_expressions_are_like_members() {
     assert_eq!(code_of("n->doubled"), Code::OutOfRange);
     assert_eq!(code_of("n->first_two + 1"), code_of("[n->ne[0]] + 1"));
     assert_eq!(code_of("n->last_two"), Code::UnknownMember);
+}
+
+#[test]
+fn a_member_may_be_called_as_the_thread_or_the_processor() {
+    assert_eq!(checked("cpu").unwrap().node, Node::Cpu);
+    assert_eq!(type_of("placed->cpu"), "i16");
+    let plain = |text: &str| value(&checked(text).unwrap(), &mut Unnamed);
+    let Node::List(both) = checked("placed->both").unwrap().node else { panic!() };
+    let both: Vec<String> = both.iter().map(|item| value(item, &mut Unnamed)).collect();
+    assert_eq!(both, [plain("placed->cpu"), plain("placed->tid")]);
+    let (definitions, object) = (&Views, Some("placed"));
+    let scope = Scope {
+        definitions,
+        arguments: Vec::new(),
+        enclosing: Vec::new(),
+        returns: None,
+        result_argument: None,
+        object,
+        captures: 0,
+    };
+    let of_object = |text: &str| check(&parse_expr(text, &span(text)).unwrap(), &scope).unwrap().ty.to_string();
+    assert_eq!((of_object("cpu"), of_object("tid")), ("i16".to_owned(), "i64".to_owned()));
 }
