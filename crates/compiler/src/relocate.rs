@@ -484,7 +484,7 @@ impl<'a> Relocator<'a> {
             _ => problem,
         })?;
         match self.number_of(enumeration, (&constants, provenance), name) {
-            Some(value) => Ok((value.cast_unsigned(), provenance)),
+            Some(value) => Ok((as_recorded(value).cast_unsigned(), provenance)),
             None => {
                 let message = format!("enum {} has no constant `{name}` in the target", self.shown(enumeration));
                 let near = did_you_mean(name, constants.values().map(String::as_str));
@@ -505,6 +505,12 @@ impl<'a> Relocator<'a> {
         name: &str,
     ) -> Option<i64> {
         if let Some((value, _)) = constants.iter().find(|(_, constant)| *constant == name) {
+            return Some(*value);
+        }
+        // Those that are written have their complete names.
+        if matches!(from, Provenance::ByHand | Provenance::Checked)
+            && let Some((value, _)) = without_prefix(constants.clone()).iter().find(|(_, constant)| *constant == name)
+        {
             return Some(*value);
         }
         let complete = self.constants_of_target(&self.files_by_name(), enumeration).filter(|(_, of)| *of == from);
@@ -660,6 +666,11 @@ fn alignment(ty: &Type) -> Option<u64> {
 /// What a constant's complete name has before the name it has in a table.
 fn prefix<'n>(complete: &'n str, constant: &str) -> Option<&'n str> {
     complete.strip_suffix(constant).filter(|prefix| prefix.ends_with('_'))
+}
+
+/// The number of a constant as it is read and recorded: with a sign, of 32 bits.
+pub(super) fn as_recorded(number: i64) -> i64 {
+    u32::try_from(number).map_or(number, |number| i64::from(number.cast_signed()))
 }
 
 /// Constants without the prefix up to `_` that all of them have: `ENGINE_OP_ADD` is `ADD`.

@@ -236,6 +236,30 @@ probes:
 }
 
 #[test]
+fn a_written_constant_may_be_used_without_its_prefix() {
+    let target = toy().function("step", 0x1000, CODE);
+    let of = |condition: &str| {
+        let rest = format!(
+            "types: {{ t: {{ op: enum toy_mode @ 0 }} }}
+enums: {{ toy_mode: {{ 0: TOY_MODE_NONE, 29: TOY_MODE_FAST, 0x80000001: TOY_MODE_LAST }} }}
+probes:
+  step: {{ at: 'toy:step(t* t)', role: step, fields: {{ tokens: 1, mode: t->op }} }}
+  op: {{ at: probe step, role: mark, when: 't->op == {condition}' }}
+"
+        );
+        let (placement, _) = placed(&rest, &target);
+        assert_eq!(placement.enums["toy_mode"].keys().copied().collect::<Vec<_>>(), [-0x7fff_ffff, 0, 29]);
+        let is_missing = placement.unplaced.iter().any(|unplaced| unplaced.probe == "op");
+        (!is_missing).then(|| value(&placement, "toy_mode").cast_signed())
+    };
+    assert_eq!(of("FAST"), Some(29));
+    assert_eq!(of("TOY_MODE_FAST"), Some(29));
+    assert_eq!(of("AST"), None);
+    // It is read as a number of 32 bits, with a sign.
+    assert_eq!(of("LAST"), Some(-0x7fff_ffff));
+}
+
+#[test]
 fn a_script_has_no_values_that_the_target_lacks() {
     let target = toy().function("step", 0x1000, CODE);
     let rest = "types: { t: { op: i32, ne: i64 } }

@@ -4,7 +4,7 @@
 use super::absent::{absent_value, is_missing};
 use super::{Placer, enumerations_of};
 use crate::model::{Program, Provenance, RelocationKind, RelocationValue};
-use crate::relocate::Relocator;
+use crate::relocate::{Relocator, as_recorded};
 use profinfer_diagnostics::{Code, Diagnostic, Severity};
 use profinfer_schema::ValueSource;
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,7 +118,8 @@ impl Placer<'_> {
                     let (what, detail) = (self.own_name(&name), relocator.detail(&name));
                     let source = ValueSource { what, value: None, source: described(provenance, &detail) };
                     self.placement.sources.push(source);
-                    self.placement.enums.insert(name, constants);
+                    let constants = constants.into_iter().map(|(number, name)| (as_recorded(number), name));
+                    self.placement.enums.insert(name, constants.collect());
                 }
                 Err(problem) if problem.code == Code::LayoutUnknown => self.problems.push(
                     Diagnostic::warning(
