@@ -135,6 +135,17 @@ static __always_inline __s64 pf_remainder(__s64 left, __s64 right)
 	return right ? left - pf_divide(left, right) * right : 0;
 }
 
+/* The same of numbers without a sign; their bits are those of a number with one. */
+static __always_inline __s64 pf_divide_unsigned(__u64 left, __u64 right)
+{
+	return right ? left / right : 0;
+}
+
+static __always_inline __s64 pf_remainder_unsigned(__u64 left, __u64 right)
+{
+	return right ? left % right : 0;
+}
+
 /* A field of variable length; its elements follow the record's fixed part. */
 struct pf_list {
 	__u32 count; /* elements that follow */

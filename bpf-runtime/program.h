@@ -125,6 +125,8 @@
 /* Nothing can be divided by zero: there is no such value. */
 #define PF_DIVIDE(left, right) PF_BY(pf_divide, left, right)
 #define PF_REMAINDER(left, right) PF_BY(pf_remainder, left, right)
+#define PF_DIVIDE_UNSIGNED(left, right) PF_BY(pf_divide_unsigned, left, right)
+#define PF_REMAINDER_UNSIGNED(left, right) PF_BY(pf_remainder_unsigned, left, right)
 #define PF_BY(operation, left, right)                                                                                  \
 	({                                                                                                             \
 		__s64 pf_divisor = (right);                                                                            \

@@ -17,6 +17,7 @@ mod invocation;
 mod learned;
 mod losses;
 mod maps;
+mod numbers;
 #[path = "../packages/mod.rs"]
 mod packages;
 mod printed;

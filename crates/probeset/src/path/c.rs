@@ -4,7 +4,7 @@
 
 use super::ast::{BinaryOp, Type, UnaryOp};
 use super::checked::{Base, Checked, ClassPart, Count, Held, InMap, Key, Memory, Node, Part, Term};
-use super::numbers::fixed_size;
+use super::numbers::{fixed_size, without_sign};
 
 /// Names of the constants that are filled in when the object is loaded.
 pub trait Symbols {
@@ -307,8 +307,9 @@ impl Writer<'_> {
             }
             // C reads the right side only where the left side leaves it open, too: it may be behind a null pointer.
             Node::Binary(op, left, right) => {
+                let sign = if without_sign(left, right) { "__u64" } else { "__s64" };
                 let (left, right) = (self.operand(left), self.operand(right));
-                binary(*op, &left, &right)
+                binary(*op, &left, &right, sign)
             }
             Node::Conditional(condition, then, otherwise) => {
                 let (condition, then, otherwise) =
@@ -403,15 +404,22 @@ fn is_enclosed(text: &str) -> bool {
     false
 }
 
-fn binary(op: BinaryOp, left: &str, right: &str) -> String {
-    let operator = match op {
-        BinaryOp::Div => return format!("PF_DIVIDE({left}, {right})"),
-        BinaryOp::Rem => return format!("PF_REMAINDER({left}, {right})"),
+/// `sign`: the type that both are seen as where it matters whether numbers have a sign.
+fn binary(op: BinaryOp, left: &str, right: &str, sign: &str) -> String {
+    let operator = match (op, sign) {
+        (BinaryOp::Div, "__u64") => return format!("PF_DIVIDE_UNSIGNED({left}, {right})"),
+        (BinaryOp::Rem, "__u64") => return format!("PF_REMAINDER_UNSIGNED({left}, {right})"),
+        (BinaryOp::Div, _) => return format!("PF_DIVIDE({left}, {right})"),
+        (BinaryOp::Rem, _) => return format!("PF_REMAINDER({left}, {right})"),
         // A shift by 64 or more has no meaning in C; the processor's is to use the low six bits.
-        BinaryOp::Shl => return format!("(__s64)((__u64){left} << ({right} & 63))"),
+        (BinaryOp::Shl, _) => return format!("(__s64)((__u64){left} << ({right} & 63))"),
         // A comparison is a number of 32 bits in C.
-        BinaryOp::Shr => return format!("((__s64){left} >> ({right} & 63))"),
-        other => other.symbol(),
+        (BinaryOp::Shr, "__u64") => return format!("(__s64)((__u64){left} >> ({right} & 63))"),
+        (BinaryOp::Shr, _) => return format!("((__s64){left} >> ({right} & 63))"),
+        (BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge, "__u64") => {
+            return format!("((__u64){left} {} (__u64){right})", op.symbol());
+        }
+        (other, _) => other.symbol(),
     };
     format!("({left} {operator} {right})")
 }

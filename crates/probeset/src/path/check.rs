@@ -6,7 +6,9 @@ use super::bounds::{Bounds, fixed_slice, not_a_range, not_before_first, until_nu
 use super::checked::{Base, Checked, Count, InMap, Memory, Node, Part, Term};
 use super::classes::{Elements, class_of, element_of, elements_of_map, in_map, map_of, part_of_map, vector_of};
 use super::interval::{decided, is_comparison};
-use super::numbers::{NUMBER, converted, difference, fixed_size, is_address, is_integer, lesser};
+use super::numbers::{
+    NUMBER, UNSIGNED, converted, difference, fixed_size, is_address, is_integer, lesser, type_of, without_sign,
+};
 use profinfer_diagnostics::{Code, Diagnostic, Span, Spanned, did_you_mean};
 use std::cell::Cell;
 
@@ -162,6 +164,7 @@ impl<'s, 'a> Checker<'s, 'a> {
                     (one, other) if one == other => one.clone(),
                     (Type::Enum(_), _) if number(&otherwise) => then.ty.clone(),
                     (_, Type::Enum(_)) if number(&then) => otherwise.ty.clone(),
+                    _ if without_sign(&then, &otherwise) => UNSIGNED,
                     _ => NUMBER,
                 };
                 is(Node::Conditional(condition, then, otherwise), ty)
@@ -544,7 +547,8 @@ impl<'s, 'a> Checker<'s, 'a> {
                 .at(span)
                 .hint(format!("the left side is of type {}, the right side of type {}", left.ty, right.ty)));
         }
-        Ok(Checked { node: Node::Binary(op, Box::new(left), Box::new(right)), ty: NUMBER, span: span.clone() })
+        let ty = type_of(op, &left, &right);
+        Ok(Checked { node: Node::Binary(op, Box::new(left), Box::new(right)), ty, span: span.clone() })
     }
 
     /// Both sides; a bare name beside a value of an enumeration is one of its constants.

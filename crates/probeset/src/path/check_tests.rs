@@ -339,6 +339,28 @@ fn numbers_are_converted_to_other_types_as_in_c() {
 }
 
 #[test]
+fn numbers_of_64_bits_without_a_sign_are_none_with_one() {
+    let c = |text: &str| value(&checked(text).unwrap(), &mut Unnamed);
+    let dims = "PF_GET(__u64, (__s64)(__u64)argument + offset)";
+    assert_eq!(c("s->dims > 5"), format!("(__u64){dims} > (__u64)5LL"));
+    assert_eq!(c("5 < s->dims"), format!("(__u64)5LL < (__u64){dims}"));
+    assert_eq!(c("s->dims >> 60"), format!("(__s64)((__u64){dims} >> (60LL & 63))"));
+    assert_eq!(c("s->dims / 2"), format!("PF_DIVIDE_UNSIGNED({dims}, 2LL)"));
+    assert_eq!(c("s->dims % n->flags").split('(').next(), Some("PF_REMAINDER_UNSIGNED"));
+    // Beside a number that may be negative both have a sign.
+    assert_eq!(c("s->dims > count"), format!("{dims} > ((__s64)(__s32)argument)"));
+    assert_eq!(c("s->dims / count").split('(').next(), Some("PF_DIVIDE"));
+    for text in ["s->dims + 1", "s->dims & 0xff", "s->dims >> 1", "count > 0 ? s->dims : 0", "s->dims * 2 / 4"] {
+        assert_eq!(type_of(text), "u64", "{text}");
+    }
+    for text in ["s->dims - 1", "s->dims > 1", "s->dims + count", "n->flags + 1"] {
+        assert_eq!(type_of(text), "i64", "{text}");
+    }
+    assert_eq!(code_of("s->dims < 0"), Code::ConstantCondition);
+    assert_eq!(type_of("s->dims == -1"), "i64");
+}
+
+#[test]
 fn comparisons_that_the_types_decide_are_errors() {
     for text in ["n->flags > 255", "n->flags >= 0", "n->flags == 256", "n->flags < 0", "1 == 1", "count / 0"] {
         assert_eq!(code_of(text), Code::ConstantCondition, "{text}");

@@ -23,7 +23,7 @@ fn range(checked: &Checked) -> Option<(i128, i128)> {
             ty,
         ) => match ty {
             Type::Int { size, signed: true } => Some((-(1 << (size * 8 - 1)), (1 << (size * 8 - 1)) - 1)),
-            Type::Int { size, signed: false } if *size < 8 => Some((0, (1 << (size * 8)) - 1)),
+            Type::Int { size, signed: false } => Some((0, (1 << (size * 8)) - 1)),
             Type::Bool => Some((0, 1)),
             _ => None,
         },
@@ -41,6 +41,11 @@ pub(super) fn decided(op: BinaryOp, left: &Checked, right: &Checked) -> Option<b
         BinaryOp::Le => (b <= c).then_some(true).or((a > d).then_some(false)),
         BinaryOp::Gt => (b <= c).then_some(false).or((a > d).then_some(true)),
         BinaryOp::Eq | BinaryOp::Ne => {
+            // Beside a number of 64 bits without a sign, `-1` is the largest one, as in C.
+            let is_wide = |(from, to)| (from, to) == (0, i128::from(u64::MAX));
+            if b < 0 && is_wide((c, d)) || d < 0 && is_wide((a, b)) {
+                return None;
+            }
             let equal = if b < c || d < a { Some(false) } else { (a == b && (a, b) == (c, d)).then_some(true) };
             equal.map(|equal| equal == (op == BinaryOp::Eq))
         }

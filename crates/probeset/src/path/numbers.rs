@@ -66,6 +66,37 @@ pub(super) fn converted(base: Checked, to: &Type, span: &Span) -> Result<Checked
     }
 }
 
+pub(super) const UNSIGNED: Type = Type::Int { size: 8, signed: false };
+
+/// Whether neither of two numbers is negative, and one may be beyond those with a sign: they are compared, divided and
+/// shifted without one.
+pub(super) fn without_sign(one: &Checked, other: &Checked) -> bool {
+    let is_never_negative = |number: &Checked| match (&number.node, &number.ty) {
+        (_, ty) if *ty == UNSIGNED => true,
+        (Node::Int(value), _) => *value >= 0,
+        (_, ty) => matches!(ty, Type::Int { signed: false, .. } | Type::Bool),
+    };
+    (one.ty == UNSIGNED || other.ty == UNSIGNED) && is_never_negative(one) && is_never_negative(other)
+}
+
+/// The type of what is computed of two numbers.
+pub(super) fn type_of(op: BinaryOp, left: &Checked, right: &Checked) -> Type {
+    let is_number = matches!(
+        op,
+        BinaryOp::Mul
+            | BinaryOp::Div
+            | BinaryOp::Rem
+            | BinaryOp::Add
+            | BinaryOp::Shl
+            | BinaryOp::Shr
+            | BinaryOp::BitAnd
+            | BinaryOp::BitXor
+            | BinaryOp::BitOr
+    );
+    // A difference may be negative, whatever it is of.
+    if is_number && without_sign(left, right) { UNSIGNED } else { NUMBER }
+}
+
 /// The lesser of two numbers.
 pub(super) fn lesser(one: Checked, other: Checked) -> Checked {
     let span = one.span.clone();
