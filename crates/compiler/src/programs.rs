@@ -13,7 +13,7 @@ use super::scopes::{enclosing_problem, scope_at, scope_of};
 use super::site::CostTable;
 use super::stack_budget::StackBudget;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Span};
-use profinfer_probeset::path::{AttachPoint, Checked, Expr, Node, Place, Scope, Signature, Type, check};
+use profinfer_probeset::path::{AttachPoint, Budget, Checked, Expr, Node, Place, Scope, Signature, Type, check_within};
 use profinfer_probeset::{DESCRIBED, Describes, Nested, Probe, Probeset};
 
 use indexmap::IndexMap;
@@ -70,6 +70,7 @@ fn planned<'p>(probeset: &'p Probeset, selection: &Selection, arch: Arch) -> Res
             costs: CostTable::built_in(arch, None),
         },
         counters,
+        budget: Budget::default(),
     };
     planner.select(selection);
     planner.objects();
@@ -87,6 +88,8 @@ struct Planner<'p> {
     /// The module of the program that is being planned.
     module: Option<String>,
     plan: ProbePlan,
+    /// For all expressions.
+    budget: Budget,
 }
 
 /// Whether a glob is of a probe: of several engines, it means those of all, or names one by its identifier.
@@ -141,7 +144,7 @@ impl<'p> Planner<'p> {
             let scope = probeset.scope_of(object.of.as_str());
             let mut checked = Vec::new();
             for field in object.fields.values() {
-                let value = check(&field.value, &scope).map_err(Diagnostics::from);
+                let value = check_within(&field.value, &scope, &self.budget);
                 let Some(value) = self.problems.keep(value) else { continue };
                 let ty = field_type(&value, probeset).map_err(Diagnostics::from);
                 let Some(ty) = self.problems.keep(ty) else { continue };
@@ -421,7 +424,7 @@ impl<'p> Planner<'p> {
         let record = self.record(&probe.name, &probe.name.span, kind, Some(role), layout)?;
         let before = Scope { returns: None, ..scope_of(self.probeset, self.plan.arch, root, &signature) };
         let mut checked_before = |written: &Option<Expr>| {
-            let checked = written.as_ref().map(|written| check(written, &before).map_err(Diagnostics::from));
+            let checked = written.as_ref().map(|written| check_within(written, &before, &self.budget));
             checked.and_then(|checked| self.problems.keep(checked))
         };
         let [when, describe, identity] = [&probe.when, &probe.describe, &probe.identity].map(&mut checked_before);
@@ -463,8 +466,9 @@ impl<'p> Planner<'p> {
     ) -> Option<(DescribesPlan, Checked)> {
         let scope = scope_at((self.probeset, self.plan.arch), root, signature, shape);
         let at_return = describes.at_return;
-        let checked = check(&describes.address, &scope).and_then(|value| can_be_had(value, at_return));
-        let address = self.problems.keep(checked.map_err(Diagnostics::from))?;
+        let checked = check_within(&describes.address, &scope, &self.budget)
+            .and_then(|value| can_be_had(value, at_return).map_err(Diagnostics::from));
+        let address = self.problems.keep(checked)?;
         if !matches!(address.ty, Type::Pointer(_) | Type::Object(_) | Type::Int { size: 8, .. }) {
             let message = format!("`describes` is of an address, not of {}", address.ty);
             self.problems.push(Diagnostic::error(Code::TypeMismatch, message).at(&address.span));
@@ -561,9 +565,8 @@ impl<'p> Planner<'p> {
                 problems.push(Diagnostic::error(Code::RolePlace, message).at(&field.value.span).hint(hint));
                 continue;
             }
-            let value = check(&field.value, &scope)
-                .and_then(|value| can_be_had(value, is_of_return(field)))
-                .map_err(Diagnostics::from);
+            let value = check_within(&field.value, &scope, &self.budget)
+                .and_then(|value| can_be_had(value, is_of_return(field)).map_err(Diagnostics::from));
             let Some(value) = problems.keep(value) else { continue };
             let ty = field_type(&value, self.probeset).map_err(Diagnostics::from);
             let Some(ty) = problems.keep(ty) else { continue };

@@ -6,7 +6,7 @@ use super::merge::Sections;
 use super::model::{Probe, Probeset};
 use super::problems::Problems;
 use super::{analysis_names, roles};
-use crate::path::{AttachPoint, ExprKind, Place, check_elements};
+use crate::path::{AttachPoint, Budget, ExprKind, Place, check_elements, check_within};
 use profinfer_diagnostics::{Code, Diagnostic, Span};
 use profinfer_schema::Role;
 
@@ -49,9 +49,10 @@ fn elements(probeset: &Probeset, problems: &mut Problems) {
 
 /// The expressions that views have names for.
 fn computed(probeset: &Probeset, problems: &mut Problems) {
-    let views = probeset.types.iter();
+    let (budget, views) = (Budget::default(), probeset.types.iter());
     for (view, (name, expr)) in views.flat_map(|(view, of)| of.computed.iter().map(move |named| (view, named))) {
-        if let Err(problem) = crate::path::check(expr, &probeset.scope_of(view)) {
+        let found = check_within(expr, &probeset.scope_of(view), &budget).err();
+        for problem in found.into_iter().flat_map(|found| found.0) {
             problems.push(problem.with_note(format!("in `{name}` of {view}")));
         }
     }

@@ -29,12 +29,18 @@ pub(super) const WILDCARDS_IN_ALL: usize = 64;
 pub(super) const REGEX_BYTES: usize = 1024;
 /// Bytes of a compiled regular expression.
 pub(super) const REGEX_COMPILED_BYTES: usize = 1 << 18;
+/// Regular expressions of all expressions, those that names of `let` stand for included: each is compiled.
+pub(super) const REGEXES: usize = 512;
+/// Bytes of all patterns of functions' names.
+pub(super) const FUNCTION_PATTERN_BYTES: usize = 1 << 18;
 /// Entries of a section (probes, views, members of a view…).
 pub(super) const ENTRIES: usize = 1024;
 /// Names of one `let`.
 pub(super) const LOCAL_NAMES: usize = 64;
 /// Parts of an expression, with names of `let` replaced. One without has no more: its text is bounded.
 pub(super) const EXPRESSION_PARTS: usize = 2048;
+/// Parts of all expressions, with names of `let` replaced.
+pub(super) const EXPRESSION_PARTS_IN_ALL: usize = 1 << 19;
 /// Constants of an enumeration.
 pub(super) const CONSTANTS: usize = 16_384;
 /// Alternatives of an attach point, and probes of an `until`.

@@ -6,7 +6,7 @@ use super::local_names::LocalNames;
 use super::merge::{self, Sections};
 use super::model::Probeset;
 use super::problems::{Problems, shown};
-use super::values::Context;
+use super::values::{Context, Spent};
 use super::yaml::{Map, Scalar};
 use super::{check, limits, reader, sections, yaml};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Source, Span};
@@ -125,8 +125,12 @@ impl<'a> Loader<'a> {
         let probeset = match root {
             Some(root) => {
                 sections.start_at(&root);
-                let mut cx =
-                    Context { sections: &sections, problems: &mut self.problems, local: LocalNames::default() };
+                let mut cx = Context {
+                    sections: &sections,
+                    problems: &mut self.problems,
+                    local: LocalNames::default(),
+                    spent: Spent::default(),
+                };
                 let probeset = sections::read(stem, &root, self.sources, &mut cx);
                 check::check(&probeset, &sections, &mut self.problems);
                 Some(probeset)
@@ -485,5 +489,42 @@ mod tests {
         let codes: Vec<Code> = problems.0.iter().map(|d| d.code).collect();
         assert_eq!(codes, [Code::UnknownName, Code::UnknownKey]);
         assert!(problems.0.iter().all(|d| d.span.as_ref().unwrap().source.name.ends_with("part.yaml")));
+    }
+
+    /// The error of a probeset that has `entries` under `analysis: context`.
+    fn problem_of(entries: &str, rest: &str) -> Option<Diagnostic> {
+        let text = format!("profinfer: 1\nengine: e\nmodules: {{ m: libm.so }}\n{rest}\nanalysis:\n{entries}");
+        load_text("test.yaml", &text, &Library::SHIPPED).err().map(|problems| {
+            assert_eq!(problems.0.len(), 1, "{problems:?}");
+            problems.0[0].clone()
+        })
+    }
+
+    #[test]
+    fn a_probeset_is_bounded_as_a_whole() {
+        let probe = "probes: { p: { at: \"m:f()\", role: mark } }";
+        let named =
+            |count: usize, value: &str| (0..count).map(|i| format!("    K{i}: '{value}'\n")).collect::<String>();
+        let patterns =
+            |count| format!("  let: {{ one: 'name ~ \"a\" + name ~ \"b\"' }}\n  context:\n{}", named(count, "one"));
+        // The two patterns are also in `let`.
+        assert!(problem_of(&patterns(limits::REGEXES / 2 - 1), probe).is_none());
+        let problem = problem_of(&patterns(limits::REGEXES / 2), probe).unwrap();
+        assert_eq!(problem.code, Code::OutOfRange);
+        assert!(problem.message.contains("512 regular expressions"), "{problem:?}");
+        let parts = |count| {
+            let (some, many) = (format!("bytes{}", " + bytes".repeat(99)), format!("some{}", " + some".repeat(8)));
+            format!("  let: {{ some: '{some}', many: '{many}' }}\n  context:\n{}", named(count, "many"))
+        };
+        assert!(problem_of(&parts(200), probe).is_none());
+        let problem = problem_of(&parts(400), probe).unwrap();
+        assert!(problem.message.contains("names, numbers and operators"), "{problem:?}");
+        let names = |count: usize| {
+            let each = |i| format!("  p{i}: {{ at: 'm:{}{i}()', role: mark }}\n", "f*".repeat(3) + &"g".repeat(900));
+            format!("probes:\n{}", (0..count).map(each).collect::<String>())
+        };
+        assert!(problem_of("  prefill: tokens > 1\n", &names(200)).is_none());
+        let problem = problem_of("  prefill: tokens > 1\n", &names(400)).unwrap();
+        assert!(problem.message.contains("names of functions"), "{problem:?}");
     }
 }

@@ -19,6 +19,19 @@ pub(super) struct Context<'a> {
     pub(super) problems: &'a mut Problems,
     /// The names of `let` where something is read that has one.
     pub(super) local: LocalNames,
+    /// What the values that were read come to.
+    pub(super) spent: Spent,
+}
+
+/// What values come to together. Each is bounded where it is read.
+#[derive(Debug, Default)]
+pub(super) struct Spent {
+    /// Parts of expressions.
+    parts: usize,
+    /// Regular expressions.
+    regexes: usize,
+    /// Bytes of patterns of functions' names.
+    pattern_bytes: usize,
 }
 
 impl Context<'_> {
@@ -69,12 +82,34 @@ impl Context<'_> {
     fn resolved(&mut self, mut expr: Expr) -> Option<Expr> {
         self.check_expr(&expr);
         match self.local.replace_in(&mut expr) {
-            Ok(()) => Some(expr),
+            Ok(()) => self.spend(&expr).then_some(expr),
             Err(problem) => {
                 problem.into_iter().for_each(|problem| self.problems.push(problem));
                 None
             }
         }
+    }
+
+    /// Counts what an expression comes to; whether that is within the bounds of all.
+    fn spend(&mut self, root: &Expr) -> bool {
+        let (parts, regexes) = (self.spent.parts, self.spent.regexes);
+        let mut stack = vec![root];
+        while let Some(expr) = stack.pop() {
+            self.spent.parts += 1;
+            self.spent.regexes += usize::from(matches!(expr.kind, ExprKind::Matches { .. }));
+            stack.extend(expr.children());
+        }
+        let of_all = [
+            (parts, self.spent.parts, limits::EXPRESSION_PARTS_IN_ALL, "names, numbers and operators"),
+            (regexes, self.spent.regexes, limits::REGEXES, "regular expressions"),
+        ];
+        let beyond = of_all.into_iter().find(|(_, now, most, _)| now > most);
+        // The first one that is too much is reported, not each after it.
+        if let Some((_, _, most, what)) = beyond.filter(|(before, _, most, _)| before <= most) {
+            let message = format!("the probeset has more than {most} {what}, with names of `let` replaced");
+            self.problems.error_hint(Code::OutOfRange, &root.span, message, "remove some, from here on");
+        }
+        beyond.is_none()
     }
 
     /// Whether a name is one of a section's.
@@ -155,6 +190,16 @@ impl Context<'_> {
     }
 
     fn function_pattern(&mut self, text: &str, captures: usize, regex: &str, span: &Span) {
+        let most = limits::FUNCTION_PATTERN_BYTES;
+        let before = self.spent.pattern_bytes;
+        self.spent.pattern_bytes += text.len();
+        if self.spent.pattern_bytes > most {
+            if before <= most {
+                let message = format!("the names of functions have more than {most} bytes together");
+                self.problems.error_hint(Code::BadPattern, span, message, "remove some, from here on");
+            }
+            return;
+        }
         let why = if text.len() > limits::REGEX_BYTES {
             format!("has {} bytes; the maximum is {}", text.len(), limits::REGEX_BYTES)
         } else if captures > limits::WILDCARDS {
@@ -278,7 +323,8 @@ impl Context<'_> {
                     let most = i64::try_from(MAX_ELEMENTS).unwrap_or(i64::MAX);
                     self.range(i128::from(max.value), &max.span, "`max`", 1, most);
                 }
-                ExprKind::Matches { pattern, .. } => self.regex(pattern),
+                // What is beyond the bound is not compiled; `spend` reports it.
+                ExprKind::Matches { pattern, .. } if self.spent.regexes <= limits::REGEXES => self.regex(pattern),
                 _ => {}
             }
             stack.extend(expr.children());

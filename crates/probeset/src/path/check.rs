@@ -3,13 +3,14 @@
 
 use super::ast::{BinaryOp, Expr, ExprKind, Rows, Type, UnaryOp};
 use super::bounds::{Bounds, fixed_slice, not_a_range, not_before_first, until_null, within_limit};
+use super::budget::{Budget, MOST_PARTS};
 use super::checked::{Base, Checked, Count, InMap, Memory, Node, Part, Term};
 use super::classes::{Elements, class_of, element_of, elements_of_map, in_map, map_of, part_of_map, vector_of};
 use super::interval::{decided, is_comparison};
 use super::numbers::{
     NUMBER, UNSIGNED, converted, difference, fixed_size, is_address, is_integer, lesser, type_of, without_sign,
 };
-use profinfer_diagnostics::{Code, Diagnostic, Span, Spanned, did_you_mean};
+use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Span, Spanned, did_you_mean};
 use std::cell::Cell;
 
 /// What names outside an expression mean. The probeset implements it.
@@ -64,7 +65,18 @@ const MAX_DEPTH: usize = 256;
 /// The first problem: `P002` unknown name, `P003` no such member, `P004` an operation the types do not allow, `P005` an
 /// index beyond its array, `P007` no bound, `P008` a comparison that the types decide.
 pub fn check(expr: &Expr, scope: &Scope<'_>) -> Result<Checked, Diagnostic> {
-    Checker::new(scope).expr(expr)
+    Checker::new(scope, &Budget::default()).expr(expr)
+}
+
+/// Checks one of several expressions.
+///
+/// # Errors
+/// As [`check()`]; `S011` if they have too many parts together, and nothing for those after that.
+pub fn check_within(expr: &Expr, scope: &Scope<'_>, budget: &Budget) -> Result<Checked, Diagnostics> {
+    if budget.is_reported() {
+        return Err(Diagnostics::new());
+    }
+    Checker::new(scope, budget).expr(expr).map_err(Diagnostics::from)
 }
 
 pub(super) struct Checker<'s, 'a> {
@@ -73,6 +85,8 @@ pub(super) struct Checker<'s, 'a> {
     pub(super) within: Cell<u32>,
     /// Parts of the expressions that took the place of names.
     pub(super) computed: Cell<usize>,
+    /// What is left for all expressions.
+    budget: &'s Budget,
     /// Expressions that the present one is within, those in the place of names included.
     depth: Cell<usize>,
 }
@@ -80,8 +94,8 @@ pub(super) struct Checker<'s, 'a> {
 pub(super) type Result1<T> = Result<T, Diagnostic>;
 
 impl<'s, 'a> Checker<'s, 'a> {
-    pub(super) fn new(scope: &'s Scope<'a>) -> Self {
-        Self { scope, within: Cell::new(0), computed: Cell::new(0), depth: Cell::new(0) }
+    pub(super) fn new(scope: &'s Scope<'a>, budget: &'s Budget) -> Self {
+        Self { scope, budget, within: Cell::new(0), computed: Cell::new(0), depth: Cell::new(0) }
     }
 
     /// The result, or its address.
@@ -94,6 +108,11 @@ impl<'s, 'a> Checker<'s, 'a> {
         if depth == MAX_DEPTH {
             let message = format!("with names replaced, this is nested more than {MAX_DEPTH} levels deep");
             return Err(Diagnostic::error(Code::OutOfRange, message).at(&expr.span));
+        }
+        if !self.budget.take() {
+            let message = format!("with names replaced, the probeset's expressions have more than {MOST_PARTS} parts");
+            let hint = "remove fields, or uses of names that stand for long expressions";
+            return Err(Diagnostic::error(Code::OutOfRange, message).at(&expr.span).hint(hint));
         }
         self.depth.set(depth + 1);
         let checked = self.expr_here(expr);

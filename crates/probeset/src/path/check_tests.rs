@@ -1,9 +1,9 @@
 //! Types of paths, and the problems of those without one.
 
-use super::{Checked, Definitions, Node, Scope, check};
+use super::{Checked, Definitions, Node, Scope, check, check_within};
 use crate::path::c::{Symbols, value};
-use crate::path::{ClassPart, Count, Expr, Type, parse_expr, parse_type};
-use profinfer_diagnostics::{Code, Diagnostic, Source, Span};
+use crate::path::{Budget, ClassPart, Count, Expr, Type, parse_expr, parse_type};
+use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Source, Span};
 use std::sync::{Arc, LazyLock};
 
 /// The `elements` of a view, in place or elsewhere.
@@ -99,9 +99,9 @@ impl Definitions for Views {
     }
 }
 
-fn checked(text: &str) -> Result<Checked, Diagnostic> {
+fn scope() -> Scope<'static> {
     let argument = |name: &str, ty: &str| (Some(name.to_owned()), parse_type(ty, &span(ty)).unwrap());
-    let scope = Scope {
+    Scope {
         definitions: &Views,
         arguments: vec![
             argument("n", "node*"),
@@ -121,8 +121,11 @@ fn checked(text: &str) -> Result<Checked, Diagnostic> {
         result_argument: None,
         object: None,
         captures: 1,
-    };
-    check(&parse_expr(text, &span(text)).unwrap(), &scope)
+    }
+}
+
+fn checked(text: &str) -> Result<Checked, Diagnostic> {
+    check(&parse_expr(text, &span(text)).unwrap(), &scope())
 }
 
 /// Names of constants, where it does not matter which.
@@ -406,4 +409,16 @@ fn a_member_may_be_called_as_the_thread_or_the_processor() {
     };
     let of_object = |text: &str| check(&parse_expr(text, &span(text)).unwrap(), &scope).unwrap().ty.to_string();
     assert_eq!((of_object("cpu"), of_object("tid")), ("i16".to_owned(), "i64".to_owned()));
+}
+
+#[test]
+fn expressions_are_bounded_together() {
+    let budget = Budget::default();
+    let text = format!("count{}", " + count".repeat(100));
+    let expr = parse_expr(&text, &span(&text)).unwrap();
+    let scope = scope();
+    let problems: Vec<Diagnostics> = (0..4000).filter_map(|_| check_within(&expr, &scope, &budget).err()).collect();
+    assert_eq!(problems[0].0[0].code, Code::OutOfRange);
+    // It is reported once.
+    assert!(problems.len() > 1 && problems[1..].iter().all(|found| found.0.is_empty()));
 }

@@ -3,6 +3,7 @@
 
 use super::ast::{Expr, ExprKind, Type};
 use super::bounds::{Bounds, not_before_first};
+use super::budget::Budget;
 use super::check::{Checker, Result1, Scope, as_number, at, bug, constant, pointer_to, settled, with_bits};
 use super::checked::{Checked, Count, Held, InMap, Key, Memory, Node, Part, Term};
 use super::numbers::{NUMBER, is_address, is_integer};
@@ -29,7 +30,7 @@ pub(super) struct Elements {
 /// # Errors
 /// As [`super::check()`].
 pub fn check_elements(first: &Expr, count: &Expr, scope: &Scope<'_>) -> Result<(), Diagnostic> {
-    Checker::new(scope).first_and_count(first, count).map(|_| ())
+    Checker::new(scope, &Budget::default()).first_and_count(first, count).map(|_| ())
 }
 
 impl Checker<'_, '_> {

@@ -4,6 +4,7 @@
 
 mod ast;
 mod bounds;
+mod budget;
 pub mod c;
 mod check;
 mod checked;
@@ -18,7 +19,8 @@ mod value;
 
 pub use ast::*;
 pub use bounds::MAX_ELEMENTS;
-pub use check::{Definitions, Scope, check};
+pub use budget::Budget;
+pub use check::{Definitions, Scope, check, check_within};
 pub use checked::{Base, Checked, ClassPart, Count, Held, InMap, Key, Memory, Node, Part, Term};
 pub use classes::check_elements;
 pub use numbers::fixed_size;
