@@ -329,6 +329,28 @@ mod tests {
     }
 
     #[test]
+    fn operators_and_lambdas_mean_themselves() {
+        let (product, assigned, sum) = ("_ZNK2ns1TmlERKS0_", "_ZN2ns1TmLERKS0_", "_ZNK2ns1TplERKS0_");
+        assert_eq!(matches("ns::T::operator*", product), plain("ns::T::operator*"));
+        assert_eq!(matches("ns::T::operator*=", assigned), plain("ns::T::operator*="));
+        let whole = "ns::T::operator*(ns::T const&) const";
+        assert_eq!(matches(whole, product), plain(whole));
+        for (pattern, other) in
+            [("ns::T::operator*", assigned), ("ns::T::operator*", sum), ("ns::T::operator*=", product), (whole, sum)]
+        {
+            assert_eq!(matches(pattern, other), None, "{pattern} {other}");
+        }
+        assert_eq!(matches("ns::T::operator{*}", sum), Some(("ns::T::operator+".into(), vec!["+".into()])));
+        let (own, caller) = ("_ZZ2goENKUliiE_clEii", "_Z4callIZ2goEUliiE_EvT_");
+        for name in ["go::{lambda(int, int)#1}::operator()", "go::{lambda(int, int)#1}::operator()(int, int) const"] {
+            assert_eq!(matches(name, own), plain(name));
+            assert_eq!(matches(&name.replace("#1", "#2"), own), None);
+        }
+        let name = "call<go::{lambda(int, int)#1}>(go::{lambda(int, int)#1})";
+        assert_eq!(matches(name, caller), plain(name));
+    }
+
+    #[test]
     fn a_c_name_means_itself_and_its_clones() {
         assert_eq!(matches("run", "run"), plain("run"));
         for clone in [

@@ -13,12 +13,14 @@ const ALWAYS_DEMANGLED: usize = 1 << 10;
 /// The demangled name without parameters, return type and ABI tags; `None` if it is not mangled, or malformed.
 pub fn demangled(symbol: &str) -> Option<String> {
     text(symbol, &parsed(symbol)?, &DemangleOptions::new().no_params().no_return_type())
+        .map(|name| without_qualifier(symbol, name))
 }
 
 /// The same, and with parameters.
 pub fn demangled_with_parameters(symbol: &str) -> Option<(String, String)> {
     let (parsed, options) = (parsed(symbol)?, DemangleOptions::new().no_return_type());
-    Some((text(symbol, &parsed, &options.no_params())?, text(symbol, &parsed, &options)?))
+    let name = without_qualifier(symbol, text(symbol, &parsed, &options.no_params())?);
+    Some((name, text(symbol, &parsed, &options)?))
 }
 
 /// The name of a function of which the symbol may have been cut: then without its template arguments.
@@ -54,6 +56,14 @@ fn begun(mangled: &str) -> Option<String> {
     }
     let arguments = if rest.starts_with('I') { "<…>" } else { "" };
     (!names.is_empty()).then(|| names.join("::") + arguments)
+}
+
+/// What is within a function, such as a lambda, is printed with the `const` that other names lose with their parameters.
+fn without_qualifier(symbol: &str, mut name: String) -> String {
+    if symbol.starts_with("_ZZ") && name.ends_with("() const") {
+        name.truncate(name.len() - " const".len());
+    }
+    name
 }
 
 /// `name` of `name[abi:cxx11]`.

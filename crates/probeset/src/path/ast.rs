@@ -1,5 +1,6 @@
 //! The syntax trees. Nothing here is checked beyond its grammar.
 
+use super::name_pattern::NamePattern;
 use profinfer_diagnostics::{Span, Spanned};
 
 /// A type as a probeset writes it.
@@ -577,73 +578,6 @@ pub struct Param {
     pub name: Option<Spanned<String>>,
     /// Its type.
     pub ty: Spanned<Type>,
-}
-
-/// A symbol name in which `*` stands for any text, `?` for one character and `{a*,b}` for one of several patterns; each
-/// `*` outside of braces and each `{}` is captured as `match[n]`, from 1.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct NamePattern(pub String);
-
-impl NamePattern {
-    /// Whether it can match more than one name.
-    pub fn is_glob(&self) -> bool {
-        self.0.contains(['*', '?', '{'])
-    }
-
-    /// How many captures it has.
-    pub fn captures(&self) -> usize {
-        let mut in_braces = false;
-        let captures = self.0.chars().filter(|c| {
-            match c {
-                '{' => in_braces = true,
-                '}' => in_braces = false,
-                _ => {}
-            }
-            *c == '{' || *c == '*' && !in_braces
-        });
-        captures.count()
-    }
-
-    /// What stands before the parameters, if the pattern has any: then it is compared with a demangled name as a whole.
-    pub fn before_parameters(&self) -> Option<&str> {
-        let mut from = 0;
-        while let Some(at) = self.0.get(from..)?.find('(').map(|at| from + at) {
-            let (before, rest) = self.0.split_at(at);
-            if rest.starts_with("(anonymous namespace)") {
-                from = at + 1;
-            } else if rest.starts_with("()") && before.ends_with("operator") {
-                from = at + 2;
-            } else {
-                return Some(before);
-            }
-        }
-        None
-    }
-
-    /// The anchored regular expression it stands for, with one group a capture.
-    pub fn to_regex(&self) -> String {
-        let mut regex = String::from("^");
-        let mut in_braces = false;
-        for c in self.0.chars() {
-            match c {
-                '*' if in_braces => regex.push_str(".*"),
-                '*' => regex.push_str("(.*)"),
-                '?' => regex.push('.'),
-                '{' => {
-                    in_braces = true;
-                    regex.push('(');
-                }
-                '}' => {
-                    in_braces = false;
-                    regex.push(')');
-                }
-                ',' if in_braces => regex.push('|'),
-                c => regex.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
-            }
-        }
-        regex.push('$');
-        regex
-    }
 }
 
 impl std::fmt::Display for NamePattern {

@@ -1,7 +1,8 @@
 //! Text to syntax trees, by the pest grammar. Hostile text is bounded before the parser, which recurses, sees it.
 
-use super::ast::{AttachPoint, BinaryOp, Expr, ExprKind, NamePattern, Param, Place, Rows, Signature, Type, UnaryOp};
+use super::ast::{AttachPoint, BinaryOp, Expr, ExprKind, Param, Place, Rows, Signature, Type, UnaryOp};
 use super::grammar::{Grammar, Rule};
+use super::name_pattern::{NamePattern, without_result};
 use super::syntax_error::syntax_error;
 use pest::Parser as _;
 use pest::iterators::Pair;
@@ -341,7 +342,10 @@ impl Tree<'_> {
             _ => {
                 let name = self.next(&mut pairs)?;
                 let name = match name.as_rule() {
-                    Rule::demangled_pattern => self.named(&self.inner(name)?),
+                    Rule::demangled_pattern => {
+                        let name = self.named(&self.inner(name)?);
+                        Spanned::new(without_result(name.value), name.span)
+                    }
                     _ => self.named(&name),
                 };
                 let pattern = Spanned::new(NamePattern(name.value), name.span);

@@ -1,0 +1,198 @@
+//! Patterns of functions' names. Those of C++ have characters of patterns in them: `operator*`, `{lambda(int)#1}`.
+
+/// A symbol name in which `*` stands for any text, `?` for one character and `{a*,b}` for one of several patterns; each
+/// `*` outside of braces and each `{}` is captured as `match[n]`, from 1. Of `operator*`, and of the braces of a lambda,
+/// the characters are the name's.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct NamePattern(pub String);
+
+/// What a pattern consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Piece {
+    Literal(char),
+    /// `*`; outside of braces it is captured.
+    Any {
+        captured: bool,
+    },
+    One,
+    Begin,
+    Or,
+    End,
+}
+
+impl NamePattern {
+    /// Whether it can match more than one name.
+    pub fn is_glob(&self) -> bool {
+        self.pieces().iter().any(|piece| !matches!(piece, Piece::Literal(_)))
+    }
+
+    /// How many captures it has.
+    pub fn captures(&self) -> usize {
+        let is_capture = |piece: &&Piece| matches!(piece, Piece::Any { captured: true } | Piece::Begin);
+        self.pieces().iter().filter(is_capture).count()
+    }
+
+    /// What stands before the parameters, if the pattern has any: then it is compared with a demangled name as a whole.
+    pub fn before_parameters(&self) -> Option<&str> {
+        let mut from = 0;
+        while let Some(at) = self.0.get(from..)?.find('(').map(|at| from + at) {
+            let (before, rest) = self.0.split_at(at);
+            let brace = before.rfind('{').filter(|brace| lambda(&self.0[*brace..]).is_some_and(|end| brace + end > at));
+            if rest.starts_with("(anonymous namespace)") {
+                from = at + 1;
+            } else if rest.starts_with("()") && before.ends_with("operator") {
+                from = at + 2;
+            } else if let Some(end) = brace.and_then(|brace| Some(brace + lambda(&self.0[brace..])?)) {
+                from = end;
+            } else {
+                return Some(before);
+            }
+        }
+        None
+    }
+
+    /// The anchored regular expression it stands for, with one group a capture.
+    pub fn to_regex(&self) -> String {
+        let mut regex = String::from("^");
+        for piece in self.pieces() {
+            match piece {
+                Piece::Literal(c) => regex.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+                Piece::Any { captured: true } => regex.push_str("(.*)"),
+                Piece::Any { captured: false } => regex.push_str(".*"),
+                Piece::One => regex.push('.'),
+                Piece::Begin => regex.push('('),
+                Piece::Or => regex.push('|'),
+                Piece::End => regex.push(')'),
+            }
+        }
+        regex.push('$');
+        regex
+    }
+
+    fn pieces(&self) -> Vec<Piece> {
+        let (mut pieces, mut in_braces, mut lambda_until) = (Vec::new(), false, 0);
+        for (at, c) in self.0.char_indices() {
+            if c == '{' && at >= lambda_until && !in_braces {
+                lambda_until = lambda(&self.0[at..]).map_or(0, |end| at + end);
+            }
+            let in_lambda = at < lambda_until;
+            pieces.push(match c {
+                '*' if is_operator(&self.0, at) => Piece::Literal('*'),
+                '*' => Piece::Any { captured: !in_braces && !in_lambda },
+                '?' => Piece::One,
+                c if in_lambda => Piece::Literal(c),
+                '{' => {
+                    in_braces = true;
+                    Piece::Begin
+                }
+                '}' => {
+                    in_braces = false;
+                    Piece::End
+                }
+                ',' if in_braces => Piece::Or,
+                c => Piece::Literal(c),
+            });
+        }
+        pieces
+    }
+}
+
+/// Whether the `*` at a place is that of `operator*`, `operator*=` or `operator->*`, and nothing else begins with it.
+fn is_operator(text: &str, at: usize) -> bool {
+    let (before, after) = (&text[..at], &text[at + 1..]);
+    let before = before.strip_suffix("->").unwrap_or(before);
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let is_named = before.strip_suffix("operator").is_some_and(|before| !before.ends_with(is_word));
+    is_named && (after.is_empty() || after.starts_with(['(', '<', '=', ',', '}']))
+}
+
+/// The bytes of the name in braces that a text begins with, as compilers give it to what has none: `{lambda(int)#1}`.
+fn lambda(text: &str) -> Option<usize> {
+    let is_named = ["{lambda(", "{unnamed type#", "{default arg#"].iter().any(|begin| text.starts_with(begin));
+    let mut depth = 0_usize;
+    for (at, c) in text.char_indices().take_while(|_| is_named) {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            let number = text[..at].rsplit_once('#').map(|(_, number)| number);
+            let is_numbered = number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+            return is_numbered.then_some(at + 1);
+        }
+    }
+    None
+}
+
+/// A demangled name without the type that is before it: of templates it is printed, and it is no part of the name.
+pub(super) fn without_result(name: String) -> String {
+    let pattern = NamePattern(name);
+    let Some(before) = pattern.before_parameters() else { return pattern.0 };
+    // `operator bool` has a space in its name.
+    let before = before.find("operator").map_or(before, |at| &before[..at]);
+    let (mut depth, mut start) = (0_usize, 0);
+    for (at, c) in before.char_indices() {
+        match c {
+            '<' | '(' | '{' | '[' => depth += 1,
+            '>' | ')' | '}' | ']' => depth = depth.saturating_sub(1),
+            ' ' if depth == 0 => start = at + 1,
+            _ => {}
+        }
+    }
+    pattern.0[start..].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, name: &str) -> bool {
+        regex::Regex::new(&NamePattern(pattern.to_owned()).to_regex()).unwrap().is_match(name)
+    }
+
+    #[test]
+    fn names_of_operators_and_lambdas_are_themselves() {
+        for name in ["ns::T::operator*", "ns::T::operator*=", "ns::T::operator->*", "operator*"] {
+            assert!(!NamePattern(name.to_owned()).is_glob() && matches(name, name), "{name}");
+        }
+        assert!(!matches("T::operator*", "T::operator*=") && !matches("T::operator*", "T::operator+"));
+        assert!(!matches("T::operator*=", "T::operator+="));
+        assert!(matches("T::operator*(T const&)", "T::operator*(T const&)"));
+        assert!(matches("T::{operator*,operator+}", "T::operator*") && !matches("T::{operator*,run}", "T::operator-"));
+        // All operators, and names that only end like it.
+        assert!(matches("T::operator{*}", "T::operator+=") && matches("T::operator*const", "T::operator+ const"));
+        assert!(matches("my_operator*", "my_operator_of"));
+        let lambda = "go()::{lambda(int, int)#1}::operator()(int, int) const";
+        let pattern = NamePattern(lambda.to_owned());
+        assert!(!pattern.is_glob() && matches(lambda, lambda));
+        assert_eq!(pattern.before_parameters(), Some("go"));
+        let pattern = NamePattern("ns::{lambda(int)#1}::operator()(int) const".to_owned());
+        assert_eq!(pattern.before_parameters(), Some("ns::{lambda(int)#1}::operator()"));
+        assert_eq!(NamePattern("ns::{lambda(int)#1}::operator()".to_owned()).before_parameters(), None);
+        assert!(matches("{lambda(*)#1}", "{lambda(int, int)#1}") && !matches("{lambda(*)#1}", "{lambda(int, int)#2}"));
+        assert_eq!(NamePattern("*::{lambda(*)#1}::{a*,b}".to_owned()).captures(), 2);
+        assert!(matches("{lambda({lambda()#1})#2}", "{lambda({lambda()#1})#2}"));
+        // These are alternatives.
+        assert!(matches("{lambda,other}", "other") && matches("{lambda(int),run}", "run"));
+    }
+
+    #[test]
+    fn a_result_is_no_part_of_a_name() {
+        let plain = |text: &str| without_result(text.to_owned());
+        assert_eq!(plain("void f<int>(int)"), "f<int>(int)");
+        assert_eq!(plain("unsigned long ns::f<A<int, 2> >(int) const"), "ns::f<A<int, 2> >(int) const");
+        assert_eq!(plain("std::vector<int, A> ns::T::operator+<int>(T)"), "ns::T::operator+<int>(T)");
+        for own in [
+            "f(int)",
+            "(anonymous namespace)::f<int>(int)",
+            "T::operator bool() const",
+            "operator new(unsigned long)",
+            "ns::*::operator()(int, int) const",
+            "f<A<int, 2> >(int)",
+            "a name without",
+        ] {
+            assert_eq!(plain(own), own);
+        }
+    }
+}
