@@ -111,3 +111,21 @@ fn one_build_is_one_however_often_it_is_loaded() {
     assert_eq!(found, BTreeMap::from(expected), "{told}");
     assert!(!told.contains("builds of"), "{told}");
 }
+
+/// What is mapped first defines one of the engine's functions, too, and needs its library, which is mapped next.
+#[test]
+#[ignore = "needs root"]
+fn a_library_that_needs_the_engine_s_is_not_mistaken_for_it() {
+    let builds = Builds::new(&[("old", &["-g"])]);
+    let source = "__attribute__((visibility(\"hidden\"), noipa)) int node_compute(void *node) { return !node; }
+        int wrapped(void) { return node_compute(0); }";
+    std::fs::write(builds.path("wrapper.c"), source).unwrap();
+    let mut command = Command::new("gcc");
+    command.args(["-O1", "-shared", "-fPIC", "wrapper.c", "-o", "old/wrapper.so", "-Wl,--no-as-needed"]);
+    succeeds(command.args(["-Wl,-rpath,$ORIGIN", "-Lold", "-ltoy"]).current_dir(builds.0.path()));
+    let mut record = builds.profinfer(&["record", "toy.yaml", "-o", "run.pfi", "--", "./program", "./old/wrapper.so"]);
+    let output = record.output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains("5 steps"), "{told}");
+}

@@ -273,6 +273,12 @@ impl Files {
         Some(lazy.classes.get_or_init(read))
     }
 
+    /// The address of a symbol of data in a file.
+    pub(crate) fn data_address(&self, file: usize, symbol: &str) -> Option<u64> {
+        let images = self.with_symbols(file, self.read.get(file)?);
+        name_table::symbol_of(&images, symbol).map(|(address, _)| address)
+    }
+
     /// The images whose symbols are a file's: itself first.
     fn with_symbols<'s>(&'s self, file: usize, lazy: &'s Lazy) -> Vec<&'s Image> {
         let mut images = vec![&lazy.image];

@@ -57,7 +57,7 @@ pub(crate) fn find(images: &[&Image], pointers: &Pointers, table: &NameTable) ->
 
 /// Address and bytes of a symbol of data. Symbols may have long names that overlap: so many bytes of C++ names are read
 /// as the images have.
-fn symbol_of(images: &[&Image], name: &str) -> Option<(u64, u64)> {
+pub(crate) fn symbol_of(images: &[&Image], name: &str) -> Option<(u64, u64)> {
     let mut left = name_budget(images);
     images.iter().find_map(|image| {
         let headers = image.headers()?;

@@ -13,7 +13,7 @@ use profinfer_diagnostics::{Code, Diagnostic};
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,6 +25,9 @@ const MAX_PROC_FILE: u64 = 1 << 20;
 const MAX_FILES: usize = 8192;
 /// Key of the dynamic linker's address in `/proc/PID/auxv`.
 const AT_BASE: u64 = 7;
+/// Where `r_state` is in the dynamic linker's `_r_debug`, and its value while files are mapped (`<link.h>`).
+const STATE_AT: u64 = 24;
+const RT_ADD: u32 = 1;
 
 /// Stored files that no process has mapped, at most; beyond, those that nobody can open any more go.
 const MAX_UNMAPPED: usize = 64;
@@ -42,8 +45,10 @@ pub struct ProcessTarget {
     store: FileStore,
     /// The number of each mapped file; `None` for one that is no ELF file we can read.
     mapped: HashMap<MappedId, Option<usize>>,
-    /// The dynamic linker's.
-    linker: Option<MappedId>,
+    /// The dynamic linker's, and where it begins in memory.
+    linker: Option<(MappedId, u64)>,
+    /// Where in memory it has what it does.
+    linker_state: Option<u64>,
     unreadable: Vec<PathBuf>,
     lacked_descriptors: bool,
 }
@@ -172,6 +177,7 @@ impl ProcessTarget {
             store,
             mapped: HashMap::new(),
             linker: None,
+            linker_state: None,
             unreadable: Vec::new(),
             lacked_descriptors: false,
         };
@@ -196,7 +202,7 @@ impl ProcessTarget {
     /// As [`Self::open`].
     pub fn refresh(&mut self) -> Result<Vec<usize>, Diagnostic> {
         let text = self.read_maps()?;
-        self.linker = self.linker_in(&text);
+        let linker = self.linker_in(&text);
         let mappings = || maps::parse(&text).filter(|mapping| mapping.executable);
         self.forget_unmapped(&mappings().map(|mapping| (mapping.device, mapping.inode)).collect());
         let before = self.files.files().len();
@@ -216,6 +222,10 @@ impl ProcessTarget {
                 Err(_) => None,
             };
             self.mapped.insert(id, added);
+        }
+        if self.linker != linker {
+            self.linker = linker;
+            self.linker_state = self.find_linker_state();
         }
         Ok((before..self.files.files().len()).collect())
     }
@@ -258,15 +268,30 @@ impl ProcessTarget {
 
     /// The number of the dynamic linker's file; `None` for a static program.
     pub fn dynamic_linker(&self) -> Option<usize> {
-        self.mapped.get(&self.linker?).copied().flatten()
+        self.mapped.get(&self.linker?.0).copied().flatten()
     }
 
-    fn linker_in(&self, mappings: &[u8]) -> Option<MappedId> {
+    /// Whether the dynamic linker is mapping files: those that are mapped may need others that are still to come.
+    pub fn is_mapping_files(&self) -> bool {
+        let state = |at| {
+            let mut state = [0; 4];
+            let memory = File::open(proc_file(self.pid, "mem")).ok()?;
+            memory.read_exact_at(&mut state, at).ok().map(|()| u32::from_ne_bytes(state))
+        };
+        self.linker_state.and_then(state) == Some(RT_ADD)
+    }
+
+    fn find_linker_state(&self) -> Option<u64> {
+        let in_file = self.files.data_address(self.dynamic_linker()?, "_r_debug")?;
+        self.linker?.1.checked_add(in_file)?.checked_add(STATE_AT)
+    }
+
+    fn linker_in(&self, mappings: &[u8]) -> Option<(MappedId, u64)> {
         let auxv = read_bounded(&proc_file(self.pid, "auxv"), MAX_PROC_FILE).ok()?;
         let word = |bytes: &[u8]| bytes.try_into().map(u64::from_ne_bytes).unwrap_or(0);
         let base = auxv.chunks_exact(16).find(|pair| word(&pair[..8]) == AT_BASE).map(|pair| word(&pair[8..]))?;
         let linker = maps::parse(mappings).find(|mapping| (mapping.start..mapping.end).contains(&base))?;
-        Some((linker.device, linker.inode))
+        Some(((linker.device, linker.inode), base))
     }
 
     fn read_maps(&self) -> Result<Vec<u8>, Diagnostic> {

@@ -370,6 +370,10 @@ impl<'a> Modules<'a> {
             self.linkers.clear();
             self.groups.clear();
         }
+        if !anew && self.processes.is_mapping_files(pid) {
+            // Another file may be the module, or of its build: the linker tells when all are there, and none runs before.
+            return Ok(());
+        }
         if self.processes.are_many() {
             self.forget_ended();
         }

@@ -34,6 +34,11 @@ impl<'a> InspectedProcesses<'a> {
         self.most = MOST_PROCESSES.max(2 * self.processes.len());
     }
 
+    /// Whether a process that was inspected before is mapping files just now.
+    pub(super) fn is_mapping_files(&self, pid: i32) -> bool {
+        self.processes.get(&pid).is_some_and(ProcessTarget::is_mapping_files)
+    }
+
     /// Takes a process, if it has files that were not there at the last inspection.
     pub(super) fn refresh(&mut self, pid: i32, anew: bool) -> Result<Option<ProcessTarget>, Diagnostic> {
         self.inspections += 1;
