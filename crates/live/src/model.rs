@@ -183,6 +183,7 @@ impl Model {
             all.system_ns = all.system_ns.saturating_add(pressure.system_ns);
             all.minor_faults = all.minor_faults.saturating_add(pressure.minor_faults);
             all.major_faults = all.major_faults.saturating_add(pressure.major_faults);
+            all.left_out = pressure.left_out;
             if let Some(throttled) = pressure.throttled_ns {
                 *all.throttled_ns.get_or_insert_default() += throttled;
             }

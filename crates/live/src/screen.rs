@@ -197,6 +197,10 @@ fn waits(of: &Snapshot) -> Vec<String> {
         }
     }
     let mut faults = Vec::new();
+    // First: a narrow screen cuts the line.
+    if let Some(left_out) = of.pressure.map(|pressure| pressure.left_out).filter(|left_out| *left_out > 0) {
+        faults.push(format!("without {left_out} processes, too many to be asked"));
+    }
     if let (Some(major), Some(cpus)) = (of.window.major_faults_per_s, of.window.cpus) {
         faults.push(format!("{} CPUs used", rate(cpus)));
         faults.push(format!("{} major faults/s", rate(major)));

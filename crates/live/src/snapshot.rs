@@ -242,6 +242,8 @@ pub struct Pressures {
     pub minor_faults: u64,
     /// Page faults that waited for a disk.
     pub major_faults: u64,
+    /// Processes that are too many to be asked now: their time and faults are missing.
+    pub left_out: u64,
     /// Time in which a CPU quota did not let it run; absent without a quota.
     pub throttled_ns: Option<u64>,
 }

@@ -747,6 +747,11 @@ fn the_screen_has_what_it_says_in_80_by_24() {
     let screen = Screen { width: 80, height: 24, ..Screen::default() };
     let lines = screen.lines(std::slice::from_ref(&snapshot), Some("a message"));
     let text = lines.join("\n");
+    assert!(!text.contains("too many to be asked"), "{text}");
+    let pressure = snapshot.pressure.map(|pressure| Pressures { left_out: 3, ..pressure });
+    let many = Snapshot { pressure, ..snapshot.clone() };
+    let many = screen.lines(&[many], None).join("\n");
+    assert!(many.contains("without 3 processes, too many to be asked"), "{many}");
     for words in [
         "process 100",
         "ended: the target ended",

@@ -18,8 +18,10 @@ const IDLE_PERIOD: Duration = Duration::from_millis(500);
 /// Time between two looks at the limits of the same groups, some twenty files, and at which processes there are, one for
 /// each thread.
 const LIMITS: Duration = Duration::from_secs(1);
-/// Processes that are polled.
-const MOST_PROCESSES: usize = 32;
+/// Processes that are polled: reading one takes some ten microseconds, and the recorder answers nothing else meanwhile.
+const MOST_PROCESSES: usize = 1000;
+/// A poll of many processes is followed by a pause that is as many times as long: 2 % of a processor.
+const PAUSES: u32 = 50;
 /// Polls that a trace in a file stores; then every second one is left out, after as many again every second one of these,
 /// and so on.
 const MOST_NOTICES: u32 = 20_000;
@@ -39,6 +41,10 @@ pub(super) struct PressurePoll {
     looked: Option<Instant>,
     counts: GroupCounts,
     polled: Option<(Instant, u64)>,
+    /// How long the last poll took.
+    took: Duration,
+    /// The most processes that a poll left out, being too many.
+    left_out: u64,
     /// When processes were polled last, in ticks since the machine was started.
     tick_polled: u64,
     /// The trace is read while it is written, for as long as that takes, and not stored.
@@ -148,6 +154,8 @@ impl PressurePoll {
             looked: None,
             counts: GroupCounts::default(),
             polled: None,
+            took: Duration::ZERO,
+            left_out: 0,
             tick_polled: 0,
             is_followed,
             notices: 0,
@@ -158,21 +166,34 @@ impl PressurePoll {
     /// Puts into the trace what has happened since the last time, if it is time.
     pub(super) fn poll(&mut self, pid: i32, forks: bool, is_idle: bool, consumer: &Consumer) {
         let period = if is_idle { IDLE_PERIOD } else { PERIOD };
-        if self.polled.is_some_and(|(last, _)| last.elapsed() < period * self.every) {
+        if self.polled.is_some_and(|(last, _)| last.elapsed() < self.pause(period)) {
             return;
         }
         self.poll_now(pid, forks, consumer);
     }
 
+    fn pause(&self, period: Duration) -> Duration {
+        (period * self.every).max(self.took * PAUSES)
+    }
+
     /// The same, whatever the time.
     pub(super) fn poll_now(&mut self, pid: i32, forks: bool, consumer: &Consumer) {
-        let time = monotonic_ns();
-        let before = self.polled.replace((Instant::now(), time));
+        let (time, begun) = (monotonic_ns(), Instant::now());
+        let before = self.polled.replace((begun, time));
         let pressure = self.since(pid, forks, consumer);
+        self.took = begun.elapsed();
         let Some((_, since)) = before else { return };
         self.count();
         let pressure = Some(Pressure { since, ..pressure });
         consumer.notice_of(|| Notice { time, pressure, ..Notice::default() });
+    }
+
+    /// Whose time is missing, for who reads the trace.
+    pub(super) fn left_out(&self) -> Option<String> {
+        let left_out = self.left_out;
+        (left_out > 0).then(|| {
+            format!("CPU time and page faults of the target lack those of up to {left_out} of its processes: {MOST_PROCESSES} are polled")
+        })
     }
 
     /// The longer a recording is that is stored, the further apart are its polls.
@@ -184,20 +205,8 @@ impl PressurePoll {
     }
 
     fn since(&mut self, pid: i32, forks: bool, consumer: &Consumer) -> Pressure {
-        let alone = [pid];
-        let processes = if forks { self.family.of(pid, consumer) } else { &alone };
-        let last_tick = std::mem::replace(&mut self.tick_polled, boot_ns() / self.tick);
-        let mut sum = ProcessCounts::default();
-        let polled = processes.iter().copied().take(MOST_PROCESSES);
-        let polled: BTreeMap<i32, _> = polled.filter_map(|pid| Some((pid, ProcessCounts::of(pid)?))).collect();
-        for (pid, now) in &polled {
-            let before = now.before(self.processes.get(pid), last_tick);
-            sum.user += now.user.saturating_sub(before.user);
-            sum.system += now.system.saturating_sub(before.system);
-            sum.minor += now.minor.saturating_sub(before.minor);
-            sum.major += now.major.saturating_sub(before.major);
-        }
-        self.processes = polled;
+        let processes = if forks { self.family.of(pid, consumer).to_vec() } else { vec![pid] };
+        let (sum, left_out) = self.used(&processes);
         let before = self.counts;
         let moved = self.look(pid);
         self.counts = self.limits.counts(self.groups.stalls.as_deref());
@@ -210,6 +219,7 @@ impl PressurePoll {
             system_ns: sum.system.saturating_mul(self.tick),
             minor_faults: sum.minor,
             major_faults: sum.major,
+            left_out,
             cpu_quota: self.counts.quota,
             throttled_ns: more(self.counts.throttled, before.throttled),
             memory_limit: self.counts.limit,
@@ -222,6 +232,25 @@ impl PressurePoll {
                 io_ns: now.io_ns.saturating_sub(before.io_ns),
             }),
         }
+    }
+
+    /// What these processes have used since the last poll, and how many are too many to be asked.
+    fn used(&mut self, processes: &[i32]) -> (ProcessCounts, u64) {
+        let left_out = processes.len().saturating_sub(MOST_PROCESSES) as u64;
+        self.left_out = self.left_out.max(left_out);
+        let last_tick = std::mem::replace(&mut self.tick_polled, boot_ns() / self.tick);
+        let mut sum = ProcessCounts::default();
+        let polled = processes.iter().copied().take(MOST_PROCESSES);
+        let polled: BTreeMap<i32, _> = polled.filter_map(|pid| Some((pid, ProcessCounts::of(pid)?))).collect();
+        for (pid, now) in &polled {
+            let before = now.before(self.processes.get(pid), last_tick);
+            sum.user += now.user.saturating_sub(before.user);
+            sum.system += now.system.saturating_sub(before.system);
+            sum.minor += now.minor.saturating_sub(before.minor);
+            sum.major += now.major.saturating_sub(before.major);
+        }
+        self.processes = polled;
+        (sum, left_out)
     }
 
     /// Looks for the groups of the process, which a wrapper may just have moved it to, and sometimes for their limits;
@@ -531,13 +560,69 @@ mod tests {
         let counts = |started, user| ProcessCounts { started, user, ..ProcessCounts::default() };
         let now = counts(50, 900);
         let used = |last: Option<ProcessCounts>, last_tick| now.user - now.before(last.as_ref(), last_tick).user;
-        assert_eq!(used(None, 700), 0, "it was the 33rd");
+        assert_eq!(used(None, 700), 0, "it was one too many");
         assert_eq!(used(None, 40), 900, "it began since");
         assert_eq!(used(Some(counts(50, 880)), 700), 20);
         assert_eq!(used(Some(counts(20, 5000)), 40), 900, "its number was another's");
         let own = ProcessCounts::of(std::process::id().cast_signed()).unwrap();
         let hz = sysconf(SysconfVar::CLK_TCK).unwrap().unwrap().cast_unsigned();
         assert!((1..=boot_ns() / (1_000_000_000 / hz)).contains(&own.started), "{own:?}");
+    }
+
+    /// A process that runs, and one that does nothing, ended with this.
+    struct Running(Vec<std::process::Child>);
+
+    impl Running {
+        fn launch(&mut self, script: &str) -> i32 {
+            let child = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+            self.0.push(child);
+            self.0.last().unwrap().id().cast_signed()
+        }
+    }
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            self.0.iter_mut().for_each(|child| child.kill().and_then(|()| child.wait()).map(drop).unwrap());
+        }
+    }
+
+    #[test]
+    fn the_last_of_many_processes_is_polled_too() {
+        let mut running = Running(Vec::new());
+        let mut processes: Vec<i32> = (0..100).map(|_| running.launch("exec sleep 100")).collect();
+        processes.push(running.launch("while :; do :; done"));
+        let mut poll = PressurePoll::new(&Schema::default(), false);
+        poll.used(&processes);
+        let mut ticks = 0;
+        for _ in 0..1000 {
+            std::thread::sleep(Duration::from_millis(10));
+            let (used, left_out) = poll.used(&processes);
+            assert_eq!(left_out, 0);
+            ticks += used.user;
+            if ticks >= 5 {
+                break;
+            }
+        }
+        assert!(ticks >= 5 && poll.processes.len() == 101 && poll.left_out().is_none());
+    }
+
+    #[test]
+    fn processes_that_are_too_many_are_told() {
+        let mut poll = PressurePoll::new(&Schema::default(), false);
+        let own = std::process::id().cast_signed();
+        assert_eq!(poll.used(&vec![own; MOST_PROCESSES + 3]).1, 3);
+        assert_eq!(poll.used(&[own]).1, 0);
+        let text = poll.left_out().unwrap();
+        assert!(text.ends_with("up to 3 of its processes: 1000 are polled"), "{text}");
+    }
+
+    #[test]
+    fn polls_that_take_long_are_rare() {
+        let mut poll = PressurePoll::new(&Schema::default(), false);
+        poll.took = Duration::from_millis(1);
+        assert_eq!(poll.pause(PERIOD), PERIOD);
+        poll.took = Duration::from_millis(10);
+        assert_eq!(poll.pause(PERIOD), Duration::from_millis(500));
     }
 
     #[test]

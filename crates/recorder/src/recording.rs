@@ -398,6 +398,7 @@ impl<'a> Recording<'a> {
             let target = self.process.pid().cast_unsigned();
             self.modules.search_report.ran_on(|pid| pid != target && !has_ended(pid.cast_signed()));
         }
+        self.modules.search_report.lacks(self.pressure.left_out());
         let left_out = self.modules.search_report.left_out(&counts, begun);
         let described = describe(reason, ending);
         let has_steps = counts.steps.load(Ordering::Relaxed) > 0;

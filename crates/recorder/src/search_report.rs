@@ -154,6 +154,13 @@ impl<'a> SearchReport<'a> {
         self.add(LeftOutKind::Part, None, text);
     }
 
+    /// The target's figures lack something.
+    pub(super) fn lacks(&mut self, what: Option<String>) {
+        if let Some(what) = what {
+            self.add(LeftOutKind::Part, None, what);
+        }
+    }
+
     /// Processes that were inspected and run on when the recording ends with the command.
     pub(super) fn ran_on(&mut self, is_alive: impl Fn(u32) -> bool) {
         let alive: BTreeMap<u32, &String> =

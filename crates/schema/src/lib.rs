@@ -558,6 +558,9 @@ pub struct Pressure {
     /// Page faults that waited for a disk.
     #[serde(default)]
     pub major_faults: u64,
+    /// Processes that were too many to be asked: their time and faults are not in these figures.
+    #[serde(default, skip_serializing_if = "sample::is_zero")]
+    pub left_out: u64,
     /// CPUs' worth of time that its control groups may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_quota: Option<f64>,

@@ -104,6 +104,6 @@ pub struct Sampling {
     pub absent: Option<String>,
 }
 
-fn is_zero(value: &u64) -> bool {
+pub(crate) fn is_zero(value: &u64) -> bool {
     *value == 0
 }
