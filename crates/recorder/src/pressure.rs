@@ -8,6 +8,10 @@ use nix::unistd::{SysconfVar, sysconf};
 use profinfer_binary::ProcessStat;
 use profinfer_schema::{Notice, Pressure, RecordKind, Schema, Stalled};
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -22,6 +26,8 @@ const LIMITS: Duration = Duration::from_secs(1);
 const MOST_PROCESSES: usize = 1000;
 /// A poll of many processes is followed by a pause that is as many times as long: 2 % of a processor.
 const PAUSES: u32 = 50;
+/// Bytes of a file of `/proc` that are read.
+const MOST_BYTES: u64 = 16 << 20;
 /// Polls that a trace in a file stores; then every second one is left out, after as many again every second one of these,
 /// and so on.
 const MOST_NOTICES: u32 = 20_000;
@@ -36,7 +42,7 @@ pub(super) struct PressurePoll {
     family: Family,
     groups: Groups,
     /// What they were made of.
-    cgroup: String,
+    cgroup: Vec<u8>,
     limits: Limits,
     looked: Option<Instant>,
     counts: GroupCounts,
@@ -90,12 +96,19 @@ struct ProcessCounts {
     major: u64,
 }
 
-/// Where control groups are mounted: the folder, and the group that it shows.
+/// Where control groups are mounted: one hierarchy may have several controllers, and several mounts.
 #[derive(Debug, Clone, Default)]
 struct Mounts {
-    unified: Option<(PathBuf, PathBuf)>,
-    cpu: Option<(PathBuf, PathBuf)>,
-    memory: Option<(PathBuf, PathBuf)>,
+    unified: Vec<Mount>,
+    cpu: Vec<Mount>,
+    memory: Vec<Mount>,
+}
+
+/// A folder, and the group that it shows.
+#[derive(Debug, Clone)]
+struct Mount {
+    folder: PathBuf,
+    root: PathBuf,
 }
 
 /// The groups of a process, from the innermost outwards.
@@ -130,26 +143,32 @@ struct GroupCounts {
 
 /// CPUs' worth of time that the control groups of a process let it have.
 pub(super) fn cpu_quota_of(pid: u32) -> Option<f64> {
-    let read = |path: &str| std::fs::read_to_string(path).ok();
     smallest_quota(&read("/proc/self/mountinfo")?, &read(&format!("/proc/{pid}/cgroup"))?)
 }
 
-fn smallest_quota(mountinfo: &str, cgroup: &str) -> Option<f64> {
+fn smallest_quota(mountinfo: &[u8], cgroup: &[u8]) -> Option<f64> {
     Mounts::parse(mountinfo).groups_of(cgroup).limits().quota
+}
+
+/// A file of `/proc`. Names in it are bytes: one that is no UTF-8 must not hide the others.
+fn read(path: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 impl PressurePoll {
     /// For recordings of a schema, whose trace somebody may read while it is written.
     pub(super) fn new(schema: &Schema, is_followed: bool) -> Self {
         let hz = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|hz| u64::try_from(hz).ok()).unwrap_or(100);
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let mounts = read("/proc/self/mountinfo").unwrap_or_default();
         Self {
             tick: 1_000_000_000 / hz.max(1),
             mounts: Mounts::parse(&mounts),
             processes: BTreeMap::new(),
             family: Family::new(schema),
             groups: Groups::default(),
-            cgroup: String::new(),
+            cgroup: Vec::new(),
             limits: Limits::default(),
             looked: None,
             counts: GroupCounts::default(),
@@ -291,33 +310,37 @@ impl From<ProcessStat> for ProcessCounts {
 }
 
 impl Mounts {
-    fn parse(mountinfo: &str) -> Self {
+    fn parse(mountinfo: &[u8]) -> Self {
         let mut mounts = Self::default();
-        for line in mountinfo.lines() {
-            let Some((place, system)) = line.split_once(" - ") else { continue };
-            let (place, system): (Vec<&str>, Vec<&str>) = (place.split(' ').collect(), system.split(' ').collect());
-            let (Some(root), Some(folder), Some(kind)) = (place.get(3), place.get(4), system.first()) else { continue };
-            let mount = (PathBuf::from(folder), PathBuf::from(root));
-            let has =
-                |controller: &str| system.get(2).is_some_and(|options| options.split(',').any(|o| o == controller));
-            match *kind {
-                "cgroup2" => mounts.unified = Some(mount),
-                "cgroup" if has("cpu") => mounts.cpu = Some(mount),
-                "cgroup" if has("memory") => mounts.memory = Some(mount),
-                _ => {}
+        for line in mountinfo.split(|byte| *byte == b'\n') {
+            let mut parts = line.split(|byte| *byte == b' ');
+            let (root, folder) = (parts.nth(3), parts.next());
+            // Optional fields end with a dash; then come the kind, the source and the options.
+            let mut system = parts.skip_while(|part| *part != b"-").skip(1);
+            let (kind, options) = (system.next(), system.nth(1).unwrap_or_default());
+            let (Some(root), Some(folder), Some(kind)) = (root, folder, kind) else { continue };
+            let mount = || Mount { folder: unescaped(folder), root: unescaped(root) };
+            if kind == b"cgroup2" {
+                mounts.unified.push(mount());
+            }
+            if kind == b"cgroup" && has(options, b"cpu") {
+                mounts.cpu.push(mount());
+            }
+            if kind == b"cgroup" && has(options, b"memory") {
+                mounts.memory.push(mount());
             }
         }
         mounts
     }
 
-    fn groups_of(&self, cgroup: &str) -> Groups {
+    fn groups_of(&self, cgroup: &[u8]) -> Groups {
         let mut groups = Groups::default();
-        for line in cgroup.lines() {
-            let mut parts = line.splitn(3, ':');
+        for line in cgroup.split(|byte| *byte == b'\n') {
+            let mut parts = line.splitn(3, |byte| *byte == b':');
             let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
-            let has = |controller: &str| controllers.split(',').any(|name| name == controller);
+            let path = Path::new(OsStr::from_bytes(path));
             if controllers.is_empty() {
-                let folders = folders(self.unified.as_ref(), path);
+                let folders = folders(&self.unified, path);
                 // The group of all has no events: its stalls are the machine's.
                 let counts = |folder: &&PathBuf| {
                     ["memory.pressure", "cgroup.events"].iter().all(|name| folder.join(name).exists())
@@ -325,26 +348,50 @@ impl Mounts {
                 groups.stalls = folders.first().filter(counts).cloned();
                 groups.cpu.extend(folders.iter().cloned());
                 groups.memory.extend(folders);
-            } else if has("cpu") {
-                groups.cpu.extend(folders(self.cpu.as_ref(), path));
-            } else if has("memory") {
-                groups.memory.extend(folders(self.memory.as_ref(), path));
+            }
+            if has(controllers, b"cpu") {
+                groups.cpu.extend(folders(&self.cpu, path));
+            }
+            if has(controllers, b"memory") {
+                groups.memory.extend(folders(&self.memory, path));
             }
         }
         groups
     }
 }
 
+/// Whether a list with commas has a word.
+fn has(list: &[u8], word: &[u8]) -> bool {
+    list.split(|byte| *byte == b',').any(|of| of == word)
+}
+
+/// A path of a list of mounts: a blank, a tab, a line's end or a backslash is a backslash and three octal digits there.
+fn unescaped(path: &[u8]) -> PathBuf {
+    let mut plain = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((byte, after)) = rest.split_first() {
+        let code = after.first_chunk::<3>().filter(|_| *byte == b'\\').and_then(|digits| {
+            let digits = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(digits, 8).ok()
+        });
+        plain.push(code.unwrap_or(*byte));
+        rest = after.get(if code.is_some() { 3 } else { 0 }..).unwrap_or_default();
+    }
+    PathBuf::from(OsString::from_vec(plain))
+}
+
 /// What the kernel tells of a process's groups; `None` where it has ended.
-fn cgroup(pid: i32) -> Option<String> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+fn cgroup(pid: i32) -> Option<Vec<u8>> {
+    let text = read(&format!("/proc/{pid}/cgroup"))?;
     state(pid).filter(|state| !matches!(state, 'Z' | 'X')).map(|_| text)
 }
 
-/// A group's folder, and those of the groups around it.
-fn folders(mount: Option<&(PathBuf, PathBuf)>, group: &str) -> Vec<PathBuf> {
-    let Some((folder, root)) = mount else { return Vec::new() };
-    let within = Path::new(group).strip_prefix(root).unwrap_or(Path::new(""));
+/// A group's folder, and those of the groups around it: in the latest mount that shows it, else in the latest of all, which
+/// may be a container's, whose groups have other names outside of it.
+fn folders(mounts: &[Mount], group: &Path) -> Vec<PathBuf> {
+    let shows = |mount: &&Mount| group.starts_with(&mount.root);
+    let Some(Mount { folder, root }) = mounts.iter().rev().find(shows).or(mounts.last()) else { return Vec::new() };
+    let within = group.strip_prefix(root).unwrap_or(Path::new(""));
     let folder_of = folder.join(within);
     folder_of.ancestors().take_while(|ancestor| ancestor.starts_with(folder)).map(Path::to_path_buf).collect()
 }
@@ -459,34 +506,35 @@ mod tests {
     }
 
     fn mounts(root: &Path) -> Mounts {
-        Mounts::parse(&mountinfo(root))
+        Mounts::parse(mountinfo(root).as_bytes())
     }
 
     #[test]
     fn the_smallest_quota_counts_in_both_versions() {
         let folder = tempfile::tempdir().unwrap();
         let (root, mountinfo) = (folder.path(), mountinfo(folder.path()));
+        let mountinfo = mountinfo.as_bytes();
         let first = |quota: &str, group: &str| {
             write(&root.join(format!("cpu/{group}/cpu.cfs_quota_us")), quota);
             write(&root.join(format!("cpu/{group}/cpu.cfs_period_us")), "100000\n");
         };
         first("-1\n", "a/b");
-        assert_eq!(smallest_quota(&mountinfo, "1:cpu,cpuacct:/a/b\n0::/\n"), None);
+        assert_eq!(smallest_quota(mountinfo, b"1:cpu,cpuacct:/a/b\n0::/\n"), None);
         first("150000\n", "a");
-        assert_eq!(smallest_quota(&mountinfo, "1:cpu,cpuacct:/a/b\n0::/\n"), Some(1.5));
+        assert_eq!(smallest_quota(mountinfo, b"1:cpu,cpuacct:/a/b\n0::/\n"), Some(1.5));
         write(&root.join("unified/a/cpu.max"), "150000 100000\n");
         write(&root.join("unified/a/b/cpu.max"), "max 100000\n");
-        assert_eq!(smallest_quota(&mountinfo, "0::/a/b\n"), Some(1.5));
+        assert_eq!(smallest_quota(mountinfo, b"0::/a/b\n"), Some(1.5));
         write(&root.join("unified/a/b/cpu.max"), "50000 100000\n");
-        assert_eq!(smallest_quota(&mountinfo, "0::/a/b\n"), Some(0.5));
-        assert_eq!(smallest_quota("", "0::/a/b\n"), None);
+        assert_eq!(smallest_quota(mountinfo, b"0::/a/b\n"), Some(0.5));
+        assert_eq!(smallest_quota(b"", b"0::/a/b\n"), None);
     }
 
     #[test]
     fn groups_of_the_first_version_are_found_from_the_innermost_outwards() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        let groups = mounts(root).groups_of("4:memory:/box/a\n1:cpu,cpuacct:/a/b\n0::/\n");
+        let groups = mounts(root).groups_of(b"4:memory:/box/a\n1:cpu,cpuacct:/a/b\n0::/\n");
         assert_eq!(groups.cpu[..3], [root.join("cpu/a/b"), root.join("cpu/a"), root.join("cpu")]);
         assert_eq!(groups.memory[0], root.join("memory/a"));
         write(&root.join("cpu/a/cpu.cfs_quota_us"), "150000\n");
@@ -510,6 +558,56 @@ mod tests {
     }
 
     #[test]
+    fn one_hierarchy_may_have_both_controllers() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = folder.path().join("cpu,memory/a");
+        let mountinfo =
+            format!("30 25 0:26 / {0}/cpu,memory rw - cgroup cgroup rw,cpu,memory\n", folder.path().display());
+        let groups = Mounts::parse(mountinfo.as_bytes()).groups_of(b"4:cpu,memory:/a\n");
+        write(&group.join("cpu.cfs_quota_us"), "50000\n");
+        write(&group.join("cpu.cfs_period_us"), "100000\n");
+        write(&group.join("memory.limit_in_bytes"), "1048576\n");
+        let counts = counts_of(&groups);
+        assert_eq!((counts.quota, counts.limit), (Some(0.5), Some(1 << 20)));
+    }
+
+    #[test]
+    fn paths_of_mounts_may_have_any_bytes() {
+        assert_eq!(unescaped(br"/a\040b\134\011\x04\40"), Path::new("/a b\\\t\\x04\\40"));
+        assert_eq!(unescaped(br"/\777"), Path::new(r"/\777"), "no byte");
+        let mounts = Mounts::parse(
+            b"20 1 0:20 / /\xff rw - tmpfs tmpfs rw\n\
+              21 1 0:21 / /g\\040h rw master:1 shared:2 - cgroup2 none rw,nsdelegate\nbroken\n1 2 3 4 5 6 -\n",
+        );
+        let groups = mounts.groups_of(b"0::/\xfe b\n");
+        assert_eq!(groups.cpu, [Path::new(OsStr::from_bytes(b"/g h/\xfe b")), Path::new("/g h")]);
+    }
+
+    #[test]
+    fn a_group_is_found_in_the_mount_that_shows_it() {
+        let mounts = Mounts::parse(
+            b"21 1 0:21 / /sys/fs/cgroup rw - cgroup2 none rw\n22 1 0:21 /box /srv/box rw - cgroup2 none rw\n",
+        );
+        assert_eq!(mounts.groups_of(b"0::/other\n").cpu[0], Path::new("/sys/fs/cgroup/other"));
+        assert_eq!(mounts.groups_of(b"0::/box/a\n").cpu[0], Path::new("/srv/box/a"));
+    }
+
+    /// A process alone in a namespace of mounts, where groups are mounted at a folder with a blank.
+    #[test]
+    #[ignore = "needs root"]
+    fn a_mount_is_read_as_the_kernel_writes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("a b");
+        std::fs::create_dir(&place).unwrap();
+        let script = "mount -t cgroup2 none \"$0\" && cat /proc/self/mountinfo && ls -d \"$0\"/cgroup.procs >&2";
+        let shell =
+            std::process::Command::new("unshare").args(["-m", "sh", "-c", script]).arg(&place).output().unwrap();
+        assert!(shell.status.success(), "{shell:?}");
+        let groups = Mounts::parse(&shell.stdout).groups_of(b"0::/\n");
+        assert_eq!(groups.cpu, [place]);
+    }
+
+    #[test]
     fn stalls_are_of_the_group_or_of_the_machine() {
         let folder = tempfile::tempdir().unwrap();
         let (machine, group) = (folder.path().join("pressure"), folder.path().join("unified/a"));
@@ -520,11 +618,11 @@ mod tests {
             write(&machine.join(resource), &text(total));
             write(&group.join(format!("{resource}.pressure")), &text(10 * total));
         }
-        assert_eq!(mounts(folder.path()).groups_of("0::/a\n").stalls, None, "it may be the group of all");
+        assert_eq!(mounts(folder.path()).groups_of(b"0::/a\n").stalls, None, "it may be the group of all");
         write(&group.join("cgroup.events"), "populated 1\n");
         let of_machine = Stalled { of_group: false, cpu_ns: 3000, memory_ns: 5000, io_ns: 7000 };
         assert_eq!(stalled(None, &machine), Some(of_machine));
-        let groups = mounts(folder.path()).groups_of("0::/a\n");
+        let groups = mounts(folder.path()).groups_of(b"0::/a\n");
         assert_eq!(groups.stalls, Some(group));
         let of_group = Stalled { of_group: true, cpu_ns: 30_000, memory_ns: 50_000, io_ns: 70_000 };
         assert_eq!(counts_of(&groups).stalled, Some(of_group));
@@ -533,7 +631,7 @@ mod tests {
     #[test]
     fn groups_of_the_second_version_have_one_folder() {
         let folder = tempfile::tempdir().unwrap();
-        let groups = mounts(folder.path()).groups_of("0::/a\n");
+        let groups = mounts(folder.path()).groups_of(b"0::/a\n");
         let group = folder.path().join("unified/a");
         assert_eq!(GroupCounts { stalled: None, ..counts_of(&groups) }, GroupCounts::default());
         write(&group.join("cpu.max"), "30000 100000\n");
