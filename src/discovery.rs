@@ -4,14 +4,17 @@
 use super::bounded;
 use super::container::{self, MAX_NAME, NUMBER, numbers, paths};
 use super::engines::offered;
+use profinfer_analysis::group_digits;
 use profinfer_binary::{FileStore, Files, ProcessStat, ProcessTarget, maps};
-use profinfer_compiler::has_engine;
+use profinfer_compiler::{glob_matches, has_engine};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, printable};
 use profinfer_probeset::{self as spec, Library, Probeset};
+use profinfer_recorder::bpf::features::{CAP_SYS_PTRACE, grant};
 use profinfer_recorder::open_files;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -139,9 +142,32 @@ pub(crate) struct Discovery {
     seen: HashMap<u32, Seen>,
     /// The number of the engine in a set of mapped files.
     sets: HashMap<u64, Option<usize>>,
-    /// For the user; once.
-    problem: Option<String>,
-    had_problem: bool,
+    /// Processes that may not be read.
+    unreadable: BTreeSet<u32>,
+    problems: Problems,
+}
+
+/// Why processes could not be inspected, for the user: each reason once, however often it comes.
+#[derive(Debug, Default)]
+struct Problems {
+    reasons: BTreeSet<Reason>,
+    untold: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Reason {
+    TooManyFiles,
+    UnreadableFile,
+    UnreadableProcesses,
+    HiddenProcesses,
+}
+
+impl Problems {
+    fn add(&mut self, reason: Reason, text: impl FnOnce() -> String) {
+        if self.reasons.insert(reason) {
+            self.untold.push(text());
+        }
+    }
 }
 
 /// A process that was looked at.
@@ -159,13 +185,15 @@ struct Seen {
 }
 
 /// What a process was found to have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Inspected {
     /// The engine of this number.
     Engine(usize),
     NoEngine,
     /// It could not be inspected.
     Unreadable,
+    /// Of a file that it has mapped, and that may be its engine, that is so.
+    UnreadableFile(PathBuf),
     /// The same, because too many files are open.
     TooManyFiles,
 }
@@ -183,7 +211,8 @@ impl Seen {
 
 impl Discovery {
     fn new(wanted: Vec<(PathBuf, Probeset)>, place: Place) -> Self {
-        Self { wanted, place, seen: HashMap::new(), sets: HashMap::new(), problem: None, had_problem: false }
+        let (seen, sets) = (HashMap::new(), HashMap::new());
+        Self { wanted, place, seen, sets, unreadable: BTreeSet::new(), problems: Problems::default() }
     }
 
     fn seen(&mut self, pid: i32) -> Option<&mut Seen> {
@@ -218,9 +247,9 @@ impl Discovery {
         u32::try_from(pid).ok().and_then(|pid| self.seen.get(&pid)).is_some_and(Seen::was_lost)
     }
 
-    /// Why processes could not be inspected, for the user; once.
-    pub(crate) fn take_problem(&mut self) -> Option<String> {
-        self.problem.take()
+    /// Why processes could not be inspected, for the user; each reason once.
+    pub(crate) fn take_problems(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.problems.untold)
     }
 
     /// The processes that were not found before, by now.
@@ -229,13 +258,19 @@ impl Discovery {
         // Without a list of them none has ended.
         let Some(running) = processes() else { return Vec::new() };
         self.seen.retain(|pid, _| running.contains(pid));
+        self.unreadable.retain(|pid| running.contains(pid));
         let mut read = FileStore::default();
         let mut found = Vec::new();
         for pid in running {
             if self.seen.get(&pid).is_some_and(|seen| seen.found.is_none() && now < seen.next) {
                 continue;
             }
-            let Some(started) = started(pid) else { continue };
+            let Some(started) = started(pid) else {
+                if is_forbidden(pid) {
+                    self.unreadable.insert(pid);
+                }
+                continue;
+            };
             let seen = self.seen.entry(pid).or_insert_with(|| Seen::new(started, now));
             if seen.started != started {
                 *seen = Seen::new(started, now);
@@ -245,10 +280,20 @@ impl Discovery {
             }
             seen.next = now + seen.wait;
             seen.wait = (2 * seen.wait).min(WAIT[1]);
-            let (Some(groups), Some(maps)) = (read_text(pid, "cgroup"), read_text(pid, "maps")) else { continue };
-            if !self.place.has(&groups) {
+            let groups = read_text(pid, "cgroup");
+            if groups.as_ref().is_ok_and(|groups| !self.place.has(groups)) {
                 continue;
             }
+            let maps = match groups.and_then(|_| read_text(pid, "maps")) {
+                Ok(maps) => maps,
+                Err(error) => {
+                    if error.kind() == ErrorKind::PermissionDenied {
+                        self.unreadable.insert(pid);
+                    }
+                    continue;
+                }
+            };
+            self.unreadable.remove(&pid);
             let mapped = mapped(&maps);
             if seen.mapped == mapped {
                 continue;
@@ -271,11 +316,13 @@ impl Discovery {
                 }
                 // It is inspected again, whether it maps something or not.
                 Inspected::Unreadable => continue,
+                Inspected::UnreadableFile(path) => {
+                    self.problems.add(Reason::UnreadableFile, || unreadable_file(pid, &process(), &path));
+                    continue;
+                }
                 Inspected::TooManyFiles => {
                     read = FileStore::default();
-                    if !std::mem::replace(&mut self.had_problem, true) {
-                        self.problem = Some(too_many_files(pid, &process()));
-                    }
+                    self.problems.add(Reason::TooManyFiles, || too_many_files(pid, &process()));
                     continue;
                 }
             };
@@ -284,8 +331,50 @@ impl Discovery {
             let (process, spec, was_refused) = (process(), spec.clone(), seen.was_refused);
             found.extend(i32::try_from(pid).ok().map(|pid| Discovered { pid, process, spec, was_refused }));
         }
+        self.note_unreadable();
         found
     }
+
+    fn note_unreadable(&mut self) {
+        let count = self.unreadable.len();
+        if count > 0 {
+            self.problems.add(Reason::UnreadableProcesses, || unreadable_processes(count));
+        }
+        // Each namespace of processes has a first one.
+        if !Path::new("/proc/1").exists() {
+            self.problems.add(Reason::HiddenProcesses, || {
+                format!(
+                    "processes of other users are hidden (`hidepid` of /proc), and are not searched for an engine: {}",
+                    what_is_missing()
+                )
+            });
+        }
+    }
+}
+
+/// What lets this program read other users' processes.
+fn what_is_missing() -> String {
+    if CAP_SYS_PTRACE.is_granted() {
+        return "a security module or a user namespace forbids it".to_owned();
+    }
+    format!("missing {}; {}", CAP_SYS_PTRACE.name, grant(&[]))
+}
+
+fn unreadable_processes(count: usize) -> String {
+    let what = match count {
+        1 => "1 process cannot be read, and is".to_owned(),
+        _ => format!("{} processes cannot be read, and are", group_digits(count as u64)),
+    };
+    format!("{what} not searched for an engine: {}", what_is_missing())
+}
+
+fn unreadable_file(pid: u32, process: &str, path: &Path) -> String {
+    format!(
+        "process {pid} ({}) may have an engine in {}, which cannot be read: run profinfer as root, or with \
+         CAP_DAC_READ_SEARCH",
+        printable(process),
+        printable(&path.display().to_string())
+    )
 }
 
 fn too_many_files(pid: u32, process: &str) -> String {
@@ -314,13 +403,24 @@ fn inspect(
     if process.lacked_descriptors() {
         return Inspected::TooManyFiles;
     }
+    let is_module = |path: &&PathBuf| wanted.iter().any(|(_, probeset)| may_be_module(probeset, path));
+    let unreadable = process.unreadable().iter().find(is_module).cloned();
     let files = process.into_files();
     let engine = wanted.iter().position(|(_, probeset)| has_engine(probeset, &files));
+    if let (None, Some(path)) = (engine, unreadable) {
+        return Inspected::UnreadableFile(path);
+    }
     if sets.len() >= MAX_SETS {
         sets.clear();
     }
     sets.insert(mapped, engine);
     of(engine)
+}
+
+/// Whether a file has the name of one of a probeset's modules.
+fn may_be_module(probeset: &Probeset, path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    probeset.modules.values().flat_map(|module| &module.globs).any(|glob| glob_matches(&glob.value, &name))
 }
 
 /// The numbers of all processes but this one.
@@ -335,9 +435,14 @@ fn started(pid: u32) -> Option<u64> {
     ProcessStat::read(pid).filter(|stat| !matches!(stat.state, 'Z' | 'X')).map(|stat| stat.started)
 }
 
-fn read_text(pid: u32, name: &str) -> Option<String> {
-    let bytes = bounded::read(format!("/proc/{pid}/{name}"), MAX_PROC_FILE).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+/// Whether not even that may be read: `hidepid=1`.
+fn is_forbidden(pid: u32) -> bool {
+    bounded::read(format!("/proc/{pid}/stat"), 1).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+}
+
+fn read_text(pid: u32, name: &str) -> io::Result<String> {
+    let bytes = bounded::read(format!("/proc/{pid}/{name}"), MAX_PROC_FILE)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// What identifies the set of files that a process executes; 0 for none.
@@ -396,7 +501,7 @@ mod tests {
         // The child alone is looked at, and has the engine, once it executes what it will.
         let maps = loop {
             let maps = read_text(pid, "maps").unwrap();
-            if maps.contains("sleep") && read_text(pid, "comm").is_some_and(|name| name == "sleep\n") {
+            if maps.contains("sleep") && read_text(pid, "comm").is_ok_and(|name| name == "sleep\n") {
                 break maps;
             }
         };

@@ -24,6 +24,8 @@ struct List {
     followed: Vec<Entry>,
     /// Processes whose recorders have ended.
     lost: Vec<i32>,
+    /// Why processes could not be searched, as the search told last.
+    problem: Option<String>,
     /// Nothing is added any more.
     is_closed: bool,
 }
@@ -75,6 +77,11 @@ impl Targets {
         shown.map(|entry| Arc::clone(&entry.followed)).collect()
     }
 
+    /// Why processes could not be searched for an engine.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.list().problem.clone()
+    }
+
     /// Ends the search.
     pub(crate) fn close(&self) {
         self.list().is_closed = true;
@@ -90,7 +97,15 @@ impl Targets {
     ) -> Result<(), Diagnostics> {
         let targets = self.clone();
         let work = move || {
-            let mut found = discovery.look();
+            let look = |discovery: &mut Discovery| {
+                let found = discovery.look();
+                for problem in discovery.take_problems() {
+                    tell(&problem);
+                    targets.list().problem = Some(problem);
+                }
+                found
+            };
+            let mut found = look(&mut discovery);
             if found.is_empty() {
                 tell("no process has an engine yet; looking for one every second");
             }
@@ -110,8 +125,7 @@ impl Targets {
                         tell(&recorder_ended(pid, wait));
                     }
                 }
-                found = discovery.look();
-                discovery.take_problem().iter().for_each(|problem| tell(problem));
+                found = look(&mut discovery);
             }
         };
         thread("discovery", work).map(drop)

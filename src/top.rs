@@ -99,6 +99,7 @@ fn show(screen: &mut TerminalScreen, targets: &Targets, searches: bool, is_wante
             let followed = followed.lock().unwrap_or_else(PoisonError::into_inner);
             followed.message()
         });
+        let message = message.or_else(|| targets.problem());
         if screen.draw(&style.lines(&figures, message.as_deref())).is_err() {
             return;
         }

@@ -2,6 +2,7 @@
 
 use super::toy::{Run, TARGETS, stderr};
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -61,6 +62,38 @@ fn a_container_without_the_rights_is_told_which_one_is_missing() {
     let recorded = inside(&all).args(recorder).output().unwrap();
     assert!(recorded.status.success(), "{}", stderr(&recorded));
     assert_eq!(run.read().count("step"), run.counts("counts").steps);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn processes_that_may_not_be_searched_are_counted() {
+    let nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups";
+    let hidden = |how: &str| format!("mount -t proc -o hidepid={how} proc /proc && exec {nobody} \"$@\"");
+    let cases = [
+        (format!("exec {nobody} \"$@\""), "processes cannot be read"),
+        (hidden("1"), "processes cannot be read"),
+        (hidden("2"), "processes of other users are hidden"),
+    ];
+    for (script, words) in cases {
+        let line = found_first(&["unshare", "--mount", "sh", "-c", &script, "sh"]);
+        assert!(line.contains(words) && line.contains("missing CAP_SYS_PTRACE"), "{script}: {line}");
+    }
+    // A security module may hide some from root, too: no capability is missing then.
+    let of_root = found_first(&["env"]);
+    assert!(!of_root.contains("missing"), "{of_root}");
+}
+
+/// The first line of `serve` on engines.
+fn found_first(wrapper: &[&str]) -> String {
+    let mut serve = inside(wrapper);
+    serve.arg(env!("CARGO_BIN_EXE_profinfer")).args(["serve", "--listen", "127.0.0.1:0"]);
+    let mut serve = serve.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(serve.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let line = lines
+        .find(|line| ["searched for an engine", "engine yet", "has the engine"].iter().any(|of| line.contains(of)));
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+    line.expect("a line on engines")
 }
 
 fn inside(wrapper: &[&str]) -> Command {
