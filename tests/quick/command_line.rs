@@ -4,6 +4,7 @@ use profinfer_probeset::{Library, load};
 
 use profinfer_schema::Role;
 use regex::Regex;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -198,4 +199,28 @@ fn engines_are_listed_with_the_builds_that_the_tests_run() {
             "no probeset says that {package} {version} is tested"
         );
     }
+}
+
+/// Each object that is missing would be a probeset that a machine without clang cannot record.
+#[test]
+fn a_package_without_one_of_its_objects_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let native = folder.path().join("profinfer");
+    let program = "#!/bin/sh\n[ $1 != engines ] || exec echo '[{\"probeset\": \"one\", \"steps\": false, \"tested\": [1]}]'\n\
+                   echo 'error: it does not compile' >&2; exit 1\n";
+    std::fs::write(&native, program).unwrap();
+    std::fs::set_permissions(&native, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/package")).unwrap();
+    let (_, rest) = script.split_once("\nobjects() {\n").expect("the function that compiles the objects");
+    let (body, _) = rest.split_once("\n}\n").unwrap();
+    let objects = format!(
+        "set -euo pipefail; shopt -s inherit_errexit; say() {{ echo \"$*\" >&2; }}; native=$0 target_folder=$1\n\
+         objects() {{\n{body}\n}}\nobjects=$(objects x86_64); echo it goes on"
+    );
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &objects]).arg(&native).arg(folder.path()).env_remove("PROFINFER_PROBESETS");
+    let output = bash.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+    assert!(told.contains("it does not compile") && told.contains("no object of one operator"), "{told}");
 }
