@@ -1,8 +1,10 @@
 //! What this kernel can do and what this process may do, found by trying: version numbers lie where vendors backport.
 
+use crate::host::kernel_version;
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{MapType, ProgramType};
 use nix::libc;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use profinfer_diagnostics::{Code, Diagnostic};
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -203,6 +205,10 @@ pub fn missing_privilege(what: &str) -> Diagnostic {
              perf_event_open; or record from outside it: `profinfer record -p PID`",
         );
     }
+    let lockable = locked_memory(kernel_version(), getrlimit(Resource::RLIMIT_MEMLOCK).ok().map(|(soft, _)| soft));
+    if let Some(bytes) = lockable.filter(|_| missing.is_empty()) {
+        return too_little_locked(problem, bytes);
+    }
     if missing.is_empty() {
         problem = problem.with_note(
             "the capabilities are there; a security module, seccomp, kernel lockdown or a container forbids it",
@@ -210,6 +216,24 @@ pub fn missing_privilege(what: &str) -> Diagnostic {
         return problem.hint("see `profinfer doctor`; in a container, run with --privileged or --cap-add");
     }
     problem.with_note(format!("missing: {}", missing.join(", "))).hint(grant(&[]))
+}
+
+/// How many bytes of BPF maps a process may have by its limit of locked memory; `None` where that has no part in it: from
+/// Linux 5.11 on they count for the control group. The library that loads programs raises the limit where it may.
+fn locked_memory(kernel: (u32, u32), limit: Option<u64>) -> Option<u64> {
+    limit.filter(|bytes| kernel < (5, 11) && *bytes != RLIM_INFINITY)
+}
+
+fn too_little_locked(problem: Diagnostic, bytes: u64) -> Diagnostic {
+    let note = format!(
+        "the capabilities are there; before Linux 5.11 BPF maps count as locked memory, of which this process may have \
+         {} KiB (RLIMIT_MEMLOCK): to raise that takes CAP_SYS_RESOURCE",
+        bytes >> 10
+    );
+    problem.with_note(note).hint(
+        "allow it, as root: `ulimit -l unlimited`; in a service, `LimitMEMLOCK=infinity`; in a container, \
+         `--ulimit memlock=-1`",
+    )
 }
 
 /// What gives this program its privileges: those that recording usually takes, and more.
@@ -346,6 +370,17 @@ pub(super) fn link_uprobe(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn locked_memory_matters_before_it_is_the_control_groups() {
+        assert_eq!(locked_memory((5, 10), Some(64 << 10)), Some(64 << 10));
+        assert_eq!(locked_memory((5, 10), Some(RLIM_INFINITY)), None);
+        assert_eq!(locked_memory((5, 11), Some(64 << 10)), None);
+        assert_eq!(locked_memory((6, 18), Some(64 << 10)), None);
+        let problem = too_little_locked(Diagnostic::error(Code::Privilege, "not permitted"), 64 << 10);
+        assert!(problem.notes[0].contains("may have 64 KiB (RLIMIT_MEMLOCK)"), "{problem:?}");
+        assert!(problem.hint.is_some_and(|hint| hint.contains("ulimit -l unlimited")));
+    }
 
     #[test]
     fn the_best_mode_is_taken() {
