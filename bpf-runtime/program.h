@@ -398,10 +398,10 @@
 		PF_DROP_WITHIN(thread, name, limit, sp, TYPE_##name##_record);                                         \
 	} while (0)
 /* Calls of a thread that ends never return. */
-#define PF_COUNT_LEFT(name, tier)                                                                                      \
+#define PF_COUNT_LEFT(name, tier, limit)                                                                                    \
 	do {                                                                                                           \
 		PF_FORGET_LEFT(thread, name, tier, now);                                                               \
-		pf_count_open(thread, &thread->spans.name.depth, TYPE_##name##_record);                                \
+		PF_COUNT_OPEN(thread, name, limit, TYPE_##name##_record);                                              \
 	} while (0)
 
 /* ---- Objects ---- */

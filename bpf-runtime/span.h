@@ -112,27 +112,46 @@ static __always_inline _Bool pf_is_abandoned(__u64 frame_sp, __u64 sp, _Bool als
 	return frame_sp < sp;
 }
 
-/* Whether a call may be of a slot whose probes were removed while it was open: it is not in the trace. */
-static __always_inline _Bool pf_is_of_other_slot(__u16 type, __u64 start)
+/* Sites of slots of methods that are not probed any more. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PF_NO_SITE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, __u32);
+} pf_other_sites SEC(".maps");
+
+static __noinline int pf_is_other_site(__u32 site)
 {
-	return start < pf_other_slots_until && type < 64 && pf_other_slots >> type & 1;
+	return bpf_map_lookup_elem(&pf_other_sites, &site) != NULL;
 }
 
-/* Drops frames whose stack is gone: those below `sp`, and with `also_at` the one at it. */
+/*
+ * Whether a call is of a slot whose probes were removed: it is not in the trace. Its return may not be seen, and calls of
+ * the slot that is recorded are no parts of it.
+ */
+static __always_inline _Bool pf_is_of_other_slot(const __u64 *frame)
+{
+	return pf_other_slots && pf_is_other_site(((const struct pf_header *)(frame + 2))->site);
+}
+
+/* Drops frames whose stack is gone, those below `sp` and with `also_at` the one at it; and those of other slots. */
 static __always_inline void pf_drop_abandoned(struct pf_thread *thread, __u64 *depth, void *frames, __u32 stride,
 					      __u32 limit, __u64 sp, _Bool also_at, __u16 type)
 {
 	for (__u32 i = 0; i < limit; i++) {
 		__u64 top = *depth;
 		__u64 *frame;
+		_Bool of_other_slot;
 
 		if (top == 0 || top > limit)
 			break;
 		frame = frames + (top - 1) * stride;
-		if (!pf_is_abandoned(frame[0], sp, also_at))
+		of_other_slot = pf_is_of_other_slot(frame);
+		if (!of_other_slot && !pf_is_abandoned(frame[0], sp, also_at))
 			break;
 		*depth = top - 1;
-		if (!pf_is_of_other_slot(type, ((struct pf_header *)(frame + 2))->start))
+		if (!of_other_slot)
 			pf_lose_records(thread, type, PF_MISSING_RETURN, 1);
 		/* Calls that were taken as parts of it may have come after it was left. */
 		if (limit == 1 && frame[1])
@@ -217,11 +236,15 @@ static __always_inline void *pf_pop(struct pf_call *call, __u64 *depth, void *fr
 }
 
 /* Calls that are open when their thread or program ends never return. */
-static __always_inline void pf_count_open(struct pf_thread *thread, __u64 *depth, __u16 type)
+static __always_inline void pf_count_open(struct pf_thread *thread, __u64 *depth, const void *frames, __u32 stride,
+					  __u32 limit, __u16 type)
 {
-	__u32 open = *depth;
+	__u64 top = *depth;
+	__u32 open = 0;
 
 	*depth = 0;
+	for (__u32 i = 0; i < limit; i++)
+		open += i < top && !pf_is_of_other_slot(frames + i * stride);
 	if (!open)
 		return;
 	/* Where the recording has ended before, they are what was still open then: no record is lost. */
@@ -280,6 +303,9 @@ static __always_inline void pf_note_step(struct pf_thread *thread, _Bool is_with
 #define PF_DROP_WITHIN(thread, name, limit, sp, type)                                                                  \
 	pf_drop_abandoned(thread, &(thread)->spans.name.depth, (thread)->spans.name.frame,                             \
 			  sizeof((thread)->spans.name.frame[0]), limit, sp, 0, type)
+#define PF_COUNT_OPEN(thread, name, limit, type)                                                                       \
+	pf_count_open(thread, &(thread)->spans.name.depth, (thread)->spans.name.frame,                                 \
+		      sizeof((thread)->spans.name.frame[0]), limit, type)
 #define PF_POP(call, name, limit, type)                                                                                \
 	pf_pop(call, &(call)->thread->spans.name.depth, (call)->thread->spans.name.frame,                              \
 	       sizeof((call)->thread->spans.name.frame[0]), limit, type)

@@ -89,6 +89,24 @@ fn threads_that_end_before_the_slot_is_found_are_complete() {
     assert_eq!(report["completeness"]["complete"], true, "{}", report["completeness"]);
 }
 
+/// A call of a slot that is not probed any more is no loss, in a probeset of many records either.
+#[test]
+#[ignore = "needs root"]
+fn a_call_that_is_open_when_its_slot_is_left_out_is_no_loss() {
+    for others in [0, 70] {
+        let engine = Engine::new(&["-DORDER=0", "-DBLOCKED"]);
+        let probeset = std::fs::read_to_string(engine.path("slots.yaml")).unwrap();
+        let other =
+            |number| format!("  other{number}: {{ at: \"program:no_such_{number}()\", role: mark, optional: true }}\n");
+        let others: String = (0..others).map(other).collect();
+        let probeset = probeset.replace("  layer:\n", &format!("{others}  layer:\n"));
+        std::fs::write(engine.path("slots.yaml"), probeset).unwrap();
+        let (output, calls, info) = engine.record(&[], "200");
+        assert_eq!(output.status.code(), Some(0), "{}\n{info}", String::from_utf8_lossy(&output.stderr));
+        assert_computed(&calls, &output, 201);
+    }
+}
+
 #[test]
 #[ignore = "needs root"]
 fn learn_prints_the_slot_and_writes_it_into_the_lock_file() {

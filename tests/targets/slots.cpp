@@ -1,6 +1,8 @@
 // An engine whose layers compute in one slot, are asked in another, and load in a third: `slots STEPS [MICROSECONDS]`, so
 // many for each layer. ORDER says which declaration comes first, and so which slot each has; ALIKE has two that compute,
-// THREADS a thread for each step. It prints how often a layer computed.
+// THREADS a thread for each step, BLOCKED one whose question takes two seconds, and who makes a step then. It prints how
+// often a layer computed.
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -66,6 +68,10 @@ template <int KIND> struct Kind : Layer {
 #ifdef ALIKE
 		work(work_us);
 #endif
+#ifdef BLOCKED
+		if (number < 0)
+			std::this_thread::sleep_for(std::chrono::seconds(2));
+#endif
 		return number * KIND + id;
 	}
 	__attribute__((noinline)) long load(int number) override
@@ -100,11 +106,20 @@ int main(int argc, char **argv)
 	}
 	for (auto &layer : layers)
 		sum += layer->load(++layers.back()->id);
+#ifdef BLOCKED
+	std::thread late([steps] {
+		volatile long answer = layers.front()->ask(-1);
+		answer += engine_step(steps + 1);
+	});
+#endif
 	for (int number = 1; number <= steps; number++)
 #ifdef THREADS
 		std::thread([&sum, number] { sum += engine_step(number); }).join();
 #else
 		sum += engine_step(number);
+#endif
+#ifdef BLOCKED
+	late.join();
 #endif
 	fprintf(stderr, "sum %ld\n", sum);
 	printf("%ld\n", computed);

@@ -380,13 +380,15 @@ impl<'a> Session<'a> {
         self.set("pf_detail_until", until);
     }
 
-    /// Has calls not count as lost that were open when the probes of a method's other slots were removed: of records of
-    /// these types, a bit each, that began before then (ns, CLOCK_MONOTONIC).
-    pub fn leave_other_slots(&self, types: u64, until: u64) {
-        if let Some(variable) = self.variable("pf_other_slots") {
-            variable.fetch_or(types, Ordering::SeqCst);
+    /// Has calls at these sites, which are of a method's other slots, neither count as lost nor contain others when their
+    /// probes are removed while they are open.
+    pub fn leave_other_slots(&self, sites: impl Iterator<Item = u16>) {
+        let Some(map) = self.map("pf_other_sites") else { return };
+        for site in sites.map(u32::from) {
+            // The map has space for all. Where it failed, calls would count as lost that are not.
+            let _ = map.update(&site.to_ne_bytes(), &1_u32.to_ne_bytes(), MapFlags::ANY);
         }
-        self.set("pf_other_slots_until", until);
+        self.set("pf_other_slots", 1);
     }
 
     /// Fills in a constant of the target that was learned while the programs run.

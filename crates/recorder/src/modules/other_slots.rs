@@ -27,16 +27,11 @@ impl Modules<'_> {
     /// attached again.
     pub(in super::super) fn detach_sites(&mut self, sites: &BTreeSet<u16>, session: &mut Session<'_>) {
         let is_there = |group: &Group| group.sites().iter().any(|site| sites.contains(&site.site.id));
-        let groups = self.groups.iter().flatten().filter(|group| is_there(group));
-        let programs: BTreeSet<(usize, FileId)> = groups.map(|group| (group.of.program, group.file())).collect();
-        let actions =
-            programs.iter().filter_map(|(program, _)| Some(&self.plan.programs.get(*program)?.actions)).flatten();
-        let types = actions.filter_map(|action| 1_u64.checked_shl(u32::try_from(action.record).ok()?));
-        let types = types.fold(0, |all, one| all | one);
+        let groups = || self.groups.iter().flatten().filter(|group| is_there(group));
+        let programs: BTreeSet<(usize, FileId)> = groups().map(|group| (group.of.program, group.file())).collect();
         // Calls may be found left open from the first detached program on.
-        session.leave_other_slots(types, u64::MAX);
+        session.leave_other_slots(groups().flat_map(Group::sites).map(|site| site.site.id));
         session.detach_programs(&programs);
-        session.leave_other_slots(types, crate::clock::monotonic_ns());
         drop(self.take_groups(is_there));
     }
 }
