@@ -398,7 +398,7 @@
 		PF_DROP_WITHIN(thread, name, limit, sp, TYPE_##name##_record);                                         \
 	} while (0)
 /* Calls of a thread that ends never return. */
-#define PF_COUNT_LEFT(name, tier, limit)                                                                                    \
+#define PF_COUNT_LEFT(name, tier, limit)                                                                               \
 	do {                                                                                                           \
 		PF_FORGET_LEFT(thread, name, tier, now);                                                               \
 		PF_COUNT_OPEN(thread, name, limit, TYPE_##name##_record);                                              \

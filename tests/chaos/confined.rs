@@ -1,8 +1,10 @@
 //! What is refused in containers, and that the messages name who refuses and what helps: `sudo` and `setcap` do not there.
 
-use super::toy::{Run, TARGETS, stderr};
+use super::toy::{PROBESET, Run, TARGETS, stderr, wait_until};
 use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -81,6 +83,29 @@ fn processes_that_may_not_be_searched_are_counted() {
     // A security module may hide some from root, too: no capability is missing then.
     let of_root = found_first(&["env"]);
     assert!(!of_root.contains("missing"), "{of_root}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_mapped_file_that_may_not_be_read_is_named_where_its_module_is_missed() {
+    let run = Run::new();
+    let nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    let toy = run.toy_of_others("counts", &["ms=60000"]);
+    let mut toy = inside(&nobody).args(&toy).stdout(Stdio::null()).spawn().unwrap();
+    wait_until("the toy runs", || run.counts("counts").steps > 0);
+    let check = || {
+        let mut check = inside(&nobody);
+        check.arg(env!("CARGO_BIN_EXE_profinfer")).args(["check", PROBESET, "-p", &toy.id().to_string()]);
+        stderr(&check.output().unwrap())
+    };
+    let readable = check();
+    std::fs::set_permissions(run.engine(), Permissions::from_mode(0o000)).unwrap();
+    let unreadable = check();
+    toy.kill().unwrap();
+    toy.wait().unwrap();
+    let note = format!("could not read {}, which the process has mapped", run.engine().display());
+    assert!(!readable.contains("could not read"), "{readable}");
+    assert!(unreadable.contains(&note) && unreadable.contains("CAP_DAC_READ_SEARCH"), "{unreadable}");
 }
 
 /// The first line of `serve` on engines.

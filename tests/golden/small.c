@@ -139,7 +139,7 @@ static __always_inline void pf_close_spans(struct pf_thread *thread, __u64 now)
 
 static __always_inline void pf_count_calls(struct pf_thread *thread, __u64 now)
 {
-	PF_COUNT_LEFT(step, step);
+	PF_COUNT_LEFT(step, step, 1);
 	pf_note_steps(thread);
 }
 

@@ -32,6 +32,7 @@ pub struct FakeTarget {
     arch: Option<Arch>,
     listed: Vec<TargetFile>,
     contents: Vec<Contents>,
+    unreadable: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -52,6 +53,13 @@ impl FakeTarget {
     /// A target without files.
     pub fn new(arch: Arch) -> Self {
         Self { arch: Some(arch), ..Self::default() }
+    }
+
+    /// Adds a file that cannot be read.
+    #[must_use]
+    pub fn unreadable(mut self, path: &str) -> Self {
+        self.unreadable.push(PathBuf::from(path));
+        self
     }
 
     /// Adds a file, by its path in the folder `/fake`. Its build-id is made of its number.
@@ -163,6 +171,10 @@ impl TargetFiles for FakeTarget {
 
     fn problems(&self) -> Vec<Diagnostic> {
         Vec::new()
+    }
+
+    fn unreadable(&self) -> &[PathBuf] {
+        &self.unreadable
     }
 }
 

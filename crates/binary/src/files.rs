@@ -47,6 +47,7 @@ const MAX_CACHED_FUNCTIONS: usize = 32 << 10;
 pub struct Files {
     listed: Vec<TargetFile>,
     read: Vec<Arc<Lazy>>,
+    unreadable: Vec<PathBuf>,
     cache: Option<PathBuf>,
     folders: DebugFolders,
     /// Debug information that was found and refused.
@@ -148,6 +149,7 @@ impl Files {
     pub fn new(cache: Option<PathBuf>) -> Self {
         Self {
             listed: Vec::new(),
+            unreadable: Vec::new(),
             read: Vec::new(),
             cache,
             folders: DebugFolders::default(),
@@ -189,6 +191,12 @@ impl Files {
         });
         self.read.push(file);
         self.listed.len() - 1
+    }
+
+    /// A file that the target has mapped could not be opened.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn add_unreadable(&mut self, path: PathBuf) {
+        self.unreadable.push(path);
     }
 
     /// Takes every other file off the list; those that are left move up.
@@ -456,6 +464,10 @@ impl TargetFiles for Files {
                 .hint("move a new build over the old name, as `mv` and package managers do, and try again")
         }));
         problems
+    }
+
+    fn unreadable(&self) -> &[PathBuf] {
+        &self.unreadable
     }
 }
 

@@ -352,6 +352,11 @@ pub trait TargetFiles {
 
     /// Problems of the files that answers came from so far, such as debug information of another build.
     fn problems(&self) -> Vec<Diagnostic>;
+
+    /// Mapped files that could not be opened, by the process's names: what is not found may be in them.
+    fn unreadable(&self) -> &[std::path::PathBuf] {
+        &[]
+    }
 }
 
 /// The functions of a target's files: by symbols, run-time type information, static probes and debug information.

@@ -491,6 +491,10 @@ impl TargetFiles for LockedTarget<'_> {
         problems.extend(self.other_builds());
         problems
     }
+
+    fn unreadable(&self) -> &[std::path::PathBuf] {
+        self.inner.unreadable()
+    }
 }
 
 impl TargetSymbols for LockedTarget<'_> {

@@ -49,7 +49,6 @@ pub struct ProcessTarget {
     linker: Option<(MappedId, u64)>,
     /// Where in memory it has what it does.
     linker_state: Option<u64>,
-    unreadable: Vec<PathBuf>,
     lacked_descriptors: bool,
 }
 
@@ -178,7 +177,6 @@ impl ProcessTarget {
             mapped: HashMap::new(),
             linker: None,
             linker_state: None,
-            unreadable: Vec::new(),
             lacked_descriptors: false,
         };
         process.refresh()?;
@@ -216,7 +214,7 @@ impl ProcessTarget {
             let added = match self.add(&mapping, surroundings) {
                 Ok(number) => Some(number),
                 Err(Unusable::Unreadable(_)) => {
-                    self.unreadable.push(mapping.path);
+                    self.files.add_unreadable(mapping.path);
                     None
                 }
                 Err(_) => None,
@@ -258,7 +256,7 @@ impl ProcessTarget {
 
     /// Mapped files that could not be opened, by the process's names: a module may be among them.
     pub fn unreadable(&self) -> &[PathBuf] {
-        &self.unreadable
+        self.files.unreadable()
     }
 
     /// Some of the unreadable files could not be opened because this process, or the system, has too many open files.

@@ -231,6 +231,10 @@ impl TargetFiles for Notes<'_> {
     fn problems(&self) -> Vec<Diagnostic> {
         self.inner.problems()
     }
+
+    fn unreadable(&self) -> &[std::path::PathBuf] {
+        self.inner.unreadable()
+    }
 }
 
 impl TargetSymbols for Notes<'_> {

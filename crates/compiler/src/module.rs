@@ -4,8 +4,11 @@ use profinfer_binary::{TargetFile, TargetFiles, TargetSymbols};
 use profinfer_probeset::path::{AttachPoint, NamePattern, Place};
 use profinfer_probeset::{ExactFile, Module, Probeset};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+/// Files that are named which could not be read.
+const MOST_UNREADABLE: usize = 4;
 /// Globs whose compiled form is stored.
 const MOST_GLOBS: usize = 1024;
 
@@ -85,6 +88,16 @@ pub(super) fn matching(glob: &str, target: &dyn TargetFiles) -> Vec<usize> {
     let Some(regex) = regex_of(glob) else { return Vec::new() };
     let files = target.files().iter().enumerate();
     files.filter(|(_, file)| regex.is_match(&file.name)).map(|(index, _)| index).collect()
+}
+
+/// That files which may be a module, by these globs, could not be read: what is not found may be in them.
+pub(super) fn unreadable(globs: &[impl AsRef<str>], target: &dyn TargetFiles) -> Vec<String> {
+    let is_module = |path: &&PathBuf| {
+        let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        globs.iter().any(|glob| glob_matches(glob.as_ref(), &name))
+    };
+    let found = target.unreadable().iter().filter(is_module).take(MOST_UNREADABLE);
+    found.map(|path| format!("could not read {}, which the process has mapped", path.display())).collect()
 }
 
 fn points(probeset: &Probeset) -> impl Iterator<Item = &AttachPoint> {

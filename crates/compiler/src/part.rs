@@ -5,7 +5,7 @@ use super::builds::place_builds;
 use super::companions::with_companions;
 use super::merge::add;
 use super::model::{Placement, ProbePlan, Program, RelocationValue, Unplaced};
-use super::module::{has, matching, named_functions};
+use super::module::{has, matching, named_functions, unreadable};
 use super::seen::SeenTarget;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_probeset::path::Place;
@@ -26,7 +26,11 @@ pub(super) fn parts(plan: &ProbePlan, probeset: &Probeset, target: &dyn Target) 
     for (engine, part) in probeset.engines() {
         let own = engine_files(probeset, engine, target);
         if own.is_empty() {
-            whole.unplaced.extend(not_there(plan, probeset, engine, part));
+            let unreadable = unreadable_of(probeset, engine, target);
+            whole.unplaced.extend(not_there(plan, probeset, engine, part).map(|mut unplaced| {
+                unplaced.problem.notes.extend(unreadable);
+                unplaced
+            }));
             continue;
         }
         let seen = SeenTarget::new(target, &probeset.names, own);
@@ -129,6 +133,13 @@ fn step_files(probeset: &Probeset, engine: Option<EngineId>, target: &dyn Target
         }
     }
     files
+}
+
+/// Files that may be any of an engine's modules, and that could not be read.
+fn unreadable_of(probeset: &Probeset, engine: EngineId, target: &dyn Target) -> Vec<String> {
+    let modules = probeset.modules.keys().filter(|module| probeset.names.engine(module) == Some(engine));
+    let globs: Vec<&str> = modules.flat_map(|module| globs(probeset, module)).collect();
+    unreadable(&globs, target)
 }
 
 /// The files that may be any of an engine's modules.
@@ -281,6 +292,11 @@ probes:
         let unplaced: Vec<(&str, Code)> =
             placement.unplaced.iter().map(|probe| (probe.probe.as_str(), probe.problem.code)).collect();
         assert_eq!(unplaced, [("two__step", Code::GroupNotAttached)]);
+        assert!(placement.unplaced[0].problem.notes.is_empty());
+        let target = target.unreadable("/srv/libnothing.so").unreadable("/srv/other.so");
+        let (placement, _) = placed(&probesets(&["one", "two"]), &target);
+        let note = "could not read /srv/libnothing.so, which the process has mapped";
+        assert_eq!(placement.unplaced[0].problem.notes, [note]);
         let loaded = load_text("two.yaml", &TEXT.replace("NAME", "two"), &Library::new(&[])).unwrap().0;
         assert!(!has_engine(&loaded, &target));
     }

@@ -14,7 +14,7 @@ pub(crate) use absent::is_absent_value;
 
 use super::inlined::{Copies, PlacedCopy};
 use super::model::{PlacedSite, Placement, ProbePlan, Program, ProgramKind, RelocationKind, Unplaced};
-use super::module::{ModuleFiles, find};
+use super::module::{ModuleFiles, find, unreadable};
 use super::site::Needs;
 use needs::Asked;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity, Spanned, did_you_mean};
@@ -494,6 +494,7 @@ impl<'a> Placer<'a> {
             first.problem.span = reason.span;
             first.problem.hint = reason.hint;
             first.problem.notes.push(reason.message);
+            first.problem.notes.extend(reason.notes);
         }
     }
 
@@ -506,9 +507,13 @@ impl<'a> Placer<'a> {
             .get(module)
             .map_or_else(Vec::new, |m| m.globs.iter().map(|glob| glob.value.clone()).collect::<Vec<_>>());
         let message = format!("no file of the target is the module `{module}` ({})", globs.join(", "));
-        Diagnostic::error(Code::ModuleNotFound, message)
-            .at(&program.span)
-            .hint("give the target that has the engine, or add its file name under `modules:`")
+        let unreadable = unreadable(&globs, self.target);
+        let problem = Diagnostic::error(Code::ModuleNotFound, message).at(&program.span);
+        let hint = match unreadable.is_empty() {
+            true => "give the target that has the engine, or add its file name under `modules:`",
+            false => "run profinfer as root, or with CAP_DAC_READ_SEARCH",
+        };
+        unreadable.into_iter().fold(problem.hint(hint), Diagnostic::with_note)
     }
 
     fn module_ambiguous(&self, module: &str, files: &[usize], program: &Program) -> Diagnostic {

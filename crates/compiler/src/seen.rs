@@ -44,6 +44,10 @@ impl TargetFiles for SeenTarget<'_> {
     fn problems(&self) -> Vec<Diagnostic> {
         self.inner.problems()
     }
+
+    fn unreadable(&self) -> &[std::path::PathBuf] {
+        self.inner.unreadable()
+    }
 }
 
 impl TargetSymbols for SeenTarget<'_> {
