@@ -281,10 +281,10 @@ impl Files {
         Some(lazy.classes.get_or_init(read))
     }
 
-    /// The address of a symbol of data in a file.
+    /// The address of a symbol of data that a file itself has.
     pub(crate) fn data_address(&self, file: usize, symbol: &str) -> Option<u64> {
-        let images = self.with_symbols(file, self.read.get(file)?);
-        name_table::symbol_of(&images, symbol).map(|(address, _)| address)
+        let lazy = self.read.get(file)?;
+        name_table::symbol_of(&[&lazy.image], symbol).map(|(address, _)| address)
     }
 
     /// The images whose symbols are a file's: itself first.

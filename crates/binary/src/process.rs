@@ -15,7 +15,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Bytes of `/proc/PID/maps`: some 400,000 mappings.
 const MAX_MAPS: u64 = 64 << 20;
@@ -47,8 +47,8 @@ pub struct ProcessTarget {
     mapped: HashMap<MappedId, Option<usize>>,
     /// The dynamic linker's, and where it begins in memory.
     linker: Option<(MappedId, u64)>,
-    /// Where in memory it has what it does.
-    linker_state: Option<u64>,
+    /// Where in memory it has what it does; only recordings ask.
+    linker_state: OnceLock<Option<u64>>,
     lacked_descriptors: bool,
 }
 
@@ -176,7 +176,7 @@ impl ProcessTarget {
             store,
             mapped: HashMap::new(),
             linker: None,
-            linker_state: None,
+            linker_state: OnceLock::new(),
             lacked_descriptors: false,
         };
         process.refresh()?;
@@ -223,7 +223,7 @@ impl ProcessTarget {
         }
         if self.linker != linker {
             self.linker = linker;
-            self.linker_state = self.find_linker_state();
+            self.linker_state = OnceLock::new();
         }
         Ok((before..self.files.files().len()).collect())
     }
@@ -276,7 +276,7 @@ impl ProcessTarget {
             let memory = File::open(proc_file(self.pid, "mem")).ok()?;
             memory.read_exact_at(&mut state, at).ok().map(|()| u32::from_ne_bytes(state))
         };
-        self.linker_state.and_then(state) == Some(RT_ADD)
+        self.linker_state.get_or_init(|| self.find_linker_state()).and_then(state) == Some(RT_ADD)
     }
 
     fn find_linker_state(&self) -> Option<u64> {
