@@ -69,6 +69,8 @@ class Programs(unittest.TestCase):
         self.assertNotIn("step 1", text)
 
     def test_an_interrupt_while_attaching_ends_the_program(self) -> None:
+        # A shell that runs these tests in the background has them ignore it.
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
         self.in_path(ATTACHES)
         os.environ["TOLD"], os.environ["STARTED"] = str(self.folder / "told"), str(self.folder / "started")
 
