@@ -105,6 +105,15 @@ fn a_report_opens_with_what_limits_the_model_and_what_would_help() {
 }
 
 #[test]
+fn a_rate_above_a_limit_is_no_share_of_it() {
+    let fast = Trace::new(Run { product_ns: MEMORY.product_ns * 9 / 10, ..MEMORY }).verdict();
+    let expected = "which moves 21.1 GB/s, more than the 20 GB/s measured as this machine's limit (measure again while \
+                    it is idle: profinfer roofline --remeasure).";
+    let sentence = fast["sentences"][0].as_str().unwrap();
+    assert!(sentence.starts_with("Decode is memory-bound:") && sentence.ends_with(expected), "{sentence}");
+}
+
+#[test]
 fn a_prompt_that_uses_each_byte_often_is_compute_bound() {
     // 512 tokens: 1.07 GFLOP a product, 50 GFLOP/s.
     let run = Run { tokens: 512, product_ns: 21_470_000, steps: 2, ..MEMORY };

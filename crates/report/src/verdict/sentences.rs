@@ -22,6 +22,9 @@ const ALL_NAMED: f64 = 0.97;
 /// Tracing overhead is mentioned from this part of a step on.
 const PROBES_MATTER: f64 = 0.1;
 
+/// A rate that is so many times a limit is reported as more than the limit.
+const EXCEEDS: f64 = 1.02;
+
 /// What keeps lanes from working.
 const PREVENTED: [Bound; 8] = [
     Bound::Disk,
@@ -186,10 +189,18 @@ fn memory(of_phase: &PhaseParts, verdict: &PhaseVerdict, stated: &mut Stated) ->
     )
 }
 
-/// `21.4 of this machine's 24.0 GB/s`.
+/// `21.4 of this machine's 24.0 GB/s`. What exceeds a limit shows that the machine can do more than was measured.
 fn of_this(value: f64, limit: Option<f64>, unit: &str) -> String {
-    let text = of(value, limit, unit);
-    if limit.is_some() { text.replacen(" of ", " of this machine's ", 1) } else { text }
+    match limit {
+        Some(limit) if value > EXCEEDS * limit => format!(
+            "{}, more than the {} measured as this machine's limit (measure again while it is idle: \
+             profinfer roofline --remeasure)",
+            quantity(value, unit),
+            quantity(limit, unit),
+        ),
+        Some(_) => of(value, limit, unit).replacen(" of ", " of this machine's ", 1),
+        None => quantity(value, unit),
+    }
 }
 
 /// Rates are of the time in which lanes ran: the sentence adds that where they often did not.
