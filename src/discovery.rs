@@ -10,7 +10,7 @@ use profinfer_compiler::{glob_matches, has_engine};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, printable};
 use profinfer_probeset::{self as spec, Library, Probeset};
 use profinfer_recorder::bpf::features::{CAP_SYS_PTRACE, grant};
-use profinfer_recorder::open_files;
+use profinfer_recorder::{memory, open_files};
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
@@ -261,6 +261,7 @@ impl Discovery {
         self.unreadable.retain(|pid| running.contains(pid));
         let mut read = FileStore::default();
         let mut found = Vec::new();
+        let mut has_read = false;
         for pid in running {
             if self.seen.get(&pid).is_some_and(|seen| seen.found.is_none() && now < seen.next) {
                 continue;
@@ -301,6 +302,7 @@ impl Discovery {
             if read.open_files() >= MOST_OPEN {
                 read = FileStore::default();
             }
+            has_read |= !self.sets.contains_key(&mapped);
             let mut inspected = inspect(&self.wanted, &mut self.sets, (pid, mapped), &read);
             if inspected == Inspected::TooManyFiles {
                 // Those of the processes before it are closed.
@@ -332,6 +334,10 @@ impl Discovery {
             found.extend(i32::try_from(pid).ok().map(|pid| Discovered { pid, process, spec, was_refused }));
         }
         self.note_unreadable();
+        if has_read {
+            drop(read);
+            memory::give_back();
+        }
         found
     }
 

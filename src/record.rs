@@ -12,7 +12,7 @@ use profinfer_files::output::{OutputKind, Request};
 use profinfer_probeset::{self as spec, Probeset};
 use profinfer_recorder::bpf::AttachMode;
 use profinfer_recorder::{
-    self as record, Barriers, Ending, Live, Options, OverheadLimits, SampleOptions, Subject, Summary,
+    self as record, Barriers, Ending, Live, Options, OverheadLimits, SampleOptions, Subject, Summary, memory,
 };
 use profinfer_schema::bpf::SampleStacks;
 use profinfer_schema::{LeftOutKind, LossKind};
@@ -232,6 +232,7 @@ enum AttachName {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    memory::share_heap();
     arguments.check_command()?;
     arguments.check_stacks()?;
     let (wanted, warnings) = arguments.probesets.load()?;

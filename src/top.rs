@@ -11,6 +11,7 @@ use nix::sys::signal::Signal;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_files::output::open_reader;
 use profinfer_live::{Screen, Snapshot};
+use profinfer_recorder::memory;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -34,6 +35,7 @@ pub(crate) struct Arguments {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    memory::share_heap();
     let trace = arguments.trace.as_deref().map(open).transpose()?;
     // Where there is no terminal, nothing is started.
     TerminalScreen::require()?;

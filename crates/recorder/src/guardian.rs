@@ -2,7 +2,8 @@
 //! is itself stopped. Nobody else could: a killed recorder gets no chance to, and the kernel does not care.
 //!
 //! It has the maps of what was stopped open, and none of the recorder's other descriptors: with those open, the
-//! probes would stay attached and the pipes open. After the fork it makes nothing but system calls on plain memory.
+//! probes would stay attached and the pipes open. After the fork it makes nothing but system calls on plain memory, none of
+//! which is on the heap.
 
 use super::blocking::Writes;
 use super::clock;
@@ -17,6 +18,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use profinfer_diagnostics::{Code, Diagnostic};
 use std::io::{PipeWriter, Write};
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -62,13 +64,20 @@ impl Guardian {
         let (listen, line) = std::io::pipe()?;
         let recorder = pidfd(std::process::id())?;
         let [stopped, answered] = stops.descriptors();
-        // Of what is in memory now, the guardian stores each page that the recorder writes to afterwards.
-        memory::give_back();
         let post = Post { listen: listen.as_raw_fd(), recorder: recorder.as_raw_fd(), stopped, answered, stops };
+        let heap = memory::heap();
         // SAFETY: the child makes nothing but system calls on plain memory, and never returns.
         match unsafe { fork() }? {
             ForkResult::Parent { child } => Ok((line, child)),
-            ForkResult::Child => guard(&post),
+            ForkResult::Child => {
+                // SAFETY: a copy that is never dropped, of a value that has nothing on the heap that is used here.
+                let stops = ManuallyDrop::new(unsafe { std::ptr::read(stops) });
+                let post = Post { stops: &stops, ..post };
+                // The guardian would store each page that the recorder writes to afterwards.
+                // SAFETY: nothing on the heap is used from here on.
+                heap.inspect(|heap| unsafe { memory::discard(heap) });
+                guard(&post)
+            }
         }
     }
 

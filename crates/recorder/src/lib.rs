@@ -21,6 +21,7 @@ mod launch;
 mod learn;
 pub mod machine;
 mod mapped;
+mod mapping;
 pub mod memory;
 mod meter;
 mod module_sites;

@@ -3,39 +3,74 @@
 
 use super::modules::Modules;
 use nix::libc;
+use std::ops::Range;
 use std::ptr;
 use std::time::{Duration, Instant};
 
 /// Time after the last inspection of a process: more may come.
 const QUIET: Duration = Duration::from_secs(5);
+/// Time until what was freed since is given back.
+const AGAIN: Duration = Duration::from_secs(30);
 
 /// When it is given back.
 #[derive(Debug, Default)]
 pub(super) struct FreedMemory {
     inspections: u64,
     inspected: Option<Instant>,
+    gave_back: Option<Instant>,
 }
 
 impl FreedMemory {
-    /// Gives it back once no process has been inspected for a while.
+    /// Gives it back once no process has been inspected for a while, and from then on regularly.
     pub(super) fn poll(&mut self, modules: &mut Modules<'_>) {
         if modules.inspections() != self.inspections {
             (self.inspections, self.inspected) = (modules.inspections(), Some(Instant::now()));
         }
-        if self.inspected.take_if(|inspected| inspected.elapsed() >= QUIET).is_some() {
+        let is_quiet = self.inspected.take_if(|inspected| inspected.elapsed() >= QUIET).is_some();
+        if is_quiet {
             modules.forget_contents();
+        }
+        if is_quiet || self.gave_back.is_some_and(|gave_back| gave_back.elapsed() >= AGAIN) {
             give_back();
+            self.gave_back = Some(Instant::now());
         }
     }
 }
 
+/// Bytes from which on an allocation is a mapping of its own, which goes back when it is freed: glibc raises the limit to
+/// the largest one that was freed, and what is freed on the heap stays below what is still used.
+#[cfg(target_env = "gnu")]
+const LARGE: libc::c_int = 128 << 10;
+
 /// Has all threads allocate from one heap, as glibc's of many threads keep what is free. To be called before there are any.
 pub fn share_heap() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it sets a number.
+    // SAFETY: it sets numbers.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
     }
+}
+
+/// The heap's pages; `None` where there are none, or where they have the data of threads, as a static glibc's do.
+pub(super) fn heap() -> Option<Range<usize>> {
+    let text = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let range = text.lines().find(|line| line.ends_with("[heap]"))?.split_once(' ')?.0;
+    let (start, end) = range.split_once('-')?;
+    let heap = usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?;
+    // SAFETY: it takes nothing.
+    let of_thread = unsafe { libc::__errno_location() }.addr();
+    (!heap.contains(&of_thread)).then_some(heap)
+}
+
+/// Gives up the heap of this process.
+///
+/// # Safety
+/// Nothing that was allocated may be used any more, and nothing may be allocated.
+pub(super) unsafe fn discard(heap: &Range<usize>) {
+    let start = ptr::without_provenance_mut(heap.start);
+    // SAFETY: by the caller; a failure leaves it as it is.
+    unsafe { libc::madvise(start, heap.len(), libc::MADV_DONTNEED) };
 }
 
 /// Gives back what is free, and unmaps the program's file, whose pages come back as they are used: it takes a millisecond.

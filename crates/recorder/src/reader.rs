@@ -1,14 +1,11 @@
 //! The reading side of a BPF ring buffer: its pages in this process's memory, and a wait that only the programs'
 //! wake-ups end early. It does not interpret the records.
 
-use nix::libc;
+use super::mapping::Mapping;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
-use std::ffi::c_void;
-use std::num::NonZeroUsize;
+use nix::sys::mman::ProtFlags;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
@@ -19,40 +16,6 @@ const HEADER: u64 = 8;
 const BUSY: u32 = 1 << 31;
 /// The record was given up.
 const DISCARDED: u32 = 1 << 30;
-
-/// A mapping, undone when this is dropped.
-#[derive(Debug)]
-pub(super) struct Mapping {
-    at: NonNull<c_void>,
-    length: NonZeroUsize,
-}
-
-impl Mapping {
-    pub(super) fn new(fd: BorrowedFd<'_>, offset: usize, length: usize, protection: ProtFlags) -> nix::Result<Self> {
-        let length = NonZeroUsize::new(length).ok_or(nix::Error::EINVAL)?;
-        let offset = libc::off_t::try_from(offset).map_err(|_| nix::Error::EINVAL)?;
-        // SAFETY: a new mapping at a place of the kernel's choice, of a descriptor that is open.
-        let at = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, fd, offset) }?;
-        Ok(Self { at, length })
-    }
-
-    /// Its first byte.
-    pub(super) fn start(&self) -> *mut c_void {
-        self.at.as_ptr()
-    }
-}
-
-// SAFETY: the memory is nobody's but this value's to unmap; who reads or writes it, does so by atomic operations.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: this is the mapping that `new` made, and nothing that borrows from it outlives this.
-        let _ = unsafe { munmap(self.at, self.length.get()) };
-    }
-}
 
 /// A ring's pages. Each is mapped once: mapped twice in a row, as a ring can be, a record never has to be put together
 /// of two parts, but every page counts twice in this process's memory.
@@ -145,19 +108,19 @@ impl RingPages {
 
     fn data(&self) -> *const u8 {
         // SAFETY: the mapping has a page before the records.
-        unsafe { self.written.at.as_ptr().cast::<u8>().add(self.page).cast_const() }
+        unsafe { self.written.start().cast::<u8>().add(self.page).cast_const() }
     }
 
     fn consumed(&self) -> &AtomicU64 {
         // SAFETY: the first eight bytes of a page that is mapped as long as `self` is there, for reading and writing.
-        unsafe { AtomicU64::from_ptr(self.read.at.as_ptr().cast()) }
+        unsafe { AtomicU64::from_ptr(self.read.start().cast()) }
     }
 
     /// How far it was written. On pages that may only be read, relaxed loads alone are sure not to write; the fence makes
     /// what was written before it visible.
     fn produced(&self) -> u64 {
         // SAFETY: the first eight bytes of a page that is mapped as long as `self` is there.
-        let produced = unsafe { AtomicU64::from_ptr(self.written.at.as_ptr().cast()) }.load(Ordering::Relaxed);
+        let produced = unsafe { AtomicU64::from_ptr(self.written.start().cast()) }.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         produced
     }

@@ -3,8 +3,8 @@
 
 use super::blocking::Writes;
 use super::clock;
+use super::mapping::Mapping;
 use super::process::{state, threads};
-use super::reader::Mapping;
 use super::wrappers::Wrappers;
 use crate::bpf::Session;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};

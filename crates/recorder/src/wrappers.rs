@@ -39,14 +39,14 @@ struct Watched {
     since: AtomicI64,
 }
 
-/// Watches the ancestors of processes that were stopped.
+/// Watches the ancestors of processes that were stopped. None of it is on the heap, which the guardian does not have.
 #[derive(Debug)]
 pub(super) struct Wrappers {
     shared: NonNull<[Watched; MOST_WATCHED]>,
     /// The recorder. What is above it was not stopped by it.
     recorder: i32,
-    /// What was stopped before the recording: that was somebody else's wish.
-    left_alone: Vec<i32>,
+    /// What was stopped before the recording: that was somebody else's wish. 0: none.
+    left_alone: [i32; MOST_ANCESTORS],
     polled_ns: AtomicI64,
 }
 
@@ -63,7 +63,9 @@ impl Wrappers {
         // SAFETY: a new mapping at a place of the kernel's choice. It is zeroed, aligned to a page, and large enough.
         let shared = unsafe { mmap_anonymous(None, bytes, protection, MapFlags::MAP_SHARED) }?;
         let recorder = std::process::id().cast_signed();
-        let left_alone = ancestors(target, recorder).filter(|pid| state(*pid) == Some('T')).collect();
+        let mut left_alone = [0; MOST_ANCESTORS];
+        let stopped = ancestors(target, recorder).filter(|pid| state(*pid) == Some('T'));
+        left_alone.iter_mut().zip(stopped).for_each(|(place, pid)| *place = pid);
         Ok(Self { shared: shared.cast(), recorder, left_alone, polled_ns: AtomicI64::new(0) })
     }
 

@@ -1,9 +1,23 @@
-//! Attaching the functions of a loaded object to places in a file, each way that a kernel may have.
+//! Attaching loaded functions to places in a file, each way that a kernel may have.
 
 use super::features::AttachMode;
-use super::libbpf_messages::LibbpfMessages;
-use libbpf_rs::{Link, Object, ProgramMut, UprobeMultiOpts, UprobeOpts};
+use super::link::{Places, link_perf_event, link_uprobes};
+use super::perf_event::UprobeEvent;
+use libbpf_rs::libbpf_sys as sys;
+use nix::errno::Errno;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+/// A function that is loaded.
+#[derive(Debug)]
+pub(super) struct Function {
+    pub(super) descriptor: OwnedFd,
+    /// The plan's program (index) that it is a part of; `None`: it is the runtime's.
+    pub(super) program: Option<usize>,
+}
 
 /// A place to attach at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,9 +55,10 @@ pub(super) struct Part {
     pub(super) at: At,
 }
 
-/// Attaches programs of one object to one file.
+/// Attaches loaded functions to one file.
 pub(super) struct Attacher<'s> {
-    pub(super) object: &'s Object,
+    /// By name.
+    pub(super) functions: &'s BTreeMap<String, Function>,
     pub(super) mode: AttachMode,
     pub(super) file: &'s Path,
     pub(super) process: Option<i32>,
@@ -55,7 +70,7 @@ impl Attacher<'_> {
         &self,
         parts: &[Part],
         sites: &[FileSite],
-        links: &mut Vec<Link>,
+        links: &mut Vec<OwnedFd>,
         failed: &mut Vec<FailedSite>,
     ) {
         match (self.attach_all(parts, sites), sites) {
@@ -71,49 +86,50 @@ impl Attacher<'_> {
     }
 
     /// Attaches every part at every place, or nothing.
-    pub(super) fn attach_all(&self, parts: &[Part], sites: &[FileSite]) -> Result<Vec<Link>, String> {
+    pub(super) fn attach_all(&self, parts: &[Part], sites: &[FileSite]) -> Result<Vec<OwnedFd>, String> {
+        let path = CString::new(self.file.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
         let mut links = Vec::new();
         for part in parts {
-            let named = |program: &ProgramMut<'_>| program.name() == part.name.as_str();
-            let program = self.object.progs_mut().find(named).ok_or_else(|| format!("no program {}", part.name))?;
-            let quiet = LibbpfMessages::capture();
+            let function = self.functions.get(&part.name).ok_or_else(|| format!("no program {}", part.name))?;
+            let program = function.descriptor.as_fd();
             match self.mode {
                 AttachMode::Single => {
                     for site in sites {
-                        links.push(self.attach_single(&program, part.at, *site).map_err(|error| format!("{error:#}"))?);
+                        links.push(self.attach_single(program, part.at, &path, *site).map_err(why)?);
                     }
                 }
-                _ => links.push(self.attach_multi(&program, part.at, sites).map_err(|error| format!("{error:#}"))?),
+                _ => links.push(self.attach_multi(program, part.at, &path, sites).map_err(why)?),
             }
-            drop(quiet);
         }
         Ok(links)
     }
 
-    fn attach_multi(&self, program: &ProgramMut<'_>, at: At, sites: &[FileSite]) -> libbpf_rs::Result<Link> {
-        let offsets: Option<Vec<usize>> = sites.iter().map(|site| usize::try_from(site.file_offset).ok()).collect();
-        let semaphore =
-            |site: &FileSite| site.semaphore.map_or(0, |offset| usize::try_from(offset).unwrap_or_default());
+    fn attach_multi(&self, program: BorrowedFd<'_>, at: At, path: &CStr, sites: &[FileSite]) -> nix::Result<OwnedFd> {
         let any = sites.iter().any(|site| site.semaphore.is_some());
-        let options = UprobeMultiOpts {
-            offsets: offsets.unwrap_or_default(),
-            ref_ctr_offsets: if any { sites.iter().map(semaphore).collect() } else { Vec::new() },
+        let semaphore = |site: &FileSite| site.semaphore.unwrap_or_default();
+        let places = Places {
+            offsets: sites.iter().map(|site| site.file_offset).collect(),
+            semaphores: if any { sites.iter().map(semaphore).collect() } else { Vec::new() },
             cookies: sites.iter().map(|site| site.cookie).collect(),
-            retprobe: at == At::Return,
-            session: at == At::Both,
-            ..Default::default()
         };
-        program.attach_uprobe_multi_with_opts(self.process.unwrap_or(-1), self.file, "", options)
+        let attach_type = if at == At::Both { sys::BPF_TRACE_UPROBE_SESSION } else { sys::BPF_TRACE_UPROBE_MULTI };
+        let flags = if at == At::Return { sys::BPF_F_UPROBE_MULTI_RETURN } else { 0 };
+        let process = self.process.map_or(0, i32::cast_unsigned);
+        link_uprobes(program, attach_type, path, &places, process, flags)
     }
 
-    fn attach_single(&self, program: &ProgramMut<'_>, at: At, site: FileSite) -> libbpf_rs::Result<Link> {
-        let options = UprobeOpts {
-            ref_ctr_offset: site.semaphore.map_or(0, |offset| usize::try_from(offset).unwrap_or_default()),
-            cookie: site.cookie,
-            retprobe: at == At::Return,
-            ..Default::default()
+    fn attach_single(&self, program: BorrowedFd<'_>, at: At, path: &CStr, site: FileSite) -> nix::Result<OwnedFd> {
+        let event = UprobeEvent {
+            path,
+            offset: site.file_offset,
+            semaphore: u32::try_from(site.semaphore.unwrap_or_default()).map_err(|_| Errno::EINVAL)?,
+            at_return: at == At::Return,
+            process: self.process,
         };
-        let offset = usize::try_from(site.file_offset).unwrap_or(usize::MAX);
-        program.attach_uprobe_with_opts(self.process.unwrap_or(-1), self.file, offset, options)
+        link_perf_event(program, event.open()?, site.cookie)
     }
+}
+
+fn why(error: Errno) -> String {
+    format!("{} ({error:?})", error.desc())
 }

@@ -1,5 +1,6 @@
 //! What this kernel can do and what this process may do, found by trying: version numbers lie where vendors backport.
 
+use super::link::{Places, link_uprobes};
 use crate::host::kernel_version;
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{MapType, ProgramType};
@@ -7,7 +8,7 @@ use nix::libc;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use profinfer_diagnostics::{Code, Diagnostic};
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
 /// How uprobe programs are attached, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -290,7 +291,8 @@ fn uprobe_links_work(attach_type: sys::bpf_attach_type) -> Result<bool, Diagnost
         Err(nix::Error::EPERM) => return Err(missing_privilege("loading a BPF program")),
         Err(_) => return Ok(false),
     };
-    let attempt = |process| link_uprobe(&program, attach_type, c"/", 0, process, 0).err();
+    let places = Places { offsets: vec![0], ..Places::default() };
+    let attempt = |process| link_uprobes(program.as_fd(), attach_type, c"/", &places, process, 0).err();
     Ok(attempt(0) == Some(nix::Error::EBADF) && attempt(u32::MAX) == Some(nix::Error::EINVAL))
 }
 
@@ -334,32 +336,6 @@ pub(super) fn load_instructions(
             std::ptr::from_ref(&options).cast_mut(),
         )
     };
-    if fd < 0 {
-        return Err(nix::Error::from_raw(-fd));
-    }
-    // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// Attaches a program at an offset of a file, in one process (0: in all).
-pub(super) fn link_uprobe(
-    program: &OwnedFd,
-    attach_type: sys::bpf_attach_type,
-    path: &CStr,
-    offset: u64,
-    process: u32,
-    flags: u32,
-) -> nix::Result<OwnedFd> {
-    let offset: std::ffi::c_ulong = offset;
-    let mut options =
-        sys::bpf_link_create_opts { sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t, ..Default::default() };
-    options.__bindgen_anon_1.uprobe_multi.path = path.as_ptr();
-    options.__bindgen_anon_1.uprobe_multi.offsets = &raw const offset;
-    options.__bindgen_anon_1.uprobe_multi.cnt = 1;
-    options.__bindgen_anon_1.uprobe_multi.pid = process;
-    options.__bindgen_anon_1.uprobe_multi.flags = flags;
-    // SAFETY: the options are of the type that libbpf declares, and what they point to outlives the call.
-    let fd = unsafe { sys::bpf_link_create(program.as_raw_fd(), -1, attach_type, &raw const options) };
     if fd < 0 {
         return Err(nix::Error::from_raw(-fd));
     }

@@ -7,6 +7,7 @@ pub mod features;
 mod identity;
 mod job_formats;
 mod libbpf_messages;
+mod link;
 mod open_spans;
 mod packed;
 mod perf_event;

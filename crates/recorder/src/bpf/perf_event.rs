@@ -26,20 +26,38 @@ pub fn open_perf_event(mut attributes: sys::perf_event_attr, process: i32, proce
 /// Whether this process may attach uprobes by perf events, which takes more privileges on some kernels than
 /// `uprobe.multi` does. Nothing is attached.
 pub(super) fn may_probe_by_perf_events() -> bool {
-    !matches!(uprobe_event(c"/proc/self/exe", 0, false), Err(nix::Error::EACCES | nix::Error::EPERM))
+    let probe = UprobeEvent { path: c"/proc/self/exe", offset: 0, semaphore: 0, at_return: false, process: Some(0) };
+    !matches!(probe.open(), Err(nix::Error::EACCES | nix::Error::EPERM))
 }
 
-/// An event of a place in a file: of this process, on all CPUs.
-pub(super) fn uprobe_event(path: &CStr, offset: u64, at_return: bool) -> nix::Result<OwnedFd> {
-    let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type").ok();
-    let kind = kind.and_then(|text| text.trim().parse().ok()).ok_or(nix::Error::ENODEV)?;
-    let mut event = sys::perf_event_attr {
-        type_: kind,
-        // Bit 0 tells that it is a probe of the return; the kernel's `format/retprobe` too.
-        config: u64::from(at_return),
-        ..Default::default()
-    };
-    event.__bindgen_anon_3.uprobe_path = path.as_ptr().addr() as u64;
-    event.__bindgen_anon_4.probe_offset = offset;
-    open_perf_event(event, 0, -1)
+/// The event of a place in a file, on all CPUs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UprobeEvent<'p> {
+    pub(super) path: &'p CStr,
+    pub(super) offset: u64,
+    /// The offset of the number that the kernel raises while it is open; 0: without.
+    pub(super) semaphore: u32,
+    pub(super) at_return: bool,
+    /// `None`: in all; 0: in this one.
+    pub(super) process: Option<i32>,
+}
+
+impl UprobeEvent<'_> {
+    /// # Errors
+    /// The system's.
+    pub(super) fn open(&self) -> nix::Result<OwnedFd> {
+        let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type").ok();
+        let kind = kind.and_then(|text| text.trim().parse().ok()).ok_or(nix::Error::ENODEV)?;
+        let mut event = sys::perf_event_attr {
+            type_: kind,
+            // By the kernel's `format/retprobe` and `format/ref_ctr_offset`.
+            config: u64::from(self.at_return) | u64::from(self.semaphore) << 32,
+            ..Default::default()
+        };
+        event.__bindgen_anon_3.uprobe_path = self.path.as_ptr().addr() as u64;
+        event.__bindgen_anon_4.probe_offset = self.offset;
+        // An event of all processes is of one processor, but its program runs on all.
+        let (process, processor) = self.process.map_or((-1, 0), |process| (process, -1));
+        open_perf_event(event, process, processor)
+    }
 }

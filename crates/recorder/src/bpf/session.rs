@@ -1,30 +1,29 @@
 //! A generated program in the kernel. Its maps are made once; programs are loaded in *generations*, each with the
 //! constants that were found when it was needed, all on the same maps: a library mapped later brings a generation, and
-//! nothing that was recorded or remembered before is lost by it.
+//! nothing that was recorded or remembered before is lost by it. Of what libbpf has loaded only descriptors are stored:
+//! its object, with the code and the types of every program, is closed.
 
 mod accounts;
 mod kernel_events;
 mod sampler;
 
-use super::attacher::{At, Attacher, FailedSite, FileSite, Part};
+use super::attacher::{At, Attacher, FailedSite, FileSite, Function, Part};
 use super::features::{AttachMode, missing_privilege};
 use super::job_formats::JobFormats;
 use super::libbpf_messages::LibbpfMessages;
 use super::open_spans::OpenSpans;
 use super::packed::PackedObject;
-use super::variables::{self, Variable, variables};
+use super::variables::{self, SharedVariables, Variable, variables};
 use super::verifier::load_problems;
 use kernel_events::KernelEvents;
-use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{
-    AsRawLibbpf, Iter, Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramAttachType,
-    ProgramMut,
+    Iter, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramAttachType, ProgramMut,
 };
 use profinfer_compiler::{Program, ProgramKind};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Source};
 use profinfer_schema::bpf::LOSSES_PER_TYPE;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -84,22 +83,16 @@ pub struct Setup<'a> {
     pub mode: AttachMode,
 }
 
-/// Programs of one load, with the constants they were loaded with.
+/// Functions of one load, with the constants they were loaded with.
 #[derive(Debug)]
 struct Generation {
-    object: Object,
-    /// The object's functions that are loaded.
-    loaded: BTreeSet<String>,
-    programs: BTreeSet<usize>,
-    /// Descriptors of their functions, which the object owns: a budget asks for their runs many times a second.
-    functions: Vec<(usize, RawFd)>,
+    functions: BTreeMap<String, Function>,
     values: BTreeMap<String, u64>,
 }
 
 impl Generation {
-    /// Programs that are the runtime's, and no probe's.
-    fn of_the_runtime(object: Object, loaded: BTreeSet<String>) -> Self {
-        Self { object, loaded, programs: BTreeSet::new(), functions: Vec::new(), values: BTreeMap::new() }
+    fn has(&self, program: usize) -> bool {
+        self.functions.values().any(|function| function.program == Some(program))
     }
 }
 
@@ -114,10 +107,20 @@ pub struct ProbedFile<'f> {
 
 /// A program that is attached.
 #[derive(Debug)]
-struct Attached {
+enum Attached {
     /// To places in a file: the program (index into the plan's, or [`AT_LINKER`]) and the file's device and inode.
-    to: Option<(usize, (u64, u64))>,
-    link: Link,
+    ToFile(usize, (u64, u64), OwnedFd),
+    /// To an event of the kernel.
+    ToKernel(Link),
+}
+
+impl Attached {
+    fn close(self) {
+        match self {
+            Self::ToFile(_, _, link) => drop(link),
+            Self::ToKernel(link) => drop(link),
+        }
+    }
 }
 
 /// A generated program in the kernel. Dropping it detaches everything.
@@ -126,6 +129,9 @@ pub struct Session<'a> {
     links: Vec<Attached>,
     end: Option<Link>,
     generations: Vec<Generation>,
+    /// Of all generations, by name.
+    maps: BTreeMap<String, MapHandle>,
+    shared: SharedVariables,
     setup: Setup<'a>,
     object: PackedObject,
     variables: HashMap<String, Variable>,
@@ -148,6 +154,8 @@ impl<'a> Session<'a> {
             end: None,
             kernel_events: KernelEvents::of(setup.programs, setup.jobs),
             generations: Vec::new(),
+            maps: BTreeMap::new(),
+            shared: SharedVariables::default(),
             variables: found,
             open_spans: OpenSpans::default(),
             loss_entries: u32::try_from(setup.record_types).unwrap_or(u32::MAX).saturating_mul(LOSSES_PER_TYPE),
@@ -156,19 +164,18 @@ impl<'a> Session<'a> {
         };
         let by_themselves: BTreeSet<&str> =
             TRACKERS.into_iter().map(|(program, _)| program).chain([COUNTING]).collect();
-        let mut names: BTreeSet<&str> = session.kernel_events.functions().collect();
-        names.extend(&by_themselves);
-        names.extend([LINKER, END]);
-        let object = session.load_object(&names, &BTreeMap::new())?;
+        let of_runtime = by_themselves.iter().copied().chain([LINKER, END]);
+        let names: BTreeSet<String> = session.kernel_events.functions().chain(of_runtime).map(str::to_owned).collect();
+        let object = session.load_object(&names.iter().map(String::as_str).collect(), &BTreeMap::new())?;
         session.check_object(&object)?;
-        session.fill_events(&object)?;
-        let loaded = names.iter().map(|name| (*name).to_owned()).collect();
+        session.share_maps(&object)?;
+        session.fill_events()?;
         session.attach_by_themselves(&object, &by_themselves)?;
         // Nothing runs before it is read from.
         let end = object.progs_mut().find(|program| program.name() == END);
         session.end = end.and_then(|program| program.attach().ok());
         session.open_spans = object.btf().ok().flatten().map(|btf| OpenSpans::of(&btf)).unwrap_or_default();
-        session.generations.push(Generation::of_the_runtime(object, loaded));
+        session.add_generation(&object, BTreeMap::new(), |name| names.contains(name).then_some(None))?;
         Ok(session)
     }
 
@@ -208,13 +215,35 @@ impl<'a> Session<'a> {
             .flat_map(|(index, program)| self.parts(program).into_iter().map(move |part| (part.name, index)))
             .collect();
         let object = self.load_object(&names.keys().map(String::as_str).collect(), values)?;
-        let of = |function: ProgramMut<'_>| {
-            let program = names.get(&*function.name().to_string_lossy())?;
-            Some((*program, function.as_fd().as_raw_fd()))
-        };
-        let functions = object.progs_mut().filter_map(of).collect();
-        let loaded = names.into_keys().collect();
-        self.generations.push(Generation { object, loaded, programs: missing, functions, values: values.clone() });
+        self.add_generation(&object, values.clone(), |name| names.get(name).map(|program| Some(*program)))
+    }
+
+    /// Stores the descriptors of what was loaded of an object: `loaded` has its functions' names, and the programs of the
+    /// plan that they are parts of.
+    fn add_generation(
+        &mut self,
+        object: &Object,
+        values: BTreeMap<String, u64>,
+        loaded: impl Fn(&str) -> Option<Option<usize>>,
+    ) -> Result<(), Diagnostics> {
+        let mut functions = BTreeMap::new();
+        for function in object.progs_mut() {
+            let name = function.name().to_string_lossy().into_owned();
+            let Some(program) = loaded(&name) else { continue };
+            let descriptor = function.as_fd().try_clone_to_owned().map_err(|error| cannot_share(&error))?;
+            functions.insert(name, Function { descriptor, program });
+        }
+        self.generations.push(Generation { functions, values });
+        Ok(())
+    }
+
+    /// Stores the maps of the first object, which all generations share, and maps its variables.
+    fn share_maps(&mut self, object: &Object) -> Result<(), Diagnostic> {
+        for map in object.maps() {
+            let handle = MapHandle::try_from(&map).map_err(|error| cannot_share(&error))?;
+            self.maps.insert(map.name().to_string_lossy().into_owned(), handle);
+        }
+        self.shared = SharedVariables::of(&self.maps).map_err(|error| cannot_share(&error))?;
         Ok(())
     }
 
@@ -223,7 +252,7 @@ impl<'a> Session<'a> {
         let agrees = |generation: &Generation| {
             values.iter().all(|(name, value)| generation.values.get(name).is_none_or(|loaded| loaded == value))
         };
-        self.generations.iter().rev().find(|generation| generation.programs.contains(&program) && agrees(generation))
+        self.generations.iter().rev().find(|generation| generation.has(program) && agrees(generation))
     }
 
     fn load_object(&self, names: &BTreeSet<&str>, values: &BTreeMap<String, u64>) -> Result<Object, Diagnostics> {
@@ -252,10 +281,8 @@ impl<'a> Session<'a> {
             let name = map.name().to_string_lossy().into_owned();
             if name.ends_with(".rodata") {
                 self.set_constants(map.initial_value_mut().unwrap_or_default(), values);
-            } else if let Some(first) = self.generations.first() {
-                if let Some(shared) = first.object.maps().find(|map| map.name().to_string_lossy() == name) {
-                    map.reuse_fd(shared.as_fd())?;
-                }
+            } else if let Some(shared) = self.maps.get(&name) {
+                map.reuse_fd(shared.as_fd())?;
             } else if name == "pf_ring" {
                 let bytes = self.setup.ring_bytes.clamp(SMALLEST_RING, 1 << 31).next_power_of_two();
                 map.set_max_entries(bytes)?;
@@ -269,8 +296,8 @@ impl<'a> Session<'a> {
     }
 
     /// Gives the programs the counters' events.
-    fn fill_events(&self, object: &Object) -> Result<(), Diagnostic> {
-        let Some(map) = object.maps().find(|map| map.name().to_string_lossy() == "pf_events") else { return Ok(()) };
+    fn fill_events(&self) -> Result<(), Diagnostic> {
+        let Some(map) = self.maps.get("pf_events") else { return Ok(()) };
         for (place, event) in self.setup.events {
             let fd = event.as_raw_fd().to_ne_bytes();
             map.update(&place.to_ne_bytes(), &fd, MapFlags::ANY).map_err(|error| {
@@ -304,11 +331,12 @@ impl<'a> Session<'a> {
             |reason: &str| sites.iter().map(|site| FailedSite { site: *site, reason: reason.to_owned() }).collect();
         let Some(planned) = self.setup.programs.get(program) else { return all_failed("no such program") };
         let Some(generation) = self.generation_of(program, values) else { return all_failed("it is not loaded") };
-        let attacher = Attacher { object: &generation.object, mode: self.setup.mode, file: file.path, process };
+        let functions = &generation.functions;
+        let attacher = Attacher { functions, mode: self.setup.mode, file: file.path, process };
         let mut links = Vec::new();
         let mut failed = Vec::new();
         attacher.attach_most(&self.parts(planned), sites, &mut links, &mut failed);
-        let attached = |link| Attached { to: Some((program, file.id)), link };
+        let attached = |link| Attached::ToFile(program, file.id, link);
         self.links.extend(links.into_iter().map(attached));
         failed
     }
@@ -316,7 +344,7 @@ impl<'a> Session<'a> {
     /// Attaches the program that stops the target when its dynamic linker has mapped a library.
     ///
     /// # Errors
-    /// Why not, in libbpf's words.
+    /// Why not, in the system's words.
     pub fn attach_linker(
         &mut self,
         file: ProbedFile<'_>,
@@ -324,11 +352,11 @@ impl<'a> Session<'a> {
         file_offset: u64,
     ) -> Result<(), String> {
         let Some(first) = self.generations.first() else { return Err("nothing is loaded".to_owned()) };
-        let attacher = Attacher { object: &first.object, mode: self.setup.mode, file: file.path, process };
+        let attacher = Attacher { functions: &first.functions, mode: self.setup.mode, file: file.path, process };
         let part = Part { name: LINKER.to_owned(), at: At::Entry };
         let links = attacher
             .attach_all(std::slice::from_ref(&part), &[FileSite { file_offset, cookie: 0, semaphore: None }])?;
-        let attached = |link| Attached { to: Some((AT_LINKER, file.id)), link };
+        let attached = |link| Attached::ToFile(AT_LINKER, file.id, link);
         self.links.extend(links.into_iter().map(attached));
         Ok(())
     }
@@ -346,13 +374,14 @@ impl<'a> Session<'a> {
 
     /// Detaches everything. Records may still be in the ring.
     pub fn detach(&mut self) {
-        close(self.links.drain(..).map(|attached| attached.link).collect());
+        close(std::mem::take(&mut self.links));
     }
 
     /// Takes the links whose program and file are wanted.
-    fn take_links(&mut self, wanted: impl Fn(usize, (u64, u64)) -> bool) -> Vec<Link> {
-        let wanted = |attached: &mut Attached| attached.to.is_some_and(|(program, file)| wanted(program, file));
-        self.links.extract_if(.., wanted).map(|attached| attached.link).collect()
+    fn take_links(&mut self, wanted: impl Fn(usize, (u64, u64)) -> bool) -> Vec<Attached> {
+        let wanted =
+            |attached: &mut Attached| matches!(attached, Attached::ToFile(program, file, _) if wanted(*program, *file));
+        self.links.extract_if(.., wanted).collect()
     }
 
     /// Detaches these programs on a separate thread: the kernel takes its time to make sure that none runs any more,
@@ -383,7 +412,7 @@ impl<'a> Session<'a> {
     /// Has calls at these sites, which are of a method's other slots, neither count as lost nor contain others when their
     /// probes are removed while they are open.
     pub fn leave_other_slots(&self, sites: impl Iterator<Item = u16>) {
-        let Some(map) = self.map("pf_other_sites") else { return };
+        let Some(map) = self.maps.get("pf_other_sites") else { return };
         for site in sites.map(u32::from) {
             // The map has space for all. Where it failed, calls would count as lost that are not.
             let _ = map.update(&site.to_ne_bytes(), &1_u32.to_ne_bytes(), MapFlags::ANY);
@@ -491,15 +520,7 @@ impl<'a> Session<'a> {
     /// A `u64` variable that the programs share with this process.
     fn variable(&self, name: &str) -> Option<&AtomicU64> {
         let variable = self.variables.get(name).filter(|variable| variable.section != ".rodata")?;
-        let first = self.generations.first()?;
-        let map = first.object.maps().find(|map| map.name().to_string_lossy().ends_with(&variable.section))?;
-        let (start, len) = mapped_value(&map)?;
-        if variable.offset % 8 != 0 || variable.offset.checked_add(8)? > len {
-            return None;
-        }
-        // SAFETY: the address is inside the map's shared memory and aligned; the memory stays mapped as long as the
-        // object, which `self` owns and the result borrows. The kernel side writes it with whole-word stores.
-        Some(unsafe { AtomicU64::from_ptr(start.byte_add(variable.offset)) })
+        self.shared.word(variable)
     }
 
     /// The ring buffer.
@@ -515,12 +536,8 @@ impl<'a> Session<'a> {
     /// # Errors
     /// X001 where the object has none of that name.
     pub fn shared(&self, name: &str) -> Result<MapHandle, Diagnostic> {
-        let map = self.map(name).and_then(|map| MapHandle::try_from(&map).ok());
+        let map = self.maps.get(name).and_then(|map| MapHandle::try_from(map).ok());
         map.ok_or_else(|| Diagnostic::error(Code::Bug, format!("bug: the generated program has no map `{name}`")))
-    }
-
-    fn map(&self, name: &str) -> Option<Map<'_>> {
-        self.generations.first()?.object.maps().find(|map| map.name().to_string_lossy() == name)
     }
 }
 
@@ -539,21 +556,18 @@ fn attach_problem(program: &ProgramMut<'_>, error: &libbpf_rs::Error, messages: 
         .hint("see `profinfer doctor`")
 }
 
-/// The memory of a loaded map of global variables, shared with the kernel.
-fn mapped_value(map: &Map<'_>) -> Option<(*mut u64, usize)> {
-    let mut len: sys::size_t = 0;
-    // SAFETY: the map is alive, and `len` is a valid place for the result.
-    let start = unsafe { sys::bpf_map__initial_value(map.as_libbpf_object().as_ptr(), &raw mut len) };
-    (!start.is_null()).then_some((start.cast(), usize::try_from(len).ok()?))
+fn cannot_share(error: &dyn std::fmt::Display) -> Diagnostic {
+    Diagnostic::error(Code::Bug, format!("what was loaded into the kernel cannot be shared: {error}"))
+        .hint("allow this user more open files (`ulimit -n`)")
 }
 
 /// Closes links. Each waits until no processor is in its program any more, some 50 ms: better for all at once.
-fn close(mut links: Vec<Link>) {
+fn close(mut links: Vec<Attached>) {
     std::thread::scope(|threads| {
         let share = links.len().div_ceil(DETACHING_THREADS).max(1);
         while !links.is_empty() {
             let links = links.split_off(links.len().saturating_sub(share));
-            threads.spawn(move || drop(links));
+            threads.spawn(move || links.into_iter().for_each(Attached::close));
         }
     });
 }

@@ -6,7 +6,6 @@ use super::identity;
 use object::read::archive::ArchiveFile;
 use profinfer_compiler::codegen::CSource;
 use std::io::Read;
-use std::sync::OnceLock;
 
 /// An archive of objects (`ar`), compressed with zstd; empty where there are none.
 static ARCHIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/objects.a.zst"));
@@ -22,20 +21,15 @@ pub fn any() -> bool {
     !ARCHIVE.is_empty()
 }
 
-/// The object of a program for such kernels, if this program carries it.
+/// The object of a program for such kernels, if this program carries it. The archive, some megabytes, is unpacked each
+/// time, which takes ten milliseconds: a recorder needs it once.
 pub(super) fn find(source: &CSource, kernels: Kernels) -> Option<Vec<u8>> {
-    find_in(archive()?, source, kernels)
-}
-
-fn archive() -> Option<&'static [u8]> {
-    static UNPACKED: OnceLock<Vec<u8>> = OnceLock::new();
-    let unpack = || {
-        let mut bytes = Vec::new();
-        let reader = zstd::Decoder::new(ARCHIVE).map(|reader| reader.take(MAX_ARCHIVE));
-        let read = reader.and_then(|mut reader| reader.read_to_end(&mut bytes));
-        read.map_or_else(|_| Vec::new(), |_| bytes)
-    };
-    any().then(|| UNPACKED.get_or_init(unpack).as_slice())
+    if !any() {
+        return None;
+    }
+    let mut archive = Vec::new();
+    zstd::Decoder::new(ARCHIVE).ok()?.take(MAX_ARCHIVE).read_to_end(&mut archive).ok()?;
+    find_in(&archive, source, kernels)
 }
 
 /// One for these kernels comes before one for old kernels, which works on all.

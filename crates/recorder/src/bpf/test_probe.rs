@@ -1,12 +1,12 @@
 //! Programs that do nothing or only take the time, at places in a file: what a probe costs before it does anything.
 
-use super::features::{AttachMode, link_uprobe, load_small};
-use super::perf_event::uprobe_event;
+use super::features::{AttachMode, load_small};
+use super::link::{Places, link_perf_event, link_uprobes};
+use super::perf_event::UprobeEvent;
 use super::span_timer::SpanTimer;
 use libbpf_rs::libbpf_sys as sys;
-use nix::libc;
-use std::ffi::{CStr, CString};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -59,10 +59,15 @@ impl TestProbe {
         for (attach_type, at_return) in parts {
             let program = load(*attach_type)?;
             probe.links.push(match mode {
-                AttachMode::Single => link_single(&program, &path, offset, *at_return)?,
+                AttachMode::Single => {
+                    let event =
+                        UprobeEvent { path: &path, offset, semaphore: 0, at_return: *at_return, process: Some(0) };
+                    link_perf_event(program.as_fd(), event.open()?, 0)?
+                }
                 _ => {
                     let flags = if *at_return { sys::BPF_F_UPROBE_MULTI_RETURN } else { 0 };
-                    link_uprobe(&program, *attach_type, &path, offset, std::process::id(), flags)?
+                    let places = Places { offsets: vec![offset], ..Places::default() };
+                    link_uprobes(program.as_fd(), *attach_type, &path, &places, std::process::id(), flags)?
                 }
             });
             probe.programs.push(program);
@@ -70,19 +75,3 @@ impl TestProbe {
         Ok(probe)
     }
 }
-
-/// By a perf event, as kernels without `uprobe.multi` do it.
-fn link_single(program: &OwnedFd, path: &CStr, offset: u64, at_return: bool) -> nix::Result<OwnedFd> {
-    let event = uprobe_event(path, offset, at_return)?;
-    // SAFETY: both calls take descriptors that are open, and no pointers.
-    let attached = unsafe {
-        nix::errno::Errno::result(libc::ioctl(event.as_raw_fd(), SET_PROGRAM, program.as_raw_fd()))
-            .and_then(|_| nix::errno::Errno::result(libc::ioctl(event.as_raw_fd(), ENABLE, 0)))
-    };
-    attached.map(|_| event)
-}
-
-/// `PERF_EVENT_IOC_SET_BPF`
-const SET_PROGRAM: libc::c_ulong = 0x4004_2408;
-/// `PERF_EVENT_IOC_ENABLE`
-const ENABLE: libc::c_ulong = 0x2400;

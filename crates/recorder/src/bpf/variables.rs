@@ -1,10 +1,15 @@
 //! The global variables of a BPF object: name → section and place in it, from the ELF symbol table; and whether they are
-//! those that the recorder sets and reads.
+//! those that the recorder sets and reads. And the memory that they are in, shared with the programs.
 
+use crate::mapping::Mapping;
+use libbpf_rs::{MapCore, MapHandle};
+use nix::sys::mman::ProtFlags;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use profinfer_diagnostics::{Code, Diagnostic};
 use profinfer_schema::bpf::{VARIABLES, Variable as Agreed, VariableKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::os::fd::AsFd;
+use std::sync::atomic::AtomicU64;
 
 /// Where a variable is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +20,41 @@ pub(super) struct Variable {
     pub(super) offset: usize,
     /// Bytes.
     pub(super) size: usize,
+}
+
+/// The memory of the variables that programs share with this process.
+#[derive(Debug, Default)]
+pub(super) struct SharedVariables {
+    /// By the end of the map's name, which is the section's.
+    sections: Vec<(&'static str, Mapping, usize)>,
+}
+
+impl SharedVariables {
+    /// Maps those among these maps of a loaded object, by name, that have variables.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn of(maps: &BTreeMap<String, MapHandle>) -> nix::Result<Self> {
+        let mut sections = Vec::new();
+        for section in [".data", ".bss"] {
+            let Some((_, map)) = maps.iter().find(|(name, _)| name.ends_with(section)) else { continue };
+            let bytes = map.value_size() as usize;
+            let mapping = Mapping::new(map.as_fd(), 0, bytes, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE)?;
+            sections.push((section, mapping, bytes));
+        }
+        Ok(Self { sections })
+    }
+
+    /// A variable of 64 bits.
+    pub(super) fn word(&self, variable: &Variable) -> Option<&AtomicU64> {
+        let (_, mapping, bytes) = self.sections.iter().find(|(section, ..)| *section == variable.section)?;
+        if !variable.offset.is_multiple_of(8) || variable.offset.checked_add(8)? > *bytes {
+            return None;
+        }
+        // SAFETY: the address is inside the shared memory and aligned; it stays mapped as long as `self`, which the result
+        // borrows. The kernel side writes it with whole-word stores.
+        Some(unsafe { AtomicU64::from_ptr(mapping.start().byte_add(variable.offset).cast()) })
+    }
 }
 
 /// Every global variable of an ELF object; none where it is not readable.

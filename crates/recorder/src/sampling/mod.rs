@@ -11,9 +11,9 @@ pub(super) use intake::SampleIntake;
 
 use crate::bpf::Session;
 use kernel::Functions;
-use libbpf_rs::Link;
 use profinfer_schema::Sampling;
 use profinfer_schema::bpf::SampleStacks;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How the target is sampled.
@@ -30,7 +30,7 @@ pub struct SampleOptions {
 pub(super) struct Sampler {
     intake: Arc<Mutex<SampleIntake>>,
     /// One for each thread that there was at the start; others inherit theirs.
-    links: Vec<Link>,
+    links: Vec<OwnedFd>,
     sampling: Sampling,
     /// Functions of the kernel that the trace does not have yet, and what the trace has of the rest.
     functions: Functions,

@@ -1,17 +1,18 @@
 //! Counts of the kernel and the programs: losses, open spans, runs of programs and their time.
 
 use super::{Session, TRACKERS};
+use crate::bpf::attacher::Function;
 use libbpf_rs::libbpf_sys as sys;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use libbpf_rs::{MapCore, MapFlags, MapType};
 use nix::errno::Errno;
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 
 impl Session<'_> {
     /// Losses so far, summed over cpus: index is record type × [`profinfer_schema::bpf::LOSSES_PER_TYPE`] + kind.
     pub fn losses(&self) -> Vec<u64> {
-        let Some(map) = self.map("pf_losses") else { return Vec::new() };
-        if let Some(sums) = all_sums(&map, self.loss_entries) {
+        let Some(map) = self.maps.get("pf_losses") else { return Vec::new() };
+        if let Some(sums) = all_sums(map, self.loss_entries) {
             return sums;
         }
         let sum = |entry: u32| {
@@ -23,8 +24,8 @@ impl Session<'_> {
 
     /// Spans that are open on threads now, by record.
     pub fn open_spans(&self, threads: &[i32]) -> BTreeMap<String, u64> {
-        let storage = self.map("pf_threads").and_then(|map| MapHandle::try_from(&map).ok());
-        storage.map_or_else(BTreeMap::new, |storage| self.open_spans.count(&storage, threads))
+        let storage = self.maps.get("pf_threads");
+        storage.map_or_else(BTreeMap::new, |storage| self.open_spans.count(storage, threads))
     }
 
     /// How often the kernel skipped a program because it ran already on that cpu, by the record that is lost by it.
@@ -38,14 +39,11 @@ impl Session<'_> {
             records.extend(parts.chain(of_kernel).map(|name| (name, record.as_str())));
         }
         let mut skipped = BTreeMap::new();
-        for generation in &self.generations {
-            for program in generation.object.progs_mut() {
-                let name = program.name().to_string_lossy();
-                let Some(record) = records.get(&*name).filter(|_| generation.loaded.contains(&*name)) else { continue };
-                let misses = info(program.as_fd().as_raw_fd()).map_or(0, |info| info.recursion_misses);
-                if misses > 0 {
-                    *skipped.entry((*record).to_owned()).or_default() += misses;
-                }
+        for (name, function) in self.generations.iter().flat_map(|generation| &generation.functions) {
+            let Some(record) = records.get(name) else { continue };
+            let misses = info(function).map_or(0, |info| info.recursion_misses);
+            if misses > 0 {
+                *skipped.entry((*record).to_owned()).or_default() += misses;
             }
         }
         skipped
@@ -55,10 +53,10 @@ impl Session<'_> {
     /// stores [`crate::bpf::RunStatistics`]. Each takes a system call.
     pub fn runs(&self, is_wanted: impl Fn(usize) -> bool) -> BTreeMap<usize, (u64, u64)> {
         let mut runs: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
-        let functions = self.generations.iter().flat_map(|generation| &generation.functions);
-        for (program, function) in functions.filter(|(program, _)| is_wanted(*program)) {
-            let (count, ns) = runs.entry(*program).or_default();
-            if let Some(info) = info(*function) {
+        for function in self.generations.iter().flat_map(|generation| generation.functions.values()) {
+            let Some(program) = function.program.filter(|program| is_wanted(*program)) else { continue };
+            let (count, ns) = runs.entry(program).or_default();
+            if let Some(info) = info(function) {
                 *count = count.saturating_add(info.run_cnt);
                 *ns = ns.saturating_add(info.run_time_ns);
             }
@@ -67,11 +65,12 @@ impl Session<'_> {
     }
 }
 
-fn info(function: RawFd) -> Option<sys::bpf_prog_info> {
+fn info(function: &Function) -> Option<sys::bpf_prog_info> {
     let mut info = sys::bpf_prog_info::default();
     let mut len = u32::try_from(size_of::<sys::bpf_prog_info>()).unwrap_or(0);
-    // SAFETY: `info` is a live, zeroed value of `len` bytes; the descriptor is a number, of a loaded program.
-    let result = unsafe { sys::bpf_prog_get_info_by_fd(function, &raw mut info, &raw mut len) };
+    let descriptor = function.descriptor.as_raw_fd();
+    // SAFETY: `info` is a live, zeroed value of `len` bytes; the descriptor is open.
+    let result = unsafe { sys::bpf_prog_get_info_by_fd(descriptor, &raw mut info, &raw mut len) };
     (result == 0).then_some(info)
 }
 

@@ -130,7 +130,7 @@ impl Session<'_> {
             planned.is_none_or(|planned| !self.kernel_events.missing.contains(&planned.name))
         };
         links.retain(|(planned, _)| is_whole(*planned));
-        self.links.extend(links.into_iter().map(|(_, link)| Attached { to: None, link }));
+        self.links.extend(links.into_iter().map(|(_, link)| Attached::ToKernel(link)));
         Ok(())
     }
 

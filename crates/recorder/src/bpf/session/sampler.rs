@@ -1,10 +1,10 @@
 //! The program that takes timer samples: in every object, loaded where samples are asked for.
 
-use super::{Generation, Session};
-use libbpf_rs::Link;
+use super::Session;
+use crate::bpf::link::link_perf_event;
 use profinfer_diagnostics::Diagnostics;
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 /// The program's name.
@@ -17,23 +17,17 @@ impl Session<'_> {
     /// B003 (verifier), B004 (kernel), B005 (privilege).
     pub fn load_sampler(&mut self) -> Result<(), Diagnostics> {
         let object = self.load_object(&BTreeSet::from([SAMPLER]), &BTreeMap::new())?;
-        self.generations.push(Generation::of_the_runtime(object, BTreeSet::from([SAMPLER.to_owned()])));
-        Ok(())
+        self.add_generation(&object, BTreeMap::new(), |name| (name == SAMPLER).then_some(None))
     }
 
-    /// Has an event's overflows take samples, on its thread and those that inherit it, until the link is dropped.
+    /// Has an event's overflows take samples, on its thread and those that inherit it, until what is returned is closed.
     ///
     /// # Errors
-    /// Why not, in libbpf's words.
-    pub fn attach_sampler(&self, event: OwnedFd) -> Result<Link, String> {
-        let generation = self.generations.iter().find(|generation| generation.loaded.contains(SAMPLER));
-        let program =
-            generation.and_then(|generation| generation.object.progs_mut().find(|program| program.name() == SAMPLER));
+    /// Why not, in the system's words.
+    pub fn attach_sampler(&self, event: OwnedFd) -> Result<OwnedFd, String> {
+        let program = self.generations.iter().find_map(|generation| generation.functions.get(SAMPLER));
         let program = program.ok_or("its program is not loaded")?;
-        let link = program.attach_perf_event(event.as_raw_fd()).map_err(|error| error.to_string())?;
-        // The link closes it.
-        let _ = event.into_raw_fd();
-        Ok(link)
+        link_perf_event(program.descriptor.as_fd(), event, 0).map_err(|error| error.desc().to_owned())
     }
 
     /// Samples taken so far, and of them those that were lost.
