@@ -18,13 +18,19 @@ const MAX_TEXT: usize = 512;
 
 /// How an object of a program describes itself: who compiled it, for which machine, from what.
 pub(super) fn identity(source: &CSource, kernels: Kernels) -> String {
+    format!("profinfer {} {} {}", env!("CARGO_PKG_VERSION"), source.arch, name(source, kernels).replace('.', " "))
+}
+
+/// The name of an object among those of one version and instruction set: the end of its text, as `scripts/package` makes
+/// it.
+pub(super) fn name(source: &CSource, kernels: Kernels) -> String {
     let hash = Sha256::digest(significant(&source.standalone()).as_bytes());
     let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     let kernels = match kernels {
         Kernels::Recent => RECENT,
         Kernels::Old => OLD,
     };
-    format!("profinfer {} {} {hash} {kernels}", env!("CARGO_PKG_VERSION"), source.arch)
+    format!("{hash}.{kernels}")
 }
 
 /// The line of C that puts the text into the object.

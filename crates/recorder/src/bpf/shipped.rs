@@ -7,10 +7,10 @@ use object::read::archive::ArchiveFile;
 use profinfer_compiler::codegen::CSource;
 use std::io::Read;
 
-/// An archive of objects (`ar`), compressed with zstd; empty where there are none.
-static ARCHIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/objects.a.zst"));
-/// Bytes of the archive.
-const MAX_ARCHIVE: u64 = 64 << 20;
+/// An archive (`ar`) of objects, each compressed with zstd and named by [`identity::name`]; empty where there are none.
+static ARCHIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/objects.a"));
+/// Bytes of an object.
+const MAX_OBJECT: u64 = 64 << 20;
 
 /// What a person who has no clang must know of the objects.
 pub(super) const NOTE: &str = "this program carries the objects of shipped probesets, for each --level; other probesets, \
@@ -21,26 +21,22 @@ pub fn any() -> bool {
     !ARCHIVE.is_empty()
 }
 
-/// The object of a program for such kernels, if this program carries it. The archive, some megabytes, is unpacked each
-/// time, which takes ten milliseconds: a recorder needs it once.
+/// The object of a program for such kernels, if this program carries it.
 pub(super) fn find(source: &CSource, kernels: Kernels) -> Option<Vec<u8>> {
-    if !any() {
-        return None;
-    }
-    let mut archive = Vec::new();
-    zstd::Decoder::new(ARCHIVE).ok()?.take(MAX_ARCHIVE).read_to_end(&mut archive).ok()?;
-    find_in(&archive, source, kernels)
+    if any() { find_in(ARCHIVE, source, kernels) } else { None }
 }
 
 /// One for these kernels comes before one for old kernels, which works on all.
 fn find_in(archive: &[u8], source: &CSource, kernels: Kernels) -> Option<Vec<u8>> {
-    let objects = || {
-        let members = ArchiveFile::parse(archive).ok().into_iter().flat_map(|archive| archive.members());
-        members.filter_map(|member| member.ok()?.data(archive).ok())
-    };
+    let archive_file = ArchiveFile::parse(archive).ok()?;
     let of = |kernels: Kernels| {
-        let wanted = Some(identity::identity(source, kernels));
-        objects().find(|object| identity::read(object) == wanted).map(<[u8]>::to_vec)
+        let name = identity::name(source, kernels);
+        let named = |member: &object::read::archive::ArchiveMember<'_>| member.name() == name.as_bytes();
+        let member = archive_file.members().filter_map(Result::ok).find(named)?;
+        let mut object = Vec::new();
+        let compressed = zstd::Decoder::new(member.data(archive).ok()?).ok()?;
+        compressed.take(MAX_OBJECT).read_to_end(&mut object).ok()?;
+        Some(object).filter(|object| identity::read(object) == Some(identity::identity(source, kernels)))
     };
     of(kernels).or_else(|| of(Kernels::Old))
 }
@@ -60,11 +56,10 @@ mod tests {
         let mut command = std::process::Command::new("ar");
         command.arg("rcs").arg("objects.a").current_dir(folder.path());
         let mut objects = Vec::new();
-        for (name, source, kernels) in
-            [("one.o", &one, Kernels::Recent), ("one-old.o", &one, Kernels::Old), ("two-old.o", &two, Kernels::Old)]
-        {
+        for (source, kernels) in [(&one, Kernels::Recent), (&one, Kernels::Old), (&two, Kernels::Old)] {
             let object = compiler.compile(&Translation { source, sources: &[], kernels, attach: None }).unwrap();
-            std::fs::write(folder.path().join(name), &object).unwrap();
+            let name = identity::name(source, kernels);
+            std::fs::write(folder.path().join(&name), zstd::encode_all(object.as_slice(), 1).unwrap()).unwrap();
             command.arg(name);
             objects.push(object);
         }
@@ -77,5 +72,15 @@ mod tests {
         assert_eq!(find_in(&archive, &source("int h;"), Kernels::Recent), None);
         assert_eq!(find_in(b"no archive", &one, Kernels::Recent), None);
         assert_eq!(find_in(&archive[..archive.len() / 2], &two, Kernels::Recent), None);
+        // What has another's name is not taken for it.
+        std::fs::copy(
+            folder.path().join(identity::name(&one, Kernels::Old)),
+            folder.path().join(identity::name(&two, Kernels::Old)),
+        )
+        .unwrap();
+        let mut again = std::process::Command::new("ar");
+        again.args(["rcs", "objects.a", &identity::name(&two, Kernels::Old)]).current_dir(folder.path());
+        assert!(again.status().unwrap().success());
+        assert_eq!(find_in(&std::fs::read(folder.path().join("objects.a")).unwrap(), &two, Kernels::Old), None);
     }
 }
