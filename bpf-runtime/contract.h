@@ -108,6 +108,7 @@ enum pf_loss {
 	PF_UNDECIDED,
 	PF_CHANGED_UNSEEN,
 	PF_IMPLAUSIBLE,
+	PF_JOB_TABLE_FULL,
 };
 #define PF_LOSSES_PER_TYPE 16
 
@@ -230,3 +231,6 @@ __u64 pf_waiting_until; /* and up to here; 0: always */
 __u64 pf_other_slots; /* 1: there are sites of slots that are not probed any more */
 __u64 pf_samples; /* timer samples taken, lost ones included */
 __u64 pf_samples_lost; /* of them, those that the ring had no space for */
+#ifdef PF_JOBS
+__u64 pf_jobs_pending; /* jobs of the target's that are not done */
+#endif

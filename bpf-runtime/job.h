@@ -29,12 +29,33 @@ struct pf_job {
 	char driver[16];
 };
 
+/* Jobs that a device is not done with are followed until so many others have begun. */
+#define PF_JOBS_FOLLOWED 16384
+
+/* Jobs that are not done yet. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
+	__uint(max_entries, PF_JOBS_FOLLOWED);
 	__type(key, struct pf_job_key);
 	__type(value, struct pf_job);
 } pf_jobs SEC(".maps");
+
+struct pf_job_added {
+	struct pf_job_key key;
+	__u64 queued;
+};
+
+#define BPF_MAP_TYPE_QUEUE 22
+
+/* All that were added to them, in that order, those that are done among them. Each job that is not done is here, too. */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, PF_JOBS_FOLLOWED);
+	__type(value, struct pf_job_added);
+} pf_jobs_added SEC(".maps");
+
+static long (*const bpf_map_push_elem)(void *map, const void *value, __u64 flags) = (void *)87;
+static long (*const bpf_map_pop_elem)(void *map, void *value) = (void *)88;
 
 struct pf_job_ring {
 	char name[16];
@@ -107,6 +128,53 @@ static __always_inline _Bool pf_job_is_of_others(const struct pf_job *job)
 	       (driver[0] == 's' && driver[1] == 't' && driver[2] == 'u' && driver[3] == 'b');
 }
 
+/* The end of a job is not waited for any more. */
+static __always_inline void pf_give_up_job(const struct pf_job_key *key, __u32 tid, __u16 type)
+{
+	if (bpf_map_delete_elem(&pf_jobs, key) || !tid)
+		return;
+	__sync_fetch_and_add(&pf_jobs_pending, -1);
+	pf_lose(type, PF_JOB_TABLE_FULL);
+}
+
+/* One that is never done, as of a device that hangs, gives way to later ones. */
+static __always_inline void pf_oldest_job_gives_way(__u16 type)
+{
+	struct pf_job_added oldest = {};
+	struct pf_job *job;
+
+	if (bpf_map_pop_elem(&pf_jobs_added, &oldest))
+		return;
+	job = bpf_map_lookup_elem(&pf_jobs, &oldest.key);
+	/* If it is done, the key may be another's. */
+	if (job && job->queued == oldest.queued)
+		pf_give_up_job(&oldest.key, job->tid, type);
+}
+
+static __always_inline void pf_add_job(const struct pf_job_key *key, const struct pf_job *job, __u16 type)
+{
+	struct pf_job_added added = { .key = *key, .queued = job->queued };
+	struct pf_job *before = bpf_map_lookup_elem(&pf_jobs, key);
+	long failed;
+
+	/* The kernel numbers another one so: this one's end was not seen. */
+	if (before)
+		pf_give_up_job(key, before->tid, type);
+	failed = bpf_map_push_elem(&pf_jobs_added, &added, BPF_ANY);
+	if (failed) {
+		pf_oldest_job_gives_way(type);
+		failed = bpf_map_push_elem(&pf_jobs_added, &added, BPF_ANY);
+	}
+	if (!failed)
+		failed = bpf_map_update_elem(&pf_jobs, key, job, BPF_ANY);
+	if (!job->tid)
+		return;
+	if (failed)
+		pf_lose(type, PF_JOB_TABLE_FULL);
+	else
+		__sync_fetch_and_add(&pf_jobs_pending, 1);
+}
+
 /* The target's thread gives a job to the driver; where its fence is emitted, to the device, too. */
 static __always_inline int pf_job_begins(void *event, __u64 format, __u32 since, _Bool of_fences, __u16 type)
 {
@@ -128,13 +196,12 @@ static __always_inline int pf_job_begins(void *event, __u64 format, __u32 since,
 	pf_job_text(job.driver, event, format, 1);
 	if (of_fences && pf_job_is_of_others(&job))
 		return 0;
-	if (bpf_map_update_elem(&pf_jobs, &key, &job, BPF_ANY))
-		pf_lose_unplaced(type, PF_NO_THREAD_STATE);
+	pf_add_job(&key, &job, type);
 	return 0;
 }
 
 /* The scheduler gives a job to the device. One of another process is of interest for when the ring is done with it. */
-static __always_inline int pf_job_runs(void *event, __u64 format)
+static __always_inline int pf_job_runs(void *event, __u64 format, __u16 type)
 {
 	struct pf_job other = {};
 	struct pf_job_key key;
@@ -148,7 +215,8 @@ static __always_inline int pf_job_runs(void *event, __u64 format)
 	} else if (!job) {
 		pf_job_text(other.name, event, format, 0);
 		pf_job_text(other.driver, event, format, 1);
-		bpf_map_update_elem(&pf_jobs, &key, &other, BPF_NOEXIST);
+		other.queued = bpf_ktime_get_ns();
+		pf_add_job(&key, &other, type);
 	}
 	return 0;
 }
@@ -196,7 +264,7 @@ static __always_inline __u64 pf_job_began(const struct pf_job *job, _Bool of_fen
 #define PF_AT_JOB_RUN(function, structure, type, category, event)                                                      \
 	PF_JOB_TRACEPOINT(function, category, event)                                                                   \
 	{                                                                                                              \
-		return pf_job_runs(event_of_kernel, pf_job_run);                                                       \
+		return pf_job_runs(event_of_kernel, pf_job_run, type);                                                 \
 	}
 #define PF_AT_FENCE_MADE(function, structure, type, category, event)                                                   \
 	PF_JOB_TRACEPOINT(function, category, event)                                                                   \
@@ -230,7 +298,9 @@ static __always_inline __u64 pf_job_began(const struct pf_job *job, _Bool of_fen
 		record.job_since = job->since;                                                                         \
 		__builtin_memcpy(record.name, job->name, sizeof(record.name));                                         \
 		__builtin_memcpy(record.driver, job->driver, sizeof(record.driver));                                   \
-		bpf_map_delete_elem(&pf_jobs, &key);                                                                   \
+		if (bpf_map_delete_elem(&pf_jobs, &key))                                                               \
+			return 0;                                                                                      \
+		__sync_fetch_and_add(&pf_jobs_pending, -1);                                                            \
 		pf_send_unnumbered(&record, sizeof(record));                                                           \
 		return 0;                                                                                              \
 	}

@@ -793,7 +793,7 @@ mod tests {
         for (number, kind) in LossKind::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, number);
         }
-        assert_eq!(LossKind::Implausible as usize + 1, LossKind::ALL.len());
+        assert_eq!(LossKind::JobTableFull as usize + 1, LossKind::ALL.len());
     }
 
     #[test]

@@ -301,12 +301,13 @@ impl<'a> Recording<'a> {
         losses
     }
 
-    /// Calls that have begun and not ended: they are not in the trace, and that is as it should be.
+    /// Calls and jobs of devices that have begun and not ended: they are not in the trace, and that is as it should be.
     fn still_open(&self) -> Vec<Loss> {
         let pid = self.process.pid();
         let processes = if self.options.follow_forks { family(pid) } else { vec![pid] };
         let open = self.session.open_spans(&processes.into_iter().flat_map(threads).collect::<Vec<_>>());
-        open.into_iter().map(|(record, count)| Loss { record, kind: LossKind::StillOpen, count }).collect()
+        let jobs = self.session.pending_jobs();
+        open.into_iter().chain(jobs).map(|(record, count)| Loss { record, kind: LossKind::StillOpen, count }).collect()
     }
 
     fn live(&self) -> Live {

@@ -309,6 +309,7 @@ pub const VARIABLES: &[Variable] = &[
     shared("pf_other_slots", "1: there are sites of slots that are not probed any more"),
     shared("pf_samples", "timer samples taken, lost ones included"),
     shared("pf_samples_lost", "of them, those that the ring had no space for"),
+    Variable { only_with: JOBS, ..shared("pf_jobs_pending", "jobs of the target's that are not done") },
     internal("pf_in_window"),
     internal("pf_window_over"),
     internal("pf_unplaced"),

@@ -398,7 +398,7 @@ pub enum LossKind {
     Recursion,
     /// Too many nested calls: the span is lost.
     TooDeep,
-    /// No memory for a thread's state, or for a device's job: the records are lost.
+    /// No memory for a thread's state: the records are lost. Recorders of older versions counted jobs of devices by it, too.
     NoThreadState,
     /// Too many objects for the table: descriptions may repeat. In [`Self::LEGACY`]: a full place of the table is taken over.
     ObjectTableFull,
@@ -417,11 +417,13 @@ pub enum LossKind {
     /// What was read cannot be what the probeset takes it for (a string longer than its capacity, a vector that ends
     /// before it begins): the record is there, the field is missing.
     Implausible,
+    /// A device's job was not done while as many others as are followed were begun: it is lost.
+    JobTableFull,
 }
 
 impl LossKind {
     /// All kinds, in the order in which programs number them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::RingFull,
         Self::ReadFailed,
         Self::MissingEntry,
@@ -436,6 +438,7 @@ impl LossKind {
         Self::Undecided,
         Self::ChangedUnseen,
         Self::Implausible,
+        Self::JobTableFull,
     ];
 
     /// Kinds that no recorder counts: traces of others may have them.
@@ -458,6 +461,7 @@ impl LossKind {
             Self::Undecided => "undecided",
             Self::ChangedUnseen => "changed_unseen",
             Self::Implausible => "implausible",
+            Self::JobTableFull => "job_table_full",
         }
     }
 
@@ -470,7 +474,8 @@ impl LossKind {
             | Self::Recursion
             | Self::TooDeep
             | Self::NoThreadState
-            | Self::Undecided => true,
+            | Self::Undecided
+            | Self::JobTableFull => true,
             Self::ReadFailed
             | Self::ObjectTableFull
             | Self::Truncated
@@ -483,7 +488,7 @@ impl LossKind {
 
     /// Whether each loss has its number in a thread's numbering, so that a gap shows where it is.
     pub fn is_numbered(self) -> bool {
-        self.loses_records() && self != Self::Recursion
+        self.loses_records() && !matches!(self, Self::Recursion | Self::JobTableFull)
     }
 
     /// Whether something that was asked for is not in the trace.

@@ -222,6 +222,9 @@ impl Lost {
             LossKind::Undecided => {
                 format!("{count} `{record}` lost because a condition was unreadable, or a slot was not found in time")
             }
+            LossKind::JobTableFull => {
+                format!("{count} `{record}` lost: not done while too many others were begun")
+            }
             LossKind::Implausible => {
                 format!("{count} `{record}` with an implausible value")
             }

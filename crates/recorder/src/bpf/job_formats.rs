@@ -4,7 +4,8 @@
 use profinfer_compiler::Program;
 use profinfer_diagnostics::{Code, Diagnostic};
 use profinfer_schema::{JOB_TRACEPOINTS, JobEvent, JobTracepoint};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
@@ -34,7 +35,7 @@ impl JobFormats {
         }
         let mounted = TRACEFS.into_iter().map(Path::new).find(|path| path.join("events").exists());
         match mounted {
-            Some(tracefs) => Self::below(tracefs),
+            Some(tracefs) => Self::below(tracefs).with_devices(devices_of_a_driver(Path::new("/sys"))),
             None => Self { problem: Some(unreadable()), ..Self::NONE },
         }
     }
@@ -62,6 +63,24 @@ impl JobFormats {
         formats
     }
 
+    /// Has it noted where jobs of so many devices of a driver cannot be told apart: events of the scheduler before Linux
+    /// 6.16 have the ring's name alone, which these devices share.
+    fn with_devices(mut self, devices: usize) -> Self {
+        let is_unnamed = |(of, (event, format)): (&&'static str, &(JobEvent, u64))| {
+            let names_devices = JobTracepoint::of(of).is_some_and(|of| of.driver.is_some());
+            *event == JobEvent::Queued && !(names_devices && format >> 16 & 0xffff != 0)
+        };
+        if devices > 1 && self.problem.is_none() && self.found.iter().any(is_unnamed) {
+            let message =
+                format!("jobs of {devices} GPUs of one driver cannot be told apart: their rings have equal names");
+            let problem = Diagnostic::warning(Code::KernelFeature, message)
+                .with_note("the times of their jobs may be too short: a job of one counts as the end of another's")
+                .hint("use Linux 6.16 or later, which names the device");
+            self.problem = Some(problem);
+        }
+        self
+    }
+
     /// Whether the kernel has the tracepoint of this name, and describes it.
     pub fn has(&self, tracepoint: &str) -> bool {
         self.found.contains_key(tracepoint)
@@ -78,6 +97,30 @@ impl JobFormats {
         all.extend(self.found.values().map(|(event, format)| (event.variable().to_owned(), *format)));
         all
     }
+}
+
+/// Devices that compute, of the driver that has the most of them among those that use the kernel's scheduler.
+fn devices_of_a_driver(sys: &Path) -> usize {
+    let names = |folder: &Path| -> Option<BTreeSet<OsString>> {
+        Some(std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.file_name()).collect())
+    };
+    // A scheduler that is part of the kernel does not say who uses it.
+    let users = names(&sys.join("module/gpu_sched/holders"));
+    let class = sys.join("class/drm");
+    let mut count = BTreeMap::new();
+    for node in names(&class).unwrap_or_default() {
+        let driver = class.join(&node).join("device/driver");
+        if !node.to_string_lossy().starts_with("renderD") {
+            continue;
+        }
+        let module = driver.join("module").canonicalize().ok();
+        let module = module.as_deref().and_then(Path::file_name);
+        let is_user = !matches!((&users, module), (Some(users), Some(module)) if !users.contains(module));
+        if let Some(driver) = driver.canonicalize().ok().filter(|_| is_user) {
+            *count.entry(driver).or_default() += 1;
+        }
+    }
+    count.into_values().max().unwrap_or(0)
 }
 
 fn unreadable() -> Diagnostic {
@@ -163,8 +206,50 @@ mod tests {
         let done = "\tfield:u64 fence_context;\toffset:8;\tsize:8;\tsigned:0;\n\
             \tfield:u64 fence_seqno;\toffset:16;\tsize:8;\tsigned:0;\n";
         assert_eq!(of("drm_sched_job_done", &format!("{head}{done}")), Some(8 << 32 | 16 << 48));
+        // Where devices are not named, several of a driver are too many.
+        let found = |name: &'static str, text: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("events/gpu_scheduler").join(name);
+            std::fs::create_dir_all(&path).unwrap();
+            std::fs::write(path.join("format"), text).unwrap();
+            [1, 2].map(|devices| JobFormats::below(folder.path()).with_devices(devices).problem())
+        };
+        let [one, two] = found("drm_sched_job", &format!("{head}{old}"));
+        assert!(one.is_none() && two.unwrap().message.starts_with("jobs of 2 GPUs of one driver"));
+        let new = format!("{head}{done}\tfield:__data_loc char[] name;\toffset:24;\tsize:4;\tsigned:0;\n");
+        let named = format!("{new}\tfield:__data_loc char[] dev;\toffset:28;\tsize:4;\tsigned:0;\n");
+        assert!(found("drm_sched_job_queue", &named).iter().all(Option::is_none));
         // Without what tells jobs apart it is of no use.
         assert_eq!(of("drm_sched_job_done", head), None);
         assert_eq!(of("drm_sched_job_done", &done.replace("offset:8", "offset:99999")), None);
+    }
+
+    #[test]
+    fn devices_are_counted_by_driver() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let sys = folder.path();
+        let devices = || devices_of_a_driver(sys);
+        assert_eq!(devices(), 0);
+        let add = |node: &str, driver: &str| {
+            let [device, of] = [sys.join("class/drm").join(node).join("device"), sys.join("bus").join(driver)];
+            let module = sys.join("module").join(driver);
+            for folder in [&device, &of, &module] {
+                std::fs::create_dir_all(folder).unwrap();
+            }
+            let _ = symlink(&module, of.join("module"));
+            symlink(&of, device.join("driver")).unwrap();
+        };
+        for (node, driver) in [("card0", "amd"), ("card1", "amd"), ("renderD128", "amd"), ("renderD129", "virtual")] {
+            add(node, driver);
+        }
+        assert_eq!(devices(), 1);
+        add("renderD130", "virtual");
+        assert_eq!(devices(), 2);
+        // Of a driver that does not use the scheduler they do not matter.
+        std::fs::create_dir_all(sys.join("module/gpu_sched/holders/amd")).unwrap();
+        assert_eq!(devices(), 1);
+        add("renderD131", "amd");
+        assert_eq!(devices(), 2);
     }
 }

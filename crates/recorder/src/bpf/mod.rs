@@ -6,6 +6,8 @@ pub mod compile;
 pub mod features;
 mod identity;
 mod job_formats;
+#[cfg(test)]
+mod jobs_tests;
 mod libbpf_messages;
 mod link;
 mod open_spans;

@@ -7,6 +7,7 @@ use libbpf_rs::{MapCore, MapFlags, MapType};
 use nix::errno::Errno;
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
 
 impl Session<'_> {
     /// Losses so far, summed over cpus: index is record type × [`profinfer_schema::bpf::LOSSES_PER_TYPE`] + kind.
@@ -26,6 +27,15 @@ impl Session<'_> {
     pub fn open_spans(&self, threads: &[i32]) -> BTreeMap<String, u64> {
         let storage = self.maps.get("pf_threads");
         storage.map_or_else(BTreeMap::new, |storage| self.open_spans.count(storage, threads))
+    }
+
+    /// Jobs of devices that are not done, with the record that each would be.
+    pub fn pending_jobs(&self) -> Option<(String, u64)> {
+        let pending = self.variable("pf_jobs_pending")?.load(Ordering::Relaxed).cast_signed();
+        let of_jobs = self.setup.programs.iter().find(|program| program.job_tracepoint().is_some());
+        let record = of_jobs.and_then(|program| program.probes.first())?;
+        // An event may have come twice.
+        u64::try_from(pending).ok().filter(|pending| *pending > 0).map(|pending| (record.clone(), pending))
     }
 
     /// How often the kernel skipped a program because it ran already on that cpu, by the record that is lost by it.
