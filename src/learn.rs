@@ -52,7 +52,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     run.options.selection = arguments.probeset.selection();
     run.options.debug_folders = arguments.probeset.debug_folders();
     run.options.until_learned = true;
-    let summary = run.record(&probeset)?;
+    let prepared = run.prepare(&probeset)?;
+    if !prepared.can_learn() {
+        let message = format!("the probeset `{}` has nothing to learn", probeset.name);
+        let hint = "views need `within: N` and `expect` for members without `@ N`, virtual methods need slots to choose \
+            from: `Base[3|4]`";
+        return Err(Diagnostic::error(Code::LayoutUnknown, message).hint(hint).into());
+    }
+    let summary = ShortRun::record_prepared(prepared)?;
     let (members, slots) = (&summary.learned, &summary.slots);
     let has_learned = !members.is_empty() || !slots.is_empty();
     let is_of_learning = |problem: &Diagnostic| {
@@ -61,19 +68,25 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         is_of_slot || summary.not_learned.contains(problem)
     };
     let is_partial = summary.problems.0.iter().any(is_of_learning);
-    // Of what was learned a part may have been taken back; other problems are of a recording that nobody wants.
+    // Of what was learned a part may have been taken back; other problems are of a recording that nobody wants. One in which
+    // nothing was left to be learned has ended before a step.
     let is_told = |problem: &&Diagnostic| {
         problem.code == Code::ExpectationBroken
             || is_of_learning(problem)
-            || !has_learned && problem.severity != Severity::Note
+            || !has_learned
+                && problem.severity != Severity::Note
+                && (is_partial || problem.code != Code::NothingRecorded)
     };
-    report_problems(&Diagnostics(summary.problems.0.iter().filter(is_told).cloned().collect()));
+    let told = Diagnostics(summary.problems.0.iter().filter(is_told).cloned().collect());
+    if !has_learned && told.0.iter().any(|problem| problem.severity == Severity::Error) {
+        return Err(told);
+    }
+    report_problems(&told);
     if !has_learned {
         let message = "nothing was learned";
-        let hint = "views need `within: N` and `expect`, and members that no debug information, function or layout has; \
-            virtual methods need slots to choose from: `Base[3|4]`";
-        let nothing = Diagnostic::warning(Code::LayoutUnknown, message).hint(hint);
-        report_problems(&nothing.into());
+        let hint = "members are learned that no debug information, function, layout or lock file has";
+        let nothing = Diagnostic::warning(Code::LayoutUnknown, message);
+        report_problems(&if is_partial { nothing } else { nothing.hint(hint) }.into());
         return Ok(INCOMPLETE);
     }
     let rows = members.iter().map(|learned| {

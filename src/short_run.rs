@@ -8,7 +8,7 @@ use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_files::cache;
 use profinfer_files::output::{OutputKind, Request};
 use profinfer_probeset::Probeset;
-use profinfer_recorder::{self as record, Barriers, Options, OverheadLimits, Subject, Summary};
+use profinfer_recorder::{self as record, Barriers, Options, OverheadLimits, Prepared, Subject, Summary};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -58,7 +58,17 @@ impl ShortRun {
 
     /// Makes it. A command that was launched is ended.
     pub(super) fn record(&self, probeset: &Probeset) -> Result<Summary, Diagnostics> {
-        let mut summary = record::record(record::prepare(probeset, &self.options, || {})?, &mut |_| {})?;
+        Self::record_prepared(self.prepare(probeset)?)
+    }
+
+    /// What is needed for it, before a command is launched.
+    pub(super) fn prepare<'a>(&'a self, probeset: &'a Probeset) -> Result<Prepared<'a>, Diagnostics> {
+        record::prepare(probeset, &self.options, || {})
+    }
+
+    /// As [`Self::record`].
+    pub(super) fn record_prepared(prepared: Prepared<'_>) -> Result<Summary, Diagnostics> {
+        let mut summary = record::record(prepared, &mut |_| {})?;
         summary.target.end();
         Ok(summary)
     }

@@ -163,7 +163,7 @@ fn what_was_not_learned_is_named_beside_what_was() {
     // With what the lock file has nothing is left to be learned.
     let (code, table, told) = learn(&["-o", "again.lock", "--lock", "k.lock"]);
     assert!(code == Some(4) && table.is_empty() && told.contains("nothing was learned"), "{code:?} {table} {told}");
-    assert!(!engine.path("again.lock").exists());
+    assert!(!engine.path("again.lock").exists() && !told.contains("error"), "{told}");
     let (code, _, told) = learn(&["--lock", "absent.lock"]);
     assert!(code != Some(0) && told.contains("L001"), "{code:?} {told}");
     // A recording lists it, and no longer what was learned.
@@ -171,6 +171,32 @@ fn what_was_not_learned_is_named_beside_what_was() {
     let info = String::from_utf8(succeeds(&mut engine.profinfer(&["info", "run.pfi"])).stdout).unwrap();
     let info = info.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(info.contains(why) && !info.contains("in node is not available"), "{info}");
+}
+
+/// A command is launched only for what there is to learn, and an error says why nothing was.
+#[test]
+#[ignore = "needs root"]
+fn learn_says_once_why_nothing_is_learned() {
+    let engine = Engine::new(&["-DPAD=2"]);
+    let learn = |command: &[&str]| {
+        let mut learn = engine.profinfer(&["learn", "kernels.yaml", "--seconds", "3", "-o", "k.lock", "--"]);
+        let output = learn.args(command).output().unwrap();
+        assert!(output.stdout.is_empty() && !engine.path("k.lock").exists());
+        let told = String::from_utf8(output.stderr).unwrap();
+        let of = |word: &str| told.lines().filter(|line| line.starts_with(word)).map(str::to_owned).collect::<Vec<_>>();
+        (output.status.code(), of("error"), of("warning"))
+    };
+    engine.probeset(WRITTEN);
+    let nothing = "error[T009]: the probeset `kernels` has nothing to learn".to_owned();
+    assert_eq!(learn(&["touch", "launched"]), (Some(1), vec![nothing], vec![]));
+    assert!(!engine.path("launched").exists());
+    engine.probeset(&LEARNED.replace("inputs: i32", "inputs: i32 from node_inputs(self)"));
+    // The C library has a function `step`.
+    let text = std::fs::read_to_string(engine.path("kernels.yaml")).unwrap();
+    std::fs::write(engine.path("kernels.yaml"), text.replace("kernels:step(", "kernels:absent_step(")).unwrap();
+    let (code, errors, _) = learn(&["true"]);
+    assert_eq!((code, errors.len()), (Some(1), 1), "{errors:?}");
+    assert!(errors[0].starts_with("error[T010]"), "{errors:?}");
 }
 
 #[test]

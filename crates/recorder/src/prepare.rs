@@ -21,6 +21,14 @@ pub struct Prepared<'a> {
     pub(super) warnings: Diagnostics,
 }
 
+impl Prepared<'_> {
+    /// Whether there are members, or slots of methods, for [`Options::until_learned`].
+    pub fn can_learn(&self) -> bool {
+        let any_slots = || self.plan.programs.iter().any(|program| program.place.open_slot().is_some());
+        any_slots() || !compiler::lessons(&self.plan, self.probeset).is_empty()
+    }
+}
+
 /// Plans a probeset's programs and builds their object, or finds it in the cache. `compiling` is called before it is
 /// compiled, which takes seconds.
 ///
