@@ -48,5 +48,6 @@ mod timed {
     mod slots;
     mod threads;
 }
+mod unit_types;
 mod values;
 mod writing;

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
 /// Raise this with every change of what [`Answers`] holds, or of how it is read from debug information.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 /// Bytes of a cache file; larger ones were not written by us.
 const MAX_FILE: u64 = 16 << 20;
 

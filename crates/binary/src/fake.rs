@@ -238,6 +238,14 @@ impl TargetTypes for FakeTarget {
         self.contents.get(file)?.layouts.get(type_name).cloned()
     }
 
+    fn units(&self, _file: usize, functions: &[(&str, u64)]) -> Vec<Option<usize>> {
+        vec![None; functions.len()]
+    }
+
+    fn layout_in(&self, _file: usize, _unit: usize, _type_name: &str) -> Option<Layout> {
+        None
+    }
+
     fn enumeration(&self, file: usize, name: &str) -> Option<BTreeMap<i64, String>> {
         self.contents.get(file)?.enums.get(name).cloned()
     }

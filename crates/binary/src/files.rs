@@ -368,6 +368,23 @@ impl Files {
         Some(pick(&cached))
     }
 
+    fn units_of(&self, file: usize, functions: &[(&str, u64)]) -> Option<Vec<Option<usize>>> {
+        let (image, debug) = self.debug(file)?;
+        let own = &self.read.get(file)?.image;
+        let keys: Vec<String> = functions.iter().map(|(symbol, at)| format!("{symbol}@{at:x}")).collect();
+        let mut cached = debug.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = |key: &String| !cached.units.contains_key(key);
+        let asked: Vec<usize> = (0..keys.len()).filter(|index| new(&keys[*index])).collect();
+        if !asked.is_empty() {
+            let of = |index: &usize| (functions[*index].0, own.address_of(functions[*index].1));
+            let wanted: Vec<_> = asked.iter().map(of).collect();
+            let found = dwarf::units(image, self.parts(file, image, debug), &wanted);
+            cached.units.extend(asked.iter().map(|index| keys[*index].clone()).zip(found));
+            debug.store(&cached);
+        }
+        Some(keys.iter().map(|key| cached.units.get(key).copied().flatten()).collect())
+    }
+
     fn inlined_copies(&self, file: usize, matcher: &Matcher, pattern: &NamePattern) -> Option<Vec<InlinedCopy>> {
         let (image, debug) = self.debug(file)?;
         let named = self.functions(file, pattern);
@@ -544,6 +561,22 @@ impl TargetSymbols for Files {
 impl TargetTypes for Files {
     fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {
         self.ask(file, &[type_name], &[], |cached| cached.types.get(type_name).cloned().flatten()).flatten()
+    }
+
+    fn units(&self, file: usize, functions: &[(&str, u64)]) -> Vec<Option<usize>> {
+        self.units_of(file, functions).unwrap_or_else(|| vec![None; functions.len()])
+    }
+
+    fn layout_in(&self, file: usize, unit: usize, type_name: &str) -> Option<Layout> {
+        let (image, debug) = self.debug(file)?;
+        let mut cached = debug.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = cached.by_unit.get(type_name).and_then(|of| of.get(&unit)) {
+            return found.clone();
+        }
+        let found = dwarf::layout_in(image, self.parts(file, image, debug), unit, type_name);
+        cached.by_unit.entry(type_name.to_owned()).or_default().insert(unit, found.clone());
+        debug.store(&cached);
+        found
     }
 
     fn enumeration(&self, file: usize, name: &str) -> Option<BTreeMap<i64, String>> {

@@ -394,8 +394,14 @@ pub trait TargetSymbols: TargetFiles {
 /// The types of a target's files: layouts, constants, and what a lock file has of them.
 pub trait TargetTypes: TargetFiles {
     /// The layout of a named type in a file's debug information: a C struct tag, typedef, or qualified C++ class. Where
-    /// several units define the name, the first does.
+    /// several units define the name, that of the first.
     fn layout(&self, file: usize, type_name: &str) -> Option<Layout>;
+
+    /// The units of a file's debug information that functions, by symbol and offset in the file, are defined in.
+    fn units(&self, file: usize, functions: &[(&str, u64)]) -> Vec<Option<usize>>;
+
+    /// The layout of a named type as one of these units has it.
+    fn layout_in(&self, file: usize, unit: usize, type_name: &str) -> Option<Layout>;
 
     /// The constants of a named enumeration; of several names of one number the first.
     fn enumeration(&self, file: usize, name: &str) -> Option<BTreeMap<i64, String>>;

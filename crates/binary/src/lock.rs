@@ -574,6 +574,14 @@ impl TargetTypes for LockedTarget<'_> {
         self.inner.layout(file, type_name).or_else(|| self.locked(file)?.layout(type_name))
     }
 
+    fn units(&self, file: usize, functions: &[(&str, u64)]) -> Vec<Option<usize>> {
+        self.inner.units(file, functions)
+    }
+
+    fn layout_in(&self, file: usize, unit: usize, type_name: &str) -> Option<Layout> {
+        self.inner.layout_in(file, unit, type_name)
+    }
+
     fn enumeration(&self, file: usize, name: &str) -> Option<BTreeMap<i64, String>> {
         self.inner.enumeration(file, name).or_else(|| self.locked(file)?.enums.get(name).cloned())
     }

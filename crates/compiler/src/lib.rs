@@ -36,6 +36,7 @@ mod seen;
 mod site;
 mod stack_budget;
 mod tier;
+mod unit_layouts;
 
 pub use abi::{ArgumentIn, argument_in};
 pub use constants::relocations_of;

@@ -150,6 +150,8 @@ struct Noted {
     overrides: BTreeMap<(String, u32), Overrides>,
     static_sites: BTreeMap<(String, String), Vec<StaticSite>>,
     layouts: BTreeMap<String, Layout>,
+    /// Of the units of functions; `None` where these have different ones.
+    of_functions: BTreeMap<String, Option<Layout>>,
     enums: BTreeMap<String, BTreeMap<i64, String>>,
 }
 
@@ -179,6 +181,17 @@ impl<'a> Notes<'a> {
         }
     }
 
+    fn note_layout(&self, file: usize, type_name: &str, found: &Layout, note: impl FnOnce(&mut Noted)) {
+        let mut by_value = self.by_value.borrow_mut();
+        let is_passed = by_value.contains(type_name) && found.size <= LARGEST;
+        if is_passed {
+            by_value.extend(found.members.values().filter_map(|(_, ty)| struct_in(ty)).map(str::to_owned));
+        }
+        if is_passed || self.types.contains(type_name) {
+            self.note(file, note);
+        }
+    }
+
     fn note(&self, file: usize, write: impl FnOnce(&mut Noted)) {
         if let Some(noted) = self.noted.borrow_mut().get_mut(file) {
             write(noted);
@@ -202,7 +215,9 @@ impl Noted {
         for ((provider, name), sites) in &self.static_sites {
             file.add_static(provider, name, sites);
         }
-        for (name, layout) in &self.layouts {
+        let others = self.layouts.iter().filter(|(name, _)| !self.of_functions.contains_key(*name));
+        let layouts = self.of_functions.iter().filter_map(|(name, layout)| Some((name, layout.as_ref()?)));
+        for (name, layout) in layouts.chain(others) {
             let is_string = STRING_NAMES.contains(&name.as_str());
             // Where such a struct is passed depends on all of its members.
             let has_floats = layout.size <= LARGEST && layout.members.values().any(|(_, ty)| may_have_floats(ty));
@@ -289,14 +304,22 @@ impl TargetSymbols for Notes<'_> {
 impl TargetTypes for Notes<'_> {
     fn layout(&self, file: usize, type_name: &str) -> Option<Layout> {
         let found = self.inner.layout(file, type_name)?;
-        let mut by_value = self.by_value.borrow_mut();
-        let is_passed = by_value.contains(type_name) && found.size <= LARGEST;
-        if is_passed {
-            by_value.extend(found.members.values().filter_map(|(_, ty)| struct_in(ty)).map(str::to_owned));
-        }
-        if is_passed || self.types.contains(type_name) {
-            self.note(file, |noted| drop(noted.layouts.insert(type_name.to_owned(), found.clone())));
-        }
+        self.note_layout(file, type_name, &found, |noted| {
+            noted.layouts.insert(type_name.to_owned(), found.clone());
+        });
+        Some(found)
+    }
+
+    fn units(&self, file: usize, functions: &[(&str, u64)]) -> Vec<Option<usize>> {
+        self.inner.units(file, functions)
+    }
+
+    fn layout_in(&self, file: usize, unit: usize, type_name: &str) -> Option<Layout> {
+        let found = self.inner.layout_in(file, unit, type_name)?;
+        self.note_layout(file, type_name, &found, |noted| {
+            let before = noted.of_functions.entry(type_name.to_owned()).or_insert_with(|| Some(found.clone()));
+            before.take_if(|before| *before != found);
+        });
         Some(found)
     }
 

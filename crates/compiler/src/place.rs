@@ -16,6 +16,7 @@ use super::inlined::{Copies, PlacedCopy};
 use super::model::{PlacedSite, Placement, ProbePlan, Program, ProgramKind, RelocationKind, Unplaced};
 use super::module::{ModuleFiles, find, unreadable};
 use super::site::Needs;
+use super::unit_layouts::PlacedFunction;
 use needs::Asked;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity, Spanned, did_you_mean};
 use profinfer_probeset::path::{NamePattern, Place};
@@ -58,6 +59,7 @@ pub(super) fn place_part(
             asked,
             needs: BTreeMap::new(),
             unsure: Vec::new(),
+            functions: Vec::new(),
         };
         for (root, alternatives) in &roots {
             placer.probe(root, alternatives);
@@ -97,6 +99,8 @@ struct Placer<'a> {
     needs: BTreeMap<usize, Needs>,
     /// Changed copies of functions whose arguments are taken to be as declared.
     unsure: Vec<String>,
+    /// The functions with a site.
+    functions: Vec<PlacedFunction>,
 }
 
 impl<'a> Placer<'a> {
@@ -179,7 +183,16 @@ impl<'a> Placer<'a> {
         let before = self.placement.sites.len();
         let mut refused = Vec::new();
         for (file, function) in found {
-            refused.extend(self.site(index, program, file, function, &needs).err());
+            let placed = PlacedFunction {
+                program: index,
+                file,
+                symbol: function.symbol.clone(),
+                file_offset: function.file_offset,
+            };
+            match self.site(index, program, file, function, &needs) {
+                Ok(_) => self.functions.push(placed),
+                Err(why) => refused.push(why),
+            }
         }
         let may_be_wrong = self.may_be_wrong(program);
         self.problems.0.extend(may_be_wrong);

@@ -7,6 +7,7 @@ use super::layouts::{Chosen, choose, matching_file};
 use super::library_types::{Measure, Sizes as LibrarySizes, class_part, may_have_size};
 use super::model::{ChosenEnumeration, ChosenView, ProbePlan, Provenance, Relocation, RelocationKind, RelocationValue};
 use super::module::by_name;
+use super::unit_layouts::ViewUnits;
 use profinfer_binary::{ChosenLayout, Layout, Target, TargetType};
 use profinfer_diagnostics::{Code, Diagnostic, Span, did_you_mean};
 use profinfer_probeset::path::{ClassPart, Place, Type, fixed_size};
@@ -26,6 +27,8 @@ const STRING_FUNCTIONS: [(&str, StringLayout); 3] = [
 /// Resolves values in the files that a plan's programs were placed in.
 pub(super) struct Relocator<'a> {
     pub(super) plan: &'a ProbePlan,
+    /// The units of functions by which views are read.
+    pub(super) units: ViewUnits,
     probeset: &'a Probeset,
     target: &'a dyn Target,
     /// Files to ask, in order of preference.
@@ -59,6 +62,7 @@ impl<'a> Relocator<'a> {
     ) -> Self {
         Self {
             plan,
+            units: ViewUnits::new(),
             probeset,
             target,
             files,
@@ -79,7 +83,10 @@ impl<'a> Relocator<'a> {
             RelocationKind::Shift { view, member } => self.shift(view, member, span),
             RelocationKind::Strings { module } => self.strings(module.as_deref(), span),
             RelocationKind::Class { of, part, module } => self.class(of, *part, module.as_deref(), span),
-            RelocationKind::Size { view } => self.size(view).ok_or_else(|| self.size_unknown(view, span)),
+            RelocationKind::Size { view } => {
+                self.is_one_type(view, None).map_err(|problem| problem.at(span))?;
+                self.size(view).ok_or_else(|| self.size_unknown(view, span))
+            }
             RelocationKind::Constant { enumeration, name } => self.constant(enumeration, name, span),
             RelocationKind::Argument { program, argument } => self.argument(*program, *argument, span),
             RelocationKind::BlockStart { object } => self.block(object, span).map(|(start, _, p)| (start, p)),
@@ -220,7 +227,7 @@ impl<'a> Relocator<'a> {
     pub(super) fn layout(&self, view: &str) -> Option<(Layout, Provenance)> {
         let mut layouts = self.layouts.borrow_mut();
         let ask = |file: &usize| Some((self.target.layout(*file, view)?, self.source(*file, view)));
-        let find = || self.files.iter().find_map(ask);
+        let find = || self.of_functions(view).or_else(|| self.files.iter().find_map(ask));
         layouts.entry(view.to_owned()).or_insert_with(find).clone()
     }
 
@@ -274,6 +281,7 @@ impl<'a> Relocator<'a> {
             self.pending.borrow_mut().pop();
             return found;
         };
+        self.is_one_type(view, Some(member)).map_err(|problem| problem.at(&declared.name.span))?;
         let Some((offset, ty)) = layout.members.get(member) else {
             let message = format!("the target's {} has no member `{member}`", self.shown(view));
             let near = did_you_mean(member, layout.members.keys().map(String::as_str));

@@ -85,6 +85,14 @@ impl TargetTypes for SeenTarget<'_> {
         self.inner.layout(file, self.names.plain(type_name))
     }
 
+    fn units(&self, file: usize, functions: &[(&str, u64)]) -> Vec<Option<usize>> {
+        self.inner.units(file, functions)
+    }
+
+    fn layout_in(&self, file: usize, unit: usize, type_name: &str) -> Option<Layout> {
+        self.inner.layout_in(file, unit, self.names.plain(type_name))
+    }
+
     fn enumeration(&self, file: usize, name: &str) -> Option<BTreeMap<i64, String>> {
         self.inner.enumeration(file, self.names.plain(name))
     }

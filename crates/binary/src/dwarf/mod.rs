@@ -2,6 +2,7 @@
 //! answered in one pass, which ends when the last name was found.
 
 mod alignment;
+mod defining;
 pub(super) mod inlined;
 mod scan;
 mod sections;
@@ -21,6 +22,7 @@ use std::collections::BTreeMap;
 use types::Types;
 use unit::Debug;
 
+pub(crate) use defining::{layout_in, units};
 pub(crate) use signatures::signatures;
 pub(crate) use split::Parts;
 
@@ -36,6 +38,10 @@ pub(crate) struct Answers {
     pub(crate) enums: BTreeMap<String, Option<Constants>>,
     /// Inlined copies by the pattern that was asked.
     pub(crate) inlined: BTreeMap<String, Vec<InlinedCopy>>,
+    /// The units that functions are defined in, by symbol and offset.
+    pub(crate) units: BTreeMap<String, Option<usize>>,
+    /// Structs, classes and unions by the name that was asked, in units.
+    pub(crate) by_unit: BTreeMap<String, BTreeMap<usize, Option<Layout>>>,
 }
 
 /// Bytes of debug information in the file; 0 where there is none, and every answer is no. `None` where what is compressed

@@ -94,7 +94,8 @@ pub(super) fn scan<'a>(debug: &'a Debug<'a>, wanted: &[Wanted<'_>], mut take: im
     }
 }
 
-fn scan_unit<'a>(
+/// Where a unit defines those of the names that are active.
+pub(super) fn scan_unit<'a>(
     debug: &'a Debug<'a>,
     number: usize,
     wanted: &[Wanted<'_>],

@@ -64,66 +64,68 @@ impl<'a> Search<'_, 'a> {
         if entry.attr_value(gimli::DW_AT_declaration).is_some() {
             return;
         }
-        let Some(symbol) = self.symbol(unit, entry) else { return };
+        let Some((symbol, _)) = symbol(self.debug, unit, entry) else { return };
         if !self.wanted.contains(symbol.as_str()) || self.found.contains_key(&symbol) {
             return;
         }
         let parameters = unit.children(entry.offset(), MAX_ENTRIES).into_iter();
         let parameters = parameters.filter(|child| child.tag() == gimli::DW_TAG_formal_parameter).take(MAX_PARAMETERS);
         let parameters = parameters.map(|parameter| {
-            let name = self.entry_or_origin(unit, &parameter, |unit, entry| unit.name(entry));
+            let name = entry_or_origin(self.debug, unit, &parameter, |unit, entry| unit.name(entry));
             (name.unwrap_or_default(), self.type_of(unit, &parameter))
         });
         let parameters = parameters.collect();
-        let returns = self
-            .entry_or_origin(unit, entry, |unit, entry| unit.place(entry.attr_value(gimli::DW_AT_type)?))
-            .and_then(|place| self.types.target_type(Some(place), 0));
+        let returned = |unit: &Unit<'a>, entry: &Entry<'a>| unit.place(entry.attr_value(gimli::DW_AT_type)?);
+        let returns =
+            entry_or_origin(self.debug, unit, entry, returned).and_then(|place| self.types.target_type(Some(place), 0));
         self.found.insert(symbol, FunctionSignature { parameters, returns });
     }
 
     fn type_of(&self, unit: &Unit<'a>, entry: &Entry<'a>) -> TargetType {
-        let place = self.entry_or_origin(unit, entry, |unit, entry| unit.place(entry.attr_value(gimli::DW_AT_type)?));
+        let place =
+            entry_or_origin(self.debug, unit, entry, |unit, entry| unit.place(entry.attr_value(gimli::DW_AT_type)?));
         place
             .and_then(|place| self.types.target_type(Some(place), 0))
             .unwrap_or_else(|| TargetType::Other("an unknown type".to_owned()))
     }
+}
 
-    /// A function's name as a symbol table has it.
-    fn symbol(&self, unit: &Unit<'a>, entry: &Entry<'a>) -> Option<String> {
-        let linkage = |unit: &Unit<'a>, entry: &Entry<'a>| {
-            let text = unit.text(entry.attr_value(gimli::DW_AT_linkage_name)?)?;
-            Some(String::from_utf8_lossy(text).into_owned())
-        };
-        self.entry_or_origin(unit, entry, linkage)
-            .or_else(|| self.entry_or_origin(unit, entry, |unit, entry| unit.name(entry)))
-    }
+/// A function's name as a symbol table has it, and the unit that has the name: of a copy that was made at link time, the one
+/// that the function was compiled in.
+pub(super) fn symbol<'a>(debug: &'a Debug<'a>, unit: &Unit<'a>, entry: &Entry<'a>) -> Option<(String, usize)> {
+    let linkage = |unit: &Unit<'a>, entry: &Entry<'a>| {
+        let text = unit.text(entry.attr_value(gimli::DW_AT_linkage_name)?)?;
+        Some((String::from_utf8_lossy(text).into_owned(), unit.number))
+    };
+    let name = |unit: &Unit<'a>, entry: &Entry<'a>| Some((unit.name(entry)?, unit.number));
+    entry_or_origin(debug, unit, entry, linkage).or_else(|| entry_or_origin(debug, unit, entry, name))
+}
 
-    /// The value of an entry, else of the one that it completes or is a copy of.
-    fn entry_or_origin<T>(
-        &self,
-        unit: &Unit<'a>,
-        entry: &Entry<'a>,
-        ask: impl Fn(&Unit<'a>, &Entry<'a>) -> Option<T>,
-    ) -> Option<T> {
-        if let Some(own) = ask(unit, entry) {
-            return Some(own);
-        }
-        let origin = |unit: &Unit<'a>, entry: &Entry<'a>| {
-            let names = [gimli::DW_AT_abstract_origin, gimli::DW_AT_specification];
-            names.into_iter().find_map(|name| unit.place(entry.attr_value(name)?))
-        };
-        let mut next: Option<EntryOffset> = origin(unit, entry);
-        for _ in 0..MAX_HOPS {
-            let place = next?;
-            // To open a unit is dear, and most are not left.
-            let other = if place.unit == unit.number { None } else { Some(self.debug.unit(place.unit)?) };
-            let unit = other.as_ref().unwrap_or(unit);
-            let entry = unit.entry(place.offset)?;
-            if let Some(found) = ask(unit, &entry) {
-                return Some(found);
-            }
-            next = origin(unit, &entry);
-        }
-        None
+/// The value of an entry, else of the one that it completes or is a copy of.
+fn entry_or_origin<'a, T>(
+    debug: &'a Debug<'a>,
+    unit: &Unit<'a>,
+    entry: &Entry<'a>,
+    ask: impl Fn(&Unit<'a>, &Entry<'a>) -> Option<T>,
+) -> Option<T> {
+    if let Some(own) = ask(unit, entry) {
+        return Some(own);
     }
+    let origin = |unit: &Unit<'a>, entry: &Entry<'a>| {
+        let names = [gimli::DW_AT_abstract_origin, gimli::DW_AT_specification];
+        names.into_iter().find_map(|name| unit.place(entry.attr_value(name)?))
+    };
+    let mut next: Option<EntryOffset> = origin(unit, entry);
+    for _ in 0..MAX_HOPS {
+        let place = next?;
+        // To open a unit is dear, and most are not left.
+        let other = if place.unit == unit.number { None } else { Some(debug.unit(place.unit)?) };
+        let unit = other.as_ref().unwrap_or(unit);
+        let entry = unit.entry(place.offset)?;
+        if let Some(found) = ask(unit, &entry) {
+            return Some(found);
+        }
+        next = origin(unit, &entry);
+    }
+    None
 }

@@ -1,5 +1,5 @@
 use crate::tests::{library, offset_of, type_of};
-use crate::{Files, TargetTypes};
+use crate::{Files, TargetSymbols, TargetTypes};
 
 /// Forms of debug information that compilers write.
 const FORMS: [(&str, &[&str]); 10] = [
@@ -223,6 +223,46 @@ fn a_declaration_elsewhere_does_not_hide_the_definition() {
     let first = "struct tensor; typedef struct tensor tensor_t; tensor_t *declared; struct tensor *again;";
     let (_folder, files) = library("gcc", first, &["-g", second.to_str().unwrap()]);
     assert_eq!(files.layout(0, "tensor").unwrap().size, 16);
+}
+
+/// Two units have different types of one name, and a function each, static ones of one name among them.
+#[test]
+fn a_type_is_that_of_the_unit_that_a_function_is_defined_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let second = folder.path().join("second.c");
+    let unit = |members: &str, name: &str| {
+        format!(
+            "struct context {{ {members} }};
+            static __attribute__((noinline)) int same(struct context *of) {{ __asm__ volatile(\"\"); return of->tokens; }}
+            __attribute__((noinline, used)) int {name}(struct context *of) {{ return same(of) + {}; }}",
+            name.len()
+        )
+    };
+    std::fs::write(&second, unit("long before; int tokens;", "second")).unwrap();
+    for (compiler, options) in [
+        ("gcc", &["-g"][..]),
+        ("gcc", &["-g", "-fdebug-types-section"]),
+        ("gcc", &["-g", "-flto", "-flto-partition=one"]),
+        ("gcc", &["-gdwarf-4"]),
+        ("clang", &["-g"]),
+    ] {
+        let options: Vec<&str> = options.iter().copied().chain(["-O1", second.to_str().unwrap()]).collect();
+        let (_folder, files) = library(compiler, &unit("int tokens;", "first"), &options);
+        let functions = |name: &str| files.functions(0, &profinfer_probeset::path::NamePattern(name.to_owned()));
+        let offset = |symbol: &str, file_offset: u64| {
+            let unit = files.units(0, &[(symbol, file_offset)])[0]?;
+            Some(offset_of(&files.layout_in(0, unit, "context")?, "tokens"))
+        };
+        let of = |name: &str| functions(name).iter().map(|f| offset(&f.symbol, f.file_offset)).collect::<Vec<_>>();
+        println!("{compiler} {options:?}");
+        assert_eq!((of("first"), of("second")), (vec![Some(0)], vec![Some(8)]), "{compiler} {options:?}");
+        if !options.contains(&"-flto") {
+            let mut both = of("same");
+            both.sort();
+            assert_eq!(both, [Some(0), Some(8)], "{compiler} {options:?}");
+        }
+        assert_eq!(offset("absent", 0), None);
+    }
 }
 
 #[test]

@@ -265,7 +265,7 @@ impl<'a> Types<'a> {
         name
     }
 
-    fn entry_name(&self, place: EntryOffset) -> Option<String> {
+    pub(super) fn entry_name(&self, place: EntryOffset) -> Option<String> {
         let unit = self.unit(place.unit)?;
         unit.name(&unit.entry(place.offset)?)
     }

@@ -57,7 +57,7 @@ impl<'a> Placer<'a> {
 
     /// The source of values of the placed programs.
     pub(super) fn relocator(&self) -> Relocator<'a> {
-        self.relocator_of(self.asked())
+        self.relocator_of(self.asked()).with_functions(&self.functions)
     }
 
     fn relocator_of(&self, asked: Asked) -> Relocator<'a> {
