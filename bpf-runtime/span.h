@@ -112,6 +112,19 @@ static __always_inline _Bool pf_is_abandoned(__u64 frame_sp, __u64 sp, _Bool als
 	return frame_sp < sp;
 }
 
+/*
+ * Whether a call that was entered at `frame_sp` has been left although the stack reaches further: the return address that
+ * the kernel put there was overwritten. On processors that have it in a register, nothing shows that.
+ */
+static __noinline _Bool pf_is_overwritten(__u64 frame_sp)
+{
+	__u64 trampoline = PF_RETURN_ADDRESS ? pf_trampoline() : 0, returns_to = 0;
+
+	if (!trampoline || pf_read(&returns_to, sizeof(returns_to), frame_sp))
+		return 0;
+	return returns_to != trampoline;
+}
+
 /* Sites of slots of methods that are not probed any more. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -135,7 +148,10 @@ static __always_inline _Bool pf_is_of_other_slot(const __u64 *frame)
 	return pf_other_slots && pf_is_other_site(((const struct pf_header *)(frame + 2))->site);
 }
 
-/* Drops frames whose stack is gone, those below `sp` and with `also_at` the one at it; and those of other slots. */
+/*
+ * Drops frames whose stack is gone: those below `sp` and, at the entry of another call (`also_at`), the one at it and those
+ * that were written over; and those of other slots.
+ */
 static __always_inline void pf_drop_abandoned(struct pf_thread *thread, __u64 *depth, void *frames, __u32 stride,
 					      __u32 limit, __u64 sp, _Bool also_at, __u16 type)
 {
@@ -148,7 +164,8 @@ static __always_inline void pf_drop_abandoned(struct pf_thread *thread, __u64 *d
 			break;
 		frame = frames + (top - 1) * stride;
 		of_other_slot = pf_is_of_other_slot(frame);
-		if (!of_other_slot && !pf_is_abandoned(frame[0], sp, also_at))
+		if (!of_other_slot && !pf_is_abandoned(frame[0], sp, also_at) &&
+		    !(also_at && pf_is_overwritten(frame[0])))
 			break;
 		*depth = top - 1;
 		if (!of_other_slot)
@@ -248,10 +265,14 @@ static __always_inline void pf_count_open(struct pf_thread *thread, __u64 *depth
 	if (!open)
 		return;
 	/* Where the recording has ended before, they are what was still open then: no record is lost. */
-	if (pf_enabled)
-		pf_lose_records(thread, type, PF_MISSING_RETURN, open);
-	else
+	if (!pf_enabled) {
 		pf_lose_many(type, PF_STILL_OPEN, open);
+		return;
+	}
+	pf_lose_records(thread, type, PF_MISSING_RETURN, open);
+	/* As above: they may have come after it was left. */
+	if (limit == 1 && ((const __u64 *)frames)[1])
+		pf_lose_records(thread, type, PF_TOO_DEEP, ((const __u64 *)frames)[1]);
 }
 
 /* Tells the recorder that the steps of --steps are over; where the ring was full, the next step does so again. */

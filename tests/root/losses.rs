@@ -63,6 +63,14 @@ const CASES: &[Case] = &[
         incomplete: &[3],
         ..USUAL
     },
+    #[cfg(target_arch = "x86_64")]
+    Case {
+        target: &["longjmp_deeper"],
+        lost: &[("step", MissingReturn, 1), ("graph", MissingReturn, 1), ("operator", MissingReturn, 1)],
+        seen: [7, 7, 4 + 2 + 24],
+        incomplete: &[2],
+        ..USUAL
+    },
     Case { target: &["throw"], probeset: UNTIL, seen: [10, 10, 20], status: 0, ..USUAL },
     // The kernel's way to see a return stops the unwinder: the exception ends the program.
     Case {
@@ -79,6 +87,17 @@ const CASES: &[Case] = &[
         lost: &[("operator", TooDeep, 5 * 92)],
         seen: [5, 5, 5 * 8],
         incomplete: &[1, 2, 3, 4, 5],
+        ..USUAL
+    },
+    Case {
+        target: &["recursion_ends"],
+        lost: &[
+            ("step", MissingReturn, 1),
+            ("graph", MissingReturn, 1),
+            ("operator", MissingReturn, 1),
+            ("operator", TooDeep, 1),
+        ],
+        seen: [2, 2, 8],
         ..USUAL
     },
     Case { target: &["threads_end"], lost: &[("operator", MissingReturn, 6)], seen: [4, 4, 8], ..USUAL },
