@@ -16,6 +16,7 @@ mod inlined;
 mod invocation;
 mod learned;
 mod losses;
+mod mapped;
 mod maps;
 mod numbers;
 #[path = "../packages/mod.rs"]

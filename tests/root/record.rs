@@ -43,11 +43,11 @@ impl Toys {
         self.folder.join("toy").display().to_string()
     }
 
-    fn late(&self) -> String {
+    pub(crate) fn late(&self) -> String {
         self.folder.join("toy_late").display().to_string()
     }
 
-    fn load(&self) -> String {
+    pub(crate) fn load(&self) -> String {
         format!("load={}", self.library().display())
     }
 
@@ -114,7 +114,7 @@ impl Trace {
     }
 
     /// Steps, graphs, operators.
-    fn work(&self) -> [u64; 3] {
+    pub(crate) fn work(&self) -> [u64; 3] {
         ["step", "graph", "operator"].map(|name| self.count(name))
     }
 
@@ -126,7 +126,7 @@ impl Trace {
 }
 
 /// What the toy says that it did, summed over its processes: steps, graphs, operators.
-fn reported(output: &[u8]) -> [u64; 3] {
+pub(crate) fn reported(output: &[u8]) -> [u64; 3] {
     let mut sums = [0; 3];
     for line in String::from_utf8_lossy(output).lines() {
         let words: Vec<&str> = line.split_whitespace().collect();

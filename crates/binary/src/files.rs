@@ -27,6 +27,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+/// The function that a dynamic linker has for debuggers to stop in when it has mapped or unmapped files.
+pub const LINKER_NOTICE: &str = "_dl_debug_state";
 /// Bytes of a compressed table of symbols when it is unpacked, at most, of any, and for each byte of it.
 const MAX_COMPRESSED_SYMBOLS: u64 = 256 << 20;
 const ALWAYS_COMPRESSED_SYMBOLS: u64 = 8 << 20;
@@ -279,6 +281,12 @@ impl Files {
             classes
         };
         Some(lazy.classes.get_or_init(read))
+    }
+
+    /// Whether a program is a dynamic linker: it can be anywhere in memory, and notifies debuggers of what it maps.
+    pub(crate) fn is_dynamic_linker(&self, file: usize) -> bool {
+        self.read.get(file).is_some_and(|lazy| !lazy.image.is_at_fixed_address())
+            && !self.functions(file, &NamePattern(LINKER_NOTICE.to_owned())).is_empty()
     }
 
     /// The address of a symbol of data that a file itself has.

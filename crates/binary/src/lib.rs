@@ -71,7 +71,7 @@ pub use cpus::{core_types, cpu_list};
 pub use debug_file::DebugFolders;
 pub use declared::{Declared, declared};
 pub use fake::FakeTarget;
-pub use files::Files;
+pub use files::{Files, LINKER_NOTICE};
 pub use functions::{FunctionName, FunctionTable, build_id};
 #[cfg(target_os = "linux")]
 pub use inspected::{FileId, InspectedFile};

@@ -23,8 +23,9 @@ const MAX_MAPS: u64 = 64 << 20;
 const MAX_PROC_FILE: u64 = 1 << 20;
 /// Mapped ELF files of one process.
 const MAX_FILES: usize = 8192;
-/// Key of the dynamic linker's address in `/proc/PID/auxv`.
+/// Keys in `/proc/PID/auxv`: the dynamic linker's address, 0 for a program that has none, and that of the program's headers.
 const AT_BASE: u64 = 7;
+const AT_PHDR: u64 = 3;
 /// Where `r_state` is in the dynamic linker's `_r_debug`, and its value while files are mapped (`<link.h>`).
 const STATE_AT: u64 = 24;
 const RT_ADD: u32 = 1;
@@ -34,6 +35,16 @@ const MAX_UNMAPPED: usize = 64;
 
 /// What identifies a mapped file in `/proc/PID/maps`: device and inode.
 type MappedId = ((u32, u32), u64);
+
+/// Where a process has its dynamic linker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Linker {
+    file: MappedId,
+    /// Where it begins in memory.
+    start: u64,
+    /// The process was started with it as the program, or has none: it is the program, whatever that is.
+    is_program: bool,
+}
 
 /// A running process.
 #[derive(Debug)]
@@ -45,8 +56,7 @@ pub struct ProcessTarget {
     store: FileStore,
     /// The number of each mapped file; `None` for one that is no ELF file we can read.
     mapped: HashMap<MappedId, Option<usize>>,
-    /// The dynamic linker's, and where it begins in memory.
-    linker: Option<(MappedId, u64)>,
+    linker: Option<Linker>,
     /// Where in memory it has what it does; only recordings ask.
     linker_state: OnceLock<Option<u64>>,
     lacked_descriptors: bool,
@@ -264,9 +274,12 @@ impl ProcessTarget {
         self.lacked_descriptors
     }
 
-    /// The number of the dynamic linker's file; `None` for a static program.
+    /// The number of the dynamic linker's file; `None` for a static program. It may have been started as the program, to
+    /// run another one: `ld.so PROGRAM`.
     pub fn dynamic_linker(&self) -> Option<usize> {
-        self.mapped.get(&self.linker?.0).copied().flatten()
+        let linker = self.linker?;
+        let number = self.mapped.get(&linker.file).copied().flatten()?;
+        (!linker.is_program || self.files.is_dynamic_linker(number)).then_some(number)
     }
 
     /// Whether the dynamic linker is mapping files: those that are mapped may need others that are still to come.
@@ -281,15 +294,18 @@ impl ProcessTarget {
 
     fn find_linker_state(&self) -> Option<u64> {
         let in_file = self.files.data_address(self.dynamic_linker()?, "_r_debug")?;
-        self.linker?.1.checked_add(in_file)?.checked_add(STATE_AT)
+        self.linker?.start.checked_add(in_file)?.checked_add(STATE_AT)
     }
 
-    fn linker_in(&self, mappings: &[u8]) -> Option<(MappedId, u64)> {
+    fn linker_in(&self, mappings: &[u8]) -> Option<Linker> {
         let auxv = read_bounded(&proc_file(self.pid, "auxv"), MAX_PROC_FILE).ok()?;
         let word = |bytes: &[u8]| bytes.try_into().map(u64::from_ne_bytes).unwrap_or(0);
-        let base = auxv.chunks_exact(16).find(|pair| word(&pair[..8]) == AT_BASE).map(|pair| word(&pair[8..]))?;
-        let linker = maps::parse(mappings).find(|mapping| (mapping.start..mapping.end).contains(&base))?;
-        Some(((linker.device, linker.inode), base))
+        let value = |key| auxv.chunks_exact(16).find(|pair| word(&pair[..8]) == key).map(|pair| word(&pair[8..]));
+        let base = value(AT_BASE).filter(|base| *base != 0);
+        let within = base.or_else(|| value(AT_PHDR))?;
+        let mapping = maps::parse(mappings).find(|mapping| (mapping.start..mapping.end).contains(&within))?;
+        let file = (mapping.device, mapping.inode);
+        Some(Linker { file, start: base.unwrap_or(mapping.start), is_program: base.is_none() })
     }
 
     fn read_maps(&self) -> Result<Vec<u8>, Diagnostic> {

@@ -14,7 +14,7 @@ use crate::bpf::{AttachMode, FailedSite, FileSite, ProbedFile, Session};
 use indexmap::IndexMap;
 use inspected::InspectedProcesses;
 use profinfer_binary::{
-    DebugFolders, FileId, InspectedFile, ProcessTarget, Target, TargetBytes, TargetFiles, TargetSymbols,
+    DebugFolders, FileId, InspectedFile, LINKER_NOTICE, ProcessTarget, Target, TargetBytes, TargetFiles, TargetSymbols,
     mapped_by_anyone,
 };
 use profinfer_compiler::{PlacedSite, Placement, ProbePlan, Tier, Unplaced};
@@ -28,8 +28,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The dynamic linker's function that is there for debuggers to stop in.
-const LINKER_NOTICE: &str = "_dl_debug_state";
 /// Detached sites are attached again in groups of at most this many: attached singly, each takes milliseconds.
 const GROUP: usize = 256;
 const SINGLE_GROUP: usize = 4;
