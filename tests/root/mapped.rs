@@ -1,9 +1,43 @@
 //! Which of a process's files is the engine, and who maps it.
 
-use crate::record::{Run, reported, toys};
+use crate::invocation::succeeds;
+use crate::record::{PROBESET, Run, reported, toys};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 const LINKER: &str =
     if cfg!(target_arch = "aarch64") { "/lib/ld-linux-aarch64.so.1" } else { "/lib64/ld-linux-x86-64.so.2" };
+
+/// Records with a changed probeset.
+fn recorded(run: &Run, change: impl Fn(String) -> String, words: &[&str], preloaded: Option<&Path>) -> Output {
+    let probeset = run.folder.path().join("changed.yaml");
+    std::fs::write(&probeset, change(std::fs::read_to_string(PROBESET).unwrap())).unwrap();
+    let mut recorder = run.recorder_with(&probeset.display().to_string(), &["--"]);
+    succeeds(recorder.args(words).envs(preloaded.map(|library| ("LD_PRELOAD", library))))
+}
+
+/// A library with the step's function alone, of the same name.
+fn library_with_a_step(folder: &Path) -> PathBuf {
+    let library = folder.join("libpart.so");
+    let source = folder.join("part.c");
+    std::fs::write(&source, "int toy_step(long batch, int operators, int lanes) { return lanes; }").unwrap();
+    succeeds(Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source));
+    library
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_library_with_some_of_an_engine_s_functions_is_not_taken_for_it() {
+    let run = Run::new();
+    let part = library_with_a_step(run.folder.path());
+    let unnamed = |yaml: String| yaml.replace("libtoy_engine*.so", "libnothing.so");
+    let output = recorded(&run, unnamed, &[&toys().late(), "20", "6", "2", &toys().load()], Some(&part));
+    let trace = run.read();
+    assert_eq!(trace.work(), reported(&output.stdout));
+    trace.assert_whole();
+    let modules: Vec<&str> = trace.meta.modules.iter().map(|module| module.path.as_str()).collect();
+    assert_eq!(modules, [toys().library().display().to_string()]);
+}
 
 /// `ld.so PROGRAM`, as bundles with a C library of their own start programs: the process's program is the linker.
 #[test]

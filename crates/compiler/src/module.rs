@@ -2,13 +2,15 @@
 
 use profinfer_binary::{TargetFile, TargetFiles, TargetSymbols};
 use profinfer_probeset::path::{AttachPoint, NamePattern, Place};
-use profinfer_probeset::{ExactFile, Module, Probeset};
+use profinfer_probeset::{ExactFile, Module, Probe, Probeset};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 /// Files that are named which could not be read.
 const MOST_UNREADABLE: usize = 4;
+/// A target's first file: a process's program, or what was given to inspect.
+const PROGRAM: usize = 0;
 /// Globs whose compiled form is stored.
 const MOST_GLOBS: usize = 1024;
 
@@ -23,7 +25,8 @@ pub(super) enum ModuleFiles {
     Ambiguous(Vec<usize>),
 }
 
-/// Finds a module: the files that the first fruitful glob matches; else the only file that defines its functions.
+/// Finds a module: the files that the first fruitful glob matches; else the only file that defines its functions, with all
+/// that must have a site. A library that lacks some is only like the module, which may be mapped later; a program is it.
 pub(super) fn find(probeset: &Probeset, module: &str, target: &dyn TargetSymbols) -> ModuleFiles {
     let given = probeset.modules.get(module);
     if let Some(found) = given.and_then(|module| by_name(module, target)) {
@@ -32,19 +35,52 @@ pub(super) fn find(probeset: &Probeset, module: &str, target: &dyn TargetSymbols
     if given.is_some_and(|module| module.exact.is_some()) {
         return ModuleFiles::NotFound;
     }
-    let functions = named_functions(probeset, module);
-    let places = points(probeset).map(|at| &at.place);
-    let places: Vec<&Place> = places.filter(|place| place.module().is_some_and(|of| of.value == module)).collect();
-    let defines = |file: &usize| {
-        functions.iter().any(|pattern| !target.functions(*file, pattern).is_empty())
-            || places.iter().any(|place| has(target, *file, place))
-    };
-    let candidates: Vec<usize> = (0..target.files().len()).filter(defines).collect();
+    let defining = defining(probeset, module, target);
+    let is_whole = |file: &usize| lacking(probeset, module, target, *file).is_none();
+    let mut candidates: Vec<usize> = defining.iter().copied().filter(is_whole).collect();
+    if candidates.is_empty() && defining.contains(&PROGRAM) {
+        candidates.push(PROGRAM);
+    }
     match candidates.len() {
         0 => ModuleFiles::NotFound,
         1 => ModuleFiles::Found(candidates),
         _ => ModuleFiles::Ambiguous(candidates),
     }
+}
+
+/// The files that define any function of a module that attach points name.
+pub(super) fn defining(probeset: &Probeset, module: &str, target: &dyn TargetSymbols) -> Vec<usize> {
+    let functions = named_functions(probeset, module);
+    let places = points(probeset).map(|at| &at.place);
+    let places: Vec<&Place> = places.filter(|place| is_in(place, module)).collect();
+    let defines = |file: &usize| {
+        functions.iter().any(|pattern| !target.functions(*file, pattern).is_empty())
+            || places.iter().any(|place| has(target, *file, place))
+    };
+    (0..target.files().len()).filter(defines).collect()
+}
+
+/// A probe of a module that must have a site, and has none in this file.
+pub(super) fn lacking<'p>(
+    probeset: &'p Probeset,
+    module: &str,
+    target: &dyn TargetSymbols,
+    file: usize,
+) -> Option<&'p Probe> {
+    let required = probeset.probes.values().filter(|probe| !probe.optional && !probe.at.is_empty());
+    let mut of_module = required.filter(|probe| probe.at.iter().all(|at| is_in(&at.place, module)));
+    let has_site = |at: &AttachPoint| match &at.place {
+        Place::Function { pattern, .. } => {
+            !target.functions(file, pattern).is_empty() || !target.inlined(file, pattern).is_empty()
+        }
+        Place::Virtual { base, slot, .. } => !target.overrides(file, &base.value, *slot).functions.is_empty(),
+        place => has(target, file, place),
+    };
+    of_module.find(|probe| !probe.at.iter().any(has_site))
+}
+
+fn is_in(place: &Place, module: &str) -> bool {
+    place.module().is_some_and(|of| of.value == module)
 }
 
 /// The files that a module's first fruitful glob matches; `None` where none does.

@@ -14,7 +14,7 @@ pub(crate) use absent::is_absent_value;
 
 use super::inlined::{Copies, PlacedCopy};
 use super::model::{PlacedSite, Placement, ProbePlan, Program, ProgramKind, RelocationKind, Unplaced};
-use super::module::{ModuleFiles, find, unreadable};
+use super::module::{ModuleFiles, defining, find, lacking, unreadable};
 use super::site::Needs;
 use super::unit_layouts::PlacedFunction;
 use needs::Asked;
@@ -30,6 +30,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Most functions that one probe may be at: frameworks export thousands of operators.
 const MAX_FUNCTIONS_PER_PROBE: usize = 16384;
+
+/// Files that are named as like a module.
+const MOST_LIKE_A_MODULE: usize = 3;
 
 /// Places the probes of one of several probesets; of the only one, where there is no engine to tell apart.
 pub(super) fn place_part(
@@ -526,7 +529,18 @@ impl<'a> Placer<'a> {
             true => "give the target that has the engine, or add its file name under `modules:`",
             false => "run profinfer as root, or with CAP_DAC_READ_SEARCH",
         };
+        let problem = self.like_the_module(module).into_iter().fold(problem, Diagnostic::with_note);
         unreadable.into_iter().fold(problem.hint(hint), Diagnostic::with_note)
+    }
+
+    /// The files that define functions of a module, but lack one that must have a site.
+    fn like_the_module(&self, module: &str) -> Vec<String> {
+        let files = defining(self.probeset, module, self.target).into_iter();
+        let lacks = files.filter_map(|file| Some((file, lacking(self.probeset, module, self.target, file)?)));
+        let named = lacks.filter_map(|(file, probe)| Some((&self.target.files().get(file)?.name, probe)));
+        let notes =
+            named.map(|(file, probe)| format!("{file} has functions of it, but none of probe `{}`", probe.name.value));
+        notes.take(MOST_LIKE_A_MODULE).collect()
     }
 
     fn module_ambiguous(&self, module: &str, files: &[usize], program: &Program) -> Diagnostic {
