@@ -1,6 +1,6 @@
 //! Which of a process's files is the engine, and who maps it.
 
-use crate::invocation::succeeds;
+use crate::invocation::{json, profinfer, succeeds};
 use crate::record::{PROBESET, Run, reported, toys};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -50,4 +50,24 @@ fn a_library_that_a_program_loads_is_recorded_where_its_linker_was_started() {
     assert_eq!(trace.work(), [20, 20, 240]);
     assert_eq!(trace.work(), reported(&output.stdout));
     trace.assert_whole();
+}
+
+/// Steps are recorded, and the report gives the reason why nothing else is.
+#[test]
+#[ignore = "needs root"]
+fn an_operator_without_a_site_is_listed_as_left_out() {
+    let run = Run::new();
+    let elsewhere = |yaml: String| {
+        let yaml = yaml.replace("engine:toy_operator(", "kernels:toy_operator_of_kernels(");
+        yaml.replace("modules:\n", "modules:\n  kernels: libkernels.so\n")
+    };
+    let output = recorded(&run, elsewhere, &[&toys().linked(), "20", "6", "2"], None);
+    let lines = String::from_utf8(output.stderr).unwrap();
+    assert!(lines.contains("left out: probe `operator` is not attached: no file of the target is"), "{lines}");
+    assert_eq!(run.read().work(), [20, 20, 0]);
+    let trace = run.trace().display().to_string();
+    let notes = json(&["report", &trace, "--json"])["completeness"]["notes"].to_string();
+    assert!(notes.contains("probe `operator` is not attached"), "{notes}");
+    let text = String::from_utf8(succeeds(&mut profinfer(&["report", &trace, "--all"])).stdout).unwrap();
+    assert!(text.contains("No operators were recorded") && !text.contains("`--level`"), "{text}");
 }

@@ -232,9 +232,9 @@ impl<'a> SearchReport<'a> {
     /// Everything that was left out; `begun` steps were seen to begin.
     pub(super) fn left_out(&mut self, counts: &Counts, begun: u64) -> Vec<LeftOut> {
         let nothing = self.nothing(counts, begun);
-        let optional: Vec<(String, String)> = self
+        let without_site: Vec<(String, String)> = self
             .missing()
-            .filter(|unplaced| !unplaced.required && unplaced.problem.code != Code::GroupNotAttached)
+            .filter(|unplaced| unplaced.problem.code != Code::GroupNotAttached)
             .filter(|unplaced| !self.is_of_what_few_have(&unplaced.probe))
             .map(|unplaced| (unplaced.probe.clone(), unplaced.problem.message.clone()))
             .collect();
@@ -251,7 +251,7 @@ impl<'a> SearchReport<'a> {
                 }
             }
         }
-        for (probe, why) in optional {
+        for (probe, why) in without_site {
             let text = format!("probe `{}` is not attached: {why}", self.plan.schema.names.plain(&probe));
             self.add(LeftOutKind::Probe, Some(&probe), text);
         }

@@ -26,6 +26,7 @@ use crate::model::threads::ThreadsReport;
 use crate::numbers::units::share;
 use gather::Source;
 use profinfer_analysis::{KernelShares, Phase, Statistics, Timeline};
+use profinfer_schema::Role;
 use profinfer_trace::Meta;
 
 /// Operators that are listed.
@@ -156,8 +157,14 @@ fn cannot_say(meta: &Meta, statistics: &Statistics, timeline: &Timeline, found: 
     }
     if found.phases.is_empty() {
         let budget = meta.end.as_ref().and_then(|end| end.overhead.as_ref()?.budget);
-        let remedy = budget.map_or("without `--level`", |_| "longer, or with a larger `--budget`");
-        reasons.push(format!("No operators were recorded: the limit of steps is unknown. Record {remedy}."));
+        let remedy = match budget {
+            Some(_) => "Record longer, or with a larger `--budget`.",
+            None if meta.schema.has_role(Role::Operator) => {
+                "Their functions have no probe, or were not called: `--all`."
+            }
+            None => "Record without `--level`.",
+        };
+        reasons.push(format!("No operators were recorded: the limit of steps is unknown. {remedy}"));
         return reasons;
     }
     if !timeline.rules().has_costs() {
