@@ -12,7 +12,7 @@ fn assert_recorded(build: &str, version: &str) {
     let trace = folder.path().join("run.pfi").display().to_string();
     let mut command = profinfer(&["record", "openvino", "-o", &trace, "--"]);
     command.arg(installed_version("install_openvino.sh", build)).arg(scripts().join("run_openvino.py"));
-    succeeds(command.arg(folder.path()).arg(RUNS.to_string()));
+    succeeds(command.arg(folder.path()).arg(RUNS.to_string()).args(["1", "asynchronous"]));
     let profile: Value =
         serde_json::from_str(&std::fs::read_to_string(folder.path().join("profile.json")).unwrap()).unwrap();
     assert!(profile["version"].as_str().unwrap().starts_with(version), "{}", profile["version"]);

@@ -1,6 +1,8 @@
 """Runs a small OpenVINO model of random weights on the CPU, and writes the engine's own profile of its last run.
 
-run_openvino.py FOLDER RUNS [BLOCKS]
+run_openvino.py FOLDER RUNS [BLOCKS [asynchronous]]
+
+With `asynchronous` every second run is computed by a thread of the engine's, while the program waits.
 
 FOLDER/profile.json has `version`, `nodes`: what `get_profiling_info` lists as executed, in the order of execution, and
 `edges`: the names of the nodes that each node reads, by the model as it is executed.
@@ -48,8 +50,12 @@ def main() -> None:
                                                    "INFERENCE_PRECISION_HINT": "f32"})
     request = compiled.create_infer_request()
     image = np.linspace(-1, 1, 3 * SIZE * SIZE, dtype=np.float32).reshape(1, 3, SIZE, SIZE)
-    for _ in range(runs):
-        request.infer({0: image})
+    for number in range(runs):
+        if number % 2 and "asynchronous" in sys.argv[4:]:
+            request.start_async({0: image})
+            request.wait()
+        else:
+            request.infer({0: image})
     nodes = [
         {"name": node.node_name, "type": node.node_type, "kernel": node.exec_type,
          "us": node.real_time.total_seconds() * 1e6}
