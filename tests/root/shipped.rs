@@ -28,13 +28,23 @@ fn fields<'a>(events: &'a [Value], probe: &str, field: &str) -> Vec<&'a Value> {
 #[test]
 #[ignore = "needs root"]
 fn whisper_s_steps_of_several_sequences_are_decode() {
-    let (events, report) = recorded("whisper", "whisper_functions.c", &[], &[]);
+    let (events, report) = recorded("whisper", "whisper_functions.cpp", &[], &[]);
     assert_eq!(fields(&events, "decode", "tokens"), [4, 5, 5, 2, 1]);
     assert_eq!(fields(&events, "decode", "sequence_count"), [1, 5, 5, 2, 1]);
     let phases = report["phases"].as_array().unwrap();
     let steps: BTreeMap<&str, u64> =
         phases.iter().map(|phase| (phase["phase"].as_str().unwrap(), phase["steps"].as_u64().unwrap())).collect();
     assert_eq!(steps, BTreeMap::from([("prefill", 1), ("decode", 4)]));
+}
+
+/// Releases before batches have another function of the same name, whose third argument is no batch.
+#[test]
+#[ignore = "needs root"]
+fn whisper_s_steps_in_releases_without_batches_have_their_tokens() {
+    let (events, _) = recorded("whisper", "whisper_functions.cpp", &[], &["tokens"]);
+    assert_eq!(fields(&events, "decode_tokens", "tokens"), [4, 5, 5, 2, 1]);
+    assert_eq!(fields(&events, "decode_tokens", "sequence_count"), [1; 5]);
+    assert!(fields(&events, "decode", "tokens").is_empty());
 }
 
 const STEPS: usize = 3;
