@@ -52,6 +52,15 @@ const STEPS: usize = 3;
 const GRAPHS: usize = STEPS + 2;
 const NODES: usize = 6;
 
+#[test]
+#[ignore = "needs root"]
+fn llama_s_steps_in_releases_without_batches_have_their_tokens() {
+    let flags = ["-DDISPATCHER=SYMBOL", "-DEVAL", "-g"];
+    let (events, _) = recorded("llama", "llama_functions.c", &flags, &[&STEPS.to_string(), "1"]);
+    assert_eq!(fields(&events, "eval", "tokens"), [4, 1, 1]);
+    assert!(fields(&events, "decode", "tokens").is_empty());
+}
+
 fn llama(form: &str) -> Vec<Value> {
     recorded("llama", "llama_functions.c", &[&format!("-DDISPATCHER={form}"), "-g"], &[&STEPS.to_string(), "1"]).0
 }

@@ -448,6 +448,15 @@ EXPORT int llama_encode(void *context, struct llama_batch batch)
 	return status;
 }
 
+/* What there was before batches. */
+EXPORT int llama_eval(void *context, const int *tokens, int count)
+{
+	int status = run(count);
+
+	sink += tokens == context;
+	return status;
+}
+
 EXPORT void llama_free(void *context)
 {
 	sink += context != NULL;
@@ -550,7 +559,11 @@ int main(int argc, char **argv)
 	for (int step = 0; step < steps; step++) {
 		if (pause_ms > 0)
 			usleep(1000 * pause_ms);
+#ifdef EVAL
+		failed |= llama_eval(&turn, NULL, batch.n_tokens);
+#else
 		failed |= llama_decode(&turn, batch);
+#endif
 		process_token(&turn, &batch, &slot);
 		batch.n_tokens = 1;
 	}
