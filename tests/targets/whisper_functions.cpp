@@ -1,6 +1,6 @@
 /*
  * The decoder of whisper.cpp, as far as its probeset reads it: a prompt, steps with a token of each of several sequences,
- * and steps of the one that is left; and as it was until November 2023, with the tokens of one sequence.
+ * and steps of the one that is left. With -DTOKENS as it was until November 2023: with the tokens of one sequence.
  */
 #include <cstddef>
 #include <cstdint>
@@ -28,14 +28,7 @@ struct whisper_batch {
 
 static volatile long sink;
 
-__attribute__((noinline)) bool whisper_decode_internal(whisper_context &context, whisper_state &state,
-						       const whisper_batch &batch, int threads)
-{
-	for (int token = 0; token < batch.n_tokens; token++)
-		sink = sink + batch.seq_id[token][0] + threads;
-	return context.opaque != state.opaque;
-}
-
+#ifdef TOKENS
 __attribute__((noinline)) bool whisper_decode_internal(whisper_context &context, whisper_state &state,
 						       whisper_decoder &decoder, const int *tokens, int n_tokens,
 						       int n_past, int threads)
@@ -44,6 +37,15 @@ __attribute__((noinline)) bool whisper_decode_internal(whisper_context &context,
 		sink = sink + tokens[token] + *decoder.sequence + n_past + threads;
 	return context.opaque != state.opaque;
 }
+#else
+__attribute__((noinline)) bool whisper_decode_internal(whisper_context &context, whisper_state &state,
+						       const whisper_batch &batch, int threads)
+{
+	for (int token = 0; token < batch.n_tokens; token++)
+		sink = sink + batch.seq_id[token][0] + threads;
+	return context.opaque != state.opaque;
+}
+#endif
 
 // The module is found by it.
 bool whisper_encode_internal(whisper_context &context, whisper_state &state, int offset, int threads)
@@ -51,7 +53,7 @@ bool whisper_encode_internal(whisper_context &context, whisper_state &state, int
 	return context.opaque == state.opaque + offset + threads;
 }
 
-int main(int argc, char **argv)
+int main()
 {
 	static const struct {
 		int tokens, sequences[MAX_TOKENS];
@@ -71,10 +73,11 @@ int main(int argc, char **argv)
 			sequences[token] = step.sequences[token];
 			seq_id[token] = &sequences[token];
 		}
-		if (argc > 1)
-			whisper_decode_internal(context, state, decoder, step.sequences, step.tokens, argc, 1);
-		else
-			whisper_decode_internal(context, state, batch, 1);
+#ifdef TOKENS
+		whisper_decode_internal(context, state, decoder, step.sequences, step.tokens, 0, 1);
+#else
+		whisper_decode_internal(context, state, batch, 1);
+#endif
 	}
-	return argv == nullptr;
+	return decoder.sequence == nullptr;
 }

@@ -235,6 +235,8 @@ impl<'a> SearchReport<'a> {
         let without_site: Vec<(String, String)> = self
             .missing()
             .filter(|unplaced| unplaced.problem.code != Code::GroupNotAttached)
+            // One that another probe stands for lacks nothing.
+            .filter(|unplaced| unplaced.problem.severity != Severity::Note)
             .filter(|unplaced| !self.is_of_what_few_have(&unplaced.probe))
             .map(|unplaced| (unplaced.probe.clone(), unplaced.problem.message.clone()))
             .collect();
