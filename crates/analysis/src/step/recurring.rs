@@ -53,7 +53,7 @@ impl By {
 }
 
 /// A thread that computes a sequence again and again.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Leader {
     thread: u32,
     by: By,
@@ -153,6 +153,16 @@ impl Taken {
 }
 
 impl Leader {
+    /// Whether another thread computes the same sequence by itself.
+    fn is_computed_by(&self, operators: &[&RawOperator]) -> bool {
+        if operators.iter().any(|operator| operator.lane.is_some() || operator.object.is_some()) {
+            return false;
+        }
+        let keys: Vec<Key> = operators.iter().map(|operator| self.by.key(operator)).collect();
+        let whole = (0..keys.len()).filter(|at| keys[*at..].starts_with(&self.sequence)).count();
+        whole * self.sequence.len() * 10 >= keys.len() * REPEATED_OF_TEN
+    }
+
     fn cut(&self, thread: u32, operators: &[&RawOperator], last: bool, cuts: &mut Cuts) {
         let keys: Vec<Key> = operators.iter().map(|operator| self.by.key(operator)).collect();
         let mut starts: Vec<usize> = (0..keys.len()).filter(|at| keys[*at] == self.first).collect();
@@ -196,7 +206,8 @@ fn outermost(operators: &[RawOperator]) -> BTreeMap<u32, Vec<&RawOperator>> {
     threads
 }
 
-/// The thread with the most operators, and others that share none with it.
+/// The thread with the most operators, and others that share none with it, or that compute the same sequence each for
+/// itself: operators that have neither lane nor object are no two threads'.
 fn leaders(by_thread: &BTreeMap<u32, Vec<&RawOperator>>) -> Vec<Leader> {
     let mut threads: Vec<(&u32, &Vec<&RawOperator>)> = by_thread.iter().collect();
     threads.sort_by_key(|(thread, operators)| (std::cmp::Reverse(operators.len()), **thread));
@@ -204,7 +215,12 @@ fn leaders(by_thread: &BTreeMap<u32, Vec<&RawOperator>>) -> Vec<Leader> {
     let mut found: Vec<Leader> = Vec::new();
     for (thread, operators) in threads {
         let keys: BTreeSet<Key> = operators.iter().map(|operator| By::Function.key(operator)).collect();
-        if found.len() >= MOST_THREADS || !keys.is_disjoint(&taken) {
+        if found.len() >= MOST_THREADS {
+            break;
+        }
+        if !keys.is_disjoint(&taken) {
+            let same = found.iter().find(|leader| leader.is_computed_by(operators)).cloned();
+            found.extend(same.map(|leader| Leader { thread: *thread, ..leader }));
             continue;
         }
         let leader = [By::Description, By::Function].into_iter().find_map(|by| leader(*thread, operators, by));
@@ -369,11 +385,29 @@ mod tests {
         assert_eq!(recurring.cut(&all[12..], true).steps.len(), 4);
     }
 
+    /// Threads that run one model, each with an input of its own: operators without lanes are no other thread's.
+    #[test]
+    fn threads_that_run_the_same_sequence_have_steps_of_their_own() {
+        let of_thread = |text: &str, thread: u32, late: u64| {
+            let all = operators(text).into_iter();
+            all.map(move |of| RawOperator { thread, start: of.start + late, end: of.end + late, ..of })
+                .collect::<Vec<_>>()
+        };
+        let mut all = of_thread("Abc Abc Abc Abc", 1, 0);
+        all.extend(of_thread("Abc Abc Abc", 2, 7));
+        let cuts = Recurring::default().cut(&all, true);
+        let of = |thread: u32| cuts.steps.iter().filter(|cut| cut.thread == thread).count();
+        assert_eq!((of(1), of(2)), (4, 3));
+    }
+
     #[test]
     fn threads_that_share_operators_run_one_step() {
         let mut all = operators("Abc Abc Abc Abc");
+        for operator in &mut all {
+            operator.lane = Some(0);
+        }
         let others: Vec<RawOperator> =
-            operators("Abc Abc Abc").into_iter().map(|of| RawOperator { thread: 2, ..of }).collect();
+            operators("Abc Abc Abc").into_iter().map(|of| RawOperator { thread: 2, lane: Some(1), ..of }).collect();
         let strangers = operators("Def Def Def").into_iter().map(|of| RawOperator { thread: 3, site: 7, ..of });
         all.extend(others);
         all.extend(strangers);
