@@ -432,6 +432,7 @@ static int run(int tokens)
 	return status;
 }
 
+#ifndef EVAL
 EXPORT int llama_decode(void *context, struct llama_batch batch)
 {
 	int status = run(batch.n_tokens);
@@ -439,6 +440,7 @@ EXPORT int llama_decode(void *context, struct llama_batch batch)
 	sink++;
 	return status;
 }
+#endif
 
 EXPORT int llama_encode(void *context, struct llama_batch batch)
 {
@@ -448,6 +450,7 @@ EXPORT int llama_encode(void *context, struct llama_batch batch)
 	return status;
 }
 
+#ifdef EVAL
 /* What there was before batches. */
 EXPORT int llama_eval(void *context, const int *tokens, int count)
 {
@@ -456,6 +459,7 @@ EXPORT int llama_eval(void *context, const int *tokens, int count)
 	sink += tokens == context;
 	return status;
 }
+#endif
 
 EXPORT void llama_free(void *context)
 {
