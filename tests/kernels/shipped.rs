@@ -11,8 +11,9 @@ use std::path::Path;
 
 const PROBESET: &str = "llama";
 const OBJECT: &str = "llama.bpf.o";
-/// Forms of the program, which between them have every alternative of every probe.
-const FORMS: [&str; 3] = ["SYMBOL", "INLINED", "NONE"];
+/// Forms of the program, which between them have every alternative of every probe. The last is one of before batches.
+const FORMS: [&str; 4] = ["SYMBOL", "INLINED", "NONE", WITHOUT_BATCHES];
+const WITHOUT_BATCHES: &str = "EVAL";
 /// What the program is given, and does: calls of llama_decode beside one each of two other functions, lanes, nodes.
 const DECODED: u64 = 5;
 const LANES: u64 = 2;
@@ -24,8 +25,10 @@ const TENSORS: u64 = NODES + 4;
 
 pub(crate) fn lay_out(tools: &Tools, root: &Path) {
     for form in FORMS {
-        let dispatcher = format!("-DDISPATCHER={form}");
-        tools.compile(&root.join("bin").join(program(form)), &[&dispatcher], &["llama_functions.c"]);
+        let dispatcher = format!("-DDISPATCHER={}", if form == WITHOUT_BATCHES { FORMS[0] } else { form });
+        let flags = [&*dispatcher, "-DEVAL"];
+        let flags = if form == WITHOUT_BATCHES { &flags[..] } else { &flags[..1] };
+        tools.compile(&root.join("bin").join(program(form)), flags, &["llama_functions.c"]);
     }
     tools.build(PROBESET, &[], root, OBJECT);
 }
@@ -120,6 +123,8 @@ fn every_program_is_let_in(arch: Arch) {
         let of_every_form = |name: &str| matches!(name, "dispatch_twice" | "dispatch_of_tensor");
         let forms = |name: &str| FORMS.len() as u64 - u64::from(name.starts_with("dispatch_") && !of_every_form(name));
         let mut expected: BTreeMap<_, _> = expected.map(|(name, count)| (name, count * forms(name))).into();
+        expected.insert("decode", DECODED * (FORMS.len() as u64 - 1));
+        expected.insert("eval", DECODED);
         expected.insert("dispatch_node", graphs * NODES);
         let counts = expected.keys().map(|name| (*name, essence.count(name))).collect();
         assert_eq!(expected, counts, "Linux {series}");
