@@ -261,7 +261,6 @@ impl Discovery {
         self.unreadable.retain(|pid| running.contains(pid));
         let mut read = FileStore::default();
         let mut found = Vec::new();
-        let mut has_read = false;
         for pid in running {
             if self.seen.get(&pid).is_some_and(|seen| seen.found.is_none() && now < seen.next) {
                 continue;
@@ -302,7 +301,6 @@ impl Discovery {
             if read.open_files() >= MOST_OPEN {
                 read = FileStore::default();
             }
-            has_read |= !self.sets.contains_key(&mapped);
             let mut inspected = inspect(&self.wanted, &mut self.sets, (pid, mapped), &read);
             if inspected == Inspected::TooManyFiles {
                 // Those of the processes before it are closed.
@@ -334,7 +332,7 @@ impl Discovery {
             found.extend(i32::try_from(pid).ok().map(|pid| Discovered { pid, process, spec, was_refused }));
         }
         self.note_unreadable();
-        if has_read {
+        if read.open_files() > 0 {
             drop(read);
             memory::give_back();
         }

@@ -173,7 +173,7 @@ fn what_was_not_learned_is_named_beside_what_was() {
     assert!(info.contains(why) && !info.contains("in node is not available"), "{info}");
 }
 
-/// A command is launched only for what there is to learn, and an error says why nothing was.
+/// A command is launched only for what there is to learn, and one error gives the reason where nothing was.
 #[test]
 #[ignore = "needs root"]
 fn learn_says_once_why_nothing_is_learned() {

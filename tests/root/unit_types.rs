@@ -58,7 +58,10 @@ fn a_member_is_where_the_unit_of_the_probed_function_has_it() {
         }
         let (told, fields) = record(&[]);
         assert!(fields.len() == 20 && fields.iter().all(|(found, _)| found.is_none()), "{options:?}: {fields:?}");
-        let said = told.matches("`tokens` in context is not the same in all probed functions").count();
-        assert!(said > 0 && told.contains("`first_step` it is i32 @ 16, in that of `second_call` i32 @ 0"), "{told}");
+        let warnings = told.matches("`tokens` in context is not the same in all probed functions").count();
+        assert!(
+            warnings > 0 && told.contains("`first_step` it is i32 @ 16, in that of `second_call` i32 @ 0"),
+            "{told}"
+        );
     }
 }

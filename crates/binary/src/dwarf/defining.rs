@@ -23,7 +23,7 @@ const WAVE: usize = 32;
 /// A function: its symbol, and where it begins.
 pub(crate) type Defined<'f> = (&'f str, Option<u64>);
 
-/// The unit that each function is defined in, by number; `None` where none says so.
+/// The unit that each function is defined in, by number; `None` where none defines it.
 pub(crate) fn units(image: &Image, parts: &Parts, functions: &[Defined<'_>]) -> Vec<Option<usize>> {
     let files = files(image, parts);
     let debug = Debug::new(&files);
@@ -123,7 +123,7 @@ impl<'a> Search<'_, 'a> {
         }
     }
 
-    /// `None` where that is not said here.
+    /// `None` where it is not an address, or not in this file.
     fn address(&self, unit: &Unit<'a>, value: AttributeValue<Reader<'a>>) -> Option<u64> {
         match value {
             AttributeValue::Addr(address) => Some(address),

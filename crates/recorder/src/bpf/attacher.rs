@@ -7,7 +7,7 @@ use libbpf_rs::libbpf_sys as sys;
 use nix::errno::Errno;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -91,45 +91,56 @@ impl Attacher<'_> {
         let mut links = Vec::new();
         for part in parts {
             let function = self.functions.get(&part.name).ok_or_else(|| format!("no program {}", part.name))?;
-            let program = function.descriptor.as_fd();
-            match self.mode {
-                AttachMode::Single => {
-                    for site in sites {
-                        links.push(self.attach_single(program, part.at, &path, *site).map_err(why)?);
-                    }
-                }
-                _ => links.push(self.attach_multi(program, part.at, &path, sites).map_err(why)?),
-            }
+            let attached = attach(&function.descriptor, self.mode, part.at, &path, self.process, sites);
+            links.extend(attached.map_err(|error| format!("{} ({error:?})", error.desc()))?);
         }
         Ok(links)
     }
-
-    fn attach_multi(&self, program: BorrowedFd<'_>, at: At, path: &CStr, sites: &[FileSite]) -> nix::Result<OwnedFd> {
-        let any = sites.iter().any(|site| site.semaphore.is_some());
-        let semaphore = |site: &FileSite| site.semaphore.unwrap_or_default();
-        let places = Places {
-            offsets: sites.iter().map(|site| site.file_offset).collect(),
-            semaphores: if any { sites.iter().map(semaphore).collect() } else { Vec::new() },
-            cookies: sites.iter().map(|site| site.cookie).collect(),
-        };
-        let attach_type = if at == At::Both { sys::BPF_TRACE_UPROBE_SESSION } else { sys::BPF_TRACE_UPROBE_MULTI };
-        let flags = if at == At::Return { sys::BPF_F_UPROBE_MULTI_RETURN } else { 0 };
-        let process = self.process.map_or(0, i32::cast_unsigned);
-        link_uprobes(program, attach_type, path, &places, process, flags)
-    }
-
-    fn attach_single(&self, program: BorrowedFd<'_>, at: At, path: &CStr, site: FileSite) -> nix::Result<OwnedFd> {
-        let event = UprobeEvent {
-            path,
-            offset: site.file_offset,
-            semaphore: u32::try_from(site.semaphore.unwrap_or_default()).map_err(|_| Errno::EINVAL)?,
-            at_return: at == At::Return,
-            process: self.process,
-        };
-        link_perf_event(program, event.open()?, site.cookie)
-    }
 }
 
-fn why(error: Errno) -> String {
-    format!("{} ({error:?})", error.desc())
+/// Attaches a function at places of a file, in one process or (`None`) all: at each of them, or at none.
+///
+/// # Errors
+/// The system's.
+pub(super) fn attach(
+    function: &OwnedFd,
+    mode: AttachMode,
+    at: At,
+    path: &CStr,
+    process: Option<i32>,
+    sites: &[FileSite],
+) -> nix::Result<Vec<OwnedFd>> {
+    let function = function.as_fd();
+    if mode == AttachMode::Single {
+        let attach = |site: &FileSite| {
+            let event = UprobeEvent {
+                path,
+                offset: site.file_offset,
+                semaphore: u32::try_from(site.semaphore.unwrap_or_default()).map_err(|_| Errno::EINVAL)?,
+                at_return: at == At::Return,
+                process,
+            };
+            link_perf_event(function, event.open()?, site.cookie)
+        };
+        return sites.iter().map(attach).collect();
+    }
+    let any = sites.iter().any(|site| site.semaphore.is_some());
+    let semaphore = |site: &FileSite| site.semaphore.unwrap_or_default();
+    let places = Places {
+        offsets: sites.iter().map(|site| site.file_offset).collect(),
+        semaphores: if any { sites.iter().map(semaphore).collect() } else { Vec::new() },
+        cookies: sites.iter().map(|site| site.cookie).collect(),
+    };
+    let flags = if at == At::Return { sys::BPF_F_UPROBE_MULTI_RETURN } else { 0 };
+    let process = process.map_or(0, i32::cast_unsigned);
+    Ok(vec![link_uprobes(function, attach_type(mode, at), path, &places, process, flags)?])
+}
+
+/// What a function must be loaded for; 0: nothing in particular.
+pub(super) fn attach_type(mode: AttachMode, at: At) -> sys::bpf_attach_type {
+    match (mode, at) {
+        (AttachMode::Single, _) => 0,
+        (_, At::Both) => sys::BPF_TRACE_UPROBE_SESSION,
+        _ => sys::BPF_TRACE_UPROBE_MULTI,
+    }
 }

@@ -18,19 +18,19 @@ const MAX_TEXT: usize = 512;
 
 /// How an object of a program describes itself: who compiled it, for which machine, from what.
 pub(super) fn identity(source: &CSource, kernels: Kernels) -> String {
-    format!("profinfer {} {} {}", env!("CARGO_PKG_VERSION"), source.arch, name(source, kernels).replace('.', " "))
-}
-
-/// The name of an object among those of one version and instruction set: the end of its text, as `scripts/package` makes
-/// it.
-pub(super) fn name(source: &CSource, kernels: Kernels) -> String {
     let hash = Sha256::digest(significant(&source.standalone()).as_bytes());
     let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     let kernels = match kernels {
         Kernels::Recent => RECENT,
         Kernels::Old => OLD,
     };
-    format!("{hash}.{kernels}")
+    format!("profinfer {} {} {hash} {kernels}", env!("CARGO_PKG_VERSION"), source.arch)
+}
+
+/// The name of an object among those of one version and instruction set, by its text: the last two words, as
+/// `scripts/package` names it.
+pub(super) fn name(identity: &str) -> String {
+    identity.split(' ').skip(3).collect::<Vec<_>>().join(".")
 }
 
 /// The line of C that puts the text into the object.

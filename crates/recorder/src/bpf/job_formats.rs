@@ -104,7 +104,7 @@ fn devices_of_a_driver(sys: &Path) -> usize {
     let names = |folder: &Path| -> Option<BTreeSet<OsString>> {
         Some(std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.file_name()).collect())
     };
-    // A scheduler that is part of the kernel does not say who uses it.
+    // A scheduler that is built into the kernel has no list of its users.
     let users = names(&sys.join("module/gpu_sched/holders"));
     let class = sys.join("class/drm");
     let mut count = BTreeMap::new();

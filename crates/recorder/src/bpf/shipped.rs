@@ -30,13 +30,14 @@ pub(super) fn find(source: &CSource, kernels: Kernels) -> Option<Vec<u8>> {
 fn find_in(archive: &[u8], source: &CSource, kernels: Kernels) -> Option<Vec<u8>> {
     let archive_file = ArchiveFile::parse(archive).ok()?;
     let of = |kernels: Kernels| {
-        let name = identity::name(source, kernels);
+        let wanted = identity::identity(source, kernels);
+        let name = identity::name(&wanted);
         let named = |member: &object::read::archive::ArchiveMember<'_>| member.name() == name.as_bytes();
         let member = archive_file.members().filter_map(Result::ok).find(named)?;
         let mut object = Vec::new();
         let compressed = zstd::Decoder::new(member.data(archive).ok()?).ok()?;
         compressed.take(MAX_OBJECT).read_to_end(&mut object).ok()?;
-        Some(object).filter(|object| identity::read(object) == Some(identity::identity(source, kernels)))
+        Some(object).filter(|object| identity::read(object).as_ref() == Some(&wanted))
     };
     of(kernels).or_else(|| of(Kernels::Old))
 }
@@ -51,6 +52,7 @@ mod tests {
     fn an_object_is_found_by_its_program_and_kernels() {
         let source = |text: &str| CSource { name: "toy.bpf.c".into(), text: text.into(), arch: Arch::X86_64 };
         let (one, two) = (source("int f(void *context) { return 0; }\n"), source("int g(void *c) { return 1; }\n"));
+        let name = |source: &CSource, kernels| identity::name(&identity::identity(source, kernels));
         let folder = tempfile::tempdir().unwrap();
         let compiler = Compiler::find().unwrap();
         let mut command = std::process::Command::new("ar");
@@ -58,7 +60,7 @@ mod tests {
         let mut objects = Vec::new();
         for (source, kernels) in [(&one, Kernels::Recent), (&one, Kernels::Old), (&two, Kernels::Old)] {
             let object = compiler.compile(&Translation { source, sources: &[], kernels, attach: None }).unwrap();
-            let name = identity::name(source, kernels);
+            let name = name(source, kernels);
             std::fs::write(folder.path().join(&name), zstd::encode_all(object.as_slice(), 1).unwrap()).unwrap();
             command.arg(name);
             objects.push(object);
@@ -73,13 +75,10 @@ mod tests {
         assert_eq!(find_in(b"no archive", &one, Kernels::Recent), None);
         assert_eq!(find_in(&archive[..archive.len() / 2], &two, Kernels::Recent), None);
         // What has another's name is not taken for it.
-        std::fs::copy(
-            folder.path().join(identity::name(&one, Kernels::Old)),
-            folder.path().join(identity::name(&two, Kernels::Old)),
-        )
-        .unwrap();
+        let [of_one, of_two] = [&one, &two].map(|source| name(source, Kernels::Old));
+        std::fs::copy(folder.path().join(of_one), folder.path().join(&of_two)).unwrap();
         let mut again = std::process::Command::new("ar");
-        again.args(["rcs", "objects.a", &identity::name(&two, Kernels::Old)]).current_dir(folder.path());
+        again.args(["rcs", "objects.a", &of_two]).current_dir(folder.path());
         assert!(again.status().unwrap().success());
         assert_eq!(find_in(&std::fs::read(folder.path().join("objects.a")).unwrap(), &two, Kernels::Old), None);
     }

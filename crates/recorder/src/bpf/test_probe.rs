@@ -1,12 +1,11 @@
 //! Programs that do nothing or only take the time, at places in a file: what a probe costs before it does anything.
 
+use super::attacher::{At, FileSite, attach, attach_type};
 use super::features::{AttachMode, load_small};
-use super::link::{Places, link_perf_event, link_uprobes};
-use super::perf_event::UprobeEvent;
 use super::span_timer::SpanTimer;
 use libbpf_rs::libbpf_sys as sys;
 use std::ffi::CString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -47,29 +46,17 @@ impl TestProbe {
         load: impl Fn(sys::bpf_attach_type) -> nix::Result<OwnedFd>,
     ) -> nix::Result<Self> {
         let path = CString::new(file.as_os_str().as_bytes()).map_err(|_| nix::Error::EINVAL)?;
-        let (multi, session) = (sys::BPF_TRACE_UPROBE_MULTI, sys::BPF_TRACE_UPROBE_SESSION);
-        let parts: &[(sys::bpf_attach_type, bool)] = match (mode, returns) {
-            (AttachMode::Session, true) => &[(session, false)],
-            (AttachMode::Session | AttachMode::Multi, false) => &[(multi, false)],
-            (AttachMode::Multi, true) => &[(multi, false), (multi, true)],
-            (AttachMode::Single, false) => &[(0, false)],
-            (AttachMode::Single, true) => &[(0, false), (0, true)],
+        let parts: &[At] = match (mode, returns) {
+            (AttachMode::Session, true) => &[At::Both],
+            (_, false) => &[At::Entry],
+            (_, true) => &[At::Entry, At::Return],
         };
+        let process = Some(std::process::id().cast_signed());
+        let site = FileSite { file_offset: offset, cookie: 0, semaphore: None };
         let mut probe = Self { links: Vec::new(), programs: Vec::new() };
-        for (attach_type, at_return) in parts {
-            let program = load(*attach_type)?;
-            probe.links.push(match mode {
-                AttachMode::Single => {
-                    let event =
-                        UprobeEvent { path: &path, offset, semaphore: 0, at_return: *at_return, process: Some(0) };
-                    link_perf_event(program.as_fd(), event.open()?, 0)?
-                }
-                _ => {
-                    let flags = if *at_return { sys::BPF_F_UPROBE_MULTI_RETURN } else { 0 };
-                    let places = Places { offsets: vec![offset], ..Places::default() };
-                    link_uprobes(program.as_fd(), *attach_type, &path, &places, std::process::id(), flags)?
-                }
-            });
+        for at in parts {
+            let program = load(attach_type(mode, *at))?;
+            probe.links.extend(attach(&program, mode, *at, &path, process, &[site])?);
             probe.programs.push(program);
         }
         Ok(probe)
