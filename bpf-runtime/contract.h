@@ -205,7 +205,7 @@ const volatile __u64 pf_cpus; /* possible CPUs */
 const volatile __u64 pf_partial_counters; /* bit i: some CPUs cannot count counter i */
 #endif
 #ifdef PF_OLD_KERNEL
-const volatile __u64 pf_site_cookie; /* the site's cookie: each site has a separate program */
+const volatile __u64 pf_has_cookies; /* 1: a program can ask which site it runs at; 0: see site_program.rs */
 #endif
 #ifdef PF_JOBS
 const volatile __u64 pf_job_queued; /* fields of the tracepoint, see job.h */

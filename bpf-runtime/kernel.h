@@ -21,10 +21,23 @@ static __always_inline struct task_struct *pf_task(void)
 		pf_value;                                                                                              \
 	})
 
-/* No program can ask which site it runs at: each site has a separate program, loaded with pf_site_cookie. */
+/* Where a site's program stores its cookie before it continues in one of these, on kernels without cookies. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} pf_site_cookie SEC(".maps");
+
 static __always_inline __u64 pf_cookie(void *context)
 {
-	return pf_site_cookie;
+	__u32 only = 0;
+	__u64 *cookie;
+
+	if (pf_has_cookies)
+		return bpf_get_attach_cookie(context);
+	cookie = bpf_map_lookup_elem(&pf_site_cookie, &only);
+	return cookie ? *cookie : 0;
 }
 
 /* Before Linux 5.18 the tracepoint does not have it. */

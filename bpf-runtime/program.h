@@ -52,7 +52,7 @@
 	} while (0)
 #define PF_STEP_CAME()                                                                                                 \
 	do {                                                                                                           \
-		if (pf_detail_switches)                                                                                \
+		if (pf_detail_switches && call->now >= pf_detail_since)                                                \
 			pf_step_came = 1;                                                                              \
 	} while (0)
 

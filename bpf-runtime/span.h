@@ -347,10 +347,11 @@ static __always_inline __u64 pf_saved(struct pf_call *call, __u64 *saved, __u32 
 	return saved[1 + number];
 }
 
-/* An argument of the call that this one is in. */
+/* An argument of the call that this one is in. In a step that began before its operators were recorded, that call did, too. */
 static __always_inline __u64 pf_not_enclosed(struct pf_call *call)
 {
 	call->unreadable = 1;
+	call->empty |= pf_detail_switches && !pf_step_came;
 	return 0;
 }
 

@@ -1,4 +1,4 @@
--- Decoding of many runs, by machine: needs tables that are partitioned (`export --partitioned`, `serve --tables`).
+-- Decoding of many runs, by machine and run: needs tables that are partitioned (`export --partitioned`, `serve --tables`).
 SELECT
     engine,
     host,

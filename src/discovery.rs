@@ -1,4 +1,4 @@
-//! Processes that have an engine, found while they run: those that are there, and those that start later or load the
+//! Processes that have engines, found while they run: those that are there, and those that start later or load an
 //! engine later. Each process is looked at less and less often, so that a machine with many costs little.
 
 use super::bounded;
@@ -8,11 +8,12 @@ use profinfer_analysis::group_digits;
 use profinfer_binary::{FileStore, Files, ProcessStat, ProcessTarget, maps};
 use profinfer_compiler::{glob_matches, has_engine};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, printable};
-use profinfer_probeset::{self as spec, Library, Probeset};
+use profinfer_probeset::{self as spec, Analysis, Library, Probeset};
 use profinfer_recorder::bpf::features::{CAP_SYS_PTRACE, grant};
 use profinfer_recorder::{memory, open_files};
+use profinfer_schema::Role;
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -67,7 +68,7 @@ impl DiscoveryArguments {
             wanted.push((file.clone(), probeset));
         }
         if wanted.is_empty() {
-            wanted = offered().into_iter().map(|probeset| (PathBuf::from(&probeset.name), probeset)).collect();
+            wanted = shipped();
         }
         let place = match (&self.cgroup, &self.container) {
             (Some(path), _) => Place::ControlGroup(control_group(path)?),
@@ -77,8 +78,29 @@ impl DiscoveryArguments {
         // All files of a process are open while it is inspected. Recorders that are started by this program attach to
         // processes: there is no command that would inherit the limit.
         open_files::allow_most();
+        // Looked at as long as the program runs, for what an engine is found by.
+        for (_, probeset) in &mut wanted {
+            probeset.analysis = Analysis::default();
+            probeset.probes.retain(|_, probe| probe.role.value == Role::Step);
+        }
         Ok(Discovery::new(wanted, place))
     }
+}
+
+/// The shipped probesets, each with what a recorder takes for it.
+pub(crate) fn shipped() -> Vec<(PathBuf, Probeset)> {
+    offered().into_iter().map(|probeset| (PathBuf::from(&probeset.name), probeset)).collect()
+}
+
+/// The numbers of the engines, of those that are looked for, that a process has now. None of one that cannot be inspected.
+pub(crate) fn engines_of(pid: i32, wanted: &[(PathBuf, Probeset)]) -> BTreeSet<usize> {
+    let process = u32::try_from(pid).ok().and_then(|pid| ProcessTarget::open(pid).ok());
+    process.map(|process| engines_in(&process.into_files(), wanted)).unwrap_or_default()
+}
+
+fn engines_in(files: &Files, wanted: &[(PathBuf, Probeset)]) -> BTreeSet<usize> {
+    let has = |(number, (_, probeset)): (usize, &(PathBuf, Probeset))| has_engine(probeset, files).then_some(number);
+    wanted.iter().enumerate().filter_map(has).collect()
 }
 
 /// Where processes are looked for.
@@ -122,14 +144,23 @@ impl Place {
     }
 }
 
-/// A process that has an engine.
+/// An engine of a process, by the number of its probeset among those that are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct FoundIn {
+    pub(crate) pid: i32,
+    probeset: usize,
+}
+
+/// An engine that was found in a process.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Discovered {
-    pub(crate) pid: i32,
+    pub(crate) found_in: FoundIn,
     /// What the process calls itself.
     pub(crate) process: String,
     /// The probeset, as a recorder takes it.
     pub(crate) spec: PathBuf,
+    /// The engine's name, by its probeset.
+    pub(crate) engine: String,
     /// It was found before, and could not be followed.
     pub(crate) was_refused: bool,
 }
@@ -140,8 +171,8 @@ pub(crate) struct Discovery {
     wanted: Vec<(PathBuf, Probeset)>,
     place: Place,
     seen: HashMap<u32, Seen>,
-    /// The number of the engine in a set of mapped files.
-    sets: HashMap<u64, Option<usize>>,
+    /// The numbers of the engines in a set of mapped files.
+    sets: HashMap<u64, BTreeSet<usize>>,
     /// Processes that may not be read.
     unreadable: BTreeSet<u32>,
     problems: Problems,
@@ -178,8 +209,17 @@ struct Seen {
     next: Instant,
     wait: Duration,
     mapped: u64,
+    /// Its engines, by number.
+    engines: BTreeMap<usize, Engine>,
+}
+
+/// An engine that a process has.
+#[derive(Debug)]
+struct Engine {
     found: Option<Instant>,
     was_refused: bool,
+    /// When it is found again at the earliest.
+    next: Instant,
     /// Time until it is found again if its recorder ends.
     retry: Duration,
 }
@@ -187,9 +227,8 @@ struct Seen {
 /// What a process was found to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Inspected {
-    /// The engine of this number.
-    Engine(usize),
-    NoEngine,
+    /// The engines of these numbers.
+    Engines(BTreeSet<usize>),
     /// It could not be inspected.
     Unreadable,
     /// Of a file that it has mapped, and that may be its engine, that is so.
@@ -200,7 +239,30 @@ enum Inspected {
 
 impl Seen {
     fn new(started: u64, now: Instant) -> Self {
-        Self { started, next: now, wait: WAIT[0], mapped: 0, found: None, was_refused: false, retry: RETRY[0] }
+        Self { started, next: now, wait: WAIT[0], mapped: 0, engines: BTreeMap::new() }
+    }
+
+    /// The process has these engines now. Those that it has no more are forgotten once nobody follows them.
+    fn update(&mut self, engines: &BTreeSet<usize>, now: Instant) {
+        self.engines.retain(|number, engine| engine.found.is_some() || engines.contains(number));
+        for number in engines {
+            self.engines.entry(*number).or_insert_with(|| Engine::new(now));
+        }
+    }
+
+    /// Whether an engine waits to be found again.
+    fn is_due(&self, now: Instant) -> bool {
+        now >= self.next || self.engines.values().any(|engine| engine.is_due(now))
+    }
+}
+
+impl Engine {
+    fn new(now: Instant) -> Self {
+        Self { found: None, was_refused: false, next: now, retry: RETRY[0] }
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.found.is_none() && now >= self.next
     }
 
     /// Its recorder has ended, some time ago or now, and nobody has found it again.
@@ -215,36 +277,42 @@ impl Discovery {
         Self { wanted, place, seen, sets, unreadable: BTreeSet::new(), problems: Problems::default() }
     }
 
-    fn seen(&mut self, pid: i32) -> Option<&mut Seen> {
-        self.seen.get_mut(&u32::try_from(pid).ok()?)
-    }
-
-    /// A process that was found could not be followed: it is found again, at one of the next looks at it.
-    pub(crate) fn refuse(&mut self, pid: i32) {
-        if let Some(seen) = self.seen(pid) {
-            (seen.found, seen.mapped, seen.was_refused) = (None, 0, true);
+    /// An engine that was found could not be followed: it is found again, at one of the next looks at the process.
+    pub(crate) fn refuse(&mut self, of: FoundIn) {
+        let Some(seen) = u32::try_from(of.pid).ok().and_then(|pid| self.seen.get_mut(&pid)) else { return };
+        seen.mapped = 0;
+        if let Some(engine) = seen.engines.get_mut(&of.probeset) {
+            (engine.found, engine.was_refused, engine.next) = (None, true, seen.next);
         }
     }
 
-    /// The recorder of a process that was found has ended. If the process has not, it is found again, after a time that
+    /// The recorder of an engine that was found has ended. If the process has not, it is found again, after a time that
     /// is longer each time unless a recorder ran for long. Gives that time.
-    pub(crate) fn lost(&mut self, pid: i32) -> Option<Duration> {
-        self.lost_at(pid, Instant::now())
+    pub(crate) fn lost(&mut self, of: FoundIn) -> Option<Duration> {
+        self.lost_at(of, Instant::now())
     }
 
-    fn lost_at(&mut self, pid: i32, now: Instant) -> Option<Duration> {
-        let started = started(u32::try_from(pid).ok()?)?;
-        let seen = self.seen(pid).filter(|seen| seen.started == started)?;
-        let followed = now.saturating_duration_since(seen.found.take()?);
-        let wait = if followed < RETRY[1] { seen.retry } else { RETRY[0] };
-        (seen.next, seen.retry) = (now + wait, (2 * wait).min(RETRY[1]));
-        (seen.mapped, seen.was_refused) = (0, false);
+    fn lost_at(&mut self, of: FoundIn, now: Instant) -> Option<Duration> {
+        let pid = u32::try_from(of.pid).ok()?;
+        let started = started(pid)?;
+        let seen = self.seen.get_mut(&pid).filter(|seen| seen.started == started)?;
+        let engine = seen.engines.get_mut(&of.probeset)?;
+        let followed = now.saturating_duration_since(engine.found.take()?);
+        let wait = if followed < RETRY[1] { engine.retry } else { RETRY[0] };
+        (engine.next, engine.retry, engine.was_refused) = (now + wait, (2 * wait).min(RETRY[1]), false);
+        seen.mapped = 0;
         Some(wait)
     }
 
-    /// Whether a process whose recorder has ended is still to be found again.
-    pub(crate) fn is_expected(&self, pid: i32) -> bool {
-        u32::try_from(pid).ok().and_then(|pid| self.seen.get(&pid)).is_some_and(Seen::was_lost)
+    /// The probeset of an engine that was found, as a recorder takes it.
+    pub(crate) fn name(&self, of: FoundIn) -> &Path {
+        self.wanted.get(of.probeset).map_or(Path::new(""), |(spec, _)| spec)
+    }
+
+    /// Whether an engine whose recorder has ended is still to be found again.
+    pub(crate) fn is_expected(&self, of: FoundIn) -> bool {
+        let seen = u32::try_from(of.pid).ok().and_then(|pid| self.seen.get(&pid));
+        seen.and_then(|seen| seen.engines.get(&of.probeset)).is_some_and(Engine::was_lost)
     }
 
     /// Why processes could not be inspected, for the user; each reason once.
@@ -252,7 +320,7 @@ impl Discovery {
         std::mem::take(&mut self.problems.untold)
     }
 
-    /// The processes that were not found before, by now.
+    /// The engines that were not found before, by now.
     pub(crate) fn look(&mut self) -> Vec<Discovered> {
         let now = Instant::now();
         // Without a list of them none has ended.
@@ -262,7 +330,7 @@ impl Discovery {
         let mut read = FileStore::default();
         let mut found = Vec::new();
         for pid in running {
-            if self.seen.get(&pid).is_some_and(|seen| seen.found.is_none() && now < seen.next) {
+            if self.seen.get(&pid).is_some_and(|seen| !seen.is_due(now)) {
                 continue;
             }
             let Some(started) = started(pid) else {
@@ -275,11 +343,10 @@ impl Discovery {
             if seen.started != started {
                 *seen = Seen::new(started, now);
             }
-            if seen.found.is_some() {
-                continue;
+            if now >= seen.next {
+                seen.next = now + seen.wait;
+                seen.wait = (2 * seen.wait).min(WAIT[1]);
             }
-            seen.next = now + seen.wait;
-            seen.wait = (2 * seen.wait).min(WAIT[1]);
             let groups = read_text(pid, "cgroup");
             if groups.as_ref().is_ok_and(|groups| !self.place.has(groups)) {
                 continue;
@@ -295,41 +362,36 @@ impl Discovery {
             };
             self.unreadable.remove(&pid);
             let mapped = mapped(&maps);
-            if seen.mapped == mapped {
-                continue;
-            }
-            if read.open_files() >= MOST_OPEN {
-                read = FileStore::default();
-            }
-            let mut inspected = inspect(&self.wanted, &mut self.sets, (pid, mapped), &read);
-            if inspected == Inspected::TooManyFiles {
-                // Those of the processes before it are closed.
-                read = FileStore::default();
-                inspected = inspect(&self.wanted, &mut self.sets, (pid, mapped), &read);
-            }
-            let process = || read_text(pid, "comm").unwrap_or_default().trim_end().to_owned();
-            let number = match inspected {
-                Inspected::Engine(number) => number,
-                Inspected::NoEngine => {
-                    (seen.mapped, seen.retry) = (mapped, RETRY[0]);
-                    continue;
+            if seen.mapped != mapped {
+                match inspect(&self.wanted, &mut self.sets, (pid, mapped), &mut read) {
+                    Inspected::Engines(engines) => {
+                        seen.update(&engines, now);
+                        seen.mapped = mapped;
+                    }
+                    // It is inspected again, whether it maps something or not.
+                    Inspected::Unreadable => continue,
+                    Inspected::UnreadableFile(path) => {
+                        self.problems.add(Reason::UnreadableFile, || unreadable_file(pid, &process(pid), &path));
+                        continue;
+                    }
+                    Inspected::TooManyFiles => {
+                        self.problems.add(Reason::TooManyFiles, || too_many_files(pid, &process(pid)));
+                        continue;
+                    }
                 }
-                // It is inspected again, whether it maps something or not.
-                Inspected::Unreadable => continue,
-                Inspected::UnreadableFile(path) => {
-                    self.problems.add(Reason::UnreadableFile, || unreadable_file(pid, &process(), &path));
-                    continue;
-                }
-                Inspected::TooManyFiles => {
-                    read = FileStore::default();
-                    self.problems.add(Reason::TooManyFiles, || too_many_files(pid, &process()));
-                    continue;
-                }
-            };
-            let Some((spec, _)) = self.wanted.get(number) else { continue };
-            (seen.mapped, seen.found) = (mapped, Some(now));
-            let (process, spec, was_refused) = (process(), spec.clone(), seen.was_refused);
-            found.extend(i32::try_from(pid).ok().map(|pid| Discovered { pid, process, spec, was_refused }));
+            }
+            for (number, engine) in seen.engines.iter_mut().filter(|(_, engine)| engine.is_due(now)) {
+                let Some((spec, probeset)) = self.wanted.get(*number) else { continue };
+                let Ok(pid_number) = i32::try_from(pid) else { continue };
+                engine.found = Some(now);
+                found.push(Discovered {
+                    found_in: FoundIn { pid: pid_number, probeset: *number },
+                    process: process(pid),
+                    spec: spec.clone(),
+                    engine: probeset.engine.value.clone(),
+                    was_refused: engine.was_refused,
+                });
+            }
         }
         self.note_unreadable();
         if read.open_files() > 0 {
@@ -389,36 +451,59 @@ fn too_many_files(pid: u32, process: &str) -> String {
     )
 }
 
-/// Which engine a process has. What is not certain is not cached.
+/// What a process calls itself.
+fn process(pid: u32) -> String {
+    read_text(pid, "comm").unwrap_or_default().trim_end().to_owned()
+}
+
+/// Which engines a process has. What is not certain is not cached.
 fn inspect(
     wanted: &[(PathBuf, Probeset)],
-    sets: &mut HashMap<u64, Option<usize>>,
+    sets: &mut HashMap<u64, BTreeSet<usize>>,
+    of: (u32, u64),
+    read: &mut FileStore,
+) -> Inspected {
+    if read.open_files() >= MOST_OPEN {
+        *read = FileStore::default();
+    }
+    let mut inspected = inspect_with(wanted, sets, of, read);
+    if inspected == Inspected::TooManyFiles {
+        // Those of the processes before it are closed.
+        *read = FileStore::default();
+        inspected = inspect_with(wanted, sets, of, read);
+    }
+    if inspected == Inspected::TooManyFiles {
+        *read = FileStore::default();
+    }
+    inspected
+}
+
+fn inspect_with(
+    wanted: &[(PathBuf, Probeset)],
+    sets: &mut HashMap<u64, BTreeSet<usize>>,
     (pid, mapped): (u32, u64),
     read: &FileStore,
 ) -> Inspected {
-    let of = |number: Option<usize>| number.map_or(Inspected::NoEngine, Inspected::Engine);
     if let Some(cached) = sets.get(&mapped) {
-        return of(*cached);
+        return Inspected::Engines(cached.clone());
     }
     let Ok(process) = ProcessTarget::open_stored(pid, Files::with_user_cache(), read.clone()) else {
         return Inspected::Unreadable;
     };
-    // An engine that comes first may be in a file that is missing.
     if process.lacked_descriptors() {
         return Inspected::TooManyFiles;
     }
     let is_module = |path: &&PathBuf| wanted.iter().any(|(_, probeset)| may_be_module(probeset, path));
     let unreadable = process.unreadable().iter().find(is_module).cloned();
-    let files = process.into_files();
-    let engine = wanted.iter().position(|(_, probeset)| has_engine(probeset, &files));
-    if let (None, Some(path)) = (engine, unreadable) {
+    let engines = engines_in(&process.into_files(), wanted);
+    if let (true, Some(path)) = (engines.is_empty(), unreadable) {
         return Inspected::UnreadableFile(path);
     }
     if sets.len() >= MAX_SETS {
         sets.clear();
     }
-    sets.insert(mapped, engine);
-    of(engine)
+    sets.insert(mapped, engines.clone());
+    Inspected::Engines(engines)
 }
 
 /// Whether a file has the name of one of a probeset's modules.
@@ -512,7 +597,7 @@ mod tests {
         let soon = Instant::now() + Duration::from_secs(600);
         let others = processes().unwrap().into_iter().filter(|other| *other != pid);
         discovery.seen.extend(others.map(|other| (other, Seen { next: soon, ..Seen::new(0, soon) })));
-        discovery.sets.insert(mapped(&maps), Some(0));
+        discovery.sets.insert(mapped(&maps), BTreeSet::from([0]));
         (child, discovery)
     }
 
@@ -520,9 +605,11 @@ mod tests {
     fn look(discovery: &mut Discovery, pid: u32) -> Vec<bool> {
         if let Some(seen) = discovery.seen.get_mut(&pid) {
             seen.next = Instant::now();
+            seen.engines.values_mut().for_each(|engine| engine.next = seen.next);
         }
         let found = discovery.look();
-        found.iter().filter(|found| found.pid.cast_unsigned() == pid).map(|found| found.was_refused).collect()
+        let of_pid = found.iter().filter(|found| found.found_in.pid.cast_unsigned() == pid);
+        of_pid.map(|found| found.was_refused).collect()
     }
 
     #[test]
@@ -530,7 +617,7 @@ mod tests {
         let (mut child, mut discovery) = sleeping();
         let pid = child.id();
         let mut looks: Vec<Vec<bool>> = vec![look(&mut discovery, pid), look(&mut discovery, pid)];
-        discovery.refuse(pid.cast_signed());
+        discovery.refuse(FoundIn { pid: pid.cast_signed(), probeset: 0 });
         looks.extend([look(&mut discovery, pid), look(&mut discovery, pid)]);
         child.kill().unwrap();
         child.wait().unwrap();
@@ -540,31 +627,31 @@ mod tests {
     #[test]
     fn a_process_whose_recorder_has_ended_is_found_again_later_and_later() {
         let (mut child, mut discovery) = sleeping();
-        let (pid, signed) = (child.id(), child.id().cast_signed());
-        assert_eq!(discovery.lost(signed), None, "it was not found");
+        let (pid, found_in) = (child.id(), FoundIn { pid: child.id().cast_signed(), probeset: 0 });
+        assert_eq!(discovery.lost(found_in), None, "it was not found");
         let mut waits = Vec::new();
         for _ in 0..11 {
             assert_eq!(look(&mut discovery, pid), [false]);
-            assert!(!discovery.is_expected(signed));
-            waits.push(discovery.lost(signed).unwrap().as_secs());
-            assert!(discovery.is_expected(signed));
-            assert!(discovery.look().iter().all(|found| found.pid != signed), "it is not time yet");
-            assert_eq!(discovery.lost(signed), None, "once");
+            assert!(!discovery.is_expected(found_in));
+            waits.push(discovery.lost(found_in).unwrap().as_secs());
+            assert!(discovery.is_expected(found_in));
+            assert!(discovery.look().iter().all(|found| found.found_in != found_in), "it is not time yet");
+            assert_eq!(discovery.lost(found_in), None, "once");
         }
         assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600]);
         // A recorder that ran for long.
         assert_eq!(look(&mut discovery, pid), [false]);
-        assert_eq!(discovery.lost_at(signed, Instant::now() + RETRY[1]), Some(RETRY[0]));
+        assert_eq!(discovery.lost_at(found_in, Instant::now() + RETRY[1]), Some(RETRY[0]));
         // Another process has its number.
         assert_eq!(look(&mut discovery, pid), [false]);
         discovery.seen.get_mut(&pid).unwrap().started -= 1;
-        assert_eq!(discovery.lost(signed), None);
+        assert_eq!(discovery.lost(found_in), None);
         assert_eq!(look(&mut discovery, pid), [false], "it is found for itself");
         child.kill().unwrap();
         while started(pid).is_some() {
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!(discovery.lost(signed), None, "it has ended");
+        assert_eq!(discovery.lost(found_in), None, "it has ended");
         child.wait().unwrap();
     }
 

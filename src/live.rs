@@ -1,28 +1,29 @@
 //! Recordings that are followed while they go on: a recorder of its own for each target, whose trace is read as it is
 //! written. A recorder that fails takes no other with it, and one whose reader is gone ends by itself.
 
-use super::discovery::{Discovery, DiscoveryArguments};
+use super::discovery::{Discovered, Discovery, DiscoveryArguments, engines_of, shipped};
 use super::flight::{Flight, Keeper};
 use super::identity::Identity;
+use super::recorders::{Messages, RecorderProcess, Recorders, Started};
 use super::tables::{TableFolder, Tables};
 use super::trace_file;
 use super::values;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use profinfer_analysis::Visitor;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, printable};
-use profinfer_live::{Ended, FlightFigures, Happened, Model, Snapshot, State};
-use profinfer_recorder::{monotonic_ns, start_alike};
+use profinfer_live::{Ended, FlightFigures, Happened, Model, SharedRules, Snapshot, State};
+use profinfer_probeset::{self as spec, Library};
+use profinfer_recorder::monotonic_ns;
 use profinfer_schema::EngineId;
 use profinfer_trace::{Item, Meta, TraceReader};
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Cursor, Read};
+use std::io::{BufRead, BufReader, Cursor, PipeReader, Read};
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
+use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -46,7 +47,7 @@ const SMALL_BUDGET: f64 = 0.01;
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct LiveArguments {
     /// Probeset files or names of shipped ones (default: every shipped one whose step functions the target has; of
-    /// several engines in one target the first that is found)
+    /// several engines in a launched command the first that is found)
     #[arg(value_name = "SPEC")]
     specs: Vec<PathBuf>,
     /// Attach to a running process (repeatable)
@@ -63,15 +64,6 @@ pub(crate) struct LiveArguments {
     /// The command to launch
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
-}
-
-/// Where a recorder's messages go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Messages {
-    /// To standard error, with what a launched command writes.
-    Through,
-    /// Into memory.
-    Saved,
 }
 
 impl LiveArguments {
@@ -96,9 +88,14 @@ impl LiveArguments {
         }
     }
 
-    /// Starts a recorder for each target that is named; live figures need no samples. Call it before signals are
-    /// blocked: a recorder inherits that, and a command that it launches.
-    pub(crate) fn start(&self, messages: Messages, with_samples: bool) -> Result<Vec<Recorder>, Diagnostics> {
+    /// What starts recorders. Call it first.
+    pub(crate) fn recorders(&self, messages: Messages) -> Recorders {
+        Recorders::new(self.command.is_empty() && self.pids.len() != 1, messages)
+    }
+
+    /// Starts a recorder for each target that is named. Call it before signals are blocked: a recorder inherits that, and
+    /// a command that it launches.
+    pub(crate) fn start(&self, recorders: &Recorders, with_samples: bool) -> Result<Vec<Recorder>, Diagnostics> {
         if self.pids.len() > MOST_TARGETS {
             let message = format!("more than {MOST_TARGETS} targets");
             return Err(Diagnostic::error(Code::BadArgument, message).hint("start a second one for the others").into());
@@ -106,60 +103,93 @@ impl LiveArguments {
         let mut pids = self.pids.clone();
         pids.sort_unstable();
         pids.dedup();
-        let command = (!self.command.is_empty()).then_some(None);
-        let subjects = pids.into_iter().map(Some).chain(command);
-        subjects.map(|pid| self.recorder(pid, &self.specs, messages, with_samples)).collect()
+        let named: Vec<(PathBuf, String)> = self.specs.iter().map(|spec| (spec.clone(), engine_of(spec))).collect();
+        let shipped = if named.is_empty() && !pids.is_empty() { shipped() } else { Vec::new() };
+        let of_process = |pid| {
+            let found = engines_of(pid, &shipped).into_iter().filter_map(|number| shipped.get(number));
+            found.map(|(spec, probeset)| (spec.clone(), probeset.engine.value.clone())).collect()
+        };
+        let mut all = Vec::new();
+        for pid in pids {
+            // Each engine has a recorder of its own; one that looks for all waits for the first.
+            let engines: Vec<_> = if named.is_empty() { of_process(pid) } else { named.clone() };
+            if engines.len() < 2 {
+                all.push(self.recorder(Some(pid), &self.specs, recorders, with_samples)?);
+                continue;
+            }
+            for (spec, engine) in engines {
+                let recorder = self.recorder(Some(pid), &[spec], recorders, with_samples)?;
+                all.push(Recorder { engine, ..recorder });
+            }
+        }
+        if !self.command.is_empty() {
+            all.push(self.recorder(None, &self.specs, recorders, with_samples)?);
+        }
+        Ok(all)
     }
 
-    /// Starts a recorder for a process that was found to have an engine. Its children are found, too.
+    /// Starts a recorder for an engine that was found in a process. The process's children are found, too.
     pub(crate) fn recorder_of(
         &self,
-        pid: i32,
-        spec: &Path,
-        messages: Messages,
+        found: &Discovered,
+        recorders: &Recorders,
         with_samples: bool,
     ) -> Result<Recorder, Diagnostics> {
-        self.recorder(Some(pid), &[spec.to_owned()], messages, with_samples)
+        let recorder =
+            self.recorder(Some(found.found_in.pid), slice::from_ref(&found.spec), recorders, with_samples)?;
+        Ok(Recorder { engine: found.engine.clone(), ..recorder })
     }
 
     fn recorder(
         &self,
         pid: Option<i32>,
         specs: &[PathBuf],
-        messages: Messages,
+        recorders: &Recorders,
         with_samples: bool,
     ) -> Result<Recorder, Diagnostics> {
-        // Whatever has become of the file: this program.
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0("profinfer").arg("record").args(specs).args(["-o", "-", "--no-roofline", "--live", "never"]);
-        command.arg("--budget").arg(format!("{}%", self.budget * 100.0));
-        if self.budget <= SMALL_BUDGET {
-            command.arg("--ring-size").arg(small_ring().to_string());
-        }
-        if with_samples {
-            command.args(["--sample", SAMPLES]);
-        }
-        if self.pids.is_empty() && pid.is_some() {
-            command.arg("--no-inherit");
-        }
-        if let Some(lock) = &self.lock {
-            command.arg("--lock").arg(lock);
-        }
-        match pid {
-            Some(pid) => command.arg("-p").arg(pid.to_string()),
-            None => command.arg("--").args(&self.command),
-        };
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        command.stderr(if messages == Messages::Saved { Stdio::piped() } else { Stdio::inherit() });
-        start_alike(&mut command);
-        // The terminal's signals are for this program, which passes them on.
-        let child = command.process_group(0).spawn().map_err(|error| cannot_start("a recorder", &error))?;
+        // The process may end while its recorder starts.
         let identity = match pid.map(u32::try_from) {
             Some(pid) => pid.map(Identity::of_process).unwrap_or_default(),
             None => Identity::of_command(self.command.iter().map(|word| word.as_bytes())),
         };
-        Ok(Recorder { child, pid, identity })
+        let words = self.words(pid, specs, with_samples);
+        let started = recorders.start(&words).map_err(|error| cannot_start("a recorder", &error))?;
+        Ok(Recorder { started, pid, engine: String::new(), identity })
     }
+
+    /// A recorder's command line, the program's name first.
+    fn words(&self, pid: Option<i32>, specs: &[PathBuf], with_samples: bool) -> Vec<OsString> {
+        let mut words: Vec<OsString> = ["profinfer", "record"].map(OsString::from).to_vec();
+        words.extend(specs.iter().map(|spec| spec.clone().into()));
+        let mut option = |option: &[&str]| words.extend(option.iter().map(OsString::from));
+        option(&["-o", "-", "--no-roofline", "--live", "never", "--uncompressed"]);
+        option(&["--budget", &format!("{}%", self.budget * 100.0)]);
+        if self.budget <= SMALL_BUDGET {
+            option(&["--ring-size", &small_ring().to_string()]);
+        }
+        if with_samples {
+            option(&["--sample", SAMPLES]);
+        }
+        if self.pids.is_empty() && pid.is_some() {
+            option(&["--no-inherit"]);
+        }
+        if let Some(pid) = pid {
+            option(&["-p", &pid.to_string()]);
+        }
+        if let Some(lock) = &self.lock {
+            words.extend(["--lock".into(), lock.clone().into()]);
+        }
+        if pid.is_none() {
+            words.push("--".into());
+            words.extend(self.command.iter().cloned());
+        }
+        words
+    }
+}
+
+/// The engine of a probeset; nothing of one that its recorder will refuse.
+fn engine_of(spec: &Path) -> String {
+    spec::load(spec, &Library::SHIPPED).map_or_else(|_| String::new(), |(probeset, _)| probeset.engine.value)
 }
 
 /// Bytes of a recorder's ring where the budget is small: all probes record in short windows only, and ten engines
@@ -178,8 +208,9 @@ pub(crate) fn cannot_start(what: &str, error: &std::io::Error) -> Diagnostic {
 /// A recorder that runs, and that nobody reads yet.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    child: Child,
+    started: Started,
     pid: Option<i32>,
+    engine: String,
     identity: Identity,
 }
 
@@ -187,10 +218,12 @@ pub(crate) struct Recorder {
 #[derive(Debug)]
 pub(crate) struct Followed {
     shared: Arc<Shared>,
-    child: Option<Child>,
+    process: Option<RecorderProcess>,
     status: Option<ExitStatus>,
     thread: Option<JoinHandle<()>>,
     pid: Option<i32>,
+    /// By its probeset; empty where the recorder looks for several.
+    engine: String,
     identity: Identity,
 }
 
@@ -203,6 +236,8 @@ pub(crate) struct Wanted {
     pub(crate) keeper: Option<Arc<Keeper>>,
     /// Where tables go.
     pub(crate) tables: Option<Arc<TableFolder>>,
+    /// What all recordings share.
+    pub(crate) rules: Arc<SharedRules>,
 }
 
 /// What the reading thread and the views share.
@@ -233,23 +268,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Recorder {
     /// Reads its trace, on a thread. Without one, the recorder is ended.
-    pub(crate) fn follow(mut self, wanted: Wanted) -> Result<Followed, Diagnostics> {
+    pub(crate) fn follow(self, wanted: Wanted) -> Result<Followed, Diagnostics> {
         let shared = Arc::new(Shared { wanted, ..Shared::default() });
-        let read = self.read(&shared);
-        if read.is_err() {
-            let _ = kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM);
-            let _ = self.child.wait();
+        let Self { started: Started { process, trace, messages }, pid, engine, identity } = self;
+        let theirs = Arc::clone(&shared);
+        let messages = messages.map(|messages| thread("messages", move || save_messages(messages, &theirs)));
+        let thread = messages.transpose().and_then(|_| read(Box::new(trace), &shared, true));
+        match thread {
+            Ok(thread) => {
+                let (thread, process) = (Some(thread), Some(process));
+                Ok(Followed { shared, process, status: None, thread, pid, engine, identity })
+            }
+            Err(problems) => {
+                process.end();
+                Err(problems)
+            }
         }
-        let thread = read?;
-        Ok(Followed { shared, child: Some(self.child), status: None, thread, pid: self.pid, identity: self.identity })
-    }
-
-    fn read(&mut self, shared: &Arc<Shared>) -> Result<Option<JoinHandle<()>>, Diagnostics> {
-        if let Some(stderr) = self.child.stderr.take() {
-            let theirs = Arc::clone(shared);
-            thread("messages", move || save_messages(stderr, &theirs))?;
-        }
-        self.child.stdout.take().map(|trace| read(Box::new(trace), shared, true)).transpose()
     }
 }
 
@@ -276,7 +310,8 @@ impl Followed {
     pub(crate) fn trace(trace: Box<dyn Read + Send>) -> Result<Self, Diagnostics> {
         let shared = Arc::new(Shared::default());
         let thread = read(trace, &shared, false)?;
-        Ok(Self { shared, child: None, status: None, thread: Some(thread), pid: None, identity: Identity::default() })
+        let (thread, identity) = (Some(thread), Identity::default());
+        Ok(Self { shared, process: None, status: None, thread, pid: None, engine: String::new(), identity })
     }
 
     /// What its flight recorder did; `None` without one.
@@ -314,6 +349,11 @@ impl Followed {
         self.pid
     }
 
+    /// The engine that was found in it; empty where its recorder looks for several.
+    pub(crate) fn engine(&self) -> &str {
+        &self.engine
+    }
+
     /// What it is called.
     pub(crate) fn name(&self) -> &str {
         &self.identity.name
@@ -336,7 +376,7 @@ impl Followed {
 
     /// Why a trace that was given cannot be read; a recorder tells that itself.
     pub(crate) fn problems(&self) -> Option<Diagnostics> {
-        lock(&self.shared.problems).take().filter(|_| self.child.is_none())
+        lock(&self.shared.problems).take().filter(|_| self.process.is_none())
     }
 
     /// Whether all was read, and the recorder has ended.
@@ -344,9 +384,9 @@ impl Followed {
         if self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return false;
         }
-        let Some(child) = &mut self.child else { return true };
+        let Some(process) = &mut self.process else { return true };
         if self.status.is_none() {
-            self.status = child.try_wait().ok().flatten();
+            self.status = process.try_wait();
         }
         self.status.is_some()
     }
@@ -359,15 +399,15 @@ impl Followed {
     /// Ends the recording, and with it a command that was launched. What was attached to goes on.
     pub(crate) fn end(&mut self, signal: Signal) {
         if !self.has_ended()
-            && let Some(child) = &self.child
+            && let Some(process) = &self.process
         {
-            let _ = kill(Pid::from_raw(child.id().cast_signed()), signal);
+            process.signal(signal);
         }
     }
 }
 
 /// Reads a recorder's messages line by line.
-fn save_messages(stderr: ChildStderr, shared: &Shared) {
+fn save_messages(stderr: PipeReader, shared: &Shared) {
     let mut lines = BufReader::new(stderr);
     loop {
         let mut line = Vec::new();
@@ -445,8 +485,8 @@ fn shown_to(tables: &mut Option<Tables>) -> Option<&mut dyn Visitor> {
 /// Reads a trace to its end.
 fn follow(input: Box<dyn Read + Send>, shared: &Shared, is_live: bool) -> Result<(), Diagnostics> {
     let mut reader = open(input, is_live)?;
-    let (mut model, problems) = Model::new(reader.meta());
-    let Wanted { ended, keeper, tables } = &shared.wanted;
+    let (mut model, problems) = Model::sharing(reader.meta(), &shared.wanted.rules);
+    let Wanted { ended, keeper, tables, .. } = &shared.wanted;
     if *ended {
         model.remember_ended();
     }
@@ -534,7 +574,7 @@ pub(crate) fn snapshots(all: &[Arc<Mutex<Followed>>], judged: bool) -> Vec<Snaps
                 false => State::Waiting,
             };
             let pid = followed.pid().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
-            Some(Snapshot::empty(pid, state))
+            Some(Snapshot { engine: followed.engine.clone(), ..Snapshot::empty(pid, state) })
         });
         snapshot.map(|snapshot| Snapshot {
             flight: followed.flight(),

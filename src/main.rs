@@ -48,6 +48,8 @@ mod phase;
 mod probeset;
 #[cfg(feature = "record")]
 mod record;
+#[cfg(feature = "record")]
+mod recorders;
 mod report;
 mod resolved;
 #[cfg(feature = "record")]
@@ -91,6 +93,7 @@ mod values;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Exit code: done.
@@ -217,14 +220,19 @@ fn nothing_to_choose(engine: &str) -> Diagnostic {
 fn main() -> ExitCode {
     #[cfg(feature = "record")]
     profinfer_recorder::heed_children();
-    let matches = command_line().get_matches();
+    ExitCode::from(run(std::env::args_os()))
+}
+
+/// Runs a command line, the program's name first; returns the exit code.
+fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
+    let matches = command_line().get_matches_from(words);
     let has_use =
         matches.subcommand_name().is_some_and(|name| READ_A_TRACE.contains(&name) || FIND_PROCESSES.contains(&name));
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if let Some(name) = &arguments.engine
         && !has_use
     {
-        return ExitCode::from(terminal::report_problems(&nothing_to_choose(name).into()));
+        return terminal::report_problems(&nothing_to_choose(name).into());
     }
     trace_file::want(arguments.engine);
     let outcome = match arguments.command {
@@ -267,8 +275,8 @@ fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
     terminal::report_problems(&profinfer_files::cache::take_notes());
     match outcome {
-        Ok(code) => ExitCode::from(code),
-        Err(problems) => ExitCode::from(terminal::report_problems(&problems)),
+        Ok(code) => code,
+        Err(problems) => terminal::report_problems(&problems),
     }
 }
 

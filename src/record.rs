@@ -89,6 +89,9 @@ pub(crate) struct Arguments {
     /// Size of the ring buffer: 512K, 16M, 1G [default: half a second of records]
     #[arg(long, value_name = "BYTES", value_parser = values::ring_size)]
     ring_size: Option<u32>,
+    /// Do not compress the trace, for a reader on this machine
+    #[arg(long, hide = true)]
+    uncompressed: bool,
     /// Measure the machine's limits after recording if none are cached; the default for a launched command, one second
     #[arg(long, overrides_with = "no_roofline")]
     roofline: bool,
@@ -262,6 +265,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     let left_out = shortfalls::left_out_lines(&summary, arguments.verbose);
     left_out.iter().for_each(|line| terminal::status(line));
+    if let Some(line) = shortfalls::parts_line(&summary) {
+        terminal::status(&line);
+    }
     if let Some(line) = ring_line(&summary) {
         terminal::status(&line);
     }
@@ -379,6 +385,7 @@ fn options(arguments: &Arguments, probeset: &Probeset, is_offer: bool) -> Result
         exact: arguments.exact,
         old_kernel: arguments.old_kernel,
         ring_bytes: arguments.ring_size,
+        is_compressed: !arguments.uncompressed,
         debug_folders: arguments.probesets.debug_folders(),
         lock: arguments.probesets.lock()?,
         object,

@@ -3,8 +3,9 @@
 use super::discovery::Discovered;
 use super::flight::FlightArguments;
 use super::http::{Answer, Server};
-use super::live::{Followed, LiveArguments, Messages, Recorder, Wanted, snapshots};
+use super::live::{Followed, LiveArguments, Recorder, Wanted, snapshots};
 use super::otlp::{Endpoint, Protocol, Pusher};
+use super::recorders::Messages;
 use super::tables::TableArguments;
 use super::targets::{Shared, Targets};
 use super::terminal::status;
@@ -65,6 +66,7 @@ pub(crate) struct Arguments {
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     memory::share_heap();
+    let starter = arguments.live.recorders(Messages::Through);
     let server = Server::bind(arguments.listen).map_err(|error| cannot_listen(arguments.listen, &error))?;
     let address = server.address();
     let token = arguments.token_file.as_deref().map(Token::read).transpose()?;
@@ -73,9 +75,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let keeper = arguments.flight.keeper()?;
     let with_samples = keeper.is_some();
     let discovery = arguments.live.discovery()?;
-    let recorders = arguments.live.start(Messages::Through, with_samples)?;
+    let recorders = arguments.live.start(&starter, with_samples)?;
     let signals = signals()?;
-    let wanted = Wanted { ended: endpoint.is_some(), keeper, tables: arguments.tables.folder()? };
+    let wanted = Wanted { ended: endpoint.is_some(), keeper, tables: arguments.tables.folder()?, ..Wanted::default() };
     let follow = move |recorder: Recorder| recorder.follow(wanted.clone());
     let targets = Targets::new(recorders.into_iter().map(&follow).collect::<Result<Vec<_>, _>>()?);
     let pusher =
@@ -89,9 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let searches = discovery.is_some();
     if let Some(discovery) = discovery {
         let live = arguments.live.clone();
-        let follow = move |found: &Discovered| {
-            live.recorder_of(found.pid, &found.spec, Messages::Through, with_samples).and_then(&follow)
-        };
+        let follow = move |found: &Discovered| live.recorder_of(found, &starter, with_samples).and_then(&follow);
         targets.search(discovery, follow, status)?;
     }
     let until = if searches { Until::Signal } else { Until::Targets };

@@ -47,6 +47,7 @@ impl ShortRun {
             lock: None,
             object: None,
             ring_bytes: None,
+            is_compressed: true,
             old_kernel: false,
             environment: Vec::new(),
             measure_limits: Some(false),

@@ -3,7 +3,7 @@
 use super::terminal;
 use profinfer_diagnostics::{Diagnostic, Diagnostics, Severity, printable};
 use profinfer_recorder::Summary;
-use profinfer_schema::{LeftOut, LeftOutKind};
+use profinfer_schema::{LeftOut, LeftOutKind, LossKind};
 
 /// Lines of warnings, and of what was left out.
 const MOST_LINES: usize = 5;
@@ -35,6 +35,16 @@ fn line(problem: &Diagnostic) -> String {
     let all = std::iter::once(problem.message.as_str()).chain(notes.map(String::as_str));
     let text = all.chain(problem.hint.as_deref()).collect::<Vec<_>>().join("; ");
     format!("warning[{}]: {}", problem.code.as_str(), printable(&text))
+}
+
+/// Parts of records that are missing, though the records are there: why the recording is incomplete with nothing lost.
+pub(crate) fn parts_line(summary: &Summary) -> Option<String> {
+    // Sites that did not attach are warned of.
+    let is_part = |kind: LossKind| kind.is_harmful() && !kind.loses_records() && kind != LossKind::NotAttached;
+    let of = summary.losses.iter().filter(|loss| loss.count > 0 && is_part(loss.kind));
+    let parts: Vec<String> =
+        of.map(|loss| format!("{} {} in `{}`", loss.count, loss.kind.name(), printable(&loss.record))).collect();
+    (!parts.is_empty()).then(|| format!("incomplete: {}; see `profinfer info`", parts.join(", ")))
 }
 
 /// What is not in the trace, though it was asked for: what makes it incomplete first.

@@ -1,6 +1,6 @@
 //! The recordings that `serve` and `top` follow: a list that grows while processes with engines are found.
 
-use super::discovery::{Discovered, Discovery};
+use super::discovery::{Discovered, Discovery, FoundIn};
 use super::live::{Followed, MOST_TARGETS, thread};
 use profinfer_diagnostics::{Diagnostics, printable};
 use std::path::Path;
@@ -22,8 +22,8 @@ pub(crate) struct Targets(Arc<Mutex<List>>);
 #[derive(Debug, Default)]
 struct List {
     followed: Vec<Entry>,
-    /// Processes whose recorders have ended.
-    lost: Vec<i32>,
+    /// Engines that were found, and whose recorders have ended.
+    lost: Vec<FoundIn>,
     /// Why processes could not be searched, as the search told last.
     problem: Option<String>,
     /// Nothing is added any more.
@@ -33,6 +33,8 @@ struct List {
 #[derive(Debug)]
 struct Entry {
     followed: Shared,
+    /// What the search has found.
+    found_in: Option<FoundIn>,
     /// Since when it is known to have ended.
     ended: Option<Instant>,
     /// Its name is another one's now.
@@ -43,7 +45,7 @@ impl Targets {
     /// A list that does not grow by itself.
     pub(crate) fn new(followed: impl IntoIterator<Item = Followed>) -> Self {
         let mut list = List::default();
-        followed.into_iter().for_each(|followed| list.push(followed));
+        followed.into_iter().for_each(|followed| list.push(followed, None));
         Self(Arc::new(Mutex::new(list)))
     }
 
@@ -57,7 +59,7 @@ impl Targets {
         let targets = Self::default();
         for mut followed in followed {
             followed.rename(name.to_owned());
-            targets.list().push(followed);
+            targets.list().push(followed, None);
             while targets.list().followed.iter().any(|entry| entry.ended.is_none()) {
                 targets.list().note_ended();
             }
@@ -113,16 +115,16 @@ impl Targets {
                 for one in &found {
                     match targets.list().add(one, &follow, &tell) {
                         Added::Yes => {}
-                        Added::NotYet => discovery.refuse(one.pid),
+                        Added::NotYet => discovery.refuse(one.found_in),
                         Added::Never => return,
                     }
                 }
-                targets.list().forget_old(|pid| discovery.is_expected(pid));
+                targets.list().forget_old(|of| discovery.is_expected(of));
                 std::thread::sleep(INTERVAL);
                 let Some(lost) = targets.list().take_lost() else { return };
-                for pid in lost {
-                    if let Some(wait) = discovery.lost(pid) {
-                        tell(&recorder_ended(pid, wait));
+                for of in lost {
+                    if let Some(wait) = discovery.lost(of) {
+                        tell(&recorder_ended(of.pid, discovery.name(of), wait));
                     }
                 }
                 found = look(&mut discovery);
@@ -132,8 +134,9 @@ impl Targets {
     }
 }
 
-fn recorder_ended(pid: i32, wait: Duration) -> String {
-    format!("the recorder of process {pid} has ended before the process; the next one starts in {} s", wait.as_secs())
+fn recorder_ended(pid: i32, spec: &Path, wait: Duration) -> String {
+    let (spec, seconds) = (printable(&spec.display().to_string()), wait.as_secs());
+    format!("the recorder of {spec} in process {pid} has ended before the process; the next one starts in {seconds} s")
 }
 
 /// What became of a process that was found.
@@ -147,30 +150,47 @@ enum Added {
 }
 
 impl Entry {
-    /// Whether it has this name, and whether its target still runs.
-    fn named(&self, name: &str) -> Option<bool> {
+    /// Whether it has this name, and whether its target still runs. Several engines of one process have one name.
+    fn named(&self, name: &str, other: &Followed) -> Option<Named> {
         let followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_replaced || followed.name() != name {
+            return None;
+        }
+        let is_other_engine = followed.engine() != other.engine();
         // The recorder of a process that has ended may have something to write yet.
         let is_there = followed.pid().is_none_or(|pid| Path::new(&format!("/proc/{pid}")).exists());
-        (!self.is_replaced && followed.name() == name).then_some(self.ended.is_none() && is_there)
+        Some(Named {
+            runs: self.ended.is_none() && is_there && !(is_other_engine && followed.pid() == other.pid()),
+            is_other_engine,
+        })
     }
 }
 
+/// An entry that has a name.
+struct Named {
+    /// Its target runs, so that the name is taken.
+    runs: bool,
+    is_other_engine: bool,
+}
+
 impl List {
-    /// Adds a recording. It takes the place of one of the same name whose target has ended: figures of a target that is
-    /// started again go on under that name. Several that run at once are numbered.
-    fn push(&mut self, mut followed: Followed) {
+    /// Adds a recording. It takes the place of one of the same name and engine whose target has ended: figures of a target
+    /// that is started again go on under that name. Several that run at once are numbered.
+    fn push(&mut self, mut followed: Followed, found_in: Option<FoundIn>) {
         let name = followed.name().to_owned();
         if !name.is_empty() {
             let numbered = (2..).map(|number| format!("{name}#{number}"));
-            let runs = |name: &String| self.followed.iter().any(|entry| entry.named(name) == Some(true));
+            let runs = |name: &String| {
+                self.followed.iter().any(|entry| entry.named(name, &followed).is_some_and(|named| named.runs))
+            };
             let free = std::iter::once(name.clone()).chain(numbered).find(|name| !runs(name)).unwrap_or(name);
             for entry in &mut self.followed {
-                entry.is_replaced |= entry.named(&free).is_some();
+                entry.is_replaced |= entry.named(&free, &followed).is_some_and(|named| !named.is_other_engine);
             }
             followed.rename(free);
         }
-        self.followed.push(Entry { followed: Arc::new(Mutex::new(followed)), ended: None, is_replaced: false });
+        let followed = Arc::new(Mutex::new(followed));
+        self.followed.push(Entry { followed, found_in, ended: None, is_replaced: false });
     }
 
     /// Adds the recording of a process, if there is room. Of a process that is refused again nothing is told.
@@ -189,7 +209,7 @@ impl List {
             }
         };
         let spec = printable(&found.spec.display().to_string());
-        let what = format!("process {} ({}) has the engine of {spec}", found.pid, printable(&found.process));
+        let what = format!("process {} ({}) has the engine of {spec}", found.found_in.pid, printable(&found.process));
         self.make_room();
         if self.followed.len() >= MOST_TARGETS {
             refuse(&format!("{what}, and is not followed: {MOST_TARGETS} targets are"));
@@ -198,7 +218,7 @@ impl List {
         match follow(found) {
             Ok(followed) => {
                 tell(&what);
-                self.push(followed);
+                self.push(followed, Some(found.found_in));
                 Added::Yes
             }
             Err(problems) => {
@@ -214,25 +234,24 @@ impl List {
             let mut followed = entry.followed.lock().unwrap_or_else(PoisonError::into_inner);
             if followed.has_ended() {
                 entry.ended = Some(now);
-                self.lost.extend(followed.pid());
+                self.lost.extend(entry.found_in);
             }
         }
     }
 
-    /// The processes whose recorders have ended since that was asked last; `None` once nothing is added any more.
-    fn take_lost(&mut self) -> Option<Vec<i32>> {
+    /// The engines whose recorders have ended since that was asked last; `None` once nothing is added any more.
+    fn take_lost(&mut self) -> Option<Vec<FoundIn>> {
         self.note_ended();
         (!self.is_closed).then(|| std::mem::take(&mut self.lost))
     }
 
     /// Takes off the list what ended long ago, except the last figures of a process that is to be recorded again: no
     /// series ends while its target runs.
-    fn forget_old(&mut self, is_expected: impl Fn(i32) -> bool) {
+    fn forget_old(&mut self, is_expected: impl Fn(FoundIn) -> bool) {
         let now = Instant::now();
         self.followed.retain(|entry| {
-            let pid = || entry.followed.lock().unwrap_or_else(PoisonError::into_inner).pid();
             entry.ended.is_none_or(|ended| now - ended < REMAINS)
-                || !entry.is_replaced && pid().is_some_and(&is_expected)
+                || !entry.is_replaced && entry.found_in.is_some_and(&is_expected)
         });
     }
 

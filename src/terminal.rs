@@ -51,9 +51,10 @@ pub(crate) fn status(text: &str) {
     write_error(&diag::printable_lines(text));
 }
 
-/// Writes a line to standard error. Whatever that is, a full disk or a terminal that is gone, ends nothing.
+/// Writes a line to standard error, in one piece: recorders of `serve` write there, too. Whatever that is, a full disk or a
+/// terminal that is gone, ends nothing.
 fn write_error(text: &str) {
-    let _ = writeln!(anstream::stderr(), "{text}");
+    let _ = anstream::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
 /// A reader that has seen enough is no error.

@@ -1,7 +1,8 @@
 //! `profinfer top`: live figures of running engines on a terminal.
 
 use super::discovery::Discovered;
-use super::live::{Followed, LiveArguments, Messages, Wanted, snapshots};
+use super::live::{Followed, LiveArguments, Wanted, snapshots};
+use super::recorders::Messages;
 use super::serve::signals;
 use super::targets::{Shared, Targets};
 use super::terminal::status;
@@ -39,17 +40,21 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let trace = arguments.trace.as_deref().map(open).transpose()?;
     // Where there is no terminal, nothing is started.
     TerminalScreen::require()?;
-    let discovery = if trace.is_some() { None } else { arguments.live.discovery()? };
-    let recorders = if trace.is_some() { Vec::new() } else { arguments.live.start(Messages::Saved, false)? };
+    let (mut discovery, mut recorders) = (None, Vec::new());
+    let starter = trace.is_none().then(|| arguments.live.recorders(Messages::Saved));
+    if let Some(starter) = &starter {
+        discovery = arguments.live.discovery()?;
+        recorders = arguments.live.start(starter, false)?;
+    }
     let signals = signals()?;
-    let followed = recorders.into_iter().map(|recorder| recorder.follow(Wanted::default()));
+    let wanted = Wanted::default();
+    let followed = recorders.into_iter().map(|recorder| recorder.follow(wanted.clone()));
     let targets = Targets::new(followed.chain(trace.map(Ok)).collect::<Result<Vec<_>, _>>()?);
     let searches = discovery.is_some();
-    if let Some(discovery) = discovery {
+    if let (Some(discovery), Some(starter)) = (discovery, starter) {
         let live = arguments.live.clone();
         let follow = move |found: &Discovered| {
-            live.recorder_of(found.pid, &found.spec, Messages::Saved, false)
-                .and_then(|recorder| recorder.follow(Wanted::default()))
+            live.recorder_of(found, &starter, false).and_then(|recorder| recorder.follow(wanted.clone()))
         };
         targets.search(discovery, follow, |_| {})?;
     }
@@ -88,6 +93,7 @@ fn show(screen: &mut TerminalScreen, targets: &Targets, searches: bool, is_wante
     let mut style = Screen { searches, ..Screen::default() };
     let (mut all, mut figures): (Vec<Shared>, Vec<Snapshot>) = Default::default();
     let mut drawn: Option<Instant> = None;
+    let mut was_chosen = false;
     while is_wanted() {
         (style.width, style.height) = TerminalScreen::size();
         if drawn.is_none_or(|drawn| drawn.elapsed() >= REFRESH) {
@@ -95,6 +101,9 @@ fn show(screen: &mut TerminalScreen, targets: &Targets, searches: bool, is_wante
             if !style.is_frozen {
                 all = targets.shown();
                 figures = snapshots(&all, true);
+            }
+            if !was_chosen {
+                style.selected = figures.iter().position(Snapshot::has_steps).unwrap_or(0);
             }
         }
         let message = all.get(style.selected).and_then(|followed| {
@@ -113,7 +122,10 @@ fn show(screen: &mut TerminalScreen, targets: &Targets, searches: bool, is_wante
                     drawn = None;
                 }
                 Key::Character('s') => style.sort = style.sort.next(),
-                Key::Character('n' | '\t') => style.selected = (style.selected + 1) % all.len().max(1),
+                Key::Character('n' | '\t') => {
+                    style.selected = (style.selected + 1) % all.len().max(1);
+                    was_chosen = true;
+                }
                 Key::Character(_) => {}
             }
         }

@@ -2,10 +2,8 @@
 
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics};
 use profinfer_files::output::open_reader;
-use profinfer_schema::{EngineId, OriginPart};
-
-use profinfer_trace::TraceReader;
-use std::collections::BTreeSet;
+use profinfer_schema::{EngineId, OriginPart, Site, engines_present};
+use profinfer_trace::{Item, TraceReader};
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -121,9 +119,20 @@ fn present(path: &Path, reader: &AnyReader) -> Result<Vec<(EngineId, OriginPart)
         return Ok(engines);
     }
     let mut all = read(path)?;
-    while all.next().is_some() {}
-    let probes = all.meta().sites.iter().flat_map(|site| &site.probes);
-    let there: BTreeSet<EngineId> = probes.filter_map(|probe| all.meta().engine_of(probe)).collect();
+    let mut seen = vec![false; all.meta().schema.records.len()];
+    while let Some(item) = all.next() {
+        if let Item::Record(record) = item
+            && let Some(seen) = seen.get_mut(record.type_index())
+        {
+            *seen = true;
+        }
+    }
+    let meta = all.meta();
+    let engine = |probe: &str| meta.engine_of(probe);
+    // A file is listed again when an engine that is loaded later has it, too.
+    let place = |site: &Site| (meta.modules.get(site.module).map(|module| module.path.as_str()), site.file_offset);
+    let placed = meta.sites.iter().flat_map(|site| site.probes.iter().map(move |probe| (place(site), probe)));
+    let there = engines_present(&meta.schema.records, |record| seen[record], engine, placed);
     // Of a target with none of them any is as good as another.
     let is_there = |engine: EngineId| if there.is_empty() { engine == EngineId(0) } else { there.contains(&engine) };
     engines.retain(|(engine, _)| is_there(*engine));

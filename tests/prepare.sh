@@ -28,7 +28,7 @@ downloads() {
     kernels/get.sh emulator
     kernels/get.sh toolchain
     kernels/get.sh python
-    mapfile -t words < <(sed -n '/^const WHEELS/,/^];/s/^ *"\(.*\)",/\1/p' kernels/wheels.rs)
+    mapfile -t words < <(sed -n '/^const WHEELS/,/^];/s/^ *"\(.*\)",/\1/p' kernels/arm64_wheels.rs)
     kernels/wheels.sh "${words[@]}"
     for arch in amd64 arm64; do
         kernels/get.sh busybox "$arch"

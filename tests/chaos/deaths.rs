@@ -1,10 +1,11 @@
 //! Recorders, guardians and targets that die or stand still: whatever dies, the target goes on, and nothing stays
 //! stopped but what its user has stopped.
 
-use super::toy::{PROBESET, Run, TARGETS, Trace, as_nobody, report, state, stderr, wait_until};
+use super::toy::{PROBESET, Run, TARGETS, Trace, as_nobody, child_named, report, state, stderr, wait_until};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use profinfer_schema::LossKind;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -24,14 +25,9 @@ fn processes(text: &str) -> Vec<Pid> {
     numbers.filter(has).map(Pid::from_raw).collect()
 }
 
-/// The guardian of a recorder: its child of that name.
+/// The guardian of a recorder.
 fn guardian(recorder: Pid) -> Option<Pid> {
-    let children = std::fs::read_to_string(format!("/proc/{recorder}/task/{recorder}/children")).ok()?;
-    let numbers = children.split_whitespace().filter_map(|text| text.parse::<i32>().ok());
-    let is_one = |number: &i32| {
-        std::fs::read_to_string(format!("/proc/{number}/comm")).is_ok_and(|name| name.trim() == "profinfer-guard")
-    };
-    numbers.into_iter().find(is_one).map(Pid::from_raw)
+    child_named(recorder, "profinfer-guard")
 }
 
 fn spawn(mut command: Command) -> Child {
@@ -211,6 +207,39 @@ fn a_stopped_recorder_holds_nobody_and_says_what_it_missed() {
     assert!(!report(&run.trace()).0);
     assert!(trace.count("operator") > 0 && trace.count("operator") <= counts.operators);
     assert_eq!(counts.wrong, 0);
+}
+
+/// It is continued before it is inspected, and has nothing that could be missed.
+#[test]
+#[ignore = "needs root"]
+fn a_program_without_an_engine_that_runs_on_is_no_loss() {
+    let run = Run::new();
+    let (idle, source) = (run.path("idle"), run.path("idle.c"));
+    std::fs::write(&source, "#include <unistd.h>\nint main(void) { char c; return read(0, &c, 1) != 1; }\n").unwrap();
+    // It maps nothing more, of which the recorder would have to be told.
+    assert!(Command::new("cc").args(["-static", "-o"]).args([&idle, &source]).status().unwrap().success());
+    let script = format!("read go; {}; exec {}", idle.display(), run.toy("counts", &["rounds=10"]).join(" "));
+    let mut command = run.recorder(&[], &["sh".to_owned(), "-c".to_owned(), script]);
+    let mut recorder = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut input = recorder.stdin.take().unwrap();
+    let recorder_pid = pid(&recorder);
+    wait_until("its guardian is there", || guardian(recorder_pid).is_some());
+    std::thread::sleep(Duration::from_millis(500));
+    kill(recorder_pid, Signal::SIGSTOP).unwrap();
+    input.write_all(b"\n").unwrap();
+    let started = Instant::now();
+    let runs = |number: Pid| std::fs::read_link(format!("/proc/{number}/exe")).is_ok_and(|path| path == idle);
+    let waits = || processes("idle").into_iter().any(|number| runs(number) && state(number) == Some('S'));
+    wait_until("the program runs", waits);
+    assert!(started.elapsed() > Duration::from_millis(200), "it was stopped, and continued by the guardian");
+    kill(recorder_pid, Signal::SIGCONT).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    input.write_all(b"\n").unwrap();
+    let output = recorder.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let trace = run.read();
+    assert_eq!(trace.meta.losses, []);
+    assert_eq!(trace.count("operator"), run.counts("counts").operators);
 }
 
 #[test]

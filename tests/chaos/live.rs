@@ -2,7 +2,7 @@
 //! target's own, and nothing is left behind.
 
 use super::control_group::ControlGroup;
-use super::toy::{Counts, PROBESET, Run, wait_until};
+use super::toy::{Counts, PROBESET, Run, child_named, children, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 #[cfg(feature = "columnar")]
@@ -113,13 +113,13 @@ impl Serve {
         self.of(toy.id(), "profinfer_recording") == Some(1.0)
     }
 
-    fn children(&self) -> Vec<Pid> {
-        let id = self.program.id();
-        // The kernel lists them by the thread that started them.
-        let tasks = std::fs::read_dir(format!("/proc/{id}/task")).unwrap().flatten();
-        let texts = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-        let all: Vec<String> = texts.collect();
-        all.iter().flat_map(|text| text.split_whitespace()).map(|pid| Pid::from_raw(pid.parse().unwrap())).collect()
+    /// The process that forks recorders.
+    fn fork_server(&self) -> Pid {
+        child_named(Pid::from_raw(self.program.id().cast_signed()), "profinfer-fork").unwrap()
+    }
+
+    fn recorders(&self) -> Vec<Pid> {
+        children(self.fork_server())
     }
 }
 
@@ -234,7 +234,7 @@ fn two_targets_are_there_in_time() -> bool {
     wait_until("the second target is recorded", || serve.steps(&long) > 0.0);
     // The first one has not loaded its engine yet; its recorder waits for that.
     assert!(!serve.is_recording(&short));
-    wait_until("both recorders are attached", || serve.children().iter().filter(|pid| links(**pid) > 0).count() == 2);
+    wait_until("both recorders are attached", || serve.recorders().iter().filter(|pid| links(**pid) > 0).count() == 2);
     std::thread::sleep(Duration::from_millis(300));
     begin.write_all(b"\n").unwrap();
     let output = short.wait().unwrap();
@@ -281,7 +281,7 @@ fn a_server_that_is_killed_leaves_the_target_and_nothing_else() {
     let (silent, silent_input) = toy(&run, "silent", &["wait"]);
     let mut serve = Serve::start(&["-p", &toy_at_work.id().to_string(), "-p", &silent.id().to_string()]);
     wait_until("it is recorded", || serve.steps(&toy_at_work) > 0.0);
-    let recorders = serve.children();
+    let recorders = serve.recorders();
     assert_eq!(recorders.len(), 2);
     serve.program.kill().unwrap();
     serve.program.wait().unwrap();
@@ -373,7 +373,7 @@ fn a_target_whose_recorder_is_killed_is_recorded_again() {
     let serve = Serve::start(&["--cgroup", &group.folder().display().to_string()]);
     wait_until("it is recorded", || serve.steps(&toy) > 0.0);
     let name = serve.instance(toy.id());
-    let recorders = serve.children();
+    let recorders = serve.recorders();
     assert_eq!(recorders.len(), 1, "{recorders:?}");
     kill(recorders[0], Signal::SIGKILL).unwrap();
     wait_until("it is told", || serve.messages().contains("has ended before the process"));
@@ -383,6 +383,34 @@ fn a_target_whose_recorder_is_killed_is_recorded_again() {
     assert_eq!(serve.instance(toy.id()), name);
     assert_eq!(run.counts("counts").wrong, 0);
     end(toy, input);
+}
+
+/// Its recorders end with it, and the next ones are started without it.
+#[test]
+#[ignore = "needs root"]
+fn a_fork_server_that_is_killed_is_done_without() {
+    let (group, _) = ControlGroup::of_container();
+    let runs = [Run::new(), Run::new()];
+    let toy = |run: &Run| {
+        let words = run.toy("counts", &["ms=600000", "pause=2000", "work=50"]);
+        spawn(group.command().into_iter().chain(words).collect())
+    };
+    let (first, first_input) = toy(&runs[0]);
+    let mut serve = Serve::start(&["--cgroup", &group.folder().display().to_string()]);
+    wait_until("it is recorded", || serve.steps(&first) > 0.0);
+    let recorders = serve.recorders();
+    kill(serve.fork_server(), Signal::SIGKILL).unwrap();
+    wait_until("the recorders end", || !recorders.iter().any(|pid| is_there(*pid)));
+    let (second, second_input) = toy(&runs[1]);
+    wait_until("the second is recorded", || serve.steps(&second) > 0.0);
+    wait_until("the first is recorded again", || serve.is_recording(&first));
+    let steps = serve.steps(&first);
+    wait_until("the recording goes on", || serve.steps(&first) > steps);
+    kill(Pid::from_raw(serve.program.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(serve.program.wait().unwrap().success());
+    assert!(runs.iter().all(|run| run.counts("counts").wrong == 0));
+    end(first, first_input);
+    end(second, second_input);
 }
 
 /// All files of a process are open while it is inspected.

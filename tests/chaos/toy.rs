@@ -182,6 +182,25 @@ pub(crate) fn state(pid: Pid) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
+/// The children of a process.
+pub(crate) fn children(of: Pid) -> Vec<Pid> {
+    // The kernel lists them by the thread that started them.
+    let tasks = std::fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
+    let texts = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let all: Vec<String> = texts.collect();
+    all.iter().flat_map(|text| text.split_whitespace()).map(|pid| Pid::from_raw(pid.parse().unwrap())).collect()
+}
+
+/// What a process calls itself.
+pub(crate) fn name(of: Pid) -> Option<String> {
+    Some(std::fs::read_to_string(format!("/proc/{of}/comm")).ok()?.trim().to_owned())
+}
+
+/// The child of a process that has this name.
+pub(crate) fn child_named(of: Pid, wanted: &str) -> Option<Pid> {
+    children(of).into_iter().find(|pid| name(*pid).as_deref() == Some(wanted))
+}
+
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {

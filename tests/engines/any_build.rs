@@ -169,8 +169,8 @@ fn members_without_a_number_are_learned_from_memory() {
     let expressions = probes.find("    let:\n      node: this->").unwrap();
     // Without the context's values, which have numbers too.
     let probes = probes[..expressions].replace("onnxruntime::OpKernelContext* context", "void* context");
-    let probes: String =
-        probes.lines().filter(|line| !line.contains("when: (context->")).map(|l| format!("{l}\n")).collect();
+    let of_context = |line: &&str| line.contains("when: (context->") || line.contains("OpKernelContext_of_vectors");
+    let probes: String = probes.lines().filter(|line| !of_context(line)).map(|l| format!("{l}\n")).collect();
     let text = format!(
         "{head}{WITHOUT_NUMBERS}{probes}    fields:\n      node: this as object kernel\n      kernel: match[1]\n"
     );

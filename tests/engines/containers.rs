@@ -2,7 +2,7 @@
 //! system with another C library and another Python, files that this machine does not have or has otherwise.
 
 use crate::attach::{end, names};
-use crate::engine::{Engine, alone, here, model, workload};
+use crate::engine::{Engine, here, model, workload};
 use crate::installed::{Machine, wheels};
 use crate::recording::Recording;
 use crate::work::assert_same;
@@ -61,7 +61,6 @@ fn first_process(container: &Child) -> u32 {
 #[test]
 #[ignore = "needs root"]
 fn an_engine_in_a_container_is_recorded_by_its_number_outside() {
-    let _alone = alone();
     let machine = machine();
     let truth = Engine::Wheel.truth(&workload(MODEL, 1), false).steps;
     let truth = names(truth.iter().rfind(|step| step.tokens == 1).unwrap());
@@ -93,7 +92,6 @@ fn an_engine_in_a_container_is_recorded_by_its_number_outside() {
 #[test]
 #[ignore = "needs root"]
 fn a_command_that_starts_a_container_is_recorded_into_it() {
-    let _alone = alone();
     let machine = machine();
     let truth = Engine::Wheel.truth(&workload(MODEL, 1), false).steps;
     for is_container in [true, false] {

@@ -2,7 +2,6 @@
 //! What it encodes, captures and launches is compared with the engine's own list of its graphs, and with what bpftrace
 //! counts.
 
-use crate::engine::alone;
 use crate::process::{run, stderr};
 use crate::recording::Recording;
 use crate::vulkan::{self, counted, cut, dispatched, listed, output_of, table};
@@ -73,7 +72,6 @@ fn recorded(probeset: &str, arguments: &[&str], environment: &[(&str, &str)]) ->
 #[test]
 #[ignore = "needs root"]
 fn every_operator_is_in_the_engine_s_own_list() {
-    let _alone = alone();
     for (layers, environment) in [("99", &[IN_ORDER, UNCAPTURED][..]), ("2", &[IN_ORDER, UNCAPTURED, UNFUSED])] {
         let run = recorded("llama", &["--log", "--tokens", "3", "--gpu-layers", layers], environment);
         let rows = table(run.path(), "dispatches");
@@ -111,7 +109,6 @@ fn collapsed(name: &str) -> String {
 #[test]
 #[ignore = "needs root"]
 fn a_captured_graph_has_the_operators_of_a_step() {
-    let _alone = alone();
     let steps = ["--tokens", "8"];
     let captured = recorded("llama-cuda", &steps, &[]);
     let launches =
@@ -139,7 +136,6 @@ fn a_captured_graph_has_the_operators_of_a_step() {
 #[test]
 #[ignore = "needs root"]
 fn launches_are_as_bpftrace_counts_them() {
-    let _alone = alone();
     let run = recorded("llama-cuda", &["--tokens", "3"], &[UNCAPTURED]);
     let library = engine().libraries.path().join("libcuda.so.1");
     let functions = [
@@ -150,7 +146,7 @@ fn launches_are_as_bpftrace_counts_them() {
     ];
     let script: String = functions
         .iter()
-        .map(|(name, _)| format!("uprobe:{}:{name} {{ @{name} = count(); }} ", library.display()))
+        .map(|(name, _)| format!("uprobe:{}:{name} /pid == cpid/ {{ @{name} = count(); }} ", library.display()))
         .collect();
     let mut command = vec!["/usr/bin/env".to_owned(), format!("{}={}", UNCAPTURED.0, UNCAPTURED.1)];
     command.push(format!("LD_LIBRARY_PATH={}", engine().libraries.path().display()));

@@ -1,9 +1,12 @@
 //! Live figures of a real server while clients use it, by the clients' own clocks, as a real Prometheus scrapes them.
 
-use crate::engine::{alone, here, model, python};
+use crate::engine::{alone, command, here, model, python};
+use crate::packages::installed;
 use crate::process::{profinfer, run, wait};
 use crate::receiver::Receiver;
+use crate::rows;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -173,6 +176,64 @@ fn an_engine_that_starts_later_is_found() {
     let text = get(&address, "/metrics").unwrap();
     let mut pids = text.split("process_pid=\"").skip(1).filter_map(|rest| rest.split('"').next()?.parse().ok());
     assert!(pids.all(|pid: u32| pid == clients.0.id()), "{text}");
+}
+
+/// One is loaded when the other is recorded already, and each has its own figures: as many steps as the program counts.
+#[test]
+#[ignore = "needs root"]
+fn each_engine_of_a_process_is_followed() {
+    let _alone = alone();
+    let other = installed("install_onnxruntime.sh");
+    let script = "import sysconfig; print(sysconfig.get_paths()['purelib'])";
+    let packages = run(&mut command(&[other.display().to_string(), "-c".to_owned(), script.to_owned()]), 0).stdout;
+    let mut program = Command::new(python());
+    program.arg(here().join("run_two_engines.py")).arg(model("tiny-dense"));
+    program.env("PYTHONPATH", String::from_utf8(packages).unwrap().trim());
+    let mut program = Ended(program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    let (mut input, output) = (program.0.stdin.take().unwrap(), program.0.stdout.take().unwrap());
+    let mut lines = BufReader::new(output).lines().map(Result::unwrap);
+    assert_eq!(lines.next().as_deref(), Some("ready"));
+    let (_serve, address) = serve(&["--budget", "20%"]);
+    let pid = program.0.id();
+    // Their steps, by engine.
+    let steps = || -> BTreeMap<String, f64> {
+        let text = get(&address, "/snapshots.json").unwrap();
+        let all: Vec<Value> = serde_json::from_str(&text).unwrap();
+        let of_process = all.iter().filter(|snapshot| snapshot["pid"] == pid);
+        let count = |snapshot: &Value| rows(&snapshot["phases"]).filter_map(|row| row["steps"]["count"].as_f64()).sum();
+        of_process.map(|snapshot| (snapshot["engine"].as_str().unwrap().to_owned(), count(snapshot))).collect()
+    };
+    let until = Instant::now() + Duration::from_secs(120);
+    while !steps().contains_key("llama.cpp") {
+        assert!(Instant::now() < until, "{:?}", steps());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(steps().len(), 1);
+    input.write_all(b"\n").unwrap();
+    assert_eq!(lines.next().as_deref(), Some("both"));
+    let mut once = || {
+        input.write_all(b"\n").unwrap();
+        assert_eq!(lines.next().as_deref(), Some("16 7"));
+        std::thread::sleep(Duration::from_secs(1));
+        steps()
+    };
+    // Both recorders are attached when a round of each is there.
+    let (mut before, mut now) = (steps(), once());
+    while !(before.len() == 2 && now.iter().all(|(engine, steps)| *steps >= before[engine] + 7.0)) {
+        assert!(Instant::now() < until, "{now:?}");
+        (before, now) = (now, once());
+    }
+    once();
+    let after = once();
+    let since: Vec<(&str, f64)> = after.iter().map(|(engine, steps)| (engine.as_str(), steps - now[engine])).collect();
+    assert_eq!(since, [("llama.cpp", 2.0 * 16.0), ("onnxruntime", 2.0 * 7.0)]);
+    let names: Vec<String> = get(&address, "/metrics")
+        .unwrap()
+        .lines()
+        .filter(|line| line.starts_with("profinfer_target_info{") && line.contains(&format!("process_pid=\"{pid}\"")))
+        .filter_map(|line| Some(line.split("service_instance_id=\"").nth(1)?.split('"').next()?.to_owned()))
+        .collect();
+    assert!(names.len() == 2 && names[0] == names[1], "one name, each series with its engine: {names:?}");
 }
 
 /// The budget has room for steps and the server's own events in all of them, and for what they take in only in windows.

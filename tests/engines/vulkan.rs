@@ -232,15 +232,18 @@ fn queues_are_as_bpftrace_counts_them() {
     ];
     let mut script: String = functions
         .iter()
-        .map(|(name, _)| format!("uprobe:{}:{name} {{ @{name} = count(); }} ", library.display()))
+        .map(|(name, _)| format!("uprobe:{}:{name} /pid == cpid/ {{ @{name} = count(); }} ", library.display()))
         .collect();
     // The backend's own waiting, most of which is polling.
     let functions = functions.into_iter().chain([("ggml_vk_wait_for_fence", "graph_wait")]);
     script.push_str(&format!(
-        "uprobe:{}:_ZL22ggml_vk_wait_for_fenceP23ggml_backend_vk_context {{ @ggml_vk_wait_for_fence = count(); }}",
+        "uprobe:{}:_ZL22ggml_vk_wait_for_fenceP23ggml_backend_vk_context /pid == cpid/ {{ @ggml_vk_wait_for_fence = count(); }}",
         backend().display()
     ));
-    script.push_str(&format!(" uprobe:{}:*ggml_vk_dispatch_pipeline* {{ @launches = count(); }}", backend().display()));
+    script.push_str(&format!(
+        " uprobe:{}:*ggml_vk_dispatch_pipeline* /pid == cpid/ {{ @launches = count(); }}",
+        backend().display()
+    ));
     let words = words(&["--tokens", "3"]);
     let counts = counted(&script, &words);
     let rows = run.table("queue");

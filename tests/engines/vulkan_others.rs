@@ -3,7 +3,7 @@
 //! own list, and calls of Vulkan with what bpftrace counts. The decoder of images computes on the CPU: on lavapipe of
 //! Mesa 22.3 the engine often crashes in it, also without a recording.
 
-use crate::engine::{alone, command, here};
+use crate::engine::{command, here};
 use crate::process::{profinfer, run, stderr};
 use crate::truth::Truth;
 use crate::vulkan::{self, LISTED, backend, cut, done, output_of};
@@ -231,7 +231,6 @@ fn counted(log: &str, what: &str) -> Vec<u64> {
 #[test]
 #[ignore = "needs root"]
 fn every_operator_of_a_transcription() {
-    let _alone = alone();
     let environment = [IN_ORDER, UNFUSED, ("GGML_SCHED_DEBUG", "2")];
     let truth = WHISPER.truth(&[], &environment);
     let run = Run::new("whisper-vulkan", WHISPER, &["--log"], &environment);
@@ -256,7 +255,6 @@ fn every_operator_of_a_transcription() {
 #[test]
 #[ignore = "needs root"]
 fn two_transcriptions_one_of_them_on_the_cpu() {
-    let _alone = alone();
     let arguments = ["--contexts", "2", "--alternate"];
     let environment = [IN_ORDER, UNFUSED];
     let truth = WHISPER.truth(&arguments, &environment);
@@ -273,7 +271,6 @@ fn two_transcriptions_one_of_them_on_the_cpu() {
 #[test]
 #[ignore = "needs root"]
 fn fused_operators_are_the_graph_s() {
-    let _alone = alone();
     for (probeset, engine) in [("whisper-vulkan", WHISPER), ("stable-diffusion-vulkan", DIFFUSION)] {
         let truth = engine.truth(engine.on_device, &[IN_ORDER]);
         let run = Run::new(probeset, engine, engine.on_device, &[IN_ORDER]);
@@ -302,7 +299,6 @@ fn fused_operators_are_the_graph_s() {
 #[test]
 #[ignore = "needs root"]
 fn every_operator_of_an_image() {
-    let _alone = alone();
     let truth = DIFFUSION.truth(&SAMPLING, &[UNFUSED]);
     let run = Run::new("stable-diffusion", DIFFUSION, &SAMPLING, &[UNFUSED]);
     assert_computed(&run, &truth, &["cpu", "vk", "vk", "vk", "cpu"]);
@@ -322,7 +318,6 @@ fn sampled(run: &Run) -> Vec<u64> {
 #[test]
 #[ignore = "needs root"]
 fn images_on_the_cpu() {
-    let _alone = alone();
     type Case<'c> = (&'c [&'c str], &'c [(&'c str, usize)], usize);
     let cases: [Case<'_>; 4] = [
         (&["--steps", "2"], &[("condition", 1), ("sample", 2), ("autoencode", 1)], 1),
@@ -359,7 +354,6 @@ fn images_on_the_cpu() {
 #[test]
 #[ignore = "needs root"]
 fn queues_of_both_are_as_bpftrace_counts_them() {
-    let _alone = alone();
     let library = "/usr/lib/x86_64-linux-gnu/libvulkan.so.1";
     let (backend, library) = (backend().display().to_string(), library.to_owned());
     let functions = [
@@ -370,7 +364,7 @@ fn queues_of_both_are_as_bpftrace_counts_them() {
         (&backend, "_ZL22ggml_vk_wait_for_fenceP23ggml_backend_vk_context", "graph_wait"),
     ];
     let probe = |(library, function, probe): &(&String, &str, &str)| {
-        format!("uprobe:{library}:{function} {{ @{probe} = count(); }}")
+        format!("uprobe:{library}:{function} /pid == cpid/ {{ @{probe} = count(); }}")
     };
     let script = functions.iter().map(probe).collect::<Vec<_>>().join(" ");
     for (probeset, engine, on_device) in [("whisper-vulkan", WHISPER, 8), ("stable-diffusion-vulkan", DIFFUSION, 3)] {

@@ -269,4 +269,5 @@ fn the_probeset_is_found() {
     let nothing = ["record", "-o", path.to_str().unwrap(), "--", "true"];
     let output = run(&mut crate::process::profinfer(&nothing), 1);
     assert!(stderr(&output).contains("R006"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the target has no step function of a shipped probeset"), "{}", stderr(&output));
 }

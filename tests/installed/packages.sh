@@ -43,7 +43,8 @@ if [ ! -e "$place/SHA256SUMS" ]; then # unless another has built them while we w
     # Traces are analysed outside of these.
     if [ "$arch" = aarch64 ]; then
         sed -n '/^\[profile\.dev\.package\]$/,/^\[/ {
-            s/^\[profile\.dev\.package\]/[profile.release.package]/p; /^profinfer-analysis/d; /^[a-z]/p
+            s/^\[profile\.dev\.package\]/[profile.release.package]/p; /^profinfer-analysis/d
+            s/ = { \(opt-level = .\), .*/.\1/; /^[a-z].*opt-level/p
         }' Cargo.toml >"$work/cargo.toml"
         export PROFINFER_CARGO="$work/cargo.toml"
     fi

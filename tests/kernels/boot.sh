@@ -28,7 +28,10 @@ case "$1" in
         emulator=run-qemu-x86_64 console='ttyS0 no_timer_check mitigations=off'
         machine=(-machine q35 -cpu 'max,erms=off,fsrm=off,la57=off')
         ;;
-    arm64) emulator=run-qemu-aarch64 console=ttyAMA0 machine=(-machine virt -cpu neoverse-n1) ;;
+    arm64)
+        emulator=run-qemu-aarch64 console='ttyAMA0 mitigations=off'
+        machine=(-machine virt -cpu neoverse-n1)
+        ;;
     *) usage >&2; exit 2 ;;
 esac
 # The clock goes by instructions, one a nanosecond: the same counts however busy the host is.

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// `profinfer` on this machine.
 pub(crate) fn profinfer(subcommand: &str) -> Command {
@@ -51,10 +52,21 @@ impl Tools {
     }
 }
 
-/// All that the tests of an architecture want of a machine, but the steps.
+/// All that the tests of an architecture want of a machine, but the steps: a copy of what is made once.
 pub(crate) fn lay_out(arch: Arch) -> tempfile::TempDir {
+    static MADE: [OnceLock<()>; 2] = [const { OnceLock::new() }; 2];
+    let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("machines").join(arch.debian());
+    MADE[usize::from(arch == Arch::Arm64)].get_or_init(|| {
+        let _ = fs::remove_dir_all(&made);
+        fs::create_dir_all(&made).unwrap();
+        make(arch, &made);
+    });
     let folder = tempfile::tempdir().unwrap();
-    let root = folder.path();
+    run(Command::new("cp").arg("-a").arg(made.join(".")).arg(folder.path()));
+    folder
+}
+
+fn make(arch: Arch, root: &Path) {
     let folders = ["bin", "dev", "proc", "sys", "run", "root", "lib64", "tests/targets", "cache", "steps"];
     for name in folders.iter().chain(&["objects/old", "objects/recent"]) {
         fs::create_dir_all(root.join(name)).unwrap();
@@ -87,7 +99,6 @@ pub(crate) fn lay_out(arch: Arch) -> tempfile::TempDir {
     looked_up::lay_out(&tools, root);
     counting::lay_out(&tools, root);
     run(Command::new("chmod").arg("-R").arg("go-w").arg(root));
-    folder
 }
 
 fn lay_out_amd64(root: &Path) {

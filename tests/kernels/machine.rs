@@ -2,9 +2,10 @@
 
 use super::ROOT;
 use std::collections::BTreeMap;
+use std::panic::{catch_unwind, resume_unwind};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex};
 
 /// What a kernel is expected to have: `uprobe.multi`, `uprobe.session`, and programs as for recent kernels.
 #[derive(Debug)]
@@ -141,28 +142,27 @@ impl MachineOutput {
     }
 }
 
-/// Boots them, two at a time, in no order.
+/// Machines that may still start: of all tests, as many run at once as this machine has processors for.
+static FREE: Mutex<usize> = Mutex::new(2);
+static FREED: Condvar = Condvar::new();
+
+/// Boots them, in no order, as soon as there is space.
 pub(crate) fn boot_all(machines: &[Machine], root: &Path) -> Vec<MachineOutput> {
-    // The machines of several tests at once would be too many.
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     // What is brought once is brought before two ask for it.
     script("get.sh", &["emulator"]);
-    let waiting = Mutex::new(machines.iter().rev().copied().collect::<Vec<_>>());
-    let reported = Mutex::new(Vec::new());
+    let boot = |machine: &Machine| {
+        let mut free = FREED.wait_while(FREE.lock().unwrap(), |free| *free == 0).unwrap();
+        *free -= 1;
+        drop(free);
+        let booted = catch_unwind(|| MachineOutput::boot(*machine, root));
+        *FREE.lock().unwrap() += 1;
+        FREED.notify_one();
+        booted.unwrap_or_else(|panicked| resume_unwind(panicked))
+    };
     std::thread::scope(|threads| {
-        for _ in 0..2 {
-            threads.spawn(|| {
-                loop {
-                    let next = waiting.lock().unwrap().pop();
-                    let Some(machine) = next else { return };
-                    let one = MachineOutput::boot(machine, root);
-                    reported.lock().unwrap().push(one);
-                }
-            });
-        }
-    });
-    reported.into_inner().unwrap()
+        let started: Vec<_> = machines.iter().map(|machine| threads.spawn(|| boot(machine))).collect();
+        started.into_iter().map(|booted| booted.join().unwrap_or_else(|panicked| resume_unwind(panicked))).collect()
+    })
 }
 
 /// The parts that `init` wrote between `@begin NAME` and `@end NAME`.

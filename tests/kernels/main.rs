@@ -7,6 +7,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
+mod arm64_wheels;
 mod counting;
 mod drivers;
 mod essence;
@@ -20,7 +21,6 @@ mod returned;
 mod same;
 mod sampled;
 mod shipped;
-mod wheels;
 
 use machine::{Arch, Extra, KERNELS, Kernel, Machine, MachineOutput, Step};
 use std::fmt::Write;

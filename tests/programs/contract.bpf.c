@@ -34,6 +34,25 @@ struct {
 const volatile __u64 weight = 1;
 VARIABLES
 
+#ifdef PF_OLD_KERNEL
+struct {
+	__uint(type, 6);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} pf_site_cookie SEC(".maps");
+
+static __u64 cookie(void *context)
+{
+	__u32 only = 0;
+	__u64 *cookie = bpf_map_lookup_elem(&pf_site_cookie, &only);
+
+	return pf_has_cookies || !cookie ? 0 : *cookie;
+}
+#else
+static __u64 cookie(void *context) { return bpf_get_attach_cookie(context); }
+#endif
+
 static __attribute__((noinline)) int count(__u64 cookie)
 {
 	__u32 entry = cookie;
@@ -48,14 +67,14 @@ static __attribute__((noinline)) int count(__u64 cookie)
 
 SEC("uprobe.session") int call(void *context)
 {
-	count(bpf_get_attach_cookie(context) + (bpf_session_is_return() ? 1 : 0));
+	count(cookie(context) + (bpf_session_is_return() ? 1 : 0));
 	return 0;
 }
 
-SEC("uprobe.multi") int call_entry(void *context) { return count(bpf_get_attach_cookie(context)); }
-SEC("uretprobe.multi") int call_return(void *context) { return count(bpf_get_attach_cookie(context) + 1); }
+SEC("uprobe.multi") int call_entry(void *context) { return count(cookie(context)); }
+SEC("uretprobe.multi") int call_return(void *context) { return count(cookie(context) + 1); }
 
-SEC("uprobe.multi") int once_entry(void *context) { return count(bpf_get_attach_cookie(context)); }
+SEC("uprobe.multi") int once_entry(void *context) { return count(cookie(context)); }
 
 #line 3 "toy.yaml"
 SEC("uprobe.multi") int refused_entry(void *context) { return *(int *)(context + 100000); }

@@ -3,7 +3,9 @@
 //! schema has whose each name is, and in older traces, where names begin with the engine's key.
 
 use crate::invocation::{json, profinfer, succeeds};
-use profinfer_schema::{BUILTIN, End, EngineId, EngineName, FieldType, Names, OriginPart, Site};
+use profinfer_schema::{
+    BUILTIN, End, EngineId, EngineName, FieldType, NO_SITE, Names, OriginPart, RecordType, Role, Site,
+};
 
 use profinfer_trace::{Item, TraceReader, TraceWriter};
 use serde_json::Value;
@@ -14,6 +16,8 @@ use std::path::{Path, PathBuf};
 /// Threads of the second engine have numbers so much larger, and do everything so much later, ns.
 const THREADS: u32 = 1 << 20;
 const LATER: u64 = 1_000;
+/// Numbers of its sites begin here: those of the first are fewer.
+const SITES: u16 = 1000;
 const KEYS: [&str; 2] = ["one", "two"];
 
 fn stored() -> PathBuf {
@@ -69,6 +73,11 @@ fn every_site() -> Vec<Site> {
 
 /// Writes the trace; gives how many records are the kernel's or of threads, and how many each engine's own.
 fn write(path: &Path, as_: Written) -> (u64, u64) {
+    write_records(path, as_, |_| true)
+}
+
+/// Writes the trace with these records of the second engine.
+fn write_records(path: &Path, as_: Written, of_second: impl Fn(&RecordType) -> bool) -> (u64, u64) {
     let mut reader = TraceReader::new(File::open(stored()).unwrap()).unwrap();
     let (mut origin, single) = (reader.meta().origin.clone(), reader.meta().schema.clone());
     let part = |key: &str| OriginPart {
@@ -116,8 +125,15 @@ fn write(path: &Path, as_: Written) -> (u64, u64) {
                     shared += 1;
                     continue;
                 }
+                if !of_second(&single.records[number]) {
+                    continue;
+                }
                 if let Some(other) = second.get(&number) {
                     bytes[..2].copy_from_slice(&other.to_le_bytes());
+                    let site = u16::from_le_bytes([bytes[2], bytes[3]]);
+                    if site != NO_SITE {
+                        bytes[2..4].copy_from_slice(&(site + SITES).to_le_bytes());
+                    }
                     own += 1;
                 } else {
                     shared += 2;
@@ -134,12 +150,16 @@ fn write(path: &Path, as_: Written) -> (u64, u64) {
                 writer.push(&bytes).unwrap();
             }
             Item::Sites { modules, sites } => {
-                let twice = |site: &Site| {
-                    let names = site.probes.iter().flat_map(|probe| KEYS.map(|key| as_.identifier(key, probe)));
-                    Site { probes: names.collect(), ..site.clone() }
+                // Each engine has sites of its own at the same places, and the second one's files are listed again.
+                let of = |(key, first, files): (&str, u16, usize)| -> Vec<Site> {
+                    let of_engine = |site: &Site| {
+                        let probes = site.probes.iter().map(|probe| as_.identifier(key, probe)).collect();
+                        Site { id: site.id + first, module: site.module + files, probes, ..site.clone() }
+                    };
+                    sites.iter().map(of_engine).collect()
                 };
-                let sites: Vec<Site> = sites.iter().map(twice).collect();
-                writer.add_sites(modules, &sites).unwrap();
+                let sites = [(KEYS[0], 0, 0), (KEYS[1], SITES, modules.len())].map(of).concat();
+                writer.add_sites(&[modules, modules].concat(), &sites).unwrap();
             }
             Item::Losses(losses) => writer.losses(losses).unwrap(),
             Item::Samples(_) => {}
@@ -181,6 +201,22 @@ fn an_engine_s_counts_are_its_own_and_the_rest_is_reported() {
     }
     let reported = serde_json::to_string(&alone["completeness"]["notes"]).unwrap();
     assert!(!reported.contains("other engines"), "{reported}");
+}
+
+/// Both engines are built on one library, whose operators are recorded as those of each. The second ran no step.
+#[test]
+fn operators_of_an_engine_are_not_another_s_that_ran_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let joint = folder.path().join("joint.pfi");
+    let engines = || {
+        let reported = profinfer(&["report", joint.to_str().unwrap()]).output().unwrap().stdout;
+        let reported = String::from_utf8(reported).unwrap();
+        KEYS.map(|key| reported.contains(&format!("Engine {key}")))
+    };
+    write(&joint, Written::Names);
+    assert_eq!(engines(), [true, true]);
+    write_records(&joint, Written::Names, |record| record.role != Some(Role::Step));
+    assert_eq!(engines(), [true, false]);
 }
 
 /// Slices of the tracks of a timeline in Chrome's format: category, name and times, by the name of their track.

@@ -23,7 +23,10 @@ fn recorded(folder: &Path, arguments: &[&str]) -> (Vec<String>, Vec<Value>, Valu
     let mut record = profinfer(&["record", &format!("{TARGETS}/enclosing.yaml"), "--force", "-o", &trace, "--"]);
     let output = record.arg(&program).args(arguments).output().unwrap();
     // 4: it is reported as incomplete, for what was not within a plan.
-    assert!(matches!(output.status.code(), Some(0 | 4)), "{}", String::from_utf8_lossy(&output.stderr));
+    let (status, problems) = (output.status.code(), String::from_utf8_lossy(&output.stderr));
+    assert!(matches!(status, Some(0 | 4)), "{problems}");
+    let why = problems.lines().find(|line| line.starts_with("incomplete: ") && line.contains("read_failed in `item`"));
+    assert_eq!(why.is_some(), status == Some(4), "{problems}");
     let printed = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
     let mut items = lines(&succeeds(&mut profinfer(&["dump", &trace])).stdout);
     items.retain(|event| event["probe"] == "item");

@@ -192,6 +192,22 @@ fn a_launched_target_is_recorded_from_its_first_call() {
     assert!(stderr(&output).contains("20 steps") && stderr(&output).contains("profinfer report"));
 }
 
+/// As `serve` reads it.
+#[test]
+#[ignore = "needs root"]
+fn a_trace_for_a_reader_on_this_machine_is_whole_and_not_compressed() {
+    let size = |options: &[&str]| {
+        let run = Run::new();
+        let output = run.record(&[options, &["--", &toys().linked(), "200", "6", "2"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(run.read().work(), [200, 200, 2400]);
+        run.read().assert_whole();
+        run.trace().metadata().unwrap().len()
+    };
+    let (compressed, uncompressed) = (size(&[]), size(&["--uncompressed"]));
+    assert!(uncompressed > 2 * compressed, "{uncompressed} bytes, {compressed} compressed");
+}
+
 #[test]
 #[ignore = "needs root"]
 fn every_way_of_attaching_records_the_same() {

@@ -94,3 +94,16 @@ fn a_step_that_the_end_of_the_recording_cuts_is_still_open_and_not_whole() {
         assert_eq!(open.map(|lost| (lost["record"].as_str(), lost["count"].as_u64())), expected, "{step}: {told}");
     }
 }
+
+/// Operators' probes come and go with the budget; those that end steps stay, whatever their role.
+#[test]
+#[ignore = "needs root"]
+fn with_a_budget_steps_end_where_they_end() {
+    let folder = tempfile::tempdir().unwrap();
+    for role in ["mark", "boundary"] {
+        let step = SPAN.replace("role: mark", &format!("role: {role}"));
+        let (_, told) = record(folder.path(), &step, &["--budget", "5%"], &["400"]);
+        let (steps, _) = recorded(folder.path());
+        assert_eq!(steps, (1..=400).collect::<Vec<u64>>(), "{role}: {told}");
+    }
+}

@@ -128,6 +128,7 @@ pub fn schema() -> Schema {
         span("kernel_launch", Role::Submit, &[("queue", FieldType::Pointer), ("name", Text(16))]),
         span("launch_captured", Role::Submit, &[("queue", FieldType::Pointer), ("captured", Uint(8))]),
         span("capture", Role::Capture, &[("queue", FieldType::Pointer)]),
+        span("virtual", Role::Operator, &[("node", tensor()), ("class", Match(1))]),
         span("captured", Role::Capture, &[("queue", FieldType::Pointer), ("captured", Uint(8))]),
         span("instantiate", Role::Capture, &[("captured", Uint(8)), ("made_from", Uint(8))]),
         span(

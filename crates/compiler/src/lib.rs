@@ -53,6 +53,6 @@ pub use placement_cache::PlacementCache;
 pub use placing::{PlacementOptions, place};
 pub use programs::{plan, stack_budget};
 pub use record_layout::{SCALED, WAITING};
-pub use site::{CostTable, Kind as InstructionKind};
+pub use site::{CostTable, Kind as InstructionKind, load_disassembler};
 pub use stack_budget::StackBudget;
 pub use tier::Tier;

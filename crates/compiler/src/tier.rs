@@ -1,6 +1,6 @@
 //! What a program's records are worth, for a recording with an overhead budget: which stay, and which come and go.
 
-use super::model::{ProbePlan, Program, ProgramKind};
+use super::model::{Action, ProbePlan, Program, ProgramKind};
 use profinfer_schema::Role;
 
 /// What programs a recording can do without for a while, the dearest last.
@@ -39,13 +39,17 @@ impl ProbePlan {
                 .get(record)
                 .is_some_and(|record| record.fields.iter().any(|field| field.name == "tokens"))
         };
-        let tiers = program.actions.iter().map(|action| match action.role {
+        let of_action = |action: &Action| match action.role {
             _ if action.describes.is_some() => Tier::Always,
             Role::Step | Role::Request => Tier::Step,
             Role::Graph | Role::Batch | Role::Submit | Role::Wait | Role::Device => Tier::Graph,
             Role::Region if says_tokens(action.record) => Tier::Graph,
             _ => Tier::Detail,
-        });
+        };
+        // What ends a span is needed as much as what begins it.
+        let all = || self.programs.iter().flat_map(|program| &program.actions);
+        let ended = program.ends.iter().flat_map(|probe| all().filter(move |action| action.probe == *probe));
+        let tiers = program.actions.iter().chain(ended).map(of_action);
         let only_notes = program.kind == ProgramKind::Entry && program.notes_entry && program.ends.is_empty();
         tiers.min().unwrap_or(if only_notes { Tier::Waiting } else { Tier::Detail })
     }

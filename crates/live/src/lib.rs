@@ -17,6 +17,7 @@ mod otlp;
 mod page;
 mod prometheus;
 mod recent;
+mod rules;
 mod screen;
 mod seconds;
 mod snapshot;
@@ -31,6 +32,7 @@ pub use moments::Happened;
 pub use otlp::{OtlpRequest, Signal, UnixClock, otlp_metrics, otlp_spans};
 pub use page::PAGE;
 pub use prometheus::prometheus;
+pub use rules::SharedRules;
 pub use screen::{Screen, Sort};
 pub use snapshot::{
     Container, Fetches, FlightFigures, LossRow, OperatorFigures, OperatorShare, OverheadSpent, PhaseFigures, Pressures,

@@ -5,13 +5,13 @@ use super::condition::Condition;
 use super::figures::Figures;
 use super::moments::{Happened, Moments, Seen};
 use super::recent::SECONDS;
+use super::rules::SharedRules;
 use super::seconds::{LATEST, SECOND};
 use super::snapshot::{
     LossRow, OperatorShare, OverheadSpent, PhaseFigures, Pressures, RequestFigures, Requests, Snapshot, State, Window,
 };
-use profinfer_analysis::{Catalogue, Completeness, Decoder, Findings, Phase, Request, Rules, Step, Timeline, Visitor};
+use profinfer_analysis::{Catalogue, Completeness, Decoder, Findings, Phase, Request, Step, Timeline, Visitor};
 use profinfer_diagnostics::Diagnostics;
-use profinfer_probeset as spec;
 use profinfer_report::{By, Options, TimeParts, build};
 use profinfer_schema::{DetailReason, DetailState, Loss, Notice, Origin, Overhead, Role, Schema};
 use profinfer_trace::{Item, Meta};
@@ -105,10 +105,15 @@ impl Visitor for Both<'_, '_> {
 }
 
 impl Model {
-    /// Of a trace whose header was read. The problems are those of the probeset that it carries: without it there are
-    /// still steps.
+    /// Of a trace whose header was read, with rules of its own.
     pub fn new(meta: &Meta) -> (Self, Diagnostics) {
-        let (rules, problems) = rules_of(&meta.origin);
+        Self::sharing(meta, &SharedRules::default())
+    }
+
+    /// Of a trace whose header was read, with the rules of the probeset that it carries. The problems are those of the
+    /// probeset: without it there are still steps.
+    pub fn sharing(meta: &Meta, rules: &SharedRules) -> (Self, Diagnostics) {
+        let (rules, problems) = rules.of(&meta.origin);
         let has = |role: Role| meta.schema.has_role(role);
         let model = Self {
             timeline: Timeline::new(&meta.schema, rules, meta.origin.pid),
@@ -404,16 +409,4 @@ fn rows(losses: &[Loss]) -> Vec<LossRow> {
 fn spent(overhead: &Overhead) -> OverheadSpent {
     let spent_ns = overhead.base_ns.saturating_add(overhead.detail_ns);
     OverheadSpent { budget: overhead.budget, spent_ns, step_ns: overhead.bare_ns() }
-}
-
-/// The `analysis:` of the probeset that a trace carries.
-fn rules_of(origin: &Origin) -> (Rules, Diagnostics) {
-    let loaded = match origin.sources.first() {
-        None => return (Rules::default(), Diagnostics::new()),
-        Some(_) => spec::from_sources(&origin.sources).and_then(|(probeset, _)| Rules::new(&probeset.analysis)),
-    };
-    match loaded {
-        Ok(rules) => (rules, Diagnostics::new()),
-        Err(problems) => (Rules::default(), problems),
-    }
 }

@@ -111,6 +111,11 @@ impl Container {
 }
 
 impl Snapshot {
+    /// Whether a step was seen.
+    pub fn has_steps(&self) -> bool {
+        self.phases.iter().any(|phase| phase.steps.count > 0)
+    }
+
     /// Of a recording without a record.
     pub fn empty(pid: u32, state: State) -> Self {
         Self {

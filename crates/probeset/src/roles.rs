@@ -236,9 +236,11 @@ fn boundary(probe: &Probe, probeset: &Probeset, problems: &mut Problems) {
     }
     let name = &probe.name.value;
     let refers = |at: &AttachPoint| at.until.iter().chain(&at.waiting_from).any(|end| end.value == *name);
-    if !probeset.probes.values().flat_map(|probe| &probe.at).any(refers) {
+    let leaves_out = |probe: &Probe| probe.except.iter().any(|except| except.value == *name);
+    let probes = || probeset.probes.values();
+    if !probes().flat_map(|probe| &probe.at).any(refers) && !probes().any(leaves_out) {
         let message = format!("`{name}` has no effect: no span ends at it or waits from it");
-        let hint = "name it in another probe's `until` or `waiting from`, or remove it";
+        let hint = "name it in another probe's `until`, `waiting from` or `except`, or remove it";
         problems.push(Diagnostic::warning(Code::RoleField, message).at(&probe.name.span).hint(hint));
     }
 }

@@ -5,11 +5,11 @@
 use super::clock::{LEAD_NS, ahead, in_time, monotonic_ns};
 use super::consumer::Traffic;
 use super::switch_context::SwitchContext;
+use crate::bpf::Detachment;
 use profinfer_compiler::{ProbePlan, Tier, WAITING};
 use profinfer_schema::Role;
 use profinfer_schema::{Notice, WaitingNotice};
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// So many steps in which one lane alone computed are enough.
@@ -59,7 +59,7 @@ enum State {
     },
     /// Nothing new has a `waiting`; the probes are being detached. Then a gap until that time.
     Detaching {
-        done: JoinHandle<()>,
+        done: Detachment,
         until: u64,
     },
     Gap {
@@ -151,7 +151,7 @@ impl BoundarySwitch {
                 self.end_window(context, now.saturating_sub(since))
             }
             (State::Detaching { done, until }, _) if done.is_finished() => {
-                let _ = done.join();
+                done.wait();
                 State::Gap { until }
             }
             (State::Settling { since }, _) if now >= since => State::Window { since, steps },

@@ -9,10 +9,9 @@ use super::sampling::SampleIntake;
 use super::slots::{Held, Taken};
 use super::stops::Stop;
 use profinfer_diagnostics::{Code, Diagnostic};
-use profinfer_schema::Role;
 use profinfer_schema::bpf::{CONTROL_RECORDS, ControlRecord};
 use profinfer_schema::{
-    BUILTIN, FieldType, HEADER_SIZE, Loss, LossKind, ModuleInfo, Notice, Origin, Sampling, Schema, Site,
+    BUILTIN, FieldType, HEADER_SIZE, Loss, LossKind, ModuleInfo, Notice, Origin, Role, Sampling, Schema, Site,
 };
 
 use indexmap::IndexMap;
@@ -264,12 +263,7 @@ impl Sink {
     fn begin(&mut self) -> io::Result<()> {
         let Some(prospect) = self.prospect.take() else { return Ok(()) };
         let Prospect { file, origin, schema, early, sites, notices } = *prospect;
-        let is_followed = file.is_followed();
-        let mut writer = TraceWriter::new(file, &origin, &schema)?;
-        if is_followed {
-            writer.tell_all();
-        }
-        writer.output().begun()?;
+        let mut writer = file.begin(&origin, &schema)?;
         if !sites.1.is_empty() {
             writer.add_sites(&sites.0, &sites.1)?;
         }

@@ -6,11 +6,11 @@ use super::consumer::Traffic;
 use super::overhead::{OverheadLimits, RateGuard, Sampler, Seen};
 use super::process::threads;
 use super::switch_context::SwitchContext;
+use crate::bpf::Detachment;
 use profinfer_compiler::{ProbePlan, Shape, Tier};
 use profinfer_schema::Role;
 use profinfer_schema::{DetailReason, DetailState};
 use std::collections::BTreeSet;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Spans that were open have so long to end, before the probes that would end them go.
@@ -44,7 +44,7 @@ enum State {
     On,
     /// Nothing new is recorded; open spans end.
     Draining(Instant),
-    Detaching(JoinHandle<()>),
+    Detaching(Detachment),
     Off,
 }
 
@@ -141,7 +141,7 @@ impl DetailSwitch {
             State::On if !wanted => self.end(context, self.reason()),
             State::Draining(since) => self.drain(since, &seen, context),
             State::Detaching(done) if done.is_finished() => {
-                let _ = done.join();
+                done.wait();
                 self.detached(context)
             }
             State::Off if wanted => {
@@ -201,7 +201,7 @@ impl DetailSwitch {
             _ => {}
         }
         if let State::Detaching(done) = std::mem::replace(&mut self.state, State::Off) {
-            let _ = done.join();
+            done.wait();
         }
     }
 

@@ -8,7 +8,7 @@
 use super::blocking::Writes;
 use super::clock;
 use super::memory;
-use super::process::state;
+use super::process::{name_this_process, state};
 use super::stops::{Pulse, Stops};
 use libbpf_rs::libbpf_sys as sys;
 use nix::errno::Errno;
@@ -65,7 +65,7 @@ impl Guardian {
         let recorder = pidfd(std::process::id())?;
         let [stopped, answered] = stops.descriptors();
         let post = Post { listen: listen.as_raw_fd(), recorder: recorder.as_raw_fd(), stopped, answered, stops };
-        let heap = memory::heap();
+        let (heap, stack) = (memory::heap(), memory::stack());
         // SAFETY: the child makes nothing but system calls on plain memory, and never returns.
         match unsafe { fork() }? {
             ForkResult::Parent { child } => Ok((line, child)),
@@ -76,6 +76,7 @@ impl Guardian {
                 // The guardian would store each page that the recorder writes to afterwards.
                 // SAFETY: nothing on the heap is used from here on.
                 heap.inspect(|heap| unsafe { memory::discard(heap) });
+                stack.inspect(memory::discard_unused_stack);
                 guard(&post)
             }
         }
@@ -181,10 +182,10 @@ fn settle(post: &Post<'_>) {
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None);
     let mut open = [post.listen, post.recorder, post.stopped, post.answered].map(i32::cast_unsigned);
     open.sort_unstable();
+    name_this_process(c"profinfer-guard");
     // SAFETY: plain system calls on numbers, live local memory and descriptors of this process.
     unsafe {
         libc::setpgid(0, 0);
-        libc::prctl(libc::PR_SET_NAME, c"profinfer-guard".as_ptr());
         let mut next = 0;
         for fd in open {
             if fd > next {

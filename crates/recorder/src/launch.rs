@@ -110,7 +110,7 @@ impl StoppedChild {
         // SAFETY: the closure only makes system calls and allocates nothing, as is needed between fork and exec.
         unsafe { command.pre_exec(wait_for_release) };
         // Starting waits for the exec, and so for the release: that is for another thread.
-        let starting = std::thread::spawn(move || command.spawn());
+        let starting = std::thread::Builder::new().spawn(move || command.spawn()).map_err(failed)?;
         let mut pid = [0; 4];
         if announced.read_exact(&mut pid).is_err() {
             let error = starting.join().ok().and_then(Result::err).unwrap_or(Errno::ECHILD.into());

@@ -13,6 +13,7 @@ pub mod counters;
 mod cpus;
 mod detail;
 mod file_watch;
+mod fork_server;
 mod frequency;
 mod guard;
 mod guardian;
@@ -51,6 +52,7 @@ mod wrappers;
 
 pub use boundary::Barriers;
 pub use clock::monotonic_ns;
+pub use fork_server::{ForkServer, ForkedRecorder};
 pub use learn::{LearnedMember, learned_lock};
 pub use output::default_path;
 pub use overhead::OverheadLimits;
@@ -140,6 +142,8 @@ pub struct Options {
     pub object: Option<Object>,
     /// Bytes of the ring buffer; by default computed from the recorded probes.
     pub ring_bytes: Option<u32>,
+    /// Whether the trace is compressed: who reads it while it is written would only undo that.
+    pub is_compressed: bool,
     /// With programs for kernels that have less than this one, as those get them.
     pub old_kernel: bool,
     /// Measure the machine's limits once the target has ended, where none are saved; `None`: if it was launched.
@@ -261,7 +265,7 @@ impl Summary {
 /// The probeset does not suit the target, the target cannot be launched or found, or the trace cannot be created. Nothing is
 /// left behind then.
 pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<Summary, Diagnostics> {
-    let Prepared { options, probeset, plan, mut counters, object, mode, warnings } = prepared;
+    let Prepared { options, probeset, plan, mut counters, object, mode, cookies, warnings } = prepared;
     let cache = PlacementCache::default();
     let globs: Vec<String> =
         probeset.modules.values().flat_map(|module| &module.globs).map(|glob| glob.value.clone()).collect();
@@ -277,6 +281,7 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
     // Before any thread is made: one that does not block a signal dies of it, and all others with it.
     let signals = Signals::block().map_err(|error| unexpected("blocking signals", &error))?;
     let (output, file) = Output::open(&options.output, options.mode, caller.as_ref())?;
+    let file = file.compressed(options.is_compressed);
     let target =
         PendingTarget::find(&options.subject, &options.environment, caller.as_ref(), &signals, output.takes_stdout())?;
     open_files::allow_most();
@@ -286,6 +291,7 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
     let mut constants = constants(&target, options)?;
     let of_counters = [("pf_cpus", u64::from(cpus)), ("pf_partial_counters", counters::partial(&plan))];
     constants.extend(of_counters.map(|(name, value)| (name.to_owned(), value)));
+    constants.insert("pf_has_cookies".to_owned(), u64::from(cookies));
     let jobs = bpf::JobFormats::of_kernel(&plan.programs);
     constants.extend(jobs.constants());
     let events = counters.events(&plan, cpus);
@@ -359,6 +365,7 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
         switches,
         started,
         inspecting: Duration::ZERO,
+        harmless_releases: 0,
         processors: ProcessorTime::now(),
         lost: 0,
     };

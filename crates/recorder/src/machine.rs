@@ -193,8 +193,7 @@ fn programs_for(features: Features) -> Finding {
         (features.switch_state, "states of threads at context switches"),
     ];
     let lacking: Vec<&str> = parts.into_iter().filter(|(has, _)| !has).map(|(_, name)| name).collect();
-    let cost = "each site has a separate program, which takes longer to load; each probe takes about 100 ns more; \
-                at most 1024 threads are recorded";
+    let cost = "each probe takes about 100 ns more; at most 1024 threads are recorded";
     let found = format!("no {}", lacking.join(", no "));
     Finding::absent(NAME, State::Lacking, &found, cost, "use Linux 5.18 or later")
 }

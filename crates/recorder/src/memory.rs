@@ -32,6 +32,7 @@ impl FreedMemory {
         }
         if is_quiet || self.gave_back.is_some_and(|gave_back| gave_back.elapsed() >= AGAIN) {
             give_back();
+            stack().inspect(discard_unused_stack);
             self.gave_back = Some(Instant::now());
         }
     }
@@ -52,12 +53,42 @@ pub fn share_heap() {
     }
 }
 
+/// Bytes below a function that it needs for its own calls.
+const OWN_CALLS: usize = 16 << 10;
+
+/// A range of this process's memory, by its name. Where a process was forked the heap has several parts, one after the other.
+fn mapped(name: &str) -> Option<Range<usize>> {
+    let text = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let parts = text.lines().filter(|line| line.ends_with(name)).filter_map(|line| {
+        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+        Some(usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?)
+    });
+    parts.reduce(|all, part| if part.start == all.end { all.start..part.end } else { all })
+}
+
+/// The first thread's stack.
+pub(super) fn stack() -> Option<Range<usize>> {
+    mapped("[stack]")
+}
+
+/// Gives up what calls that have returned have left on this stack, if it is this thread's: placing probes goes deep.
+#[inline(never)] // Whoever calls it has its variables above this function's.
+pub(super) fn discard_unused_stack(stack: &Range<usize>) {
+    let here = (&raw const stack).addr();
+    // SAFETY: sysconf reads a constant.
+    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(OWN_CALLS);
+    let end = here.saturating_sub(OWN_CALLS) / page * page;
+    if stack.contains(&here)
+        && let Some(unused) = end.checked_sub(stack.start)
+    {
+        // SAFETY: below all that this thread has on its stack; what it puts there later is new.
+        unsafe { libc::madvise(ptr::without_provenance_mut(stack.start), unused, libc::MADV_DONTNEED) };
+    }
+}
+
 /// The heap's pages; `None` where there are none, or where they have the data of threads, as a static glibc's do.
 pub(super) fn heap() -> Option<Range<usize>> {
-    let text = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let range = text.lines().find(|line| line.ends_with("[heap]"))?.split_once(' ')?.0;
-    let (start, end) = range.split_once('-')?;
-    let heap = usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?;
+    let heap = mapped("[heap]")?;
     // SAFETY: it takes nothing.
     let of_thread = unsafe { libc::__errno_location() }.addr();
     (!heap.contains(&of_thread)).then_some(heap)
@@ -102,4 +133,46 @@ unsafe extern "C" fn unmap_read_only(file: *mut libc::dl_phdr_info, _: usize, _:
         }
     }
     1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The memory that an address is in, and how many bytes of it are there.
+    fn around(address: usize) -> (Range<usize>, usize) {
+        let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut found = None;
+        for line in text.lines() {
+            let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
+            let number = |text: &str| usize::from_str_radix(text, 16).ok();
+            if let Some((start, end)) = range.and_then(|(start, end)| Some((number(start)?, number(end)?))) {
+                found = (start..end).contains(&address).then_some(start..end);
+            } else if let (Some(found), Some(rest)) = (&found, line.strip_prefix("Rss:")) {
+                return (found.clone(), rest.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10);
+            }
+        }
+        panic!("nothing is at {address:#x}");
+    }
+
+    #[inline(never)]
+    fn go_deep(levels: usize) -> usize {
+        let here = std::hint::black_box([levels; 512]);
+        if levels == 0 { here[0] } else { go_deep(levels - 1) + here[511] }
+    }
+
+    #[test]
+    fn what_calls_left_on_the_stack_is_given_up_and_nothing_else() {
+        let mine = std::hint::black_box([7_u8; 20_000]);
+        go_deep(100);
+        let (stack, before) = around(mine.as_ptr().addr());
+        discard_unused_stack(&stack);
+        let (_, after) = around(mine.as_ptr().addr());
+        assert!(before > 400 << 10 && after < 150 << 10, "{before} bytes, then {after}");
+        assert!(mine.iter().all(|byte| *byte == 7));
+        assert_eq!(go_deep(100), 5050);
+        // Of another thread nothing is.
+        std::thread::scope(|threads| threads.spawn(|| discard_unused_stack(&stack)).join()).unwrap();
+        assert!(mine.iter().all(|byte| *byte == 7));
+    }
 }

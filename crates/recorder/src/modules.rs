@@ -1,6 +1,7 @@
 //! What the target has mapped, and the probes attached to it: at the start, and each time a process of the target has
 //! mapped a library or runs another program.
 
+mod engines;
 mod inspected;
 mod other_slots;
 
@@ -10,7 +11,7 @@ use super::module_sites::{FailedSites, Group, InspectedSite, ModuleFile, Program
 use super::process::{ends_within, has_ended};
 use super::search_report::SearchReport;
 use super::target_values::TargetValues;
-use crate::bpf::{AttachMode, FailedSite, FileSite, ProbedFile, Session};
+use crate::bpf::{AttachMode, Detachment, FailedSite, FileSite, ProbedFile, Session};
 use indexmap::IndexMap;
 use inspected::InspectedProcesses;
 use profinfer_binary::{
@@ -19,13 +20,11 @@ use profinfer_binary::{
 };
 use profinfer_compiler::{PlacedSite, Placement, ProbePlan, Tier, Unplaced};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
-use profinfer_probeset::Part;
 use profinfer_probeset::path::NamePattern;
-use profinfer_schema::{EngineId, Loss, LossKind, ModuleInfo, NO_SITE, Role, Schema, Site, ValueSource};
+use profinfer_schema::{Loss, LossKind, ModuleInfo, NO_SITE, Role, Schema, Site, ValueSource};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Detached sites are attached again in groups of at most this many: attached singly, each takes milliseconds.
@@ -176,17 +175,17 @@ impl<'a> Modules<'a> {
     }
 
     /// Detaches them, on a separate thread; gives how many sites.
-    pub(super) fn detach_waiting(&mut self, session: &mut Session<'_>) -> (JoinHandle<()>, usize) {
+    pub(super) fn detach_waiting(&mut self, session: &mut Session<'_>) -> (Detachment, usize) {
         self.detach(|modules, program| modules.tier(program) == Tier::Waiting, session)
     }
 
     /// Detaches what comes and goes, on a separate thread; gives how many sites.
-    pub(super) fn detach_detail(&mut self, session: &mut Session<'_>) -> (JoinHandle<()>, usize) {
+    pub(super) fn detach_detail(&mut self, session: &mut Session<'_>) -> (Detachment, usize) {
         self.detail_attached = false;
         self.detach(|modules, program| modules.switches(program), session)
     }
 
-    fn detach(&mut self, which: fn(&Self, usize) -> bool, session: &mut Session<'_>) -> (JoinHandle<()>, usize) {
+    fn detach(&mut self, which: fn(&Self, usize) -> bool, session: &mut Session<'_>) -> (Detachment, usize) {
         let wanted: BTreeSet<usize> = self
             .groups
             .iter()
@@ -514,17 +513,15 @@ impl<'a> Modules<'a> {
         let sites: Vec<Site> = new.iter().filter_map(|site| self.number(site.placed, placement)).collect();
         consumer.add_sites(self.files.get(first_new..).unwrap_or_default(), &sites);
         self.hold_open(placement, &new, &sites, consumer);
-        let mut by_values: BTreeMap<BTreeMap<String, u64>, Vec<(&Site, &NewSite<'_>)>> = BTreeMap::new();
+        let mut by_values: BTreeMap<&BTreeMap<String, u64>, Vec<(&Site, &NewSite<'_>)>> = BTreeMap::new();
         for (site, new) in sites.iter().zip(&new) {
             self.traps.push((new.placed.program, new.placed.cost_ns));
-            let mut site_values = new.placed.values.clone();
-            site_values.extend(session.constant_of_site(new.cookie(site.id)));
-            by_values.entry(site_values).or_default().push((site, new));
+            by_values.entry(&new.placed.values).or_default().push((site, new));
             self.attached.insert((new.placed.program, new.module.file.id(), site.file_offset));
         }
         for (site_values, sites) in by_values {
             let mut values = values.clone();
-            values.extend(site_values);
+            values.extend(site_values.clone());
             session.load(&sites.iter().map(|(_, new)| new.placed.program).collect(), &values)?;
             self.attach_with(&Arc::new(values), &sites, session);
         }
@@ -544,8 +541,6 @@ impl<'a> Modules<'a> {
         let mut of_files: BTreeMap<(usize, FileId), (Arc<ModuleFile>, Vec<InspectedSite>)> = BTreeMap::new();
         for (site, new) in sites {
             let cookie = new.cookie(site.id);
-            // Old kernels refuse any cookie but none.
-            let cookie = session.constant_of_site(cookie).map_or(cookie, |_| 0);
             let place = FileSite { file_offset: site.file_offset, cookie, semaphore: new.placed.semaphore };
             let key = (new.placed.program, new.module.file.id());
             let (_, of_file) = of_files.entry(key).or_insert_with(|| (Arc::clone(&new.module), Vec::new()));
@@ -699,14 +694,6 @@ impl<'a> Modules<'a> {
     /// Whether any probe has a site.
     pub(super) fn any_site(&self) -> bool {
         self.sites > 0
-    }
-
-    /// Which of several engines have a site, by name.
-    pub(super) fn engines(&self, parts: &[Part]) -> Vec<String> {
-        let probe = |program: usize| self.plan.programs.get(program)?.probes.first();
-        let engine = |program: usize| self.plan.schema.names.engine(probe(program)?);
-        let there: BTreeSet<EngineId> = self.attached.iter().filter_map(|(program, ..)| engine(*program)).collect();
-        there.iter().filter_map(|engine| Some(parts.get(usize::from(engine.0))?.engine.clone())).collect()
     }
 
     /// Everything that went wrong without ending the recording.

@@ -7,6 +7,8 @@ use super::launch::Caller;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use profinfer_diagnostics::Diagnostic;
 use profinfer_files::output::{Beside, Destination, Lock, Pipe, Request, cannot_write, lock, locked};
+use profinfer_schema::{Origin, Schema};
+use profinfer_trace::TraceWriter;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -40,6 +42,7 @@ pub(super) struct Sink {
     to: To,
     writes: Writes,
     is_followed: bool,
+    is_compressed: bool,
 }
 
 #[derive(Debug)]
@@ -181,7 +184,12 @@ impl Drop for Output {
 
 impl Sink {
     fn new(to: To) -> Self {
-        Self { to, writes: Writes::default(), is_followed: false }
+        Self { to, writes: Writes::default(), is_followed: false, is_compressed: true }
+    }
+
+    /// Whether the trace is to be compressed.
+    pub(super) fn compressed(self, is_compressed: bool) -> Self {
+        Self { is_compressed, ..self }
     }
 
     /// Whether somebody reads the trace while it is written: it is no file.
@@ -194,8 +202,20 @@ impl Sink {
         self.writes.clone()
     }
 
+    /// Begins the trace.
+    pub(super) fn begin(self, origin: &Origin, schema: &Schema) -> io::Result<TraceWriter<Self>> {
+        let is_followed = self.is_followed;
+        let start = if self.is_compressed { TraceWriter::new } else { TraceWriter::uncompressed };
+        let mut writer = start(self, origin, schema)?;
+        if is_followed {
+            writer.follow();
+        }
+        writer.output().begun()?;
+        Ok(writer)
+    }
+
     /// The trace has begun: it takes its name.
-    pub(super) fn begun(&mut self) -> io::Result<()> {
+    fn begun(&mut self) -> io::Result<()> {
         let To::Beside(_, replacement) = &mut self.to else { return Ok(()) };
         let Some(replacement) = replacement.take() else { return Ok(()) };
         let Replacement { beside, older, path } = *replacement;

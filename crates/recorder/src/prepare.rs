@@ -17,6 +17,8 @@ pub struct Prepared<'a> {
     pub(super) counters: Counters,
     pub(super) object: BpfObject,
     pub(super) mode: AttachMode,
+    /// Whether the kernel tells programs which site they run at.
+    pub(super) cookies: bool,
     /// What the plan had to leave out.
     pub(super) warnings: Diagnostics,
 }
@@ -57,5 +59,5 @@ pub fn prepare<'a>(
             bpf::build(&translation, compiling)?
         }
     };
-    Ok(Prepared { options, probeset, plan, counters, object, mode, warnings })
+    Ok(Prepared { options, probeset, plan, counters, object, mode, cookies: features.cookies, warnings })
 }

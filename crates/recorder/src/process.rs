@@ -5,6 +5,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use profinfer_binary::{PidNamespace, ProcessStat, ProcessStatus};
+use std::ffi::CStr;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -132,6 +133,13 @@ fn open_pidfd(pid: i32) -> nix::Result<OwnedFd> {
     let fd = i32::try_from(Errno::result(fd)?).map_err(|_| Errno::EBADF)?;
     // SAFETY: the call succeeded, so this is a new descriptor that nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// What tools for processes show of this one: its command line is that of the process that was forked. For a child: it
+/// allocates nothing.
+pub(super) fn name_this_process(name: &CStr) {
+    // SAFETY: it reads the name.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
 /// The state letter of a process or thread: `T` is stopped, `Z` has ended.

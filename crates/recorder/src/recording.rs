@@ -82,6 +82,8 @@ pub(super) struct Recording<'a> {
     pub(super) started: Instant,
     /// How long the target stood still while it was inspected: it could do nothing then, and no duration counts it.
     pub(super) inspecting: Duration,
+    /// Processes that ran on before they were inspected, and had nothing to probe.
+    pub(super) harmless_releases: u64,
     /// The processors' time at the start.
     pub(super) processors: Option<ProcessorTime>,
     /// Records that are missing, when that was last asked.
@@ -249,6 +251,8 @@ impl<'a> Recording<'a> {
             self.modules.search_report.attached_late(pid, new);
         }
         match inspected {
+            // Nothing is to be probed that it can have called meanwhile.
+            Ok(()) if new == 0 => self.harmless_releases += u64::from(self.guardian.stops().was_released(stop)),
             Ok(()) => {}
             // It ended while it was inspected: nothing of it can be missed any more.
             Err(problems) if is_stopped && has_ended(pid) => drop(problems),
@@ -293,6 +297,7 @@ impl<'a> Recording<'a> {
         let skipped = self.session.recursions().into_iter();
         losses.extend(skipped.map(|(record, count)| Loss { record, kind: LossKind::Recursion, count }));
         let released = self.guardian.stops().released().load(Ordering::SeqCst);
+        let released = released.saturating_sub(self.harmless_releases);
         if released > 0 {
             // As the programs count those that they could not even stop.
             let (record, kind) = ("exec", LossKind::NotAttached);
@@ -383,9 +388,11 @@ impl<'a> Recording<'a> {
         let begun = self.session.steps();
         let nothing = self.modules.search_report.nothing(&counts, begun);
         let ending = ending.or_else(|| self.process.ending(Duration::ZERO));
-        // A file without a record helps nobody, nor does one of a target that failed before it called the engine.
+        let engines = self.modules.engines(self.parts, &counts);
+        // A file without a record helps nobody, nor does one of a target that failed before it called the engine, or that
+        // has none of several.
         let is_of_a_failure = reason == Reason::TargetEnded && has_failed(ending) && begun == 0 && losses.is_empty();
-        let has_records = match is_of_a_failure {
+        let has_records = match is_of_a_failure || (self.parts.len() > 1 && engines.is_empty()) {
             true => self.modules.search_report.has_calls(&counts),
             false => counts.events.load(Ordering::Relaxed) > 0,
         };
@@ -422,10 +429,10 @@ impl<'a> Recording<'a> {
             let gone = std::io::Error::other("it was removed or replaced while it was written");
             problems.push(cannot_write(self.output.path(), &gone));
         }
-        let engines = self.modules.engines(self.parts);
         let steps = self.modules.search_report.marks_steps().then(|| counts.steps.load(Ordering::Relaxed));
         let attach = self.modules.search_report.how_to_attach();
-        if nothing.is_some() {
+        // A report finds steps by operators.
+        if nothing.is_some() && !self.modules.search_report.has_operators(&counts) {
             problems.0.extend(nothing_recorded(waiting, nothing, (reason, ending), attach.clone()));
         } else {
             // One engine's steps do not stand for those of another that was asked for.

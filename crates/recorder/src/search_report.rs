@@ -273,6 +273,11 @@ impl<'a> SearchReport<'a> {
         self.seen(counts).into_iter().any(|(record, count)| is_call(record) && count > 0)
     }
 
+    /// Operators are in the trace.
+    pub(super) fn has_operators(&self, counts: &Counts) -> bool {
+        self.seen(counts).into_iter().any(|(record, count)| record.role == Some(Role::Operator) && count > 0)
+    }
+
     /// Whether probes mark steps, by the analysis' rule: a target in which operators have sites, and steps have none, is like
     /// a probeset without steps.
     pub(super) fn marks_steps(&self) -> bool {
@@ -301,8 +306,7 @@ impl<'a> SearchReport<'a> {
         let mut programs: Vec<&Program> =
             self.plan.programs.iter().filter(|program| program.probes.iter().any(wanted)).collect();
         let placed = programs.iter().any(is_placed);
-        let is_operator = |record: &RecordType| record.role == Some(Role::Operator);
-        if !placed && seen.iter().any(|(record, count)| is_operator(record) && *count > 0) {
+        if !placed && self.has_operators(counts) {
             return None; // a report finds the steps by them
         }
         if placed {
@@ -334,6 +338,10 @@ impl<'a> SearchReport<'a> {
         let of_wanted = self.missing().filter(|unplaced| wanted(&unplaced.probe));
         let mut problems: Vec<&Diagnostic> = of_wanted.map(|unplaced| &unplaced.problem).collect();
         problems.sort_by_key(|problem| problem.severity != Severity::Error);
+        let engines = problems.iter().filter(|problem| problem.code == Code::GroupNotAttached).count();
+        if engines > 1 {
+            return Some(format!("{what}: the target has no step function of any probeset, {processes}{others}"));
+        }
         let why = problems.first().map(|problem| match (problem.code, problem.notes.first()) {
             // The reason of the first of a group.
             (Code::GroupNotAttached, Some(reason)) => reason.clone(),

@@ -8,6 +8,7 @@ use super::process::{state, threads};
 use super::wrappers::Wrappers;
 use crate::bpf::Session;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use nix::libc;
 use nix::sys::mman::ProtFlags;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant};
 
 /// Time between two signs of life. The programs and the guardian wait for one five times as long.
 const BEAT: Duration = Duration::from_millis(100);
+/// The nice value of the thread that gives them.
+const PRIORITY: i32 = -10;
 /// How long the signal that stops a process may be on the way.
 const ON_THE_WAY: Duration = Duration::from_millis(500);
 /// So many processes are continued at the end, at most: as many as are remembered.
@@ -95,6 +98,12 @@ impl Stops {
         false
     }
 
+    /// Whether the guardian has continued a process, which has neither mapped nor unmapped anything since: it would have
+    /// been stopped again, or counted.
+    pub(super) fn was_released(&self, stop: Stop) -> bool {
+        stop.since.is_some() && [&self.stopped, &self.answered].iter().all(|map| read(map, stop.pid) == stop.since)
+    }
+
     /// Lets a process run on that was stopped, unless it does already or was stopped again since: that stop gets
     /// another answer.
     pub(super) fn answer(&self, stop: Stop) {
@@ -168,6 +177,10 @@ impl Pulse {
         let ended = Arc::new(AtomicBool::new(false));
         let (shared, until) = (Arc::clone(stops), Arc::clone(&ended));
         let beat = move || {
+            // On a busy machine it would come too late, and the guardian would take the recorder for dead. It takes a
+            // right that not every recorder has.
+            // SAFETY: plain numbers; 0 is the calling thread.
+            unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, PRIORITY) };
             while !until.load(Ordering::SeqCst) {
                 // The threads that answer may wait for it: what is stopped must not wait for them then.
                 if !writes.any_stuck() {

@@ -90,6 +90,18 @@ fn reports_by(bytes: &[u8], options: &Options, number: u64, rules: Rules) -> (Re
     (build(&meta, judged.clone(), &both.0, &timeline, options), both.1.finish(&meta, judged))
 }
 
+/// After a gap in a recording a request begins unseen: of these the time to the first token is not part of the mean.
+#[test]
+fn the_first_screen_counts_the_requests_whose_first_token_was_recorded() {
+    let (mut report, _) = reports(&trace(&records(), &[], true), &Options::default(), 0);
+    report.requests_total = 11;
+    let shown = |report: &Report| first_screen_text(report, &TextStyle::default());
+    assert_eq!(report.ttft.count, 1);
+    assert!(shown(&report).contains("first token 1.00 ms ·"), "{}", shown(&report));
+    report.ttft.count = 2;
+    assert!(shown(&report).contains("first token 1.00 ms (mean of 2 requests) ·"), "{}", shown(&report));
+}
+
 #[test]
 fn the_text_opens_with_the_verdict_and_adds_up() {
     let (report, _) = reports(&trace(&records(), &[], true), &Options::default(), 0);

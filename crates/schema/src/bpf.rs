@@ -287,7 +287,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable { only_with: COUNTERS, ..constant("pf_partial_counters", "bit i: some CPUs cannot count counter i") },
     Variable {
         only_with: OLD_KERNEL,
-        ..constant("pf_site_cookie", "the site's cookie: each site has a separate program")
+        ..constant("pf_has_cookies", "1: a program can ask which site it runs at; 0: see site_program.rs")
     },
     Variable { only_with: JOBS, ..constant("pf_job_queued", "fields of the tracepoint, see job.h") },
     Variable { only_with: JOBS, ..constant("pf_job_run", "the same") },

@@ -1,7 +1,9 @@
 //! Several engines in one recording: which engine a name belongs to, and what it is called there.
 
+use super::{RecordType, Role};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One of the engines that are recorded together: its number among [`Origin::parts`](crate::Origin::parts).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -62,4 +64,31 @@ impl FromIterator<(String, EngineName)> for Names {
 /// has what it stands for.
 pub fn identifier(key: &str, name: &str) -> String {
     format!("{key}__{name}")
+}
+
+/// The engines that a target had: those with a placed probe, except one that ran no step and whose operators are those of
+/// another one that did, in a library that both are built on. `has_records` is asked for record types by index, `engine`
+/// for probes; `placed` are probes with the place of each: a file and an offset.
+pub fn engines_present<'p, P: Ord>(
+    records: &[RecordType],
+    has_records: impl Fn(usize) -> bool,
+    engine: impl Fn(&str) -> Option<EngineId>,
+    placed: impl IntoIterator<Item = (P, &'p String)>,
+) -> BTreeSet<EngineId> {
+    let of_role = |role: Role| records.iter().enumerate().filter(move |(_, record)| record.role == Some(role));
+    let ran = of_role(Role::Step).filter(|(index, _)| has_records(*index));
+    let ran: BTreeSet<EngineId> = ran.filter_map(|(_, record)| engine(&record.name)).collect();
+    let operators: BTreeSet<&String> = of_role(Role::Operator).map(|(_, record)| &record.name).collect();
+    let mut places: BTreeMap<P, Vec<(&String, EngineId)>> = BTreeMap::new();
+    for (place, probe) in placed {
+        places.entry(place).or_default().extend(engine(probe).map(|engine| (probe, engine)));
+    }
+    let (mut shared, mut own) = (BTreeSet::new(), BTreeSet::new());
+    for probes in places.values() {
+        let is_of_a_step = probes.iter().any(|(_, engine)| ran.contains(engine));
+        let of_operators = probes.iter().filter(|(probe, _)| operators.contains(probe)).map(|(_, engine)| *engine);
+        if is_of_a_step { &mut shared } else { &mut own }.extend(of_operators);
+    }
+    let is_present = |engine: &EngineId| ran.contains(engine) || own.contains(engine) || !shared.contains(engine);
+    places.into_values().flatten().map(|(_, engine)| engine).filter(is_present).collect()
 }

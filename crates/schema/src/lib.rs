@@ -11,7 +11,7 @@ mod role;
 mod roofline;
 mod sample;
 
-pub use engine::{EngineId, EngineName, Names, identifier};
+pub use engine::{EngineId, EngineName, Names, engines_present, identifier};
 pub use job::{JOB_TRACEPOINTS, JobEvent, JobTracepoint};
 pub use meaning::FieldMeaning;
 pub use reclaim::ReclaimKind;

@@ -498,7 +498,7 @@ fn a_recording_of_days_tells_the_state_of_its_probes_to_the_end() {
 #[test]
 fn who_follows_a_recording_of_days_is_told_all() {
     let mut writer = new_writer();
-    writer.tell_all();
+    writer.follow();
     for time in 0..40 {
         writer.notice(&Notice { time, text: "x".repeat(1 << 20), ..Notice::default() }).unwrap();
     }
@@ -513,6 +513,27 @@ fn who_follows_a_recording_of_days_is_told_all() {
         told += usize::from(matches!(item, Item::Notice(told) if told.pressure.is_some()));
     }
     assert_eq!((told, reader.meta().notices.len()), (10, 4));
+}
+
+#[test]
+fn who_follows_a_recording_gets_small_blocks() {
+    let records: Vec<Vec<u8>> = (0..20_000).map(|seq| exit(7, seq)).collect();
+    let sizes = |is_followed: bool| {
+        let mut writer = new_writer();
+        if is_followed {
+            writer.follow();
+        }
+        records.iter().for_each(|record| writer.push(record).unwrap());
+        writer.flush().unwrap();
+        let file = writer.finish(&End::default()).unwrap();
+        assert_eq!(read(&file).0, records);
+        let header = |at: usize| FrameHeader::from_bytes(file[at..at + FRAME_HEADER_SIZE].try_into().unwrap()).unwrap();
+        let events = frames(&file).into_iter().map(header).filter(|header| header.kind == 4);
+        events.map(|header| header.raw).collect::<Vec<_>>()
+    };
+    let (alone, followed) = (sizes(false), sizes(true));
+    // Columns take less than records.
+    assert!(alone.len() == 1 && followed.len() == 10 && followed.iter().all(|raw| *raw < 1 << 16), "{followed:?}");
 }
 
 #[test]

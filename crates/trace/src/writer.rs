@@ -17,6 +17,8 @@ use std::io::{self, Write};
 
 /// A block is closed once its records have this many bytes: more compress hardly better.
 const BLOCK_BYTES: usize = 1 << 20;
+/// The same where the trace is read while it is written: writer and reader have several copies of a block in memory.
+const SMALL_BLOCK_BYTES: usize = 1 << 16;
 
 /// Samples of a frame: some seconds of a thread.
 const SAMPLES: usize = 4096;
@@ -80,7 +82,7 @@ pub struct TraceWriter<W> {
     sites: usize,
     notices: usize,
     is_crowded: bool,
-    tells_all: bool,
+    is_followed: bool,
     samples: Vec<Sample>,
     records: u64,
     bytes: u64,
@@ -131,7 +133,7 @@ impl<W: Write> TraceWriter<W> {
             sites: 0,
             notices: 0,
             is_crowded: false,
-            tells_all: false,
+            is_followed: false,
             samples: Vec::new(),
             records: 0,
             bytes: 0,
@@ -161,7 +163,8 @@ impl<W: Write> TraceWriter<W> {
         }
         self.block.push(&record[..size]);
         self.records += 1;
-        if self.block.len() >= BLOCK_BYTES {
+        let enough = if self.is_followed { SMALL_BLOCK_BYTES } else { BLOCK_BYTES };
+        if self.block.len() >= enough {
             self.close_block()?;
         }
         Ok(())
@@ -194,9 +197,10 @@ impl<W: Write> TraceWriter<W> {
         self.json(FrameKind::Losses, losses)
     }
 
-    /// Leaves out no notice: somebody reads the trace while it is written, and remembers the last ones only.
-    pub fn tell_all(&mut self) {
-        self.tells_all = true;
+    /// Somebody reads the trace while it is written: no notice is left out, since only the last ones are remembered, and
+    /// blocks are small.
+    pub fn follow(&mut self) {
+        self.is_followed = true;
     }
 
     /// Says that a state of the recording changed. A recording of days has more to tell than a reader stores: from some time
@@ -205,7 +209,7 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     /// The output's.
     pub fn notice(&mut self, notice: &Notice) -> io::Result<()> {
-        if self.tells_all || self.notices < CROWDED {
+        if self.is_followed || self.notices < CROWDED {
             self.notices += remembered(notice).unwrap_or(0);
             return self.json(FrameKind::Notice, notice);
         }

@@ -131,6 +131,9 @@ fn a_budget_that_steps_alone_exceed_is_kept_without_them() {
     let loose = trace.count("operator") - within;
     assert!(loose <= 4 * stretches, "{loose} operators of steps that were not seen, in {stretches} stretches");
     assert!(sampling["unseen_ns"].as_u64().unwrap() > 0);
+    let first_screen = Command::new(env!("CARGO_BIN_EXE_profinfer")).arg("report").arg(run.trace()).output().unwrap();
+    let first_screen = String::from_utf8(first_screen.stdout).unwrap();
+    assert!(first_screen.contains("No records between sampling windows ("), "{first_screen}");
     let [unseen, half] = ["unseen_steps", "unseen_steps_half_width"].map(|key| sampling[key].as_f64());
     if let (Some(unseen), Some(half)) = (unseen, half) {
         let off = (seen as f64 + unseen - STEPS as f64).abs();

@@ -50,6 +50,8 @@ pub(crate) struct Description {
     /// The name is a C++ function's: its numbers are no layers.
     pub(crate) is_function: bool,
     pub(crate) op: Option<Arc<str>>,
+    /// What stands for the type of an operator that has none: its function or class.
+    pub(crate) class: Option<Arc<str>>,
     pub(crate) dtype: Option<Arc<str>>,
     pub(crate) shape: Option<Arc<[i64]>>,
     pub(crate) parameters: Option<Arc<[i64]>>,

@@ -320,7 +320,7 @@ impl Catalogue {
         rules: &Rules,
     ) -> InlineId {
         let Some(fields) = decoder.records.get(usize::from(header.record_type)) else { return 0 };
-        if fields.describing.is_empty() {
+        if fields.describing.is_empty() && fields.class.is_none() {
             return 0;
         }
         let site = (header.record_type, header.site);
@@ -332,6 +332,8 @@ impl Catalogue {
         let read = |index: &usize| decoder.field_value(header, record, *index);
         let values: Vec<FieldValue> = fields.describing.iter().filter_map(read).collect();
         let mut description = self.read_description(&values, decoder, rules);
+        let class = fields.class.and_then(|index| decoder.value_at(header, record, index));
+        description.class = class.map(|class| self.shared(&class.to_string())).filter(|class| !class.is_empty());
         if let (Some(object), Some(inputs)) = (fields.input_objects, find(&values, FieldMeaning::Inputs)) {
             // What was described last up to the span's start: the memory may be another's when it ends.
             let described = |address: u64| {
@@ -363,6 +365,7 @@ impl Catalogue {
             is_function: function.is_some(),
             name: function.map(|name| self.shared(&name)).or(name),
             op: text(self, FieldMeaning::Op).filter(|op| !op.is_empty()),
+            class: None,
             dtype: text(self, FieldMeaning::Dtype),
             shape: find(fields, FieldMeaning::Shape).map(numbers_of),
             parameters: find(fields, FieldMeaning::Parameters).map(numbers_of),
@@ -376,9 +379,9 @@ impl Catalogue {
         let description = match self.descriptions.len() {
             // What changes with each step goes first, then all but the type.
             MAX_DESCRIPTIONS.. if !self.description_ids.contains_key(&description) => {
-                let Description { name, is_function, op, dtype, layer, .. } = description;
+                let Description { name, is_function, op, class, dtype, layer, .. } = description;
                 let name = name.filter(|_| self.descriptions.len() < 2 * MAX_DESCRIPTIONS);
-                Description { name, is_function, op, dtype, layer, ..Description::default() }
+                Description { name, is_function, op, class, dtype, layer, ..Description::default() }
             }
             _ => description,
         };
@@ -469,7 +472,7 @@ impl Catalogue {
         let is_whole = is_function || name.is_none();
         let described = op.is_some() || name.is_some();
         let shape = inline.shape.clone().or_else(|| object.shape.clone());
-        let op = op.unwrap_or_else(|| Arc::clone(probe));
+        let op = op.or_else(|| inline.class.clone()).unwrap_or_else(|| Arc::clone(probe));
         let name = name.unwrap_or_else(|| Arc::clone(&op));
         let kind = Kind {
             pattern: if is_whole { Arc::clone(&name) } else { self.shared(&collapse_digits(&name, layer.as_deref())) },

@@ -58,6 +58,8 @@ pub(crate) struct RecordFields {
     pub(crate) graph_last: Option<ObjectAt>,
     /// Fields that describe the operator.
     pub(crate) describing: Vec<usize>,
+    /// The field that tells an operator's function or class: a capture of the site without a reserved meaning.
+    pub(crate) class: Option<usize>,
     /// Index of the record type of the objects that the field `inputs` lists.
     pub(crate) input_objects: Option<u16>,
     /// All of `describing` are captures of the site: the site determines them.
@@ -93,6 +95,9 @@ impl RecordFields {
         let meanings: Vec<Option<FieldMeaning>> = record.fields.iter().map(|f| FieldMeaning::of(&f.name)).collect();
         let described = FieldMeaning::ALL.into_iter().filter(|meaning| meaning.is_description());
         let describing: Vec<usize> = described.filter_map(|meaning| indices[meaning as usize]).collect();
+        let is_class = |(field, meaning): (&FieldLayout, &Option<FieldMeaning>)| {
+            record.role == Some(Role::Operator) && meaning.is_none() && matches!(field.ty, FieldType::Match(_))
+        };
         let is_reserved = |meaning: FieldMeaning| meaning.is_description() || meaning.is_placement();
         let is_argument = |(field, meaning): (&FieldLayout, &Option<FieldMeaning>)| {
             !meaning.is_some_and(is_reserved) && !is_counter(&field.ty)
@@ -119,6 +124,7 @@ impl RecordFields {
             graph_last: object(FieldMeaning::GraphLast),
             described_by_site: describing.iter().all(|i| matches!(record.fields[*i].ty, FieldType::Match(_))),
             describing,
+            class: record.fields.iter().zip(&meanings).position(is_class),
             arguments: record.fields.iter().zip(&meanings).any(is_argument),
             counters: CountersAt::of(record, columns),
             describes: schema.describes.get(&record.name).filter(|_| record.kind != RecordKind::Object).and_then(

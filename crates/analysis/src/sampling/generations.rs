@@ -158,7 +158,11 @@ impl GenerationSums {
         {
             let after = step.end.saturating_sub(before.end);
             match &mut self.news {
-                Some(news) => news.push(GenerationNews::NextToken { time: step.end, after }),
+                // Runs have no tokens: the time between two of them is the program's.
+                Some(news) if step.phase == Phase::Decode => {
+                    news.push(GenerationNews::NextToken { time: step.end, after });
+                }
+                Some(_) => {}
                 None => self.tpot.push(after),
             }
             self.tokens = self.tokens.saturating_add(step.tokens.unwrap_or(0));

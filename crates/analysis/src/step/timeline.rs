@@ -24,6 +24,7 @@ use crate::raw::{Decoder, Header, ObjectAt, Operands};
 use crate::sampling::{Coverage, Recorded, UnseenSince, Windows};
 use profinfer_schema::{DetailState, FieldMeaning, Notice, RecordKind, Role, Sample, Schema, Site};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Recent steps that are pending: they may be parts of an enclosing step.
 const RECENT_STEPS: usize = 16;
@@ -58,7 +59,7 @@ pub trait Visitor {
 #[derive(Debug)]
 pub struct Timeline {
     pub(super) decoder: Decoder,
-    pub(super) rules: Rules,
+    pub(super) rules: Arc<Rules>,
     pub(super) catalogue: Catalogue,
     pub(super) threads: Threads,
     pub(super) scheduler: Scheduler,
@@ -80,10 +81,10 @@ pub struct Timeline {
 impl Timeline {
     /// For one trace: its schema, the probeset's rules, and the target's process (of threads that are never
     /// introduced).
-    pub fn new(schema: &Schema, rules: Rules, target_pid: u32) -> Self {
+    pub fn new(schema: &Schema, rules: impl Into<Arc<Rules>>, target_pid: u32) -> Self {
         Self {
             decoder: Decoder::new(schema),
-            rules,
+            rules: rules.into(),
             catalogue: Catalogue::default(),
             threads: Threads::default(),
             scheduler: Scheduler::default(),

@@ -176,6 +176,27 @@ fn threads_without_a_lane_field_are_lanes_by_number() {
     assert_eq!(by_tid, [(5, 0), (3, 1), (7, 2)], "the step's thread is lane 0");
 }
 
+/// As of objects that were made before the recording began.
+#[test]
+fn an_operator_without_a_type_has_its_class() {
+    let mut r = Records::default();
+    thread(&mut r, 1, 0, 100);
+    tensor(&mut r, 1, 1, 0xa, "conv", "first");
+    for (number, (site, node)) in [(1, 0xa), (1, 0xb), (0, 0xb), (7, 0xb)].into_iter().enumerate() {
+        let start = 10 + 20 * number as u64;
+        r.push_at_site("virtual", site, 1, (start, start + 10), &[("node", Put::Int(node))]);
+    }
+    step(&mut r, 1, (5, 95), 1);
+    let (collected, timeline) = run(&r);
+    let names = |of: &Operator| {
+        let kind = timeline.catalogue().kind(of.kind);
+        (kind.op.to_string(), kind.name.to_string())
+    };
+    let found: Vec<(String, String)> = collected.steps[0].operators.iter().map(names).collect();
+    let expected = [("conv", "first"), ("softmax", "softmax"), ("norm_mul", "norm_mul"), ("virtual", "virtual")];
+    assert_eq!(found, expected.map(|(op, name)| (op.to_owned(), name.to_owned())), "site 7 has no capture");
+}
+
 #[test]
 fn nested_operators_are_taken_out_of_their_caller() {
     let mut r = Records::default();

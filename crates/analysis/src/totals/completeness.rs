@@ -217,6 +217,9 @@ impl Lost {
                 format!("{count} `{record}` described again because the object table was full")
             }
             LossKind::Truncated => format!("{count} `{record}` with a list cut at its bound"),
+            LossKind::NotAttached if record == "exec" => {
+                format!("{count} stops after which a process ran on before it was inspected")
+            }
             LossKind::NotAttached => format!("{count} sites of `{record}` not attached"),
             LossKind::StillOpen => format!("{count} `{record}` still open when the recording ended"),
             LossKind::Undecided => {

@@ -2,8 +2,8 @@
 
 use super::{MAX_INSTRUCTIONS, Machine, Shown, Until, Value};
 use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Formatter, Instruction, InstructionInfoFactory, IntelFormatter, MemorySize,
-    Mnemonic, OpAccess, OpKind, Register,
+    Decoder, DecoderOptions, FastFormatter, FlowControl, Instruction, InstructionInfoFactory, MemorySize, Mnemonic,
+    OpAccess, OpKind, Register,
 };
 
 /// Registers of integer arguments, in order.
@@ -34,7 +34,7 @@ pub(super) fn follow(code: &[u8], argument: usize, until: Until) -> Result<Shown
 
 fn text(instruction: &Instruction) -> String {
     let mut text = String::new();
-    IntelFormatter::new().format(instruction, &mut text);
+    FastFormatter::new().format(instruction, &mut text);
     text
 }
 

@@ -32,7 +32,7 @@ pub fn bpftrace(
     placement: &Placement,
     target: &dyn Target,
 ) -> Result<(String, Diagnostics), Diagnostics> {
-    let mut script = Script { plan, probeset, placement, target, problems: Diagnostics::new(), told: BTreeSet::new() };
+    let mut script = Script { plan, placement, target, problems: Diagnostics::new(), told: BTreeSet::new() };
     let mut text = format!(
         "// Probeset {}, by profinfer. A line a hit: PROBE, thread, instant in ns, fields; PROBE.end with the duration.\n\
          // Run it with a process number, or with 0 and -c COMMAND.\n",
@@ -55,7 +55,6 @@ pub fn bpftrace(
 
 struct Script<'a> {
     plan: &'a ProbePlan,
-    probeset: &'a Probeset,
     placement: &'a Placement,
     target: &'a dyn Target,
     problems: Diagnostics,
@@ -293,7 +292,6 @@ impl Script<'_> {
     }
 
     fn left_out(&mut self, probe: &str, field: &str, why: &str, value: &Checked) {
-        debug_assert!(self.probeset.probes.contains_key(probe));
         self.tell(&format!("`{field}` of `{probe}`"), why, &value.span);
     }
 }

@@ -229,6 +229,12 @@ pub(super) fn at(code: Code<'_>, offset: u64, costs: &CostTable) -> Chosen {
     }
 }
 
+/// Has the disassembler make its tables, which it makes at the first instruction otherwise: processes that are forked from
+/// this one share them then.
+pub fn load_disassembler() {
+    x86::load();
+}
+
 /// Whether an instruction begins at an offset, in code from the function's first instruction on.
 pub(super) fn begins_instruction(arch: Arch, bytes: &[u8], offset: u64) -> bool {
     match arch {

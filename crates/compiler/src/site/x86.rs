@@ -2,8 +2,8 @@
 
 use super::{Code, Kind, Line, MAX_START, Registers, Stack, Step, signed};
 use iced_x86::{
-    Code as Operation, Decoder, DecoderOptions, FlowControl, Formatter, Instruction, InstructionInfoFactory,
-    IntelFormatter, Mnemonic, OpAccess, OpKind, Register,
+    Code as Operation, Decoder, DecoderOptions, FastFormatter, FlowControl, Instruction, InstructionInfoFactory,
+    Mnemonic, OpAccess, OpKind, Register,
 };
 use std::collections::VecDeque;
 use std::ops::{Range, RangeInclusive};
@@ -131,6 +131,12 @@ fn step(instruction: &Instruction, code: Code<'_>, info: &mut InstructionInfoFac
         writes_memory: instruction.stack_pointer_increment() >= 0
             && info.info(instruction).used_memory().iter().any(|used| writes(used.access())),
     }
+}
+
+/// Has the decoder and the formatter make their tables.
+pub(super) fn load() {
+    let nop = Decoder::with_ip(64, &[0x90], 0, DecoderOptions::NONE).decode();
+    std::hint::black_box(text(&nop));
 }
 
 /// Whether an instruction begins at an offset, as far as one can be told after the other.
@@ -321,24 +327,20 @@ fn dwarf_number(register: Register) -> Option<u16> {
     })
 }
 
-/// The instruction, with what it leads to or reads by its place as bytes from the function's start, or from itself.
+/// The instruction, with what it leads to or reads by its place as bytes from the function's start, or from itself. By the
+/// formatter whose tables are small: each recorder has its own.
 fn text(instruction: &Instruction) -> String {
     let mut text = String::new();
-    let mut formatter = IntelFormatter::new();
-    if is_near_branch(instruction) {
-        formatter.format_mnemonic(instruction, &mut text);
-        text.push(' ');
-        text.push_str(&signed(instruction.near_branch_target().cast_signed()));
-        return text;
-    }
+    let mut formatter = FastFormatter::new();
     let options = formatter.options_mut();
     options.set_space_after_operand_separator(true);
-    options.set_show_branch_size(false);
-    options.set_branch_leading_zeros(false);
     options.set_uppercase_hex(false);
-    options.set_hex_prefix("0x");
-    options.set_hex_suffix("");
+    options.set_use_hex_prefix(true);
     options.set_rip_relative_addresses(true);
     formatter.format(instruction, &mut text);
+    if is_near_branch(instruction) {
+        text.truncate(text.rfind(' ').map_or(text.len(), |space| space + 1));
+        text.push_str(&signed(instruction.near_branch_target().cast_signed()));
+    }
     text
 }

@@ -3,11 +3,13 @@
 use super::features::AttachMode;
 use super::link::{Places, link_perf_event, link_uprobes};
 use super::perf_event::UprobeEvent;
+use super::site_program::Continuation;
 use libbpf_rs::libbpf_sys as sys;
 use nix::errno::Errno;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -17,6 +19,57 @@ pub(super) struct Function {
     pub(super) descriptor: OwnedFd,
     /// The plan's program (index) that it is a part of; `None`: it is the runtime's.
     pub(super) program: Option<usize>,
+    /// Programs of sites that continue in it, by cookie, where it cannot ask for the cookie.
+    pub(super) at_sites: BTreeMap<u64, OwnedFd>,
+    continuation: Option<Continuation>,
+}
+
+impl Function {
+    pub(super) fn new(descriptor: OwnedFd, program: Option<usize>) -> Self {
+        Self { descriptor, program, at_sites: BTreeMap::new(), continuation: None }
+    }
+
+    /// Loads the programs of sites that have none yet.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn load_at(
+        &mut self,
+        sites: &[FileSite],
+        cookies: BorrowedFd<'_>,
+        attach_type: sys::bpf_attach_type,
+    ) -> nix::Result<()> {
+        let continuation = match self.continuation.take() {
+            Some(continuation) => continuation,
+            None => Continuation::of(self.descriptor.as_fd())?,
+        };
+        let continuation = self.continuation.insert(continuation);
+        for FileSite { cookie, .. } in sites {
+            if let Entry::Vacant(vacant) = self.at_sites.entry(*cookie) {
+                vacant.insert(continuation.at_site(*cookie, cookies, attach_type)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// All programs that the kernel runs for it.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = &OwnedFd> {
+        std::iter::once(&self.descriptor).chain(self.at_sites.values())
+    }
+
+    /// Attaches it, or each site's program there: at each of them, or at none.
+    fn attach(&self, attacher: &Attacher<'_>, at: At, path: &CStr, sites: &[FileSite]) -> nix::Result<Vec<OwnedFd>> {
+        let Attacher { mode, process, .. } = *attacher;
+        if self.at_sites.is_empty() {
+            return attach(&self.descriptor, mode, at, path, process, sites);
+        }
+        let mut links = Vec::new();
+        for site in sites {
+            let program = self.at_sites.get(&site.cookie).ok_or(Errno::ENOENT)?;
+            links.extend(attach(program, mode, at, path, process, &[FileSite { cookie: 0, ..*site }])?);
+        }
+        Ok(links)
+    }
 }
 
 /// A place to attach at.
@@ -91,7 +144,7 @@ impl Attacher<'_> {
         let mut links = Vec::new();
         for part in parts {
             let function = self.functions.get(&part.name).ok_or_else(|| format!("no program {}", part.name))?;
-            let attached = attach(&function.descriptor, self.mode, part.at, &path, self.process, sites);
+            let attached = function.attach(self, part.at, &path, sites);
             links.extend(attached.map_err(|error| format!("{} ({error:?})", error.desc()))?);
         }
         Ok(links)

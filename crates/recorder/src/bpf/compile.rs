@@ -2,14 +2,14 @@
 
 use super::features::{AttachMode, Kernels};
 use super::identity;
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use profinfer_binary::Arch;
 use profinfer_compiler::codegen::{CSource, origin_of};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Source, Span};
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::io::Read;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -18,8 +18,10 @@ use std::time::{Duration, Instant};
 /// The oldest major version of clang that the generated C is tested with.
 pub const OLDEST_CLANG: u32 = 14;
 
-/// The compiler may run this long.
+/// The compiler may take this much CPU time.
 const TIME_LIMIT: Duration = Duration::from_secs(180);
+/// Others may have the CPUs meanwhile: so many times its CPU time a program may run.
+const PATIENCE: u32 = 10;
 /// The compiler may map this much memory, in bytes.
 const MEMORY_LIMIT: u64 = 4 << 30;
 /// No file that the compiler writes may be larger, in bytes.
@@ -229,7 +231,12 @@ struct Finished {
     output: String,
 }
 
-/// Runs a program with nothing on its standard input, little of the environment, and bounds on time, memory and files.
+/// Runs a program with nothing on its standard input, little of the environment, and bounds on CPU time, memory and files.
+fn lower(resource: Resource, soft: u64, hard: u64) -> std::io::Result<()> {
+    let (_, most) = getrlimit(resource)?;
+    Ok(setrlimit(resource, soft.min(most), hard.min(most))?)
+}
+
 fn run_bounded(mut command: Command, limit: Duration) -> std::io::Result<Finished> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     command.env_clear().env("PATH", path).env("LC_ALL", "C");
@@ -237,28 +244,37 @@ fn run_bounded(mut command: Command, limit: Duration) -> std::io::Result<Finishe
     let (mut reader, writer) = std::io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
     command.process_group(0);
-    // SAFETY: the closure only calls setrlimit, which is async-signal-safe, and allocates nothing.
+    // SAFETY: the closure only calls getrlimit and setrlimit, which are async-signal-safe, and allocates nothing.
     unsafe {
-        command.pre_exec(|| {
-            setrlimit(Resource::RLIMIT_AS, MEMORY_LIMIT, MEMORY_LIMIT)?;
-            setrlimit(Resource::RLIMIT_FSIZE, FILE_LIMIT, FILE_LIMIT)?;
-            setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+        command.pre_exec(move || {
+            lower(Resource::RLIMIT_CPU, limit.as_secs(), limit.as_secs() + 1)?;
+            lower(Resource::RLIMIT_AS, MEMORY_LIMIT, MEMORY_LIMIT)?;
+            lower(Resource::RLIMIT_FSIZE, FILE_LIMIT, FILE_LIMIT)?;
+            lower(Resource::RLIMIT_CORE, 0, 0)?;
             Ok(())
         });
     }
     let mut child = command.spawn()?;
     drop(command); // and with it the pipe's writing ends here
-    let reading = std::thread::spawn(move || {
+    let reading = std::thread::Builder::new().spawn(move || {
         let mut output = Vec::new();
         let _ = Read::by_ref(&mut reader).take(MESSAGE_LIMIT).read_to_end(&mut output);
         let _ = std::io::copy(&mut reader, &mut std::io::sink());
         output
     });
-    let deadline = Instant::now() + limit;
+    let reading = match reading {
+        Ok(reading) => reading,
+        Err(error) => {
+            let _ = child.kill();
+            child.wait()?;
+            return Err(error);
+        }
+    };
+    let deadline = Instant::now() + limit * PATIENCE;
     let mut pause = Duration::from_micros(500);
     let (success, timed_out) = loop {
         if let Some(status) = child.try_wait()? {
-            break (status.success(), false);
+            break (status.success(), status.signal() == Some(nix::libc::SIGXCPU));
         }
         if Instant::now() >= deadline {
             let group = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
@@ -276,7 +292,7 @@ fn run_bounded(mut command: Command, limit: Duration) -> std::io::Result<Finishe
 fn compile_problems(finished: &Finished, translation: &Translation<'_>) -> Diagnostics {
     const HINT: &str = "please report it with the probeset and the output of `profinfer gen`";
     if finished.timed_out {
-        let message = format!("bug: clang did not finish within {} s", TIME_LIMIT.as_secs());
+        let message = format!("bug: clang did not finish within {} s of CPU time", TIME_LIMIT.as_secs());
         return Diagnostic::error(Code::CompileFailed, message).hint(HINT).into();
     }
     let mut problems = Diagnostics::new();
@@ -357,6 +373,20 @@ mod tests {
         let translation =
             Translation { source: &program(text), sources: &sources, kernels: Kernels::Recent, attach: None };
         Compiler::find().expect("clang").compile(&translation)
+    }
+
+    /// Whoever else has the CPUs meanwhile.
+    #[test]
+    fn a_compiler_is_limited_in_its_cpu_time() {
+        let run = |script: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", script]);
+            let finished = run_bounded(shell, Duration::from_secs(1)).unwrap();
+            (finished.success, finished.timed_out)
+        };
+        assert_eq!(run("sleep 2"), (true, false));
+        assert_eq!(run("while :; do :; done"), (false, true));
+        assert_eq!(run("exit 1"), (false, false));
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub enum AttachMode {
 pub enum Kernels {
     /// Linux 5.18 and later.
     Recent,
-    /// Linux 5.10 and later: state of threads in a hash map, a separate program for each site, short loops.
+    /// Linux 5.10 and later: state of threads in a hash map, short loops, cookies only if the kernel has them.
     Old,
 }
 

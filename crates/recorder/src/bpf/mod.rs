@@ -5,6 +5,7 @@ mod attacher;
 pub mod compile;
 pub mod features;
 mod identity;
+mod instructions;
 mod job_formats;
 #[cfg(test)]
 mod jobs_tests;
@@ -16,6 +17,7 @@ mod perf_event;
 mod run_statistics;
 mod session;
 pub mod shipped;
+mod site_program;
 mod software_event;
 mod span_timer;
 mod test_probe;
@@ -28,7 +30,7 @@ pub use features::{AttachMode, Features, Kernels};
 pub use job_formats::JobFormats;
 pub use perf_event::open_perf_event;
 pub use run_statistics::RunStatistics;
-pub use session::{ProbedFile, Session, Setup};
+pub use session::{Detachment, ProbedFile, Session, Setup};
 pub use test_probe::TestProbe;
 
 use profinfer_compiler::codegen::CSource;

@@ -7,18 +7,20 @@ mod accounts;
 mod kernel_events;
 mod sampler;
 
-use super::attacher::{At, Attacher, FailedSite, FileSite, Function, Part};
+use super::attacher::{At, Attacher, FailedSite, FileSite, Function, Part, attach_type};
 use super::features::{AttachMode, missing_privilege};
 use super::job_formats::JobFormats;
 use super::libbpf_messages::LibbpfMessages;
 use super::open_spans::OpenSpans;
 use super::packed::PackedObject;
+use super::site_program::COOKIES;
 use super::variables::{self, SharedVariables, Variable, variables};
 use super::verifier::load_problems;
 use kernel_events::KernelEvents;
 use libbpf_rs::{
     Iter, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramAttachType, ProgramMut,
 };
+use nix::errno::Errno;
 use profinfer_compiler::{Program, ProgramKind};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Source};
 use profinfer_schema::bpf::LOSSES_PER_TYPE;
@@ -50,8 +52,8 @@ const AT_LINKER: usize = usize::MAX;
 const COUNTING: &str = "pf_count_switch";
 /// The program that shows what every thread has lost since its last record.
 const END: &str = "pf_end";
-/// The constant that tells where a program runs, in objects for kernels that cannot tell it.
-const SITE_COOKIE: &str = "pf_site_cookie";
+/// The constant that tells whether a program can ask which site it runs at, in objects for kernels where it may not.
+const HAS_COOKIES: &str = "pf_has_cookies";
 /// A ring buffer is a power of two of at least this many bytes (a page).
 const SMALLEST_RING: u32 = 4096;
 
@@ -231,7 +233,7 @@ impl<'a> Session<'a> {
             let name = function.name().to_string_lossy().into_owned();
             let Some(program) = loaded(&name) else { continue };
             let descriptor = function.as_fd().try_clone_to_owned().map_err(|error| cannot_share(&error))?;
-            functions.insert(name, Function { descriptor, program });
+            functions.insert(name, Function::new(descriptor, program));
         }
         self.generations.push(Generation { functions, values });
         Ok(())
@@ -247,12 +249,12 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// The newest generation that has a program, with constants that do not contradict these.
-    fn generation_of(&self, program: usize, values: &BTreeMap<String, u64>) -> Option<&Generation> {
+    /// The newest generation (index) that has a program, with constants that do not contradict these.
+    fn generation_of(&self, program: usize, values: &BTreeMap<String, u64>) -> Option<usize> {
         let agrees = |generation: &Generation| {
             values.iter().all(|(name, value)| generation.values.get(name).is_none_or(|loaded| loaded == value))
         };
-        self.generations.iter().rev().find(|generation| generation.has(program) && agrees(generation))
+        self.generations.iter().rposition(|generation| generation.has(program) && agrees(generation))
     }
 
     fn load_object(&self, names: &BTreeSet<&str>, values: &BTreeMap<String, u64>) -> Result<Object, Diagnostics> {
@@ -330,15 +332,38 @@ impl<'a> Session<'a> {
         let all_failed =
             |reason: &str| sites.iter().map(|site| FailedSite { site: *site, reason: reason.to_owned() }).collect();
         let Some(planned) = self.setup.programs.get(program) else { return all_failed("no such program") };
+        let parts = self.parts(planned);
+        if let Err(error) = self.load_at_sites(program, values, &parts, sites) {
+            return all_failed(error.desc());
+        }
         let Some(generation) = self.generation_of(program, values) else { return all_failed("it is not loaded") };
-        let functions = &generation.functions;
+        let functions = &self.generations[generation].functions;
         let attacher = Attacher { functions, mode: self.setup.mode, file: file.path, process };
         let mut links = Vec::new();
         let mut failed = Vec::new();
-        attacher.attach_most(&self.parts(planned), sites, &mut links, &mut failed);
+        attacher.attach_most(&parts, sites, &mut links, &mut failed);
         let attached = |link| Attached::ToFile(program, file.id, link);
         self.links.extend(links.into_iter().map(attached));
         failed
+    }
+
+    /// Where programs cannot ask which site they run at, loads those of these sites.
+    fn load_at_sites(
+        &mut self,
+        program: usize,
+        values: &BTreeMap<String, u64>,
+        parts: &[Part],
+        sites: &[FileSite],
+    ) -> nix::Result<()> {
+        let can_ask = !self.variables.contains_key(HAS_COOKIES) || self.setup.constants.get(HAS_COOKIES) == Some(&1);
+        let Some(generation) = self.generation_of(program, values).filter(|_| !can_ask) else { return Ok(()) };
+        let (cookies, mode) = (self.maps.get(COOKIES).ok_or(Errno::ENOENT)?, self.setup.mode);
+        for part in parts {
+            if let Some(function) = self.generations[generation].functions.get_mut(&part.name) {
+                function.load_at(sites, cookies.as_fd(), attach_type(mode, part.at))?;
+            }
+        }
+        Ok(())
     }
 
     /// Attaches the program that stops the target when its dynamic linker has mapped a library.
@@ -386,9 +411,10 @@ impl<'a> Session<'a> {
 
     /// Detaches these programs on a separate thread: the kernel takes its time to make sure that none runs any more,
     /// and the target may have to be answered.
-    pub fn detach_aside(&mut self, programs: &BTreeSet<usize>) -> JoinHandle<()> {
+    pub fn detach_aside(&mut self, programs: &BTreeSet<usize>) -> Detachment {
         let links = self.take_links(|program, _| programs.contains(&program));
-        std::thread::spawn(move || close(links))
+        // Where that fails, what it was to run is dropped, and with it the links.
+        Detachment(std::thread::Builder::new().spawn(move || close(links)).ok())
     }
 
     /// Detaches these programs, each from one file (device and inode).
@@ -473,12 +499,6 @@ impl<'a> Session<'a> {
         close(self.take_links(|_, _| true));
     }
 
-    /// The constant that a program must be loaded with for one site alone, where the kernel cannot tell a program which
-    /// site it runs at; sites with different constants are different programs then.
-    pub fn constant_of_site(&self, cookie: u64) -> Option<(String, u64)> {
-        self.variables.contains_key(SITE_COOKIE).then(|| (SITE_COOKIE.to_owned(), cookie))
-    }
-
     /// Lets the programs record.
     pub fn enable(&self) {
         if let Some(enabled) = self.variable("pf_enabled") {
@@ -561,13 +581,31 @@ fn cannot_share(error: &dyn std::fmt::Display) -> Diagnostic {
         .hint("allow this user more open files (`ulimit -n`)")
 }
 
+/// Programs that are being detached; all are where no thread could be started for it.
+#[derive(Debug)]
+pub struct Detachment(Option<JoinHandle<()>>);
+
+impl Detachment {
+    /// Whether all of them are detached.
+    pub fn is_finished(&self) -> bool {
+        self.0.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits until all of them are.
+    pub fn wait(self) {
+        let _ = self.0.map(JoinHandle::join);
+    }
+}
+
 /// Closes links. Each waits until no processor is in its program any more, some 50 ms: better for all at once.
 fn close(mut links: Vec<Attached>) {
     std::thread::scope(|threads| {
         let share = links.len().div_ceil(DETACHING_THREADS).max(1);
         while !links.is_empty() {
             let links = links.split_off(links.len().saturating_sub(share));
-            threads.spawn(move || links.into_iter().for_each(Attached::close));
+            // Without a thread the links are closed here, since what it was to run is dropped.
+            let _ =
+                std::thread::Builder::new().spawn_scoped(threads, move || links.into_iter().for_each(Attached::close));
         }
     });
 }
@@ -645,11 +683,15 @@ mod tests {
     }
 
     fn compiled() -> (Vec<u8>, [Arc<Source>; 1]) {
+        compiled_for(Kernels::Recent)
+    }
+
+    fn compiled_for(kernels: Kernels) -> (Vec<u8>, [Arc<Source>; 1]) {
         let sources = [Arc::new(Source { name: "toy.yaml".into(), text: "a: 1\nb: 2\nprobes: bad\n".into() })];
         let program = include_str!("../../../../tests/programs/contract.bpf.c");
         let text = program.replace("VARIABLES\n", &profinfer_schema::bpf::declarations());
         let source = CSource { name: "contract.bpf.c".into(), text, arch: profinfer_binary::Arch::X86_64 };
-        let translation = Translation { source: &source, sources: &sources, kernels: Kernels::Recent, attach: None };
+        let translation = Translation { source: &source, sources: &sources, kernels, attach: None };
         (Compiler::find().unwrap().compile(&translation).unwrap(), sources)
     }
     static NO_JOBS: JobFormats = JobFormats::NONE;
@@ -686,31 +728,57 @@ mod tests {
 
     #[test]
     #[ignore = "needs root"]
+    fn what_is_for_debuggers_is_not_in_memory() {
+        let (object, _) = compiled();
+        let unpacked = PackedObject::new(&object).unwrap().unpacked().unwrap();
+        let [before, after] = [&object, &unpacked].map(|bytes| object::File::parse(&**bytes).unwrap());
+        let mut zeros = BTreeSet::new();
+        for (before, after) in before.sections().zip(after.sections()) {
+            let (before, now) = (before.data().unwrap(), after.data().unwrap());
+            if before != now {
+                assert!(before.len() == now.len() && now.iter().all(|byte| *byte == 0));
+                zeros.insert(after.name().unwrap().to_owned());
+            }
+        }
+        assert!(zeros.contains(".debug_info") && zeros.contains(".rel.BTF.ext"), "{zeros:?}");
+        assert!(zeros.iter().all(|name| name.contains("debug") || name.starts_with(".rel.BTF")), "{zeros:?}");
+    }
+
+    #[test]
+    #[ignore = "needs root"]
     fn every_way_of_attaching_counts_what_happened() {
         let _alone = alone();
-        let (object, sources) = compiled();
         let programs = programs();
-        for mode in [AttachMode::Session, AttachMode::Multi, AttachMode::Single] {
+        let statistics = crate::bpf::RunStatistics::enable();
+        let modes = [AttachMode::Session, AttachMode::Multi, AttachMode::Single];
+        // Programs for old kernels have none of the cookies here.
+        for (kernels, mode) in [Kernels::Recent, Kernels::Old].into_iter().flat_map(|old| modes.map(|mode| (old, mode)))
+        {
+            let (object, sources) = compiled_for(kernels);
+            let at = format!("{kernels:?}, {mode:?}");
             let mut session = Session::open(&object, Setup { mode, ..setup(&sources, &programs) }).unwrap();
             let this_process = i32::try_from(std::process::id()).ok();
             session.load(&BTreeSet::from([0, 1]), &values(1)).unwrap();
             let sites = [site("profinfer_probed_one", 2), site("profinfer_probed_two", 4)];
             let exe = ProbedFile { path: Path::new("/proc/self/exe"), id: (0, 0) };
-            assert_eq!(session.attach(0, &values(1), exe, this_process, &sites), [], "{mode:?}");
+            assert_eq!(session.attach(0, &values(1), exe, this_process, &sites), [], "{at}");
             let once = [site("profinfer_probed_one", 10)];
-            assert_eq!(session.attach(1, &values(1), exe, this_process, &once), [], "{mode:?}");
+            assert_eq!(session.attach(1, &values(1), exe, this_process, &once), [], "{at}");
             calls();
-            assert_eq!(session.steps(), 0, "{mode:?}: not enabled yet");
+            assert_eq!(session.steps(), 0, "{at}: not enabled yet");
             session.enable();
             calls();
             session.detach();
             calls();
             let losses = session.losses();
             let counted = [2, 3, 4, 5, 10].map(|entry| losses[entry]);
-            assert_eq!(counted, [5, 5, 7, 7, 5], "{mode:?}: entries and returns of each function");
-            assert_eq!((losses.len(), session.steps()), (64, 29), "{mode:?}");
+            assert_eq!(counted, [5, 5, 7, 7, 5], "{at}: entries and returns of each function");
+            assert_eq!((losses.len(), session.steps()), (64, 29), "{at}");
             assert_eq!(session.recursions(), BTreeMap::new());
+            let runs = session.runs(|_| true).values().map(|(count, _)| *count).collect::<Vec<_>>();
+            assert_eq!(runs, [2 * 24, 2 * 5], "{at}: before and after it was enabled");
         }
+        drop(statistics);
     }
 
     #[test]

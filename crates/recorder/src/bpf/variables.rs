@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_variable_that_the_recorder_does_not_know_is_a_bug() {
-        for (old, new) in [("pf_queues", "pf_waiters"), ("pf_site_cookie", "pf_cookie_of_site")] {
+        for (old, new) in [("pf_queues", "pf_waiters"), ("pf_has_cookies", "pf_asks_cookies")] {
             let (mut variables, constants, of_target) = agreed();
             let renamed = variables.remove(old).unwrap();
             variables.insert(new.to_owned(), renamed);

@@ -9,8 +9,8 @@ const CLEARLY: u64 = 4;
 const FEWEST_PERCENT: u64 = 2;
 
 /// What probing a call may cost within what is measured of it, at most: where the first instruction is single-stepped, 9 to
-/// 14 µs were measured.
-const MOST_PROBE_NS: u64 = 20_000;
+/// 22 µs were measured, half as long again in some calls.
+const MOST_PROBE_NS: u64 = 33_000;
 /// Calls of a slot from which on their median is taken.
 const ENOUGH_CALLS: usize = 16;
 
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn slots_that_are_alike_are_not_told_apart() {
-        assert_eq!(decided(&[(3, 50, 8), (4, 50, 8)]).unwrap_err(), "slot 3 takes 48 % of a step, and slot 4 48 %");
+        assert_eq!(decided(&[(3, 50, 8), (4, 50, 8)]).unwrap_err(), "slot 3 takes 27 % of a step, and slot 4 27 %");
         assert!(decided(&[(3, 50, 8), (4, 75, 8)]).is_err());
     }
 

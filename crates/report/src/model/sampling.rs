@@ -188,6 +188,18 @@ impl SamplingReport {
         self.spent.zip(self.budget)
     }
 
+    /// Time in which not even steps were recorded.
+    pub(crate) fn unseen(&self) -> Option<String> {
+        let steps = match (self.unseen_steps, self.unseen_steps_half_width) {
+            (Some(steps), Some(half)) => format!("≈ {} ± {} steps", whole(steps), whole(half)),
+            (Some(steps), None) => format!("≈ {} steps", whole(steps)),
+            (None, _) => "an unknown number of steps".to_owned(),
+        };
+        let time = time_f64(self.unseen_ns as f64);
+        let text = format!("No records between sampling windows ({time} in total): {steps} are not listed.");
+        (self.unseen_ns > 0).then_some(text)
+    }
+
     /// As sentences; none where nothing was sampled or estimated.
     pub(crate) fn sentences(&self) -> Vec<String> {
         let mut sentences = Vec::new();
@@ -203,17 +215,7 @@ impl SamplingReport {
                 counted(self.windows, "sampling window"),
             ));
         }
-        if self.unseen_ns > 0 {
-            let steps = match (self.unseen_steps, self.unseen_steps_half_width) {
-                (Some(steps), Some(half)) => format!("≈ {} ± {} steps", whole(steps), whole(half)),
-                (Some(steps), None) => format!("≈ {} steps", whole(steps)),
-                (None, _) => "an unknown number of steps".to_owned(),
-            };
-            sentences.push(format!(
-                "No records between sampling windows ({} in total): {steps} are not listed.",
-                time_f64(self.unseen_ns as f64)
-            ));
-        }
+        sentences.extend(self.unseen());
         if let Some((spent, budget)) = self.of_the_budget() {
             sentences.push(format!(
                 "Overhead of the whole recording: {} of the target's time in steps (estimated); budget: {}.",

@@ -82,9 +82,10 @@ fn kept(report: &Report, width: usize) -> Vec<String> {
 
 /// What the recording left out, and what it cannot show.
 fn missing(report: &Report, width: usize) -> Vec<String> {
+    let unseen = report.sampling.unseen();
     let left_out = report.completeness.notes.iter().filter(|note| note.starts_with(LEFT_OUT));
     let mut lines = Vec::new();
-    for text in left_out.chain(&report.verdict.cannot_say) {
+    for text in unseen.iter().chain(left_out).chain(&report.verdict.cannot_say) {
         let text = wrap(text, Some(width), "");
         if lines.len() + text.len() > MISSING {
             lines.push("More is missing: `--all`".to_owned());
@@ -119,7 +120,7 @@ fn speed(report: &Report) -> String {
             of("decode").and_then(|row| row.tokens_per_s).map(|rate_s| format!("Decode {} tokens/s", rate(rate_s))),
         );
         if report.ttft.count > 0 {
-            let of = match report.requests_total.max(report.ttft.count) {
+            let of = match report.ttft.count {
                 1 => String::new(),
                 requests => format!(" (mean of {})", counted(requests, "request")),
             };

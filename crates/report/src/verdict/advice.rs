@@ -188,17 +188,26 @@ fn smaller_weights(of: &PhaseParts, verdict: &PhaseVerdict, rules: &Rules) -> Op
     let part = smaller_size / size;
     let (now, then) = (weights / of.steps(), weights * part / of.steps());
     let moved = of.bytes_per_step.map(|all| (all - now + then).max(0.0));
-    let fits = Data::new(moved, of.limits.caches) == Data::Fits;
+    let data = Data::new(moved, of.limits.caches);
+    let fits = data == Data::Fits;
     let limit = |rates: &Rates| if fits { of.limits.cache_bandwidth } else { rates.bandwidth_limit };
-    let at_limits = |group: &Group| {
-        let Some(((_, all), of_type)) = group.costs.zip(group.weights.get(&dtype)) else { return 0.0 };
-        let rates = &group.judged.rates;
-        let used = rates.bytes_per_s.zip(limit(rates)).map_or(1.0, |(bytes, limit)| (bytes / limit).min(1.0));
-        group.parts.memory * (1.0 - used * (1.0 - (1.0 - part) * (of_type / all).min(1.0)))
+    let saved_at = |limit: &dyn Fn(&Rates) -> Option<f64>| {
+        let of_group = |group: &Group| {
+            let Some(((_, all), of_type)) = group.costs.zip(group.weights.get(&dtype)) else { return 0.0 };
+            let rates = &group.judged.rates;
+            let used = rates.bytes_per_s.zip(limit(rates)).map_or(1.0, |(bytes, limit)| (bytes / limit).min(1.0));
+            group.parts.memory * (1.0 - used * (1.0 - (1.0 - part) * (of_type / all).min(1.0)))
+        };
+        of.share_of(of.limited(Bound::Memory).map(of_group).sum())
     };
-    let saved: f64 = of.limited(Bound::Memory).map(at_limits).sum();
-    let level =
-        if fits || verdict.rates.limited_by_cache { ", the last cache's limit" } else { ", this machine's limit" };
+    // Data that nearly fits the caches may stay there then.
+    let at_most = if data == Data::Partly { saved_at(&|_| of.limits.cache_bandwidth) } else { 0.0 };
+    let saved = saved_at(&limit);
+    let level = match data {
+        _ if fits || verdict.rates.limited_by_cache => ", the last cache's limit",
+        Data::Partly => ", this machine's limit, or faster from the last cache",
+        _ => ", this machine's limit",
+    };
     let what = format!("Use {smaller} weights instead of {name}");
     let how = format!(
         "weights read per step drop from {} to {}, read at no more than {}{level}",
@@ -206,7 +215,7 @@ fn smaller_weights(of: &PhaseParts, verdict: &PhaseVerdict, rules: &Rules) -> Op
         bytes(then as u64),
         limit(&verdict.rates).map_or_else(String::new, |limit| quantity(limit, "B/s"))
     );
-    Some(advice(of, what, of.share_of(saved), how))
+    Some(advice_between(of, what, [saved, at_most.max(saved)], how))
 }
 
 fn more_memory(of: &PhaseParts, verdict: &PhaseVerdict, faults: Option<&FaultsReport>) -> Option<Advice> {

@@ -51,7 +51,7 @@ impl Session<'_> {
         let mut skipped = BTreeMap::new();
         for (name, function) in self.generations.iter().flat_map(|generation| &generation.functions) {
             let Some(record) = records.get(name) else { continue };
-            let misses = info(function).map_or(0, |info| info.recursion_misses);
+            let misses = infos(function).map(|info| info.recursion_misses).sum::<u64>();
             if misses > 0 {
                 *skipped.entry((*record).to_owned()).or_default() += misses;
             }
@@ -66,7 +66,7 @@ impl Session<'_> {
         for function in self.generations.iter().flat_map(|generation| generation.functions.values()) {
             let Some(program) = function.program.filter(|program| is_wanted(*program)) else { continue };
             let (count, ns) = runs.entry(program).or_default();
-            if let Some(info) = info(function) {
+            for info in infos(function) {
                 *count = count.saturating_add(info.run_cnt);
                 *ns = ns.saturating_add(info.run_time_ns);
             }
@@ -75,13 +75,15 @@ impl Session<'_> {
     }
 }
 
-fn info(function: &Function) -> Option<sys::bpf_prog_info> {
-    let mut info = sys::bpf_prog_info::default();
-    let mut len = u32::try_from(size_of::<sys::bpf_prog_info>()).unwrap_or(0);
-    let descriptor = function.descriptor.as_raw_fd();
-    // SAFETY: `info` is a live, zeroed value of `len` bytes; the descriptor is open.
-    let result = unsafe { sys::bpf_prog_get_info_by_fd(descriptor, &raw mut info, &raw mut len) };
-    (result == 0).then_some(info)
+/// Of all programs that the kernel runs for a function: a run counts as the one's that is attached.
+fn infos(function: &Function) -> impl Iterator<Item = sys::bpf_prog_info> {
+    function.descriptors().filter_map(|descriptor| {
+        let mut info = sys::bpf_prog_info::default();
+        let mut len = u32::try_from(size_of::<sys::bpf_prog_info>()).unwrap_or(0);
+        // SAFETY: `info` is a live, zeroed value of `len` bytes; the descriptor is open.
+        let result = unsafe { sys::bpf_prog_get_info_by_fd(descriptor.as_raw_fd(), &raw mut info, &raw mut len) };
+        (result == 0).then_some(info)
+    })
 }
 
 fn sum_of<'a>(of_each_cpu: impl Iterator<Item = &'a [u8]>) -> u64 {
