@@ -42,6 +42,11 @@
 #define PF_WHILE_ON(tier)                                                                                              \
 	if (!pf_##tier##_on(call->now))                                                                                \
 	return skip
+/* The same for operators and all that has no other tier. */
+#define PF_WHILE_DETAIL_WANTED()                                                                                       \
+	PF_WHILE_WANTED(detail);                                                                                       \
+	if (pf_in_earlier_step(call->thread))                                                                          \
+	return skip
 
 /* At the entry of a step, before and after the lines above. A graph that was left in the middle would go on for ever. */
 #define PF_STEP_BEGINS(is_outermost)                                                                                   \
@@ -52,8 +57,10 @@
 	} while (0)
 #define PF_STEP_CAME()                                                                                                 \
 	do {                                                                                                           \
-		if (pf_detail_switches && call->now >= pf_detail_since)                                                \
+		if (pf_detail_switches && call->now >= pf_detail_since) {                                              \
+			call->thread->step_window = pf_detail_since;                                                   \
 			pf_step_came = 1;                                                                              \
+		}                                                                                                      \
 	} while (0)
 
 /* What follows is done with a record, if there is one. */

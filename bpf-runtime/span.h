@@ -303,6 +303,15 @@ static __always_inline void pf_step_begins(struct pf_thread *thread)
 		pf_tell_window_over(thread);
 }
 
+/*
+ * Whether a thread is in a step that began before the detail that is recorded now. A call of an operator may be open there,
+ * and others that it makes are none.
+ */
+static __always_inline _Bool pf_in_earlier_step(const struct pf_thread *thread)
+{
+	return pf_detail_switches && !pf_steps_switch && thread->within_step && thread->step_window != pf_detail_since;
+}
+
 /* Told after each change whether steps are open on a thread: counts the threads that are in one. */
 static __always_inline void pf_note_step(struct pf_thread *thread, _Bool is_within)
 {

@@ -54,6 +54,7 @@ struct pf_thread {
 	__u64 stack_high;
 	__u32 within_step; /* 1: steps are open */
 	__u32 in_window; /* 1: among them one that --steps asked for */
+	__u64 step_window; /* pf_detail_since when the last of them began in which detail was recorded */
 	struct pf_rows rows;
 	__u64 work[PF_WORK];
 	__u8 block[PF_BLOCK] __attribute__((aligned(8)));

@@ -152,13 +152,13 @@ impl LiveArguments {
             Some(pid) => pid.map(Identity::of_process).unwrap_or_default(),
             None => Identity::of_command(self.command.iter().map(|word| word.as_bytes())),
         };
-        let words = self.words(pid, specs, with_samples);
+        let words = self.words(pid, &identity.name, specs, with_samples);
         let started = recorders.start(&words).map_err(|error| cannot_start("a recorder", &error))?;
         Ok(Recorder { started, pid, engine: String::new(), identity })
     }
 
     /// A recorder's command line, the program's name first.
-    fn words(&self, pid: Option<i32>, specs: &[PathBuf], with_samples: bool) -> Vec<OsString> {
+    fn words(&self, pid: Option<i32>, name: &str, specs: &[PathBuf], with_samples: bool) -> Vec<OsString> {
         let mut words: Vec<OsString> = ["profinfer", "record"].map(OsString::from).to_vec();
         words.extend(specs.iter().map(|spec| spec.clone().into()));
         let mut option = |option: &[&str]| words.extend(option.iter().map(OsString::from));
@@ -174,7 +174,7 @@ impl LiveArguments {
             option(&["--no-inherit"]);
         }
         if let Some(pid) = pid {
-            option(&["-p", &pid.to_string()]);
+            option(&["-p", &pid.to_string(), "--followed-as", &format!("{name} ({pid})")]);
         }
         if let Some(lock) = &self.lock {
             words.extend(["--lock".into(), lock.clone().into()]);
@@ -402,6 +402,8 @@ impl Followed {
             && let Some(process) = &self.process
         {
             process.signal(signal);
+            // One that somebody stopped ends, too.
+            process.signal(Signal::SIGCONT);
         }
     }
 }

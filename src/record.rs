@@ -92,6 +92,9 @@ pub(crate) struct Arguments {
     /// Do not compress the trace, for a reader on this machine
     #[arg(long, hide = true)]
     uncompressed: bool,
+    /// The program that follows the recording calls its target this, and knows itself of one that was idle
+    #[arg(long, hide = true, value_name = "NAME")]
+    followed_as: Option<String>,
     /// Measure the machine's limits after recording if none are cached; the default for a launched command, one second
     #[arg(long, overrides_with = "no_roofline")]
     roofline: bool,
@@ -256,9 +259,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         summary.problems.0.retain(|problem| problem.code != Code::NothingRecorded);
         summary.problems.push(no_engine("the target has no step function of a shipped probeset"));
     }
+    if arguments.followed_as.is_some() && was_idle(&summary) {
+        return Ok(DONE);
+    }
     let failed = shortfalls::report_problems(&summary, arguments.verbose);
     let failed = summary.problems.has_errors().then_some(failed);
-    terminal::status(&last_line(&summary));
+    terminal::status(&last_line(&summary, arguments.followed_as.as_deref()));
     if !summary.saved {
         // Errors name the probes that are missing; files that could not be read are why they are.
         summary.left_out.retain(|entry| entry.kind == LeftOutKind::File);
@@ -547,14 +553,16 @@ fn live_line(live: &Live, from: &Live) -> String {
     parts.join("  ")
 }
 
-fn last_line(summary: &Summary) -> String {
-    let file = match summary.file.as_os_str() == "-" {
-        true => "standard output".to_owned(),
-        false => summary.file.display().to_string(),
+fn last_line(summary: &Summary, followed_as: Option<&str>) -> String {
+    let file = match (followed_as, summary.file.as_os_str() == "-") {
+        (Some(name), _) => name.to_owned(),
+        (None, true) => "standard output".to_owned(),
+        (None, false) => summary.file.display().to_string(),
     };
     // What went to a pipe or device cannot be read from there.
     let next = if summary.file.is_file() { format!("; next: profinfer report {file}") } else { String::new() };
-    let file = if !summary.saved && next.is_empty() { "no trace".to_owned() } else { file };
+    let is_nothing = !summary.saved && next.is_empty() && followed_as.is_none();
+    let file = if is_nothing { "no trace".to_owned() } else { file };
     format!(
         "{file}: {}{}{}, {} lost, {:.1} s: {}{next}",
         if summary.engines.is_empty() { String::new() } else { format!("{}: ", summary.engines.join(" and ")) },
@@ -564,6 +572,17 @@ fn last_line(summary: &Summary) -> String {
         summary.elapsed.as_secs_f64(),
         summary.reason,
     )
+}
+
+/// Whether a process that still runs computed nothing, and nothing else is wrong.
+fn was_idle(summary: &Summary) -> bool {
+    let is_of_idleness = |problem: &Diagnostic| matches!(problem.code, Code::NothingRecorded | Code::TooShort);
+    !summary.target.launched()
+        && summary.ending.is_none()
+        && summary.steps.unwrap_or(0) == 0
+        && summary.losses.is_empty()
+        && !summary.problems.0.is_empty()
+        && summary.problems.0.iter().all(is_of_idleness)
 }
 
 /// Whether the ring was nearly too small.

@@ -293,6 +293,29 @@ fn a_server_that_is_killed_leaves_the_target_and_nothing_else() {
     end(silent, silent_input);
 }
 
+/// The last lines are about what was recorded; a recorder that somebody stopped is not waited for.
+#[test]
+#[ignore = "needs root"]
+fn a_server_that_ends_names_its_targets_and_nothing_of_an_idle_one() {
+    let run = Run::new();
+    let (at_work, input) = toy(&run, "counts", &["ms=600000", "pause=2000", "work=50"]);
+    let (silent, silent_input) = toy(&run, "silent", &["wait"]);
+    let mut serve = Serve::start(&["-p", &at_work.id().to_string(), "-p", &silent.id().to_string()]);
+    wait_until("both are recorded", || {
+        serve.steps(&at_work) > 0.0 && serve.recorders().iter().filter(|pid| links(**pid) > 0).count() == 2
+    });
+    serve.recorders().into_iter().for_each(|recorder| kill(recorder, Signal::SIGSTOP).unwrap());
+    kill(Pid::from_raw(serve.program.id().cast_signed()), Signal::SIGTERM).unwrap();
+    wait_until("it ends", || serve.program.try_wait().unwrap().is_some());
+    wait_until("its messages are read", || serve.messages().contains(" steps, "));
+    let messages = serve.messages();
+    let lines: Vec<&str> = messages.lines().filter(|line| line.contains(" lost, ")).collect();
+    assert!(lines.len() == 1 && lines[0].contains(&format!("({}): ", at_work.id())), "{messages}");
+    assert!(!messages.contains("R004") && !messages.contains(&silent.id().to_string()), "{messages}");
+    end(at_work, input);
+    end(silent, silent_input);
+}
+
 #[test]
 #[ignore = "needs root"]
 fn a_launched_command_ends_the_server_with_its_status() {

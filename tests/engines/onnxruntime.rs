@@ -173,6 +173,27 @@ fn steps_of_an_older_wheel_are_found_by_its_kernels() {
     assert!(completeness["notes"].to_string().contains("no probe has recorded one"), "{completeness}");
 }
 
+/// Without steps the budget is a part of the time in operators, and windows show how many runs there were.
+#[test]
+#[ignore = "needs root"]
+fn a_budget_is_obeyed_where_no_probe_marks_steps() {
+    const MANY: f64 = 8000.0;
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("run.pfi");
+    let mut command = profinfer(&["record", "onnxruntime", "--budget", "5%", "-o"]);
+    command.arg(&trace).arg("--").arg(OLDER.python()).arg(scripts().join(OLDER.script)).arg(folder.path());
+    succeeds(command.arg(MANY.to_string()));
+    let report = json(&["report", &trace.display().to_string(), "--json"]);
+    let sampling = &report["sampling"];
+    let number = |key: &str| sampling[key].as_f64().unwrap();
+    assert!(number("windows") >= 2.0 && (0.001..=0.055).contains(&number("spent")), "{sampling}");
+    let (found, unseen) = (number("whole"), number("unseen_steps"));
+    assert!(found >= 20.0 && found < MANY / 2.0, "{sampling}");
+    let runs = found + unseen;
+    assert!((0.7 * MANY..1.3 * MANY).contains(&runs), "{runs} runs: {sampling}");
+    assert_eq!(report["completeness"]["complete"], true, "{}", report["completeness"]);
+}
+
 /// Where the engine's profiler looks at its clock: before it describes a kernel's inputs, and behind the texts that it
 /// makes of its outputs.
 const CLOCK: &str = r#"

@@ -192,7 +192,7 @@ static __always_inline int operator__0_enter(struct pt_regs *regs)
 {
 	PF_ENTER(TYPE_operator_record);
 	operator_close(call->thread, call->now);
-	PF_WHILE_WANTED(detail);
+	PF_WHILE_DETAIL_WANTED();
 	if (PF_HOLDS(TYPE_operator_record, (PF_ARGUMENT(__s32, place_of_operator__0__argument_1) == 0LL) && (operator__0__piece_0 != PF_KNOWN(constant_kind__NONE)))) /* small.yaml:20: lane == 0 && n->kind != NONE */
 		PF_WITH_RECORD(operator, PF_BEGIN_UNTIL(operator)) {
 			PF_FIELD(0, node, PF_ARGUMENT(__u64, place_of_operator__0__argument_0)); /* small.yaml:21: n */
@@ -216,7 +216,7 @@ static __always_inline int barrier__0_enter(struct pt_regs *regs)
 {
 	PF_ENTER(PF_THREAD);
 	call->thread->spans.barrier_last = call->now;
-	PF_WHILE_WANTED(detail);
+	PF_WHILE_DETAIL_WANTED();
 	return 0;
 }
 PF_ENTRY(barrier__0) /* SEC("uprobe.multi") */

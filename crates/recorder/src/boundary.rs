@@ -9,7 +9,6 @@ use crate::bpf::Detachment;
 use profinfer_compiler::{ProbePlan, Tier, WAITING};
 use profinfer_schema::Role;
 use profinfer_schema::{Notice, WaitingNotice};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// So many steps in which one lane alone computed are enough.
@@ -126,7 +125,7 @@ impl BoundarySwitch {
     pub(super) fn poll(&mut self, context: &mut SwitchContext<'_, '_>) {
         let counts = context.consumer.counts();
         let second = counts.second_lane();
-        let steps = counts.steps_apart.load(Ordering::Relaxed);
+        let steps = counts.ended.count();
         let now = monotonic_ns();
         self.state = match (std::mem::replace(&mut self.state, State::Attached), second) {
             (State::Attached, Some(_)) => self.several(now, steps),

@@ -7,6 +7,7 @@ use super::process::process_of_record;
 use super::reader::{Pause, RingPages};
 use super::sampling::SampleIntake;
 use super::slots::{Held, Taken};
+use super::span_times::{SpanTimes, add};
 use super::stops::Stop;
 use profinfer_diagnostics::{Code, Diagnostic};
 use profinfer_schema::bpf::{CONTROL_RECORDS, ControlRecord};
@@ -18,7 +19,7 @@ use indexmap::IndexMap;
 use libbpf_rs::{MapCore, MapHandle};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use profinfer_trace::{PushError, RecordHeader, TraceWriter};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -87,16 +88,13 @@ pub(super) struct Counts {
     pub(super) tokens: AtomicU64,
     /// Records that do not match the schema; a fault of profinfer.
     pub(super) malformed: AtomicU64,
-    /// Steps that ended; those within others are parts of them.
-    pub(super) steps_apart: AtomicU64,
-    /// Their time, ns; what several took at once counts once.
-    pub(super) step_ns: AtomicU64,
-    /// Where the last of them began and ended, ns.
-    last_step: (AtomicU64, AtomicU64),
-    /// Its thread; 0: there was no step.
+    /// Steps that ended.
+    pub(super) ended: SpanTimes,
+    /// The thread of the last one; 0: there was no step.
     step_thread: AtomicU32,
-    /// Times that are counted already.
-    step_times: Mutex<CountedTimes>,
+    /// Operators that ended, where they are counted since no function of the target marks steps.
+    pub(super) operators: SpanTimes,
+    counts_operators: AtomicBool,
     /// Records by type.
     types: Vec<AtomicU64>,
     /// Operators' records by lane.
@@ -111,9 +109,6 @@ pub(super) struct Counts {
 
 /// Lanes beyond are counted with others.
 const LANES: usize = 64;
-
-/// Times between steps that are remembered: a step may have begun before so many others that ended.
-const COUNTED_TIMES: usize = 1024;
 
 impl Counts {
     /// Nothing counted yet, of that many record types.
@@ -163,59 +158,10 @@ impl Counts {
         }
     }
 
-    /// A step ended. Those within it have been counted, and their time.
-    fn step_ended(&self, start: u64, end: u64) {
-        let (last_start, last_end) = (&self.last_step.0, &self.last_step.1);
-        let until = last_end.load(Ordering::Relaxed);
-        let is_around = start <= last_start.load(Ordering::Relaxed) && until <= end && until > 0;
-        if !is_around {
-            add(&self.steps_apart, 1);
-        }
-        let new = self.step_times.lock().unwrap_or_else(PoisonError::into_inner).add(start, end);
-        add(&self.step_ns, new);
-        if end > until {
-            last_start.store(start, Ordering::Relaxed);
-            last_end.store(end, Ordering::Relaxed);
-        }
+    /// Has operators that end counted from now on.
+    pub(super) fn count_operators(&self) {
+        self.counts_operators.store(true, Ordering::Relaxed);
     }
-}
-
-/// Times that were counted, the last ones: steps arrive when they end, and one that began long before others has a part
-/// before them.
-#[derive(Debug, Default)]
-struct CountedTimes {
-    /// Apart from each other, in order.
-    times: VecDeque<(u64, u64)>,
-    /// What is before this is counted, or given up.
-    since: u64,
-}
-
-impl CountedTimes {
-    /// Gives how much of a time was not counted yet, and counts it.
-    fn add(&mut self, start: u64, end: u64) -> u64 {
-        let start = start.max(self.since);
-        if end <= start {
-            return 0;
-        }
-        let first = self.times.partition_point(|time| time.1 < start);
-        let after = self.times.partition_point(|time| time.0 <= end);
-        let (mut whole, mut counted) = ((start, end), 0);
-        for (from, to) in self.times.drain(first..after) {
-            counted += to.min(end).saturating_sub(from.max(start));
-            whole = (whole.0.min(from), whole.1.max(to));
-        }
-        self.times.insert(first, whole);
-        if self.times.len() > COUNTED_TIMES {
-            self.since = self.times.pop_front().map_or(self.since, |time| time.1);
-        }
-        end - start - counted
-    }
-}
-
-/// Adds to a count. The consuming thread alone does: it need not prevent others from adding at the same time, which would
-/// cost as much as the rest of the counting.
-fn add(count: &AtomicU64, more: u64) {
-    count.store(count.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
 }
 
 /// Where a step's record has its number of tokens.
@@ -381,6 +327,7 @@ impl Consumer {
         let intake = Intake {
             counts: Arc::clone(&counts),
             steps: step_records(schema),
+            operators: schema.records.iter().map(|record| record.role == Some(Role::Operator)).collect(),
             lanes: lane_fields(schema),
             controls: send,
             arrived: Arc::clone(&arrived),
@@ -578,7 +525,8 @@ struct Intake {
     counts: Arc<Counts>,
     /// By type of record: whether it is a step's, and where its tokens are.
     steps: Vec<Option<Option<Tokens>>>,
-    /// By type of record: where an operator's lane is.
+    /// By type of record: whether it is an operator's, and where its lane is.
+    operators: Vec<bool>,
     lanes: Vec<Option<Tokens>>,
     controls: Sender<Control>,
     arrived: Arc<EventFd>,
@@ -709,11 +657,17 @@ impl Intake {
         if let Some(lane) = lane.and_then(|lane| usize::try_from(lane).ok()) {
             self.counts.lane(lane % LANES, record);
         }
+        if self.operators.get(usize::from(number)) == Some(&true)
+            && self.counts.counts_operators.load(Ordering::Relaxed)
+            && let Some(header) = RecordHeader::read(record)
+        {
+            self.counts.operators.ended(header.start, header.start.saturating_add(header.duration));
+        }
         let Some(Some(tokens)) = self.steps.get(usize::from(number)) else { return };
         add(&self.counts.steps, 1);
         if let Some(header) = RecordHeader::read(record) {
             self.counts.step_thread.store(header.tid, Ordering::Relaxed);
-            self.counts.step_ended(header.start, header.start.saturating_add(header.duration));
+            self.counts.ended.ended(header.start, header.start.saturating_add(header.duration));
         }
         let tokens = tokens.and_then(|tokens| tokens.read(record));
         add(&self.counts.tokens, tokens.unwrap_or(0));
@@ -813,30 +767,6 @@ mod tests {
         assert_eq!(Control::parse(&record[..47]), None, "cut");
         assert_eq!(Control::parse(&0xff02_u16.to_ne_bytes()), Some(Control::LastStep));
         assert_eq!(Control::parse(&[1]), None);
-    }
-
-    #[test]
-    fn what_steps_take_at_once_counts_once_in_whatever_order_they_end() {
-        let counts = Counts::default();
-        for n in 0..10 {
-            counts.step_ended(50 + 100 * n, 60 + 100 * n);
-        }
-        counts.step_ended(0, 1000);
-        assert_eq!(counts.step_ns.load(Ordering::Relaxed), 1000);
-        let mut random = fastrand::Rng::with_seed(5);
-        let (mut times, mut counted) = (CountedTimes::default(), [false; 5000]);
-        for _ in 0..2000 {
-            let start = random.usize(0..4900);
-            let end = start + random.usize(0..40);
-            let new = counted[start..end].iter().filter(|counted| !**counted).count() as u64;
-            counted[start..end].fill(true);
-            assert_eq!(times.add(start as u64, end as u64), new);
-        }
-        // Of what is longer ago than all that is remembered nothing counts.
-        let mut times = CountedTimes::default();
-        (1..=COUNTED_TIMES as u64 + 1).for_each(|n| assert_eq!(times.add(10 * n, 10 * n + 5), 5));
-        assert_eq!((times.add(0, 14), times.times.len()), (0, COUNTED_TIMES));
-        assert_eq!(times.add(0, 20), 5);
     }
 
     #[test]

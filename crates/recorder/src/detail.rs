@@ -22,7 +22,7 @@ const RAREST: Duration = Duration::from_secs(1);
 const RARELY: Duration = Duration::from_millis(250);
 const OFTEN: Duration = Duration::from_millis(15);
 /// The function of steps may be found so long after those of operators.
-const STEPS_AWAITED: Duration = Duration::from_secs(1);
+const STEPS_AWAITED_NS: u64 = 1_000_000_000;
 /// Groups of probes are attached for so long before the target is answered. Hits before all are attached cost the target
 /// time and are not recorded.
 const TURN: Duration = Duration::from_millis(2);
@@ -61,8 +61,10 @@ pub(super) struct DetailSwitch {
     /// Probes whose spans another probe's entry ends.
     until: BTreeSet<String>,
     steps: BTreeSet<String>,
-    /// Since when operators were found, and no function of steps.
-    without_steps: Option<Instant>,
+    /// Since when operators were found, and no function of steps: ns of CLOCK_MONOTONIC.
+    without_steps: Option<u64>,
+    /// For so long that there is none.
+    unmarked: bool,
     first_window_ns: Option<f64>,
     /// How long the budget has nothing to decide, as estimated at the last poll.
     undecided: Duration,
@@ -90,6 +92,7 @@ impl DetailSwitch {
             until: actions().filter(is_until).map(|action| action.probe.clone()).collect(),
             steps: steps().map(|action| action.probe.clone()).collect(),
             without_steps: None,
+            unmarked: false,
             first_window_ns: None,
             undecided: Duration::ZERO,
         })
@@ -130,7 +133,10 @@ impl DetailSwitch {
         }
         self.fast_enough = self.check_rate(context, &seen);
         self.undecided = self.undecided(&seen);
-        let wanted = self.is_wanted(&seen) || self.has_no_steps(context);
+        if self.has_no_steps(context) {
+            self.record_without_steps(&seen, context);
+        }
+        let wanted = self.is_wanted(&seen);
         if matches!(self.state, State::Off) {
             self.settle(context);
         }
@@ -171,9 +177,15 @@ impl DetailSwitch {
         }
         context.session.switch_graphs();
         if stays.is_none() {
-            context.record_unseen(|session| {
-                session.switch_steps();
-                monotonic_ns()
+            // Where steps were looked for, nothing has been recorded since then.
+            let since = self.without_steps.filter(|_| self.unmarked);
+            context.record_unseen(|session| match since {
+                Some(since) => since,
+                // Operators are recorded once a step has begun.
+                None => {
+                    session.switch_steps();
+                    monotonic_ns()
+                }
             });
         }
         context.modules.set_stays(stays, context.session);
@@ -196,6 +208,9 @@ impl DetailSwitch {
             State::On => context.record_state(DetailState::Off, DetailReason::End, |_| monotonic_ns()),
             State::Off => {
                 let seen = context.seen(RARELY);
+                if self.without_steps.is_some() && !self.unmarked && !context.modules.any_steps() {
+                    self.record_without_steps(&seen, context);
+                }
                 self.first_window_ns = self.sampler.as_ref().and_then(|sampler| sampler.first_window_ns(&seen));
             }
             _ => {}
@@ -225,13 +240,23 @@ impl DetailSwitch {
         within_budget && self.fast_enough
     }
 
-    /// Whether the target has no function of steps, by which a budget could be measured: operators are then always
-    /// recorded, and show the steps.
+    /// Whether it has turned out that the target has no function of steps, by which a budget could be measured.
     fn has_no_steps(&mut self, context: &SwitchContext<'_, '_>) -> bool {
-        if !matches!(self.state, State::Off) || context.modules.any_steps() || !context.modules.any_detail() {
+        let may_have = self.unmarked || context.modules.any_steps() || !context.modules.any_detail();
+        if !matches!(self.state, State::Off) || may_have {
             return false;
         }
-        self.without_steps.get_or_insert_with(Instant::now).elapsed() >= STEPS_AWAITED
+        let since = *self.without_steps.get_or_insert_with(monotonic_ns);
+        monotonic_ns().saturating_sub(since) >= STEPS_AWAITED_NS
+    }
+
+    /// The budget is for the time in operators from now on.
+    fn record_without_steps(&mut self, seen: &Seen, context: &mut SwitchContext<'_, '_>) {
+        self.unmarked = true;
+        context.consumer.counts().count_operators();
+        context.meter.time_operators();
+        let since = self.without_steps.unwrap_or_else(monotonic_ns);
+        self.sampler.iter_mut().for_each(|sampler| sampler.has_no_steps(seen, since as f64));
     }
 
     /// Why it changes now.
@@ -247,8 +272,8 @@ impl DetailSwitch {
         }
         // Not by the steps that have ended: a record may be lost, and a thread may end within a step.
         let running_ns = if context.session.within_steps() > 0 { now.saturating_sub(self.running.1) } else { 0 };
-        let step_ns = seen.step_ns.max(0.0) as u64;
-        self.rate.as_mut().is_none_or(|rate| rate.allows(now, seen.steps, step_ns, running_ns))
+        let (steps, step_ns) = if self.unmarked { (0, 0) } else { (seen.steps, seen.step_ns.max(0.0) as u64) };
+        self.rate.as_mut().is_none_or(|rate| rate.allows(now, steps, step_ns, running_ns))
     }
 
     fn attach(&mut self, mut next: usize, context: &mut SwitchContext<'_, '_>) -> State {

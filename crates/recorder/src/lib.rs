@@ -43,6 +43,7 @@ mod search_report;
 mod seccomp;
 mod signals;
 mod slots;
+mod span_times;
 mod steal;
 mod stops;
 mod switch_context;

@@ -8,7 +8,6 @@ use crate::bpf::{RunStatistics, Session};
 use profinfer_compiler::{ProbePlan, Program, ProgramKind, Shape, Tier};
 use profinfer_schema::Overhead;
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Adds up the cost.
@@ -25,6 +24,10 @@ pub(super) struct Meter<'a> {
     /// Step time while the probes of operators were attached, ns, and what it was when they last came.
     detailed_ns: f64,
     attached_at: Option<f64>,
+    /// Steps, and sites that were attached or detached, before they last came.
+    before: (u64, u64),
+    /// No function marks steps: operators stand for them.
+    by_operators: bool,
 }
 
 impl<'a> Meter<'a> {
@@ -40,6 +43,8 @@ impl<'a> Meter<'a> {
             read: None,
             detailed_ns: 0.0,
             attached_at: Some(0.0),
+            before: (0, 0),
+            by_operators: false,
         }
     }
 
@@ -57,10 +62,11 @@ impl<'a> Meter<'a> {
             self.read_costs(session, modules, counts);
         }
         let busiest_lane = counts.busiest_lane();
+        let spans = if self.by_operators { &counts.operators } else { &counts.ended };
         Seen {
             now_ns: monotonic_ns() as f64,
-            steps: counts.steps_apart.load(Ordering::Relaxed),
-            step_ns: counts.step_ns.load(Ordering::Relaxed) as f64,
+            steps: spans.count(),
+            step_ns: spans.ns() as f64,
             steps_cost_ns: self.costs.of(Tier::Always) + self.costs.of(Tier::Step),
             graphs_cost_ns: self.costs.of(Tier::Graph),
             detail_cost_ns: (self.costs.of(Tier::Detail) + self.costs.of(Tier::Waiting)) * busiest_lane,
@@ -100,6 +106,11 @@ impl<'a> Meter<'a> {
         self.attached_at.is_some() || !self.plan.programs.get(program).is_some_and(comes_and_goes)
     }
 
+    /// No function of the target marks steps: the time in operators is the target's.
+    pub(super) fn time_operators(&mut self) {
+        self.by_operators = true;
+    }
+
     /// So many sites were attached or detached while the target ran.
     pub(super) fn switched(&mut self, sites: usize) {
         self.costs.switched(sites);
@@ -108,10 +119,17 @@ impl<'a> Meter<'a> {
     /// The probes of operators are attached from now on, or detached. Costs were read just before, while none was attached.
     pub(super) fn detail(&mut self, attached: bool, seen: &Seen) {
         match (attached, self.attached_at) {
-            (true, None) => self.attached_at = Some(seen.step_ns),
+            (true, None) => {
+                self.attached_at = Some(seen.step_ns);
+                self.before = (seen.steps, self.costs.switches());
+            }
             (false, Some(since)) => {
                 self.detailed_ns += seen.step_ns - since;
                 self.attached_at = None;
+                // Attaching takes a target nothing that does nothing.
+                if self.by_operators && seen.steps == self.before.0 {
+                    self.costs.forget_switches(self.before.1);
+                }
             }
             _ => {}
         }
@@ -130,7 +148,7 @@ impl<'a> Meter<'a> {
         Overhead {
             budget: self.limits.budget,
             min_rate: self.limits.min_rate,
-            steps: seen.steps,
+            steps: counts.ended.count(),
             step_ns: ns(seen.step_ns),
             unseen_step_ns: unseen_ns.map(ns),
             detailed_step_ns: ns(self.detailed_ns + self.attached_at.map_or(0.0, |since| seen.step_ns - since)),

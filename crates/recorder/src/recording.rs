@@ -374,6 +374,7 @@ impl<'a> Recording<'a> {
         problems.0.extend(not_learned.iter().cloned());
         let too_short = overhead.as_ref().zip(self.switches.first_window_ns()).and_then(too_short);
         self.modules.search_report.warned(too_short.as_slice());
+        let is_too_short = too_short.is_some();
         problems.0.extend(too_short);
         let broken: Vec<Diagnostic> = broken.into_iter().map(broken_expectation).collect();
         self.modules.search_report.warned(&broken);
@@ -432,7 +433,7 @@ impl<'a> Recording<'a> {
         let steps = self.modules.search_report.marks_steps().then(|| counts.steps.load(Ordering::Relaxed));
         let attach = self.modules.search_report.how_to_attach();
         // A report finds steps by operators.
-        if nothing.is_some() && !self.modules.search_report.has_operators(&counts) {
+        if nothing.is_some() && !is_too_short && !self.modules.search_report.has_operators(&counts) {
             problems.0.extend(nothing_recorded(waiting, nothing, (reason, ending), attach.clone()));
         } else {
             // One engine's steps do not stand for those of another that was asked for.
@@ -547,13 +548,18 @@ fn on_other_stacks(calls: u64, mode: AttachMode) -> Option<Diagnostic> {
     }
 }
 
+/// Whether the target's time is measured: by its steps, or its operators.
+fn measures_target(overhead: &Overhead) -> bool {
+    overhead.steps > 0 || overhead.unseen_step_ns.is_some()
+}
+
 /// That more was spent than was allowed.
 fn over_budget(overhead: &Overhead) -> Option<Diagnostic> {
     let budget = overhead.budget?;
     let spent = |ns: u64| ns as f64 / overhead.bare_ns().max(1) as f64;
     let (all, base) = (spent(overhead.base_ns + overhead.detail_ns), spent(overhead.base_ns));
     // An estimate is not exact to the last percent.
-    (overhead.steps > 0 && all > budget * 1.1).then(|| {
+    (measures_target(overhead) && all > budget * 1.1).then(|| {
         let message = format!(
             "the overhead exceeded the budget of {:.2} %: it was {:.2} % of the target's time, {:.2} % for steps alone",
             budget * 100.0,
@@ -567,11 +573,12 @@ fn over_budget(overhead: &Overhead) -> Option<Diagnostic> {
 
 /// That the recording ended before the budget covered a window, which needs so much time in steps.
 fn too_short((overhead, needed_ns): (&Overhead, f64)) -> Option<Diagnostic> {
-    let budget = overhead.budget.filter(|_| overhead.steps > 0)? * 100.0;
+    let budget = overhead.budget.filter(|_| measures_target(overhead))? * 100.0;
     let [needed, bare] = [needed_ns, overhead.bare_ns() as f64].map(|ns| ns / 1e9);
-    let message = format!(
-        "no operators were recorded: a budget of {budget} % needs {needed:.1} s in steps before, and there were {bare:.1} s"
-    );
+    let what =
+        if overhead.steps > 0 { "steps before, and there were" } else { "operators before, and there were at most" };
+    let message =
+        format!("no operators were recorded: a budget of {budget} % needs {needed:.1} s in {what} {bare:.1} s");
     Some(Diagnostic::warning(Code::TooShort, message).hint("record longer, or set a larger `--budget`"))
 }
 

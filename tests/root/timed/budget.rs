@@ -258,3 +258,27 @@ fn first_step_ns(trace: &Path) -> i64 {
     let output = Command::new(env!("CARGO_BIN_EXE_profinfer")).args(command).arg(trace).output().unwrap();
     serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["start_ns"].as_i64().unwrap()
 }
+
+/// A window begins within an operator: what that one calls are no operators.
+#[test]
+#[ignore = "needs root"]
+fn calls_within_an_operator_that_began_before_a_window_are_not_recorded() {
+    let _alone = alone();
+    const TARGETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets");
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("nested_operator");
+    let mut compiler = Command::new("gcc");
+    compiler.args(["-O1", "-g", "-o"]).arg(&program).arg(format!("{TARGETS}/nested_operator.c"));
+    assert!(compiler.status().unwrap().success());
+    let trace = folder.path().join("run.pfi");
+    let mut record = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    record.args(["record", &format!("{TARGETS}/nested_operator.yaml"), "--budget", "1%", "-o"]).arg(&trace);
+    // Steps of 20 ms.
+    let output = record.arg("--").arg(&program).arg("150").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let output = Command::new(env!("CARGO_BIN_EXE_profinfer")).arg("dump").arg(&trace).output().unwrap();
+    let events = crate::invocation::lines(&output.stdout);
+    let levels: Vec<&serde_json::Value> =
+        events.iter().filter(|event| event["probe"] == "compute").map(|event| &event["fields"]["level"]).collect();
+    assert!(levels.len() >= 2 && levels.iter().all(|level| **level == 0), "{levels:?}");
+}

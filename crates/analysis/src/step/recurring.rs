@@ -1,6 +1,8 @@
 //! Steps that no probe marks: a thread computes the same operators in the same order again and again, and each time is a
 //! step. The operator that each step begins with is found in the first operators, and used from then on.
 //!
+//! Where a recording has periods without records, no step goes on from one stretch between them to the next.
+//!
 //! Of the operators that occur equally often, the one with the longest time before it begins a step. The rarest such
 //! operator is taken between whose occurrences most operators come in a sequence that comes more than once.
 
@@ -52,6 +54,58 @@ impl By {
     }
 }
 
+/// The outermost operators of a thread, by start.
+#[derive(Debug)]
+struct Sequence<'o> {
+    operators: Vec<&'o RawOperator>,
+    /// Where stretches without unrecorded periods end among them, the last one included.
+    ends: Vec<usize>,
+    /// No more operators come to the last stretch.
+    is_over: bool,
+}
+
+impl<'o> Sequence<'o> {
+    fn new(operators: Vec<&'o RawOperator>, stretches: &Stretches<'_>, last: bool) -> Self {
+        let numbers: Vec<u32> = operators.iter().map(|operator| (stretches.of)(operator.start)).collect();
+        let changes = numbers.windows(2).enumerate().filter(|(_, pair)| pair.first() != pair.last());
+        let ends = changes.map(|(at, _)| at + 1).chain([operators.len()]).collect();
+        let is_over = last || numbers.last().is_some_and(|number| *number < stretches.latest);
+        Self { operators, ends, is_over }
+    }
+
+    fn keys(&self, by: By) -> Vec<Key> {
+        self.operators.iter().map(|operator| by.key(operator)).collect()
+    }
+
+    /// From each occurrence of an operator to the next one, or to the end of the stretch; whether it is that.
+    fn parts(&self, keys: &[Key], first: Key) -> Vec<(usize, usize, bool)> {
+        let mut parts = Vec::new();
+        let mut from = 0;
+        for end in &self.ends {
+            let here: Vec<usize> = (from..*end).filter(|at| keys[*at] == first).collect();
+            let next = here.iter().copied().skip(1).map(|at| (at, false)).chain([(*end, true)]);
+            parts.extend(here.iter().zip(next).map(|(at, (to, is_end))| (*at, to, is_end)));
+            from = *end;
+        }
+        parts
+    }
+}
+
+/// The stretches of a recording between periods without records.
+pub(super) struct Stretches<'s> {
+    /// The number of that in which an instant lies.
+    pub(super) of: &'s dyn Fn(u64) -> u32,
+    /// The latest one's.
+    pub(super) latest: u32,
+}
+
+impl Stretches<'_> {
+    #[cfg(test)]
+    fn one() -> Self {
+        Stretches { of: &|_| 0, latest: 0 }
+    }
+}
+
 /// A thread that computes a sequence again and again.
 #[derive(Debug, Clone)]
 struct Leader {
@@ -66,6 +120,8 @@ struct Leader {
 #[derive(Debug, Default)]
 pub(super) struct Recurring {
     leaders: Vec<Leader>,
+    /// Operators among which none were found.
+    tried: usize,
 }
 
 /// A step that was found.
@@ -91,32 +147,44 @@ impl Recurring {
         self.leaders.iter().map(|leader| leader.thread).collect()
     }
 
+    /// Whether threads were found that run steps.
+    pub(super) fn any(&self) -> bool {
+        !self.leaders.is_empty()
+    }
+
+    /// Whether so many operators are enough more than those among which nothing was found.
+    pub(super) fn is_due(&self, operators: usize) -> bool {
+        operators > 2 * self.tried
+    }
+
     /// The steps among operators; `last`: no more come.
-    pub(super) fn cut(&mut self, operators: &[RawOperator], last: bool) -> Cuts {
-        let by_thread = outermost(operators);
+    pub(super) fn cut(&mut self, operators: &[RawOperator], stretches: &Stretches<'_>, last: bool) -> Cuts {
+        let sequence = |(thread, operators)| (thread, Sequence::new(operators, stretches, last));
+        let by_thread: BTreeMap<u32, Sequence<'_>> = outermost(operators).into_iter().map(sequence).collect();
         if self.leaders.is_empty() {
             self.leaders = leaders(&by_thread);
+            self.tried = operators.len();
         }
         let mut cuts = Cuts::default();
         for leader in &self.leaders {
-            if let Some(operators) = by_thread.get(&leader.thread) {
-                leader.cut(leader.thread, operators, last, &mut cuts);
+            if let Some(sequence) = by_thread.get(&leader.thread) {
+                leader.cut(leader.thread, sequence, &mut cuts);
             }
         }
-        self.cut_others(&by_thread, last, &mut cuts);
+        self.cut_others(&by_thread, &mut cuts);
         cuts.steps.sort_by_key(|cut| (cut.start, cut.end));
         cuts
     }
 
     /// Steps that are run by other threads, such as the next one of a pool, while none is run by those.
-    fn cut_others(&self, by_thread: &BTreeMap<u32, Vec<&RawOperator>>, last: bool, cuts: &mut Cuts) {
+    fn cut_others(&self, by_thread: &BTreeMap<u32, Sequence<'_>>, cuts: &mut Cuts) {
         let is_other = |thread: u32| self.leaders.iter().all(|leader| leader.thread != thread);
         let mut others: Vec<_> = by_thread.iter().filter(|(thread, _)| is_other(**thread)).collect();
-        others.sort_by_key(|(thread, operators)| (std::cmp::Reverse(operators.len()), **thread));
-        for (thread, operators) in others {
+        others.sort_by_key(|(thread, sequence)| (std::cmp::Reverse(sequence.operators.len()), **thread));
+        for (thread, sequence) in others {
             for leader in &self.leaders {
                 let mut found = Cuts::default();
-                leader.cut(*thread, operators, last, &mut found);
+                leader.cut(*thread, sequence, &mut found);
                 let taken = Taken::of(cuts);
                 found.steps.retain(|cut| !taken.overlaps(cut.start, cut.end));
                 found.open = found.open.filter(|open| !taken.overlaps(*open, u64::MAX));
@@ -163,22 +231,20 @@ impl Leader {
         whole * self.sequence.len() * 10 >= keys.len() * REPEATED_OF_TEN
     }
 
-    fn cut(&self, thread: u32, operators: &[&RawOperator], last: bool, cuts: &mut Cuts) {
-        let keys: Vec<Key> = operators.iter().map(|operator| self.by.key(operator)).collect();
-        let mut starts: Vec<usize> = (0..keys.len()).filter(|at| keys[*at] == self.first).collect();
-        starts.push(keys.len());
-        for pair in starts.windows(2) {
-            let [from, to] = *pair else { continue };
-            let is_open = to == keys.len();
+    fn cut(&self, thread: u32, sequence: &Sequence<'_>, cuts: &mut Cuts) {
+        let operators = &sequence.operators;
+        let keys = sequence.keys(self.by);
+        for (from, to, is_open) in sequence.parts(&keys, self.first) {
+            let more_come = is_open && to == keys.len() && !sequence.is_over;
             let mut until = to;
             // What comes after the whole sequence, and before the next one, belongs to neither.
             if keys[from..to].starts_with(&self.sequence) {
                 until = from + self.sequence.len();
-            } else if is_open && !last {
+            } else if more_come {
                 cuts.open = Some(cuts.open.map_or(operators[from].start, |open| open.min(operators[from].start)));
                 continue;
             } else if is_open && until - from < self.sequence.len() {
-                // The recording ended within it.
+                // The recording ended within it, or paused.
                 continue;
             }
             let end = operators[from..until].iter().map(|operator| operator.end).max();
@@ -208,12 +274,13 @@ fn outermost(operators: &[RawOperator]) -> BTreeMap<u32, Vec<&RawOperator>> {
 
 /// The thread with the most operators, and others that share none with it, or that compute the same sequence each for
 /// itself: operators that have neither lane nor object are no two threads'.
-fn leaders(by_thread: &BTreeMap<u32, Vec<&RawOperator>>) -> Vec<Leader> {
-    let mut threads: Vec<(&u32, &Vec<&RawOperator>)> = by_thread.iter().collect();
-    threads.sort_by_key(|(thread, operators)| (std::cmp::Reverse(operators.len()), **thread));
+fn leaders(by_thread: &BTreeMap<u32, Sequence<'_>>) -> Vec<Leader> {
+    let mut threads: Vec<(&u32, &Sequence<'_>)> = by_thread.iter().collect();
+    threads.sort_by_key(|(thread, sequence)| (std::cmp::Reverse(sequence.operators.len()), **thread));
     let mut taken: BTreeSet<Key> = BTreeSet::new();
     let mut found: Vec<Leader> = Vec::new();
-    for (thread, operators) in threads {
+    for (thread, sequence) in threads {
+        let operators = &sequence.operators;
         let keys: BTreeSet<Key> = operators.iter().map(|operator| By::Function.key(operator)).collect();
         if found.len() >= MOST_THREADS {
             break;
@@ -223,7 +290,7 @@ fn leaders(by_thread: &BTreeMap<u32, Vec<&RawOperator>>) -> Vec<Leader> {
             found.extend(same.map(|leader| Leader { thread: *thread, ..leader }));
             continue;
         }
-        let leader = [By::Description, By::Function].into_iter().find_map(|by| leader(*thread, operators, by));
+        let leader = [By::Description, By::Function].into_iter().find_map(|by| leader(*thread, sequence, by));
         if let Some(leader) = leader {
             taken.extend(keys);
             found.push(leader);
@@ -248,14 +315,16 @@ impl Occurrences {
     }
 }
 
-fn leader(thread: u32, operators: &[&RawOperator], by: By) -> Option<Leader> {
-    let keys: Vec<Key> = operators.iter().map(|operator| by.key(operator)).collect();
+fn leader(thread: u32, sequence: &Sequence<'_>, by: By) -> Option<Leader> {
+    let operators = &sequence.operators;
+    let keys = sequence.keys(by);
     let mut seen: FxHashMap<Key, Occurrences> = FxHashMap::default();
     for (at, key) in keys.iter().enumerate() {
         let of = seen.entry(*key).or_insert(Occurrences { first: at, count: 0, idle: Vec::new() });
         of.count += 1;
-        // Nothing is before the first operator of all.
+        // Nothing is before the first operator of all, or of a stretch.
         if let Some(before) = at.checked_sub(1).and_then(|before| operators.get(before))
+            && sequence.ends.binary_search(&at).is_err()
             && of.idle.len() < MOST_TIMES
         {
             of.idle.push(operators[at].start.saturating_sub(before.end));
@@ -276,22 +345,22 @@ fn leader(thread: u32, operators: &[&RawOperator], by: By) -> Option<Leader> {
         by_count.get(count).max(next).map(|(_, _, first)| *first)
     };
     by_count.keys().take(MOST_TRIED).filter_map(with_next).find_map(|first| {
-        let sequence = repeated(&keys, first)?;
-        Some(Leader { thread, by, first, sequence })
+        let repeated = repeated(sequence, &keys, first)?;
+        Some(Leader { thread, by, first, sequence: repeated })
     })
 }
 
 /// The sequence that most often follows an operator, if most operators are in such that come more than once.
-fn repeated(keys: &[Key], first: Key) -> Option<Vec<Key>> {
-    let starts: Vec<usize> = (0..keys.len()).filter(|at| keys[*at] == first).collect();
+fn repeated(of: &Sequence<'_>, keys: &[Key], first: Key) -> Option<Vec<Key>> {
     let mut sequences: FxHashMap<u64, (usize, &[Key])> = FxHashMap::default();
-    for pair in starts.windows(2) {
-        let sequence = keys.get(*pair.first()?..*pair.last()?)?;
+    let mut all = 0;
+    for (from, to, _) in of.parts(keys, first).into_iter().filter(|(_, _, is_end)| !is_end) {
+        let sequence = keys.get(from..to)?;
+        all += sequence.len();
         let mut hasher = FxHasher::default();
         sequence.hash(&mut hasher);
         sequences.entry(hasher.finish()).or_insert((0, sequence)).0 += 1;
     }
-    let all = starts.last()?.checked_sub(*starts.first()?)?;
     let repeated: usize =
         sequences.values().filter(|(count, _)| *count > 1).map(|(count, sequence)| count * sequence.len()).sum();
     let (_, sequence) = sequences.into_values().max_by_key(|(count, sequence)| (*count, sequence.len()))?;
@@ -331,7 +400,7 @@ mod tests {
     /// How many operators each step has, and which is its first.
     fn steps(text: &str) -> Vec<(char, usize)> {
         let all = operators(text);
-        let cuts = Recurring::default().cut(&all, true);
+        let cuts = Recurring::default().cut(&all, &Stretches::one(), true);
         let within = |cut: &Cut| all.iter().filter(|of| cut.start <= of.start && of.end <= cut.end).count();
         let first = |cut: &Cut| all.iter().find(|of| of.start == cut.start).and_then(|of| char::from_u32(of.inline));
         cuts.steps.iter().map(|cut| (first(cut).unwrap(), within(cut))).collect()
@@ -362,10 +431,24 @@ mod tests {
     fn operators_come_in_parts() {
         let all = operators("Abc Abc Abc Abc Abc Abc");
         let mut recurring = Recurring::default();
-        let cuts = recurring.cut(&all[..11], false);
+        let cuts = recurring.cut(&all[..11], &Stretches::one(), false);
         assert_eq!((cuts.steps.len(), cuts.open), (3, Some(all[9].start)));
-        let cuts = recurring.cut(&all[9..], true);
+        let cuts = recurring.cut(&all[9..], &Stretches::one(), true);
         assert_eq!((cuts.steps.len(), cuts.open), (3, None));
+    }
+
+    /// A budget's windows: each shows some steps, and parts of two.
+    #[test]
+    fn steps_do_not_go_on_over_periods_without_records() {
+        let all = operators("bc Abcd Ab cd Abcd Abcd A d Abcd Abc");
+        // They begin before the third, fifth and seventh group.
+        let since = [all[6].start + 15, all[18].start + 5];
+        let of = |start: u64| u32::try_from(since.partition_point(|from| *from <= start)).unwrap();
+        let cut = |latest: u32, last: bool| Recurring::default().cut(&all, &Stretches { of: &of, latest }, last);
+        let starts = [2, 10, 14, 20].map(|at: usize| (all[at].start, all[at + 3].end));
+        let found: Vec<(u64, u64)> = cut(2, true).steps.iter().map(|step| (step.start, step.end)).collect();
+        assert_eq!(found, starts);
+        assert_eq!((cut(2, false).open, cut(3, false).open), (Some(all[24].start), None));
     }
 
     /// A pool: the next step is that of whichever thread is free.
@@ -375,14 +458,14 @@ mod tests {
         for (at, operator) in all.iter_mut().enumerate() {
             operator.thread = [1, 2, 1, 1, 2, 3, 1, 2][at / 3];
         }
-        let cuts = Recurring::default().cut(&all, true);
+        let cuts = Recurring::default().cut(&all, &Stretches::one(), true);
         let threads: Vec<u32> = cuts.steps.iter().map(|cut| cut.thread).collect();
         assert_eq!(threads, [1, 2, 1, 1, 2, 3, 1, 2]);
         // In two parts, of which the first ends within a step of another thread.
         let mut recurring = Recurring::default();
-        let cuts = recurring.cut(&all[..14], false);
+        let cuts = recurring.cut(&all[..14], &Stretches::one(), false);
         assert_eq!((cuts.steps.len(), cuts.open), (4, Some(all[12].start)));
-        assert_eq!(recurring.cut(&all[12..], true).steps.len(), 4);
+        assert_eq!(recurring.cut(&all[12..], &Stretches::one(), true).steps.len(), 4);
     }
 
     /// Threads that run one model, each with an input of its own: operators without lanes are no other thread's.
@@ -395,7 +478,7 @@ mod tests {
         };
         let mut all = of_thread("Abc Abc Abc Abc", 1, 0);
         all.extend(of_thread("Abc Abc Abc", 2, 7));
-        let cuts = Recurring::default().cut(&all, true);
+        let cuts = Recurring::default().cut(&all, &Stretches::one(), true);
         let of = |thread: u32| cuts.steps.iter().filter(|cut| cut.thread == thread).count();
         assert_eq!((of(1), of(2)), (4, 3));
     }
@@ -411,7 +494,7 @@ mod tests {
         let strangers = operators("Def Def Def").into_iter().map(|of| RawOperator { thread: 3, site: 7, ..of });
         all.extend(others);
         all.extend(strangers);
-        let cuts = Recurring::default().cut(&all, true);
+        let cuts = Recurring::default().cut(&all, &Stretches::one(), true);
         let of = |thread: u32| cuts.steps.iter().filter(|cut| cut.thread == thread).count();
         assert_eq!((of(1), of(2), of(3)), (4, 0, 3));
     }

@@ -210,6 +210,7 @@ impl Timeline {
             let pending = process.recent.len() - over;
             self.retire(index, pending);
             self.settle(index, by, visitor);
+            self.settle_recurring(index, by, visitor);
         }
         // No step may come for a while that they could be given with.
         let pending = self.pending_since().unwrap_or(u64::MAX);
@@ -585,7 +586,7 @@ impl Timeline {
         self.requests.take(|event| event.time <= time && !is_pending(event))
     }
 
-    fn give_loose(&mut self, process: usize, loose: Bucket, visitor: &mut dyn Visitor) {
+    pub(super) fn give_loose(&mut self, process: usize, loose: Bucket, visitor: &mut dyn Visitor) {
         let unready_until = self.processes[process].unready_until;
         self.findings.late += loose.operators.iter().filter(|operator| operator.start < unready_until).count() as u64;
         self.assembler.set_requests(Vec::new());

@@ -1,12 +1,14 @@
 //! Steps that no probe marks, or whose functions were never called: they are made of the events of a trace without steps.
 
 use super::pending::{Bucket, ClosedStep};
-use super::recurring::Cut;
+use super::recurring::{Cut, Stretches};
 use super::timeline::{LOOSE_EVENTS_WITHOUT_STEPS, Timeline, Visitor};
 use crate::raw::{Decoder, Header};
 use profinfer_schema::{Role, Schema, Site};
 use rustc_hash::FxHashMap;
 
+/// Operators of so long a time show which of them recur with each step: 10 s, in ns.
+const LONG_ENOUGH: u64 = 10_000_000_000;
 /// No record type: there is no record of the step.
 const NO_RECORD: u16 = u16::MAX;
 
@@ -50,7 +52,8 @@ impl Timeline {
         if self.step_probes.mark_steps() && self.step_probes.recorded || loose.operators.is_empty() {
             return;
         }
-        let found = self.processes[process].recurring.cut(&loose.operators, last);
+        let stretches = Stretches { of: &|start| self.unseen.stretch(start), latest: self.unseen.stretch(u64::MAX) };
+        let found = self.processes[process].recurring.cut(&loose.operators, &stretches, last);
         if let Some(open) = found.open {
             loose.sort();
             let held = loose.split_off(open);
@@ -64,6 +67,25 @@ impl Timeline {
         for step in self.unmarked(process, &found.steps, loose) {
             self.findings.recurring += 1;
             self.give(process, step, visitor);
+        }
+    }
+
+    /// Gives the steps that recur among the events before a time, for who follows a recording that goes on. At first,
+    /// what recurs is looked for in a longer time: layers of a step recur sooner than steps.
+    pub(super) fn settle_recurring(&mut self, process: usize, by: u64, visitor: &mut dyn Visitor) {
+        let of = &mut self.processes[process];
+        let operators = &of.window.operators;
+        let (Some(first), Some(last)) = (operators.first(), operators.last()) else { return };
+        let is_long = last.end.saturating_sub(first.start) >= LONG_ENOUGH;
+        if self.step_probes.mark_steps() || !(of.recurring.any() || is_long && of.recurring.is_due(operators.len())) {
+            return;
+        }
+        let mut loose = std::mem::take(&mut of.aside);
+        loose.take(&mut of.window, |start, _| start < by);
+        self.give_recurring(process, &mut loose, false, visitor);
+        match self.processes[process].recurring.any() {
+            true => self.give_loose(process, loose, visitor),
+            false => self.processes[process].window.append(loose),
         }
     }
 

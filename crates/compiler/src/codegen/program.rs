@@ -462,7 +462,10 @@ fn program_data(plan: &ProbePlan, index: usize, program: &Program) -> ProgramDat
         (_, true) => "PF_WHILE_STEP_WANTED",
         (_, false) => "PF_WHILE_WANTED",
     };
-    before.push(format!("{wanted}({});", tier.name()));
+    before.push(match (tier, counts_steps) {
+        (Tier::Detail | Tier::Waiting, false) => "PF_WHILE_DETAIL_WANTED();".to_owned(),
+        _ => format!("{wanted}({});", tier.name()),
+    });
     if counts_steps {
         before.push("PF_STEP_CAME();".to_owned());
     }

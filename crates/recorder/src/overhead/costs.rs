@@ -88,6 +88,16 @@ impl Costs {
         self.switched += sites as u64;
     }
 
+    /// How many sites were so far.
+    pub(crate) fn switches(&self) -> u64 {
+        self.switched
+    }
+
+    /// Those beyond a number cost nothing.
+    pub(crate) fn forget_switches(&mut self, beyond: u64) {
+        self.switched = self.switched.min(beyond);
+    }
+
     /// How often a program ran so far.
     pub(crate) fn ran(&mut self, program: usize, runs: ProgramRuns) {
         if let Some(program) = self.programs.get_mut(program) {

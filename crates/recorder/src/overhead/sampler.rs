@@ -11,6 +11,10 @@
 //! Where the probes of steps alone take too much of the budget, they go with the others. Then nobody counts steps in
 //! between: the *time* until the next window is drawn, in the same way, and a window is some time too. What the target
 //! did unseen is estimated: it was as busy as in the windows.
+//!
+//! A target in which no function marks steps is recorded in such windows from the start, of half a second: what recurs
+//! in them are its steps. The time in operators is then the target's. It is as busy as in the last windows, and one in
+//! which nothing was computed costs it nothing: the next one comes as soon as the recorder's time allows.
 
 use super::Seen;
 use super::recorder_time::RecorderTime;
@@ -45,6 +49,11 @@ const STEPS_TO_LEARN: u64 = 32;
 /// At the end of a window by time, a running step may take this multiple of a step's time, and at most this long.
 const LAST_STEP: f64 = 4.0;
 const LAST_STEP_NS: f64 = 600e6;
+/// Without steps: a window, and the first one, which shows what they cost.
+const UNMARKED_WINDOW_NS: f64 = 500e6;
+const UNMARKED_FIRST_NS: f64 = 50e6;
+/// So much do earlier windows count there against the last one.
+const EARLIER_PART: f64 = 0.5;
 /// The target is taken to be in steps for this part of the unseen time at least.
 const LEAST_BUSY: f64 = 1e-3;
 
@@ -79,6 +88,8 @@ pub(crate) struct Sampler {
     /// The last tier that is recorded in all steps; `None`: steps are not.
     stays: Option<Tier>,
     steps_may_go: bool,
+    /// No function marks steps: those that are seen are operators.
+    unmarked: bool,
     /// What was seen before the first step had ended.
     first: Option<Seen>,
     unseen: Unseen,
@@ -131,6 +142,8 @@ struct Unseen {
     busy_ns: f64,
     /// What such a window costs.
     window_cost_ns: Option<f64>,
+    /// The last one had no step.
+    was_idle: bool,
 }
 
 impl Sampler {
@@ -148,9 +161,20 @@ impl Sampler {
             extension: Extension::default(),
             stays: Some(Tier::Graph),
             steps_may_go,
+            unmarked: false,
             first: None,
             unseen: Unseen::default(),
         }
+    }
+
+    /// No function of the target marks steps: what is seen of steps from now on is of operators, of which nothing was seen
+    /// since a time.
+    pub(crate) fn has_no_steps(&mut self, seen: &Seen, since_ns: f64) {
+        self.unmarked = true;
+        self.steps_go(seen, seen);
+        self.unseen.since_ns = Some(since_ns);
+        // Until a window shows it, the target may do nothing else.
+        (self.unseen.window_ns, self.unseen.busy_ns) = (WINDOW_NS, WINDOW_NS);
     }
 
     /// The last tier that is recorded in all steps; `None`: steps are not.
@@ -201,7 +225,8 @@ impl Sampler {
             State::TimedWindow { until_ns, over } => self.timed_window(seen, until_ns, over),
             State::TimedGap { until_ns } if seen.now_ns < until_ns => false,
             State::TimedGap { .. } => {
-                let fits = seen.cost_ns() + self.next_window_ns(seen) <= self.budget * self.bare_ns(seen);
+                let fits =
+                    self.is_idle() || seen.cost_ns() + self.next_window_ns(seen) <= self.budget * self.bare_ns(seen);
                 if !fits {
                     self.state = self.timed_gap(seen);
                 }
@@ -254,8 +279,7 @@ impl Sampler {
             self.unseen.step_ns = self.unseen_ns(seen.now_ns).unwrap_or(0.0);
             self.unseen.since_ns = None;
             self.unseen.on = Some(*seen);
-            let step = seen.bare_ns() / (seen.steps as f64).max(1.0);
-            let length = WINDOW_NS.max(3.0 * step) * self.lengths();
+            let length = self.timed_length(seen);
             self.recorder.began(self.at_start.as_ref(), seen, length);
             self.state = State::TimedWindow { until_ns: seen.now_ns + length, over: None };
             return;
@@ -278,8 +302,13 @@ impl Sampler {
         self.recorder.ended(seen);
         if self.stays.is_none() {
             // One in which the target did nothing does not show what one costs.
+            self.unseen.was_idle = window.steps == 0;
             if window.steps > 0 {
-                let cost = (window.cost_ns() - beyond.cost_ns()).max(0.0);
+                // The first one was shorter; its probes took their time to come and go as they do around any other.
+                let lasted = (window.now_ns - beyond.now_ns).max(1.0);
+                let more = if self.unmarked { UNMARKED_WINDOW_NS - self.timed_length(seen) } else { 0.0 };
+                let longer = 1.0 + more / lasted;
+                let cost = (window.cost_ns() - beyond.cost_ns()).max(0.0) * longer;
                 self.unseen.window_cost_ns = Some(self.unseen.window_cost_ns.map_or(cost, |last| higher(last, cost)));
             }
             self.windows += 1;
@@ -303,6 +332,20 @@ impl Sampler {
     /// How long the next window is, in first lengths.
     fn lengths(&self) -> f64 {
         (1.0 + self.windows as f64 / LENGTHEN).min(LONGEST_WINDOW)
+    }
+
+    /// How long the next window by the clock is, ns.
+    fn timed_length(&self, seen: &Seen) -> f64 {
+        match (self.unmarked, self.windows) {
+            (true, 0) => UNMARKED_FIRST_NS,
+            (true, _) => UNMARKED_WINDOW_NS,
+            _ => WINDOW_NS.max(3.0 * seen.bare_ns() / (seen.steps as f64).max(1.0)) * self.lengths(),
+        }
+    }
+
+    /// Whether the target computes nothing, as the last window without marked steps showed.
+    fn is_idle(&self) -> bool {
+        self.unmarked && self.unseen.was_idle
     }
 
     /// Steps that a window is to have; the first one is there to show the cost.
@@ -374,6 +417,10 @@ impl Sampler {
                 (self.unseen.window_ns, self.unseen.busy_ns) = (WINDOW_NS, busy * WINDOW_NS);
             }
             let window = seen.since(&on);
+            if self.unmarked {
+                self.unseen.window_ns *= EARLIER_PART;
+                self.unseen.busy_ns *= EARLIER_PART;
+            }
             self.unseen.window_ns += (window.now_ns - window.cost_ns()).max(0.0);
             self.unseen.busy_ns += window.bare_ns();
             self.unseen.since_ns = Some(seen.now_ns);
@@ -384,6 +431,9 @@ impl Sampler {
     /// What the next window by the clock is estimated to cost.
     fn next_window_ns(&self, seen: &Seen) -> f64 {
         self.unseen.window_cost_ns.unwrap_or_else(|| {
+            if self.unmarked {
+                return FIRST_SLOWDOWN * (self.timed_length(seen) + FIRST_SWITCHING_NS);
+            }
             let cost = self.window_cost(seen);
             let always = (seen.cost_ns() - seen.detail_cost_ns) / seen.steps.max(1) as f64;
             (self.window_steps(seen) + cost.edge_steps) * (cost.step_ns + always)
@@ -394,7 +444,8 @@ impl Sampler {
         if self.windows == 0 {
             return State::TimedGap { until_ns: seen.now_ns + WINDOW_NS };
         }
-        let mean = (self.next_window_ns(seen) / (self.budget * self.busy())).max(self.recorder_gap_ns());
+        let by_cost = if self.is_idle() { 0.0 } else { self.next_window_ns(seen) / (self.budget * self.busy()) };
+        let mean = by_cost.max(self.recorder_gap_ns());
         State::TimedGap { until_ns: seen.now_ns + mean.clamp(WINDOW_NS, 1e12) * self.draw() }
     }
 

@@ -44,7 +44,10 @@ enum Probes {
 
 impl<F: Fn(u64) -> f64> Simulated<F> {
     fn run(&self, budget: f64, seed: u64, steps: u64) -> Outcome {
-        let mut sampler = Sampler::new(budget, seed, true);
+        self.run_with(Sampler::new(budget, seed, true), steps)
+    }
+
+    fn run_with(&self, mut sampler: Sampler, steps: u64) -> Outcome {
         let mut out = Outcome::default();
         let mut probes = Probes::Off;
         let (mut now, mut begun_on) = (0.0_f64, false);
@@ -327,6 +330,77 @@ fn a_budget_that_steps_alone_exceed_is_kept_by_recording_nothing_for_a_while() {
             assert!((unseen / truth - 1.0).abs() < 0.25, "{step} {budget} {seed}: {unseen} of {truth}");
         }
     }
+}
+
+fn without_steps(budget: f64, seed: u64) -> Sampler {
+    let mut sampler = Sampler::new(budget, seed, true);
+    sampler.has_no_steps(&Seen::default(), 0.0);
+    sampler
+}
+
+#[test]
+fn without_steps_the_budget_is_for_the_time_in_operators() {
+    for (operator, budget) in [(50e3, 0.005), (20e3, 0.01), (400e3, 0.001)] {
+        for seed in 0..4 {
+            let target = Simulated {
+                step: |_| operator,
+                hits: 1.0,
+                hit_ns: 3000.0,
+                attach_ns: 10e6,
+                detach_ns: 40e6,
+                poll_ns: 5e6,
+                step_probe_ns: 0.0,
+                recorder_ns: 0.0,
+            };
+            let out = target.run_with(without_steps(budget, seed), (300e9 / operator) as u64);
+            let share = out.cost_ns / out.bare_ns;
+            assert!(share <= budget && share > 0.4 * budget, "{operator} {budget} {seed}: {share}");
+            assert!(out.shares.len() > 8, "{operator} {budget} {seed}: {} windows", out.shares.len());
+            let unseen = out.unseen_ns.expect("nothing is recorded between windows");
+            let truth = out.bare_ns - out.seen.step_ns;
+            assert!((unseen / truth - 1.0).abs() < 0.1, "{operator} {budget} {seed}: {unseen} of {truth}");
+        }
+    }
+    // Operators that cost nothing to speak of are all recorded.
+    let target = Simulated {
+        step: |_| 20e6,
+        hits: 1.0,
+        hit_ns: 3000.0,
+        attach_ns: 10e6,
+        detach_ns: 40e6,
+        poll_ns: 5e6,
+        step_probe_ns: 0.0,
+        recorder_ns: 0.0,
+    };
+    let out = target.run_with(without_steps(0.005, 1), 2000);
+    assert!(out.whole.len() > 1500 && out.shares.len() < 5, "{} {}", out.whole.len(), out.shares.len());
+}
+
+#[test]
+fn a_target_without_steps_that_is_idle_is_looked_at_again_soon() {
+    let mut sampler = without_steps(0.005, 3);
+    let mut seen = Seen::default();
+    let mut windows = 0;
+    // Each window takes the recorder 10 ms: two seconds of its part.
+    for tick in 0..12_000_u32 {
+        seen.now_ns = f64::from(tick) * 10e6;
+        match windows % 2 {
+            0 if sampler.wants(&seen) => {
+                sampler.begins(&seen);
+                seen.recorder_ns += 5e6;
+                sampler.began(&seen);
+                windows += 1;
+            }
+            1 if !sampler.wants(&seen) => {
+                seen.recorder_ns += 5e6;
+                sampler.ended(&seen);
+                windows += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(windows > 60, "{windows}");
+    assert!(seen.recorder_ns / seen.now_ns < 0.006, "{}", seen.recorder_ns / seen.now_ns);
 }
 
 #[test]
