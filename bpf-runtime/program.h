@@ -57,10 +57,15 @@
 	} while (0)
 #define PF_STEP_CAME()                                                                                                 \
 	do {                                                                                                           \
-		if (pf_detail_switches && call->now >= pf_detail_since) {                                              \
-			call->thread->step_window = pf_detail_since;                                                   \
+		if (pf_detail_switches && call->now >= pf_detail_since)                                                \
 			pf_step_came = 1;                                                                              \
-		}                                                                                                      \
+	} while (0)
+/* At the end of its program: its record begins no later than now. */
+#define PF_STEP_IS_OPEN()                                                                                              \
+	do {                                                                                                           \
+		if (pf_detail_switches && bpf_ktime_get_ns() >= pf_detail_since)                                       \
+			call->thread->step_window = pf_detail_since;                                                   \
+		pf_note_steps(call->thread);                                                                           \
 	} while (0)
 
 /* What follows is done with a record, if there is one. */

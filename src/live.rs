@@ -8,6 +8,7 @@ use super::recorders::{Messages, RecorderProcess, Recorders, Started};
 use super::tables::{TableFolder, Tables};
 use super::trace_file;
 use super::values;
+use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use profinfer_analysis::Visitor;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, printable};
@@ -201,8 +202,11 @@ fn small_ring() -> usize {
 
 /// A process or thread that the system does not give.
 pub(crate) fn cannot_start(what: &str, error: &std::io::Error) -> Diagnostic {
-    Diagnostic::error(Code::Bug, format!("cannot start {what}: {error}"))
-        .hint("allow this user more processes (`ulimit -u`)")
+    let hint = match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EMFILE | Errno::ENFILE) => "allow more open files (`ulimit -n`)",
+        _ => "allow this user more processes (`ulimit -u`)",
+    };
+    Diagnostic::error(Code::Bug, format!("cannot start {what}: {error}")).hint(hint)
 }
 
 /// A recorder that runs, and that nobody reads yet.
@@ -389,6 +393,11 @@ impl Followed {
             self.status = process.try_wait();
         }
         self.status.is_some()
+    }
+
+    /// How the recorder ended, if it has.
+    pub(crate) fn status(&self) -> Option<ExitStatus> {
+        self.status
     }
 
     /// The recorder's exit code, if it has ended.

@@ -2,8 +2,11 @@
 
 use super::discovery::{Discovered, Discovery, FoundIn};
 use super::live::{Followed, MOST_TARGETS, thread};
+use nix::sys::signal::Signal;
 use profinfer_diagnostics::{Diagnostics, printable};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,8 +25,8 @@ pub(crate) struct Targets(Arc<Mutex<List>>);
 #[derive(Debug, Default)]
 struct List {
     followed: Vec<Entry>,
-    /// Engines that were found, and whose recorders have ended.
-    lost: Vec<FoundIn>,
+    /// Engines that were found, and whose recorders have ended; how.
+    lost: Vec<(FoundIn, Option<ExitStatus>)>,
     /// Why processes could not be searched, as the search told last.
     problem: Option<String>,
     /// Nothing is added any more.
@@ -122,9 +125,9 @@ impl Targets {
                 targets.list().forget_old(|of| discovery.is_expected(of));
                 std::thread::sleep(INTERVAL);
                 let Some(lost) = targets.list().take_lost() else { return };
-                for of in lost {
+                for (of, status) in lost {
                     if let Some(wait) = discovery.lost(of) {
-                        tell(&recorder_ended(of.pid, discovery.name(of), wait));
+                        tell(&recorder_ended(of.pid, discovery.name(of), status, wait));
                     }
                 }
                 found = look(&mut discovery);
@@ -134,9 +137,14 @@ impl Targets {
     }
 }
 
-fn recorder_ended(pid: i32, spec: &Path, wait: Duration) -> String {
+fn recorder_ended(pid: i32, spec: &Path, status: Option<ExitStatus>, wait: Duration) -> String {
     let (spec, seconds) = (printable(&spec.display().to_string()), wait.as_secs());
-    format!("the recorder of {spec} in process {pid} has ended before the process; the next one starts in {seconds} s")
+    let how = match status.and_then(|status| status.signal()).map(Signal::try_from) {
+        Some(Ok(Signal::SIGKILL)) => "was killed, as by the kernel when memory is short,".to_owned(),
+        Some(Ok(signal)) => format!("was ended by {signal}"),
+        _ => "has ended".to_owned(),
+    };
+    format!("the recorder of {spec} in process {pid} {how} before the process; the next one starts in {seconds} s")
 }
 
 /// What became of a process that was found.
@@ -234,13 +242,13 @@ impl List {
             let mut followed = entry.followed.lock().unwrap_or_else(PoisonError::into_inner);
             if followed.has_ended() {
                 entry.ended = Some(now);
-                self.lost.extend(entry.found_in);
+                self.lost.extend(entry.found_in.map(|found| (found, followed.status())));
             }
         }
     }
 
     /// The engines whose recorders have ended since that was asked last; `None` once nothing is added any more.
-    fn take_lost(&mut self) -> Option<Vec<FoundIn>> {
+    fn take_lost(&mut self) -> Option<Vec<(FoundIn, Option<ExitStatus>)>> {
         self.note_ended();
         (!self.is_closed).then(|| std::mem::take(&mut self.lost))
     }

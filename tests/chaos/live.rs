@@ -299,7 +299,10 @@ fn a_server_that_is_killed_leaves_the_target_and_nothing_else() {
 fn a_server_that_ends_names_its_targets_and_nothing_of_an_idle_one() {
     let run = Run::new();
     let (at_work, input) = toy(&run, "counts", &["ms=600000", "pause=2000", "work=50"]);
-    let (silent, silent_input) = toy(&run, "silent", &["wait"]);
+    // After its first round it does nothing for ten minutes.
+    let (silent, silent_input) = toy(&run, "silent", &["ms=600000", "pause=600000000", "work=50"]);
+    wait_until("it has done its round", || run.counts("silent").steps > 0);
+    std::thread::sleep(Duration::from_millis(300));
     let mut serve = Serve::start(&["-p", &at_work.id().to_string(), "-p", &silent.id().to_string()]);
     wait_until("both are recorded", || {
         serve.steps(&at_work) > 0.0 && serve.recorders().iter().filter(|pid| links(**pid) > 0).count() == 2
@@ -399,7 +402,7 @@ fn a_target_whose_recorder_is_killed_is_recorded_again() {
     let recorders = serve.recorders();
     assert_eq!(recorders.len(), 1, "{recorders:?}");
     kill(recorders[0], Signal::SIGKILL).unwrap();
-    wait_until("it is told", || serve.messages().contains("has ended before the process"));
+    wait_until("it is told", || serve.messages().contains("was killed, as by the kernel when memory is short, before"));
     wait_until("it is recorded again", || !is_there(recorders[0]) && serve.is_recording(&toy));
     let steps = serve.steps(&toy);
     wait_until("the recording goes on", || serve.steps(&toy) > steps);

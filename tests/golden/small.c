@@ -170,7 +170,7 @@ static __always_inline int step__0_enter(struct pt_regs *regs)
 		PF_BEGINS();
 		skip = 0;
 	}
-	pf_note_steps(call->thread);
+	PF_STEP_IS_OPEN();
 	return skip;
 }
 static __always_inline int step__0_leave(struct pt_regs *regs)
