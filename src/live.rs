@@ -175,7 +175,8 @@ impl LiveArguments {
             option(&["--no-inherit"]);
         }
         if let Some(pid) = pid {
-            option(&["-p", &pid.to_string(), "--followed-as", &format!("{name} ({pid})")]);
+            // A name may begin as an option does.
+            option(&["-p", &pid.to_string(), &format!("--followed-as={name} ({pid})")]);
         }
         if let Some(lock) = &self.lock {
             words.extend(["--lock".into(), lock.clone().into()]);
