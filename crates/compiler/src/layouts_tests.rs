@@ -184,11 +184,16 @@ fn a_lock_file_has_what_was_chosen() {
 
 /// A probeset whose enumeration is that of some builds; `when` compares with one of its constants.
 fn of_kinds(when: &str) -> Probeset {
+    const SET: &str = "{ when: { bytes: [1.2.1, 1.3.0] }, unless: { bytes: preview }, 1: ADD, 2: MUL }";
+    of_sets(SET, when)
+}
+
+fn of_sets(sets: &str, when: &str) -> Probeset {
     let text = format!(
         "profinfer: 1
 engine: toy
 modules: {{ toy: libtoy-gpu.so, base: libtoy-base*.so }}
-enums: {{ ns::Kind: {{ when: {{ bytes: [1.2.1, 1.3.0] }}, unless: {{ bytes: preview }}, 1: ADD, 2: MUL }} }}
+enums: {{ ns::Kind: {sets} }}
 types: {{ ns::Layer: {{ kind: enum ns::Kind @ 8 }} }}
 probes:
   step: {{ at: 'toy:run(i32 n)', role: step, fields: {{ tokens: n }} }}
@@ -230,6 +235,27 @@ fn constants_are_those_of_the_builds_that_are_named() {
         assert!(notes.contains("when bytes 1.2.1 or 1.3.0, unless bytes preview"), "{notes}");
         assert!(notes.contains("libtoy-base.so") && notes.contains("they are shown as numbers"), "{notes}");
     }
+}
+
+#[test]
+fn of_several_sets_of_constants_the_first_that_applies_is_used() {
+    let [old, new] = ["{ when: { bytes: toy 1 }, 0: NONE, 1: ADD }", "{ when: { bytes: toy 2 }, 0: ADD, 1: MUL }"];
+    let of = |sets: &str, version: &str| {
+        let (placement, problems) = with_problems(&of_sets(sets, ""), &of_version(version));
+        let warned: Vec<Diagnostic> =
+            problems.0.into_iter().filter(|problem| problem.code == Code::LayoutNotChosen).collect();
+        (names(&placement).map(|names| names.join(" ")), warned)
+    };
+    let both = format!("[{old}, {new}]");
+    assert_eq!(of(&both, "toy 1").0.as_deref(), Some("NONE ADD"));
+    assert_eq!(of(&both, "toy 2").0.as_deref(), Some("ADD MUL"));
+    let (none, warned) = of(&both, "toy 3");
+    let notes = warned[0].notes.join("; ");
+    assert_eq!((none, warned.len()), (None, 1));
+    assert!(notes.contains("when bytes toy 1") && notes.contains("others apply when bytes toy 2"), "{notes}");
+    // The last one may be that of all others.
+    assert_eq!(of(&format!("[{old}, {{ 0: SUB }}]"), "toy 3"), (Some("SUB".to_owned()), Vec::new()));
+    assert_eq!(of(&format!("[{old}, {{ 0: SUB }}]"), "toy 1").0.as_deref(), Some("NONE ADD"));
 }
 
 #[test]

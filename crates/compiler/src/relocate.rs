@@ -11,7 +11,7 @@ use super::unit_layouts::ViewUnits;
 use profinfer_binary::{ChosenLayout, Layout, Target, TargetType};
 use profinfer_diagnostics::{Code, Diagnostic, Span, did_you_mean};
 use profinfer_probeset::path::{ClassPart, Place, Type, fixed_size};
-use profinfer_probeset::{NameTable, Probeset, View};
+use profinfer_probeset::{Enumeration, NameTable, Probeset, View};
 use profinfer_schema::bpf::StringLayout;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -132,16 +132,41 @@ impl<'a> Relocator<'a> {
     /// `T009` where neither has them, `T019` where the spec's are those of other builds.
     pub(super) fn enumeration(&self, name: &str) -> Constants {
         let given = self.probeset.enums.get(name);
-        let checked = given.filter(|given| !given.conditions.is_empty());
-        let tables = given.map(|given| &given.tables).filter(|tables| !tables.is_empty());
+        let sets = || given.into_iter().flat_map(|first| std::iter::once(first).chain(&first.otherwise));
         // A version, or a table, is in any of the engine's files, whether there are probes in it or not.
-        let files = if checked.is_some() || tables.is_some() { self.files_by_name() } else { self.files.clone() };
+        let is_of_files = sets().any(|set| !set.conditions.is_empty() || !set.tables.is_empty());
+        let files = if is_of_files { self.files_by_name() } else { self.files.clone() };
         if let Some((constants, from)) = self.constants_of_target(&files, name) {
             return Ok((without_prefix(constants), from));
         }
+        let mut problem: Option<Diagnostic> = None;
+        for set in sets() {
+            match (self.given_constants(name, set, &files), problem) {
+                (Ok(found), _) => return Ok(found),
+                (Err(why), None) => problem = Some(why),
+                (Err(_), Some(first)) => problem = Some(first.with_note(format!("others apply {}", set.conditions))),
+            }
+        }
+        Err(problem.unwrap_or_else(|| self.without_constants(name, Vec::new())))
+    }
+
+    /// That nothing has the constants of an enumeration; tables of them are refused for these reasons.
+    fn without_constants(&self, name: &str, mut refused: Vec<String>) -> Diagnostic {
+        let message = format!("the constants of enum {} are not available on this target", self.shown(name));
+        let hint = format!("there is no debug information for enum {}; write it under `enums:`", self.shown(name));
+        refused.dedup();
+        let problem = refused.iter().fold(Diagnostic::error(Code::LayoutUnknown, message), |problem, why| {
+            problem.with_note(format!("its table of names is not used: {why}"))
+        });
+        self.with_files(problem).hint(hint)
+    }
+
+    /// One set of the constants that the spec gives an enumeration: by the target's tables, or as written.
+    fn given_constants(&self, name: &str, given: &Enumeration, files: &[usize]) -> Constants {
         let mut refused = Vec::new();
-        for (file, tables) in files.iter().filter_map(|file| Some((file, tables?))) {
-            match self.names_of(*file, tables) {
+        let tables = if given.tables.is_empty() { &[][..] } else { files };
+        for file in tables {
+            match self.names_of(*file, &given.tables) {
                 Ok((names, detail)) => {
                     self.note_detail(name, detail);
                     return Ok((names, Provenance::Table));
@@ -149,20 +174,14 @@ impl<'a> Relocator<'a> {
                 Err(why) => refused.push(why),
             }
         }
-        let Some(given) = given.filter(|given| !given.constants.is_empty()) else {
-            let message = format!("the constants of enum {} are not available on this target", self.shown(name));
-            let hint = format!("there is no debug information for enum {}; write it under `enums:`", self.shown(name));
-            refused.dedup();
-            let problem = refused.iter().fold(Diagnostic::error(Code::LayoutUnknown, message), |problem, why| {
-                problem.with_note(format!("its table of names is not used: {why}"))
-            });
-            return Err(self.with_files(problem).hint(hint));
-        };
-        if checked.is_none() {
+        if given.constants.is_empty() {
+            return Err(self.without_constants(name, refused));
+        }
+        if given.conditions.is_empty() {
             return Ok((given.constants.clone(), Provenance::ByHand));
         }
-        let file = matching_file(self.shown(name), given, self.target, &files)
-            .map_err(|problem| self.with(problem, &files))?;
+        let file =
+            matching_file(self.shown(name), given, self.target, files).map_err(|problem| self.with(problem, files))?;
         if let Some(path) = self.target.files().get(file).map(|file| file.path.clone()) {
             let constants = given.constants.clone();
             let chosen = ChosenEnumeration { enumeration: name.to_owned(), path, constants };

@@ -203,15 +203,18 @@ pub(super) static FILE: Keys = Keys {
             "enums",
             table(
                 Names::Qualified,
-                &Form::Table {
-                    names: Names::NumberOr(&super::vocabulary::OF_ENUMERATIONS),
-                    most: limits::CONSTANTS,
-                    // `when` and `unless` among the numbers say which builds have these constants.
-                    each: &Form::Either(
-                        &Form::Name,
-                        &Form::Either(&Form::Map(&WHEN), &Form::Several(&Form::Map(&TABLE), limits::ALTERNATIVES)),
-                    ),
-                },
+                &Form::Several(
+                    &Form::Table {
+                        names: Names::NumberOr(&super::vocabulary::OF_ENUMERATIONS),
+                        most: limits::CONSTANTS,
+                        // `when` and `unless` among the numbers say which builds have these constants.
+                        each: &Form::Either(
+                            &Form::Name,
+                            &Form::Either(&Form::Map(&WHEN), &Form::Several(&Form::Map(&TABLE), limits::ALTERNATIVES)),
+                        ),
+                    },
+                    limits::ALTERNATIVES,
+                ),
             ),
             "Constants, for binaries whose debug information has none; `when` and `unless` are conditions on the builds.",
         )

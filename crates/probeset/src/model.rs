@@ -195,6 +195,8 @@ pub struct Enumeration {
     pub conditions: LayoutConditions,
     /// The engine's own tables of their names, by the number of the first: of several the first that is there.
     pub tables: BTreeMap<i64, Vec<NameTable>>,
+    /// Those of builds that these do not apply to, in order.
+    pub otherwise: Vec<Enumeration>,
 }
 
 /// One of several layouts of a view.

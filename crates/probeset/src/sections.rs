@@ -10,7 +10,7 @@ use super::{advice, fields, layouts, limits, metrics, names, probes, reader, sou
 use crate::counters::Event;
 use crate::path::{Expr, Type};
 use indexmap::IndexMap;
-use profinfer_diagnostics::{Code, Diagnostic, Source, Spanned};
+use profinfer_diagnostics::{Code, Diagnostic, Source, Span, Spanned};
 use profinfer_schema::bpf::StringLayout;
 use profinfer_schema::{MAX_FIELDS, Names};
 use std::collections::BTreeMap;
@@ -207,7 +207,18 @@ fn member(key: &Scalar, value: &Scalar, cx: &mut Context<'_>) -> Option<Member> 
 fn enumeration(entry: &Entry, cx: &mut Context<'_>) -> Option<Enumeration> {
     cx.problems.keep(names::qualified(&entry.key, "an enumeration"));
     let what = format!("enumeration `{}`", shown(&entry.key.text));
-    let map = reader::map(&entry.value, &what, limits::CONSTANTS, cx.problems)?;
+    let sets = reader::several(&entry.value, &what, limits::ALTERNATIVES, cx.problems);
+    let mut sets: Vec<Enumeration> = sets.iter().filter_map(|set| constants(set, &what, &entry.key.span, cx)).collect();
+    if sets.is_empty() {
+        return None;
+    }
+    let first = sets.remove(0);
+    Some(Enumeration { otherwise: sets, ..first })
+}
+
+/// One set of an enumeration's constants, which some builds may have.
+fn constants(node: &Node, what: &str, named: &Span, cx: &mut Context<'_>) -> Option<Enumeration> {
+    let map = reader::map(node, what, limits::CONSTANTS, cx.problems)?;
     let conditions = layouts::conditions(map, cx);
     let mut constants = BTreeMap::new();
     let first = map.entries.get("table").map(|entry| sources::tables(entry, cx));
@@ -241,7 +252,7 @@ fn enumeration(entry: &Entry, cx: &mut Context<'_>) -> Option<Enumeration> {
             cx.problems.push(problem.hint("remove one"));
         }
     }
-    Some(Enumeration { span: entry.key.span.clone(), constants, conditions, tables })
+    Some(Enumeration { span: named.clone(), constants, conditions, tables, otherwise: Vec::new() })
 }
 
 fn object(entry: &Entry, cx: &mut Context<'_>) -> Option<Object> {
