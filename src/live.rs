@@ -176,7 +176,7 @@ impl LiveArguments {
         }
         if let Some(pid) = pid {
             // A name may begin as an option does.
-            option(&["-p", &pid.to_string(), &format!("--followed-as={name} ({pid})")]);
+            option(&["-p", &pid.to_string(), &format!("--followed-as={} ({pid})", printable(name))]);
         }
         if let Some(lock) = &self.lock {
             words.extend(["--lock".into(), lock.clone().into()]);
