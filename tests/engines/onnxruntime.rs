@@ -6,6 +6,7 @@ use crate::packages::{installed_version, packaged, renamed_version, scripts};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const RUNS: usize = 20;
 /// What our probe takes of the time that the engine sees, and the engine's own texts, which it puts together before it
@@ -34,12 +35,18 @@ impl Build {
         installed_version(self.install, self.which)
     }
 
+    /// The command that records the model, but for the number of its runs.
+    fn recording(&self, words: &[&str], trace: &Path) -> Command {
+        let mut command = profinfer(&["record"]);
+        command.args(words).arg("-o").arg(trace).arg("--");
+        command.arg(self.python()).arg(scripts().join(self.script)).arg(trace.parent().unwrap());
+        command
+    }
+
     /// Records the model with a probeset; gives what the engine's profiler reported of it.
     fn record(&self, probeset: &str, trace: &Path) -> Profiled {
         let folder = trace.parent().unwrap();
-        let mut command = profinfer(&["record", probeset, "-o"]);
-        command.arg(trace).arg("--").arg(self.python()).arg(scripts().join(self.script)).arg(folder);
-        succeeds(command.args([&RUNS.to_string(), "profile"]));
+        succeeds(self.recording(&[probeset], trace).args([&RUNS.to_string(), "profile"]));
         let text = std::fs::read_to_string(folder.join("profile.json")).unwrap();
         let profile: Value = serde_json::from_str(&text).unwrap();
         let mut events: Vec<&Value> = profile["kernels"].as_array().unwrap().iter().collect();
@@ -151,9 +158,7 @@ fn kernels_of_the_stripped_wheel_are_those_of_the_engine_s_own_profile() {
 fn each_run_is_a_step_under_a_budget() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("run.pfi");
-    let mut command = profinfer(&["record", "onnxruntime", "--budget", "1%", "-o"]);
-    command.arg(&trace).arg("--").arg(WHEEL.python()).arg(scripts().join(WHEEL.script)).arg(folder.path());
-    succeeds(command.arg("200"));
+    succeeds(WHEEL.recording(&["onnxruntime", "--budget", "1%"], &trace).arg("200"));
     assert_eq!(recorded(&trace, "run").len(), 200);
 }
 
@@ -180,9 +185,7 @@ fn a_budget_is_obeyed_where_no_probe_marks_steps() {
     const MANY: f64 = 8000.0;
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("run.pfi");
-    let mut command = profinfer(&["record", "onnxruntime", "--budget", "5%", "-o"]);
-    command.arg(&trace).arg("--").arg(OLDER.python()).arg(scripts().join(OLDER.script)).arg(folder.path());
-    succeeds(command.arg(MANY.to_string()));
+    succeeds(OLDER.recording(&["onnxruntime", "--budget", "5%"], &trace).arg(MANY.to_string()));
     let report = json(&["report", &trace.display().to_string(), "--json"]);
     let sampling = &report["sampling"];
     let number = |key: &str| sampling[key].as_f64().unwrap();

@@ -125,7 +125,7 @@ impl BoundarySwitch {
     pub(super) fn poll(&mut self, context: &mut SwitchContext<'_, '_>) {
         let counts = context.consumer.counts();
         let second = counts.second_lane();
-        let steps = counts.ended.count();
+        let steps = counts.ended().count();
         let now = monotonic_ns();
         self.state = match (std::mem::replace(&mut self.state, State::Attached), second) {
             (State::Attached, Some(_)) => self.several(now, steps),

@@ -89,11 +89,11 @@ pub(super) struct Counts {
     /// Records that do not match the schema; a fault of profinfer.
     pub(super) malformed: AtomicU64,
     /// Steps that ended.
-    pub(super) ended: SpanTimes,
+    ended: SpanTimes,
     /// The thread of the last one; 0: there was no step.
     step_thread: AtomicU32,
     /// Operators that ended, where they are counted since no function of the target marks steps.
-    pub(super) operators: SpanTimes,
+    operators: SpanTimes,
     counts_operators: AtomicBool,
     /// Records by type.
     types: Vec<AtomicU64>,
@@ -161,6 +161,21 @@ impl Counts {
     /// Has operators that end counted from now on.
     pub(super) fn count_operators(&self) {
         self.counts_operators.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether operators are counted, since no function of the target marks steps.
+    pub(super) fn counts_operators(&self) -> bool {
+        self.counts_operators.load(Ordering::Relaxed)
+    }
+
+    /// Steps that ended.
+    pub(super) fn ended(&self) -> &SpanTimes {
+        &self.ended
+    }
+
+    /// What shows the target's time: steps, or operators where these are counted.
+    pub(super) fn of_target(&self) -> &SpanTimes {
+        if self.counts_operators() { &self.operators } else { &self.ended }
     }
 }
 
@@ -525,8 +540,9 @@ struct Intake {
     counts: Arc<Counts>,
     /// By type of record: whether it is a step's, and where its tokens are.
     steps: Vec<Option<Option<Tokens>>>,
-    /// By type of record: whether it is an operator's, and where its lane is.
+    /// By type of record: whether it is an operator's.
     operators: Vec<bool>,
+    /// By type of record: where an operator's lane is.
     lanes: Vec<Option<Tokens>>,
     controls: Sender<Control>,
     arrived: Arc<EventFd>,
@@ -658,7 +674,7 @@ impl Intake {
             self.counts.lane(lane % LANES, record);
         }
         if self.operators.get(usize::from(number)) == Some(&true)
-            && self.counts.counts_operators.load(Ordering::Relaxed)
+            && self.counts.counts_operators()
             && let Some(header) = RecordHeader::read(record)
         {
             self.counts.operators.ended(header.start, header.start.saturating_add(header.duration));

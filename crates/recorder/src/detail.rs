@@ -120,7 +120,7 @@ impl DetailSwitch {
         }
         context.modules.set_detail_attached(false);
         context.session.set_detail(u64::MAX, 0);
-        context.meter.detail(false, &Seen::default());
+        context.meter.detail(false, &Seen::default(), context.consumer.counts());
         context.record_state(DetailState::Detached, DetailReason::Start, |_| monotonic_ns());
     }
 
@@ -155,7 +155,7 @@ impl DetailSwitch {
                 if let Some(sampler) = &mut self.sampler {
                     sampler.begins(&exact);
                 }
-                context.meter.detail(true, &exact);
+                context.meter.detail(true, &exact, context.consumer.counts());
                 context.record_state(DetailState::Attaching, self.reason(), |_| monotonic_ns());
                 context.modules.set_detail_attached(true);
                 State::Attaching(0)
@@ -254,7 +254,6 @@ impl DetailSwitch {
     fn record_without_steps(&mut self, seen: &Seen, context: &mut SwitchContext<'_, '_>) {
         self.unmarked = true;
         context.consumer.counts().count_operators();
-        context.meter.time_operators();
         let since = self.without_steps.unwrap_or_else(monotonic_ns);
         self.sampler.iter_mut().for_each(|sampler| sampler.has_no_steps(seen, since as f64));
     }
@@ -335,7 +334,7 @@ impl DetailSwitch {
         context.session.set_detail(u64::MAX, 0);
         context.record_state(DetailState::Detached, self.reason(), |_| monotonic_ns());
         let seen = context.seen(Duration::ZERO);
-        context.meter.detail(false, &seen);
+        context.meter.detail(false, &seen, context.consumer.counts());
         if let Some(sampler) = &mut self.sampler {
             sampler.ended(&seen);
         }

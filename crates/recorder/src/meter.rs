@@ -26,8 +26,6 @@ pub(super) struct Meter<'a> {
     attached_at: Option<f64>,
     /// Steps, and sites that were attached or detached, before they last came.
     before: (u64, u64),
-    /// No function marks steps: operators stand for them.
-    by_operators: bool,
 }
 
 impl<'a> Meter<'a> {
@@ -44,7 +42,6 @@ impl<'a> Meter<'a> {
             detailed_ns: 0.0,
             attached_at: Some(0.0),
             before: (0, 0),
-            by_operators: false,
         }
     }
 
@@ -62,7 +59,7 @@ impl<'a> Meter<'a> {
             self.read_costs(session, modules, counts);
         }
         let busiest_lane = counts.busiest_lane();
-        let spans = if self.by_operators { &counts.operators } else { &counts.ended };
+        let spans = counts.of_target();
         Seen {
             now_ns: monotonic_ns() as f64,
             steps: spans.count(),
@@ -106,18 +103,13 @@ impl<'a> Meter<'a> {
         self.attached_at.is_some() || !self.plan.programs.get(program).is_some_and(comes_and_goes)
     }
 
-    /// No function of the target marks steps: the time in operators is the target's.
-    pub(super) fn time_operators(&mut self) {
-        self.by_operators = true;
-    }
-
     /// So many sites were attached or detached while the target ran.
     pub(super) fn switched(&mut self, sites: usize) {
         self.costs.switched(sites);
     }
 
     /// The probes of operators are attached from now on, or detached. Costs were read just before, while none was attached.
-    pub(super) fn detail(&mut self, attached: bool, seen: &Seen) {
+    pub(super) fn detail(&mut self, attached: bool, seen: &Seen, counts: &Counts) {
         match (attached, self.attached_at) {
             (true, None) => {
                 self.attached_at = Some(seen.step_ns);
@@ -127,7 +119,7 @@ impl<'a> Meter<'a> {
                 self.detailed_ns += seen.step_ns - since;
                 self.attached_at = None;
                 // Attaching takes a target nothing that does nothing.
-                if self.by_operators && seen.steps == self.before.0 {
+                if counts.counts_operators() && seen.steps == self.before.0 {
                     self.costs.forget_switches(self.before.1);
                 }
             }
@@ -148,7 +140,7 @@ impl<'a> Meter<'a> {
         Overhead {
             budget: self.limits.budget,
             min_rate: self.limits.min_rate,
-            steps: counts.ended.count(),
+            steps: counts.ended().count(),
             step_ns: ns(seen.step_ns),
             unseen_step_ns: unseen_ns.map(ns),
             detailed_step_ns: ns(self.detailed_ns + self.attached_at.map_or(0.0, |since| seen.step_ns - since)),

@@ -127,6 +127,20 @@ impl<F: Fn(u64) -> f64> Simulated<F> {
     }
 }
 
+/// A target whose steps have so many hits, and a recorder as fast as one was seen to be.
+fn simulated<F: Fn(u64) -> f64>(step: F, hits: f64) -> Simulated<F> {
+    Simulated {
+        step,
+        hits,
+        hit_ns: 1200.0,
+        attach_ns: 7e6,
+        detach_ns: 40e6,
+        poll_ns: 5e6,
+        step_probe_ns: 0.0,
+        recorder_ns: 0.0,
+    }
+}
+
 /// Steps such that some windows come about.
 fn enough_steps(step_ns: f64, hits: f64, hit_ns: f64, budget: f64) -> u64 {
     let window = (25e6_f64 + 60e6).max(3.0 * step_ns);
@@ -166,16 +180,7 @@ proptest! {
 #[test]
 fn what_the_budget_allows_is_used() {
     for (step, hits) in [(0.2e6, 34.0), (2e6, 150.0), (15e6, 1000.0), (60e6, 3000.0)] {
-        let target = Simulated {
-            step: |_| step,
-            hits,
-            hit_ns: 1200.0,
-            attach_ns: 7e6,
-            detach_ns: 40e6,
-            poll_ns: 5e6,
-            step_probe_ns: 0.0,
-            recorder_ns: 0.0,
-        };
+        let target = simulated(|_| step, hits);
         let out = target.run(0.01, 7, enough_steps(step, hits, 1200.0, 0.01));
         let share = out.seen.share();
         assert!(share > 0.004 && share <= 0.01, "{step} {hits}: {share}");
@@ -188,16 +193,7 @@ fn windows_take_the_recorder_no_more_than_the_budgets_part_of_a_processor() {
     // Operators that cost little: the budget alone would cover several windows a second. Between them, steps are recorded
     // or not.
     for (step, step_probe_ns) in [(15e6, 0.0), (0.1e6, 2000.0)] {
-        let target = Simulated {
-            step: |_| step,
-            hits: step / 1e5,
-            hit_ns: 1200.0,
-            attach_ns: 7e6,
-            detach_ns: 40e6,
-            poll_ns: 5e6,
-            step_probe_ns,
-            recorder_ns: 10e6,
-        };
+        let target = Simulated { step_probe_ns, recorder_ns: 10e6, ..simulated(|_| step, step / 1e5) };
         let out = target.run(0.005, 7, (400e9 / step) as u64);
         let share = out.seen.recorder_ns / out.seen.now_ns;
         assert!((0.002..0.005).contains(&share), "{step}: {share}, {} windows", out.shares.len());
@@ -206,16 +202,7 @@ fn windows_take_the_recorder_no_more_than_the_budgets_part_of_a_processor() {
 
 #[test]
 fn every_step_is_recorded_where_the_budget_allows_that() {
-    let target = Simulated {
-        step: |_| 60e6,
-        hits: 300.0,
-        hit_ns: 1200.0,
-        attach_ns: 7e6,
-        detach_ns: 40e6,
-        poll_ns: 5e6,
-        step_probe_ns: 0.0,
-        recorder_ns: 0.0,
-    };
+    let target = simulated(|_| 60e6, 300.0);
     let out = target.run(0.01, 7, 3000);
     // All after the first window has begun, which the first 20 steps pay for.
     assert!(out.whole.len() > 2970 && out.shares.is_empty(), "{} {}", out.whole.len(), out.shares.len());
@@ -224,16 +211,7 @@ fn every_step_is_recorded_where_the_budget_allows_that() {
 #[test]
 fn a_window_that_the_budget_covered_for_long_does_not_put_off_the_next_ones() {
     // First every step is covered; then hits take more of shorter steps.
-    let target = Simulated {
-        step: |n| if n < 3000 { 60e6 } else { 20e6 },
-        hits: 300.0,
-        hit_ns: 1200.0,
-        attach_ns: 7e6,
-        detach_ns: 40e6,
-        poll_ns: 5e6,
-        step_probe_ns: 0.0,
-        recorder_ns: 0.0,
-    };
+    let target = simulated(|n| if n < 3000 { 60e6 } else { 20e6 }, 300.0);
     for seed in 0..6 {
         let out = target.run(0.01, seed, 12_000);
         assert!(out.starts.len() > 100, "{seed}: {:?}", out.starts);
@@ -241,14 +219,8 @@ fn a_window_that_the_budget_covered_for_long_does_not_put_off_the_next_ones() {
     }
     // The same where nothing is recorded between windows: that came of short steps before the long ones.
     let target = Simulated {
-        step: |n| if (20_000..50_000).contains(&n) { 2e6 } else { 0.1e6 },
-        hits: 5.0,
-        hit_ns: 1200.0,
-        attach_ns: 7e6,
-        detach_ns: 40e6,
-        poll_ns: 5e6,
         step_probe_ns: 2000.0,
-        recorder_ns: 0.0,
+        ..simulated(|n| if (20_000..50_000).contains(&n) { 2e6 } else { 0.1e6 }, 5.0)
     };
     for seed in 0..6 {
         let out = target.run(0.01, seed, 650_000);
@@ -264,16 +236,7 @@ fn a_step_is_as_likely_to_be_recorded_whatever_it_is() {
     let step = |n: u64| if n % 7 == 3 { 20e6 } else { 2e6 };
     let (mut whole, mut long) = (0, 0);
     for seed in 0..12 {
-        let target = Simulated {
-            step,
-            hits: 300.0,
-            hit_ns: 1200.0,
-            attach_ns: 3e6,
-            detach_ns: 10e6,
-            poll_ns: 1e6,
-            step_probe_ns: 0.0,
-            recorder_ns: 0.0,
-        };
+        let target = Simulated { attach_ns: 3e6, detach_ns: 10e6, poll_ns: 1e6, ..simulated(step, 300.0) };
         let out = target.run(0.02, seed, 60_000);
         whole += out.whole.len();
         long += out.whole.iter().filter(|n| *n % 7 == 3).count();
@@ -285,16 +248,7 @@ fn a_step_is_as_likely_to_be_recorded_whatever_it_is() {
 
 #[test]
 fn windows_begin_anywhere() {
-    let target = Simulated {
-        step: |_| 1e6,
-        hits: 100.0,
-        hit_ns: 1200.0,
-        attach_ns: 3e6,
-        detach_ns: 10e6,
-        poll_ns: 1e6,
-        step_probe_ns: 0.0,
-        recorder_ns: 0.0,
-    };
+    let target = Simulated { attach_ns: 3e6, detach_ns: 10e6, poll_ns: 1e6, ..simulated(|_| 1e6, 100.0) };
     let starts: Vec<u64> = (0..8).flat_map(|seed| target.run(0.01, seed, 100_000).starts).collect();
     let mut sixteenths = [0_usize; 16];
     for start in &starts {
@@ -309,16 +263,7 @@ fn windows_begin_anywhere() {
 fn a_budget_that_steps_alone_exceed_is_kept_by_recording_nothing_for_a_while() {
     for (step, budget) in [(0.2e6, 0.01), (0.1e6, 0.01), (0.2e6, 0.002)] {
         for seed in 0..6 {
-            let target = Simulated {
-                step: |_| step,
-                hits: 34.0,
-                hit_ns: 1200.0,
-                attach_ns: 10e6,
-                detach_ns: 40e6,
-                poll_ns: 5e6,
-                step_probe_ns: 2000.0,
-                recorder_ns: 0.0,
-            };
+            let target = Simulated { attach_ns: 10e6, step_probe_ns: 2000.0, ..simulated(|_| step, 34.0) };
             let out = target.run(budget, seed, 600_000);
             let share = out.cost_ns / out.bare_ns;
             assert!(share <= budget && share > 0.25 * budget, "{step} {budget} {seed}: {share}");
@@ -342,16 +287,7 @@ fn without_steps(budget: f64, seed: u64) -> Sampler {
 fn without_steps_the_budget_is_for_the_time_in_operators() {
     for (operator, budget) in [(50e3, 0.005), (20e3, 0.01), (400e3, 0.001)] {
         for seed in 0..4 {
-            let target = Simulated {
-                step: |_| operator,
-                hits: 1.0,
-                hit_ns: 3000.0,
-                attach_ns: 10e6,
-                detach_ns: 40e6,
-                poll_ns: 5e6,
-                step_probe_ns: 0.0,
-                recorder_ns: 0.0,
-            };
+            let target = Simulated { hit_ns: 3000.0, attach_ns: 10e6, ..simulated(|_| operator, 1.0) };
             let out = target.run_with(without_steps(budget, seed), (300e9 / operator) as u64);
             let share = out.cost_ns / out.bare_ns;
             assert!(share <= budget && share > 0.4 * budget, "{operator} {budget} {seed}: {share}");
@@ -362,16 +298,7 @@ fn without_steps_the_budget_is_for_the_time_in_operators() {
         }
     }
     // Operators that cost nothing to speak of are all recorded.
-    let target = Simulated {
-        step: |_| 20e6,
-        hits: 1.0,
-        hit_ns: 3000.0,
-        attach_ns: 10e6,
-        detach_ns: 40e6,
-        poll_ns: 5e6,
-        step_probe_ns: 0.0,
-        recorder_ns: 0.0,
-    };
+    let target = Simulated { hit_ns: 3000.0, attach_ns: 10e6, ..simulated(|_| 20e6, 1.0) };
     let out = target.run_with(without_steps(0.005, 1), 2000);
     assert!(out.whole.len() > 1500 && out.shares.len() < 5, "{} {}", out.whole.len(), out.shares.len());
 }
