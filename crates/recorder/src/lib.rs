@@ -367,6 +367,7 @@ pub fn record(prepared: Prepared<'_>, observe: &mut dyn FnMut(&Live)) -> Result<
         started,
         inspecting: Duration::ZERO,
         harmless_releases: 0,
+        steps_over: None,
         processors: ProcessorTime::now(),
         lost: 0,
     };

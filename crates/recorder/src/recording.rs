@@ -29,7 +29,8 @@ use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use profinfer_files::output::cannot_write;
 use profinfer_probeset::Part;
 use profinfer_schema::bpf::LOSSES_PER_TYPE;
-use profinfer_schema::{End, Host, Loss, LossKind, Notice, Overhead, Roofline};
+use profinfer_schema::{End, Host, Loss, LossKind, Notice, Overhead, Role, Roofline};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,11 @@ const ACCOUNT: Duration = Duration::from_secs(2);
 const LIVE: Duration = Duration::from_millis(250);
 /// How long a target that was interrupted has, to end within the trace.
 const GRACE: Duration = Duration::from_millis(500);
+/// How long the last step's operators are waited for: on threads other than the step's, each ends where the thread calls
+/// the next one.
+const LAST_OPERATORS: Duration = Duration::from_millis(500);
+/// Time between two looks at them.
+const SOON: Duration = Duration::from_millis(5);
 
 /// Why a recording ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +90,8 @@ pub(super) struct Recording<'a> {
     pub(super) inspecting: Duration,
     /// Processes that ran on before they were inspected, and had nothing to probe.
     pub(super) harmless_releases: u64,
+    /// Since when the steps that were asked for are over.
+    pub(super) steps_over: Option<Instant>,
     /// The processors' time at the start.
     pub(super) processors: Option<ProcessorTime>,
     /// Records that are missing, when that was last asked.
@@ -137,7 +145,11 @@ impl<'a> Recording<'a> {
                 return Ok((Reason::Interrupted(signal), self.process.ending(GRACE)));
             }
             if let Some(ending) = self.process.ending(Duration::ZERO) {
-                return Ok((Reason::TargetEnded, Some(ending)));
+                let reason = self.steps_over.map_or(Reason::TargetEnded, |_| Reason::LastStep);
+                return Ok((reason, Some(ending)));
+            }
+            if self.is_recorded() {
+                return Ok((Reason::LastStep, None));
             }
             if self.options.duration.is_some_and(|duration| self.started.elapsed() >= duration + self.inspecting) {
                 return Ok((Reason::Duration, None));
@@ -194,7 +206,7 @@ impl<'a> Recording<'a> {
         let unseen = self.switches.unseen_ns();
         let overhead = self.meter.overhead(&self.session, &self.modules, self.consumer.counts(), unseen);
         // What each probe costs stands at the end.
-        let none = std::collections::BTreeMap::new;
+        let none = BTreeMap::new;
         let overhead = Some(Overhead { record_ns: none(), span_ns: none(), ..overhead });
         self.consumer.notice_of(|| Notice { time: clock::monotonic_ns(), overhead, ..Notice::default() });
     }
@@ -203,6 +215,7 @@ impl<'a> Recording<'a> {
     fn pause(&self) {
         let by_clock = self.switches.pause().unwrap_or(pressure::PERIOD);
         let by_clock = if self.guardian.stops().wrappers().any() { by_clock.min(wrappers::INTERVAL) } else { by_clock };
+        let by_clock = self.steps_over.map_or(by_clock, |_| by_clock.min(SOON));
         let left = self
             .options
             .duration
@@ -226,7 +239,7 @@ impl<'a> Recording<'a> {
     /// Answers the programs' messages; gives a reason to end.
     fn answer(&mut self, control: Control) -> Result<Option<Reason>, Diagnostics> {
         match control {
-            Control::LastStep => return Ok(Some(Reason::LastStep)),
+            Control::LastStep => self.steps_over = Some(Instant::now()),
             Control::WriteFailed => return Ok(Some(Reason::WriteFailed)),
             Control::Mapped(stop) => self.inspect(stop, false)?,
             Control::Executed(stop) => self.inspect(stop, true)?,
@@ -276,6 +289,15 @@ impl<'a> Recording<'a> {
         Ok(())
     }
 
+    /// Whether the steps that were asked for are in the trace, with their operators.
+    fn is_recorded(&self) -> bool {
+        let is_operator = |name: &String| {
+            self.plan.schema.records.iter().any(|record| record.name == *name && record.role == Some(Role::Operator))
+        };
+        self.steps_over
+            .is_some_and(|since| since.elapsed() >= LAST_OPERATORS || !self.open_spans().keys().any(is_operator))
+    }
+
     /// Whether the recording goes on though a process of the target cannot be recorded.
     fn goes_on_without(&self, pid: i32, problems: &Diagnostics) -> bool {
         let any_step = self.consumer.counts().steps.load(Ordering::Relaxed) > 0;
@@ -306,13 +328,21 @@ impl<'a> Recording<'a> {
         losses
     }
 
-    /// Calls and jobs of devices that have begun and not ended: they are not in the trace, and that is as it should be.
-    fn still_open(&self) -> Vec<Loss> {
+    /// Calls that have begun and not ended, by record.
+    fn open_spans(&self) -> BTreeMap<String, u64> {
         let pid = self.process.pid();
         let processes = if self.options.follow_forks { family(pid) } else { vec![pid] };
-        let open = self.session.open_spans(&processes.into_iter().flat_map(threads).collect::<Vec<_>>());
+        self.session.open_spans(&processes.into_iter().flat_map(threads).collect::<Vec<_>>())
+    }
+
+    /// Calls and jobs of devices that have begun and not ended: they are not in the trace, and that is as it should be.
+    fn still_open(&self) -> Vec<Loss> {
         let jobs = self.session.pending_jobs();
-        open.into_iter().chain(jobs).map(|(record, count)| Loss { record, kind: LossKind::StillOpen, count }).collect()
+        self.open_spans()
+            .into_iter()
+            .chain(jobs)
+            .map(|(record, count)| Loss { record, kind: LossKind::StillOpen, count })
+            .collect()
     }
 
     fn live(&self) -> Live {
