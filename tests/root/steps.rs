@@ -107,3 +107,30 @@ fn with_a_budget_steps_end_where_they_end() {
         assert_eq!(steps, (1..=400).collect::<Vec<u64>>(), "{role}: {told}");
     }
 }
+
+#[test]
+#[ignore = "needs root"]
+fn the_last_step_has_the_operators_that_other_threads_end_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("late_lane");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets/late_lane.c");
+    succeeds(Command::new("gcc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(source));
+    let probeset = "profinfer: 1
+engine: late
+modules: { toy: late_lane }
+probes:
+  step: { at: 'toy:step(i64 number) -> void', role: step, fields: { number: number } }
+  operator: { at: 'toy:compute(i32 lane) until [operator]', role: operator, fields: { lane: lane, node: lane } }
+";
+    std::fs::write(folder.path().join("late.yaml"), probeset).unwrap();
+    let mut record = profinfer(&["record", "late.yaml", "--steps", "2..3", "-o", "run.pfi", "--"]);
+    record.current_dir(folder.path()).arg(&program).arg("6");
+    let told = String::from_utf8(succeeds(&mut record).stderr).unwrap();
+    let events = lines(&succeeds(profinfer(&["dump", "run.pfi"]).current_dir(folder.path())).stdout);
+    let of = |lane: u64| {
+        let operators = events.iter().filter(|event| event["probe"] == "operator");
+        operators.filter(|event| event["fields"]["lane"].as_u64() == Some(lane)).count()
+    };
+    assert_eq!((of(0), of(1)), (2, 2), "{told}");
+    assert!(told.contains("the steps asked for were recorded"), "{told}");
+}
