@@ -146,7 +146,7 @@ static __always_inline void pf_count_calls(struct pf_thread *thread, __u64 now)
 static __always_inline void pf_find_open(struct pf_thread *thread, struct pf_within *within)
 {
 	PF_WITHIN_CALL(step, step, 1, 0);
-	PF_WITHIN_UNTIL(operator, detail, 1);
+	PF_WITHIN_UNTIL(operator, detail, 2);
 }
 
 static __noinline void pf_drop_left(struct pf_thread *thread, __u64 now, __u64 sp, __u16 but, __u16 also)

@@ -2,11 +2,12 @@
 //! first asked about.
 
 use super::cache::{self, LayoutCache};
+use super::closures::{self, Invoker};
 use super::debug_file::{DebugFile, DebugFolders};
 use super::dwarf::inlined::InlinedFunction;
 use super::dwarf::{self, Answers, Parts};
 use super::elf::Image;
-use super::names::{Matcher, class_name, may_lack_parameters, readable_name};
+use super::names::{Match, Matcher, class_name, may_lack_parameters, readable_name};
 use super::pointers::Pointers;
 use super::rtti::Classes;
 use super::symbols::Symbols;
@@ -77,6 +78,8 @@ pub(crate) struct Lazy {
     tables: Mutex<HashMap<NameTable, TableAnswer>>,
     pointers: OnceLock<Pointers>,
     unwind_ranges: OnceLock<Vec<Range<u64>>>,
+    /// Read where a function is asked for that symbols do not have.
+    invokers: OnceLock<Vec<Invoker>>,
     /// Cached searches in its bytes.
     scanned: Mutex<HashMap<(Vec<u8>, bool), bool>>,
 }
@@ -118,8 +121,13 @@ impl Lazy {
             tables: Mutex::default(),
             pointers: OnceLock::new(),
             unwind_ranges: OnceLock::new(),
+            invokers: OnceLock::new(),
             scanned: Mutex::default(),
         }
+    }
+
+    fn unwind_ranges(&self) -> &[Range<u64>] {
+        self.unwind_ranges.get_or_init(|| unwind_ranges::read(&self.image))
     }
 
     /// Whether anything large was read.
@@ -281,6 +289,18 @@ impl Files {
             classes
         };
         Some(lazy.classes.get_or_init(read))
+    }
+
+    /// The functions, without symbols, by which objects call closures.
+    fn invokers(&self, file: usize, matcher: &Matcher) -> Vec<Function> {
+        let (Some(lazy), Some(classes)) = (self.read.get(file), self.classes(file)) else { return Vec::new() };
+        let read = || closures::invokers(&lazy.image, classes, lazy.unwind_ranges());
+        let matching = lazy.invokers.get_or_init(read).iter().filter_map(|invoker| {
+            let Invoker { file_offset, size, .. } = *invoker;
+            let Match { name, captures } = matcher.matches_name(&invoker.name, &invoker.parameters)?;
+            Some(Function { symbol: invoker.name.clone(), name, file_offset, size, captures })
+        });
+        matching.collect()
     }
 
     /// Whether a program is a dynamic linker: it can be anywhere in memory, and notifies debuggers of what it maps.
@@ -503,9 +523,14 @@ impl TargetSymbols for Files {
             return found.clone();
         }
         let images = self.with_symbols(file, lazy);
-        let (found, is_cut) = lazy.symbols.get_or_init(|| Symbols::read(&images)).find(&images, &matcher);
+        let (mut found, is_cut) = lazy.symbols.get_or_init(|| Symbols::read(&images)).find(&images, &matcher);
         if is_cut {
             self.report_truncation(file, "its symbols have longer names than it has bytes; functions may be missing");
+        }
+        if pattern.0.contains(closures::INVOKE) && !images.iter().any(|image| image.has_symbols()) {
+            found.extend(self.invokers(file, &matcher));
+            found.sort_by_key(|function| function.file_offset);
+            found.dedup_by_key(|function| function.file_offset);
         }
         let mut patterns = lazy.found.lock().unwrap_or_else(PoisonError::into_inner);
         let cached = patterns.values().map(Vec::len).sum::<usize>();
@@ -639,8 +664,7 @@ impl TargetBytes for Files {
 
     fn unwind_range(&self, file: usize, file_offset: u64) -> Option<Range<u64>> {
         let lazy = self.read.get(file)?;
-        let ranges = lazy.unwind_ranges.get_or_init(|| unwind_ranges::read(&lazy.image));
-        unwind_ranges::with(ranges, file_offset).cloned()
+        unwind_ranges::with(lazy.unwind_ranges(), file_offset).cloned()
     }
 
     fn code(&self, file: usize, file_offset: u64, len: usize) -> Vec<u8> {

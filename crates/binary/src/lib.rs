@@ -11,6 +11,7 @@ mod cache;
 #[path = "cache_elsewhere.rs"]
 mod cache;
 mod call_targets;
+mod closures;
 #[cfg(target_os = "linux")]
 mod content;
 #[cfg(target_os = "linux")]

@@ -201,6 +201,15 @@ impl Matcher {
         Some(Match { name, captures })
     }
 
+    /// The same of a function without a symbol: its name, and what stands between its parentheses.
+    pub(crate) fn matches_name(&self, name: &str, parameters: &str) -> Option<Match> {
+        let name = printable(match self.with_parameters {
+            true => format!("{name}({parameters})"),
+            false => name.to_owned(),
+        });
+        Some(Match { captures: self.captures(&name)?, name })
+    }
+
     fn captures(&self, name: &str) -> Option<Vec<String>> {
         let Some(regex) = &self.regex else { return (self.pattern == name).then(Vec::new) };
         let groups = regex.captures(name)?;

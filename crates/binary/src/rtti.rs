@@ -49,6 +49,8 @@ enum BaseLayout {
 pub(crate) struct Class {
     /// As the compiler writes it.
     pub(crate) mangled: Arc<str>,
+    /// Address of its typeinfo object.
+    pub(crate) typeinfo: u64,
     /// Its direct bases.
     pub(crate) bases: Vec<Base>,
     /// The virtual tables that name it.
@@ -149,7 +151,7 @@ impl Classes {
             // A name that only this image may know begins so.
             let Some(mangled) = names.take(name.strip_prefix('*').unwrap_or(name)) else { break };
             numbers.insert(place, all.len());
-            all.push(Class { mangled, bases: Vec::new(), tables: Vec::new() });
+            all.push(Class { mangled, typeinfo: place, bases: Vec::new(), tables: Vec::new() });
             places.push((place, kind));
         }
         // Each base of a class has its own pointer.
@@ -266,7 +268,8 @@ impl Kinds {
 /// Where the C++ library is part of a stripped image: its classes are found by the names in their typeinfo.
 fn inside(image: &Image, pointers: &Pointers) -> HashMap<u64, BaseLayout> {
     let mut names: HashMap<u64, BaseLayout> = HashMap::new();
-    for range in image.data_ranges() {
+    // Some linkers put constants and code into one segment.
+    for range in image.mapped_ranges() {
         let bytes = image.at_address(range.start, usize::try_from(range.end - range.start).unwrap_or_default());
         for (name, kind) in KINDS {
             let Ok(regex) = Regex::new(&format!("(?-u){name}\\x00")) else { continue };

@@ -94,7 +94,7 @@ impl Counters {
     /// What a probe that records spans counts.
     pub(super) fn of(&self, probe: &Probe) -> Vec<usize> {
         let own = probe.counters.iter().map(|counter| counter.value.as_str());
-        let takes_all = matches!(probe.role.value, Role::Step | Role::Operator);
+        let takes_all = matches!(probe.role.value, Role::Step | Role::Operator | Role::Share);
         let of_all = self.of_all.iter().filter(|_| takes_all).map(String::as_str);
         let mut indices = Vec::new();
         for index in own.chain(of_all).filter_map(|name| self.by_name.get(name)).flatten() {

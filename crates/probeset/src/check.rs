@@ -116,6 +116,7 @@ fn no_return(at: &AttachPoint, probe: &Probe, problems: &mut Problems) {
         Role::Step
             | Role::Graph
             | Role::Operator
+            | Role::Share
             | Role::Region
             | Role::Dispatch
             | Role::Submit

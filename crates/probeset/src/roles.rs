@@ -116,7 +116,7 @@ const ONLY_IN: &[(&str, &[Role])] = &[
     ("positions", &[Role::Batch]),
     ("outputs", &[Role::Batch]),
     ("request", &[Role::Request]),
-    ("lane", &[Role::Operator, Role::Experts]),
+    ("lane", &[Role::Operator, Role::Share, Role::Experts]),
     ("node", &[Role::Operator, Role::Dispatch, Role::Submit, Role::Experts, Role::Copy]),
     ("source", &[Role::Copy]),
     ("op", &[Role::Operator, Role::Dispatch, Role::Submit]),

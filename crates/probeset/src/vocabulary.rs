@@ -5,10 +5,11 @@ use super::model::Nested;
 use profinfer_schema::Role;
 
 /// The roles: as the language writes them, and what an event of each is.
-const ROLES: [(&str, Role, &str); 21] = [
+const ROLES: [(&str, Role, &str); 22] = [
     ("step", Role::Step, "One decode or prefill call."),
     ("graph", Role::Graph, "One computation of a graph."),
     ("operator", Role::Operator, "One operator, or one thread's share of it."),
+    ("share", Role::Share, "A part of an operator that another thread gave to this one."),
     ("experts", Role::Experts, "A mark: the experts that an operator used."),
     ("batch", Role::Batch, "A mark: the tokens of a step, and the sequences that they belong to."),
     ("request", Role::Request, "A mark: a request arrived, was given a sequence, or left it."),

@@ -42,7 +42,9 @@ fn wanted(schema: &Schema, cpus: u64) -> u64 {
 fn per_second(record: &RecordType) -> u64 {
     match (record.kind, record.role) {
         (RecordKind::Switch | RecordKind::Wakeup, Some(_)) => 10_000,
-        (RecordKind::Span | RecordKind::Mark, Some(Role::Operator | Role::Dispatch | Role::Region)) => 100_000,
+        (RecordKind::Span | RecordKind::Mark, Some(Role::Operator | Role::Share | Role::Dispatch | Role::Region)) => {
+            100_000
+        }
         (RecordKind::Span | RecordKind::Mark, _) => 5000,
         _ => 100,
     }

@@ -12,6 +12,8 @@ pub enum Role {
     Graph,
     /// One operator (on one thread: a lane).
     Operator,
+    /// A part of an operator that another thread computes.
+    Share,
     /// The ids of the experts that an operator used.
     Experts,
     /// Tokens of a step and the sequences that they belong to; no duration.

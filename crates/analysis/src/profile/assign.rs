@@ -7,7 +7,7 @@ use crate::ids::{KindId, Phase};
 use crate::raw::Decoder;
 use crate::sampling::Recorded;
 use crate::step::{Step, Visitor};
-use profinfer_schema::{CodePlace, Role, Sample, Schema};
+use profinfer_schema::{CodePlace, RecordType, Role, Sample, Schema};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 
@@ -82,7 +82,8 @@ pub struct Profile {
 impl Profile {
     /// For a trace. `comparable`: the recorder saw processes by the numbers that records have.
     pub fn new(schema: &Schema, comparable: bool) -> Self {
-        let of_operators = (0_u16..).zip(&schema.records).filter(|(_, record)| record.role == Some(Role::Operator));
+        let is_operator = |record: &RecordType| matches!(record.role, Some(Role::Operator | Role::Share));
+        let of_operators = (0_u16..).zip(&schema.records).filter(|(_, record)| is_operator(record));
         Self { operators: of_operators.map(|(number, _)| number).collect(), comparable, ..Self::default() }
     }
 

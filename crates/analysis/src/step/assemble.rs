@@ -2,10 +2,10 @@
 //! them, and the shares of one operator on several lanes are put together.
 
 use super::batch::{self, RequestEvent};
-use super::findings::Findings;
 use super::memory::Memory;
 use super::model::{Experts, Graph, LaneSpan, Missing, Operator, Region, Step};
 use super::nesting::{GraphIndex, Share, nest};
+use super::other_threads::{self, NONE, learn_home};
 use super::pending::{Bucket, ClosedStep, Process, RawExperts, RawGraph, RawOperator, RawRegion};
 use super::scheduler::Scheduler;
 use super::step_numbers::{experts_used, numbers, tokens};
@@ -15,7 +15,7 @@ use crate::ids::{InlineId, ObjectId, Phase};
 use crate::raw::{Count, Decoder};
 use crate::sampling::{Coverage, Recorded};
 use profinfer_schema::{FieldMeaning, Role};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::device_shares;
 use super::faults;
@@ -24,12 +24,8 @@ use super::nested_costs;
 use super::offload::{self, DispatchContext};
 use super::reclaim;
 
-/// No graph.
-const NONE: u32 = u32::MAX;
 /// Nested operators that are searched for a region.
 const MAX_DEPTH: usize = 16;
-/// Graphs of a step that are searched for an operator of another.
-const MAX_OPEN_GRAPHS: usize = 64;
 
 /// What assembly reads.
 #[derive(Debug, Clone, Copy)]
@@ -84,6 +80,8 @@ pub(crate) struct Assembler {
     shares: Vec<Share>,
     graph_of: Vec<u32>,
     instance_of: Vec<u32>,
+    /// The operator that each share of another thread is of, by index; empty without such shares.
+    given_by: Vec<u32>,
     instances: Vec<Instance>,
     chains: FxHashMap<InstanceKey, Chain>,
     order: Vec<u32>,
@@ -205,6 +203,9 @@ impl Assembler {
         for of_thread in operators.chunk_by_mut(|a, b| a.thread == b.thread) {
             of_thread.sort_by_key(|o| (o.start, std::cmp::Reverse(o.end)));
         }
+        let (given_by, ambiguous) = other_threads::assign(&mut operators, threads);
+        self.given_by = given_by;
+        self.out.ambiguous += ambiguous;
         self.place(&operators, step_thread, threads);
         self.number_lanes(&operators, step_thread, threads);
         self.join(&operators);
@@ -331,20 +332,33 @@ impl Assembler {
         self.instance_of.clear();
         self.chains.clear();
         for (i, raw) in operators.iter().enumerate() {
+            if raw.is_share {
+                self.instance_of.push(NONE);
+                continue;
+            }
             let graph = self.graph_of[i];
             let key = match raw.object {
                 Some(object) => InstanceKey { graph, object: object.0, inline: 0, record_type: 0 },
                 None => InstanceKey { graph, object: NONE, inline: raw.inline, record_type: raw.record_type },
             };
-            let share = self.shares[i];
-            let worked_until = share.end.saturating_sub(share.waiting);
             let instance = self.instance(key, raw);
             let joined = &mut self.instances[instance as usize];
-            joined.start = joined.start.min(share.start);
-            joined.end = joined.end.max(worked_until);
-            joined.shares += 1;
             joined.covers = joined.covers.or(raw.covers);
             self.instance_of.push(instance);
+        }
+        for (i, operator) in self.given_by.iter().enumerate() {
+            if let Some(instance) = self.instance_of.get(*operator as usize).copied() {
+                self.instance_of[i] = instance;
+            }
+        }
+        // One that gives others shares waits for them within, and goes on.
+        let gives: FxHashSet<u32> = self.given_by.iter().copied().collect();
+        for (i, (instance, share)) in (0_u32..).zip(self.instance_of.iter().zip(&self.shares)) {
+            let Some(joined) = self.instances.get_mut(*instance as usize) else { continue };
+            let waiting = if gives.contains(&i) { 0 } else { share.waiting };
+            joined.start = joined.start.min(share.start);
+            joined.end = joined.end.max(share.end.saturating_sub(waiting));
+            joined.shares += 1;
         }
         self.order.clear();
         self.order.extend(0..u32::try_from(self.instances.len()).unwrap_or(NONE));
@@ -599,46 +613,4 @@ impl Assembler {
         }
         lane_time::fill(&mut self.out, &taking_part, caller, sources);
     }
-
-    /// Operators on threads that run no steps were given to the first step around them. Where another step was going
-    /// on then, their graph decides: they are moved, or counted as ambiguous.
-    pub(crate) fn rehome(
-        &mut self,
-        step: &mut ClosedStep,
-        process: &mut Process,
-        threads: &Threads,
-        findings: &mut Findings,
-    ) {
-        let (recent, waiting, header) = (&mut process.recent, &mut process.waiting, step.header);
-        for other in recent.iter_mut().chain(waiting).filter(|other| other.overlaps(&header)) {
-            let open = |graphs: &[RawGraph], time: u64| {
-                graphs.iter().rev().take(MAX_OPEN_GRAPHS).find(|g| g.start <= time && time < g.end).map(|g| g.thread)
-            };
-            let (mine, theirs, step_thread) = (&step.bucket.graphs, &other.bucket.graphs, step.thread);
-            let moved = step.bucket.operators.extract_if(.., |o| {
-                if o.thread == step_thread {
-                    return false;
-                }
-                match (open(mine, o.start), open(theirs, o.start)) {
-                    (_, None) => false,
-                    (None, Some(_)) => true,
-                    (Some(mine), Some(theirs)) => {
-                        let home = threads.get(o.thread).home;
-                        findings.ambiguous += u64::from(home != Some(mine) && home != Some(theirs));
-                        home == Some(theirs)
-                    }
-                }
-            });
-            other.bucket.operators.extend(moved);
-        }
-    }
-}
-
-/// A worker that was seen in the graphs of one step thread only is at home there.
-fn learn_home(home: &mut Option<u32>, step_thread: Option<u32>) {
-    *home = match *home {
-        None => step_thread,
-        Some(thread) if Some(thread) == step_thread => step_thread,
-        Some(_) => Some(NONE),
-    };
 }

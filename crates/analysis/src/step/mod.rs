@@ -18,6 +18,7 @@ mod nesting;
 mod offload;
 mod offload_model;
 mod offload_raw;
+mod other_threads;
 mod pending;
 mod reclaim;
 mod recurring;

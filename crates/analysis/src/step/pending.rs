@@ -30,6 +30,8 @@ pub(crate) struct RawOperator {
     pub(crate) covers: Option<ObjectId>,
     pub(crate) inline: InlineId,
     pub(crate) record_type: u16,
+    /// It is a part of an operator of another thread, of which nothing else was recorded.
+    pub(crate) is_share: bool,
     pub(crate) site: u16,
     pub(crate) record: Option<Box<[u8]>>,
     pub(crate) counts: Option<Box<[Count]>>,

@@ -254,10 +254,10 @@ impl Leader {
     }
 }
 
-/// Each thread's operators that lie in no other one, by start.
+/// Each thread's operators that lie in no other one, by start; without parts of those of other threads.
 fn outermost(operators: &[RawOperator]) -> BTreeMap<u32, Vec<&RawOperator>> {
     let mut threads: BTreeMap<u32, Vec<&RawOperator>> = BTreeMap::new();
-    for operator in operators {
+    for operator in operators.iter().filter(|operator| !operator.is_share) {
         threads.entry(operator.thread).or_default().push(operator);
     }
     for operators in threads.values_mut() {
@@ -388,6 +388,7 @@ mod tests {
                 covers: None,
                 inline: u32::from(letter.to_ascii_lowercase()),
                 record_type: 0,
+                is_share: false,
                 site: 0,
                 record: None,
                 counts: None,

@@ -12,6 +12,7 @@ use super::memory::Memory;
 use super::model::Step;
 use super::offload::give_to_last;
 use super::offload_model::DeviceInfo;
+use super::other_threads;
 use super::pending::{Bucket, ClosedStep, Process, RawGraph, RawOperator, RawRegion, StepThread};
 use super::same_call;
 use super::scheduler::{Scheduler, Switch};
@@ -343,7 +344,7 @@ impl Timeline {
             self.describes(thread, header, record);
         }
         match self.decoder.records[usize::from(header.record_type)].role {
-            Some(Role::Operator) => self.operator(thread, header, record),
+            Some(Role::Operator | Role::Share) => self.operator(thread, header, record),
             Some(Role::Graph) => self.graph(thread, header, record),
             Some(Role::Step) => return self.step(thread, header, record, visitor),
             Some(Role::Region) => self.region(thread, header, record),
@@ -394,8 +395,9 @@ impl Timeline {
     }
 
     fn operator(&mut self, thread: u32, header: &Header, record: &[u8]) {
-        self.findings.operator_spans += 1;
         let fields = &self.decoder.records[usize::from(header.record_type)];
+        let is_share = fields.role == Some(Role::Share);
+        self.findings.operator_spans += u64::from(!is_share);
         let (node, covers, missing) = (fields.node, fields.covers, header.missing);
         let lane = fields.count(FieldMeaning::Lane, record, missing).and_then(|n| u32::try_from(n).ok());
         let waiting = fields.number(FieldMeaning::Waiting, record, missing);
@@ -426,6 +428,7 @@ impl Timeline {
             covers,
             inline,
             record_type,
+            is_share,
             site: header.site,
             record: bytes,
             counts,
@@ -558,7 +561,7 @@ impl Timeline {
     pub(super) fn give(&mut self, process: usize, mut step: ClosedStep, visitor: &mut dyn Visitor) {
         let requests = self.requests_before(process, step.header.end);
         self.assembler.set_requests(requests);
-        self.assembler.rehome(&mut step, &mut self.processes[process], &self.threads, &mut self.findings);
+        other_threads::rehome(&mut step, &mut self.processes[process], &self.threads, &mut self.findings);
         let context = Context {
             decoder: &self.decoder,
             rules: &self.rules,
@@ -641,7 +644,8 @@ impl Timeline {
     /// A record of the thread proves that it runs.
     fn runs(&mut self, thread: u32, header: &Header) {
         // Other spans may have begun before recording.
-        let is_operator = self.decoder.records[usize::from(header.record_type)].role == Some(Role::Operator);
+        let role = self.decoder.records[usize::from(header.record_type)].role;
+        let is_operator = matches!(role, Some(Role::Operator | Role::Share));
         let since = if is_operator { header.start } else { header.end };
         self.scheduler.evidence(thread, since, header, &mut self.threads, &mut self.processes);
     }

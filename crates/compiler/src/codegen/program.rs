@@ -275,7 +275,12 @@ fn frames(plan: &ProbePlan) -> Vec<Frames> {
 
 /// A sample is assigned to the open span of the highest rank.
 fn rank(action: &Action) -> u32 {
-    u32::from(action.role == Role::Operator)
+    match action.role {
+        Role::Operator => 2,
+        // One on the operator's own thread is a part of its span.
+        Role::Share => 1,
+        _ => 0,
+    }
 }
 
 /// A step or graph that returns ends what is open in it on its thread: a call that was left by other ways than its
