@@ -144,6 +144,7 @@ pub fn schema() -> Schema {
         span("ticks", Role::Device, &[("timestamps", List(Box::new(Uint(8)), 64))]),
         span("properties", Role::Device, &[("name", Text(16)), ("period", FieldType::Float(4))]),
         span("experts", Role::Experts, &[("node", tensor()), ("ids", List(Box::new(Int(4)), 64))]),
+        span("share", Role::Share, &[]),
     ];
     Schema { records, ..Schema::default() }
 }

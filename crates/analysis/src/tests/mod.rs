@@ -9,6 +9,7 @@ mod offload;
 mod placing;
 mod reclaim;
 mod samples;
+mod shares;
 mod states;
 mod totals;
 
