@@ -163,6 +163,27 @@ fn each_run_is_a_step_under_a_budget() {
     assert_eq!(recorded(&trace, "run").len(), 200);
 }
 
+/// And whether they are asked for or not.
+#[test]
+#[ignore = "needs root"]
+fn each_run_is_a_step_where_nothing_else_is_recorded() {
+    for words in [
+        &["onnxruntime", "--level", "step"][..],
+        &["onnxruntime", "--level", "graph"],
+        &["onnxruntime", "--probe", "run"],
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("run.pfi");
+        succeeds(WHEEL.recording(words, &trace).arg(RUNS.to_string()));
+        let runs = recorded(&trace, "run");
+        assert_eq!(runs.len(), RUNS, "{words:?}");
+        let end = |run: &Value| run["start_ns"].as_u64().unwrap() + run["duration_ns"].as_u64().unwrap();
+        // What the program does between them is none of theirs.
+        assert!(runs.windows(2).all(|two| end(&two[0]) < two[1]["start_ns"].as_u64().unwrap()), "{words:?}");
+        assert!(recorded(&trace, "kernel").is_empty(), "{words:?}");
+    }
+}
+
 /// No probe marks steps there: reports find them by the kernels that recur, and name it.
 #[test]
 #[ignore = "needs root"]

@@ -161,9 +161,9 @@ impl<'a> Notes<'a> {
             Place::Function { pattern, .. } => Some(pattern.0.clone()),
             _ => None,
         });
-        let virtuals = plan.programs.iter().filter_map(|program| match &program.place {
-            Place::Virtual { base, slot, .. } => Some((base.value.clone(), *slot)),
-            _ => None,
+        let virtuals = plan.programs.iter().flat_map(|program| match &program.place {
+            Place::Virtual { base, slots, .. } => slots.iter().map(|slot| (base.value.clone(), *slot)).collect(),
+            _ => Vec::new(),
         });
         let params = plan.programs.iter().filter_map(|program| program.place.signature()).flat_map(|of| &of.params);
         let by_value = params.filter_map(|param| match &param.ty.value {

@@ -73,7 +73,7 @@ pub(super) fn lacking<'p>(
         Place::Function { pattern, .. } => {
             !target.functions(file, pattern).is_empty() || !target.inlined(file, pattern).is_empty()
         }
-        Place::Virtual { base, slot, .. } => !target.overrides(file, &base.value, *slot).functions.is_empty(),
+        Place::Virtual { base, slots, .. } => has_override(target, file, &base.value, slots),
         place => has(target, file, place),
     };
     of_module.find(|probe| !probe.at.iter().any(has_site))
@@ -144,11 +144,15 @@ fn points(probeset: &Probeset) -> impl Iterator<Item = &AttachPoint> {
 pub(super) fn has(target: &dyn TargetSymbols, file: usize, place: &Place) -> bool {
     match place {
         // One of the slots that a method may be in is enough to ask for, in each of hundreds of files.
-        Place::Virtual { slot, candidates, .. } if candidates.first().is_some_and(|first| first != slot) => false,
-        Place::Virtual { base, slot, .. } => !target.overrides(file, &base.value, *slot).functions.is_empty(),
+        Place::Virtual { slots, candidates, .. } if candidates.first().is_some_and(|first| first != slots) => false,
+        Place::Virtual { base, slots, .. } => has_override(target, file, &base.value, slots),
         Place::Usdt { provider, name, .. } => !target.static_sites(file, &provider.value, &name.value).is_empty(),
         _ => false,
     }
+}
+
+fn has_override(target: &dyn TargetSymbols, file: usize, base: &str, slots: &[u32]) -> bool {
+    slots.iter().any(|slot| !target.overrides(file, base, *slot).functions.is_empty())
 }
 
 /// The functions of a module that attach points name, as such or in a choice: `*` could match anything anywhere.

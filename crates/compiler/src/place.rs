@@ -19,7 +19,7 @@ use super::site::Needs;
 use super::unit_layouts::PlacedFunction;
 use needs::Asked;
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity, Spanned, did_you_mean};
-use profinfer_probeset::path::{NamePattern, Place};
+use profinfer_probeset::path::{NamePattern, Place, listed};
 use profinfer_probeset::{Probe, Probeset};
 
 use indexmap::{IndexMap, IndexSet};
@@ -173,8 +173,8 @@ impl<'a> Placer<'a> {
             return self.static_probe(index, program, &files, (&provider.value, &name.value));
         }
         let (found, copies) = match &program.place {
-            Place::Virtual { base, slot, .. } => {
-                (self.overrides(program, &files, &base.value, *slot)?, Copies::default())
+            Place::Virtual { base, slots, .. } => {
+                (self.overrides(program, &files, &base.value, slots)?, Copies::default())
             }
             Place::Function { pattern, .. } => self.functions(index, program, &files, pattern)?,
             _ => (Vec::new(), Copies::default()),
@@ -301,7 +301,10 @@ impl<'a> Placer<'a> {
         let of_file = |(place, file): (&Place, usize)| {
             let functions = match place {
                 Place::Function { pattern, .. } => self.target.functions(file, pattern),
-                Place::Virtual { base, slot, .. } => self.target.overrides(file, &base.value, *slot).functions,
+                Place::Virtual { base, slots, .. } => {
+                    let in_slot = |slot: &u32| self.target.overrides(file, &base.value, *slot).functions;
+                    slots.iter().flat_map(in_slot).collect()
+                }
                 _ => Vec::new(),
             };
             functions.into_iter().map(move |function| (file, function.file_offset))
@@ -320,8 +323,8 @@ impl<'a> Placer<'a> {
         }
         let (what, hint) = match &program.place {
             Place::Function { pattern, .. } => (format!("`{}`", pattern.value), "make the pattern narrower"),
-            Place::Virtual { base, slot, .. } => {
-                (format!("slot {slot} of `{}`", base.value), "name a class that fewer derive from")
+            Place::Virtual { base, slots, .. } => {
+                (format!("slot {} of `{}`", listed(slots), base.value), "name a class that fewer derive from")
             }
             _ => ("a static probe".to_owned(), "the file may be damaged: a probe has a few places"),
         };

@@ -240,9 +240,10 @@ impl<'p> Planner<'p> {
                 .filter(|p| p.name.value == root.name.value || rides(probeset, p, root))
                 .collect();
             let is_recorded = riders.iter().any(|probe| probe.role.value != Role::Boundary);
-            let is_boundary = || !self.ended_by(&root.name).is_empty() || self.is_waited_from(&root.name);
-            // A boundary of spans that are not selected has nothing to do.
-            if riders.is_empty() || !is_recorded && !is_boundary() {
+            let ends = !self.ended_by(&root.name).is_empty();
+            // A boundary of spans that are not selected has nothing to do; what ends selected ones is needed in any case.
+            let is_boundary = ends || !riders.is_empty() && self.is_waited_from(&root.name);
+            if !is_recorded && !is_boundary {
                 continue;
             }
             for (alternative, at) in root.at.iter().enumerate() {

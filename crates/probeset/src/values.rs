@@ -137,13 +137,18 @@ impl Context<'_> {
                 );
                 self.signature(signature);
             }
-            Place::Virtual { module, base, slot, candidates, signature } => {
+            Place::Virtual { module, base, slots, candidates, signature } => {
                 self.refers("modules", "module", module, "add it to `modules`");
-                self.range(i128::from(*slot), &base.span, "a slot of a virtual table", 0, limits::SLOTS);
+                for slot in slots {
+                    self.range(i128::from(*slot), &base.span, "a slot of a virtual table", 0, limits::SLOTS);
+                }
                 let count = i128::try_from(candidates.len().max(1)).unwrap_or(i128::MAX);
                 self.range(count, &base.span, "the number of slots to choose from", 1, limits::CANDIDATES);
-                if candidates.iter().collect::<std::collections::BTreeSet<_>>().len() < candidates.len() {
-                    self.problems.error(Code::Duplicate, &base.span, "a slot to choose from is named twice");
+                let of_one = i128::try_from(slots.len()).unwrap_or(i128::MAX);
+                self.range(of_one, &base.span, "the number of slots of one method", 1, limits::CANDIDATES);
+                let all: Vec<u32> = if candidates.is_empty() { slots.clone() } else { candidates.concat() };
+                if all.iter().collect::<std::collections::BTreeSet<_>>().len() < all.len() {
+                    self.problems.error(Code::Duplicate, &base.span, "a slot is named twice");
                 }
                 if !candidates.is_empty() && !at.until.is_empty() {
                     let message = "a slot is found by the time of its calls, and a span with `until` has none";

@@ -5,7 +5,7 @@ use super::consumer::Counts;
 use profinfer_binary::{ProcessStatus, ProcessTarget};
 use profinfer_compiler::{Placement, ProbePlan, Program, Unplaced, glob_matches};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
-use profinfer_probeset::path::Place;
+use profinfer_probeset::path::{Place, listed};
 use profinfer_schema::Role;
 use profinfer_schema::{LeftOut, LeftOutKind, RecordKind, RecordType};
 use std::collections::{BTreeMap, BTreeSet};
@@ -356,7 +356,7 @@ impl<'a> SearchReport<'a> {
 fn function_of(program: &Program) -> Option<String> {
     match &program.place {
         Place::Function { pattern, .. } => Some(pattern.to_string()),
-        Place::Virtual { base, slot, .. } => Some(format!("slot {slot} of {}", base.value)),
+        Place::Virtual { base, slots, .. } => Some(format!("slot {} of {}", listed(slots), base.value)),
         Place::Usdt { provider, name, .. } => Some(format!("{}:{}", provider.value, name.value)),
         _ => program.probes.first().cloned(),
     }

@@ -1,27 +1,30 @@
 //! The functions in a slot of virtual tables.
 
-use super::{BTreeSet, Code, Diagnostic, Function, ModuleFiles, Place, PlacedSite, Placer, Program};
+use super::{BTreeSet, Code, Diagnostic, Function, ModuleFiles, Place, PlacedSite, Placer, Program, listed};
 use crate::model::Provenance;
 use profinfer_schema::ValueSource;
 
 impl Placer<'_> {
-    /// What the classes derived from a base have in a slot, in each file; why there is nothing.
+    /// What the classes derived from a base have in slots, in each file; why there is nothing. A function that is in several
+    /// of them is one.
     pub(super) fn overrides(
         &mut self,
         program: &Program,
         files: &[usize],
         base: &str,
-        slot: u32,
+        slots: &[u32],
     ) -> Result<Vec<(usize, Function)>, Diagnostic> {
         let mut found = Vec::new();
-        let (mut classes, mut slots, mut is_cut) = (0, None, false);
-        for file in files {
-            let overrides = self.target.overrides(*file, base, slot);
-            found.extend(overrides.functions.into_iter().map(|function| (*file, function)));
+        let (mut classes, mut length, mut is_cut) = (0, None, false);
+        for (file, slot) in files.iter().flat_map(|file| slots.iter().map(move |slot| (*file, *slot))) {
+            let overrides = self.target.overrides(file, base, slot);
+            found.extend(overrides.functions.into_iter().map(|function| (file, function)));
             classes += overrides.classes;
-            slots = slots.max(overrides.slots);
+            length = length.max(overrides.slots);
             is_cut |= overrides.is_cut;
         }
+        let mut seen = BTreeSet::new();
+        found.retain(|(file, function): &(usize, Function)| seen.insert((*file, function.file_offset)));
         if is_cut {
             let message = format!("the classes derived from `{base}` are too many to search");
             let problem = Diagnostic::error(Code::TooManySites, message).at(&program.span);
@@ -36,14 +39,15 @@ impl Placer<'_> {
         }
         let names = self.file_names(files);
         let problem = |message: String| Diagnostic::error(Code::FunctionNotFound, message).at(&program.span);
-        Err(match (classes, slots) {
+        let slot = listed(slots);
+        Err(match (classes, length) {
             (0, _) => problem(format!("no class `{base}` with run-time type information in {names}")).hint(
                 files.iter().find_map(|file| self.target.class_like(*file, base)).unwrap_or_else(|| {
                     "it may be built with `-fno-rtti`; add an alternative that names functions".into()
                 }),
             ),
-            (_, Some(slots)) if u64::from(slot) >= slots => {
-                problem(format!("`{base}` has no slot {slot}: its virtual table has {slots}"))
+            (_, Some(length)) if slots.iter().all(|slot| u64::from(*slot) >= length) => {
+                problem(format!("`{base}` has no slot {slot}: its virtual table has {length}"))
                     .hint("slots are counted from 0, and a destructor has two")
             }
             _ => problem(format!("no class in {names} has a function in slot {slot} of `{base}`"))
@@ -68,7 +72,7 @@ impl Placer<'_> {
         let Place::Virtual { module, candidates, .. } = &program.place else { return None };
         let ModuleFiles::Found(files) = self.module(&module.value).clone() else { return None };
         let chosen = files.iter().find_map(|file| self.target.chosen_slot(*file, slots));
-        let chosen = chosen.filter(|slot| candidates.contains(slot))?;
+        let chosen = chosen.filter(|slot| candidates.iter().any(|slots| slots.first() == Some(slot)))?;
         let (what, source) = (format!("slot of {slots}"), Provenance::Lock.describe().to_owned());
         let source = ValueSource { what, value: Some(u64::from(chosen)), source };
         if !self.slots.contains(&source) {

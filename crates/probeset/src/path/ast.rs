@@ -461,16 +461,17 @@ pub enum Place {
         /// Bytes beyond the function's first instruction.
         offset: u64,
     },
-    /// `virtual module:Base[slot](this, …)`, and `Base[slot|slot]` where one of several is to be found.
+    /// `virtual module:Base[slot](this, …)`; `Base[slot,slot]` where calls may come by several; and `Base[slot|slot]` where one
+    /// of several is to be found.
     Virtual {
         /// A module of the probeset.
         module: Spanned<String>,
         /// The class whose overrides are meant.
         base: Spanned<String>,
-        /// Index into its virtual table.
-        slot: u32,
-        /// All slots that it may be instead, this one included; empty where the probeset states it.
-        candidates: Vec<u32>,
+        /// Indices into its virtual table: at least one.
+        slots: Vec<u32>,
+        /// All that these may be instead, these included; empty where the probeset states them.
+        candidates: Vec<Vec<u32>>,
         /// What the method is called with.
         signature: Signature,
     },
@@ -524,13 +525,13 @@ impl Place {
     pub fn of_each_slot(self) -> Vec<Self> {
         match &self {
             Self::Virtual { candidates, .. } if !candidates.is_empty() => {
-                let of_slot = |number: u32| match self.clone() {
+                let of_slots = |slots: &Vec<u32>| match self.clone() {
                     Self::Virtual { module, base, candidates, signature, .. } => {
-                        Self::Virtual { module, base, slot: number, candidates, signature }
+                        Self::Virtual { module, base, slots: slots.clone(), candidates, signature }
                     }
                     other => other,
                 };
-                candidates.iter().copied().map(of_slot).collect()
+                candidates.iter().map(of_slots).collect()
             }
             _ => vec![self],
         }
@@ -540,22 +541,27 @@ impl Place {
     pub fn open_slot(&self) -> Option<String> {
         match self {
             Self::Virtual { base, candidates, .. } if !candidates.is_empty() => {
-                let slots: Vec<String> = candidates.iter().map(u32::to_string).collect();
+                let slots: Vec<String> = candidates.iter().map(|slots| listed(slots)).collect();
                 Some(format!("{}[{}]", base.value, slots.join("|")))
             }
             _ => None,
         }
     }
 
-    /// The slot, of a virtual method.
+    /// The slot, of a virtual method; of several the first.
     pub fn slot(&self) -> Option<u32> {
-        if let Self::Virtual { slot, .. } = self { Some(*slot) } else { None }
+        if let Self::Virtual { slots, .. } = self { slots.first().copied() } else { None }
     }
 
     /// Whether it is a function's entry, which has a return; other instructions have none.
     pub fn is_call(&self) -> bool {
         matches!(self, Self::Function { offset: 0, .. } | Self::Virtual { .. })
     }
+}
+
+/// Slots as the language writes them.
+pub fn listed(slots: &[u32]) -> String {
+    slots.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// A function's arguments and result as far as the spec reads them.

@@ -332,12 +332,12 @@ impl Tree<'_> {
             },
             Rule::virtual_place => {
                 let base = self.named(&self.next(&mut pairs)?);
-                let slots = self.next(&mut pairs)?.parts().map(|slot| self.slot(&slot));
-                let slots = slots.collect::<Parsed<Vec<u32>>>()?;
+                let of_one = |slots: Pair<'_, Rule>| slots.parts().map(|slot| self.slot(&slot)).collect();
+                let all = self.next(&mut pairs)?.parts().map(of_one).collect::<Parsed<Vec<Vec<u32>>>>()?;
                 let signature = pairs.next().map_or_else(|| Ok(Signature::default()), |s| self.signature(s))?;
-                let slot = slots.first().copied().unwrap_or_default();
-                let candidates = if slots.len() > 1 { slots } else { Vec::new() };
-                Place::Virtual { module: first, base, slot, candidates, signature }
+                let slots = all.first().cloned().unwrap_or_default();
+                let candidates = if all.len() > 1 { all } else { Vec::new() };
+                Place::Virtual { module: first, base, slots, candidates, signature }
             }
             _ => {
                 let name = self.next(&mut pairs)?;
