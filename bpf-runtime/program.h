@@ -216,6 +216,9 @@
 #define PF_STORE(number, member, ...)                                                                                  \
 	do {                                                                                                           \
 		__label__ pf_unreadable, pf_stored;                                                                    \
+		/* Without the size of what it lists, an address could be computed. */                                 \
+		if (PF_ABSENT_IN(record) >> (number)&1)                                                                \
+			goto pf_unreadable;                                                                            \
 		__VA_ARGS__;                                                                                           \
 		if (!pf_take_unreadable(call))                                                                         \
 			goto pf_stored;                                                                                \

@@ -354,3 +354,48 @@ fn what_a_class_of_the_library_holds_is_compared_with_the_target() {
         }
     }
 }
+
+/// An address of an element could be computed with any size, and would lead nowhere.
+#[test]
+#[ignore = "needs root"]
+fn addresses_of_elements_of_an_unknown_size_are_absent() {
+    const SOURCE: &str = "
+        struct item { long kind; long more; } items[4] = {{1}, {2}, {3}, {4}};
+        struct plan { struct item *items; } plan = { items };
+        __attribute__((noinline)) void run(struct plan *of) { __asm__ volatile(\"\" : : \"r\"(of)); }
+        int main(void) { for (int i = 0; i < 3; i++) run(&plan); return 0; }
+    ";
+    const PROBESET: &str = "profinfer: 1
+engine: sized
+modules: { toy: sized }
+types:
+  plan: { items: item* @ 0 }
+  item:
+    kind: i64
+    layouts: { when: { bytes: no such text }, at: { kind: 0 }, size: 16 }
+objects: { item: { of: item, fields: { kind: kind } } }
+probes:
+  run:
+    at: toy:run(plan* plan)
+    role: step
+    fields:
+      tokens: 1 as i32
+      third: '[plan->items[2] as item* as object item]'
+      fourth: '[plan->items[3] as item* as u64]'
+";
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("sized.c"), SOURCE).unwrap();
+    std::fs::write(path("sized.yaml"), PROBESET).unwrap();
+    succeeds(Command::new("gcc").args(["-O1", "-s", "-rdynamic", "-o"]).arg(path("sized")).arg(path("sized.c")));
+    let mut record = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    record.args(["record", "sized.yaml", "-o", "run.pfi", "--", "./sized"]).current_dir(folder.path());
+    let told = String::from_utf8(succeeds(&mut record).stderr).unwrap();
+    assert!(told.contains("run.fourth") && told.contains("run.third"), "{told}");
+    let mut dump = Command::new(env!("CARGO_BIN_EXE_profinfer"));
+    let output = succeeds(dump.args(["dump", "run.pfi"]).current_dir(folder.path()));
+    let events: Vec<Value> = crate::invocation::lines(&output.stdout);
+    let runs = fields(&events, "run");
+    assert_eq!(runs.len(), 3);
+    assert!(runs.iter().all(|run| run["third"].is_null() && run["fourth"].is_null() && run["tokens"] == 1), "{runs:?}");
+}
