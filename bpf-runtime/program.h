@@ -305,10 +305,12 @@
 	})
 
 /* The record of a span that another probe's entry ends, and that end. */
-#define PF_BEGIN_UNTIL(name)                                                                                           \
+#define PF_BEGIN_UNTIL(name, tier)                                                                                     \
 	({                                                                                                             \
 		struct name##_record *pf_record = NULL;                                                                \
-		if (!call->thread->spans.name##_open.open) {                                                           \
+		/* Of one that is stale nobody has seen the end. */                                                    \
+		if (!call->thread->spans.name##_open.open ||                                                           \
+		    pf_##tier##_is_stale(call->thread->spans.name##_open.record.header.start)) {                       \
 			pf_record = &call->thread->spans.name##_open.record;                                           \
 			PF_START(pf_record, name, 0);                                                                  \
 		}                                                                                                      \

@@ -194,7 +194,7 @@ static __always_inline int operator__0_enter(struct pt_regs *regs)
 	operator_close(call->thread, call->now);
 	PF_WHILE_DETAIL_WANTED();
 	if (PF_HOLDS(TYPE_operator_record, (PF_ARGUMENT(__s32, place_of_operator__0__argument_1) == 0LL) && (operator__0__piece_0 != PF_KNOWN(constant_kind__NONE)))) /* small.yaml:20: lane == 0 && n->kind != NONE */
-		PF_WITH_RECORD(operator, PF_BEGIN_UNTIL(operator)) {
+		PF_WITH_RECORD(operator, PF_BEGIN_UNTIL(operator, detail)) {
 			PF_FIELD(0, node, PF_ARGUMENT(__u64, place_of_operator__0__argument_0)); /* small.yaml:21: n */
 			PF_FIELD(1, lane, PF_ARGUMENT(__s32, place_of_operator__0__argument_1)); /* small.yaml:21: lane */
 			PF_DESCRIBE(node, node);

@@ -79,8 +79,7 @@ impl DetailSwitch {
         };
         let actions = || plan.programs.iter().flat_map(|program| &program.actions);
         let steps = || actions().filter(|action| action.role == Role::Step);
-        let are_calls = steps().all(|step| matches!(step.shape, Shape::Call { .. }));
-        let steps_may_go = are_calls && !steps_are_counted && limits.min_rate.is_none();
+        let steps_may_go = !steps_are_counted && limits.min_rate.is_none();
         // What operators cost is known from steps alone; without any, all is attached.
         let begins_bare = limits.budget.is_some() && steps().next().is_some();
         limits.any().then(|| Self {

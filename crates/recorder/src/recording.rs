@@ -601,10 +601,18 @@ fn over_budget(overhead: &Overhead) -> Option<Diagnostic> {
     })
 }
 
-/// That the recording ended before the budget covered a window, which needs so much time in steps.
+/// That the recording ended before the budget covered a window, which needs so much time in steps; more, where the probes of
+/// steps spend a part of the budget.
 fn too_short((overhead, needed_ns): (&Overhead, f64)) -> Option<Diagnostic> {
-    let budget = overhead.budget.filter(|_| measures_target(overhead))? * 100.0;
-    let [needed, bare] = [needed_ns, overhead.bare_ns() as f64].map(|ns| ns / 1e9);
+    let share = overhead.budget.filter(|_| measures_target(overhead))?;
+    let (budget, of_steps) = (share * 100.0, overhead.base_ns as f64 / overhead.bare_ns().max(1) as f64);
+    if of_steps >= share {
+        let of_steps = of_steps * 100.0;
+        let message =
+            format!("no operators were recorded: the probes of steps alone took {of_steps:.2} % of {budget} %");
+        return Some(Diagnostic::warning(Code::TooShort, message).hint("set a larger `--budget`"));
+    }
+    let [needed, bare] = [needed_ns * share / (share - of_steps), overhead.bare_ns() as f64].map(|ns| ns / 1e9);
     let what =
         if overhead.steps > 0 { "steps before, and there were" } else { "operators before, and there were at most" };
     let message =

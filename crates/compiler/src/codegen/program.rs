@@ -558,7 +558,7 @@ fn action_data(plan: &ProbePlan, names: &ActionNames<'_>, action: &Action, begin
     let tier = plan.tier_of_probe(probe).name();
     let begin = match action.shape {
         Shape::Call { .. } => format!("PF_BEGIN_CALL({probe}, {tier}, {limit}, {})", object_of(&names.names, action)),
-        Shape::Until { .. } => format!("PF_BEGIN_UNTIL({probe})"),
+        Shape::Until { .. } => format!("PF_BEGIN_UNTIL({probe}, {tier})"),
         _ => format!("PF_INSTANT({probe})"),
     };
     ActionData {
