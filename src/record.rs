@@ -553,6 +553,12 @@ fn live_line(live: &Live, from: &Live) -> String {
     parts.join("  ")
 }
 
+/// A path as a shell reads it back.
+fn as_word(path: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
+    if path.chars().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
+}
+
 fn last_line(summary: &Summary, followed_as: Option<&str>) -> String {
     let file = match (followed_as, summary.file.as_os_str() == "-") {
         (Some(name), _) => name.to_owned(),
@@ -560,7 +566,8 @@ fn last_line(summary: &Summary, followed_as: Option<&str>) -> String {
         (None, false) => summary.file.display().to_string(),
     };
     // What went to a pipe or device cannot be read from there.
-    let next = if summary.file.is_file() { format!("; next: profinfer report {file}") } else { String::new() };
+    let next =
+        if summary.file.is_file() { format!("; next: profinfer report {}", as_word(&file)) } else { String::new() };
     let is_nothing = !summary.saved && next.is_empty() && followed_as.is_none();
     let file = if is_nothing { "no trace".to_owned() } else { file };
     format!(

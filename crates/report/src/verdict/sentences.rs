@@ -354,6 +354,11 @@ fn unknown(of_phase: &PhaseParts, verdict: &PhaseVerdict, stated: &mut Stated) -
     if without_state > half {
         return format!("{start}: thread states are missing for {whose} of its time.");
     }
+    let operators = operators(of_phase, Bound::Unknown);
+    let without_costs = of_phase.groups.iter().filter(|group| group.costs.is_none());
+    if without_costs.map(|group| group.parts[Bound::Unknown]).sum::<f64>() > half {
+        return format!("{start}: {whose} of its time is in {operators}, most of it without costs in the probeset.");
+    }
     let rates = &verdict.rates;
     let what = match rates.bytes_per_s.zip(rates.flops_per_s) {
         Some((moved, computed)) => {
@@ -368,7 +373,7 @@ fn unknown(of_phase: &PhaseParts, verdict: &PhaseVerdict, stated: &mut Stated) -
         }
         None => String::new(),
     };
-    format!("{start}: {whose} of its time is in {}{what}.", operators(of_phase, Bound::Unknown))
+    format!("{start}: {whose} of its time is in {operators}{what}.")
 }
 
 /// Neither limit is any reason for the time that it took.
