@@ -10,6 +10,11 @@ use profinfer_schema::Overhead;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+/// Runs of a program whose mean is taken.
+const FEWEST_RUNS: u64 = 20;
+/// So long the kernel counts them where nothing depends on it.
+const COUNTED: Duration = Duration::from_secs(1);
+
 /// Adds up the cost.
 #[derive(Debug)]
 pub(super) struct Meter<'a> {
@@ -20,6 +25,10 @@ pub(super) struct Meter<'a> {
     sites: usize,
     /// The kernel counts runs.
     counting: Option<RunStatistics>,
+    /// What a run of each program takes, ns, by such a count of the first ones: what is read differs from probe to probe.
+    mean_runs: BTreeMap<usize, f64>,
+    /// Since when that has runs.
+    counted_since: Option<Instant>,
     read: Option<Instant>,
     /// Step time while the probes of operators were attached, ns, and what it was when they last came.
     detailed_ns: f64,
@@ -29,7 +38,8 @@ pub(super) struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    /// Of a plan's programs. Only where the cost decides something is the kernel asked to count: that costs too.
+    /// Of a plan's programs. The kernel counts for as long as the cost decides something, otherwise the first runs: that
+    /// costs too.
     pub(super) fn new(plan: &'a ProbePlan, limits: OverheadLimits) -> Self {
         let programs = plan.programs.iter().map(|program| (plan.tier(program), program.kind == ProgramKind::Span));
         Self {
@@ -37,11 +47,26 @@ impl<'a> Meter<'a> {
             limits,
             costs: Costs::new(programs, &plan.costs),
             sites: 0,
-            counting: if limits.budget.is_some() { RunStatistics::enable() } else { None },
+            counting: RunStatistics::enable(),
+            mean_runs: BTreeMap::new(),
+            counted_since: None,
             read: None,
             detailed_ns: 0.0,
             attached_at: Some(0.0),
             before: (0, 0),
+        }
+    }
+
+    /// Without a budget: takes what the first runs took, and has the kernel count no longer. Asked for now and then.
+    pub(super) fn sample_runs(&mut self, session: &Session<'_>) {
+        if self.counting.is_none() || self.limits.budget.is_some() {
+            return;
+        }
+        let runs = session.runs(|_| true);
+        let enough = runs.into_iter().filter(|(_, (hits, _))| *hits >= FEWEST_RUNS);
+        self.mean_runs.extend(enough.map(|(program, (hits, ns))| (program, ns as f64 / hits as f64)));
+        if !self.mean_runs.is_empty() && self.counted_since.get_or_insert_with(Instant::now).elapsed() >= COUNTED {
+            self.counting = None;
         }
     }
 
@@ -76,7 +101,7 @@ impl<'a> Meter<'a> {
             self.costs.add_site(*program, *trap_ns);
             self.sites += 1;
         }
-        if self.counting.is_some() {
+        if self.counting.is_some() && self.limits.budget.is_some() {
             for (program, (hits, ns)) in session.runs(|program| self.may_run(program)) {
                 self.costs.ran(program, ProgramRuns { hits, run_ns: Some(ns) });
             }
@@ -91,7 +116,9 @@ impl<'a> Meter<'a> {
                 let runs = if matches!(action.shape, Shape::Call { .. }) { 2 } else { 1 };
                 counts.of_type(action.record).saturating_mul(runs)
             });
-            self.costs.ran(index, ProgramRuns { hits: hits.max().unwrap_or(0), run_ns: None });
+            let hits = hits.max().unwrap_or(0);
+            let run_ns = self.mean_runs.get(&index).map(|mean| (hits as f64 * mean) as u64);
+            self.costs.ran(index, ProgramRuns { hits, run_ns });
         }
     }
 
@@ -135,6 +162,7 @@ impl<'a> Meter<'a> {
         counts: &Counts,
         unseen_ns: Option<f64>,
     ) -> Overhead {
+        self.sample_runs(session);
         let seen = self.seen(session, modules, counts, Duration::ZERO);
         let ns = |ns: f64| ns.max(0.0) as u64;
         Overhead {

@@ -180,6 +180,7 @@ impl<'a> Recording<'a> {
                     accounted = Instant::now();
                     self.account();
                 }
+                self.meter.sample_runs(&self.session);
                 let losses = self.losses();
                 self.lost = lost(&losses);
                 if self.output.is_abandoned() {
