@@ -107,7 +107,7 @@ proptest::proptest! {
         struct Some64;
         impl Addresses for Some64 {
             fn at(&self, place: u64) -> Option<u64> {
-                (place % 3 == 0).then_some(place)
+                place.is_multiple_of(3).then_some(place)
             }
         }
         let managers: HashMap<u64, usize> = (0..64).map(|manager| (at.wrapping_add(manager), 0)).collect();
