@@ -127,7 +127,7 @@ pub(super) fn assign(operators: &mut Vec<RawOperator>, threads: &mut Threads) ->
     let mut of_shares = placed.into_iter();
     let index = |of: Spanned| {
         let first = operators.partition_point(|other| (other.thread, other.start) < (of.thread, of.start));
-        let mut here = (first..operators.len()).take_while(|at| operators[*at].start == of.start);
+        let mut here = (first..operators.len()).take(MAX_OPEN).take_while(|at| operators[*at].start == of.start);
         here.find(|at| Spanned::of(&operators[*at]) == of && !operators[*at].is_share)
     };
     let of = operators.iter().map(|operator| {
@@ -148,8 +148,9 @@ fn waits(placed: &[Placed], own: &[Placed]) -> FxHashMap<Spanned, u64> {
     for Placed { share, of } in placed {
         let Some(sections) = sections.get_mut(of) else { continue };
         // Threads may begin a little before the operator's own, or, called late, after it is done.
-        let nearest = sections.iter_mut().min_by_key(|section| section.distance(share));
-        if let Some(section) = nearest {
+        let next = sections.partition_point(|section| section.own.start <= share.start);
+        let beside = sections.iter_mut().skip(next.saturating_sub(1)).take(2);
+        if let Some(section) = beside.min_by_key(|section| section.distance(share)) {
             section.end = section.end.max(share.end);
             section.others.push(*share);
         }

@@ -159,6 +159,15 @@ impl Requests {
         }
     }
 
+    /// The models whose steps were recorded, of the process that has most: by the field `instance`.
+    pub fn models(&self) -> usize {
+        let mut of_process: FxHashMap<u32, usize> = FxHashMap::default();
+        for (pid, _) in self.seen.keys().filter(|(_, instance)| instance.is_some()) {
+            *of_process.entry(*pid).or_default() += 1;
+        }
+        of_process.into_values().max().unwrap_or(0)
+    }
+
     /// Takes a step; steps come in the order of their ends.
     pub fn add(&mut self, step: &Step, decoder: &Decoder) {
         self.step(step, step.instance(decoder));

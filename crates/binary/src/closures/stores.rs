@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 /// Registers of either kind.
 const REGISTERS: usize = 32;
-/// Words of memory with an address.
-const MAX_WORDS: usize = 1024;
+/// Words of memory with an address. With more, all are forgotten.
+const MAX_WORDS: usize = 128;
 const WORD: i64 = 8;
 
 /// The words of an image that have addresses.
@@ -61,10 +61,13 @@ impl<'a> Stores<'a> {
 
     /// A word is stored.
     pub(super) fn store(&mut self, base: usize, distance: i64, value: Option<u64>) {
-        let Some(value) = value.filter(|_| self.memory.len() < MAX_WORDS) else {
+        let Some(value) = value else {
             self.memory.remove(&(base, distance));
             return;
         };
+        if self.memory.len() >= MAX_WORDS {
+            self.memory.clear();
+        }
         self.memory.insert((base, distance), value);
         for first in [distance, distance.wrapping_sub(WORD)] {
             let pair = self.memory.get(&(base, first)).zip(self.memory.get(&(base, first.wrapping_add(WORD))));

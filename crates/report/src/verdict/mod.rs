@@ -145,6 +145,11 @@ fn cannot_say(meta: &Meta, statistics: &Statistics, timeline: &Timeline, found: 
     if statistics.steps() == 0 {
         return reasons;
     }
+    let models = statistics.requests().models();
+    if models > 1 {
+        reasons
+            .push(format!("Steps of {models} models are taken together: `profinfer statistics` distinguishes them."));
+    }
     reasons.extend(device::cannot_say(statistics.offloads()));
     if found.phases.is_empty() && statistics.offloads().dispatches().next().is_some() {
         let what =
