@@ -8,6 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tempfile::TempDir;
 
 const RUNS: usize = 20;
 /// What our probe takes of the time that the engine sees, and the engine's own texts, which it puts together before it
@@ -42,6 +43,15 @@ impl Build {
         command.args(words).arg("-o").arg(trace).arg("--");
         command.arg(self.python()).arg(scripts().join(self.script)).arg(trace.parent().unwrap());
         command
+    }
+
+    /// Records so many runs of the model, in a folder of its own: the trace, and what its report is.
+    fn report(&self, words: &[&str], runs: u64) -> (TempDir, PathBuf, Value) {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("run.pfi");
+        succeeds(self.recording(words, &trace).arg(runs.to_string()));
+        let report = json(&["report", trace.to_str().unwrap(), "--json"]);
+        (folder, trace, report)
     }
 
     /// Records the model with a probeset; gives what the engine's profiler reported of it.
@@ -169,10 +179,7 @@ fn each_run_is_a_step_under_a_budget() {
 #[ignore = "needs root"]
 fn runs_come_and_go_where_they_alone_are_too_much_for_a_budget() {
     const MANY: u64 = 4000;
-    let folder = tempfile::tempdir().unwrap();
-    let trace = folder.path().join("run.pfi");
-    succeeds(WHEEL.recording(&["onnxruntime", "--budget", "0.3%"], &trace).arg(MANY.to_string()));
-    let report = json(&["report", trace.to_str().unwrap(), "--json"]);
+    let (_folder, trace, report) = WHEEL.report(&["onnxruntime", "--budget", "0.3%"], MANY);
     let sampling = &report["sampling"];
     assert!(sampling["spent"].as_f64().unwrap() <= 0.0033, "{sampling}");
     let mut runs: Vec<u64> = recorded(&trace, "run").iter().filter_map(|run| run["duration_ns"].as_u64()).collect();
@@ -223,10 +230,7 @@ fn steps_of_an_older_wheel_are_found_by_its_kernels() {
 #[ignore = "needs root"]
 fn a_budget_is_obeyed_where_no_probe_marks_steps() {
     const MANY: f64 = 8000.0;
-    let folder = tempfile::tempdir().unwrap();
-    let trace = folder.path().join("run.pfi");
-    succeeds(OLDER.recording(&["onnxruntime", "--budget", "5%"], &trace).arg(MANY.to_string()));
-    let report = json(&["report", &trace.display().to_string(), "--json"]);
+    let (_folder, _, report) = OLDER.report(&["onnxruntime", "--budget", "5%"], MANY as u64);
     let sampling = &report["sampling"];
     let number = |key: &str| sampling[key].as_f64().unwrap();
     assert!(number("windows") >= 2.0 && (0.001..=0.055).contains(&number("spent")), "{sampling}");

@@ -584,10 +584,15 @@ fn measures_target(overhead: &Overhead) -> bool {
     overhead.steps > 0 || overhead.unseen_step_ns.is_some()
 }
 
+/// A cost as a part of the target's time.
+fn of_target(overhead: &Overhead, ns: u64) -> f64 {
+    ns as f64 / overhead.bare_ns().max(1) as f64
+}
+
 /// That more was spent than was allowed.
 fn over_budget(overhead: &Overhead) -> Option<Diagnostic> {
     let budget = overhead.budget?;
-    let spent = |ns: u64| ns as f64 / overhead.bare_ns().max(1) as f64;
+    let spent = |ns: u64| of_target(overhead, ns);
     let (all, base) = (spent(overhead.base_ns + overhead.detail_ns), spent(overhead.base_ns));
     // An estimate is not exact to the last percent.
     (measures_target(overhead) && all > budget * 1.1).then(|| {
@@ -606,7 +611,7 @@ fn over_budget(overhead: &Overhead) -> Option<Diagnostic> {
 /// steps spend a part of the budget.
 fn too_short((overhead, needed_ns): (&Overhead, f64)) -> Option<Diagnostic> {
     let share = overhead.budget.filter(|_| measures_target(overhead))?;
-    let (budget, of_steps) = (share * 100.0, overhead.base_ns as f64 / overhead.bare_ns().max(1) as f64);
+    let (budget, of_steps) = (share * 100.0, of_target(overhead, overhead.base_ns));
     if of_steps >= share {
         let of_steps = of_steps * 100.0;
         let message =

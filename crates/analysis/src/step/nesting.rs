@@ -42,15 +42,8 @@ impl GraphIndex {
 
     /// The innermost graph that is open at a time: of the thread, else of any.
     pub(crate) fn find(&self, graphs: &[Graph], time: u64, tid: u32) -> Option<Found> {
-        let before = graphs.partition_point(|g| g.start <= time);
         let mut any: Option<Found> = None;
-        for i in (before.saturating_sub(MAX_OPEN)..before).rev() {
-            if self.latest_end[i] <= time {
-                break;
-            }
-            if graphs[i].end <= time {
-                continue;
-            }
+        for i in open_at(graphs, &self.latest_end, (time, MAX_OPEN), |graph| (graph.start, graph.end)) {
             let graph = u32::try_from(i).unwrap_or(u32::MAX);
             if graphs[i].tid == tid {
                 return Some(Found { graph, ambiguous: false });
@@ -62,6 +55,19 @@ impl GraphIndex {
         }
         any
     }
+}
+
+/// Indices of the spans that are open at a time, the last to begin first; of so many before it at most. `spans` are by start,
+/// and `latest_end` has the latest end of each and all before it.
+pub(super) fn open_at<'s, T>(
+    spans: &'s [T],
+    latest_end: &'s [u64],
+    (time, most): (u64, usize),
+    extent: impl Fn(&T) -> (u64, u64) + 's,
+) -> impl Iterator<Item = usize> + 's {
+    let before = spans.partition_point(|span| extent(span).0 <= time);
+    let all = (before.saturating_sub(most)..before).rev().take_while(move |i| latest_end[*i] > time);
+    all.filter(move |i| extent(&spans[*i]).1 > time)
 }
 
 fn parent_of(graphs: &[Graph], latest_end: &[u64], i: usize) -> Option<u32> {

@@ -2,6 +2,7 @@
 //! but their times was recorded: of which operator.
 
 use super::findings::Findings;
+use super::nesting::open_at;
 use super::pending::{ClosedStep, Process, RawGraph, RawOperator};
 use super::threads::Threads;
 use rustc_hash::FxHashMap;
@@ -51,30 +52,25 @@ impl Open {
 
     /// Each thread's innermost span that is open at a time.
     fn at(&self, time: u64) -> Vec<Spanned> {
-        let before = self.spans.partition_point(|span| span.start <= time);
         let mut found: Vec<Spanned> = Vec::new();
-        for i in (before.saturating_sub(MAX_OPEN)..before).rev() {
-            if self.latest_end[i] <= time {
-                break;
-            }
+        for i in open_at(&self.spans, &self.latest_end, (time, MAX_OPEN), |span| (span.start, span.end)) {
             let span = self.spans[i];
-            if span.end > time && found.iter().all(|of| of.thread != span.thread) {
+            if found.iter().all(|of| of.thread != span.thread) {
                 found.push(span);
             }
         }
         found
     }
+}
 
-    /// The operator that a share is of: that on its own thread, else the only one that is open on another, or that of the
-    /// thread whose operators' shares its thread computed before. `Err`: there are several.
-    fn operator_of(&self, share: &RawOperator, home: Option<u32>) -> Result<Option<Spanned>, ()> {
-        let open = self.at(share.start);
-        let of = |thread: u32| open.iter().find(|open| open.thread == thread).copied();
-        match open.as_slice() {
-            [] => Ok(None),
-            [one] => Ok(Some(*one)),
-            _ => of(share.thread).or_else(|| of(home?)).map(Some).ok_or(()),
-        }
+/// The operator that a share is of, among those that are open: that on its own thread, else the only one, or that of the
+/// thread whose operators' shares its thread computed before. `Err`: there are several.
+fn operator_of(share: &RawOperator, open: &[Spanned], home: Option<u32>) -> Result<Option<Spanned>, ()> {
+    let of = |thread: u32| open.iter().find(|open| open.thread == thread).copied();
+    match open {
+        [] => Ok(None),
+        [one] => Ok(Some(*one)),
+        _ => of(share.thread).or_else(|| of(home?)).map(Some).ok_or(()),
     }
 }
 
@@ -99,7 +95,8 @@ pub(super) fn assign(operators: &mut Vec<RawOperator>, threads: &mut Threads) ->
             return true;
         }
         let home = threads.get(operator.thread).home.filter(|home| *home != NONE);
-        let Ok(of) = open.operator_of(operator, home) else {
+        let open = open.at(operator.start);
+        let Ok(of) = operator_of(operator, &open, home) else {
             ambiguous += 1;
             return false;
         };
@@ -111,7 +108,7 @@ pub(super) fn assign(operators: &mut Vec<RawOperator>, threads: &mut Threads) ->
             own.push(found);
             return false;
         }
-        if open.at(operator.start).len() == 1 {
+        if open.len() == 1 {
             learn_home(&mut threads.get_mut(operator.thread).home, Some(of.thread));
         }
         placed.push(found);
@@ -189,8 +186,12 @@ impl Section {
 /// their graph decides, or the operator that a share is of: they are moved, or counted as ambiguous.
 pub(super) fn rehome(step: &mut ClosedStep, process: &mut Process, threads: &Threads, findings: &mut Findings) {
     let (recent, waiting, header) = (&mut process.recent, &mut process.waiting, step.header);
-    let my_operators = Open::of(&step.bucket.operators);
-    for other in recent.iter_mut().chain(waiting).filter(|other| other.overlaps(&header)) {
+    let mut others = recent.iter_mut().chain(waiting).filter(|other| other.overlaps(&header)).peekable();
+    // Steps mostly come one after the other, and most engines have no shares.
+    let has_shares = others.peek().is_some() && step.bucket.operators.iter().any(|operator| operator.is_share);
+    let whole = |operators: &[RawOperator]| if has_shares { Open::of(operators) } else { Open::default() };
+    let my_operators = whole(&step.bucket.operators);
+    for other in others {
         let open = |graphs: &[RawGraph], operators: &Open, of: &RawOperator| {
             let here = |graph: &&RawGraph| graph.start <= of.start && of.start < graph.end;
             match of.is_share {
@@ -199,7 +200,7 @@ pub(super) fn rehome(step: &mut ClosedStep, process: &mut Process, threads: &Thr
             }
         };
         let (mine, theirs, step_thread) = (&step.bucket.graphs, &other.bucket.graphs, step.thread);
-        let their_operators = Open::of(&other.bucket.operators);
+        let their_operators = whole(&other.bucket.operators);
         let moved = step.bucket.operators.extract_if(.., |o| {
             if o.thread == step_thread {
                 return false;

@@ -120,14 +120,14 @@ fn step(word: u32, here: u64, addresses: &dyn Addresses, stores: &mut Stores<'_>
         }
         // str x and str q, [x, #immediate]
         _ if word >> 22 == 0x3e4 => stores.store(from, distance(WORD), general(stores, to)),
-        _ if word >> 22 == 0xf6 => pair(stores, from, distance(2 * WORD), stores.vector(to)),
+        _ if word >> 22 == 0xf6 => stores.store_words(from, distance(2 * WORD), &stores.vector(to)),
         // stur x and stur q
         _ if word & 0xffe0_0c00 == 0xf800_0000 => stores.store(from, signed(word, 12, 9), general(stores, to)),
-        _ if word & 0xffe0_0c00 == 0x3c80_0000 => pair(stores, from, signed(word, 12, 9), stores.vector(to)),
+        _ if word & 0xffe0_0c00 == 0x3c80_0000 => stores.store_words(from, signed(word, 12, 9), &stores.vector(to)),
         // stp x, x, [x, #immediate]
         _ if word >> 22 == 0x2a4 => {
             let words = [general(stores, to), general(stores, bits(word, 10, 5))];
-            pair(stores, from, signed(word, 15, 7) * WORD.cast_signed(), words);
+            stores.store_words(from, signed(word, 15, 7) * WORD.cast_signed(), &words);
         }
         // bl and blr
         _ if word >> 26 == 0x25 || word & 0xffff_fc1f == 0xd63f_0000 => {
@@ -189,10 +189,4 @@ fn access(word: u32, stores: &mut Stores<'_>) {
 /// What a general register has; the zero register has no address.
 fn general(stores: &Stores<'_>, register: usize) -> Option<u64> {
     stores.get(register).filter(|_| register != 31)
-}
-
-fn pair(stores: &mut Stores<'_>, base: usize, distance: i64, words: [Option<u64>; 2]) {
-    for (number, word) in (0_i64..).zip(words) {
-        stores.store(base, distance.wrapping_add(number * WORD.cast_signed()), word);
-    }
 }

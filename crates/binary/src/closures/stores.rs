@@ -59,6 +59,13 @@ impl<'a> Stores<'a> {
         self.memory.get(&(base, distance)).copied()
     }
 
+    /// Words are stored one after the other.
+    pub(super) fn store_words(&mut self, base: usize, distance: i64, words: &[Option<u64>]) {
+        for (number, word) in (0_i64..).zip(words) {
+            self.store(base, distance.wrapping_add(number * WORD), *word);
+        }
+    }
+
     /// A word is stored.
     pub(super) fn store(&mut self, base: usize, distance: i64, value: Option<u64>) {
         let Some(value) = value else {

@@ -149,9 +149,8 @@ fn is_move_of_vector(mnemonic: Mnemonic) -> bool {
 
 /// Stores words one after the other.
 fn store(instruction: &Instruction, stores: &mut Stores<'_>, words: &[Option<u64>]) {
-    let Some(Operand::From(base, distance)) = operand(instruction) else { return };
-    for (number, word) in (0_i64..).zip(words) {
-        stores.store(base, distance.wrapping_add(number * WORD.cast_signed()), *word);
+    if let Some(Operand::From(base, distance)) = operand(instruction) {
+        stores.store_words(base, distance, words);
     }
 }
 
