@@ -1,13 +1,13 @@
 //! From the ring to the trace: a thread that reads records on a timer and forwards control records to the recorder.
 
+use super::counts::Counts;
 use super::guard::Guards;
 use super::learn::Samples;
 use super::output::Sink as Destination;
-use super::process::process_of_record;
 use super::reader::{Pause, RingPages};
 use super::sampling::SampleIntake;
 use super::slots::{Held, Taken};
-use super::span_times::{SpanTimes, add};
+use super::span_times::add;
 use super::stops::Stop;
 use profinfer_diagnostics::{Code, Diagnostic};
 use profinfer_schema::bpf::{CONTROL_RECORDS, ControlRecord};
@@ -22,7 +22,7 @@ use profinfer_trace::{PushError, RecordHeader, TraceWriter};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -75,108 +75,6 @@ impl Control {
 
 fn record_type(record: &[u8]) -> Option<u16> {
     record.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
-}
-
-/// Counts for the live line and the summary.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    /// Records written.
-    pub(super) events: AtomicU64,
-    /// Spans of steps written.
-    pub(super) steps: AtomicU64,
-    /// Sum of the steps' `tokens`.
-    pub(super) tokens: AtomicU64,
-    /// Records that do not match the schema; a fault of profinfer.
-    pub(super) malformed: AtomicU64,
-    /// Steps that ended.
-    ended: SpanTimes,
-    /// The thread of the last one; 0: there was no step.
-    step_thread: AtomicU32,
-    /// Operators that ended, where they are counted since no function of the target marks steps.
-    operators: SpanTimes,
-    counts_operators: AtomicBool,
-    /// Records by type.
-    types: Vec<AtomicU64>,
-    /// Operators' records by lane.
-    lanes: Vec<AtomicU64>,
-    /// When the first of them began that was on a second lane, ns; 0: there was none.
-    second_lane: AtomicU64,
-    /// Bytes of the ring.
-    pub(super) ring_bytes: AtomicU64,
-    /// The most bytes of it that were waiting when it was read.
-    pub(super) ring_peak: AtomicU64,
-}
-
-/// Lanes beyond are counted with others.
-const LANES: usize = 64;
-
-impl Counts {
-    /// Nothing counted yet, of that many record types.
-    fn of_types(types: usize) -> Self {
-        let zeros = |n: usize| (0..n).map(|_| AtomicU64::new(0)).collect();
-        Self { types: zeros(types), lanes: zeros(LANES), ..Self::default() }
-    }
-
-    /// The process that the last step was in, while that step's thread lives.
-    pub(super) fn stepping_process(&self) -> Option<i32> {
-        let thread = Some(self.step_thread.load(Ordering::Relaxed)).filter(|thread| *thread != 0)?;
-        process_of_record(thread).map(u32::cast_signed)
-    }
-
-    /// Records of a type.
-    pub(super) fn of_type(&self, record: usize) -> u64 {
-        self.types.get(record).map_or(0, |count| count.load(Ordering::Relaxed))
-    }
-
-    /// The part of operators' records that the busiest lane has; 1 where there is but one, or no telling.
-    pub(super) fn busiest_lane(&self) -> f64 {
-        let counts: Vec<u64> = self.lanes.iter().map(|count| count.load(Ordering::Relaxed)).collect();
-        let (all, most) = (counts.iter().sum::<u64>(), counts.iter().max().copied().unwrap_or(0));
-        if all == 0 { 1.0 } else { most as f64 / all as f64 }
-    }
-
-    /// The lane that all operators had so far, where it is but one.
-    pub(super) fn only_lane(&self) -> Option<usize> {
-        let mut lanes = self.lanes.iter().enumerate().filter(|(_, count)| count.load(Ordering::Relaxed) > 0);
-        let first = lanes.next().map(|(lane, _)| lane);
-        first.filter(|_| lanes.next().is_none())
-    }
-
-    /// When an operator began on another lane than the ones before; the first time that there was one.
-    pub(super) fn second_lane(&self) -> Option<u64> {
-        let at = self.second_lane.load(Ordering::Relaxed);
-        (at > 0).then_some(at)
-    }
-
-    fn lane(&self, lane: usize, record: &[u8]) {
-        let Some(count) = self.lanes.get(lane) else { return };
-        add(count, 1);
-        let is_new = count.load(Ordering::Relaxed) == 1;
-        if is_new && self.second_lane().is_none() && self.only_lane().is_none() {
-            let start = RecordHeader::read(record).map_or(1, |header| header.start.max(1));
-            self.second_lane.store(start, Ordering::Relaxed);
-        }
-    }
-
-    /// Has operators that end counted from now on.
-    pub(super) fn count_operators(&self) {
-        self.counts_operators.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether operators are counted, since no function of the target marks steps.
-    pub(super) fn counts_operators(&self) -> bool {
-        self.counts_operators.load(Ordering::Relaxed)
-    }
-
-    /// Steps that ended.
-    pub(super) fn ended(&self) -> &SpanTimes {
-        &self.ended
-    }
-
-    /// What shows the target's time: steps, or operators where these are counted.
-    pub(super) fn of_target(&self) -> &SpanTimes {
-        if self.counts_operators() { &self.operators } else { &self.ended }
-    }
 }
 
 /// Where a step's record has its number of tokens.
@@ -334,7 +232,7 @@ impl Consumer {
         let failed = |error: &dyn std::fmt::Display| {
             Diagnostic::error(Code::Bug, format!("bug: the ring buffer cannot be read: {error}"))
         };
-        let counts = Counts::of_types(schema.records.len());
+        let counts = Counts::new(schema.records.len());
         let (counts, stop) = (Arc::new(counts), Arc::new(AtomicBool::new(false)));
         let (send, controls) = channel();
         let arrived = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
@@ -665,28 +563,18 @@ impl Intake {
     }
 
     fn count(&self, number: u16, record: &[u8]) {
-        add(&self.counts.events, 1);
-        if let Some(count) = self.counts.types.get(usize::from(number)) {
-            add(count, 1);
-        }
+        let Some(header) = RecordHeader::read(record) else { return };
+        self.counts.record(number, header.site);
         let lane = self.lanes.get(usize::from(number)).copied().flatten().and_then(|lane| lane.read(record));
         if let Some(lane) = lane.and_then(|lane| usize::try_from(lane).ok()) {
-            self.counts.lane(lane % LANES, record);
+            self.counts.lane(lane, header.start);
         }
-        if self.operators.get(usize::from(number)) == Some(&true)
-            && self.counts.counts_operators()
-            && let Some(header) = RecordHeader::read(record)
-        {
-            self.counts.operators.ended(header.start, header.start.saturating_add(header.duration));
+        if self.operators.get(usize::from(number)) == Some(&true) {
+            self.counts.operator(&header);
         }
         let Some(Some(tokens)) = self.steps.get(usize::from(number)) else { return };
-        add(&self.counts.steps, 1);
-        if let Some(header) = RecordHeader::read(record) {
-            self.counts.step_thread.store(header.tid, Ordering::Relaxed);
-            self.counts.ended.ended(header.start, header.start.saturating_add(header.duration));
-        }
         let tokens = tokens.and_then(|tokens| tokens.read(record));
-        add(&self.counts.tokens, tokens.unwrap_or(0));
+        self.counts.step(&header, tokens.unwrap_or(0));
     }
 }
 

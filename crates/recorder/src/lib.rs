@@ -10,6 +10,7 @@ pub mod calibrate;
 mod clock;
 mod consumer;
 pub mod counters;
+mod counts;
 mod cpus;
 mod detail;
 mod file_watch;

@@ -1,7 +1,7 @@
 //! What a recording costs its target so far: what the programs did, by what one hit of each costs.
 
 use super::clock::{monotonic_ns, processor_ns};
-use super::consumer::Counts;
+use super::counts::Counts;
 use super::modules::Modules;
 use super::overhead::{Costs, OverheadLimits, ProgramRuns, Seen};
 use crate::bpf::{RunStatistics, Session};
@@ -21,8 +21,6 @@ pub(super) struct Meter<'a> {
     plan: &'a ProbePlan,
     limits: OverheadLimits,
     costs: Costs,
-    /// Sites that the costs know of.
-    sites: usize,
     /// The kernel counts runs.
     counting: Option<RunStatistics>,
     /// What a run of each program takes, ns, by such a count of the first ones: what is read differs from probe to probe.
@@ -46,7 +44,6 @@ impl<'a> Meter<'a> {
             plan,
             limits,
             costs: Costs::new(programs, &plan.costs),
-            sites: 0,
             counting: RunStatistics::enable(),
             mean_runs: BTreeMap::new(),
             counted_since: None,
@@ -97,10 +94,7 @@ impl<'a> Meter<'a> {
     }
 
     fn read_costs(&mut self, session: &Session<'_>, modules: &Modules<'_>, counts: &Counts) {
-        for (program, trap_ns) in modules.trap_costs().iter().skip(self.sites) {
-            self.costs.add_site(*program, *trap_ns);
-            self.sites += 1;
-        }
+        self.costs.at_sites(modules.traps().iter().map(|at| (at.program, at.ns, counts.of_site(at.site))));
         if self.counting.is_some() && self.limits.budget.is_some() {
             for (program, (hits, ns)) in session.runs(|program| self.may_run(program)) {
                 self.costs.ran(program, ProgramRuns { hits, run_ns: Some(ns) });
@@ -109,7 +103,7 @@ impl<'a> Meter<'a> {
         }
         // Alternatives of a probe have one record type: its records are those of the program that has sites.
         for (index, program) in self.plan.programs.iter().enumerate() {
-            if !modules.trap_costs().iter().any(|(with_site, _)| *with_site == index) {
+            if !modules.traps().iter().any(|at| at.program == index) {
                 continue;
             }
             let hits = program.actions.iter().map(|action| {

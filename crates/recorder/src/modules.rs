@@ -78,8 +78,18 @@ pub(super) struct Modules<'a> {
     detail_attached: bool,
     /// Somebody may be waited for.
     waiting_wanted: bool,
-    /// Each site's program, and the cost of its trap.
-    traps: Vec<(usize, Option<u32>)>,
+    traps: Vec<SiteTrap>,
+}
+
+/// What hitting a site costs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SiteTrap {
+    /// Its program.
+    pub(super) program: usize,
+    /// Its number in records.
+    pub(super) site: u16,
+    /// The trap by the table of this machine; `None` where that has no such instruction.
+    pub(super) ns: Option<u32>,
 }
 
 impl<'a> Modules<'a> {
@@ -344,8 +354,8 @@ impl<'a> Modules<'a> {
         self.attached.retain(|(_, file, _)| !released.contains(file));
     }
 
-    /// The program of each site, and what its trap costs by the table.
-    pub(super) fn trap_costs(&self) -> &[(usize, Option<u32>)] {
+    /// What each site's trap costs.
+    pub(super) fn traps(&self) -> &[SiteTrap] {
         &self.traps
     }
 
@@ -515,7 +525,7 @@ impl<'a> Modules<'a> {
         self.hold_open(placement, &new, &sites, consumer);
         let mut by_values: BTreeMap<&BTreeMap<String, u64>, Vec<(&Site, &NewSite<'_>)>> = BTreeMap::new();
         for (site, new) in sites.iter().zip(&new) {
-            self.traps.push((new.placed.program, new.placed.cost_ns));
+            self.traps.push(SiteTrap { program: new.placed.program, site: site.id, ns: new.placed.cost_ns });
             by_values.entry(&new.placed.values).or_default().push((site, new));
             self.attached.insert((new.placed.program, new.module.file.id(), site.file_offset));
         }

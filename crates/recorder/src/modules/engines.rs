@@ -1,7 +1,7 @@
 //! Which of several engines the target had.
 
 use super::Modules;
-use crate::consumer::Counts;
+use crate::counts::Counts;
 use profinfer_probeset::Part;
 use profinfer_schema::engines_present;
 

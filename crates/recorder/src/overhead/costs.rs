@@ -52,13 +52,31 @@ impl Traps {
     }
 }
 
+/// A sum, and of how many.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Mean {
+    sum: f64,
+    of: u64,
+}
+
+impl Mean {
+    fn add(&mut self, value: f64, times: u64) {
+        self.sum += value * times as f64;
+        self.of += times;
+    }
+
+    fn value(self) -> Option<f64> {
+        (self.of > 0).then(|| self.sum / self.of as f64)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 struct ProgramCost {
     tier: Tier,
     with_return: bool,
-    sites: u64,
-    /// Of all sites, the entry.
-    trap_ns: f64,
+    /// Entries' traps at its sites, ns: of as many as there are sites, and of as many as there are records.
+    site_traps: Mean,
+    record_traps: Mean,
     runs: ProgramRuns,
 }
 
@@ -68,18 +86,23 @@ impl Costs {
         let new = |(tier, with_return)| ProgramCost {
             tier,
             with_return,
-            sites: 0,
-            trap_ns: 0.0,
+            site_traps: Mean::default(),
+            record_traps: Mean::default(),
             runs: ProgramRuns::default(),
         };
         Self { programs: programs.map(new).collect(), traps: Traps::of(table), switched: 0 }
     }
 
-    /// A program is at a place, whose entry costs so much by the table.
-    pub(crate) fn add_site(&mut self, program: usize, trap_ns: Option<u32>) {
-        if let Some(program) = self.programs.get_mut(program) {
-            program.sites += 1;
-            program.trap_ns += trap_ns.map_or(UNKNOWN_TRAP_NS, f64::from);
+    /// All sites: each one's program, what its entry costs by the table, and how many records it has so far.
+    pub(crate) fn at_sites(&mut self, sites: impl Iterator<Item = (usize, Option<u32>, u64)>) {
+        for program in &mut self.programs {
+            (program.site_traps, program.record_traps) = Default::default();
+        }
+        for (program, trap_ns, records) in sites {
+            let Some(program) = self.programs.get_mut(program) else { continue };
+            let trap_ns = trap_ns.map_or(UNKNOWN_TRAP_NS, f64::from);
+            program.site_traps.add(trap_ns, 1);
+            program.record_traps.add(trap_ns, records);
         }
     }
 
@@ -107,7 +130,7 @@ impl Costs {
 
     /// What a run of a program costs; `None` where it has no site.
     pub(crate) fn of_run(&self, program: usize) -> Option<f64> {
-        let program = self.programs.get(program).filter(|program| program.sites > 0)?;
+        let program = self.programs.get(program).filter(|program| program.site_traps.of > 0)?;
         let hits = program.runs.hits.max(1) as f64;
         let none = ProgramCost { runs: ProgramRuns { hits: 1, run_ns: None }, ..program.clone() };
         let returns = self.traps.return_ns;
@@ -117,7 +140,7 @@ impl Costs {
     /// What a span of a program is longer by: what comes after the entry's program and before that of its end. `None` where
     /// it has no site.
     pub(crate) fn of_span(&self, program: usize) -> Option<f64> {
-        let of = self.programs.get(program).filter(|program| program.sites > 0)?;
+        let of = self.programs.get(program).filter(|program| program.site_traps.of > 0)?;
         let entry = of.entry();
         // It ends at another entry.
         if !of.with_return {
@@ -141,9 +164,9 @@ impl Costs {
 }
 
 impl ProgramCost {
-    /// The trap of an entry: the mean of the sites.
+    /// The trap of an entry: the mean of the records, whose sites may be few of all. Of the sites where there is no record.
     fn entry(&self) -> f64 {
-        if self.sites == 0 { UNKNOWN_TRAP_NS } else { self.trap_ns / self.sites as f64 }
+        self.record_traps.value().or_else(|| self.site_traps.value()).unwrap_or(UNKNOWN_TRAP_NS)
     }
 
     fn ns(&self, return_ns: f64) -> f64 {
@@ -177,9 +200,7 @@ mod tests {
     #[test]
     fn a_hit_costs_its_trap_and_its_run() {
         let mut costs = Costs::new([(Tier::Step, true), (Tier::Detail, false)].into_iter(), &table(None));
-        costs.add_site(0, Some(620));
-        costs.add_site(1, Some(600));
-        costs.add_site(1, Some(800));
+        costs.at_sites([(0, Some(620), 10), (1, Some(600), 0), (1, Some(800), 0)].into_iter());
         costs.ran(0, ProgramRuns { hits: 20, run_ns: None });
         costs.ran(1, ProgramRuns { hits: 100, run_ns: Some(50_000) });
         assert!((costs.of(Tier::Step) - 20.0 * (550.0 + RUN_NS)).abs() < 1e-6);
@@ -192,10 +213,23 @@ mod tests {
     }
 
     #[test]
+    fn a_trap_is_that_of_the_sites_that_are_hit() {
+        let mut costs = Costs::new([(Tier::Detail, false)].into_iter(), &table(None));
+        let hit = |records: [u64; 2]| [(0, Some(600), records[0]), (0, Some(9000), records[1])].into_iter();
+        let mut of_run = |records: [u64; 2]| {
+            costs.at_sites(hit(records));
+            costs.of_run(0).unwrap() - RUN_NS
+        };
+        assert!((of_run([0, 0]) - 4800.0).abs() < 1e-6, "nothing was hit yet: {}", of_run([0, 0]));
+        assert!((of_run([0, 50]) - 9000.0).abs() < 1e-6, "{}", of_run([0, 50]));
+        assert!((of_run([90, 10]) - 1440.0).abs() < 1e-6, "{}", of_run([90, 10]));
+    }
+
+    #[test]
     fn a_span_contains_what_is_between_its_programs() {
         let span = |span_ns: Option<u32>, entry: u32| {
             let mut costs = Costs::new([(Tier::Detail, true)].into_iter(), &table(span_ns));
-            costs.add_site(0, Some(entry));
+            costs.at_sites([(0, Some(entry), 0)].into_iter());
             costs.of_span(0).unwrap()
         };
         assert!((span(None, 620) - 550.0).abs() < 1e-6, "half a trap at each end");
