@@ -222,8 +222,13 @@ impl Recording {
             operators: self.shares(graph, 0).flat_map(|share| self.operators(share)).collect(),
         });
         let batches = self.of_role("region").filter(within).filter_map(|region| region.field("tokens").as_u64());
+        let call = match step.line["function"].as_str().unwrap() {
+            // All calls of this one come through it.
+            "llama_context::decode(llama_batch const&)" => "llama_decode",
+            function => function,
+        };
         Step {
-            call: step.line["function"].as_str().unwrap().to_owned(),
+            call: call.to_owned(),
             tokens: step.field("tokens").as_u64().unwrap_or_else(|| batches.sum()),
             graphs: graphs.collect(),
         }

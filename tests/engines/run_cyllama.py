@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a model on the llama.cpp of the PyPI wheels `cyllama-vulkan` and `cyllama-cuda12`, on a GPU.
+"""Runs a model on the llama.cpp of the PyPI wheels `cyllama-vulkan` and `cyllama-cuda12`, on a GPU, and of `cyllama`.
 
 One prompt of P tokens and K - 1 more tokens, greedily: K calls of `llama_decode`. Without a GPU Vulkan's device is Mesa's
 lavapipe, which computes on the processor: the backend takes it only if GGML_VK_VISIBLE_DEVICES names it. The prompt is
@@ -20,7 +20,7 @@ FIRST_SYLLABLE, SYLLABLES = 259, 200
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, required=True, help="a GGUF file")
-    parser.add_argument("--device", choices=["Vulkan", "CUDA"], default="Vulkan", help="(default Vulkan)")
+    parser.add_argument("--device", choices=["Vulkan", "CUDA", "CPU"], default="Vulkan", help="(default Vulkan)")
     parser.add_argument("--gpu-layers", type=int, default=99, metavar="N", help="(default all)")
     parser.add_argument("--prompt-tokens", type=int, default=8, metavar="P", help="(default 8)")
     parser.add_argument("--tokens", type=int, default=4, metavar="K", help="tokens to generate (default 4)")

@@ -1,7 +1,8 @@
 //! Engines as systems ship them: stripped. With a lock file that was made of the same build where its debug information
 //! is, they are recorded as the unstripped ones are.
 
-use crate::engine::{Engine, workload};
+use crate::engine::{Engine, model, workload};
+use crate::packages::{installed, scripts};
 use crate::process::{profinfer, run, stderr};
 use crate::recording::Recording;
 use crate::work::assert_same;
@@ -45,4 +46,26 @@ fn stripped_libraries_with_a_lock() {
     let recording = Recording::new("llama", &["--lock", lock], set, 0);
     assert_same("stripped libraries", &recording.work(), &truth);
     recording.assert_complete();
+}
+
+/// A Python module that has all of the engine, exports one function and is stripped: its messages tell the steps.
+#[test]
+#[ignore = "needs root"]
+fn a_module_that_hides_its_functions_has_steps() {
+    let python = installed("install_cyllama.sh");
+    let set = |command: &mut Command| {
+        command.arg("--").arg(&python).arg(scripts().join("run_cyllama.py")).arg("--model").arg(model("tiny-dense"));
+        command.args(["--device", "CPU", "--prompt-tokens", "11", "--tokens", "5"]);
+    };
+    let recording = Recording::new("llama", &[], set, 0);
+    let steps = recording.work();
+    assert_eq!(steps.iter().map(|step| step.tokens).collect::<Vec<_>>(), [11, 1, 1, 1, 1]);
+    let site = recording.sites("decode");
+    assert!(site.len() == 1 && site.keys().all(|name| name.starts_with("+0x")), "{site:?}");
+    // Its clock is read around the same calls.
+    let printed: serde_json::Value = serde_json::from_slice(&recording.output.stdout).unwrap();
+    let (recorded, spent) = (recording.step_durations().into_iter().sum::<i64>() as f64 / 1e6, &printed["ms"]);
+    assert!(recorded < spent.as_f64().unwrap() && recorded > 0.5 * spent.as_f64().unwrap(), "{recorded}, {spent}");
+    let missing = recording.report(&[])["completeness"]["notes"].to_string();
+    assert!(missing.contains("probe `operator` is not attached"), "{missing}");
 }

@@ -37,7 +37,10 @@ impl Tools {
     pub(crate) fn compile(&self, program: &Path, flags: &[&str], files: &[&str]) {
         let sources = Path::new(ROOT).join("tests/targets");
         let mut command = Command::new(&self.compiler);
-        command.args(["-O2", "-g", "-Wl,--build-id=sha1", "-o"]).arg(program).args(flags);
+        command
+            .args(["-O2", "-g", "-fasynchronous-unwind-tables", "-Wl,--build-id=sha1", "-o"])
+            .arg(program)
+            .args(flags);
         run(command.args(files.iter().map(|file| sources.join(file))).args(["-ldl", "-lpthread"]));
     }
 

@@ -5,6 +5,7 @@
  *   -DDISPATCHER=SYMBOL    with ggml_compute_forward as a function
  *   -DDISPATCHER=INLINED   with ggml_compute_forward in its callers only
  *   -DDISPATCHER=NONE      with neither that nor symbols of static functions, as in a stripped library
+ * The first of them has the method that llama_decode calls, the last no names of the functions that programs call.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -432,12 +433,32 @@ static int run(int tokens)
 	return status;
 }
 
+/* llama_context::decode(llama_batch const&) */
+#if DISPATCHER == SYMBOL && !defined(EVAL)
+EXPORT int decode(void *context, const struct llama_batch *batch) __asm__("_ZN13llama_context6decodeERK11llama_batch");
+EXPORT int decode(void *context, const struct llama_batch *batch)
+{
+	int status = run(batch->n_tokens);
+
+	sink += context != NULL;
+	return status;
+}
+#else
+#define decode(context, batch) run((batch)->n_tokens)
+#endif
+
+/* One form hides these functions: what is left of their names are their messages. */
+#if DISPATCHER == NONE
+#define llama_decode first_hidden
+#define llama_encode second_hidden
+#endif
 #ifndef EVAL
 EXPORT int llama_decode(void *context, struct llama_batch batch)
 {
-	int status = run(batch.n_tokens);
+	int status = decode(context, &batch);
 
-	sink++;
+	if (status)
+		fprintf(stderr, "%s: failed to decode, ret = %d\n", "llama_decode", status);
 	return status;
 }
 #endif
@@ -446,7 +467,8 @@ EXPORT int llama_encode(void *context, struct llama_batch batch)
 {
 	int status = run(batch.n_tokens);
 
-	sink--;
+	if (status)
+		fprintf(stderr, "%s: failed to encode, ret = %d\n", "llama_encode", status);
 	return status;
 }
 

@@ -69,6 +69,8 @@ pub(crate) struct Image {
     arch: Arch,
     build_id: Option<String>,
     segments: Vec<Segment>,
+    /// Bytes of the headers that the file begins with.
+    headers_end: u64,
     /// It is always mapped at the addresses in the file.
     fixed: bool,
     /// Where the dynamic section is in the file.
@@ -141,7 +143,12 @@ impl Image {
             .map(|s| s.p_offset(endian)..s.p_offset(endian).saturating_add(s.p_filesz(endian)));
         let fixed = header.e_type(endian) == elf::ET_EXEC;
         let build_id = build_id(header, endian, &map);
-        Ok(Self { map, arch, build_id, segments, fixed, dynamic, file: None })
+        let header_bytes = std::mem::size_of::<elf::FileHeader64<Endianness>>() as u64;
+        // Tools that change files move this table to the end.
+        let follows = header.e_phoff(endian) == header_bytes;
+        let table = u64::from(header.e_phnum(endian)) * u64::from(header.e_phentsize(endian));
+        let headers_end = header_bytes + if follows { table } else { 0 };
+        Ok(Self { map, arch, build_id, segments, headers_end, fixed, dynamic, file: None })
     }
 
     /// The instruction set.
@@ -201,12 +208,14 @@ impl Image {
         self.dynamic.clone()
     }
 
-    /// Addresses that the file has bytes for and that are not code.
+    /// Addresses that the file has bytes for and that are neither code nor the file's headers, which have addresses of code.
     pub(crate) fn data_ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         let data = self.segments.iter().filter(|segment| !segment.executable);
         data.map(|segment| {
-            let length = (segment.file.end.min(self.map.len() as u64)).saturating_sub(segment.file.start);
-            segment.address..segment.address.saturating_add(length)
+            let end = segment.file.end.min(self.map.len() as u64);
+            let headers = self.headers_end.min(end).saturating_sub(segment.file.start);
+            let length = end.saturating_sub(segment.file.start);
+            segment.address.saturating_add(headers)..segment.address.saturating_add(length)
         })
     }
 
@@ -265,6 +274,21 @@ impl Image {
             stands_in(bytes, self.slice(file.start, length), whole)
         });
         in_segments || self.dynamic_names().is_some_and(|names| stands_in(bytes, names, whole))
+    }
+
+    /// The addresses of a text in read-only mapped data, at most so many; `is_whole`: it ends there.
+    pub(crate) fn texts(&self, text: &str, is_whole: bool, most: usize) -> Vec<u64> {
+        let end = if is_whole { "\\x00" } else { "" };
+        let Ok(regex) = regex::bytes::Regex::new(&format!("(?-u:{}{end})", escaped(text.as_bytes()))) else {
+            return Vec::new();
+        };
+        let fixed = self.segments.iter().filter(|segment| !segment.writable && !text.is_empty());
+        let places = fixed.flat_map(|Segment { file, .. }| {
+            let length = usize::try_from(file.end.saturating_sub(file.start)).unwrap_or(usize::MAX);
+            let found = regex.find_iter(self.slice(file.start, length));
+            found.map(|found| file.start + found.start() as u64).collect::<Vec<_>>()
+        });
+        places.filter_map(|place| self.address_of(place)).take(most).collect()
     }
 
     /// The text of the names of dynamic symbols.
@@ -376,11 +400,15 @@ fn build_id(header: &elf::FileHeader64<Endianness>, endian: Endianness, bytes: &
     Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// Bytes as a regular expression.
+fn escaped(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect()
+}
+
 /// Whether some bytes stand in others. For a text, `whole` asks that it is no part of a longer number where it begins or
 /// ends with one: `1.2.1` is neither in `11.2.1` nor in `1.2.10` or `1.2.1.4`.
 pub(crate) fn stands_in(bytes: &[u8], all: &[u8], whole: bool) -> bool {
-    let pattern: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
-    let Ok(regex) = regex::bytes::Regex::new(&format!("(?-u:{pattern})")) else { return false };
+    let Ok(regex) = regex::bytes::Regex::new(&format!("(?-u:{})", escaped(bytes))) else { return false };
     let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
     let (first, last) = (is_digit(bytes.first()), is_digit(bytes.last()));
     // A dot belongs to a number that has digits on both sides of it.

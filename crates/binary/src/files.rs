@@ -1,6 +1,7 @@
 //! ELF files as a target: each is mapped when it is added, and its symbols and debug information are read when they are
 //! first asked about.
 
+use super::by_texts;
 use super::cache::{self, LayoutCache};
 use super::closures::{self, Invoker};
 use super::debug_file::{DebugFile, DebugFolders};
@@ -291,6 +292,22 @@ impl Files {
         Some(lazy.classes.get_or_init(read))
     }
 
+    /// The functions whose names match.
+    fn by_name(&self, file: usize, lazy: &Lazy, pattern: &NamePattern) -> Vec<Function> {
+        let Some(matcher) = Matcher::new(pattern) else { return Vec::new() };
+        let images = self.with_symbols(file, lazy);
+        let (mut found, is_cut) = lazy.symbols.get_or_init(|| Symbols::read(&images)).find(&images, &matcher);
+        if is_cut {
+            self.report_truncation(file, "its symbols have longer names than it has bytes; functions may be missing");
+        }
+        if pattern.0.contains(closures::INVOKE) && !images.iter().any(|image| image.has_symbols()) {
+            found.extend(self.invokers(file, &matcher));
+            found.sort_by_key(|function| function.file_offset);
+            found.dedup_by_key(|function| function.file_offset);
+        }
+        found
+    }
+
     /// The functions, without symbols, by which objects call closures.
     fn invokers(&self, file: usize, matcher: &Matcher) -> Vec<Function> {
         let (Some(lazy), Some(classes)) = (self.read.get(file), self.classes(file)) else { return Vec::new() };
@@ -301,6 +318,16 @@ impl Files {
             Some(Function { symbol: invoker.name.clone(), name, file_offset, size, captures })
         });
         matching.collect()
+    }
+
+    /// The function that refers to texts; it is called by its address.
+    fn by_texts(&self, file: usize, texts: &[&str]) -> Option<Function> {
+        let lazy = self.read.get(file)?;
+        let pointers = lazy.pointers.get_or_init(|| Pointers::read(&lazy.image));
+        let function = by_texts::find(&lazy.image, pointers, lazy.unwind_ranges(), texts)?;
+        let name = format!("+{:#x}", lazy.image.address_of(function.start)?);
+        let (file_offset, size) = (function.start, function.end - function.start);
+        Some(Function { symbol: name.clone(), name, file_offset, size, captures: Vec::new() })
     }
 
     /// Whether a program is a dynamic linker: it can be anywhere in memory, and notifies debuggers of what it maps.
@@ -518,20 +545,14 @@ impl TargetFiles for Files {
 
 impl TargetSymbols for Files {
     fn functions(&self, file: usize, pattern: &NamePattern) -> Vec<Function> {
-        let (Some(lazy), Some(matcher)) = (self.read.get(file), Matcher::new(pattern)) else { return Vec::new() };
+        let Some(lazy) = self.read.get(file) else { return Vec::new() };
         if let Some(found) = lazy.found.lock().unwrap_or_else(PoisonError::into_inner).get(&pattern.0) {
             return found.clone();
         }
-        let images = self.with_symbols(file, lazy);
-        let (mut found, is_cut) = lazy.symbols.get_or_init(|| Symbols::read(&images)).find(&images, &matcher);
-        if is_cut {
-            self.report_truncation(file, "its symbols have longer names than it has bytes; functions may be missing");
-        }
-        if pattern.0.contains(closures::INVOKE) && !images.iter().any(|image| image.has_symbols()) {
-            found.extend(self.invokers(file, &matcher));
-            found.sort_by_key(|function| function.file_offset);
-            found.dedup_by_key(|function| function.file_offset);
-        }
+        let found = match pattern.texts() {
+            Some(texts) => self.by_texts(file, &texts).into_iter().collect(),
+            None => self.by_name(file, lazy, pattern),
+        };
         let mut patterns = lazy.found.lock().unwrap_or_else(PoisonError::into_inner);
         let cached = patterns.values().map(Vec::len).sum::<usize>();
         if patterns.len() < MAX_CACHED_PATTERNS && cached + found.len() <= MAX_CACHED_FUNCTIONS {

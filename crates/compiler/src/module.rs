@@ -159,7 +159,7 @@ fn has_override(target: &dyn TargetSymbols, file: usize, base: &str, slots: &[u3
 pub(super) fn named_functions(probeset: &Probeset, module: &str) -> Vec<NamePattern> {
     let mut patterns: Vec<NamePattern> = points(probeset)
         .filter_map(|at| match &at.place {
-            Place::Function { module: of, pattern, .. } if of.value == module && !pattern.0.contains(['*', '?']) => {
+            Place::Function { module: of, pattern, .. } if of.value == module && !pattern.has_wildcards() => {
                 Some(pattern.value.clone())
             }
             _ => None,

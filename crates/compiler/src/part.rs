@@ -127,7 +127,7 @@ fn step_files(probeset: &Probeset, engine: Option<EngineId>, target: &dyn Target
         };
         let defines = |file: &usize| !target.functions(*file, pattern).is_empty();
         let found: Vec<usize> = named.into_iter().filter(defines).collect();
-        match found.is_empty() && !pattern.0.contains(['*', '?']) {
+        match found.is_empty() && !pattern.has_wildcards() {
             true => files.extend((0..target.files().len()).filter(defines)),
             false => files.extend(found),
         }

@@ -1,7 +1,7 @@
 //! What a recording searched for, in which processes, and what of it was not there: so that no trace is called complete
 //! that has nothing of what was asked for. It deals with sites and counts, not with files or signals.
 
-use super::consumer::Counts;
+use super::counts::Counts;
 use profinfer_binary::{ProcessStatus, ProcessTarget};
 use profinfer_compiler::{Placement, ProbePlan, Program, Unplaced, glob_matches};
 use profinfer_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
@@ -33,6 +33,8 @@ pub(super) struct SearchReport<'a> {
     latest: Option<(u32, String)>,
     /// Probes with a site in any process.
     placed: BTreeSet<String>,
+    /// The programs that have sites; of a probe's alternatives, one.
+    programs: BTreeSet<usize>,
     /// Probes without a site, why, and whether the process without it has others.
     unplaced: BTreeMap<String, (bool, Unplaced)>,
     /// Each with the message of the warning that named it.
@@ -55,6 +57,7 @@ impl<'a> SearchReport<'a> {
             further: 0,
             latest: None,
             placed,
+            programs: BTreeSet::new(),
             unplaced,
             left_out: Vec::new(),
             survivor: None,
@@ -78,6 +81,7 @@ impl<'a> SearchReport<'a> {
         let Some(placement) = placement else { return };
         let any = !placement.sites.is_empty();
         self.placed.extend(placement.sites.iter().flat_map(|site| &site.site.probes).cloned());
+        self.programs.extend(placement.sites.iter().map(|site| site.program));
         for unplaced in &placement.unplaced {
             let had_others = self.unplaced.get(&unplaced.probe).is_some_and(|(others, _)| *others);
             if any || !had_others {
@@ -302,18 +306,20 @@ impl<'a> SearchReport<'a> {
         }
         let wanted =
             |probe: &String| !has_steps || seen.iter().any(|(record, _)| is_step(record) && record.name == *probe);
-        let is_placed = |program: &&Program| program.probes.iter().any(|probe| self.placed.contains(probe));
-        let mut programs: Vec<&Program> =
-            self.plan.programs.iter().filter(|program| program.probes.iter().any(wanted)).collect();
+        let is_placed = |(number, _): &(usize, &Program)| self.programs.contains(number);
+        let programs = self.plan.programs.iter().enumerate();
+        let mut programs: Vec<(usize, &Program)> =
+            programs.filter(|(_, program)| program.probes.iter().any(wanted)).collect();
         let placed = programs.iter().any(is_placed);
         if !placed && self.has_operators(counts) {
             return None; // a report finds the steps by them
         }
         if placed {
-            // Of several engines that were waited for, those that did not come have nothing to do with it.
+            // Of several engines that were waited for, those that did not come have nothing to do with it; of alternatives,
+            // those that others stand for.
             programs.retain(is_placed);
         }
-        let functions: BTreeSet<String> = programs.iter().filter_map(|program| function_of(program)).collect();
+        let functions: BTreeSet<String> = programs.iter().filter_map(|(_, program)| function_of(program)).collect();
         let functions: Vec<String> = functions.iter().take(PROCESSES_SHOWN).map(|name| format!("`{name}`")).collect();
         let functions = functions.join(" or ");
         let processes = match self.processes.as_slice() {

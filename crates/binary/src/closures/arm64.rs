@@ -1,42 +1,12 @@
 //! arm64. Instructions that are not listed are taken to write the register in their lowest bits, of either kind.
 
 use super::stores::{Addresses, Stores};
-use std::collections::HashMap;
+use crate::references::arm64::{self as references, bits, leaves, page, signed, words};
 
-const PAGE: u64 = 4096;
 const WORD: u64 = 8;
-/// Instructions between the two halves of an address.
-const HALVES: usize = 16;
 /// Registers that a call leaves as they are: `x19` to the stack pointer, and the low halves of `v8` to `v15`.
 const UNCHANGED_BY_CALLS: std::ops::RangeInclusive<usize> = 19..=31;
 const REGISTERS: usize = 32;
-
-/// Places that `adrp` leads to with the instruction that completes the address, with what each stands for.
-pub(super) fn references(bytes: &[u8], start: u64, targets: &HashMap<u64, u64>) -> Vec<(u64, u64)> {
-    let words: Vec<u32> = words(bytes).collect();
-    let mut found = Vec::new();
-    for (at, word) in words.iter().enumerate() {
-        let Some((register, page)) = page(*word, start.wrapping_add(4 * at as u64)) else { continue };
-        // Up to where the register has something else, or the function may be over.
-        let is_followed = |next: &&u32| !leaves(**next) && self::page(**next, 0).is_none_or(|(to, _)| to != register);
-        for next in words.iter().skip(at + 1).take(HALVES).take_while(is_followed) {
-            let (to, immediate) = (bits(*next, 0, 5), bits(*next, 10, 12) as u64);
-            let scale = match next >> 22 {
-                _ if bits(*next, 5, 5) != register => continue,
-                0x244 => 1,
-                0x3e5 | 0x3f5 => WORD,
-                0xf7 => 2 * WORD,
-                _ => continue,
-            };
-            let place = page.wrapping_add(scale * immediate);
-            found.extend(targets.get(&place).map(|address| (4 * at as u64, *address)));
-            if to == register {
-                break;
-            }
-        }
-    }
-    found
-}
 
 /// Follows the addresses in a function, one instruction after the other.
 pub(super) fn follow(bytes: &[u8], start: u64, addresses: &dyn Addresses, stores: &mut Stores<'_>) {
@@ -45,40 +15,11 @@ pub(super) fn follow(bytes: &[u8], start: u64, addresses: &dyn Addresses, stores
     }
 }
 
-fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
-    bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word))
-}
-
-/// Some bits of an instruction.
-fn bits(word: u32, from: u32, count: u32) -> usize {
-    ((word >> from) & ((1 << count) - 1)) as usize
-}
-
-/// Some bits as a number with a sign.
-fn signed(word: u32, from: u32, count: u32) -> i64 {
-    let unused = 32 - count;
-    i64::from(((word >> from) << unused).cast_signed() >> unused)
-}
-
-/// `b`, `br` and `ret`: what follows is not executed next.
-fn leaves(word: u32) -> bool {
-    word >> 26 == 5 || word & 0xff9f_fc1f == 0xd61f_0000
-}
-
-/// The register and the page of an `adrp` at a place.
-fn page(word: u32, here: u64) -> Option<(usize, u64)> {
-    if word & 0x9f00_0000 != 0x9000_0000 {
-        return None;
-    }
-    let pages = signed(word, 5, 19) * 4 + i64::from(word >> 29 & 3);
-    Some((bits(word, 0, 5), (here & !(PAGE - 1)).wrapping_add_signed(pages * PAGE.cast_signed())))
-}
-
 fn step(word: u32, here: u64, addresses: &dyn Addresses, stores: &mut Stores<'_>) {
     let (to, from, second) = (bits(word, 0, 5), bits(word, 5, 5), bits(word, 16, 5));
     let immediate = bits(word, 10, 12) as u64;
-    if let Some((register, page)) = page(word, here) {
-        return stores.set(register, Some(page));
+    if let Some((register, place)) = page(word, here).or_else(|| references::place(word, here)) {
+        return stores.set(register, Some(place));
     }
     let place = |scale: u64| stores.get(from).map(|page| page.wrapping_add(scale * immediate));
     let distance = |scale: u64| (scale * immediate).cast_signed();

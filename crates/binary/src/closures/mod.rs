@@ -15,7 +15,7 @@ use super::Arch;
 use super::elf::Image;
 use super::pointers::{Pointer, Pointers};
 use super::rtti::Classes;
-use super::unwind_ranges;
+use super::{references, unwind_ranges};
 use profinfer_probeset::symbol::demangled_with_parameters;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -34,7 +34,6 @@ const MAX_MANAGER: u64 = 1024;
 /// Bytes of a function in which objects may be made, and of all of them.
 const MAX_MAKER: usize = 256 << 10;
 const MAX_MAKERS: usize = 16 << 20;
-const WORD: u64 = 8;
 
 /// A function by which objects call a closure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,7 +99,7 @@ impl Code<'_> {
     /// The functions that manage closures' objects: address, and number of the closure.
     fn managers(&self, closures: &HashMap<u64, usize>) -> HashMap<u64, usize> {
         let mut managers = HashMap::new();
-        for (place, address) in self.references(&closures.keys().copied().collect()) {
+        for (place, address) in self.references(closures.keys()) {
             let function = unwind_ranges::with(self.functions, place);
             let manager = function.filter(|range| range.end - range.start <= MAX_MANAGER);
             let manager = manager.and_then(|range| self.image.address_of(range.start));
@@ -114,7 +113,7 @@ impl Code<'_> {
     /// The functions that are stored behind managers, as bytes from the start of the file, by the number of the closure.
     fn invokers(&self, managers: &HashMap<u64, usize>) -> BTreeMap<usize, u64> {
         let makers: BTreeSet<(u64, u64)> = self
-            .references(&managers.keys().copied().collect())
+            .references(managers.keys())
             .into_iter()
             .filter_map(|(place, _)| unwind_ranges::with(self.functions, place))
             .map(|range| (range.start, range.end))
@@ -148,41 +147,14 @@ impl Code<'_> {
         stores.pairs
     }
 
+    fn references<'k>(&self, wanted: impl Iterator<Item = &'k u64>) -> Vec<(u64, u64)> {
+        references::find(self.image, self.pointers, self.functions, &wanted.copied().collect())
+    }
+
     /// Where a function begins, as bytes from the start of the file; `None` for what is none.
     fn start(&self, address: u64) -> Option<u64> {
         let offset = self.image.code_offset(address)?;
         unwind_ranges::with(self.functions, offset).filter(|range| range.start == offset).map(|range| range.start)
-    }
-
-    /// The places of instructions that refer to addresses, or to words that have them: bytes from the start of the file.
-    /// Chance may add some.
-    fn references(&self, wanted: &BTreeSet<u64>) -> Vec<(u64, u64)> {
-        if wanted.is_empty() {
-            return Vec::new();
-        }
-        let mut targets: HashMap<u64, u64> = HashMap::new();
-        for (place, pointer) in self.pointers.all() {
-            if let Pointer::Address(address) = pointer
-                && wanted.contains(&address)
-            {
-                // A vector register may take two words, of which it is the second.
-                targets.insert(place, address);
-                targets.entry(place.wrapping_sub(WORD)).or_insert(address);
-            }
-        }
-        targets.extend(wanted.iter().map(|address| (*address, *address)));
-        let mut found = Vec::new();
-        for range in joined(self.functions) {
-            let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or_default();
-            let Some(address) = self.image.address_of(range.start) else { continue };
-            let bytes = self.image.slice(range.start, length);
-            let references = match self.image.arch() {
-                Arch::X86_64 => x86::references(bytes, address, &targets),
-                Arch::Aarch64 => arm64::references(bytes, address, &targets),
-            };
-            found.extend(references.into_iter().map(|(at, address)| (range.start + at, address)));
-        }
-        found
     }
 }
 
@@ -193,19 +165,6 @@ impl Addresses for Code<'_> {
             Pointer::Import(..) => None,
         }
     }
-}
-
-/// Functions that lie one after the other as one range.
-fn joined(functions: &[Range<u64>]) -> Vec<Range<u64>> {
-    const APART: u64 = 64;
-    let mut joined: Vec<Range<u64>> = Vec::new();
-    for function in functions {
-        match joined.last_mut() {
-            Some(last) if function.start <= last.end.saturating_add(APART) => last.end = last.end.max(function.end),
-            _ => joined.push(function.clone()),
-        }
-    }
-    joined
 }
 
 #[cfg(test)]

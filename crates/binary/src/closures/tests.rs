@@ -3,6 +3,7 @@
 use super::stores::{Addresses, Stores};
 use super::{arm64, x86};
 use crate::files::Files;
+use crate::references;
 use crate::tests::compile;
 use crate::{Function, TargetSymbols};
 use profinfer_probeset::path::NamePattern;
@@ -115,6 +116,8 @@ proptest::proptest! {
         let mut stores = Stores::new(&managers);
         x86::follow(&bytes, at, &Some64, &mut stores);
         arm64::follow(&bytes, at, &Some64, &mut stores);
-        let _ = (x86::references(&bytes, at, &targets), arm64::references(&bytes, at, &targets));
+        references::x86::branches(&bytes, at, &mut |_, _, _| ());
+        references::arm64::branches(&bytes, at, &mut |_, _, _| ());
+        let _ = (references::x86::references(&bytes, at, &targets, true), references::arm64::references(&bytes, at, &targets));
     }
 }

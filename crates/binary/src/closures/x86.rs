@@ -4,7 +4,6 @@ use super::stores::{Addresses, Stores};
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
-use std::collections::HashMap;
 
 /// Registers that a call may change, with all vector registers.
 const CHANGED_BY_CALLS: [Register; 9] = [
@@ -20,22 +19,6 @@ const CHANGED_BY_CALLS: [Register; 9] = [
 ];
 const VECTORS: usize = 16;
 const WORD: u64 = 8;
-
-/// Places relative to the next instruction that four bytes at an instruction's end lead to, with what each stands for.
-pub(super) fn references(bytes: &[u8], start: u64, targets: &HashMap<u64, u64>) -> Vec<(u64, u64)> {
-    let mut found = Vec::new();
-    for (at, window) in bytes.windows(5).enumerate() {
-        let [modrm, a, b, c, d] = window else { continue };
-        if modrm & 0xc7 != 0x05 {
-            continue;
-        }
-        let distance = i32::from_le_bytes([*a, *b, *c, *d]);
-        let next = start.wrapping_add(at as u64 + window.len() as u64);
-        let target = targets.get(&next.wrapping_add_signed(distance.into()));
-        found.extend(target.map(|address| (at as u64, *address)));
-    }
-    found
-}
 
 /// Follows the addresses in a function, one instruction after the other.
 pub(super) fn follow(bytes: &[u8], start: u64, addresses: &dyn Addresses, stores: &mut Stores<'_>) {

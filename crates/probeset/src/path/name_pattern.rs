@@ -2,7 +2,7 @@
 
 /// A symbol name in which `*` stands for any text, `?` for one character and `{a*,b}` for one of several patterns; each
 /// `*` outside of braces and each `{}` is captured as `match[n]`, from 1. Of `operator*`, and of the braces of a lambda,
-/// the characters are the name's.
+/// the characters are the name's. `refers_to("…", "…")` stands for the function that refers to these texts instead.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NamePattern(pub String);
 
@@ -24,6 +24,17 @@ impl NamePattern {
     /// Whether it can match more than one name.
     pub fn is_glob(&self) -> bool {
         self.pieces().iter().any(|piece| !matches!(piece, Piece::Literal(_)))
+    }
+
+    /// Whether it has wildcards: functions that it is not meant for may match it.
+    pub fn has_wildcards(&self) -> bool {
+        self.texts().is_none() && self.0.contains(['*', '?'])
+    }
+
+    /// The texts of `refers_to("…", "…")`.
+    pub fn texts(&self) -> Option<Vec<&str>> {
+        let texts = self.0.strip_prefix("refers_to(\"")?.strip_suffix("\")")?;
+        Some(texts.split('"').step_by(2).collect())
     }
 
     /// How many captures it has.
@@ -70,6 +81,9 @@ impl NamePattern {
     }
 
     fn pieces(&self) -> Vec<Piece> {
+        if self.texts().is_some() {
+            return self.0.chars().map(Piece::Literal).collect();
+        }
         let (mut pieces, mut in_braces, mut lambda_until) = (Vec::new(), false, 0);
         for (at, c) in self.0.char_indices() {
             if c == '{' && at >= lambda_until && !in_braces {
@@ -175,6 +189,16 @@ mod tests {
         assert!(matches("{lambda({lambda()#1})#2}", "{lambda({lambda()#1})#2}"));
         // These are alternatives.
         assert!(matches("{lambda,other}", "other") && matches("{lambda(int),run}", "run"));
+    }
+
+    #[test]
+    fn texts_are_no_name() {
+        let pattern = NamePattern(r#"refers_to("decode", "%s: failed (%d)*", "{a,b}")"#.to_owned());
+        assert_eq!(pattern.texts(), Some(vec!["decode", "%s: failed (%d)*", "{a,b}"]));
+        assert!(!pattern.is_glob() && !pattern.has_wildcards() && pattern.captures() == 0);
+        for name in ["refers_to", "refers_to(int)", "refers_to(char const*)", "T::refers_to"] {
+            assert_eq!(NamePattern(name.to_owned()).texts(), None);
+        }
     }
 
     #[test]
