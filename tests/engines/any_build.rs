@@ -1,9 +1,9 @@
 //! Builds that no list names: stripped, older, newer. What is recorded of them comes from the engines' own code, tables
 //! and memory, and is what the engine says of itself. Needs root, and PyPI the first time.
 
-use crate::assert_experts;
 use crate::engine::{Engine, workload};
 use crate::invocation::{json, lines, profinfer, succeeds};
+use crate::models::assert_experts;
 use crate::packages::{packaged, scripts};
 use crate::process::run;
 use crate::recording::Recording;

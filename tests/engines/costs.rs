@@ -2,9 +2,10 @@
 //! says, each written down here anew; and what a machine without counters shows of the metrics.
 
 use crate::engine::{Engine, Workload, alone, python, workload};
+use crate::models::record;
 use crate::recording::Recording;
 use crate::work::{Operator, Step, Tensor};
-use crate::{find, record, rows};
+use crate::{find, rows};
 use regex::Regex;
 use serde_json::Value;
 use std::collections::BTreeSet;

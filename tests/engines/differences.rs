@@ -1,8 +1,8 @@
 //! Two recordings of real engines, compared by `profinfer diff`: what is known to differ is found and named.
 
 use crate::engine::{Engine, Workload, alone, workload};
+use crate::models::record;
 use crate::process::{profinfer, run};
-use crate::record;
 use crate::recording::Recording;
 use serde_json::Value;
 

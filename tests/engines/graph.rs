@@ -2,7 +2,7 @@
 //! worked out anew from the nodes that its evaluation callback shows, by their names, types and shapes.
 
 use crate::engine::{Engine, Workload, workload};
-use crate::record;
+use crate::models::record;
 use crate::truth::Node;
 use crate::work::Tensor;
 use serde_json::Value;

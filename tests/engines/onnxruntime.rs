@@ -1,7 +1,7 @@
 //! ONNX Runtime as its users install it, stripped and with symbols: what is recorded of a run is what its own profiler
 //! writes down of the same run. Needs root (or CAP_BPF and CAP_PERFMON), and PyPI the first time.
 
-use crate::alone;
+use crate::engine::alone;
 use crate::invocation::{json, lines, profinfer, succeeds};
 use crate::packages::{installed_version, packaged, renamed_version, scripts};
 use serde_json::Value;

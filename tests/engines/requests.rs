@@ -2,7 +2,8 @@
 //! with a prompt that it has a part of.
 
 use crate::engine::{alone, here, model, python, script};
-use crate::{Recording, rows};
+use crate::recording::Recording;
+use crate::rows;
 use serde_json::Value;
 
 /// One run of the server.
@@ -135,9 +136,9 @@ fn requests_of_node_llama_cpp_are_its_clients() {
 #[ignore = "needs root"]
 fn time_to_first_token_is_the_engine_s_own() {
     let _alone = alone();
-    for engine in [crate::Engine::Wheel, crate::Engine::Shared] {
-        let workload = crate::Workload { prompt: 64, tokens: 4, ..crate::workload("small-dense", 1) };
-        let recording = crate::record(engine, &workload, &["--level", "step"]);
+    for engine in [crate::engine::Engine::Wheel, crate::engine::Engine::Shared] {
+        let workload = crate::engine::Workload { prompt: 64, tokens: 4, ..crate::engine::workload("small-dense", 1) };
+        let recording = crate::models::record(engine, &workload, &["--level", "step"]);
         let engine_s: Value = serde_json::from_slice(&recording.output.stdout).unwrap();
         let report = recording.report(&["--by", "request"]);
         assert_eq!(report["ttft"]["count"], 1, "{:#}", report["ttft"]);

@@ -3,14 +3,15 @@
 
 use crate::engine::{Engine, Workload, alone, workload};
 use crate::invocation::{json, profinfer, succeeds};
+use crate::models::record;
 use crate::packages::{installed_version, scripts};
-use crate::{record, rows};
+use crate::rows;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-fn within(recording: &crate::Recording, what: &str) -> Value {
+fn within(recording: &crate::recording::Recording, what: &str) -> Value {
     recording.report(&["--by", "function", "--phase", "decode", "--within", what])
 }
 

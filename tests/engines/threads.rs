@@ -2,7 +2,9 @@
 
 use crate::competitor::Competitor;
 use crate::engine::{Engine, Workload, alone, workload};
-use crate::{Recording, record, rows};
+use crate::models::record;
+use crate::recording::Recording;
+use crate::rows;
 use serde_json::Value;
 
 fn threads_of(recording: &Recording) -> Value {

@@ -4,7 +4,8 @@
 use crate::control_group::{ControlGroup, evict};
 use crate::engine::{Engine, Workload, alone, larger_than_caches, model, with_limits, workload};
 use crate::process::{profinfer, run};
-use crate::{Recording, find, rows};
+use crate::recording::Recording;
+use crate::{find, rows};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -4,9 +4,11 @@
 use crate::competitor::Competitor;
 use crate::engine::{Engine, Workload, alone, larger_than_caches, model, with_limits, workload};
 use crate::invocation::{json, profinfer, succeeds};
+use crate::models::record;
 use crate::packages::{installed_version, scripts};
 use crate::process::run;
-use crate::{Recording, find, record, rows};
+use crate::recording::Recording;
+use crate::{find, rows};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
