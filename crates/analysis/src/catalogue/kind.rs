@@ -62,16 +62,19 @@ pub(crate) struct Description {
     pub(crate) inputs: Arc<[InlineId]>,
 }
 
-/// A name that the same operator of every layer has: each run of digits that is the layer's number becomes `*`; where
-/// none is, or there is no layer, every run of digits does.
+/// A name that the same operator of every layer has: the first run of digits that is the layer's number becomes `*`, and
+/// others that stand behind the same word (`layers.3/…/layers.3`); digits that belong to another word (`layers.1/fc1`) are a
+/// part of the name. Where no run is the layer's number, or there is no layer, every run becomes `*`.
 pub fn collapse_digits(name: &str, layer: Option<&str>) -> String {
-    let of_layer = |run: &str| layer.is_some_and(|layer| layer == run);
-    let collapsed = collapse_runs(name, of_layer);
-    collapsed.unwrap_or_else(|| collapse_runs(name, |_| true).unwrap_or_else(|| name.to_owned()))
+    let mut of_layer = None;
+    let collapsed = collapse_runs(name, |word, run| {
+        layer.is_some_and(|layer| layer == run) && *of_layer.get_or_insert_with(|| word.to_owned()) == word
+    });
+    collapsed.unwrap_or_else(|| collapse_runs(name, |_, _| true).unwrap_or_else(|| name.to_owned()))
 }
 
-/// `None` where no run was replaced.
-fn collapse_runs(name: &str, replaced: impl Fn(&str) -> bool) -> Option<String> {
+/// Replaces runs of digits, by the word before each; `None` where none was replaced.
+fn collapse_runs(name: &str, mut replaced: impl FnMut(&str, &str) -> bool) -> Option<String> {
     let mut pattern = String::with_capacity(name.len());
     let mut any = false;
     let mut rest = name;
@@ -79,8 +82,10 @@ fn collapse_runs(name: &str, replaced: impl Fn(&str) -> bool) -> Option<String> 
         let (before, from) = rest.split_at(start);
         let end = from.find(|c: char| !c.is_ascii_digit()).unwrap_or(from.len());
         let (run, after) = from.split_at(end);
+        let word = before.trim_end_matches(|c: char| !c.is_alphanumeric());
+        let word = word.rfind(|c: char| !c.is_alphanumeric()).and_then(|at| before.get(at + 1..)).unwrap_or(before);
         pattern.push_str(before);
-        let replace = replaced(run);
+        let replace = replaced(word, run);
         pattern.push_str(if replace { "*" } else { run });
         any |= replace;
         rest = after;
@@ -104,7 +109,9 @@ mod tests {
     #[test]
     fn only_the_layers_own_digits_collapse_where_they_are_there() {
         assert_eq!(collapse_digits("ffn_2-12", Some("12")), "ffn_2-*");
-        assert_eq!(collapse_digits("h.2.fc2", Some("2")), "h.*.fc*");
+        assert_eq!(collapse_digits("h.2.fc2", Some("2")), "h.*.fc2");
+        assert_eq!(collapse_digits("/layers.1/mlp/fc1/MatMul_1", Some("1")), "/layers.*/mlp/fc1/MatMul_1");
+        assert_eq!(collapse_digits("layer_3/attn/layer_3_q", Some("3")), "layer_*/attn/layer_*_q");
         assert_eq!(collapse_digits("node_31", Some("7")), "node_*");
     }
 }

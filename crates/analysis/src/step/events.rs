@@ -36,7 +36,8 @@ impl Timeline {
         let process = self.threads.get(thread).process;
         let inline = self.catalogue.inline(process, header, record, &self.decoder, &self.rules);
         let object = self.object_id(process, node, record, header.missing);
-        let bucket = self.processes[process as usize].bucket(header.start, thread);
+        let home = self.threads.home(thread);
+        let bucket = self.processes[process as usize].bucket(header.start, thread, home);
         let (start, end, record_type) = (header.start, header.end, header.record_type);
         bucket.experts.push(RawExperts { start, end, thread, object, inline, record_type, per_token, ids });
     }
@@ -49,7 +50,8 @@ impl Timeline {
             let value = fields.index(meaning).and_then(|i| self.decoder.value_at(header, record, i));
             let Some(Value::List(items)) = value else { continue };
             let values = items.iter().take(MAX_EXPERTS).map(|item| item.as_int().unwrap_or(-1)).collect();
-            let bucket = self.processes[process].bucket(header.start, thread);
+            let home = self.threads.home(thread);
+            let bucket = self.processes[process].bucket(header.start, thread, home);
             bucket.batches.push(RawBatch { start: header.start, thread, meaning, values });
         }
     }
@@ -98,7 +100,8 @@ impl Timeline {
         };
         let Some(what) = what else { return };
         let process = self.threads.get(thread).process as usize;
-        let bucket = self.processes[process].bucket(header.start, thread);
+        let home = self.threads.home(thread);
+        let bucket = self.processes[process].bucket(header.start, thread, home);
         bucket.fetches.push(RawFetch { start: header.start, thread, what });
     }
 
@@ -135,7 +138,8 @@ impl Timeline {
         if let RawWhat::Queued(Queued::Job(job)) = &what {
             start = job.queued;
         }
-        let bucket = self.processes[process].bucket(start, thread);
+        let home = self.threads.home(thread);
+        let bucket = self.processes[process].bucket(start, thread, home);
         bucket.offloads.push(RawOffload { start, end, thread, record_type, what });
     }
 
@@ -147,7 +151,8 @@ impl Timeline {
         let placed = || Placed { raw: raw.clone(), start, end, thread, record_type, graph: None };
         process.captures.encoded(thread, start, placed);
         let what = RawWhat::Dispatch(raw);
-        process.bucket(start, thread).offloads.push(RawOffload { start, end, thread, record_type, what });
+        let home = self.threads.home(thread);
+        process.bucket(start, thread, home).offloads.push(RawOffload { start, end, thread, record_type, what });
     }
 
     /// A submission whose queue captures, or that launches what was captured; a copy with its objects.

@@ -94,7 +94,7 @@ pub(super) fn assign(operators: &mut Vec<RawOperator>, threads: &mut Threads) ->
         if !operator.is_share {
             return true;
         }
-        let home = threads.get(operator.thread).home.filter(|home| *home != NONE);
+        let home = threads.home(operator.thread);
         let open = open.at(operator.start);
         let Ok(of) = operator_of(operator, &open, home) else {
             ambiguous += 1;

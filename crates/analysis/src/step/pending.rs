@@ -231,11 +231,14 @@ impl ClosedStep {
     }
 }
 
-/// A thread that runs steps, and the start of the last of them that was numbered.
+/// A thread that runs steps.
 #[derive(Debug)]
 pub(crate) struct StepThread {
     pub(crate) thread: u32,
+    /// The start of the last of its steps that was numbered.
     pub(crate) numbered: Option<u64>,
+    /// The start of its first event that is in none of its steps: one has probably begun, and not ended.
+    pub(crate) open_since: Option<u64>,
 }
 
 /// Everything open of one process.
@@ -269,19 +272,33 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Where an event belongs by its start: to a closed step (preferably of its thread), else the window.
-    pub(crate) fn bucket(&mut self, start: u64, thread: u32) -> &mut Bucket {
+    /// Where an event belongs by its start: to a closed step of its thread, or of the thread that its own computes for
+    /// (`home`). Where neither of them runs steps, to any step around it. Else the window.
+    pub(crate) fn bucket(&mut self, start: u64, thread: u32, home: Option<u32>) -> &mut Bucket {
         let newest = self.recent.back().map_or(0, |s| s.header.end);
-        if start >= newest && self.waiting.is_empty() {
-            return &mut self.window;
-        }
         let containing = || self.recent.iter().rev().chain(&self.waiting).filter(|s| s.contains(start));
-        let Some(step) = containing().find(|s| s.thread == thread).or_else(|| containing().next()) else {
-            return &mut self.window;
-        };
+        let mut step = None;
+        if start < newest || !self.waiting.is_empty() {
+            step = containing().find(|s| s.thread == thread).or_else(|| containing().find(|s| Some(s.thread) == home));
+        }
+        if step.is_none() {
+            if let Some(of) = self.step_threads.iter_mut().find(|of| of.thread == thread) {
+                of.open_since = Some(of.open_since.map_or(start, |since| since.min(start)));
+                return &mut self.window;
+            }
+            if !home.is_some_and(|home| self.has_open_step(home, start)) {
+                step = containing().next();
+            }
+        }
+        let Some(step) = step else { return &mut self.window };
         let (start, thread) = (step.header.start, step.thread);
         let mut steps = self.recent.iter_mut().rev().chain(&mut self.waiting);
         steps.find(|s| s.header.start == start && s.thread == thread).map_or(&mut self.window, |step| &mut step.bucket)
+    }
+
+    /// Whether a thread's step has probably begun by a time, and not ended.
+    pub(crate) fn has_open_step(&self, thread: u32, by: u64) -> bool {
+        self.step_threads.iter().any(|of| of.thread == thread && of.open_since.is_some_and(|since| since <= by))
     }
 
     /// The threads that something open refers to.

@@ -33,6 +33,8 @@ pub(crate) struct Thread {
     pub(crate) cpus_allowed: Option<u32>,
     /// The thread whose graphs its operators were last seen in without doubt.
     pub(crate) home: Option<u32>,
+    /// When its last operator began that was given as one of another thread's step, ns.
+    pub(crate) given_until: Option<u64>,
 }
 
 /// Records of a thread that are not in the trace.
@@ -154,6 +156,11 @@ impl Threads {
         self.process_by_pid.contains_key(&pid)
     }
 
+    /// The only thread that it was seen to compute for.
+    pub(crate) fn home(&self, index: u32) -> Option<u32> {
+        self.get(index).home.filter(|home| *home != super::other_threads::NONE)
+    }
+
     pub(crate) fn get(&self, index: u32) -> &Thread {
         &self.list[index as usize]
     }
@@ -191,6 +198,7 @@ impl Threads {
             exited: None,
             cpus_allowed: None,
             home: None,
+            given_until: None,
         };
         let index = match self.free.pop() {
             Some(index) => {

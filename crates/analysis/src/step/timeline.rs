@@ -31,6 +31,9 @@ use std::sync::Arc;
 const RECENT_STEPS: usize = 16;
 /// Further pending steps: one of their threads has an open operator.
 const WAITING_STEPS: usize = 64;
+/// Pending steps with operators of threads that may turn out to run steps of their own, and the events of these steps.
+const HELD_STEPS: usize = 1024;
+const HELD_EVENTS: usize = 1 << 17;
 /// Events of pending steps; beyond, the oldest step is finished as it is.
 const PENDING_EVENTS: usize = 1 << 20;
 /// Windows, and unrecorded periods, that are in memory where a recording is followed.
@@ -437,7 +440,8 @@ impl Timeline {
         if let Some(step) = process.recent.iter().rev().find(|step| step.thread == thread) {
             same_call::join_late(&mut raw, step, &self.decoder);
         }
-        process.bucket(raw.start, thread).operators.push(raw);
+        let home = self.threads.home(thread);
+        process.bucket(raw.start, thread, home).operators.push(raw);
     }
 
     fn graph(&mut self, thread: u32, header: &Header, record: &[u8]) {
@@ -447,7 +451,7 @@ impl Timeline {
         let backend = backend.filter(|name| !name.is_empty());
         let backend = self.catalogue.intern(backend.as_deref().unwrap_or(&fields.name));
         let process = self.threads.get(thread).process as usize;
-        let bucket = self.processes[process].bucket(header.start, thread);
+        let bucket = self.processes[process].bucket(header.start, thread, self.threads.home(thread));
         let (start, end, bytes) = (header.start, header.end, record.into());
         bucket.graphs.push(RawGraph { start, end, thread, backend, tokens, record: bytes });
     }
@@ -457,7 +461,7 @@ impl Timeline {
         let tokens = fields.count(FieldMeaning::Tokens, record, header.missing);
         let bytes = fields.arguments.then(|| record.into());
         let process = self.threads.get(thread).process as usize;
-        let bucket = self.processes[process].bucket(header.start, thread);
+        let bucket = self.processes[process].bucket(header.start, thread, self.threads.home(thread));
         let (start, end, record_type) = (header.start, header.end, header.record_type);
         bucket.regions.push(RawRegion { start, end, thread, record_type, tokens, record: bytes });
     }
@@ -475,8 +479,11 @@ impl Timeline {
             return;
         }
         if runs_steps.is_none() {
-            process.step_threads.push(StepThread { thread, numbered: None });
+            process.step_threads.push(StepThread { thread, numbered: None, open_since: None });
+            self.findings.ambiguous +=
+                u64::from(self.threads.get(thread).given_until.is_some_and(|until| until >= start));
         }
+        process.step_threads.iter_mut().filter(|of| of.thread == thread).for_each(|of| of.open_since = None);
         let extended = extend_empty(process, thread, start, &self.windows);
         self.findings.extended += u64::from(extended);
         let mut step = ClosedStep {
@@ -491,15 +498,23 @@ impl Timeline {
         absorb_inner(process, &mut step, &self.decoder);
         step.since = process.step_before(thread, start);
         same_call::join(&mut process.window, thread, header, &self.decoder);
-        let others: Vec<u32> = process.step_threads.iter().map(|t| t.thread).filter(|t| *t != thread).collect();
-        let mine = |s: u64, t: u32| start <= s && s < end && (t == thread || !others.contains(&t));
+        let threads = &self.threads;
+        let others: Vec<(u32, Option<u64>)> =
+            process.step_threads.iter().map(|of| (of.thread, of.open_since)).filter(|(of, _)| *of != thread).collect();
+        // Also of a thread that computes for one whose step has not ended.
+        let is_of = |(other, since): &(u32, Option<u64>), s: u64, t: u32| {
+            *other == t || threads.home(t) == Some(*other) && since.is_some_and(|since| since <= s)
+        };
+        let is_of_other = |s: u64, t: u32| others.iter().any(|other| is_of(other, s, t));
+        let mine = |s: u64, t: u32| start <= s && s < end && (t == thread || !is_of_other(s, t));
         if process.aside_until >= start {
             step.bucket.take(&mut process.aside, mine);
         }
         step.bucket.take(&mut process.window, mine);
         for other in process.recent.iter_mut().chain(&mut process.waiting) {
             if other.header.end > start {
-                step.bucket.take(&mut other.bucket, |s, t| t == thread && mine(s, t));
+                step.bucket
+                    .take(&mut other.bucket, |s, t| (t == thread || threads.home(t) == Some(thread)) && mine(s, t));
             }
         }
         set_aside(process, start);
@@ -534,10 +549,14 @@ impl Timeline {
     fn settle(&mut self, process: usize, by: u64, visitor: &mut dyn Visitor) {
         while let Some(step) = self.processes[process].waiting.first() {
             let full = self.processes[process].waiting.len() > WAITING_STEPS;
+            let held =
+                self.processes[process].waiting.len() < HELD_STEPS && self.has_operators_of_unknown(process, step);
             // Of a step that is not whole, an operator's end may never come.
             let is_whole = self.windows.of(step.header.start, step.header.end).0 == Recorded::Whole;
-            let ready = step.header.end <= by || !is_whole || !self.has_open_operator(process, step);
-            if !ready && !full {
+            let settled = step.header.end <= by || !is_whole;
+            let ready = settled || !self.has_open_operator(process, step);
+            let of_others = !settled && self.may_have_events_of_others(process, step);
+            if !settled && held || !full && (!ready || of_others) {
                 break;
             }
             let step = self.processes[process].waiting.remove(0);
@@ -558,6 +577,28 @@ impl Timeline {
         self.processes[process].active.iter().any(open)
     }
 
+    /// Whether operators of threads that may compute for any are in a step beside which another one goes on: they may be of
+    /// that.
+    fn may_have_events_of_others(&self, process: usize, step: &ClosedStep) -> bool {
+        let process = &self.processes[process];
+        let mut others = process.step_threads.iter().filter(|of| of.thread != step.thread);
+        let is_certain = |thread: u32| thread == step.thread || self.threads.home(thread) == Some(step.thread);
+        others.any(|of| process.has_open_step(of.thread, step.header.end))
+            && step.bucket.operators.iter().any(|operator| !is_certain(operator.thread))
+    }
+
+    /// Whether a step has operators of threads of which nothing is known yet, and which are not numbered as lanes beside its
+    /// own: their first step may go on. Of steps that hold too many events this is not asked.
+    fn has_operators_of_unknown(&self, process: usize, step: &ClosedStep) -> bool {
+        let is_unknown = |operator: &RawOperator| {
+            let of = self.threads.get(operator.thread);
+            let is_first_lane = !operator.is_share && operator.lane.unwrap_or(0) == 0;
+            is_first_lane && operator.thread != step.thread && of.home.is_none() && of.given_until.is_none()
+        };
+        let events = || self.processes[process].waiting.iter().map(|step| step.bucket.len()).sum::<usize>();
+        step.bucket.operators.iter().any(is_unknown) && events() < HELD_EVENTS
+    }
+
     pub(super) fn give(&mut self, process: usize, mut step: ClosedStep, visitor: &mut dyn Visitor) {
         let requests = self.requests_before(process, step.header.end);
         self.assembler.set_requests(requests);
@@ -570,6 +611,10 @@ impl Timeline {
             scheduler: &self.scheduler,
             tick: self.tick(),
         };
+        for operator in step.bucket.operators.iter().filter(|operator| operator.thread != step.thread) {
+            let given_until = &mut self.threads.get_mut(operator.thread).given_until;
+            *given_until = (*given_until).max(Some(operator.start));
+        }
         let (recorded, window) = self.windows.of(step.header.start, step.header.end);
         let (start, pid) = (step.header.start, self.threads.pid(self.threads.get(step.thread).process));
         let has_prompt = self.requests.has_prompt(pid, start);

@@ -1,5 +1,6 @@
 //! Synthetic traces with predetermined numbers.
 
+mod concurrent;
 mod counts;
 mod device_use;
 mod faults;
