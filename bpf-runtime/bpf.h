@@ -117,6 +117,7 @@ struct task_struct {
 	unsigned long sas_ss_sp; /* the stack for signals */
 	size_t sas_ss_size;
 	unsigned int __state;
+	unsigned int in_iowait : 1;
 	struct thread_struct thread;
 } __kernel_type;
 
@@ -163,6 +164,12 @@ struct task_struct___old_cpu {
 
 /* Whether the running kernel's structure has a member. */
 #define PF_HAS_MEMBER(pointer, member) __builtin_preserve_field_info((pointer)->member, 2)
+
+/* Where a member is, how many bytes it has, and what leaves its bits of 64 where it is a bit field. */
+#define PF_FIELD_OFFSET(pointer, member) __builtin_preserve_field_info((pointer)->member, 0)
+#define PF_FIELD_BYTES(pointer, member) __builtin_preserve_field_info((pointer)->member, 1)
+#define PF_FIELD_LEFT(pointer, member) __builtin_preserve_field_info((pointer)->member, 4)
+#define PF_FIELD_RIGHT(pointer, member) __builtin_preserve_field_info((pointer)->member, 5)
 
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;

@@ -175,6 +175,7 @@ enum pf_strings {
 
 /* Beside the kernel's states of tasks. */
 #define PF_STOPPED_BY_RECORDER 0x80000000
+#define PF_WITHOUT_IO 0x40000000
 
 /* Bounds. */
 #define PF_BLOCK 1024 /* bytes of an object that are read at once */

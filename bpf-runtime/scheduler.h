@@ -42,6 +42,7 @@ static __always_inline void pf_send_exit(struct pf_thread *thread, __u64 now)
 
 #define PF_SIGSTOP 19
 /* Of the kernel's states of tasks: __TASK_STOPPED. */
+#define PF_TASK_UNINTERRUPTIBLE 2
 #define PF_TASK_STOPPED 4
 /* Pid namespaces around a process that are searched. */
 #define PF_NAMESPACES 8
@@ -282,6 +283,17 @@ SEC("tp_btf/sched_process_exec") int pf_exec(__u64 *arguments)
 	return 0;
 }
 
+/* Whether a thread that leaves its cpu waits for input or output, not for a lock of the kernel. */
+static __always_inline _Bool pf_waits_for_io(struct task_struct *task)
+{
+	__u64 bits = 0;
+
+	if (!PF_HAS_MEMBER(task, in_iowait))
+		return 1;
+	bpf_probe_read_kernel(&bits, PF_FIELD_BYTES(task, in_iowait), (char *)task + PF_FIELD_OFFSET(task, in_iowait));
+	return bits << PF_FIELD_LEFT(task, in_iowait) >> PF_FIELD_RIGHT(task, in_iowait);
+}
+
 /*
  * Sent for a switch from or to a thread of the target; for others, only while one of the target's waits for that cpu,
  * so that the trace shows who ran instead.
@@ -307,6 +319,8 @@ static __always_inline int pf_record_switch(__u64 *arguments)
 	record.prev_state = arguments[0] & 1 ? 0 : pf_prev_state(arguments);
 	if (record.prev_state & PF_TASK_STOPPED && pf_stands_for_recorder(prev))
 		record.prev_state |= PF_STOPPED_BY_RECORDER;
+	if (record.prev_state & PF_TASK_UNINTERRUPTIBLE && !pf_waits_for_io(prev))
+		record.prev_state |= PF_WITHOUT_IO;
 	record.next_tid = next->pid;
 	record.next_pid = next->tgid;
 	if (from)

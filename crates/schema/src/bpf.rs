@@ -70,6 +70,9 @@ pub mod sample_flags {
 /// A bit of a switch's `prev_state` beside the kernel's: the recorder itself stopped the process, until it has inspected it.
 pub const STOPPED_BY_RECORDER: u32 = 1 << 31;
 
+/// Another one: the thread waits uninterruptibly, but not for input or output: for a lock of the kernel.
+pub const WITHOUT_IO: u32 = 1 << 30;
+
 /// Processes that can be stopped at one time.
 pub const STOPPED_PROCESSES: usize = 4096;
 
@@ -482,6 +485,7 @@ pub fn header() -> String {
     ));
     line("\n/* Beside the kernel's states of tasks. */".into());
     line(format!("#define PF_STOPPED_BY_RECORDER {STOPPED_BY_RECORDER:#x}"));
+    line(format!("#define PF_WITHOUT_IO {WITHOUT_IO:#x}"));
     line("\n/* Bounds. */".into());
     line(format!("#define PF_BLOCK {OBJECT_BLOCK_BYTES} /* bytes of an object that are read at once */"));
     line(format!("#define PF_NESTED {NESTED_CALLS} /* open calls of a probe with `nested: all` on one thread */"));

@@ -108,7 +108,7 @@ pub enum RecordKind {
     Thread,
     /// A thread ended.
     ThreadExit,
-    /// A thread left its cpu; one of the target, or any while one of the target waits for that cpu: fields `prev_pid`, `prev_state` (0: it could go on; [`bpf::STOPPED_BY_RECORDER`] beside the kernel's bits),
+    /// A thread left its cpu; one of the target, or any while one of the target waits for that cpu: fields `prev_pid`, `prev_state` (0: it could go on; [`bpf::STOPPED_BY_RECORDER`] and [`bpf::WITHOUT_IO`] beside the kernel's bits),
     /// `next_tid`, `next_pid`,
     /// `prev_comm`, `next_comm`.
     Switch,

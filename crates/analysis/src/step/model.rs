@@ -373,9 +373,9 @@ pub struct TimeSplit {
     pub waiting: u64,
     /// Able to run, while others did.
     pub runnable: u64,
-    /// Asleep: a lock, a timer.
+    /// Asleep: a lock, also of the kernel, a timer.
     pub sleeping: u64,
-    /// In uninterruptible wait: mostly for a disk.
+    /// In uninterruptible wait for input or output: mostly for a disk.
     pub blocked: u64,
     /// Stopped by a signal or a debugger.
     pub stopped: u64,

@@ -4,10 +4,10 @@
 use super::findings::Findings;
 use super::nesting::open_at;
 use super::pending::{ClosedStep, Process, RawGraph, RawOperator};
-use super::threads::Threads;
+use super::threads::{SEVERAL, Threads};
 use rustc_hash::FxHashMap;
 
-/// No operator, no thread.
+/// No operator.
 pub(super) const NONE: u32 = u32::MAX;
 /// Graphs of a step that are searched for an operator of another.
 const MAX_OPEN_GRAPHS: usize = 64;
@@ -224,6 +224,6 @@ pub(super) fn learn_home(home: &mut Option<u32>, thread: Option<u32>) {
     *home = match *home {
         None => thread,
         Some(of) if Some(of) == thread => thread,
-        Some(_) => Some(NONE),
+        Some(_) => Some(SEVERAL),
     };
 }

@@ -7,8 +7,9 @@ const UNINTERRUPTIBLE: u64 = 0x2;
 const NO_LOAD: u64 = 0x400;
 const STOPPED: u64 = 0x4;
 const TRACED: u64 = 0x8;
-/// Beside them: the recorder itself stopped the process.
+/// Beside them: the recorder itself stopped the process; it waits for a lock of the kernel.
 const BY_RECORDER: u64 = profinfer_schema::bpf::STOPPED_BY_RECORDER as u64;
+const WITHOUT_IO: u64 = profinfer_schema::bpf::WITHOUT_IO as u64;
 
 /// What a thread does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -17,9 +18,9 @@ pub enum ThreadState {
     Running,
     /// It could be, and is not.
     Runnable,
-    /// It waits for an event that a signal may interrupt: a lock, a timer, a message.
+    /// It waits for an event: a lock, also of the kernel, a timer, a message.
     Sleeping,
-    /// It waits uninterruptibly: mostly for a disk.
+    /// It waits for input or output, uninterruptibly: mostly for a disk.
     Blocked,
     /// A signal or a debugger stopped it.
     Stopped,
@@ -37,7 +38,7 @@ impl ThreadState {
             0 => Self::Runnable,
             bits if bits & BY_RECORDER != 0 => Self::Attaching,
             bits if bits & (STOPPED | TRACED) != 0 => Self::Stopped,
-            bits if bits & UNINTERRUPTIBLE != 0 && bits & NO_LOAD == 0 => Self::Blocked,
+            bits if bits & UNINTERRUPTIBLE != 0 && bits & (NO_LOAD | WITHOUT_IO) == 0 => Self::Blocked,
             _ => Self::Sleeping,
         }
     }
@@ -78,4 +79,20 @@ pub(crate) struct Runner {
     /// 0: nobody, the cpu was idle.
     pub(crate) pid: u32,
     pub(crate) name: Option<TextId>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uninterruptible_waits_are_for_io_unless_the_recorder_tells_otherwise() {
+        let killable = 0x100;
+        let state = |bits: u64| ThreadState::of_kernel(bits);
+        assert_eq!(state(UNINTERRUPTIBLE), ThreadState::Blocked);
+        assert_eq!(state(UNINTERRUPTIBLE | killable), ThreadState::Blocked);
+        assert_eq!(state(UNINTERRUPTIBLE | killable | WITHOUT_IO), ThreadState::Sleeping);
+        assert_eq!(state(UNINTERRUPTIBLE | NO_LOAD), ThreadState::Sleeping);
+        assert_eq!((state(0), state(1)), (ThreadState::Runnable, ThreadState::Sleeping));
+    }
 }

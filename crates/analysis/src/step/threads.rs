@@ -10,6 +10,9 @@ const REORDERED: u32 = 1 << 31;
 /// Exited threads at which unreferenced entries are freed.
 const MAX_EXITED: usize = if cfg!(test) { 4 } else { 4096 };
 
+/// Stands for several threads.
+pub(super) const SEVERAL: u32 = u32::MAX;
+
 /// One thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Thread {
@@ -31,7 +34,7 @@ pub(crate) struct Thread {
     pub(crate) exited: Option<u64>,
     /// Number of processors that it may run on, if recorded.
     pub(crate) cpus_allowed: Option<u32>,
-    /// The thread whose graphs its operators were last seen in without doubt.
+    /// The thread whose graphs its operators were seen in without doubt, or [`SEVERAL`].
     pub(crate) home: Option<u32>,
     /// When its last operator began that was given as one of another thread's step, ns.
     pub(crate) given_until: Option<u64>,
@@ -158,7 +161,7 @@ impl Threads {
 
     /// The only thread that it was seen to compute for.
     pub(crate) fn home(&self, index: u32) -> Option<u32> {
-        self.get(index).home.filter(|home| *home != super::other_threads::NONE)
+        self.get(index).home.filter(|home| *home != SEVERAL)
     }
 
     pub(crate) fn get(&self, index: u32) -> &Thread {
