@@ -323,10 +323,24 @@ fn find(arguments: &Arguments) -> Result<Found, Diagnostics> {
     match arguments.pid {
         Some(pid) => {
             let problem = no_engine(&format!("process {pid} has no step function of a shipped probeset"));
+            let problem = with_children(problem, pid);
             Err(with_unreadable(problem, pid, &unreadable).into())
         }
         None => Ok(Found::NothingYet(all)),
     }
+}
+
+/// Of servers the children do the work; those that a process already has are not recorded with it.
+fn with_children(problem: Diagnostic, pid: i32) -> Diagnostic {
+    const SHOWN: usize = 4;
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let children: Vec<&str> = children.split_whitespace().collect();
+    let Some(first) = children.first() else { return problem };
+    let others = if children.len() > SHOWN { " and others" } else { "" };
+    let shown = children.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    problem
+        .with_note(format!("it has children, which are not recorded with it: {shown}{others}"))
+        .hint(format!("record one of them: `profinfer record -p {first}`"))
 }
 
 /// The program that a command's first word means.

@@ -176,10 +176,11 @@ impl SamplingReport {
         }
     }
 
-    /// What recording a step whole adds to it, as a part of it, and whether that was measured: the one figure that all
-    /// views have. Where every step was recorded whole, it is what `info` shows.
+    /// What recording a step whole adds to it, as a part of its time without that, and whether that was measured: the one
+    /// figure that all views have. Estimates are of a median step: the time of all steps has the target's first ones, and
+    /// waits, too.
     pub(crate) fn overhead(&self) -> Option<(f64, bool)> {
-        let estimate = if self.sampled { self.predicted } else { self.spent.or(self.predicted) };
+        let estimate = if self.sampled { self.predicted } else { self.predicted.or(self.spent) };
         self.measured.as_ref().map(|measured| (measured.slowdown, true)).or_else(|| Some((estimate?, false)))
     }
 
@@ -242,7 +243,7 @@ impl SamplingReport {
             (Some(m), predicted, _) => {
                 let interval = format!("95 % confidence interval {} to {}", percent(m.low), percent(m.high));
                 let estimate = predicted.map_or_else(String::new, |part| format!("; estimated {}", percent(part)));
-                Some(format!("{} of {which} (measured, {interval}{estimate})", percent(m.slowdown)))
+                Some(format!("{} (measured, {interval}{estimate})", of_steps(m.slowdown, which)))
             }
             (None, Some(part), _) => {
                 let costs = if self.built_in_costs {
@@ -250,7 +251,7 @@ impl SamplingReport {
                 } else {
                     ""
                 };
-                Some(format!("about {} of {which} (estimated{costs})", percent(part)))
+                Some(format!("about {} (estimated{costs})", of_steps(part, which)))
             }
             (None, None, Some(why)) if self.sampled => Some(format!("not measured ({why})")),
             _ => None,
@@ -289,8 +290,21 @@ pub fn overhead_part(overhead: &Overhead) -> Option<f64> {
     (bare > 0.0).then(|| added as f64 / bare)
 }
 
-/// The least part of a step that is taken for its own time.
+/// The least part of a step that is taken for its own time: a step takes four times as long, or more.
 const LEAST_BARE: f64 = 0.25;
+
+/// `3.2 % of each step`; of more than the step's own time `each step takes 4.4 times as long`.
+fn of_steps(part: f64, which: &str) -> String {
+    if part < 1.0 { format!("{} of {which}", percent(part)) } else { format!("{which} takes {}", times_as_long(part)) }
+}
+
+/// `4.4 times as long`, for what is added, as a part of the time without it.
+pub(crate) fn times_as_long(part: f64) -> String {
+    // Estimates are no larger: what is left of a step is then too little to be believed.
+    let most = 1.0 / LEAST_BARE - 1.0;
+    let at_least = if part >= most - 1e-9 { "at least " } else { "" };
+    format!("{at_least}{:.1} times as long", part + 1.0)
+}
 
 /// The mean overhead of a step that is recorded whole, ns, hits × cost: of a step of the phase that recurs, if there are such.
 pub(crate) fn added_ns(meta: &Meta, statistics: &Statistics) -> Option<(Phase, f64)> {

@@ -6,6 +6,7 @@ use super::report::{mark_of_means, mean, total};
 use super::style::TextStyle;
 use super::verdict::{advice_lines, wrap};
 use crate::model::rows::OperatorRow;
+use crate::model::sampling::times_as_long;
 use crate::numbers::table::{Align, Table, cut};
 use crate::numbers::units::{rate, share, time_f64};
 use crate::report::Report;
@@ -96,11 +97,18 @@ fn missing(report: &Report, width: usize) -> Vec<String> {
     lines
 }
 
+/// A word of a command; of a long path the name, which tells more than its beginning.
+fn shortened(word: &str) -> String {
+    const SHORT: usize = 20;
+    let is_path = word.len() > SHORT && !word.contains(char::is_whitespace);
+    let name = word.rsplit('/').next().filter(|name| is_path && !name.is_empty());
+    name.unwrap_or(word).to_owned()
+}
+
 /// `ENGINE · AMD EPYC · 2 CPUs · python server.py`.
 fn what_ran(report: &Report) -> String {
     let trace = &report.trace;
-    let name = |word: &String| word.rsplit('/').next().unwrap_or_default().to_owned();
-    let command: Vec<String> = trace.command.iter().map(name).collect();
+    let command: Vec<String> = trace.command.iter().map(|word| shortened(word)).collect();
     let cpus = if trace.cpus > 0 { counted(u64::from(trace.cpus), "CPU") } else { String::new() };
     let parts = [trace.engine.clone(), trace.cpu_model.clone(), cpus, command.join(" ")];
     let parts: Vec<String> = parts.iter().filter(|part| !part.is_empty()).map(|part| printable(part)).collect();
@@ -157,6 +165,12 @@ fn overhead(report: &Report) -> Option<String> {
         let [spent, budget, part] = [spent, budget, part].map(percent);
         return Some(format!(
             "Tracing overhead {spent} (estimated; budget {budget}), {part} in sampling windows ({how})"
+        ));
+    }
+    if part >= 1.0 {
+        return Some(format!(
+            "Tracing makes steps take {} ({how}): use `--budget 1%` or `--level graph`",
+            times_as_long(part)
         ));
     }
     Some(format!("Tracing overhead {} ({how}): use `--budget 1%` or `--level graph`", percent(part)))

@@ -89,7 +89,7 @@ pub(super) fn describe(
     // What probes took lies within operators and around them: it is no further part.
     if let Some(probes) = probes.filter(|part| verdict.bound == Bound::Overhead && *part >= PROBES_MATTER) {
         let part = stated.within_others(Bound::Overhead, probes / (1.0 + probes));
-        main.push_str(&format!(" About {part} of each step is tracing overhead (estimated), spread over these parts."));
+        main.push_str(&format!(" About {part} of each recorded step is tracing (estimated), spread over these parts."));
     }
     let mut besides: Vec<String> = Vec::new();
     for bound in others {
