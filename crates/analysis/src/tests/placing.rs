@@ -506,3 +506,18 @@ fn a_step_and_an_operator_at_one_instruction_are_one_call() {
         assert_eq!(outside.operators.len(), 1);
     }
 }
+
+/// Another thread of the process waits for a CPU for longer than the step has lane time.
+#[test]
+fn off_cpu_times_are_those_of_lanes() {
+    let mut r = Records::default();
+    (1..=2).for_each(|tid| thread(&mut r, tid, 0, 100));
+    r.push("switch", 2, (5, 5), &[("prev_state", Put::Int(0)), ("next_tid", Put::Int(1))]);
+    operator(&mut r, 1, (10, 30), 0, 0xa, 0);
+    r.push("switch", 1, (40, 40), &[("prev_state", Put::Int(0)), ("next_tid", Put::Int(77))]);
+    r.push("switch", 77, (45, 45), &[("next_tid", Put::Int(1))]);
+    step(&mut r, 1, (10, 70), 1);
+    let (collected, _) = run(&r);
+    let phase = collected.statistics.phase(Phase::Decode).unwrap();
+    assert_eq!((phase.lane_time, phase.blocked, phase.runnable), (60, 0, 5));
+}

@@ -428,7 +428,12 @@ impl Statistics {
         totals.graphs += step.graphs.len() as u64;
         totals.switches += step.off_cpu.len() as u64;
         self.saw_switches |= !step.off_cpu.is_empty();
-        for off in &step.off_cpu {
+        // Shares are of the lanes' time: other threads' delays are no part of it.
+        let is_lane = |tid: u32| match step.lanes.is_empty() {
+            true => tid == step.tid,
+            false => step.lanes.iter().any(|lane| lane.tid == tid),
+        };
+        for off in step.off_cpu.iter().filter(|off| is_lane(off.tid)) {
             totals.blocked = totals.blocked.saturating_add(off.runnable.saturating_sub(off.start));
             totals.runnable = totals.runnable.saturating_add(off.end.saturating_sub(off.runnable));
         }
