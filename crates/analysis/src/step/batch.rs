@@ -3,7 +3,7 @@
 
 use super::pending::RawBatch;
 use profinfer_schema::FieldMeaning;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Events of requests that wait for a step.
 const MAX_WAITING: usize = 1 << 16;
@@ -63,7 +63,7 @@ pub struct RequestEvent {
     pub sequence: Option<i64>,
     /// Tokens that were chosen.
     pub tokens: Option<u64>,
-    /// The model within the process.
+    /// The model within the process; of an arrival, the queue that numbers requests.
     pub instance: Option<i64>,
 }
 
@@ -71,8 +71,10 @@ pub struct RequestEvent {
 #[derive(Debug, Default)]
 pub(super) struct RequestQueue {
     events: Vec<RequestEvent>,
-    /// Sequences, by process, that were given a request and no token of it yet; since when.
-    prompts: FxHashMap<(u32, i64), u64>,
+    /// Sequences, by process and thread, that were given a request and no token of it yet; since when.
+    prompts: FxHashMap<(u32, u32, i64), u64>,
+    /// Threads that run steps: each of them has sequences of its own.
+    step_threads: FxHashSet<u32>,
 }
 
 impl RequestQueue {
@@ -92,19 +94,27 @@ impl RequestQueue {
         events
     }
 
-    /// Whether a step that begins then may take in a prompt, by the events that were taken: some request has a sequence
-    /// and no token.
-    pub(super) fn has_prompt(&self, pid: u32, step_start: u64) -> bool {
-        self.prompts.iter().any(|(key, since)| key.0 == pid && *since <= step_start)
+    /// Whether a step of a thread that begins then may take in a prompt, by the events that were taken: some request has
+    /// a sequence and no token.
+    pub(super) fn has_prompt(&mut self, pid: u32, tid: u32, step_start: u64) -> bool {
+        if self.step_threads.len() < MAX_PROMPTS {
+            self.step_threads.insert(tid);
+        }
+        let is_meant = |key: &(u32, u32, i64)| key.0 == pid && (key.1 == tid || !self.step_threads.contains(&key.1));
+        self.prompts.iter().any(|(key, since)| is_meant(key) && *since <= step_start)
     }
 
     fn note(&mut self, event: &RequestEvent) {
-        let RequestEvent { time, pid, request, sequence, tokens, .. } = *event;
+        let RequestEvent { time, pid, tid, request, sequence, tokens, .. } = *event;
         let Some(sequence) = sequence else { return };
         if request.is_none() || tokens.is_some() {
-            self.prompts.remove(&(pid, sequence));
+            let is_meant = |key: &(u32, u32, i64)| {
+                let is_others = self.step_threads.contains(&tid) && self.step_threads.contains(&key.1);
+                (key.0, key.2) == (pid, sequence) && (key.1 == tid || !is_others)
+            };
+            self.prompts.retain(|key, _| !is_meant(key));
         } else if self.prompts.len() < MAX_PROMPTS {
-            self.prompts.insert((pid, sequence), time);
+            self.prompts.insert((pid, tid, sequence), time);
         }
     }
 

@@ -616,8 +616,9 @@ impl Timeline {
             *given_until = (*given_until).max(Some(operator.start));
         }
         let (recorded, window) = self.windows.of(step.header.start, step.header.end);
-        let (start, pid) = (step.header.start, self.threads.pid(self.threads.get(step.thread).process));
-        let has_prompt = self.requests.has_prompt(pid, start);
+        let (start, tid) = (step.header.start, step.header.tid);
+        let pid = self.threads.pid(self.threads.get(step.thread).process);
+        let has_prompt = self.requests.has_prompt(pid, tid, start);
         let coverage = Coverage { recorded, window, stretch: self.unseen.stretch(start), has_prompt };
         let step = self.assembler.step(step, coverage, &mut self.threads, &mut self.catalogue, context);
         self.findings.ambiguous += step.ambiguous;

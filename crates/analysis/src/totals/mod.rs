@@ -10,6 +10,7 @@ mod quantities;
 mod reclaim;
 mod request;
 mod requests;
+mod servers;
 mod statistics;
 mod thread_totals;
 

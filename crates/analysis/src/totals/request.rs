@@ -16,6 +16,8 @@ pub struct Request {
     pub sequence: i64,
     /// The model that computed it, where the trace names models.
     pub(super) instance: Option<i64>,
+    /// The thread that runs its steps.
+    pub(super) tid: u32,
     /// When it arrived, if recorded.
     pub arrived: Option<u64>,
     /// When it was given its sequence, or where that was not recorded the start of its first step.
@@ -111,9 +113,9 @@ pub(super) enum Unseen {
 
 impl Request {
     /// Of which no step was recorded, by the engine's events.
-    pub(super) fn of_events(pid: u32, sequence: i64, given: &Given, released: Option<u64>) -> Self {
+    pub(super) fn of_events((pid, tid, sequence): (u32, u32, i64), given: &Given, released: Option<u64>) -> Self {
         let end = released.filter(|_| given.chosen == 0).unwrap_or(given.last_token);
-        let mut request = Self { pid, sequence, end, released, unseen: Unseen::Beginning, ..Self::default() };
+        let mut request = Self { pid, tid, sequence, end, released, unseen: Unseen::Beginning, ..Self::default() };
         request.take_events(given);
         request
     }
@@ -131,9 +133,9 @@ impl Request {
     }
 
     /// Whether a draft model computes it for the other one, another model's: of two at the same time, the one with less time
-    /// in steps.
+    /// in steps. A thread that runs other steps computes its own requests: two servers have the same numbers.
     pub(super) fn is_draft_of(&self, other: &Self) -> bool {
-        (self.pid, self.sequence, self.request) == (other.pid, other.sequence, other.request)
+        (self.pid, self.tid, self.sequence, self.request) == (other.pid, other.tid, other.sequence, other.request)
             && self.instance != other.instance
             && self.begin < other.end
             && other.begin < self.end

@@ -4,6 +4,7 @@
 //! positions begin again does.
 
 use super::request::{Given, Request, Unseen};
+use super::servers::Servers;
 use crate::ids::Phase;
 use crate::numbers::{Distribution, Durations};
 use crate::raw::Decoder;
@@ -13,11 +14,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Requests that are listed; beyond, they are in the distributions only.
 const MAX_LISTED: usize = 20_000;
-/// Requests that have arrived and not begun, and sequences that are open.
+/// Sequences that are open.
 const MAX_OPEN: usize = 4096;
 
 /// A process's number, its model and a sequence of that.
 type Key = (u32, Option<i64>, i64);
+/// A process's number, the thread on which a server's events happen, and a sequence of that server.
+type GivenKey = (u32, u32, i64);
 
 /// What became of a request, for who follows a recording that goes on.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,15 +44,11 @@ pub struct Requests {
     /// What became of them since that was asked last, where they are followed. Then those that ended are forgotten.
     news: Option<Vec<RequestNews>>,
     open: FxHashMap<Key, Request>,
-    arrivals: FxHashMap<(u32, u64), Arrival>,
+    servers: Servers,
     /// The request that has a sequence, by the engine's events.
-    given: FxHashMap<(u32, i64), Given>,
-    /// The most sequences that were given at a time, and the latest arrival of a request that has one.
+    given: FxHashMap<GivenKey, Given>,
+    /// The most sequences that were given at a time.
     most_given: usize,
-    latest_given: u64,
-    /// Threads that ran steps, and whether a request that was given a sequence arrived on one of them.
-    step_threads: FxHashSet<u32>,
-    arrive_in_steps: bool,
     /// Times in which nothing was recorded.
     stretch: u32,
     finished: Vec<Request>,
@@ -82,13 +81,6 @@ enum Before {
     Gap,
 }
 
-/// A request that has arrived and has no sequence yet.
-#[derive(Debug, Clone, Copy)]
-struct Arrival {
-    time: u64,
-    tid: u32,
-}
-
 impl Requests {
     /// Requests whose news are asked for after each step.
     pub(super) fn followed() -> Self {
@@ -115,24 +107,39 @@ impl Requests {
 
     /// Those of recorded steps, and those that only the engine's events tell of.
     fn all_open(&self) -> impl Iterator<Item = Request> {
-        let has_steps: FxHashSet<(u32, i64)> = self.open.keys().map(|(pid, _, sequence)| (*pid, *sequence)).collect();
+        let has_steps: FxHashSet<GivenKey> =
+            self.open.values().filter_map(|of| self.given_key(of.pid, of.tid, of.sequence)).collect();
         let others = self.given.iter().filter(move |(key, _)| !has_steps.contains(key));
-        let others = others.map(|((pid, sequence), given)| Request::of_events(*pid, *sequence, given, None));
+        let others = others.map(|(key, given)| Request::of_events(*key, given, None));
         self.open.values().copied().chain(others)
     }
 
     /// How many have arrived and wait for a sequence, where that is recorded: at most so many, since an engine may number
-    /// other tasks as well. Where fewer sequences are given than there were once, none waits; what arrived before one
-    /// that has its sequence was something else, and so is what arrives on a thread that runs steps, unless requests do.
-    /// `None` until a sequence was given.
+    /// other tasks as well. Where fewer sequences are given than there were once, none waits. `None` until a sequence was
+    /// given.
     pub fn queued(&self) -> Option<usize> {
         if self.given.len() < self.most_given {
             return Some(0);
         }
-        let is_request = |arrival: &&Arrival| {
-            arrival.time > self.latest_given && (self.arrive_in_steps || !self.step_threads.contains(&arrival.tid))
-        };
-        (self.most_given > 0).then(|| self.arrivals.values().filter(is_request).count())
+        (self.most_given > 0).then(|| self.servers.waiting())
+    }
+
+    /// Of the sequences that the engine's events gave, the one that is meant on a thread: its own server's, or one of a
+    /// server of which no thread is known that runs its steps.
+    fn given_key(&self, pid: u32, tid: u32, sequence: i64) -> Option<GivenKey> {
+        let own = (pid, tid, sequence);
+        if self.given.contains_key(&own) {
+            return Some(own);
+        }
+        let is_meant = |key: &&GivenKey| (key.0, key.2) == (pid, sequence) && self.servers.is_same(key.1, tid);
+        self.given.keys().find(is_meant).copied()
+    }
+
+    /// The open requests of a sequence that a thread's server may have.
+    fn open_keys(&self, pid: u32, tid: u32, sequence: i64) -> Vec<Key> {
+        let is_meant =
+            |(key, of): &(&Key, &Request)| (key.0, key.2) == (pid, sequence) && self.servers.is_same(of.tid, tid);
+        self.open.iter().filter(is_meant).map(|(key, _)| *key).collect()
     }
 
     /// Whether a draft model computes it for another model's request.
@@ -179,9 +186,7 @@ impl Requests {
         if step.phase == Some(Phase::Outside) {
             return;
         }
-        if self.step_threads.len() < MAX_OPEN {
-            self.step_threads.insert(step.tid);
-        }
+        self.servers.runs_step(step.tid);
         let model = (step.pid, instance);
         let is_recorded = step.recorded == Recorded::Whole && step.complete;
         if self.seen.len() >= MAX_OPEN && !self.seen.contains_key(&model) {
@@ -208,7 +213,7 @@ impl Requests {
     /// Takes the events up to a step's end, which are of the step before, or between the two. What they told before a time
     /// in which nothing was recorded may be over.
     fn events(&mut self, step: &Step) {
-        let mut counted: Vec<(u32, i64)> = Vec::new();
+        let mut counted: Vec<GivenKey> = Vec::new();
         let is_later = step.stretch > self.stretch;
         if is_later {
             self.stretch = step.stretch;
@@ -219,71 +224,59 @@ impl Requests {
         }
         if is_later {
             self.given.clear();
-            self.arrivals.clear();
+            self.servers.forget();
         }
     }
 
     /// Takes an event; the sequences that were given tokens since the last step are `counted`.
-    fn event(&mut self, event: &RequestEvent, counted: &mut Vec<(u32, i64)>) {
+    fn event(&mut self, event: &RequestEvent, counted: &mut Vec<GivenKey>) {
         let RequestEvent { time, pid, tid, request, sequence, tokens, instance } = *event;
         if let Some((sequence, tokens)) = sequence.zip(tokens) {
-            let begins_step = !counted.contains(&(pid, sequence));
+            let key = (pid, tid, sequence);
+            let begins_step = !counted.contains(&key);
             if begins_step {
-                counted.push((pid, sequence));
+                counted.push(key);
             }
-            self.tokens(pid, sequence, tokens, time, begins_step);
+            self.tokens(key, tokens, time, begins_step);
             return;
         }
         match (request, sequence) {
-            (Some(request), None) => {
-                if self.arrivals.len() >= MAX_OPEN {
-                    self.forget_arrivals();
-                }
-                self.arrivals.insert((pid, request), Arrival { time, tid });
-            }
+            (Some(request), None) => self.servers.arrives(pid, instance, request, tid, time),
             (Some(request), Some(sequence)) => {
-                self.close(pid, sequence, None);
-                let arrived = self.arrivals.remove(&(pid, request));
-                self.arrive_in_steps |= arrived.is_some_and(|arrived| self.step_threads.contains(&arrived.tid));
-                let arrived = arrived.map(|arrived| arrived.time);
-                self.latest_given = self.latest_given.max(arrived.unwrap_or(0));
+                self.replace((pid, tid, sequence));
+                let arrived = self.servers.gives(pid, request, tid);
                 if self.given.len() < MAX_OPEN {
-                    self.given.insert((pid, sequence), Given::new(request, arrived, time));
+                    self.given.insert((pid, tid, sequence), Given::new(request, arrived, time));
                     self.most_given = self.most_given.max(self.given.len());
                 }
             }
-            (None, Some(sequence)) => self.close(pid, sequence, Some(time)),
+            (None, Some(sequence)) => self.close(pid, tid, sequence, Some(time)),
             (None, None) if instance.is_some() => self.close_model((pid, instance), time),
             (None, None) => {}
         }
     }
 
-    /// Forgets the older half of those that wait: an engine may number other tasks as well, and give them no sequence.
-    fn forget_arrivals(&mut self) {
-        let mut times: Vec<u64> = self.arrivals.values().map(|of| of.time).collect();
-        times.sort_unstable();
-        let middle = times.get(times.len() / 2).copied().unwrap_or(0);
-        self.arrivals.retain(|_, of| of.time > middle);
-    }
-
     /// Tokens of a sequence were chosen.
-    fn tokens(&mut self, pid: u32, sequence: i64, tokens: u64, time: u64, begins_step: bool) {
-        let of_sequence = |key: &Key| key.0 == pid && key.2 == sequence;
-        if let Some(given) = self.given.get_mut(&(pid, sequence)) {
+    fn tokens(&mut self, (pid, tid, sequence): GivenKey, tokens: u64, time: u64, begins_step: bool) {
+        let open = self.open_keys(pid, tid, sequence);
+        let key = self.given_key(pid, tid, sequence);
+        if let Some((key, given)) = key.and_then(|key| Some((key, self.given.get_mut(&key)?))) {
             let after = given.take(tokens, time, begins_step);
-            let mut of_steps = self.open.iter_mut().filter(|(key, _)| of_sequence(key)).peekable();
-            let is_reported = of_steps.peek().is_some_and(|(_, request)| request.is_reported);
+            let is_reported = open.iter().any(|key| self.open.get(key).is_some_and(|request| request.is_reported));
             let is_new = !std::mem::replace(&mut given.is_reported, true) && !is_reported;
-            of_steps.for_each(|(_, request)| request.take_events(given));
             let given = *given;
+            for of in &open {
+                self.open.entry(*of).and_modify(|request| request.take_events(&given));
+            }
             self.saw_steps = true;
             if let Some(news) = self.news.as_mut().filter(|_| is_new) {
-                news.push(RequestNews::FirstToken(Request::of_events(pid, sequence, &given, None)));
+                news.push(RequestNews::FirstToken(Request::of_events(key, &given, None)));
             }
             after.into_iter().for_each(|after| self.next_token(time, after));
             return;
         }
-        for (_, request) in self.open.iter_mut().filter(|(key, _)| of_sequence(key)) {
+        for key in open {
+            let Some(request) = self.open.get_mut(&key) else { continue };
             if request.chosen == 0 && request.unseen != Unseen::Beginning {
                 request.first_token = Some(time);
             }
@@ -300,12 +293,24 @@ impl Requests {
         }
     }
 
+    /// A sequence is given another request. Of a thread that had none, nothing tells yet whether it runs steps: it may be
+    /// another server's, and ends nothing.
+    fn replace(&mut self, key: GivenKey) {
+        let (pid, tid, sequence) = key;
+        if self.given.contains_key(&key) {
+            return self.close(pid, tid, sequence, None);
+        }
+        let mut keys = self.open_keys(pid, tid, sequence);
+        keys.retain(|key| self.open.get(key).is_some_and(|of| of.tid == tid));
+        self.end(&keys, None);
+    }
+
     /// Ends a sequence's open request.
-    fn close(&mut self, pid: u32, sequence: i64, released: Option<u64>) {
-        let of_sequence = |key: &&Key| key.0 == pid && key.2 == sequence;
-        let keys: Vec<Key> = self.open.keys().filter(of_sequence).copied().collect();
-        if let Some(given) = self.given.remove(&(pid, sequence)).filter(|_| keys.is_empty()) {
-            self.finish(Request::of_events(pid, sequence, &given, released));
+    fn close(&mut self, pid: u32, tid: u32, sequence: i64, released: Option<u64>) {
+        let keys = self.open_keys(pid, tid, sequence);
+        let given = self.given_key(pid, tid, sequence).and_then(|key| Some((key, self.given.remove(&key)?)));
+        if let Some((key, given)) = given.filter(|_| keys.is_empty()) {
+            self.finish(Request::of_events(key, &given, released));
         }
         self.end(&keys, released);
     }
@@ -347,7 +352,7 @@ impl Requests {
 
     fn part(&mut self, part: &SequencePart, step: &Step, instance: Option<i64>, preceding: Before) {
         let key = (step.pid, instance, part.sequence);
-        let given = self.given.get(&(step.pid, part.sequence)).copied();
+        let given = self.given_key(step.pid, step.tid, part.sequence).and_then(|key| self.given.get(&key)).copied();
         let over = |open: &Request| given.is_none() && open.is_over(part);
         if self.open.get(&key).is_some_and(over) {
             let is_draft = self.news.is_some() && self.open.get(&key).is_some_and(|request| self.is_draft(request));
@@ -387,6 +392,7 @@ impl Requests {
         if let Some(given) = given {
             request.take_events(&given);
         }
+        request.tid = step.tid;
         request.take(part, step);
         let found = *request;
         if let Some(before) = before.filter(|_| !self.is_draft(&found)) {
@@ -598,6 +604,33 @@ mod tests {
         let begins = vec![event(13, 1, Some(5), None, None), event(18, 1, Some(5), Some(0), None)];
         alone.step(&told(20, [begins, vec![event(19, 1, Some(6), None, None)]].concat()), None);
         assert_eq!(alone.queued(), Some(1));
+    }
+
+    /// Two servers' requests 0, in their sequences 0, at once; each computes 8 tokens, then one in each step.
+    #[test]
+    fn servers_of_a_process_have_requests_and_sequences_of_their_own() {
+        let part = |position, tokens| Some((position, tokens, 1));
+        let of = |tid, start, part, requests| Step { tid, requests, ..step(start, part) };
+        let arrives = |time, queue| RequestEvent { instance: Some(queue), ..event(time, 9, Some(0), None, None) };
+        let token = |time, tid| event(time, tid, None, Some(0), Some(1));
+        let begins = |time, tid| event(time, tid, Some(0), Some(0), None);
+        let steps = [
+            (1, of(1, 100, part(0, 8), vec![arrives(90, 500), begins(95, 1)])),
+            (2, of(2, 120, part(0, 8), vec![token(111, 1), arrives(112, 600), begins(115, 2)])),
+            (1, of(1, 140, part(8, 1), vec![token(131, 2)])),
+            (2, of(2, 160, part(8, 1), vec![token(151, 1)])),
+            // One of them is done.
+            (2, of(2, 180, part(9, 1), vec![event(152, 1, None, Some(0), None), token(171, 2)])),
+            (2, of(2, 200, part(10, 1), vec![token(191, 2), event(192, 2, None, Some(0), None)])),
+        ];
+        let mut requests = Requests::default();
+        steps[..5].iter().for_each(|(model, step)| requests.step(step, Some(*model)));
+        assert_eq!(requests.open().count(), 1);
+        requests.step(&told(200, steps[5].1.requests.clone()), None);
+        let [first, second] = requests.list()[..] else { panic!("{:?}", requests.list()) };
+        let told = |of: &Request| (of.request, of.arrived, of.input_tokens(), of.output_tokens(), of.released);
+        assert_eq!(told(&first), (Some(0), Some(90), Some(8), Some(2), Some(152)));
+        assert_eq!(told(&second), (Some(0), Some(112), Some(8), Some(3), Some(192)));
     }
 
     #[test]
