@@ -154,6 +154,8 @@ fn phase_report(phase: Phase, statistics: &Statistics, generations: &Generations
         whole_steps: totals.whole_steps,
         tokens,
         tokens_per_s,
+        sequences_per_step: (totals.steps_with_tokens > 0)
+            .then(|| totals.sequences as f64 / totals.steps_with_tokens as f64),
         step: statistics.step_times(phase),
         lane_time_ns: totals.lane_time,
         work_ns: divided.work,

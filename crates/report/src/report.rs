@@ -13,7 +13,7 @@ use crate::model::rows::{
 use crate::model::sampling::SamplingReport;
 use crate::model::threads::ThreadsReport;
 use crate::verdict::Verdict;
-use profinfer_analysis::{Completeness, Distribution};
+use profinfer_analysis::{Completeness, Distribution, Phase};
 use profinfer_schema::Roofline;
 use serde::Serialize;
 
@@ -117,6 +117,14 @@ impl Report {
     /// Steps have numbers of tokens.
     pub(crate) fn has_tokens(&self) -> bool {
         self.phases.iter().any(|phase| phase.tokens_per_s.is_some())
+    }
+
+    /// How many sequences a decode step computes, on average, where it is several and nothing tells requests apart. Then
+    /// its tokens may be those of several requests, or of candidates for one token of one.
+    pub(crate) fn sequences_together(&self) -> Option<f64> {
+        let decode =
+            self.phases.iter().find(|row| row.phase == Phase::Decode.as_str() && row.tokens_per_s.is_some())?;
+        decode.sequences_per_step.filter(|sequences| *sequences > 1.0 && self.requests_total == 0)
     }
 
     /// The largest number of rows of operators, and of experts.

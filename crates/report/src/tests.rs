@@ -102,6 +102,40 @@ fn the_first_screen_counts_the_requests_whose_first_token_was_recorded() {
     assert!(shown(&report).contains("first token 1.00 ms (mean of 2 requests) ·"), "{}", shown(&report));
 }
 
+/// Of four sequences in a step, a request may have all as candidates for one token.
+#[test]
+fn tokens_of_several_sequences_are_not_called_output() {
+    use profinfer_schema::{FieldLayout, FieldType};
+    let mut r = Records::default();
+    let step = r.schema.records.iter_mut().find(|record| record.name == "step").unwrap();
+    step.fields.push(FieldLayout { name: "sequence_count".into(), offset: step.size, ty: FieldType::Int(4) });
+    step.size += 8;
+    r.push("thread", 1, (0, 0), &[("pid", Put::Int(100))]);
+    for (at, tokens) in [(0, 8), (2_000_000, 4), (2_200_000, 4)] {
+        let fields = [("tokens", Put::Int(tokens)), ("sequence_count", Put::Int(4))];
+        r.push("step", 1, (at, at + 100_000), &fields);
+    }
+    let (mut report, _) = reports(&trace(&r, &[], true), &Options::default(), 0);
+    let shown = |report: &Report| {
+        let style = TextStyle::default();
+        first_screen_text(report, &style) + &report_text(report, &style)
+    };
+    let text = shown(&report);
+    for part in [
+        " computed tokens/s (4.0 sequences) · ",
+        " per step",
+        "Time per step: ",
+        "A decode step computes 4.0 sequences on average, of several requests or as candidates (beams) of one; its tokens are those",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("per token") && !text.contains("output token"), "{text}");
+    // Requests tell what is output.
+    report.requests_total = 4;
+    let text = shown(&report);
+    assert!(text.contains("per token") && !text.contains("computed tokens"), "{text}");
+}
+
 #[test]
 fn the_text_opens_with_the_verdict_and_adds_up() {
     let (report, _) = reports(&trace(&records(), &[], true), &Options::default(), 0);

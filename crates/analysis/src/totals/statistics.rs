@@ -167,6 +167,8 @@ pub struct PhaseTotals {
     pub steps: u64,
     /// Tokens of the steps with a token count.
     pub tokens: u64,
+    /// Sequences that these advanced: a sequence counts in each step.
+    pub sequences: u64,
     /// Steps with a token count.
     pub steps_with_tokens: u64,
     /// The time of these.
@@ -330,6 +332,8 @@ impl Statistics {
         totals.steps += u64::from(phase != Phase::Outside);
         totals.tokens = totals.tokens.saturating_add(step.tokens.unwrap_or(0));
         totals.steps_with_tokens += u64::from(step.tokens.is_some());
+        let sequences = if step.tokens.is_some() { step.sequence_count } else { 0 };
+        totals.sequences = totals.sequences.saturating_add(sequences);
         let time = time_of(step, phase);
         totals.time = totals.time.saturating_add(time);
         let with_tokens = if step.tokens.is_some() { time } else { 0 };

@@ -91,6 +91,8 @@ pub struct PhaseReport {
     pub tokens: Option<u64>,
     /// Prefill: tokens by the steps' time. Decode: tokens by the time from step to step, sampling included.
     pub tokens_per_s: Option<f64>,
+    /// Sequences that a step with tokens advances, on average. They may be of one request: candidates, of which one is kept.
+    pub sequences_per_step: Option<f64>,
     /// Durations of the steps.
     pub step: Distribution,
     /// The steps' time on all of their lanes.

@@ -124,9 +124,10 @@ fn speed(report: &Report) -> String {
         parts.push(format!("{} of {} each", counted(runs.steps, "run"), time_f64(times.mean_ns)));
         parts.push(format!("p50 {}, p99 {}", time_f64(times.p50_ns as f64), time_f64(times.p99_ns as f64)));
     } else {
-        parts.extend(
-            of("decode").and_then(|row| row.tokens_per_s).map(|rate_s| format!("Decode {} tokens/s", rate(rate_s))),
-        );
+        parts.extend(of("decode").and_then(|row| row.tokens_per_s).map(|rate_s| match report.sequences_together() {
+            Some(sequences) => format!("Decode {} computed tokens/s ({sequences:.1} sequences)", rate(rate_s)),
+            None => format!("Decode {} tokens/s", rate(rate_s)),
+        }));
         if report.ttft.count > 0 {
             let of = match report.ttft.count {
                 1 => String::new(),
@@ -135,7 +136,8 @@ fn speed(report: &Report) -> String {
             parts.push(format!("first token {}{of}", time_f64(report.ttft.mean_ns)));
         }
         if report.tpot.count > 0 {
-            parts.push(format!("{} per token", time_f64(report.tpot.mean_ns)));
+            let what = if report.sequences_together().is_some() { "step" } else { "token" };
+            parts.push(format!("{} per {what}", time_f64(report.tpot.mean_ns)));
         }
         parts.extend(
             of("prefill").and_then(|row| row.tokens_per_s).map(|rate_s| format!("prefill {} tokens/s", rate(rate_s))),

@@ -104,7 +104,8 @@ fn phases(out: &mut String, report: &Report, style: &TextStyle) {
         out.push_str(&format!("  Time to first token: {}{of}.\n", time_f64(ttft.mean_ns)));
     }
     if tpot.count > 0 {
-        let what = if report.has_tokens() { "output token" } else { "step" };
+        let is_of_tokens = report.has_tokens() && report.sequences_together().is_none();
+        let what = if is_of_tokens { "output token" } else { "step" };
         out.push_str(&format!(
             "  Time per {what}: mean {}, p50 {}, p90 {}, p99 {}, of {}, sampling included.\n",
             time_f64(tpot.mean_ns),
@@ -112,6 +113,12 @@ fn phases(out: &mut String, report: &Report, style: &TextStyle) {
             time(tpot.p90_ns),
             time(tpot.p99_ns),
             counted(tpot.count, if report.requests.is_empty() { "step" } else { "token" })
+        ));
+    }
+    if let Some(sequences) = report.sequences_together() {
+        out.push_str(&format!(
+            "  A decode step computes {sequences:.1} sequences on average, of several requests or as candidates (beams) of one; \
+             its tokens are those of all.\n"
         ));
     }
 }
