@@ -3,6 +3,7 @@
 mod assemble;
 mod batch;
 mod captures;
+mod cycle;
 mod device_shares;
 mod driver_jobs;
 mod events;
@@ -22,6 +23,7 @@ mod other_threads;
 mod pending;
 mod reclaim;
 mod recurring;
+mod rereads;
 mod same_call;
 mod scheduler;
 mod step_numbers;

@@ -1,95 +1,15 @@
 //! Steps that no probe marks: a thread computes the same operators in the same order again and again, and each time is a
-//! step. The operator that each step begins with is found in the first operators, and used from then on.
+//! step. The cycle that explains most of the first operators is found, and used until operators come that it is not in.
 //!
 //! Where a recording has periods without records, no step goes on from one stretch between them to the next.
-//!
-//! Of the operators that occur equally often, the one with the longest time before it begins a step. The rarest such
-//! operator is taken between whose occurrences most operators come in a sequence that comes more than once.
 
+use super::cycle::{Cycle, Found, Sequence};
 use super::pending::RawOperator;
-use rustc_hash::{FxHashMap, FxHasher};
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
-/// Occurrences of what begins a step.
-const FEWEST: usize = 3;
-/// Operators that are tried as the first of a step.
-const MOST_TRIED: usize = 32;
-/// Of ten operators, those in sequences that come more than once.
-const REPEATED_OF_TEN: usize = 7;
-/// Operators of one step.
-const MOST_OPERATORS: usize = 1 << 14;
-/// Times before an operator that are compared.
-const MOST_TIMES: usize = 256;
 /// Threads that run steps of their own.
 const MOST_THREADS: usize = 16;
-const NONE: u32 = u32::MAX;
-
-/// What two operators have in common that are the same one at different times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Key {
-    object: u32,
-    inline: u32,
-    record_type: u16,
-    site: u16,
-}
-
-/// How operators without objects are distinguished.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
-    /// By what was read of them: shapes, names.
-    Description,
-    /// By their function: where shapes differ from step to step.
-    Function,
-}
-
-impl By {
-    fn key(self, operator: &RawOperator) -> Key {
-        let RawOperator { record_type, site, inline, .. } = *operator;
-        match (operator.object, self) {
-            (Some(object), _) => Key { object: object.0, inline: 0, record_type: 0, site: 0 },
-            (None, Self::Description) => Key { object: NONE, inline, record_type, site: 0 },
-            (None, Self::Function) => Key { object: NONE, inline: 0, record_type, site },
-        }
-    }
-}
-
-/// The outermost operators of a thread, by start.
-#[derive(Debug)]
-struct Sequence<'o> {
-    operators: Vec<&'o RawOperator>,
-    /// Where stretches without unrecorded periods end among them, the last one included.
-    ends: Vec<usize>,
-    /// No more operators come to the last stretch.
-    is_over: bool,
-}
-
-impl<'o> Sequence<'o> {
-    fn new(operators: Vec<&'o RawOperator>, stretches: &Stretches<'_>, last: bool) -> Self {
-        let numbers: Vec<u32> = operators.iter().map(|operator| (stretches.of)(operator.start)).collect();
-        let changes = numbers.windows(2).enumerate().filter(|(_, pair)| pair.first() != pair.last());
-        let ends = changes.map(|(at, _)| at + 1).chain([operators.len()]).collect();
-        let is_over = last || numbers.last().is_some_and(|number| *number < stretches.latest);
-        Self { operators, ends, is_over }
-    }
-
-    fn keys(&self, by: By) -> Vec<Key> {
-        self.operators.iter().map(|operator| by.key(operator)).collect()
-    }
-
-    /// From each occurrence of an operator to the next one, or to the end of the stretch; whether it is that.
-    fn parts(&self, keys: &[Key], first: Key) -> Vec<(usize, usize, bool)> {
-        let mut parts = Vec::new();
-        let mut from = 0;
-        for end in &self.ends {
-            let here: Vec<usize> = (from..*end).filter(|at| keys[*at] == first).collect();
-            let next = here.iter().copied().skip(1).map(|at| (at, false)).chain([(*end, true)]);
-            parts.extend(here.iter().zip(next).map(|(at, (to, is_end))| (*at, to, is_end)));
-            from = *end;
-        }
-        parts
-    }
-}
 
 /// The stretches of a recording between periods without records.
 pub(super) struct Stretches<'s> {
@@ -106,22 +26,21 @@ impl Stretches<'_> {
     }
 }
 
-/// A thread that computes a sequence again and again.
+/// A thread that computes a cycle again and again.
 #[derive(Debug, Clone)]
 struct Leader {
     thread: u32,
-    by: By,
-    first: Key,
-    /// The sequence that came most often.
-    sequence: Vec<Key>,
+    found: Arc<Found>,
 }
 
 /// The threads whose steps were found.
 #[derive(Debug, Default)]
 pub(super) struct Recurring {
     leaders: Vec<Leader>,
-    /// Operators among which none were found.
+    /// Operators among which they, or none, were looked for last.
     tried: usize,
+    /// Operators since the last step.
+    missed: usize,
 }
 
 /// A step that was found.
@@ -159,19 +78,38 @@ impl Recurring {
 
     /// The steps among operators; `last`: no more come.
     pub(super) fn cut(&mut self, operators: &[RawOperator], stretches: &Stretches<'_>, last: bool) -> Cuts {
-        let sequence = |(thread, operators)| (thread, Sequence::new(operators, stretches, last));
-        let by_thread: BTreeMap<u32, Sequence<'_>> = outermost(operators).into_iter().map(sequence).collect();
-        if self.leaders.is_empty() {
-            self.leaders = leaders(&by_thread);
-            self.tried = operators.len();
+        let by_thread = Sequence::of_threads(operators, stretches, last);
+        let cuts = self.cut_by_leaders(&by_thread);
+        if !cuts.steps.is_empty() || cuts.open.is_some() {
+            self.missed = 0;
+            return cuts;
         }
+        self.missed += operators.len();
+        if !last && self.any() && self.missed < self.tried / 2 {
+            return cuts;
+        }
+        // What recurred before may have been the loading of a model, or one that is used no more.
+        if !last && operators.len() < self.tried / 2 {
+            *self = Self::default();
+            return cuts;
+        }
+        let leaders = leaders(&by_thread);
+        (self.tried, self.missed) = (operators.len(), 0);
+        if leaders.is_empty() {
+            return cuts;
+        }
+        self.leaders = leaders;
+        self.cut_by_leaders(&by_thread)
+    }
+
+    fn cut_by_leaders(&self, by_thread: &BTreeMap<u32, Sequence<'_>>) -> Cuts {
         let mut cuts = Cuts::default();
         for leader in &self.leaders {
             if let Some(sequence) = by_thread.get(&leader.thread) {
-                leader.cut(leader.thread, sequence, &mut cuts);
+                leader.found.cycle.cut(leader.thread, sequence, &mut cuts);
             }
         }
-        self.cut_others(&by_thread, &mut cuts);
+        self.cut_others(by_thread, &mut cuts);
         cuts.steps.sort_by_key(|cut| (cut.start, cut.end));
         cuts
     }
@@ -180,11 +118,11 @@ impl Recurring {
     fn cut_others(&self, by_thread: &BTreeMap<u32, Sequence<'_>>, cuts: &mut Cuts) {
         let is_other = |thread: u32| self.leaders.iter().all(|leader| leader.thread != thread);
         let mut others: Vec<_> = by_thread.iter().filter(|(thread, _)| is_other(**thread)).collect();
-        others.sort_by_key(|(thread, sequence)| (std::cmp::Reverse(sequence.operators.len()), **thread));
+        others.sort_by_key(|(thread, sequence)| (std::cmp::Reverse(sequence.len()), **thread));
         for (thread, sequence) in others {
             for leader in &self.leaders {
                 let mut found = Cuts::default();
-                leader.cut(*thread, sequence, &mut found);
+                leader.found.cycle.cut(*thread, sequence, &mut found);
                 let taken = Taken::of(cuts);
                 found.steps.retain(|cut| !taken.overlaps(cut.start, cut.end));
                 found.open = found.open.filter(|open| !taken.overlaps(*open, u64::MAX));
@@ -220,162 +158,43 @@ impl Taken {
     }
 }
 
-impl Leader {
-    /// Whether another thread computes the same sequence by itself.
-    fn is_computed_by(&self, operators: &[&RawOperator]) -> bool {
-        if operators.iter().any(|operator| operator.lane.is_some() || operator.object.is_some()) {
-            return false;
-        }
-        let keys: Vec<Key> = operators.iter().map(|operator| self.by.key(operator)).collect();
-        let whole = (0..keys.len()).filter(|at| keys[*at..].starts_with(&self.sequence)).count();
-        whole * self.sequence.len() * 10 >= keys.len() * REPEATED_OF_TEN
-    }
-
-    fn cut(&self, thread: u32, sequence: &Sequence<'_>, cuts: &mut Cuts) {
-        let operators = &sequence.operators;
-        let keys = sequence.keys(self.by);
-        for (from, to, is_open) in sequence.parts(&keys, self.first) {
-            let more_come = is_open && to == keys.len() && !sequence.is_over;
-            let mut until = to;
-            // What comes after the whole sequence, and before the next one, belongs to neither.
-            if keys[from..to].starts_with(&self.sequence) {
-                until = from + self.sequence.len();
-            } else if more_come {
-                cuts.open = Some(cuts.open.map_or(operators[from].start, |open| open.min(operators[from].start)));
-                continue;
-            } else if is_open && until - from < self.sequence.len() {
-                // The recording ended within it, or paused.
-                continue;
-            }
-            let end = operators[from..until].iter().map(|operator| operator.end).max();
-            let start = operators[from].start;
-            cuts.steps.push(Cut { thread, start, end: end.unwrap_or(start) });
-        }
-    }
-}
-
-/// Each thread's operators that lie in no other one, by start; without parts of those of other threads.
-fn outermost(operators: &[RawOperator]) -> BTreeMap<u32, Vec<&RawOperator>> {
-    let mut threads: BTreeMap<u32, Vec<&RawOperator>> = BTreeMap::new();
-    for operator in operators.iter().filter(|operator| !operator.is_share) {
-        threads.entry(operator.thread).or_default().push(operator);
-    }
-    for operators in threads.values_mut() {
-        operators.sort_by_key(|operator| (operator.start, std::cmp::Reverse(operator.end)));
-        let mut until = 0;
-        operators.retain(|operator| {
-            let is_outermost = operator.start >= until;
-            until = until.max(operator.end);
-            is_outermost
-        });
-    }
-    threads
-}
-
 /// The thread with the most operators, and others that share none with it, or that compute the same sequence each for
 /// itself: operators that have neither lane nor object are no two threads'.
 fn leaders(by_thread: &BTreeMap<u32, Sequence<'_>>) -> Vec<Leader> {
     let mut threads: Vec<(&u32, &Sequence<'_>)> = by_thread.iter().collect();
-    threads.sort_by_key(|(thread, sequence)| (std::cmp::Reverse(sequence.operators.len()), **thread));
-    let mut taken: BTreeSet<Key> = BTreeSet::new();
-    let mut found: Vec<Leader> = Vec::new();
+    threads.sort_by_key(|(thread, sequence)| (std::cmp::Reverse(sequence.len()), **thread));
+    let mut taken = BTreeSet::new();
+    let mut found: Vec<(u32, Arc<Found>)> = Vec::new();
     for (thread, sequence) in threads {
-        let operators = &sequence.operators;
-        let keys: BTreeSet<Key> = operators.iter().map(|operator| By::Function.key(operator)).collect();
         if found.len() >= MOST_THREADS {
             break;
         }
-        if !keys.is_disjoint(&taken) {
-            let same = found.iter().find(|leader| leader.is_computed_by(operators)).cloned();
-            found.extend(same.map(|leader| Leader { thread: *thread, ..leader }));
+        let functions = sequence.functions();
+        let same = found.iter().find(|(_, found)| found.cycle.is_computed_by(sequence)).map(|(_, found)| found.clone());
+        if same.is_none() && !functions.is_disjoint(&taken) {
             continue;
         }
-        let leader = [By::Description, By::Function].into_iter().find_map(|by| leader(*thread, sequence, by));
-        if let Some(leader) = leader {
-            taken.extend(keys);
-            found.push(leader);
+        if let Some(own) = Cycle::find(sequence).map(Arc::new).or(same) {
+            taken.extend(functions);
+            found.push((*thread, own));
         }
     }
-    found
-}
-
-/// How often an operator comes, and how long nothing was computed before it, some times.
-#[derive(Debug, Clone)]
-struct Occurrences {
-    first: usize,
-    count: usize,
-    idle: Vec<u64>,
-}
-
-impl Occurrences {
-    /// Half of the times are longer: the first run of a model waits for much that others do not.
-    fn median_idle(&mut self) -> u64 {
-        let middle = self.idle.len() / 2;
-        if self.idle.is_empty() { 0 } else { *self.idle.select_nth_unstable(middle).1 }
-    }
-}
-
-fn leader(thread: u32, sequence: &Sequence<'_>, by: By) -> Option<Leader> {
-    let operators = &sequence.operators;
-    let keys = sequence.keys(by);
-    let mut seen: FxHashMap<Key, Occurrences> = FxHashMap::default();
-    for (at, key) in keys.iter().enumerate() {
-        let of = seen.entry(*key).or_insert(Occurrences { first: at, count: 0, idle: Vec::new() });
-        of.count += 1;
-        // Nothing is before the first operator of all, or of a stretch.
-        if let Some(before) = at.checked_sub(1).and_then(|before| operators.get(before))
-            && sequence.ends.binary_search(&at).is_err()
-            && of.idle.len() < MOST_TIMES
-        {
-            of.idle.push(operators[at].start.saturating_sub(before.end));
-        }
-    }
-    if seen.len() < 2 {
-        return None;
-    }
-    let mut by_count: BTreeMap<usize, (u64, std::cmp::Reverse<usize>, Key)> = BTreeMap::new();
-    for (key, mut of) in seen.into_iter().filter(|(_, of)| of.count >= FEWEST) {
-        let rank = (of.median_idle(), std::cmp::Reverse(of.first), key);
-        let best = by_count.entry(of.count).or_insert(rank);
-        *best = rank.max(*best);
-    }
-    // In the first and the last step, some of its operators may be missing.
-    let with_next = |count: &usize| {
-        let next = by_count.get(&(count + 1));
-        by_count.get(count).max(next).map(|(_, _, first)| *first)
-    };
-    by_count.keys().take(MOST_TRIED).filter_map(with_next).find_map(|first| {
-        let repeated = repeated(sequence, &keys, first)?;
-        Some(Leader { thread, by, first, sequence: repeated })
-    })
-}
-
-/// The sequence that most often follows an operator, if most operators are in such that come more than once.
-fn repeated(of: &Sequence<'_>, keys: &[Key], first: Key) -> Option<Vec<Key>> {
-    let mut sequences: FxHashMap<u64, (usize, &[Key])> = FxHashMap::default();
-    let mut all = 0;
-    for (from, to, _) in of.parts(keys, first).into_iter().filter(|(_, _, is_end)| !is_end) {
-        let sequence = keys.get(from..to)?;
-        all += sequence.len();
-        let mut hasher = FxHasher::default();
-        sequence.hash(&mut hasher);
-        sequences.entry(hasher.finish()).or_insert((0, sequence)).0 += 1;
-    }
-    let repeated: usize =
-        sequences.values().filter(|(count, _)| *count > 1).map(|(count, sequence)| count * sequence.len()).sum();
-    let (_, sequence) = sequences.into_values().max_by_key(|(count, sequence)| (*count, sequence.len()))?;
-    let is_step = (2..=MOST_OPERATORS).contains(&sequence.len()) && sequence.iter().any(|key| *key != first);
-    (is_step && repeated * 10 >= all * REPEATED_OF_TEN).then(|| sequence.to_vec())
+    // A thread that makes a model for the others repeats itself too, with other tensors each time.
+    let best = found.iter().filter(|(_, found)| found.rereads).map(|(_, found)| found.explained.rank()).max();
+    found.retain(|(_, found)| found.rereads || best.is_none_or(|best| best < found.explained.rank()));
+    found.into_iter().map(|(thread, found)| Leader { thread, found }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::raw::Operands;
 
-    /// Operators of one thread: 10 ns each, with a pause before those in capitals.
+    /// Operators of one thread: 10 ns each, with a pause before those in capitals. Digits: the tensors that they read.
     fn operators(text: &str) -> Vec<RawOperator> {
         let mut time = 0;
-        let one = |letter: char| {
+        let mut all: Vec<RawOperator> = Vec::new();
+        let mut one = |letter: char| {
             time += if letter.is_ascii_uppercase() { 50 } else { 12 };
             RawOperator {
                 start: time,
@@ -395,7 +214,17 @@ mod tests {
                 operands: None,
             }
         };
-        text.chars().filter(|letter| !letter.is_whitespace()).map(one).collect()
+        for letter in text.chars().filter(|letter| !letter.is_whitespace()) {
+            match letter.to_digit(10).zip(all.last_mut()) {
+                Some((tensor, operator)) => operator.operands = operands(&[tensor.into()], &[]),
+                None => all.push(one(letter)),
+            }
+        }
+        all
+    }
+
+    fn operands(reads: &[u64], writes: &[u64]) -> Option<Box<Operands>> {
+        Some(Box::new(Operands { reads: reads.into(), writes: writes.into() }))
     }
 
     /// How many operators each step has, and which is its first.
@@ -426,6 +255,132 @@ mod tests {
         for text in ["", "a", "aaaaaaaa", "Abcdefgh", "Ab Acd Aefg Ahijk", "AbcAbc"] {
             assert_eq!(steps(text), [], "{text}");
         }
+    }
+
+    /// Layers that are made, one after the other, before they are used.
+    #[test]
+    fn a_prologue_that_repeats_itself_is_no_step() {
+        for (made, runs) in [(3, 5), (5, 5), (12, 20), (4, 100)] {
+            let text = "Euv".repeat(made) + "r" + &"Abcd".repeat(runs) + "zy";
+            assert_eq!(steps(&text), vec![('a', 4); runs], "{made} {runs}");
+        }
+        // Also with an operator of the steps.
+        assert_eq!(steps(&("Ebv".repeat(9) + &"Abcd".repeat(20))), [('a', 4); 20]);
+    }
+
+    #[test]
+    fn what_reads_the_same_tensors_each_time_is_preferred() {
+        let loading = "Euv".repeat(20);
+        assert_eq!(steps(&(loading.clone() + &"A1bc2d".repeat(6))), [('a', 4); 6]);
+        assert_eq!(steps(&(loading + &"Abcd".repeat(6))), [('e', 3); 20]);
+    }
+
+    #[test]
+    fn a_slow_prologue_is_no_step() {
+        let mut all = operators(&("Euv".repeat(9) + &"Abcd".repeat(30)));
+        for (at, operator) in all.iter_mut().enumerate() {
+            let (late, long) = (at.min(27) as u64 * 90, if at < 27 { 90 } else { 0 });
+            (operator.start, operator.end) = (operator.start + late, operator.end + late + long);
+        }
+        let cuts = Recurring::default().cut(&all, &Stretches::one(), true);
+        assert_eq!((cuts.steps.len(), cuts.steps[0].start), (30, all[27].start));
+    }
+
+    /// Python pauses within steps too: a cycle that begins with another operator would lose the first and the last step.
+    #[test]
+    fn a_step_begins_where_most_are_whole() {
+        let mut all = operators(&("uv".to_owned() + &"abcd".repeat(10)));
+        for (at, operator) in all.iter_mut().enumerate() {
+            // Twice as long before the second operator of each.
+            let late = ((at + 1) / 4) as u64 * 2;
+            (operator.start, operator.end) = (operator.start + late, operator.end + late);
+        }
+        let cuts = Recurring::default().cut(&all, &Stretches::one(), true);
+        assert_eq!((cuts.steps.len(), cuts.steps[0].start), (10, all[2].start));
+    }
+
+    #[test]
+    fn the_outer_one_of_nested_repetitions_is_a_step() {
+        assert_eq!(steps(&("Evw".repeat(4) + "r" + &"Axyxyxyxyh".repeat(10))), [('a', 10); 10]);
+        // Equal layers, of which each has weights of its own.
+        for pause in ["L1", "l1"] {
+            let text = "Evw".repeat(4) + "r" + &(pause.to_owned() + "rl2rl3rl4r").repeat(10);
+            assert_eq!(steps(&text), [('l', 8); 10], "{pause}");
+        }
+    }
+
+    /// What is made in a step is at the addresses of what was freed.
+    #[test]
+    fn addresses_of_freed_tensors_tell_no_layers_apart() {
+        let mut all = operators(&"lrlrlr".repeat(20));
+        for (at, operator) in all.iter_mut().enumerate() {
+            let (weight, from, to) = (at as u64 % 6 + 1, at as u64 * 7 % 4 + 100, (at as u64 + 1) * 7 % 4 + 100);
+            let reads = if at % 2 == 0 { vec![from, weight] } else { vec![from] };
+            operator.operands = operands(&reads, &[to]);
+        }
+        let cuts = Recurring::default().cut(&all, &Stretches::one(), true);
+        assert_eq!(cuts.steps.len(), 20);
+        assert!(cuts.steps.iter().zip(all.chunks(6)).all(|(cut, of)| cut.start == of[0].start && cut.end == of[5].end));
+        // Weights that only operators within the layers read.
+        let mut within = operators(&"w".repeat(all.len()));
+        for (inner, of) in within.iter_mut().zip(&all) {
+            (inner.start, inner.end) = (of.start, of.end - 1);
+            let weight = of.operands.as_ref().and_then(|operands| operands.reads.get(1).copied());
+            inner.operands = operands(&weight.into_iter().collect::<Vec<u64>>(), &[]);
+        }
+        for operands in all.iter_mut().filter_map(|of| of.operands.as_mut()) {
+            operands.reads = operands.reads.iter().copied().take(1).collect();
+        }
+        all.extend(within);
+        assert_eq!(Recurring::default().cut(&all, &Stretches::one(), true).steps.len(), 20);
+    }
+
+    #[test]
+    fn a_first_run_with_other_operators_is_no_step() {
+        let text = "pqpqpqpq".to_owned() + "Apuuvpbqucvvd" + &"Abcd".repeat(10) + "Azzzzzzzzzz";
+        assert_eq!(steps(&text), [('a', 4); 10]);
+        // Equal layers are repeated in the first run too.
+        let text = "Egxygpqxygqphxypqxygh".to_owned() + &"Exyxyxyxyh".repeat(5);
+        assert_eq!(steps(&text), [('e', 10); 5]);
+    }
+
+    /// A thread that makes a model, and others that run it.
+    #[test]
+    fn each_thread_of_a_model_is_looked_at_by_itself() {
+        let mut all = Vec::new();
+        for (thread, text) in [(1, "Euv".repeat(4)), (2, "L1rl2rl3r".repeat(30)), (3, "L1rl2rl3r".repeat(20))] {
+            all.extend(operators(&text).into_iter().map(|of| RawOperator {
+                thread,
+                site: u16::from(thread == 1),
+                ..of
+            }));
+        }
+        all.sort_by_key(|of| of.start);
+        let cuts = Recurring::default().cut(&all, &Stretches::one(), true);
+        let of = |thread: u32| cuts.steps.iter().filter(|cut| cut.thread == thread).count();
+        assert_eq!((of(1), of(2), of(3)), (0, 30, 20));
+    }
+
+    /// A long prologue is given out before the steps come.
+    #[test]
+    fn another_cycle_is_looked_for_when_one_comes_no_more() {
+        let mut recurring = Recurring::default();
+        let all = operators(&("Euv".repeat(20) + "r" + &"Abcd".repeat(20)));
+        assert_eq!(recurring.cut(&all[..60], &Stretches::one(), false).steps.len(), 20);
+        assert_eq!(recurring.cut(&all[60..], &Stretches::one(), true).steps.len(), 20);
+    }
+
+    /// Bounded: what is tried is few, for any operators.
+    #[test]
+    fn many_operators_of_any_order_are_read_soon() {
+        let mut random = 1_u64;
+        let text: String = (0..200_000)
+            .map(|_| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                char::from_u32(0x4e00 + (random >> 40) as u32 % (1 << ((random >> 33) % 12))).unwrap()
+            })
+            .collect();
+        assert_eq!(steps(&text), []);
     }
 
     #[test]

@@ -94,7 +94,13 @@ impl Completeness {
         let missing = judged.what_is_missing(meta, findings);
         judged.complete = missing.is_empty();
         let found = if findings.recurring > 0 { " by recurring operators" } else { "" };
-        let steps = format!("{}{found}", counted(steps, "step"));
+        let steps = match findings.operator_spans {
+            // Without a probe of steps, none is missing: what was recorded does not recur.
+            operators if steps == 0 && operators > 0 && !meta.schema.has_role(Role::Step) => {
+                format!("no run was found among {} by their order", counted(operators, "operator"))
+            }
+            _ => format!("{}{found}", counted(steps, "step")),
+        };
         judged.verdict = if judged.complete {
             format!("Complete: {steps}, {}, nothing lost.", counted(judged.records, "record"))
         } else {
