@@ -2,11 +2,12 @@
 //! them, and the shares of one operator on several lanes are put together.
 
 use super::batch::{self, RequestEvent};
+use super::bucket::{Bucket, RawExperts, RawGraph, RawOperator, RawRegion};
 use super::memory::Memory;
 use super::model::{Experts, Graph, LaneSpan, Missing, Operator, Region, Step};
 use super::nesting::{GraphIndex, Share, nest};
 use super::other_threads::{self, NONE, learn_home};
-use super::pending::{Bucket, ClosedStep, Process, RawExperts, RawGraph, RawOperator, RawRegion};
+use super::pending::{ClosedStep, Process};
 use super::scheduler::Scheduler;
 use super::step_numbers::{experts_used, numbers, tokens};
 use super::threads::Threads;

@@ -1,7 +1,7 @@
 //! The batch of a step: which tokens of which sequences it takes in. A batch's records have one list each, of parts of
 //! the step's tokens in their order; lists of the same kind follow one another.
 
-use super::pending::RawBatch;
+use super::bucket::RawBatch;
 use profinfer_schema::FieldMeaning;
 use rustc_hash::{FxHashMap, FxHashSet};
 

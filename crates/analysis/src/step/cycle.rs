@@ -8,16 +8,14 @@
 //! equally rare ones, the one with the longest time before it begins a step; if none is clearly the longest, the one
 //! with which most cycles are whole.
 
-use super::pending::RawOperator;
-use super::recurring::{Cut, Cuts, Stretches};
+use super::bucket::RawOperator;
+use super::operator_key::{By, FEWEST, Key};
 use super::rereads::Rereads;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
-/// Occurrences of what begins a step.
-pub(super) const FEWEST: usize = 3;
 /// Symbols that are tried as the first of a step.
 const MOST_TRIED: usize = 32;
 /// Of ten parts, those that come more than once; also of what the best symbol explains, what a rarer one has to.
@@ -36,35 +34,37 @@ const BY_FUNCTION: u128 = 10;
 /// What reads the same tensors each time uses a model. It is preferred to what explains up to so many times as much:
 /// compiling or loading it.
 const REREADS: u128 = 10;
-const NONE: u32 = u32::MAX;
 
-/// What two operators have in common that are the same one at different times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Key {
-    object: u32,
-    inline: u32,
-    record_type: u16,
-    site: u16,
+/// The stretches of a recording between periods without records.
+pub(super) struct Stretches<'s> {
+    /// The number of that in which an instant lies.
+    pub(super) of: &'s dyn Fn(u64) -> u32,
+    /// The latest one's.
+    pub(super) latest: u32,
 }
 
-/// How operators without objects are distinguished.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum By {
-    /// By what was read of them: shapes, names.
-    Description,
-    /// By their function: where shapes differ from step to step.
-    Function,
-}
-
-impl By {
-    pub(super) fn key(self, operator: &RawOperator) -> Key {
-        let RawOperator { record_type, site, inline, .. } = *operator;
-        match (operator.object, self) {
-            (Some(object), _) => Key { object: object.0, inline: 0, record_type: 0, site: 0 },
-            (None, Self::Description) => Key { object: NONE, inline, record_type, site: 0 },
-            (None, Self::Function) => Key { object: NONE, inline: 0, record_type, site },
-        }
+impl Stretches<'_> {
+    #[cfg(test)]
+    pub(super) fn one() -> Self {
+        Stretches { of: &|_| 0, latest: 0 }
     }
+}
+
+/// A step that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cut {
+    pub(super) thread: u32,
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+/// What was found among some operators.
+#[derive(Debug, Default)]
+pub(super) struct Cuts {
+    /// By start.
+    pub(super) steps: Vec<Cut>,
+    /// When a step began that may go on after these operators.
+    pub(super) open: Option<u64>,
 }
 
 /// An operator, and the tensor that it reads each time; 0: none.
@@ -72,6 +72,12 @@ impl By {
 struct Symbol {
     key: Key,
     tensor: u64,
+}
+
+/// Whether operators begin with the same ones. Not compared is what these read: addresses of tensors that are freed are
+/// used again, and some seem to be read each time.
+fn begins_with(all: &[Symbol], first: &[Symbol]) -> bool {
+    all.len() >= first.len() && all.iter().zip(first).all(|(one, other)| one.key == other.key)
 }
 
 /// From an occurrence of a symbol to the next one, or to the end of the stretch.
@@ -207,7 +213,7 @@ impl Cycle {
         for Part { from, to, is_end } in sequence.parts(&symbols, self.first) {
             let operators = sequence.operators.get(from..to).unwrap_or_default();
             let Some(start) = operators.first().map(|operator| operator.start) else { continue };
-            let is_whole = symbols.get(from..to).is_some_and(|part| part.starts_with(&self.sequence));
+            let is_whole = symbols.get(from..to).is_some_and(|part| begins_with(part, &self.sequence));
             if !is_whole && operators.len() > LONGEST * self.sequence.len() {
                 continue;
             }
@@ -447,7 +453,8 @@ impl<'s> Repetition<'s> {
             of.parts(symbols, candidate.symbol).into_iter().partition(|part| !part.is_end);
         let hash = |part: &Part| {
             let mut hasher = FxHasher::default();
-            symbols.get(part.from..part.to).unwrap_or_default().hash(&mut hasher);
+            let part = symbols.get(part.from..part.to).unwrap_or_default();
+            part.iter().for_each(|symbol| symbol.key.hash(&mut hasher));
             hasher.finish()
         };
         let mut counts: FxHashMap<u64, (usize, Part)> = FxHashMap::default();
@@ -463,7 +470,7 @@ impl<'s> Repetition<'s> {
             return None;
         }
         // What ends a stretch goes on, or is the last one with what follows it.
-        let is_whole = |part: &&Part| symbols.get(part.from..part.to).is_some_and(|part| part.starts_with(cycle));
+        let is_whole = |part: &&Part| symbols.get(part.from..part.to).is_some_and(|part| begins_with(part, cycle));
         let last = ends.iter().filter(is_whole).map(|part| Part { to: part.from + cycle.len(), ..*part });
         let mut repeated: Vec<(usize, usize)> =
             parts.into_iter().chain(last).map(|part| (part.from, part.to)).collect();

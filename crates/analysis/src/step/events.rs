@@ -2,12 +2,12 @@
 //! processors. They are read here and put where they belong by their time.
 
 use super::batch::RequestEvent;
+use super::bucket::{RawBatch, RawExperts};
 use super::captures::Work;
 use super::faults::{RawFetch, What};
 use super::offload::{DispatchContext, kinds};
 use super::offload_model::Queued;
 use super::offload_raw::{Placed, RawDispatch, RawOffload, RawWhat, capture, describe_device, queued};
-use super::pending::{RawBatch, RawExperts};
 use super::timeline::Timeline;
 use crate::catalogue::ObjectKey;
 use crate::ids::ObjectId;

@@ -1,6 +1,7 @@
 //! Steps within steps, steps that end too early, and events that belong to none.
 
-use super::pending::{Bucket, ClosedStep, Process};
+use super::bucket::Bucket;
+use super::pending::{ClosedStep, Process};
 use crate::raw::{Decoder, Header};
 use crate::sampling::{Recorded, Windows};
 use profinfer_schema::FieldMeaning;

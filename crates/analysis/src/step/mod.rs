@@ -2,6 +2,7 @@
 
 mod assemble;
 mod batch;
+mod bucket;
 mod captures;
 mod cycle;
 mod device_shares;
@@ -19,6 +20,7 @@ mod nesting;
 mod offload;
 mod offload_model;
 mod offload_raw;
+mod operator_key;
 mod other_threads;
 mod pending;
 mod reclaim;

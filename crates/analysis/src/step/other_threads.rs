@@ -1,9 +1,10 @@
 //! Operators on threads that run no steps: of which of several steps that overlap they are, and shares, of which nothing
 //! but their times was recorded: of which operator.
 
+use super::bucket::{RawGraph, RawOperator};
 use super::findings::Findings;
 use super::nesting::open_at;
-use super::pending::{ClosedStep, Process, RawGraph, RawOperator};
+use super::pending::{ClosedStep, Process};
 use super::threads::{SEVERAL, Threads};
 use rustc_hash::FxHashMap;
 

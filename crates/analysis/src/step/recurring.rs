@@ -3,28 +3,13 @@
 //!
 //! Where a recording has periods without records, no step goes on from one stretch between them to the next.
 
-use super::cycle::{Cycle, Found, Sequence};
-use super::pending::RawOperator;
+use super::bucket::RawOperator;
+use super::cycle::{Cuts, Cycle, Found, Sequence, Stretches};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Threads that run steps of their own.
 const MOST_THREADS: usize = 16;
-
-/// The stretches of a recording between periods without records.
-pub(super) struct Stretches<'s> {
-    /// The number of that in which an instant lies.
-    pub(super) of: &'s dyn Fn(u64) -> u32,
-    /// The latest one's.
-    pub(super) latest: u32,
-}
-
-impl Stretches<'_> {
-    #[cfg(test)]
-    fn one() -> Self {
-        Stretches { of: &|_| 0, latest: 0 }
-    }
-}
 
 /// A thread that computes a cycle again and again.
 #[derive(Debug, Clone)]
@@ -41,23 +26,6 @@ pub(super) struct Recurring {
     tried: usize,
     /// Operators since the last step.
     missed: usize,
-}
-
-/// A step that was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Cut {
-    pub(super) thread: u32,
-    pub(super) start: u64,
-    pub(super) end: u64,
-}
-
-/// What was found among some operators.
-#[derive(Debug, Default)]
-pub(super) struct Cuts {
-    /// By start.
-    pub(super) steps: Vec<Cut>,
-    /// When a step began that may go on after these operators.
-    pub(super) open: Option<u64>,
 }
 
 impl Recurring {
@@ -189,6 +157,7 @@ fn leaders(by_thread: &BTreeMap<u32, Sequence<'_>>) -> Vec<Leader> {
 mod tests {
     use super::*;
     use crate::raw::Operands;
+    use crate::step::cycle::Cut;
 
     /// Operators of one thread: 10 ns each, with a pause before those in capitals. Digits: the tensors that they read.
     fn operators(text: &str) -> Vec<RawOperator> {

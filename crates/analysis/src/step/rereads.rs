@@ -1,8 +1,8 @@
 //! Tensors that operators read again and again without a new one at their address: weights, by which a layer's operators
 //! differ from those of an equal layer. Others are made, read and freed in each step.
 
-use super::cycle::{By, FEWEST, Key};
-use super::pending::RawOperator;
+use super::bucket::RawOperator;
+use super::operator_key::{By, FEWEST, Key};
 use rustc_hash::FxHashMap;
 
 /// Addresses, by who reads them, and how often one tensor was read at each.

@@ -1,7 +1,8 @@
 //! A step and an operator at one instruction: two programs run there, one after the other, and each takes its own time. The
 //! call is the same, so the operator is in the step even where it seems to begin before it.
 
-use super::pending::{Bucket, ClosedStep, RawOperator};
+use super::bucket::{Bucket, RawOperator};
+use super::pending::ClosedStep;
 use crate::raw::{Decoder, Header};
 
 /// Whether an operator is the call that a step is, and begins before it.

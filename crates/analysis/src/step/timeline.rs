@@ -5,6 +5,7 @@
 
 use super::assemble::{Assembler, Context};
 use super::batch::{RequestEvent, RequestQueue};
+use super::bucket::{Bucket, RawGraph, RawOperator, RawRegion};
 use super::faults::Waits;
 use super::findings::Findings;
 use super::inner_steps::{absorb_inner, extend_empty, set_aside};
@@ -13,7 +14,7 @@ use super::model::Step;
 use super::offload::give_to_last;
 use super::offload_model::DeviceInfo;
 use super::other_threads;
-use super::pending::{Bucket, ClosedStep, Process, RawGraph, RawOperator, RawRegion, StepThread};
+use super::pending::{ClosedStep, Process, StepThread};
 use super::same_call;
 use super::scheduler::{Scheduler, Switch};
 use super::thread_state::Runner;

@@ -1,7 +1,8 @@
 //! Steps that no probe marks, or whose functions were never called: they are made of the events of a trace without steps.
 
-use super::pending::{Bucket, ClosedStep};
-use super::recurring::{Cut, Stretches};
+use super::bucket::Bucket;
+use super::cycle::{Cut, Stretches};
+use super::pending::ClosedStep;
 use super::timeline::{LOOSE_EVENTS_WITHOUT_STEPS, Timeline, Visitor};
 use crate::raw::{Decoder, Header};
 use profinfer_schema::{Role, Schema, Site};
