@@ -69,6 +69,13 @@ pub(crate) fn offered() -> Vec<Probeset> {
     all.into_iter().zip(extending).filter(|(_, extends)| !extends).map(|(probeset, _)| probeset).collect()
 }
 
+/// The shipped probesets that are used only if they are named: of programs that mark no steps, and of interfaces to devices.
+#[cfg(feature = "record")]
+pub(crate) fn only_by_name() -> Vec<String> {
+    let all = shipped().into_iter().filter(|probeset| !has_steps(probeset) && !is_part(probeset));
+    all.map(|probeset| probeset.name).collect()
+}
+
 /// Whether it marks steps itself.
 pub(crate) fn has_steps(probeset: &Probeset) -> bool {
     probeset.probes.values().any(|probe| probe.role.value == Role::Step)

@@ -360,9 +360,12 @@ fn names(probesets: &[Probeset]) -> String {
 }
 
 fn no_engine(message: &str) -> Diagnostic {
-    Diagnostic::error(Code::NoEngine, message).hint(
-        "run `profinfer engines` to list them; name one to see what it does not find, or write one: docs/probesets.md",
-    )
+    let others = crate::engines::only_by_name().join(", ");
+    Diagnostic::error(Code::NoEngine, message)
+        .with_note(format!("these are not searched for, only recorded if named: {others}"))
+        .hint(
+            "run `profinfer engines` to list them; name one to see what it does not find, or write one: docs/probesets.md",
+        )
 }
 
 /// The engine may be in mapped files that this user may not read.

@@ -1,7 +1,6 @@
 //! ONNX Runtime as its users install it, stripped and with symbols: what is recorded of a run is what its own profiler
 //! writes down of the same run. Needs root (or CAP_BPF and CAP_PERFMON), and PyPI the first time.
 
-use crate::engine::alone;
 use crate::invocation::{json, lines, profinfer, succeeds};
 use crate::packages::{installed_version, packaged, renamed_version, scripts};
 use serde_json::Value;
@@ -241,41 +240,6 @@ fn a_budget_is_obeyed_where_no_probe_marks_steps() {
     assert_eq!(report["completeness"]["complete"], true, "{}", report["completeness"]);
 }
 
-/// What a thread of the pool computes is as long as the kernel has it on a CPU, or in the run queue; and is of the kernels
-/// of the engine, on a lane beside that of the thread that runs them.
-#[test]
-#[ignore = "needs root"]
-fn threads_of_the_pool_are_lanes_with_the_time_that_the_kernel_counts() {
-    const MANY: u64 = 100;
-    let _alone = alone();
-    for build in [WHEEL, OLDER] {
-        let folder = tempfile::tempdir().unwrap();
-        let trace = folder.path().join("run.pfi");
-        let build = Build { script: "run_onnxruntime_pool.py", ..build };
-        let output = succeeds(build.recording(&["onnxruntime"], &trace).arg(MANY.to_string()));
-        let counted: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let report = json(&["report", trace.to_str().unwrap(), "--json"]);
-        assert_eq!(report["completeness"]["complete"], true, "{}", report["completeness"]);
-        assert_eq!(report["completeness"]["steps"], MANY);
-        // The first run, which warms up, is left out.
-        let kernels = recorded(&trace, "kernel");
-        let names = kernels.iter().filter_map(|kernel| kernel["fields"]["name"].as_str());
-        let first_again = names.enumerate().filter(|(_, name)| *name == "product0").nth(1).unwrap().0;
-        let from = kernels[first_again]["start_ns"].as_u64().unwrap();
-        let shares = recorded(&trace, "share").into_iter();
-        let of_pool = shares.filter(|share| share["tid"] == counted["tid"] && share["start_ns"].as_u64() >= Some(from));
-        let computed: f64 = of_pool.map(|share| share["duration_ns"].as_f64().unwrap()).sum();
-        let (cpu, delay) = (counted["cpu_ns"].as_f64().unwrap(), counted["delay_ns"].as_f64().unwrap());
-        let most = cpu + delay;
-        assert!((0.95 * cpu..1.03 * most).contains(&computed), "{computed} ns computed, {counted} counted");
-        let lanes = report["lane_rows"].as_array().unwrap();
-        assert_eq!(lanes.len(), 2, "{lanes:?}");
-        let work: Vec<f64> = lanes.iter().map(|lane| lane["work_ns"].as_f64().unwrap()).collect();
-        assert!(work.iter().all(|ns| *ns > 0.2 * (work[0] + work[1])), "{lanes:?}");
-        assert!(lanes.iter().all(|lane| lane["waiting_ns"].is_u64()), "{lanes:?}");
-    }
-}
-
 /// Where the engine's profiler looks at its clock: before it describes a kernel's inputs, and behind the texts that it
 /// makes of its outputs.
 const CLOCK: &str = r#"
@@ -397,5 +361,47 @@ fn a_build_without_type_information_in_another_library_is_recorded() {
     assert_eq!(kernels.len(), RUNS * KERNELS_OF_A_RUN);
     for field in ["name", "op", "shape", "dtype"] {
         assert!(kernels.iter().all(|event| !event["fields"][field].is_null()), "{field}");
+    }
+}
+
+/// What compares times, and runs alone.
+mod timed {
+    use super::*;
+    use crate::engine::alone;
+
+    /// What a thread of the pool computes is as long as the kernel has it on a CPU, or in the run queue; and is of the kernels
+    /// of the engine, on a lane beside that of the thread that runs them.
+    #[test]
+    #[ignore = "needs root"]
+    fn threads_of_the_pool_are_lanes_with_the_time_that_the_kernel_counts() {
+        const MANY: u64 = 100;
+        let _alone = alone();
+        for build in [WHEEL, OLDER] {
+            let folder = tempfile::tempdir().unwrap();
+            let trace = folder.path().join("run.pfi");
+            let build = Build { script: "run_onnxruntime_pool.py", ..build };
+            let output = succeeds(build.recording(&["onnxruntime"], &trace).arg(MANY.to_string()));
+            let counted: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let report = json(&["report", trace.to_str().unwrap(), "--json"]);
+            assert_eq!(report["completeness"]["complete"], true, "{}", report["completeness"]);
+            assert_eq!(report["completeness"]["steps"], MANY);
+            // The first run, which warms up, is left out.
+            let kernels = recorded(&trace, "kernel");
+            let names = kernels.iter().filter_map(|kernel| kernel["fields"]["name"].as_str());
+            let first_again = names.enumerate().filter(|(_, name)| *name == "product0").nth(1).unwrap().0;
+            let from = kernels[first_again]["start_ns"].as_u64().unwrap();
+            let shares = recorded(&trace, "share").into_iter();
+            let of_pool =
+                shares.filter(|share| share["tid"] == counted["tid"] && share["start_ns"].as_u64() >= Some(from));
+            let computed: f64 = of_pool.map(|share| share["duration_ns"].as_f64().unwrap()).sum();
+            let (cpu, delay) = (counted["cpu_ns"].as_f64().unwrap(), counted["delay_ns"].as_f64().unwrap());
+            let most = cpu + delay;
+            assert!((0.95 * cpu..1.03 * most).contains(&computed), "{computed} ns computed, {counted} counted");
+            let lanes = report["lane_rows"].as_array().unwrap();
+            assert_eq!(lanes.len(), 2, "{lanes:?}");
+            let work: Vec<f64> = lanes.iter().map(|lane| lane["work_ns"].as_f64().unwrap()).collect();
+            assert!(work.iter().all(|ns| *ns > 0.2 * (work[0] + work[1])), "{lanes:?}");
+            assert!(lanes.iter().all(|lane| lane["waiting_ns"].is_u64()), "{lanes:?}");
+        }
     }
 }

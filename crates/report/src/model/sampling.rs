@@ -243,7 +243,7 @@ impl SamplingReport {
             (Some(m), predicted, _) => {
                 let interval = format!("95 % confidence interval {} to {}", percent(m.low), percent(m.high));
                 let estimate = predicted.map_or_else(String::new, |part| format!("; estimated {}", percent(part)));
-                Some(format!("{} (measured, {interval}{estimate})", of_steps(m.slowdown, which)))
+                Some(format!("{} (measured, {interval}{estimate})", of_steps(m.slowdown, which, true)))
             }
             (None, Some(part), _) => {
                 let costs = if self.built_in_costs {
@@ -251,7 +251,7 @@ impl SamplingReport {
                 } else {
                     ""
                 };
-                Some(format!("about {} (estimated{costs})", of_steps(part, which)))
+                Some(format!("about {} (estimated{costs})", of_steps(part, which, false)))
             }
             (None, None, Some(why)) if self.sampled => Some(format!("not measured ({why})")),
             _ => None,
@@ -293,16 +293,19 @@ pub fn overhead_part(overhead: &Overhead) -> Option<f64> {
 /// The least part of a step that is taken for its own time: a step takes four times as long, or more.
 const LEAST_BARE: f64 = 0.25;
 
-/// `3.2 % of each step`; of more than the step's own time `each step takes 4.4 times as long`.
-fn of_steps(part: f64, which: &str) -> String {
-    if part < 1.0 { format!("{} of {which}", percent(part)) } else { format!("{which} takes {}", times_as_long(part)) }
+/// `3.2 % of each step`; of more than the step's own time `each step takes 3.4 times as long`.
+fn of_steps(part: f64, which: &str, measured: bool) -> String {
+    match part < 1.0 {
+        true => format!("{} of {which}", percent(part)),
+        false => format!("{which} takes {}", times_as_long(part, measured)),
+    }
 }
 
-/// `4.4 times as long`, for what is added, as a part of the time without it.
-pub(crate) fn times_as_long(part: f64) -> String {
+/// `3.4 times as long`, for what is added, as a part of the time without it.
+pub(crate) fn times_as_long(part: f64, measured: bool) -> String {
     // Estimates are no larger: what is left of a step is then too little to be believed.
     let most = 1.0 / LEAST_BARE - 1.0;
-    let at_least = if part >= most - 1e-9 { "at least " } else { "" };
+    let at_least = if !measured && part >= most - 1e-9 { "at least " } else { "" };
     format!("{at_least}{:.1} times as long", part + 1.0)
 }
 

@@ -172,7 +172,7 @@ fn overhead(report: &Report) -> Option<String> {
     if part >= 1.0 {
         return Some(format!(
             "Tracing makes steps take {} ({how}): use `--budget 1%` or `--level graph`",
-            times_as_long(part)
+            times_as_long(part, measured)
         ));
     }
     Some(format!("Tracing overhead {} ({how}): use `--budget 1%` or `--level graph`", percent(part)))
