@@ -17,7 +17,7 @@ USAGE
 [[ "$#:${1-}" =~ ^1:(take|keep)$ ]] || { usage >&2; exit 2; }
 cache="${PROFINFER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/profinfer}/dependencies"
 mkdir -p "$cache"
-key=$({ rustc -vV; env | grep '^CARGO_PROFILE\|^RUSTFLAGS' || true; cat Cargo.lock Cargo.toml crates/*/Cargo.toml fuzz/Cargo.*; } | sha256sum | cut -c 1-16)
+key=$({ rustc -vV; env | grep '^CARGO_PROFILE\|^RUSTFLAGS' || true; cat Cargo.lock Cargo.toml crates/*/Cargo.toml fuzz/Cargo.toml; } | sha256sum | cut -c 1-16)
 readonly cache place="$cache/$key"
 
 case "$1" in
