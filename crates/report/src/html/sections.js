@@ -24,7 +24,7 @@ function overview(report) {
   const cards = [];
   // Sequences of one request are candidates, of which one is kept: only requests tell which tokens are output.
   const together = decode && decode.tokens_per_s !== null && decode.sequences_per_step > 1 && report.requests_total === 0;
-  if (decode && decode.tokens_per_s !== null) cards.push(card("Decode", `${rateText(decode.tokens_per_s)} ${together ? "computed " : ""}tokens/s`, `${countText(decode.steps)} steps${together ? ` of ${decode.sequences_per_step.toFixed(1)} sequences` : ""}`));
+  if (decode && decode.tokens_per_s !== null) cards.push(card(together ? "Decode, computed" : "Decode", `${rateText(decode.tokens_per_s)} tokens/s`, `${countText(decode.steps)} steps${together ? ` of ${decode.sequences_per_step.toFixed(1)} sequences` : ""}`));
   if (report.tpot.count > 0) cards.push(card(decode && decode.tokens_per_s !== null && !together ? "Time per output token" : "Time per step", timeText(report.tpot.mean_ns), `p50 ${about(report.tpot)}${timeText(report.tpot.p50_ns)} · p99 ${about(report.tpot)}${timeText(report.tpot.p99_ns)}`));
   if (prefill && prefill.tokens_per_s !== null) cards.push(card("Prefill", `${rateText(prefill.tokens_per_s)} tokens/s`, `${countText(prefill.tokens)} tokens`));
   if (report.ttft.count > 0) cards.push(card("Time to first token", timeText(report.ttft.mean_ns), report.ttft.count > 1 ? `mean of ${countText(report.ttft.count)}` : null));
