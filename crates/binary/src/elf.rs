@@ -8,7 +8,7 @@ use super::bytes::FileBytes;
 use super::inspected::InspectedFile;
 use object::elf;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
-use object::{Endianness, Object, ObjectSection};
+use object::{Endianness, Object, ObjectSection, SectionKind};
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
@@ -276,19 +276,36 @@ impl Image {
         in_segments || self.dynamic_names().is_some_and(|names| stands_in(bytes, names, whole))
     }
 
-    /// The addresses of a text in read-only mapped data, at most so many; `is_whole`: it ends there.
+    /// The addresses of a text in read-only mapped data, at most so many; `is_whole`: it ends there. Code, most of a large
+    /// library, is searched only where no sections tell it from data.
     pub(crate) fn texts(&self, text: &str, is_whole: bool, most: usize) -> Vec<u64> {
         let end = if is_whole { "\\x00" } else { "" };
         let Ok(regex) = regex::bytes::Regex::new(&format!("(?-u:{}{end})", escaped(text.as_bytes()))) else {
             return Vec::new();
         };
-        let fixed = self.segments.iter().filter(|segment| !segment.writable && !text.is_empty());
-        let places = fixed.flat_map(|Segment { file, .. }| {
-            let length = usize::try_from(file.end.saturating_sub(file.start)).unwrap_or(usize::MAX);
-            let found = regex.find_iter(self.slice(file.start, length));
-            found.map(|found| file.start + found.start() as u64).collect::<Vec<_>>()
+        if text.is_empty() {
+            return Vec::new();
+        }
+        let places = self.constants().into_iter().flat_map(|(start, length)| {
+            let found = regex.find_iter(self.slice(start, usize::try_from(length).unwrap_or(usize::MAX)));
+            found.map(|found| start + found.start() as u64).collect::<Vec<_>>()
         });
         places.filter_map(|place| self.address_of(place)).take(most).collect()
+    }
+
+    /// Where constants are in the file, and how many bytes they have: without code, where sections tell it from them.
+    fn constants(&self) -> Vec<(u64, u64)> {
+        let mut ranges = Vec::new();
+        for section in self.headers().iter().flat_map(|headers| headers.sections()) {
+            if matches!(section.kind(), SectionKind::ReadOnlyData | SectionKind::ReadOnlyString) {
+                ranges.extend(section.file_range());
+            }
+        }
+        if ranges.is_empty() {
+            let fixed = self.segments.iter().filter(|segment| !segment.writable).map(|segment| &segment.file);
+            ranges.extend(fixed.map(|file| (file.start, file.end.saturating_sub(file.start))));
+        }
+        ranges
     }
 
     /// The text of the names of dynamic symbols.
