@@ -36,24 +36,22 @@ impl Timeline {
         let process = self.threads.get(thread).process;
         let inline = self.catalogue.inline(process, header, record, &self.decoder, &self.rules);
         let object = self.object_id(process, node, record, header.missing);
-        let home = self.threads.home(thread);
-        let bucket = self.processes[process as usize].bucket(header.start, thread, home);
+        let bucket = self.bucket(header.start, thread);
         let (start, end, record_type) = (header.start, header.end, header.record_type);
         bucket.experts.push(RawExperts { start, end, thread, object, inline, record_type, per_token, ids });
     }
 
     pub(super) fn batch(&mut self, thread: u32, header: &Header, record: &[u8]) {
         let fields = &self.decoder.records[usize::from(header.record_type)];
-        let lists = [FieldMeaning::Sequences, FieldMeaning::Positions, FieldMeaning::Outputs];
-        let process = self.threads.get(thread).process as usize;
-        for meaning in lists {
+        let list = |meaning| {
             let value = fields.index(meaning).and_then(|i| self.decoder.value_at(header, record, i));
-            let Some(Value::List(items)) = value else { continue };
+            let Some(Value::List(items)) = value else { return None };
             let values = items.iter().take(MAX_EXPERTS).map(|item| item.as_int().unwrap_or(-1)).collect();
-            let home = self.threads.home(thread);
-            let bucket = self.processes[process].bucket(header.start, thread, home);
-            bucket.batches.push(RawBatch { start: header.start, thread, meaning, values });
-        }
+            Some(RawBatch { start: header.start, thread, meaning, values })
+        };
+        let meanings = [FieldMeaning::Sequences, FieldMeaning::Positions, FieldMeaning::Outputs];
+        let lists: Vec<RawBatch> = meanings.into_iter().filter_map(list).collect();
+        self.bucket(header.start, thread).batches.extend(lists);
     }
 
     pub(super) fn request(&mut self, thread: u32, header: &Header, record: &[u8]) {
@@ -99,9 +97,7 @@ impl Timeline {
             }
         };
         let Some(what) = what else { return };
-        let process = self.threads.get(thread).process as usize;
-        let home = self.threads.home(thread);
-        let bucket = self.processes[process].bucket(header.start, thread, home);
+        let bucket = self.bucket(header.start, thread);
         bucket.fetches.push(RawFetch { start: header.start, thread, what });
     }
 
@@ -138,8 +134,7 @@ impl Timeline {
         if let RawWhat::Queued(Queued::Job(job)) = &what {
             start = job.queued;
         }
-        let home = self.threads.home(thread);
-        let bucket = self.processes[process].bucket(start, thread, home);
+        let bucket = self.bucket(start, thread);
         bucket.offloads.push(RawOffload { start, end, thread, record_type, what });
     }
 
@@ -151,8 +146,7 @@ impl Timeline {
         let placed = || Placed { raw: raw.clone(), start, end, thread, record_type, graph: None };
         process.captures.encoded(thread, start, placed);
         let what = RawWhat::Dispatch(raw);
-        let home = self.threads.home(thread);
-        process.bucket(start, thread, home).offloads.push(RawOffload { start, end, thread, record_type, what });
+        self.bucket(start, thread).offloads.push(RawOffload { start, end, thread, record_type, what });
     }
 
     /// A submission whose queue captures, or that launches what was captured; a copy with its objects.

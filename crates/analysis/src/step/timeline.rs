@@ -18,7 +18,7 @@ use super::pending::{ClosedStep, Process, StepThread};
 use super::same_call;
 use super::scheduler::{Scheduler, Switch};
 use super::thread_state::Runner;
-use super::threads::{Gap, Threads};
+use super::threads::{Gap, Thread, Threads};
 use super::unmarked::StepProbes;
 use crate::catalogue::{Catalogue, ObjectKey, Rules};
 use crate::ids::ObjectId;
@@ -398,6 +398,12 @@ impl Timeline {
         Some(self.catalogue.object(ObjectKey { process, object: at.object, address }))
     }
 
+    /// Where an event of a thread belongs.
+    pub(super) fn bucket(&mut self, start: u64, thread: u32) -> &mut Bucket {
+        let home = self.threads.home(thread);
+        self.processes[self.threads.get(thread).process as usize].bucket(start, thread, home)
+    }
+
     fn operator(&mut self, thread: u32, header: &Header, record: &[u8]) {
         let fields = &self.decoder.records[usize::from(header.record_type)];
         let is_share = fields.role == Some(Role::Share);
@@ -441,8 +447,7 @@ impl Timeline {
         if let Some(step) = process.recent.iter().rev().find(|step| step.thread == thread) {
             same_call::join_late(&mut raw, step, &self.decoder);
         }
-        let home = self.threads.home(thread);
-        process.bucket(raw.start, thread, home).operators.push(raw);
+        self.bucket(raw.start, thread).operators.push(raw);
     }
 
     fn graph(&mut self, thread: u32, header: &Header, record: &[u8]) {
@@ -451,8 +456,7 @@ impl Timeline {
         let backend = fields.index(FieldMeaning::Backend).and_then(|i| self.decoder.text_at(header, record, i));
         let backend = backend.filter(|name| !name.is_empty());
         let backend = self.catalogue.intern(backend.as_deref().unwrap_or(&fields.name));
-        let process = self.threads.get(thread).process as usize;
-        let bucket = self.processes[process].bucket(header.start, thread, self.threads.home(thread));
+        let bucket = self.bucket(header.start, thread);
         let (start, end, bytes) = (header.start, header.end, record.into());
         bucket.graphs.push(RawGraph { start, end, thread, backend, tokens, record: bytes });
     }
@@ -461,8 +465,7 @@ impl Timeline {
         let fields = &self.decoder.records[usize::from(header.record_type)];
         let tokens = fields.count(FieldMeaning::Tokens, record, header.missing);
         let bytes = fields.arguments.then(|| record.into());
-        let process = self.threads.get(thread).process as usize;
-        let bucket = self.processes[process].bucket(header.start, thread, self.threads.home(thread));
+        let bucket = self.bucket(header.start, thread);
         let (start, end, record_type) = (header.start, header.end, header.record_type);
         bucket.regions.push(RawRegion { start, end, thread, record_type, tokens, record: bytes });
     }
@@ -550,14 +553,14 @@ impl Timeline {
     fn settle(&mut self, process: usize, by: u64, visitor: &mut dyn Visitor) {
         while let Some(step) = self.processes[process].waiting.first() {
             let full = self.processes[process].waiting.len() > WAITING_STEPS;
-            let held =
-                self.processes[process].waiting.len() < HELD_STEPS && self.has_operators_of_unknown(process, step);
             // Of a step that is not whole, an operator's end may never come.
             let is_whole = self.windows.of(step.header.start, step.header.end).0 == Recorded::Whole;
             let settled = step.header.end <= by || !is_whole;
             let ready = settled || !self.has_open_operator(process, step);
-            let of_others = !settled && self.may_have_events_of_others(process, step);
-            if !settled && held || !full && (!ready || of_others) {
+            let is_held =
+                || self.processes[process].waiting.len() < HELD_STEPS && self.has_operators_of_unknown(process, step);
+            let of_others = || self.may_have_events_of_others(process, step);
+            if !settled && is_held() || !full && (!ready || !settled && of_others()) {
                 break;
             }
             let step = self.processes[process].waiting.remove(0);
@@ -592,9 +595,9 @@ impl Timeline {
     /// own: their first step may go on. Of steps that hold too many events this is not asked.
     fn has_operators_of_unknown(&self, process: usize, step: &ClosedStep) -> bool {
         let is_unknown = |operator: &RawOperator| {
-            let of = self.threads.get(operator.thread);
-            let is_first_lane = !operator.is_share && operator.lane.unwrap_or(0) == 0;
-            is_first_lane && operator.thread != step.thread && of.home.is_none() && of.given_until.is_none()
+            let is_first_lane = || !operator.is_share && operator.lane.unwrap_or(0) == 0;
+            let is_new = |of: &Thread| of.home.is_none() && of.given_until.is_none();
+            operator.thread != step.thread && is_first_lane() && is_new(self.threads.get(operator.thread))
         };
         let events = || self.processes[process].waiting.iter().map(|step| step.bucket.len()).sum::<usize>();
         step.bucket.operators.iter().any(is_unknown) && events() < HELD_EVENTS
